@@ -1,0 +1,2 @@
+//! The `fabro` command.
+fn main() {}

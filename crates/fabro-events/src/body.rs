@@ -1,0 +1,414 @@
+use std::sync::Arc;
+
+use fabro_types::{
+    BlobRef, ClauseVerdict, ContextPatch, Failure, FailureClass, Fidelity, Outcome, RunId, Status,
+    Usage,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// Every kind of event, with its properties.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", content = "properties")]
+#[non_exhaustive]
+pub enum EventBody {
+    /// The run exists; nothing has been executed.
+    #[serde(rename = "run.created")]
+    RunCreated(Box<CreatedRun>),
+    /// A driver begins.
+    #[serde(rename = "run.started")]
+    RunStarted {},
+    /// A driver goes on after a pause or a crash.
+    #[serde(rename = "run.resumed")]
+    RunResumed {
+        /// A new spending limit in US dollars.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        max_cost: Option<f64>,
+    },
+    /// Nothing can go on for now.
+    #[serde(rename = "run.paused")]
+    RunPaused {
+        /// What it waits for.
+        reason: PauseReason,
+        /// The same for people, with what to do.
+        message: String,
+        /// Gates that are open.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        gates: Vec<Arc<str>>,
+    },
+    /// The exit was reached.
+    #[serde(rename = "run.completed")]
+    RunCompleted {
+        /// `succeeded`.
+        status: Status,
+        /// Model usage of the whole run.
+        usage: Usage,
+        /// How many values were offloaded to blobs.
+        artifact_count: u64,
+    },
+    /// The run ended without reaching its exit.
+    #[serde(rename = "run.failed")]
+    RunFailed {
+        /// Why.
+        failure: Failure,
+        /// Model usage of the whole run.
+        usage: Usage,
+    },
+    /// Somebody ended the run.
+    #[serde(rename = "run.canceled")]
+    RunCanceled {
+        /// Who or what asked for it.
+        reason: String,
+    },
+    /// A stage begins its first attempt.
+    #[serde(rename = "stage.started")]
+    StageStarted {
+        /// Order of scheduling; names the stage's directory.
+        rank: u32,
+        /// The handler: `agent`, `command`, ….
+        handler: Arc<str>,
+        /// How much the preamble tells.
+        #[serde(default, skip_serializing_if = "is_compact")]
+        fidelity: Fidelity,
+        /// The shared conversation, under fidelity `full`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        thread_id: Option<Arc<str>>,
+    },
+    /// An attempt failed and another will follow.
+    #[serde(rename = "stage.retrying")]
+    StageRetrying {
+        /// The attempt that failed, from 1.
+        attempt: u32,
+        /// How long the next one waits, in milliseconds.
+        delay_ms: u64,
+        /// Why it failed.
+        failure: Failure,
+        /// What the failed attempt used.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        usage: Option<Usage>,
+    },
+    /// A stage ended and did not fail.
+    #[serde(rename = "stage.completed")]
+    StageCompleted(Box<CompletedStage>),
+    /// A stage ended as failed.
+    #[serde(rename = "stage.failed")]
+    StageFailed(Box<CompletedStage>),
+    /// The way on was chosen. The entry's node is where it starts.
+    #[serde(rename = "edge.selected")]
+    EdgeSelected(EdgeChoice),
+    /// A `loop_restart` edge was taken: the context is fresh.
+    #[serde(rename = "loop.restart")]
+    LoopRestart {
+        /// Where the run starts again.
+        to: Arc<str>,
+    },
+    /// A fan-out begins.
+    #[serde(rename = "parallel.started")]
+    ParallelStarted {
+        /// Its branches, in order.
+        branches: Vec<PlannedBranch>,
+        /// The node where they meet; absent when they never do.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        join: Option<Arc<str>>,
+        /// How many run at a time.
+        max_parallel: u32,
+    },
+    /// A branch begins. The entry's branch says which.
+    #[serde(rename = "parallel.branch.started")]
+    BranchStarted {},
+    /// A branch ended.
+    #[serde(rename = "parallel.branch.completed")]
+    BranchCompleted {
+        /// How.
+        status: Status,
+        /// Why, when it failed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        failure: Option<Failure>,
+        /// It was ended because the join no longer needed it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        canceled: bool,
+    },
+    /// A fan-out ended.
+    #[serde(rename = "parallel.completed")]
+    ParallelCompleted {
+        /// By the join policy.
+        status: Status,
+    },
+    /// A person is asked.
+    #[serde(rename = "gate.asked")]
+    GateAsked {
+        /// The question.
+        question: String,
+        /// How it is asked.
+        question_type: QuestionType,
+        /// What can be chosen, in the order of the edges.
+        options: Vec<GateOption>,
+        /// Free text is taken too.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        freeform: bool,
+        /// When the gate gives up, in milliseconds since 1970.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        deadline_ms: Option<i64>,
+    },
+    /// A person answered.
+    #[serde(rename = "gate.answered")]
+    GateAnswered {
+        /// The accelerator, or `freeform`.
+        selected: String,
+        /// The label of the option, without its accelerator.
+        label: String,
+        /// The free text, when there was some.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        text: Option<String>,
+        /// `terminal`, `answers`, `inbox`, `auto`, ….
+        source: String,
+    },
+    /// A context update was not allowed.
+    #[serde(rename = "context.refused")]
+    ContextRefused {
+        /// The key.
+        key: String,
+        /// Why.
+        reason: String,
+    },
+    /// The log before this was copied from, or rewound to, an earlier point.
+    #[serde(rename = "checkpoint.forked")]
+    CheckpointForked(Box<ForkPoint>),
+    /// Text of an agent or to it.
+    #[serde(rename = "agent.message")]
+    AgentMessage {
+        /// `assistant` or `user`.
+        role: String,
+        /// The first 200 characters.
+        text: String,
+    },
+    /// Something an agent stage did not like, but went on.
+    #[serde(rename = "agent.warning")]
+    AgentWarning {
+        /// A stable word: `directive`, `context_window`, ….
+        kind: String,
+        /// What it was.
+        message: String,
+    },
+    /// Something failed inside an agent stage.
+    #[serde(rename = "agent.error")]
+    AgentError {
+        /// Its class.
+        class: FailureClass,
+        /// What it was.
+        message: String,
+    },
+}
+
+fn is_compact(fidelity: &Fidelity) -> bool {
+    *fidelity == Fidelity::Compact
+}
+
+/// How a run begins.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CreatedRun {
+    /// The workflow's name.
+    pub workflow: String,
+    /// The goal, rendered; empty when there is none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub goal: String,
+    /// The inputs.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub inputs: Map<String, Value>,
+    /// Decides every random choice of the run.
+    pub seed: u64,
+    /// The working directory.
+    pub work_dir: String,
+    /// Source, files and settings, all that the run depends on.
+    pub bundle: BlobRef,
+    /// The context the run starts with, `graph.*` among it.
+    #[serde(default, skip_serializing_if = "ContextPatch::is_empty")]
+    pub context: ContextPatch,
+    /// The spending limit in US dollars.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_cost: Option<f64>,
+    /// The stage of another run that this is the sub-workflow of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<ParentStage>,
+    /// Nothing is executed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
+}
+
+/// The stage that a sub-workflow's run belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ParentStage {
+    /// The parent run.
+    pub run_id: RunId,
+    /// Its node.
+    pub node_id: Arc<str>,
+    /// The visit of that node.
+    pub visit: u32,
+}
+
+/// Where a fork or a rewind took its state from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ForkPoint {
+    /// The run it was taken from; for a rewind, the run itself.
+    pub from_run: RunId,
+    /// The last event of that run that counts.
+    pub from_seq: u64,
+    /// True for a rewind: events of this log after `from_seq` and before this one do not count.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_place: bool,
+    /// The stage whose end it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stage: Option<Arc<str>>,
+    /// Changes made to the context there.
+    #[serde(default, skip_serializing_if = "ContextPatch::is_empty")]
+    pub set: ContextPatch,
+}
+
+/// What a pause waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum PauseReason {
+    /// An answer.
+    Human,
+    /// A larger budget.
+    Budget,
+}
+
+/// The end of a stage.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CompletedStage {
+    /// Order of scheduling; the same as when it started.
+    pub rank: u32,
+    /// How many attempts there were.
+    pub attempts: u32,
+    /// What it came to.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// The prompt a model was sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<BlobRef>,
+    /// The script as it ran, where that differs from the node's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub script: Option<Arc<str>>,
+}
+
+/// Which rule an edge was chosen by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Tier {
+    /// Its condition holds.
+    Condition,
+    /// Its label is the preferred one.
+    PreferredLabel,
+    /// Its target was suggested.
+    SuggestedNext,
+    /// It has no condition.
+    Unconditional,
+    /// The branches of a fan-out meet here.
+    Join,
+    /// The stage failed and names where to go on.
+    RetryTarget,
+    /// The same, second choice.
+    FallbackRetryTarget,
+    /// A goal gate was not satisfied at the exit.
+    GoalGate,
+    /// The person did not answer in time.
+    DefaultChoice,
+}
+
+impl Tier {
+    /// The machine-read word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Condition => "condition",
+            Self::PreferredLabel => "preferred_label",
+            Self::SuggestedNext => "suggested_next",
+            Self::Unconditional => "unconditional",
+            Self::Join => "join",
+            Self::RetryTarget => "retry_target",
+            Self::FallbackRetryTarget => "fallback_retry_target",
+            Self::GoalGate => "goal_gate",
+            Self::DefaultChoice => "default_choice",
+        }
+    }
+}
+
+/// An edge that was taken, and every one that could have been.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EdgeChoice {
+    /// Where it leads.
+    pub to: Arc<str>,
+    /// Its label.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<Arc<str>>,
+    /// Why it was this one.
+    pub tier: Tier,
+    /// All outgoing edges, in file order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub candidates: Vec<Candidate>,
+}
+
+/// An edge that was looked at.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Candidate {
+    /// Where it leads.
+    pub to: Arc<str>,
+    /// Its label.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<Arc<str>>,
+    /// Its condition, as written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub condition: Option<Arc<str>>,
+    /// Its weight.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub weight: i64,
+    /// Whether the condition held; true without one.
+    pub holds: bool,
+    /// What each clause saw.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clauses: Vec<ClauseVerdict>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if passes &T")]
+fn is_default(number: &i64) -> bool {
+    *number == 0
+}
+
+/// A branch of a fan-out before it starts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedBranch {
+    /// The branch's name in events.
+    pub branch: Arc<str>,
+    /// Its first node.
+    pub target: Arc<str>,
+}
+
+/// How a gate asks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QuestionType {
+    /// Yes or no.
+    YesNo,
+    /// Go on or not.
+    Confirmation,
+    /// One of the options.
+    #[default]
+    MultipleChoice,
+    /// Any number of the options.
+    MultiSelect,
+    /// Free text.
+    Freeform,
+}
+
+/// One way out of a gate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GateOption {
+    /// The key that selects it: the label's accelerator, a free letter or a number.
+    pub key: String,
+    /// The label without its accelerator.
+    pub label: String,
+    /// The node it leads to.
+    pub to: Arc<str>,
+}

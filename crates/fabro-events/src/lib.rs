@@ -1,0 +1,150 @@
+//! The events of a run: one enum, one JSON shape, and the sink they go to.
+//!
+//! A run is an append-only log of these; everything else (context, status, lists, reports) is
+//! computed from them. Names and fields are listed in `docs/events.md`.
+//!
+//! ```
+//! use fabro_events::{Entry, Event, EventBody};
+//! use fabro_types::RunId;
+//!
+//! let entry = Entry::new(EventBody::RunStarted {});
+//! let event = Event { run_id: RunId::from_parts(0, 7), seq: 2, ts_ms: 1_500, entry };
+//! let json = event.to_json();
+//! assert_eq!(json["event"], "run.started");
+//! assert_eq!(json["ts"], "1970-01-01T00:00:01.500Z");
+//! assert_eq!(json["id"], format!("{}-2", event.run_id));
+//! ```
+
+mod body;
+
+use std::sync::Arc;
+
+pub use body::{
+    Candidate, CompletedStage, CreatedRun, EdgeChoice, EventBody, ForkPoint, GateOption,
+    ParentStage, PauseReason, PlannedBranch, QuestionType, Tier,
+};
+use fabro_types::RunId;
+use serde::{Deserialize, Serialize};
+
+/// One committed event: an [`Entry`] with its place in the log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// The run it belongs to.
+    pub run_id: RunId,
+    /// Its place in the run's log, from 1, without gaps.
+    pub seq: u64,
+    /// When it was decided, in milliseconds since 1970.
+    pub ts_ms: i64,
+    /// What happened, and to which stage.
+    pub entry: Entry,
+}
+
+/// What happened, before it has a place in a log.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The event's name and properties.
+    #[serde(flatten)]
+    pub body: EventBody,
+    /// The node it concerns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_id: Option<Arc<str>>,
+    /// That node's label, when it has one of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_label: Option<Arc<str>>,
+    /// Which visit of the node, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub visit: Option<u32>,
+    /// The branch of a fan-out it happened in; absent on the main line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<Arc<str>>,
+    /// The agent session it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<Arc<str>>,
+    /// The session that spawned that one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_session_id: Option<Arc<str>>,
+}
+
+impl Entry {
+    /// An entry that concerns no node.
+    pub fn new(body: EventBody) -> Self {
+        Self {
+            body,
+            node_id: None,
+            node_label: None,
+            visit: None,
+            branch: None,
+            session_id: None,
+            parent_session_id: None,
+        }
+    }
+}
+
+/// The published shape: what `--json` prints and what [`Event::to_json`] gives.
+#[derive(Serialize)]
+struct Published<'a> {
+    id: String,
+    ts: String,
+    run_id: RunId,
+    seq: u64,
+    #[serde(flatten)]
+    entry: &'a Entry,
+}
+
+impl Event {
+    /// The event's id: the run's id and the place in its log, unique everywhere.
+    pub fn id(&self) -> String {
+        format!("{}-{}", self.run_id, self.seq)
+    }
+
+    /// The time as RFC 3339 text in UTC, with milliseconds.
+    pub fn ts(&self) -> String {
+        timestamp(self.ts_ms)
+    }
+
+    /// The published JSON object.
+    pub fn to_json(&self) -> serde_json::Value {
+        serde_json::to_value(self.published()).unwrap_or_default()
+    }
+
+    /// The published JSON object on one line.
+    pub fn to_json_line(&self) -> String {
+        serde_json::to_string(&self.published()).unwrap_or_default()
+    }
+
+    fn published(&self) -> Published<'_> {
+        Published {
+            id: self.id(),
+            ts: self.ts(),
+            run_id: self.run_id,
+            seq: self.seq,
+            entry: &self.entry,
+        }
+    }
+}
+
+/// Milliseconds since 1970 as RFC 3339 text in UTC; times outside the years −9999 to 9999 are
+/// clamped to them.
+pub fn timestamp(unix_ms: i64) -> String {
+    let time = jiff::Timestamp::from_millisecond(unix_ms).unwrap_or(if unix_ms < 0 {
+        jiff::Timestamp::MIN
+    } else {
+        jiff::Timestamp::MAX
+    });
+    format!("{time:.3}")
+}
+
+/// Where committed events go: a terminal, a pipe, a test's list.
+pub trait EventSink: Send + Sync {
+    /// Takes one event, after it is on stable storage.
+    fn event(&self, event: &Event);
+}
+
+impl<F: Fn(&Event) + Send + Sync> EventSink for F {
+    fn event(&self, event: &Event) {
+        self(event);
+    }
+}
+
+#[cfg(test)]
+mod tests;

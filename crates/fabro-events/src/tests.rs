@@ -1,0 +1,59 @@
+use fabro_types::Outcome;
+
+use super::*;
+
+fn event(body: EventBody) -> Event {
+    let entry = Entry {
+        node_id: Some("test".into()),
+        visit: Some(2),
+        branch: Some("checks@1/lint".into()),
+        ..Entry::new(body)
+    };
+    Event {
+        run_id: RunId::from_parts(1_700_000_000_000, 42),
+        seq: 7,
+        ts_ms: 1_700_000_000_123,
+        entry,
+    }
+}
+
+#[test]
+fn the_published_shape() {
+    let stage = CompletedStage {
+        rank: 3,
+        attempts: 1,
+        outcome: Outcome::succeeded().with_update("command.exit_code", 0),
+        prompt: None,
+        script: None,
+    };
+    insta::assert_snapshot!(event(EventBody::StageCompleted(Box::new(stage))).to_json_line(), @r#"{"id":"01HF7YAT00000000000000001A-7","ts":"2023-11-14T22:13:20.123Z","run_id":"01HF7YAT00000000000000001A","seq":7,"event":"stage.completed","properties":{"rank":3,"attempts":1,"status":"succeeded","context_updates":{"command.exit_code":0},"duration_ms":0},"node_id":"test","visit":2,"branch":"checks@1/lint"}"#);
+}
+
+#[test]
+fn entries_read_back() {
+    let choice = EdgeChoice {
+        to: "fix".into(),
+        label: None,
+        tier: Tier::Condition,
+        candidates: vec![Candidate {
+            to: "fix".into(),
+            label: Some("Fix".into()),
+            condition: Some("outcome=fail".into()),
+            weight: 2,
+            holds: true,
+            clauses: vec![],
+        }],
+    };
+    for body in [EventBody::RunStarted {}, EventBody::EdgeSelected(choice)] {
+        let entry = event(body).entry;
+        let text = serde_json::to_string(&entry).unwrap();
+        assert_eq!(serde_json::from_str::<Entry>(&text).unwrap(), entry);
+    }
+}
+
+#[test]
+fn times_outside_the_calendar_do_not_panic() {
+    for ms in [i64::MIN, i64::MAX] {
+        assert!(timestamp(ms).ends_with('Z'));
+    }
+}

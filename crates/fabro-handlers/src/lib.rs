@@ -1,0 +1,1 @@
+//! The stages a workflow is made of: command, agent, prompt, human, wait, fan-in, sub-workflow.

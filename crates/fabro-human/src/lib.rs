@@ -1,0 +1,1 @@
+//! Questions to a person: options, accelerators, and who answers them.

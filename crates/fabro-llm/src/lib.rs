@@ -1,0 +1,1 @@
+//! One narrow trait for language models, with simulated and scripted ones.

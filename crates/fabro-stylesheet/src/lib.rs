@@ -1,0 +1,1 @@
+//! Model stylesheets: selectors, specificity and cascade.

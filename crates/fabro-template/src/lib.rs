@@ -1,0 +1,1 @@
+//! Templates in prompts and scripts: only {{ goal }}, {{ inputs }} and {{ context }} are rendered.

@@ -1,0 +1,1 @@
+//! Test doubles of the workspace: clocks, scripted handlers, check helpers.

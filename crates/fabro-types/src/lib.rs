@@ -1,0 +1,28 @@
+//! Ids, statuses, outcomes and source spans shared by every crate of the Fabro workflow engine.
+//!
+//! Nothing here reads a clock, draws a random number or touches a file. A type lives here only
+//! when two crates share it.
+//!
+//! ```
+//! use fabro_types::{Outcome, Status};
+//!
+//! let outcome = Outcome::succeeded().with_update("tests_passed", true);
+//! assert_eq!(outcome.status, Status::Succeeded);
+//! assert_eq!(Status::parse("partial_success"), Some(Status::PartiallySucceeded));
+//! ```
+
+mod blob_ref;
+mod clause;
+mod diagnostic;
+mod fidelity;
+mod id;
+mod outcome;
+mod status;
+
+pub use blob_ref::{BlobRef, ParseBlobRefError};
+pub use clause::ClauseVerdict;
+pub use diagnostic::{Diagnostic, LineIndex, Position, Severity, Span};
+pub use fidelity::{Fidelity, ParseFidelityError};
+pub use id::{ParseRunIdError, RunId};
+pub use outcome::{ContextPatch, Failure, FailureClass, Outcome, Usage, failure_signature};
+pub use status::{RunStatus, Status};

@@ -1,0 +1,285 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::Status;
+
+/// Changes to the context: keys and their new values, in key order.
+pub type ContextPatch = BTreeMap<String, Arc<Value>>;
+
+/// Why something failed, decided where it failed and never guessed from the message.
+/// Rules: `docs/workflow-language.md`, "Failures and retries".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureClass {
+    /// The surroundings failed: a rate limit, an overloaded server, a time limit.
+    TransientInfra,
+    /// The same input would fail again: an exit code, an invalid request.
+    Deterministic,
+    /// A quota, a token window or a spending limit is used up.
+    BudgetExhausted,
+    /// A loop went round more often than it may.
+    CompilationLoop,
+    /// Somebody, or the engine, ended it.
+    Canceled,
+    /// The workflow itself cannot go on here.
+    Structural,
+}
+
+impl FailureClass {
+    /// The machine-read word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::TransientInfra => "transient_infra",
+            Self::Deterministic => "deterministic",
+            Self::BudgetExhausted => "budget_exhausted",
+            Self::CompilationLoop => "compilation_loop",
+            Self::Canceled => "canceled",
+            Self::Structural => "structural",
+        }
+    }
+}
+
+impl std::fmt::Display for FailureClass {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// A failure of a stage or a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// Decides retries, restarts and the breaker.
+    pub class: FailureClass,
+    /// What happened, for people.
+    pub message: String,
+    /// Equal for failures that are the same one again; empty until the engine knows the node.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub signature: String,
+    /// The stage itself said that it failed (a directive); such a failure outlives `auto_status`.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub stated: bool,
+    /// Never retried, whatever the node's policy says.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub terminal: bool,
+    /// How long the other side asks to be left alone, in milliseconds (`Retry-After`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if passes &T")]
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+impl Failure {
+    /// A failure of this class, without a signature yet.
+    pub fn new(class: FailureClass, message: impl Into<String>) -> Self {
+        Self {
+            class,
+            message: message.into(),
+            signature: String::new(),
+            stated: false,
+            terminal: false,
+            retry_after_ms: None,
+        }
+    }
+
+    /// The same failure, signed for a node.
+    pub fn signed(mut self, node: &str) -> Self {
+        self.signature = failure_signature(node, self.class, &self.message);
+        self
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({})", self.message, self.class)
+    }
+}
+
+/// `node|class|message`, the message lowercased, runs of hexadecimal digits (8 and more, with a
+/// digit among them, or after `0x`) as `<hex>`, other digits as `<n>`, cut at 240 characters: two
+/// failures that differ only in addresses, counts or times have one signature.
+pub fn failure_signature(node: &str, class: FailureClass, message: &str) -> String {
+    let lower = message.to_lowercase();
+    let mut text = format!("{node}|{class}|");
+    let mut rest = lower.as_str();
+    let mut after_word = false;
+    while let Some(first) = rest.chars().next() {
+        let hex = rest.strip_prefix("0x").map_or(rest, |digits| digits);
+        let prefix = rest.len() - hex.len();
+        let run = hex.bytes().take_while(u8::is_ascii_hexdigit).count();
+        let ends = !hex[run..].starts_with(|c: char| c.is_alphanumeric());
+        let has_digit = hex[..run].bytes().any(|byte| byte.is_ascii_digit());
+        let all_digits = hex[..run].bytes().all(|byte| byte.is_ascii_digit());
+        let is_hex = ends
+            && !after_word
+            && ((prefix > 0 && run > 0) || (run >= 8 && has_digit && !all_digits));
+        if is_hex {
+            text.push_str("<hex>");
+            rest = &hex[run..];
+            after_word = true;
+        } else if first.is_ascii_digit() {
+            let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+            text.push_str("<n>");
+            rest = &rest[digits..];
+            after_word = true;
+        } else {
+            text.push(first);
+            rest = &rest[first.len_utf8()..];
+            after_word = first.is_alphanumeric();
+        }
+    }
+    text.chars().take(240).collect()
+}
+
+/// What a stage used of a model.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    /// The model that answered, when there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Tokens sent, those read from a cache included.
+    #[serde(default)]
+    pub input_tokens: u64,
+    /// Tokens received.
+    #[serde(default)]
+    pub output_tokens: u64,
+    /// Tokens sent that the provider had cached.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cached_tokens: u64,
+    /// Price in US dollars; 0 when it is not known.
+    #[serde(default, skip_serializing_if = "is_free")]
+    pub cost_usd: f64,
+    /// How many answers the model gave.
+    #[serde(default, skip_serializing_if = "is_zero32")]
+    pub turns: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if passes &T")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if passes &T")]
+fn is_zero32(number: &u32) -> bool {
+    *number == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if passes &T")]
+fn is_free(cost: &f64) -> bool {
+    *cost == 0.0
+}
+
+impl Usage {
+    /// Adds another stage's usage; the model named last stays.
+    pub fn add(&mut self, other: &Self) {
+        if other.model.is_some() {
+            self.model.clone_from(&other.model);
+        }
+        self.input_tokens += other.input_tokens;
+        self.output_tokens += other.output_tokens;
+        self.cached_tokens += other.cached_tokens;
+        self.cost_usd += other.cost_usd;
+        self.turns += other.turns;
+    }
+}
+
+/// What a stage came to: the one record that context, transitions and reports are made from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// How it ended.
+    pub status: Status,
+    /// A word of the workflow's own that `outcome` reads as instead of the status.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub word: Option<String>,
+    /// The label of the edge the stage asks for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preferred_label: Option<String>,
+    /// Nodes the stage asks for, most wanted first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub suggested_next_ids: Vec<String>,
+    /// What later stages see.
+    #[serde(default, skip_serializing_if = "ContextPatch::is_empty")]
+    pub context_updates: ContextPatch,
+    /// Why it failed; present when and only when `status` is `failed`, or when a failure was
+    /// turned into a partial success.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+    /// A remark for people and preambles.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notes: Option<String>,
+    /// Model usage; absent for stages without a model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    /// Files the stage wrote, relative to the working directory, sorted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files_touched: Vec<String>,
+    /// Captured artifacts, as paths below the run directory.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub artifacts: Vec<String>,
+    /// How long the last attempt took, in milliseconds.
+    #[serde(default)]
+    pub duration_ms: u64,
+}
+
+impl Outcome {
+    fn new(status: Status) -> Self {
+        Self {
+            status,
+            word: None,
+            preferred_label: None,
+            suggested_next_ids: Vec::new(),
+            context_updates: ContextPatch::new(),
+            failure: None,
+            notes: None,
+            usage: None,
+            files_touched: Vec::new(),
+            artifacts: Vec::new(),
+            duration_ms: 0,
+        }
+    }
+
+    /// A success with nothing else said.
+    pub fn succeeded() -> Self {
+        Self::new(Status::Succeeded)
+    }
+
+    /// A failure for this reason.
+    pub fn failed(failure: Failure) -> Self {
+        Self { failure: Some(failure), ..Self::new(Status::Failed) }
+    }
+
+    /// The same outcome with one more context update.
+    pub fn with_update(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.context_updates.insert(key.into(), Arc::new(value.into()));
+        self
+    }
+
+    /// What `outcome` reads as in conditions: the custom word, else the status.
+    pub fn reads_as(&self) -> &str {
+        self.word.as_deref().unwrap_or(self.status.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signatures_forget_numbers() {
+        let sign = |message| failure_signature("test", FailureClass::Deterministic, message);
+        insta::assert_snapshot!(sign("Exit code 101"), @"test|deterministic|exit code <n>");
+        insta::assert_snapshot!(sign("at 0xDEADbeef, commit 1a2b3c4d5e, 250ms"), @"test|deterministic|at <hex>, commit <hex>, <n>ms");
+        insta::assert_snapshot!(sign("feedback 12345678 décor"), @"test|deterministic|feedback <n> décor");
+        assert_eq!(sign(&"x".repeat(9999)).chars().count(), 240);
+    }
+
+    #[test]
+    fn a_plain_success_is_short() {
+        insta::assert_snapshot!(serde_json::to_string(&Outcome::succeeded().with_update("a", 1)).unwrap(), @r#"{"status":"succeeded","context_updates":{"a":1},"duration_ms":0}"#);
+    }
+}

@@ -1,0 +1,1 @@
+//! Checks a workflow before it runs: one lint a file, data flow included.
