@@ -16,6 +16,7 @@ mod clause;
 mod diagnostic;
 mod fidelity;
 mod id;
+mod label;
 mod outcome;
 mod status;
 
@@ -24,5 +25,6 @@ pub use clause::ClauseVerdict;
 pub use diagnostic::{Diagnostic, LineIndex, Position, Severity, Span};
 pub use fidelity::{Fidelity, ParseFidelityError};
 pub use id::{ParseRunIdError, RunId};
+pub use label::{accelerator, strip_accelerator};
 pub use outcome::{ContextPatch, Failure, FailureClass, Outcome, Usage, failure_signature};
 pub use status::{RunStatus, Status};
