@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 pub enum EventBody {
     /// The run exists; nothing has been executed.
     #[serde(rename = "run.created")]
-    RunCreated(Box<CreatedRun>),
+    RunCreated(Arc<CreatedRun>),
     /// A driver begins.
     #[serde(rename = "run.started")]
     RunStarted {},
@@ -89,10 +89,10 @@ pub enum EventBody {
     },
     /// A stage ended and did not fail.
     #[serde(rename = "stage.completed")]
-    StageCompleted(Box<CompletedStage>),
+    StageCompleted(Arc<CompletedStage>),
     /// A stage ended as failed.
     #[serde(rename = "stage.failed")]
-    StageFailed(Box<CompletedStage>),
+    StageFailed(Arc<CompletedStage>),
     /// The way on was chosen. The entry's node is where it starts.
     #[serde(rename = "edge.selected")]
     EdgeSelected(EdgeChoice),

@@ -1,0 +1,101 @@
+//! Well-known keys, and who may write which.
+
+/// The status, or custom word, of the last completed stage.
+pub const OUTCOME: &str = "outcome";
+/// The class of the last failure.
+pub const FAILURE_CLASS: &str = "failure_class";
+/// The signature of the last failure.
+pub const FAILURE_SIGNATURE: &str = "failure_signature";
+/// The label the last stage asked for; empty when it asked for none.
+pub const PREFERRED_LABEL: &str = "preferred_label";
+/// The node now at work.
+pub const CURRENT_NODE: &str = "current_node";
+/// The node whose stage completed last, conditional nodes aside.
+pub const LAST_STAGE: &str = "last_stage";
+/// The first 200 characters of the last model response.
+pub const LAST_RESPONSE: &str = "last_response";
+/// What a command wrote to its standard output, without trailing newlines.
+pub const COMMAND_OUTPUT: &str = "command.output";
+/// What a command wrote to its standard error, without trailing newlines.
+pub const COMMAND_STDERR: &str = "command.stderr";
+/// A command's exit code.
+pub const COMMAND_EXIT_CODE: &str = "command.exit_code";
+/// The key of the option a person chose, or `freeform`.
+pub const HUMAN_SELECTED: &str = "human.gate.selected";
+/// The label of the option a person chose.
+pub const HUMAN_LABEL: &str = "human.gate.label";
+/// What a person typed.
+pub const HUMAN_TEXT: &str = "human.gate.text";
+/// What each branch of the last fan-out came to.
+pub const PARALLEL_RESULTS: &str = "parallel.results";
+/// The branch a fan-in chose.
+pub const FAN_IN_BEST_ID: &str = "parallel.fan_in.best_id";
+/// The status of that branch.
+pub const FAN_IN_BEST_OUTCOME: &str = "parallel.fan_in.best_outcome";
+/// The commit of that branch, when it has one.
+pub const FAN_IN_BEST_HEAD_SHA: &str = "parallel.fan_in.best_head_sha";
+/// The run's id.
+pub const RUN_ID: &str = "internal.run_id";
+/// The working directory.
+pub const WORK_DIR: &str = "internal.work_dir";
+/// The fidelity of the current node.
+pub const FIDELITY: &str = "internal.fidelity";
+/// The thread of the current node, or null.
+pub const THREAD_ID: &str = "internal.thread_id";
+/// How many times the current node has been visited.
+pub const NODE_VISIT_COUNT: &str = "internal.node_visit_count";
+/// Before a node's id: how many retries it used.
+pub const RETRY_COUNT_PREFIX: &str = "internal.retry_count.";
+/// Before a node's id: the full text of its model response.
+pub const RESPONSE_PREFIX: &str = "response.";
+/// Before a node's id: its validated output.
+pub const OUTPUT_PREFIX: &str = "output.";
+/// Before a node's id: the final context of its sub-workflow.
+pub const CHILD_PREFIX: &str = "child.";
+/// Before a graph attribute's name.
+pub const GRAPH_PREFIX: &str = "graph.";
+
+const RESERVED_PREFIXES: [&str; 10] = [
+    "internal.",
+    "graph.",
+    "human.",
+    "parallel.",
+    "command.",
+    "output.",
+    "response.",
+    "child.",
+    "failure_",
+    "last_",
+];
+const RESERVED: [&str; 3] = [OUTCOME, PREFERRED_LABEL, CURRENT_NODE];
+
+/// Why an agent may not write this key; `None` when it may.
+///
+/// Keys that the engine and its handlers write are theirs alone, so that no model can forge the
+/// exit code of a command or the answer of a person.
+pub fn refusal(key: &str) -> Option<String> {
+    if key.is_empty() {
+        return Some("a key may not be empty".to_owned());
+    }
+    if RESERVED.contains(&key) {
+        return Some(format!("`{key}` is written by the engine"));
+    }
+    let prefix = RESERVED_PREFIXES.iter().find(|prefix| key.starts_with(**prefix))?;
+    Some(format!("keys that start with `{prefix}` are written by the engine and its handlers"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn agents_may_not_forge_what_handlers_write() {
+        for key in [OUTCOME, COMMAND_EXIT_CODE, "response.plan", "last_stage", "failure_class", ""]
+        {
+            assert!(refusal(key).is_some(), "{key}");
+        }
+        for key in ["tests_passed", "outcomes", "commander", "lastly", "score.total"] {
+            assert_eq!(refusal(key), None, "{key}");
+        }
+    }
+}
