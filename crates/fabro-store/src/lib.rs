@@ -1,1 +1,185 @@
 //! The durable log of runs: append with an expected sequence, read, follow, inbox.
+//!
+//! A run is an append-only log of [`Event`]s. [`RunLog::append`] commits a batch in one durable
+//! transaction and only if the log ends where the writer believes; that is what keeps two drivers
+//! from writing one run. [`Inbox`] carries answers, cancellation and steering from other
+//! processes to the driver. [`MemoryStore`] keeps all that for tests; `SqliteStore` (feature
+//! `sqlite`) keeps it in a directory.
+//!
+//! ```
+//! use fabro_events::{Entry, Event, EventBody};
+//! use fabro_store::{Batch, MemoryStore, RunLog, StoreError};
+//! use fabro_types::RunId;
+//!
+//! let store = MemoryStore::default();
+//! let run_id = RunId::from_parts(1_700_000_000_000, 1);
+//! let event = |seq| Event { run_id, seq, ts_ms: 0, entry: Entry::new(EventBody::RunStarted {}) };
+//!
+//! store.append(run_id, 0, &Batch::of(&[event(1), event(2)]))?;
+//! // A writer that has not seen those two is refused.
+//! let late = store.append(run_id, 0, &Batch::of(&[event(1)]));
+//! assert!(matches!(late, Err(StoreError::Conflict { found: 2, .. })));
+//! assert_eq!(store.read(run_id, 1, 100)?, [event(2)]);
+//! # Ok::<(), StoreError>(())
+//! ```
+//!
+//! Limits: 2³² − 1 events a run; JSON in events nests at most 256 deep.
+
+mod error;
+mod gate;
+mod memory;
+mod summary;
+
+use std::sync::Arc;
+
+pub use error::{StoreError, StoreWarning};
+use fabro_blob::BlobStore;
+use fabro_events::Event;
+use fabro_types::{BlobRef, RunId};
+pub use memory::MemoryStore;
+use serde::{Deserialize, Serialize};
+pub use summary::RunSummary;
+
+/// What one commit adds to a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Batch<'a> {
+    /// The events, with the sequence numbers that follow the expected one.
+    pub events: &'a [Event],
+    /// Blobs that the events name and that are not stored yet: small ones become part of the
+    /// transaction, larger ones are on stable storage before it.
+    pub blobs: &'a [(BlobRef, Arc<[u8]>)],
+    /// Messages of the run's inbox that the events take account of: they are no longer pending.
+    pub consumed: &'a [InboxId],
+}
+
+impl<'a> Batch<'a> {
+    /// Events alone.
+    pub fn of(events: &'a [Event]) -> Self {
+        Self { events, ..Self::default() }
+    }
+
+    /// Checks that the events are this run's, numbered on from `expected_seq`.
+    fn check_order(&self, run: RunId, expected_seq: u64) -> Result<(), StoreError> {
+        for (event, after) in self.events.iter().zip(expected_seq..) {
+            if event.run_id != run || event.seq != after + 1 {
+                return Err(StoreError::OutOfOrder { run: event.run_id, seq: event.seq, after });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The logs of all runs.
+pub trait RunLog: Send + Sync {
+    /// Commits a batch, all or nothing; it is on stable storage when this returns. `expected_seq`
+    /// is the last sequence number the caller knows, 0 for a run that does not exist yet. Fails
+    /// with [`StoreError::Conflict`] when the log ends elsewhere.
+    ///
+    /// A `gate.asked` makes way for a new answer to that gate once the earlier answer is
+    /// consumed, by this batch or before. A rewind drops answers that are still pending.
+    fn append(&self, run: RunId, expected_seq: u64, batch: &Batch<'_>) -> Result<(), StoreError>;
+
+    /// The events after `after_seq`, at most `limit`, in order; none for an unknown run. A last
+    /// record that is cut off does not count (see [`Runs::check`]), and the next append replaces
+    /// it; anything else that cannot be read is [`StoreError::BadEvent`].
+    fn read(&self, run: RunId, after_seq: u64, limit: usize) -> Result<Vec<Event>, StoreError>;
+}
+
+/// The runs there are.
+pub trait Runs: Send + Sync {
+    /// All runs, those of sub-workflows included, newest first.
+    fn list(&self) -> Result<Vec<RunSummary>, StoreError>;
+
+    /// The run that a text means: an id, the beginning of exactly one id, or `latest`. Runs of
+    /// sub-workflows are never `latest`, and the beginning of an id means one only if no other
+    /// run's id begins so.
+    fn find(&self, text: &str) -> Result<RunId, StoreError>;
+
+    /// Removes a run with its sub-workflows' runs, their messages, and blobs that no other run
+    /// names. Fails with [`StoreError::NotFound`] or, while it is driven, [`StoreError::Driven`].
+    fn delete(&self, run: RunId) -> Result<(), StoreError>;
+
+    /// The last sequence number of a run, 0 for an unknown run.
+    fn last_seq(&self, run: RunId) -> Result<u64, StoreError>;
+
+    /// What a reader of this run should be told although the run can be read.
+    fn check(&self, run: RunId) -> Result<Option<StoreWarning>, StoreError>;
+}
+
+/// Messages for the drivers of runs, from any process.
+pub trait Inbox: Send + Sync {
+    /// Leaves a message for the run's driver; it is on stable storage when this returns. Fails
+    /// with [`StoreError::NotFound`] for an unknown run and with [`StoreError::AlreadyAnswered`]
+    /// for a second answer to a gate.
+    fn post(&self, run: RunId, message: &Message) -> Result<InboxId, StoreError>;
+
+    /// The messages that no commit has consumed, oldest first.
+    fn pending(&self, run: RunId) -> Result<Vec<(InboxId, Message)>, StoreError>;
+}
+
+/// A cheap look whether a store has changed.
+pub trait Follow: Send + Sync {
+    /// Differs from an earlier mark of the same object if anything was committed in between, by
+    /// whatever process.
+    fn mark(&self) -> Result<ChangeMark, StoreError>;
+}
+
+/// Everything a driver and its tools ask of a store.
+pub trait Store: RunLog + Runs + Inbox + Follow + BlobStore {}
+
+impl<S: RunLog + Runs + Inbox + Follow + BlobStore + ?Sized> Store for S {}
+
+/// The state of a store at one moment; only equality means something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChangeMark {
+    ours: u64,
+    others: i64,
+}
+
+/// Names a message in a store's inbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct InboxId(i64);
+
+impl std::fmt::Display for InboxId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Something said to a run's driver.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Message {
+    /// An answer to a gate.
+    Answer {
+        /// The gate's node.
+        node: String,
+        /// Which visit of it, from 1.
+        visit: u32,
+        /// The branch it is asked in; absent on the main line.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        branch: Option<String>,
+        /// An option's key or label, or free text.
+        choice: String,
+        /// Where the answer comes from: `cli`, `http`, ….
+        source: String,
+    },
+    /// The run is to end.
+    Cancel {
+        /// Who or what asks for it.
+        reason: String,
+    },
+    /// Something an agent should know.
+    Steer {
+        /// The text.
+        text: String,
+        /// The agent's node; absent for whichever is at work.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        node: Option<String>,
+    },
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,194 @@
+use std::io;
+use std::path::PathBuf;
+
+use fabro_blob::BlobError;
+use fabro_types::RunId;
+
+use crate::InboxId;
+
+/// Why a store could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// Another writer was first.
+    #[error(
+        "run {run} was written by another process: its log ends at {found}, not at {expected}; see whether it is still being driven, then resume it"
+    )]
+    Conflict {
+        /// The run.
+        run: RunId,
+        /// The last sequence number the caller knew.
+        expected: u64,
+        /// The one it has.
+        found: u64,
+    },
+    /// A batch does not continue the log. Nothing of it is stored.
+    #[error("event {run}-{seq} does not follow {run}-{after} in one batch")]
+    OutOfOrder {
+        /// The run in the event.
+        run: RunId,
+        /// The sequence number in the event.
+        seq: u64,
+        /// The sequence number before it.
+        after: u64,
+    },
+    /// An event nests too deep to be read back. Nothing of its batch is stored.
+    #[error(
+        "event {run}-{seq} nests JSON deeper than {limit} levels; flatten the value that the stage sets"
+    )]
+    TooDeep {
+        /// The run.
+        run: RunId,
+        /// The event's sequence number.
+        seq: u64,
+        /// How deep events may nest.
+        limit: usize,
+    },
+    /// The store has no runs yet.
+    #[error("there are no runs yet; start one with `fabro run`")]
+    NoRuns,
+    /// No run is meant by this text.
+    #[error("there is no run `{text}`; `fabro ps` lists them")]
+    NotFound {
+        /// The text.
+        text: String,
+    },
+    /// Several runs are meant by this text.
+    #[error("`{text}` may mean {}; write more of the id", list(candidates))]
+    Ambiguous {
+        /// The text.
+        text: String,
+        /// The runs whose ids begin so, newest first.
+        candidates: Vec<RunId>,
+    },
+    /// The gate has an answer.
+    #[error("gate `{node}` (visit {visit}) has been answered already")]
+    AlreadyAnswered {
+        /// The gate's node.
+        node: String,
+        /// Which visit of it.
+        visit: u32,
+    },
+    /// A commit consumes a message that is not there to be consumed. Nothing of it is stored.
+    #[error("message {id} is not pending in the inbox of run {run}")]
+    NotPending {
+        /// The run.
+        run: RunId,
+        /// The message.
+        id: InboxId,
+    },
+    /// A driver is at work on the run.
+    #[error("run {run} is being driven{}; wait for it, or end it with `fabro cancel {run}`", by(*pid))]
+    Driven {
+        /// The run.
+        run: RunId,
+        /// The driver's process, when it is known.
+        pid: Option<u32>,
+    },
+    /// There is no store to read.
+    #[error("there is no store at {}; start a run there first, or name another with `--store`", path.display())]
+    NoStore {
+        /// The store's directory.
+        path: PathBuf,
+    },
+    /// A newer version of the program wrote the store.
+    #[error("{} has format {found}, and this version reads up to {supported}; use a newer version of fabro", path.display())]
+    NewerVersion {
+        /// The database.
+        path: PathBuf,
+        /// Its format.
+        found: i64,
+        /// The newest format this version knows.
+        supported: i64,
+    },
+    /// The file is a database of something else, or none.
+    #[error("{} is no Fabro store; move it away, or name another store with `--store`", path.display())]
+    NotAStore {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The store may not be written.
+    #[error("{} cannot be written (read-only); allow writing, or name another store with `--store`", path.display())]
+    ReadOnly {
+        /// The database.
+        path: PathBuf,
+    },
+    /// The disk is full. Nothing of the batch is stored; the store is as it was.
+    #[error("the disk of {} is full; free some space, then resume the run", path.display())]
+    DiskFull {
+        /// The database.
+        path: PathBuf,
+    },
+    /// Another process kept the store locked for too long.
+    #[error("{} is locked by another process; try again when that one is done", path.display())]
+    Busy {
+        /// The database.
+        path: PathBuf,
+    },
+    /// The database is damaged.
+    #[error("{} is damaged ({detail}); restore it from a copy, or move it away", path.display())]
+    Corrupt {
+        /// The database.
+        path: PathBuf,
+        /// What was found.
+        detail: String,
+    },
+    /// A record that is not the last one cannot be read, or one was written by a newer version.
+    #[error(
+        "event {run}-{seq} cannot be read ({detail}); use a newer version of fabro if one wrote it, else restore the store from a copy"
+    )]
+    BadEvent {
+        /// The run.
+        run: RunId,
+        /// The event's sequence number.
+        seq: u64,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// A file or directory of the store could not be used.
+    #[error("cannot use {}: {source}", path.display())]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The database refused for another reason.
+    #[error("{} cannot be used: {detail}", path.display())]
+    Database {
+        /// The database.
+        path: PathBuf,
+        /// What it says.
+        detail: String,
+    },
+    /// A blob could not be read or kept.
+    #[error(transparent)]
+    Blob(#[from] BlobError),
+}
+
+fn list(runs: &[RunId]) -> String {
+    const SHOWN: usize = 5;
+    let mut text = runs.iter().take(SHOWN).map(RunId::to_string).collect::<Vec<_>>().join(", ");
+    if runs.len() > SHOWN {
+        text.push_str(", …");
+    }
+    text
+}
+
+fn by(pid: Option<u32>) -> String {
+    pid.map(|pid| format!(" by process {pid}")).unwrap_or_default()
+}
+
+/// Something that is wrong in a store that can be used all the same.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreWarning {
+    /// The last record was cut off while it was written. The run goes on from the one before.
+    #[error("the last record of run {run} ({seq}) was only half written and is left out")]
+    HalfWritten {
+        /// The run.
+        run: RunId,
+        /// The record's sequence number.
+        seq: u64,
+    },
+}

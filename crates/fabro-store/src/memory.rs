@@ -1,0 +1,241 @@
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use fabro_blob::{BlobError, BlobStore, MemoryBlobs};
+use fabro_events::Event;
+use fabro_types::{BlobRef, RunId};
+
+use crate::gate::{self, Effect};
+use crate::summary::{self, Known, RunSummary};
+use crate::{
+    Batch, ChangeMark, Follow, Inbox, InboxId, Message, RunLog, Runs, StoreError, StoreWarning,
+};
+
+/// A store in memory, for tests and for runs that need not outlive the process. Blobs of a
+/// deleted run stay.
+#[derive(Debug, Default)]
+pub struct MemoryStore {
+    state: Mutex<State>,
+    blobs: MemoryBlobs,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    runs: BTreeMap<RunId, Run>,
+    /// Counts runs, messages and commits.
+    clock: u64,
+}
+
+#[derive(Debug)]
+struct Run {
+    /// Orders runs by when they came.
+    born: u64,
+    summary: RunSummary,
+    events: Vec<Event>,
+    inbox: BTreeMap<InboxId, Letter>,
+}
+
+#[derive(Debug)]
+struct Letter {
+    message: Message,
+    /// The gate it answers, as long as that keeps others from answering it.
+    gate: Option<String>,
+    pending: bool,
+}
+
+impl MemoryStore {
+    /// The blobs of all runs.
+    pub fn blobs(&self) -> &MemoryBlobs {
+        &self.blobs
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every change is checked first and then made without a step that can panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl RunLog for MemoryStore {
+    fn append(&self, run: RunId, expected_seq: u64, batch: &Batch<'_>) -> Result<(), StoreError> {
+        batch.check_order(run, expected_seq)?;
+        let mut state = self.state();
+        let found = state.runs.get(&run).map_or(0, Run::last_seq);
+        if found != expected_seq {
+            return Err(StoreError::Conflict { run, expected: expected_seq, found });
+        }
+        for id in batch.consumed {
+            let known = state.runs.get(&run).and_then(|run| run.inbox.get(id));
+            if !known.is_some_and(|letter| letter.pending) {
+                return Err(StoreError::NotPending { run, id: *id });
+            }
+        }
+        for (_, bytes) in batch.blobs {
+            self.blobs.put(bytes)?;
+        }
+        state.clock += 1;
+        let born = state.clock;
+        let Some(first) = batch.events.first() else {
+            if let Some(run) = state.runs.get_mut(&run) {
+                run.consume(batch.consumed);
+            }
+            return Ok(());
+        };
+        let run = state.runs.entry(run).or_insert_with(|| Run {
+            born,
+            summary: RunSummary::new(run, first.ts_ms),
+            events: Vec::new(),
+            inbox: BTreeMap::new(),
+        });
+        run.consume(batch.consumed);
+        for event in batch.events {
+            run.push(event);
+        }
+        Ok(())
+    }
+
+    fn read(&self, run: RunId, after_seq: u64, limit: usize) -> Result<Vec<Event>, StoreError> {
+        let state = self.state();
+        let events = state.runs.get(&run).map_or(&[][..], |run| &run.events);
+        let from = usize::try_from(after_seq).unwrap_or(usize::MAX).min(events.len());
+        Ok(events[from..].iter().take(limit).cloned().collect())
+    }
+}
+
+impl Run {
+    fn last_seq(&self) -> u64 {
+        self.events.len() as u64
+    }
+
+    fn consume(&mut self, consumed: &[InboxId]) {
+        for id in consumed {
+            if let Some(letter) = self.inbox.get_mut(id) {
+                letter.pending = false;
+            }
+        }
+    }
+
+    fn push(&mut self, event: &Event) {
+        match gate::effect(event) {
+            Some(Effect::Asks(key)) => {
+                for letter in self.inbox.values_mut() {
+                    if !letter.pending && letter.gate.as_ref() == Some(&key) {
+                        letter.gate = None;
+                    }
+                }
+            }
+            Some(Effect::Rewinds) => {
+                for letter in self.inbox.values_mut().filter(|letter| letter.gate.is_some()) {
+                    letter.gate = None;
+                    letter.pending = false;
+                }
+            }
+            None => {}
+        }
+        self.summary.apply(event);
+        self.events.push(event.clone());
+    }
+}
+
+impl State {
+    fn newest_first(&self) -> Vec<&Run> {
+        let mut runs: Vec<_> = self.runs.values().collect();
+        runs.sort_unstable_by_key(|run| std::cmp::Reverse(run.born));
+        runs
+    }
+}
+
+impl Runs for MemoryStore {
+    fn list(&self) -> Result<Vec<RunSummary>, StoreError> {
+        Ok(self.state().newest_first().into_iter().map(|run| run.summary.clone()).collect())
+    }
+
+    fn find(&self, text: &str) -> Result<RunId, StoreError> {
+        let state = self.state();
+        let runs = state.newest_first();
+        let known = runs
+            .iter()
+            .map(|run| Known { id: run.summary.id, is_child: run.summary.parent.is_some() });
+        summary::find(text, &known.collect::<Vec<_>>())
+    }
+
+    fn delete(&self, run: RunId) -> Result<(), StoreError> {
+        let mut state = self.state();
+        if state.runs.remove(&run).is_none() {
+            return Err(StoreError::NotFound { text: run.to_string() });
+        }
+        let mut gone = vec![run];
+        while let Some(parent) = gone.pop() {
+            let children = state.runs.values().map(|run| &run.summary);
+            let children = children.filter(|child| child.parent == Some(parent));
+            let children: Vec<_> = children.map(|child| child.id).collect();
+            for child in children {
+                state.runs.remove(&child);
+                gone.push(child);
+            }
+        }
+        state.clock += 1;
+        Ok(())
+    }
+
+    fn last_seq(&self, run: RunId) -> Result<u64, StoreError> {
+        Ok(self.state().runs.get(&run).map_or(0, Run::last_seq))
+    }
+
+    fn check(&self, _run: RunId) -> Result<Option<StoreWarning>, StoreError> {
+        Ok(None)
+    }
+}
+
+impl Inbox for MemoryStore {
+    fn post(&self, run: RunId, message: &Message) -> Result<InboxId, StoreError> {
+        let mut state = self.state();
+        let id = InboxId((state.clock + 1).cast_signed());
+        let found = state.runs.get_mut(&run);
+        let found = found.ok_or_else(|| StoreError::NotFound { text: run.to_string() })?;
+        let gate = gate::answered(message);
+        if let Message::Answer { node, visit, .. } = message
+            && found.inbox.values().any(|letter| letter.gate == gate)
+        {
+            return Err(StoreError::AlreadyAnswered { node: node.clone(), visit: *visit });
+        }
+        found.inbox.insert(id, Letter { message: message.clone(), gate, pending: true });
+        state.clock += 1;
+        Ok(id)
+    }
+
+    fn pending(&self, run: RunId) -> Result<Vec<(InboxId, Message)>, StoreError> {
+        let state = self.state();
+        let letters = state.runs.get(&run).into_iter().flat_map(|run| &run.inbox);
+        let pending = letters.filter(|(_, letter)| letter.pending);
+        Ok(pending.map(|(id, letter)| (*id, letter.message.clone())).collect())
+    }
+}
+
+impl Follow for MemoryStore {
+    fn mark(&self) -> Result<ChangeMark, StoreError> {
+        Ok(ChangeMark { ours: self.state().clock, others: 0 })
+    }
+}
+
+impl BlobStore for MemoryStore {
+    fn get(&self, blob: &BlobRef) -> Result<Vec<u8>, BlobError> {
+        self.blobs.get(blob)
+    }
+
+    fn put(&self, bytes: &[u8]) -> Result<BlobRef, BlobError> {
+        self.blobs.put(bytes)
+    }
+
+    fn put_json_string(&self, text: &mut dyn io::Read) -> Result<BlobRef, BlobError> {
+        self.blobs.put_json_string(text)
+    }
+
+    fn len(&self, blob: &BlobRef) -> Result<u64, BlobError> {
+        self.blobs.len(blob)
+    }
+
+    fn copy_to(&self, blob: &BlobRef, out: &mut dyn io::Write) -> Result<u64, BlobError> {
+        self.blobs.copy_to(blob, out)
+    }
+}

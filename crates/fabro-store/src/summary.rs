@@ -1,0 +1,108 @@
+use fabro_events::{Event, EventBody};
+use fabro_types::{RunId, RunStatus};
+
+use crate::StoreError;
+
+/// What a list of runs shows of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunSummary {
+    /// The run.
+    pub id: RunId,
+    /// The run whose sub-workflow this is.
+    pub parent: Option<RunId>,
+    /// The workflow's name; empty when the log does not say.
+    pub workflow: String,
+    /// The goal; empty when there is none.
+    pub goal: String,
+    /// What the log says: `running` until it has ended or paused. A store that knows which runs
+    /// have a driver says `interrupted` of a run that is neither ended nor paused nor driven.
+    pub status: RunStatus,
+    /// When the run was created or forked, in milliseconds since 1970.
+    pub started_at_ms: i64,
+    /// When it ended, in milliseconds since 1970.
+    pub ended_at_ms: Option<i64>,
+}
+
+impl RunSummary {
+    /// A run of which nothing is known but when its first event was decided.
+    pub(crate) fn new(id: RunId, ts_ms: i64) -> Self {
+        Self {
+            id,
+            parent: None,
+            workflow: String::new(),
+            goal: String::new(),
+            status: RunStatus::Running,
+            started_at_ms: ts_ms,
+            ended_at_ms: None,
+        }
+    }
+
+    /// Takes account of one more event; says whether that changed anything.
+    pub(crate) fn apply(&mut self, event: &Event) -> bool {
+        let ended = Some(event.ts_ms);
+        match &event.entry.body {
+            EventBody::RunCreated(created) => {
+                self.workflow.clone_from(&created.workflow);
+                self.goal.clone_from(&created.goal);
+                self.parent = created.parent.as_ref().map(|parent| parent.run_id);
+                self.started_at_ms = event.ts_ms;
+                self.stands(RunStatus::Running, None);
+            }
+            EventBody::RunStarted {} | EventBody::RunResumed { .. } => {
+                self.stands(RunStatus::Running, None);
+            }
+            EventBody::RunPaused { .. } => self.stands(RunStatus::Paused, None),
+            EventBody::RunCompleted { .. } => self.stands(RunStatus::Succeeded, ended),
+            EventBody::RunFailed { .. } => self.stands(RunStatus::Failed, ended),
+            EventBody::RunCanceled { .. } => self.stands(RunStatus::Canceled, ended),
+            EventBody::CheckpointForked(point) => {
+                if !point.in_place {
+                    self.started_at_ms = event.ts_ms;
+                }
+                self.stands(RunStatus::Running, None);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn stands(&mut self, status: RunStatus, ended_at_ms: Option<i64>) {
+        self.status = status;
+        self.ended_at_ms = ended_at_ms;
+    }
+}
+
+/// A run's id, and whether it is a sub-workflow's.
+pub(crate) struct Known {
+    pub(crate) id: RunId,
+    pub(crate) is_child: bool,
+}
+
+/// The run that `text` means among these, which are newest first.
+pub(crate) fn find(text: &str, runs: &[Known]) -> Result<RunId, StoreError> {
+    let text = text.trim();
+    if runs.is_empty() {
+        return Err(StoreError::NoRuns);
+    }
+    let not_found = || StoreError::NotFound { text: text.to_owned() };
+    if text == "latest" {
+        return runs.iter().find(|run| !run.is_child).map(|run| run.id).ok_or_else(not_found);
+    }
+    let start = text.to_ascii_uppercase();
+    if start.is_empty() {
+        return Err(not_found());
+    }
+    let begins = runs.iter().filter(|run| run.id.to_string().starts_with(&start));
+    let (children, mut candidates): (Vec<_>, Vec<_>) = begins.partition(|run| run.is_child);
+    if candidates.is_empty() {
+        candidates = children;
+    }
+    match candidates[..] {
+        [] => Err(not_found()),
+        [only] => Ok(only.id),
+        _ => Err(StoreError::Ambiguous {
+            text: text.to_owned(),
+            candidates: candidates.iter().map(|run| run.id).collect(),
+        }),
+    }
+}
