@@ -1,0 +1,147 @@
+use std::ops::Range;
+use std::sync::Arc;
+
+use fabro_types::{ContextPatch, Status};
+use serde_json::{Map, Value};
+
+use crate::json_objects;
+
+/// What a response asks of the engine. Rules: `docs/workflow-language.md`, "Directives".
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Directives {
+    /// How the stage says it ended.
+    pub outcome: Option<OutcomeWord>,
+    /// Why it says it failed; never blank.
+    pub failure_reason: Option<String>,
+    /// The label of the edge to take; never blank.
+    pub preferred_next_label: Option<String>,
+    /// Nodes to go to, most wanted first.
+    pub suggested_next_ids: Vec<String>,
+    /// Values for the context, as they were written: whether a stage may write them is for the
+    /// reader to check.
+    pub context_updates: ContextPatch,
+}
+
+/// The value of an `outcome` directive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OutcomeWord {
+    /// A status, in either spelling.
+    Status(Status),
+    /// Any other word; never blank.
+    Custom(String),
+}
+
+/// A directive that was ignored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// Its field, such as `suggested_next_ids`.
+    pub field: &'static str,
+    /// What is wrong with it, a fragment without a full stop.
+    pub message: String,
+}
+
+/// The directives of a text and where they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Extracted {
+    /// What it asks for.
+    pub directives: Directives,
+    /// What could not be read, in the order of [`FIELDS`].
+    pub warnings: Vec<Warning>,
+    /// The object, in bytes of the text.
+    pub span: Range<usize>,
+}
+
+/// The recognised fields.
+pub const FIELDS: [&str; 5] =
+    ["outcome", "failure_reason", "preferred_next_label", "suggested_next_ids", "context_updates"];
+
+/// Finds the directives of a text: the last outermost JSON object that parses and has a field of
+/// [`FIELDS`]; `None` when there is none. A field of the wrong type is left out with a warning,
+/// the others still count. A key written twice counts as written last.
+pub fn extract(text: &str) -> Option<Extracted> {
+    json_objects(text).rev().find_map(|(span, object)| {
+        let fields = serde_json::from_str::<Map<String, Value>>(object).ok()?;
+        FIELDS.iter().any(|field| fields.contains_key(*field)).then(|| read(fields, span))
+    })
+}
+
+fn read(mut fields: Map<String, Value>, span: Range<usize>) -> Extracted {
+    let mut warnings = Vec::new();
+    let mut take = |field: &'static str| fields.remove(field).map(|value| (field, value));
+    let outcome = take("outcome")
+        .and_then(|field| text(field, &mut warnings))
+        .map(|word| Status::parse(&word).map_or(OutcomeWord::Custom(word), OutcomeWord::Status));
+    let directives = Directives {
+        outcome,
+        failure_reason: take("failure_reason").and_then(|field| text(field, &mut warnings)),
+        preferred_next_label: take("preferred_next_label")
+            .and_then(|field| text(field, &mut warnings)),
+        suggested_next_ids: take("suggested_next_ids")
+            .and_then(|field| strings(field, &mut warnings))
+            .unwrap_or_default(),
+        context_updates: take("context_updates")
+            .and_then(|field| patch(field, &mut warnings))
+            .unwrap_or_default(),
+    };
+    Extracted { directives, warnings, span }
+}
+
+/// A string; a blank one says nothing and is left out silently.
+fn text((field, value): (&'static str, Value), warnings: &mut Vec<Warning>) -> Option<String> {
+    match value {
+        Value::String(text) => (!text.trim().is_empty()).then_some(text),
+        other => refuse(field, "a string", kind(&other), warnings),
+    }
+}
+
+fn strings(
+    (field, value): (&'static str, Value),
+    warnings: &mut Vec<Warning>,
+) -> Option<Vec<String>> {
+    let Value::Array(elements) = value else {
+        return refuse(field, "an array of strings", kind(&value), warnings);
+    };
+    let mut strings = Vec::with_capacity(elements.len());
+    for element in elements {
+        let Value::String(text) = element else {
+            let seen = format!("an array with {}", kind(&element));
+            return refuse(field, "an array of strings", &seen, warnings);
+        };
+        strings.push(text);
+    }
+    Some(strings)
+}
+
+fn patch(
+    (field, value): (&'static str, Value),
+    warnings: &mut Vec<Warning>,
+) -> Option<ContextPatch> {
+    match value {
+        Value::Object(updates) => {
+            Some(updates.into_iter().map(|(key, value)| (key, Arc::new(value))).collect())
+        }
+        other => refuse(field, "an object", kind(&other), warnings),
+    }
+}
+
+fn refuse<T>(
+    field: &'static str,
+    wanted: &str,
+    seen: &str,
+    warnings: &mut Vec<Warning>,
+) -> Option<T> {
+    let message = format!("`{field}` is ignored: it must be {wanted}, not {seen}");
+    warnings.push(Warning { field, message });
+    None
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}

@@ -1,0 +1,204 @@
+use std::ops::Range;
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// What is found, as text: the directives' JSON-like debug form, then the warnings.
+#[track_caller]
+fn check(text: &str, expect: &str) {
+    let found = extract(text).map_or_else(
+        || "nothing".to_owned(),
+        |found| {
+            let Directives {
+                outcome,
+                failure_reason,
+                preferred_next_label,
+                suggested_next_ids,
+                context_updates,
+            } = found.directives;
+            let mut words = Vec::new();
+            words.extend(outcome.map(|outcome| match outcome {
+                OutcomeWord::Status(status) => status.to_string(),
+                OutcomeWord::Custom(word) => format!("custom {word}"),
+            }));
+            words.extend(failure_reason.map(|reason| format!("because {reason}")));
+            words.extend(preferred_next_label.map(|label| format!("label {label}")));
+            words.extend(suggested_next_ids.iter().map(|id| format!("to {id}")));
+            words.extend(context_updates.iter().map(|(key, value)| format!("{key} = {value}")));
+            words.extend(found.warnings.into_iter().map(|warning| warning.message));
+            words.join("; ")
+        },
+    );
+    assert_eq!(found, expect, "{text}");
+}
+
+#[test]
+fn all_fields_are_read() {
+    check(
+        r#"{"outcome": "failed", "failure_reason": "tests failed", "preferred_next_label": "fix",
+            "suggested_next_ids": ["implement", "review"],
+            "context_updates": {"tests_passed": true, "coverage": 85}}"#,
+        "failed; because tests failed; label fix; to implement; to review; coverage = 85; \
+         tests_passed = true",
+    );
+    check(r#"{"outcome":"success"}"#, "succeeded");
+    check(r#"{"outcome":"needs_dod"}"#, "custom needs_dod");
+    check(r#"{"outcome":" ","preferred_next_label":"","failure_reason":"\n"}"#, "");
+    check(r#"{"outcome":"failed","outcome":"succeeded"}"#, "succeeded");
+    check(r#"{"\u006futcome":"failed"}"#, "failed");
+}
+
+#[test]
+fn the_last_object_with_a_recognised_field_counts() {
+    check(r#"{"outcome":"failed"} then {"outcome":"succeeded"}"#, "succeeded");
+    check(r#"{"outcome":"failed"} then {"other":1}"#, "failed");
+    check(r#"{"outcome":"failed"} then {"outcome":}"#, "failed");
+    check("```json\n{\"preferred_next_label\": \"fix\"}\n```\n", "label fix");
+    check(r#"{"other":1} {}"#, "nothing");
+    check("", "nothing");
+}
+
+#[test]
+fn an_object_inside_another_is_never_taken_alone() {
+    check(
+        r#"{"preferred_next_label":"a","context_updates":{"outcome":"failed"}}"#,
+        r#"label a; outcome = "failed""#,
+    );
+    check(r#"{"result":{"outcome":"failed"}}"#, "nothing");
+    check(r#"{"result":{"outcome":"failed"},}"#, "nothing");
+    check(r#"{result:{"outcome":"failed"}}"#, "nothing");
+    check(r#"fn f() { return {"outcome":"failed"} }"#, "nothing");
+    check(r#"{"reason":"{"outcome":"failed"}"}"#, "nothing");
+    check(r#"{"reason":"{\"outcome\":\"failed\"}"}"#, "nothing");
+    check(r#"{"preferred_next_label":"a","context_updates":{"outcome":"failed"}"#, "nothing");
+    check(r#"{"a":[{"outcome":"failed"}, {"outcome":"failed"}"#, "nothing");
+}
+
+#[test]
+fn braces_and_quotes_in_prose_hide_nothing() {
+    check(r#"use {braces like this and then {"outcome":"failed"}"#, "failed");
+    check(r#"a 5" pipe, then {"outcome":"failed"}"#, "failed");
+    check(r#"it's {5" wide}. {"outcome":"failed"} for 5" pipes, see}"#, "failed");
+    check(r#"use {"braces": like this and then {"outcome":"failed"}"#, "failed");
+    check(r#"broke off: {"outcome": "succ... Again: {"outcome":"failed"}"#, "failed");
+    check(r#"}} {{ x: {"outcome":"failed"}"#, "failed");
+    check(r#"match c { '"' => 1, } {"outcome":"failed"} match c { '"' => 2, }"#, "failed");
+    check(
+        r#"C:\dir\"x" {"outcome":"failed","failure_reason":"a } \" { b\\"}"#,
+        r#"failed; because a } " { b\"#,
+    );
+}
+
+#[test]
+fn wrong_types_are_ignored_field_by_field() {
+    check(
+        r#"{"outcome":1,"failure_reason":null,"preferred_next_label":["a"],"suggested_next_ids":"b",
+            "context_updates":[1]}"#,
+        "`outcome` is ignored: it must be a string, not a number; \
+         `failure_reason` is ignored: it must be a string, not null; \
+         `preferred_next_label` is ignored: it must be a string, not an array; \
+         `suggested_next_ids` is ignored: it must be an array of strings, not a string; \
+         `context_updates` is ignored: it must be an object, not an array",
+    );
+    check(
+        r#"{"outcome":"failed","suggested_next_ids":["a",{}]}"#,
+        "failed; `suggested_next_ids` is ignored: it must be an array of strings, not an array \
+         with an object",
+    );
+}
+
+#[test]
+fn hostile_texts_end() {
+    let mega = 1 << 20;
+    for piece in ["{", "}", "\"", "\\", "\\\"", "{\"a\":", "{}", "{\"a\":[{},", "[", "{ ", "{\""] {
+        assert_eq!(extract(&piece.repeat(mega / piece.len())), None, "{piece}");
+    }
+    let deep = format!("{}1{}", "{\"outcome\":".repeat(9_999), "}".repeat(9_999));
+    assert_eq!(extract(&deep), None);
+    check(&format!("{deep} {{\"outcome\":\"failed\"}}"), "failed");
+}
+
+/// The same rules with nothing clever: every `{` is read from its own start.
+fn slow_objects(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let mut covers: Vec<(Range<usize>, bool)> = Vec::new();
+    let mut broken_off: Vec<usize> = Vec::new();
+    for (at, _) in text.match_indices('{') {
+        let hidden = covers.iter().any(|(cover, is_object)| {
+            cover.contains(&at) && (*is_object || outside_strings(text, cover.start, at))
+        });
+        if hidden {
+            continue;
+        }
+        let like_object = text[at + 1..].trim_start().starts_with(['"', '}']);
+        let Some(end) = slow_end(text, at) else {
+            broken_off.extend(like_object.then_some(at));
+            continue;
+        };
+        let before: String = text[..at].split_whitespace().collect();
+        let is_value = before.ends_with("\":") || before.ends_with("},") || before.ends_with('[');
+        let is_part = is_value && broken_off.iter().any(|from| outside_strings(text, *from, at));
+        covers.push((at..end, like_object && !is_part));
+        if like_object && !is_part {
+            found.push(at..end);
+        }
+    }
+    found
+}
+
+/// One past the `}` that closes the `{` at `start`.
+fn slow_end(text: &str, start: usize) -> Option<usize> {
+    let mut depth = 0_u32;
+    for (at, brace) in text.char_indices().skip_while(|(at, _)| *at < start) {
+        if !outside_strings(text, start, at) {
+            continue;
+        }
+        match brace {
+            '{' => depth += 1,
+            '}' if depth == 1 => return Some(at + 1),
+            '}' => depth -= 1,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Whether `at` is outside every string when reading starts at `start`.
+fn outside_strings(text: &str, start: usize, at: usize) -> bool {
+    let quotes = text[start..at].match_indices('"').filter(|(quote, _)| {
+        let before = &text[..start + quote];
+        (before.len() - before.trim_end_matches('\\').len()).is_multiple_of(2)
+    });
+    quotes.count() % 2 == 0
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4_000))]
+
+    #[test]
+    fn equals_the_slow_reading(
+        pieces in proptest::collection::vec(
+            proptest::sample::select(vec![
+                "{", "}", "\"", ":", "\\", ",", "a", "[", "]", " ", "outcome", "{\"outcome\":\"failed\"}", "\n", "é",
+            ]),
+            0..30,
+        ),
+    ) {
+        let text = pieces.concat();
+        let found: Vec<_> = json_objects(&text).map(|(range, _)| range).collect();
+        prop_assert_eq!(found, slow_objects(&text));
+        let _ = extract(&text);
+    }
+
+    #[test]
+    fn a_well_formed_directive_is_found_after_any_prose(prose in "[^{}]{0,60}") {
+        let text = format!("{prose} {{\"outcome\":\"failed\"}}");
+        prop_assert!(extract(&text).is_some());
+    }
+
+    #[test]
+    fn anything_is_read_without_panic(text in any::<String>()) {
+        let _ = extract(&text);
+    }
+}
