@@ -17,6 +17,15 @@
 //! assert!(condition.holds(&context).unwrap());
 //! assert_eq!(condition.explain(&context).unwrap().clauses[1].value, "85");
 //! ```
+//!
+//! The language is told in [`reference`].
+//!
+//! # Limits
+//!
+//! Brackets nest at most 128 deep, a key has at most 512 bytes, a compiled regular expression takes
+//! at most 2 MiB. Chains of `&&` and `||` may be of any length. Regular expressions have neither
+//! look-around nor back-references; in return, matching is linear in the text. How large a value may
+//! be is for the [`Lookup`] to say.
 
 mod clause;
 mod error;
@@ -25,11 +34,16 @@ mod lookup;
 mod number;
 mod parse;
 mod print;
+#[cfg(test)]
+mod tests;
 
 pub use clause::{Clause, Operator};
 pub use error::{ConditionError, LookupError};
 pub use eval::Verdict;
 pub use lookup::Lookup;
+
+#[doc = include_str!("../reference.md")]
+pub mod reference {}
 
 /// A condition, ready to be evaluated any number of times.
 ///

@@ -138,10 +138,7 @@ fn clause(pair: &Pair<'_, Rule>) -> Result<Clause, ConditionError> {
     let start = pair.as_span().start();
     if key.len() > MAX_KEY {
         let span = Span::new(start, start + key.len());
-        return Err(ConditionError::new(
-            format!("the key is longer than {MAX_KEY} characters"),
-            span,
-        ));
+        return Err(ConditionError::new(format!("the key is longer than {MAX_KEY} bytes"), span));
     }
     let context_key = key.strip_prefix(PREFIX).unwrap_or(key);
     let reads_status = STATUS_KEYS.contains(&context_key);
@@ -228,8 +225,9 @@ fn syntax_error(text: &str, error: &pest::error::Error<Rule>) -> ConditionError 
     let at = match error.location {
         InputLocation::Pos(at) | InputLocation::Span((at, _)) => at,
     };
-    let found = text[at..].split_whitespace().next().unwrap_or_default();
-    let found: String = found.chars().take(40).collect();
+    let rest = text[at..].chars();
+    let found: String =
+        rest.take(40).take_while(|c| !matches!(c, ' ' | '\t' | '\r' | '\n')).collect();
     let span = Span::new(at, at + found.len());
     let wanted = match &error.variant {
         ErrorVariant::ParsingError { positives, .. } => words(positives),
@@ -237,7 +235,7 @@ fn syntax_error(text: &str, error: &pest::error::Error<Rule>) -> ConditionError 
     };
     let seen = if found.is_empty() { "the end".to_owned() } else { format!("`{found}`") };
     let mut error = ConditionError::new(format!("expected {wanted}, found {seen}"), span);
-    error.fix = fix_for(&found);
+    error.fix = fix_for(&found).filter(|_| !(found.starts_with(')') && wanted == "a condition"));
     error
 }
 
@@ -251,7 +249,12 @@ fn fix_for(found: &str) -> Option<String> {
         _ if found.starts_with('~') || found.starts_with("=~") => {
             "write `matches` for a regular expression"
         }
-        _ if found.starts_with(['"', '\'']) => "a key stands left of the operator, without quotes",
+        _ if found.starts_with(')') => {
+            "open the bracket, or put the value that it belongs to in quotes"
+        }
+        _ if found.starts_with(|c: char| c == '"' || c == '\'' || c.is_ascii_digit()) => {
+            "write a key first: it begins with a letter and has no quotes"
+        }
         _ => return None,
     };
     Some(fix.to_owned())
