@@ -1,1 +1,46 @@
 //! Settings of a project, a user and a run: run.toml and where the store is.
+//!
+//! [`locate`] turns what a user typed (a workflow file, a run.toml, or a name) into a [`Target`];
+//! [`settings`] reads what a project and a user set once for all runs; [`store_dir`] says where
+//! runs are recorded. Every key and what it means: the reference at the end of this page
+//! (`reference.md`).
+//!
+//! ```
+//! let text = r#"
+//! _version = 1
+//! [run]
+//! goal = "Fix the failing test"
+//! [run.inputs]
+//! repo = "demo"
+//! "#;
+//! let (config, warnings) = fabro_config::parse(text).expect("a valid file");
+//! assert_eq!(config.goal.as_deref(), Some("Fix the failing test"));
+//! assert_eq!(config.inputs["repo"], "demo");
+//! assert!(warnings.is_empty());
+//!
+//! let findings = fabro_config::parse("_version = 1\n[run]\ngoal = 3\n").unwrap_err();
+//! assert_eq!(findings[0].message, "`run.goal` is an integer, but a string is expected");
+//! ```
+//!
+//! # Limits
+//!
+//! - The process environment and the home directory are never looked at: callers pass them in.
+//! - A settings file has at most 1 MiB, and a value nests at most 64 deep.
+//! - Only what this version reads is a setting; a key it does not know is a warning, never ignored
+//!   in silence. [`unsupported`] names the settings that are checked but do nothing yet.
+#![doc = ""]
+#![doc = include_str!("../reference.md")]
+
+mod error;
+mod locate;
+mod near;
+mod reader;
+mod run;
+mod settings;
+mod store_dir;
+
+pub use error::{ConfigError, Findings};
+pub use locate::{RunFile, Target, load, locate};
+pub use run::{ModelConfig, Permissions, PrepareStep, RunConfig, Unsupported, parse, unsupported};
+pub use settings::{ModelSettings, Settings, parse_settings, settings, user_settings_file};
+pub use store_dir::{project_dir, store_dir};

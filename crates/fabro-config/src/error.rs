@@ -1,0 +1,123 @@
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use fabro_types::{Diagnostic, LineIndex, Severity};
+
+/// What was found in one settings file, with the text it was found in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// The file.
+    pub path: PathBuf,
+    /// Its whole text: the spans of the findings point into it.
+    pub text: String,
+    /// The findings, in the order of the file.
+    pub list: Vec<Diagnostic>,
+}
+
+impl fmt::Display for Findings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let index = LineIndex::new(&self.text);
+        for (nth, finding) in self.list.iter().enumerate() {
+            let at = index.position(finding.span.start);
+            let separator = if nth == 0 { "" } else { "\n" };
+            let path = self.path.display();
+            write!(f, "{separator}{path}:{}:{}: ", at.line, at.column)?;
+            if finding.severity == Severity::Warning {
+                f.write_str("warning: ")?;
+            }
+            f.write_str(&finding.message)?;
+            if let Some(fix) = &finding.fix {
+                write!(f, " ({fix})")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why a run's settings cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The file holds at least one error.
+    #[error("{0}")]
+    Invalid(Box<Findings>),
+    /// The file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The path names no regular file.
+    #[error("{} is no file: name a workflow file (.fabro, .dot, .gv) or a run.toml{}", path.display(), suggest(near))]
+    NotAFile {
+        /// What was named.
+        path: PathBuf,
+        /// What may have been meant.
+        near: Vec<String>,
+    },
+    /// The file is larger than any settings file or goal should be.
+    #[error("{} is larger than {limit} bytes: shorten it", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// How many bytes it may have.
+        limit: u64,
+    },
+    /// There is no file of that name.
+    #[error("there is no file {}{}", path.display(), suggest(near))]
+    NoFile {
+        /// The file that was asked for.
+        path: PathBuf,
+        /// What may have been meant.
+        near: Vec<String>,
+    },
+    /// A run.toml names a workflow that is not there.
+    #[error("{} names the workflow {}, which is no file: correct `workflow.graph`{}", run_file.display(), graph.display(), suggest(near))]
+    NoGraph {
+        /// The run.toml.
+        run_file: PathBuf,
+        /// The file it names.
+        graph: PathBuf,
+        /// What may have been meant.
+        near: Vec<String>,
+    },
+    /// No project folder holds a workflow of that name.
+    #[error("there is no workflow `{name}`{}; looked for {}", suggest(near), looked_for(tried))]
+    NoWorkflow {
+        /// The name that was asked for.
+        name: String,
+        /// Every file that was looked for, nearest folder first.
+        tried: Vec<PathBuf>,
+        /// Names of workflows that exist, nearest first.
+        near: Vec<String>,
+    },
+    /// The text is neither a path nor a name.
+    #[error("`{0}` names no workflow: give a workflow file, a run.toml, or the name of a workflow")]
+    NoName(String),
+}
+
+impl ConfigError {
+    pub(crate) fn read(path: &Path, source: io::Error) -> Self {
+        Self::Read { path: path.to_owned(), source }
+    }
+}
+
+fn suggest(near: &[String]) -> String {
+    match near {
+        [] => String::new(),
+        [one] => format!(" (did you mean `{one}`?)"),
+        many => format!(" (did you mean one of `{}`?)", many.join("`, `")),
+    }
+}
+
+/// The nearest folder's files by name, the rest by number: a deep folder has dozens.
+fn looked_for(tried: &[PathBuf]) -> String {
+    const SHOWN: usize = 3;
+    let shown: Vec<_> = tried.iter().take(SHOWN).map(|path| path.display().to_string()).collect();
+    let more = tried.len().saturating_sub(SHOWN);
+    let rest = if more == 0 { String::new() } else { ", and the same in the folders above".into() };
+    format!("{}{rest}", shown.join(", "))
+}

@@ -1,0 +1,224 @@
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use crate::error::{ConfigError, Findings};
+use crate::near::near_misses;
+use crate::run::{RunConfig, parse};
+
+/// What a settings file or a goal may have.
+const MAX_BYTES: u64 = 1 << 20;
+
+const GRAPH_EXTENSIONS: [&str; 3] = ["fabro", "dot", "gv"];
+
+/// What to run: a workflow, and the run.toml that names it, if one does.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Target {
+    /// The workflow file. It exists.
+    pub workflow_file: PathBuf,
+    /// The run.toml.
+    pub run_file: Option<RunFile>,
+}
+
+/// A run.toml that was read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What it sets.
+    pub config: RunConfig,
+    /// What is odd about it; the list is empty when nothing is.
+    pub warnings: Findings,
+}
+
+impl RunFile {
+    /// The workflow it names, beside it when it names none (`workflow.fabro`). It may not exist.
+    /// `home` is what `~` stands for.
+    pub fn workflow_file(&self, home: Option<&Path>) -> PathBuf {
+        let graph = self.config.graph.as_deref().unwrap_or("workflow.fabro");
+        expand(self.dir(), home, Path::new(graph))
+    }
+
+    /// The file of ready answers it names.
+    pub fn model_script(&self, home: Option<&Path>) -> Option<PathBuf> {
+        let script = self.config.model.script.as_deref()?;
+        Some(expand(self.dir(), home, Path::new(script)))
+    }
+
+    /// The goal it sets; `@file` is read.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or has over 1 MiB.
+    pub fn goal(&self, home: Option<&Path>) -> Result<Option<String>, ConfigError> {
+        let Some(goal) = self.config.goal.as_deref() else { return Ok(None) };
+        let Some(rest) = goal.strip_prefix('@') else { return Ok(Some(goal.to_owned())) };
+        if rest.starts_with('@') {
+            return Ok(Some(rest.to_owned()));
+        }
+        let path = expand(self.dir(), home, Path::new(rest.trim()));
+        Ok(Some(read_text(&path)?.trim_end().to_owned()))
+    }
+
+    fn dir(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new(""))
+    }
+}
+
+/// Finds what `arg` means: a workflow file (`.fabro`, `.dot`, `.gv`), a run.toml (any `.toml`), or
+/// the name of a workflow. A name is looked up in `.fabro/workflows` of `cwd` and of each folder
+/// above it, as `NAME/workflow.toml`, `NAME/workflow.fabro` or `NAME.fabro`. Other paths, with a
+/// separator in them, are workflow files whatever they are called. `home` is what `~` stands for in
+/// a run.toml.
+///
+/// # Errors
+///
+/// Nothing there, with what was looked for and what is called nearly the same; a run.toml that
+/// cannot be read or holds an error.
+pub fn locate(arg: &str, cwd: &Path, home: Option<&Path>) -> Result<Target, ConfigError> {
+    let path = cwd.join(arg);
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("toml") => return existing(&path).and_then(|()| by_run_file(&path, home)),
+        Some(extension) if GRAPH_EXTENSIONS.contains(&extension) => {}
+        _ if arg.contains(['/', '\\']) => {}
+        _ => return by_name(arg, cwd, home),
+    }
+    existing(&path)?;
+    Ok(Target { workflow_file: path, run_file: None })
+}
+
+/// Reads a run.toml; its relative paths stay as written.
+///
+/// # Errors
+///
+/// The file cannot be read, has over 1 MiB, or holds an error.
+pub fn load(path: &Path) -> Result<RunFile, ConfigError> {
+    let text = read_text(path)?;
+    let path = path.to_owned();
+    match parse(&text) {
+        Ok((config, list)) => {
+            let warnings = Findings { path: path.clone(), text, list };
+            Ok(RunFile { path, config, warnings })
+        }
+        Err(list) => Err(ConfigError::Invalid(Box::new(Findings { path, text, list }))),
+    }
+}
+
+/// `path` as seen from `dir`, with a leading `~` as `home`.
+pub(crate) fn expand(dir: &Path, home: Option<&Path>, path: &Path) -> PathBuf {
+    match (path.strip_prefix("~"), home) {
+        (Ok(rest), Some(home)) => home.join(rest),
+        _ => dir.join(path),
+    }
+}
+
+/// A whole text file of at most [`MAX_BYTES`]. A pipe or a device is refused: reading one may never
+/// end.
+pub(crate) fn read_text(path: &Path) -> Result<String, ConfigError> {
+    let kind = fs::metadata(path).map_err(|source| ConfigError::read(path, source))?;
+    if !kind.is_file() {
+        return Err(ConfigError::NotAFile { path: path.to_owned(), near: Vec::new() });
+    }
+    let mut text = String::new();
+    File::open(path)
+        .and_then(|file| file.take(MAX_BYTES + 1).read_to_string(&mut text))
+        .map_err(|source| ConfigError::read(path, source))?;
+    if text.len() as u64 > MAX_BYTES {
+        return Err(ConfigError::TooLarge { path: path.to_owned(), limit: MAX_BYTES });
+    }
+    Ok(text)
+}
+
+fn by_run_file(path: &Path, home: Option<&Path>) -> Result<Target, ConfigError> {
+    let run_file = load(path)?;
+    let workflow_file = run_file.workflow_file(home);
+    if !workflow_file.is_file() {
+        let near = near_files(&workflow_file);
+        return Err(ConfigError::NoGraph { run_file: run_file.path, graph: workflow_file, near });
+    }
+    Ok(Target { workflow_file, run_file: Some(run_file) })
+}
+
+fn by_name(name: &str, cwd: &Path, home: Option<&Path>) -> Result<Target, ConfigError> {
+    if name.is_empty() || name == "." || name == ".." {
+        return Err(ConfigError::NoName(name.to_owned()));
+    }
+    let mut tried = Vec::new();
+    for folder in cwd.ancestors().map(workflows_of) {
+        let run_file = folder.join(name).join("workflow.toml");
+        if run_file.is_file() {
+            return by_run_file(&run_file, home);
+        }
+        let inside = folder.join(name).join("workflow.fabro");
+        let beside = folder.join(format!("{name}.fabro"));
+        if let Some(found) = [&inside, &beside].into_iter().find(|file| file.is_file()) {
+            return Ok(Target { workflow_file: found.clone(), run_file: None });
+        }
+        tried.extend([run_file, inside, beside]);
+    }
+    let known: BTreeSet<String> = cwd.ancestors().flat_map(names_in).collect();
+    let near = near_misses(name, known.iter().map(String::as_str));
+    let near = near.into_iter().map(str::to_owned).collect();
+    Err(ConfigError::NoWorkflow { name: name.to_owned(), tried, near })
+}
+
+fn workflows_of(dir: &Path) -> PathBuf {
+    dir.join(".fabro").join("workflows")
+}
+
+/// The names of the workflows of one project folder.
+fn names_in(dir: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(workflows_of(dir)) else { return Vec::new() };
+    let name_of = |path: PathBuf| {
+        let holds_one = ["workflow.toml", "workflow.fabro"];
+        let is_named = if path.is_dir() {
+            holds_one.iter().any(|file| path.join(file).is_file())
+        } else {
+            path.extension().is_some_and(|extension| extension == "fabro")
+        };
+        is_named.then(|| path.file_stem()?.to_str().map(str::to_owned)).flatten()
+    };
+    entries.flatten().filter_map(|entry| name_of(entry.path())).collect()
+}
+
+/// Says what is wrong with a path that should be a file.
+fn existing(path: &Path) -> Result<(), ConfigError> {
+    match fs::metadata(path) {
+        Ok(kind) if kind.is_dir() => {
+            let near = files_in(path).into_iter().filter(|file| is_runnable(file)).take(3);
+            let near = near.map(|file| path.join(file).display().to_string()).collect();
+            Err(ConfigError::NotAFile { path: path.to_owned(), near })
+        }
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(ConfigError::NoFile { path: path.to_owned(), near: near_files(path) })
+        }
+        Err(source) => Err(ConfigError::read(path, source)),
+    }
+}
+
+/// Files in the same folder that are called nearly the same, sorted.
+fn near_files(path: &Path) -> Vec<String> {
+    let (Some(dir), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str()))
+    else {
+        return Vec::new();
+    };
+    let files = files_in(dir);
+    let runnable = files.iter().filter(|file| is_runnable(file)).map(String::as_str);
+    near_misses(name, runnable).into_iter().map(str::to_owned).collect()
+}
+
+fn is_runnable(file: &str) -> bool {
+    let extension = Path::new(file).extension().and_then(|extension| extension.to_str());
+    extension.is_some_and(|it| it == "toml" || GRAPH_EXTENSIONS.contains(&it))
+}
+
+/// The names of what is in a folder, sorted.
+fn files_in(dir: &Path) -> BTreeSet<String> {
+    let Ok(entries) = fs::read_dir(dir) else { return BTreeSet::new() };
+    entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests;

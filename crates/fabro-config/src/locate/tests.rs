@@ -1,0 +1,124 @@
+use insta::assert_snapshot;
+use tempfile::TempDir;
+
+use super::*;
+
+/// A folder with these files in it.
+fn tree(files: &[(&str, &str)]) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for (path, text) in files {
+        let path = dir.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    dir
+}
+
+/// What `arg` means in the folder `cwd` of the tree; its place is shown as `DIR`.
+#[track_caller]
+fn check(dir: &TempDir, cwd: &str, arg: &str) -> String {
+    let shown = match locate(arg, &dir.path().join(cwd), Some(Path::new("/home/ann"))) {
+        Ok(Target { workflow_file, run_file: None }) => workflow_file.display().to_string(),
+        Ok(Target { workflow_file, run_file: Some(run_file) }) => {
+            format!("{} from {}", workflow_file.display(), run_file.path.display())
+        }
+        Err(error) => error.to_string(),
+    };
+    shown.replace(&dir.path().display().to_string(), "DIR")
+}
+
+fn project() -> TempDir {
+    let run_file = "_version = 1\n[workflow]\ngraph = 'flow.fabro'\n";
+    tree(&[
+        (".fabro/workflows/review/workflow.toml", run_file),
+        (".fabro/workflows/review/flow.fabro", ""),
+        (".fabro/workflows/plan/workflow.fabro", ""),
+        (".fabro/workflows/quick.fabro", ""),
+        ("src/.fabro/workflows/plan.fabro", ""),
+        ("src/main.dot", ""),
+        ("src/odd/NAME", ""),
+        ("src/run.toml", "_version = 1\n[run]\ngoal = '@goal.md'\n"),
+        ("src/workflow.fabro", ""),
+        ("src/goal.md", "Do it\n"),
+        ("src/lost.toml", "_version = 1\n[workflow]\ngraph = 'mian.dot'\n"),
+        ("src/bad.toml", "_version = 1\n[run]\ngoal = 3\n"),
+    ])
+}
+
+#[test]
+fn files_names_and_run_files_are_found() {
+    let dir = project();
+    assert_eq!(check(&dir, "src", "main.dot"), "DIR/src/main.dot");
+    assert_eq!(check(&dir, "", "src/odd/NAME"), "DIR/src/odd/NAME");
+    assert_eq!(check(&dir, "", "src/run.toml"), "DIR/src/workflow.fabro from DIR/src/run.toml");
+    assert_eq!(check(&dir, "src", "quick"), "DIR/.fabro/workflows/quick.fabro");
+    assert_eq!(check(&dir, "", "plan"), "DIR/.fabro/workflows/plan/workflow.fabro");
+    // The nearest folder wins.
+    assert_eq!(check(&dir, "src", "plan"), "DIR/src/.fabro/workflows/plan.fabro");
+    assert_eq!(
+        check(&dir, "src/odd", "review"),
+        "DIR/.fabro/workflows/review/flow.fabro from DIR/.fabro/workflows/review/workflow.toml"
+    );
+}
+
+#[test]
+fn what_is_not_there_is_said_with_what_is() {
+    let dir = project();
+    let depth = dir.path().ancestors().count();
+    let Err(ConfigError::NoWorkflow { tried, near, .. }) = locate("reviwe", dir.path(), None)
+    else {
+        panic!("found");
+    };
+    assert_eq!((tried.len(), near), (3 * depth, vec!["review".to_owned()]));
+    assert_snapshot!(check(&dir, "", "reviwe"), @"there is no workflow `reviwe` (did you mean `review`?); looked for DIR/.fabro/workflows/reviwe/workflow.toml, DIR/.fabro/workflows/reviwe/workflow.fabro, DIR/.fabro/workflows/reviwe.fabro, and the same in the folders above");
+    assert_snapshot!(check(&dir, "", "src/mian.dot"), @"there is no file DIR/src/mian.dot (did you mean `main.dot`?)");
+    assert_snapshot!(check(&dir, "", "src/"), @"DIR/src/ is no file: name a workflow file (.fabro, .dot, .gv) or a run.toml (did you mean one of `DIR/src/bad.toml`, `DIR/src/lost.toml`, `DIR/src/main.dot`?)");
+    assert_snapshot!(check(&dir, "", "src/lost.toml"), @"DIR/src/lost.toml names the workflow DIR/src/mian.dot, which is no file: correct `workflow.graph` (did you mean `main.dot`?)");
+    assert_snapshot!(check(&dir, "", "src/bad.toml"), @"DIR/src/bad.toml:3:8: `run.goal` is an integer, but a string is expected (write it in quotes)");
+    assert_snapshot!(check(&dir, "", ""), @"`` names no workflow: give a workflow file, a run.toml, or the name of a workflow");
+    assert_snapshot!(check(&dir, "", ".."), @"`..` names no workflow: give a workflow file, a run.toml, or the name of a workflow");
+}
+
+#[test]
+fn a_goal_comes_from_a_file_or_stands_for_itself() {
+    let dir = project();
+    let mut run_file = load(&dir.path().join("src/run.toml")).unwrap();
+    assert_eq!(run_file.goal(None).unwrap().as_deref(), Some("Do it"));
+    let mut check = |goal: &str, expect: &str| {
+        run_file.config.goal = Some(goal.into());
+        let goal = run_file.goal(Some(dir.path())).map_err(|error| error.to_string());
+        let text = goal.unwrap_or_else(Some).unwrap_or_default();
+        assert_eq!(text.replace(&dir.path().display().to_string(), "DIR"), expect);
+    };
+    check("plain", "plain");
+    check("@@plain", "@plain");
+    check("@~/src/goal.md", "Do it");
+    check("@../src/goal.md", "Do it");
+    check("@gone.md", "cannot read DIR/src/gone.md: No such file or directory (os error 2)");
+    run_file.config.goal = None;
+    assert_eq!(run_file.goal(None).unwrap(), None);
+}
+
+#[test]
+fn paths_of_a_run_file_are_relative_to_it() {
+    let dir = tree(&[("r.toml", "_version = 1\n[run.model]\nscript = 'm.json'\n")]);
+    let mut run_file = load(&dir.path().join("r.toml")).unwrap();
+    assert_eq!(run_file.model_script(None), Some(dir.path().join("m.json")));
+    run_file.config.model.script = Some("~/m.json".into());
+    assert_eq!(
+        run_file.model_script(Some(Path::new("/home/ann"))),
+        Some("/home/ann/m.json".into())
+    );
+    run_file.config.graph = Some("/abs/w.dot".into());
+    assert_eq!(run_file.workflow_file(None), Path::new("/abs/w.dot"));
+}
+
+#[test]
+fn unreadable_files_are_refused() {
+    let dir = tree(&[("big.toml", &"#".repeat((1 << 20) + 1))]);
+    fs::write(dir.path().join("binary.toml"), [0xff, 0xfe, 0]).unwrap();
+    assert_snapshot!(check(&dir, "", "big.toml"), @"DIR/big.toml is larger than 1048576 bytes: shorten it");
+    assert_snapshot!(check(&dir, "", "binary.toml"), @"cannot read DIR/binary.toml: stream did not contain valid UTF-8");
+    #[cfg(target_os = "linux")]
+    assert!(matches!(read_text(Path::new("/dev/zero")), Err(ConfigError::NotAFile { .. })));
+}

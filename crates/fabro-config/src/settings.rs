@@ -1,0 +1,194 @@
+use std::path::{Path, PathBuf};
+
+use fabro_types::Diagnostic;
+use toml::de::DeTable;
+
+use crate::error::{ConfigError, Findings};
+use crate::locate::{expand, read_text};
+use crate::reader::{Node, Reader, entries, read};
+
+/// What a project (`.fabro/config.toml`) or a user (`~/.config/fabro/config.toml`) sets once for all
+/// runs; the weakest of all places where a model is named.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// `run.model`.
+    pub model: ModelSettings,
+}
+
+/// Which model to ask when nothing else says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ModelSettings {
+    /// `name`: the model.
+    pub name: Option<String>,
+    /// `provider`: who serves it.
+    pub provider: Option<String>,
+    /// `script`: a file of ready answers, used only while no provider is configured. [`settings`]
+    /// makes it absolute; [`parse_settings`] leaves it as written.
+    pub script: Option<PathBuf>,
+}
+
+impl Settings {
+    /// These settings, completed from weaker ones. A provider belongs to the model named beside it:
+    /// the weaker one's is taken only when the name is taken from there too.
+    #[must_use]
+    pub fn or(self, weaker: Self) -> Self {
+        let (strong, weak) = (self.model, weaker.model);
+        let provider = match strong.name {
+            Some(_) => strong.provider,
+            None => strong.provider.or(weak.provider),
+        };
+        let model = ModelSettings {
+            name: strong.name.or(weak.name),
+            provider,
+            script: strong.script.or(weak.script),
+        };
+        Self { model }
+    }
+}
+
+/// Reads the text of a `config.toml`. The warnings are keys that are no setting and a missing
+/// `_version`.
+///
+/// # Errors
+///
+/// Everything found in the file, in its order, at least one of them an error.
+pub fn parse_settings(text: &str) -> Result<(Settings, Vec<Diagnostic>), Vec<Diagnostic>> {
+    read(text, KNOWN, top)
+}
+
+/// The user's settings file: `fabro/config.toml` in `config_home` (the value of `XDG_CONFIG_HOME`,
+/// ignored unless it is absolute), else in `.config` of `home`.
+pub fn user_settings_file(config_home: Option<&Path>, home: Option<&Path>) -> Option<PathBuf> {
+    let config = config_home.filter(|dir| dir.is_absolute()).map(Path::to_owned);
+    let dir = config.or_else(|| home.map(|home| home.join(".config")))?;
+    Some(dir.join("fabro").join("config.toml"))
+}
+
+/// The settings in force in `cwd`: those of the nearest folder at or above it that has a
+/// `.fabro/config.toml`, completed from `user_file`; a file that does not exist sets nothing. With
+/// them, the warnings of each file that has any. `home` is what `~` stands for.
+///
+/// # Errors
+///
+/// A file that cannot be read, or holds an error.
+pub fn settings(
+    cwd: &Path,
+    user_file: Option<&Path>,
+    home: Option<&Path>,
+) -> Result<(Settings, Vec<Findings>), ConfigError> {
+    let project = cwd.ancestors().map(|dir| dir.join(".fabro").join("config.toml"));
+    let project = project.into_iter().find(|file| file.is_file());
+    let user = user_file.filter(|file| file.is_file()).map(Path::to_owned);
+    let mut settings = Settings::default();
+    let mut warnings = Vec::new();
+    for path in project.into_iter().chain(user) {
+        let text = read_text(&path)?;
+        let (mut read, list) = match parse_settings(&text) {
+            Ok(read) => read,
+            Err(list) => return Err(ConfigError::Invalid(Box::new(Findings { path, text, list }))),
+        };
+        let dir = path.parent().unwrap_or(cwd);
+        read.model.script = read.model.script.map(|script| expand(dir, home, &script));
+        settings = settings.or(read);
+        if !list.is_empty() {
+            warnings.push(Findings { path, text, list });
+        }
+    }
+    Ok((settings, warnings))
+}
+
+const KNOWN: &[&str] = &["_version", "run.model.name", "run.model.provider", "run.model.script"];
+
+fn top(reader: &mut Reader, table: &DeTable<'_>, settings: &mut Settings) {
+    for (key, value) in entries(table) {
+        match key.get_ref().as_ref() {
+            "_version" => {}
+            "run" => {
+                for (key, value) in reader.section("run", value) {
+                    match key.get_ref().as_ref() {
+                        "model" => settings.model = model(reader, value),
+                        _ => reader.unknown("run", key),
+                    }
+                }
+            }
+            _ => reader.unknown("", key),
+        }
+    }
+}
+
+fn model(reader: &mut Reader, node: &Node<'_>) -> ModelSettings {
+    let mut model = ModelSettings::default();
+    for (key, value) in reader.section("run.model", node) {
+        match key.get_ref().as_ref() {
+            "name" => model.name = reader.text("run.model.name", value),
+            "provider" => model.provider = reader.text("run.model.provider", value),
+            "script" => model.script = reader.text("run.model.script", value).map(PathBuf::from),
+            _ => reader.unknown("run.model", key),
+        }
+    }
+    model
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn named(name: Option<&str>, provider: Option<&str>) -> Settings {
+        let own = |text: Option<&str>| text.map(str::to_owned);
+        let (name, provider) = (own(name), own(provider));
+        Settings { model: ModelSettings { name, provider, script: None } }
+    }
+
+    #[test]
+    fn a_provider_stays_with_its_model() {
+        let weak = || named(Some("weak"), Some("w"));
+        let check = |strong: Settings, expect: Settings| assert_eq!(strong.or(weak()), expect);
+        check(named(None, None), weak());
+        check(named(Some("strong"), None), named(Some("strong"), None));
+        check(named(None, Some("s")), named(Some("weak"), Some("s")));
+    }
+
+    #[test]
+    fn the_project_wins_and_paths_are_relative_to_each_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let cwd = dir.path().join("deep/er");
+        fs::create_dir_all(&cwd).unwrap();
+        fs::create_dir(dir.path().join(".fabro")).unwrap();
+        let project = dir.path().join(".fabro/config.toml");
+        let user = dir.path().join("user.toml");
+        fs::write(&project, "_version = 1\n[run.model]\nscript = 'p.json'\nmodel = 'x'\n").unwrap();
+        fs::write(&user, "_version = 1\n[run.model]\nname = 'm'\nscript = '~/u.json'\n").unwrap();
+        let (both, warnings) = settings(&cwd, Some(&user), Some(Path::new("/home/x"))).unwrap();
+        assert_eq!(both.model.name.as_deref(), Some("m"));
+        assert_eq!(both.model.script, Some(dir.path().join(".fabro/p.json")));
+        assert_eq!(warnings.len(), 1);
+        assert_eq!(warnings[0].list[0].message, "`run.model.model` is no setting");
+        fs::remove_file(project).unwrap();
+        let (only, _) = settings(&cwd, Some(&user), Some(Path::new("/home/x"))).unwrap();
+        assert_eq!(only.model.script.as_deref(), Some(Path::new("/home/x/u.json")));
+        let (none, _) = settings(&cwd, None, None).unwrap();
+        assert_eq!(none, Settings::default());
+    }
+
+    #[test]
+    fn a_broken_file_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let user = dir.path().join("config.toml");
+        fs::write(&user, "_version = 2").unwrap();
+        let error = settings(dir.path(), Some(&user), None).unwrap_err().to_string();
+        let error = error.replace(&dir.path().display().to_string(), "DIR");
+        insta::assert_snapshot!(error, @"DIR/config.toml:1:12: `_version` is 2, and this fabro reads version 1 (use a newer fabro for this file)");
+    }
+
+    #[test]
+    fn the_user_file_follows_the_desktop_convention() {
+        let file = |config: Option<&str>, home: Option<&str>| {
+            user_settings_file(config.map(Path::new), home.map(Path::new))
+        };
+        assert_eq!(file(Some("/c"), Some("/h")), Some("/c/fabro/config.toml".into()));
+        assert_eq!(file(Some("c"), Some("/h")), Some("/h/.config/fabro/config.toml".into()));
+        assert_eq!(file(None, None), None);
+    }
+}

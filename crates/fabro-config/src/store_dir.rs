@@ -1,0 +1,50 @@
+use std::path::{Path, PathBuf};
+
+/// Where runs are recorded: `flag` (`--store`), else `env` (the value of `FABRO_STORE`, ignored when
+/// empty), else `.fabro/state` in the [`project_dir`], else in `cwd`. Nothing is created.
+///
+/// Relative paths are relative to `cwd`.
+pub fn store_dir(cwd: &Path, flag: Option<&Path>, env: Option<&str>) -> PathBuf {
+    let env = env.filter(|text| !text.is_empty()).map(Path::new);
+    match flag.or(env) {
+        Some(chosen) => cwd.join(chosen),
+        None => project_dir(cwd).unwrap_or(cwd).join(".fabro").join("state"),
+    }
+}
+
+/// The nearest of `cwd` and the folders above it that has a folder `.fabro`, or a `.git` (a file in
+/// a linked worktree).
+pub fn project_dir(cwd: &Path) -> Option<&Path> {
+    cwd.ancestors().find(|dir| dir.join(".fabro").is_dir() || dir.join(".git").exists())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn the_flag_wins_over_the_variable_and_the_variable_over_the_project() {
+        let dir = tempfile::tempdir().unwrap();
+        let cwd = dir.path().join("a/b");
+        fs::create_dir_all(&cwd).unwrap();
+        fs::write(dir.path().join(".git"), "gitdir: elsewhere").unwrap();
+        let check = |flag: Option<&str>, env: Option<&str>, expect: PathBuf| {
+            assert_eq!(store_dir(&cwd, flag.map(Path::new), env), expect);
+        };
+        check(Some("flag"), Some("env"), cwd.join("flag"));
+        check(Some("/flag"), None, "/flag".into());
+        check(None, Some("env"), cwd.join("env"));
+        check(None, Some(""), dir.path().join(".fabro/state"));
+        fs::create_dir(dir.path().join("a/.fabro")).unwrap();
+        check(None, None, dir.path().join("a/.fabro/state"));
+    }
+
+    #[test]
+    fn a_file_named_like_the_project_folder_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(".fabro"), "").unwrap();
+        assert_ne!(project_dir(dir.path()), Some(dir.path()));
+    }
+}
