@@ -1,1 +1,196 @@
-//! Running scripts in a process group of their own, with time limits and bounded memory.
+//! Running scripts in a process group of their own, with bounded memory and an orderly end.
+//!
+//! [`Exec`] is the seam: one function that takes a [`Request`] and gives back what the script came
+//! to. [`LocalExec`] starts real processes, [`FakeExec`] answers from memory. The output goes to two
+//! log files as it arrives, and comes back as text when it is small ([`Captured`]).
+//!
+//! A script ends when its shell exits. Whatever it left in its process group gets a moment to finish
+//! on its own, then SIGTERM, two seconds, and SIGKILL; a cancellation ends the whole group the same
+//! way, and dropping the future kills it at once.
+//!
+//! ```
+//! use fabro_sandbox::{Captured, Exec, Exit, Language, LocalExec, Request};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let logs = tempfile::tempdir()?;
+//! let env = [("NAME".to_owned(), "world".to_owned())];
+//! let request = Request {
+//!     script: "echo hello $NAME; exit 3",
+//!     language: Language::Shell,
+//!     cwd: logs.path(),
+//!     env: &env,
+//!     stdout: logs.path().join("stdout.log"),
+//!     stderr: logs.path().join("stderr.log"),
+//!     cancel: tokio_util::sync::CancellationToken::new(),
+//! };
+//! let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+//! let finished = runtime.block_on(LocalExec::new().run(request))?;
+//! assert_eq!(finished.exit, Exit::Code(3));
+//! assert_eq!(finished.stdout, Captured::Text("hello world".to_owned()));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Limits
+//!
+//! - Unix only. The tokio runtime needs its I/O and time drivers.
+//! - Nothing is confined: a script has the rights of the user who runs it.
+//! - A process that leaves the group on purpose (`setsid`, `set -m`) is not followed while the run
+//!   lives. If it still holds the output open, what it prints after the shell's end is lost.
+//! - Log files are written by the task that runs the script, without a thread of their own, and are
+//!   as large as the output: only the memory is bounded.
+//! - [`end_leftovers`] reads `/proc`, so it finds nothing outside Linux.
+
+mod fake;
+mod group;
+mod leftovers;
+mod local;
+mod log;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use async_trait::async_trait;
+pub use fake::FakeExec;
+pub use leftovers::end_leftovers;
+pub use local::LocalExec;
+use tokio_util::sync::CancellationToken;
+
+/// The most output, in bytes, that comes back as [`Captured::Text`].
+pub const CAPTURE_LIMIT: usize = 102_400;
+
+/// Runs scripts.
+#[async_trait]
+pub trait Exec: Send + Sync {
+    /// Runs a script to its end.
+    ///
+    /// A script that fails, is killed or is canceled is no error: see [`Finished::exit`].
+    ///
+    /// # Errors
+    ///
+    /// The script could not be started, or its output not be recorded; nothing of it runs on then.
+    async fn run(&self, request: Request<'_>) -> Result<Finished, ExecError>;
+}
+
+/// A script and its surroundings.
+#[derive(Clone, Debug)]
+pub struct Request<'a> {
+    /// The text of the script, of any length, without NUL characters.
+    pub script: &'a str,
+    /// What it is written in.
+    pub language: Language,
+    /// The directory it starts in.
+    pub cwd: &'a Path,
+    /// Variables added to the inherited environment; a later one of the same name wins.
+    pub env: &'a [(String, String)],
+    /// The file that gets standard output, byte for byte and while the script runs. It is created
+    /// or emptied, its directory made if need be; it must not be the file of `stderr`.
+    pub stdout: PathBuf,
+    /// The file that gets standard error, as for `stdout`.
+    pub stderr: PathBuf,
+    /// Ends the script when it is canceled.
+    pub cancel: CancellationToken,
+}
+
+/// What a script is written in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Language {
+    /// `bash`, or `sh` where there is no bash.
+    #[default]
+    Shell,
+    /// `python3`.
+    Python,
+}
+
+/// A script that ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// How it ended.
+    pub exit: Exit,
+    /// Its standard output.
+    pub stdout: Captured,
+    /// Its standard error.
+    pub stderr: Captured,
+    /// From the start until the last process of the group was gone.
+    pub duration: Duration,
+}
+
+/// How a script ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Exit {
+    /// It exited by itself, with this code (0 to 255).
+    Code(i32),
+    /// A signal of this number killed its shell.
+    Signal(i32),
+    /// [`Request::cancel`] ended it, or kept it from starting.
+    Canceled,
+}
+
+/// Output of a script.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Captured {
+    /// At most [`CAPTURE_LIMIT`] bytes, without the line ends at its end; bytes that are no UTF-8
+    /// are replaced by U+FFFD.
+    Text(String),
+    /// More than that: it is in the log file only.
+    Large {
+        /// The log file.
+        path: PathBuf,
+        /// The size of the output, in bytes.
+        bytes: u64,
+    },
+}
+
+/// A script that could not be run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExecError {
+    /// The interpreter is not there.
+    #[error("{program} not found: install {program}, or put it on the PATH")]
+    Missing {
+        /// Its name.
+        program: String,
+    },
+    /// The working directory is not there.
+    #[error("working directory {} is no directory: create it, or choose another", path.display())]
+    WorkingDirectory {
+        /// Its path.
+        path: PathBuf,
+    },
+    /// The script contains a NUL character, which no process takes.
+    #[error("script contains a NUL character at byte {offset}: remove it")]
+    Nul {
+        /// Where it is, in bytes from the start of the script.
+        offset: usize,
+    },
+    /// The environment is larger than the system takes.
+    #[error("environment too large to start {program}: pass large values in files")]
+    EnvironmentTooLarge {
+        /// The interpreter.
+        program: String,
+    },
+    /// The process could not be started for another reason.
+    #[error("start {program}: {source}")]
+    Start {
+        /// The interpreter.
+        program: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The output could not be recorded; the script was ended.
+    #[error("write {}: {source}; free some space or choose another place", path.display())]
+    Log {
+        /// The log file, or the file a long script is run from.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The process, or a pipe to it, could not be watched; it was ended.
+    #[error("watch {program}: {source}")]
+    Watch {
+        /// The interpreter.
+        program: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}

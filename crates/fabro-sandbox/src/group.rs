@@ -1,0 +1,122 @@
+use std::time::Duration;
+
+use rustix::process::{
+    Pid, Signal, WaitOptions, kill_process, kill_process_group, test_kill_process_group, waitpgid,
+};
+use tokio::process::Child;
+use tokio::time::{sleep, timeout};
+
+use crate::leftovers;
+
+/// How long what a shell left may go on after it: time for the `tee` of a `> >(tee log)` to write
+/// its last lines.
+const LINGER: Duration = Duration::from_millis(100);
+
+/// From SIGTERM to SIGKILL.
+pub(crate) const GRACE: Duration = Duration::from_secs(2);
+
+/// How long the system may take over a SIGKILL; longer only for a process stuck in a driver.
+const KILL_WAIT: Duration = Duration::from_secs(2);
+
+const FIRST_POLL: Duration = Duration::from_millis(1);
+const LAST_POLL: Duration = Duration::from_millis(50);
+
+/// The process group of a script. Dropping it before its end kills it.
+pub(crate) struct Group {
+    id: Pid,
+    leader_reaped: bool,
+    ended: bool,
+}
+
+impl Group {
+    /// The group that this child leads; `None` when the child was waited for already.
+    pub(crate) fn of(child: &Child) -> Option<Self> {
+        let id = Pid::from_raw(child.id()?.cast_signed())?;
+        Some(Self { id, leader_reaped: false, ended: false })
+    }
+
+    /// Ends what the leader left, after it was waited for: usually nothing, which costs one system
+    /// call.
+    pub(crate) async fn end_rest(&mut self) {
+        self.leader_reaped = true;
+        if exists(self.id) && timeout(LINGER, self.emptied()).await.is_err() {
+            self.terminate();
+            if timeout(GRACE, self.emptied()).await.is_err() {
+                self.kill();
+                // A timeout here means a process that even SIGKILL does not end at once.
+                let _ = timeout(KILL_WAIT, self.emptied()).await;
+            }
+        }
+        self.ended = true;
+    }
+
+    /// Ends the leader and the rest of the group.
+    pub(crate) async fn end(&mut self, leader: &mut Child) {
+        self.terminate();
+        if timeout(GRACE, self.left_by(leader)).await.is_err() {
+            self.kill();
+            // As in `end_rest`.
+            let _ = timeout(KILL_WAIT, self.left_by(leader)).await;
+        }
+        self.ended = true;
+    }
+
+    async fn left_by(&mut self, leader: &mut Child) {
+        // An error means that there is nothing to wait for.
+        let _ = leader.wait().await;
+        self.leader_reaped = true;
+        self.emptied().await;
+    }
+
+    /// Waits until no process of the group runs; only after the leader was reaped.
+    async fn emptied(&self) {
+        let mut pause = FIRST_POLL;
+        while exists(self.id) {
+            self.reap_adopted();
+            if pause >= LAST_POLL && !leftovers::group_runs(self.id) {
+                return;
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(LAST_POLL);
+        }
+    }
+
+    /// Where this process adopts orphans (as the first one of a container does), nobody else
+    /// removes those that have ended, and the group would never become empty.
+    fn reap_adopted(&self) {
+        while let Ok(Some(_)) = waitpgid(self.id, WaitOptions::NOHANG) {}
+    }
+
+    fn terminate(&self) {
+        signal(self.id, Signal::TERM);
+        // A stopped process takes its SIGTERM only once it goes on.
+        signal(self.id, Signal::CONT);
+    }
+
+    fn kill(&self) {
+        signal(self.id, Signal::KILL);
+        if !self.leader_reaped {
+            // A leader may have moved to another group of its session. Until it is reaped, its
+            // process id can belong to nobody else.
+            let _ = kill_process(self.id, Signal::KILL);
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.kill();
+        }
+    }
+}
+
+fn exists(group: Pid) -> bool {
+    // EPERM also says that there is somebody.
+    test_kill_process_group(group) != Err(rustix::io::Errno::SRCH)
+}
+
+fn signal(group: Pid, signal: Signal) {
+    // The one expected error is that the group has just become empty.
+    let _ = kill_process_group(group, signal);
+}

@@ -1,0 +1,237 @@
+use std::ffi::OsStr;
+use std::io::ErrorKind;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::group::Group;
+use crate::log::{DrainError, Log};
+use crate::{Exec, ExecError, Exit, Finished, Language, Request};
+
+/// One argument of a process holds less than 128 KiB on Linux; longer scripts are run from a file.
+const ARGUMENT_BYTES: usize = 128 * 1024 - 1;
+
+/// How long output is read on when the group is gone but something outside it holds the pipe.
+const LAST_OUTPUT: Duration = Duration::from_millis(100);
+
+/// Runs a script from a file just as `python3 -c` would: same arguments, same module path.
+const PYTHON_FROM_FILE: &str = "import sys\n\
+    exec(compile(open(sys.argv.pop(), encoding='utf-8').read(), '<string>', 'exec'))";
+
+/// Runs scripts on this machine.
+#[derive(Debug, Default)]
+pub struct LocalExec {
+    shell: OnceLock<Option<PathBuf>>,
+}
+
+impl LocalExec {
+    /// Looks for the shell when the first shell script is run, and then never again.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn program(&self, language: Language) -> Result<&Path, ExecError> {
+        match language {
+            Language::Python => Ok(Path::new("python3")),
+            Language::Shell => self
+                .shell
+                .get_or_init(find_shell)
+                .as_deref()
+                .ok_or_else(|| ExecError::Missing { program: "sh".to_owned() }),
+        }
+    }
+}
+
+#[async_trait]
+impl Exec for LocalExec {
+    async fn run(&self, request: Request<'_>) -> Result<Finished, ExecError> {
+        let started = Instant::now();
+        if let Some(offset) = request.script.find('\0') {
+            return Err(ExecError::Nul { offset });
+        }
+        let program = self.program(request.language)?;
+        let mut stdout = Log::create(request.stdout.clone())?;
+        let mut stderr = Log::create(request.stderr.clone())?;
+        let exit = if request.cancel.is_cancelled() {
+            Exit::Canceled
+        } else {
+            let file = LongScript::write(&request)?;
+            let child = spawn(program, &request, file.as_ref())?;
+            watch(child, &request.cancel, &mut stdout, &mut stderr)
+                .await
+                .map_err(|stop| stop.error(program))?
+        };
+        let (stdout, stderr) = (stdout.finish(), stderr.finish());
+        Ok(Finished { exit, stdout, stderr, duration: started.elapsed() })
+    }
+}
+
+/// Waits for the child, then for its group, copying its output all the while.
+async fn watch(
+    mut child: Child,
+    cancel: &CancellationToken,
+    stdout: &mut Log,
+    stderr: &mut Log,
+) -> Result<Exit, Stop> {
+    let (Some(mut group), Some(out), Some(err)) =
+        (Group::of(&child), child.stdout.take(), child.stderr.take())
+    else {
+        return Err(Stop::Watch(ErrorKind::NotFound.into()));
+    };
+    let ended = {
+        let mut drained = false;
+        let mut drains =
+            std::pin::pin!(async { tokio::try_join!(stdout.drain(out), stderr.drain(err)) });
+        let mut ending = std::pin::pin!(ended(&mut child, &mut group, cancel));
+        let ended = tokio::select! {
+            result = &mut drains => match result {
+                Ok(_) => {
+                    drained = true;
+                    ending.await
+                }
+                Err(error) => Err(error.into()),
+            },
+            exit = &mut ending => exit,
+        };
+        match ended {
+            // A pipe that nobody holds any more is read to its end; the limit is for the others.
+            Ok(exit) if !drained => match timeout(LAST_OUTPUT, drains).await {
+                Ok(Err(error)) => Err(error.into()),
+                Ok(Ok(_)) | Err(_) => Ok(exit),
+            },
+            ended => ended,
+        }
+    };
+    if ended.is_err() {
+        group.end(&mut child).await;
+    }
+    ended
+}
+
+async fn ended(
+    child: &mut Child,
+    group: &mut Group,
+    cancel: &CancellationToken,
+) -> Result<Exit, Stop> {
+    let status = tokio::select! {
+        biased;
+        status = child.wait() => status.map_err(Stop::Watch)?,
+        () = cancel.cancelled() => {
+            group.end(child).await;
+            return Ok(Exit::Canceled);
+        }
+    };
+    group.end_rest().await;
+    Ok(exit(status))
+}
+
+fn exit(status: ExitStatus) -> Exit {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => Exit::Code(code),
+        (None, signal) => Exit::Signal(signal.unwrap_or_default()),
+    }
+}
+
+fn spawn(
+    program: &Path,
+    request: &Request<'_>,
+    file: Option<&LongScript>,
+) -> Result<Child, ExecError> {
+    let mut command = Command::new(program);
+    match (request.language, file) {
+        (_, None) => command.args(["-c", request.script]),
+        (Language::Shell, Some(file)) => command.arg(&file.path),
+        (Language::Python, Some(file)) => command.args(["-c", PYTHON_FROM_FILE]).arg(&file.path),
+    };
+    command
+        .current_dir(request.cwd)
+        .envs(request.env.iter().map(|(key, value)| (key, value)))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0);
+    command.spawn().map_err(|source| start_error(program, request.cwd, source))
+}
+
+fn start_error(program: &Path, cwd: &Path, source: std::io::Error) -> ExecError {
+    let name = program.file_name().unwrap_or(OsStr::new("sh")).to_string_lossy().into_owned();
+    match source.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory if !cwd.is_dir() => {
+            ExecError::WorkingDirectory { path: cwd.to_owned() }
+        }
+        ErrorKind::NotFound => ExecError::Missing { program: name },
+        ErrorKind::ArgumentListTooLong => ExecError::EnvironmentTooLarge { program: name },
+        _ => ExecError::Start { program: name, source },
+    }
+}
+
+fn find_shell() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut directories: Vec<_> = std::env::split_paths(&path).collect();
+    directories.extend(["/bin", "/usr/bin", "/usr/local/bin"].map(PathBuf::from));
+    let find = |name: &str| {
+        let mut places = directories.iter().map(|directory| directory.join(name));
+        places.find(|place| place.is_absolute() && place.is_file())
+    };
+    find("bash").or_else(|| find("sh"))
+}
+
+/// The file that a script too long for an argument is run from; dropping it removes the file.
+struct LongScript {
+    path: PathBuf,
+}
+
+impl LongScript {
+    /// Beside the log of standard output, for that is the one place known to be the run's own.
+    fn write(request: &Request<'_>) -> Result<Option<Self>, ExecError> {
+        if request.script.len() < ARGUMENT_BYTES {
+            return Ok(None);
+        }
+        let mut name = request.stdout.as_os_str().to_owned();
+        name.push(".script");
+        // The script starts in another directory, where a relative path would lead elsewhere.
+        let written = std::path::absolute(&name)
+            .and_then(|path| std::fs::write(&path, request.script).map(|()| path));
+        match written {
+            Ok(path) => Ok(Some(Self { path })),
+            Err(source) => Err(ExecError::Log { path: name.into(), source }),
+        }
+    }
+}
+
+impl Drop for LongScript {
+    fn drop(&mut self) {
+        // A file left behind is harmless: the next script of this log overwrites it.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Why a running script was given up.
+enum Stop {
+    Drain(DrainError),
+    Watch(std::io::Error),
+}
+
+impl From<DrainError> for Stop {
+    fn from(error: DrainError) -> Self {
+        Self::Drain(error)
+    }
+}
+
+impl Stop {
+    fn error(self, program: &Path) -> ExecError {
+        match self {
+            Self::Drain(DrainError::Write(path, source)) => ExecError::Log { path, source },
+            Self::Drain(DrainError::Read(source)) | Self::Watch(source) => {
+                ExecError::Watch { program: program.display().to_string(), source }
+            }
+        }
+    }
+}

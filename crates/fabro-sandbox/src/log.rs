@@ -1,0 +1,88 @@
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+use crate::{CAPTURE_LIMIT, Captured, ExecError};
+
+/// As large as a pipe usually is, so that one read empties it.
+const CHUNK_BYTES: usize = 64 * 1024;
+
+/// A log file, and the start of its content for as long as all of it fits.
+pub(crate) struct Log {
+    path: PathBuf,
+    file: File,
+    bytes: u64,
+    text: Vec<u8>,
+}
+
+/// Why a pipe was not drained to its end.
+#[derive(Debug)]
+pub(crate) enum DrainError {
+    Read(std::io::Error),
+    Write(PathBuf, std::io::Error),
+}
+
+impl Log {
+    pub(crate) fn create(path: PathBuf) -> Result<Self, ExecError> {
+        match create(&path) {
+            Ok(file) => Ok(Self { path, file, bytes: 0, text: Vec::new() }),
+            Err(source) => Err(ExecError::Log { path, source }),
+        }
+    }
+
+    /// Copies what the pipe gives until its end.
+    ///
+    /// The file is written right here: a write to a local file is shorter than handing it to
+    /// another thread, and the reads between two writes give way to other tasks.
+    pub(crate) async fn drain(
+        &mut self,
+        mut pipe: impl AsyncRead + Unpin,
+    ) -> Result<(), DrainError> {
+        let mut chunk = vec![0; CHUNK_BYTES];
+        loop {
+            let count = pipe.read(&mut chunk).await.map_err(DrainError::Read)?;
+            if count == 0 {
+                return Ok(());
+            }
+            self.take(&chunk[..count])
+                .map_err(|source| DrainError::Write(self.path.clone(), source))?;
+        }
+    }
+
+    fn take(&mut self, chunk: &[u8]) -> std::io::Result<()> {
+        self.file.write_all(chunk)?;
+        self.bytes += chunk.len() as u64;
+        if self.fits() {
+            self.text.extend_from_slice(chunk);
+        } else {
+            self.text = Vec::new();
+        }
+        Ok(())
+    }
+
+    fn fits(&self) -> bool {
+        self.bytes <= CAPTURE_LIMIT as u64
+    }
+
+    pub(crate) fn finish(self) -> Captured {
+        if !self.fits() {
+            return Captured::Large { path: self.path, bytes: self.bytes };
+        }
+        let mut text = String::from_utf8(self.text)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+        text.truncate(text.trim_end_matches(['\n', '\r']).len());
+        Captured::Text(text)
+    }
+}
+
+fn create(path: &Path) -> std::io::Result<File> {
+    match (File::create(path), path.parent()) {
+        (Err(error), Some(directory)) if error.kind() == std::io::ErrorKind::NotFound => {
+            std::fs::create_dir_all(directory)?;
+            File::create(path)
+        }
+        (created, _) => created,
+    }
+}

@@ -1,0 +1,197 @@
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use fabro_sandbox::{Exec, ExecError, Exit, FakeExec, LocalExec, end_leftovers};
+
+use crate::setup::{Place, all_gone, text};
+
+/// Far from what any of these take, and from the time the scripts would run on their own.
+const SOON: Duration = Duration::from_mins(1);
+
+#[tokio::test]
+async fn a_signal_is_no_code() {
+    assert_eq!(Place::new().run("kill -9 $$").await.unwrap().exit, Exit::Signal(9));
+    assert_eq!(Place::new().run("kill -SEGV $$").await.unwrap().exit, Exit::Signal(11));
+}
+
+#[tokio::test]
+async fn closed_output_is_not_the_end() {
+    let place = Place::new();
+    let (finished, _) = tokio::join!(
+        place.run("echo hi; exec >&- 2>&-; echo > ready; cat < /dev/null; exit 7"),
+        place.ready()
+    );
+    let finished = finished.unwrap();
+    assert_eq!((finished.exit, finished.stdout), (Exit::Code(7), text("hi")));
+}
+
+#[tokio::test]
+async fn the_stage_ends_with_its_shell() {
+    let place = Place::new();
+    let (finished, (_, pipe)) = tokio::join!(
+        place.run("exec 3> ready; sleep 300 & echo >&3; echo hi; exit 3"),
+        place.ready()
+    );
+    let finished = finished.unwrap();
+    assert_eq!((finished.exit, finished.stdout), (Exit::Code(3), text("hi")));
+    all_gone(pipe).await;
+    assert!(finished.duration < SOON);
+}
+
+#[tokio::test]
+async fn what_is_left_is_asked_first() {
+    let script = "(trap 'echo bye; exit' TERM; echo > set; while :; do sleep 0.01; done) & \
+                  cat set; echo shell";
+    let place = Place::new();
+    assert!(Command::new("mkfifo").arg(place.path("set")).status().unwrap().success());
+    let finished = place.run(script).await.unwrap();
+    assert_eq!(finished.stdout, text("\nshell\nbye"));
+}
+
+#[tokio::test]
+async fn a_filter_of_the_output_may_finish() {
+    let finished = Place::new().run("exec > >(sed s/h/H/); echo hi").await.unwrap();
+    assert_eq!((finished.exit, finished.stdout), (Exit::Code(0), text("Hi")));
+}
+
+#[tokio::test]
+async fn output_held_outside_the_group_is_not_waited_for() {
+    let place = Place::new();
+    let script = "setsid bash -c 'echo $$ > ready; exec sleep 300' & echo hi; cat < /dev/null";
+    let (finished, (pid, _)) = tokio::join!(place.run(script), place.ready());
+    let finished = finished.unwrap();
+    assert_eq!((finished.exit, finished.stdout), (Exit::Code(0), text("hi")));
+    assert!(finished.duration < SOON);
+    assert!(Command::new("kill").arg(pid).status().unwrap().success(), "it was left alone");
+}
+
+#[tokio::test]
+async fn cancellation_ends_the_whole_group() {
+    let place = Place::new();
+    let script = "exec 3> ready; trap 'echo bye; exit 9' TERM; sleep 300 & echo >&3; wait";
+    let canceling = async {
+        let (_, pipe) = place.ready().await;
+        place.cancel.cancel();
+        all_gone(pipe).await;
+    };
+    let (finished, ()) = tokio::join!(place.run(script), canceling);
+    let finished = finished.unwrap();
+    assert_eq!((finished.exit, finished.stdout), (Exit::Canceled, text("bye")));
+    assert!(finished.duration < SOON);
+}
+
+// The clock stands still and jumps when nothing else can happen: the two seconds take no time.
+#[tokio::test(start_paused = true)]
+async fn a_deaf_group_is_killed() {
+    let place = Place::new();
+    let script = "exec 3> ready; trap '' TERM; sleep 300 & echo >&3; echo on; wait";
+    let canceling = async {
+        let (_, pipe) = place.ready().await;
+        place.cancel.cancel();
+        pipe
+    };
+    let (finished, pipe) = tokio::join!(place.run(script), canceling);
+    assert_eq!(finished.unwrap().exit, Exit::Canceled);
+    all_gone(pipe).await;
+}
+
+#[tokio::test]
+async fn a_stopped_script_can_be_canceled() {
+    let place = Place::new();
+    let canceling = async {
+        let (_, pipe) = place.ready().await;
+        place.cancel.cancel();
+        all_gone(pipe).await;
+    };
+    let (finished, ()) =
+        tokio::join!(place.run("exec 3> ready; echo >&3; kill -STOP $$"), canceling);
+    let finished = finished.unwrap();
+    assert_eq!(finished.exit, Exit::Canceled);
+    assert!(finished.duration < Duration::from_secs(2), "it needed no SIGKILL");
+}
+
+#[tokio::test]
+async fn canceled_before_the_start_runs_nothing() {
+    let place = Place::new();
+    place.cancel.cancel();
+    let finished = place.run("echo hi; touch made").await.unwrap();
+    assert_eq!((finished.exit, finished.stdout), (Exit::Canceled, text("")));
+    assert!(!place.path("made").exists());
+}
+
+#[tokio::test]
+async fn dropping_the_future_kills_the_group() {
+    let place = Place::new();
+    let script = "exec 3> ready; trap '' TERM; sleep 300 & echo >&3; wait";
+    let pipe = tokio::select! {
+        finished = place.run(script) => panic!("{finished:?}"),
+        (_, pipe) = place.ready() => pipe,
+    };
+    all_gone(pipe).await;
+}
+
+#[tokio::test]
+async fn a_full_disk_ends_the_script() {
+    let place = Place::new();
+    let mut request = place.request("exec 3> ready; echo >&3; sleep 300 & echo lost >&2; wait");
+    request.stderr = "/dev/full".into();
+    let exec = LocalExec::new();
+    let (result, (_, pipe)) = tokio::join!(exec.run(request), place.ready());
+    let error = result.unwrap_err();
+    insta::assert_snapshot!(error, @"write /dev/full: No space left on device (os error 28); free some space or choose another place");
+    assert!(matches!(error, ExecError::Log { .. }));
+    all_gone(pipe).await;
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn leftovers_are_found_by_their_marker() {
+    let id = format!("test-{}", std::process::id());
+    let start = |id: &str| {
+        let mut command = Command::new("bash");
+        command.args(["-c", "echo; sleep 300 & wait"]).env("FABRO_RUN_ID", id);
+        let mut child = command.process_group(0).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = [0];
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut line).unwrap();
+        child
+    };
+    let mut ours = start(&id);
+    let mut other = start(&format!("{id}0"));
+    assert_eq!(end_leftovers(("FABRO_RUN_ID", &id)), 1);
+    assert_eq!(ours.wait().unwrap().signal(), Some(15));
+    assert!(other.try_wait().unwrap().is_none(), "another run's are left alone");
+    assert_eq!(end_leftovers(("FABRO_RUN_ID", &format!("{id}0"))), 1);
+    other.wait().unwrap();
+    assert_eq!(end_leftovers(("FABRO_RUN_ID", &id)), 0);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn the_own_group_is_no_leftover() {
+    const MARKER: &str = "FABRO_SANDBOX_OWN_GROUP";
+    if let Ok(value) = std::env::var(MARKER) {
+        assert_eq!(end_leftovers((MARKER, &value)), 0);
+        return;
+    }
+    let again = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "ends::the_own_group_is_no_leftover"])
+        .env(MARKER, std::process::id().to_string())
+        .process_group(0)
+        .output()
+        .unwrap();
+    assert!(again.status.success(), "{again:?}");
+}
+
+#[tokio::test]
+async fn a_fake_says_what_it_was_told() {
+    let place = Place::new();
+    let exec = FakeExec::new().with("test", Exit::Code(1), "1 failed").with_endless("serve");
+    let finished = exec.run(place.request("test")).await.unwrap();
+    assert_eq!((finished.exit, finished.stdout), (Exit::Code(1), text("1 failed")));
+    assert_eq!(exec.run(place.request("else")).await.unwrap().exit, Exit::Code(127));
+    let (finished, ()) =
+        tokio::join!(exec.run(place.request("serve")), async { place.cancel.cancel() });
+    assert_eq!(finished.unwrap().exit, Exit::Canceled);
+    assert_eq!(exec.ran(), ["test", "else", "serve"]);
+}
