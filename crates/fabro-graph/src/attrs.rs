@@ -1,0 +1,133 @@
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fabro_types::Span;
+use imbl::OrdMap;
+
+use crate::value::Value;
+
+/// Where the value of an attribute comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// It is written on the node, edge or graph itself.
+    Own,
+    /// It is a default of the scope: `node [..]`, `edge [..]`.
+    Default,
+    /// The model stylesheet sets it.
+    Stylesheet,
+}
+
+/// One attribute with its value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attr {
+    /// The name of today: `prompt` even where `llm_prompt` is written.
+    pub name: Cow<'static, str>,
+    /// The name as it is written.
+    pub written: Cow<'static, str>,
+    /// What it is set to; for an attribute of the schema already of the schema's type, unless an
+    /// `attribute-value` error says that it cannot be.
+    pub value: Value,
+    /// Where the value stands, with its quotes.
+    pub span: Span,
+    /// Where the key stands.
+    pub key_span: Span,
+    /// Where the value comes from.
+    pub origin: Origin,
+    /// The file that the text was read from, as written after the `@`.
+    pub file: Option<Arc<str>>,
+}
+
+impl Attr {
+    /// True when an older name is written, such as `llm_model`.
+    pub fn is_older_name(&self) -> bool {
+        self.name != self.written
+    }
+}
+
+/// The attributes of a graph, node or edge by their names of today. Values of the element itself
+/// come before the defaults of its scope. Nodes of one scope share its defaults, and edges of one
+/// chain their attributes, so that memory grows with the file and not with its product.
+#[derive(Clone, Debug, Default)]
+pub struct Attrs {
+    // Sorted by name, each name once.
+    own: Arc<Vec<Arc<Attr>>>,
+    inherited: Defaults,
+}
+
+/// The defaults of a scope; a copy costs the same however many there are.
+pub(crate) type Defaults = OrdMap<Cow<'static, str>, Arc<Attr>>;
+
+impl Attrs {
+    /// `written` in file order; of one name the last wins, and a name of today before an older
+    /// one.
+    pub(crate) fn new(written: Vec<Arc<Attr>>, inherited: Defaults) -> Self {
+        Self { own: Arc::new(settle(written)), inherited }
+    }
+
+    /// The attribute of this name of today.
+    pub fn get(&self, name: &str) -> Option<&Attr> {
+        let own = self.position(name).ok().map(|at| &self.own[at]);
+        own.or_else(|| self.inherited.get(name)).map(Arc::as_ref)
+    }
+
+    /// All attributes, first the element's own, then the defaults it does not override; each
+    /// group by name.
+    pub fn iter(&self) -> impl Iterator<Item = &Attr> + '_ {
+        let defaults = self.inherited.iter().filter(|(name, _)| self.position(name).is_err());
+        self.own.iter().chain(defaults.map(|(_, attr)| attr)).map(Arc::as_ref)
+    }
+
+    /// The element's own attributes by name, without the defaults of its scope.
+    pub fn own(&self) -> impl Iterator<Item = &Attr> + '_ {
+        self.own.iter().map(Arc::as_ref)
+    }
+
+    /// The text of a string or a bare word. Attributes that the schema calls texts are always
+    /// strings.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.get(name)?.value.text()
+    }
+
+    /// `true` or `false`.
+    pub fn bool(&self, name: &str) -> Option<bool> {
+        self.get(name)?.value.to_bool()
+    }
+
+    /// A whole number.
+    pub fn int(&self, name: &str) -> Option<i64> {
+        self.get(name)?.value.to_int()
+    }
+
+    /// A number.
+    pub fn float(&self, name: &str) -> Option<f64> {
+        self.get(name)?.value.to_float()
+    }
+
+    /// A stretch of time; a number alone is in seconds.
+    pub fn duration(&self, name: &str) -> Option<Duration> {
+        self.get(name)?.value.to_duration()
+    }
+
+    /// Sets the element's own attribute, whatever it was before.
+    pub(crate) fn set(&mut self, attr: Attr) {
+        let position = self.position(&attr.name);
+        let own = Arc::make_mut(&mut self.own);
+        match position {
+            Ok(at) => own[at] = Arc::new(attr),
+            Err(at) => own.insert(at, Arc::new(attr)),
+        }
+    }
+
+    fn position(&self, name: &str) -> Result<usize, usize> {
+        self.own.binary_search_by(|attr| attr.name.as_ref().cmp(name))
+    }
+}
+
+/// Sorts by name and keeps one of each: the last, a name of today before an older one.
+pub(crate) fn settle(mut written: Vec<Arc<Attr>>) -> Vec<Arc<Attr>> {
+    written.reverse();
+    written.sort_by(|a, b| (&a.name, a.is_older_name()).cmp(&(&b.name, b.is_older_name())));
+    written.dedup_by(|next, kept| next.name == kept.name);
+    written
+}

@@ -1,0 +1,105 @@
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fabro_types::Diagnostic;
+
+use crate::attrs::{Attr, Attrs};
+use crate::schema;
+use crate::value::Value;
+use crate::workflow::Workflow;
+
+/// Where the texts of `@file`s come from. A path is handed over as it is written; what it is
+/// relative to, and what `~` means, is the implementation's business.
+pub trait Sources {
+    /// The text of a file, or why it cannot be had (a fragment: `no such file`).
+    fn read(&self, path: &str) -> Result<String, String>;
+}
+
+/// Files that exist in memory only, by path.
+#[derive(Clone, Debug, Default)]
+pub struct MemorySources(pub BTreeMap<String, String>);
+
+impl Sources for MemorySources {
+    fn read(&self, path: &str) -> Result<String, String> {
+        self.0.get(path).cloned().ok_or_else(|| "no such file".to_owned())
+    }
+}
+
+/// Replaces every `@path` of `goal`, `prompt`, `output_schema` and `stack.child_workflow` by the
+/// text of that file, and `@@` by `@`; [`Attr::file`] keeps the path. Each file is read once. A
+/// file that cannot be read is an error of the rule `missing-file`. To be called once: the texts
+/// of files may themselves begin with `@`.
+pub fn resolve_files(workflow: &mut Workflow, sources: &dyn Sources) -> Vec<Diagnostic> {
+    let mut reader = Reader { sources, texts: BTreeMap::new(), findings: Vec::new() };
+    reader.resolve(&mut workflow.attrs);
+    for node in workflow.graph.node_weights_mut() {
+        reader.resolve(&mut node.attrs);
+    }
+    reader.findings
+}
+
+struct Reader<'a> {
+    sources: &'a dyn Sources,
+    texts: BTreeMap<Arc<str>, Option<Arc<str>>>,
+    findings: Vec<Diagnostic>,
+}
+
+impl Reader<'_> {
+    fn resolve(&mut self, attrs: &mut Attrs) {
+        for known in schema::ATTRIBUTES.iter().filter(|known| known.file) {
+            if let Some(attr) = attrs.get(known.name)
+                && let Some(resolved) = self.resolved(attr)
+            {
+                attrs.set(resolved);
+            }
+        }
+    }
+
+    /// The attribute with its file's text; `None` when nothing changes.
+    fn resolved(&mut self, attr: &Attr) -> Option<Attr> {
+        let written = attr.value.text()?;
+        if written.starts_with("@@") {
+            return Some(Attr { value: Value::from(&written[1..]), ..attr.clone() });
+        }
+        let path = match written.strip_prefix('@') {
+            Some(path) => path.trim(),
+            None if attr.name == "stack.child_workflow" => written.trim(),
+            None => return None,
+        };
+        let path: Arc<str> = path.into();
+        let text = match self.texts.get(&path) {
+            Some(text) => text.clone(),
+            None => self.read(&path, attr),
+        };
+        Some(Attr { value: Value::String(text?), file: Some(path), ..attr.clone() })
+    }
+
+    fn read(&mut self, path: &Arc<str>, attr: &Attr) -> Option<Arc<str>> {
+        let text = match self.sources.read(path) {
+            Ok(text) => Some(text.into()),
+            Err(reason) => {
+                let message =
+                    format!("`{}` names the file `{}`: {reason}", attr.written, shown(path));
+                let finding = Diagnostic::error("missing-file", attr.span, message);
+                let fix = if attr.name == "stack.child_workflow" {
+                    "create the file, or correct the path, which is relative to this workflow"
+                } else {
+                    "create the file, correct the path, which is relative to this workflow, or write @@ for a text that begins with @"
+                };
+                self.findings.push(finding.with_fix(fix));
+                None
+            }
+        };
+        self.texts.insert(path.clone(), text.clone());
+        text
+    }
+}
+
+/// At most 100 characters of a path.
+fn shown(path: &str) -> Cow<'_, str> {
+    match path.char_indices().nth(100) {
+        Some((end, _)) => Cow::Owned(format!("{}…", &path[..end])),
+        None => Cow::Borrowed(path),
+    }
+}

@@ -1,0 +1,331 @@
+//! From the syntax tree to the typed graph: scopes, defaults, chains, groups, classes, kinds.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use fabro_types::Diagnostic;
+use petgraph::graph::DiGraph;
+
+use crate::ast::{self, AttributeList, DefaultsOf, Document, End, Group, StatementKind};
+use crate::attrs::{Attr, Attrs, Defaults, Origin, settle};
+use crate::kind::NodeKind;
+use crate::schema::{self, Place};
+use crate::typing;
+use crate::value::quote;
+use crate::workflow::{Cluster, Edge, Node, NodeIx, Workflow};
+
+/// How many edges groups such as `{a; b} -> {c; d}` may make in one workflow, and how many
+/// classes the labels of subgraphs may give: both grow with the product of what is written.
+const MAX_PRODUCT: usize = 200_000;
+
+const MAX_ID_CHARACTERS: usize = 128;
+
+pub(crate) fn lower(name_if_missing: &str, document: &Document) -> (Workflow, Vec<Diagnostic>) {
+    let mut lowering = Lowering::default();
+    lowering.body(&document.body, Scope::default());
+    let name = document.name.as_ref().map(|name| name.text.as_ref()).unwrap_or_default();
+    let name = if name.is_empty() { name_if_missing } else { name };
+    lowering.finish(name)
+}
+
+/// What holds for the nodes and edges of a subgraph.
+#[derive(Clone, Default)]
+struct Scope {
+    node: Defaults,
+    edge: Defaults,
+    cluster: Option<usize>,
+    is_subgraph: bool,
+}
+
+#[derive(Default)]
+struct Lowering {
+    graph: DiGraph<Node, Edge>,
+    by_id: HashMap<Arc<str>, NodeIx>,
+    graph_attrs: Vec<Arc<Attr>>,
+    // By node: what its own statements say, and the defaults of where it was first mentioned.
+    nodes: Vec<(Vec<Arc<Attr>>, Defaults)>,
+    // Every mention in file order: the nodes of a subgraph are a stretch of it.
+    mentions: Vec<NodeIx>,
+    subgraph_classes: Vec<(NodeIx, Arc<str>)>,
+    clusters: Vec<Cluster>,
+    written: Vec<(Place, Arc<Attr>)>,
+    product: usize,
+    findings: Vec<Diagnostic>,
+}
+
+impl Lowering {
+    /// The recursion through groups ends at `scan::MAX_NESTING`.
+    fn body(&mut self, body: &ast::Body, mut scope: Scope) {
+        for statement in &body.statements {
+            match &statement.kind {
+                StatementKind::Assignment(attribute) if !scope.is_subgraph => {
+                    let attr = self.attr(Place::Graph, attribute, Origin::Own);
+                    self.graph_attrs.push(attr);
+                }
+                StatementKind::Assignment(_) => {}
+                StatementKind::Defaults(of, list) => self.defaults(*of, list, &mut scope),
+                StatementKind::Chain(ends, list) => match &ends[..] {
+                    [End::Node(name)] => {
+                        let node = self.mention(name, &scope);
+                        let attrs = self.attrs(Place::Node, list, Origin::Own);
+                        self.nodes[node.index()].0.extend(attrs);
+                    }
+                    ends => self.chain(ends, list, &scope),
+                },
+            }
+        }
+    }
+
+    fn defaults(&mut self, of: DefaultsOf, list: &AttributeList, scope: &mut Scope) {
+        let (place, defaults) = match of {
+            DefaultsOf::Graph if scope.is_subgraph => return,
+            DefaultsOf::Graph => {
+                let attrs = self.attrs(Place::Graph, list, Origin::Own);
+                return self.graph_attrs.extend(attrs);
+            }
+            DefaultsOf::Node => (Place::Node, &mut scope.node),
+            DefaultsOf::Edge => (Place::Edge, &mut scope.edge),
+        };
+        for attr in settle(self.attrs(place, list, Origin::Default)) {
+            defaults.insert(attr.name.clone(), attr);
+        }
+    }
+
+    fn chain(&mut self, ends: &[End], list: &AttributeList, scope: &Scope) {
+        let attrs = Attrs::new(self.attrs(Place::Edge, list, Origin::Own), scope.edge.clone());
+        let mut sources: Option<(&End, Vec<NodeIx>)> = None;
+        for end in ends {
+            let targets = match end {
+                End::Node(name) => vec![self.mention(name, scope)],
+                End::Group(group) => self.group(group, scope),
+            };
+            if let Some((source, sources)) = sources {
+                let span = source.span().to(end.span());
+                let count = sources.len().saturating_mul(targets.len());
+                if count == 1 || self.may_grow(count, span) {
+                    for &from in &sources {
+                        for &to in &targets {
+                            let attrs = attrs.clone();
+                            self.graph.add_edge(from, to, Edge { from, to, attrs, span });
+                        }
+                    }
+                }
+            }
+            sources = Some((end, targets));
+        }
+    }
+
+    /// The nodes of a subgraph, each once, in the order of their mention.
+    fn group(&mut self, group: &Group, scope: &Scope) -> Vec<NodeIx> {
+        let label = label(group);
+        let name = group.name.as_ref().map(|name| name.text.to_string());
+        let mut inner = Scope { is_subgraph: true, ..scope.clone() };
+        if label.is_some() || name.is_some() {
+            inner.cluster = Some(self.clusters.len());
+            self.clusters.push(Cluster {
+                name: name.unwrap_or_default(),
+                label: label.clone(),
+                parent: scope.cluster,
+                nodes: Vec::new(),
+            });
+        }
+        let first = self.mentions.len();
+        self.body(&group.body, inner);
+        let mut seen = HashSet::new();
+        let nodes = self.mentions[first..].iter().copied().filter(|node| seen.insert(*node));
+        let nodes: Vec<NodeIx> = nodes.collect();
+        let class: Arc<str> = label.as_deref().map(class_of).unwrap_or_default().into();
+        if !class.is_empty() && self.may_grow(nodes.len(), group.span) {
+            self.subgraph_classes.extend(nodes.iter().map(|node| (*node, class.clone())));
+        }
+        nodes
+    }
+
+    fn mention(&mut self, name: &ast::Name, scope: &Scope) -> NodeIx {
+        let node = match self.by_id.get(&name.text) {
+            Some(node) => *node,
+            None => self.new_node(name, scope),
+        };
+        self.mentions.push(node);
+        node
+    }
+
+    fn new_node(&mut self, name: &ast::Name, scope: &Scope) -> NodeIx {
+        if let Some(finding) = check_id(name) {
+            self.findings.push(finding);
+        }
+        let id = name.text.clone();
+        let node = self.graph.add_node(Node {
+            id: id.clone(),
+            kind: NodeKind::Agent,
+            classes: Vec::new(),
+            attrs: Attrs::default(),
+            span: name.span,
+        });
+        self.by_id.insert(id, node);
+        self.nodes.push((Vec::new(), scope.node.clone()));
+        if let Some(cluster) = scope.cluster {
+            self.clusters[cluster].nodes.push(node);
+        }
+        node
+    }
+
+    fn attrs(&mut self, place: Place, list: &AttributeList, origin: Origin) -> Vec<Arc<Attr>> {
+        list.items.iter().map(|attribute| self.attr(place, attribute, origin)).collect()
+    }
+
+    /// The attribute under its name of today, its value of the type that the schema asks for.
+    fn attr(&mut self, place: Place, attribute: &ast::Attribute, origin: Origin) -> Arc<Attr> {
+        let ast::Attribute { key, value: literal, .. } = attribute;
+        let older = schema::older_name(place, &key.text, &literal.value.as_text());
+        let known = schema::find(place, older.map_or(&key.text, |older| older.name));
+        let written = match (older, known) {
+            (Some(older), _) => Cow::Borrowed(older.older),
+            (None, Some(known)) => Cow::Borrowed(known.name),
+            (None, None) => Cow::Owned(key.text.to_string()),
+        };
+        let value = match known {
+            Some(known) => match typing::typed(known, literal) {
+                Ok(value) => value,
+                Err(finding) => {
+                    self.findings.push(finding);
+                    literal.value.clone()
+                }
+            },
+            None => literal.value.clone(),
+        };
+        let name = known.map_or_else(|| written.clone(), |known| Cow::Borrowed(known.name));
+        let (span, key_span) = (literal.span, key.span);
+        let attr = Arc::new(Attr { name, written, value, span, key_span, origin, file: None });
+        self.written.push((place, attr.clone()));
+        attr
+    }
+
+    /// Counts what a product adds; false, with an error the first time, once it is too much.
+    fn may_grow(&mut self, by: usize, span: fabro_types::Span) -> bool {
+        let before = self.product;
+        self.product = before.saturating_add(by);
+        if self.product <= MAX_PRODUCT {
+            return true;
+        }
+        if before <= MAX_PRODUCT {
+            let message = format!(
+                "subgraphs make more than {MAX_PRODUCT} edges and classes in this workflow"
+            );
+            self.findings.push(
+                Diagnostic::error("too-large", span, message)
+                    .with_fix("connect smaller groups, and label fewer nested subgraphs"),
+            );
+        }
+        false
+    }
+
+    fn finish(self, name: &str) -> (Workflow, Vec<Diagnostic>) {
+        let mut graph = self.graph;
+        for (node, (own, inherited)) in graph.node_weights_mut().zip(self.nodes) {
+            node.attrs = Attrs::new(own, inherited);
+            node.kind = kind(node);
+            node.classes = classes(&node.attrs);
+        }
+        let mut seen: HashSet<(NodeIx, Arc<str>)> = HashSet::new();
+        for (node, class) in self.subgraph_classes {
+            if seen.insert((node, class.clone())) {
+                let classes = &mut graph[node].classes;
+                // Its own classes are few; those of subgraphs are told apart by `seen`.
+                if !classes.iter().take(64).any(|own| **own == *class) {
+                    classes.push(class.to_string());
+                }
+            }
+        }
+        let mut outgoing = vec![Vec::new(); graph.node_count()];
+        let mut incoming = vec![Vec::new(); graph.node_count()];
+        for edge in graph.edge_indices() {
+            outgoing[graph[edge].from.index()].push(edge);
+            incoming[graph[edge].to.index()].push(edge);
+        }
+        let workflow = Workflow {
+            name: name.to_owned(),
+            attrs: Attrs::new(self.graph_attrs, Defaults::new()),
+            graph,
+            by_id: self.by_id,
+            outgoing,
+            incoming,
+            clusters: self.clusters,
+            written: self.written,
+        };
+        (workflow, self.findings)
+    }
+}
+
+/// The type, else the node's own shape, else its id, else the shape of its scope: a `node
+/// [shape=box]` for the whole file does not make an agent of `start`.
+fn kind(node: &Node) -> NodeKind {
+    let shape = node.attrs.get("shape");
+    let of_shape = |attr: &Attr| NodeKind::from_shape(attr.value.text()?);
+    let by_type = || NodeKind::from_type(node.attrs.text("type")?);
+    let by_own_shape = || shape.filter(|shape| shape.origin == Origin::Own).and_then(of_shape);
+    by_type()
+        .or_else(by_own_shape)
+        .or_else(|| NodeKind::from_id(&node.id))
+        .or_else(|| shape.and_then(of_shape))
+        .unwrap_or(NodeKind::Agent)
+}
+
+fn classes(attrs: &Attrs) -> Vec<String> {
+    let mut seen = HashSet::new();
+    let written = attrs.text("class").unwrap_or_default();
+    let words = written.split(|c: char| c == ',' || c.is_whitespace());
+    words.filter(|word| !word.is_empty() && seen.insert(*word)).map(str::to_owned).collect()
+}
+
+/// The label of a subgraph; the last one wins.
+fn label(group: &Group) -> Option<String> {
+    let of = |attribute: &ast::Attribute| {
+        (&*attribute.key.text == "label").then(|| attribute.value.value.as_text().into_owned())
+    };
+    let mut labels = group.body.statements.iter().filter_map(|statement| match &statement.kind {
+        StatementKind::Assignment(attribute) => of(attribute),
+        StatementKind::Defaults(DefaultsOf::Graph, list) => list.items.iter().rev().find_map(of),
+        _ => None,
+    });
+    labels.next_back()
+}
+
+/// The class that a subgraph's label gives: `Loop A` gives `loop-a`.
+fn class_of(label: &str) -> String {
+    let lower = label.to_lowercase();
+    let words = lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join("-")
+}
+
+fn check_id(name: &ast::Name) -> Option<Diagnostic> {
+    let characters = name.text.chars().count();
+    if characters > MAX_ID_CHARACTERS {
+        let message =
+            format!("this node id has {characters} characters, the limit is {MAX_ID_CHARACTERS}");
+        let finding = Diagnostic::error("node-id", name.span, message);
+        return Some(finding.with_fix("choose a short id and put the text into its label"));
+    }
+    if is_plain_id(&name.text) {
+        return None;
+    }
+    let message = format!("{} is not a node id", quote(&name.text));
+    let finding = Diagnostic::error("node-id", name.span, message);
+    Some(finding.with_fix(format!(
+        "use letters, digits and `_`, not a digit first, such as `{}`, and put the text into its label",
+        plain_id(&name.text)
+    )))
+}
+
+/// `[A-Za-z_][A-Za-z0-9_]*`.
+pub(crate) fn is_plain_id(text: &str) -> bool {
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    text.bytes().all(is_word) && text.bytes().next().is_some_and(|byte| !byte.is_ascii_digit())
+}
+
+fn plain_id(text: &str) -> String {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    let id = words.collect::<Vec<_>>().join("_");
+    if is_plain_id(&id) { id } else { format!("n{id}") }
+}

@@ -1,0 +1,185 @@
+//! Errors of the syntax, in the words of a person.
+
+use std::borrow::Cow;
+
+use fabro_types::{Diagnostic, Span};
+use pest::error::{Error, ErrorVariant, InputLocation};
+use pest::iterators::Pair;
+
+use crate::grammar::Rule;
+
+/// The words that stand for themselves only in quotes. Their case does not matter.
+const KEYWORDS: [&str; 6] = ["digraph", "subgraph", "graph", "node", "edge", "strict"];
+
+pub(crate) fn is_keyword(word: &str) -> bool {
+    KEYWORDS.iter().any(|keyword| keyword.eq_ignore_ascii_case(word))
+}
+
+/// What the grammar reads only to refuse it.
+pub(crate) fn refused(pair: &Pair<'_, Rule>) -> Diagnostic {
+    let start = pair.as_span().start();
+    let text = pair.as_str();
+    let is = |word: &str| text.get(..word.len()).is_some_and(|t| t.eq_ignore_ascii_case(word));
+    let at = |length: usize| Span::new(start, start + length);
+    match pair.as_rule() {
+        Rule::arrow => {
+            Diagnostic::error("undirected-edge", at(2), "`--` is an edge without a direction")
+                .with_fix("write `->`")
+        }
+        Rule::port => Diagnostic::error("port", at(text.len()), "nodes have no ports")
+            .with_fix("remove the colon and what follows it"),
+        Rule::refused if is("strict") => {
+            Diagnostic::error("strict-graph", at(6), "`strict` is not part of the language")
+                .with_fix("remove `strict`: several edges between two nodes are allowed")
+        }
+        Rule::refused => not_a_digraph(at(5), "`graph` has edges without a direction"),
+        _ if is("digraph") || is("graph") || is("strict") => {
+            let length = text.bytes().take_while(u8::is_ascii_alphabetic).count();
+            Diagnostic::error("second-graph", at(length), "a file holds one graph only")
+                .with_fix("move this graph into a file of its own")
+        }
+        _ => syntax(at(first_char(text)), format!("{} after the end of the graph", found(text)))
+            .with_fix("remove it, or the closing brace before it"),
+    }
+}
+
+/// A word of the language where a node stands.
+pub(crate) fn keyword(pair: &Pair<'_, Rule>) -> Diagnostic {
+    let word = pair.as_str();
+    let span = Span::new(pair.as_span().start(), pair.as_span().end());
+    if word.eq_ignore_ascii_case("subgraph") {
+        return syntax(span, "a subgraph without its braces").with_fix("write subgraph name { … }");
+    }
+    let message = format!("`{word}` is a word of the language, not a node id");
+    Diagnostic::error("node-id", span, message).with_fix(format!(
+        "write {word} [key=value], or choose another id; \"{word}\" in quotes is a node"
+    ))
+}
+
+/// `{a; b} [..]` without an edge.
+pub(crate) fn group_attributes(span: Span) -> Diagnostic {
+    syntax(span, "a subgraph takes its attributes inside its braces")
+        .with_fix("write them inside as key=value, or as node [..] for the nodes in it")
+}
+
+/// The error of the grammar, with the text that does not fit and what would.
+pub(crate) fn unexpected(source: &str, error: &Error<Rule>) -> Diagnostic {
+    let start = match error.location {
+        InputLocation::Pos(start) | InputLocation::Span((start, _)) => start,
+    };
+    let rest = source.get(start..).unwrap_or_default();
+    let span = Span::new(start, start + first_char(rest));
+    let mut expected: Vec<&'static str> = match &error.variant {
+        ErrorVariant::ParsingError { positives, .. } => {
+            positives.iter().filter_map(|rule| to_symbol(*rule)).collect()
+        }
+        ErrorVariant::CustomError { message } if message.contains("stack") => {
+            return Diagnostic::error("nesting-too-deep", span, "subgraphs are nested too deep")
+                .with_fix("flatten the subgraphs");
+        }
+        ErrorVariant::CustomError { .. } => Vec::new(),
+    };
+    expected.sort_unstable();
+    expected.dedup();
+    if expected.contains(&"`digraph`") {
+        return not_a_digraph(span, &format!("{} where the graph should begin", found(rest)));
+    }
+    let message = match expected.split_last() {
+        None => format!("unexpected {}", found(rest)),
+        Some((last, [])) => format!("expected {last}, found {}", found(rest)),
+        Some((last, others)) => {
+            format!("expected {} or {last}, found {}", others.join(", "), found(rest))
+        }
+    };
+    match fix(rest, &expected) {
+        Some(fix) => syntax(span, message).with_fix(fix),
+        None => syntax(span, message),
+    }
+}
+
+fn fix(rest: &str, expected: &[&str]) -> Option<&'static str> {
+    let expects = |symbol| expected.contains(&symbol);
+    Some(match rest.chars().next() {
+        Some('“' | '”' | '„' | '‘' | '’') => "use straight double quotes",
+        Some('\'') => "write texts in double quotes",
+        Some('\u{a0}') => "replace the no-break space by an ordinary one",
+        Some('#') => "put colours in quotes; a `#` begins a comment only at the start of a line",
+        Some(_) if expects("a value") => "write texts with blanks or signs in double quotes",
+        Some(_) if expects("`=`") => "write key=value",
+        Some(_) if expects("`]`") => {
+            "separate attributes by commas, put texts in double quotes, and end the list with `]`"
+        }
+        None if expects("`]`") => "end the attributes with `]` and the graph with `}`",
+        None if expects("`}`") => "add the missing `}`",
+        _ => return None,
+    })
+}
+
+/// What a rule is called; `None` for those that only say that something bigger is missing. The
+/// match is exhaustive so that a new rule is given a name.
+fn to_symbol(rule: Rule) -> Option<&'static str> {
+    Some(match rule {
+        Rule::digraph | Rule::digraph_word => "`digraph`",
+        Rule::EOI => "the end of the file",
+        Rule::open_block | Rule::group => "`{`",
+        Rule::close_block => "`}`",
+        Rule::open_list | Rule::attributes => "`[`",
+        Rule::close_list => "`]`",
+        Rule::equals => "`=`",
+        Rule::plus => "`+`",
+        Rule::arrow => "`->`",
+        Rule::chain | Rule::subgraph_word | Rule::assignment => "a node or edge",
+        Rule::attribute => "an attribute",
+        Rule::ident => "a name",
+        Rule::word => "a value",
+        Rule::string => "a quoted text",
+        Rule::file
+        | Rule::refused
+        | Rule::rest
+        | Rule::statement
+        | Rule::block
+        | Rule::defaults
+        | Rule::defaults_word
+        | Rule::end
+        | Rule::port
+        | Rule::separator
+        | Rule::value
+        | Rule::name
+        | Rule::word_char
+        | Rule::non_ascii
+        | Rule::semicolon
+        | Rule::gap
+        | Rule::hash
+        | Rule::line_mark
+        | Rule::comment => return None,
+    })
+}
+
+fn syntax(span: Span, message: impl Into<String>) -> Diagnostic {
+    Diagnostic::error("syntax", span, message)
+}
+
+fn not_a_digraph(span: Span, message: &str) -> Diagnostic {
+    Diagnostic::error("not-a-digraph", span, message)
+        .with_fix("a workflow is written as digraph Name { … }")
+}
+
+/// The first word or sign of a text, in quotes of our own.
+fn found(rest: &str) -> Cow<'static, str> {
+    let Some(first) = rest.chars().next() else {
+        return Cow::Borrowed("the end of the file");
+    };
+    let word: String =
+        rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').take(40).collect();
+    Cow::Owned(match first {
+        '"' => "a quoted text".to_owned(),
+        '`' => "a backtick".to_owned(),
+        first if first.is_control() || first == '\u{a0}' => first.escape_unicode().to_string(),
+        first if word.is_empty() => format!("`{first}`"),
+        _ => format!("`{word}`"),
+    })
+}
+
+fn first_char(text: &str) -> usize {
+    text.chars().next().map_or(0, char::len_utf8)
+}

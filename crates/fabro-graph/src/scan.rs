@@ -1,0 +1,97 @@
+//! One cheap look at a whole file before the grammar sees it: what would make a recursive parser
+//! run deep, or would be reported far from its cause, is found here. Collects the comments.
+
+use fabro_types::{Diagnostic, Span};
+
+/// The largest file that is read, in bytes.
+pub const MAX_FILE_BYTES: usize = 16 * 1024 * 1024;
+
+/// How deep subgraphs may be nested.
+pub const MAX_NESTING: usize = 128;
+
+pub(crate) fn scan(source: &str) -> Result<Vec<Span>, Diagnostic> {
+    if source.len() > MAX_FILE_BYTES {
+        let message = format!("the file has {} bytes, the limit is 16 MB", source.len());
+        return Err(Diagnostic::error("file-too-large", Span::new(0, 0), message)
+            .with_fix("move long prompts into files and name them with @path"));
+    }
+    let bytes = source.as_bytes();
+    let mut comments = Vec::new();
+    let mut depth = 0_usize;
+    let mut at = if source.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
+    let mut line_start = true;
+    let mut last = b' ';
+    while let Some(&byte) = bytes.get(at) {
+        let end = match byte {
+            b'"' => string_end(bytes, at)?,
+            b'/' if bytes.get(at + 1) == Some(&b'*') => block_comment_end(source, at)?,
+            b'/' if bytes.get(at + 1) == Some(&b'/') => line_end(source, at),
+            b'#' if line_start => line_end(source, at),
+            b'{' => {
+                depth += 1;
+                // The graph's own braces are no nesting.
+                if depth > MAX_NESTING + 1 {
+                    return Err(too_deep(at));
+                }
+                at + 1
+            }
+            b'}' => {
+                depth = depth.saturating_sub(1);
+                at + 1
+            }
+            b'<' if last == b'=' => return Err(html_label(at)),
+            _ => at + 1,
+        };
+        let is_comment = byte == b'#' && line_start || byte == b'/' && end > at + 1;
+        if is_comment {
+            comments.push(Span::new(at, end));
+        } else if !byte.is_ascii_whitespace() {
+            last = byte;
+        }
+        line_start = byte == b'\n' || line_start && matches!(byte, b' ' | b'\t');
+        at = end;
+    }
+    Ok(comments)
+}
+
+fn string_end(bytes: &[u8], start: usize) -> Result<usize, Diagnostic> {
+    let mut at = start + 1;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'"' => return Ok(at + 1),
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+    let message = "this text is never closed";
+    Err(Diagnostic::error("syntax", Span::new(start, start + 1), message)
+        .with_fix("end it with \" and write \\\" for a quote inside it"))
+}
+
+fn block_comment_end(source: &str, start: usize) -> Result<usize, Diagnostic> {
+    match source[start + 2..].find("*/") {
+        Some(length) => Ok(start + 2 + length + 2),
+        None => Err(Diagnostic::error(
+            "syntax",
+            Span::new(start, start + 2),
+            "this comment is never closed",
+        )
+        .with_fix("end it with */")),
+    }
+}
+
+fn line_end(source: &str, start: usize) -> usize {
+    source[start..].find('\n').map_or(source.len(), |length| start + length)
+}
+
+fn too_deep(at: usize) -> Diagnostic {
+    let message = format!("subgraphs are nested more than {MAX_NESTING} deep here");
+    Diagnostic::error("nesting-too-deep", Span::new(at, at + 1), message)
+        .with_fix("flatten the subgraphs, or move a part into a workflow of its own")
+}
+
+fn html_label(at: usize) -> Diagnostic {
+    let message = "HTML-like labels are not part of the language";
+    Diagnostic::error("html-label", Span::new(at, at + 1), message)
+        .with_fix("write the text in double quotes")
+}

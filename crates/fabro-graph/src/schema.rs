@@ -1,0 +1,264 @@
+//! The table of every attribute the engine knows: the one place that says where it may stand, of
+//! which type it is, and what it means. Attributes that are not here are kept untouched.
+
+use std::fmt;
+
+use crate::kind::NodeKind;
+
+/// What an attribute can stand on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// The graph.
+    Graph,
+    /// A node.
+    Node,
+    /// An edge.
+    Edge,
+}
+
+impl Place {
+    /// `graph`, `node` or `edge`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Graph => "graph",
+            Self::Node => "node",
+            Self::Edge => "edge",
+        }
+    }
+}
+
+/// What values an attribute takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValueType {
+    /// Any text.
+    Text,
+    /// A whole number, not below `min`.
+    Int {
+        /// The smallest one allowed.
+        min: i64,
+    },
+    /// A number, not below 0.
+    Float,
+    /// `true` or `false`.
+    Bool,
+    /// A stretch of time, a number alone in seconds.
+    Duration,
+    /// One of these words.
+    Words(&'static [&'static str]),
+    /// The id of a node.
+    Node,
+}
+
+impl fmt::Display for ValueType {
+    /// A noun phrase: `a whole number from 0`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text => f.write_str("a text"),
+            Self::Int { min: i64::MIN } => f.write_str("a whole number"),
+            Self::Int { min } => write!(f, "a whole number from {min}"),
+            Self::Float => f.write_str("a number from 0"),
+            Self::Bool => f.write_str("true or false"),
+            Self::Duration => f.write_str("a duration"),
+            Self::Words(words) => match words {
+                [others @ .., last] if !others.is_empty() => {
+                    write!(f, "{} or {last}", others.join(", "))
+                }
+                words => f.write_str(&words.concat()),
+            },
+            Self::Node => f.write_str("the id of a node"),
+        }
+    }
+}
+
+/// One attribute of the language.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attribute {
+    /// Its name of today.
+    pub name: &'static str,
+    /// What it may stand on.
+    pub places: &'static [Place],
+    /// What values it takes.
+    pub value: ValueType,
+    /// What holds when it is not there, as it would be written; empty when nothing does.
+    pub default: &'static str,
+    /// Whether `@path` stands for the text of a file.
+    pub file: bool,
+    /// What it means, one line.
+    pub doc: &'static str,
+}
+
+/// The attribute of this name of today that may stand here.
+pub fn find(place: Place, name: &str) -> Option<&'static Attribute> {
+    let at = ATTRIBUTES.binary_search_by(|attribute| attribute.name.cmp(name)).ok()?;
+    Some(&ATTRIBUTES[at]).filter(|attribute| attribute.places.contains(&place))
+}
+
+/// An older name, and the name of today that means the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OlderName {
+    /// The older name.
+    pub older: &'static str,
+    /// The name of today.
+    pub name: &'static str,
+    /// What it may stand on.
+    pub place: Place,
+}
+
+/// The older name written here, when `written` is one. `node_type` is one only when its value is
+/// a handler type.
+pub fn older_name(place: Place, written: &str, value: &str) -> Option<&'static OlderName> {
+    OLDER_NAMES
+        .iter()
+        .find(|name| name.older == written && name.place == place)
+        .filter(|name| name.name != "type" || NodeKind::from_type(value).is_some())
+}
+
+/// Every older name.
+pub const OLDER_NAMES: &[OlderName] = &[
+    older("context_fidelity_default", "default_fidelity", Place::Graph),
+    older("context_thread_default", "default_thread", Place::Graph),
+    older("default_max_retry", "default_max_retries", Place::Graph),
+    older("llm_model", "model", Place::Node),
+    older("llm_prompt", "prompt", Place::Node),
+    older("llm_provider", "provider", Place::Node),
+    older("max_agent_turns", "max_turns", Place::Node),
+    older("node_type", "type", Place::Node),
+    older("tool_command", "script", Place::Node),
+];
+
+const fn older(older: &'static str, name: &'static str, place: Place) -> OlderName {
+    OlderName { older, name, place }
+}
+
+const GRAPH: &[Place] = &[Place::Graph];
+const NODE: &[Place] = &[Place::Node];
+const EDGE: &[Place] = &[Place::Edge];
+const GRAPH_NODE: &[Place] = &[Place::Graph, Place::Node];
+const NODE_EDGE: &[Place] = &[Place::Node, Place::Edge];
+const ALL: &[Place] = &[Place::Graph, Place::Node, Place::Edge];
+
+const COUNT: ValueType = ValueType::Int { min: 0 };
+const POSITIVE: ValueType = ValueType::Int { min: 1 };
+const ANY_INT: ValueType = ValueType::Int { min: i64::MIN };
+const TEXT: ValueType = ValueType::Text;
+const FIDELITY: ValueType = ValueType::Words(&[
+    "full",
+    "compact",
+    "summary:high",
+    "summary:medium",
+    "summary:low",
+    "truncate",
+]);
+
+const fn row(
+    name: &'static str,
+    places: &'static [Place],
+    value: ValueType,
+    default: &'static str,
+    doc: &'static str,
+) -> Attribute {
+    Attribute { name, places, value, default, file: false, doc }
+}
+
+const fn file(attribute: Attribute) -> Attribute {
+    Attribute { file: true, ..attribute }
+}
+
+/// Every attribute, by name.
+#[rustfmt::skip]
+pub const ATTRIBUTES: &[Attribute] = &[
+    row("acp.command", NODE, TEXT, "", "the command that starts the agent of backend=acp"),
+    row("acp.config", NODE, TEXT, "", "settings handed to the agent of backend=acp"),
+    row("allow_partial", NODE, ValueType::Bool, "false", "when attempts or time run out, the stage is partially_succeeded instead of failed"),
+    row("auto_status", NODE, ValueType::Bool, "false", "a failure that the stage did not state itself counts as succeeded"),
+    row("backend", NODE, ValueType::Words(&["api", "cli", "acp"]), "api", "what runs the agent: a provider's API, a command line agent, or an ACP agent"),
+    row("class", NODE, TEXT, "", "classes for the model stylesheet, separated by blanks or commas"),
+    row("condition", EDGE, TEXT, "", "when the edge may be taken; an empty one always holds"),
+    row("context_tool", NODE, ValueType::Words(&["read", "write", "off"]), "read", "what the agent may do with the workflow's memory"),
+    row("default_fidelity", GRAPH, FIDELITY, "compact", "how much of the earlier stages a prompt tells, where neither edge nor node says"),
+    row("default_max_retries", GRAPH, COUNT, "0", "extra attempts of every node without its own, after transient failures only"),
+    row("default_model", GRAPH, TEXT, "", "the model, where neither node, stylesheet nor command line says"),
+    row("default_provider", GRAPH, TEXT, "", "the provider, where neither node, stylesheet nor command line says"),
+    row("default_thread", GRAPH, TEXT, "", "the conversation that fidelity=full continues, where neither edge nor node says"),
+    row("duration", NODE, ValueType::Duration, "", "how long a wait node waits"),
+    row("fallback_retry_target", GRAPH_NODE, ValueType::Node, "", "where to go when retry_target is absent or out of visits"),
+    row("fallbacks", NODE, TEXT, "", "models or providers to try when the first one does not answer, separated by commas"),
+    row("fidelity", NODE_EDGE, FIDELITY, "", "how much of the earlier stages the prompt tells"),
+    row("freeform", EDGE, ValueType::Bool, "false", "the edge takes an answer to a human gate that matches no option"),
+    file(row("goal", GRAPH, TEXT, "", "what the run is for; prompts see it")),
+    row("goal_gate", NODE, ValueType::Bool, "false", "a run may only end when this node, if visited, succeeded"),
+    row("human.default_choice", NODE, ValueType::Node, "", "the target taken when a human gate runs out of time or is approved automatically"),
+    row("join_policy", NODE, ValueType::Words(&["wait_all", "first_success", "quorum"]), "wait_all", "when the branches of a fan-out are done"),
+    row("label", ALL, TEXT, "", "the name people see; on an edge also the option of a human gate"),
+    row("language", NODE, ValueType::Words(&["shell", "python"]), "shell", "what runs the script"),
+    row("loop_restart", EDGE, ValueType::Bool, "false", "the edge starts the workflow again at its target with a fresh context"),
+    row("loop_restart_signature_limit", GRAPH, POSITIVE, "3", "how often one failure may come back before the run ends"),
+    row("manager.max_cycles", NODE, POSITIVE, "1000", "how many poll intervals a sub-workflow may take"),
+    row("manager.poll_interval", NODE, ValueType::Duration, "45s", "the unit of a sub-workflow's time limit"),
+    row("manager.stop_condition", NODE, TEXT, "", "ends a sub-workflow when it holds after one of its stages"),
+    row("max_cost", GRAPH, ValueType::Float, "", "US dollars after which the run pauses"),
+    row("max_node_visits", GRAPH, COUNT, "0", "how often a node may be entered; 0 is without limit"),
+    row("max_parallel", NODE, POSITIVE, "4", "how many branches of a fan-out run at once"),
+    row("max_retries", NODE, COUNT, "", "extra attempts after a failure: 3 means 4 runs"),
+    row("max_tokens", NODE, POSITIVE, "", "the length of one answer of the model"),
+    row("max_tokens_total", GRAPH, POSITIVE, "", "tokens after which the run pauses"),
+    row("max_turns", NODE, POSITIVE, "200", "how many turns an agent may take"),
+    row("max_visits", NODE, COUNT, "", "how often the node may be entered; 0 is without limit"),
+    row("memory", GRAPH_NODE, ValueType::Words(&["turns", "off"]), "off", "whether prompts carry the conversation between stages"),
+    row("model", NODE, TEXT, "", "the model to ask"),
+    row("model_stylesheet", GRAPH, TEXT, "", "models for nodes by shape, class and id"),
+    row("output_retries", NODE, ANY_INT, "2", "repair turns when an answer does not match output_schema; below 0 counts as 0"),
+    file(row("output_schema", NODE, TEXT, "", "what the answer must match: routing, an @file or an inline JSON Schema")),
+    row("permissions", NODE, ValueType::Words(&["read-only", "read-write", "full"]), "read-write", "what the agent's tools may do"),
+    row("project_memory", NODE, ValueType::Bool, "true", "whether the agent reads AGENTS.md and the like"),
+    file(row("prompt", NODE, TEXT, "", "what the model is asked; the label when there is none")),
+    row("provider", NODE, TEXT, "", "the provider of the model"),
+    row("question_type", NODE, ValueType::Words(&["yes_no", "confirmation", "multiple_choice", "multi_select", "freeform"]), "multiple_choice", "how a human gate asks"),
+    row("quorum", NODE, POSITIVE, "", "how many branches must succeed under join_policy=quorum; more than half when absent"),
+    row("rag", NODE, TEXT, "", "files to search for passages that go into the prompt, as a pattern"),
+    row("rankdir", GRAPH, TEXT, "", "the direction a drawing runs in: TB, LR, BT or RL"),
+    row("reasoning_effort", NODE, ValueType::Words(&["low", "medium", "high"]), "", "how hard the model thinks"),
+    row("retry_policy", NODE, ValueType::Words(&["none", "standard", "aggressive", "linear", "patient"]), "", "attempts and delays after a failure"),
+    row("retry_target", GRAPH_NODE, ValueType::Node, "", "where a failed stage or an unmet goal gate goes"),
+    row("script", NODE, TEXT, "", "what a command node runs"),
+    row("selection", NODE, ValueType::Words(&["deterministic", "random"]), "deterministic", "how an edge is chosen among equals; random goes by weight"),
+    row("shape", NODE, TEXT, "box", "the shape of a drawing, which also says what runs the node"),
+    row("speed", NODE, TEXT, "", "the provider's service class"),
+    row("stack.child_dot_source", NODE, TEXT, "", "a sub-workflow, written inline"),
+    file(row("stack.child_workflow", NODE, TEXT, "", "the file of a sub-workflow, with or without the @")),
+    row("stall_timeout", GRAPH, ValueType::Duration, "1800s", "a model stage without any event for so long is canceled; 0 is never"),
+    row("thread_id", NODE_EDGE, TEXT, "", "the conversation that fidelity=full continues"),
+    row("timeout", NODE, ValueType::Duration, "", "how long the stage may take"),
+    row("tools", NODE, TEXT, "", "the tools the agent may use, separated by commas; all when absent"),
+    row("type", NODE, TEXT, "", "what runs the node, whatever its shape"),
+    row("weight", EDGE, ANY_INT, "0", "the higher of two possible edges is taken"),
+];
+
+/// The attributes of Graphviz, which drawings use; here so that they are not taken for
+/// misspellings of ours. By name.
+#[rustfmt::skip]
+pub const GRAPHVIZ: &[&str] = &[
+    "Damping", "K", "URL", "_background", "area", "arrowhead", "arrowsize", "arrowtail", "bb",
+    "beautify", "bgcolor", "center", "charset", "class", "cluster", "clusterrank", "color",
+    "colorscheme", "comment", "compound", "concentrate", "constraint", "decorate", "defaultdist",
+    "dim", "dimen", "dir", "diredgeconstraints", "distortion", "dpi", "edgeURL", "edgehref",
+    "edgetarget", "edgetooltip", "epsilon", "esep", "fillcolor", "fixedsize", "fontcolor",
+    "fontname", "fontnames", "fontpath", "fontsize", "forcelabels", "gradientangle", "group",
+    "headURL", "head_lp", "headclip", "headhref", "headlabel", "headport", "headtarget",
+    "headtooltip", "height", "href", "id", "image", "imagepath", "imagepos", "imagescale",
+    "inputscale", "label", "labelURL", "label_scheme", "labelangle", "labeldistance",
+    "labelfloat", "labelfontcolor", "labelfontname", "labelfontsize", "labelhref", "labeljust",
+    "labelloc", "labeltarget", "labeltooltip", "landscape", "layer", "layerlistsep", "layers",
+    "layerselect", "layersep", "layout", "len", "levels", "levelsgap", "lhead", "lheight",
+    "linelength", "lp", "ltail", "lwidth", "margin", "maxiter", "mclimit", "mindist", "minlen",
+    "mode", "model", "newrank", "nodesep", "nojustify", "normalize", "notranslate", "nslimit",
+    "nslimit1", "oneblock", "ordering", "orientation", "outputorder", "overlap",
+    "overlap_scaling", "overlap_shrink", "pack", "packmode", "pad", "page", "pagedir", "pencolor",
+    "penwidth", "peripheries", "pin", "pos", "quadtree", "quantum", "radius", "rank", "rankdir",
+    "ranksep", "ratio", "rects", "regular", "remincross", "repulsiveforce", "resolution", "root",
+    "rotate", "rotation", "samehead", "sametail", "samplepoints", "scale", "searchsize", "sep",
+    "shape", "shapefile", "showboxes", "sides", "size", "skew", "smoothing", "sortv", "splines",
+    "start", "style", "stylesheet", "tailURL", "tail_lp", "tailclip", "tailhref", "taillabel",
+    "tailport", "tailtarget", "tailtooltip", "target", "tooltip", "truecolor", "vertices",
+    "viewport", "voro_margin", "weight", "width", "xdotversion", "xlabel", "xlp", "z",
+];

@@ -1,0 +1,76 @@
+use std::borrow::Cow;
+
+use fabro_types::Diagnostic;
+
+use crate::ast::Literal;
+use crate::kind::NodeKind;
+use crate::schema::{Attribute, ValueType};
+use crate::value::Value;
+
+/// The value as the type the schema asks for, so that whoever reads it later cannot fail. Numbers,
+/// durations and booleans may be written in quotes.
+pub(crate) fn typed(attribute: &Attribute, literal: &Literal) -> Result<Value, Diagnostic> {
+    let value = &literal.value;
+    let found = match attribute.value {
+        ValueType::Text if attribute.name == "type" => return handler_type(literal),
+        ValueType::Text | ValueType::Node => Some(match value.text() {
+            Some(_) => value.clone(),
+            None => Value::String(literal.source().into()),
+        }),
+        ValueType::Int { min } => value.to_int().filter(|int| *int >= min).map(Value::Int),
+        ValueType::Float => value.to_float().filter(|float| *float >= 0.0).map(|_| number(value)),
+        ValueType::Bool => value.to_bool().map(Value::Bool),
+        ValueType::Duration => value.to_duration().map(|_| number(value)),
+        ValueType::Words(words) => {
+            words.contains(&value.as_text().trim()).then(|| value.as_text().trim().into())
+        }
+    };
+    found.ok_or_else(|| {
+        let message =
+            format!("`{}` is {}, not {}", attribute.name, attribute.value, shown(literal));
+        Diagnostic::error("attribute-value", literal.span, message).with_fix(fix(attribute))
+    })
+}
+
+/// A number or duration out of its quotes.
+fn number(value: &Value) -> Value {
+    match value {
+        Value::String(text) => Value::from_word(text.trim()),
+        value => value.clone(),
+    }
+}
+
+fn handler_type(literal: &Literal) -> Result<Value, Diagnostic> {
+    let name = literal.value.as_text();
+    if NodeKind::from_type(name.trim()).is_some() {
+        return Ok(name.trim().into());
+    }
+    let types: Vec<&str> = NodeKind::ALL.iter().map(|kind| kind.as_str()).collect();
+    let message = format!("no handler is called {}", shown(literal));
+    Err(Diagnostic::error("unknown-type", literal.span, message)
+        .with_fix(format!("use one of {}", types.join(", "))))
+}
+
+fn fix(attribute: &Attribute) -> String {
+    let name = attribute.name;
+    match attribute.value {
+        ValueType::Int { min } => format!("write a whole number, such as {name}={}", min.max(3)),
+        ValueType::Float => format!("write a number, such as {name}=2.5"),
+        ValueType::Bool => format!("write {name}=true or {name}=false"),
+        ValueType::Duration => {
+            format!("write a whole number and ms, s, m, h or d, such as {name}=30s")
+        }
+        ValueType::Words(words) => format!("use one of {}", words.join(", ")),
+        ValueType::Text | ValueType::Node => format!("write {name}=\"…\""),
+    }
+}
+
+/// The value as written, at most 40 characters of it.
+fn shown(literal: &Literal) -> String {
+    let source = literal.source();
+    let short = match source.char_indices().nth(40) {
+        Some((end, _)) => Cow::Owned(format!("{}…", &source[..end])),
+        None => Cow::Borrowed(&source),
+    };
+    format!("`{}`", short.replace('\n', "\\n"))
+}

@@ -1,0 +1,223 @@
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use fabro_types::{Diagnostic, Span};
+use petgraph::graph::{DiGraph, EdgeIndex, NodeIndex};
+
+use crate::ast::Document;
+use crate::attrs::{Attr, Attrs, Origin};
+use crate::kind::NodeKind;
+use crate::schema::Place;
+use crate::value::Value;
+use crate::{dot, lower, parse};
+
+/// Names a node of one workflow.
+pub type NodeIx = NodeIndex<u32>;
+
+/// Names an edge of one workflow.
+pub type EdgeIx = EdgeIndex<u32>;
+
+/// A workflow: nodes, edges and attributes with their types, defaults applied.
+#[derive(Clone, Debug)]
+pub struct Workflow {
+    pub(crate) name: String,
+    pub(crate) attrs: Attrs,
+    pub(crate) graph: DiGraph<Node, Edge>,
+    pub(crate) by_id: HashMap<Arc<str>, NodeIx>,
+    // By node, in file order; petgraph's own lists run backwards.
+    pub(crate) outgoing: Vec<Vec<EdgeIx>>,
+    pub(crate) incoming: Vec<Vec<EdgeIx>>,
+    pub(crate) clusters: Vec<Cluster>,
+    pub(crate) written: Vec<(Place, Arc<Attr>)>,
+}
+
+/// A node of a workflow.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Its id, unique in the workflow.
+    pub id: Arc<str>,
+    /// Which handler runs it.
+    pub kind: NodeKind,
+    /// From its `class` and from the labels of the subgraphs it stands in; each once.
+    pub classes: Vec<String>,
+    /// Its attributes, defaults included.
+    pub attrs: Attrs,
+    /// Where its id is first written.
+    pub span: Span,
+}
+
+impl Node {
+    /// Its label, or else its id.
+    pub fn label(&self) -> &str {
+        self.attrs.text("label").unwrap_or(&self.id)
+    }
+}
+
+/// An edge of a workflow.
+#[derive(Clone, Debug)]
+pub struct Edge {
+    /// Where it begins.
+    pub from: NodeIx,
+    /// Where it ends.
+    pub to: NodeIx,
+    /// Its attributes, defaults included.
+    pub attrs: Attrs,
+    /// From its source to its target as written.
+    pub span: Span,
+}
+
+impl Edge {
+    /// The condition without blanks around it; `None` when there is none or it is empty.
+    pub fn condition(&self) -> Option<&str> {
+        self.attrs.text("condition").map(str::trim).filter(|condition| !condition.is_empty())
+    }
+
+    /// The label; `None` when there is none or it is empty.
+    pub fn label(&self) -> Option<&str> {
+        self.attrs.text("label").filter(|label| !label.is_empty())
+    }
+
+    /// The weight; 0 when none is written.
+    pub fn weight(&self) -> i64 {
+        self.attrs.int("weight").unwrap_or(0)
+    }
+}
+
+/// A subgraph that has a name or a label, for drawings.
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    /// Its name; empty when it has none.
+    pub name: String,
+    /// Its label, when it has one.
+    pub label: Option<String>,
+    /// The index of the subgraph around it.
+    pub parent: Option<usize>,
+    /// The nodes first mentioned in it, those of inner subgraphs aside.
+    pub nodes: Vec<NodeIx>,
+}
+
+impl Workflow {
+    /// Parses and lowers a file. `name_if_missing` is the name of a graph without one (the file's
+    /// stem). `Err` is a syntax error; the list has the errors and warnings found afterwards.
+    pub fn from_source(
+        name_if_missing: &str,
+        source: &str,
+    ) -> Result<(Self, Vec<Diagnostic>), Diagnostic> {
+        Ok(Self::from_document(name_if_missing, &parse::parse(source)?))
+    }
+
+    /// Lowers a parsed file. Files named by `@path` are not read: see
+    /// [`resolve_files`](crate::resolve_files).
+    pub fn from_document(name_if_missing: &str, document: &Document) -> (Self, Vec<Diagnostic>) {
+        lower::lower(name_if_missing, document)
+    }
+
+    /// The graph's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The graph's attributes.
+    pub fn attrs(&self) -> &Attrs {
+        &self.attrs
+    }
+
+    /// All nodes in the order of their first mention; the n-th has index n.
+    pub fn nodes(&self) -> impl ExactSizeIterator<Item = &Node> + '_ {
+        self.graph.raw_nodes().iter().map(|node| &node.weight)
+    }
+
+    /// The indices of all nodes, in the same order.
+    pub fn node_indices(&self) -> impl ExactSizeIterator<Item = NodeIx> + use<> {
+        self.graph.node_indices()
+    }
+
+    /// One node. Panics when the index is of another workflow with more nodes.
+    pub fn node(&self, node: NodeIx) -> &Node {
+        &self.graph[node]
+    }
+
+    /// The node with this id.
+    pub fn find(&self, id: &str) -> Option<NodeIx> {
+        self.by_id.get(id).copied()
+    }
+
+    /// All edges in file order; the n-th has index n.
+    pub fn edges(&self) -> impl ExactSizeIterator<Item = &Edge> + '_ {
+        self.graph.raw_edges().iter().map(|edge| &edge.weight)
+    }
+
+    /// The indices of all edges, in the same order.
+    pub fn edge_indices(&self) -> impl ExactSizeIterator<Item = EdgeIx> + use<> {
+        self.graph.edge_indices()
+    }
+
+    /// One edge. Panics when the index is of another workflow with more edges.
+    pub fn edge(&self, edge: EdgeIx) -> &Edge {
+        &self.graph[edge]
+    }
+
+    /// The edges that begin here, in file order.
+    pub fn outgoing(&self, node: NodeIx) -> impl ExactSizeIterator<Item = EdgeIx> + '_ {
+        self.outgoing[node.index()].iter().copied()
+    }
+
+    /// The edges that end here, in file order.
+    pub fn incoming(&self, node: NodeIx) -> impl ExactSizeIterator<Item = EdgeIx> + '_ {
+        self.incoming[node.index()].iter().copied()
+    }
+
+    /// The first start node.
+    pub fn start(&self) -> Option<NodeIx> {
+        self.of_kind(NodeKind::Start).next()
+    }
+
+    /// Every exit node.
+    pub fn exits(&self) -> impl Iterator<Item = NodeIx> + '_ {
+        self.of_kind(NodeKind::Exit)
+    }
+
+    /// The graph itself, for algorithms of petgraph. Its edge lists run backwards.
+    pub fn graph(&self) -> &DiGraph<Node, Edge> {
+        &self.graph
+    }
+
+    /// The subgraphs that have a name or a label; outer ones before inner ones.
+    pub fn clusters(&self) -> &[Cluster] {
+        &self.clusters
+    }
+
+    /// Every attribute as it is written, once and in file order: also defaults, which many nodes
+    /// share, and values that a later one replaces. Those of subgraphs are not among them.
+    pub fn written_attrs(&self) -> impl ExactSizeIterator<Item = (Place, &Attr)> + '_ {
+        self.written.iter().map(|(place, attr)| (*place, attr.as_ref()))
+    }
+
+    /// Sets an attribute of a node that has none of this name, neither its own nor from its
+    /// scope. Its spans are the node's.
+    pub fn set_default(
+        &mut self,
+        node: NodeIx,
+        name: impl Into<std::borrow::Cow<'static, str>>,
+        value: Value,
+        origin: Origin,
+    ) {
+        let name = name.into();
+        let Node { attrs, span, .. } = &mut self.graph[node];
+        if attrs.get(&name).is_none() {
+            let (span, key_span) = (*span, *span);
+            let written = name.clone();
+            attrs.set(Attr { name, written, value, span, key_span, origin, file: None });
+        }
+    }
+
+    /// The workflow as DOT that Graphviz reads: nodes without a shape get that of their handler,
+    /// all attributes are quoted texts, subgraphs are kept. Comments are not.
+    pub fn to_dot(&self) -> String {
+        dot::print(self)
+    }
+
+    fn of_kind(&self, kind: NodeKind) -> impl Iterator<Item = NodeIx> + '_ {
+        self.node_indices().filter(move |node| self.graph[*node].kind == kind)
+    }
+}
