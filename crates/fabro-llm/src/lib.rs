@@ -1,1 +1,50 @@
-//! One narrow trait for language models, with simulated and scripted ones.
+//! One narrow trait for language models, with a simulated and a scripted one.
+//!
+//! [`Model`] has one function: a [`Request`] goes in, a stream of [`Part`]s comes out, and a turn
+//! is whole only when the stream said [`Part::End`]. [`complete`] collects such a stream. What went
+//! wrong is a [`ModelError`], whose kind decides how the failure is treated.
+//!
+//! [`SimulatedModel`] answers dry runs. [`ScriptedModel`] plays the answers of a JSON file: the
+//! place in its lists comes from the request alone, so a run that was interrupted goes on where it
+//! was.
+//!
+//! ```
+//! use fabro_llm::{Message, Origin, Request, ScriptedModel, complete};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let model = ScriptedModel::from_json(
+//!     r#"{"plan": [{"text": "first"}, {"text": "later"}], "*": [{"error": "auth"}]}"#,
+//! )?;
+//! let ask = |node, taken: u32| {
+//!     let mut request = Request::new(Origin::new(node), vec![Message::user("Make a plan")]);
+//!     request.origin.taken.insert("plan".into(), taken);
+//!     request
+//! };
+//! let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+//! assert_eq!(runtime.block_on(complete(&model, ask("plan", 0)))?.text, "first");
+//! assert_eq!(runtime.block_on(complete(&model, ask("plan", 7)))?.text, "later");
+//! let error = runtime.block_on(complete(&model, ask("review", 0))).unwrap_err();
+//! assert_eq!(error.class(), fabro_types::FailureClass::Deterministic);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Limits
+//!
+//! - No provider is called from here, and no price is known: costs are those a model states.
+//! - Requests carry text, tool calls and their results; no pictures, and no list of tools yet.
+//! - [`complete`] holds the whole answer in memory.
+
+mod error;
+mod message;
+mod model;
+mod script;
+mod scripted;
+mod simulated;
+
+pub use error::{ErrorKind, ModelError};
+pub use message::{Content, Message, Role, ToolCall};
+pub use model::{Model, Origin, Part, Reply, Request, StopReason, complete};
+pub use script::ScriptError;
+pub use scripted::ScriptedModel;
+pub use simulated::SimulatedModel;

@@ -1,0 +1,150 @@
+use std::time::Duration;
+
+use fabro_types::{Failure, FailureClass, Usage};
+
+/// A turn that failed.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{message}")]
+#[non_exhaustive]
+pub struct ModelError {
+    /// What went wrong; decides how the failure is treated.
+    pub kind: ErrorKind,
+    /// The same for people.
+    pub message: String,
+    /// How long the provider asks to be left alone.
+    pub retry_after: Option<Duration>,
+    /// What the failed turn used: one turn, and its tokens where they are known.
+    pub usage: Usage,
+}
+
+impl ModelError {
+    /// An error of this kind, in the kind's own words.
+    pub fn new(kind: ErrorKind) -> Self {
+        Self {
+            kind,
+            message: kind.words().to_owned(),
+            retry_after: None,
+            usage: Usage { turns: 1, ..Usage::default() },
+        }
+    }
+
+    /// The same error with another message, for people.
+    pub fn with_message(mut self, message: impl Into<String>) -> Self {
+        self.message = message.into();
+        self
+    }
+
+    /// What may be done about it.
+    pub fn class(&self) -> FailureClass {
+        self.kind.class()
+    }
+}
+
+impl From<ModelError> for Failure {
+    fn from(error: ModelError) -> Self {
+        let class = error.class();
+        let millis = |wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        Self { retry_after_ms: error.retry_after.map(millis), ..Self::new(class, error.message) }
+    }
+}
+
+/// What went wrong in a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Too many requests.
+    RateLimit,
+    /// The provider cannot take the request now.
+    Overloaded,
+    /// No answer, or no more of it, in time.
+    Timeout,
+    /// The key is missing, wrong or not allowed to do this.
+    Auth,
+    /// The account has nothing left to spend.
+    Quota,
+    /// The conversation is larger than the model's window.
+    ContextOverflow,
+    /// The provider refuses to answer this.
+    ContentFilter,
+    /// The provider does not understand the request.
+    InvalidRequest,
+    /// The answer stopped in the middle.
+    BrokenStream,
+    /// The script has no answer for the node.
+    Script,
+}
+
+impl ErrorKind {
+    /// How a failure of this kind is treated.
+    pub fn class(self) -> FailureClass {
+        match self {
+            Self::RateLimit | Self::Overloaded | Self::Timeout | Self::BrokenStream => {
+                FailureClass::TransientInfra
+            }
+            Self::Quota | Self::ContextOverflow => FailureClass::BudgetExhausted,
+            Self::Auth | Self::ContentFilter | Self::InvalidRequest | Self::Script => {
+                FailureClass::Deterministic
+            }
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Self::RateLimit => "the model's rate limit is reached: try again later",
+            Self::Overloaded => "the model is overloaded: try again later",
+            Self::Timeout => "the model did not answer in time: try again later",
+            Self::Auth => "the model's provider refused the key: check it",
+            Self::Quota => "the quota at the model's provider is used up: raise it",
+            Self::ContextOverflow => {
+                "the conversation exceeds the model's context window: shorten it, or choose a larger model"
+            }
+            Self::ContentFilter => "the model's provider refused to answer: change the prompt",
+            Self::InvalidRequest => "the model's provider refused the request as invalid",
+            Self::BrokenStream => "the model's answer stopped before its end: try again",
+            Self::Script => "the model script has no turns for this node: add some",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_decide_classes() {
+        let kinds = [
+            ErrorKind::RateLimit,
+            ErrorKind::Overloaded,
+            ErrorKind::Timeout,
+            ErrorKind::Auth,
+            ErrorKind::Quota,
+            ErrorKind::ContextOverflow,
+            ErrorKind::ContentFilter,
+            ErrorKind::InvalidRequest,
+            ErrorKind::BrokenStream,
+            ErrorKind::Script,
+        ];
+        let lines = kinds.map(|kind| format!("{kind:?} {}", kind.class()));
+        insta::assert_snapshot!(lines.join("\n"), @r"
+        RateLimit transient_infra
+        Overloaded transient_infra
+        Timeout transient_infra
+        Auth deterministic
+        Quota budget_exhausted
+        ContextOverflow budget_exhausted
+        ContentFilter deterministic
+        InvalidRequest deterministic
+        BrokenStream transient_infra
+        Script deterministic
+        ");
+    }
+
+    #[test]
+    fn a_failure_keeps_the_wait() {
+        let mut error = ModelError::new(ErrorKind::RateLimit).with_message("429");
+        error.retry_after = Some(Duration::from_millis(1500));
+        let failure = Failure::from(error);
+        assert_eq!(failure.retry_after_ms, Some(1500));
+        assert_eq!(failure.to_string(), "429 (transient_infra)");
+    }
+}

@@ -1,0 +1,210 @@
+use std::sync::Arc;
+
+use fabro_types::Usage;
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
+use imbl::OrdMap;
+
+use crate::{ErrorKind, Message, ModelError, ToolCall};
+
+/// A language model, or something that answers like one.
+pub trait Model: Send + Sync {
+    /// Starts one turn. Dropping the stream gives the turn up.
+    ///
+    /// A stream ends with [`Part::End`] or with an error; one that just stops is broken. What
+    /// follows an error or the end is not looked at.
+    fn stream(&self, request: Request) -> BoxStream<'static, Result<Part, ModelError>>;
+}
+
+impl<M: Model + ?Sized> Model for &M {
+    fn stream(&self, request: Request) -> BoxStream<'static, Result<Part, ModelError>> {
+        (**self).stream(request)
+    }
+}
+
+impl<M: Model + ?Sized> Model for Box<M> {
+    fn stream(&self, request: Request) -> BoxStream<'static, Result<Part, ModelError>> {
+        (**self).stream(request)
+    }
+}
+
+impl<M: Model + ?Sized> Model for Arc<M> {
+    fn stream(&self, request: Request) -> BoxStream<'static, Result<Part, ModelError>> {
+        (**self).stream(request)
+    }
+}
+
+/// What a model is asked, and where in the run.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Request {
+    /// Where it comes from.
+    pub origin: Origin,
+    /// The conversation so far, oldest first.
+    pub messages: Vec<Message>,
+    /// The model's name; `None` leaves the choice to the provider's default.
+    pub model: Option<String>,
+    /// The provider's name; `None` leaves the choice to what is configured.
+    pub provider: Option<String>,
+    /// How long the model may think: `low`, `medium` or `high`.
+    pub reasoning_effort: Option<String>,
+    /// The provider's speed tier.
+    pub speed: Option<String>,
+    /// The most tokens of the answer.
+    pub max_tokens: Option<u32>,
+}
+
+impl Request {
+    /// A request with nothing chosen but its messages.
+    pub fn new(origin: Origin, messages: Vec<Message>) -> Self {
+        Self {
+            origin,
+            messages,
+            model: None,
+            provider: None,
+            reasoning_effort: None,
+            speed: None,
+            max_tokens: None,
+        }
+    }
+}
+
+/// The place in a run that a request comes from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The node that asks.
+    pub node: Arc<str>,
+    /// How many turns each node has had so far on this line of the run, failed ones included.
+    pub taken: OrdMap<Arc<str>, u32>,
+}
+
+impl Origin {
+    /// The first request of a run, from this node.
+    pub fn new(node: impl Into<Arc<str>>) -> Self {
+        Self { node: node.into(), taken: OrdMap::new() }
+    }
+}
+
+/// A piece of an answer, as it arrives.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Part {
+    /// More text.
+    Text(String),
+    /// A whole tool call.
+    ToolCall(ToolCall),
+    /// The turn is whole; nothing follows.
+    End {
+        /// What the turn used.
+        usage: Usage,
+        /// Why the model stopped.
+        stop: StopReason,
+    },
+}
+
+/// Why a model stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StopReason {
+    /// It had said everything.
+    Complete,
+    /// It waits for the results of its tool calls.
+    ToolCalls,
+    /// The answer reached its limit of tokens and is cut off.
+    MaxTokens,
+}
+
+/// A whole turn of a model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reply {
+    /// Its text; empty when it only called tools.
+    pub text: String,
+    /// The tools it wants to run, in order.
+    pub tool_calls: Vec<ToolCall>,
+    /// What it used: one turn.
+    pub usage: Usage,
+    /// Why it stopped.
+    pub stop: StopReason,
+}
+
+/// Asks a model and waits for the whole turn.
+///
+/// # Errors
+///
+/// The first error of the stream, or [`ErrorKind::BrokenStream`] when it stops without an end: half
+/// an answer is never given out as a whole one.
+pub async fn complete<M: Model + ?Sized>(model: &M, request: Request) -> Result<Reply, ModelError> {
+    let mut stream = model.stream(request);
+    let mut text = String::new();
+    let mut tool_calls = Vec::new();
+    while let Some(part) = stream.next().await {
+        match part? {
+            Part::Text(more) if text.is_empty() => text = more,
+            Part::Text(more) => text.push_str(&more),
+            Part::ToolCall(call) => tool_calls.push(call),
+            Part::End { usage, stop } => {
+                return Ok(Reply { text, tool_calls, usage: Usage { turns: 1, ..usage }, stop });
+            }
+        }
+    }
+    Err(ModelError::new(ErrorKind::BrokenStream))
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::stream;
+
+    use super::*;
+
+    struct Parts(Vec<Result<Part, ModelError>>);
+
+    impl Model for Parts {
+        fn stream(&self, _: Request) -> BoxStream<'static, Result<Part, ModelError>> {
+            stream::iter(self.0.clone()).boxed()
+        }
+    }
+
+    async fn collect(parts: Vec<Result<Part, ModelError>>) -> Result<Reply, ErrorKind> {
+        let request = Request::new(Origin::new("plan"), Vec::new());
+        complete(&Parts(parts), request).await.map_err(|error| error.kind)
+    }
+
+    fn text(text: &str) -> Part {
+        Part::Text(text.to_owned())
+    }
+
+    fn end() -> Part {
+        Part::End { usage: Usage::default(), stop: StopReason::Complete }
+    }
+
+    #[tokio::test]
+    async fn parts_are_joined_up_to_the_end() {
+        let reply = collect([text("a"), text("b"), end(), text("c")].map(Ok).into()).await.unwrap();
+        assert_eq!((reply.text.as_str(), reply.usage.turns), ("ab", 1));
+    }
+
+    #[tokio::test]
+    async fn no_end_is_no_answer() {
+        assert_eq!(collect(vec![Ok(text("a"))]).await, Err(ErrorKind::BrokenStream));
+        assert_eq!(collect(Vec::new()).await, Err(ErrorKind::BrokenStream));
+    }
+
+    #[tokio::test]
+    async fn the_first_error_ends_the_turn() {
+        let error = Err(ModelError::new(ErrorKind::Overloaded));
+        assert_eq!(
+            collect(vec![Ok(text("a")), error, Ok(end())]).await,
+            Err(ErrorKind::Overloaded)
+        );
+    }
+
+    #[tokio::test]
+    async fn pointers_to_models_are_models() {
+        let model: Arc<dyn Model> = Arc::new(Parts(vec![Ok(end())]));
+        let boxed: Box<dyn Model> = Box::new(model.clone());
+        let request = Request::new(Origin::new("plan"), Vec::new());
+        assert!(complete(&*model, request.clone()).await.is_ok());
+        assert!(complete(&model, request.clone()).await.is_ok());
+        assert!(complete(&&boxed, request).await.is_ok());
+    }
+}

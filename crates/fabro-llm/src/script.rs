@@ -1,0 +1,304 @@
+//! The file that a scripted model plays.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use fabro_types::Usage;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+
+use crate::ErrorKind;
+
+/// The key of the turns for all nodes that have no list of their own.
+const ANY: &str = "*";
+
+/// A model script that does not parse.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}, column {column}: {message}")]
+#[non_exhaustive]
+pub struct ScriptError {
+    /// Line, from 1.
+    pub line: usize,
+    /// Column in bytes, from 1; for a turn as a whole, where it ends.
+    pub column: usize,
+    /// What is wrong and what to write instead.
+    pub message: String,
+}
+
+/// Turns by node. No list is empty.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Script {
+    pub(crate) by_node: BTreeMap<String, Vec<Turn>>,
+    pub(crate) any: Option<Vec<Turn>>,
+}
+
+/// One answer.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Turn {
+    pub(crate) delay: Option<Duration>,
+    pub(crate) usage: Usage,
+    pub(crate) answer: Answer,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Answer {
+    Reply { text: String, tool_calls: Vec<ScriptedCall> },
+    Error { kind: ErrorKind, retry_after: Option<Duration> },
+}
+
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ScriptedCall {
+    pub(crate) name: String,
+    #[serde(default)]
+    pub(crate) arguments: Map<String, Value>,
+}
+
+impl Script {
+    pub(crate) fn from_json(text: &str) -> Result<Self, ScriptError> {
+        serde_json::from_str(text).map_err(|error| {
+            let (line, column) = (error.line().max(1), error.column().max(1));
+            let message = error.to_string();
+            let place = format!(" at line {} column {}", error.line(), error.column());
+            let message = message.strip_suffix(&place).unwrap_or(&message).to_owned();
+            ScriptError { line, column, message }
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Script {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Lists)
+    }
+}
+
+struct Lists;
+
+impl<'de> Visitor<'de> for Lists {
+    type Value = Script;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(r#"an object of turns by node, as {"plan": [{"text": "…"}]}"#)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Script, A::Error> {
+        let mut by_node = BTreeMap::new();
+        while let Some(node) = map.next_key::<String>()? {
+            if by_node.contains_key(&node) {
+                let message = format!("`{node}` is listed twice: put all its turns into one list");
+                return Err(A::Error::custom(message));
+            }
+            let Turns(turns) = map.next_value()?;
+            if turns.is_empty() {
+                let message =
+                    format!("no turns for `{node}`: add one, as {{\"text\": \"…\"}}, or remove it");
+                return Err(A::Error::custom(message));
+            }
+            by_node.insert(node, turns);
+        }
+        let any = by_node.remove(ANY);
+        Ok(Script { by_node, any })
+    }
+}
+
+struct Turns(Vec<Turn>);
+
+impl<'de> Deserialize<'de> for Turns {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(TurnsVisitor).map(Turns)
+    }
+}
+
+struct TurnsVisitor;
+
+impl<'de> Visitor<'de> for TurnsVisitor {
+    type Value = Vec<Turn>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(r#"a list of turns, as [{"text": "…"}]"#)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<Turn>, A::Error> {
+        std::iter::from_fn(|| seq.next_element().transpose()).collect()
+    }
+}
+
+impl<'de> Deserialize<'de> for Turn {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(TurnVisitor)
+    }
+}
+
+/// Takes objects only, where a derived reader would take a list of the fields' values too.
+struct TurnVisitor;
+
+impl<'de> Visitor<'de> for TurnVisitor {
+    type Value = Turn;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(r#"a turn, as {"text": "…"} or {"error": "timeout"}"#)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Turn, A::Error> {
+        Fields::deserialize(MapAccessDeserializer::new(map))?.turn().map_err(A::Error::custom)
+    }
+}
+
+/// A turn as it is written: which fields go together is checked afterwards.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fields {
+    text: Option<String>,
+    tool_calls: Option<Vec<ScriptedCall>>,
+    error: Option<ErrorWord>,
+    retry_after_s: Option<f64>,
+    delay_ms: Option<u64>,
+    #[serde(default)]
+    usage: Tokens,
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Tokens {
+    input_tokens: u64,
+    output_tokens: u64,
+}
+
+#[derive(Clone, Copy, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ErrorWord {
+    RateLimit,
+    Overloaded,
+    Timeout,
+    Auth,
+    Quota,
+    ContextOverflow,
+    InvalidRequest,
+}
+
+impl ErrorWord {
+    fn kind(self) -> ErrorKind {
+        match self {
+            Self::RateLimit => ErrorKind::RateLimit,
+            Self::Overloaded => ErrorKind::Overloaded,
+            Self::Timeout => ErrorKind::Timeout,
+            Self::Auth => ErrorKind::Auth,
+            Self::Quota => ErrorKind::Quota,
+            Self::ContextOverflow => ErrorKind::ContextOverflow,
+            Self::InvalidRequest => ErrorKind::InvalidRequest,
+        }
+    }
+}
+
+impl Fields {
+    fn turn(self) -> Result<Turn, &'static str> {
+        let answer = match (self.error, self.text, self.tool_calls) {
+            (Some(word), None, None) => Answer::Error {
+                kind: word.kind(),
+                retry_after: self.retry_after_s.map(seconds).transpose()?,
+            },
+            (Some(_), ..) => return Err("a turn is an `error` or an answer: remove one of them"),
+            (None, None, None) => {
+                return Err("a turn needs `text`, `tool_calls` or `error`: add one");
+            }
+            (None, ..) if self.retry_after_s.is_some() => {
+                return Err("`retry_after_s` belongs to an `error`: add one, or remove it");
+            }
+            (None, text, tool_calls) => Answer::Reply {
+                text: text.unwrap_or_default(),
+                tool_calls: tool_calls.unwrap_or_default(),
+            },
+        };
+        let usage = Usage {
+            input_tokens: self.usage.input_tokens,
+            output_tokens: self.usage.output_tokens,
+            turns: 1,
+            ..Usage::default()
+        };
+        Ok(Turn { delay: self.delay_ms.map(Duration::from_millis), usage, answer })
+    }
+}
+
+fn seconds(number: f64) -> Result<Duration, &'static str> {
+    Duration::try_from_secs_f64(number)
+        .map_err(|_| "`retry_after_s` is out of range: use seconds from 0 on")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_form_of_a_turn() {
+        let script = Script::from_json(
+            r#"{"a": [{"text": ""}, {"text": "x", "tool_calls": [{"name": "f", "arguments": {"n": 1}}, {"name": "g"}]},
+                      {"tool_calls": []}, {"text": "y", "delay_ms": 20, "usage": {"input_tokens": 3, "output_tokens": 4}}],
+                "*": [{"error": "rate_limit", "retry_after_s": 1.5}, {"error": "overloaded"}, {"error": "timeout"},
+                      {"error": "auth"}, {"error": "quota"}, {"error": "context_overflow"},
+                      {"error": "invalid_request", "usage": {"input_tokens": 9}}]}"#,
+        )
+        .unwrap();
+        assert_eq!(script.by_node["a"].len(), 4);
+        assert_eq!(script.by_node["a"][3].usage.input_tokens, 3);
+        assert_eq!(script.by_node["a"][3].delay, Some(Duration::from_millis(20)));
+        let any = script.any.unwrap();
+        assert_eq!(any.len(), 7);
+        let retry_after = Some(Duration::from_millis(1500));
+        assert_eq!(any[0].answer, Answer::Error { kind: ErrorKind::RateLimit, retry_after });
+        assert_eq!(any[6].usage.input_tokens, 9);
+    }
+
+    #[test]
+    fn errors_say_where_and_what_to_write() {
+        let scripts = [
+            "",
+            "[]",
+            "{\n  \"a\": {}}",
+            "{\n  \"a\": []}",
+            "{\n  \"a\": [\"hi\"]}",
+            r#"{"a": [["hi", null, null, null, null, {}]]}"#,
+            r#"{"a": [{"txt": "hi"}]}"#,
+            r#"{"a": [{}]}"#,
+            r#"{"a": [{"error": "boom"}]}"#,
+            r#"{"a": [{"error": "auth", "text": "hi"}]}"#,
+            r#"{"a": [{"text": "hi", "retry_after_s": 1}]}"#,
+            r#"{"a": [{"error": "auth", "retry_after_s": -1}]}"#,
+            r#"{"a": [{"text": "hi", "delay_ms": -1}]}"#,
+            r#"{"a": [{"text": "hi", "usage": {"tokens": 1}}]}"#,
+            r#"{"a": [{"tool_calls": [{"name": "f", "arguments": []}]}]}"#,
+            r#"{"a": [{"text": "x"}], "a": [{"text": "y"}]}"#,
+            r#"{"a": [{"text": "x", "text": "y"}]}"#,
+            r#"{"a": [{"text": "x"}]} x"#,
+        ];
+        let errors = scripts.map(|text| Script::from_json(text).unwrap_err().to_string());
+        insta::assert_snapshot!(errors.join("\n"), @r#"
+        line 1, column 1: EOF while parsing a value
+        line 1, column 1: invalid type: sequence, expected an object of turns by node, as {"plan": [{"text": "…"}]}
+        line 2, column 7: invalid type: map, expected a list of turns, as [{"text": "…"}]
+        line 2, column 10: no turns for `a`: add one, as {"text": "…"}, or remove it
+        line 2, column 12: invalid type: string "hi", expected a turn, as {"text": "…"} or {"error": "timeout"}
+        line 1, column 7: invalid type: sequence, expected a turn, as {"text": "…"} or {"error": "timeout"}
+        line 1, column 13: unknown field `txt`, expected one of `text`, `tool_calls`, `error`, `retry_after_s`, `delay_ms`, `usage`
+        line 1, column 9: a turn needs `text`, `tool_calls` or `error`: add one
+        line 1, column 23: unknown variant `boom`, expected one of `rate_limit`, `overloaded`, `timeout`, `auth`, `quota`, `context_overflow`, `invalid_request`
+        line 1, column 38: a turn is an `error` or an answer: remove one of them
+        line 1, column 41: `retry_after_s` belongs to an `error`: add one, or remove it
+        line 1, column 45: `retry_after_s` is out of range: use seconds from 0 on
+        line 1, column 36: invalid value: integer `-1`, expected u64
+        line 1, column 40: unknown field `tokens`, expected `input_tokens` or `output_tokens`
+        line 1, column 50: invalid type: sequence, expected a map
+        line 1, column 26: `a` is listed twice: put all its turns into one list
+        line 1, column 27: duplicate field `text`
+        line 1, column 24: trailing characters
+        "#);
+    }
+
+    #[test]
+    fn deep_nesting_is_refused() {
+        let start = r#"{"a": [{"tool_calls": [{"name": "f", "arguments": {"x": "#;
+        let error = Script::from_json(&(start.to_owned() + &"[".repeat(1_000_000))).unwrap_err();
+        insta::assert_snapshot!(error, @"line 1, column 178: recursion limit exceeded");
+    }
+}
