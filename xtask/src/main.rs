@@ -1,2 +1,63 @@
-//! The workspace's own commands.
-fn main() {}
+//! The workspace's own commands: `cargo xtask ci`, `tidy` and `fixtures`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod ci;
+mod corpus;
+mod fixtures;
+mod readme;
+mod tidy;
+mod workspace;
+
+/// The workspace's own commands.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Everything a change must pass: formatting, lints, tests, docs, tidy, fuzz targets, corpus
+    Ci(ci::Args),
+    /// The rules no compiler checks: layers, purity, budgets, docs (seconds)
+    Tidy,
+    /// Files made from other files: the README of each crate
+    Fixtures(fixtures::Args),
+}
+
+fn main() -> ExitCode {
+    let root = root();
+    let done = match Args::parse().command {
+        Command::Ci(args) => ci::run(&root, &args),
+        Command::Tidy => tidy::run(&root),
+        Command::Fixtures(args) => fixtures::run(&root, &args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&format!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The workspace: the folder above this package.
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_owned()
+}
+
+#[expect(clippy::print_stdout, reason = "the one place that prints results")]
+fn say(line: &str) {
+    println!("{line}");
+}
+
+#[expect(clippy::print_stderr, reason = "the one place that prints errors")]
+fn complain(line: &str) {
+    eprintln!("{line}");
+}

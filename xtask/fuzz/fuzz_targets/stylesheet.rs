@@ -1,0 +1,11 @@
+//! Any text: parsing ends, and what parses applies to any node.
+#![no_main]
+
+use fabro_stylesheet::{Stylesheet, Subject};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    let Ok(sheet) = Stylesheet::parse(text) else { return };
+    let classes = ["code".to_owned()];
+    let _ = sheet.properties(&Subject { id: "a", shape: "box", classes: &classes });
+});

@@ -1,0 +1,180 @@
+//! Public workflows and conditions of other authors, held beside the repository. `FABRO_CORPUS`
+//! names a folder with `verdicts.tsv` (a header line, then `path`, `hint`, `shape`, … a line) and
+//! `conditions.jsonl` (`expr`, `outcome`, `preferred_label`, `context`, `expect` a line).
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+use fabro_condition::Condition;
+use serde_json::{Map, Value};
+
+use crate::{complain, say};
+
+/// The rule of findings about files that a workflow names and the corpus lacks.
+const MISSING_FILE: &str = "missing-file";
+
+/// Checks both with the `fabro` given.
+pub(crate) fn check(corpus: &Path, fabro: &Path) -> Result<()> {
+    let read = |name: &str| {
+        fs::read_to_string(corpus.join(name)).with_context(|| format!("read {name} of the corpus"))
+    };
+    let cases = read("conditions.jsonl")?;
+    let verdicts = read("verdicts.tsv")?;
+    let rows: Vec<Row<'_>> = verdicts.lines().skip(1).filter_map(row).collect();
+    ensure!(!rows.is_empty(), "verdicts.tsv lists no files");
+    let mut wrong = judge_conditions(&cases);
+    wrong.extend(judge_workflows(&rows, &validate(corpus, fabro, &rows)?)?);
+    let conditions = cases.lines().count();
+    say(&format!("corpus: {} workflows, {conditions} conditions", rows.len()));
+    for line in &wrong {
+        complain(line);
+    }
+    if !wrong.is_empty() {
+        bail!("{} verdicts are not the expected ones", wrong.len());
+    }
+    Ok(())
+}
+
+/// A line of `verdicts.tsv`.
+struct Row<'a> {
+    path: &'a str,
+    /// A guess from the file's name, such as `probably-valid`.
+    hint: &'a str,
+    /// `complete` when it has a start and an exit.
+    shape: &'a str,
+}
+
+fn row(line: &str) -> Option<Row<'_>> {
+    let mut cells = line.split('\t');
+    Some(Row { path: cells.next()?, hint: cells.next()?, shape: cells.next()? })
+}
+
+/// What `fabro validate --format json` prints about all files at once.
+fn validate(corpus: &Path, fabro: &Path, rows: &[Row<'_>]) -> Result<Value> {
+    let mut command = Command::new(fabro);
+    command.args(["validate", "--format", "json"]).args(rows.iter().map(|row| row.path));
+    command.current_dir(corpus).stdin(Stdio::null()).stderr(Stdio::inherit());
+    let output = command.output().with_context(|| format!("start {}", fabro.display()))?;
+    // 2 says that at least one is invalid.
+    ensure!(matches!(output.status.code(), Some(0 | 2)), "`fabro validate`: {}", output.status);
+    serde_json::from_slice(&output.stdout).context("read what `fabro validate` printed")
+}
+
+/// Which files were judged other than they should be. A file that looks valid is, but for files it
+/// names that are not here; one without a start or an exit is not; every finding has a place.
+fn judge_workflows(rows: &[Row<'_>], printed: &Value) -> Result<Vec<String>> {
+    let files = printed["files"].as_array().context("`files` is no array")?;
+    ensure!(files.len() == rows.len(), "{} of {} files were judged", files.len(), rows.len());
+    let mut wrong = Vec::new();
+    for (row, file) in rows.iter().zip(files) {
+        let mut say = |message: String| wrong.push(format!("{}: {message}", row.path));
+        let findings = file["findings"].as_array().context("`findings` is no array")?;
+        let (rules, severities) = (texts(findings, "rule"), texts(findings, "severity"));
+        let errors: Vec<_> = rules.zip(severities).filter(|(_, it)| *it == "error").collect();
+        if file["valid"] != Value::Bool(errors.is_empty()) {
+            say(format!("`valid` is {}, with {} errors", file["valid"], errors.len()));
+        }
+        let placed = |finding: &&Value| finding["line"].as_u64() > Some(0);
+        if !findings.iter().all(|finding| placed(&finding)) {
+            say("a finding has no line".to_owned());
+        }
+        let refused = errors.iter().find(|(rule, _)| *rule != MISSING_FILE);
+        match (row.hint, row.shape, refused) {
+            ("probably-valid", _, Some((rule, _))) => say(format!("refused by `{rule}`")),
+            (_, "fragment", None) => say("accepted without a start or an exit".to_owned()),
+            _ => {}
+        }
+    }
+    Ok(wrong)
+}
+
+fn texts<'a>(findings: &'a [Value], key: &'a str) -> impl Iterator<Item = &'a str> {
+    findings.iter().map(move |finding| finding[key].as_str().unwrap_or_default())
+}
+
+/// Which conditions came out other than they should.
+fn judge_conditions(cases: &str) -> Vec<String> {
+    let judged = cases.lines().zip(1..).filter(|(line, _)| !line.trim().is_empty());
+    judged
+        .filter_map(|(line, number)| {
+            let said = condition_complaint(line).unwrap_or_else(|error| Some(format!("{error:#}")));
+            said.map(|said| format!("conditions.jsonl:{number}: {said}"))
+        })
+        .collect()
+}
+
+fn condition_complaint(line: &str) -> Result<Option<String>> {
+    let case: Map<String, Value> = serde_json::from_str(line).context("read the case")?;
+    let text = case.get("expr").and_then(Value::as_str).context("`expr` is no text")?;
+    let expect = case.get("expect").and_then(Value::as_bool).context("`expect` is no boolean")?;
+    let mut context: BTreeMap<String, Value> = BTreeMap::new();
+    if let Some(keys) = case.get("context").and_then(Value::as_object) {
+        context.extend(keys.iter().map(|(key, value)| (key.clone(), value.clone())));
+    }
+    for key in ["outcome", "preferred_label"] {
+        context.extend(case.get(key).map(|value| (key.to_owned(), value.clone())));
+    }
+    let condition = Condition::parse(text).with_context(|| format!("read `{text}`"))?;
+    let holds = condition.holds(&context).with_context(|| format!("evaluate `{text}`"))?;
+    Ok((holds != expect).then(|| format!("`{text}` is {holds}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(hint: &str, shape: &str, errors: &[&str], expect: &[&str]) {
+        let findings: Vec<_> = errors
+            .iter()
+            .map(|rule| json!({"rule": rule, "severity": "error", "line": 1}))
+            .chain([json!({"rule": "unreachable", "severity": "warning", "line": 2})])
+            .collect();
+        let file = json!({"file": "a.dot", "valid": errors.is_empty(), "findings": findings});
+        let rows = [Row { path: "a.dot", hint, shape }];
+        assert_eq!(judge_workflows(&rows, &json!({"files": [file]})).unwrap(), expect);
+    }
+
+    #[test]
+    fn a_verdict_that_is_not_expected_is_seen() {
+        check("probably-valid", "complete", &[], &[]);
+        check("probably-valid", "complete", &["missing-file"], &[]);
+        check(
+            "probably-valid",
+            "complete",
+            &["missing-file", "syntax"],
+            &["a.dot: refused by `syntax`"],
+        );
+        check("invalid", "complete", &[], &[]);
+        check("invalid", "fragment", &["start"], &[]);
+        check("invalid", "fragment", &[], &["a.dot: accepted without a start or an exit"]);
+    }
+
+    #[test]
+    fn an_answer_that_makes_no_sense_is_seen() {
+        let rows = [Row { path: "a.dot", hint: "", shape: "" }];
+        assert!(judge_workflows(&rows, &json!({"files": []})).is_err());
+        let file = json!({"valid": true, "findings": [{"rule": "a", "severity": "error"}]});
+        assert_eq!(
+            judge_workflows(&rows, &json!({"files": [file]})).unwrap(),
+            ["a.dot: `valid` is true, with 1 errors", "a.dot: a finding has no line"]
+        );
+    }
+
+    #[test]
+    fn a_condition_that_comes_out_wrong_is_seen() {
+        let case = |expr: &str, expect: bool| {
+            json!({"expr": expr, "outcome": "success", "context": {"a": 1}, "expect": expect})
+                .to_string()
+        };
+        let cases = [case("a=1", true), case("outcome=succeeded", false), case("(", true)];
+        let said = judge_conditions(&cases.join("\n"));
+        assert_eq!(said.len(), 2, "{said:?}");
+        assert_eq!(said[0], "conditions.jsonl:2: `outcome=succeeded` is true");
+    }
+}

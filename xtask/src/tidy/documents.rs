@@ -1,0 +1,79 @@
+//! What a stranger reads first: crate docs, README, example.
+
+use super::{Problem, layers};
+use crate::workspace::Workspace;
+use crate::{fixtures, readme};
+
+/// Every package says what it is, and every library shows it with an example that runs.
+pub(super) fn crate_docs(workspace: &Workspace) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for package in &workspace.packages {
+        let Some((path, source)) = package.root_file(workspace) else {
+            let message = "has neither `src/lib.rs` nor `src/main.rs`";
+            problems.push(Problem::new(package.dir.clone(), 0, message));
+            continue;
+        };
+        if readme::crate_docs(source).is_empty() {
+            problems.push(Problem::new(path, 1, "open it with crate docs (`//!`)"));
+        } else if path.ends_with("lib.rs") && !readme::has_doctest(source) {
+            problems.push(Problem::new(path, 1, "show its use in a doctest that runs"));
+        }
+    }
+    problems
+}
+
+/// The README of a crate is its crate docs.
+pub(super) fn readmes(workspace: &Workspace) -> Vec<Problem> {
+    let stale = fixtures::stale(workspace).into_iter();
+    let message = "differs from the crate docs: run `cargo xtask fixtures --bless`";
+    stale.map(|(path, _)| Problem::new(path, 0, message)).collect()
+}
+
+/// A crate that somebody outside would call has an example.
+pub(super) fn examples(workspace: &Workspace) -> Vec<Problem> {
+    let entry_points = workspace
+        .packages
+        .iter()
+        .filter(|package| layers::find(&package.name).is_some_and(|member| member.entry_point));
+    let lacking = entry_points.filter(|package| {
+        let prefix = format!("{}/examples/", package.dir);
+        !workspace.sources(package).any(|(path, _)| path.starts_with(&prefix))
+    });
+    let message = "show its use in a file below `examples/`";
+    lacking.map(|package| Problem::new(package.dir.clone(), 0, message)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+
+    use super::*;
+    use crate::tidy::said;
+
+    const LIBRARY: (&str, &str) = ("crates/a/Cargo.toml", "[package]\nname = 'fabro-graph'");
+
+    #[test]
+    fn missing_docs_are_seen() {
+        let check = |file: &str, text: &str| {
+            said(crate_docs, &[LIBRARY, (&format!("crates/a/src/{file}"), text)])
+        };
+        assert_snapshot!(check("lib.rs", "mod a;"), @"crates/a/src/lib.rs:1: open it with crate docs (`//!`)");
+        assert_snapshot!(check("lib.rs", "//! A.\n"), @"crates/a/src/lib.rs:1: show its use in a doctest that runs");
+        assert_snapshot!(check("other.rs", "//! A.\n"), @"crates/a: has neither `src/lib.rs` nor `src/main.rs`");
+        assert_eq!(check("main.rs", "//! A.\n"), "");
+        assert_eq!(check("lib.rs", "//! A.\n//! ```\n//! ```\n"), "");
+    }
+
+    #[test]
+    fn a_readme_of_its_own_is_seen() {
+        let source = ("crates/a/src/lib.rs", "//! A.\n");
+        let readme = ("crates/a/README.md", "# fabro-graph\n\nB.\n");
+        assert_snapshot!(said(readmes, &[LIBRARY, source, readme]), @"crates/a/README.md: differs from the crate docs: run `cargo xtask fixtures --bless`");
+    }
+
+    #[test]
+    fn a_missing_example_is_seen() {
+        assert_snapshot!(said(examples, &[LIBRARY]), @"crates/a: show its use in a file below `examples/`");
+        assert_eq!(said(examples, &[LIBRARY, ("crates/a/examples/e.rs", "")]), "");
+    }
+}

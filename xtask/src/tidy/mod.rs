@@ -1,0 +1,112 @@
+//! `cargo xtask tidy`: the rules of the workspace that no compiler checks. `cargo test` runs them
+//! too. Each rule is one function over a [`Workspace`] in memory, with a test that sees it fail.
+
+use std::path::Path;
+
+use anyhow::{Result, bail};
+
+use crate::say;
+use crate::workspace::Workspace;
+
+mod documents;
+mod layers;
+mod libraries;
+mod lockfile;
+mod members;
+mod purity;
+mod size;
+mod source;
+mod words;
+
+/// One thing that breaks a rule.
+#[derive(Debug, PartialEq, Eq)]
+struct Problem {
+    path: String,
+    /// From 1; 0 when it is about the whole file.
+    line: usize,
+    message: String,
+    /// Only said; it does not fail the check.
+    warning: bool,
+}
+
+impl Problem {
+    fn new(path: impl Into<String>, line: usize, message: impl Into<String>) -> Self {
+        Self { path: path.into(), line, message: message.into(), warning: false }
+    }
+
+    fn warning(path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { warning: true, ..Self::new(path, 0, message) }
+    }
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kind = if self.warning { "warning: " } else { "" };
+        match self.line {
+            0 => write!(f, "{}: {kind}{}", self.path, self.message),
+            line => write!(f, "{}:{line}: {kind}{}", self.path, self.message),
+        }
+    }
+}
+
+type Check = fn(&Workspace) -> Vec<Problem>;
+
+const CHECKS: &[Check] = &[
+    layers::known_members,
+    layers::only_lower_layers,
+    layers::engine_knows_no_effects,
+    layers::nothing_uses_the_top,
+    libraries::http_only_where_allowed,
+    libraries::schemas_stay_local,
+    purity::pure_crates_use_no_system,
+    purity::pure_crates_have_no_runtime,
+    documents::crate_docs,
+    documents::readmes,
+    documents::examples,
+    members::metadata,
+    members::lints,
+    size::crates,
+    size::files,
+    words::unfinished,
+    words::silenced_lints,
+    lockfile::package_ceiling,
+];
+
+pub(crate) fn run(root: &Path) -> Result<()> {
+    let workspace = Workspace::load(root)?;
+    let problems = problems(&workspace);
+    for problem in &problems {
+        say(&problem.to_string());
+    }
+    let errors = problems.iter().filter(|problem| !problem.warning).count();
+    if errors > 0 {
+        bail!("{errors} rules of the workspace are broken (see CONTRIBUTING.md)");
+    }
+    say(&format!("tidy: {} rules hold for {} packages", CHECKS.len(), workspace.packages.len()));
+    Ok(())
+}
+
+fn problems(workspace: &Workspace) -> Vec<Problem> {
+    CHECKS.iter().flat_map(|check| check(workspace)).collect()
+}
+
+/// What a check says about made-up files, a problem a line.
+#[cfg(test)]
+fn said(check: Check, files: &[(&str, &str)]) -> String {
+    let problems = check(&crate::workspace::testing::workspace(files));
+    problems.iter().map(Problem::to_string).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `cargo test` is the whole truth: it fails where `cargo xtask tidy` does.
+    #[test]
+    fn the_workspace_keeps_its_rules() {
+        let workspace = Workspace::load(&crate::root()).unwrap();
+        let broken = problems(&workspace).into_iter().filter(|problem| !problem.warning);
+        let broken: Vec<_> = broken.map(|problem| problem.to_string()).collect();
+        assert!(broken.is_empty(), "{}", broken.join("\n"));
+    }
+}

@@ -1,0 +1,137 @@
+//! Pure crates: no I/O, no clock, no randomness, no async runtime.
+
+use super::source::{Token, sources, starts};
+use super::{Problem, layers};
+use crate::workspace::{Kind, Package, Workspace};
+
+const MODULES: [&str; 5] = ["env", "fs", "net", "process", "thread"];
+const CLOCKS: [&str; 2] = ["Instant", "SystemTime"];
+const RUNTIMES: [&str; 9] = [
+    "async-std",
+    "fastrand",
+    "futures-executor",
+    "getrandom",
+    "rand",
+    "rustix",
+    "smol",
+    "tempfile",
+    "tokio",
+];
+
+/// Their code, tests aside, names no part of the standard library that reaches outside.
+pub(super) fn pure_crates_use_no_system(workspace: &Workspace) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for package in pure(workspace) {
+        for source in sources(workspace, package) {
+            for (what, line) in system_uses(&source.tokens) {
+                let message = format!("`{}` is pure: no `{what}`", package.name);
+                problems.push(Problem::new(source.path, line, message));
+            }
+        }
+    }
+    problems
+}
+
+/// They depend on no runtime, clock or source of randomness.
+pub(super) fn pure_crates_have_no_runtime(workspace: &Workspace) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for package in pure(workspace) {
+        for dependency in package.dependencies() {
+            if dependency.kind != Kind::Development && RUNTIMES.contains(&dependency.name) {
+                let message = format!("`{}` is pure: no `{}`", package.name, dependency.name);
+                problems.push(Problem::new(format!("{}/Cargo.toml", package.dir), 0, message));
+            }
+        }
+    }
+    problems
+}
+
+fn pure(workspace: &Workspace) -> impl Iterator<Item = &Package> {
+    let is_pure = |name: &str| layers::find(name).is_some_and(|member| member.pure);
+    workspace.packages.iter().filter(move |package| is_pure(&package.name))
+}
+
+/// What production code names of the outside, with the line.
+fn system_uses(tokens: &[Token]) -> Vec<(String, usize)> {
+    let mut found = Vec::new();
+    for (at, token) in tokens.iter().enumerate().filter(|(_, token)| !token.test) {
+        if CLOCKS.contains(&token.text.as_str()) {
+            found.push((token.text.clone(), token.lines.0));
+        } else if starts(tokens, at, &[":", ":", "now", "("]) {
+            found.push(("now()".to_owned(), token.lines.0));
+        } else if starts(tokens, at, &["std", ":", ":"]) {
+            let modules = named_after(&tokens[at + 3..]);
+            let outside = modules.filter(|module| MODULES.contains(&module.text.as_str()));
+            found.extend(outside.map(|module| (format!("std::{}", module.text), module.lines.0)));
+        }
+    }
+    found
+}
+
+/// The modules named after `std::`: one, or those of a `{…}` group.
+fn named_after(tokens: &[Token]) -> impl Iterator<Item = &Token> {
+    let is_group = tokens.first().is_some_and(|token| token.text == "{");
+    let mut depth = 0_usize;
+    let mut first = true;
+    tokens
+        .iter()
+        .take_while(move |token| {
+            match token.text.as_str() {
+                "{" => depth += 1,
+                "}" => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            is_group && depth > 0 || !is_group && std::mem::take(&mut first)
+        })
+        .scan((0_usize, true), |(depth, at_start), token| {
+            let named = *at_start && *depth <= 1;
+            *at_start = matches!(token.text.as_str(), "{" | ",");
+            match token.text.as_str() {
+                "{" => *depth += 1,
+                "}" => *depth -= 1,
+                _ => {}
+            }
+            Some(named.then_some(token))
+        })
+        .flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+
+    use super::*;
+    use crate::tidy::said;
+    use crate::tidy::source::read;
+
+    #[track_caller]
+    fn check(text: &str, expect: &[&str]) {
+        let found = system_uses(&read("a.rs", text).tokens);
+        assert_eq!(found.into_iter().map(|(what, _)| what).collect::<Vec<_>>(), expect);
+    }
+
+    #[test]
+    fn every_spelling_of_the_outside_is_seen() {
+        check("use std::fs;", &["std::fs"]);
+        check("use std::{fmt, env::{self, var}, net};", &["std::env", "std::net"]);
+        check("use std::{collections::{fs, net}, sync::Arc};", &[]);
+        check("fn f() { let x = vec![std::process::id()]; }", &["std::process"]);
+        check("use std::time::{Duration, SystemTime};", &["SystemTime"]);
+        check("fn f() { Timestamp::now(); x.now(); }", &["now()"]);
+        check("#[cfg(test)] mod tests { use std::fs; }", &[]);
+        check("//! std::fs\nconst A: &str = \"std::fs\";", &[]);
+    }
+
+    #[test]
+    fn only_pure_crates_are_held_to_it() {
+        let source = |path| (path, "use std::collections::BTreeMap;\nuse std::{fs};");
+        let files = [
+            ("crates/p/Cargo.toml", "[package]\nname = 'fabro-types'\n[dependencies]\ntokio = '1'"),
+            source("crates/p/src/lib.rs"),
+            ("crates/i/Cargo.toml", "[package]\nname = 'fabro-store'\n[dependencies]\ntokio = '1'"),
+            source("crates/i/src/lib.rs"),
+        ];
+        assert_snapshot!(said(pure_crates_use_no_system, &files), @"crates/p/src/lib.rs:2: `fabro-types` is pure: no `std::fs`");
+        assert_snapshot!(said(pure_crates_have_no_runtime, &files), @"crates/p/Cargo.toml: `fabro-types` is pure: no `tokio`");
+    }
+}

@@ -1,0 +1,170 @@
+//! The workspace's files in memory, so that every check can be tried on a few made-up ones.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use toml::{Table, Value};
+
+/// All manifests, sources and READMEs, by path from the root with `/` between the parts.
+pub(crate) struct Workspace {
+    files: BTreeMap<String, String>,
+    /// The root's Cargo.toml.
+    pub(crate) manifest: Table,
+    /// The members, by folder.
+    pub(crate) packages: Vec<Package>,
+}
+
+/// One member of the workspace.
+pub(crate) struct Package {
+    pub(crate) name: String,
+    /// Its folder from the root, such as `crates/fabro-types`.
+    pub(crate) dir: String,
+    pub(crate) manifest: Table,
+}
+
+/// One entry of a dependency table.
+pub(crate) struct Dependency<'a> {
+    /// The package, whatever the entry calls it.
+    pub(crate) name: &'a str,
+    pub(crate) kind: Kind,
+    pub(crate) entry: &'a Value,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Normal,
+    Development,
+    Build,
+}
+
+impl Workspace {
+    /// Reads the members' files below `root`.
+    pub(crate) fn load(root: &Path) -> Result<Self> {
+        let mut files = BTreeMap::new();
+        for name in ["Cargo.toml", "Cargo.lock"] {
+            let text = fs::read_to_string(root.join(name)).with_context(|| format!("read {name}"));
+            files.insert(name.to_owned(), text?);
+        }
+        for folder in ["crates", "xtask"] {
+            collect(&root.join(folder), folder, &mut files)
+                .with_context(|| format!("read {folder}/"))?;
+        }
+        Self::new(files)
+    }
+
+    /// From files by path; a missing root manifest is an empty one.
+    pub(crate) fn new(files: BTreeMap<String, String>) -> Result<Self> {
+        let parse = |path: &str| -> Result<Table> {
+            let text = files.get(path).map(String::as_str).unwrap_or_default();
+            text.parse().with_context(|| format!("parse {path}"))
+        };
+        let manifest = parse("Cargo.toml")?;
+        let mut packages = Vec::new();
+        for path in files.keys() {
+            let Some(dir) = path.strip_suffix("/Cargo.toml").filter(|dir| is_member(dir)) else {
+                continue;
+            };
+            let manifest = parse(path)?;
+            let name = text_at(&manifest, &["package", "name"]).unwrap_or(dir).to_owned();
+            packages.push(Package { name, dir: dir.to_owned(), manifest });
+        }
+        Ok(Self { files, manifest, packages })
+    }
+
+    pub(crate) fn file(&self, path: &str) -> Option<&str> {
+        self.files.get(path).map(String::as_str)
+    }
+
+    /// The Rust files of one member, by path.
+    pub(crate) fn sources<'a>(
+        &'a self,
+        package: &'a Package,
+    ) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let inside = |path: &&str| {
+            path.strip_prefix(package.dir.as_str()).is_some_and(|rest| rest.starts_with('/'))
+        };
+        let files = self.files.iter().map(|(path, text)| (path.as_str(), text.as_str()));
+        files.filter(move |(path, _)| inside(path) && is_rust(path))
+    }
+}
+
+impl Package {
+    /// Every dependency of every kind, those for one platform too.
+    pub(crate) fn dependencies(&self) -> Vec<Dependency<'_>> {
+        let mut tables = vec![&self.manifest];
+        if let Some(targets) = self.manifest.get("target").and_then(Value::as_table) {
+            tables.extend(targets.values().filter_map(Value::as_table));
+        }
+        let kinds = [
+            ("dependencies", Kind::Normal),
+            ("dev-dependencies", Kind::Development),
+            ("build-dependencies", Kind::Build),
+        ];
+        let mut found = Vec::new();
+        for (table, (key, kind)) in tables.iter().flat_map(|t| kinds.iter().map(move |k| (t, k))) {
+            let Some(entries) = table.get(*key).and_then(Value::as_table) else { continue };
+            found.extend(entries.iter().map(|(name, entry)| {
+                let name = entry.get("package").and_then(Value::as_str).unwrap_or(name);
+                Dependency { name, kind: *kind, entry }
+            }));
+        }
+        found
+    }
+
+    /// The file with the crate docs: `src/lib.rs`, else `src/main.rs`.
+    pub(crate) fn root_file<'a>(&self, workspace: &'a Workspace) -> Option<(String, &'a str)> {
+        ["lib.rs", "main.rs"].into_iter().find_map(|name| {
+            let path = format!("{}/src/{name}", self.dir);
+            workspace.file(&path).map(|text| (path.clone(), text))
+        })
+    }
+}
+
+/// The string at a path of keys.
+pub(crate) fn text_at<'a>(table: &'a Table, path: &[&str]) -> Option<&'a str> {
+    let (last, way) = path.split_last()?;
+    let mut table = table;
+    for key in way {
+        table = table.get(*key)?.as_table()?;
+    }
+    table.get(*last)?.as_str()
+}
+
+fn is_member(dir: &str) -> bool {
+    dir == "xtask" || dir.strip_prefix("crates/").is_some_and(|name| !name.contains('/'))
+}
+
+fn is_rust(path: &str) -> bool {
+    Path::new(path).extension().is_some_and(|extension| extension == "rs")
+}
+
+/// Reads the text files below `dir` that the checks look at. Fuzzing has its own workspace.
+fn collect(dir: &Path, name: &str, files: &mut BTreeMap<String, String>) -> Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let path = entry.path();
+        let Ok(file) = entry.file_name().into_string() else { continue };
+        let name = format!("{name}/{file}");
+        if path.is_dir() {
+            if file != "target" && name != "xtask/fuzz" {
+                collect(&path, &name, files)?;
+            }
+        } else if is_rust(&file) || file == "Cargo.toml" || file == "README.md" {
+            files.insert(name, fs::read_to_string(&path)?);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::Workspace;
+
+    /// A workspace of these files.
+    pub(crate) fn workspace(files: &[(&str, &str)]) -> Workspace {
+        let own = |(path, text): &(&str, &str)| ((*path).to_owned(), (*text).to_owned());
+        Workspace::new(files.iter().map(own).collect()).unwrap()
+    }
+}
