@@ -146,7 +146,7 @@ pub enum StoreError {
         detail: String,
     },
     /// A file or directory of the store could not be used.
-    #[error("cannot use {}: {source}", path.display())]
+    #[error("cannot use {}: {source}; put that right, or name another store with `--store`", path.display())]
     Io {
         /// The file or directory.
         path: PathBuf,
@@ -163,7 +163,27 @@ pub enum StoreError {
     },
     /// A blob could not be read or kept.
     #[error(transparent)]
-    Blob(#[from] BlobError),
+    Blob(BlobError),
+}
+
+impl From<BlobError> for StoreError {
+    fn from(error: BlobError) -> Self {
+        match error {
+            BlobError::Io { path, source } => Self::io(path, source),
+            error => Self::Blob(error),
+        }
+    }
+}
+
+impl StoreError {
+    /// What a failed use of a file means.
+    pub(crate) fn io(path: PathBuf, source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::DiskFull { path },
+            io::ErrorKind::ReadOnlyFilesystem => Self::ReadOnly { path },
+            _ => Self::Io { path, source },
+        }
+    }
 }
 
 fn list(runs: &[RunId]) -> String {

@@ -28,6 +28,8 @@
 mod error;
 mod gate;
 mod memory;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 mod summary;
 
 use std::sync::Arc;
@@ -38,6 +40,8 @@ use fabro_events::Event;
 use fabro_types::{BlobRef, RunId};
 pub use memory::MemoryStore;
 use serde::{Deserialize, Serialize};
+#[cfg(feature = "sqlite")]
+pub use sqlite::{DriverLock, SqliteStore};
 pub use summary::RunSummary;
 
 /// What one commit adds to a run.

@@ -1,4 +1,4 @@
-use fabro_events::{Event, EventBody};
+use fabro_events::{CreatedRun, Event, EventBody};
 use fabro_types::{RunId, RunStatus};
 
 use crate::StoreError;
@@ -37,39 +37,58 @@ impl RunSummary {
         }
     }
 
-    /// Takes account of one more event; says whether that changed anything.
-    pub(crate) fn apply(&mut self, event: &Event) -> bool {
-        let ended = Some(event.ts_ms);
-        match &event.entry.body {
-            EventBody::RunCreated(created) => {
-                self.workflow.clone_from(&created.workflow);
-                self.goal.clone_from(&created.goal);
-                self.parent = created.parent.as_ref().map(|parent| parent.run_id);
-                self.started_at_ms = event.ts_ms;
-                self.stands(RunStatus::Running, None);
-            }
-            EventBody::RunStarted {} | EventBody::RunResumed { .. } => {
-                self.stands(RunStatus::Running, None);
-            }
-            EventBody::RunPaused { .. } => self.stands(RunStatus::Paused, None),
-            EventBody::RunCompleted { .. } => self.stands(RunStatus::Succeeded, ended),
-            EventBody::RunFailed { .. } => self.stands(RunStatus::Failed, ended),
-            EventBody::RunCanceled { .. } => self.stands(RunStatus::Canceled, ended),
-            EventBody::CheckpointForked(point) => {
-                if !point.in_place {
-                    self.started_at_ms = event.ts_ms;
-                }
-                self.stands(RunStatus::Running, None);
-            }
-            _ => return false,
+    /// Takes account of one more event.
+    pub(crate) fn apply(&mut self, event: &Event) {
+        let Some(change) = change(event) else { return };
+        if let Some(created) = change.created {
+            self.workflow.clone_from(&created.workflow);
+            self.goal.clone_from(&created.goal);
+            self.parent = created.parent.as_ref().map(|parent| parent.run_id);
         }
-        true
+        self.status = change.status;
+        self.started_at_ms = change.started_at_ms.unwrap_or(self.started_at_ms);
+        self.ended_at_ms = change.ended_at_ms;
     }
+}
 
-    fn stands(&mut self, status: RunStatus, ended_at_ms: Option<i64>) {
-        self.status = status;
-        self.ended_at_ms = ended_at_ms;
-    }
+/// What an event changes of its run's summary.
+pub(crate) struct Change<'a> {
+    pub(crate) created: Option<&'a CreatedRun>,
+    pub(crate) status: RunStatus,
+    /// Absent when the run has begun before.
+    pub(crate) started_at_ms: Option<i64>,
+    pub(crate) ended_at_ms: Option<i64>,
+}
+
+/// What this event changes of its run's summary, if anything.
+pub(crate) fn change(event: &Event) -> Option<Change<'_>> {
+    let running = Change {
+        created: None,
+        status: RunStatus::Running,
+        started_at_ms: None,
+        ended_at_ms: None,
+    };
+    let now = Some(event.ts_ms);
+    Some(match &event.entry.body {
+        EventBody::RunCreated(run) => Change { created: Some(run), started_at_ms: now, ..running },
+        EventBody::CheckpointForked(point) if !point.in_place => {
+            Change { started_at_ms: now, ..running }
+        }
+        EventBody::RunStarted {}
+        | EventBody::RunResumed { .. }
+        | EventBody::CheckpointForked(_) => running,
+        EventBody::RunPaused { .. } => Change { status: RunStatus::Paused, ..running },
+        EventBody::RunCompleted { .. } => {
+            Change { status: RunStatus::Succeeded, ended_at_ms: now, ..running }
+        }
+        EventBody::RunFailed { .. } => {
+            Change { status: RunStatus::Failed, ended_at_ms: now, ..running }
+        }
+        EventBody::RunCanceled { .. } => {
+            Change { status: RunStatus::Canceled, ended_at_ms: now, ..running }
+        }
+        _ => return None,
+    })
 }
 
 /// A run's id, and whether it is a sub-workflow's.

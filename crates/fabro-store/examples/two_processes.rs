@@ -1,0 +1,58 @@
+//! A log that two parties use: a driver appends and waits at a gate, somebody else answers.
+//!
+//! `cargo run -p fabro-store --features sqlite --example two_processes -- [DIR]`
+//!
+//! With a directory the store stays there; run it again to see that the log goes on.
+
+#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+
+use fabro_events::{Entry, Event, EventBody};
+use fabro_store::{Batch, Inbox, Message, RunLog, Runs, SqliteStore};
+use fabro_types::RunId;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let temporary = tempfile::tempdir()?;
+    let dir = std::env::args().nth(1).map_or(temporary.path().join("state"), PathBuf::from);
+    let run = RunId::from_parts(1_700_000_000_000, 1);
+
+    let driver = SqliteStore::open(&dir)?;
+    let _lock = driver.lock(run)?;
+    let mut last = driver.last_seq(run)?;
+    say(&driver, run, &mut last, "Shall I go on?")?;
+
+    answer(&dir, run)?;
+
+    for (id, message) in driver.pending(run)? {
+        last += 1;
+        let text = serde_json::to_string(&message)?;
+        let events = [event(run, last, "user", &text)];
+        let batch = Batch { events: &events, consumed: &[id], ..Batch::default() };
+        driver.append(run, last - 1, &batch)?;
+    }
+    for event in driver.read(run, 0, usize::MAX)? {
+        println!("{}", event.to_json_line());
+    }
+    Ok(())
+}
+
+/// What another process would do.
+fn answer(dir: &Path, run: RunId) -> Result<(), Box<dyn Error>> {
+    let store = SqliteStore::open(dir)?;
+    println!("second driver: {}", store.lock(run).err().ok_or("it was let in")?);
+    store.post(run, &Message::Steer { text: "Yes.".into(), node: None })?;
+    Ok(())
+}
+
+fn say(store: &SqliteStore, run: RunId, last: &mut u64, text: &str) -> Result<(), Box<dyn Error>> {
+    store.append(run, *last, &Batch::of(&[event(run, *last + 1, "assistant", text)]))?;
+    *last += 1;
+    Ok(())
+}
+
+fn event(run_id: RunId, seq: u64, role: &str, text: &str) -> Event {
+    let body = EventBody::AgentMessage { role: role.into(), text: text.into() };
+    Event { run_id, seq, ts_ms: 0, entry: Entry::new(body) }
+}

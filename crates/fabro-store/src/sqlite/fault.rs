@@ -1,0 +1,53 @@
+use std::path::Path;
+
+use rusqlite::ffi::{self, ErrorCode};
+
+use crate::StoreError;
+
+/// What can go wrong inside a transaction.
+pub(super) enum Fault {
+    /// `SQLite` failed; what that means depends on its code.
+    Sql(rusqlite::Error),
+    /// Anything else.
+    Store(StoreError),
+}
+
+impl From<rusqlite::Error> for Fault {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sql(error)
+    }
+}
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl Fault {
+    /// The same as an error about the database at this path.
+    pub(super) fn at(self, path: &Path) -> StoreError {
+        match self {
+            Self::Sql(error) => sql(&error, path),
+            Self::Store(error) => error,
+        }
+    }
+}
+
+/// What an error of `SQLite` means for the database at this path.
+pub(super) fn sql(error: &rusqlite::Error, path: &Path) -> StoreError {
+    let path = path.to_owned();
+    let detail = error.to_string();
+    let rusqlite::Error::SqliteFailure(failure, _) = error else {
+        // A value of a type that the schema does not have there.
+        return StoreError::Corrupt { path, detail };
+    };
+    match (failure.code, failure.extended_code) {
+        (ErrorCode::DiskFull, _) | (_, ffi::SQLITE_IOERR_SHMSIZE) => StoreError::DiskFull { path },
+        (ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked, _) => StoreError::Busy { path },
+        (ErrorCode::ReadOnly | ErrorCode::PermissionDenied, _) => StoreError::ReadOnly { path },
+        (ErrorCode::NotADatabase, _) => StoreError::NotAStore { path },
+        (ErrorCode::DatabaseCorrupt, _) => StoreError::Corrupt { path, detail },
+        _ => StoreError::Database { path, detail },
+    }
+}

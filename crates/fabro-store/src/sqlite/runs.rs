@@ -1,0 +1,197 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+
+use fabro_types::{RunId, RunStatus};
+use rusqlite::{Connection, OptionalExtension, Row};
+
+use super::fault::Fault;
+use super::{SqliteStore, log};
+use crate::summary::{self, Known};
+use crate::{RunSummary, Runs, StoreError, StoreWarning};
+
+/// How many runs deep sub-workflows are followed upwards.
+const MAX_ANCESTORS: usize = 128;
+
+/// The key of a run, if there is one.
+pub(super) fn key(conn: &Connection, run: RunId) -> rusqlite::Result<Option<i64>> {
+    let mut select = conn.prepare_cached("SELECT key FROM runs WHERE id = ?1")?;
+    select.query_row([run.to_string()], |row| row.get(0)).optional()
+}
+
+impl Runs for SqliteStore {
+    fn list(&self) -> Result<Vec<RunSummary>, StoreError> {
+        const SQL: &str = "SELECT id, parent, workflow, goal, status, started, ended
+            FROM runs ORDER BY key DESC";
+        let mut runs = self.read_with(|conn| {
+            let mut select = conn.prepare_cached(SQL)?;
+            let runs = select.query_and_then([], |row| self.summary(row))?;
+            runs.collect::<Result<Vec<_>, _>>()
+        })?;
+        self.find_interrupted(&mut runs)?;
+        Ok(runs)
+    }
+
+    fn find(&self, text: &str) -> Result<RunId, StoreError> {
+        let known = self.read_with(|conn| {
+            let mut select =
+                conn.prepare_cached("SELECT id, parent FROM runs ORDER BY key DESC")?;
+            let known = select.query_and_then([], |row| {
+                let is_child = row.get_ref(1)? != rusqlite::types::ValueRef::Null;
+                Ok(Known { id: self.id(row, 0)?, is_child })
+            })?;
+            known.collect::<Result<Vec<_>, Fault>>()
+        })?;
+        summary::find(text, &known)
+    }
+
+    fn delete(&self, run: RunId) -> Result<(), StoreError> {
+        let family = self.family(run)?;
+        // Held to the end, so that nobody begins to drive what is being removed.
+        let mut locks = Vec::new();
+        for (member, _) in &family {
+            locks.push(self.lock_run(*member)?);
+        }
+        // First what takes most space: with a full disk the rest may need some.
+        for (member, _) in &family {
+            let dir = self.run_dir(*member);
+            match fs::remove_dir_all(&dir) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(StoreError::io(dir, error));
+                }
+                _ => {}
+            }
+        }
+        self.write_with(|transaction| {
+            for (_, key) in &family {
+                let events = "DELETE FROM events WHERE id >= ?1 << 32 AND id < (?1 + 1) << 32";
+                transaction.execute(events, [key])?;
+                transaction.execute("DELETE FROM inbox WHERE run = ?1", [key])?;
+                transaction.execute("DELETE FROM uses WHERE run = ?1", [key])?;
+                transaction.execute("DELETE FROM runs WHERE key = ?1", [key])?;
+            }
+            Ok(())
+        })?;
+        self.sweep().map(drop)
+    }
+
+    fn last_seq(&self, run: RunId) -> Result<u64, StoreError> {
+        self.read_with(|conn| {
+            let Some(key) = key(conn, run)? else { return Ok(0) };
+            let (seq, half_written) = log::last_record(conn, key)?;
+            Ok(seq - u64::from(half_written))
+        })
+    }
+
+    fn check(&self, run: RunId) -> Result<Option<StoreWarning>, StoreError> {
+        self.read_with(|conn| {
+            let Some(key) = key(conn, run)? else { return Ok(None) };
+            let (seq, half_written) = log::last_record(conn, key)?;
+            Ok(half_written.then_some(StoreWarning::HalfWritten { run, seq }))
+        })
+    }
+}
+
+impl SqliteStore {
+    /// Removes the blobs that no run names and what killed writers left behind, unless a run is
+    /// being driven: its driver may be about to name one. Says whether it did.
+    pub fn sweep(&self) -> Result<bool, StoreError> {
+        let Some(_locked) = self.lock_out_drivers()? else { return Ok(false) };
+        self.write_with(|transaction| {
+            let unused = "DELETE FROM blobs WHERE id NOT IN (SELECT blob FROM uses)";
+            Ok(transaction.execute(unused, [])?)
+        })?;
+        let named = self.read_with(|conn| {
+            let mut select = conn.prepare("SELECT hash FROM blobs WHERE bytes IS NULL")?;
+            let named = select.query_map([], |row| row.get::<_, [u8; 32]>(0))?;
+            Ok(named.collect::<rusqlite::Result<BTreeSet<_>>>()?)
+        })?;
+        for blob in self.files.list()? {
+            if !named.contains(blob.digest()) {
+                self.files.remove(&blob)?;
+            }
+        }
+        self.files.remove_unfinished()?;
+        Ok(true)
+    }
+
+    /// A run and the runs of its sub-workflows, with their keys.
+    fn family(&self, run: RunId) -> Result<Vec<(RunId, i64)>, StoreError> {
+        self.read_with(|conn| {
+            let Some(key) = key(conn, run)? else {
+                return Err(StoreError::NotFound { text: run.to_string() }.into());
+            };
+            let mut family = vec![(run, key)];
+            let mut known = BTreeSet::from([run]);
+            let mut select = conn.prepare("SELECT id, key FROM runs WHERE parent = ?1")?;
+            let mut at = 0;
+            while let Some((parent, _)) = family.get(at).copied() {
+                let mut rows = select.query([parent.to_string()])?;
+                while let Some(row) = rows.next()? {
+                    let id = self.id(row, 0)?;
+                    if known.insert(id) {
+                        family.push((id, row.get(1)?));
+                    }
+                }
+                at += 1;
+            }
+            Ok(family)
+        })
+    }
+
+    /// Tells runs that nobody drives from those that are running. A sub-workflow's run is driven
+    /// by whoever drives the run above it.
+    fn find_interrupted(&self, runs: &mut [RunSummary]) -> Result<(), StoreError> {
+        let parents: BTreeMap<RunId, RunId> =
+            runs.iter().filter_map(|run| Some((run.id, run.parent?))).collect();
+        for run in runs.iter_mut().filter(|run| run.status == RunStatus::Running) {
+            let line = std::iter::successors(Some(run.id), |id| parents.get(id).copied());
+            let mut driven = false;
+            for id in line.take(MAX_ANCESTORS) {
+                driven = driven || self.is_driven(id)?;
+            }
+            if !driven {
+                run.status = RunStatus::Interrupted;
+            }
+        }
+        Ok(())
+    }
+
+    fn summary(&self, row: &Row<'_>) -> Result<RunSummary, Fault> {
+        let word: String = row.get(4)?;
+        let status = status(&word)
+            .ok_or_else(|| self.corrupt(format!("the status of a run is `{word}`")))?;
+        Ok(RunSummary {
+            id: self.id(row, 0)?,
+            parent: match row.get_ref(1)? {
+                rusqlite::types::ValueRef::Null => None,
+                _ => Some(self.id(row, 1)?),
+            },
+            workflow: row.get(2)?,
+            goal: row.get(3)?,
+            status,
+            started_at_ms: row.get(5)?,
+            ended_at_ms: row.get(6)?,
+        })
+    }
+
+    fn id(&self, row: &Row<'_>, column: usize) -> Result<RunId, Fault> {
+        let text: String = row.get(column)?;
+        Ok(text.parse().map_err(|_| self.corrupt(format!("the id of a run is `{text}`")))?)
+    }
+
+    fn corrupt(&self, detail: String) -> StoreError {
+        StoreError::Corrupt { path: self.path.clone(), detail }
+    }
+}
+
+fn status(word: &str) -> Option<RunStatus> {
+    const ALL: [RunStatus; 5] = [
+        RunStatus::Running,
+        RunStatus::Paused,
+        RunStatus::Succeeded,
+        RunStatus::Failed,
+        RunStatus::Canceled,
+    ];
+    ALL.into_iter().find(|status| status.as_str() == word)
+}

@@ -1,0 +1,211 @@
+//! Creating and opening the database.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
+
+use super::fault;
+use crate::StoreError;
+
+/// The database's name in the store's directory.
+pub(super) const FILE: &str = "fabro.db";
+
+/// The format this version writes, and the newest it reads.
+const FORMAT: i64 = 1;
+
+/// Says in the file's header that it is ours: `Fabr`.
+const APPLICATION: i64 = 0x4661_6272;
+
+/// How long a call waits for other processes.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// `events.id` is the run's key in the upper 32 bits and the sequence number in the lower ones:
+/// a run's log is one stretch of the table, and a record carries neither.
+/// `blobs.bytes` is NULL for a blob that is a file. `uses` says which run names which blob.
+/// `inbox.gate` is what an answer answers, as long as it keeps others from answering it.
+const SCHEMA: &str = "
+    BEGIN;
+    CREATE TABLE runs (
+        key INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        parent TEXT,
+        workflow TEXT NOT NULL,
+        goal TEXT NOT NULL,
+        status TEXT NOT NULL,
+        started INTEGER NOT NULL,
+        ended INTEGER
+    );
+    CREATE INDEX runs_parent ON runs (parent) WHERE parent IS NOT NULL;
+    CREATE TABLE events (id INTEGER PRIMARY KEY, ts INTEGER NOT NULL, entry TEXT NOT NULL);
+    CREATE TABLE blobs (id INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE, bytes BLOB);
+    CREATE TABLE uses (
+        run INTEGER NOT NULL,
+        blob INTEGER NOT NULL,
+        PRIMARY KEY (run, blob)
+    ) WITHOUT ROWID;
+    CREATE TABLE inbox (
+        id INTEGER PRIMARY KEY,
+        run INTEGER NOT NULL,
+        gate TEXT,
+        pending INTEGER NOT NULL DEFAULT 1,
+        message TEXT NOT NULL
+    );
+    CREATE UNIQUE INDEX inbox_gate ON inbox (run, gate) WHERE gate IS NOT NULL;
+    CREATE INDEX inbox_pending ON inbox (run) WHERE pending;
+    COMMIT;
+";
+
+/// Creates the store's directory if need be, and returns its absolute path.
+pub(super) fn prepare_dir(dir: &Path) -> Result<PathBuf, StoreError> {
+    let here = |error: io::Error| match error.kind() {
+        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+            StoreError::NotAStore { path: dir.to_owned() }
+        }
+        _ => StoreError::io(dir.to_owned(), error),
+    };
+    fs::create_dir_all(dir).map_err(here)?;
+    let dir = fs::canonicalize(dir).map_err(here)?;
+    let ignore = dir.join(".gitignore");
+    match File::create_new(&ignore) {
+        Ok(mut file) => {
+            io::Write::write_all(&mut file, b"*\n")
+                .map_err(|error| StoreError::io(ignore, error))?;
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(StoreError::io(ignore, error)),
+    }
+    Ok(dir)
+}
+
+/// Whether there is a database. An error if that cannot be told.
+pub(super) fn exists(path: &Path) -> Result<bool, StoreError> {
+    path.try_exists().map_err(|error| StoreError::io(path.to_owned(), error))
+}
+
+/// Creates an empty database beside its place and moves it there whole. When another process
+/// does the same at this moment, one of the two is kept, and it does not matter which.
+pub(super) fn create(dir: &Path, path: &Path) -> Result<(), StoreError> {
+    let here = |error| StoreError::io(path.to_owned(), error);
+    let nursery = tempfile::Builder::new().prefix(".new-").tempdir_in(dir).map_err(here)?;
+    let newborn = nursery.path().join(FILE);
+    fill(&newborn).map_err(|error| fault::sql(&error, path))?;
+    File::open(&newborn).and_then(|file| file.sync_all()).map_err(here)?;
+    match fs::hard_link(&newborn, path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        // Some file systems have no hard links. There the other process would have to come
+        // between these two lines.
+        Err(_) if !exists(path)? => fs::rename(&newborn, path).map_err(here),
+        _ => Ok(()),
+    }?;
+    sync_dir(dir)
+}
+
+fn sync_dir(dir: &Path) -> Result<(), StoreError> {
+    if cfg!(unix) {
+        let synced = File::open(dir).and_then(|dir| dir.sync_all());
+        synced.map_err(|error| StoreError::io(dir.to_owned(), error))?;
+    }
+    Ok(())
+}
+
+fn fill(path: &Path) -> rusqlite::Result<()> {
+    let conn = Connection::open(path)?;
+    // Nobody else knows the file yet: one sync at the end is enough.
+    conn.pragma_update(None, "synchronous", "OFF")?;
+    conn.pragma_update(None, "journal_mode", "OFF")?;
+    conn.pragma_update(None, "application_id", APPLICATION)?;
+    conn.pragma_update(None, "user_version", FORMAT)?;
+    conn.execute_batch(SCHEMA)?;
+    conn.pragma_update(None, "journal_mode", "WAL")?;
+    conn.close().map_err(|(_, error)| error)
+}
+
+/// Opens a database for reading and writing.
+pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let open = || {
+        let conn = Connection::open_with_flags(path, flags)?;
+        set_up(&conn)?;
+        conn.pragma_update(None, "synchronous", "FULL")?;
+        conn.pragma_update(None, "journal_size_limit", 8 * 1024 * 1024)?;
+        conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        Ok(conn)
+    };
+    let conn = open().map_err(|error| fault::sql(&error, path))?;
+    check(&conn, path)?;
+    if conn.is_readonly("main").map_err(|error| fault::sql(&error, path))? {
+        return Err(StoreError::ReadOnly { path: path.to_owned() });
+    }
+    Ok(conn)
+}
+
+/// Opens a database for reading.
+pub(super) fn connect_read_only(path: &Path) -> Result<Connection, StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let open = |path: &Path| {
+        let conn = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_URI)?;
+        set_up(&conn)?;
+        Ok(conn)
+    };
+    let normal = open(path).map_err(|error| fault::sql(&error, path)).and_then(|conn| {
+        check(&conn, path)?;
+        Ok(conn)
+    });
+    match normal {
+        // SQLite needs a file beside the database for its locks. Where that cannot be created,
+        // nobody can write either, and as long as there is no log to fold in, none is needed.
+        Err(StoreError::Database { .. } | StoreError::ReadOnly { .. }) if !has_wal(path) => {
+            let conn = open(&immutable(path)).map_err(|error| fault::sql(&error, path))?;
+            check(&conn, path)?;
+            Ok(conn)
+        }
+        normal => normal,
+    }
+}
+
+fn has_wal(path: &Path) -> bool {
+    let mut wal = path.as_os_str().to_owned();
+    wal.push("-wal");
+    fs::metadata(wal).is_ok_and(|file| file.len() > 0)
+}
+
+fn immutable(path: &Path) -> PathBuf {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut uri = String::from("file:");
+    for byte in path.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'/' | b'.' | b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => uri.push(char::from(*byte)),
+            byte => {
+                uri.push('%');
+                uri.extend(
+                    [byte >> 4, byte & 15].map(|digit| char::from(DIGITS[usize::from(digit)])),
+                );
+            }
+        }
+    }
+    uri.push_str("?immutable=1");
+    PathBuf::from(uri)
+}
+
+fn set_up(conn: &Connection) -> rusqlite::Result<()> {
+    conn.busy_timeout(PATIENCE)?;
+    conn.set_prepared_statement_cache_capacity(64);
+    Ok(())
+}
+
+/// Refuses what is no store, and stores of newer versions.
+fn check(conn: &Connection, path: &Path) -> Result<(), StoreError> {
+    let pragma = |name| conn.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+    let header = pragma("application_id").and_then(|it| Ok((it, pragma("user_version")?)));
+    let (application, found) = header.map_err(|error| fault::sql(&error, path))?;
+    let path = path.to_owned();
+    match found {
+        _ if application != APPLICATION => Err(StoreError::NotAStore { path }),
+        found if found > FORMAT => Err(StoreError::NewerVersion { path, found, supported: FORMAT }),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,437 @@
+use std::sync::Arc;
+
+use fabro_events::EventBody;
+use proptest::prelude::*;
+
+use super::*;
+use crate::tests::{answer, asked, created, event, message, run};
+use crate::{Batch, Inbox, MemoryStore, RunLog, Runs, StoreWarning};
+
+struct Dir(tempfile::TempDir);
+
+impl Dir {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path().join("state")
+    }
+
+    fn db(&self) -> PathBuf {
+        self.path().join("fabro.db")
+    }
+
+    fn open(&self) -> SqliteStore {
+        SqliteStore::open(&self.path()).unwrap()
+    }
+
+    /// Changes the database behind the store's back.
+    fn sql(&self, sql: &str) {
+        Connection::open(self.db()).unwrap().execute_batch(sql).unwrap();
+    }
+
+    fn refused(&self) -> String {
+        let message = SqliteStore::open(&self.path()).unwrap_err().to_string();
+        message.replace(&*self.0.path().canonicalize().unwrap().to_string_lossy(), "")
+    }
+}
+
+fn fill(store: &SqliteStore, run: RunId, seqs: std::ops::RangeInclusive<u64>) {
+    let before = seqs.start() - 1;
+    let events: Vec<_> = seqs.map(|seq| message(run, seq, "text")).collect();
+    store.append(run, before, &Batch::of(&events)).unwrap();
+}
+
+#[test]
+fn a_store_outlives_its_object() {
+    let dir = Dir::new();
+    let run = run(1);
+    fill(&dir.open(), run, 1..=3);
+    assert_eq!(dir.open().read(run, 0, 9).unwrap().len(), 3);
+    assert_eq!(SqliteStore::open_read_only(&dir.path()).unwrap().last_seq(run).unwrap(), 3);
+    assert_eq!(fs::read_to_string(dir.path().join(".gitignore")).unwrap(), "*\n");
+    let files: Vec<_> =
+        fs::read_dir(dir.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
+    assert!(files.iter().all(|name| !name.to_string_lossy().starts_with(".new-")), "{files:?}");
+}
+
+#[test]
+fn many_may_create_a_store_at_once() {
+    let dir = Dir::new();
+    std::thread::scope(|scope| {
+        for number in 0..6 {
+            let dir = &dir;
+            scope.spawn(move || fill(&dir.open(), run(number), 1..=2));
+        }
+    });
+    assert_eq!(dir.open().list().unwrap().len(), 6);
+}
+
+#[test]
+fn several_connections_write_one_run_in_turn() {
+    let dir = Dir::new();
+    let run = run(1);
+    let won: usize = std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..3)
+            .map(|_| {
+                let store = dir.open();
+                scope.spawn(move || {
+                    let append =
+                        |seq| store.append(run, seq, &Batch::of(&[message(run, seq + 1, "x")]));
+                    (0..20).filter(|seq| append(*seq).is_ok()).count()
+                })
+            })
+            .collect();
+        writers.into_iter().map(|writer| writer.join().unwrap()).sum()
+    });
+    assert_eq!(won as u64, dir.open().last_seq(run).unwrap());
+}
+
+#[test]
+fn commits_of_others_change_the_mark() {
+    let dir = Dir::new();
+    let (one, two) = (dir.open(), dir.open());
+    let before = one.mark().unwrap();
+    fill(&two, run(1), 1..=1);
+    let after = one.mark().unwrap();
+    assert_ne!(before, after);
+    assert_eq!(after, one.mark().unwrap());
+}
+
+#[test]
+fn a_half_written_last_record_is_dropped() {
+    let dir = Dir::new();
+    let run = run(1);
+    fill(&dir.open(), run, 1..=3);
+    dir.sql(
+        "UPDATE events SET entry = substr(entry, 1, 20) WHERE id = (SELECT max(id) FROM events)",
+    );
+    let store = dir.open();
+    assert_eq!(store.read(run, 0, 9).unwrap().len(), 2);
+    assert_eq!(store.read(run, 2, 1).unwrap().len(), 0);
+    assert_eq!(store.last_seq(run).unwrap(), 2);
+    let warning = store.check(run).unwrap();
+    assert_eq!(warning, Some(StoreWarning::HalfWritten { run, seq: 3 }));
+    insta::assert_snapshot!(warning.unwrap(), @"the last record of run 01HF7YAT010000000000000001 (3) was only half written and is left out");
+    fill(&store, run, 3..=4);
+    assert_eq!(store.read(run, 0, 9).unwrap().len(), 4);
+    assert_eq!(store.check(run).unwrap(), None);
+}
+
+#[test]
+fn other_unreadable_records_are_errors() {
+    let read = |sql: &str| {
+        let dir = Dir::new();
+        let run = run(1);
+        fill(&dir.open(), run, 1..=3);
+        dir.sql(sql);
+        let error = dir.open().read(run, 0, 9).unwrap_err().to_string();
+        error.split_once(" (").unwrap().1.split_once(';').unwrap().0.to_owned()
+    };
+    insta::assert_snapshot!(read("UPDATE events SET entry = '{' WHERE id % 4 = 2"), @"EOF while parsing an object at line 1 column 1)");
+    insta::assert_snapshot!(read("UPDATE events SET entry = x'ff' WHERE id % 4 = 2"), @"expected value at line 1 column 1)");
+    insta::assert_snapshot!(read("UPDATE events SET entry = '{\"event\":\"run.dreamt\"}' WHERE id % 4 = 3"), @"unknown variant `run.dreamt`)");
+}
+
+#[test]
+fn deep_values_read_back_or_are_refused() {
+    let store = Dir::new();
+    let store = store.open();
+    let run = run(1);
+    let nested = |depth: usize| {
+        let value = (1..depth).fold(serde_json::json!([]), |inner, _| serde_json::json!([inner]));
+        let outcome = fabro_types::Outcome::succeeded().with_update("deep", value);
+        let stage = fabro_events::CompletedStage {
+            rank: 1,
+            attempts: 1,
+            outcome,
+            prompt: None,
+            script: None,
+        };
+        [event(run, 1, EventBody::StageCompleted(stage.into()))]
+    };
+    let refused = store.append(run, 0, &Batch::of(&nested(254)));
+    assert!(matches!(refused, Err(StoreError::TooDeep { limit: 256, .. })));
+    store.append(run, 0, &Batch::of(&nested(253))).unwrap();
+    assert_eq!(store.read(run, 0, 9).unwrap(), nested(253));
+    // Brackets in texts do not count.
+    let text = message(run, 2, &"[\"\\".repeat(10_000));
+    store.append(run, 1, &Batch::of(&[text])).unwrap();
+    assert_eq!(store.read(run, 1, 9).unwrap().len(), 1);
+}
+
+#[test]
+fn what_is_no_store_is_refused() {
+    let db = |bytes: &[u8]| {
+        let dir = Dir::new();
+        fs::create_dir_all(dir.path()).unwrap();
+        fs::write(dir.db(), bytes).unwrap();
+        let refused = dir.refused();
+        assert_eq!(fs::read(dir.db()).unwrap(), bytes, "it is left as it was");
+        refused
+    };
+    insta::assert_snapshot!(db(&b"garbage ".repeat(1000)), @"/state/fabro.db is no Fabro store; move it away, or name another store with `--store`");
+    insta::assert_snapshot!(db(b""), @"/state/fabro.db is no Fabro store; move it away, or name another store with `--store`");
+    let dir = Dir::new();
+    fs::write(dir.path(), "a file").unwrap();
+    insta::assert_snapshot!(dir.refused(), @"/state is no Fabro store; move it away, or name another store with `--store`");
+    let dir = Dir::new();
+    drop(dir.open());
+    dir.sql("PRAGMA user_version = 7");
+    insta::assert_snapshot!(dir.refused(), @"/state/fabro.db has format 7, and this version reads up to 1; use a newer version of fabro");
+    let nothing = SqliteStore::open_read_only(&Dir::new().path()).unwrap_err();
+    assert!(matches!(nothing, StoreError::NoStore { .. }), "{nothing}");
+}
+
+#[test]
+fn a_truncated_database_is_an_error_and_stays_as_it_is() {
+    let dir = Dir::new();
+    let run = run(1);
+    let store = dir.open();
+    fill(&store, run, 1..=400);
+    drop(store);
+    dir.sql("PRAGMA wal_checkpoint(TRUNCATE)");
+    let whole = fs::read(dir.db()).unwrap();
+    for length in [100, 4096, 8192, whole.len() - 4096, whole.len() - 100] {
+        fs::write(dir.db(), &whole[..length]).unwrap();
+        let read = SqliteStore::open(&dir.path()).and_then(|store| store.read(run, 0, 1000));
+        match read {
+            Err(StoreError::Corrupt { .. } | StoreError::NotAStore { .. }) => {}
+            read => panic!("{length} of {}: {read:?}", whole.len()),
+        }
+    }
+    fs::write(dir.db(), &whole).unwrap();
+    assert_eq!(dir.open().read(run, 0, 1000).unwrap().len(), 400);
+}
+
+#[test]
+fn a_corrupted_blob_is_found() {
+    let dir = Dir::new();
+    let store = dir.open();
+    let large = vec![b'1'; SMALL_BLOB];
+    let (small, large) = (store.put(b"1").unwrap(), store.put(&large).unwrap());
+    dir.sql("UPDATE blobs SET bytes = x'32'");
+    fs::write(store.files.path(&large), "other").unwrap();
+    for blob in [small, large] {
+        let copied = store.copy_to(&blob, &mut io::sink());
+        for error in [store.get(&blob).unwrap_err(), copied.unwrap_err()] {
+            assert!(matches!(error, BlobError::Corrupt { path: Some(_), .. }), "{error}");
+        }
+    }
+    // The stage that made it makes it again.
+    store.put(b"1").unwrap();
+    store.put(&vec![b'1'; SMALL_BLOB]).unwrap();
+    assert!(store.get(&small).is_ok() && store.get(&large).is_ok());
+}
+
+#[test]
+fn one_driver_a_run() {
+    let dir = Dir::new();
+    let (one, two) = (dir.open(), dir.open());
+    let run = run(1);
+    assert!(!two.is_driven(run).unwrap());
+    let lock = one.lock(run).unwrap();
+    assert_eq!(lock.run(), run);
+    assert!(two.is_driven(run).unwrap() && one.is_driven(run).unwrap());
+    let refused = two.lock(run).unwrap_err();
+    assert!(
+        matches!(refused, StoreError::Driven { pid: Some(pid), .. } if pid == std::process::id())
+    );
+    two.lock(self::run(2)).unwrap();
+    drop(lock);
+    assert!(!two.is_driven(run).unwrap());
+    two.lock(run).unwrap();
+}
+
+#[test]
+fn looking_never_keeps_a_driver_out() {
+    let dir = Dir::new();
+    let store = dir.open();
+    let run = run(1);
+    drop(store.lock(run).unwrap());
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    store.is_driven(run).unwrap();
+                }
+            });
+        }
+        let taken: Vec<_> = (0..300).map(|_| store.lock(run).map(drop)).collect();
+        done.store(true, Ordering::Relaxed);
+        assert!(taken.iter().all(Result::is_ok), "{taken:?}");
+    });
+}
+
+#[test]
+fn only_driven_runs_are_running() {
+    let dir = Dir::new();
+    let store = dir.open();
+    let (parent, child) = (run(1), run(1).derive("sub@1"));
+    store.append(parent, 0, &Batch::of(&[created(parent, "demo", None)])).unwrap();
+    store.append(child, 0, &Batch::of(&[created(child, "sub", Some(parent))])).unwrap();
+    let status =
+        || store.list().unwrap().into_iter().map(|run| run.status.as_str()).collect::<Vec<_>>();
+    assert_eq!(status(), ["interrupted", "interrupted"]);
+    let lock = store.lock(parent).unwrap();
+    assert_eq!(status(), ["running", "running"]);
+    let refused = store.delete(parent).unwrap_err();
+    assert!(matches!(refused, StoreError::Driven { .. }), "{refused}");
+    drop(lock);
+    store.delete(parent).unwrap();
+    assert!(!store.run_dir(parent).exists() && !store.run_dir(child).exists());
+}
+
+#[test]
+fn deleting_a_run_frees_what_only_it_names() {
+    let dir = Dir::new();
+    let store = dir.open();
+    let bytes = |text: &str, size: usize| -> Arc<[u8]> { text.repeat(size).into_bytes().into() };
+    let own = [bytes("a", 10), bytes("b", SMALL_BLOB)].map(|bytes| (BlobRef::of(&bytes), bytes));
+    let shared = [bytes("c", 10), bytes("d", SMALL_BLOB)].map(|bytes| (BlobRef::of(&bytes), bytes));
+    let commit = |run: RunId, blobs: &[(BlobRef, Arc<[u8]>)]| {
+        let names: Vec<_> = blobs.iter().map(|(blob, _)| blob.to_string()).collect();
+        let events = [message(run, 1, &names.join(" "))];
+        store.append(run, 0, &Batch { events: &events, blobs, ..Batch::default() }).unwrap();
+    };
+    commit(run(1), &[own.clone(), shared.clone()].concat());
+    commit(run(2), &shared);
+    fs::create_dir_all(dir.path().join("blobs/unfinished")).unwrap();
+    fs::write(dir.path().join("blobs/unfinished/left.tmp"), "half").unwrap();
+
+    let other_driver = store.lock(run(3)).unwrap();
+    store.delete(run(1)).unwrap();
+    assert!(store.get(&own[0].0).is_ok(), "somebody drives a run and may be about to name it");
+    drop(other_driver);
+    assert!(store.sweep().unwrap());
+    for (blob, _) in &own {
+        assert!(matches!(store.get(blob), Err(BlobError::Missing { .. })));
+    }
+    for (blob, _) in &shared {
+        assert!(store.get(blob).is_ok());
+    }
+    assert_eq!(store.files.list().unwrap(), [shared[1].0]);
+    assert_eq!(fs::read_dir(dir.path().join("blobs/unfinished")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_stage_takes_little_room() {
+    let dir = Dir::new();
+    let store = dir.open();
+    let run = run(1);
+    for stage in 0..1000 {
+        let seq = stage * 3;
+        let events = [1, 2, 3].map(|more| message(run, seq + more, &"x".repeat(100)));
+        store.append(run, seq, &Batch::of(&events)).unwrap();
+    }
+    let text = serde_json::to_string(&message(run, 1, &"x".repeat(100)).entry).unwrap();
+    drop(store);
+    dir.sql("PRAGMA wal_checkpoint(TRUNCATE)");
+    let size = fs::metadata(dir.db()).unwrap().len();
+    let beyond = size.saturating_sub(3000 * text.len() as u64) / 3000;
+    assert!(beyond < 40, "{beyond} bytes a record beyond its text");
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Append { run: u128, behind: u64, kinds: Vec<u8>, consume: bool },
+    Post { run: u128, kind: u8 },
+    Delete { run: u128 },
+    Read { run: u128, after: u64, limit: usize },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let run = 0..3_u128;
+    prop_oneof![
+        4 => (run.clone(), prop_oneof![9 => Just(0), 1 => 0..3_u64], prop::collection::vec(0..6_u8, 0..4), any::<bool>())
+            .prop_map(|(run, behind, kinds, consume)| Step::Append { run, behind, kinds, consume }),
+        2 => (run.clone(), 0..4_u8).prop_map(|(run, kind)| Step::Post { run, kind }),
+        1 => run.clone().prop_map(|run| Step::Delete { run }),
+        2 => (run, 0..6_u64, 0..5_usize).prop_map(|(run, after, limit)| Step::Read { run, after, limit }),
+    ]
+}
+
+fn body(run_id: RunId, seq: u64, kind: u8) -> crate::Event {
+    match kind {
+        0 => crate::Event { seq, ..created(run_id, "demo", None) },
+        1 => asked(run_id, seq, None),
+        2 => asked(run_id, seq, Some("b")),
+        3 => event(run_id, seq, EventBody::RunCanceled { reason: "no".into() }),
+        4 => {
+            let point = fabro_events::ForkPoint {
+                from_run: run_id,
+                from_seq: 1,
+                in_place: seq.is_multiple_of(2),
+                stage: None,
+                set: fabro_types::ContextPatch::new(),
+            };
+            event(run_id, seq, EventBody::CheckpointForked(point.into()))
+        }
+        _ => message(run_id, seq, "text"),
+    }
+}
+
+/// What a step came to, without what the two stores name differently.
+fn play(store: &(impl RunLog + Runs + Inbox), step: &Step) -> String {
+    let plain = |result: Result<(), StoreError>| match result {
+        Err(StoreError::NotPending { .. }) => "not pending".to_owned(),
+        result => format!("{:?}", result.map_err(|error| error.to_string())),
+    };
+    match step {
+        Step::Append { run: number, behind, kinds, consume } => {
+            let run = run(*number);
+            let last = store.last_seq(run).unwrap().saturating_sub(*behind);
+            let events: Vec<_> =
+                (last + 1..).zip(kinds).map(|(seq, kind)| body(run, seq, *kind)).collect();
+            let pending = store.pending(run).unwrap();
+            let consumed: Vec<_> = pending.iter().map(|(id, _)| *id).filter(|_| *consume).collect();
+            let batch = Batch { events: &events, consumed: &consumed, ..Batch::default() };
+            plain(store.append(run, last, &batch))
+        }
+        Step::Post { run: number, kind } => {
+            let message = match kind {
+                0 => answer(None, "A"),
+                1 => answer(Some("b"), "A"),
+                _ => crate::Message::Steer { text: "left".into(), node: None },
+            };
+            plain(store.post(run(*number), &message).map(drop))
+        }
+        Step::Delete { run: number } => plain(store.delete(run(*number))),
+        Step::Read { run: number, after, limit } => {
+            format!("{:?}", store.read(run(*number), *after, *limit).unwrap())
+        }
+    }
+}
+
+fn look(store: &(impl RunLog + Runs + Inbox)) -> String {
+    let mut runs = store.list().unwrap();
+    for run in &mut runs {
+        if run.status == fabro_types::RunStatus::Interrupted {
+            run.status = fabro_types::RunStatus::Running;
+        }
+    }
+    let messages = |number| {
+        let pending = store.pending(run(number)).unwrap();
+        pending.into_iter().map(|(_, message)| message).collect::<Vec<_>>()
+    };
+    let latest = store.find("latest").map_err(|error| error.to_string());
+    format!("{runs:?} {latest:?} {:?}", [0, 1, 2].map(messages))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn both_stores_do_the_same(steps in prop::collection::vec(step(), 1..40)) {
+        let dir = Dir::new();
+        let (memory, sqlite) = (MemoryStore::default(), dir.open());
+        // Only the rules are compared here; durability costs too much a step.
+        sqlite.conn().pragma_update(None, "synchronous", "OFF").unwrap();
+        for step in &steps {
+            prop_assert_eq!(play(&memory, step), play(&sqlite, step), "{:?}", step);
+            prop_assert_eq!(look(&memory), look(&sqlite), "after {:?}", step);
+        }
+    }
+}
