@@ -200,6 +200,7 @@ pub enum EventBody {
     },
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if passes &T")]
 fn is_compact(fidelity: &Fidelity) -> bool {
     *fidelity == Fidelity::Compact
 }
@@ -314,8 +315,6 @@ pub enum Tier {
     FallbackRetryTarget,
     /// A goal gate was not satisfied at the exit.
     GoalGate,
-    /// The person did not answer in time.
-    DefaultChoice,
 }
 
 impl Tier {
@@ -330,7 +329,6 @@ impl Tier {
             Self::RetryTarget => "retry_target",
             Self::FallbackRetryTarget => "fallback_retry_target",
             Self::GoalGate => "goal_gate",
-            Self::DefaultChoice => "default_choice",
         }
     }
 }
@@ -345,6 +343,12 @@ pub struct EdgeChoice {
     pub label: Option<Arc<str>>,
     /// Why it was this one.
     pub tier: Tier,
+    /// It starts the loop again with a fresh context.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub restart: bool,
+    /// The goal gate that was not satisfied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate: Option<Arc<str>>,
     /// All outgoing edges, in file order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub candidates: Vec<Candidate>,

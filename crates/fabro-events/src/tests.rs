@@ -35,6 +35,8 @@ fn entries_read_back() {
         to: "fix".into(),
         label: None,
         tier: Tier::Condition,
+        restart: false,
+        gate: None,
         candidates: vec![Candidate {
             to: "fix".into(),
             label: Some("Fix".into()),

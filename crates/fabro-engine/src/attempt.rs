@@ -1,0 +1,90 @@
+//! One attempt of a stage, with its delay, its time limit and its watchdog.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fabro_types::{Failure, FailureClass, Outcome, Status};
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+
+use crate::drive::Clock;
+use crate::handler::{Handler, Stage, StageEnd};
+use crate::machine::Finished;
+
+/// How long a handler may take to end after it was told to.
+const GRACE: Duration = Duration::from_secs(10);
+
+pub(crate) struct Attempt {
+    pub(crate) stage: Stage,
+    pub(crate) delay: Duration,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) stall: Option<Duration>,
+    pub(crate) activity: Arc<Notify>,
+}
+
+pub(crate) enum Ended {
+    Finished(Box<Finished>),
+    Suspended,
+}
+
+impl Attempt {
+    pub(crate) async fn run(mut self, handler: &dyn Handler, clock: &dyn Clock) -> Ended {
+        let cancel = self.stage.cancel.clone();
+        if !self.delay.is_zero() {
+            tokio::select! {
+                () = sleep(self.delay) => {}
+                () = cancel.cancelled() => return Ended::Suspended,
+            }
+        }
+        let started_ms = clock.now_ms();
+        self.stage.started_ms = started_ms;
+        let mut work = handler.execute(self.stage);
+        let limit = tokio::select! {
+            biased;
+            end = &mut work => return finish(end, started_ms, clock, None),
+            () = over(self.timeout) => time_limit(self.timeout),
+            () = stalled(self.stall, &self.activity) => silence(self.stall),
+        };
+        cancel.cancel();
+        let end = timeout(GRACE, work).await;
+        finish(end.unwrap_or(StageEnd::Suspended), started_ms, clock, Some(limit))
+    }
+}
+
+async fn over(limit: Option<Duration>) {
+    match limit {
+        Some(limit) => sleep(limit).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn stalled(limit: Option<Duration>, activity: &Notify) {
+    let Some(limit) = limit else { return std::future::pending().await };
+    while timeout(limit, activity.notified()).await.is_ok() {}
+}
+
+fn time_limit(limit: Option<Duration>) -> Failure {
+    let limit = limit.unwrap_or_default();
+    Failure::new(FailureClass::TransientInfra, format!("timed out after {limit:?}"))
+}
+
+fn silence(limit: Option<Duration>) -> Failure {
+    let limit = limit.unwrap_or_default();
+    Failure::new(FailureClass::TransientInfra, format!("no sign of life for {limit:?}"))
+}
+
+/// What a handler came to; `limit` is the failure that ended it early.
+fn finish(end: StageEnd, started_ms: i64, clock: &dyn Clock, limit: Option<Failure>) -> Ended {
+    let mut finished = match (end, &limit) {
+        (StageEnd::Finished(finished), _) => finished,
+        (StageEnd::Suspended, None) => return Ended::Suspended,
+        (StageEnd::Suspended, Some(_)) => Box::new(Outcome::succeeded().into()),
+    };
+    if let Some(failure) = limit {
+        finished.outcome.status = Status::Failed;
+        finished.outcome.failure = Some(failure);
+    }
+    let took = clock.now_ms().saturating_sub(started_ms);
+    finished.outcome.duration_ms = u64::try_from(took).unwrap_or_default();
+    Ended::Finished(finished)
+}

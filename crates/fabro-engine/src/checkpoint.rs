@@ -1,0 +1,113 @@
+//! Positions in a log: what a rewind takes back, and where a fork starts.
+
+use std::sync::Arc;
+
+use fabro_events::{Entry, Event, EventBody, ForkPoint};
+use fabro_types::{ContextPatch, RunId};
+
+/// The events that count: those that a later rewind of the same log took back are left out.
+pub fn effective<'a>(events: impl IntoIterator<Item = &'a Event>) -> Vec<&'a Event> {
+    let mut kept: Vec<&Event> = Vec::new();
+    for event in events {
+        if let EventBody::CheckpointForked(point) = &event.entry.body
+            && point.in_place
+        {
+            let end = kept.partition_point(|earlier| earlier.seq <= point.from_seq);
+            kept.truncate(end);
+        }
+        kept.push(event);
+    }
+    kept
+}
+
+/// Where a stage ended: the place in the log, and its name as `NODE@VISIT`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// The event that recorded the end.
+    pub seq: u64,
+    /// `NODE@VISIT`.
+    pub stage: String,
+}
+
+/// Finds the end of a stage among the events that count: `NODE@VISIT`, or `NODE` for its last
+/// visit, or no stage at all for the last one. Nothing follows an exit, so its end is never found.
+/// `None` when there is none.
+pub fn find(events: &[&Event], stage: Option<&str>) -> Option<Checkpoint> {
+    let (node, visit) = stage.map_or((None, None), split);
+    events.iter().enumerate().rev().find_map(|(index, event)| {
+        let is_end =
+            matches!(event.entry.body, EventBody::StageCompleted(_) | EventBody::StageFailed(_));
+        let id = event.entry.node_id.as_deref()?;
+        let at = event.entry.visit.unwrap_or(1);
+        let wanted = match node {
+            Some(node) => id == node && visit.is_none_or(|visit| visit == at),
+            None => event.entry.branch.is_none(),
+        };
+        let found = is_end && wanted && !is_exit(&events[..index], event);
+        found.then(|| Checkpoint { seq: event.seq, stage: format!("{id}@{at}") })
+    })
+}
+
+/// The log of a new run that begins where a stage of another ended: its events up to there, with
+/// the new run's id, and one that says where they come from and what was changed. The way on from
+/// the stage is chosen anew.
+pub fn fork(
+    events: &[&Event],
+    at: &Checkpoint,
+    run_id: RunId,
+    now_ms: i64,
+    set: ContextPatch,
+) -> Vec<Event> {
+    let prefix = events.iter().take_while(|event| event.seq <= at.seq);
+    let mut copied: Vec<Event> =
+        prefix.zip(1..).map(|(event, seq)| Event { run_id, seq, ..Event::clone(event) }).collect();
+    if let Some(first) = events.first() {
+        let point = ForkPoint {
+            from_run: first.run_id,
+            from_seq: at.seq,
+            in_place: false,
+            stage: Some(Arc::from(at.stage.as_str())),
+            set,
+        };
+        let entry = Entry::new(EventBody::CheckpointForked(Box::new(point)));
+        copied.push(Event { run_id, seq: copied.len() as u64 + 1, ts_ms: now_ms, entry });
+    }
+    copied
+}
+
+/// The event that takes a run back to where a stage ended. `last_seq` is the last of its log.
+pub fn rewind(
+    run_id: RunId,
+    at: &Checkpoint,
+    last_seq: u64,
+    now_ms: i64,
+    set: ContextPatch,
+) -> Event {
+    let point = ForkPoint {
+        from_run: run_id,
+        from_seq: at.seq,
+        in_place: true,
+        stage: Some(Arc::from(at.stage.as_str())),
+        set,
+    };
+    let entry = Entry::new(EventBody::CheckpointForked(Box::new(point)));
+    Event { run_id, seq: last_seq + 1, ts_ms: now_ms, entry }
+}
+
+/// Splits `NODE@VISIT`; the visit is absent when there is none or it is no number.
+pub fn split(stage: &str) -> (Option<&str>, Option<u32>) {
+    match stage.rsplit_once('@') {
+        Some((node, visit)) if visit.parse::<u32>().is_ok() => (Some(node), visit.parse().ok()),
+        _ => (Some(stage), None),
+    }
+}
+
+fn is_exit(before: &[&Event], end: &Event) -> bool {
+    let started = before.iter().rev().find_map(|event| match &event.entry.body {
+        EventBody::StageStarted { handler, .. } if event.entry.node_id == end.entry.node_id => {
+            Some(handler.as_ref() == "exit")
+        }
+        _ => None,
+    });
+    started == Some(true)
+}

@@ -1,0 +1,398 @@
+//! The driver: runs what the machine asks for, commits what it decides, and only then tells
+//! anybody.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fabro_events::{EventBody, EventSink, PauseReason};
+use fabro_store::{Batch, ChangeMark, InboxId, Message, Store, StoreError};
+use fabro_types::{Failure, RunStatus};
+use futures_util::future::FutureExt;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use crate::attempt::{self, Attempt};
+use crate::handler::{Handler, Letter, Mailbox, Report, ReportError, Reporter, Stage};
+use crate::machine::{Input, Machine};
+use crate::state::{ActiveStage, Phase, Position};
+
+/// How often the inbox is looked into while stages are at work.
+const INBOX_PERIOD: Duration = Duration::from_millis(100);
+
+/// Tells the time.
+pub trait Clock: Send + Sync {
+    /// Milliseconds since 1970.
+    fn now_ms(&self) -> i64;
+}
+
+impl<F: Fn() -> i64 + Send + Sync> Clock for F {
+    fn now_ms(&self) -> i64 {
+        self()
+    }
+}
+
+/// What a driver works with.
+pub struct World {
+    /// Where the log, the blobs and the inbox are.
+    pub store: Arc<dyn Store>,
+    /// Runs the stages.
+    pub handler: Arc<dyn Handler>,
+    /// Is told of every event once it is on stable storage.
+    pub sink: Arc<dyn EventSink>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// The run's directory.
+    pub run_dir: PathBuf,
+    /// Fires to stop cleanly: stages are ended, nothing is recorded of them, and the run can be
+    /// resumed.
+    pub stop: CancellationToken,
+}
+
+/// Why a driver ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RunEnd {
+    /// The run is over: succeeded, failed or canceled, with the reason of a failure.
+    Over(RunStatus, Option<Failure>),
+    /// It waits for a person or a budget.
+    Paused(PauseReason),
+    /// It was told to stop.
+    Stopped,
+}
+
+type Done = (Key, attempt::Ended);
+type InFlight = FuturesUnordered<Pin<Box<dyn Future<Output = Done> + Send>>>;
+
+/// One attempt of one stage.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    branch: Arc<str>,
+    node: Arc<str>,
+    visit: u32,
+    attempt: u32,
+}
+
+struct Running {
+    cancel: CancellationToken,
+    activity: Arc<tokio::sync::Notify>,
+    letters: mpsc::UnboundedSender<Letter>,
+    delivered: BTreeSet<InboxId>,
+}
+
+struct Driver {
+    world: World,
+    machine: Machine,
+    running: BTreeMap<Key, Running>,
+    /// Stages that wait for an answer nobody here can give.
+    suspended: BTreeSet<Key>,
+    reports: mpsc::UnboundedSender<Report>,
+    stop: CancellationToken,
+    mark: Option<ChangeMark>,
+    consumed: Vec<InboxId>,
+    acks: Vec<oneshot::Sender<Result<(), ReportError>>>,
+}
+
+/// Drives a run to its end, or until it has to wait. `first` is what the driver begins with:
+/// [`Input::Start`] or [`Input::Resume`]. An error means that the log could not be written; what
+/// was committed stands, and the run can be resumed.
+pub async fn drive(machine: Machine, first: Input, world: World) -> Result<RunEnd, StoreError> {
+    let (reports, inbound) = mpsc::unbounded_channel();
+    let stop = world.stop.child_token();
+    let mut driver = Driver {
+        world,
+        machine,
+        running: BTreeMap::new(),
+        suspended: BTreeSet::new(),
+        reports,
+        stop,
+        mark: None,
+        consumed: Vec::new(),
+        acks: Vec::new(),
+    };
+    let mut in_flight = InFlight::new();
+    let end = driver.run(first, inbound, &mut in_flight).await;
+    // Whatever is still at work is not needed: canceled branches, or everything after an error.
+    driver.stop.cancel();
+    drop(driver);
+    while in_flight.next().await.is_some() {}
+    end
+}
+
+impl Driver {
+    async fn run(
+        &mut self,
+        first: Input,
+        mut inbound: mpsc::UnboundedReceiver<Report>,
+        in_flight: &mut InFlight,
+    ) -> Result<RunEnd, StoreError> {
+        self.decide(first);
+        self.commit()?;
+        let mut period = tokio::time::interval(INBOX_PERIOD);
+        period.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            if let Some(end) = self.finished() {
+                return Ok(end);
+            }
+            self.launch(in_flight);
+            if self.running.is_empty() {
+                self.read_inbox()?;
+                if self.suspended_again() {
+                    continue;
+                }
+                let gates = self.suspended.iter().map(|key| Arc::clone(&key.node)).collect();
+                self.decide(Input::Idle { gates });
+                self.commit()?;
+                continue;
+            }
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return Ok(RunEnd::Stopped),
+                Some((key, ended)) = in_flight.next() => self.ended(key, ended),
+                Some(report) = inbound.recv() => self.report(report)?,
+                _ = period.tick() => self.read_inbox()?,
+            }
+            // Everything that is ready goes into the same commit.
+            while let Some(Some((key, ended))) = in_flight.next().now_or_never() {
+                self.ended(key, ended);
+            }
+            while let Ok(report) = inbound.try_recv() {
+                self.report(report)?;
+            }
+            if self.stop.is_cancelled() {
+                return Ok(RunEnd::Stopped);
+            }
+            self.commit()?;
+        }
+    }
+
+    fn finished(&self) -> Option<RunEnd> {
+        match &self.machine.state().phase {
+            Phase::Ended(status, failure) => Some(RunEnd::Over(*status, failure.clone())),
+            Phase::Paused(reason) => Some(RunEnd::Paused(*reason)),
+            Phase::Created | Phase::Running => None,
+        }
+    }
+
+    fn decide(&mut self, input: Input) {
+        self.machine.handle(self.world.clock.now_ms(), input);
+    }
+
+    /// Makes everything decided so far durable, then tells of it.
+    fn commit(&mut self) -> Result<(), StoreError> {
+        let commit = self.machine.take_commit();
+        let consumed = std::mem::take(&mut self.consumed);
+        if let Some(first) = commit.events.first() {
+            let batch = Batch { events: &commit.events, blobs: &commit.blobs, consumed: &consumed };
+            self.world.store.append(first.run_id, first.seq - 1, &batch)?;
+        }
+        for event in &commit.events {
+            self.world.sink.event(event);
+        }
+        for ack in self.acks.drain(..) {
+            // The handler may have given up waiting; then nobody needs to know.
+            let _ = ack.send(Ok(()));
+        }
+        Ok(())
+    }
+
+    /// Starts every stage that the state says is at work and that is not, and ends those that the
+    /// state no longer knows.
+    fn launch(&mut self, in_flight: &mut InFlight) {
+        let mut wanted = Vec::new();
+        for (branch, at) in self.machine.state().active() {
+            let key = Key::of(branch, at);
+            if !self.running.contains_key(&key) && !self.suspended.contains(&key) {
+                wanted.push((key, at.clone()));
+            }
+        }
+        let state = self.machine.state();
+        self.running.retain(|key, running| {
+            let live = key.is_current(state);
+            if !live {
+                running.cancel.cancel();
+            }
+            live
+        });
+        self.suspended.retain(|key| key.is_current(state));
+        for (key, at) in wanted {
+            if let Some(attempt) = self.prepare(&key, at) {
+                let handler = Arc::clone(&self.world.handler);
+                let clock = Arc::clone(&self.world.clock);
+                let done = async move { (key, attempt.run(&*handler, &*clock).await) };
+                in_flight.push(Box::pin(done));
+            }
+        }
+    }
+
+    fn prepare(&mut self, key: &Key, at: ActiveStage) -> Option<Attempt> {
+        let state = self.machine.state();
+        let cursor = state.cursors.get(&key.branch)?;
+        let plan = Arc::clone(self.machine.plan());
+        let (_, node) = plan.node(&key.node)?;
+        let (letters, mail) = mpsc::unbounded_channel();
+        let cancel = self.stop.child_token();
+        let activity = Arc::new(tokio::sync::Notify::new());
+        let stall = node.kind.is_llm().then(|| plan.stall_timeout()).flatten();
+        // A gate's time runs from the question, over a restart too: its handler sees to it.
+        let timeout =
+            crate::Plan::timeout(node).filter(|_| node.kind != fabro_graph::NodeKind::Human);
+        let delay = Duration::from_millis(at.delay_ms);
+        let stage = Stage {
+            run_id: state.run_id,
+            run: state.created.clone()?,
+            at,
+            branch: (!key.branch.is_empty()).then(|| Arc::clone(&key.branch)),
+            context: cursor.context.clone(),
+            history: cursor.history.clone(),
+            turns: cursor.turns.clone(),
+            started_ms: 0,
+            run_dir: self.world.run_dir.clone(),
+            store: Arc::clone(&self.world.store),
+            cancel: cancel.clone(),
+            reporter: Reporter { branch: Arc::clone(&key.branch), reports: self.reports.clone() },
+            mailbox: Mailbox { letters: mail },
+            plan: Arc::clone(&plan),
+        };
+        let running = Running {
+            cancel,
+            activity: Arc::clone(&activity),
+            letters,
+            delivered: BTreeSet::new(),
+        };
+        self.running.insert(key.clone(), running);
+        self.mark = None;
+        Some(Attempt { stage, delay, timeout, stall, activity })
+    }
+
+    fn ended(&mut self, key: Key, ended: attempt::Ended) {
+        if self.running.remove(&key).is_none() || !key.is_current(self.machine.state()) {
+            return;
+        }
+        match ended {
+            attempt::Ended::Suspended => {
+                self.suspended.insert(key);
+            }
+            attempt::Ended::Finished(finished) => {
+                self.decide(Input::Ended { branch: key.branch, finished: *finished });
+            }
+        }
+    }
+
+    fn report(&mut self, report: Report) -> Result<(), StoreError> {
+        let Report { branch, body, answers, done } = report;
+        let active = self.machine.state().cursors.get(&branch).and_then(|cursor| cursor.active());
+        let Some(key) = active.map(|at| Key::of(&branch, at)) else {
+            // The branch ended while the report was on its way; its handler is being ended too.
+            let _ = done.send(Err(ReportError::Ending));
+            return Ok(());
+        };
+        if let Some(running) = self.running.get(&key) {
+            running.activity.notify_one();
+        }
+        if let EventBody::GateAnswered { source, label, text, .. } = &body {
+            let choice = text.clone().unwrap_or_else(|| label.clone());
+            match self.claim(&key, answers, choice, source.clone())? {
+                Some(id) => self.consumed.push(id),
+                None => {
+                    // As above: a handler that is gone needs no answer.
+                    let _ = done.send(Err(ReportError::AlreadyAnswered));
+                    self.mark = None;
+                    return Ok(());
+                }
+            }
+        }
+        self.decide(Input::Note { branch, body });
+        self.acks.push(done);
+        Ok(())
+    }
+
+    /// Every answer goes through the inbox, whose one place a gate decides who was first.
+    fn claim(
+        &self,
+        key: &Key,
+        letter: Option<InboxId>,
+        choice: String,
+        source: String,
+    ) -> Result<Option<InboxId>, StoreError> {
+        if letter.is_some() {
+            return Ok(letter);
+        }
+        let message = Message::Answer {
+            node: key.node.to_string(),
+            visit: key.visit,
+            branch: (!key.branch.is_empty()).then(|| key.branch.to_string()),
+            choice,
+            source,
+        };
+        match self.world.store.post(self.machine.state().run_id, &message) {
+            Ok(id) => Ok(Some(id)),
+            Err(StoreError::AlreadyAnswered { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn read_inbox(&mut self) -> Result<(), StoreError> {
+        let mark = self.world.store.mark()?;
+        if self.mark == Some(mark) {
+            return Ok(());
+        }
+        self.mark = Some(mark);
+        for (id, message) in self.world.store.pending(self.machine.state().run_id)? {
+            match message {
+                Message::Cancel { reason } => {
+                    self.consumed.push(id);
+                    self.decide(Input::Cancel { reason });
+                }
+                Message::Answer { node, visit, branch, choice, source } => {
+                    let branch = branch.unwrap_or_default();
+                    self.deliver(id, (&branch, &node, visit), &choice, &source);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn deliver(&mut self, id: InboxId, gate: (&str, &str, u32), choice: &str, source: &str) {
+        let is_gate = |key: &Key| (key.branch.as_ref(), key.node.as_ref(), key.visit) == gate;
+        self.suspended.retain(|key| !is_gate(key));
+        for (_, running) in self.running.iter_mut().filter(|(key, _)| is_gate(key)) {
+            if running.delivered.insert(id) {
+                let letter =
+                    Letter::Answer { id, choice: choice.to_owned(), source: source.to_owned() };
+                // A stage that has just ended has no use for it.
+                let _ = running.letters.send(letter);
+            }
+        }
+    }
+
+    /// True when a stage that was suspended can go on after all, or the run has ended.
+    fn suspended_again(&mut self) -> bool {
+        if self.finished().is_some() {
+            return true;
+        }
+        let suspended = &self.suspended;
+        self.machine.state().active().any(|(branch, at)| !suspended.contains(&Key::of(branch, at)))
+    }
+}
+
+impl Key {
+    fn of(branch: &Arc<str>, at: &ActiveStage) -> Self {
+        Self {
+            branch: Arc::clone(branch),
+            node: Arc::clone(&at.node),
+            visit: at.visit,
+            attempt: at.attempt,
+        }
+    }
+
+    fn is_current(&self, state: &crate::RunState) -> bool {
+        match state.cursors.get(&self.branch).map(|cursor| &cursor.position) {
+            Some(Position::Active(at)) => Self::of(&self.branch, at) == *self,
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Fan-outs: which branches there are, which run, and when they are joined.
+
+use std::sync::Arc;
+
+use fabro_events::PlannedBranch;
+use fabro_graph::Node;
+use fabro_types::{Failure, FailureClass, Outcome, Status};
+use serde_json::{Value, json};
+
+use crate::state::{ActiveStage, Cursor, MAIN, RunState};
+
+/// A fan-out at work.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FanOut {
+    /// The parallel node's own stage.
+    pub stage: ActiveStage,
+    /// Where the branches meet.
+    pub join: Option<Arc<str>>,
+    /// How many run at a time.
+    pub max_parallel: u32,
+    branches: Vec<Branch>,
+}
+
+/// One branch of a fan-out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Branch {
+    /// Its name in events, which is its cursor's too.
+    pub name: Arc<str>,
+    /// Its first node.
+    pub target: Arc<str>,
+    /// Whether it has started.
+    pub begun: bool,
+    /// How it ended; `None` while it has not.
+    pub end: Option<BranchEnd>,
+}
+
+/// How a branch ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BranchEnd {
+    /// The status of its last stage.
+    pub status: Status,
+    /// Why, when it failed.
+    pub failure: Option<Failure>,
+    /// The join did not need it any more.
+    pub canceled: bool,
+}
+
+/// What the join policy says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Branches are still needed.
+    Wait,
+    /// The fan-out is over, with this status.
+    Over(Status),
+}
+
+/// When branches count as joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Policy {
+    WaitAll,
+    FirstSuccess,
+    Quorum(usize),
+}
+
+impl Policy {
+    pub(crate) fn of(node: &Node, branches: usize) -> Self {
+        match node.attrs.text("join_policy") {
+            Some("first_success") => Self::FirstSuccess,
+            Some("quorum") => {
+                let own = node.attrs.int("quorum").and_then(|n| usize::try_from(n).ok());
+                Self::Quorum(own.filter(|n| *n > 0).unwrap_or(branches / 2 + 1))
+            }
+            _ => Self::WaitAll,
+        }
+    }
+}
+
+impl FanOut {
+    pub(crate) fn new(
+        stage: ActiveStage,
+        planned: &[PlannedBranch],
+        join: Option<Arc<str>>,
+        max_parallel: u32,
+    ) -> Self {
+        let branches = planned
+            .iter()
+            .map(|branch| Branch {
+                name: Arc::clone(&branch.branch),
+                target: Arc::clone(&branch.target),
+                begun: false,
+                end: None,
+            })
+            .collect();
+        Self { stage, join, max_parallel, branches }
+    }
+
+    /// The branches, in the order of the edges.
+    pub fn branches(&self) -> &[Branch] {
+        &self.branches
+    }
+
+    pub(crate) fn begin_branch(&mut self, name: &str) {
+        if let Some(branch) = self.branches.iter_mut().find(|branch| branch.name.as_ref() == name) {
+            branch.begun = true;
+        }
+    }
+
+    pub(crate) fn has_begun(&self, name: &str) -> bool {
+        self.branches.iter().any(|branch| branch.begun && branch.name.as_ref() == name)
+    }
+
+    /// Branches that have not ended.
+    pub(crate) fn open(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.branches.iter().filter(|branch| branch.end.is_none()).map(|branch| &branch.name)
+    }
+
+    /// Branches that may start now, in order.
+    pub(crate) fn startable(&self) -> Vec<Arc<str>> {
+        let live = self.branches.iter().filter(|branch| branch.begun && branch.end.is_none());
+        let slots = (self.max_parallel as usize).saturating_sub(live.count());
+        let waiting = self.branches.iter().filter(|branch| !branch.begun && branch.end.is_none());
+        waiting.take(slots).map(|branch| Arc::clone(&branch.name)).collect()
+    }
+
+    pub(crate) fn end_branch(
+        &mut self,
+        name: &str,
+        status: Status,
+        failure: Option<Failure>,
+        canceled: bool,
+    ) {
+        if let Some(branch) = self.branches.iter_mut().find(|branch| branch.name.as_ref() == name) {
+            branch.end = Some(BranchEnd { status, failure, canceled });
+        }
+    }
+
+    pub(crate) fn verdict(&self, policy: Policy) -> Verdict {
+        let ended = self.branches.iter().filter_map(|branch| branch.end.as_ref());
+        let good = ended.clone().filter(|end| end.status.is_good()).count();
+        let whole = ended.clone().filter(|end| end.status == Status::Succeeded).count();
+        let open = self.branches.len() - ended.count();
+        match policy {
+            Policy::FirstSuccess if good > 0 => Verdict::Over(Status::Succeeded),
+            Policy::Quorum(needed) if good >= needed => Verdict::Over(Status::Succeeded),
+            Policy::Quorum(needed) if good + open < needed => Verdict::Over(Status::Failed),
+            _ if open > 0 => Verdict::Wait,
+            Policy::FirstSuccess | Policy::Quorum(_) => Verdict::Over(Status::Failed),
+            Policy::WaitAll if whole == self.branches.len() => Verdict::Over(Status::Succeeded),
+            Policy::WaitAll if good == 0 && !self.branches.is_empty() => {
+                Verdict::Over(Status::Failed)
+            }
+            Policy::WaitAll => Verdict::Over(Status::PartiallySucceeded),
+        }
+    }
+
+    /// The parallel stage's outcome, `parallel.results` in it.
+    pub(crate) fn outcome(&self, state: &RunState, status: Status) -> Outcome {
+        let results: Vec<Value> = self
+            .branches
+            .iter()
+            .map(|branch| result(branch, state.cursors.get(&branch.name)))
+            .collect();
+        let mut outcome =
+            Outcome::succeeded().with_update("parallel.results", Value::Array(results));
+        outcome.status = status;
+        if status == Status::Failed {
+            outcome.failure = Some(self.failure());
+        }
+        outcome
+    }
+
+    fn failure(&self) -> Failure {
+        let failures: Vec<(&Arc<str>, &Failure)> = self
+            .branches
+            .iter()
+            .filter_map(|branch| Some((&branch.target, branch.end.as_ref()?.failure.as_ref()?)))
+            .collect();
+        let class = failures.first().map_or(FailureClass::Deterministic, |(_, first)| first.class);
+        let reasons: Vec<String> = failures
+            .iter()
+            .take(3)
+            .map(|(id, failure)| format!("{id}: {}", failure.message))
+            .collect();
+        let message = format!(
+            "{} of {} branches failed: {}",
+            failures.len(),
+            self.branches.len(),
+            reasons.join("; ")
+        );
+        Failure::new(class, message)
+    }
+}
+
+fn result(branch: &Branch, cursor: Option<&Cursor>) -> Value {
+    let end = branch.end.as_ref();
+    let status = end.map_or(Status::Skipped, |end| end.status);
+    let notes = match end {
+        Some(end) if end.canceled => Some("no longer needed".to_owned()),
+        Some(end) => end
+            .failure
+            .as_ref()
+            .map(|failure| failure.message.clone())
+            .or_else(|| cursor.and_then(|cursor| cursor.last.as_ref()?.outcome().notes.clone())),
+        None => None,
+    };
+    json!({
+        "id": branch.target.as_ref(),
+        "status": status,
+        "notes": notes,
+        "response": cursor.and_then(|cursor| cursor.response.as_deref()),
+        "updates": cursor.map(|cursor| &cursor.updates),
+        "head_sha": null,
+    })
+}
+
+/// The name of the line that a branch came from: `checks@1/lint/deep@1/a` from `checks@1/lint`.
+pub(crate) fn parent_of(branch: &str) -> &str {
+    let mut ends = branch.rmatch_indices('/').map(|(at, _)| at);
+    ends.nth(1).map_or(MAIN, |at| &branch[..at])
+}
+
+/// A branch's name: the line it comes from, the fan-out and its visit, its first node; a second
+/// branch to the same node gets a number.
+pub(crate) fn branch_name(
+    parent: &str,
+    fan: &str,
+    visit: u32,
+    target: &str,
+    earlier: &[PlannedBranch],
+) -> Arc<str> {
+    let same = earlier.iter().filter(|branch| branch.target.as_ref() == target).count();
+    let suffix = if same == 0 { String::new() } else { format!("#{}", same + 1) };
+    let slash = if parent.is_empty() { "" } else { "/" };
+    Arc::from(format!("{parent}{slash}{fan}@{visit}/{target}{suffix}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_where_a_branch_came_from() {
+        let outer = branch_name("", "checks", 1, "lint", &[]);
+        let inner = branch_name(&outer, "deep", 2, "a", &[]);
+        assert_eq!(inner.as_ref(), "checks@1/lint/deep@2/a");
+        assert_eq!(parent_of(&inner), outer.as_ref());
+        assert_eq!(parent_of(&outer), MAIN);
+        let twin = PlannedBranch { branch: Arc::clone(&outer), target: "lint".into() };
+        assert_eq!(branch_name("", "checks", 1, "lint", &[twin]).as_ref(), "checks@1/lint#2");
+    }
+
+    #[track_caller]
+    fn check(ends: &[Option<Status>], policy: Policy, expect: Verdict) {
+        let stage = ActiveStage {
+            node: "fork".into(),
+            handler: "parallel".into(),
+            visit: 1,
+            rank: 2,
+            attempt: 1,
+            delay_ms: 0,
+            fidelity: fabro_types::Fidelity::Compact,
+            thread_id: None,
+            gate_asked_ms: None,
+        };
+        let branches = ends
+            .iter()
+            .enumerate()
+            .map(|(index, end)| Branch {
+                name: format!("fork@1/b{index}").into(),
+                target: format!("b{index}").into(),
+                begun: true,
+                end: end.map(|status| BranchEnd { status, failure: None, canceled: false }),
+            })
+            .collect();
+        let fan = FanOut { stage, join: None, max_parallel: 4, branches };
+        assert_eq!(fan.verdict(policy), expect, "{ends:?} {policy:?}");
+    }
+
+    #[test]
+    fn join_policies() {
+        use Status::{Failed, PartiallySucceeded, Succeeded};
+        let (yes, no, part) = (Some(Succeeded), Some(Failed), Some(PartiallySucceeded));
+        check(&[yes, None], Policy::WaitAll, Verdict::Wait);
+        check(&[yes, yes], Policy::WaitAll, Verdict::Over(Succeeded));
+        check(&[yes, no], Policy::WaitAll, Verdict::Over(PartiallySucceeded));
+        check(&[part, yes], Policy::WaitAll, Verdict::Over(PartiallySucceeded));
+        check(&[no, no], Policy::WaitAll, Verdict::Over(Failed));
+        check(&[no, None], Policy::FirstSuccess, Verdict::Wait);
+        check(&[None, yes], Policy::FirstSuccess, Verdict::Over(Succeeded));
+        check(&[no, no], Policy::FirstSuccess, Verdict::Over(Failed));
+        check(&[yes, None, None], Policy::Quorum(2), Verdict::Wait);
+        check(&[yes, None, yes], Policy::Quorum(2), Verdict::Over(Succeeded));
+        check(&[no, no, None], Policy::Quorum(2), Verdict::Over(Failed));
+    }
+}

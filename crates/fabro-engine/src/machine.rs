@@ -1,0 +1,477 @@
+//! The decisions of a run. No clock, no randomness, no I/O: what happened comes in as an
+//! [`Input`], what follows goes out as events that are already part of the state.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use fabro_blob::BlobStore;
+use fabro_events::{CompletedStage, Entry, Event, EventBody, PauseReason};
+use fabro_graph::{Node, NodeKind};
+use fabro_types::{BlobRef, Failure, FailureClass, Outcome, Status};
+
+use crate::offload::{NewBlob, offload};
+use crate::state::{MAIN, Phase, Position, RunState};
+use crate::{Plan, random, retry};
+
+/// Conditional nodes that may follow each other without a stage that does something.
+const MAX_HOPS: usize = 1_000;
+
+/// Something that happened and that the run must answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Input {
+    /// A driver begins with a new run.
+    Start,
+    /// A driver goes on with a run that was left.
+    Resume {
+        /// A new spending limit in US dollars.
+        max_cost: Option<f64>,
+    },
+    /// An attempt of a stage ended.
+    Ended {
+        /// The line it ran on.
+        branch: Arc<str>,
+        /// What came of it.
+        finished: Finished,
+    },
+    /// A handler reports something that belongs into the log.
+    Note {
+        /// The line its stage runs on.
+        branch: Arc<str>,
+        /// What it is.
+        body: EventBody,
+    },
+    /// Nothing is at work, and nothing can be: gates wait for a person, or the budget is used up.
+    Idle {
+        /// The gates that nobody here can answer.
+        gates: Vec<Arc<str>>,
+    },
+    /// Somebody ends the run.
+    Cancel {
+        /// Who or what.
+        reason: String,
+    },
+    /// The run cannot go on for a reason outside of its stages.
+    Abort {
+        /// Why.
+        failure: Failure,
+    },
+}
+
+/// What came of an attempt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finished {
+    /// The outcome.
+    pub outcome: Outcome,
+    /// The prompt a model was sent.
+    pub prompt: Option<BlobRef>,
+    /// The script as it ran, where that differs from the node's.
+    pub script: Option<Arc<str>>,
+    /// Bytes that the fields above name.
+    pub blobs: Vec<NewBlob>,
+}
+
+impl From<Outcome> for Finished {
+    fn from(outcome: Outcome) -> Self {
+        Self { outcome, prompt: None, script: None, blobs: Vec::new() }
+    }
+}
+
+/// What has to be made durable before anybody is told.
+#[derive(Clone, Debug, Default)]
+pub struct Commit {
+    /// The events, in order.
+    pub events: Vec<Event>,
+    /// The blobs they name.
+    pub blobs: Vec<NewBlob>,
+}
+
+/// A run's state together with its plan: takes inputs, gives events.
+pub struct Machine {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) state: RunState,
+    pub(crate) blobs: Arc<dyn BlobStore>,
+    pub(crate) todo: VecDeque<Arc<str>>,
+    commit: Commit,
+    now_ms: i64,
+}
+
+impl Machine {
+    /// A machine for a run in this state; `blobs` is read when a condition looks at a large value.
+    pub fn new(plan: Arc<Plan>, state: RunState, blobs: Arc<dyn BlobStore>) -> Self {
+        Self { plan, state, blobs, todo: VecDeque::new(), commit: Commit::default(), now_ms: 0 }
+    }
+
+    /// The state, everything handled so far included.
+    pub fn state(&self) -> &RunState {
+        &self.state
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
+    /// Works out what follows from an input at a time (milliseconds since 1970). Inputs for a run
+    /// or a branch that is over are ignored: they were on their way when it ended.
+    pub fn handle(&mut self, now_ms: i64, input: Input) {
+        self.now_ms = now_ms;
+        if matches!(self.state.phase, Phase::Ended(..)) {
+            return;
+        }
+        match input {
+            Input::Start => {
+                self.emit(MAIN, EventBody::RunStarted {});
+                self.todo.push_back(Arc::from(MAIN));
+            }
+            Input::Resume { max_cost } => {
+                self.emit(MAIN, EventBody::RunResumed { max_cost });
+                self.todo.extend(self.state.cursors.keys().cloned());
+            }
+            Input::Ended { branch, finished } => self.ended(&branch, finished),
+            Input::Note { branch, body } => self.note(&branch, body),
+            Input::Idle { gates } => self.pause(gates),
+            Input::Cancel { reason } => self.emit(MAIN, EventBody::RunCanceled { reason }),
+            Input::Abort { failure } => self.fail_run(failure),
+        }
+        self.advance();
+    }
+
+    /// Takes what has to be committed.
+    pub fn take_commit(&mut self) -> Commit {
+        std::mem::take(&mut self.commit)
+    }
+
+    /// True when a spending limit was reached: no stage starts until it is raised.
+    pub fn over_budget(&self) -> bool {
+        let usage = &self.state.usage;
+        let graph = self.plan.workflow().attrs();
+        let cost = self.state.max_cost.or_else(|| graph.float("max_cost"));
+        let tokens = graph.int("max_tokens_total").and_then(|max| u64::try_from(max).ok());
+        cost.is_some_and(|max| usage.cost_usd >= max)
+            || tokens.is_some_and(|max| usage.input_tokens + usage.output_tokens >= max)
+    }
+
+    fn advance(&mut self) {
+        let mut hops = 0;
+        while let Some(branch) = self.todo.pop_front() {
+            if matches!(self.state.phase, Phase::Ended(..)) {
+                self.todo.clear();
+                return;
+            }
+            let Some(cursor) = self.state.cursors.get(&branch) else { continue };
+            match cursor.position.clone() {
+                Position::Created => {
+                    let start = Arc::clone(&self.plan.start().id);
+                    self.enter(&branch, &start, None, &mut hops);
+                }
+                Position::Ready { node, via } => {
+                    if self.may_begin(&branch) {
+                        self.enter(&branch, &node, via, &mut hops);
+                    }
+                }
+                Position::Ended { node, visit } => self.choose(&branch, &node, visit),
+                Position::Fanned(_) => self.tend(&branch),
+                Position::Active(_) | Position::Done => {}
+            }
+        }
+    }
+
+    /// A branch that has no slot yet waits, whatever its position says.
+    fn may_begin(&self, branch: &str) -> bool {
+        if branch.is_empty() {
+            return true;
+        }
+        match self.state.cursors.get(crate::fanout::parent_of(branch)).map(|c| &c.position) {
+            Some(Position::Fanned(fan)) => fan.has_begun(branch),
+            _ => false,
+        }
+    }
+
+    fn enter(
+        &mut self,
+        branch: &Arc<str>,
+        id: &str,
+        via: Option<(Arc<str>, Option<Arc<str>>)>,
+        hops: &mut usize,
+    ) {
+        let plan = Arc::clone(&self.plan);
+        let Some((ix, node)) = plan.node(id) else {
+            let message = format!("there is no node `{id}`");
+            return self.fail_line(branch, Failure::new(FailureClass::Structural, message));
+        };
+        *hops = if node.kind == NodeKind::Conditional { *hops + 1 } else { 0 };
+        if let Err(failure) = self.check_visits(branch, node, *hops) {
+            return self.fail_line(branch, failure.signed(id));
+        }
+        if self.over_budget() {
+            return;
+        }
+        if node.kind == NodeKind::Exit {
+            return self.exit(branch, node);
+        }
+        self.start_stage(branch, node, via);
+        match node.kind {
+            NodeKind::Start => self.complete(branch, node, Outcome::succeeded().into()),
+            NodeKind::Conditional => {
+                let outcome = self.passed_on(branch);
+                self.complete(branch, node, outcome.into());
+            }
+            NodeKind::Parallel => self.fan_out(branch, ix, node),
+            _ => {}
+        }
+    }
+
+    fn check_visits(&self, branch: &str, node: &Node, hops: usize) -> Result<(), Failure> {
+        let too_often = |message| Err(Failure::new(FailureClass::CompilationLoop, message));
+        if hops > MAX_HOPS {
+            return too_often(format!("`{}` goes round among conditional nodes", node.id));
+        }
+        let dry_run = self.state.created.as_ref().is_some_and(|created| created.dry_run);
+        let visits = self.visits(branch, &node.id);
+        match self.plan.max_visits(node, dry_run) {
+            Some(max) if visits >= max && counts_visits(node.kind) => too_often(format!(
+                "`{}` was entered {max} times, which is all that its visit limit allows",
+                node.id
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn visits(&self, branch: &str, node: &str) -> u32 {
+        let cursor = self.state.cursors.get(branch);
+        cursor.and_then(|cursor| cursor.visits.get(node).copied()).unwrap_or_default()
+    }
+
+    fn start_stage(
+        &mut self,
+        branch: &str,
+        node: &Node,
+        via: Option<(Arc<str>, Option<Arc<str>>)>,
+    ) {
+        let Some(cursor) = self.state.cursors.get(branch) else { return };
+        let edge = via.and_then(|(from, label)| self.edge(&from, &node.id, label.as_deref()));
+        let (mut fidelity, mut thread_id) = self.plan.fidelity(edge, node);
+        if cursor.degrade && fidelity == fabro_types::Fidelity::Full {
+            fidelity = fabro_types::Fidelity::SummaryHigh;
+            thread_id = None;
+        }
+        let body = EventBody::StageStarted {
+            rank: cursor.ranks.next,
+            handler: Arc::from(node.kind.as_str()),
+            fidelity,
+            thread_id,
+        };
+        let visit = self.visits(branch, &node.id) + 1;
+        self.emit_for(branch, node, visit, body);
+    }
+
+    fn edge(&self, from: &str, to: &str, label: Option<&str>) -> Option<fabro_graph::EdgeIx> {
+        let workflow = self.plan.workflow();
+        let (from, to) = (workflow.find(from)?, workflow.find(to)?);
+        let mut edges = workflow.outgoing(from).filter(|ix| workflow.edge(*ix).to == to);
+        edges.find(|ix| label.is_none() || workflow.edge(*ix).label() == label)
+    }
+
+    /// A conditional node hands on what the stage before it said.
+    fn passed_on(&self, branch: &str) -> Outcome {
+        let last = self.state.cursors.get(branch).and_then(|cursor| cursor.last.as_ref());
+        let Some(last) = last else { return Outcome::succeeded() };
+        let before = last.outcome();
+        Outcome {
+            status: before.status,
+            word: before.word.clone(),
+            preferred_label: before.preferred_label.clone(),
+            suggested_next_ids: before.suggested_next_ids.clone(),
+            failure: before.failure.clone(),
+            ..Outcome::succeeded()
+        }
+    }
+
+    fn exit(&mut self, branch: &Arc<str>, node: &Node) {
+        if branch.is_empty() {
+            match self.unmet_gate() {
+                Err(failure) => return self.fail_run(failure),
+                Ok(Some(choice)) => {
+                    let visit = self.visits(branch, &node.id) + 1;
+                    self.emit_for(branch, node, visit, EventBody::EdgeSelected(choice));
+                    return self.todo.push_back(Arc::clone(branch));
+                }
+                Ok(None) => {}
+            }
+        }
+        self.start_stage(branch, node, None);
+        let visit = self.visits(branch, &node.id);
+        let body = EventBody::StageCompleted(self.record(branch, Outcome::succeeded().into()));
+        self.emit_for(branch, node, visit, body);
+        if branch.is_empty() {
+            let usage = self.state.usage.clone();
+            let artifact_count = self.state.artifact_count;
+            let status = Status::Succeeded;
+            self.emit(MAIN, EventBody::RunCompleted { status, usage, artifact_count });
+        } else {
+            self.end_branch(branch, None);
+        }
+    }
+
+    fn ended(&mut self, branch: &Arc<str>, finished: Finished) {
+        let Some(stage) =
+            self.state.cursors.get(branch).and_then(|cursor| match &cursor.position {
+                Position::Active(stage) => Some(stage.clone()),
+                _ => None,
+            })
+        else {
+            return;
+        };
+        let plan = Arc::clone(&self.plan);
+        let Some((_, node)) = plan.node(&stage.node) else { return };
+        let mut finished = finished;
+        self.commit.blobs.append(&mut finished.blobs);
+        let outcome = &mut finished.outcome;
+        if outcome.status == Status::Failed {
+            let failure = outcome.failure.take().unwrap_or_else(|| {
+                Failure::new(FailureClass::Deterministic, "the stage failed without a reason")
+            });
+            outcome.failure = Some(failure.signed(&node.id));
+        }
+        if let Some(failure) = outcome.failure.clone().filter(|_| outcome.status == Status::Failed)
+        {
+            let random = self.random(branch, &node.id, stage.visit);
+            let delay = retry::delay(plan.workflow(), node, stage.attempt, &failure, &random);
+            if let Some(delay_ms) = delay {
+                let usage = outcome.usage.clone();
+                let attempt = stage.attempt;
+                let body = EventBody::StageRetrying { attempt, delay_ms, failure, usage };
+                return self.emit_for(branch, node, stage.visit, body);
+            }
+            forgive(node, outcome, &failure);
+        }
+        self.complete(branch, node, finished);
+    }
+
+    pub(crate) fn complete(&mut self, branch: &Arc<str>, node: &Node, mut finished: Finished) {
+        offload(&mut finished.outcome.context_updates, &mut self.commit.blobs);
+        let visit = self.visits(branch, &node.id);
+        let failed =
+            finished.outcome.status == Status::Failed && node.kind != NodeKind::Conditional;
+        let end = self.record(branch, finished);
+        let body =
+            if failed { EventBody::StageFailed(end) } else { EventBody::StageCompleted(end) };
+        self.emit_for(branch, node, visit, body);
+        self.todo.push_back(Arc::clone(branch));
+    }
+
+    fn record(&self, branch: &str, finished: Finished) -> Arc<CompletedStage> {
+        let stage = self.state.cursors.get(branch).and_then(|cursor| cursor.active());
+        Arc::new(CompletedStage {
+            rank: stage.map_or(0, |stage| stage.rank),
+            attempts: stage.map_or(1, |stage| stage.attempt),
+            outcome: finished.outcome,
+            prompt: finished.prompt,
+            script: finished.script,
+        })
+    }
+
+    fn note(&mut self, branch: &Arc<str>, body: EventBody) {
+        let Some(stage) = self.state.cursors.get(branch).and_then(|c| c.active()).cloned() else {
+            return;
+        };
+        let asked_before = stage.gate_asked_ms.is_some();
+        if asked_before && matches!(body, EventBody::GateAsked { .. }) {
+            return;
+        }
+        let plan = Arc::clone(&self.plan);
+        if let Some((_, node)) = plan.node(&stage.node) {
+            self.emit_for(branch, node, stage.visit, body);
+        }
+    }
+
+    fn pause(&mut self, gates: Vec<Arc<str>>) {
+        let (reason, message) = if gates.is_empty() {
+            let message = "the budget is used up; `fabro resume RUN --max-cost USD` goes on";
+            (PauseReason::Budget, message.to_owned())
+        } else {
+            let list = gates.join(", ");
+            let message =
+                format!("waiting for an answer to {list}; `fabro answer RUN GATE CHOICE`");
+            (PauseReason::Human, message)
+        };
+        self.emit(MAIN, EventBody::RunPaused { reason, message, gates });
+    }
+
+    /// Ends a line: the run when it is the main line, else the branch.
+    pub(crate) fn fail_line(&mut self, branch: &Arc<str>, failure: Failure) {
+        if branch.is_empty() {
+            self.fail_run(failure);
+        } else {
+            self.end_branch(branch, Some(failure));
+        }
+    }
+
+    pub(crate) fn fail_run(&mut self, failure: Failure) {
+        let usage = self.state.usage.clone();
+        self.emit(MAIN, EventBody::RunFailed { failure, usage });
+    }
+
+    pub(crate) fn random<'a>(
+        &self,
+        branch: &'a str,
+        node: &'a str,
+        visit: u32,
+    ) -> random::Source<'a> {
+        let seed = self.state.created.as_ref().map_or(0, |created| created.seed);
+        random::Source { seed, branch, node, visit }
+    }
+
+    /// Adds an event about the run itself.
+    pub(crate) fn emit(&mut self, branch: &str, body: EventBody) {
+        let mut entry = Entry::new(body);
+        entry.branch = (!branch.is_empty()).then(|| Arc::from(branch));
+        self.push(entry);
+    }
+
+    /// Adds an event about a stage.
+    pub(crate) fn emit_for(&mut self, branch: &str, node: &Node, visit: u32, body: EventBody) {
+        let mut entry = Entry::new(body);
+        entry.branch = (!branch.is_empty()).then(|| Arc::from(branch));
+        entry.node_id = Some(Arc::clone(&node.id));
+        entry.node_label = Some(node.label()).filter(|label| **label != *node.id).map(Arc::from);
+        entry.visit = Some(visit);
+        self.push(entry);
+    }
+
+    fn push(&mut self, entry: Entry) {
+        let seq = self.state.last_seq + 1;
+        let event = Event { run_id: self.state.run_id, seq, ts_ms: self.now_ms, entry };
+        self.state.apply(&event);
+        self.commit.events.push(event);
+    }
+
+    /// Blobs that the next commit stores.
+    pub(crate) fn pending_blobs(&self) -> &[NewBlob] {
+        &self.commit.blobs
+    }
+
+    pub(crate) fn add_blobs(&mut self, patch: &mut fabro_types::ContextPatch) {
+        offload(patch, &mut self.commit.blobs);
+    }
+}
+
+fn counts_visits(kind: NodeKind) -> bool {
+    !matches!(kind, NodeKind::Conditional | NodeKind::Start | NodeKind::Exit)
+}
+
+/// Turns a failure that no attempt is left for into what the node allows instead.
+fn forgive(node: &Node, outcome: &mut Outcome, failure: &Failure) {
+    let closed = matches!(failure.class, FailureClass::Canceled | FailureClass::Structural);
+    if node.attrs.bool("auto_status") == Some(true)
+        && !failure.stated
+        && failure.class != FailureClass::Canceled
+    {
+        outcome.status = Status::Succeeded;
+        outcome.failure = None;
+        outcome.notes.get_or_insert_with(|| format!("auto_status: {}", failure.message));
+    } else if node.attrs.bool("allow_partial") == Some(true) && !closed && !failure.stated {
+        outcome.status = Status::PartiallySucceeded;
+        outcome.notes.get_or_insert_with(|| format!("partial: {}", failure.message));
+    }
+}

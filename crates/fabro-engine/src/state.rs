@@ -1,0 +1,642 @@
+//! What a run is right now, as a fold over its events.
+//!
+//! [`RunState::apply`] is the only code that changes it. It needs nothing but the event, so a
+//! resume, a fork and a report all come to the same state.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fabro_context::{Context, keys};
+use fabro_events::{
+    CompletedStage, CreatedRun, EdgeChoice, Entry, Event, EventBody, PauseReason, PlannedBranch,
+    Tier,
+};
+use fabro_types::{ContextPatch, Failure, Fidelity, Outcome, RunId, RunStatus, Status, Usage};
+use imbl::{OrdMap, Vector};
+use serde_json::Value;
+
+use crate::fanout::FanOut;
+
+/// The name of the main line among the cursors.
+pub const MAIN: &str = "";
+
+/// A run after some prefix of its log.
+#[derive(Clone, Debug)]
+pub struct RunState {
+    /// The run.
+    pub run_id: RunId,
+    /// How it began; `None` before its first event.
+    pub created: Option<Arc<CreatedRun>>,
+    /// Where it stands.
+    pub phase: Phase,
+    /// The main line (under [`MAIN`]) and every live branch, by name.
+    pub cursors: BTreeMap<Arc<str>, Cursor>,
+    /// Model usage so far.
+    pub usage: Usage,
+    /// How many values were offloaded so far.
+    pub artifact_count: u64,
+    /// The spending limit in US dollars, when there is one.
+    pub max_cost: Option<f64>,
+    /// When the first event was committed, in milliseconds since 1970.
+    pub started_ms: i64,
+    /// When the last one was.
+    pub updated_ms: i64,
+    /// The last event's place in the log.
+    pub last_seq: u64,
+}
+
+/// Where a run stands, without regard to whether a driver is alive.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Phase {
+    /// Created, nothing executed.
+    Created,
+    /// Under way.
+    Running,
+    /// Waiting for a person or a budget.
+    Paused(PauseReason),
+    /// Over.
+    Ended(RunStatus, Option<Failure>),
+}
+
+/// One line of execution: the main line, or a branch of a fan-out.
+#[derive(Clone, Debug)]
+pub struct Cursor {
+    /// Its name; empty for the main line.
+    pub branch: Arc<str>,
+    /// What its stages see.
+    pub context: Context,
+    /// Its completed stages, in order; a branch starts with its parent's.
+    pub history: Vector<Arc<StageRecord>>,
+    /// How many times each node was entered.
+    pub visits: OrdMap<Arc<str>, u32>,
+    /// How many model turns each node used.
+    pub turns: OrdMap<Arc<str>, u32>,
+    /// The last end of each node that ended, with the rank of its first.
+    pub ends: OrdMap<Arc<str>, NodeEnd>,
+    /// How often each failure has left its node by a jump, by node and signature.
+    pub breaker: OrdMap<Arc<str>, OrdMap<String, u32>>,
+    /// The last stage's signals, which conditional nodes pass on.
+    pub last: Option<LastStage>,
+    /// Where it is.
+    pub position: Position,
+    /// The next stage that starts takes `full` as `summary:high`.
+    pub degrade: bool,
+    /// What the stages of this branch wrote; empty on the main line.
+    pub updates: ContextPatch,
+    /// The last answer given in this branch: a model's, or a command's output.
+    pub response: Option<Arc<Value>>,
+    pub(crate) ranks: Ranks,
+}
+
+/// A completed stage, as later stages may look back at it.
+#[derive(Clone, Debug)]
+pub struct StageRecord {
+    /// The node.
+    pub node: Arc<str>,
+    /// The handler that ran it.
+    pub handler: Arc<str>,
+    /// Which visit of the node.
+    pub visit: u32,
+    /// The conversation it took part in.
+    pub thread_id: Option<Arc<str>>,
+    /// What it came to.
+    pub end: Arc<CompletedStage>,
+}
+
+/// How a node ended last.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeEnd {
+    /// The rank of its first visit.
+    pub first_rank: u32,
+    /// Its last status.
+    pub status: Status,
+    /// The signature of its last failure; empty without one.
+    pub signature: Arc<str>,
+}
+
+/// What edge selection looks at.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LastStage {
+    /// The node.
+    pub node: Arc<str>,
+    /// Its end.
+    pub end: Arc<CompletedStage>,
+}
+
+impl LastStage {
+    pub(crate) fn outcome(&self) -> &Outcome {
+        &self.end.outcome
+    }
+}
+
+/// Where a cursor is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Position {
+    /// On its way to a node that has not started.
+    Ready {
+        /// The node.
+        node: Arc<str>,
+        /// The node and label of the edge it comes by; `None` at the beginning.
+        via: Option<(Arc<str>, Option<Arc<str>>)>,
+    },
+    /// A stage is at work.
+    Active(ActiveStage),
+    /// The run was created and nothing has started.
+    Created,
+    /// A stage has ended and no way on was chosen yet.
+    Ended {
+        /// The node.
+        node: Arc<str>,
+        /// Which visit of it.
+        visit: u32,
+    },
+    /// Its branches are at work.
+    Fanned(FanOut),
+    /// Nothing is left to do.
+    Done,
+}
+
+/// A stage at work.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ActiveStage {
+    /// The node.
+    pub node: Arc<str>,
+    /// The handler.
+    pub handler: Arc<str>,
+    /// Which visit.
+    pub visit: u32,
+    /// Order of scheduling.
+    pub rank: u32,
+    /// Which attempt, from 1.
+    pub attempt: u32,
+    /// How long this attempt waits before it starts, in milliseconds.
+    pub delay_ms: u64,
+    /// How much the preamble tells.
+    pub fidelity: Fidelity,
+    /// The shared conversation.
+    pub thread_id: Option<Arc<str>>,
+    /// When the gate was asked, if it was, in milliseconds since 1970.
+    pub gate_asked_ms: Option<i64>,
+}
+
+/// Ranks of one line: `next`, `next + stride`, …. Branches get residue classes of their own, so a
+/// rank is unique and does not depend on which branch was faster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ranks {
+    pub(crate) next: u32,
+    pub(crate) stride: u32,
+}
+
+impl Ranks {
+    pub(crate) fn last(self) -> u32 {
+        self.next.saturating_sub(self.stride)
+    }
+
+    pub(crate) fn branch(self, index: usize, of: usize) -> Self {
+        let (index, of) = (u32::try_from(index).unwrap_or(0), u32::try_from(of).unwrap_or(1));
+        Self {
+            next: self.last().saturating_add(self.stride.saturating_mul(index + 1)),
+            stride: self.stride.saturating_mul(of.max(1)),
+        }
+    }
+}
+
+impl RunState {
+    /// A run before its first event.
+    pub fn new(run_id: RunId) -> Self {
+        Self {
+            run_id,
+            created: None,
+            phase: Phase::Created,
+            cursors: BTreeMap::new(),
+            usage: Usage::default(),
+            artifact_count: 0,
+            max_cost: None,
+            started_ms: 0,
+            updated_ms: 0,
+            last_seq: 0,
+        }
+    }
+
+    /// The state after these events, which must be one run's whole log. Events that a rewind took
+    /// back are left out.
+    pub fn replay<'a>(run_id: RunId, events: impl IntoIterator<Item = &'a Event>) -> Self {
+        let mut state = Self::new(run_id);
+        for event in crate::checkpoint::effective(events) {
+            state.apply(event);
+        }
+        state
+    }
+
+    /// The main line; `None` before the first event.
+    pub fn main(&self) -> Option<&Cursor> {
+        self.cursors.get(MAIN)
+    }
+
+    /// The cursor of a branch, `None` meaning the main line.
+    pub fn cursor(&self, branch: Option<&str>) -> Option<&Cursor> {
+        self.cursors.get(branch.unwrap_or(MAIN))
+    }
+
+    /// The status, given whether a driver is at work on the run.
+    pub fn status(&self, driven: bool) -> RunStatus {
+        match &self.phase {
+            Phase::Ended(status, _) => *status,
+            Phase::Paused(_) if !driven => RunStatus::Paused,
+            _ if driven => RunStatus::Running,
+            _ => RunStatus::Interrupted,
+        }
+    }
+
+    /// Every stage at work, the main line's first, then by branch name.
+    pub fn active(&self) -> impl Iterator<Item = (&Arc<str>, &ActiveStage)> {
+        self.cursors.iter().filter_map(|(name, cursor)| match &cursor.position {
+            Position::Active(stage) => Some((name, stage)),
+            _ => None,
+        })
+    }
+
+    /// Takes one event in.
+    pub fn apply(&mut self, event: &Event) {
+        if self.last_seq == 0 {
+            self.started_ms = event.ts_ms;
+        }
+        self.last_seq = event.seq;
+        self.updated_ms = event.ts_ms;
+        let entry = &event.entry;
+        match &entry.body {
+            EventBody::RunCreated(created) => self.created(created),
+            EventBody::RunStarted {} => self.phase = Phase::Running,
+            EventBody::RunResumed { max_cost } => self.resumed(*max_cost),
+            EventBody::RunPaused { reason, .. } => self.phase = Phase::Paused(*reason),
+            EventBody::RunCompleted { .. } => {
+                self.phase = Phase::Ended(RunStatus::Succeeded, None);
+            }
+            EventBody::RunFailed { failure, .. } => {
+                self.phase = Phase::Ended(RunStatus::Failed, Some(failure.clone()));
+            }
+            EventBody::RunCanceled { .. } => self.phase = Phase::Ended(RunStatus::Canceled, None),
+            EventBody::StageCompleted(end) | EventBody::StageFailed(end) => {
+                self.usage.add(&end.outcome.usage.clone().unwrap_or_default());
+                self.artifact_count += crate::offload::blobs_in(&end.outcome.context_updates);
+                if let Some(cursor) = self.cursor_mut(entry) {
+                    cursor.ended(entry, end);
+                }
+            }
+            EventBody::StageRetrying { attempt, delay_ms, failure, usage } => {
+                let usage = usage.clone().unwrap_or_default();
+                self.usage.add(&usage);
+                if let Some(cursor) = self.cursor_mut(entry) {
+                    cursor.retrying(*attempt, *delay_ms, failure, &usage);
+                }
+            }
+            EventBody::ParallelStarted { branches, join, max_parallel } => {
+                self.fan_out(entry, branches, join.as_ref(), *max_parallel);
+            }
+            EventBody::BranchStarted {} => self.branch_began(entry),
+            EventBody::BranchCompleted { status, failure, canceled } => {
+                self.branch_ended(entry, *status, failure.as_ref(), *canceled);
+            }
+            EventBody::ParallelCompleted { .. } => self.merge(entry),
+            EventBody::LoopRestart { .. } => self.restart(entry),
+            EventBody::CheckpointForked(point) => {
+                if let Some(main) = self.cursors.get_mut(MAIN) {
+                    main.context.apply(&point.set);
+                }
+                self.phase = Phase::Running;
+            }
+            body => {
+                if let Some(cursor) = self.cursor_mut(entry) {
+                    cursor.apply(entry, body, event.ts_ms);
+                }
+            }
+        }
+    }
+
+    fn cursor_mut(&mut self, entry: &Entry) -> Option<&mut Cursor> {
+        self.cursors.get_mut(entry.branch.as_deref().unwrap_or(MAIN))
+    }
+
+    fn created(&mut self, created: &Arc<CreatedRun>) {
+        self.max_cost = created.max_cost;
+        let mut cursor = Cursor::new(Arc::from(MAIN));
+        cursor.context = initial_context(self.run_id, created);
+        self.cursors.insert(Arc::from(MAIN), cursor);
+        self.created = Some(Arc::clone(created));
+    }
+
+    fn resumed(&mut self, max_cost: Option<f64>) {
+        self.phase = Phase::Running;
+        self.max_cost = max_cost.or(self.max_cost);
+        for cursor in self.cursors.values_mut() {
+            cursor.degrade = true;
+            if let Position::Active(stage) = &mut cursor.position
+                && stage.fidelity == Fidelity::Full
+            {
+                stage.fidelity = Fidelity::SummaryHigh;
+                cursor.degrade = false;
+                let word = Value::from(Fidelity::SummaryHigh.as_str());
+                cursor.context.set(keys::FIDELITY, word);
+            }
+        }
+    }
+
+    fn restart(&mut self, entry: &Entry) {
+        let Some(created) = self.created.clone() else { return };
+        let run_id = self.run_id;
+        if let Some(cursor) = self.cursor_mut(entry) {
+            cursor.context = initial_context(run_id, &created);
+            cursor.history = Vector::new();
+            cursor.ends = OrdMap::new();
+            cursor.last = None;
+        }
+    }
+
+    fn fan_out(
+        &mut self,
+        entry: &Entry,
+        branches: &[PlannedBranch],
+        join: Option<&Arc<str>>,
+        max_parallel: u32,
+    ) {
+        let Some(parent) = self.cursor_mut(entry) else { return };
+        let Position::Active(stage) = &parent.position else { return };
+        let fan = FanOut::new(stage.clone(), branches, join.cloned(), max_parallel);
+        let base = parent.clone();
+        parent.position = Position::Fanned(fan);
+        for (index, planned) in branches.iter().enumerate() {
+            let cursor = Cursor {
+                branch: Arc::clone(&planned.branch),
+                ranks: base.ranks.branch(index, branches.len()),
+                position: Position::Ready {
+                    node: Arc::clone(&planned.target),
+                    via: entry.node_id.clone().map(|node| (node, None)),
+                },
+                last: None,
+                updates: ContextPatch::new(),
+                response: None,
+                ..base.clone()
+            };
+            self.cursors.insert(Arc::clone(&planned.branch), cursor);
+        }
+    }
+
+    fn branch_began(&mut self, entry: &Entry) {
+        let Some(name) = entry.branch.as_deref() else { return };
+        let Some(parent) = self.cursors.get_mut(crate::fanout::parent_of(name)) else { return };
+        if let Position::Fanned(fan) = &mut parent.position {
+            fan.begin_branch(name);
+        }
+    }
+
+    fn branch_ended(
+        &mut self,
+        entry: &Entry,
+        status: Status,
+        failure: Option<&Failure>,
+        canceled: bool,
+    ) {
+        let Some(name) = entry.branch.as_deref() else { return };
+        let below = format!("{name}/");
+        self.cursors.retain(|other, _| !other.starts_with(&below));
+        let Some(cursor) = self.cursors.get_mut(name) else { return };
+        cursor.position = Position::Done;
+        let Some(parent) = self.cursors.get_mut(crate::fanout::parent_of(name)) else { return };
+        if let Position::Fanned(fan) = &mut parent.position {
+            fan.end_branch(name, status, failure.cloned(), canceled);
+        }
+    }
+
+    /// Takes what the branches of a fan-out did back into the line they came from.
+    fn merge(&mut self, entry: &Entry) {
+        let name = entry.branch.as_deref().unwrap_or(MAIN);
+        let Some(base) = self.cursors.get(name).cloned() else { return };
+        let Position::Fanned(fan) = &base.position else { return };
+        let mut merged = base.clone();
+        merged.position = Position::Active(fan.stage.clone());
+        for branch in fan.branches() {
+            if let Some(cursor) = self.cursors.remove(&branch.name) {
+                merged.absorb(&base, &cursor);
+            }
+        }
+        self.cursors.insert(Arc::from(name), merged);
+    }
+}
+
+/// The context a run starts, and restarts, with.
+fn initial_context(run_id: RunId, created: &CreatedRun) -> Context {
+    let mut context = Context::new();
+    context.apply(&created.context);
+    context.set(keys::RUN_ID, Value::from(run_id.to_string()));
+    context.set(keys::WORK_DIR, Value::from(created.work_dir.as_str()));
+    context
+}
+
+impl Cursor {
+    fn new(branch: Arc<str>) -> Self {
+        Self {
+            branch,
+            context: Context::new(),
+            history: Vector::new(),
+            visits: OrdMap::new(),
+            turns: OrdMap::new(),
+            ends: OrdMap::new(),
+            breaker: OrdMap::new(),
+            last: None,
+            position: Position::Created,
+            degrade: false,
+            updates: ContextPatch::new(),
+            response: None,
+            ranks: Ranks { next: 1, stride: 1 },
+        }
+    }
+
+    /// True for the branch of a fan-out.
+    pub fn is_branch(&self) -> bool {
+        !self.branch.is_empty()
+    }
+
+    /// The stage that is at work here.
+    pub fn active(&self) -> Option<&ActiveStage> {
+        match &self.position {
+            Position::Active(stage) => Some(stage),
+            Position::Fanned(fan) => Some(&fan.stage),
+            _ => None,
+        }
+    }
+
+    fn apply(&mut self, entry: &Entry, body: &EventBody, ts_ms: i64) {
+        match body {
+            EventBody::StageStarted { rank, handler, fidelity, thread_id } => {
+                self.started(entry, *rank, handler, *fidelity, thread_id.clone());
+            }
+            EventBody::EdgeSelected(choice) => self.left(entry, choice),
+            EventBody::GateAsked { .. } => {
+                if let Position::Active(stage) = &mut self.position {
+                    stage.gate_asked_ms.get_or_insert(ts_ms);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn started(
+        &mut self,
+        entry: &Entry,
+        rank: u32,
+        handler: &Arc<str>,
+        fidelity: Fidelity,
+        thread_id: Option<Arc<str>>,
+    ) {
+        let Some(node) = entry.node_id.clone() else { return };
+        let visit = entry.visit.unwrap_or(1);
+        self.visits.insert(Arc::clone(&node), visit);
+        self.ranks.next = rank.saturating_add(self.ranks.stride);
+        self.degrade = false;
+        self.context.set(keys::CURRENT_NODE, Value::from(node.as_ref()));
+        self.context.set(keys::NODE_VISIT_COUNT, Value::from(visit));
+        self.context.set(keys::FIDELITY, Value::from(fidelity.as_str()));
+        self.context.set(keys::THREAD_ID, thread_id.as_deref().map_or(Value::Null, Value::from));
+        self.position = Position::Active(ActiveStage {
+            node,
+            handler: Arc::clone(handler),
+            visit,
+            rank,
+            attempt: 1,
+            delay_ms: 0,
+            fidelity,
+            thread_id,
+            gate_asked_ms: None,
+        });
+    }
+
+    fn retrying(&mut self, attempt: u32, delay_ms: u64, failure: &Failure, usage: &Usage) {
+        let Position::Active(stage) = &mut self.position else { return };
+        stage.attempt = attempt + 1;
+        stage.delay_ms = delay_ms;
+        stage.gate_asked_ms = None;
+        let node = Arc::clone(&stage.node);
+        self.failed_as(failure);
+        let key = format!("{}{node}", keys::RETRY_COUNT_PREFIX);
+        self.context.set(key, Value::from(attempt));
+        self.count_turns(&node, usage.turns);
+    }
+
+    fn failed_as(&mut self, failure: &Failure) {
+        self.context.set(keys::FAILURE_CLASS, Value::from(failure.class.as_str()));
+        self.context.set(keys::FAILURE_SIGNATURE, Value::from(failure.signature.as_str()));
+    }
+
+    fn count_turns(&mut self, node: &Arc<str>, turns: u32) {
+        if turns > 0 {
+            let taken = self.turns.get(node).copied().unwrap_or_default();
+            self.turns.insert(Arc::clone(node), taken + turns);
+        }
+    }
+
+    fn ended(&mut self, entry: &Entry, end: &Arc<CompletedStage>) {
+        let Some(stage) = self.active().cloned() else { return };
+        let outcome = &end.outcome;
+        self.context.apply(&outcome.context_updates);
+        self.context.set(keys::OUTCOME, Value::from(outcome.reads_as()));
+        let label = outcome.preferred_label.as_deref().unwrap_or_default();
+        self.context.set(keys::PREFERRED_LABEL, Value::from(label));
+        self.position = Position::Ended { node: Arc::clone(&stage.node), visit: stage.visit };
+        if let Some(failure) = &outcome.failure {
+            self.failed_as(failure);
+        }
+        if stage.handler.as_ref() == "conditional" {
+            return;
+        }
+        self.context.set(keys::LAST_STAGE, Value::from(stage.node.as_ref()));
+        self.count_turns(&stage.node, outcome.usage.as_ref().map_or(0, |usage| usage.turns));
+        if self.is_branch() {
+            self.remember_for_join(&stage.node, outcome);
+        }
+        if outcome.status.is_good() {
+            self.breaker.remove(&stage.node);
+        }
+        let first_rank = self.ends.get(&stage.node).map_or(end.rank, |earlier| earlier.first_rank);
+        let signature =
+            outcome.failure.as_ref().map_or("", |failure| failure.signature.as_str()).into();
+        self.ends.insert(
+            Arc::clone(&stage.node),
+            NodeEnd { first_rank, status: outcome.status, signature },
+        );
+        self.last = Some(LastStage { node: Arc::clone(&stage.node), end: Arc::clone(end) });
+        self.history.push_back(Arc::new(StageRecord {
+            node: stage.node,
+            handler: stage.handler,
+            visit: entry.visit.unwrap_or(stage.visit),
+            thread_id: stage.thread_id,
+            end: Arc::clone(end),
+        }));
+    }
+
+    fn remember_for_join(&mut self, node: &str, outcome: &Outcome) {
+        let updates = &outcome.context_updates;
+        self.updates.extend(updates.iter().map(|(key, value)| (key.clone(), Arc::clone(value))));
+        let response = updates
+            .get(&format!("{}{node}", keys::RESPONSE_PREFIX))
+            .or_else(|| updates.get(keys::COMMAND_OUTPUT));
+        self.response = response.cloned().or_else(|| self.response.take());
+    }
+
+    fn left(&mut self, entry: &Entry, choice: &EdgeChoice) {
+        let jumped =
+            matches!(choice.tier, Tier::RetryTarget | Tier::FallbackRetryTarget | Tier::GoalGate);
+        if jumped || choice.restart {
+            self.count_jump(entry, choice);
+        }
+        let via = entry.node_id.clone().map(|node| (node, choice.label.clone()));
+        self.position = Position::Ready { node: Arc::clone(&choice.to), via };
+    }
+
+    /// Counts the failure that leaves by a jump, for the breaker.
+    fn count_jump(&mut self, entry: &Entry, choice: &EdgeChoice) {
+        let node = match choice.tier {
+            Tier::GoalGate => choice.gate.clone().or_else(|| entry.node_id.clone()),
+            _ => self.last.as_ref().map(|last| Arc::clone(&last.node)),
+        };
+        let Some(node) = node else { return };
+        let Some(end) = self.ends.get(&node) else { return };
+        if end.signature.is_empty() {
+            return;
+        }
+        let mut counts = self.breaker.get(&node).cloned().unwrap_or_default();
+        let count = counts.get(end.signature.as_ref()).copied().unwrap_or_default();
+        counts.insert(end.signature.to_string(), count + 1);
+        self.breaker.insert(node, counts);
+    }
+
+    /// Adds what a branch did since the fan-out to what this line has done.
+    fn absorb(&mut self, base: &Self, branch: &Self) {
+        self.ranks.next =
+            self.ranks.next.max(branch.ranks.last().saturating_add(self.ranks.stride));
+        add_growth(&mut self.visits, &base.visits, &branch.visits);
+        add_growth(&mut self.turns, &base.turns, &branch.turns);
+        for item in base.ends.diff(&branch.ends) {
+            if let imbl::ordmap::DiffItem::Add(node, end)
+            | imbl::ordmap::DiffItem::Update { new: (node, end), .. } = item
+            {
+                self.ends.insert(Arc::clone(node), end.clone());
+            }
+        }
+    }
+}
+
+fn add_growth(
+    into: &mut OrdMap<Arc<str>, u32>,
+    base: &OrdMap<Arc<str>, u32>,
+    branch: &OrdMap<Arc<str>, u32>,
+) {
+    for item in base.diff(branch) {
+        if let imbl::ordmap::DiffItem::Add(node, count)
+        | imbl::ordmap::DiffItem::Update { new: (node, count), .. } = item
+        {
+            let before = base.get(node).copied().unwrap_or_default();
+            let sum = into.get(node).copied().unwrap_or_default();
+            into.insert(Arc::clone(node), sum + count.saturating_sub(before));
+        }
+    }
+}

@@ -1,0 +1,182 @@
+use super::*;
+
+#[test]
+fn a_failure_without_an_edge_takes_the_retry_target() {
+    let source = r#"digraph {
+        start -> work -> test; test -> exit [condition="outcome=success"]
+        test [retry_target=work]
+    }"#;
+    insta::assert_snapshot!(run(source, &[("test", vec![exits(1), ok()])]), @r"
+    001 start@1 succeeded  -> work (unconditional)
+    002 work@1 succeeded  -> test (unconditional)
+    003 test@1 failed  -> work (retry_target)
+    004 work@2 succeeded  -> test (unconditional)
+    005 test@2 succeeded  -> exit (condition)
+    006 exit@1 succeeded
+    run succeeded
+    ");
+    insta::assert_snapshot!(run("digraph { start -> a; a -> exit [condition=\"outcome=success\"] }", &[("a", vec![exits(2)])]), @r"
+    001 start@1 succeeded  -> a (unconditional)
+    002 a@1 failed
+    run failed: exit code 2 (deterministic)
+    ");
+}
+
+#[test]
+fn a_failure_may_leave_by_a_plain_edge() {
+    insta::assert_snapshot!(run("digraph { start -> a -> exit }", &[("a", vec![exits(2)])]), @r"
+    001 start@1 succeeded  -> a (unconditional)
+    002 a@1 failed  -> exit (unconditional)
+    003 exit@1 succeeded
+    run succeeded
+    ");
+}
+
+#[test]
+fn the_breaker_ends_a_loop_of_the_same_failure() {
+    let source = r#"digraph {
+        start -> test; test -> exit [condition="outcome=success"]
+        test [retry_target=test]
+    }"#;
+    insta::assert_snapshot!(run(source, &[("test", vec![exits(7)])]), @r"
+    001 start@1 succeeded  -> test (unconditional)
+    002 test@1 failed  -> test (retry_target)
+    003 test@2 failed  -> test (retry_target)
+    004 test@3 failed
+    run failed: the same failure 3 times: exit code 7 (deterministic)
+    ");
+}
+
+#[test]
+fn attempts_are_counted_and_delayed() {
+    let source = "digraph { start -> a -> exit; a [max_retries=2] }";
+    let bench = Bench::new(source, &[("a", vec![exits(1), exits(2), ok()])]);
+    insta::assert_snapshot!(bench.story(), @r"
+    001 start@1 succeeded  -> a (unconditional)
+    a@1 retries: exit code 1 (deterministic)
+    a@1 retries: exit code 2 (deterministic)
+    002 a@1 succeeded in 3  -> exit (unconditional)
+    003 exit@1 succeeded
+    run succeeded
+    ");
+    let state = bench.state();
+    let retries = state.main().unwrap().context.get("internal.retry_count.a");
+    assert_eq!(retries, Some(&2.into()));
+}
+
+#[test]
+fn the_graphs_default_retries_transient_failures_only() {
+    let source = r#"digraph { graph [default_max_retries=1]; start -> a -> exit }"#;
+    let transient = fails(FailureClass::TransientInfra, "rate limit");
+    insta::assert_snapshot!(run(source, &[("a", vec![transient, ok()])]), @r"
+    001 start@1 succeeded  -> a (unconditional)
+    a@1 retries: rate limit (transient_infra)
+    002 a@1 succeeded in 2  -> exit (unconditional)
+    003 exit@1 succeeded
+    run succeeded
+    ");
+    insta::assert_snapshot!(run(source, &[("a", vec![exits(1), ok()])]), @r"
+    001 start@1 succeeded  -> a (unconditional)
+    002 a@1 failed  -> exit (unconditional)
+    003 exit@1 succeeded
+    run succeeded
+    ");
+}
+
+#[test]
+fn visits_are_limited() {
+    let source =
+        "digraph { start -> a -> b -> a; b -> exit [condition=\"never\"]; a [max_visits=2] }";
+    insta::assert_snapshot!(run(source, &[]), @r"
+    001 start@1 succeeded  -> a (unconditional)
+    002 a@1 succeeded  -> b (unconditional)
+    003 b@1 succeeded  -> a (unconditional)
+    004 a@2 succeeded  -> b (unconditional)
+    005 b@2 succeeded  -> a (unconditional)
+    run failed: `a` was entered 2 times, which is all that its visit limit allows (compilation_loop)
+    ");
+}
+
+#[test]
+fn goal_gates_send_the_run_back_from_the_exit() {
+    let source = r#"digraph {
+        start -> work -> test -> exit
+        test [goal_gate=true, retry_target=work]
+    }"#;
+    insta::assert_snapshot!(run(source, &[("test", vec![exits(1), ok()])]), @r"
+    001 start@1 succeeded  -> work (unconditional)
+    002 work@1 succeeded  -> test (unconditional)
+    003 test@1 failed  -> exit (unconditional)  -> work (goal_gate)
+    004 work@2 succeeded  -> test (unconditional)
+    005 test@2 succeeded  -> exit (unconditional)
+    006 exit@1 succeeded
+    run succeeded
+    ");
+    let hopeless = "digraph { start -> test -> exit; test [goal_gate=true] }";
+    insta::assert_snapshot!(run(hopeless, &[("test", vec![exits(1)])]), @r"
+    001 start@1 succeeded  -> test (unconditional)
+    002 test@1 failed  -> exit (unconditional)
+    run failed: goal gate `test` ended failed and has no retry target left (deterministic)
+    ");
+}
+
+#[test]
+fn a_time_limit_ends_a_stage() {
+    let source = "digraph { start -> a -> exit; a [timeout=5s] }";
+    let bench = Bench::new(source, &[("a", vec![Reply::Hang])]);
+    insta::assert_snapshot!(bench.story(), @r"
+    001 start@1 succeeded  -> a (unconditional)
+    002 a@1 failed  -> exit (unconditional)
+    003 exit@1 succeeded
+    run succeeded
+    ");
+    let partial = "digraph { start -> a -> exit; a [timeout=5s, allow_partial=true] }";
+    insta::assert_snapshot!(run(partial, &[("a", vec![Reply::Hang])]), @r"
+    001 start@1 succeeded  -> a (unconditional)
+    002 a@1 partially_succeeded  -> exit (unconditional)
+    003 exit@1 succeeded
+    run succeeded
+    ");
+}
+
+#[test]
+fn the_watchdog_ends_a_silent_model_but_no_command() {
+    let source = "digraph { graph [stall_timeout=60s]; start -> a -> exit; a [max_retries=1] }";
+    insta::assert_snapshot!(run(source, &[("a", vec![Reply::Hang, ok()])]), @r"
+    001 start@1 succeeded  -> a (unconditional)
+    a@1 retries: no sign of life for 60s (transient_infra)
+    002 a@1 succeeded in 2  -> exit (unconditional)
+    003 exit@1 succeeded
+    run succeeded
+    ");
+}
+
+#[test]
+fn auto_status_forgives_what_nobody_stated() {
+    let source = "digraph { start -> a -> exit; a [auto_status=true] }";
+    insta::assert_snapshot!(run(source, &[("a", vec![exits(1)])]), @r"
+    001 start@1 succeeded  -> a (unconditional)
+    002 a@1 succeeded  -> exit (unconditional)
+    003 exit@1 succeeded
+    run succeeded
+    ");
+    let mut stated = Failure::new(FailureClass::Deterministic, "no");
+    stated.stated = true;
+    let reply = Reply::End(Box::new(Outcome::failed(stated)));
+    insta::assert_snapshot!(run(source, &[("a", vec![reply])]), @r"
+    001 start@1 succeeded  -> a (unconditional)
+    002 a@1 failed  -> exit (unconditional)
+    003 exit@1 succeeded
+    run succeeded
+    ");
+}
+
+#[test]
+fn a_restart_after_a_deterministic_failure_fails_the_run() {
+    let source = r#"digraph { start -> a; a -> a [condition="outcome=fail", loop_restart=true]; a -> exit }"#;
+    insta::assert_snapshot!(run(source, &[("a", vec![exits(1)])]), @r"
+    001 start@1 succeeded  -> a (unconditional)
+    002 a@1 failed
+    run failed: a failure of class deterministic does not restart the loop: exit code 1 (deterministic)
+    ");
+}

@@ -1,0 +1,132 @@
+use super::*;
+
+const TWO: &str = r#"digraph {
+    start -> checks; checks [shape=component]
+    checks -> lint -> merge
+    checks -> test -> fix -> merge
+    merge -> exit
+}"#;
+
+#[test]
+fn branches_meet_at_the_first_common_node() {
+    let bench = Bench::new(TWO, &[("lint", vec![sets("lint_ok", true)])]);
+    insta::assert_snapshot!(bench.story(), @r"
+    001 start@1 succeeded  -> checks (unconditional)
+    checks@1 forks 2, joins at merge
+      003 lint@1 succeeded  -> merge (unconditional)
+      checks@1/lint succeeded
+      004 test@1 succeeded  -> fix (unconditional)
+      006 fix@1 succeeded  -> merge (unconditional)
+      checks@1/test succeeded
+    002 checks@1 succeeded  -> merge (join)
+    007 merge@1 succeeded  -> exit (unconditional)
+    008 exit@1 succeeded
+    run succeeded
+    ");
+    let state = bench.state();
+    let context = &state.main().unwrap().context;
+    assert_eq!(context.get("lint_ok"), None);
+    insta::assert_snapshot!(context.get("parallel.results").unwrap(), @r#"[{"id":"lint","status":"succeeded","notes":null,"response":null,"updates":{"lint_ok":true},"head_sha":null},{"id":"test","status":"succeeded","notes":null,"response":null,"updates":{},"head_sha":null}]"#);
+}
+
+#[test]
+fn join_policies() {
+    insta::assert_snapshot!(run(TWO, &[("lint", vec![exits(1)])]), @r"
+    001 start@1 succeeded  -> checks (unconditional)
+    checks@1 forks 2, joins at merge
+      003 lint@1 failed  -> merge (unconditional)
+      checks@1/lint failed
+      004 test@1 succeeded  -> fix (unconditional)
+      006 fix@1 succeeded  -> merge (unconditional)
+      checks@1/test succeeded
+    002 checks@1 partially_succeeded  -> merge (join)
+    007 merge@1 succeeded  -> exit (unconditional)
+    008 exit@1 succeeded
+    run succeeded
+    ");
+    let first = TWO.replace("shape=component", "shape=component, join_policy=first_success");
+    insta::assert_snapshot!(run(&first, &[("test", vec![Reply::Hang])]), @r"
+    001 start@1 succeeded  -> checks (unconditional)
+    checks@1 forks 2, joins at merge
+      003 lint@1 succeeded  -> merge (unconditional)
+      checks@1/lint succeeded
+      checks@1/test canceled
+    002 checks@1 succeeded  -> merge (join)
+    005 merge@1 succeeded  -> exit (unconditional)
+    006 exit@1 succeeded
+    run succeeded
+    ");
+}
+
+#[test]
+fn fan_outs_nest_and_slots_are_limited() {
+    let source = r#"digraph {
+        start -> outer -> {a; inner}; outer [shape=component, max_parallel=1]
+        inner [shape=component]; inner -> {x; y} -> merge -> done
+        a -> done -> exit
+    }"#;
+    let bench = Bench::new(source, &[]);
+    insta::assert_snapshot!(bench.story(), @r"
+    001 start@1 succeeded  -> outer (unconditional)
+    outer@1 forks 2, joins at done
+      003 a@1 succeeded  -> done (unconditional)
+      outer@1/a succeeded
+      inner@1 forks 2, joins at merge
+        006 x@1 succeeded  -> merge (unconditional)
+        outer@1/inner/inner@1/x succeeded
+        008 y@1 succeeded  -> merge (unconditional)
+        outer@1/inner/inner@1/y succeeded
+      004 inner@1 succeeded  -> merge (join)
+      010 merge@1 succeeded  -> done (unconditional)
+      outer@1/inner succeeded
+    002 outer@1 succeeded  -> done (join)
+    011 done@1 succeeded  -> exit (unconditional)
+    012 exit@1 succeeded
+    run succeeded
+    ");
+}
+
+#[test]
+fn a_failed_branch_does_not_end_the_run() {
+    let source = TWO.replace("test -> fix", "test -> fix [condition=\"outcome=success\"]; fix");
+    insta::assert_snapshot!(run(&source, &[("test", vec![exits(1)])]), @r"
+    001 start@1 succeeded  -> checks (unconditional)
+    checks@1 forks 2, joins at merge
+      003 lint@1 succeeded  -> merge (unconditional)
+      checks@1/lint succeeded
+      004 test@1 failed
+      checks@1/test failed
+    002 checks@1 partially_succeeded  -> merge (join)
+    005 merge@1 succeeded  -> exit (unconditional)
+    006 exit@1 succeeded
+    run succeeded
+    ");
+}
+
+#[test]
+fn a_fan_out_may_be_entered_again() {
+    let source = r#"digraph {
+        start -> fork; fork [shape=component]; fork -> {a; b} -> merge
+        merge -> fork [condition="internal.node_visit_count < 2"]
+        merge -> exit
+    }"#;
+    insta::assert_snapshot!(run(source, &[]), @r"
+    001 start@1 succeeded  -> fork (unconditional)
+    fork@1 forks 2, joins at merge
+      003 a@1 succeeded  -> merge (unconditional)
+      fork@1/a succeeded
+      004 b@1 succeeded  -> merge (unconditional)
+      fork@1/b succeeded
+    002 fork@1 succeeded  -> merge (join)
+    005 merge@1 succeeded  -> fork (condition)
+    fork@2 forks 2, joins at merge
+      007 a@2 succeeded  -> merge (unconditional)
+      fork@2/a succeeded
+      008 b@2 succeeded  -> merge (unconditional)
+      fork@2/b succeeded
+    006 fork@2 succeeded  -> merge (join)
+    009 merge@2 succeeded  -> exit (unconditional)
+    010 exit@1 succeeded
+    run succeeded
+    ");
+}

@@ -1,0 +1,150 @@
+use super::*;
+
+/// A log cut after any decision and resumed comes to the same final context. (The events of one
+/// decision are one commit; the bench's clock gives each decision a time of its own.)
+#[test]
+fn any_prefix_of_the_log_can_be_resumed() {
+    let source = r#"digraph {
+        start -> work -> checks; checks [shape=component, max_parallel=2]
+        checks -> {lint; test; audit} -> merge
+        merge -> work [condition="internal.node_visit_count < 2"]
+        merge -> exit
+        work [max_retries=1]
+    }"#;
+    let replies = [
+        ("work", vec![sets("round", 1), exits(1), sets("round", 2)]),
+        ("lint", vec![sets("lint", "ok")]),
+    ];
+    let whole = Bench::new(source, &replies);
+    whole.drive(Input::Start);
+    let events = whole.events();
+    let end = whole.state();
+    for cut in 1..events.len() {
+        if events.get(cut + 1).is_some_and(|next| next.ts_ms == events[cut].ts_ms) {
+            continue;
+        }
+        let bench = Bench::new(source, &[]);
+        let prefix = &events[1..=cut.min(events.len() - 1)];
+        bench.store.append(bench.run_id, 1, &Batch::of(prefix)).unwrap();
+        // What a stage does depends on what was committed, as it would with a real command.
+        let state = bench.state();
+        let taken = |node: &str| {
+            let retries = prefix.iter().filter(|event| {
+                event.entry.node_id.as_deref() == Some(node)
+                    && matches!(
+                        event.entry.body,
+                        EventBody::StageCompleted(_)
+                            | EventBody::StageFailed(_)
+                            | EventBody::StageRetrying { .. }
+                    )
+            });
+            retries.count()
+        };
+        let mut ends = bench.script.ends.lock().unwrap();
+        for (node, list) in &replies {
+            let from = taken(node).min(list.len() - 1);
+            ends.insert((*node).to_owned(), list[from..].to_vec());
+        }
+        drop(ends);
+        let first = if state.phase == Phase::Created {
+            Input::Start
+        } else {
+            Input::Resume { max_cost: None }
+        };
+        bench.drive(first);
+        let again = bench.state();
+        assert_eq!(again.phase, end.phase, "cut after {cut}");
+        assert_eq!(
+            again.main().unwrap().context.to_json(),
+            end.main().unwrap().context.to_json(),
+            "cut after {cut}"
+        );
+    }
+}
+
+#[test]
+fn a_gate_that_nobody_answers_pauses_the_run() {
+    let source = "digraph { start -> ask -> exit; ask [shape=hexagon] }";
+    let bench = Bench::new(source, &[("ask", vec![Reply::Suspend, ok()])]);
+    assert_eq!(bench.drive(Input::Start), RunEnd::Paused(fabro_events::PauseReason::Human));
+    assert_eq!(
+        bench.drive(Input::Resume { max_cost: None }),
+        RunEnd::Over(fabro_types::RunStatus::Succeeded, None)
+    );
+    insta::assert_snapshot!(story(&bench.events()), @r#"
+    001 start@1 succeeded  -> ask (unconditional)
+    paused: Human ["ask"]
+    resumed
+    002 ask@1 succeeded  -> exit (unconditional)
+    003 exit@1 succeeded
+    run succeeded
+    "#);
+}
+
+#[test]
+fn a_budget_pauses_the_run_and_a_larger_one_goes_on() {
+    let source = "digraph { graph [max_cost=1.0]; start -> a -> b -> exit }";
+    let bench = Bench::new(source, &[("a", vec![costs(1.5)])]);
+    assert_eq!(bench.drive(Input::Start), RunEnd::Paused(fabro_events::PauseReason::Budget));
+    assert_eq!(
+        bench.drive(Input::Resume { max_cost: Some(5.0) }),
+        RunEnd::Over(fabro_types::RunStatus::Succeeded, None)
+    );
+    insta::assert_snapshot!(story(&bench.events()), @r"
+    001 start@1 succeeded  -> a (unconditional)
+    002 a@1 succeeded  -> b (unconditional)
+    paused: Budget []
+    resumed
+    003 b@1 succeeded  -> exit (unconditional)
+    004 exit@1 succeeded
+    run succeeded
+    ");
+}
+
+#[test]
+fn a_message_cancels_the_run() {
+    use fabro_store::{Inbox, Message};
+    let bench = Bench::new("digraph { start -> a -> exit }", &[("a", vec![Reply::Hang])]);
+    bench.store.post(bench.run_id, &Message::Cancel { reason: "enough".into() }).unwrap();
+    assert_eq!(bench.drive(Input::Start), RunEnd::Over(fabro_types::RunStatus::Canceled, None));
+    insta::assert_snapshot!(story(&bench.events()), @r"
+    001 start@1 succeeded  -> a (unconditional)
+    run canceled: enough
+    ");
+}
+
+#[test]
+fn a_fork_and_a_rewind_choose_the_way_on_anew() {
+    let source = r#"digraph {
+        start -> test
+        test -> exit [condition="passed=true"]
+        test -> fix; fix -> exit
+    }"#;
+    let bench = Bench::new(source, &[]);
+    bench.drive(Input::Start);
+    let events = bench.events();
+    let counted = checkpoint::effective(&events);
+    let at = checkpoint::find(&counted, Some("test")).unwrap();
+    assert_eq!(checkpoint::find(&counted, None).unwrap().stage, "fix@1");
+    assert_eq!(checkpoint::find(&counted, Some("exit")), None);
+    let set = fabro_types::ContextPatch::from([("passed".to_owned(), Arc::new(true.into()))]);
+
+    let forked = Bench { run_id: RunId::from_parts(1, 2), ..Bench::new(source, &[]) };
+    let copy = checkpoint::fork(&counted, &at, forked.run_id, 99, set.clone());
+    forked.store.append(forked.run_id, 0, &Batch::of(&copy)).unwrap();
+    forked.drive(Input::Resume { max_cost: None });
+    insta::assert_snapshot!(story(&forked.events()), @r"
+    001 start@1 succeeded  -> test (unconditional)
+    002 test@1 succeeded
+    resumed  -> exit (condition)
+    003 exit@1 succeeded
+    run succeeded
+    ");
+
+    let last = events.len() as u64;
+    let rewound = checkpoint::rewind(bench.run_id, &at, last, 99, set);
+    bench.store.append(bench.run_id, last, &Batch::of(&[rewound])).unwrap();
+    bench.drive(Input::Resume { max_cost: None });
+    assert_eq!(bench.script.ran.lock().unwrap().join(" "), "test@1.1 fix@1.1");
+    assert_eq!(bench.state().main().unwrap().visits.get("fix"), None);
+}

@@ -1,0 +1,355 @@
+//! What follows the end of a stage: edges, jumps, fan-outs and their joins.
+
+use std::sync::Arc;
+
+use fabro_condition::LookupError;
+use fabro_events::{EdgeChoice, EventBody, PlannedBranch, Tier};
+use fabro_graph::{Node, NodeIx, NodeKind};
+use fabro_types::{Failure, FailureClass, Status};
+
+use crate::fanout::{Policy, Verdict, branch_name, parent_of};
+use crate::machine::{Finished, Machine};
+use crate::offload::Pending;
+use crate::select::{self, Answer, Question, Reading};
+use crate::state::{Cursor, Position};
+
+/// How deep fan-outs may nest.
+const MAX_DEPTH: usize = 16;
+
+impl Machine {
+    /// A stage has ended: which way does its line go?
+    pub(crate) fn choose(&mut self, branch: &Arc<str>, id: &str, visit: u32) {
+        let plan = Arc::clone(&self.plan);
+        let Some((ix, node)) = plan.node(id) else { return };
+        if node.kind == NodeKind::Parallel && !self.is_broken(branch) {
+            return self.leave_fan_out(branch, ix, node, visit);
+        }
+        let answer = match self.select(branch, ix, node, visit) {
+            Ok(answer) => answer,
+            Err(LookupError(message)) => {
+                let failure = Failure::new(FailureClass::Deterministic, message).signed(id);
+                return self.fail_line(branch, failure);
+            }
+        };
+        match answer.edge {
+            Some((_, choice)) if choice.restart => self.restart(branch, node, visit, choice),
+            Some((_, choice)) => self.take(branch, node, visit, choice),
+            None => self.no_edge(branch, node, visit, answer),
+        }
+    }
+
+    /// True when the fan-out could not even begin.
+    fn is_broken(&self, branch: &str) -> bool {
+        self.last_failure(branch).is_some_and(|failure| failure.class == FailureClass::Structural)
+    }
+
+    fn select(
+        &self,
+        branch: &str,
+        ix: NodeIx,
+        node: &Node,
+        visit: u32,
+    ) -> Result<Answer, LookupError> {
+        let Some(cursor) = self.state.cursors.get(branch) else {
+            return Ok(Answer { edge: None, candidates: Vec::new() });
+        };
+        let outcome = cursor.last.as_ref().map(|last| last.outcome());
+        let unanswered = node.kind == NodeKind::Human
+            && outcome.is_some_and(|outcome| outcome.status == Status::Failed);
+        let fresh = Pending { new: self.pending_blobs(), stored: &*self.blobs };
+        select::select(&Question {
+            plan: &self.plan,
+            node: ix,
+            outcome,
+            reading: Reading { context: &cursor.context, blobs: &fresh },
+            random: self.random(branch, &node.id, visit),
+            only_conditions: unanswered,
+        })
+    }
+
+    fn take(&mut self, branch: &Arc<str>, node: &Node, visit: u32, choice: EdgeChoice) {
+        let arrived = self.own_join(branch).is_some_and(|join| join == choice.to);
+        self.emit_for(branch, node, visit, EventBody::EdgeSelected(choice));
+        if arrived {
+            self.end_branch(branch, None);
+        } else {
+            self.todo.push_back(Arc::clone(branch));
+        }
+    }
+
+    /// Where the fan-out that this branch belongs to is joined.
+    fn own_join(&self, branch: &str) -> Option<Arc<str>> {
+        if branch.is_empty() {
+            return None;
+        }
+        match &self.state.cursors.get(parent_of(branch))?.position {
+            Position::Fanned(fan) => fan.join.clone(),
+            _ => None,
+        }
+    }
+
+    fn restart(&mut self, branch: &Arc<str>, node: &Node, visit: u32, choice: EdgeChoice) {
+        if !branch.is_empty() {
+            let message = "a loop_restart edge cannot be taken inside a fan-out";
+            let failure = Failure::new(FailureClass::Structural, message).signed(&node.id);
+            return self.fail_line(branch, failure);
+        }
+        if let Some(failure) = self.last_failure(branch) {
+            if failure.class != FailureClass::TransientInfra {
+                let message = format!(
+                    "a failure of class {} does not restart the loop: {}",
+                    failure.class, failure.message
+                );
+                return self.fail_run(Failure { message, ..failure });
+            }
+            if let Some(failure) = self.tripped(branch, None) {
+                return self.fail_run(failure);
+            }
+        }
+        let to = Arc::clone(&choice.to);
+        self.emit_for(branch, node, visit, EventBody::EdgeSelected(choice));
+        self.emit_for(branch, node, visit, EventBody::LoopRestart { to });
+        self.todo.push_back(Arc::clone(branch));
+    }
+
+    fn no_edge(&mut self, branch: &Arc<str>, node: &Node, visit: u32, answer: Answer) {
+        let Some(failure) = self.last_failure(branch) else {
+            let dead_end = answer.candidates.is_empty() && node.kind != NodeKind::Parallel;
+            if !branch.is_empty() && dead_end {
+                return self.end_branch(branch, None);
+            }
+            let message = format!("no matching edge leads on from `{}`", node.id);
+            let failure = Failure::new(FailureClass::Structural, message).signed(&node.id);
+            return self.fail_line(branch, failure);
+        };
+        let origin = self.failed_node(branch).unwrap_or_else(|| Arc::clone(&node.id));
+        let Some((tier, to)) = self.jump(branch, &origin) else {
+            return self.fail_line(branch, failure);
+        };
+        if let Some(failure) = self.tripped(branch, None) {
+            return self.fail_line(branch, failure);
+        }
+        let choice = jump(tier, to, None, answer.candidates);
+        self.take(branch, node, visit, choice);
+    }
+
+    fn cursor(&self, branch: &str) -> Option<&Cursor> {
+        self.state.cursors.get(branch)
+    }
+
+    /// The failure of the last stage, when it ended failed.
+    fn last_failure(&self, branch: &str) -> Option<Failure> {
+        let outcome = self.cursor(branch)?.last.as_ref()?.outcome();
+        let failure = || Failure::new(FailureClass::Deterministic, "the stage failed");
+        (outcome.status == Status::Failed).then(|| outcome.failure.clone().unwrap_or_else(failure))
+    }
+
+    fn failed_node(&self, branch: &str) -> Option<Arc<str>> {
+        Some(Arc::clone(&self.cursor(branch)?.last.as_ref()?.node))
+    }
+
+    /// The retry target of a failed node, or its fallback, that may still be entered.
+    fn jump(&self, branch: &str, failed: &str) -> Option<(Tier, Arc<str>)> {
+        let (_, node) = self.plan.node(failed)?;
+        let graph = self.plan.workflow().attrs();
+        let named = [
+            (Tier::RetryTarget, node.attrs.text("retry_target")),
+            (Tier::FallbackRetryTarget, node.attrs.text("fallback_retry_target")),
+            (Tier::RetryTarget, graph.text("retry_target")),
+            (Tier::FallbackRetryTarget, graph.text("fallback_retry_target")),
+        ];
+        named.into_iter().find_map(|(tier, id)| {
+            let (_, target) = self.plan.node(id?)?;
+            self.has_visits(branch, target).then(|| (tier, Arc::clone(&target.id)))
+        })
+    }
+
+    fn has_visits(&self, branch: &str, node: &Node) -> bool {
+        let dry_run = self.state.created.as_ref().is_some_and(|created| created.dry_run);
+        let max = self.plan.max_visits(node, dry_run);
+        max.is_none_or(|max| self.visits(branch, &node.id) < max)
+    }
+
+    /// The failure that ends the line because the same one has left its node too often.
+    fn tripped(&self, branch: &str, gate: Option<&str>) -> Option<Failure> {
+        let cursor = self.cursor(branch)?;
+        let failed = gate.map(Arc::from).or_else(|| self.failed_node(branch))?;
+        let failure = match gate {
+            Some(_) => self.gate_failure(cursor, &failed)?,
+            None => self.last_failure(branch)?,
+        };
+        if !matches!(failure.class, FailureClass::Deterministic | FailureClass::Structural) {
+            return None;
+        }
+        let limit = self.plan.workflow().attrs().int("loop_restart_signature_limit").unwrap_or(3);
+        let limit = u32::try_from(limit).ok().filter(|limit| *limit > 0)?;
+        let counts = cursor.breaker.get(&failed);
+        let before = counts.and_then(|counts| counts.get(&failure.signature)).copied();
+        let times = before.unwrap_or_default() + 1;
+        (times >= limit).then(|| {
+            let message = format!("the same failure {times} times: {}", failure.message);
+            Failure { message, ..failure }
+        })
+    }
+
+    fn gate_failure(&self, cursor: &Cursor, gate: &str) -> Option<Failure> {
+        let records = cursor.history.iter().rev();
+        let record = records.into_iter().find(|record| record.node.as_ref() == gate)?;
+        record.end.outcome.failure.clone()
+    }
+
+    /// The jump that an unmet goal gate asks for at the exit; an error when it asks in vain.
+    pub(crate) fn unmet_gate(&self) -> Result<Option<EdgeChoice>, Failure> {
+        let Some(cursor) = self.state.main() else { return Ok(None) };
+        let workflow = self.plan.workflow();
+        let ended = self.plan.goal_gates().iter().filter_map(|ix| {
+            let node = workflow.node(*ix);
+            cursor.ends.get(&node.id).map(|end| (end, node))
+        });
+        let unmet = ended
+            .filter(|(end, _)| !end.status.is_good())
+            .min_by_key(|(end, node)| (end.first_rank, Arc::clone(&node.id)));
+        let Some((end, gate)) = unmet else { return Ok(None) };
+        if let Some(failure) = self.tripped(&cursor.branch, Some(&gate.id)) {
+            return Err(failure);
+        }
+        let Some((_, to)) = self.jump(&cursor.branch, &gate.id) else {
+            let message = format!(
+                "goal gate `{}` ended {} and has no retry target left",
+                gate.id, end.status
+            );
+            return Err(Failure::new(FailureClass::Deterministic, message).signed(&gate.id));
+        };
+        Ok(Some(jump(Tier::GoalGate, to, Some(Arc::clone(&gate.id)), Vec::new())))
+    }
+
+    pub(crate) fn fan_out(&mut self, branch: &Arc<str>, ix: NodeIx, node: &Node) {
+        let depth = branch.matches('@').count();
+        let visit = self.visits(branch, &node.id);
+        let planned = match self.planned(branch, ix, node, visit) {
+            Ok(planned) if depth < MAX_DEPTH => planned,
+            Ok(_) => {
+                let message = format!("fan-outs nest more than {MAX_DEPTH} deep");
+                return self.fail_stage(branch, node, FailureClass::Structural, message);
+            }
+            Err(LookupError(message)) => {
+                return self.fail_stage(branch, node, FailureClass::Deterministic, message);
+            }
+        };
+        if planned.is_empty() {
+            let message = "no edge of the fan-out may be taken".to_owned();
+            return self.fail_stage(branch, node, FailureClass::Structural, message);
+        }
+        let join = self.plan.join(ix).map(|ix| Arc::clone(&self.plan.workflow().node(ix).id));
+        let max = node.attrs.int("max_parallel").unwrap_or(4).max(1);
+        let max_parallel = u32::try_from(max).unwrap_or(u32::MAX);
+        let body = EventBody::ParallelStarted { branches: planned, join, max_parallel };
+        self.emit_for(branch, node, visit, body);
+        self.todo.push_back(Arc::clone(branch));
+    }
+
+    fn fail_stage(&mut self, branch: &Arc<str>, node: &Node, class: FailureClass, why: String) {
+        let failure = Failure::new(class, why).signed(&node.id);
+        self.complete(branch, node, Finished::from(fabro_types::Outcome::failed(failure)));
+    }
+
+    /// The branches of a fan-out: its edges, in file order, whose condition holds or is absent.
+    fn planned(
+        &self,
+        branch: &str,
+        ix: NodeIx,
+        node: &Node,
+        visit: u32,
+    ) -> Result<Vec<PlannedBranch>, LookupError> {
+        let answer = self.select(branch, ix, node, visit)?;
+        let mut planned: Vec<PlannedBranch> = Vec::new();
+        for candidate in answer.candidates.into_iter().filter(|candidate| candidate.holds) {
+            let name = branch_name(branch, &node.id, visit, &candidate.to, &planned);
+            planned.push(PlannedBranch { branch: name, target: candidate.to });
+        }
+        Ok(planned)
+    }
+
+    /// Looks after a fan-out: starts branches that have a slot, joins when the policy says so.
+    pub(crate) fn tend(&mut self, branch: &Arc<str>) {
+        let Some(Position::Fanned(fan)) = self.cursor(branch).map(|cursor| &cursor.position) else {
+            return;
+        };
+        let fan = fan.clone();
+        let plan = Arc::clone(&self.plan);
+        let Some((_, node)) = plan.node(&fan.stage.node) else { return };
+        if let Verdict::Over(status) = fan.verdict(Policy::of(node, fan.branches().len())) {
+            return self.join(branch, node, status);
+        }
+        for name in fan.startable() {
+            let target = fan.branches().iter().find(|b| b.name == name).map(|b| &b.target);
+            self.emit(&name, EventBody::BranchStarted {});
+            if target == fan.join.as_ref() {
+                self.end_branch(&name, None);
+            } else {
+                self.todo.push_back(name);
+            }
+        }
+    }
+
+    fn join(&mut self, branch: &Arc<str>, node: &Node, status: Status) {
+        let open: Vec<Arc<str>> = match self.cursor(branch).map(|cursor| &cursor.position) {
+            Some(Position::Fanned(fan)) => fan.open().map(Arc::clone).collect(),
+            _ => return,
+        };
+        for name in open {
+            let body = EventBody::BranchCompleted {
+                status: Status::Skipped,
+                failure: None,
+                canceled: true,
+            };
+            self.emit(&name, body);
+        }
+        let Some(Position::Fanned(fan)) = self.cursor(branch).map(|cursor| &cursor.position) else {
+            return;
+        };
+        let mut outcome = fan.outcome(&self.state, status);
+        self.add_blobs(&mut outcome.context_updates);
+        outcome.failure = outcome.failure.map(|failure| failure.signed(&node.id));
+        let visit = self.visits(branch, &node.id);
+        self.emit_for(branch, node, visit, EventBody::ParallelCompleted { status });
+        self.complete(branch, node, outcome.into());
+    }
+
+    fn leave_fan_out(&mut self, branch: &Arc<str>, ix: NodeIx, node: &Node, visit: u32) {
+        match self.plan.join(ix) {
+            Some(join) => {
+                let to = Arc::clone(&self.plan.workflow().node(join).id);
+                self.take(branch, node, visit, jump(Tier::Join, to, None, Vec::new()));
+            }
+            None => {
+                let answer = Answer { edge: None, candidates: Vec::new() };
+                self.no_edge(branch, node, visit, answer);
+            }
+        }
+    }
+
+    /// Ends a branch with the status of its last stage, or with a failure of the engine's own.
+    pub(crate) fn end_branch(&mut self, branch: &Arc<str>, failure: Option<Failure>) {
+        let last = self.cursor(branch).and_then(|cursor| cursor.last.as_ref());
+        let status = match (&failure, last) {
+            (Some(_), _) => Status::Failed,
+            (None, Some(last)) => last.outcome().status,
+            (None, None) => Status::Succeeded,
+        };
+        let own = last.and_then(|last| last.outcome().failure.clone());
+        let failure = failure.or(own).filter(|_| status == Status::Failed);
+        let body = EventBody::BranchCompleted { status, failure, canceled: false };
+        self.emit(branch, body);
+        self.todo.push_back(Arc::from(parent_of(branch)));
+    }
+}
+
+fn jump(
+    tier: Tier,
+    to: Arc<str>,
+    gate: Option<Arc<str>>,
+    candidates: Vec<fabro_events::Candidate>,
+) -> EdgeChoice {
+    EdgeChoice { to, label: None, tier, restart: false, gate, candidates }
+}
