@@ -18,7 +18,7 @@ pub(crate) struct Attempt {
     pub(crate) stage: Stage,
     pub(crate) delay: Duration,
     pub(crate) timeout: Option<Duration>,
-    pub(crate) stall: Option<Duration>,
+    pub(crate) silence: Option<Duration>,
     pub(crate) activity: Arc<Notify>,
 }
 
@@ -43,7 +43,7 @@ impl Attempt {
             biased;
             end = &mut work => return finish(end, started_ms, clock, None),
             () = over(self.timeout) => time_limit(self.timeout),
-            () = stalled(self.stall, &self.activity) => silence(self.stall),
+            () = stalled(self.silence, &self.activity) => silence(self.silence),
         };
         cancel.cancel();
         let end = timeout(GRACE, work).await;

@@ -228,21 +228,21 @@ impl Driver {
     }
 
     fn prepare(&mut self, key: &Key, at: ActiveStage) -> Option<Attempt> {
-        let state = self.machine.state();
-        let cursor = state.cursors.get(&key.branch)?;
+        let run = self.machine.state();
+        let cursor = run.cursors.get(&key.branch)?;
         let plan = Arc::clone(self.machine.plan());
         let (_, node) = plan.node(&key.node)?;
         let (letters, mail) = mpsc::unbounded_channel();
         let cancel = self.stop.child_token();
         let activity = Arc::new(tokio::sync::Notify::new());
-        let stall = node.kind.is_llm().then(|| plan.stall_timeout()).flatten();
+        let silence = node.kind.is_llm().then(|| plan.stall_timeout()).flatten();
         // A gate's time runs from the question, over a restart too: its handler sees to it.
         let timeout =
             crate::Plan::timeout(node).filter(|_| node.kind != fabro_graph::NodeKind::Human);
         let delay = Duration::from_millis(at.delay_ms);
         let stage = Stage {
-            run_id: state.run_id,
-            run: state.created.clone()?,
+            run_id: run.run_id,
+            run: run.created.clone()?,
             at,
             branch: (!key.branch.is_empty()).then(|| Arc::clone(&key.branch)),
             context: cursor.context.clone(),
@@ -264,7 +264,7 @@ impl Driver {
         };
         self.running.insert(key.clone(), running);
         self.mark = None;
-        Some(Attempt { stage, delay, timeout, stall, activity })
+        Some(Attempt { stage, delay, timeout, silence, activity })
     }
 
     fn ended(&mut self, key: Key, ended: attempt::Ended) {
@@ -276,7 +276,7 @@ impl Driver {
                 self.suspended.insert(key);
             }
             attempt::Ended::Finished(finished) => {
-                self.decide(Input::Ended { branch: key.branch, finished: *finished });
+                self.decide(Input::Ended { branch: key.branch, finished });
             }
         }
     }
@@ -294,15 +294,13 @@ impl Driver {
         }
         if let EventBody::GateAnswered { source, label, text, .. } = &body {
             let choice = text.clone().unwrap_or_else(|| label.clone());
-            match self.claim(&key, answers, choice, source.clone())? {
-                Some(id) => self.consumed.push(id),
-                None => {
-                    // As above: a handler that is gone needs no answer.
-                    let _ = done.send(Err(ReportError::AlreadyAnswered));
-                    self.mark = None;
-                    return Ok(());
-                }
-            }
+            let Some(id) = self.claim(&key, answers, choice, source.clone())? else {
+                // As above: a handler that is gone needs no answer.
+                let _ = done.send(Err(ReportError::AlreadyAnswered));
+                self.mark = None;
+                return Ok(());
+            };
+            self.consumed.push(id);
         }
         self.decide(Input::Note { branch, body });
         self.acks.push(done);

@@ -31,7 +31,7 @@ pub enum Input {
         /// The line it ran on.
         branch: Arc<str>,
         /// What came of it.
-        finished: Finished,
+        finished: Box<Finished>,
     },
     /// A handler reports something that belongs into the log.
     Note {
@@ -127,7 +127,7 @@ impl Machine {
                 self.emit(MAIN, EventBody::RunResumed { max_cost });
                 self.todo.extend(self.state.cursors.keys().cloned());
             }
-            Input::Ended { branch, finished } => self.ended(&branch, finished),
+            Input::Ended { branch, finished } => self.ended(&branch, *finished),
             Input::Note { branch, body } => self.note(&branch, body),
             Input::Idle { gates } => self.pause(gates),
             Input::Cancel { reason } => self.emit(MAIN, EventBody::RunCanceled { reason }),

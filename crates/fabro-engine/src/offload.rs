@@ -130,13 +130,13 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(key: &str, value: Value, expect_blob: bool) {
+    fn check(key: &str, value: &Value, expect_blob: bool) {
         let mut patch = ContextPatch::from([(key.to_owned(), Arc::new(value.clone()))]);
         let mut blobs = Vec::new();
         offload(&mut patch, &mut blobs);
         assert_eq!(BlobRef::from_value(&patch[key]).is_some(), expect_blob, "{key}");
         if expect_blob {
-            assert_eq!(serde_json::from_slice::<Value>(&blobs[0].1).unwrap(), value);
+            assert_eq!(serde_json::from_slice::<Value>(&blobs[0].1).unwrap(), *value);
             assert_eq!(BlobRef::from_value(&patch[key]), Some(blobs[0].0));
         }
         assert_eq!(blobs_in(&patch), u64::from(expect_blob));
@@ -144,11 +144,11 @@ mod tests {
 
     #[test]
     fn exactly_the_limit_stays() {
-        check("plan", json!("x".repeat(LIMIT - 2)), false);
-        check("plan", json!("x".repeat(LIMIT - 1)), true);
-        check("plan", json!("\n".repeat(LIMIT / 2)), true);
-        check("plan", json!(vec![1; LIMIT / 2]), true);
-        check("plan", json!({"a": "x".repeat(LIMIT)}), true);
-        check("command.output", json!(""), true);
+        check("plan", &json!("x".repeat(LIMIT - 2)), false);
+        check("plan", &json!("x".repeat(LIMIT - 1)), true);
+        check("plan", &json!("\n".repeat(LIMIT / 2)), true);
+        check("plan", &json!(vec![1; LIMIT / 2]), true);
+        check("plan", &json!({"a": "x".repeat(LIMIT)}), true);
+        check("command.output", &json!(""), true);
     }
 }

@@ -153,7 +153,7 @@ impl Plan {
     /// How long a model stage may be silent; `None` when the watchdog is off.
     pub(crate) fn stall_timeout(&self) -> Option<Duration> {
         let limit = self.workflow.attrs().duration("stall_timeout");
-        Some(limit.unwrap_or(Duration::from_secs(1800))).filter(|limit| !limit.is_zero())
+        Some(limit.unwrap_or(Duration::from_mins(30))).filter(|limit| !limit.is_zero())
     }
 
     fn find_words(&mut self) {

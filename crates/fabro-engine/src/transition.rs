@@ -11,7 +11,7 @@ use crate::fanout::{Policy, Verdict, branch_name, parent_of};
 use crate::machine::{Finished, Machine};
 use crate::offload::Pending;
 use crate::select::{self, Answer, Question, Reading};
-use crate::state::{Cursor, Position};
+use crate::state::{Cursor, LastStage, Position};
 
 /// How deep fan-outs may nest.
 const MAX_DEPTH: usize = 16;
@@ -53,7 +53,7 @@ impl Machine {
         let Some(cursor) = self.state.cursors.get(branch) else {
             return Ok(Answer { edge: None, candidates: Vec::new() });
         };
-        let outcome = cursor.last.as_ref().map(|last| last.outcome());
+        let outcome = cursor.last.as_ref().map(LastStage::outcome);
         let unanswered = node.kind == NodeKind::Human
             && outcome.is_some_and(|outcome| outcome.status == Status::Failed);
         let fresh = Pending { new: self.pending_blobs(), stored: &*self.blobs };
@@ -175,7 +175,7 @@ impl Machine {
         let cursor = self.cursor(branch)?;
         let failed = gate.map(Arc::from).or_else(|| self.failed_node(branch))?;
         let failure = match gate {
-            Some(_) => self.gate_failure(cursor, &failed)?,
+            Some(_) => gate_failure(cursor, &failed)?,
             None => self.last_failure(branch)?,
         };
         if !matches!(failure.class, FailureClass::Deterministic | FailureClass::Structural) {
@@ -190,12 +190,6 @@ impl Machine {
             let message = format!("the same failure {times} times: {}", failure.message);
             Failure { message, ..failure }
         })
-    }
-
-    fn gate_failure(&self, cursor: &Cursor, gate: &str) -> Option<Failure> {
-        let records = cursor.history.iter().rev();
-        let record = records.into_iter().find(|record| record.node.as_ref() == gate)?;
-        record.end.outcome.failure.clone()
     }
 
     /// The jump that an unmet goal gate asks for at the exit; an error when it asks in vain.
@@ -317,15 +311,12 @@ impl Machine {
     }
 
     fn leave_fan_out(&mut self, branch: &Arc<str>, ix: NodeIx, node: &Node, visit: u32) {
-        match self.plan.join(ix) {
-            Some(join) => {
-                let to = Arc::clone(&self.plan.workflow().node(join).id);
-                self.take(branch, node, visit, jump(Tier::Join, to, None, Vec::new()));
-            }
-            None => {
-                let answer = Answer { edge: None, candidates: Vec::new() };
-                self.no_edge(branch, node, visit, answer);
-            }
+        if let Some(join) = self.plan.join(ix) {
+            let to = Arc::clone(&self.plan.workflow().node(join).id);
+            self.take(branch, node, visit, jump(Tier::Join, to, None, Vec::new()));
+        } else {
+            let answer = Answer { edge: None, candidates: Vec::new() };
+            self.no_edge(branch, node, visit, answer);
         }
     }
 
@@ -352,4 +343,10 @@ fn jump(
     candidates: Vec<fabro_events::Candidate>,
 ) -> EdgeChoice {
     EdgeChoice { to, label: None, tier, restart: false, gate, candidates }
+}
+
+/// The last failure of a goal gate.
+fn gate_failure(cursor: &Cursor, gate: &str) -> Option<Failure> {
+    let record = cursor.history.iter().rev().find(|record| record.node.as_ref() == gate)?;
+    record.end.outcome.failure.clone()
 }

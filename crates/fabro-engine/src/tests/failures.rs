@@ -66,7 +66,7 @@ fn attempts_are_counted_and_delayed() {
 
 #[test]
 fn the_graphs_default_retries_transient_failures_only() {
-    let source = r#"digraph { graph [default_max_retries=1]; start -> a -> exit }"#;
+    let source = r"digraph { graph [default_max_retries=1]; start -> a -> exit }";
     let transient = fails(FailureClass::TransientInfra, "rate limit");
     insta::assert_snapshot!(run(source, &[("a", vec![transient, ok()])]), @r"
     001 start@1 succeeded  -> a (unconditional)
@@ -99,10 +99,10 @@ fn visits_are_limited() {
 
 #[test]
 fn goal_gates_send_the_run_back_from_the_exit() {
-    let source = r#"digraph {
+    let source = r"digraph {
         start -> work -> test -> exit
         test [goal_gate=true, retry_target=work]
-    }"#;
+    }";
     insta::assert_snapshot!(run(source, &[("test", vec![exits(1), ok()])]), @r"
     001 start@1 succeeded  -> work (unconditional)
     002 work@1 succeeded  -> test (unconditional)

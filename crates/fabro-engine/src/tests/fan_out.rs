@@ -1,11 +1,11 @@
 use super::*;
 
-const TWO: &str = r#"digraph {
+const TWO: &str = r"digraph {
     start -> checks; checks [shape=component]
     checks -> lint -> merge
     checks -> test -> fix -> merge
     merge -> exit
-}"#;
+}";
 
 #[test]
 fn branches_meet_at_the_first_common_node() {
@@ -60,11 +60,11 @@ fn join_policies() {
 
 #[test]
 fn fan_outs_nest_and_slots_are_limited() {
-    let source = r#"digraph {
+    let source = r"digraph {
         start -> outer -> {a; inner}; outer [shape=component, max_parallel=1]
         inner [shape=component]; inner -> {x; y} -> merge -> done
         a -> done -> exit
-    }"#;
+    }";
     let bench = Bench::new(source, &[]);
     insta::assert_snapshot!(bench.story(), @r"
     001 start@1 succeeded  -> outer (unconditional)

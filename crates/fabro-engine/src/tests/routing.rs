@@ -100,6 +100,6 @@ fn a_loop_of_conditional_nodes_ends() {
 
 #[test]
 fn random_selection_depends_on_the_seed_only() {
-    let source = r#"digraph { start -> pick; pick [selection=random]; pick -> a [weight=3]; pick -> b; a -> exit; b -> exit }"#;
+    let source = r"digraph { start -> pick; pick [selection=random]; pick -> a [weight=3]; pick -> b; a -> exit; b -> exit }";
     assert_eq!(run(source, &[]), run(source, &[]));
 }
