@@ -199,6 +199,7 @@ fn hostile_files_end_in_findings() {
     assert!(parse(&"{".repeat(100_000)).is_err());
     assert!(parse(&"[[a]]\n".repeat(100_000)).is_ok());
     assert!(parse(&"\"".repeat(100_000)).is_err());
+    assert!(parse(&format!("{} = 1", "k".repeat(1 << 20))).is_ok());
     let within_toml_but_not_json = format!("_version = 1\n[run]\ninputs.a{} = 1", ".a".repeat(70));
     assert!(parse(&within_toml_but_not_json).is_err());
 }
