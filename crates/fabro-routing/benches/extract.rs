@@ -10,8 +10,9 @@ fn main() {
     divan::main();
 }
 
-#[divan::bench(args = [PROSE, "{", "{\"a\":", "\"", "{}", "\\"], sample_count = 5, sample_size = 1)]
+#[divan::bench(args = ["prose", "{", "{\"a\":", "\"", "{}", "\\"], sample_count = 5, sample_size = 1)]
 fn ten_megabytes(bencher: Bencher<'_, '_>, piece: &str) {
+    let piece = if piece == "prose" { PROSE } else { piece };
     let text = piece.repeat(10_000_000 / piece.len());
     bencher.counter(BytesCount::new(text.len())).bench_local(|| fabro_routing::extract(&text));
 }

@@ -1,0 +1,255 @@
+use fabro_tokens::CountTokens;
+use fabro_types::Fidelity;
+
+use crate::budget::{Budget, cut_markdown, cut_to_tokens};
+use crate::context::{self, ContextSection, MOST_COUNTED};
+use crate::stage::{StageBlock, headline_only, variants};
+use crate::text::{one_line, plural};
+use crate::{Input, Limits, Part, PartSource, Preamble, Stage};
+
+const MEDIUM_CEILING: usize = 1_500;
+const LOW_CEILING: usize = 600;
+
+/// Every heading and every word about what was left out, at its longest.
+const FRAME: &str = "# Parent workflow\n\n… (cut)\n\n# This workflow\n\nGoal: … (goal cut)\n\n\
+    ## Completed stages\n\n(1000000 earlier stages omitted)\n\n## Context\n\
+    - (more than 1000 values omitted)";
+
+/// Renders the preamble of a stage; see the crate's documentation for what it holds.
+/// `Fidelity::Full` renders nothing.
+pub fn render(
+    mut input: Input<'_>,
+    fidelity: Fidelity,
+    limits: &Limits,
+    count: &dyn CountTokens,
+) -> Preamble {
+    let limit = match fidelity {
+        Fidelity::Full => return Preamble::default(),
+        Fidelity::Compact | Fidelity::Truncate => limits.compact,
+        Fidelity::SummaryHigh => limits.high,
+        Fidelity::SummaryMedium => MEDIUM_CEILING,
+        Fidelity::SummaryLow => LOW_CEILING,
+    };
+    let mut plan = plan(&mut input, fidelity, limit, count);
+    loop {
+        let preamble = assemble(&plan);
+        if count.fits(&preamble.text, limit) {
+            return preamble;
+        }
+        if !plan.shrink() {
+            return Preamble { omitted_stages: plan.total_stages, ..Preamble::default() };
+        }
+    }
+}
+
+/// What the text will hold.
+struct Plan {
+    fidelity: Fidelity,
+    parent: Option<String>,
+    parent_cut: bool,
+    goal: Option<String>,
+    goal_cut: bool,
+    run_id: Option<String>,
+    /// Newest first.
+    stages: Vec<StageBlock>,
+    total_stages: usize,
+    context: ContextSection,
+    /// How many items the next [`Plan::shrink`] leaves out; doubles each time.
+    shrunk: usize,
+}
+
+impl Plan {
+    fn omitted_stages(&self) -> usize {
+        self.total_stages.saturating_sub(self.stages.len())
+    }
+}
+
+/// Spends the ceiling in the order of importance.
+fn plan(input: &mut Input<'_>, fidelity: Fidelity, limit: usize, count: &dyn CountTokens) -> Plan {
+    let mut budget = Budget::new(limit, count);
+    let truncate = fidelity == Fidelity::Truncate;
+    let run_id = truncate.then(|| one_line(input.run_id, 200));
+    budget.take(FRAME, limit / 2);
+    budget.take(run_id.as_deref().unwrap_or_default(), limit);
+    let (goal, goal_cut) = take_goal(input.goal, &mut budget, limit, count);
+    let mut plan = Plan {
+        fidelity,
+        parent: None,
+        parent_cut: false,
+        goal,
+        goal_cut,
+        run_id,
+        stages: Vec::new(),
+        total_stages: input.total_stages,
+        context: ContextSection::default(),
+        shrunk: 1,
+    };
+    if truncate {
+        return plan;
+    }
+    if let Some(parent) = input.parent.filter(|parent| !parent.trim().is_empty()) {
+        let (parent, cut) = cut_markdown(parent.trim_end(), limit / 3, count);
+        if budget.take(&parent, limit) {
+            plan.parent = Some(parent);
+            plan.parent_cut = cut;
+        }
+    }
+    if fidelity != Fidelity::SummaryLow {
+        budget.section(limit / 4);
+        plan.context = context::collect(input.context, &mut budget);
+        budget.section(limit);
+    }
+    plan.stages = take_stages(input.stages, fidelity, &mut budget, limit);
+    let told: Vec<&str> = plan.stages.iter().filter_map(|block| block.tells).collect();
+    plan.context.lines.retain(|line| !told.contains(&line.key.as_str()));
+    plan
+}
+
+fn take_goal(
+    goal: &str,
+    budget: &mut Budget<'_>,
+    limit: usize,
+    count: &dyn CountTokens,
+) -> (Option<String>, bool) {
+    let goal = goal.trim();
+    if goal.is_empty() {
+        return (None, false);
+    }
+    let (whole, cut) = cut_to_tokens(goal, limit, count);
+    if !cut && budget.take(&whole, limit) {
+        return (Some(whole), false);
+    }
+    let room = limit.saturating_sub(count.count(FRAME)).max(limit / 2);
+    let (kept, _) = cut_to_tokens(goal, room, count);
+    budget.take(&kept, limit);
+    (Some(kept), true)
+}
+
+/// The newest stages, as many as there is room for. One that does not fit with all its detail is
+/// tried with less, down to its headline.
+fn take_stages(
+    stages: &mut dyn Iterator<Item = Stage>,
+    fidelity: Fidelity,
+    budget: &mut Budget<'_>,
+    limit: usize,
+) -> Vec<StageBlock> {
+    let mut blocks = Vec::new();
+    for stage in stages {
+        let fitting = if budget.is_tired() {
+            Some(headline_only(&stage, fidelity)).filter(|block| budget.take(&block.text, limit))
+        } else {
+            variants(&stage, fidelity).find(|block| budget.take(&block.text, limit / 2))
+        };
+        match fitting {
+            Some(block) => blocks.push(block),
+            None => break,
+        }
+    }
+    blocks
+}
+
+impl Plan {
+    /// Leaves something more out, the least important first; false when nothing is left.
+    fn shrink(&mut self) -> bool {
+        let step = self.shrunk;
+        self.shrunk = step.saturating_mul(2);
+        if !self.context.lines.is_empty() {
+            let kept = self.context.lines.len().saturating_sub(step);
+            self.context.omitted += self.context.lines.len() - kept;
+            self.context.lines.truncate(kept);
+        } else if !self.stages.is_empty() {
+            self.stages.truncate(self.stages.len().saturating_sub(step));
+        } else if self.parent.is_some() {
+            self.parent = None;
+        } else if let Some(goal) = self.goal.as_mut().filter(|goal| !goal.is_empty()) {
+            goal.truncate(goal.floor_char_boundary(goal.len() - goal.len().div_ceil(8)));
+            self.goal_cut = true;
+        } else {
+            return false;
+        }
+        true
+    }
+}
+
+fn assemble(plan: &Plan) -> Preamble {
+    let mut page = Page::default();
+    if let Some(parent) = &plan.parent {
+        page.push("", "# Parent workflow", PartSource::Frame);
+        page.push("\n\n", parent, PartSource::Parent);
+        if plan.parent_cut {
+            page.push("\n", "… (cut)", PartSource::Frame);
+        }
+        page.push("\n\n", "# This workflow", PartSource::Frame);
+    }
+    if let Some(goal) = &plan.goal {
+        let mark = if plan.goal_cut { "… (goal cut)" } else { "" };
+        page.push("\n\n", &format!("Goal: {goal}{mark}"), PartSource::Goal);
+    }
+    if let Some(run_id) = &plan.run_id {
+        page.push("\n", &format!("Run: {run_id}"), PartSource::Run);
+    } else {
+        push_stages(plan, &mut page);
+        push_context(&plan.context, &mut page);
+    }
+    Preamble {
+        text: page.text,
+        omitted_stages: plan.omitted_stages(),
+        goal_cut: plan.goal_cut,
+        parts: page.parts,
+    }
+}
+
+fn push_stages(plan: &Plan, page: &mut Page) {
+    let omitted = plan.omitted_stages();
+    if plan.stages.is_empty() && omitted == 0 {
+        return;
+    }
+    let gap = if plan.fidelity == Fidelity::SummaryHigh { "\n\n" } else { "\n" };
+    page.push("\n\n", "## Completed stages", PartSource::Frame);
+    if omitted > 0 {
+        let note = format!("({} omitted)", plural(omitted, "earlier stage"));
+        page.push(gap, &note, PartSource::Frame);
+    }
+    for block in plan.stages.iter().rev() {
+        let source = PartSource::Stage { node: block.node.clone(), visit: block.visit };
+        page.push(gap, block.text.trim_end_matches('\n'), source);
+    }
+}
+
+fn push_context(context: &ContextSection, page: &mut Page) {
+    if context.lines.is_empty() && context.omitted == 0 {
+        return;
+    }
+    page.push("\n\n", "## Context", PartSource::Frame);
+    for line in &context.lines {
+        let source = PartSource::Context { key: line.key.clone() };
+        page.push("\n", line.text.trim_end_matches('\n'), source);
+    }
+    let note = match context.omitted {
+        0 => return,
+        omitted if omitted > MOST_COUNTED => {
+            format!("- (more than {MOST_COUNTED} values omitted)")
+        }
+        omitted => format!("- ({} omitted)", plural(omitted, "value")),
+    };
+    page.push("\n", &note, PartSource::Frame);
+}
+
+/// The text so far.
+#[derive(Default)]
+struct Page {
+    text: String,
+    parts: Vec<Part>,
+}
+
+impl Page {
+    /// Adds a part after `gap`, or at the beginning.
+    fn push(&mut self, gap: &str, text: &str, source: PartSource) {
+        if !self.text.is_empty() {
+            self.text.push_str(gap);
+        }
+        let start = self.text.len();
+        self.text.push_str(text);
+        self.parts.push(Part { range: start..self.text.len(), source });
+    }
+}

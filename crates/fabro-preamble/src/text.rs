@@ -1,0 +1,174 @@
+//! Cutting foreign text down to what a list item or a fence can hold.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+/// The first `max` characters of a line, with a word about the others. Control characters but tabs
+/// become `U+FFFD`: they mean nothing to a model and break terminals and command lines.
+pub(crate) fn cut_line(line: &str, max: usize) -> String {
+    let end = line.char_indices().nth(max).map_or(line.len(), |(at, _)| at);
+    let mut cut = clean(&line[..end]).into_owned();
+    if end < line.len() {
+        let omitted = line[end..].chars().count();
+        let _ = write!(cut, "… ({} omitted)", plural(omitted, "character"));
+    }
+    cut
+}
+
+/// The same for a text of several lines, which become one.
+pub(crate) fn one_line(text: &str, max: usize) -> String {
+    cut_line(text.trim(), max).replace('\n', " ")
+}
+
+/// The text with its control characters, other than tabs and line ends, made visible.
+pub(crate) fn clean(text: &str) -> Cow<'_, str> {
+    let is_hidden = |c: char| c.is_control() && !matches!(c, '\t' | '\n');
+    if text.contains(is_hidden) {
+        Cow::Owned(text.replace("\r\n", "\n").replace(is_hidden, "\u{FFFD}"))
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+/// `1 line`, `2 lines`.
+pub(crate) fn plural(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+/// Which lines of a text are kept when it has too many.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keep {
+    First,
+    Last,
+}
+
+/// At most `max` lines of a text, each cut at `chars`, and a line about those left out. Line ends
+/// at the end of the text do not count.
+pub(crate) fn cut_lines(text: &str, keep: Keep, max: usize, chars: usize) -> Vec<String> {
+    let text = text.trim_end_matches(['\n', '\r']);
+    let cut = |line: &str| cut_line(line.trim_end_matches('\r'), chars);
+    let note = |rest: &str| {
+        let omitted = rest.bytes().filter(|byte| *byte == b'\n').count() + 1;
+        format!("({} omitted)", plural(omitted, "line"))
+    };
+    match keep {
+        Keep::First => {
+            let mut lines: Vec<_> = text.split('\n').take(max).map(cut).collect();
+            let rest = text.match_indices('\n').nth(max.saturating_sub(1));
+            lines.extend(rest.map(|(at, _)| note(&text[at + 1..])));
+            lines
+        }
+        Keep::Last => {
+            let mut lines: Vec<_> = text.rsplit('\n').take(max).map(cut).collect();
+            let rest = text.rmatch_indices('\n').nth(max.saturating_sub(1));
+            lines.extend(rest.map(|(at, _)| note(&text[..at])));
+            lines.reverse();
+            lines
+        }
+    }
+}
+
+/// Puts lines between fences that none of them can close. Every line gets the indentation but
+/// blank ones.
+pub(crate) fn fence(lines: &[String], indent: &str, out: &mut String) {
+    let ticks = lines.iter().map(|line| longest_run_of_ticks(line)).max().unwrap_or(0);
+    let mark = "`".repeat((ticks + 1).max(3));
+    let _ = writeln!(out, "{indent}{mark}");
+    for line in lines {
+        let indent = if line.is_empty() { "" } else { indent };
+        let _ = writeln!(out, "{indent}{line}");
+    }
+    let _ = writeln!(out, "{indent}{mark}");
+}
+
+/// One line of code between marks that it cannot close.
+pub(crate) fn inline_code(line: &str) -> String {
+    let mark = "`".repeat(longest_run_of_ticks(line) + 1);
+    let pad = if line.starts_with('`') || line.ends_with('`') { " " } else { "" };
+    format!("{mark}{pad}{line}{pad}{mark}")
+}
+
+/// Closes a fence that a cut text leaves open.
+pub(crate) fn close_fence(text: &mut String) {
+    let mut open: Option<&str> = None;
+    for line in text.lines() {
+        let mark = line.trim();
+        let is_mark = mark.len() >= 3 && mark.bytes().all(|byte| byte == b'`');
+        match open {
+            Some(opened) if is_mark && mark.len() >= opened.trim().len() => open = None,
+            None if is_mark => open = Some(line),
+            _ => {}
+        }
+    }
+    if let Some(opened) = open.map(str::to_owned) {
+        text.push('\n');
+        text.push_str(&opened);
+    }
+}
+
+fn longest_run_of_ticks(text: &str) -> usize {
+    text.split(|c| c != '`').map(str::len).max().unwrap_or(0)
+}
+
+/// `950`, `12.4k`, `3k`, `1.2M`.
+pub(crate) fn short_number(number: u64) -> String {
+    let (unit, suffix) = match number {
+        0..1_000 => return number.to_string(),
+        1_000..999_950 => (1_000, "k"),
+        _ => (1_000_000, "M"),
+    };
+    let tenths = number.saturating_add(unit / 20) / (unit / 10);
+    match tenths % 10 {
+        0 => format!("{}{suffix}", tenths / 10),
+        rest => format!("{}.{rest}{suffix}", tenths / 10),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_shortened() {
+        for (number, short) in [
+            (0, "0"),
+            (999, "999"),
+            (1_000, "1k"),
+            (3_200, "3.2k"),
+            (12_449, "12.4k"),
+            (12_450, "12.5k"),
+            (999_949, "999.9k"),
+            (999_950, "1M"),
+            (1_250_000, "1.3M"),
+        ] {
+            assert_eq!(short_number(number), short);
+        }
+        assert!(short_number(u64::MAX).ends_with('M'));
+    }
+
+    #[test]
+    fn lines_are_cut_at_either_end() {
+        let cut = |keep, max| cut_lines("a\nb\r\nc\n\n", keep, max, 9).join("|");
+        assert_eq!(cut(Keep::Last, 3), "a|b|c");
+        assert_eq!(cut(Keep::Last, 2), "(1 line omitted)|b|c");
+        assert_eq!(cut(Keep::First, 1), "a|(2 lines omitted)");
+        assert_eq!(cut(Keep::First, 3), "a|b|c");
+        assert_eq!(cut_line("äöü\u{1b}x", 3), "äöü… (2 characters omitted)");
+        assert_eq!(cut_line("\u{1b}[0m\tx", 9), "\u{FFFD}[0m\tx");
+        assert_eq!(one_line(" a\r\nb\nc ", 9), "a b c");
+    }
+
+    #[test]
+    fn marks_outlast_what_is_in_them() {
+        assert_eq!(inline_code("a"), "`a`");
+        assert_eq!(inline_code("`a``"), "``` `a`` ```");
+        let mut out = String::new();
+        fence(&["```".into(), String::new(), "x".into()], "  ", &mut out);
+        assert_eq!(out, "  ````\n  ```\n\n  x\n  ````\n");
+        let mut cut = "a\n  ````\n  ```".to_owned();
+        close_fence(&mut cut);
+        assert_eq!(cut, "a\n  ````\n  ```\n  ````");
+        close_fence(&mut cut);
+        assert_eq!(cut, "a\n  ````\n  ```\n  ````");
+    }
+}
