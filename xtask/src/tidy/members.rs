@@ -72,16 +72,12 @@ mod tests {
 
     #[test]
     fn own_lints_are_seen() {
-        let check = |lints: &str| {
-            let manifest = format!("[package]\nname = 'a'\n{lints}");
-            said(lints_of, &[("crates/a/Cargo.toml", &manifest)])
+        let check = |table: &str| {
+            let manifest = format!("[package]\nname = 'a'\n{table}");
+            said(lints, &[("crates/a/Cargo.toml", &manifest)])
         };
         assert_snapshot!(check(""), @"crates/a/Cargo.toml: add `[lints] workspace = true`");
         assert_ne!(check("[lints]\nworkspace = false"), "");
         assert_eq!(check("[lints]\nworkspace = true"), "");
-    }
-
-    fn lints_of(workspace: &Workspace) -> Vec<Problem> {
-        lints(workspace)
     }
 }

@@ -60,7 +60,7 @@ fn system_uses(tokens: &[Token]) -> Vec<(String, usize)> {
         } else if starts(tokens, at, &[":", ":", "now", "("]) {
             found.push(("now()".to_owned(), token.lines.0));
         } else if starts(tokens, at, &["std", ":", ":"]) {
-            let modules = named_after(&tokens[at + 3..]);
+            let modules = named_after(&tokens[at + 3..]).into_iter();
             let outside = modules.filter(|module| MODULES.contains(&module.text.as_str()));
             found.extend(outside.map(|module| (format!("std::{}", module.text), module.lines.0)));
         }
@@ -69,31 +69,27 @@ fn system_uses(tokens: &[Token]) -> Vec<(String, usize)> {
 }
 
 /// The modules named after `std::`: one, or those of a `{…}` group.
-fn named_after(tokens: &[Token]) -> impl Iterator<Item = &Token> {
+fn named_after(tokens: &[Token]) -> Vec<&Token> {
     let is_group = tokens.first().is_some_and(|token| token.text == "{");
+    if !is_group {
+        return tokens.first().into_iter().collect();
+    }
+    let mut named = Vec::new();
     let mut depth = 0_usize;
-    let mut first = true;
-    tokens
-        .iter()
-        .take_while(move |token| {
-            match token.text.as_str() {
-                "{" => depth += 1,
-                "}" => depth = depth.saturating_sub(1),
-                _ => {}
-            }
-            is_group && depth > 0 || !is_group && std::mem::take(&mut first)
-        })
-        .scan((0_usize, true), |(depth, at_start), token| {
-            let named = *at_start && *depth <= 1;
-            *at_start = matches!(token.text.as_str(), "{" | ",");
-            match token.text.as_str() {
-                "{" => *depth += 1,
-                "}" => *depth -= 1,
-                _ => {}
-            }
-            Some(named.then_some(token))
-        })
-        .flatten()
+    for (token, next) in tokens.iter().zip(&tokens[1..]) {
+        match token.text.as_str() {
+            "{" => depth += 1,
+            "}" => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            break;
+        }
+        if depth == 1 && matches!(token.text.as_str(), "{" | ",") {
+            named.push(next);
+        }
+    }
+    named
 }
 
 #[cfg(test)]
