@@ -1,0 +1,95 @@
+//! From an error to what a person reads and to the exit code.
+
+use std::fmt;
+use std::io;
+
+use fabro_store::StoreError;
+
+use crate::exit::{self, Exit};
+use crate::output::{Paint, clean};
+
+/// An error of the command itself: what is wrong, what to do next, and how to exit.
+#[derive(Debug)]
+pub struct CliError {
+    message: String,
+    next: String,
+    exit: Exit,
+}
+
+impl fmt::Display for CliError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for CliError {}
+
+/// The arguments, or what they name, cannot be used. `next` says what to do.
+pub fn usage(message: impl Into<String>, next: impl Into<String>) -> anyhow::Error {
+    CliError { message: message.into(), next: next.into(), exit: exit::USAGE }.into()
+}
+
+/// The work could not be done, although the arguments are right. `next` says what to do.
+pub fn failed(message: impl Into<String>, next: impl Into<String>) -> anyhow::Error {
+    CliError { message: message.into(), next: next.into(), exit: exit::FAILED }.into()
+}
+
+/// Prints the error, with what to do next, to stderr. A pipe whose reader has left is no error:
+/// nothing is printed then.
+pub fn report(error: &anyhow::Error, paint: Paint) -> Exit {
+    if is_closed_pipe(error) {
+        return exit::SUCCEEDED;
+    }
+    let mut text = format!("{} {}\n", paint.error("error:"), clean(&error.to_string()));
+    let mut said = error.to_string();
+    for cause in error.chain().skip(1) {
+        let cause = cause.to_string();
+        // Many errors name their cause in their own message.
+        if !said.contains(&cause) {
+            text.push_str(&format!("  because: {}\n", clean(&cause)));
+            said.push_str(&cause);
+        }
+    }
+    if let Some(next) =
+        error.chain().find_map(|cause| Some(&cause.downcast_ref::<CliError>()?.next))
+    {
+        text.push_str(&format!("  {} {next}\n", paint.hint("help:")));
+    }
+    crate::output::stderr(&text);
+    exit_of(error)
+}
+
+/// The exit code an error leads to.
+pub fn exit_of(error: &anyhow::Error) -> Exit {
+    for cause in error.chain() {
+        if let Some(own) = cause.downcast_ref::<CliError>() {
+            return own.exit;
+        }
+        if let Some(store) = cause.downcast_ref::<StoreError>() {
+            return exit_of_store(store);
+        }
+        if cause.downcast_ref::<fabro_report::ReportError>().is_some_and(|it| !it.is_store()) {
+            return exit::USAGE;
+        }
+    }
+    if error.chain().any(|cause| cause.is::<fabro_config::ConfigError>()) {
+        return exit::USAGE;
+    }
+    exit::FAILED
+}
+
+fn exit_of_store(error: &StoreError) -> Exit {
+    match error {
+        StoreError::NoRuns
+        | StoreError::NotFound { .. }
+        | StoreError::Ambiguous { .. }
+        | StoreError::AlreadyAnswered { .. }
+        | StoreError::Driven { .. } => exit::USAGE,
+        _ => exit::STORE,
+    }
+}
+
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let closed = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
+    error.chain().any(|cause| cause.downcast_ref::<io::Error>().is_some_and(closed))
+}

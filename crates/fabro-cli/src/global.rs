@@ -1,0 +1,126 @@
+//! The options that every command takes, and what they lead to.
+
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use clap::{Args, ColorChoice};
+use fabro_store::{Runs, SqliteStore};
+use fabro_types::RunId;
+
+use crate::output::Paint;
+
+/// Options of every command.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Global options")]
+pub struct Global {
+    /// Where runs are recorded [env: FABRO_STORE] [default: .fabro/state of the project]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub store: Option<PathBuf>,
+
+    /// When to color the output
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = ColorChoice::Auto)]
+    pub color: ColorChoice,
+
+    /// Say on stderr what goes on inside; twice for more
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+}
+
+impl Global {
+    /// The working directory.
+    pub fn cwd(&self) -> anyhow::Result<PathBuf> {
+        std::env::current_dir()
+            .context("the current directory cannot be used; change to one that exists")
+    }
+
+    /// The home directory, if it is known.
+    pub fn home(&self) -> Option<PathBuf> {
+        std::env::home_dir().filter(|home| home.is_absolute())
+    }
+
+    /// The store's directory. It may not exist.
+    pub fn store_dir(&self) -> anyhow::Result<PathBuf> {
+        let env = std::env::var_os("FABRO_STORE").map(PathBuf::from);
+        let flag = self.store.clone().or(env.filter(|path| !path.as_os_str().is_empty()));
+        Ok(fabro_config::store_dir(&self.cwd()?, flag.as_deref(), None))
+    }
+
+    /// The store, for writing; it is created when there is none.
+    pub fn store(&self) -> anyhow::Result<SqliteStore> {
+        Ok(SqliteStore::open(&self.store_dir()?)?)
+    }
+
+    /// The store, for reading alone.
+    pub fn store_to_read(&self) -> anyhow::Result<SqliteStore> {
+        Ok(SqliteStore::open_read_only(&self.store_dir()?)?)
+    }
+
+    /// The store that has this run already, for writing, and the run.
+    pub fn run_to_change(&self, text: &str) -> anyhow::Result<(SqliteStore, RunId)> {
+        // A store that is not there is an error here, not a reason to create one.
+        drop(self.store_to_read()?);
+        let store = self.store()?;
+        let run = store.find(text)?;
+        Ok((store, run))
+    }
+
+    /// The store for reading, and the run; with a warning to stderr when the log is damaged.
+    pub fn run_to_read(&self, text: &str) -> anyhow::Result<(SqliteStore, RunId)> {
+        let store = self.store_to_read()?;
+        let run = store.find(text)?;
+        if let Some(warning) = store.check(run)? {
+            let paint = self.paint_stderr();
+            crate::output::stderr(&format!("{} {warning}\n", paint.warning("warning:")));
+        }
+        Ok((store, run))
+    }
+
+    /// How to color what goes to stdout.
+    pub fn paint_stdout(&self) -> Paint {
+        self.paint(io::stdout().is_terminal())
+    }
+
+    /// How to color what goes to stderr.
+    pub fn paint_stderr(&self) -> Paint {
+        self.paint(io::stderr().is_terminal())
+    }
+
+    /// True when stderr is a terminal on which lines can be drawn again.
+    pub fn is_live(&self) -> bool {
+        io::stderr().is_terminal()
+            && self.verbose == 0
+            && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+    }
+
+    /// The options that another `fabro` on this store would need, for hints.
+    pub fn command(&self, rest: &str) -> String {
+        match &self.store {
+            Some(dir) => format!("fabro {rest} --store {}", quoted(dir)),
+            None => format!("fabro {rest}"),
+        }
+    }
+
+    fn paint(&self, terminal: bool) -> Paint {
+        let unset = |name: &str| std::env::var_os(name).is_none_or(|value| value.is_empty());
+        Paint::new(match self.color {
+            ColorChoice::Always => true,
+            ColorChoice::Never => false,
+            ColorChoice::Auto => {
+                terminal
+                    && unset("NO_COLOR")
+                    && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+            }
+        })
+    }
+}
+
+/// A path as a shell takes it.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_alphanumeric() || "/._-~+,:@".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text;
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
