@@ -40,10 +40,11 @@
 //! ```
 //!
 //! The ceiling of a fidelity holds for the whole text, whatever is in it, as the given counter
-//! counts. When there is too much, context values and the oldest stages are left out first and
-//! their number is said; then the parent's part; the goal is cut last. A stage that would take
-//! more than half of the ceiling is shown with less detail. Work is in proportion to the ceiling:
-//! stages and context values are pulled only while there is room.
+//! counts. The goal is told first of all and cut last. A parent's preamble may take a third of the
+//! ceiling, the context a quarter, the stages the rest, newest first: one that does not fit, or
+//! would take more than half of the ceiling, is told with less detail; what is left out is said
+//! with its number. Work is in proportion to the ceiling: stages and context values are pulled
+//! only while there is room.
 //!
 //! Limits: output lines are cut at 1,000 characters (2,000 under `summary:high`), context values
 //! at 400; control characters are shown as `U+FFFD`.

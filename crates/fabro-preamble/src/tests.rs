@@ -419,6 +419,57 @@ fn only_what_is_shown_is_pulled() {
     assert!(pulled < 200);
 }
 
+/// Adds up what it is asked to count.
+#[derive(Default)]
+struct Work(std::sync::atomic::AtomicUsize);
+
+impl CountTokens for Work {
+    fn count(&self, text: &str) -> usize {
+        self.0.fetch_add(text.len(), std::sync::atomic::Ordering::Relaxed);
+        text.len()
+    }
+}
+
+#[test]
+fn the_work_does_not_grow_with_the_run() {
+    let wide = format!("{}\n", "😀".repeat(700)).repeat(10);
+    let stages = vec![command("wide", &wide, "", 1); 400];
+    for fidelity in [Fidelity::Compact, Fidelity::SummaryMedium, Fidelity::SummaryHigh] {
+        let ceiling = if fidelity == Fidelity::SummaryHigh { 32_000 } else { 8_000 };
+        let work = Work::default();
+        run(stages.clone(), json!({})).render(fidelity, Limits::default(), &work);
+        assert!(work.0.into_inner() < 100 * ceiling);
+    }
+}
+
+#[test]
+fn keys_for_preambles() {
+    for key in [
+        "tests_passed",
+        "output.audit",
+        "human.gate.label",
+        "parallel.fan_in.best_id",
+        "x.internal.",
+    ] {
+        assert!(shows_key(key), "{key}");
+    }
+    for key in [
+        "internal.run_id",
+        "current_node",
+        "graph.goal",
+        "thread.a",
+        "response.plan",
+        "command.exit_code",
+        "failure_class",
+        "outcome",
+        "last_stage",
+        "last_response",
+        "preferred_label",
+    ] {
+        assert!(!shows_key(key), "{key}");
+    }
+}
+
 #[test]
 fn parts_tell_where_the_text_came_from() {
     let preamble = every_kind().render(Fidelity::Compact, Limits::default(), &O200k);
