@@ -1,0 +1,185 @@
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use fabro_events::{GateOption, QuestionType};
+
+/// What the default answer says where only free text is taken.
+const APPROVAL: &str = "approved";
+
+/// Somebody, or something, that answers questions.
+#[async_trait]
+pub trait Interviewer: Send + Sync {
+    /// Asks once and waits for the answer, which may take days; dropping the future calls the
+    /// question off.
+    ///
+    /// The answer is the text as it was given. Whoever asks finds out what it means with
+    /// [`match_answer`](crate::match_answer), and asks again when it means nothing.
+    ///
+    /// # Errors
+    ///
+    /// The person does not want to answer now, or could not be asked. That nobody is there is no
+    /// error, but [`Reply::Unavailable`].
+    async fn ask(&self, question: &Question) -> Result<Reply, AskError>;
+}
+
+#[async_trait]
+impl<I: Interviewer + ?Sized> Interviewer for Arc<I> {
+    async fn ask(&self, question: &Question) -> Result<Reply, AskError> {
+        (**self).ask(question).await
+    }
+}
+
+#[async_trait]
+impl<I: Interviewer + ?Sized> Interviewer for Box<I> {
+    async fn ask(&self, question: &Question) -> Result<Reply, AskError> {
+        (**self).ask(question).await
+    }
+}
+
+/// What a gate wants to know.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Question {
+    /// The gate.
+    pub node: Arc<str>,
+    /// Which visit of it, from 1.
+    pub visit: u32,
+    /// The branch of a fan-out it stands in; `None` on the main line.
+    pub branch: Option<Arc<str>>,
+    /// The question itself.
+    pub text: String,
+    /// What the person should see before answering.
+    pub preview: Option<String>,
+    /// How it is asked.
+    pub question_type: QuestionType,
+    /// What can be chosen, in the order of the edges, without the one for free text.
+    pub options: Vec<GateOption>,
+    /// Free text is taken too, by an edge of its own.
+    pub freeform: bool,
+    /// The target of the option to take when nobody is to be bothered.
+    pub default_choice: Option<Arc<str>>,
+}
+
+/// What came of a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// An answer.
+    Answer {
+        /// Its text, as it was given.
+        text: String,
+        /// Where it came from: `terminal`, `answers`, `auto`, ….
+        source: &'static str,
+    },
+    /// Nobody can answer here.
+    Unavailable,
+}
+
+/// A question that could not be asked to its end.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AskError {
+    /// The person pressed Escape or Ctrl-C.
+    #[error("question interrupted: answer it later")]
+    Interrupted,
+    /// The terminal failed.
+    #[error("ask at the terminal: {reason}")]
+    Terminal {
+        /// What it said.
+        reason: String,
+    },
+}
+
+/// Answers every question at once: with the default choice, else the first option, else, where
+/// only free text is taken, `approved`. The source is `auto`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AutoApprove;
+
+#[async_trait]
+impl Interviewer for AutoApprove {
+    async fn ask(&self, question: &Question) -> Result<Reply, AskError> {
+        let only_text = question.question_type == QuestionType::Freeform && !question.freeform;
+        let options = if only_text { &[] } else { question.options.as_slice() };
+        let default = question.default_choice.as_ref();
+        let chosen = options.iter().find(|option| Some(&option.to) == default).or(options.first());
+        let text = chosen.map_or(APPROVAL, |option| &option.key).to_owned();
+        Ok(Reply::Answer { text, source: "auto" })
+    }
+}
+
+/// Never answers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unavailable;
+
+#[async_trait]
+impl Interviewer for Unavailable {
+    async fn ask(&self, _question: &Question) -> Result<Reply, AskError> {
+        Ok(Reply::Unavailable)
+    }
+}
+
+/// Asks the first, and the second when the first cannot answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Chain<A, B>(
+    /// Asked first.
+    pub A,
+    /// Asked when the first one is unavailable.
+    pub B,
+);
+
+#[async_trait]
+impl<A: Interviewer, B: Interviewer> Interviewer for Chain<A, B> {
+    async fn ask(&self, question: &Question) -> Result<Reply, AskError> {
+        match self.0.ask(question).await? {
+            Reply::Unavailable => self.1.ask(question).await,
+            answer @ Reply::Answer { .. } => Ok(answer),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Answer, match_answer, options};
+
+    async fn auto(question: Question) -> Answer {
+        match Chain(Unavailable, AutoApprove).ask(&question).await.unwrap() {
+            Reply::Answer { text, source: "auto" } => {
+                let Question { options, freeform, question_type, .. } = &question;
+                match_answer(options, *freeform, *question_type, &text).unwrap()
+            }
+            reply => panic!("{reply:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn the_default_goes_before_the_first() {
+        let options = options([("[N] No", "a"), ("Approved", "b")]);
+        let question = Question { options, ..Question::default() };
+        assert_eq!(auto(question.clone()).await, Answer::Option(0));
+        let default_choice = Some("b".into());
+        assert_eq!(auto(Question { default_choice, ..question.clone() }).await, Answer::Option(1));
+        let default_choice = Some("elsewhere".into());
+        assert_eq!(auto(Question { default_choice, ..question }).await, Answer::Option(0));
+    }
+
+    #[tokio::test]
+    async fn every_type_of_question_gets_an_answer_it_takes() {
+        let options = options([("", "next"), ("", "north")]);
+        let ask = |question_type, freeform| {
+            let options = options.clone();
+            auto(Question { question_type, options, freeform, ..Question::default() })
+        };
+        assert_eq!(ask(QuestionType::YesNo, false).await, Answer::Option(0));
+        assert_eq!(ask(QuestionType::MultiSelect, false).await, Answer::Options(vec![0]));
+        assert_eq!(ask(QuestionType::Freeform, true).await, Answer::Option(0));
+        assert_eq!(ask(QuestionType::Freeform, false).await, Answer::Text("approved".to_owned()));
+        let none = Question { freeform: true, ..Question::default() };
+        assert_eq!(auto(none).await, Answer::Text("approved".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn a_chain_ends_unavailable() {
+        let nobody: Arc<dyn Interviewer> = Arc::new(Unavailable);
+        let chain: Box<dyn Interviewer> = Box::new(Chain(nobody, Unavailable));
+        assert_eq!(chain.ask(&Question::default()).await.unwrap(), Reply::Unavailable);
+    }
+}
