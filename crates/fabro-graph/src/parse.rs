@@ -10,8 +10,9 @@ use crate::ast::{
     Statement, StatementKind,
 };
 use crate::grammar::{Grammar, Rule};
+use crate::refusal;
+use crate::scan::{self, Scanned};
 use crate::value::{Value, unescape_into};
-use crate::{refusal, scan};
 
 /// Parses a file. The error is the first place that does not fit the syntax; its rule is `syntax`,
 /// or a more exact one for what the language refuses. Takes time linear in the file's size.
@@ -24,8 +25,8 @@ use crate::{refusal, scan};
 /// assert_eq!(error.rule, "undirected-edge");
 /// ```
 pub fn parse(source: &str) -> Result<Document, Diagnostic> {
-    let comments = scan::scan(source)?;
-    let file = Grammar::parse(Rule::file, source)
+    let Scanned { code, comments } = scan::scan(source)?;
+    let file = Grammar::parse(Rule::file, &code)
         .map_err(|error| refusal::unexpected(source, &error))?
         .flat_map(Pair::into_inner);
     let mut digraph = None;
@@ -36,7 +37,7 @@ pub fn parse(source: &str) -> Result<Document, Diagnostic> {
             _ => {}
         }
     }
-    let mut builder = Builder { source, comments: comments.into_iter().peekable() };
+    let mut builder = Builder { source, comments: comments.into_iter().peekable(), end: 0 };
     let Braced { name, head, body, .. } = match digraph {
         Some(pairs) => builder.braced(pairs)?,
         None => Braced::default(),
@@ -50,6 +51,8 @@ type Parsed<T> = Result<T, Diagnostic>;
 struct Builder<'a> {
     source: &'a str,
     comments: Peekable<IntoIter<Span>>,
+    // Where the last part taken ends; the span of a rule may run on over blanks and comments.
+    end: usize,
 }
 
 /// A graph or subgraph with its braces.
@@ -73,7 +76,7 @@ impl Builder<'_> {
                 Rule::close_block => {
                     braced.body.dangling = self.comments_before(span(&pair).start);
                 }
-                Rule::defaults | Rule::assignment | Rule::chain => {
+                Rule::statement => {
                     braced.body.statements.push(self.statement(pair)?);
                 }
                 _ => {}
@@ -83,96 +86,84 @@ impl Builder<'_> {
     }
 
     fn statement(&mut self, pair: Pair<'_, Rule>) -> Parsed<Statement> {
-        let span = span(&pair);
-        let mut leading = self.comments_before(span.start);
-        let blank_before = self.is_blank_before(span.start);
-        let kind = match pair.as_rule() {
-            Rule::assignment => StatementKind::Assignment(self.attribute(pair)),
-            Rule::defaults => self.defaults(pair, &mut leading),
-            _ => self.chain(pair, &mut leading)?,
+        let start = span(&pair).start;
+        let mut leading = self.comments_before(start);
+        let blank_before = self.is_blank_before(start);
+        let kind = if is_assignment(&pair) {
+            StatementKind::Assignment(self.attribute(pair))
+        } else {
+            self.chain(pair, &mut leading)?
         };
+        let span = Span::new(start, self.end);
         leading.extend(self.comments_before(span.end));
-        let trailing = self.comment_behind(span.end);
+        let trailing = self.comment_behind();
         Ok(Statement { kind, leading, trailing, blank_before, span })
     }
 
-    fn defaults(&mut self, pair: Pair<'_, Rule>, leading: &mut Vec<Comment>) -> StatementKind {
-        let mut of = DefaultsOf::Graph;
-        let mut list = AttributeList::default();
-        for pair in pair.into_inner() {
-            match pair.as_rule() {
-                Rule::defaults_word => {
-                    of = match pair.as_str().as_bytes()[0].to_ascii_lowercase() {
-                        b'n' => DefaultsOf::Node,
-                        b'e' => DefaultsOf::Edge,
-                        _ => DefaultsOf::Graph,
-                    };
-                }
-                Rule::attributes => self.attributes(pair, &mut list, leading),
-                _ => {}
-            }
-        }
-        StatementKind::Defaults(of, list)
-    }
-
+    /// Nodes, edges, a subgraph, or defaults, which look like a node.
     fn chain(&mut self, pair: Pair<'_, Rule>, leading: &mut Vec<Comment>) -> Parsed<StatementKind> {
         let mut ends = Vec::new();
-        let mut list = AttributeList::default();
+        let mut list: Option<AttributeList> = None;
         for pair in pair.into_inner() {
             let span = span(&pair);
             match pair.as_rule() {
-                Rule::ident if refusal::is_keyword(pair.as_str()) => {
-                    return Err(refusal::keyword(&pair));
+                Rule::ident | Rule::string => {
+                    self.end = span.end;
+                    ends.push(End::Node(name(&pair)));
                 }
-                Rule::ident | Rule::string => ends.push(End::Node(name(&pair))),
-                Rule::port => return Err(refusal::refused(&pair)),
-                Rule::arrow if pair.as_str() == "--" => return Err(refusal::refused(&pair)),
                 Rule::group => {
                     leading.extend(self.comments_before(span.start));
                     let Braced { keyword, name, head, body } = self.braced(pair.into_inner())?;
                     leading.extend(head);
+                    self.end = span.end;
                     ends.push(End::Group(Group { name, keyword, body, span }));
                 }
                 Rule::attributes => {
-                    if let [End::Group(_)] = ends[..] {
-                        return Err(refusal::group_attributes(span));
-                    }
-                    self.attributes(pair, &mut list, leading);
+                    leading.extend(self.comments_before(span.start));
+                    self.attributes(pair, list.get_or_insert_default());
                 }
-                _ => {}
+                Rule::arrow if pair.as_str() == "->" && list.is_none() => {}
+                Rule::arrow if pair.as_str() == "->" => {
+                    return Err(refusal::edge_after_attributes(span));
+                }
+                _ => return Err(refusal::refused(&pair)),
             }
         }
-        Ok(StatementKind::Chain(ends, list))
+        match (&ends[..], list) {
+            ([End::Node(name)], Some(list)) if let Some(of) = defaults_of(name) => {
+                Ok(StatementKind::Defaults(of, list))
+            }
+            ([End::Group(_)], Some(_)) => {
+                Err(refusal::group_attributes(Span::new(self.end - 1, self.end)))
+            }
+            (_, list) => match ends.iter().find_map(keyword) {
+                Some((word, span)) => Err(refusal::keyword(word, span)),
+                None => Ok(StatementKind::Chain(ends, list.unwrap_or_default())),
+            },
+        }
     }
 
-    /// Appends one block `[..]`. Comments before it go to the statement.
-    fn attributes(
-        &mut self,
-        pair: Pair<'_, Rule>,
-        list: &mut AttributeList,
-        leading: &mut Vec<Comment>,
-    ) {
+    /// Appends one block `[..]`.
+    fn attributes(&mut self, pair: Pair<'_, Rule>, list: &mut AttributeList) {
         let span = span(&pair);
-        leading.extend(self.comments_before(span.start));
         // A block without attributes may have left some, which now stand before others.
         let mut before = std::mem::take(&mut list.dangling);
         for pair in pair.into_inner() {
             if pair.as_rule() == Rule::attribute {
-                let end = self::span(&pair).end;
                 let mut attribute = self.attribute(pair);
                 before.append(&mut attribute.leading);
                 attribute.leading = std::mem::take(&mut before);
-                attribute.trailing = self.comment_behind(end);
+                attribute.trailing = self.comment_behind();
                 list.items.push(attribute);
             }
         }
         before.extend(self.comments_before(span.end));
         list.dangling = before;
+        self.end = span.end;
     }
 
     fn attribute(&mut self, pair: Pair<'_, Rule>) -> Attribute {
         let span = span(&pair);
-        let leading = self.comments_before(span.end);
         let mut parts = pair
             .into_inner()
             .filter(|part| matches!(part.as_rule(), Rule::ident | Rule::string | Rule::word));
@@ -180,7 +171,9 @@ impl Builder<'_> {
             Some(key) => name(&key),
             None => Name { text: "".into(), quoted: true, span },
         };
-        Attribute { key, value: literal(parts, span), leading, trailing: None }
+        let value = literal(parts, span);
+        self.end = value.span.end;
+        Attribute { key, value, leading: self.comments_before(self.end), trailing: None }
     }
 
     fn comments_before(&mut self, end: usize) -> Vec<Comment> {
@@ -191,12 +184,12 @@ impl Builder<'_> {
         comments
     }
 
-    /// The next comment, when it is the last thing on the line that ends here.
-    fn comment_behind(&mut self, end: usize) -> Option<Comment> {
+    /// The next comment, when it is the last thing on the line of the part taken last.
+    fn comment_behind(&mut self) -> Option<Comment> {
         let span = *self.comments.peek()?;
         let bytes = self.source.as_bytes();
         let is_separator = |byte: &u8| matches!(byte, b' ' | b'\t' | b',' | b';');
-        if !bytes[end..span.start].iter().all(is_separator) {
+        if !bytes[self.end..span.start].iter().all(is_separator) {
             return None;
         }
         let after = bytes[span.end..].iter().find(|byte| !matches!(byte, b' ' | b'\t' | b'\r'));
@@ -222,6 +215,31 @@ impl Builder<'_> {
         let bytes = self.source.as_bytes()[..start].iter().rev();
         bytes.take_while(|byte| byte.is_ascii_whitespace()).filter(|byte| **byte == b'\n').count()
             > 1
+    }
+}
+
+fn is_assignment(statement: &Pair<'_, Rule>) -> bool {
+    statement.clone().into_inner().nth(1).is_some_and(|part| part.as_rule() == Rule::equals)
+}
+
+fn defaults_of(name: &Name) -> Option<DefaultsOf> {
+    let is = |word: &str| !name.quoted && name.text.eq_ignore_ascii_case(word);
+    if is("node") {
+        Some(DefaultsOf::Node)
+    } else if is("edge") {
+        Some(DefaultsOf::Edge)
+    } else {
+        is("graph").then_some(DefaultsOf::Graph)
+    }
+}
+
+/// A word of the language that stands for a node.
+fn keyword(end: &End) -> Option<(&str, Span)> {
+    match end {
+        End::Node(name) if !name.quoted && refusal::is_keyword(&name.text) => {
+            Some((&name.text, name.span))
+        }
+        _ => None,
     }
 }
 

@@ -44,9 +44,7 @@ pub(crate) fn refused(pair: &Pair<'_, Rule>) -> Diagnostic {
 }
 
 /// A word of the language where a node stands.
-pub(crate) fn keyword(pair: &Pair<'_, Rule>) -> Diagnostic {
-    let word = pair.as_str();
-    let span = Span::new(pair.as_span().start(), pair.as_span().end());
+pub(crate) fn keyword(word: &str, span: Span) -> Diagnostic {
     if word.eq_ignore_ascii_case("subgraph") {
         return syntax(span, "a subgraph without its braces").with_fix("write subgraph name { … }");
     }
@@ -60,6 +58,12 @@ pub(crate) fn keyword(pair: &Pair<'_, Rule>) -> Diagnostic {
 pub(crate) fn group_attributes(span: Span) -> Diagnostic {
     syntax(span, "a subgraph takes its attributes inside its braces")
         .with_fix("write them inside as key=value, or as node [..] for the nodes in it")
+}
+
+/// `a [..] -> b`.
+pub(crate) fn edge_after_attributes(span: Span) -> Diagnostic {
+    syntax(span, "an edge cannot begin at attributes")
+        .with_fix("write the attributes behind the last node of the edge")
 }
 
 /// The error of the grammar, with the text that does not fit and what would.
@@ -103,7 +107,6 @@ fn fix(rest: &str, expected: &[&str]) -> Option<&'static str> {
         Some('“' | '”' | '„' | '‘' | '’') => "use straight double quotes",
         Some('\'') => "write texts in double quotes",
         Some('\u{a0}') => "replace the no-break space by an ordinary one",
-        Some('#') => "put colours in quotes; a `#` begins a comment only at the start of a line",
         Some(_) if expects("a value") => "write texts with blanks or signs in double quotes",
         Some(_) if expects("`=`") => "write key=value",
         Some(_) if expects("`]`") => {
@@ -128,7 +131,7 @@ fn to_symbol(rule: Rule) -> Option<&'static str> {
         Rule::equals => "`=`",
         Rule::plus => "`+`",
         Rule::arrow => "`->`",
-        Rule::chain | Rule::subgraph_word | Rule::assignment => "a node or edge",
+        Rule::statement | Rule::subgraph_word => "a node or edge",
         Rule::attribute => "an attribute",
         Rule::ident => "a name",
         Rule::word => "a value",
@@ -136,22 +139,12 @@ fn to_symbol(rule: Rule) -> Option<&'static str> {
         Rule::file
         | Rule::refused
         | Rule::rest
-        | Rule::statement
         | Rule::block
-        | Rule::defaults
-        | Rule::defaults_word
-        | Rule::end
+        | Rule::more
         | Rule::port
-        | Rule::separator
         | Rule::value
         | Rule::name
-        | Rule::word_char
-        | Rule::non_ascii
-        | Rule::semicolon
-        | Rule::gap
-        | Rule::hash
-        | Rule::line_mark
-        | Rule::comment => return None,
+        | Rule::WHITESPACE => return None,
     })
 }
 

@@ -1,5 +1,7 @@
 //! One cheap look at a whole file before the grammar sees it: what would make a recursive parser
-//! run deep, or would be reported far from its cause, is found here. Collects the comments.
+//! run deep, or would be reported far from its cause, is found here. Comments are taken out.
+
+use std::borrow::Cow;
 
 use fabro_types::{Diagnostic, Span};
 
@@ -9,7 +11,15 @@ pub const MAX_FILE_BYTES: usize = 16 * 1024 * 1024;
 /// How deep subgraphs may be nested.
 pub const MAX_NESTING: usize = 128;
 
-pub(crate) fn scan(source: &str) -> Result<Vec<Span>, Diagnostic> {
+/// A file without its comments.
+pub(crate) struct Scanned<'a> {
+    /// The source with blanks for the bytes of its comments, so that places stay the same.
+    pub(crate) code: Cow<'a, str>,
+    /// Where the comments are, in file order.
+    pub(crate) comments: Vec<Span>,
+}
+
+pub(crate) fn scan(source: &str) -> Result<Scanned<'_>, Diagnostic> {
     if source.len() > MAX_FILE_BYTES {
         let message = format!("the file has {} bytes, the limit is 16 MB", source.len());
         return Err(Diagnostic::error("file-too-large", Span::new(0, 0), message)
@@ -39,6 +49,7 @@ pub(crate) fn scan(source: &str) -> Result<Vec<Span>, Diagnostic> {
                 depth = depth.saturating_sub(1);
                 at + 1
             }
+            b'#' => return Err(hash_inside_line(at)),
             b'<' if last == b'=' => return Err(html_label(at)),
             _ => at + 1,
         };
@@ -51,7 +62,20 @@ pub(crate) fn scan(source: &str) -> Result<Vec<Span>, Diagnostic> {
         line_start = byte == b'\n' || line_start && matches!(byte, b' ' | b'\t');
         at = end;
     }
-    Ok(comments)
+    Ok(Scanned { code: blank(source, &comments), comments })
+}
+
+fn blank<'a>(source: &'a str, comments: &[Span]) -> Cow<'a, str> {
+    if comments.is_empty() {
+        return Cow::Borrowed(source);
+    }
+    let mut code = String::with_capacity(source.len());
+    for comment in comments {
+        code.push_str(&source[code.len()..comment.start]);
+        code.extend(std::iter::repeat_n(' ', comment.end - comment.start));
+    }
+    code.push_str(&source[code.len()..]);
+    Cow::Owned(code)
 }
 
 fn string_end(bytes: &[u8], start: usize) -> Result<usize, Diagnostic> {
@@ -88,6 +112,12 @@ fn too_deep(at: usize) -> Diagnostic {
     let message = format!("subgraphs are nested more than {MAX_NESTING} deep here");
     Diagnostic::error("nesting-too-deep", Span::new(at, at + 1), message)
         .with_fix("flatten the subgraphs, or move a part into a workflow of its own")
+}
+
+fn hash_inside_line(at: usize) -> Diagnostic {
+    let message = "a `#` begins a comment only at the start of a line";
+    Diagnostic::error("syntax", Span::new(at, at + 1), message)
+        .with_fix("write `//` for a comment, or put the text around the `#` in quotes")
 }
 
 fn html_label(at: usize) -> Diagnostic {
