@@ -1,1 +1,124 @@
-//! Checks a workflow before it runs: one lint a file, data flow included.
+//! Checks a workflow before it runs: everything that would go wrong later, found where it is written.
+//!
+//! [`check`] reads a workflow as a run would (defaults, files, model stylesheet), then looks at it
+//! with every lint: graph structure, attribute values, conditions, templates, sub-workflows, and the
+//! flow of data (a condition or template that reads a context key which no stage before it can
+//! write). [`prepare`] is the same reading without the lints, for a workflow that was checked when
+//! its run was created: what validates, runs.
+//!
+//! ```
+//! use fabro_graph::MemorySources;
+//! use fabro_validate::check;
+//!
+//! let source = r#"
+//!     digraph Release {
+//!         start -> test -> deploy -> exit
+//!         test [shape=parallelogram, script="cargo test", retry_target=tset]
+//!         deploy [prompt="Deploy the release."]
+//!     }
+//! "#;
+//! let checked = check("release", source, &MemorySources::default(), None);
+//! assert!(!checked.is_valid());
+//! assert_eq!(checked.findings[0].rule, "target-node");
+//! assert_eq!(checked.findings[0].fix.as_deref(), Some("did you mean `test`?"));
+//! ```
+//!
+//! Every finding has the name of one of the [`rules`], a place in the source and, where there is one,
+//! a fix. Files come through [`Sources`]; nothing here reads a disk. A sub-workflow is read with
+//! [`RelativeSources`], so that its own files are found beside it.
+//!
+//! # Limits
+//!
+//! Of several syntax errors the first is reported, and nothing after it. Sub-workflows are checked
+//! eight deep. The time taken grows with the size of the workflow; only for fan-outs that overlap
+//! each other thousandfold does the data-flow analysis stop looking, and then it says nothing.
+
+mod checking;
+mod lints;
+mod load;
+mod near;
+mod places;
+mod relative;
+mod rules;
+
+use fabro_graph::{Diagnostic, Sources, Workflow};
+use fabro_types::Severity;
+use serde_json::{Map, Value};
+
+pub use relative::RelativeSources;
+pub use rules::{Rule, rules};
+
+use checking::Checking;
+
+/// What [`check`] has found out.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// The workflow with defaults, files and stylesheet applied; `None` when it does not parse. It
+    /// may only run when [`Checked::is_valid`].
+    pub workflow: Option<Workflow>,
+    /// All findings by their place in the source, at one place errors first.
+    pub findings: Vec<Diagnostic>,
+}
+
+impl Checked {
+    /// True when there is no error; warnings do not count.
+    pub fn is_valid(&self) -> bool {
+        !has_errors(&self.findings)
+    }
+}
+
+/// Checks a workflow. `name` is that of a graph without one (the file's stem); `sources` has the
+/// files that it names. `inputs` are the run's; without them, reading an input is not checked.
+pub fn check(
+    name: &str,
+    source: &str,
+    sources: &dyn Sources,
+    inputs: Option<&Map<String, Value>>,
+) -> Checked {
+    let loaded = load::load(name, source, sources);
+    let mut findings = loaded.findings;
+    if let Some(read) = &loaded.read {
+        let checking = Checking::new(source, read, sources, inputs);
+        lints::run(&checking, &mut findings);
+    }
+    sort(&mut findings);
+    Checked { workflow: loaded.read.map(|read| read.workflow), findings }
+}
+
+/// Reads a workflow that is known to be valid: as [`check`] does, without the lints.
+///
+/// # Errors
+/// What keeps it from being read: syntax, attribute values, missing files, the stylesheet. Warnings
+/// are not among them.
+pub fn prepare(
+    name: &str,
+    source: &str,
+    sources: &dyn Sources,
+) -> Result<Workflow, Vec<Diagnostic>> {
+    let loaded = load::load(name, source, sources);
+    let mut findings = loaded.findings;
+    match loaded.read {
+        Some(read) if !has_errors(&findings) => Ok(read.workflow),
+        _ => {
+            findings.retain(|finding| finding.severity == Severity::Error);
+            sort(&mut findings);
+            Err(findings)
+        }
+    }
+}
+
+fn has_errors(findings: &[Diagnostic]) -> bool {
+    findings.iter().any(|finding| finding.severity == Severity::Error)
+}
+
+/// By place; at one place errors first. What scopes and chains share is found once for each of their
+/// nodes and edges, and reported once.
+fn sort(findings: &mut Vec<Diagnostic>) {
+    findings.sort_by(|a, b| key(a).cmp(&key(b)));
+    findings.dedup();
+}
+
+fn key(finding: &Diagnostic) -> impl Ord + '_ {
+    let Diagnostic { rule, severity, message, span, .. } = finding;
+    (span.start, std::cmp::Reverse(*severity), span.end, *rule, message)
+}

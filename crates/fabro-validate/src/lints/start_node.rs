@@ -1,0 +1,43 @@
+use fabro_graph::{Diagnostic, NodeKind, Span};
+
+use crate::checking::Checking;
+
+const FIX: &str = "add a node with the id `start`, or with shape=Mdiamond";
+
+/// A run begins at the one start node, and never comes back to it.
+pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
+    let workflow = checking.workflow;
+    let mut starts = workflow.nodes().filter(|node| node.kind == NodeKind::Start);
+    let Some(first) = starts.next() else {
+        let message = "the workflow has no start node";
+        let finding = Diagnostic::error("start-node", head(checking), message);
+        return findings.push(finding.with_fix(FIX));
+    };
+    for other in starts {
+        let message = format!("`{}` is a second start node, after `{}`", other.id, first.id);
+        findings.push(
+            Diagnostic::error("start-node", other.span, message)
+                .with_fix("keep one of them, and give the other a handler of its own"),
+        );
+    }
+    for edge in workflow.edges() {
+        let target = workflow.node(edge.to);
+        if target.kind == NodeKind::Start {
+            let message = format!("an edge leads back into the start node `{}`", target.id);
+            findings.push(
+                Diagnostic::error("start-incoming", edge.span, message)
+                    .with_fix("lead it to the first stage after the start instead"),
+            );
+        }
+    }
+}
+
+/// The first word and the name of the graph, for findings about the workflow as a whole.
+pub(super) fn head(checking: &Checking<'_>) -> Span {
+    let source = checking.source;
+    let open = match &checking.document.name {
+        Some(name) => return name.span,
+        None => source.find("digraph").unwrap_or_default(),
+    };
+    Span::new(open, source.len().min(open + "digraph".len()))
+}

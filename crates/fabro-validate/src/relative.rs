@@ -1,0 +1,85 @@
+use fabro_graph::Sources;
+
+/// The files of a sub-workflow: paths are relative to the file of the sub-workflow, which itself is
+/// relative to `sources`.
+///
+/// ```
+/// use fabro_graph::{MemorySources, Sources};
+/// use fabro_validate::RelativeSources;
+///
+/// let files = MemorySources([("flows/prompts/plan.md".to_owned(), "Plan.".to_owned())].into());
+/// let beside = RelativeSources::new(&files, "flows/child.fabro");
+/// assert_eq!(beside.read("prompts/plan.md").unwrap(), "Plan.");
+/// ```
+#[derive(Clone, Copy)]
+pub struct RelativeSources<'a> {
+    sources: &'a dyn Sources,
+    folder: &'a str,
+}
+
+impl<'a> RelativeSources<'a> {
+    /// The files as seen from `file`, a path as written in the workflow that `sources` is for.
+    pub fn new(sources: &'a dyn Sources, file: &'a str) -> Self {
+        let folder = file.rfind(['/', '\\']).map_or("", |slash| &file[..=slash]);
+        Self { sources, folder }
+    }
+
+    /// The path as it is handed to the outer sources. `.` and `..` are resolved as far as the text
+    /// of the path allows, so that one file has one path.
+    pub fn join(&self, path: &str) -> String {
+        let is_absolute = path.starts_with(['/', '\\', '~']) || path.get(1..2) == Some(":");
+        if is_absolute { path.to_owned() } else { tidy(&format!("{}{path}", self.folder)) }
+    }
+}
+
+impl Sources for RelativeSources<'_> {
+    fn read(&self, path: &str) -> Result<String, String> {
+        self.sources.read(&self.join(path))
+    }
+}
+
+impl std::fmt::Debug for RelativeSources<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RelativeSources").field("folder", &self.folder).finish_non_exhaustive()
+    }
+}
+
+/// Without `.` and without `x/..`.
+pub(crate) fn tidy(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for (at, part) in path.split('/').enumerate() {
+        match part {
+            "." => {}
+            "" if at > 0 => {}
+            ".." => match parts.last() {
+                None | Some(&("" | ".." | "~")) => parts.push(part),
+                Some(_) => {
+                    parts.pop();
+                }
+            },
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use fabro_graph::MemorySources;
+
+    use super::*;
+
+    #[test]
+    fn paths_join_where_the_file_stands() {
+        let files = MemorySources::default();
+        let join = |file, path| RelativeSources::new(&files, file).join(path);
+        assert_eq!(join("a.fabro", "p.md"), "p.md");
+        assert_eq!(join("flows/a.fabro", "./p.md"), "flows/p.md");
+        assert_eq!(join("flows/a.fabro", "../p.md"), "p.md");
+        assert_eq!(join("../a.fabro", "../p.md"), "../../p.md");
+        assert_eq!(join("/abs/a.fabro", "p//q.md"), "/abs/p/q.md");
+        assert_eq!(join("~/a.fabro", "../p.md"), "~/../p.md");
+        assert_eq!(join("flows/a.fabro", "/etc/p.md"), "/etc/p.md");
+        assert_eq!(join("flows/a.fabro", "~/p.md"), "~/p.md");
+    }
+}
