@@ -4,18 +4,57 @@
 //! compare the medians of one run. Seen on two cores and an ext4 disk: RATIO.
 
 #![expect(clippy::expect_used, reason = "a benchmark has nobody to report an error to")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints what it measured")]
 
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::Write;
+use std::time::{Duration, Instant};
 
 use divan::Bencher;
 use fabro_events::{Entry, Event, EventBody};
 use fabro_store::{Batch, MemoryStore, RunLog, SqliteStore};
 use fabro_types::RunId;
 
+/// How often the two take turns.
+const ROUNDS: u64 = 1000;
+
 fn main() {
+    in_turn();
     divan::main();
+}
+
+/// Prints the medians of a durable commit and of its limit, the same bytes at the end of a file
+/// and a sync.
+fn in_turn() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let run = RunId::from_parts(1_700_000_000_000, 1);
+    let text: String = events(run, 0).iter().map(Event::to_json_line).collect();
+    let mut file = File::create(dir.path().join("log")).expect("a file");
+    let store = SqliteStore::open(dir.path()).expect("a store");
+    let (mut raw, mut durable) = (Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        let events = events(run, round * 3);
+        raw.push(time(|| {
+            file.write_all(text.as_bytes()).expect("room on the disk");
+            file.sync_data().expect("a disk");
+        }));
+        durable.push(time(|| {
+            store.append(run, round * 3, &Batch::of(&events)).expect("the store takes the events");
+        }));
+    }
+    let [raw, durable] = [raw, durable].map(|mut times| {
+        times.sort_unstable();
+        times[times.len() / 2]
+    });
+    let ratio = durable.as_secs_f64() / raw.as_secs_f64();
+    println!("in turn: append and fdatasync {raw:?}, commit {durable:?}, ratio {ratio:.2}");
+}
+
+fn time(work: impl FnOnce()) -> Duration {
+    let start = Instant::now();
+    work();
+    start.elapsed()
 }
 
 fn events(run_id: RunId, after: u64) -> [Event; 3] {
@@ -38,29 +77,6 @@ fn append(bencher: Bencher<'_, '_>, store: &impl RunLog) {
         .bench_local_refs(|(after, events)| {
             store.append(run, *after, &Batch::of(events)).expect("the store takes the events");
         });
-}
-
-mod durable {
-    use super::*;
-
-    /// The limit: the same bytes at the end of a file, and a sync.
-    #[divan::bench(sample_count = 1000, sample_size = 1)]
-    fn raw_append_and_fdatasync(bencher: Bencher<'_, '_>) {
-        let dir = tempfile::tempdir().expect("a directory");
-        let mut file = File::create(dir.path().join("log")).expect("a file");
-        let run = RunId::from_parts(1_700_000_000_000, 1);
-        let text: String = events(run, 0).iter().map(Event::to_json_line).collect();
-        bencher.bench_local(|| {
-            file.write_all(text.as_bytes()).expect("room on the disk");
-            file.sync_data().expect("a disk");
-        });
-    }
-
-    #[divan::bench(sample_count = 1000, sample_size = 1)]
-    fn sqlite(bencher: Bencher<'_, '_>) {
-        let dir = tempfile::tempdir().expect("a directory");
-        append(bencher, &SqliteStore::open(dir.path()).expect("a store"));
-    }
 }
 
 #[divan::bench]

@@ -64,10 +64,12 @@ impl<'a> Batch<'a> {
 
     /// Checks that the events are this run's, numbered on from `expected_seq`.
     fn check_order(&self, run: RunId, expected_seq: u64) -> Result<(), StoreError> {
-        for (event, after) in self.events.iter().zip(expected_seq..) {
-            if event.run_id != run || event.seq != after + 1 {
+        let mut after = expected_seq;
+        for event in self.events {
+            if event.run_id != run || after.checked_add(1) != Some(event.seq) {
                 return Err(StoreError::OutOfOrder { run: event.run_id, seq: event.seq, after });
             }
+            after = event.seq;
         }
         Ok(())
     }

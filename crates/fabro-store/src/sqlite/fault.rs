@@ -1,3 +1,4 @@
+use std::io;
 use std::path::Path;
 
 use rusqlite::ffi::{self, ErrorCode};
@@ -25,6 +26,11 @@ impl From<StoreError> for Fault {
 }
 
 impl Fault {
+    /// Whether `SQLite` could not open a file that it needs.
+    pub(super) fn cannot_open(&self) -> bool {
+        matches!(self, Self::Sql(error) if error.sqlite_error_code() == Some(ErrorCode::CannotOpen))
+    }
+
     /// The same as an error about the database at this path.
     pub(super) fn at(self, path: &Path) -> StoreError {
         match self {
@@ -48,6 +54,15 @@ pub(super) fn sql(error: &rusqlite::Error, path: &Path) -> StoreError {
         (ErrorCode::ReadOnly | ErrorCode::PermissionDenied, _) => StoreError::ReadOnly { path },
         (ErrorCode::NotADatabase, _) => StoreError::NotAStore { path },
         (ErrorCode::DatabaseCorrupt, _) => StoreError::Corrupt { path, detail },
+        (ErrorCode::CannotOpen, _) => match may_write_beside(&path) {
+            Err(error) => StoreError::io(path, error),
+            Ok(()) => StoreError::Database { path, detail },
+        },
         _ => StoreError::Database { path, detail },
     }
+}
+
+/// Whether files can be created beside the database, as `SQLite` must.
+fn may_write_beside(path: &Path) -> io::Result<()> {
+    tempfile::tempfile_in(path.parent().unwrap_or(path)).map(drop)
 }

@@ -60,7 +60,8 @@ impl SqliteStore {
             };
             match file.try_lock() {
                 Ok(()) if is_at(&file, &path) => {
-                    write_pid(&mut file).map_err(here)?;
+                    // The number is only for a message; on a full disk that one goes without.
+                    let _ = write_pid(&mut file);
                     return Ok(file);
                 }
                 // The file was removed with its run before the lock was there.

@@ -131,7 +131,7 @@ fn make_room(
         return Ok(());
     }
     if let Some(key) = key
-        && found == expected + 1
+        && found.checked_sub(1) == Some(expected)
         && last_record(transaction, key)?.1
     {
         let row = row_id(key, found as u32);

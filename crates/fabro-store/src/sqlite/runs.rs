@@ -6,7 +6,7 @@ use fabro_types::{RunId, RunStatus};
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::fault::Fault;
-use super::{SqliteStore, log};
+use super::{SqliteStore, log, schema};
 use crate::summary::{self, Known};
 use crate::{RunSummary, Runs, StoreError, StoreWarning};
 
@@ -50,7 +50,11 @@ impl Runs for SqliteStore {
         // Held to the end, so that nobody begins to drive what is being removed.
         let mut locks = Vec::new();
         for (member, _) in &family {
-            locks.push(self.lock_run(*member)?);
+            match self.lock_run(*member) {
+                // To delete is a way out of that, and no driver can begin there either.
+                Err(StoreError::DiskFull { .. }) if !self.is_driven(*member)? => {}
+                lock => locks.push(lock?),
+            }
         }
         // First what takes most space: with a full disk the rest may need some.
         for (member, _) in &family {
@@ -112,6 +116,7 @@ impl SqliteStore {
             }
         }
         self.files.remove_unfinished()?;
+        schema::remove_unfinished(&self.dir)?;
         Ok(true)
     }
 

@@ -8,11 +8,14 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
-use super::fault;
+use super::fault::{self, Fault};
 use crate::StoreError;
 
 /// The database's name in the store's directory.
 pub(super) const FILE: &str = "fabro.db";
+
+/// How the directories begin in which databases are created.
+const NURSERY: &str = ".new-";
 
 /// The format this version writes, and the newest it reads.
 const FORMAT: i64 = 1;
@@ -88,26 +91,37 @@ pub(super) fn exists(path: &Path) -> Result<bool, StoreError> {
 
 /// Creates an empty database beside its place and moves it there whole. When another process
 /// does the same at this moment, one of the two is kept, and it does not matter which.
+///
+/// The directory is synced by the first commit: `SQLite` does that for its log, which is new too.
 pub(super) fn create(dir: &Path, path: &Path) -> Result<(), StoreError> {
+    match move_in(dir, path) {
+        Err(_) if exists(path)? => Ok(()),
+        created => created,
+    }
+}
+
+fn move_in(dir: &Path, path: &Path) -> Result<(), StoreError> {
     let here = |error| StoreError::io(path.to_owned(), error);
-    let nursery = tempfile::Builder::new().prefix(".new-").tempdir_in(dir).map_err(here)?;
+    let nursery = tempfile::Builder::new().prefix(NURSERY).tempdir_in(dir).map_err(here)?;
     let newborn = nursery.path().join(FILE);
     fill(&newborn).map_err(|error| fault::sql(&error, path))?;
     File::open(&newborn).and_then(|file| file.sync_all()).map_err(here)?;
     match fs::hard_link(&newborn, path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         // Some file systems have no hard links. There the other process would have to come
         // between these two lines.
         Err(_) if !exists(path)? => fs::rename(&newborn, path).map_err(here),
-        _ => Ok(()),
-    }?;
-    sync_dir(dir)
+        linked => linked.map_err(here),
+    }
 }
 
-fn sync_dir(dir: &Path) -> Result<(), StoreError> {
-    if cfg!(unix) {
-        let synced = File::open(dir).and_then(|dir| dir.sync_all());
-        synced.map_err(|error| StoreError::io(dir.to_owned(), error))?;
+/// Removes what creators that were killed left behind.
+pub(super) fn remove_unfinished(dir: &Path) -> Result<(), StoreError> {
+    let here = |error| StoreError::io(dir.to_owned(), error);
+    for entry in fs::read_dir(dir).map_err(here)? {
+        let entry = entry.map_err(here)?;
+        if entry.file_name().as_encoded_bytes().starts_with(NURSERY.as_bytes()) {
+            fs::remove_dir_all(entry.path()).map_err(here)?;
+        }
     }
     Ok(())
 }
@@ -126,45 +140,40 @@ fn fill(path: &Path) -> rusqlite::Result<()> {
 
 /// Opens a database for reading and writing.
 pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let open = || {
-        let conn = Connection::open_with_flags(path, flags)?;
-        set_up(&conn)?;
+    let conn = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(|fault| fault.at(path))?;
+    let set_up = || {
+        if conn.is_readonly("main")? {
+            return Err(StoreError::ReadOnly { path: path.to_owned() }.into());
+        }
         conn.pragma_update(None, "synchronous", "FULL")?;
         conn.pragma_update(None, "journal_size_limit", 8 * 1024 * 1024)?;
         conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-        Ok(conn)
+        Ok(())
     };
-    let conn = open().map_err(|error| fault::sql(&error, path))?;
-    check(&conn, path)?;
-    if conn.is_readonly("main").map_err(|error| fault::sql(&error, path))? {
-        return Err(StoreError::ReadOnly { path: path.to_owned() });
-    }
+    set_up().map_err(|fault: Fault| fault.at(path))?;
     Ok(conn)
 }
 
 /// Opens a database for reading.
 pub(super) fn connect_read_only(path: &Path) -> Result<Connection, StoreError> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let open = |path: &Path| {
-        let conn = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_URI)?;
-        set_up(&conn)?;
-        Ok(conn)
-    };
-    let normal = open(path).map_err(|error| fault::sql(&error, path)).and_then(|conn| {
-        check(&conn, path)?;
-        Ok(conn)
-    });
-    match normal {
+    let opened = match open(path, OpenFlags::SQLITE_OPEN_READ_ONLY) {
         // SQLite needs a file beside the database for its locks. Where that cannot be created,
         // nobody can write either, and as long as there is no log to fold in, none is needed.
-        Err(StoreError::Database { .. } | StoreError::ReadOnly { .. }) if !has_wal(path) => {
-            let conn = open(&immutable(path)).map_err(|error| fault::sql(&error, path))?;
-            check(&conn, path)?;
-            Ok(conn)
+        Err(fault) if fault.cannot_open() && !has_wal(path) => {
+            let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+            open(&immutable(path), flags)
         }
-        normal => normal,
-    }
+        opened => opened,
+    };
+    opened.map_err(|fault| fault.at(path))
+}
+
+fn open(path: &Path, flags: OpenFlags) -> Result<Connection, Fault> {
+    let conn = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    conn.busy_timeout(PATIENCE)?;
+    conn.set_prepared_statement_cache_capacity(64);
+    check(&conn, path)?;
+    Ok(conn)
 }
 
 fn has_wal(path: &Path) -> bool {
@@ -191,21 +200,16 @@ fn immutable(path: &Path) -> PathBuf {
     PathBuf::from(uri)
 }
 
-fn set_up(conn: &Connection) -> rusqlite::Result<()> {
-    conn.busy_timeout(PATIENCE)?;
-    conn.set_prepared_statement_cache_capacity(64);
-    Ok(())
-}
-
 /// Refuses what is no store, and stores of newer versions.
-fn check(conn: &Connection, path: &Path) -> Result<(), StoreError> {
+fn check(conn: &Connection, path: &Path) -> Result<(), Fault> {
     let pragma = |name| conn.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
-    let header = pragma("application_id").and_then(|it| Ok((it, pragma("user_version")?)));
-    let (application, found) = header.map_err(|error| fault::sql(&error, path))?;
+    let (application, found) = (pragma("application_id")?, pragma("user_version")?);
     let path = path.to_owned();
     match found {
-        _ if application != APPLICATION => Err(StoreError::NotAStore { path }),
-        found if found > FORMAT => Err(StoreError::NewerVersion { path, found, supported: FORMAT }),
+        _ if application != APPLICATION => Err(StoreError::NotAStore { path }.into()),
+        found if found > FORMAT => {
+            Err(StoreError::NewerVersion { path, found, supported: FORMAT }.into())
+        }
         _ => Ok(()),
     }
 }
