@@ -89,7 +89,8 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
 }
 
 fn format(root: &Path) -> Result<Done> {
-    cargo(root, &["fmt", "--all", "--check"], &[])
+    cargo(root, &["fmt", "--all", "--check"], &[])?;
+    cargo(root, &["fmt", "--manifest-path", "xtask/fuzz/Cargo.toml", "--check"], &[])
 }
 
 fn lints(root: &Path) -> Result<Done> {
@@ -133,9 +134,8 @@ fn snapshots(root: &Path) -> Result<Done> {
 fn fuzz_targets(root: &Path) -> Result<Done> {
     let fuzz = root.join("xtask").join("fuzz");
     fs::copy(root.join("Cargo.lock"), fuzz.join("Cargo.lock")).context("copy Cargo.lock")?;
-    let manifest = fuzz.join("Cargo.toml").display().to_string();
     let target = target_dir(root).display().to_string();
-    let args = ["check", "--manifest-path", &manifest, "--no-default-features"];
+    let args = ["check", "--manifest-path", "xtask/fuzz/Cargo.toml", "--no-default-features"];
     cargo(root, &args, &[("CARGO_TARGET_DIR", &target)])
 }
 
