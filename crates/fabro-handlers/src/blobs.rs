@@ -1,0 +1,40 @@
+//! Large values as local files, while a run is at work.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use fabro_blob::{BlobError, BlobStore};
+use fabro_types::BlobRef;
+
+/// Why a large value could not be put into a file.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LocalBlobError {
+    #[error(transparent)]
+    Blob(#[from] BlobError),
+    #[error("write {path}: {source}")]
+    Io { path: String, source: io::Error },
+}
+
+/// The path of a file that holds a blob: `{run_dir}/runtime/blobs/{hex}.json`, made when it is
+/// not there yet.
+pub(crate) fn local_path(
+    run_dir: &Path,
+    blobs: &dyn BlobStore,
+    blob: &BlobRef,
+) -> Result<String, LocalBlobError> {
+    let dir = run_dir.join("runtime").join("blobs");
+    let path = dir.join(format!("{}.json", blob.hex()));
+    let shown = path.to_string_lossy().into_owned();
+    if path.exists() {
+        return Ok(shown);
+    }
+    let failed = |source| LocalBlobError::Io { path: shown.clone(), source };
+    fs::create_dir_all(&dir).map_err(failed)?;
+    // Written aside and renamed, so that a file under its final name is always whole.
+    let part = dir.join(format!("{}.part", blob.hex()));
+    let mut file = fs::File::create(&part).map_err(failed)?;
+    blobs.copy_to(blob, &mut file)?;
+    fs::rename(&part, &path).map_err(failed)?;
+    Ok(shown)
+}

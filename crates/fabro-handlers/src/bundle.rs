@@ -1,0 +1,151 @@
+//! All that a run depends on, kept with the run: its workflow's text, the files that it names,
+//! and the settings it was started with.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fabro_blob::BlobStore;
+use fabro_engine::{Plan, PlanError, ReadError, read_blob};
+use fabro_graph::{MemorySources, Node};
+use fabro_template::{Mode, Template, Values};
+use fabro_types::{BlobRef, Diagnostic};
+use fabro_validate::RelativeSources;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// A workflow with everything it needs to run again on another day.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Bundle {
+    /// The name for a workflow that does not say its own: the file's stem.
+    pub name: String,
+    /// The path of the workflow file as it was given, for messages.
+    pub file: String,
+    /// The text of the workflow.
+    pub source: String,
+    /// Its path relative to the workflow that `files` are relative to; empty when it is that one.
+    #[serde(default)]
+    pub base: String,
+    /// The texts of all files it and its sub-workflows name.
+    #[serde(default)]
+    pub files: BTreeMap<String, String>,
+    /// How the run was started.
+    #[serde(default)]
+    pub settings: RunSettings,
+}
+
+/// How a run was started; a resume starts it the same way.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RunSettings {
+    /// Variables added to every script's environment.
+    pub env: BTreeMap<String, String>,
+    /// Scripts that run before the first stage.
+    pub prepare: Vec<String>,
+    /// The text of the model script that LLM stages are answered from.
+    pub model_script: Option<String>,
+    /// The model asked for on the command line or in the run's settings.
+    pub model: Option<String>,
+    /// The provider asked for there.
+    pub provider: Option<String>,
+    /// The text of the file of answers to gates.
+    pub answers: Option<String>,
+    /// Gates are answered by their default, else their first option.
+    pub auto_approve: bool,
+}
+
+/// Why a bundle cannot be run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BundleError {
+    /// It cannot be read back.
+    #[error("the run's workflow cannot be read back: {0}")]
+    Read(#[from] ReadError),
+    /// It is none of ours.
+    #[error("the run's workflow cannot be read back: {0}")]
+    Json(#[from] serde_json::Error),
+    /// The workflow has errors.
+    #[error("{file} is not valid: {}", first(findings))]
+    Invalid {
+        /// The file.
+        file: String,
+        /// What is wrong.
+        findings: Vec<Diagnostic>,
+    },
+    /// The workflow cannot be made ready.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// A manager node without a workflow.
+    #[error("`{node}` names no workflow: set stack.child_workflow")]
+    NoChild {
+        /// The node.
+        node: Arc<str>,
+    },
+    /// The goal cannot be rendered.
+    #[error("the goal cannot be rendered: {message}")]
+    Goal {
+        /// Why.
+        message: String,
+    },
+}
+
+fn first(findings: &[Diagnostic]) -> &str {
+    findings.first().map_or("", |finding| finding.message.as_str())
+}
+
+impl Bundle {
+    /// Reads a run's bundle back.
+    pub fn load(blobs: &dyn BlobStore, bundle: &BlobRef) -> Result<Self, BundleError> {
+        Ok(serde_json::from_value(read_blob(blobs, bundle)?)?)
+    }
+
+    /// The bytes that are stored.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// The workflow, made ready to run.
+    pub fn plan(&self) -> Result<Plan, BundleError> {
+        let files = MemorySources(self.files.clone());
+        let beside = RelativeSources::new(&files, &self.base);
+        let workflow = fabro_validate::prepare(&self.name, &self.source, &beside)
+            .map_err(|findings| BundleError::Invalid { file: self.file.clone(), findings })?;
+        Ok(Plan::compile(workflow)?)
+    }
+
+    /// The goal that the workflow itself states, rendered with these inputs.
+    pub fn goal(&self, inputs: &Map<String, Value>) -> Result<Option<String>, BundleError> {
+        let plan = self.plan()?;
+        let Some(goal) = plan.workflow().attrs().text("goal") else { return Ok(None) };
+        render_goal(goal, inputs).map(Some)
+    }
+
+    /// The workflow of a manager node.
+    pub fn child(&self, node: &Node) -> Result<Self, BundleError> {
+        let attr = node.attrs.get("stack.child_workflow");
+        let inline = node.attrs.text("stack.child_dot_source");
+        let source = attr.and_then(|attr| attr.value.text()).or(inline);
+        let Some(source) = source else {
+            return Err(BundleError::NoChild { node: Arc::clone(&node.id) });
+        };
+        let file = attr.and_then(|attr| attr.file.as_deref());
+        let files = MemorySources::default();
+        let beside = RelativeSources::new(&files, &self.base);
+        Ok(Self {
+            name: node.id.to_string(),
+            file: file.unwrap_or(&self.file).to_owned(),
+            base: file.map_or_else(|| self.base.clone(), |file| beside.join(file)),
+            source: source.to_owned(),
+            files: self.files.clone(),
+            settings: self.settings.clone(),
+        })
+    }
+}
+
+/// A goal with `{{ inputs.… }}` filled in.
+pub fn render_goal(goal: &str, inputs: &Map<String, Value>) -> Result<String, BundleError> {
+    let failed = |message: String| BundleError::Goal { message };
+    let template = Template::parse(goal).map_err(|error| failed(error.to_string()))?;
+    let inputs = inputs.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+    let values = Values { inputs, ..Values::default() };
+    template.render(Arc::new(values), Mode::Prompt).map_err(|error| failed(error.to_string()))
+}

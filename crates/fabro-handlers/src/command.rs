@@ -1,0 +1,149 @@
+//! Commands: a script in the run's working directory.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use fabro_blob::{BlobError, BlobStore};
+use fabro_context::keys;
+use fabro_engine::{Finished, Handler, Stage, StageEnd};
+use fabro_sandbox::{Captured, Exec, ExecError, Exit, Language, Request};
+use fabro_template::Mode;
+use fabro_types::{Failure, FailureClass, Outcome};
+use serde_json::Value;
+
+use crate::files::StageFiles;
+use crate::render::render;
+
+/// How many characters of a failed command's last line its failure quotes.
+const QUOTED: usize = 200;
+
+/// Runs `script` of a command node.
+pub struct CommandHandler {
+    exec: Arc<dyn Exec>,
+    env: Vec<(String, String)>,
+}
+
+impl CommandHandler {
+    /// Scripts run by `exec`, with these variables added to their environment.
+    pub fn new(exec: Arc<dyn Exec>, env: Vec<(String, String)>) -> Self {
+        Self { exec, env }
+    }
+}
+
+#[async_trait]
+impl Handler for CommandHandler {
+    async fn execute(&self, stage: Stage) -> StageEnd {
+        let node = stage.node();
+        let python = node.attrs.text("language") == Some("python");
+        let Some(source) = node.attrs.text("script").map(str::to_owned) else {
+            return structural("the node has no script").into();
+        };
+        let mode = if python { Mode::Python } else { Mode::Shell };
+        let script = match render(&stage, &source, false, mode) {
+            Ok(script) => script,
+            Err(failure) => return failure.into(),
+        };
+        let files = match StageFiles::open(&stage) {
+            Ok(files) => files,
+            Err(error) => return error.into(),
+        };
+        if let Err(error) = files.write(if python { "script.py" } else { "script.sh" }, &script) {
+            return error.into();
+        }
+        let mut env = self.env.clone();
+        env.extend(variables(&stage));
+        let request = Request {
+            script: &script,
+            language: if python { Language::Python } else { Language::Shell },
+            cwd: Path::new(&stage.run.work_dir),
+            env: &env,
+            stdout: files.path("stdout.log"),
+            stderr: files.path("stderr.log"),
+            cancel: stage.cancel.clone(),
+        };
+        let ended = match self.exec.run(request).await {
+            Ok(ended) => ended,
+            Err(error @ ExecError::Log { .. }) => {
+                return StageEnd::CannotRecord { message: error.to_string() };
+            }
+            Err(error) => return Failure::new(FailureClass::Deterministic, error.to_string()).into(),
+        };
+        match outcome(&*stage.store, ended) {
+            Ok(outcome) => {
+                let script = (script != source).then(|| Arc::from(script));
+                Finished { script, ..Finished::from(outcome) }.into()
+            }
+            Err(error) => StageEnd::CannotRecord { message: error.to_string() },
+        }
+    }
+}
+
+/// What every script may know about where it runs.
+fn variables(stage: &Stage) -> Vec<(String, String)> {
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    let mut all = vec![
+        ("FABRO_RUN_ID".to_owned(), stage.run_id.to_string()),
+        ("FABRO_RUN_DIR".to_owned(), text(&stage.run_dir)),
+        ("FABRO_STAGE_DIR".to_owned(), text(&stage.dir())),
+        ("FABRO_NODE".to_owned(), stage.at.node.to_string()),
+        ("FABRO_VISIT".to_owned(), stage.at.visit.to_string()),
+        ("FABRO_ATTEMPT".to_owned(), stage.at.attempt.to_string()),
+    ];
+    let graph_dir = stage.context.text(crate::WORKFLOW_DIR);
+    if !graph_dir.is_empty() {
+        all.push(("FABRO_WORKFLOW_DIR".to_owned(), graph_dir.to_owned()));
+    }
+    all
+}
+
+fn structural(message: &str) -> Failure {
+    Failure::new(FailureClass::Structural, message)
+}
+
+fn outcome(
+    store: &dyn BlobStore,
+    ended: fabro_sandbox::Finished,
+) -> Result<Outcome, BlobError> {
+    let failure = match ended.exit {
+        Exit::Code(0) => None,
+        Exit::Code(code) => {
+            let said = last_line(&ended.stderr).or_else(|| last_line(&ended.stdout));
+            let said = said.map(|line| format!(": {line}")).unwrap_or_default();
+            Some(Failure::new(FailureClass::Deterministic, format!("exit code {code}{said}")))
+        }
+        Exit::Signal(signal) => {
+            let message = format!("killed by signal {signal}");
+            Some(Failure::new(FailureClass::Deterministic, message))
+        }
+        Exit::Canceled => Some(Failure::new(FailureClass::Canceled, "canceled")),
+    };
+    let code = match ended.exit {
+        Exit::Code(code) => Value::from(code),
+        Exit::Signal(signal) => Value::from(128 + signal),
+        Exit::Canceled => Value::Null,
+    };
+    let base = failure.map_or_else(Outcome::succeeded, Outcome::failed);
+    Ok(base
+        .with_update(keys::COMMAND_OUTPUT, value(store, ended.stdout)?)
+        .with_update(keys::COMMAND_STDERR, value(store, ended.stderr)?)
+        .with_update(keys::COMMAND_EXIT_CODE, code))
+}
+
+/// Output as a context value: its text, or a reference when it is too large for memory.
+fn value(store: &dyn BlobStore, captured: Captured) -> Result<Value, BlobError> {
+    match captured {
+        Captured::Text(text) => Ok(Value::from(text)),
+        Captured::Large { path, .. } => {
+            let mut log = File::open(&path).map_err(|source| BlobError::Input { source })?;
+            Ok(store.put_json_string(&mut log)?.to_value())
+        }
+    }
+}
+
+fn last_line(captured: &Captured) -> Option<String> {
+    let Captured::Text(text) = captured else { return None };
+    let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty())?;
+    Some(line.chars().take(QUOTED).collect())
+}

@@ -1,0 +1,161 @@
+//! The end of a fan-out: which branch was best.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use fabro_context::keys;
+use fabro_engine::{Finished, Handler, Stage, StageEnd, read_blob};
+use fabro_llm::Message;
+use fabro_template::Mode;
+use fabro_types::{BlobRef, Failure, FailureClass, Outcome, Status};
+use serde_json::Value;
+
+use crate::files::StageFiles;
+use crate::llm::{Asked, LlmHandler, canceled, prompt_blob, response_outcome};
+use crate::render::render;
+
+/// How many characters of each branch's answer a model that chooses is shown.
+const SHOWN: usize = 4_000;
+
+/// Chooses among the branches of a fan-out: by status and order, or by asking a model.
+pub struct FanInHandler {
+    llm: Arc<LlmHandler>,
+}
+
+impl FanInHandler {
+    /// A fan-in with a prompt asks by way of `llm`.
+    pub fn new(llm: Arc<LlmHandler>) -> Self {
+        Self { llm }
+    }
+
+    async fn run(&self, stage: &Stage) -> Result<StageEnd, StageEnd> {
+        let results = results(stage)?;
+        let mut ranked: Vec<&Value> = results.iter().filter(|result| status(result).is_some()).collect();
+        ranked.sort_by_key(|result| status(result));
+        let Some(best) = ranked.first().copied() else {
+            return Err(failure("there is no fan-out to choose from").into());
+        };
+        if status(best) == Some(Status::Failed) {
+            let message = format!("all {} branches failed", results.len());
+            let outcome = chosen(Outcome::failed(failure(&message)), best);
+            return Ok(outcome.into());
+        }
+        match stage.node().attrs.text("prompt") {
+            None => Ok(chosen(Outcome::succeeded(), best).into()),
+            Some(prompt) => self.choose(stage, prompt, &ranked, best).await,
+        }
+    }
+
+    async fn choose(
+        &self,
+        stage: &Stage,
+        prompt: &str,
+        ranked: &[&Value],
+        best: &Value,
+    ) -> Result<StageEnd, StageEnd> {
+        let mut text = render(stage, prompt, false, Mode::Prompt)?;
+        text.push_str("\n\n## Branches\n");
+        for result in ranked {
+            let id = result["id"].as_str().unwrap_or_default();
+            let shown: String = answer(stage, &result["response"])?.chars().take(SHOWN).collect();
+            let _ = write!(text, "\n### {id} ({})\n{shown}\n", result["status"].as_str().unwrap_or(""));
+        }
+        text.push_str("\nName the id of the best branch on the last line of your answer.");
+        let files = StageFiles::open(stage)?;
+        files.write("prompt.md", &text)?;
+        let (name, bytes) = prompt_blob(&text);
+        let mut finished = match self.llm.ask(stage, vec![Message::user(text)]).await {
+            Asked::Canceled => Finished::from(canceled()),
+            Asked::Failed(outcome) => Finished::from(*outcome),
+            Asked::Answered(reply) => {
+                files.write("response.md", &reply.text)?;
+                let named = named(&reply.text, ranked);
+                let mut outcome =
+                    chosen(response_outcome(&stage.at.node, &reply.text), named.unwrap_or(best));
+                if named.is_none() {
+                    outcome.notes = Some("the answer names no branch; the best status won".to_owned());
+                }
+                outcome.usage = Some(reply.usage);
+                Finished::from(outcome)
+            }
+        };
+        finished.prompt = Some(name);
+        finished.blobs.push((name, bytes));
+        Ok(finished.into())
+    }
+}
+
+#[async_trait]
+impl Handler for FanInHandler {
+    async fn execute(&self, stage: Stage) -> StageEnd {
+        self.run(&stage).await.unwrap_or_else(|end| end)
+    }
+}
+
+fn failure(message: &str) -> Failure {
+    Failure::new(FailureClass::Deterministic, message)
+}
+
+fn results(stage: &Stage) -> Result<Vec<Value>, Failure> {
+    let Some(value) = stage.context.get(keys::PARALLEL_RESULTS) else {
+        return Err(failure("a fan-in needs a fan-out before it"));
+    };
+    let read = match BlobRef::from_value(value) {
+        Some(blob) => {
+            read_blob(&*stage.store, &blob).map_err(|error| failure(&error.to_string()))?
+        }
+        None => value.clone(),
+    };
+    Ok(read.as_array().cloned().unwrap_or_default())
+}
+
+fn answer(stage: &Stage, value: &Value) -> Result<String, Failure> {
+    if value.is_null() { Ok(String::new()) } else { crate::llm::text_of(stage, value) }
+}
+
+fn status(result: &Value) -> Option<Status> {
+    Status::parse(result["status"].as_str()?)
+}
+
+fn chosen(outcome: Outcome, best: &Value) -> Outcome {
+    outcome
+        .with_update(keys::FAN_IN_BEST_ID, best["id"].clone())
+        .with_update(keys::FAN_IN_BEST_OUTCOME, best["status"].clone())
+        .with_update(keys::FAN_IN_BEST_HEAD_SHA, best["head_sha"].clone())
+}
+
+/// The branch that an answer names: the last line that is, or ends with, exactly one id.
+fn named<'a>(text: &str, results: &[&'a Value]) -> Option<&'a Value> {
+    text.lines().rev().find_map(|line| {
+        let words: Vec<&str> = line
+            .split(|c: char| !(c.is_alphanumeric() || c == '_'))
+            .filter(|word| !word.is_empty())
+            .collect();
+        let mut hits =
+            results.iter().copied().filter(|r| words.iter().any(|word| r["id"] == *word));
+        let first = hits.next()?;
+        hits.next().is_none().then_some(first)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_last_line_with_one_id_names_the_branch() {
+        let (fast, slow) = (json!({"id": "fast"}), json!({"id": "slow"}));
+        let results = [&fast, &slow];
+        for (text, id) in [
+            ("slow is nice, but\n**fast**", Some("fast")),
+            ("Best: `slow`.\n\nThank you", Some("slow")),
+            ("fast or slow?", None),
+            ("breakfast", None),
+        ] {
+            assert_eq!(named(text, &results).map(|r| &r["id"]), id.map(Value::from).as_ref());
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! The files of a stage, for people and for later stages: `prompt.md`, `response.md`,
+//! `script.sh`, logs, `status.json`. They are a projection; the log is the truth.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use fabro_engine::{Stage, StageEnd, stage_dir};
+use fabro_events::{CompletedStage, Event, EventBody, EventSink};
+use serde::Serialize;
+
+/// Files that an attempt writes, and that make way for the next attempt's.
+const ATTEMPT_FILES: [&str; 6] =
+    ["prompt.md", "response.md", "script.sh", "script.py", "stdout.log", "stderr.log"];
+
+/// A file of a stage that could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("write {}: {source}; free some space or choose another store with --store", path.display())]
+pub(crate) struct FileError {
+    path: PathBuf,
+    source: io::Error,
+}
+
+impl From<FileError> for StageEnd {
+    fn from(error: FileError) -> Self {
+        Self::CannotRecord { message: error.to_string() }
+    }
+}
+
+/// The directory of a stage.
+pub(crate) struct StageFiles {
+    dir: PathBuf,
+}
+
+impl StageFiles {
+    /// Makes the directory; files of an earlier attempt move to `attempt-N/`.
+    pub(crate) fn open(stage: &Stage) -> Result<Self, FileError> {
+        let dir = stage.dir();
+        fs::create_dir_all(&dir).map_err(|source| FileError { path: dir.clone(), source })?;
+        let files = Self { dir };
+        if stage.at.attempt > 1 {
+            files.put_away(stage.at.attempt - 1)?;
+        }
+        Ok(files)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) -> Result<(), FileError> {
+        let path = self.path(name);
+        fs::write(&path, text).map_err(|source| FileError { path, source })
+    }
+
+    fn put_away(&self, attempt: u32) -> Result<(), FileError> {
+        let earlier = self.dir.join(format!("attempt-{attempt}"));
+        if earlier.exists() {
+            return Ok(());
+        }
+        fs::create_dir(&earlier)
+            .map_err(|source| FileError { path: earlier.clone(), source })?;
+        for name in ATTEMPT_FILES {
+            let (from, to) = (self.dir.join(name), earlier.join(name));
+            match fs::rename(&from, &to) {
+                Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                    return Err(FileError { path: to, source });
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes `status.json` into the directory of every stage that ended.
+pub struct StatusFiles {
+    runs_dir: PathBuf,
+}
+
+#[derive(Serialize)]
+struct StatusFile<'a> {
+    node: &'a str,
+    visit: u32,
+    #[serde(flatten)]
+    end: &'a CompletedStage,
+}
+
+impl StatusFiles {
+    /// For all runs whose directories are in `runs_dir`.
+    pub fn new(runs_dir: impl Into<PathBuf>) -> Self {
+        Self { runs_dir: runs_dir.into() }
+    }
+
+    fn write(&self, event: &Event, end: &CompletedStage) -> io::Result<()> {
+        let entry = &event.entry;
+        let (Some(node), Some(visit)) = (entry.node_id.as_deref(), entry.visit) else {
+            return Ok(());
+        };
+        let dir = stage_dir(&self.runs_dir.join(event.run_id.to_string()), end.rank, node, visit);
+        let json = serde_json::to_vec(&StatusFile { node, visit, end })?;
+        let path = dir.join("status.json");
+        match fs::write(&path, &json) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                fs::create_dir_all(&dir)?;
+                fs::write(path, json)
+            }
+            other => other,
+        }
+    }
+}
+
+impl EventSink for StatusFiles {
+    fn event(&self, event: &Event) {
+        if let EventBody::StageCompleted(end) | EventBody::StageFailed(end) = &event.entry.body
+            && let Err(error) = self.write(event, end)
+        {
+            // The log has it all; the file is a convenience that a full disk may cost.
+            tracing::warn!(%error, seq = event.seq, "status.json could not be written");
+        }
+    }
+}
+
+/// Reads the text of a stage's file; empty when there is none.
+pub(crate) fn modified_ms(path: &Path) -> Option<i64> {
+    let modified = fs::metadata(path).ok()?.modified().ok()?;
+    let since = modified.duration_since(std::time::UNIX_EPOCH).ok()?;
+    i64::try_from(since.as_millis()).ok()
+}

@@ -1,0 +1,290 @@
+//! Human gates: the outgoing edges are the options, whoever answers first decides.
+
+use std::future::pending;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fabro_context::keys;
+use fabro_engine::{Handler, Letter, ReportError, Stage, StageEnd};
+use fabro_events::{EventBody, QuestionType};
+use fabro_human::{Answer, Interviewer, Question, Reply, match_answer, options};
+use fabro_store::InboxId;
+use fabro_types::{Failure, FailureClass, Outcome, strip_accelerator};
+
+use crate::llm::canceled;
+
+/// Asks people.
+pub struct HumanHandler {
+    interviewer: Arc<dyn Interviewer>,
+}
+
+impl HumanHandler {
+    /// Questions go to `interviewer`, and to anybody who answers through the run's inbox.
+    pub fn new(interviewer: Arc<dyn Interviewer>) -> Self {
+        Self { interviewer }
+    }
+}
+
+/// An answer on its way into the log.
+struct Given {
+    text: String,
+    source: String,
+    letter: Option<InboxId>,
+}
+
+/// What ended the wait for an answer.
+enum Waited {
+    Given(Given),
+    TimedOut,
+    Nobody,
+    Canceled,
+}
+
+#[async_trait]
+impl Handler for HumanHandler {
+    async fn execute(&self, mut stage: Stage) -> StageEnd {
+        let gate = Gate::of(&stage);
+        let asked_ms = stage.at.gate_asked_ms.unwrap_or(stage.started_ms);
+        let limit = stage.node().attrs.duration("timeout").filter(|limit| !limit.is_zero());
+        let deadline_ms = limit.map(|limit| asked_ms.saturating_add(millis(limit)));
+        if stage.reporter.report(gate.asked(deadline_ms)).await.is_err() {
+            return canceled().into();
+        }
+        let left = deadline_ms.map(|deadline| {
+            Duration::from_millis(u64::try_from(deadline - stage.started_ms).unwrap_or_default())
+        });
+        let mut timer = std::pin::pin!(over(left));
+        let mut ask = true;
+        loop {
+            let waited = self.wait(&mut stage, &gate, ask, timer.as_mut()).await;
+            let given = match waited {
+                Waited::Given(given) => given,
+                Waited::TimedOut => return gate.timed_out(limit).into(),
+                Waited::Canceled => return canceled().into(),
+                // Nobody is here, but there is time for an answer from elsewhere.
+                Waited::Nobody if limit.is_some() => {
+                    ask = false;
+                    continue;
+                }
+                Waited::Nobody => match stage.mailbox.try_next() {
+                    Some(letter) => letter.into(),
+                    None => return StageEnd::Suspended,
+                },
+            };
+            let Given { text, source, letter } = given;
+            let question = &gate.question;
+            let answer =
+                match_answer(&question.options, question.freeform, question.question_type, &text);
+            let answer = match answer {
+                Ok(answer) => answer,
+                // It has left the inbox for good, so the stage says what is wrong with it.
+                Err(no_match) if letter.is_some() => {
+                    let message = no_match.to_string();
+                    return Failure::new(FailureClass::Deterministic, message).into();
+                }
+                Err(_) => continue,
+            };
+            let chosen = gate.chosen(&answer);
+            match stage.reporter.answered(chosen.event(source), letter).await {
+                Ok(()) => return chosen.outcome().into(),
+                // Somebody else was first; the mailbox brings that answer.
+                Err(ReportError::AlreadyAnswered) => ask = false,
+                Err(_) => return canceled().into(),
+            }
+        }
+    }
+}
+
+impl HumanHandler {
+    async fn wait(
+        &self,
+        stage: &mut Stage,
+        gate: &Gate,
+        ask: bool,
+        timer: Pin<&mut (impl Future<Output = ()> + Send)>,
+    ) -> Waited {
+        let cancel = stage.cancel.clone();
+        let asking = async {
+            if ask { self.interviewer.ask(&gate.question).await } else { pending().await }
+        };
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => Waited::Canceled,
+            letter = stage.mailbox.next() => match letter {
+                Some(letter) => Waited::Given(letter.into()),
+                None => Waited::Canceled,
+            },
+            () = timer => Waited::TimedOut,
+            reply = asking => match reply {
+                Ok(Reply::Answer { text, source }) => {
+                    Waited::Given(Given { text, source: source.to_owned(), letter: None })
+                }
+                // A person who does not want to answer now counts as nobody.
+                Ok(Reply::Unavailable) | Err(_) => Waited::Nobody,
+            },
+        }
+    }
+}
+
+impl From<Letter> for Given {
+    fn from(letter: Letter) -> Self {
+        let Letter::Answer { id, choice, source } = letter;
+        Self { text: choice, source, letter: Some(id) }
+    }
+}
+
+async fn over(left: Option<Duration>) {
+    match left {
+        Some(left) => tokio::time::sleep(left).await,
+        None => pending().await,
+    }
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// A gate with its ways out.
+struct Gate {
+    question: Question,
+    /// The labels of the options' edges; empty where an edge has none.
+    labels: Vec<String>,
+    /// Label and target of the edge for free text.
+    freeform: Option<(String, Arc<str>)>,
+}
+
+/// What an answer means for the stage.
+struct Chosen {
+    key: String,
+    label: String,
+    text: Option<String>,
+    preferred: Option<String>,
+    next: Vec<String>,
+    notes: Option<String>,
+}
+
+impl Gate {
+    fn of(stage: &Stage) -> Self {
+        let workflow = stage.plan.workflow();
+        let node = stage.node();
+        let mut freeform = None;
+        let mut ways = Vec::new();
+        for ix in workflow.find(&node.id).into_iter().flat_map(|ix| workflow.outgoing(ix)) {
+            let edge = workflow.edge(ix);
+            let label = edge.label().unwrap_or_default();
+            let to = Arc::clone(&workflow.node(edge.to).id);
+            if edge.attrs.bool("freeform") == Some(true) {
+                freeform = Some((strip_accelerator(label).to_owned(), to));
+            } else if edge.condition().is_none() || !label.is_empty() {
+                ways.push((label, to));
+            }
+        }
+        let preview = stage.context.text(keys::LAST_RESPONSE);
+        let labels = ways.iter().map(|(label, _)| strip_accelerator(label).to_owned()).collect();
+        let question = Question {
+            node: Arc::clone(&node.id),
+            visit: stage.at.visit,
+            branch: stage.branch.clone(),
+            text: node.label().to_owned(),
+            preview: (!preview.is_empty()).then(|| preview.to_owned()),
+            question_type: question_type(node.attrs.text("question_type")),
+            options: options(ways),
+            freeform: freeform.is_some(),
+            default_choice: node.attrs.text("human.default_choice").map(Arc::from),
+        };
+        Self { question, labels, freeform }
+    }
+
+    fn asked(&self, deadline_ms: Option<i64>) -> EventBody {
+        EventBody::GateAsked {
+            question: self.question.text.clone(),
+            question_type: self.question.question_type,
+            options: self.question.options.clone(),
+            freeform: self.question.freeform,
+            deadline_ms,
+        }
+    }
+
+    fn chosen(&self, answer: &Answer) -> Chosen {
+        match answer {
+            Answer::Option(index) => self.options(&[*index]),
+            Answer::Options(indices) => self.options(indices),
+            Answer::Text(text) => {
+                let (label, to) = self.freeform.clone().unzip();
+                Chosen {
+                    key: "freeform".to_owned(),
+                    label: label.clone().unwrap_or_default(),
+                    text: Some(text.clone()),
+                    preferred: label.filter(|label| !label.is_empty()),
+                    next: to.iter().map(ToString::to_string).collect(),
+                    notes: None,
+                }
+            }
+        }
+    }
+
+    fn options(&self, indices: &[usize]) -> Chosen {
+        let options: Vec<_> =
+            indices.iter().filter_map(|index| self.question.options.get(*index)).collect();
+        let join = |texts: Vec<&str>| texts.join(", ");
+        let first = indices.first().and_then(|index| self.labels.get(*index));
+        Chosen {
+            key: join(options.iter().map(|option| option.key.as_str()).collect()),
+            label: join(options.iter().map(|option| option.label.as_str()).collect()),
+            text: None,
+            preferred: first.filter(|label| !label.is_empty()).cloned(),
+            next: options.iter().map(|option| option.to.to_string()).collect(),
+            notes: None,
+        }
+    }
+
+    fn timed_out(&self, limit: Option<Duration>) -> Outcome {
+        let limit = limit.unwrap_or_default();
+        let message = format!("no answer within {limit:?}");
+        let default = self.question.default_choice.as_ref();
+        let index = self.question.options.iter().position(|option| Some(&option.to) == default);
+        match index {
+            Some(index) => {
+                let notes = Some(format!("{message}: the default was taken"));
+                Chosen { notes, ..self.options(&[index]) }.outcome()
+            }
+            None => Outcome::failed(Failure::new(FailureClass::TransientInfra, message)),
+        }
+    }
+}
+
+impl Chosen {
+    fn event(&self, source: String) -> EventBody {
+        EventBody::GateAnswered {
+            selected: self.key.clone(),
+            label: self.label.clone(),
+            text: self.text.clone(),
+            source,
+        }
+    }
+
+    fn outcome(self) -> Outcome {
+        let mut outcome = Outcome::succeeded()
+            .with_update(keys::HUMAN_SELECTED, self.key)
+            .with_update(keys::HUMAN_LABEL, self.label);
+        if let Some(text) = self.text {
+            outcome = outcome.with_update(keys::HUMAN_TEXT, text);
+        }
+        outcome.preferred_label = self.preferred;
+        outcome.suggested_next_ids = self.next;
+        outcome.notes = self.notes;
+        outcome
+    }
+}
+
+fn question_type(word: Option<&str>) -> QuestionType {
+    match word {
+        Some("yes_no") => QuestionType::YesNo,
+        Some("confirmation") => QuestionType::Confirmation,
+        Some("multi_select") => QuestionType::MultiSelect,
+        Some("freeform") => QuestionType::Freeform,
+        _ => QuestionType::MultipleChoice,
+    }
+}

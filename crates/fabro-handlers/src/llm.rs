@@ -1,0 +1,222 @@
+//! Agent and prompt nodes: one question to a model, its answer, and what the answer asks for.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use fabro_context::keys;
+use fabro_engine::{Finished, Handler, NewBlob, Reporter, Stage, StageEnd, StageRecord, read_blob};
+use fabro_events::EventBody;
+use fabro_graph::NodeKind;
+use fabro_llm::{Message, Model, Origin, Reply, Request, complete};
+use fabro_preamble::Limits;
+use fabro_template::Mode;
+use fabro_types::{BlobRef, Failure, FailureClass, Fidelity, Outcome};
+use serde_json::Value;
+
+use crate::directives;
+use crate::files::{StageFiles, modified_ms};
+use crate::preamble::preamble;
+use crate::render::render;
+
+/// How many characters of a response `last_response` keeps.
+const PREVIEW: usize = 200;
+
+/// What to ask a model for when the node says nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ModelDefaults {
+    /// From the command line or the run's settings: stronger than the graph's own default.
+    pub run: Option<String>,
+    /// The same for the provider.
+    pub run_provider: Option<String>,
+    /// From the project or the user: weaker than the graph's default.
+    pub configured: Option<String>,
+    /// The same for the provider.
+    pub configured_provider: Option<String>,
+}
+
+/// Runs agent and prompt nodes on a model.
+pub struct LlmHandler {
+    model: Arc<dyn Model>,
+    defaults: ModelDefaults,
+    limits: Limits,
+}
+
+impl LlmHandler {
+    /// Stages ask `model`; preambles keep to `limits`.
+    pub fn new(model: Arc<dyn Model>, defaults: ModelDefaults, limits: Limits) -> Self {
+        Self { model, defaults, limits }
+    }
+
+    /// Asks the model what `text` says, in the words of `stage`'s node.
+    pub(crate) async fn ask(&self, stage: &Stage, messages: Vec<Message>) -> Asked {
+        let request = self.request(stage, messages);
+        let name = request.model.clone();
+        let answer = tokio::select! {
+            answer = complete(&*self.model, request) => answer,
+            () = stage.cancel.cancelled() => return Asked::Canceled,
+        };
+        match answer {
+            Ok(mut reply) => {
+                reply.usage.model = reply.usage.model.or(name);
+                Asked::Answered(Box::new(reply))
+            }
+            Err(error) => {
+                let usage = error.usage.clone();
+                let mut outcome = Outcome::failed(error.into());
+                outcome.usage = Some(usage);
+                Asked::Failed(Box::new(outcome))
+            }
+        }
+    }
+
+    fn request(&self, stage: &Stage, messages: Vec<Message>) -> Request {
+        let (node, graph) = (&stage.node().attrs, stage.plan.workflow().attrs());
+        let pick = |own: &str, run: &Option<String>, default: &str, last: &Option<String>| {
+            let own = node.text(own).map(str::to_owned);
+            own.or_else(|| run.clone())
+                .or_else(|| graph.text(default).map(str::to_owned))
+                .or_else(|| last.clone())
+        };
+        let origin = Origin { node: Arc::clone(&stage.at.node), taken: stage.turns.clone() };
+        let mut request = Request::new(origin, messages);
+        let defaults = &self.defaults;
+        request.model = pick("model", &defaults.run, "default_model", &defaults.configured);
+        request.provider =
+            pick("provider", &defaults.run_provider, "default_provider", &defaults.configured_provider);
+        request.reasoning_effort = node.text("reasoning_effort").map(str::to_owned);
+        request.speed = node.text("speed").map(str::to_owned);
+        request.max_tokens = node.int("max_tokens").and_then(|max| u32::try_from(max).ok());
+        request
+    }
+
+    async fn run(&self, stage: &Stage) -> Result<StageEnd, StageEnd> {
+        let node = stage.node();
+        let attr = node.attrs.get("prompt");
+        let jinja = attr.and_then(|a| a.file.as_deref()).is_some_and(|file| file.ends_with(".j2"));
+        let text = node.attrs.text("prompt").unwrap_or_else(|| node.label());
+        let prompt = render(stage, text, jinja, Mode::Prompt)?;
+        let before = preamble(stage, &self.limits)?;
+        let assembled =
+            if before.is_empty() { prompt } else { format!("{before}\n\n{prompt}") };
+        let files = StageFiles::open(stage)?;
+        files.write("prompt.md", &assembled)?;
+        let (name, bytes) = prompt_blob(&assembled);
+        let mut messages = self.thread(stage)?;
+        messages.push(Message::user(assembled));
+        let mut finished = match self.ask(stage, messages).await {
+            Asked::Canceled => Finished::from(canceled()),
+            Asked::Failed(outcome) => Finished::from(*outcome),
+            Asked::Answered(reply) => {
+                files.write("response.md", &reply.text)?;
+                Finished::from(self.answered(stage, *reply).await)
+            }
+        };
+        finished.prompt = Some(name);
+        finished.blobs.push((name, bytes));
+        Ok(finished.into())
+    }
+
+    async fn answered(&self, stage: &Stage, reply: Reply) -> Outcome {
+        if !reply.tool_calls.is_empty() {
+            let message = "the model called tools, which this version does not run yet";
+            let mut outcome =
+                Outcome::failed(Failure::new(FailureClass::Deterministic, message));
+            outcome.usage = Some(reply.usage);
+            return outcome;
+        }
+        // The driver may be ending; then the outcome is not recorded either.
+        let _ = stage.reporter.report(message("assistant", &reply.text)).await;
+        let mut outcome = response_outcome(&stage.at.node, &reply.text);
+        let source = directive_source(stage, &reply.text);
+        directives::apply(&mut outcome, stage, source.as_deref().unwrap_or(&reply.text)).await;
+        outcome.usage = Some(reply.usage);
+        outcome
+    }
+
+    /// The earlier messages of the conversation that the stage takes part in.
+    fn thread(&self, stage: &Stage) -> Result<Vec<Message>, StageEnd> {
+        let mut messages = Vec::new();
+        let Some(thread) = stage.at.thread_id.as_ref().filter(|_| stage.fidelity() == Fidelity::Full)
+        else {
+            return Ok(messages);
+        };
+        let same = |record: &&Arc<StageRecord>| record.thread_id.as_ref() == Some(thread);
+        for record in stage.history.iter().filter(same) {
+            let key = format!("{}{}", keys::RESPONSE_PREFIX, record.node);
+            let response = record.end.outcome.context_updates.get(&key);
+            let (Some(prompt), Some(response)) = (record.end.prompt, response) else { continue };
+            messages.push(Message::user(text_of(stage, &prompt.to_value())?));
+            messages.push(Message::assistant(text_of(stage, response)?));
+        }
+        Ok(messages)
+    }
+}
+
+/// How asking a model ended.
+pub(crate) enum Asked {
+    Answered(Box<Reply>),
+    Failed(Box<Outcome>),
+    Canceled,
+}
+
+#[async_trait]
+impl Handler for LlmHandler {
+    async fn execute(&self, stage: Stage) -> StageEnd {
+        self.run(&stage).await.unwrap_or_else(|end| end)
+    }
+}
+
+pub(crate) fn canceled() -> Outcome {
+    Outcome::failed(Failure::new(FailureClass::Canceled, "canceled"))
+}
+
+/// The prompt as it goes into the log: a blob of its JSON string.
+pub(crate) fn prompt_blob(prompt: &str) -> NewBlob {
+    let bytes: Arc<[u8]> = Value::from(prompt).to_string().into_bytes().into();
+    (BlobRef::of(&bytes), bytes)
+}
+
+/// The keys that every answer of a model writes.
+pub(crate) fn response_outcome(node: &str, text: &str) -> Outcome {
+    let preview: String = text.chars().take(PREVIEW).collect();
+    Outcome::succeeded()
+        .with_update(format!("{}{node}", keys::RESPONSE_PREFIX), text)
+        .with_update(keys::LAST_RESPONSE, preview)
+}
+
+fn message(role: &str, text: &str) -> EventBody {
+    let text = text.chars().take(PREVIEW).collect();
+    EventBody::AgentMessage { role: role.to_owned(), text }
+}
+
+/// A text value, read back when it is a reference.
+pub(crate) fn text_of(stage: &Stage, value: &Value) -> Result<String, Failure> {
+    let read = match BlobRef::from_value(value) {
+        Some(blob) => &read_blob(&*stage.store, &blob)
+            .map_err(|error| Failure::new(FailureClass::Deterministic, error.to_string()))?,
+        None => value,
+    };
+    Ok(read.as_str().map_or_else(|| read.to_string(), str::to_owned))
+}
+
+/// Where an agent's directives are when its answer has none: a `status.json` in the working
+/// directory that is not older than the stage. Prompt nodes have only their answer.
+fn directive_source(stage: &Stage, response: &str) -> Option<String> {
+    if stage.node().kind != NodeKind::Agent || fabro_routing::extract(response).is_some() {
+        return None;
+    }
+    let path = Path::new(&stage.run.work_dir).join("status.json");
+    if modified_ms(&path)? < stage.started_ms {
+        return None;
+    }
+    let text = std::fs::read_to_string(path).ok()?;
+    fabro_routing::extract(&text).is_some().then_some(text)
+}
+
+/// Reports something that the stage did not like.
+pub(crate) async fn warn(reporter: &Reporter, kind: &str, message: String) {
+    let body = EventBody::AgentWarning { kind: kind.to_owned(), message };
+    // Nothing is lost when the driver is ending: the stage runs again.
+    let _ = reporter.report(body).await;
+}

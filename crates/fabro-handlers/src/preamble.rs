@@ -1,0 +1,158 @@
+//! The preamble of a stage, made from its line's history and context.
+
+use std::sync::Arc;
+
+use fabro_blob::BlobStore;
+use fabro_context::keys;
+use fabro_engine::{Stage, StageRecord, read_blob};
+use fabro_preamble::{Branch, Detail, Input, Limits, Output, Shown, render};
+use fabro_tokens::O200k;
+use fabro_types::{BlobRef, Failure, Fidelity, Status};
+use serde_json::Value;
+
+use crate::blobs::local_path;
+
+/// Output of more bytes than this is told by its path.
+const INLINE: u64 = 102_400;
+
+/// The text before the prompt; empty under `full`.
+pub(crate) fn preamble(stage: &Stage, limits: &Limits) -> Result<String, Failure> {
+    if stage.fidelity() == Fidelity::Full {
+        return Ok(String::new());
+    }
+    let told = |record: &&Arc<StageRecord>| {
+        !matches!(record.handler.as_ref(), "start" | "exit" | "conditional")
+    };
+    let teller = Teller { stage };
+    let total_stages = stage.history.iter().filter(told).count();
+    let mut stages = stage.history.iter().rev().filter(told).map(|record| teller.stage(record));
+    let mut context = stage.context.iter().map(|(key, value)| (key.to_owned(), teller.shown(value)));
+    let parent = stage.context.get(crate::PARENT_PREAMBLE);
+    let parent = parent.map(|value| crate::llm::text_of(stage, value)).transpose()?;
+    let input = Input {
+        goal: &stage.run.goal,
+        run_id: &stage.run_id.to_string(),
+        total_stages,
+        stages: &mut stages,
+        context: &mut context,
+        parent: parent.as_deref(),
+    };
+    Ok(render(input, stage.fidelity(), limits, &O200k).text)
+}
+
+struct Teller<'a> {
+    stage: &'a Stage,
+}
+
+impl Teller<'_> {
+    fn stage(&self, record: &StageRecord) -> fabro_preamble::Stage {
+        let outcome = &record.end.outcome;
+        fabro_preamble::Stage {
+            visit: record.visit,
+            word: outcome.word.clone(),
+            detail: self.detail(record),
+            notes: outcome.notes.clone(),
+            failure: outcome.failure.as_ref().map(|failure| failure.message.clone()),
+            preferred_label: outcome.preferred_label.clone(),
+            suggested_next_ids: outcome.suggested_next_ids.clone(),
+            files: outcome.files_touched.clone(),
+            ..fabro_preamble::Stage::new(record.node.as_ref(), outcome.status)
+        }
+    }
+
+    fn detail(&self, record: &StageRecord) -> Detail {
+        let updates = &record.end.outcome.context_updates;
+        let text = |key: &str| updates.get(key).and_then(|value| value.as_str());
+        match record.handler.as_ref() {
+            "command" => Detail::Command {
+                script: self.script(record),
+                stdout: self.output(updates.get(keys::COMMAND_OUTPUT).map(AsRef::as_ref)),
+                stderr: self.output(updates.get(keys::COMMAND_STDERR).map(AsRef::as_ref)),
+                exit_code: updates
+                    .get(keys::COMMAND_EXIT_CODE)
+                    .and_then(|code| i32::try_from(code.as_i64()?).ok()),
+            },
+            "agent" | "prompt" => {
+                let usage = record.end.outcome.usage.clone().unwrap_or_default();
+                let key = format!("{}{}", keys::RESPONSE_PREFIX, record.node);
+                Detail::Llm {
+                    model: usage.model.unwrap_or_default(),
+                    input_tokens: usage.input_tokens,
+                    output_tokens: usage.output_tokens,
+                    response: self.output(updates.get(&key).map(AsRef::as_ref)),
+                }
+            }
+            "human" => Detail::Human {
+                question: self.label(&record.node),
+                answer: text(keys::HUMAN_LABEL).unwrap_or_default().to_owned(),
+                text: text(keys::HUMAN_TEXT).map(str::to_owned),
+            },
+            "parallel" => Detail::Parallel {
+                branches: self.branches(updates.get(keys::PARALLEL_RESULTS)),
+            },
+            _ => Detail::Other,
+        }
+    }
+
+    fn label(&self, node: &str) -> String {
+        self.stage.plan.node(node).map_or(node, |(_, node)| node.label()).to_owned()
+    }
+
+    fn script(&self, record: &StageRecord) -> String {
+        if let Some(script) = &record.end.script {
+            return script.to_string();
+        }
+        let node = self.stage.plan.node(&record.node);
+        node.and_then(|(_, node)| node.attrs.text("script")).unwrap_or_default().to_owned()
+    }
+
+    fn branches(&self, results: Option<&Arc<Value>>) -> Vec<Branch> {
+        let Some(results) = results else { return Vec::new() };
+        let read = self.read(results);
+        let branches = read.as_ref().unwrap_or(results).as_array().cloned().unwrap_or_default();
+        branches
+            .iter()
+            .map(|branch| Branch {
+                id: branch["id"].as_str().unwrap_or_default().to_owned(),
+                status: branch["status"].as_str().and_then(Status::parse).unwrap_or(Status::Failed),
+                notes: branch["notes"].as_str().map(str::to_owned),
+                output: self.output(Some(&branch["response"])),
+            })
+            .collect()
+    }
+
+    fn read(&self, value: &Value) -> Option<Value> {
+        let blob = BlobRef::from_value(value)?;
+        read_blob(&*self.stage.store, &blob).ok()
+    }
+
+    /// A text value: itself when it is short, else the path of a file that holds it.
+    fn output(&self, value: Option<&Value>) -> Output {
+        let Some(value) = value else { return Output::None };
+        let Some(blob) = BlobRef::from_value(value) else {
+            return match value {
+                Value::Null => Output::None,
+                Value::String(text) => Output::Text(text.clone()),
+                other => Output::Text(other.to_string()),
+            };
+        };
+        let short = self.stage.store.len(&blob).is_ok_and(|bytes| bytes <= INLINE);
+        match self.read(value).filter(|_| short) {
+            Some(Value::String(text)) => Output::Text(text),
+            Some(other) => Output::Text(other.to_string()),
+            None => Output::File(self.path(&blob)),
+        }
+    }
+
+    fn shown(&self, value: &Arc<Value>) -> Shown {
+        match BlobRef::from_value(value) {
+            Some(blob) => Shown::File(self.path(&blob)),
+            None => Shown::Value(Arc::clone(value)),
+        }
+    }
+
+    fn path(&self, blob: &BlobRef) -> String {
+        local_path(&self.stage.run_dir, &*self.stage.store, blob)
+            .unwrap_or_else(|error| format!("({error})"))
+    }
+}

@@ -1,0 +1,97 @@
+//! Which handler runs which kind of stage.
+
+use std::sync::{Arc, Weak};
+
+use async_trait::async_trait;
+use fabro_engine::{Clock, Handler, Stage, StageEnd};
+use fabro_events::EventSink;
+use fabro_graph::NodeKind;
+use fabro_human::Interviewer;
+use fabro_llm::Model;
+use fabro_preamble::Limits;
+use fabro_sandbox::Exec;
+use fabro_types::{Failure, FailureClass};
+
+use crate::{
+    CommandHandler, DryHandler, FanInHandler, HumanHandler, LlmHandler, ModelDefaults,
+    SubWorkflowHandler, WaitHandler,
+};
+
+/// Hands every stage to the handler of its kind.
+pub struct Registry {
+    command: Box<dyn Handler>,
+    llm: Arc<LlmHandler>,
+    human: HumanHandler,
+    wait: Box<dyn Handler>,
+    fan_in: FanInHandler,
+    sub_workflow: SubWorkflowHandler,
+}
+
+/// What the handlers of a run are built from; taken apart at once by [`Registry::new`].
+pub struct Services {
+    /// Runs scripts; `None` in a dry run, which executes nothing.
+    pub exec: Option<Arc<dyn Exec>>,
+    /// Variables added to every script's environment.
+    pub env: Vec<(String, String)>,
+    /// Answers prompts.
+    pub model: Arc<dyn Model>,
+    /// What to ask for when a node names no model.
+    pub defaults: ModelDefaults,
+    /// How long preambles may be.
+    pub limits: Limits,
+    /// Answers gates.
+    pub interviewer: Arc<dyn Interviewer>,
+    /// Is told of the events of sub-workflows.
+    pub sink: Arc<dyn EventSink>,
+    /// The time, for sub-workflows.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Registry {
+    /// The handlers of one run.
+    pub fn new(services: Services) -> Arc<Self> {
+        let Services { exec, env, model, defaults, limits, interviewer, sink, clock } = services;
+        let llm = Arc::new(LlmHandler::new(model, defaults, limits));
+        let (command, wait): (Box<dyn Handler>, Box<dyn Handler>) = match exec {
+            Some(exec) => (Box::new(CommandHandler::new(exec, env)), Box::new(WaitHandler)),
+            None => (Box::new(DryHandler), Box::new(DryHandler)),
+        };
+        Arc::new_cyclic(|own: &Weak<Self>| {
+            let own: Weak<dyn Handler> = own.clone();
+            Self {
+                command,
+                fan_in: FanInHandler::new(Arc::clone(&llm)),
+                llm,
+                human: HumanHandler::new(interviewer),
+                wait,
+                sub_workflow: SubWorkflowHandler::new(own, sink, clock),
+            }
+        })
+    }
+
+    fn handler(&self, kind: NodeKind) -> Option<&dyn Handler> {
+        Some(match kind {
+            NodeKind::Agent | NodeKind::Prompt => &*self.llm,
+            NodeKind::Command => &*self.command,
+            NodeKind::Human => &self.human,
+            NodeKind::Wait => &*self.wait,
+            NodeKind::FanIn => &self.fan_in,
+            NodeKind::ManagerLoop => &self.sub_workflow,
+            _ => return None,
+        })
+    }
+}
+
+#[async_trait]
+impl Handler for Registry {
+    async fn execute(&self, stage: Stage) -> StageEnd {
+        let kind = stage.node().kind;
+        match self.handler(kind) {
+            Some(handler) => handler.execute(stage).await,
+            None => {
+                let message = format!("no handler runs nodes of type {}", kind.as_str());
+                Failure::new(FailureClass::Structural, message).into()
+            }
+        }
+    }
+}

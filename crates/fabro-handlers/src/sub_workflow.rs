@@ -1,0 +1,285 @@
+//! Sub-workflows: another workflow, run once, as a run with a log of its own.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fabro_condition::Condition;
+use fabro_context::keys;
+use fabro_engine::{
+    Clock, DriveError, Handler, Input, Machine, NewRun, Phase, Reading, RunEnd, RunState, Stage,
+    StageEnd, World, begin, cancel, drive,
+};
+use fabro_events::{Event, EventBody, EventSink, ParentStage};
+use fabro_store::{Batch, Store, StoreError};
+use fabro_types::{Failure, FailureClass, Outcome, RunId, RunStatus};
+use tokio_util::sync::CancellationToken;
+
+use crate::bundle::{Bundle, BundleError};
+use crate::preamble::preamble;
+
+/// Why a sub-workflow is ended when its stop condition holds.
+const STOPPED: &str = "its stop condition holds";
+
+/// Runs the workflow that a manager node names.
+pub struct SubWorkflowHandler {
+    /// The handler of the child's stages: the one this is part of.
+    stages: Weak<dyn Handler>,
+    sink: Arc<dyn EventSink>,
+    clock: Arc<dyn Clock>,
+}
+
+impl SubWorkflowHandler {
+    /// The child's stages are run by `stages`, and its events told to `sink`.
+    pub fn new(
+        stages: Weak<dyn Handler>,
+        sink: Arc<dyn EventSink>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self { stages, sink, clock }
+    }
+
+    async fn run(&self, stage: &Stage) -> Result<StageEnd, Stop> {
+        let Some(stages) = self.stages.upgrade() else { return Err(Stop::Canceled) };
+        let child = Child::open(stage, self.clock.now_ms())?;
+        let stop = stage.cancel.child_token();
+        let watch = StopWatch::new(stage, &child, stop.clone(), Arc::clone(&self.sink))?;
+        let world = World {
+            store: Arc::clone(&stage.store),
+            handler: stages,
+            sink: Arc::new(watch),
+            clock: Arc::clone(&self.clock),
+            run_dir: stage.run_dir.with_file_name(child.id.to_string()),
+            stop: stop.clone(),
+        };
+        let first = match child.state.phase {
+            Phase::Created => Some(Input::Start),
+            Phase::Ended(..) => None,
+            _ => Some(Input::Resume { max_cost: None }),
+        };
+        let Some(first) = first else { return child.finish(stage) };
+        let blobs = Arc::clone(&stage.store);
+        let machine = Machine::new(Arc::clone(&child.plan), child.state.clone(), Arc::new(blobs));
+        // A child may hold children: the future must have a size of its own.
+        let driven = Box::pin(drive(machine, first, world));
+        let end = tokio::select! {
+            end = driven => end?,
+            () = tokio::time::sleep(time_limit(stage)) => {
+                return Err(Stop::Failed(Failure::new(
+                    FailureClass::TransientInfra,
+                    "the sub-workflow took longer than max_cycles × poll_interval",
+                )));
+            }
+        };
+        match end {
+            RunEnd::Over(..) => child.finish(stage),
+            RunEnd::Paused(_) => Ok(StageEnd::Suspended),
+            RunEnd::Stopped if stage.cancel.is_cancelled() => Err(Stop::Canceled),
+            RunEnd::Stopped => {
+                child.end(&*stage.store, self.clock.now_ms())?;
+                child.finish(stage)
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Handler for SubWorkflowHandler {
+    async fn execute(&self, stage: Stage) -> StageEnd {
+        match self.run(&stage).await {
+            Ok(end) => end,
+            Err(Stop::Canceled) => crate::llm::canceled().into(),
+            Err(Stop::Failed(failure)) => failure.into(),
+            Err(Stop::Record(message)) => StageEnd::CannotRecord { message },
+        }
+    }
+}
+
+/// Why a sub-workflow came to nothing.
+enum Stop {
+    Canceled,
+    Failed(Failure),
+    Record(String),
+}
+
+impl From<StoreError> for Stop {
+    fn from(error: StoreError) -> Self {
+        Self::Record(error.to_string())
+    }
+}
+
+impl From<DriveError> for Stop {
+    fn from(error: DriveError) -> Self {
+        Self::Record(error.to_string())
+    }
+}
+
+impl From<BundleError> for Stop {
+    fn from(error: BundleError) -> Self {
+        Self::Failed(Failure::new(FailureClass::Structural, error.to_string()))
+    }
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+fn time_limit(stage: &Stage) -> Duration {
+    let attrs = &stage.node().attrs;
+    let interval = attrs.duration("manager.poll_interval").unwrap_or(Duration::from_secs(45));
+    let cycles = attrs.int("manager.max_cycles").unwrap_or(1_000);
+    interval.saturating_mul(u32::try_from(cycles.max(1)).unwrap_or(u32::MAX))
+}
+
+/// The run of a sub-workflow.
+struct Child {
+    id: RunId,
+    plan: Arc<fabro_engine::Plan>,
+    state: RunState,
+}
+
+impl Child {
+    /// The child of this stage, made when it does not exist yet. Its id follows from the stage, so
+    /// that a parent that is resumed finds it again.
+    fn open(stage: &Stage, now_ms: i64) -> Result<Self, Stop> {
+        let branch = stage.branch.as_deref().unwrap_or_default();
+        let label =
+            format!("{branch}\n{}@{}.{}", stage.at.node, stage.at.visit, stage.at.attempt);
+        let id = stage.run_id.derive(&label);
+        let parent = Bundle::load(&*stage.store, &stage.run.bundle)?;
+        let bundle = parent.child(stage.node())?;
+        let plan = Arc::new(bundle.plan()?);
+        let mut events = read_all(&*stage.store, id)?;
+        if events.is_empty() {
+            let told = preamble(stage, &fabro_preamble::Limits::default())?;
+            let mut commit = begin(id, now_ms, &plan, new_run(stage, &bundle)?);
+            if let Some(Event { entry, .. }) = commit.events.first_mut()
+                && let EventBody::RunCreated(created) = &mut entry.body
+                && !told.is_empty()
+            {
+                let context = &mut Arc::make_mut(created).context;
+                context.insert(crate::PARENT_PREAMBLE.to_owned(), Arc::new(told.into()));
+            }
+            let batch = Batch { events: &commit.events, blobs: &commit.blobs, consumed: &[] };
+            stage.store.append(id, 0, &batch)?;
+            events = commit.events;
+        }
+        Ok(Self { id, plan, state: RunState::replay(id, &events) })
+    }
+
+    /// Ends the child's log after its stop condition held.
+    fn end(&self, store: &dyn Store, now_ms: i64) -> Result<(), Stop> {
+        let last = store.last_seq(self.id)?;
+        let event = cancel(self.id, last, now_ms, STOPPED.to_owned());
+        store.append(self.id, last, &Batch::of(&[event]))?;
+        Ok(())
+    }
+
+    /// The stage's outcome once the child is over.
+    fn finish(&self, stage: &Stage) -> Result<StageEnd, Stop> {
+        let events = read_all(&*stage.store, self.id)?;
+        let state = RunState::replay(self.id, &events);
+        let context = state.main().map(|cursor| cursor.context.to_json()).unwrap_or_default();
+        let stopped = events.last().is_some_and(|event| {
+            matches!(&event.entry.body, EventBody::RunCanceled { reason } if reason == STOPPED)
+        });
+        let mut outcome = match &state.phase {
+            Phase::Ended(RunStatus::Succeeded, _) => Outcome::succeeded(),
+            Phase::Ended(RunStatus::Failed, Some(failure)) => {
+                let message = format!("sub-workflow: {}", failure.message);
+                Outcome::failed(Failure::new(failure.class, message))
+            }
+            _ if stopped => Outcome {
+                notes: Some(format!("ended: {STOPPED}")),
+                ..Outcome::succeeded()
+            },
+            _ => Outcome::failed(Failure::new(FailureClass::Canceled, "sub-workflow canceled")),
+        };
+        outcome = outcome.with_update(format!("{}{}", keys::CHILD_PREFIX, stage.at.node), context);
+        outcome.usage = Some(state.usage).filter(|usage| usage.turns > 0 || usage.cost_usd > 0.0);
+        // Its turns were the child's; the parent's model script does not move on by them.
+        if let Some(usage) = &mut outcome.usage {
+            usage.turns = 0;
+        }
+        Ok(outcome.into())
+    }
+}
+
+fn new_run(stage: &Stage, bundle: &Bundle) -> Result<NewRun, Stop> {
+    Ok(NewRun {
+        goal: bundle.goal(&stage.run.inputs)?.unwrap_or_else(|| stage.run.goal.clone()),
+        inputs: stage.run.inputs.clone(),
+        seed: stage.run.seed,
+        work_dir: stage.run.work_dir.clone(),
+        bundle: bundle.to_bytes(),
+        max_cost: None,
+        parent: Some(ParentStage {
+            run_id: stage.run_id,
+            node_id: Arc::clone(&stage.at.node),
+            visit: stage.at.visit,
+        }),
+        dry_run: stage.run.dry_run,
+    })
+}
+
+/// The whole log of a run.
+pub fn read_all(store: &dyn Store, run: RunId) -> Result<Vec<Event>, StoreError> {
+    const PAGE: usize = 4_096;
+    let mut events: Vec<Event> = Vec::new();
+    loop {
+        let after = events.last().map_or(0, |event| event.seq);
+        let page = store.read(run, after, PAGE)?;
+        let whole = page.len() < PAGE;
+        events.extend(page);
+        if whole {
+            return Ok(events);
+        }
+    }
+}
+
+/// Follows a child's events, and stops it once its stop condition holds after a stage.
+struct StopWatch {
+    state: Mutex<RunState>,
+    condition: Option<Condition>,
+    store: Arc<dyn Store>,
+    stop: CancellationToken,
+    sink: Arc<dyn EventSink>,
+}
+
+impl StopWatch {
+    fn new(
+        stage: &Stage,
+        child: &Child,
+        stop: CancellationToken,
+        sink: Arc<dyn EventSink>,
+    ) -> Result<Self, Stop> {
+        let text = stage.node().attrs.text("manager.stop_condition");
+        let condition = text.map(Condition::parse).transpose().map_err(|error| {
+            Stop::Failed(Failure::new(FailureClass::Structural, error.to_string()))
+        })?;
+        let condition = condition.filter(|condition| !condition.is_always());
+        let state = Mutex::new(child.state.clone());
+        Ok(Self { state, condition, store: Arc::clone(&stage.store), stop, sink })
+    }
+}
+
+impl EventSink for StopWatch {
+    fn event(&self, event: &Event) {
+        self.sink.event(event);
+        let Some(condition) = &self.condition else { return };
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.apply(event);
+        if !matches!(event.entry.body, EventBody::StageCompleted(_) | EventBody::StageFailed(_)) {
+            return;
+        }
+        let Some(main) = state.main() else { return };
+        let reading = Reading { context: &main.context, blobs: &self.store };
+        match condition.holds(&reading) {
+            Ok(true) => self.stop.cancel(),
+            Ok(false) => {}
+            Err(error) => tracing::warn!(%error, "the stop condition cannot be decided"),
+        }
+    }
+}
