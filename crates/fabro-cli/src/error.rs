@@ -34,6 +34,11 @@ pub fn failed(message: impl Into<String>, next: impl Into<String>) -> anyhow::Er
     CliError { message: message.into(), next: next.into(), exit: exit::FAILED }.into()
 }
 
+/// Something cannot be recorded. `next` says what to do.
+pub fn store(message: impl Into<String>, next: impl Into<String>) -> anyhow::Error {
+    CliError { message: message.into(), next: next.into(), exit: exit::STORE }.into()
+}
+
 /// Prints the error, with what to do next, to stderr. A pipe whose reader has left is no error:
 /// nothing is printed then.
 pub fn report(error: &anyhow::Error, paint: Paint) -> Exit {

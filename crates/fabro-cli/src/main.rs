@@ -4,10 +4,13 @@
 
 mod cli;
 mod commands;
+mod drive;
 mod error;
 mod exit;
+mod files;
 mod global;
 mod output;
+mod wiring;
 
 use std::process::ExitCode;
 

@@ -25,6 +25,7 @@ pub(crate) struct Attempt {
 pub(crate) enum Ended {
     Finished(Box<Finished>),
     Suspended,
+    CannotRecord(String),
 }
 
 impl Attempt {
@@ -77,6 +78,7 @@ fn silence(limit: Option<Duration>) -> Failure {
 fn finish(end: StageEnd, started_ms: i64, clock: &dyn Clock, limit: Option<Failure>) -> Ended {
     let mut finished = match (end, &limit) {
         (StageEnd::Finished(finished), _) => finished,
+        (StageEnd::CannotRecord { message }, _) => return Ended::CannotRecord(message),
         (StageEnd::Suspended, None) => return Ended::Suspended,
         (StageEnd::Suspended, Some(_)) => Box::new(Outcome::succeeded().into()),
     };

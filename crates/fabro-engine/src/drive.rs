@@ -52,6 +52,23 @@ pub struct World {
     pub stop: CancellationToken,
 }
 
+/// Why a driver could not go on. What was committed stands, and the run can be resumed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DriveError {
+    /// The log cannot be read or written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// What a stage did cannot be recorded.
+    #[error("stage `{stage}` cannot be recorded: {message}")]
+    Record {
+        /// The stage.
+        stage: Arc<str>,
+        /// What happened, with what to do.
+        message: String,
+    },
+}
+
 /// Why a driver ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RunEnd {
@@ -96,9 +113,9 @@ struct Driver {
 }
 
 /// Drives a run to its end, or until it has to wait. `first` is what the driver begins with:
-/// [`Input::Start`] or [`Input::Resume`]. An error means that the log could not be written; what
-/// was committed stands, and the run can be resumed.
-pub async fn drive(machine: Machine, first: Input, world: World) -> Result<RunEnd, StoreError> {
+/// [`Input::Start`] or [`Input::Resume`]. Fails with [`DriveError`] when something cannot be
+/// recorded.
+pub async fn drive(machine: Machine, first: Input, world: World) -> Result<RunEnd, DriveError> {
     let (reports, inbound) = mpsc::unbounded_channel();
     let stop = world.stop.child_token();
     let mut driver = Driver {
@@ -127,7 +144,7 @@ impl Driver {
         first: Input,
         mut inbound: mpsc::UnboundedReceiver<Report>,
         in_flight: &mut InFlight,
-    ) -> Result<RunEnd, StoreError> {
+    ) -> Result<RunEnd, DriveError> {
         self.decide(first);
         self.commit()?;
         let mut period = tokio::time::interval(INBOX_PERIOD);
@@ -150,13 +167,13 @@ impl Driver {
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return Ok(RunEnd::Stopped),
-                Some((key, ended)) = in_flight.next() => self.ended(key, ended),
+                Some((key, ended)) = in_flight.next() => self.ended(key, ended)?,
                 Some(report) = inbound.recv() => self.report(report)?,
                 _ = period.tick() => self.read_inbox()?,
             }
             // Everything that is ready goes into the same commit.
             while let Some(Some((key, ended))) = in_flight.next().now_or_never() {
-                self.ended(key, ended);
+                self.ended(key, ended)?;
             }
             while let Ok(report) = inbound.try_recv() {
                 self.report(report)?;
@@ -267,9 +284,9 @@ impl Driver {
         Some(Attempt { stage, delay, timeout, silence, activity })
     }
 
-    fn ended(&mut self, key: Key, ended: attempt::Ended) {
+    fn ended(&mut self, key: Key, ended: attempt::Ended) -> Result<(), DriveError> {
         if self.running.remove(&key).is_none() || !key.is_current(self.machine.state()) {
-            return;
+            return Ok(());
         }
         match ended {
             attempt::Ended::Suspended => {
@@ -278,7 +295,13 @@ impl Driver {
             attempt::Ended::Finished(finished) => {
                 self.decide(Input::Ended { branch: key.branch, finished });
             }
+            attempt::Ended::CannotRecord(message) => {
+                // What other stages came to is still worth its place in the log.
+                self.commit()?;
+                return Err(DriveError::Record { stage: key.node, message });
+            }
         }
+        Ok(())
     }
 
     fn report(&mut self, report: Report) -> Result<(), StoreError> {

@@ -32,6 +32,12 @@ pub enum StageEnd {
     Finished(Box<Finished>),
     /// It needs an answer that nobody here can give; it runs again when there is one.
     Suspended,
+    /// What it did cannot be recorded, for the disk is full, say. The driver ends; the stage runs
+    /// again when the run is resumed.
+    CannotRecord {
+        /// What happened, with what to do.
+        message: String,
+    },
 }
 
 impl From<Finished> for StageEnd {

@@ -45,7 +45,7 @@ mod state;
 mod transition;
 
 pub use begin::{NewRun, begin, cancel};
-pub use drive::{Clock, RunEnd, World, drive};
+pub use drive::{Clock, DriveError, RunEnd, World, drive};
 pub use fanout::{Branch, BranchEnd, FanOut};
 pub use handler::{Handler, Letter, Mailbox, ReportError, Reporter, Stage, StageEnd, stage_dir};
 pub use machine::{Commit, Finished, Input, Machine};

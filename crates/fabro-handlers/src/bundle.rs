@@ -47,6 +47,10 @@ pub struct RunSettings {
     pub model: Option<String>,
     /// The provider asked for there.
     pub provider: Option<String>,
+    /// The model that the project's or the user's settings name.
+    pub configured_model: Option<String>,
+    /// The provider that they name.
+    pub configured_provider: Option<String>,
     /// The text of the file of answers to gates.
     pub answers: Option<String>,
     /// Gates are answered by their default, else their first option.

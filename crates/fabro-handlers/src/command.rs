@@ -68,7 +68,9 @@ impl Handler for CommandHandler {
             Err(error @ ExecError::Log { .. }) => {
                 return StageEnd::CannotRecord { message: error.to_string() };
             }
-            Err(error) => return Failure::new(FailureClass::Deterministic, error.to_string()).into(),
+            Err(error) => {
+                return Failure::new(FailureClass::Deterministic, error.to_string()).into();
+            }
         };
         match outcome(&*stage.store, ended) {
             Ok(outcome) => {
@@ -102,10 +104,7 @@ fn structural(message: &str) -> Failure {
     Failure::new(FailureClass::Structural, message)
 }
 
-fn outcome(
-    store: &dyn BlobStore,
-    ended: fabro_sandbox::Finished,
-) -> Result<Outcome, BlobError> {
+fn outcome(store: &dyn BlobStore, ended: fabro_sandbox::Finished) -> Result<Outcome, BlobError> {
     let failure = match ended.exit {
         Exit::Code(0) => None,
         Exit::Code(code) => {

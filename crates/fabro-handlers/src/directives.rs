@@ -20,7 +20,8 @@ pub(crate) async fn apply(outcome: &mut Outcome, stage: &Stage, text: &str) {
         Some(OutcomeWord::Status(status)) => outcome.status = status,
         Some(OutcomeWord::Custom(word)) if takes(stage, &word) => outcome.word = Some(word),
         Some(OutcomeWord::Custom(word)) => {
-            let message = format!("outcome `{word}` is no status, and no edge asks for it: ignored");
+            let message =
+                format!("outcome `{word}` is no status, and no edge asks for it: ignored");
             warn(&stage.reporter, "directive", message).await;
         }
         None => {}

@@ -31,7 +31,8 @@ impl FanInHandler {
 
     async fn run(&self, stage: &Stage) -> Result<StageEnd, StageEnd> {
         let results = results(stage)?;
-        let mut ranked: Vec<&Value> = results.iter().filter(|result| status(result).is_some()).collect();
+        let mut ranked: Vec<&Value> =
+            results.iter().filter(|result| status(result).is_some()).collect();
         ranked.sort_by_key(|result| status(result));
         let Some(best) = ranked.first().copied() else {
             return Err(failure("there is no fan-out to choose from").into());
@@ -59,7 +60,8 @@ impl FanInHandler {
         for result in ranked {
             let id = result["id"].as_str().unwrap_or_default();
             let shown: String = answer(stage, &result["response"])?.chars().take(SHOWN).collect();
-            let _ = write!(text, "\n### {id} ({})\n{shown}\n", result["status"].as_str().unwrap_or(""));
+            let _ =
+                write!(text, "\n### {id} ({})\n{shown}\n", result["status"].as_str().unwrap_or(""));
         }
         text.push_str("\nName the id of the best branch on the last line of your answer.");
         let files = StageFiles::open(stage)?;
@@ -74,7 +76,8 @@ impl FanInHandler {
                 let mut outcome =
                     chosen(response_outcome(&stage.at.node, &reply.text), named.unwrap_or(best));
                 if named.is_none() {
-                    outcome.notes = Some("the answer names no branch; the best status won".to_owned());
+                    outcome.notes =
+                        Some("the answer names no branch; the best status won".to_owned());
                 }
                 outcome.usage = Some(reply.usage);
                 Finished::from(outcome)

@@ -58,8 +58,7 @@ impl StageFiles {
         if earlier.exists() {
             return Ok(());
         }
-        fs::create_dir(&earlier)
-            .map_err(|source| FileError { path: earlier.clone(), source })?;
+        fs::create_dir(&earlier).map_err(|source| FileError { path: earlier.clone(), source })?;
         for name in ATTEMPT_FILES {
             let (from, to) = (self.dir.join(name), earlier.join(name));
             match fs::rename(&from, &to) {

@@ -40,6 +40,7 @@ mod wait;
 pub use bundle::{Bundle, BundleError, RunSettings, render_goal};
 pub use command::CommandHandler;
 pub use dry::DryHandler;
+pub use fabro_preamble::Limits;
 pub use fan_in::FanInHandler;
 pub use files::StatusFiles;
 pub use human::HumanHandler;

@@ -82,8 +82,12 @@ impl LlmHandler {
         let mut request = Request::new(origin, messages);
         let defaults = &self.defaults;
         request.model = pick("model", &defaults.run, "default_model", &defaults.configured);
-        request.provider =
-            pick("provider", &defaults.run_provider, "default_provider", &defaults.configured_provider);
+        request.provider = pick(
+            "provider",
+            &defaults.run_provider,
+            "default_provider",
+            &defaults.configured_provider,
+        );
         request.reasoning_effort = node.text("reasoning_effort").map(str::to_owned);
         request.speed = node.text("speed").map(str::to_owned);
         request.max_tokens = node.int("max_tokens").and_then(|max| u32::try_from(max).ok());
@@ -97,8 +101,7 @@ impl LlmHandler {
         let text = node.attrs.text("prompt").unwrap_or_else(|| node.label());
         let prompt = render(stage, text, jinja, Mode::Prompt)?;
         let before = preamble(stage, &self.limits)?;
-        let assembled =
-            if before.is_empty() { prompt } else { format!("{before}\n\n{prompt}") };
+        let assembled = if before.is_empty() { prompt } else { format!("{before}\n\n{prompt}") };
         let files = StageFiles::open(stage)?;
         files.write("prompt.md", &assembled)?;
         let (name, bytes) = prompt_blob(&assembled);
@@ -120,8 +123,7 @@ impl LlmHandler {
     async fn answered(&self, stage: &Stage, reply: Reply) -> Outcome {
         if !reply.tool_calls.is_empty() {
             let message = "the model called tools, which this version does not run yet";
-            let mut outcome =
-                Outcome::failed(Failure::new(FailureClass::Deterministic, message));
+            let mut outcome = Outcome::failed(Failure::new(FailureClass::Deterministic, message));
             outcome.usage = Some(reply.usage);
             return outcome;
         }
@@ -137,7 +139,8 @@ impl LlmHandler {
     /// The earlier messages of the conversation that the stage takes part in.
     fn thread(&self, stage: &Stage) -> Result<Vec<Message>, StageEnd> {
         let mut messages = Vec::new();
-        let Some(thread) = stage.at.thread_id.as_ref().filter(|_| stage.fidelity() == Fidelity::Full)
+        let Some(thread) =
+            stage.at.thread_id.as_ref().filter(|_| stage.fidelity() == Fidelity::Full)
         else {
             return Ok(messages);
         };

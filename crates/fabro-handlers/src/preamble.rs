@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fabro_blob::BlobStore;
 use fabro_context::keys;
 use fabro_engine::{Stage, StageRecord, read_blob};
-use fabro_preamble::{Branch, Detail, Input, Limits, Output, Shown, render};
+use fabro_preamble::{Branch, Detail, Input, Limits, Output, Shown, render, shows_key};
 use fabro_tokens::O200k;
 use fabro_types::{BlobRef, Failure, Fidelity, Status};
 use serde_json::Value;
@@ -26,7 +26,9 @@ pub(crate) fn preamble(stage: &Stage, limits: &Limits) -> Result<String, Failure
     let teller = Teller { stage };
     let total_stages = stage.history.iter().filter(told).count();
     let mut stages = stage.history.iter().rev().filter(told).map(|record| teller.stage(record));
-    let mut context = stage.context.iter().map(|(key, value)| (key.to_owned(), teller.shown(value)));
+    // A large value gets a file only if the preamble names it.
+    let shown = stage.context.iter().filter(|(key, _)| shows_key(key));
+    let mut context = shown.map(|(key, value)| (key.to_owned(), teller.shown(value)));
     let parent = stage.context.get(crate::PARENT_PREAMBLE);
     let parent = parent.map(|value| crate::llm::text_of(stage, value)).transpose()?;
     let input = Input {
@@ -87,9 +89,9 @@ impl Teller<'_> {
                 answer: text(keys::HUMAN_LABEL).unwrap_or_default().to_owned(),
                 text: text(keys::HUMAN_TEXT).map(str::to_owned),
             },
-            "parallel" => Detail::Parallel {
-                branches: self.branches(updates.get(keys::PARALLEL_RESULTS)),
-            },
+            "parallel" => {
+                Detail::Parallel { branches: self.branches(updates.get(keys::PARALLEL_RESULTS)) }
+            }
             _ => Detail::Other,
         }
     }

@@ -31,11 +31,7 @@ pub struct SubWorkflowHandler {
 
 impl SubWorkflowHandler {
     /// The child's stages are run by `stages`, and its events told to `sink`.
-    pub fn new(
-        stages: Weak<dyn Handler>,
-        sink: Arc<dyn EventSink>,
-        clock: Arc<dyn Clock>,
-    ) -> Self {
+    pub fn new(stages: Weak<dyn Handler>, sink: Arc<dyn EventSink>, clock: Arc<dyn Clock>) -> Self {
         Self { stages, sink, clock }
     }
 
@@ -145,8 +141,7 @@ impl Child {
     /// that a parent that is resumed finds it again.
     fn open(stage: &Stage, now_ms: i64) -> Result<Self, Stop> {
         let branch = stage.branch.as_deref().unwrap_or_default();
-        let label =
-            format!("{branch}\n{}@{}.{}", stage.at.node, stage.at.visit, stage.at.attempt);
+        let label = format!("{branch}\n{}@{}.{}", stage.at.node, stage.at.visit, stage.at.attempt);
         let id = stage.run_id.derive(&label);
         let parent = Bundle::load(&*stage.store, &stage.run.bundle)?;
         let bundle = parent.child(stage.node())?;
@@ -191,10 +186,9 @@ impl Child {
                 let message = format!("sub-workflow: {}", failure.message);
                 Outcome::failed(Failure::new(failure.class, message))
             }
-            _ if stopped => Outcome {
-                notes: Some(format!("ended: {STOPPED}")),
-                ..Outcome::succeeded()
-            },
+            _ if stopped => {
+                Outcome { notes: Some(format!("ended: {STOPPED}")), ..Outcome::succeeded() }
+            }
             _ => Outcome::failed(Failure::new(FailureClass::Canceled, "sub-workflow canceled")),
         };
         outcome = outcome.with_update(format!("{}{}", keys::CHILD_PREFIX, stage.at.node), context);

@@ -1,12 +1,76 @@
 //! `fabro resume`.
 
+use std::sync::Arc;
+
+use fabro_engine::{Phase, RunState};
+use fabro_handlers::{Bundle, read_all};
+use fabro_types::{RunId, RunStatus};
+
 use crate::cli::ResumeArgs;
+use crate::commands::run::detach;
+use crate::drive::{Driven, drive};
 use crate::error;
-use crate::exit::Exit;
+use crate::exit::{self, Exit};
 use crate::global::Global;
+use crate::wiring::{self, read_option};
 
 /// Goes on with a run.
-pub async fn resume(args: ResumeArgs, _global: &Global) -> anyhow::Result<Exit> {
-    let message = format!("{} cannot be resumed by this build", args.run);
-    Err(error::usage(message, "use a build with handlers"))
+pub async fn resume(args: ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
+    let (store, run_id) = global.run_to_change(&args.run)?;
+    let events = read_all(&store, run_id)?;
+    let state = RunState::replay(run_id, &events);
+    let created = state.created.clone();
+    let Some(created) = created else {
+        return Err(error::failed(
+            format!("run {run_id} has no beginning"),
+            "its log is damaged; look at it with `fabro events`",
+        ));
+    };
+    if let Some(parent) = &created.parent {
+        return Err(error::usage(
+            format!("run {run_id} is a sub-workflow"),
+            format!("resume the run it belongs to: `fabro resume {}`", parent.run_id),
+        ));
+    }
+    if let Phase::Ended(status, _) = &state.phase {
+        return Err(ended(run_id, *status, global));
+    }
+    let bundle = Bundle::load(&store, &created.bundle)?;
+    let mut settings = bundle.settings.clone();
+    if let Some(path) = &args.answers {
+        settings.answers = Some(read_option(path, "the answers")?);
+    }
+    if let Some(path) = &args.model_script {
+        settings.model_script = Some(read_option(path, "the model script")?);
+    }
+    settings.auto_approve |= args.auto_approve;
+    if args.detach {
+        drop(store.lock(run_id)?);
+        detach(&store, run_id)?;
+        crate::output::stdout(&format!("{run_id}\n"))?;
+        return Ok(exit::SUCCEEDED);
+    }
+    let driven = Driven {
+        store,
+        run_id,
+        plan: Arc::new(bundle.plan()?),
+        settings,
+        dry_run: created.dry_run,
+        state,
+        events,
+        max_cost: args.max_cost,
+        mode: wiring::mode(args.json, false, global),
+    };
+    drive(driven, global).await
+}
+
+fn ended(run_id: RunId, status: RunStatus, global: &Global) -> anyhow::Error {
+    error::usage(
+        format!("run {run_id} is over: {status}"),
+        format!(
+            "go back in it with `{}`, or copy it with `{}`",
+            global.command(&format!("rewind {run_id} NODE@VISIT")),
+            global.command(&format!("fork {run_id} NODE@VISIT"))
+        ),
+    )
 }

@@ -1,12 +1,268 @@
 //! `fabro run`.
 
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::Context as _;
+use fabro_config::{Target, settings, user_settings_file};
+use fabro_engine::{NewRun, Plan, RunState, begin};
+use fabro_events::EventBody;
+use fabro_graph::{Sources, Workflow};
+use fabro_handlers::{Bundle, RunSettings, WORKFLOW_DIR, render_goal, unsupported};
+use fabro_store::{Batch, RunLog, SqliteStore};
+use fabro_types::{BlobRef, LineIndex, RunId, Severity};
+use serde_json::{Map, Value};
+
 use crate::cli::RunArgs;
+use crate::drive::{Driven, drive};
 use crate::error;
-use crate::exit::Exit;
+use crate::exit::{self, Exit};
 use crate::global::Global;
+use crate::wiring::{self, NO_MODEL, read_option};
 
 /// Creates a run and drives it.
-pub async fn run(args: RunArgs, _global: &Global) -> anyhow::Result<Exit> {
-    let message = format!("{} cannot be run by this build", args.workflow);
-    Err(error::usage(message, "use a build with handlers"))
+pub async fn run(args: RunArgs, global: &Global) -> anyhow::Result<Exit> {
+    let prepared = prepare(&args, global)?;
+    let store = global.store()?;
+    let run_id: RunId = ulid::Ulid::generate().to_string().parse()?;
+    let (plan, new) = (prepared.plan, prepared.new);
+    let dry_run = new.dry_run;
+    let mut commit = begin(run_id, wiring::now_ms(), &plan, new);
+    if let Some(event) = commit.events.first_mut()
+        && let EventBody::RunCreated(created) = &mut event.entry.body
+    {
+        let dir = Value::from(prepared.workflow_dir.to_string_lossy());
+        let context = &mut std::sync::Arc::make_mut(created).context;
+        context.insert(WORKFLOW_DIR.to_owned(), dir.into());
+    }
+    let batch = Batch { events: &commit.events, blobs: &commit.blobs, consumed: &[] };
+    store.append(run_id, 0, &batch)?;
+    if args.detach {
+        detach(&store, run_id)?;
+        crate::output::stdout(&format!("{run_id}\n"))?;
+        return Ok(exit::SUCCEEDED);
+    }
+    let state = RunState::replay(run_id, &commit.events);
+    let driven = Driven {
+        store,
+        run_id,
+        plan: std::sync::Arc::new(plan),
+        settings: prepared.settings,
+        dry_run,
+        state,
+        events: commit.events,
+        max_cost: None,
+        mode: wiring::mode(args.json, args.quiet, global),
+    };
+    drive(driven, global).await
+}
+
+/// Drives a run in a process of its own, without a terminal.
+pub fn detach(store: &SqliteStore, run_id: RunId) -> anyhow::Result<()> {
+    use std::os::unix::process::CommandExt as _;
+    let dir = store.run_dir(run_id);
+    std::fs::create_dir_all(&dir)
+        .with_context(|| format!("{} cannot be created", dir.display()))?;
+    let log = dir.join("driver.log");
+    let file = std::fs::File::create(&log)
+        .with_context(|| format!("{} cannot be written", log.display()))?;
+    Command::new(std::env::current_exe()?)
+        .args(["resume", &run_id.to_string(), "--store"])
+        .arg(store.dir())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(file)
+        .process_group(0)
+        .spawn()
+        .context("the background process cannot be started")?;
+    Ok(())
+}
+
+/// A run that is ready to be created.
+struct Prepared {
+    plan: Plan,
+    new: NewRun,
+    settings: RunSettings,
+    workflow_dir: PathBuf,
+}
+
+fn prepare(args: &RunArgs, global: &Global) -> anyhow::Result<Prepared> {
+    let (cwd, home) = (global.cwd()?, global.home());
+    let target = fabro_config::locate(&args.workflow, &cwd, home.as_deref())?;
+    warn_about(&target, args)?;
+    let file = &target.workflow_file;
+    let source = crate::files::read_workflow(file)?;
+    let inputs = inputs(args, &target);
+    let dir = file.parent().map_or_else(|| cwd.clone(), Path::to_owned);
+    let sources = Recording { dir: dir.clone(), home: home.clone(), files: Mutex::default() };
+    let name =
+        file.file_stem().map_or("workflow".into(), |stem| stem.to_string_lossy().into_owned());
+    let checked = fabro_validate::check(&name, &source, &sources, Some(&inputs));
+    let shown = file.strip_prefix(&cwd).unwrap_or(file).to_string_lossy().into_owned();
+    if !checked.is_valid() {
+        let index = LineIndex::new(&source);
+        for finding in checked.findings.iter().filter(|f| f.severity == Severity::Error) {
+            let at = index.position(finding.span.start);
+            crate::output::stderr(&format!(
+                "{shown}:{}:{}: {}\n",
+                at.line, at.column, finding.message
+            ));
+        }
+        return Err(error::usage(format!("{shown} is not valid"), "mend what is shown above"));
+    }
+    let workflow = checked.workflow.context("a valid workflow")?;
+    if !args.dry_run {
+        refuse_unsupported(&workflow, &shown, &source)?;
+    }
+    let goal = goal(args, &target, &workflow, &inputs, home.as_deref())?;
+    let settings = run_settings(args, &target, &cwd, home.as_deref())?;
+    if !args.dry_run && settings.model_script.is_none() && needs_model(&workflow) {
+        return Err(error::usage(
+            NO_MODEL,
+            "name ready answers with --model-script FILE or `[run.model] script` in run.toml, or try --dry-run",
+        ));
+    }
+    let bundle = Bundle {
+        name,
+        file: shown,
+        base: String::new(),
+        files: sources.files.into_inner().unwrap_or_else(PoisonError::into_inner),
+        settings: settings.clone(),
+        source,
+    };
+    let seed = args.seed.unwrap_or_else(|| seed(&bundle.source, &inputs));
+    let new = NewRun {
+        goal,
+        inputs,
+        seed,
+        work_dir: cwd.to_string_lossy().into_owned(),
+        bundle: bundle.to_bytes(),
+        max_cost: args.max_cost,
+        parent: None,
+        dry_run: args.dry_run,
+    };
+    Ok(Prepared { plan: Plan::compile(workflow)?, new, settings, workflow_dir: dir })
+}
+
+fn warn_about(target: &Target, args: &RunArgs) -> anyhow::Result<()> {
+    let Some(file) = &target.run_file else { return Ok(()) };
+    if !file.warnings.list.is_empty() {
+        crate::output::stderr(&format!("{}\n", file.warnings));
+    }
+    let missing = fabro_config::unsupported(&file.config);
+    match missing.first() {
+        Some(first) if !args.dry_run => Err(error::usage(
+            format!("{}: this version does not do it yet: {first}", file.path.display()),
+            "take the setting out, or use a later version",
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn refuse_unsupported(workflow: &Workflow, file: &str, source: &str) -> anyhow::Result<()> {
+    let missing = unsupported(workflow);
+    let Some(first) = missing.first() else { return Ok(()) };
+    let at = LineIndex::new(source).position(first.span.start);
+    Err(error::usage(
+        format!(
+            "{file}:{}:{}: `{}` is not done by this version yet",
+            at.line, at.column, first.attribute
+        ),
+        "take the attribute out, or try --dry-run",
+    ))
+}
+
+fn needs_model(workflow: &Workflow) -> bool {
+    workflow.nodes().any(|node| {
+        node.kind.is_llm()
+            || (node.kind == fabro_graph::NodeKind::FanIn && node.attrs.get("prompt").is_some())
+    })
+}
+
+fn inputs(args: &RunArgs, target: &Target) -> Map<String, Value> {
+    let mut inputs =
+        target.run_file.as_ref().map(|file| file.config.inputs.clone()).unwrap_or_default();
+    for input in &args.inputs {
+        inputs.insert(input.key.clone(), input.value.clone());
+    }
+    inputs
+}
+
+/// The goal: of the command line, else of run.toml, else of the workflow.
+fn goal(
+    args: &RunArgs,
+    target: &Target,
+    workflow: &Workflow,
+    inputs: &Map<String, Value>,
+    home: Option<&Path>,
+) -> anyhow::Result<String> {
+    let goal = match (&args.goal, &args.goal_file, &target.run_file) {
+        (Some(goal), ..) => Some(goal.clone()),
+        (_, Some(file), _) => Some(read_option(file, "the goal")?.trim_end().to_owned()),
+        (_, _, Some(file)) => file.goal(home)?,
+        _ => None,
+    };
+    let goal = goal.or_else(|| workflow.attrs().text("goal").map(str::to_owned));
+    render_goal(&goal.unwrap_or_default(), inputs)
+        .map_err(|error| error::usage(error.to_string(), "give the input with -I KEY=VALUE"))
+}
+
+fn run_settings(
+    args: &RunArgs,
+    target: &Target,
+    cwd: &Path,
+    home: Option<&Path>,
+) -> anyhow::Result<RunSettings> {
+    let config_home = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
+    let user = user_settings_file(config_home.as_deref(), home);
+    let (configured, warnings) = settings(cwd, user.as_deref(), home)?;
+    for warning in warnings {
+        crate::output::stderr(&format!("{warning}\n"));
+    }
+    let file = target.run_file.as_ref();
+    let config = file.map(|file| file.config.clone()).unwrap_or_default();
+    let script = args
+        .model_script
+        .clone()
+        .or_else(|| file.and_then(|file| file.model_script(home)))
+        .or(configured.model.script);
+    Ok(RunSettings {
+        env: config.env,
+        prepare: config.prepare.into_iter().map(|step| step.script).collect(),
+        model_script: script.map(|path| read_option(&path, "the model script")).transpose()?,
+        model: args.model.clone().or(config.model.name),
+        provider: config.model.provider,
+        configured_model: configured.model.name,
+        configured_provider: configured.model.provider,
+        answers: args.answers.as_deref().map(|p| read_option(p, "the answers")).transpose()?,
+        auto_approve: args.auto_approve,
+    })
+}
+
+/// The seed of a run that names none: the same for the same workflow and inputs.
+fn seed(source: &str, inputs: &Map<String, Value>) -> u64 {
+    let sorted: BTreeMap<_, _> = inputs.iter().collect();
+    let text = format!("{source}\n{}", serde_json::to_string(&sorted).unwrap_or_default());
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&BlobRef::of(text.as_bytes()).digest()[..8]);
+    // A number that every JSON reader keeps whole.
+    u64::from_be_bytes(bytes) >> 11
+}
+
+/// Reads the files that a workflow names, and remembers their texts for the run.
+struct Recording {
+    dir: PathBuf,
+    home: Option<PathBuf>,
+    files: Mutex<BTreeMap<String, String>>,
+}
+
+impl Sources for Recording {
+    fn read(&self, path: &str) -> Result<String, String> {
+        let text = crate::files::read_beside(&self.dir, self.home.as_deref(), path)?;
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        files.insert(path.to_owned(), text.clone());
+        Ok(text)
+    }
 }

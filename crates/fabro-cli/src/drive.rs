@@ -1,0 +1,229 @@
+//! Driving a run from the command line: lock, leftovers, signals, and the exit code.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use fabro_engine::{DriveError, Input, Machine, Phase, Plan, RunEnd, RunState, World};
+use fabro_events::{Event, EventSink, PauseReason};
+use fabro_handlers::{RunSettings, StatusFiles};
+use fabro_sandbox::{Exec, Exit as ScriptExit, Language, LocalExec, Request, end_leftovers};
+use fabro_store::{Runs, SqliteStore};
+use fabro_types::{Failure, FailureClass, RunId, RunStatus};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::error;
+use crate::exit::{self, Exit};
+use crate::global::Global;
+use crate::output::progress::{Mode, Progress};
+use crate::wiring::{self, Sinks};
+
+/// A run and how it is to be driven.
+pub struct Driven {
+    /// Where it is recorded.
+    pub store: SqliteStore,
+    /// The run.
+    pub run_id: RunId,
+    /// Its workflow.
+    pub plan: Arc<Plan>,
+    /// How it was started.
+    pub settings: RunSettings,
+    /// Nothing is executed.
+    pub dry_run: bool,
+    /// Where it stands.
+    pub state: RunState,
+    /// Its log so far.
+    pub events: Vec<Event>,
+    /// A new spending limit.
+    pub max_cost: Option<f64>,
+    /// How it is shown.
+    pub mode: Mode,
+}
+
+/// Drives a run until it ends, waits, or is interrupted.
+pub async fn drive(driven: Driven, global: &Global) -> anyhow::Result<Exit> {
+    let Driven { store, run_id, plan, settings, dry_run, state, events, max_cost, mode } = driven;
+    let lock = store.lock(run_id)?;
+    let run_dir = store.run_dir(run_id);
+    let progress = Progress::new(mode, global.paint_stderr());
+    progress.recall(&events);
+    let runs_dir = run_dir.parent().map(Path::to_owned).unwrap_or_default();
+    let files: Arc<dyn EventSink> = Arc::new(StatusFiles::new(runs_dir));
+    let shown: Arc<dyn EventSink> = Arc::clone(&progress) as _;
+    let handler = wiring::handlers(&settings, dry_run, &events, &progress, Arc::clone(&files))?;
+    let is_new = state.phase == Phase::Created;
+    if !is_new {
+        end_stages_left_behind(&store, run_id).await?;
+    }
+    let stop = CancellationToken::new();
+    let work_dir = state.created.as_ref().map(|c| c.work_dir.clone()).unwrap_or_default();
+    let mut first = match is_new {
+        true => Input::Start,
+        false => Input::Resume { max_cost },
+    };
+    let work = async {
+        if is_new && !dry_run {
+            let prepared = prepare(&settings, run_id, &run_dir, &work_dir, &stop).await;
+            if stop.is_cancelled() {
+                return Ok(RunEnd::Stopped);
+            }
+            if let Err(failure) = prepared {
+                first = Input::Abort { failure };
+            }
+        }
+        let store = Arc::new(store);
+        let machine = Machine::new(plan, state, Arc::clone(&store) as _);
+        let world = World {
+            store,
+            handler,
+            sink: Arc::new(Sinks(vec![files, shown])),
+            clock: wiring::clock(),
+            run_dir: run_dir.clone(),
+            stop: stop.clone(),
+        };
+        fabro_engine::drive(machine, first, world).await
+    };
+    let end = tokio::select! {
+        end = work => end,
+        () = interrupted(&stop, run_id, global) => Ok(RunEnd::Stopped),
+    };
+    progress.finish();
+    drop(lock);
+    conclude(end, run_id, mode, global)
+}
+
+/// Waits for signals: the first stops the run cleanly, the second ends the wait.
+async fn interrupted(stop: &CancellationToken, run_id: RunId, global: &Global) {
+    let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+    let [Ok(mut int), Ok(mut term), Ok(mut hup)] = kinds.map(signal) else {
+        // Without signals there is nothing to wait for.
+        return std::future::pending().await;
+    };
+    loop {
+        tokio::select! {
+            _ = int.recv() => {}
+            _ = term.recv() => {}
+            _ = hup.recv() => {}
+        }
+        if stop.is_cancelled() {
+            return;
+        }
+        stop.cancel();
+        let hint = global.command(&format!("resume {run_id}"));
+        crate::output::stderr(&format!(
+            "\nstopping; once more to stop at once. Go on with: {hint}\n"
+        ));
+    }
+}
+
+/// Ends what a driver that died left running, sub-workflows' scripts too.
+async fn end_stages_left_behind(store: &SqliteStore, run_id: RunId) -> anyhow::Result<()> {
+    let mut family = vec![run_id];
+    let runs = store.list()?;
+    // Parents are older than their children, so one pass from the oldest finds them all.
+    for run in runs.iter().rev() {
+        if run.parent.is_some_and(|parent| family.contains(&parent)) {
+            family.push(run.id);
+        }
+    }
+    let ended = tokio::task::spawn_blocking(move || {
+        family.iter().map(|id| end_leftovers(("FABRO_RUN_ID", &id.to_string()))).sum::<usize>()
+    })
+    .await?;
+    if ended > 0 {
+        tracing::info!(ended, "ended processes that an earlier driver left");
+    }
+    Ok(())
+}
+
+/// Runs the steps that come before the first stage.
+async fn prepare(
+    settings: &RunSettings,
+    run_id: RunId,
+    run_dir: &Path,
+    work_dir: &str,
+    stop: &CancellationToken,
+) -> Result<(), Failure> {
+    let exec = LocalExec::new();
+    let mut env: Vec<(String, String)> =
+        settings.env.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+    env.push(("FABRO_RUN_ID".to_owned(), run_id.to_string()));
+    env.push(("FABRO_RUN_DIR".to_owned(), run_dir.to_string_lossy().into_owned()));
+    for (index, script) in settings.prepare.iter().enumerate() {
+        let dir = run_dir.join("prepare").join((index + 1).to_string());
+        let request = Request {
+            script,
+            language: Language::Shell,
+            cwd: Path::new(work_dir),
+            env: &env,
+            stdout: dir.join("stdout.log"),
+            stderr: dir.join("stderr.log"),
+            cancel: stop.clone(),
+        };
+        let failed = |why: String| {
+            let message = format!("prepare step {} failed: {why}", index + 1);
+            Failure::new(FailureClass::Deterministic, message)
+        };
+        let ended = exec.run(request).await.map_err(|error| failed(error.to_string()))?;
+        match ended.exit {
+            ScriptExit::Code(0) => {}
+            ScriptExit::Code(code) => {
+                return Err(failed(format!("exit code {code}; see {}", dir.display())));
+            }
+            ScriptExit::Signal(signal) => return Err(failed(format!("killed by signal {signal}"))),
+            ScriptExit::Canceled => return Err(failed("canceled".to_owned())),
+        }
+    }
+    Ok(())
+}
+
+fn conclude(
+    end: Result<RunEnd, DriveError>,
+    run_id: RunId,
+    mode: Mode,
+    global: &Global,
+) -> anyhow::Result<Exit> {
+    let say = |text: String| {
+        if mode != Mode::Json {
+            crate::output::stderr(&text);
+        }
+    };
+    match end {
+        Ok(RunEnd::Over(RunStatus::Succeeded, _)) => Ok(exit::SUCCEEDED),
+        Ok(RunEnd::Over(RunStatus::Failed, failure)) => {
+            let reason = failure.map(|failure| failure.to_string()).unwrap_or_default();
+            let look = global.command(&format!("inspect {run_id}"));
+            say(format!("run {run_id} failed: {reason}\nSee what happened: {look}\n"));
+            Ok(exit::FAILED)
+        }
+        Ok(RunEnd::Over(..)) => {
+            say(format!("run {run_id} was canceled\n"));
+            Ok(exit::FAILED)
+        }
+        Ok(RunEnd::Paused(reason)) => {
+            let next = match reason {
+                PauseReason::Budget => global.command(&format!("resume {run_id} --max-cost USD")),
+                _ => format!(
+                    "{} and then {}",
+                    global.command(&format!("answer {run_id} CHOICE")),
+                    global.command(&format!("resume {run_id}"))
+                ),
+            };
+            say(format!("run {run_id} is paused. Go on with: {next}\n"));
+            Ok(exit::PAUSED)
+        }
+        Ok(RunEnd::Stopped) => {
+            let hint = global.command(&format!("resume {run_id}"));
+            say(format!("run {run_id} was interrupted. Go on with: {hint}\n"));
+            Ok(exit::INTERRUPTED)
+        }
+        Err(DriveError::Store(error)) => Err(error.into()),
+        Err(error) => {
+            let hint = global.command(&format!("resume {run_id}"));
+            Err(error::store(
+                error.to_string(),
+                format!("nothing that was committed is lost; then go on with `{hint}`"),
+            ))
+        }
+    }
+}

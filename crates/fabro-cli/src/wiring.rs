@@ -1,0 +1,154 @@
+//! What a run is driven with: from the settings kept with it to handlers, model and people.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Context as _;
+use async_trait::async_trait;
+use fabro_engine::Clock;
+use fabro_events::{Event, EventBody, EventSink};
+use fabro_handlers::{Limits, ModelDefaults, Registry, RunSettings, Services};
+use fabro_human::{
+    AskError, AutoApprove, Chain, Interviewer, Question, QueueInterviewer, Reply,
+    TerminalInterviewer, Unavailable,
+};
+use fabro_llm::{ErrorKind, Model, ModelError, Part, Request, ScriptedModel, SimulatedModel};
+use fabro_sandbox::{Exec, LocalExec};
+
+use crate::error;
+use crate::global::Global;
+use crate::output::progress::{Mode, Progress};
+
+/// The time of the machine.
+pub fn clock() -> Arc<dyn Clock> {
+    Arc::new(now_ms)
+}
+
+/// Milliseconds since 1970.
+pub fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// How a run is shown, given what was asked for.
+pub fn mode(json: bool, quiet: bool, global: &Global) -> Mode {
+    match (json, quiet) {
+        (true, _) => Mode::Json,
+        (_, true) => Mode::Quiet,
+        _ if global.is_live() => Mode::Live,
+        _ => Mode::Plain,
+    }
+}
+
+/// The handlers of a run. `events` is its log so far: answers that were given are not given again.
+pub fn handlers(
+    settings: &RunSettings,
+    dry_run: bool,
+    events: &[Event],
+    progress: &Arc<Progress>,
+    sink: Arc<dyn EventSink>,
+) -> anyhow::Result<Arc<Registry>> {
+    Ok(Registry::new(Services {
+        exec: (!dry_run).then(|| Arc::new(LocalExec::new()) as Arc<dyn Exec>),
+        env: settings.env.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
+        model: model(settings, dry_run)?,
+        defaults: ModelDefaults {
+            run: settings.model.clone(),
+            run_provider: settings.provider.clone(),
+            configured: settings.configured_model.clone(),
+            configured_provider: settings.configured_provider.clone(),
+        },
+        limits: Limits::default(),
+        interviewer: interviewer(settings, dry_run, events, progress)?,
+        sink,
+        clock: clock(),
+    }))
+}
+
+fn model(settings: &RunSettings, dry_run: bool) -> anyhow::Result<Arc<dyn Model>> {
+    if dry_run {
+        return Ok(Arc::new(SimulatedModel));
+    }
+    match &settings.model_script {
+        Some(text) => Ok(Arc::new(ScriptedModel::from_json(text).map_err(|error| {
+            error::usage(format!("the model script is not valid: {error}"), "mend the file")
+        })?)),
+        None => Ok(Arc::new(NoModel)),
+    }
+}
+
+/// Stands where no model is configured. Runs with LLM stages are refused before they begin, so
+/// only a sub-workflow that a run comes to can meet it.
+struct NoModel;
+
+impl Model for NoModel {
+    fn stream(
+        &self,
+        _: Request,
+    ) -> futures_util::stream::BoxStream<'static, Result<Part, ModelError>> {
+        let error = ModelError::new(ErrorKind::InvalidRequest).with_message(NO_MODEL);
+        Box::pin(futures_util::stream::iter([Err(error)]))
+    }
+}
+
+/// What is said when LLM stages have nobody to ask.
+pub const NO_MODEL: &str = "no model is configured for the LLM stages of this workflow";
+
+fn interviewer(
+    settings: &RunSettings,
+    dry_run: bool,
+    events: &[Event],
+    progress: &Arc<Progress>,
+) -> anyhow::Result<Arc<dyn Interviewer>> {
+    let last: Arc<dyn Interviewer> = if settings.auto_approve || dry_run {
+        Arc::new(AutoApprove)
+    } else if std::io::stdin().is_terminal() && std::io::stderr().is_terminal() {
+        Arc::new(AtTerminal { progress: Arc::clone(progress) })
+    } else {
+        Arc::new(Unavailable)
+    };
+    let Some(text) = &settings.answers else { return Ok(last) };
+    let queue = QueueInterviewer::from_json(text).map_err(|error| {
+        error::usage(format!("the answers are not valid: {error}"), "mend the file")
+    })?;
+    for event in events {
+        if let EventBody::GateAnswered { source, .. } = &event.entry.body
+            && source == "answers"
+        {
+            queue.skip(event.entry.node_id.as_deref().unwrap_or_default(), 1);
+        }
+    }
+    Ok(Arc::new(Chain(queue, last)))
+}
+
+/// Asks at the terminal, which the progress display leaves free meanwhile.
+struct AtTerminal {
+    progress: Arc<Progress>,
+}
+
+#[async_trait]
+impl Interviewer for AtTerminal {
+    async fn ask(&self, question: &Question) -> Result<Reply, AskError> {
+        let _free = self.progress.suspend();
+        TerminalInterviewer::new().ask(question).await
+    }
+}
+
+/// Tells several sinks, in order.
+pub struct Sinks(pub Vec<Arc<dyn EventSink>>);
+
+impl EventSink for Sinks {
+    fn event(&self, event: &Event) {
+        for sink in &self.0 {
+            sink.event(event);
+        }
+    }
+}
+
+/// Reads a text file that an option names.
+pub fn read_option(path: &std::path::Path, what: &str) -> anyhow::Result<String> {
+    std::fs::read_to_string(path)
+        .with_context(|| format!("{what} {} cannot be read", path.display()))
+        .map_err(|error| error::usage(format!("{error:#}"), "check the path"))
+}
