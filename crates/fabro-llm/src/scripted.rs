@@ -61,7 +61,8 @@ impl Model for ScriptedModel {
             Ok((number, turn)) => (number, turn.clone()),
             Err(error) => return stream::iter([Err(error)]).boxed(),
         };
-        let usage = Usage { model: request.model, ..turn.usage };
+        let model = request.model.or_else(|| Some("scripted".to_owned()));
+        let usage = Usage { model, ..turn.usage };
         let parts = match turn.answer {
             Answer::Reply { text, tool_calls } => {
                 reply(text, tool_calls, &request.origin.node, number, usage)

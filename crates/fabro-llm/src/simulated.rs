@@ -23,7 +23,8 @@ pub struct SimulatedModel;
 impl Model for SimulatedModel {
     fn stream(&self, request: Request) -> BoxStream<'static, Result<Part, ModelError>> {
         let text = format!("[simulated] response for stage {}", request.origin.node);
-        let usage = Usage { model: request.model, turns: 1, ..Usage::default() };
+        let model = request.model.or_else(|| Some("simulated".to_owned()));
+        let usage = Usage { model, turns: 1, ..Usage::default() };
         let end = Part::End { usage, stop: StopReason::Complete };
         stream::iter([Ok(Part::Text(text)), Ok(end)]).boxed()
     }
