@@ -48,13 +48,15 @@ pub async fn drive(driven: Driven, global: &Global) -> anyhow::Result<Exit> {
     let progress = Progress::new(mode, global.paint_stderr());
     progress.recall(&events);
     let runs_dir = run_dir.parent().map(Path::to_owned).unwrap_or_default();
-    let files: Arc<dyn EventSink> = Arc::new(StatusFiles::new(runs_dir));
+    let files = Arc::new(StatusFiles::new(runs_dir));
     let shown: Arc<dyn EventSink> = Arc::clone(&progress) as _;
-    let handler = wiring::handlers(&settings, dry_run, &events, &progress, Arc::clone(&files))?;
+    let handler = wiring::handlers(&settings, dry_run, &events, &progress, files.clone())?;
     let is_new = state.phase == Phase::Created;
     if !is_new {
         end_stages_left_behind(&store, run_id).await?;
+        files.catch_up(&events);
     }
+    drop(events);
     let stop = CancellationToken::new();
     let work_dir = state.created.as_ref().map(|c| c.work_dir.clone()).unwrap_or_default();
     let mut first = match is_new {

@@ -91,12 +91,30 @@ impl StatusFiles {
         Self { runs_dir: runs_dir.into() }
     }
 
+    /// Writes the files that a driver did not come to write before it died. `events` is the log of
+    /// a run.
+    pub fn catch_up(&self, events: &[Event]) {
+        for event in events {
+            if let EventBody::StageCompleted(end) | EventBody::StageFailed(end) = &event.entry.body
+                && let Some(dir) = self.dir(event, end)
+                && !dir.join("status.json").exists()
+            {
+                self.event(event);
+            }
+        }
+    }
+
+    fn dir(&self, event: &Event, end: &CompletedStage) -> Option<PathBuf> {
+        let (node, visit) = (event.entry.node_id.as_deref()?, event.entry.visit?);
+        Some(stage_dir(&self.runs_dir.join(event.run_id.to_string()), end.rank, node, visit))
+    }
+
     fn write(&self, event: &Event, end: &CompletedStage) -> io::Result<()> {
         let entry = &event.entry;
         let (Some(node), Some(visit)) = (entry.node_id.as_deref(), entry.visit) else {
             return Ok(());
         };
-        let dir = stage_dir(&self.runs_dir.join(event.run_id.to_string()), end.rank, node, visit);
+        let Some(dir) = self.dir(event, end) else { return Ok(()) };
         let json = serde_json::to_vec(&StatusFile { node, visit, end })?;
         let path = dir.join("status.json");
         match fs::write(&path, &json) {

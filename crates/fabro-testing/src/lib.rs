@@ -1,1 +1,0 @@
-//! Test doubles of the workspace: clocks, scripted handlers, check helpers.
