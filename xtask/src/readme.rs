@@ -9,20 +9,14 @@ pub(crate) fn render(name: &str, source: &str) -> Option<String> {
         return None;
     }
     let mut text = format!("# {name}\n\n");
-    let mut fence = Fence::Outside;
+    let mut fences = Fences::default();
     for line in docs {
-        if let Some(info) = line.trim_start().strip_prefix("```") {
-            let indent = &line[..line.len() - line.trim_start().len()];
-            fence = match fence {
-                Fence::Outside if is_rust(info) => Fence::Rust,
-                Fence::Outside => Fence::Other,
-                _ => Fence::Outside,
-            };
-            match fence {
-                Fence::Rust => text.extend([indent, "```rust"]),
-                _ => text.push_str(line),
-            }
-        } else if fence == Fence::Rust && (line.trim() == "#" || line.trim().starts_with("# ")) {
+        let was_rust = fences.in_rust();
+        let is_fence = fences.read(line);
+        if is_fence && fences.in_rust() {
+            let backticks = line.trim_end_matches(|c| c != '`');
+            text.extend([backticks, "rust"]);
+        } else if was_rust && !is_fence && is_hidden(line) {
             continue;
         } else {
             text.push_str(line);
@@ -41,24 +35,60 @@ pub(crate) fn crate_docs(source: &str) -> Vec<&str> {
 
 /// True when the docs hold an example that `cargo test` runs.
 pub(crate) fn has_doctest(source: &str) -> bool {
-    let mut inside = false;
-    crate_docs(source).iter().filter_map(|line| line.trim_start().strip_prefix("```")).any(|info| {
-        inside = !inside;
-        inside && is_rust(info) && !info.contains("no_run") && !info.contains("compile_fail")
+    let mut fences = Fences::default();
+    crate_docs(source).into_iter().any(|line| {
+        let opens = fences.read(line) && fences.in_rust();
+        opens && !line.contains("no_run") && !line.contains("compile_fail")
     })
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Fence {
-    Outside,
-    Rust,
-    Other,
+/// Where in its code blocks a Markdown text is.
+#[derive(Default)]
+struct Fences {
+    /// How many backticks the open fence has.
+    inside: Option<usize>,
+    /// Rustdoc takes that block for Rust.
+    rust: bool,
+}
+
+impl Fences {
+    fn in_rust(&self) -> bool {
+        self.inside.is_some() && self.rust
+    }
+
+    /// Takes the next line; true when it opens or closes a block. A fence is indented by at most
+    /// three blanks, and a closing one is at least as long as the opening one and says nothing.
+    fn read(&mut self, line: &str) -> bool {
+        let start = line.trim_start_matches(' ');
+        let info = start.trim_start_matches('`');
+        let length = start.len() - info.len();
+        if line.len() - start.len() > 3 || length < 3 {
+            return false;
+        }
+        match self.inside {
+            None => {
+                *self = Self { inside: Some(length), rust: is_rust(info) };
+                true
+            }
+            Some(open) if length >= open && info.trim().is_empty() => {
+                self.inside = None;
+                true
+            }
+            Some(_) => false,
+        }
+    }
 }
 
 /// Rustdoc's rule: Rust unless the info string names something else.
 fn is_rust(info: &str) -> bool {
     const WORDS: [&str; 5] = ["rust", "no_run", "should_panic", "compile_fail", "edition2024"];
     info.split([',', ' ']).filter(|word| !word.is_empty()).all(|word| WORDS.contains(&word))
+}
+
+/// Rustdoc runs such a line of an example and does not show it.
+fn is_hidden(line: &str) -> bool {
+    let line = line.trim();
+    line == "#" || line.starts_with("# ")
 }
 
 #[cfg(test)]
@@ -71,6 +101,7 @@ mod tests {
 //! ```
 //! # use a::b;
 //! let x = [1];
+//!     ```
 //! #[derive(Debug)] struct S;
 //! ```
 //!
@@ -92,6 +123,7 @@ mod a;
 
         ```rust
         let x = [1];
+            ```
         #[derive(Debug)] struct S;
         ```
 

@@ -18,9 +18,11 @@ fuzz_target!(|text: &str| {
             template.reads().iter().all(|read| text.get(read.span.start..read.span.end).is_some())
         );
         for mode in [Mode::Prompt, Mode::Text, Mode::Shell, Mode::Python] {
-            let rendered = template.render(vars.clone(), mode);
-            if template.is_plain() {
-                assert_eq!(rendered.ok().as_deref(), Some(text));
+            // Jinja files are refused in scripts, so a plain one may fail to render.
+            if let Ok(rendered) = template.render(vars.clone(), mode)
+                && template.is_plain()
+            {
+                assert_eq!(rendered, text);
             }
         }
     }
