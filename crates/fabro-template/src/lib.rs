@@ -1,1 +1,161 @@
-//! Templates in prompts and scripts: only {{ goal }}, {{ inputs }} and {{ context }} are rendered.
+//! Templates in prompts, scripts and goals: `{{ goal }}`, `{{ inputs.repo }}`, `{{ context.audit }}`.
+//!
+//! An expression is a tag that begins with `goal`, `inputs` or `context`; every other `{{` is text,
+//! so that `docker ps --format '{{.Names}}'` means what it says. Expressions and filters are those of
+//! Jinja. Files that are Jinja from end to end are read by [`Template::parse_jinja`].
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use fabro_template::{Mode, Template, Values};
+//! use serde_json::json;
+//!
+//! let values = Values {
+//!     goal: "it's done".to_owned(),
+//!     context: [("audit.score".to_owned(), Arc::new(json!(91)))].into(),
+//!     ..Values::default()
+//! };
+//! let render = |text, mode| Template::parse(text).unwrap().render(Arc::new(values.clone()), mode);
+//!
+//! let prompt = "Score {{ context.audit.score }}, {{ context.author | default('unsigned') }}.";
+//! assert_eq!(render(prompt, Mode::Prompt).unwrap(), "Score 91, unsigned.");
+//! assert_eq!(render("echo {{ goal }}", Mode::Shell).unwrap(), r"echo 'it'\''s done'");
+//! assert_eq!(render("echo \"{{ goal }}\"", Mode::Shell).unwrap(), "echo \"it's done\"");
+//! ```
+//!
+//! A dotted name is one flat key first, then a path into a JSON value. Null is rendered as nothing,
+//! lists and maps as compact JSON; a value that is missing is an error that names it, unless a
+//! default is given.
+//!
+//! In a shell script a value is quoted for the place where it stands: in the open, inside quotes, in a
+//! here-document. `{{ … | raw }}` puts it in as it is. Python scripts get values as they are: write
+//! `{{ context.report | tojson }}` for a string literal.
+//!
+//! # Limits
+//!
+//! One value in a script has at most 128 KiB, a rendered text 32 MiB, one tag 400 parts; an expression
+//! runs at most two million steps of the engine. Template files cannot include others, and cannot
+//! become shell scripts.
+
+mod engine;
+mod error;
+mod parse;
+mod render;
+mod scan;
+mod shell;
+#[cfg(test)]
+mod tests;
+mod vars;
+
+use std::fmt;
+use std::sync::Arc;
+
+use fabro_types::Span;
+use minijinja::Environment;
+
+use engine::Root;
+pub use error::{RenderError, TemplateError};
+use parse::Part;
+pub use vars::{Values, Vars};
+
+/// What a template is rendered for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Mode {
+    /// A prompt: values as they are, and `$goal` is the goal.
+    Prompt,
+    /// Any other text: values as they are.
+    Text,
+    /// A script for `sh` or `bash`: values quoted, except through `raw`; no value over 128 KiB.
+    Shell,
+    /// A script for Python: values as they are; no value over 128 KiB.
+    Python,
+}
+
+/// A template, ready to be rendered any number of times.
+#[derive(Clone)]
+pub struct Template {
+    body: Body,
+    reads: Vec<Read>,
+}
+
+#[derive(Clone)]
+enum Body {
+    Parts(Arc<Vec<Part>>),
+    Jinja { environment: Arc<Environment<'static>>, plain: bool },
+}
+
+/// A value that a template reads by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Read {
+    /// Which value.
+    pub target: ReadTarget,
+    /// Where its name stands, in bytes of the text of the template.
+    pub span: Span,
+    /// The template says what to do when it is missing: by `default`, `is defined` or a condition.
+    pub optional: bool,
+}
+
+/// What a template can read.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ReadTarget {
+    /// `goal`.
+    Goal,
+    /// `inputs.NAME`; after a dot in the name there may be a path into the input.
+    Input(String),
+    /// `context.KEY`; after a dot in the key there may be a path into the value.
+    Context(String),
+}
+
+impl Template {
+    /// Reads text in which tags that begin with `goal`, `inputs` or `context` are expressions and
+    /// everything else is text.
+    ///
+    /// # Errors
+    /// The first tag of ours that does not parse, names a filter or a value that there is not, or
+    /// is not closed.
+    pub fn parse(text: &str) -> Result<Self, TemplateError> {
+        parse::ours(text)
+    }
+
+    /// Reads a template file in the whole of Jinja, `{% if … %}`, `{% for … %}` and the rest.
+    ///
+    /// # Errors
+    /// The first place that does not parse, names a filter or a value that there is not, or needs
+    /// another file.
+    pub fn parse_jinja(text: &str) -> Result<Self, TemplateError> {
+        parse::jinja(text)
+    }
+
+    /// The text with its values.
+    ///
+    /// # Errors
+    /// A value is missing, cannot be read, cannot be quoted or is too large; an operation fails.
+    pub fn render(&self, vars: Arc<dyn Vars>, mode: Mode) -> Result<String, RenderError> {
+        let root = Root::new(vars, mode);
+        match &self.body {
+            Body::Parts(parts) => render::parts(parts, &root),
+            Body::Jinja { environment, .. } => render::jinja(environment, &root),
+        }
+    }
+
+    /// The values that it reads by name, in the order of the text. Computed keys, as in
+    /// `context[goal]`, are not among them.
+    pub fn reads(&self) -> &[Read] {
+        &self.reads
+    }
+
+    /// True when rendering changes nothing, whatever the values and the mode.
+    pub fn is_plain(&self) -> bool {
+        match &self.body {
+            Body::Parts(parts) => parts.iter().all(|part| matches!(part, Part::Literal(_))),
+            Body::Jinja { plain, .. } => *plain,
+        }
+    }
+}
+
+impl fmt::Debug for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Template").field("reads", &self.reads).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,362 @@
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use fabro_types::Span;
+use minijinja::{Error, ErrorKind, Expression};
+
+use crate::engine::{self, DOLLAR_GOAL, EXPRESSIONS};
+use crate::scan::{self, Kind, Tag, Token};
+use crate::{Body, Read, ReadTarget, Template, TemplateError};
+
+/// The most `elif`s of one template file: the engine nests each in the one before it.
+const MAX_ELIFS: usize = 100;
+
+/// A piece of a template of ours.
+pub(crate) enum Part {
+    Literal(String),
+    /// `$goal`, which prompts expand.
+    DollarGoal,
+    Expression(Formula),
+}
+
+/// An expression that is ready to run.
+pub(crate) struct Formula {
+    /// As it is written.
+    pub(crate) text: String,
+    pub(crate) run: Expression<'static, 'static>,
+    /// The context key that it reads first, for messages that name a file.
+    pub(crate) key: Option<String>,
+    /// What it can do without.
+    pub(crate) optional: Vec<ReadTarget>,
+}
+
+/// Reads text in which `{{ goal … }}`, `{{ inputs… }}` and `{{ context… }}` are expressions.
+pub(crate) fn ours(text: &str) -> Result<Template, TemplateError> {
+    let (mut parts, mut reads) = (Vec::new(), Vec::new());
+    let (mut done, mut from) = (0, 0);
+    let mut trims = false;
+    while let Some(open) = text[from..].find("{{").map(|at| from + at) {
+        let Some((inside, trims_before)) = expression_start(text, open) else {
+            from = open + 1;
+            continue;
+        };
+        let tag = scan::tag(text, open, inside, "}}")?;
+        push_literal(&mut parts, &text[done..open], trims, trims_before);
+        let found = scan::reads(&tag.tokens)?;
+        parts.push(Part::Expression(formula(text, inside, &tag, &found)?));
+        reads.extend(found);
+        (done, from, trims) = (tag.after, tag.after, tag.trims);
+    }
+    push_literal(&mut parts, &text[done..], trims, false);
+    share_optional(&mut reads);
+    Ok(Template { body: Body::Parts(Arc::new(parts)), reads })
+}
+
+/// Where the inside of an expression of ours begins, and whether it opens with `{{-`.
+fn expression_start(text: &str, open: usize) -> Option<(usize, bool)> {
+    let inside = &text[open + 2..];
+    let body = inside.strip_prefix(['-', '+']).unwrap_or(inside);
+    let start = text.len() - body.len();
+    let name = body.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == '(');
+    ["goal", "inputs", "context"]
+        .iter()
+        .filter_map(|root| name.strip_prefix(root))
+        .any(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
+        .then(|| (start, inside.starts_with('-')))
+}
+
+fn push_literal(parts: &mut Vec<Part>, text: &str, trims_start: bool, trims_end: bool) {
+    let text = if trims_start { text.trim_start() } else { text };
+    let text = if trims_end { text.trim_end() } else { text };
+    let mut pieces = split_dollar_goal(text);
+    let first = pieces.next();
+    parts.extend(first.map(|text| Part::Literal(text.to_owned())));
+    for piece in pieces {
+        parts.push(Part::DollarGoal);
+        parts.push(Part::Literal(piece.to_owned()));
+    }
+}
+
+/// The text around each `$goal`; `$goals` and `$goal_1` are none.
+fn split_dollar_goal(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let text = rest.take()?;
+        let at = text
+            .match_indices("$goal")
+            .map(|(at, found)| (at, at + found.len()))
+            .find(|(_, end)| !text[*end..].starts_with(|c: char| c.is_alphanumeric() || c == '_'));
+        let Some((at, end)) = at else { return Some(text) };
+        rest = Some(&text[end..]);
+        Some(&text[..at])
+    })
+}
+
+fn formula(
+    text: &str,
+    inside: usize,
+    tag: &Tag<'_>,
+    reads: &[Read],
+) -> Result<Formula, TemplateError> {
+    let source = &text[inside..tag.end];
+    let original = EXPRESSIONS
+        .compile_expression_owned(source.to_owned())
+        .map_err(|error| syntax_error(text, &error, Span::new(inside, tag.end)))?;
+    check_names(&tag.tokens)?;
+    check_undeclared(original.undeclared_variables(false), |name| {
+        place_of(&tag.tokens, name).unwrap_or(Span::new(inside, tag.end))
+    })?;
+    let run = EXPRESSIONS
+        .compile_expression_owned(rewritten(text, inside, tag.end, reads))
+        .map_err(|error| syntax_error(text, &error, Span::new(inside, tag.end)))?;
+    let key = reads.iter().find_map(|read| match &read.target {
+        ReadTarget::Context(key) => Some(key.clone()),
+        _ => None,
+    });
+    let optional = reads.iter().filter(|read| read.optional);
+    let optional = optional.map(|read| read.target.clone()).collect();
+    Ok(Formula { text: source.trim().to_owned(), run, key, optional })
+}
+
+/// The source with every chain of names as one look-up, `context["a.b"]` for `context.a.b`: only so
+/// can a flat key with dots in it be found.
+fn rewritten(text: &str, from: usize, to: usize, reads: &[Read]) -> String {
+    let mut source = String::with_capacity(to - from);
+    let mut done = from;
+    for read in reads {
+        let (root, key) = match &read.target {
+            ReadTarget::Goal => continue,
+            ReadTarget::Input(name) => ("inputs", name),
+            ReadTarget::Context(key) => ("context", key),
+        };
+        source.push_str(&text[done..read.span.start]);
+        // JSON's escapes are among those of the engine.
+        let key = serde_json::Value::from(key.as_str());
+        let _ = write!(source, "{root}[{key}]");
+        done = read.span.end;
+    }
+    source.push_str(&text[done..to]);
+    source
+}
+
+/// Filters and tests that there are not are found before anything runs.
+fn check_names(tokens: &[Token<'_>]) -> Result<(), TemplateError> {
+    let mut state = EXPRESSIONS.empty_state();
+    for (at, token) in tokens.iter().enumerate() {
+        let name = |at: usize| tokens.get(at).filter(|token| token.kind == Kind::Name);
+        let (unknown, token) = match (token.kind, token.text) {
+            (Kind::Sign, "|") => {
+                let Some(name) = name(at + 1) else { continue };
+                let error = state.apply_filter(name.text, &[]).err();
+                (is_kind(error.as_ref(), ErrorKind::UnknownFilter).then_some("filter"), name)
+            }
+            (Kind::Name, "is") if at > 0 => {
+                let negated = name(at + 1).is_some_and(|token| token.text == "not");
+                let Some(name) = name(at + 1 + usize::from(negated)) else { continue };
+                let error = state.perform_test(name.text, &[]).err();
+                (is_kind(error.as_ref(), ErrorKind::UnknownTest).then_some("test"), name)
+            }
+            _ => continue,
+        };
+        if let Some(what) = unknown {
+            let message = format!("there is no {what} `{}`", token.text);
+            return Err(TemplateError::new(message, token.span()));
+        }
+    }
+    Ok(())
+}
+
+fn is_kind(error: Option<&Error>, kind: ErrorKind) -> bool {
+    error.is_some_and(|error| error.kind() == kind)
+}
+
+fn check_undeclared(
+    names: impl IntoIterator<Item = String>,
+    place: impl Fn(&str) -> Span,
+) -> Result<(), TemplateError> {
+    let known = |name: &str| {
+        ["goal", "inputs", "context", DOLLAR_GOAL].contains(&name)
+            || EXPRESSIONS.globals().any(|(global, _)| global == name)
+    };
+    let unknown = names.into_iter().filter(|name| !known(name));
+    match unknown.map(|name| (place(&name), name)).min_by_key(|(span, _)| span.start) {
+        None => Ok(()),
+        Some((span, name)) => {
+            Err(TemplateError::new(format!("there is no `{name}` in templates"), span).with_fix(
+                format!("read `goal`, `inputs.{name}` or `context.{name}`, or quote a text"),
+            ))
+        }
+    }
+}
+
+fn place_of(tokens: &[Token<'_>], name: &str) -> Option<Span> {
+    tokens.iter().find(|token| token.kind == Kind::Name && token.text == name).map(Token::span)
+}
+
+fn syntax_error(text: &str, error: &Error, whole: Span) -> TemplateError {
+    let range = error.range().map(|range| (whole.start + range.start, whole.start + range.end));
+    let span = range.filter(|(start, end)| start < end && *end <= whole.end).map_or(
+        whole,
+        |(start, end)| {
+            // The engine marks a single byte where it knows no more.
+            Span::new(text.floor_char_boundary(start), text.ceil_char_boundary(end))
+        },
+    );
+    TemplateError::new(engine::reason(error), span)
+}
+
+/// A value that is asked about in one place is guarded in the others.
+fn share_optional(reads: &mut [Read]) {
+    let asked: std::collections::BTreeSet<_> =
+        reads.iter().filter(|read| read.optional).map(|read| read.target.clone()).collect();
+    for read in reads {
+        read.optional |= asked.contains(&read.target);
+    }
+}
+
+/// Reads a template file in the whole of Jinja.
+pub(crate) fn jinja(text: &str) -> Result<Template, TemplateError> {
+    let mut file = File { text, source: String::with_capacity(text.len()), ..File::default() };
+    file.read()?;
+    let check = engine::environment();
+    let original = check.template_from_str(text).map_err(|error| {
+        let mut found = syntax_error(text, &error, Span::new(0, text.len()));
+        if error.range().is_none() {
+            found.span = line_span(text, error.line().unwrap_or(1));
+        }
+        found
+    })?;
+    check_undeclared(original.undeclared_variables(false), |name| {
+        file.names.iter().find(|(known, _)| *known == name).map_or(Span::default(), |(_, at)| *at)
+    })?;
+    let mut environment = engine::environment();
+    environment
+        .add_template_owned(TEMPLATE, file.source)
+        .map_err(|error| syntax_error(text, &error, Span::new(0, text.len())))?;
+    share_optional(&mut file.reads);
+    let plain = file.plain;
+    Ok(Template {
+        body: Body::Jinja { environment: Arc::new(environment), plain },
+        reads: file.reads,
+    })
+}
+
+/// The name of a template file in its engine.
+pub(crate) const TEMPLATE: &str = "template";
+
+fn line_span(text: &str, line: usize) -> Span {
+    let start = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
+    let length = text[start..].find('\n').unwrap_or(text.len() - start);
+    Span::new(start, start + length)
+}
+
+/// A template file on its way to the engine.
+#[derive(Default)]
+struct File<'a> {
+    text: &'a str,
+    source: String,
+    reads: Vec<Read>,
+    /// The first place of every name in a tag.
+    names: Vec<(&'a str, Span)>,
+    elifs: usize,
+    plain: bool,
+}
+
+impl<'a> File<'a> {
+    fn read(&mut self) -> Result<(), TemplateError> {
+        self.plain = true;
+        let mut done = 0;
+        while let Some((open, sign)) = next_tag(self.text, done) {
+            self.push_literal(done, open);
+            self.plain = false;
+            done = match sign {
+                b'#' => self.comment(open)?,
+                b'{' => self.tag(open, "}}")?,
+                _ => match raw_block(self.text, open) {
+                    Some(end) => self.copy(open, end),
+                    None => self.tag(open, "%}")?,
+                },
+            };
+        }
+        self.push_literal(done, self.text.len());
+        Ok(())
+    }
+
+    fn push_literal(&mut self, from: usize, to: usize) {
+        for (at, piece) in split_dollar_goal(&self.text[from..to]).enumerate() {
+            if at > 0 {
+                self.plain = false;
+                let _ = write!(self.source, "{{{{ {DOLLAR_GOAL} }}}}");
+            }
+            self.source.push_str(piece);
+        }
+    }
+
+    fn copy(&mut self, from: usize, to: usize) -> usize {
+        self.source.push_str(&self.text[from..to]);
+        to
+    }
+
+    fn comment(&mut self, open: usize) -> Result<usize, TemplateError> {
+        match self.text[open..].find("#}") {
+            Some(length) => Ok(self.copy(open, open + length + 2)),
+            None => Err(TemplateError::new("the comment is not closed", Span::new(open, open + 2))
+                .with_fix("add `#}`")),
+        }
+    }
+
+    fn tag(&mut self, open: usize, close: &str) -> Result<usize, TemplateError> {
+        let marked = self.text[open + 2..].starts_with(['-', '+']);
+        let inside = open + 2 + usize::from(marked);
+        let tag = scan::tag(self.text, open, inside, close)?;
+        if close == "%}" {
+            self.check_statement(&tag)?;
+        }
+        check_names(&tag.tokens)?;
+        let reads = scan::reads(&tag.tokens)?;
+        self.source.push_str(&self.text[open..inside]);
+        self.source.push_str(&rewritten(self.text, inside, tag.after, &reads));
+        self.reads.extend(reads);
+        for token in tag.tokens.iter().filter(|token| token.kind == Kind::Name) {
+            self.names.push((token.text, token.span()));
+        }
+        Ok(tag.after)
+    }
+
+    fn check_statement(&mut self, tag: &Tag<'a>) -> Result<(), TemplateError> {
+        let Some(first) = tag.tokens.first() else { return Ok(()) };
+        self.elifs += usize::from(first.text == "elif");
+        if self.elifs > MAX_ELIFS {
+            let message = format!("there are more than {MAX_ELIFS} `elif`s");
+            return Err(TemplateError::new(message, first.span()));
+        }
+        if ["include", "import", "from", "extends"].contains(&first.text) {
+            let message =
+                format!("`{}` needs other template files, and there are none", first.text);
+            return Err(
+                TemplateError::new(message, first.span()).with_fix("put the text into this file")
+            );
+        }
+        Ok(())
+    }
+}
+
+/// The next `{{`, `{%` or `{#` and its second sign.
+fn next_tag(text: &str, from: usize) -> Option<(usize, u8)> {
+    text[from..].match_indices('{').find_map(|(at, _)| {
+        let sign = *text.as_bytes().get(from + at + 1)?;
+        matches!(sign, b'{' | b'%' | b'#').then_some((from + at, sign))
+    })
+}
+
+/// Where a `{% raw %}` block that opens here ends; its content is text.
+fn raw_block(text: &str, open: usize) -> Option<usize> {
+    let is_tag = |at: usize, name: &str| {
+        let inside = &text[at + 2..];
+        let end = inside.find("%}")?;
+        let inner = inside[..end].trim_start_matches(['-', '+']).trim_end_matches(['-', '+']);
+        (inner.trim() == name).then_some(at + 2 + end + 2)
+    };
+    let from = is_tag(open, "raw")?;
+    text[from..].match_indices("{%").find_map(|(at, _)| is_tag(from + at, "endraw"))
+}

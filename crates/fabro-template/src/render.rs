@@ -1,0 +1,146 @@
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use minijinja::Environment;
+use minijinja::value::Value;
+
+use crate::engine::{Root, is_raw, text_of};
+use crate::parse::{Formula, Part, TEMPLATE};
+use crate::shell::{Refused, Script};
+use crate::{Mode, ReadTarget, RenderError};
+
+/// The most that one value may bring into a script, in bytes: what Linux takes in one argument.
+const MAX_SCRIPT_VALUE: usize = 128 << 10;
+/// The most that a template may grow to, in bytes.
+const MAX_OUTPUT: usize = 32 << 20;
+
+/// Renders a template of ours.
+pub(crate) fn parts(parts: &[Part], root: &Arc<Root>) -> Result<String, RenderError> {
+    let mut out = match root.mode {
+        Mode::Shell => Out::Script(Script::new()),
+        _ => Out::Text(String::new()),
+    };
+    let scope = Value::from_dyn_object(Arc::clone(root));
+    // Literal text goes in as one, for it is read with what follows it.
+    let mut literal = String::new();
+    for part in parts {
+        match part {
+            Part::Literal(text) => literal.push_str(text),
+            Part::DollarGoal if root.mode == Mode::Prompt => literal.push_str(root.vars.goal()),
+            Part::DollarGoal => literal.push_str("$goal"),
+            Part::Expression(formula) => {
+                let (text, raw) = value(formula, root, &scope)?;
+                if raw {
+                    literal.push_str(&text);
+                } else {
+                    out.literal(&std::mem::take(&mut literal), &formula.text)?;
+                    out.value(&text, &formula.text)?;
+                }
+            }
+        }
+        if out.len() + literal.len() > MAX_OUTPUT {
+            return Err(RenderError::OutputTooLarge { limit: MAX_OUTPUT });
+        }
+    }
+    out.literal(&literal, "a value")?;
+    out.finish()
+}
+
+/// The text of an expression, and whether it went through `raw`.
+fn value(formula: &Formula, root: &Root, scope: &Value) -> Result<(String, bool), RenderError> {
+    root.begin();
+    let does_without = |target: &ReadTarget| formula.optional.contains(target);
+    let explain = |error| root.explain(&error, || formula.text.clone(), does_without);
+    let value = formula.run.eval(scope.clone()).map_err(explain)?;
+    let text = text_of(&value).map_err(explain)?;
+    if matches!(root.mode, Mode::Shell | Mode::Python) && text.len() > MAX_SCRIPT_VALUE {
+        return Err(RenderError::ValueTooLarge {
+            expression: formula.text.clone(),
+            bytes: text.len(),
+            limit: MAX_SCRIPT_VALUE,
+            path: formula.key.as_deref().and_then(|key| root.vars.path(key)),
+        });
+    }
+    Ok((text, is_raw(&value)))
+}
+
+/// What is rendered so far.
+enum Out {
+    Text(String),
+    Script(Script),
+}
+
+impl Out {
+    fn literal(&mut self, text: &str, expression: &str) -> Result<(), RenderError> {
+        match self {
+            Self::Text(out) => out.push_str(text),
+            Self::Script(out) => out.push_literal(text).map_err(unquotable(expression))?,
+        }
+        Ok(())
+    }
+
+    fn value(&mut self, text: &str, expression: &str) -> Result<(), RenderError> {
+        match self {
+            Self::Text(out) => out.push_str(text),
+            Self::Script(out) => out.push_value(text).map_err(unquotable(expression))?,
+        }
+        Ok(())
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Text(out) => out.len(),
+            Self::Script(out) => out.len(),
+        }
+    }
+
+    fn finish(self) -> Result<String, RenderError> {
+        match self {
+            Self::Text(out) => Ok(out),
+            Self::Script(out) => out.finish().map_err(unquotable("a value")),
+        }
+    }
+}
+
+fn unquotable(expression: &str) -> impl Fn(Refused) -> RenderError {
+    move |place| RenderError::Unquotable { expression: expression.to_owned(), place }
+}
+
+/// Renders a template file.
+pub(crate) fn jinja(
+    environment: &Environment<'static>,
+    root: &Arc<Root>,
+) -> Result<String, RenderError> {
+    if root.mode == Mode::Shell {
+        return Err(RenderError::JinjaScript);
+    }
+    let mut out = Limited(Vec::new());
+    let result = environment.get_template(TEMPLATE).and_then(|template| {
+        template.render_captured_to(Value::from_dyn_object(Arc::clone(root)), &mut out).map(drop)
+    });
+    if out.0.len() > MAX_OUTPUT {
+        return Err(RenderError::OutputTooLarge { limit: MAX_OUTPUT });
+    }
+    result.map_err(|error| {
+        let line = error.line().unwrap_or(1);
+        root.explain(&error, || format!("line {line}"), |_| true)
+    })?;
+    Ok(String::from_utf8_lossy(&out.0).into_owned())
+}
+
+/// Takes little more than a template may grow to.
+struct Limited(Vec<u8>);
+
+impl Write for Limited {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.extend_from_slice(bytes);
+        if self.0.len() > MAX_OUTPUT {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
