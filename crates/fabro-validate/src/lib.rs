@@ -34,6 +34,8 @@
 //! each other thousandfold does the data-flow analysis stop looking, and then it says nothing.
 
 mod checking;
+mod family;
+mod flow;
 mod lints;
 mod load;
 mod near;
@@ -49,6 +51,7 @@ pub use relative::RelativeSources;
 pub use rules::{Rule, rules};
 
 use checking::Checking;
+use family::Family;
 
 /// What [`check`] has found out.
 #[derive(Clone, Debug)]
@@ -75,11 +78,21 @@ pub fn check(
     sources: &dyn Sources,
     inputs: Option<&Map<String, Value>>,
 ) -> Checked {
-    let loaded = load::load(name, source, sources);
+    check_in(name, source, RelativeSources::new(sources, ""), inputs, &Family::default())
+}
+
+/// Checks a workflow that may be inside others.
+fn check_in(
+    name: &str,
+    source: &str,
+    sources: RelativeSources<'_>,
+    inputs: Option<&Map<String, Value>>,
+    family: &Family,
+) -> Checked {
+    let loaded = load::load(name, source, &sources);
     let mut findings = loaded.findings;
     if let Some(read) = &loaded.read {
-        let checking = Checking::new(source, read, sources, inputs);
-        lints::run(&checking, &mut findings);
+        lints::run(&Checking::new(source, read, sources, inputs, family), &mut findings);
     }
     sort(&mut findings);
     Checked { workflow: loaded.read.map(|read| read.workflow), findings }

@@ -5,7 +5,7 @@ use fabro_graph::{
 };
 use fabro_stylesheet::{Stylesheet, Subject};
 
-use crate::places::Places;
+use crate::checking::syntax_error;
 
 /// A workflow as far as it could be read.
 pub(crate) struct Loaded {
@@ -41,9 +41,8 @@ pub(crate) fn load(name: &str, source: &str, sources: &dyn Sources) -> Loaded {
 fn parse_stylesheet(source: &str, attr: &Attr, findings: &mut Vec<Diagnostic>) -> Stylesheet {
     let text = attr.value.as_text();
     Stylesheet::parse(&text).unwrap_or_else(|error| {
-        let place = Places::new(source, attr).span(error.span);
-        let finding = Diagnostic::error("stylesheet-syntax", place, error.message);
-        findings.push(Diagnostic { fix: error.fix, ..finding });
+        let said = (error.message.as_str(), error.span, error.fix.as_deref());
+        findings.push(syntax_error(source, "stylesheet-syntax", attr, said));
         Stylesheet::default()
     })
 }

@@ -24,6 +24,16 @@ impl<'a> RelativeSources<'a> {
         Self { sources, folder }
     }
 
+    /// The outer files.
+    pub(crate) fn sources(&self) -> &'a dyn Sources {
+        self.sources
+    }
+
+    /// The folder that paths are relative to, with its last slash.
+    pub(crate) fn folder(&self) -> &'a str {
+        self.folder
+    }
+
     /// The path as it is handed to the outer sources. `.` and `..` are resolved as far as the text
     /// of the path allows, so that one file has one path.
     pub fn join(&self, path: &str) -> String {

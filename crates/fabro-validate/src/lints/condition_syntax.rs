@@ -3,7 +3,7 @@ use std::collections::HashSet;
 use fabro_condition::{Condition, ConditionError};
 use fabro_graph::{Attr, Diagnostic};
 
-use crate::checking::Checking;
+use crate::checking::{Checking, syntax_error};
 
 /// Conditions of edges, and stop conditions, that do not parse.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
@@ -28,6 +28,6 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
 }
 
 fn finding(checking: &Checking<'_>, attr: &Attr, error: &ConditionError) -> Diagnostic {
-    let finding = checking.error_in("condition-syntax", attr, error.span, error.message.as_str());
-    Diagnostic { fix: error.fix.clone(), ..finding }
+    let said = (error.message.as_str(), error.span, error.fix.as_deref());
+    syntax_error(checking.source, "condition-syntax", attr, said)
 }

@@ -1,9 +1,35 @@
-//! One lint a file. Each adds what it finds; the caller sorts.
+//! One lint a file. Each adds what it finds; the caller sorts and drops repetitions.
 
+mod all_conditional;
+mod child_workflow;
 mod condition_syntax;
+mod dead_end;
+mod default_choice;
+mod duplicate_accelerator;
+mod edge_target;
+mod endless_loop;
 mod exit_node;
+mod fan_out_join;
+mod file_outside;
+mod freeform_edges;
+mod goal_gate_target;
+mod ignored_failure;
+mod missing_attribute;
+mod missing_prompt;
+mod misspelled_attribute;
+mod output_schema;
+mod quorum;
+mod random_with_conditions;
+mod schema_with_acp;
 mod start_node;
 mod target_node;
+mod template_syntax;
+mod thread_without_full;
+mod undefined_input;
+mod unknown_shape;
+mod unreachable_node;
+mod unused_style;
+mod unwritten_key;
 
 use fabro_graph::Diagnostic;
 
@@ -11,8 +37,38 @@ use crate::checking::Checking;
 
 type Lint = fn(&Checking<'_>, &mut Vec<Diagnostic>);
 
-const LINTS: &[Lint] =
-    &[condition_syntax::check, exit_node::check, start_node::check, target_node::check];
+const LINTS: &[Lint] = &[
+    all_conditional::check,
+    child_workflow::check,
+    condition_syntax::check,
+    dead_end::check,
+    default_choice::check,
+    duplicate_accelerator::check,
+    edge_target::check,
+    endless_loop::check,
+    exit_node::check,
+    fan_out_join::check,
+    file_outside::check,
+    freeform_edges::check,
+    goal_gate_target::check,
+    ignored_failure::check,
+    missing_attribute::check,
+    missing_prompt::check,
+    misspelled_attribute::check,
+    output_schema::check,
+    quorum::check,
+    random_with_conditions::check,
+    schema_with_acp::check,
+    start_node::check,
+    target_node::check,
+    template_syntax::check,
+    thread_without_full::check,
+    undefined_input::check,
+    unknown_shape::check,
+    unreachable_node::check,
+    unused_style::check,
+    unwritten_key::check,
+];
 
 pub(crate) fn run(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
     for lint in LINTS {

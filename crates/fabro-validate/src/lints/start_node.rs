@@ -1,4 +1,4 @@
-use fabro_graph::{Diagnostic, NodeKind, Span};
+use fabro_graph::{Diagnostic, NodeKind};
 
 use crate::checking::Checking;
 
@@ -10,7 +10,7 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
     let mut starts = workflow.nodes().filter(|node| node.kind == NodeKind::Start);
     let Some(first) = starts.next() else {
         let message = "the workflow has no start node";
-        let finding = Diagnostic::error("start-node", head(checking), message);
+        let finding = Diagnostic::error("start-node", checking.head(), message);
         return findings.push(finding.with_fix(FIX));
     };
     for other in starts {
@@ -30,14 +30,4 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
             );
         }
     }
-}
-
-/// The first word and the name of the graph, for findings about the workflow as a whole.
-pub(super) fn head(checking: &Checking<'_>) -> Span {
-    let source = checking.source;
-    let open = match &checking.document.name {
-        Some(name) => return name.span,
-        None => source.find("digraph").unwrap_or_default(),
-    };
-    Span::new(open, source.len().min(open + "digraph".len()))
 }

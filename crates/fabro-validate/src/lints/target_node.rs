@@ -1,6 +1,6 @@
 use std::collections::HashSet;
 
-use fabro_graph::{Attr, Attrs, Diagnostic, Workflow};
+use fabro_graph::{Attr, Attrs, Diagnostic};
 
 use crate::checking::Checking;
 
@@ -13,7 +13,7 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
     let mut look = |attrs: &Attrs| {
         for attr in NAMES.iter().filter_map(|name| attrs.get(name)) {
             if seen.insert(attr.span) && workflow.find(&attr.value.as_text()).is_none() {
-                findings.push(finding(workflow, attr));
+                findings.push(finding(checking, attr));
             }
         }
     };
@@ -21,11 +21,11 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
     workflow.nodes().for_each(|node| look(&node.attrs));
 }
 
-fn finding(workflow: &Workflow, attr: &Attr) -> Diagnostic {
+fn finding(checking: &Checking<'_>, attr: &Attr) -> Diagnostic {
     let target = attr.value.as_text();
     let message = format!("`{}` names the node `{target}`, which there is not", attr.written);
     let finding = Diagnostic::error("target-node", attr.span, message);
-    match crate::near::nearest(&target, workflow.nodes().map(|node| &*node.id)) {
+    match checking.nearest_node(&target) {
         Some(near) => finding.with_fix(format!("did you mean `{near}`?")),
         None => finding.with_fix("name a node of this workflow, or add it"),
     }

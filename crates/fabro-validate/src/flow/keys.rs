@@ -1,0 +1,224 @@
+//! Who writes which context key. Rules: `docs/workflow-language.md`, "Context".
+
+use fabro_graph::schema::{self, Place};
+use fabro_graph::{Node, NodeIx, NodeKind, Workflow};
+
+use crate::near::nearest;
+
+/// What it takes for a key to have a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// Nothing: the engine writes it.
+    Nothing,
+    /// One of the stages that write it.
+    Stage(Writer),
+    /// It cannot have one.
+    Impossible { why: String, fix: String },
+}
+
+/// Which stages write a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Writer {
+    /// Those that ask a model, by their answer.
+    Response,
+    /// Those that ask a model, by the updates that it may ask for.
+    Updates,
+    Command,
+    Human,
+    FanOut,
+    FanIn,
+    /// One alone.
+    Node(NodeIx),
+}
+
+impl Writer {
+    /// Whether this node is one.
+    pub(crate) fn is(self, workflow: &Workflow, at: usize) -> bool {
+        let node = || workflow.node(NodeIx::new(at));
+        match self {
+            Self::Node(ix) => ix.index() == at,
+            Self::Response => asks_model(node()),
+            // With a schema of its own an answer is data, and asks for nothing.
+            Self::Updates => asks_model(node()) && !has_own_schema(node()),
+            Self::Command => node().kind == NodeKind::Command,
+            Self::Human => node().kind == NodeKind::Human,
+            Self::FanOut => node().kind == NodeKind::Parallel,
+            Self::FanIn => node().kind == NodeKind::FanIn,
+        }
+    }
+
+    /// What such a stage is called.
+    pub(crate) fn name(self, workflow: &Workflow) -> String {
+        match self {
+            Self::Response => "an agent or prompt node".to_owned(),
+            Self::Updates => "an agent or prompt node, by context_updates,".to_owned(),
+            Self::Command => "a command node".to_owned(),
+            Self::Human => "a human gate".to_owned(),
+            Self::FanOut => "a parallel node".to_owned(),
+            Self::FanIn => "a fan-in".to_owned(),
+            Self::Node(ix) => format!("`{}`", workflow.node(ix).id),
+        }
+    }
+}
+
+/// What it takes for `key`, without a leading `context.`, to have a value in this workflow.
+pub(crate) fn need(workflow: &Workflow, key: &str) -> Need {
+    let (root, rest) = key.split_once('.').unwrap_or((key, ""));
+    let fixed = |names: &[&str], writer| of_table(key, names, writer);
+    match root {
+        "outcome" | "preferred_label" | "current_node" | "last_stage" | "failure_class"
+        | "failure_signature" => Need::Nothing,
+        "last_response" if rest.is_empty() => Need::Stage(Writer::Response),
+        root if root.starts_with("last_") || root.starts_with("failure_") => of_table(
+            key,
+            &["last_stage", "last_response", "failure_class", "failure_signature"],
+            Writer::Response,
+        ),
+        _ if !key.contains('.') => Need::Stage(Writer::Updates),
+        "internal" => internal(workflow, key, rest),
+        "graph" => of_graph(workflow, rest),
+        "command" => {
+            fixed(&["command.output", "command.stderr", "command.exit_code"], Writer::Command)
+        }
+        "human" => {
+            fixed(&["human.gate.selected", "human.gate.label", "human.gate.text"], Writer::Human)
+        }
+        "parallel" if is_at_or_in(key, "parallel.results") => Need::Stage(Writer::FanOut),
+        "parallel" => fixed(
+            &[
+                "parallel.fan_in.best_id",
+                "parallel.fan_in.best_outcome",
+                "parallel.fan_in.best_head_sha",
+                "parallel.results",
+            ],
+            Writer::FanIn,
+        ),
+        "response" | "output" | "child" => of_node(workflow, root, rest),
+        _ => Need::Stage(Writer::Updates),
+    }
+}
+
+fn is_at_or_in(key: &str, head: &str) -> bool {
+    key.strip_prefix(head).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+/// Keys of which there is a fixed number, all of them texts or numbers with nothing inside.
+fn of_table(key: &str, names: &[&str], writer: Writer) -> Need {
+    if names.contains(&key) {
+        return Need::Stage(writer);
+    }
+    let inside = names.iter().find(|name| is_at_or_in(key, name));
+    let why = match inside {
+        Some(name) => format!("`{name}` is a text, with nothing inside it"),
+        None => "keys of this name belong to the engine, which writes no such key".to_owned(),
+    };
+    let near = inside.copied().or_else(|| nearest(key, names.iter().copied()));
+    let fix = match near {
+        Some(name) => format!("read `{name}`"),
+        None => format!("read one of {}", names.join(", ")),
+    };
+    Need::Impossible { why, fix }
+}
+
+fn internal(workflow: &Workflow, key: &str, rest: &str) -> Need {
+    const NAMES: [&str; 5] = [
+        "internal.run_id",
+        "internal.work_dir",
+        "internal.fidelity",
+        "internal.thread_id",
+        "internal.node_visit_count",
+    ];
+    if let Some(id) = rest.strip_prefix("retry_count.") {
+        return match workflow.find(id) {
+            Some(_) => Need::Nothing,
+            None => no_node(workflow, "internal.retry_count.", id),
+        };
+    }
+    // The engine may keep keys of its own here that are nobody's business.
+    match nearest(key, NAMES).filter(|near| *near != key) {
+        Some(near) => Need::Impossible {
+            why: "the engine writes no such key".to_owned(),
+            fix: format!("did you mean `{near}`?"),
+        },
+        None => Need::Nothing,
+    }
+}
+
+fn of_graph(workflow: &Workflow, name: &str) -> Need {
+    let is_known = schema::find(Place::Graph, name).is_some();
+    if is_known || workflow.attrs().get(name).is_some() {
+        return Need::Nothing;
+    }
+    let names = workflow.attrs().iter().map(|attr| &*attr.name);
+    let near = nearest(name, names.chain(["goal"]));
+    Need::Impossible {
+        why: format!("the graph has no attribute `{name}`"),
+        fix: match near {
+            Some(near) => format!("did you mean `graph.{near}`?"),
+            None => format!("add it: graph [{name}=…]"),
+        },
+    }
+}
+
+/// `response.ID`, `output.ID`, `child.ID`, the latter two with a path behind.
+fn of_node(workflow: &Workflow, root: &str, rest: &str) -> Need {
+    let (id, path) = rest.split_once('.').unwrap_or((rest, ""));
+    let Some(ix) = workflow.find(id) else {
+        return no_node(workflow, &format!("{root}."), id);
+    };
+    let node = workflow.node(ix);
+    let writes = match root {
+        "response" => asks_model(node),
+        "output" => asks_model(node) && has_own_schema(node),
+        _ => node.kind == NodeKind::ManagerLoop,
+    };
+    if writes && root == "response" && !path.is_empty() {
+        let why = format!("`response.{id}` is a text, with nothing inside it");
+        let fix = format!("give `{id}` an output_schema and read `output.{id}.{path}`");
+        return Need::Impossible { why, fix };
+    }
+    if writes {
+        return Need::Stage(Writer::Node(ix));
+    }
+    let (why, fix) = match (root, node.kind) {
+        ("output", _) if asks_model(node) => (
+            format!("`{id}` has no output_schema of its own"),
+            format!("give it one, or read `response.{id}`"),
+        ),
+        (_, NodeKind::Command) => {
+            (format!("`{id}` is a command node"), "read `command.output`".to_owned())
+        }
+        (_, NodeKind::Human) => (
+            format!("`{id}` is a human gate"),
+            "read `human.gate.label` or `human.gate.text`".to_owned(),
+        ),
+        (_, NodeKind::ManagerLoop) => {
+            (format!("`{id}` runs a sub-workflow"), format!("read `child.{id}`"))
+        }
+        (_, kind) => {
+            let what = match root {
+                "response" => "answer",
+                "output" => "validated output",
+                _ => "sub-workflow",
+            };
+            (format!("`{id}` is a {kind} node and has no {what}"), "name another node".to_owned())
+        }
+    };
+    Need::Impossible { why, fix }
+}
+
+fn no_node(workflow: &Workflow, prefix: &str, id: &str) -> Need {
+    let fix = match nearest(id, workflow.nodes().map(|node| &*node.id)) {
+        Some(near) => format!("did you mean `{prefix}{near}`?"),
+        None => "name a node of this workflow".to_owned(),
+    };
+    Need::Impossible { why: format!("there is no node `{id}`"), fix }
+}
+
+fn asks_model(node: &Node) -> bool {
+    node.kind.is_llm() || (node.kind == NodeKind::FanIn && node.attrs.get("prompt").is_some())
+}
+
+fn has_own_schema(node: &Node) -> bool {
+    node.attrs.text("output_schema").is_some_and(|schema| schema.trim() != "routing")
+}

@@ -1,0 +1,33 @@
+use std::collections::BTreeMap;
+
+use fabro_graph::{Diagnostic, NodeKind};
+use fabro_types::accelerator;
+
+use crate::checking::Checking;
+
+/// Two options of a human gate that are chosen by the same key.
+pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
+    for (ix, gate) in checking.of_kind(NodeKind::Human) {
+        let mut taken: BTreeMap<String, &str> = BTreeMap::new();
+        for (_, edge) in checking.outgoing(ix) {
+            let Some(label) = edge.label() else { continue };
+            let Some(attr) = edge.attrs.get("label") else { continue };
+            let Some(key) = accelerator(label).0.map(str::to_lowercase) else { continue };
+            if edge.attrs.bool("freeform") == Some(true) {
+                continue;
+            }
+            if let Some(earlier) = taken.get(&key) {
+                let message = format!(
+                    "`{label}` has the same key as `{earlier}`, another option of `{}`",
+                    gate.id
+                );
+                findings.push(
+                    Diagnostic::error("duplicate-accelerator", attr.span, message)
+                        .with_fix("give it a key of its own"),
+                );
+            } else {
+                taken.insert(key, label);
+            }
+        }
+    }
+}

@@ -1,0 +1,64 @@
+use std::collections::HashSet;
+
+use fabro_graph::ast::{Body, End, StatementKind};
+use fabro_graph::{Diagnostic, Document, Node, NodeKind};
+
+use crate::checking::Checking;
+
+/// Edges to nodes that nothing but an edge mentions. Such a node is an agent whose prompt is its id,
+/// which may be meant; it is not when nothing leads on from it, or when it looks like a misspelling.
+pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
+    let workflow = checking.workflow;
+    let declared = declared(checking.document);
+    let names: Vec<&str> =
+        workflow.nodes().map(|node| &*node.id).filter(|id| declared.contains(id)).collect();
+    for (ix, node) in checking.nodes() {
+        if declared.contains(&*node.id) || matches!(node.kind, NodeKind::Start | NodeKind::Exit) {
+            continue;
+        }
+        let leads_on = workflow.outgoing(ix).len() > 0;
+        let near = misspelling(checking, node, &names);
+        if near.is_none() && (leads_on || workflow.incoming(ix).len() == 0) {
+            continue;
+        }
+        let message = format!("an edge leads to `{}`, a node which there is not", node.id);
+        let fix = match near {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("add the node: {} [prompt=\"…\"]", node.id),
+        };
+        findings.push(Diagnostic::error("edge-target", node.span, message).with_fix(fix));
+    }
+}
+
+/// A name that it is meant to be; names that differ in a number are different names.
+fn misspelling<'n>(checking: &Checking<'_>, node: &Node, names: &[&'n str]) -> Option<&'n str> {
+    let letters = |name: &str| -> String { name.chars().filter(|c| !c.is_ascii_digit()).collect() };
+    let own = letters(&node.id);
+    checking.nearest(&node.id, names.iter().copied()).filter(|near| letters(near) != own)
+}
+
+/// The ids that have a statement of their own.
+fn declared(document: &Document) -> HashSet<&str> {
+    let mut ids = HashSet::new();
+    collect(&document.body, &mut ids);
+    ids
+}
+
+/// The recursion through groups ends where the parser's does.
+fn collect<'a>(body: &'a Body, ids: &mut HashSet<&'a str>) {
+    for statement in &body.statements {
+        let StatementKind::Chain(ends, _) = &statement.kind else { continue };
+        match &ends[..] {
+            [End::Node(name)] => {
+                ids.insert(&name.text);
+            }
+            ends => {
+                for end in ends {
+                    if let End::Group(group) = end {
+                        collect(&group.body, ids);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,32 @@
+use std::collections::HashSet;
+
+use fabro_graph::{Attrs, Diagnostic};
+
+use crate::checking::Checking;
+
+const NAMES: [&str; 4] = ["goal", "prompt", "output_schema", "stack.child_workflow"];
+
+/// Files that somebody else who has the workflow's folder does not have.
+pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
+    let mut seen = HashSet::new();
+    let mut look = |attrs: &Attrs| {
+        for attr in NAMES.iter().filter_map(|name| attrs.get(name)) {
+            let Some(file) = &attr.file else { continue };
+            if !seen.insert(attr.span) || !is_outside(&checking.sources.join(file)) {
+                continue;
+            }
+            let message = format!("`{file}` is outside of the folder of the workflow");
+            findings.push(
+                Diagnostic::warning("file-outside", attr.span, message)
+                    .with_fix("move the file beside the workflow, so that the two stay together"),
+            );
+        }
+    };
+    look(checking.workflow.attrs());
+    checking.workflow.nodes().for_each(|node| look(&node.attrs));
+}
+
+/// `path` has no `x/..` in it.
+fn is_outside(path: &str) -> bool {
+    path.starts_with(['~', '/', '\\']) || path == ".." || path.starts_with("../")
+}

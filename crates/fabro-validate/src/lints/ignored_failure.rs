@@ -1,0 +1,64 @@
+use fabro_graph::{Diagnostic, Node, NodeIx, NodeKind};
+
+use crate::checking::Checking;
+
+/// Commands and sub-workflows whose failure changes nothing: the run goes on by a plain edge, and
+/// neither a condition nor any later stage sees it. A failure is an ordinary result of these; that of
+/// a model is not, and is not looked for here.
+pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
+    let flow = checking.flow();
+    // Agents and people see what failed before them, and so does what comes after a fan-out.
+    let sees = |kind: NodeKind| kind.is_llm() || matches!(kind, NodeKind::Human | NodeKind::FanIn);
+    let of_kinds = |is: &dyn Fn(NodeKind) -> bool| -> Vec<usize> {
+        checking.nodes().filter(|(_, node)| is(node.kind)).map(|(ix, _)| ix.index()).collect()
+    };
+    let seen_later = flow.backward(of_kinds(&sees));
+    for (ix, node) in checking.nodes() {
+        let may_fail = match node.kind {
+            NodeKind::Command => !hides_failure(node),
+            NodeKind::ManagerLoop => true,
+            _ => false,
+        };
+        let settled = ["goal_gate", "auto_status"].iter().any(|n| node.attrs.bool(n) == Some(true));
+        let at = ix.index();
+        if !may_fail || settled || !flow.reached[at] || seen_later[at] || flow.in_branch[at] {
+            continue;
+        }
+        if goes_on_regardless(checking, ix) {
+            let message = format!("nothing looks at whether `{}` fails: the run goes on", node.id);
+            findings.push(
+                Diagnostic::warning("ignored-failure", node.span, message).with_fix(
+                    "put condition=\"outcome=success\" on its edge, or add goal_gate=true",
+                ),
+            );
+        }
+    }
+}
+
+/// Scripts that end with success whatever happened.
+fn hides_failure(node: &Node) -> bool {
+    let script = node.attrs.text("script").unwrap_or_default().trim_end();
+    ["|| true", "|| :", "||true", "exit 0", "; true"].iter().any(|end| script.ends_with(end))
+}
+
+/// Leaves by a plain edge, and no condition on the way to the next stage tells failure from success.
+fn goes_on_regardless(checking: &Checking<'_>, ix: NodeIx) -> bool {
+    let workflow = checking.workflow;
+    let mut seen = vec![ix];
+    let mut at = 0;
+    let mut plain = false;
+    while let Some(node) = seen.get(at).copied() {
+        at += 1;
+        for (edge, target) in checking.outgoing(node) {
+            if checking.condition(edge).is_some() {
+                return false;
+            }
+            plain = true;
+            let passes_on = workflow.node(target.to).kind == NodeKind::Conditional;
+            if passes_on && seen.len() < 64 && !seen.contains(&target.to) {
+                seen.push(target.to);
+            }
+        }
+    }
+    plain
+}

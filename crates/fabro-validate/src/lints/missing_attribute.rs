@@ -1,0 +1,26 @@
+use fabro_graph::{Diagnostic, NodeKind};
+
+use crate::checking::Checking;
+
+/// A node without what its handler works on: it would fail, or do nothing.
+pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
+    for node in checking.workflow.nodes() {
+        let (names, fix): (&[&str], _) = match node.kind {
+            NodeKind::Command => (&["script"], "add script=\"…\""),
+            NodeKind::Wait => (&["duration"], "add duration=30s"),
+            NodeKind::ManagerLoop => (
+                &["stack.child_workflow", "stack.child_dot_source"],
+                "add stack.child_workflow=\"child.fabro\"",
+            ),
+            _ => continue,
+        };
+        let is_empty = |name: &&str| {
+            node.attrs.get(name).is_none_or(|attr| attr.value.as_text().trim().is_empty())
+        };
+        if names.iter().all(is_empty) {
+            let message = format!("the {} node `{}` has no {}", node.kind, node.id, names[0]);
+            findings
+                .push(Diagnostic::warning("missing-attribute", node.span, message).with_fix(fix));
+        }
+    }
+}

@@ -1,0 +1,26 @@
+use fabro_graph::Diagnostic;
+
+use crate::checking::Checking;
+
+/// A node chooses by chance or by conditions, not by both.
+pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
+    for (ix, node) in checking.nodes() {
+        if node.attrs.text("selection") != Some("random") {
+            continue;
+        }
+        let conditional = checking.outgoing(ix).find(|(_, edge)| edge.condition().is_some());
+        if let Some(attr) = node.attrs.get("selection")
+            && let Some((_, edge)) = conditional
+        {
+            let to = &checking.workflow.node(edge.to).id;
+            let message = format!(
+                "`{}` has selection=random, but its edge to `{to}` has a condition",
+                node.id
+            );
+            findings.push(
+                Diagnostic::error("random-with-conditions", attr.span, message)
+                    .with_fix("remove the conditions, or selection=random"),
+            );
+        }
+    }
+}

@@ -1,0 +1,63 @@
+use std::collections::BTreeSet;
+
+use fabro_graph::Diagnostic;
+use fabro_template::ReadTarget;
+use serde_json::{Map, Value};
+
+use crate::checking::{Checking, Text};
+use crate::places::Places;
+
+/// Templates that read an input which the run does not have.
+pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
+    let Some(inputs) = checking.inputs else { return };
+    for text in &checking.texts {
+        look(checking, text, inputs, findings);
+    }
+}
+
+fn look(
+    checking: &Checking<'_>,
+    text: &Text<'_>,
+    inputs: &Map<String, Value>,
+    findings: &mut Vec<Diagnostic>,
+) {
+    let Ok(template) = &text.template else { return };
+    let mut told = BTreeSet::new();
+    let mut places = None;
+    for read in template.reads().iter().filter(|read| !read.optional) {
+        let ReadTarget::Input(name) = &read.target else { continue };
+        if is_given(inputs, name) || !told.insert(name) {
+            continue;
+        }
+        let places = places.get_or_insert_with(|| Places::new(checking.source, text.attr));
+        let message = format!("the input `{name}` is not given");
+        let root = name.split('.').next().unwrap_or(name);
+        let fix = match checking.nearest(root, inputs.keys().map(String::as_str)) {
+            Some(near) if near != root => format!("did you mean `inputs.{near}`?"),
+            _ => format!("set it under [run.inputs], or with --input {root}=…"),
+        };
+        let finding = Diagnostic::error("undefined-input", places.span(read.span), message);
+        findings.push(finding.with_fix(fix));
+    }
+}
+
+/// The name itself, or a path into an input whose name is the first part of it.
+fn is_given(inputs: &Map<String, Value>, name: &str) -> bool {
+    let heads = name.rmatch_indices('.').map(|(dot, _)| (&name[..dot], &name[dot + 1..]));
+    inputs.contains_key(name)
+        || heads
+            .into_iter()
+            .any(|(head, path)| inputs.get(head).is_some_and(|value| leads_somewhere(value, path)))
+}
+
+fn leads_somewhere(value: &Value, path: &str) -> bool {
+    let child = |value: &Value, name: &str| match value {
+        Value::Object(fields) => fields.get(name).cloned(),
+        Value::Array(items) => items.get(name.parse::<usize>().ok()?).cloned(),
+        _ => None,
+    };
+    child(value, path).is_some()
+        || path.split_once('.').is_some_and(|(head, rest)| {
+            child(value, head).is_some_and(|value| leads_somewhere(&value, rest))
+        })
+}

@@ -1,0 +1,39 @@
+use std::collections::HashSet;
+
+use fabro_graph::Diagnostic;
+use fabro_stylesheet::Selector;
+
+use crate::checking::Checking;
+use crate::places::Places;
+
+/// Rules of the stylesheet for an id or a class that no node has.
+pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
+    let Some(attr) = checking.workflow.attrs().get("model_stylesheet") else { return };
+    let mut classes: HashSet<&str> = HashSet::new();
+    for node in checking.workflow.nodes() {
+        classes.extend(node.classes.iter().map(String::as_str));
+    }
+    let mut names: Vec<&str> = classes.iter().copied().collect();
+    names.sort_unstable();
+    let mut places = None;
+    for rule in checking.stylesheet.rules() {
+        let near = match &rule.selector {
+            Selector::Id(id) if checking.workflow.find(id).is_none() => {
+                checking.nearest_node(id).map(|id| format!("#{id}"))
+            }
+            Selector::Class(class) if !classes.contains(class.as_str()) => {
+                checking.nearest(class, names.iter().copied()).map(|class| format!(".{class}"))
+            }
+            _ => continue,
+        };
+        let places = places.get_or_insert_with(|| Places::new(checking.source, attr));
+        let message = format!("`{}` matches no node of this workflow", rule.selector);
+        let fix = match near {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => "remove the rule, or give a node this id or class".to_owned(),
+        };
+        findings.push(
+            Diagnostic::warning("unused-style", places.span(rule.span), message).with_fix(fix),
+        );
+    }
+}
