@@ -30,9 +30,6 @@ impl Member {
     }
 }
 
-/// Above every layer: what only tests and developers use.
-const OUTSIDE: u8 = 8;
-
 pub(super) const MEMBERS: &[Member] = &[
     member("fabro-types", 0).pure(),
     member("fabro-tokens", 0).pure().entry_point(),
@@ -55,8 +52,8 @@ pub(super) const MEMBERS: &[Member] = &[
     member("fabro-handlers", 5),
     member("fabro-report", 6),
     member("fabro-cli", 7),
-    member("fabro-testing", OUTSIDE),
-    member("xtask", OUTSIDE),
+    // The developers' tools, above every layer.
+    member("xtask", 8),
 ];
 
 pub(super) fn find(name: &str) -> Option<&'static Member> {
@@ -78,15 +75,14 @@ pub(super) fn known_members(workspace: &Workspace) -> Vec<Problem> {
     unplaced.chain(gone).collect()
 }
 
-/// A crate uses only crates of lower layers; tests may use fabro-testing besides.
+/// A crate uses only crates of lower layers, in tests too.
 pub(super) fn only_lower_layers(workspace: &Workspace) -> Vec<Problem> {
     let mut problems = Vec::new();
     for package in &workspace.packages {
         let Some(from) = find(&package.name) else { continue };
         for dependency in package.dependencies() {
             let Some(to) = find(dependency.name) else { continue };
-            let testing = to.name == "fabro-testing" && dependency.kind == Kind::Development;
-            if to.layer >= from.layer && !testing {
+            if to.layer >= from.layer {
                 let message = format!(
                     "`{}` (layer {}) may not use `{}` (layer {})",
                     from.name, from.layer, to.name, to.layer
@@ -122,15 +118,12 @@ pub(super) fn engine_knows_no_effects(workspace: &Workspace) -> Vec<Problem> {
     problems
 }
 
-/// Nothing uses the command line or these tools, and only tests use fabro-testing.
+/// Nothing uses the command line or these tools, not even in tests.
 pub(super) fn nothing_uses_the_top(workspace: &Workspace) -> Vec<Problem> {
     let mut problems = Vec::new();
     for package in &workspace.packages {
         for dependency in package.dependencies() {
-            let top = ["fabro-cli", "xtask"].contains(&dependency.name);
-            let testing =
-                dependency.name == "fabro-testing" && dependency.kind != Kind::Development;
-            if top || testing {
+            if ["fabro-cli", "xtask"].contains(&dependency.name) {
                 let message = format!("`{}` may not use `{}`", package.name, dependency.name);
                 problems.push(problem(package, &message));
             }
@@ -163,8 +156,7 @@ mod tests {
     fn an_arrow_that_goes_up_or_sideways_is_seen() {
         let graph = "[package]\nname = 'fabro-graph'\n[dependencies]\nfabro-types.workspace = true\n\
             types2 = { package = 'fabro-condition', path = '' }\n[target.'cfg(unix)'.dependencies]\n\
-            fabro-engine.workspace = true\n[dev-dependencies]\nfabro-testing.workspace = true\n\
-            fabro-store.workspace = true\n";
+            fabro-engine.workspace = true\n[dev-dependencies]\nfabro-store.workspace = true\n";
         assert_snapshot!(said(only_lower_layers, &[TYPES, ("crates/g/Cargo.toml", graph)]), @r"
         crates/g/Cargo.toml: `fabro-graph` (layer 1) may not use `fabro-condition` (layer 1)
         crates/g/Cargo.toml: `fabro-graph` (layer 1) may not use `fabro-store` (layer 2)
@@ -184,10 +176,8 @@ mod tests {
 
     #[test]
     fn using_the_top_is_seen() {
-        let types = "[package]\nname = 'fabro-types'\n[dependencies]\nfabro-testing = {}\n\
-            [dev-dependencies]\nfabro-cli = {}\n[build-dependencies]\nxtask = {}";
+        let types = "[package]\nname = 'fabro-types'\n[dev-dependencies]\nfabro-cli = {}\n[build-dependencies]\nxtask = {}";
         assert_snapshot!(said(nothing_uses_the_top, &[("crates/t/Cargo.toml", types)]), @r"
-        crates/t/Cargo.toml: `fabro-types` may not use `fabro-testing`
         crates/t/Cargo.toml: `fabro-types` may not use `fabro-cli`
         crates/t/Cargo.toml: `fabro-types` may not use `xtask`
         ");

@@ -18,7 +18,7 @@ const HTTP: [&str; 10] = [
     "ureq",
 ];
 
-const MAY_USE_HTTP: [&str; 4] = ["fabro-llm", "fabro-tools", "fabro-server", "fabro-testing"];
+const MAY_USE_HTTP: [&str; 3] = ["fabro-llm", "fabro-tools", "fabro-server"];
 
 /// Only the crates that talk to others bring an HTTP library; elsewhere it hides behind a feature
 /// of its own name.
@@ -94,7 +94,7 @@ mod tests {
             let manifest = format!("[package]\nname = '{name}'\n{entry}");
             said(http_only_where_allowed, &[("crates/a/Cargo.toml", &manifest)])
         };
-        assert_snapshot!(check("fabro-graph", "[dependencies]\nreqwest = '1'"), @"crates/a/Cargo.toml: `fabro-graph` may not use `reqwest`: only fabro-llm, fabro-tools, fabro-server, fabro-testing bring an HTTP library");
+        assert_snapshot!(check("fabro-graph", "[dependencies]\nreqwest = '1'"), @"crates/a/Cargo.toml: `fabro-graph` may not use `reqwest`: only fabro-llm, fabro-tools, fabro-server bring an HTTP library");
         assert_eq!(check("fabro-llm", "[dependencies]\nreqwest = '1'"), "");
         let optional = "[dependencies]\nureq = { version = '1', optional = true }\n";
         assert_eq!(check("fabro-blob", optional), "");
