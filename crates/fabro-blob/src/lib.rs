@@ -1,7 +1,7 @@
 //! Content-addressed blobs: in memory, or in a directory that survives a crash.
 //!
 //! A blob is the serialized JSON of one value and is named by its SHA-256
-//! ([`BlobRef`](fabro_types::BlobRef)). Writing the same bytes twice stores them once. A write
+//! ([`BlobRef`]). Writing the same bytes twice stores them once. A write
 //! returns when the bytes are on stable storage, and a read checks them against their name.
 //!
 //! ```

@@ -1,7 +1,9 @@
 //! What a durable commit of three events costs beside a bare append with `fdatasync`.
 //!
-//! The two take turns in one process, for what a sync costs changes from minute to minute:
-//! compare the medians of one run. Seen on two cores and an ext4 disk: RATIO.
+//! The two take turns in one process, for what a sync costs changes from minute to minute. Medians
+//! seen on two cores and an ext4 disk, optimised: 4.01 ms beside 3.97 ms (ratio 1.01) while the
+//! disk is slow, 0.36 ms beside 0.24 ms (1.5) while it is fast. In a directory in memory, where a
+//! sync is free, the commit itself is 11 µs and a fresh store 0.5 ms.
 
 #![expect(clippy::expect_used, reason = "a benchmark has nobody to report an error to")]
 #![expect(clippy::print_stdout, reason = "a benchmark prints what it measured")]

@@ -320,6 +320,7 @@ fn deleting_a_run_frees_what_only_it_names() {
 fn a_stage_takes_little_room() {
     let dir = Dir::new();
     let store = dir.open();
+    store.conn().pragma_update(None, "synchronous", "OFF").unwrap();
     let run = run(1);
     for stage in 0..1000 {
         let seq = stage * 3;
