@@ -89,13 +89,13 @@ impl DirBlobs {
         let dir = self.root.join(UNFINISHED);
         create_dirs(&dir).map_err(io_at(&dir))?;
         let mut temporary = temporary(&dir).map_err(io_at(&dir))?;
-        let hash = {
-            let out = BufWriter::with_capacity(BUFFER, &mut temporary);
-            let mut out = Hashing { out, hash: Sha256::new() };
+        let mut file = Hashing { out: &mut temporary, hash: Sha256::new() };
+        {
+            let mut out = BufWriter::with_capacity(BUFFER, &mut file);
             fill(&mut out)?;
             out.flush().map_err(io_at(&dir))?;
-            out.hash
-        };
+        }
+        let hash = file.hash;
         let blob = BlobRef::from_digest(hash.finalize().into());
         self.settle(&blob, temporary)?;
         Ok(blob)
