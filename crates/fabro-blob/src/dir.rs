@@ -89,13 +89,13 @@ impl DirBlobs {
         let dir = self.root.join(UNFINISHED);
         create_dirs(&dir).map_err(io_at(&dir))?;
         let mut temporary = temporary(&dir).map_err(io_at(&dir))?;
-        let mut file = Hashing { out: &mut temporary, hash: Sha256::new() };
+        let mut hashing = Hashing { out: &mut temporary, hash: Sha256::new() };
         {
-            let mut out = BufWriter::with_capacity(BUFFER, &mut file);
+            let mut out = BufWriter::with_capacity(BUFFER, &mut hashing);
             fill(&mut out)?;
             out.flush().map_err(io_at(&dir))?;
         }
-        let hash = file.hash;
+        let hash = hashing.hash;
         let blob = BlobRef::from_digest(hash.finalize().into());
         self.settle(&blob, temporary)?;
         Ok(blob)
