@@ -1,16 +1,20 @@
-use std::fmt::Write as _;
-
 use crate::attrs::{Attr, Attrs};
-use crate::value::quote;
-use crate::workflow::{Cluster, Node, NodeIx, Workflow};
+use crate::value::quote_into;
+use crate::workflow::{Cluster, NodeIx, Workflow};
+
+/// How many attributes of one element are printed. Nobody writes more; but nodes share the
+/// defaults of their scope, and edges the attributes of their chain, which are told apart here.
+const MAX_ATTRS: usize = 64;
+
+/// Deeper levels are not indented further.
+const MAX_DEPTH: usize = 16;
 
 pub(crate) fn print(workflow: &Workflow) -> String {
-    let mut printer = Printer { workflow, out: String::new(), children: Vec::new() };
-    printer.children = vec![Vec::new(); workflow.clusters.len()];
+    let mut children = vec![Vec::new(); workflow.clusters.len()];
     let mut roots = Vec::new();
     for (at, cluster) in workflow.clusters.iter().enumerate() {
         match cluster.parent {
-            Some(parent) => printer.children[parent].push(at),
+            Some(parent) => children[parent].push(at),
             None => roots.push(at),
         }
     }
@@ -18,10 +22,13 @@ pub(crate) fn print(workflow: &Workflow) -> String {
     for node in workflow.clusters.iter().flat_map(|cluster| &cluster.nodes) {
         in_cluster[node.index()] = true;
     }
-    printer.line(0, &format!("digraph {} {{", quote(&workflow.name)));
+    let mut printer = Printer { workflow, out: String::from("digraph "), children };
+    printer.quoted(&workflow.name);
+    printer.out.push_str(" {\n");
     if workflow.attrs.iter().next().is_some() {
-        let attrs = attr_list(&workflow.attrs, None);
-        printer.line(1, &format!("graph{attrs}"));
+        printer.indent(1);
+        printer.out.push_str("graph");
+        printer.attrs(&workflow.attrs, None);
     }
     for node in workflow.node_indices().filter(|node| !in_cluster[node.index()]) {
         printer.node(1, node);
@@ -30,10 +37,13 @@ pub(crate) fn print(workflow: &Workflow) -> String {
         printer.cluster(1, root);
     }
     for edge in workflow.edges() {
-        let [from, to] = [edge.from, edge.to].map(|end| quote(&workflow.node(end).id));
-        printer.line(1, &format!("{from} -> {to}{}", attr_list(&edge.attrs, None)));
+        printer.indent(1);
+        printer.quoted(&workflow.node(edge.from).id);
+        printer.out.push_str(" -> ");
+        printer.quoted(&workflow.node(edge.to).id);
+        printer.attrs(&edge.attrs, None);
     }
-    printer.line(0, "}");
+    printer.out.push_str("}\n");
     printer.out
 }
 
@@ -44,23 +54,30 @@ struct Printer<'a> {
 }
 
 impl Printer<'_> {
-    fn line(&mut self, depth: usize, text: &str) {
-        let _ = writeln!(self.out, "{:1$}{text}", "", depth * 4);
-    }
-
     fn node(&mut self, depth: usize, node: NodeIx) {
         let node = self.workflow.node(node);
-        let attrs = attr_list(&node.attrs, Some(node));
-        self.line(depth, &format!("{}{attrs}", quote(&node.id)));
+        self.indent(depth);
+        self.quoted(&node.id);
+        let shape = node.attrs.get("shape").is_none().then(|| node.kind.shape());
+        self.attrs(&node.attrs, shape);
     }
 
     /// Recursion ends: subgraphs are nested at most as deep as the parser allows.
     fn cluster(&mut self, depth: usize, at: usize) {
         let Cluster { name, label, nodes, .. } = &self.workflow.clusters[at];
-        let name = if name.is_empty() { format!("cluster_{at}") } else { name.clone() };
-        self.line(depth, &format!("subgraph {} {{", quote(&name)));
+        self.indent(depth);
+        self.out.push_str("subgraph ");
+        if name.is_empty() {
+            self.quoted(&format!("cluster_{at}"));
+        } else {
+            self.quoted(name);
+        }
+        self.out.push_str(" {\n");
         if let Some(label) = label {
-            self.line(depth + 1, &format!("label={}", quote(label)));
+            self.indent(depth + 1);
+            self.out.push_str("label=");
+            self.quoted(label);
+            self.out.push('\n');
         }
         for node in nodes {
             self.node(depth + 1, *node);
@@ -68,26 +85,39 @@ impl Printer<'_> {
         for child in std::mem::take(&mut self.children[at]) {
             self.cluster(depth + 1, child);
         }
-        self.line(depth, "}");
+        self.indent(depth);
+        self.out.push_str("}\n");
     }
-}
 
-/// ` [a="1", b="2"]`, or nothing. A node gets the shape of its handler when it has no shape that
-/// stands for it.
-fn attr_list(attrs: &Attrs, node: Option<&Node>) -> String {
-    let mut items: Vec<String> = attrs.iter().map(item).collect();
-    if let Some(node) = node
-        && attrs.get("shape").is_none()
-    {
-        items.push(format!("shape={}", node.kind.shape()));
+    /// ` [a="1", b="2"]`, or nothing, and the end of the line.
+    fn attrs(&mut self, attrs: &Attrs, shape: Option<&str>) {
+        let mut separator = " [";
+        for attr in attrs.iter().take(MAX_ATTRS) {
+            self.out.push_str(separator);
+            self.attr(attr);
+            separator = ", ";
+        }
+        if let Some(shape) = shape {
+            self.out.extend([separator, "shape=", shape]);
+            separator = ", ";
+        }
+        self.out.push_str(if separator == " [" { "\n" } else { "]\n" });
     }
-    if items.is_empty() { String::new() } else { format!(" [{}]", items.join(", ")) }
-}
 
-fn item(attr: &Attr) -> String {
-    let text = match &attr.file {
-        Some(file) => format!("@{file}").into(),
-        None => attr.value.as_text(),
-    };
-    format!("{}={}", quote(&attr.name), quote(&text))
+    fn attr(&mut self, attr: &Attr) {
+        self.quoted(&attr.name);
+        self.out.push('=');
+        match &attr.file {
+            Some(file) => self.quoted(&format!("@{file}")),
+            None => self.quoted(&attr.value.as_text()),
+        }
+    }
+
+    fn quoted(&mut self, text: &str) {
+        quote_into(text, &mut self.out);
+    }
+
+    fn indent(&mut self, depth: usize) {
+        self.out.extend(std::iter::repeat_n("    ", depth.min(MAX_DEPTH)));
+    }
 }

@@ -8,6 +8,8 @@ use crate::value::{Value, quote};
 
 const WIDTH: usize = 100;
 const INDENT: usize = 4;
+// Deeper levels are not indented further, so that the text cannot grow out of all proportion.
+const MAX_INDENT: usize = 16 * INDENT;
 
 /// The canonical text of a file: four blanks a level, one statement a line, attributes on one line
 /// when they fit into 100 columns, quotes wherever Graphviz wants them, at most one empty line in
@@ -164,7 +166,7 @@ impl Printer {
     }
 
     fn indent(&mut self) {
-        self.out.extend(std::iter::repeat_n(' ', self.depth * INDENT));
+        self.out.extend(std::iter::repeat_n(' ', (self.depth * INDENT).min(MAX_INDENT)));
     }
 }
 

@@ -1,7 +1,7 @@
 //! The `.fabro` workflow language: a spanned syntax tree, a typed workflow graph, and a formatter.
 //!
 //! A workflow is a graph in the DOT language of Graphviz, with a few liberties. [`parse`] reads a
-//! file into a [`ast::Document`] that keeps comments and the place of everything, [`format`]
+//! file into an [`ast::Document`] that keeps comments and the place of everything, [`format()`]
 //! prints it in canonical form, and [`Workflow`] gives it meaning: nodes with their handlers,
 //! edges, attributes of the right type with defaults applied.
 //!
@@ -24,7 +24,7 @@
 //! ```
 //!
 //! Files that attributes name with `@path` come through [`Sources`]; the crate itself reads
-//! nothing. The whole language, with every attribute, is described in [`reference`].
+//! nothing. The whole language, with every attribute, is described in [`language`].
 //!
 //! # Limits
 //!
@@ -61,4 +61,4 @@ pub use value::{TimeUnit, Value};
 pub use workflow::{Cluster, Edge, EdgeIx, Node, NodeIx, Workflow};
 
 #[doc = include_str!("../reference.md")]
-pub mod reference {}
+pub mod language {}

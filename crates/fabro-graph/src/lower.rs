@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use fabro_types::Diagnostic;
+use fabro_types::{Diagnostic, Span};
 use petgraph::graph::DiGraph;
 
 use crate::ast::{self, AttributeList, DefaultsOf, Document, End, Group, StatementKind};
@@ -18,6 +18,9 @@ use crate::workflow::{Cluster, Edge, Node, NodeIx, Workflow};
 /// How many edges groups such as `{a; b} -> {c; d}` may make in one workflow, and how many
 /// classes the labels of subgraphs may give: both grow with the product of what is written.
 const MAX_PRODUCT: usize = 200_000;
+
+/// How many findings one workflow gives: more of them help nobody.
+const MAX_FINDINGS: usize = 1_000;
 
 const MAX_ID_CHARACTERS: usize = 128;
 
@@ -71,6 +74,9 @@ impl Lowering {
                         let attrs = self.attrs(Place::Node, list, Origin::Own);
                         self.nodes[node.index()].0.extend(attrs);
                     }
+                    [End::Group(group)] => {
+                        self.group(group, &scope);
+                    }
                     ends => self.chain(ends, list, &scope),
                 },
             }
@@ -98,7 +104,10 @@ impl Lowering {
         for end in ends {
             let targets = match end {
                 End::Node(name) => vec![self.mention(name, scope)],
-                End::Group(group) => self.group(group, scope),
+                End::Group(group) => {
+                    let first = self.group(group, scope);
+                    self.mentioned_since(first)
+                }
             };
             if let Some((source, sources)) = sources {
                 let span = source.span().to(end.span());
@@ -116,30 +125,31 @@ impl Lowering {
         }
     }
 
-    /// The nodes of a subgraph, each once, in the order of their mention.
-    fn group(&mut self, group: &Group, scope: &Scope) -> Vec<NodeIx> {
+    /// Where in `mentions` the nodes of the subgraph begin.
+    fn group(&mut self, group: &Group, scope: &Scope) -> usize {
         let label = label(group);
         let name = group.name.as_ref().map(|name| name.text.to_string());
+        let class: Arc<str> = label.as_deref().map(class_of).unwrap_or_default().into();
         let mut inner = Scope { is_subgraph: true, ..scope.clone() };
         if label.is_some() || name.is_some() {
             inner.cluster = Some(self.clusters.len());
-            self.clusters.push(Cluster {
-                name: name.unwrap_or_default(),
-                label: label.clone(),
-                parent: scope.cluster,
-                nodes: Vec::new(),
-            });
+            let (parent, nodes) = (scope.cluster, Vec::new());
+            self.clusters.push(Cluster { name: name.unwrap_or_default(), label, parent, nodes });
         }
         let first = self.mentions.len();
         self.body(&group.body, inner);
-        let mut seen = HashSet::new();
-        let nodes = self.mentions[first..].iter().copied().filter(|node| seen.insert(*node));
-        let nodes: Vec<NodeIx> = nodes.collect();
-        let class: Arc<str> = label.as_deref().map(class_of).unwrap_or_default().into();
-        if !class.is_empty() && self.may_grow(nodes.len(), group.span) {
-            self.subgraph_classes.extend(nodes.iter().map(|node| (*node, class.clone())));
+        if !class.is_empty() && self.may_grow(self.mentions.len() - first, group.span) {
+            for node in self.mentioned_since(first) {
+                self.subgraph_classes.push((node, class.clone()));
+            }
         }
-        nodes
+        first
+    }
+
+    /// The nodes mentioned from there on, each once, in the order of their mention.
+    fn mentioned_since(&self, first: usize) -> Vec<NodeIx> {
+        let mut seen = HashSet::new();
+        self.mentions[first..].iter().copied().filter(|node| seen.insert(*node)).collect()
     }
 
     fn mention(&mut self, name: &ast::Name, scope: &Scope) -> NodeIx {
@@ -153,7 +163,7 @@ impl Lowering {
 
     fn new_node(&mut self, name: &ast::Name, scope: &Scope) -> NodeIx {
         if let Some(finding) = check_id(name) {
-            self.findings.push(finding);
+            self.report(finding);
         }
         let id = name.text.clone();
         let node = self.graph.add_node(Node {
@@ -189,7 +199,7 @@ impl Lowering {
             Some(known) => match typing::typed(known, literal) {
                 Ok(value) => value,
                 Err(finding) => {
-                    self.findings.push(finding);
+                    self.report(finding);
                     literal.value.clone()
                 }
             },
@@ -203,7 +213,7 @@ impl Lowering {
     }
 
     /// Counts what a product adds; false, with an error the first time, once it is too much.
-    fn may_grow(&mut self, by: usize, span: fabro_types::Span) -> bool {
+    fn may_grow(&mut self, by: usize, span: Span) -> bool {
         let before = self.product;
         self.product = before.saturating_add(by);
         if self.product <= MAX_PRODUCT {
@@ -213,12 +223,18 @@ impl Lowering {
             let message = format!(
                 "subgraphs make more than {MAX_PRODUCT} edges and classes in this workflow"
             );
-            self.findings.push(
+            self.report(
                 Diagnostic::error("too-large", span, message)
                     .with_fix("connect smaller groups, and label fewer nested subgraphs"),
             );
         }
         false
+    }
+
+    fn report(&mut self, finding: Diagnostic) {
+        if self.findings.len() < MAX_FINDINGS {
+            self.findings.push(finding);
+        }
     }
 
     fn finish(self, name: &str) -> (Workflow, Vec<Diagnostic>) {

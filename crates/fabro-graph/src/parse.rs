@@ -90,7 +90,9 @@ impl Builder<'_> {
         let mut leading = self.comments_before(start);
         let blank_before = self.is_blank_before(start);
         let kind = if is_assignment(&pair) {
-            StatementKind::Assignment(self.attribute(pair))
+            let mut attribute = self.attribute(pair);
+            leading.append(&mut attribute.leading);
+            StatementKind::Assignment(attribute)
         } else {
             self.chain(pair, &mut leading)?
         };

@@ -50,7 +50,7 @@ pub(crate) fn keyword(word: &str, span: Span) -> Diagnostic {
     }
     let message = format!("`{word}` is a word of the language, not a node id");
     Diagnostic::error("node-id", span, message).with_fix(format!(
-        "write {word} [key=value], or choose another id; \"{word}\" in quotes is a node"
+        "write {word} [key=value] for defaults, or choose another id; \"{word}\" in quotes is a node"
     ))
 }
 
@@ -83,7 +83,8 @@ pub(crate) fn unexpected(source: &str, error: &Error<Rule>) -> Diagnostic {
         }
         ErrorVariant::CustomError { .. } => Vec::new(),
     };
-    expected.sort_unstable();
+    // Words before signs.
+    expected.sort_unstable_by_key(|symbol| (symbol.starts_with('`'), *symbol));
     expected.dedup();
     if expected.contains(&"`digraph`") {
         return not_a_digraph(span, &format!("{} where the graph should begin", found(rest)));
@@ -106,12 +107,15 @@ fn fix(rest: &str, expected: &[&str]) -> Option<&'static str> {
     Some(match rest.chars().next() {
         Some('“' | '”' | '„' | '‘' | '’') => "use straight double quotes",
         Some('\'') => "write texts in double quotes",
-        Some('\u{a0}') => "replace the no-break space by an ordinary one",
+        Some('>' | '-') if expects("`->`") => "write `->` for an edge",
         Some(_) if expects("a value") => "write texts with blanks or signs in double quotes",
-        Some(_) if expects("`=`") => "write key=value",
+        Some(_) if expected == ["`=`"] => "write key=value",
+        Some(_) if expected == ["`{`"] => "put a name of several words in quotes",
         Some(_) if expects("`]`") => {
             "separate attributes by commas, put texts in double quotes, and end the list with `]`"
         }
+        Some(_) if expects("a name") => "write the id of a node",
+        Some(_) if expects("`}`") => "begin a node, an edge or an attribute here, or remove it",
         None if expects("`]`") => "end the attributes with `]` and the graph with `}`",
         None if expects("`}`") => "add the missing `}`",
         _ => return None,
@@ -122,7 +126,7 @@ fn fix(rest: &str, expected: &[&str]) -> Option<&'static str> {
 /// match is exhaustive so that a new rule is given a name.
 fn to_symbol(rule: Rule) -> Option<&'static str> {
     Some(match rule {
-        Rule::digraph | Rule::digraph_word => "`digraph`",
+        Rule::file | Rule::digraph | Rule::digraph_word => "`digraph`",
         Rule::EOI => "the end of the file",
         Rule::open_block | Rule::group => "`{`",
         Rule::close_block => "`}`",
@@ -136,8 +140,7 @@ fn to_symbol(rule: Rule) -> Option<&'static str> {
         Rule::ident => "a name",
         Rule::word => "a value",
         Rule::string => "a quoted text",
-        Rule::file
-        | Rule::refused
+        Rule::refused
         | Rule::rest
         | Rule::block
         | Rule::more

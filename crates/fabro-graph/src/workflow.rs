@@ -212,7 +212,7 @@ impl Workflow {
     }
 
     /// The workflow as DOT that Graphviz reads: nodes without a shape get that of their handler,
-    /// all attributes are quoted texts, subgraphs are kept. Comments are not.
+    /// all attributes are quoted texts (the first 64 of each element), subgraphs are kept. Comments are not.
     pub fn to_dot(&self) -> String {
         dot::print(self)
     }

@@ -1,0 +1,38 @@
+use std::collections::BTreeMap;
+
+use fabro_graph::{MemorySources, Workflow, resolve_files};
+
+#[test]
+fn files_take_the_place_of_their_names() {
+    let source = r#"digraph {
+        graph [goal="@goal.md"]
+        node [prompt="@shared.md"]
+        a; b [prompt="@@home"]; c [prompt="@ missing.md "]; d [prompt="a@b", script="@kept"]
+        e [stack.child_workflow="child.fabro", output_schema="@s.json", prompt=""]
+        f [stack.child_workflow="@child.fabro", output_schema=routing, prompt="@missing.md"]
+    }"#;
+    let files = [
+        ("goal.md", "GOAL"),
+        ("shared.md", "@SHARED"),
+        ("child.fabro", "digraph {}"),
+        ("s.json", "{}"),
+    ];
+    let files: BTreeMap<_, _> = files.map(|(path, text)| (path.to_owned(), text.to_owned())).into();
+    let (mut workflow, findings) = Workflow::from_source("x", source).unwrap();
+    assert_eq!(findings, []);
+    let findings = resolve_files(&mut workflow, &MemorySources(files));
+    insta::assert_snapshot!(crate::findings(source, &findings), @r#"missing-file at 119..134 "\"@ missing.md \"": `prompt` names the file `missing.md`: no such file; create the file, correct the path, which is relative to this workflow, or write @@ for a text that begins with @"#);
+    insta::assert_snapshot!(crate::outline(&workflow), @r#"
+    x goal="GOAL"
+    a: agent *prompt="@SHARED"
+    b: agent prompt="@home"
+    c: agent prompt="@ missing.md "
+    d: agent prompt="a@b" script="@kept"
+    e: agent output_schema="{}" prompt="" stack.child_workflow="digraph {}"
+    f: agent output_schema=routing prompt="@missing.md" stack.child_workflow="digraph {}"
+    "#);
+    let attrs = &workflow.node(workflow.find("e").unwrap()).attrs;
+    assert_eq!(attrs.get("stack.child_workflow").unwrap().file.as_deref(), Some("child.fabro"));
+    assert_eq!(attrs.get("prompt").unwrap().file, None);
+    assert!(workflow.to_dot().contains(r#""goal"="@goal.md""#));
+}
