@@ -5,6 +5,8 @@
 //! script is followed with the quoting rules of POSIX shells and bash, and a value is quoted for the
 //! place where it stands. Where that place cannot be told for certain, the value is refused.
 
+use std::collections::VecDeque;
+
 /// The deepest nesting of quotes and brackets that is followed.
 const MAX_DEPTH: usize = 64;
 
@@ -49,7 +51,7 @@ pub(crate) struct Script {
     text: String,
     places: Vec<Place>,
     /// Here-documents whose text begins after the next line end.
-    pending: Vec<Heredoc>,
+    pending: VecDeque<Heredoc>,
     /// The end of the text takes what comes next with it, so that a value cannot come next.
     grip: Option<Refused>,
 }
@@ -59,7 +61,12 @@ pub(crate) type Refused = &'static str;
 
 impl Script {
     pub(crate) fn new() -> Self {
-        Self { text: String::new(), places: vec![Place::Words], pending: Vec::new(), grip: None }
+        Self {
+            text: String::new(),
+            places: vec![Place::Words],
+            pending: VecDeque::new(),
+            grip: None,
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -319,14 +326,13 @@ impl Script {
         }
         if !end.is_empty() || !expands {
             let line = String::new();
-            self.pending.push(Heredoc { end, tabs, expands, line, holds_value: false });
+            self.pending.push_back(Heredoc { end, tabs, expands, line, holds_value: false });
         }
         at
     }
 
     fn begin_heredoc(&mut self) {
-        if !self.pending.is_empty() {
-            let next = self.pending.remove(0);
+        if let Some(next) = self.pending.pop_front() {
             self.places.push(Place::Heredoc(next));
         }
     }
