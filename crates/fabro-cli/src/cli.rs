@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde_json::Value;
 
 use crate::global::Global;
@@ -30,9 +30,34 @@ pub struct Cli {
 pub enum Command {
     Run(Box<RunArgs>),
     Resume(ResumeArgs),
+    Validate(ValidateArgs),
+    Fmt(FmtArgs),
+    Graph(GraphArgs),
+    Ps(PsArgs),
+    Inspect(InspectArgs),
+    Events(EventsArgs),
+    Context(ContextArgs),
+    Explain(ExplainArgs),
+    Answer(AnswerArgs),
+    Cancel(CancelArgs),
+    /// Copy a run up to where a stage ended
+    #[command(
+        after_help = "Examples:\n  fabro fork latest plan\n  fabro fork latest test@2 --set tries=0\n\nThe way on from the stage is chosen anew when the copy is resumed."
+    )]
+    Fork(ForkArgs),
+    /// Take a run back to where a stage ended
+    #[command(
+        after_help = "Examples:\n  fabro rewind latest plan\n  fabro rewind latest test@2 --set tries=0\n\nWhat came after stays in the log but no longer counts. Files are left as they are."
+    )]
+    Rewind(ForkArgs),
+    Rm(RmArgs),
+    Init(InitArgs),
+    Completion(CompletionArgs),
+    Doctor(DoctorArgs),
 }
 
 /// Run a workflow
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[derive(Args, Clone, Debug)]
 #[command(
     after_help = "Examples:\n  fabro run hello\n  fabro run deploy.fabro -I target=staging --goal 'Ship it'\n  fabro run run.toml --json | jq .event\n  fabro run review.fabro --dry-run\n\nEverything but --json goes to stderr. Ctrl-C stops cleanly; `fabro resume` goes on."
@@ -61,7 +86,7 @@ pub struct RunArgs {
     #[arg(long)]
     pub auto_approve: bool,
 
-    /// Answers to gates: {"NODE": ["A", "free text"]}
+    /// Answers to gates, as JSON: for each node a list
     #[arg(long, value_name = "FILE")]
     pub answers: Option<PathBuf>,
 
@@ -69,7 +94,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
 
-    /// Ready answers instead of a model: {"NODE": [{"text": "…"}], "*": […]}
+    /// Ready answers instead of a model, as JSON: for each node a list of turns
     #[arg(long, value_name = "FILE")]
     pub model_script: Option<PathBuf>,
 
@@ -107,11 +132,11 @@ pub struct ResumeArgs {
     #[arg(long, value_name = "USD", value_parser = amount)]
     pub max_cost: Option<f64>,
 
-    /// Answers to gates: {"NODE": ["A", "free text"]}
+    /// Answers to gates, as JSON: for each node a list
     #[arg(long, value_name = "FILE")]
     pub answers: Option<PathBuf>,
 
-    /// Ready answers instead of a model: {"NODE": [{"text": "…"}], "*": […]}
+    /// Ready answers instead of a model, as JSON: for each node a list of turns
     #[arg(long, value_name = "FILE")]
     pub model_script: Option<PathBuf>,
 
@@ -126,6 +151,235 @@ pub struct ResumeArgs {
     /// Print the run's id and go on in the background
     #[arg(long)]
     pub detach: bool,
+}
+
+/// Check workflows without running them
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Examples:\n  fabro validate\n  fabro validate flows/ review.fabro\n  fabro validate --format json . | jq '.files[].findings'\n\nExits with 2 when a workflow has an error; warnings alone are no error."
+)]
+pub struct ValidateArgs {
+    /// Workflow files, run.toml files, names, or directories to look through
+    #[arg(default_value = ".", value_name = "PATH")]
+    pub paths: Vec<String>,
+
+    /// How findings are printed
+    #[arg(long, value_enum, default_value_t = Format::Human)]
+    pub format: Format,
+
+    /// The same as --format json
+    #[arg(long, conflicts_with = "format")]
+    pub json: bool,
+}
+
+/// How something is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people.
+    Human,
+    /// For programs.
+    Json,
+}
+
+/// Print workflows in their canonical form
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Examples:\n  fabro fmt flows/*.fabro\n  fabro fmt --check .\n  fabro fmt - < review.fabro\n\nComments are kept."
+)]
+pub struct FmtArgs {
+    /// Workflow files or directories to format in place; `-` formats stdin to stdout
+    #[arg(required = true, value_name = "PATH")]
+    pub paths: Vec<String>,
+
+    /// Change nothing; list what is not formatted, and exit with 1 if anything is
+    #[arg(long)]
+    pub check: bool,
+}
+
+/// Print a workflow for drawing
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  fabro graph review.fabro --dot | dot -Tsvg > review.svg")]
+pub struct GraphArgs {
+    /// A workflow file, a run.toml, or the NAME of a workflow
+    pub workflow: String,
+
+    /// Print DOT that Graphviz reads
+    #[arg(long, required = true)]
+    pub dot: bool,
+
+    /// Write to a file instead of stdout
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// List runs, newest first
+#[derive(Args, Clone, Debug)]
+pub struct PsArgs {
+    /// Show the runs of sub-workflows too
+    #[arg(short, long)]
+    pub all: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Show what a run, or one of its stages, did
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Examples:\n  fabro inspect latest\n  fabro inspect latest plan\n  fabro inspect 01K3 test@2 --json"
+)]
+pub struct InspectArgs {
+    /// The run: its id, the beginning of it, or `latest`
+    pub run: String,
+
+    /// A stage, for its prompt, response and outcome
+    #[arg(value_name = "NODE[@VISIT]")]
+    pub stage: Option<String>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Show the events of a run
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Examples:\n  fabro events latest\n  fabro events latest -f\n  fabro events latest --json | jq 'select(.event == \"edge.selected\")'"
+)]
+pub struct EventsArgs {
+    /// The run: its id, the beginning of it, or `latest`
+    pub run: String,
+
+    /// Go on until the run ends or pauses
+    #[arg(short, long)]
+    pub follow: bool,
+
+    /// Print JSON, one object a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Show the context of a run
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Examples:\n  fabro context latest\n  fabro context latest --at plan --json\n  fabro context latest --diff plan test@2"
+)]
+pub struct ContextArgs {
+    /// The run: its id, the beginning of it, or `latest`
+    pub run: String,
+
+    /// As it was when this stage had ended, not as it is now
+    #[arg(long, value_name = "NODE[@VISIT]", conflicts_with = "diff")]
+    pub at: Option<String>,
+
+    /// What changed between the ends of two stages
+    #[arg(long, num_args = 2, value_names = ["A", "B"])]
+    pub diff: Option<Vec<String>>,
+
+    /// Print large values themselves, not references to them
+    #[arg(long)]
+    pub resolve: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Show why a run went on as it did after a stage
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  fabro explain latest test@2")]
+pub struct ExplainArgs {
+    /// The run: its id, the beginning of it, or `latest`
+    pub run: String,
+
+    /// The stage
+    #[arg(value_name = "NODE[@VISIT]")]
+    pub stage: String,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Answer a gate that waits for a person
+#[derive(Args, Clone, Debug)]
+#[command(
+    override_usage = "fabro answer [OPTIONS] <RUN> [GATE] <CHOICE>",
+    after_help = "Examples:\n  fabro answer latest y\n  fabro answer latest review 'Use the other API'\n\nGATE is needed only when several gates wait. A paused run goes on with `fabro resume`."
+)]
+pub struct AnswerArgs {
+    /// The run: its id, the beginning of it, or `latest`
+    pub run: String,
+
+    /// The gate (NODE or NODE@VISIT) if several wait, and an option's key or label, or free text
+    #[arg(num_args = 1..=2, required = true, value_names = ["GATE", "CHOICE"])]
+    pub words: Vec<String>,
+}
+
+/// End a run
+#[derive(Args, Clone, Debug)]
+pub struct CancelArgs {
+    /// The run: its id, the beginning of it, or `latest`
+    pub run: String,
+
+    /// Why; it stands in the log
+    #[arg(long, default_value = "canceled by the user", value_name = "TEXT")]
+    pub reason: String,
+}
+
+/// Where a run is copied or taken back to.
+#[derive(Args, Clone, Debug)]
+pub struct ForkArgs {
+    /// The run: its id, the beginning of it, or `latest`
+    pub run: String,
+
+    /// The stage after which to go on [default: the last one]
+    #[arg(value_name = "NODE[@VISIT]")]
+    pub stage: Option<String>,
+
+    /// Change the context there; JSON if the value reads as such, else text. Repeatable
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
+    pub set: Vec<KeyValue>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Remove runs with everything they left behind
+#[derive(Args, Clone, Debug)]
+pub struct RmArgs {
+    /// The runs: ids, the beginnings of ids, or `latest`
+    #[arg(required = true, value_name = "RUN")]
+    pub runs: Vec<String>,
+}
+
+/// Make a project with a workflow that runs at once
+#[derive(Args, Clone, Debug)]
+pub struct InitArgs {
+    /// The project's directory
+    #[arg(default_value = ".")]
+    pub dir: PathBuf,
+}
+
+/// Print the completions of a shell
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Example:\n  fabro completion bash > ~/.local/share/bash-completion/completions/fabro"
+)]
+pub struct CompletionArgs {
+    /// The shell
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
+}
+
+/// Look whether everything is there that runs need
+#[derive(Args, Clone, Debug)]
+pub struct DoctorArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// A `key=value` of the command line.
@@ -147,7 +401,7 @@ fn key_value(text: &str) -> Result<KeyValue, String> {
         return Err("there is no key before the `=`".to_owned());
     }
     let value = match serde_json::from_str::<Value>(value) {
-        Ok(number @ Value::Number(_)) if number.to_string() != value => Value::from(value),
+        Ok(Value::Number(number)) if number.to_string() != value => Value::from(value),
         Ok(json) => json,
         Err(_) => Value::from(value),
     };

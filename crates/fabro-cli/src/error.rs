@@ -1,6 +1,7 @@
 //! From an error to what a person reads and to the exit code.
 
 use std::fmt;
+use std::fmt::Write as _;
 use std::io;
 
 use fabro_store::StoreError;
@@ -51,14 +52,14 @@ pub fn report(error: &anyhow::Error, paint: Paint) -> Exit {
         let cause = cause.to_string();
         // Many errors name their cause in their own message.
         if !said.contains(&cause) {
-            text.push_str(&format!("  because: {}\n", clean(&cause)));
+            let _ = writeln!(text, "  because: {}", clean(&cause));
             said.push_str(&cause);
         }
     }
     if let Some(next) =
         error.chain().find_map(|cause| Some(&cause.downcast_ref::<CliError>()?.next))
     {
-        text.push_str(&format!("  {} {next}\n", paint.hint("help:")));
+        let _ = writeln!(text, "  {} {next}", paint.hint("help:"));
     }
     crate::output::stderr(&text);
     exit_of(error)
@@ -77,7 +78,7 @@ pub fn exit_of(error: &anyhow::Error) -> Exit {
             return exit::USAGE;
         }
     }
-    if error.chain().any(|cause| cause.is::<fabro_config::ConfigError>()) {
+    if error.downcast_ref::<fabro_config::ConfigError>().is_some() {
         return exit::USAGE;
     }
     exit::FAILED

@@ -24,7 +24,7 @@ pub fn read_beside(dir: &Path, home: Option<&Path>, path: &str) -> Result<String
 }
 
 /// A whole text file of at most 16 MB. A pipe or a device is refused: reading one may never end.
-fn read(path: &Path) -> Result<String, String> {
+pub fn read(path: &Path) -> Result<String, String> {
     let limit = fabro_graph::MAX_FILE_BYTES as u64;
     let meta = fs::metadata(path).map_err(|error| reason(&error))?;
     if !meta.is_file() {

@@ -14,8 +14,13 @@ use crate::output::Paint;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Global options")]
 pub struct Global {
-    /// Where runs are recorded [env: FABRO_STORE] [default: .fabro/state of the project]
-    #[arg(long, global = true, value_name = "DIR")]
+    /// Where runs are recorded
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIR",
+        help = "Where runs are recorded [env: FABRO_STORE] [default: .fabro/state of the project]"
+    )]
     pub store: Option<PathBuf>,
 
     /// When to color the output
@@ -29,12 +34,14 @@ pub struct Global {
 
 impl Global {
     /// The working directory.
+    #[expect(clippy::unused_self, reason = "where a command works is asked in one place")]
     pub fn cwd(&self) -> anyhow::Result<PathBuf> {
         std::env::current_dir()
             .context("the current directory cannot be used; change to one that exists")
     }
 
     /// The home directory, if it is known.
+    #[expect(clippy::unused_self, reason = "where a command works is asked in one place")]
     pub fn home(&self) -> Option<PathBuf> {
         std::env::home_dir().filter(|home| home.is_absolute())
     }

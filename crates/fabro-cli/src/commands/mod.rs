@@ -1,7 +1,23 @@
 //! One file a command.
 
+mod answer;
+mod cancel;
+mod completion;
+mod context;
+mod doctor;
+mod events;
+mod explain;
+mod fmt;
+mod fork;
+mod graph;
+mod init;
+mod inspect;
+mod ps;
 mod resume;
+mod rm;
 mod run;
+mod validate;
+mod walk;
 
 use crate::cli::Command;
 use crate::exit::Exit;
@@ -12,6 +28,22 @@ pub fn dispatch(command: Command, global: &Global) -> anyhow::Result<Exit> {
     match command {
         Command::Run(args) => block_on(run::run(*args, global)),
         Command::Resume(args) => block_on(resume::resume(args, global)),
+        Command::Validate(args) => validate::validate(&args, global),
+        Command::Fmt(args) => fmt::fmt(&args, global),
+        Command::Graph(args) => graph::graph(&args, global),
+        Command::Ps(args) => ps::ps(&args, global),
+        Command::Inspect(args) => inspect::inspect(&args, global),
+        Command::Events(args) => events::events(&args, global),
+        Command::Context(args) => context::context(&args, global),
+        Command::Explain(args) => explain::explain(&args, global),
+        Command::Answer(args) => answer::answer(&args, global),
+        Command::Cancel(args) => cancel::cancel(&args, global),
+        Command::Fork(args) => fork::fork(args, global),
+        Command::Rewind(args) => fork::rewind(args, global),
+        Command::Rm(args) => rm::rm(&args, global),
+        Command::Init(args) => init::init(&args),
+        Command::Completion(args) => completion::completion(&args),
+        Command::Doctor(args) => doctor::doctor(&args, global),
     }
 }
 

@@ -1,7 +1,11 @@
 //! What people and programs see.
 
+pub mod diagnostics;
 mod paint;
 pub mod progress;
+pub mod stage_line;
+pub mod summary;
+pub mod table;
 
 use std::io::{self, Write};
 
@@ -18,6 +22,11 @@ pub fn stdout(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()
+}
+
+/// Writes a value to stdout as JSON, for people to read as well.
+pub fn json(value: &impl serde::Serialize) -> anyhow::Result<()> {
+    Ok(stdout(&format!("{}\n", serde_json::to_string_pretty(value)?))?)
 }
 
 /// Sends traces to stderr, as much as `-v`, `-vv` or `FABRO_LOG` ask for. Nothing is set up when

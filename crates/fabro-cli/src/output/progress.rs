@@ -1,10 +1,25 @@
 //! What a run shows while it goes on.
 
-use std::sync::Arc;
+use std::io::{self, IsTerminal, Write as _};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
-use fabro_events::{Event, EventSink};
+use fabro_events::{Event, EventBody, EventSink};
+use fabro_report::{AtWork, Story, took};
+use fabro_types::RunStatus;
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use super::Paint;
+use super::stage_line;
+use super::{Paint, summary};
+
+/// How often what is at work is drawn again.
+const TICK: Duration = Duration::from_millis(80);
+
+/// How many stages at work are shown; a fan-out may have hundreds.
+const SHOWN: usize = 8;
+
+const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 
 /// How a run is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,33 +36,139 @@ pub enum Mode {
 
 /// Shows a run. Give it to the driver as its sink, and call [`Progress::finish`] at the end.
 pub struct Progress {
+    shared: Arc<Shared>,
+    ticker: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Shared {
     mode: Mode,
     paint: Paint,
+    state: Mutex<State>,
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    story: Story,
+    /// Finished lines that are not printed yet: the ticker prints many at once, and nobody prints
+    /// while a question is open.
+    lines: Vec<String>,
+    /// How many questions are open.
+    suspended: usize,
+    /// The reader of stdout has left.
+    closed: bool,
+    done: bool,
+    first_ms: Option<i64>,
+    last_ms: i64,
+    end: Option<RunStatus>,
+    screen: Option<Screen>,
+}
+
+/// The part of the terminal that is drawn again and again.
+struct Screen {
+    multi: MultiProgress,
+    bars: Vec<ProgressBar>,
+    tick: usize,
 }
 
 impl Progress {
     /// Shows a run in this way.
     pub fn new(mode: Mode, paint: Paint) -> Arc<Self> {
-        Arc::new(Self { mode, paint })
+        let (state, wake) = (Mutex::default(), Condvar::new());
+        let shared = Arc::new(Shared { mode, paint, state, wake });
+        Arc::new(Self { shared, ticker: Mutex::default() })
     }
 
     /// Takes account of events of earlier drivers, without showing them.
     pub fn recall(&self, events: &[Event]) {
-        let _ = (events, self.mode, self.paint);
+        if self.shared.mode == Mode::Json {
+            return;
+        }
+        let mut state = self.shared.lock();
+        for event in events {
+            state.story.tell(event);
+        }
     }
 
     /// Clears the spinners and keeps lines back until the guard is dropped; for the time of a
     /// question.
     pub fn suspend(self: &Arc<Self>) -> Suspended {
+        let mut state = self.shared.lock();
+        state.print();
+        if let Some(screen) = &mut state.screen {
+            screen.clear();
+        }
+        state.suspended += 1;
         Suspended { progress: Arc::clone(self) }
     }
 
-    /// Shows what is left to show, and the summary.
-    pub fn finish(&self) {}
+    /// Shows what is left to show, and the summary. Only the first call does anything.
+    pub fn finish(&self) {
+        let mut state = self.shared.lock();
+        if std::mem::replace(&mut state.done, true) {
+            return;
+        }
+        drop(state);
+        self.shared.wake.notify_all();
+        let ticker = self.ticker.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(ticker) = ticker {
+            // A ticker that panicked has nothing left to clear.
+            let _ = ticker.join();
+        }
+        let mut state = self.shared.lock();
+        if let Some(screen) = &mut state.screen {
+            screen.clear();
+        }
+        state.print();
+        if matches!(self.shared.mode, Mode::Live | Mode::Plain) {
+            let status = state.end.unwrap_or(RunStatus::Interrupted);
+            let elapsed = state.last_ms - state.first_ms.unwrap_or(state.last_ms);
+            let elapsed = u64::try_from(elapsed).unwrap_or_default();
+            let table = summary::table(state.story.summary(), status, elapsed, self.shared.paint);
+            super::stderr(&table);
+        }
+    }
+
+    /// Starts the thread that draws, once.
+    fn start_ticker(&self) {
+        let mut ticker = self.ticker.lock().unwrap_or_else(PoisonError::into_inner);
+        if ticker.is_none() {
+            let shared = Arc::clone(&self.shared);
+            let spawned = std::thread::Builder::new().name("progress".to_owned());
+            // Without a thread the lines come at the end.
+            *ticker = spawned.spawn(move || shared.tick()).ok();
+        }
+    }
 }
 
 impl EventSink for Progress {
-    fn event(&self, _event: &Event) {}
+    fn event(&self, event: &Event) {
+        let mut state = self.shared.lock();
+        if state.done {
+            return;
+        }
+        match self.shared.mode {
+            Mode::Json => state.print_json(event),
+            Mode::Quiet => {}
+            Mode::Live | Mode::Plain => {
+                state.tell(event, self.shared.mode, self.shared.paint);
+                if self.shared.mode == Mode::Plain && state.suspended == 0 {
+                    state.print();
+                }
+                drop(state);
+                if self.shared.mode == Mode::Live {
+                    self.start_ticker();
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.shared.lock().done = true;
+        self.shared.wake.notify_all();
+    }
 }
 
 /// Keeps the terminal free for somebody else.
@@ -57,6 +178,144 @@ pub struct Suspended {
 
 impl Drop for Suspended {
     fn drop(&mut self) {
-        self.progress.finish();
+        let mut state = self.progress.shared.lock();
+        state.suspended -= 1;
+        if state.suspended == 0 && self.progress.shared.mode == Mode::Plain {
+            state.print();
+        }
     }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Draws until the end.
+    fn tick(&self) {
+        let mut state = self.lock();
+        while !state.done {
+            if state.suspended == 0 {
+                state.draw(self.paint);
+            }
+            let waited = self.wake.wait_timeout(state, TICK);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl State {
+    fn tell(&mut self, event: &Event, mode: Mode, paint: Paint) {
+        self.first_ms.get_or_insert(event.ts_ms);
+        self.last_ms = event.ts_ms;
+        let end = match &event.entry.body {
+            EventBody::RunCompleted { .. } => Some(RunStatus::Succeeded),
+            EventBody::RunFailed { .. } => Some(RunStatus::Failed),
+            EventBody::RunCanceled { .. } => Some(RunStatus::Canceled),
+            EventBody::RunPaused { .. } => Some(RunStatus::Paused),
+            _ => None,
+        };
+        let asked = matches!(event.entry.body, EventBody::GateAsked { .. });
+        // Where the person sits here, the question is about to be put.
+        let is_put = asked && mode == Mode::Live && io::stdin().is_terminal();
+        let told = self.story.tell(event);
+        let count = told.len();
+        for (at, told) in told.into_iter().enumerate() {
+            // The end of the run is said by the summary, and the question by the prompt.
+            if (end.is_some() || is_put) && at + 1 == count {
+                break;
+            }
+            self.lines.push(stage_line::render(&told, paint));
+        }
+        self.end = end.or(self.end);
+    }
+
+    /// Prints the lines that are due, above the spinners if there are any.
+    fn print(&mut self) {
+        if self.lines.is_empty() {
+            return;
+        }
+        let text = std::mem::take(&mut self.lines).join("\n");
+        match &self.screen {
+            Some(screen) => {
+                // A terminal that is gone shows nothing more, and that is no reason to stop the run.
+                let _ = screen.multi.println(text);
+            }
+            None => super::stderr(&format!("{text}\n")),
+        }
+    }
+
+    fn print_json(&mut self, event: &Event) {
+        if !self.closed {
+            let line = event.to_json_line();
+            // The run goes on when nobody reads its events any more.
+            self.closed = writeln!(io::stdout().lock(), "{line}").is_err();
+        }
+    }
+
+    fn draw(&mut self, paint: Paint) {
+        let screen = self.screen.get_or_insert_with(Screen::new);
+        screen.tick += 1;
+        let frame = FRAMES[screen.tick % FRAMES.len()];
+        let now_ms = crate::wiring::now_ms();
+        let at_work: Vec<&AtWork> = self.story.at_work().collect();
+        let mut wanted: Vec<String> =
+            at_work.iter().take(SHOWN).map(|stage| working(stage, frame, now_ms, paint)).collect();
+        if at_work.len() > SHOWN {
+            wanted.push(paint.dim(&format!("  … and {} more", at_work.len() - SHOWN)));
+        }
+        screen.fit(wanted.len());
+        self.print();
+        if let Some(screen) = &self.screen {
+            for (bar, text) in screen.bars.iter().zip(wanted) {
+                bar.set_message(text);
+                bar.tick();
+            }
+        }
+    }
+}
+
+impl Screen {
+    fn new() -> Self {
+        Self { multi: MultiProgress::new(), bars: Vec::new(), tick: 0 }
+    }
+
+    /// Makes room for so many lines.
+    fn fit(&mut self, count: usize) {
+        while self.bars.len() > count {
+            if let Some(bar) = self.bars.pop() {
+                bar.finish_and_clear();
+                self.multi.remove(&bar);
+            }
+        }
+        while self.bars.len() < count {
+            let bar = ProgressBar::no_length();
+            if let Ok(style) = ProgressStyle::with_template("{wide_msg}") {
+                bar.set_style(style);
+            }
+            self.bars.push(self.multi.add(bar));
+        }
+    }
+
+    fn clear(&mut self) {
+        self.fit(0);
+        // As above: there is nobody to tell.
+        let _ = self.multi.clear();
+    }
+}
+
+/// The line of a stage at work.
+fn working(stage: &AtWork, frame: char, now_ms: i64, paint: Paint) -> String {
+    let since = u64::try_from(now_ms - stage.since_ms).unwrap_or_default();
+    let spinner = if stage.asks { paint.odd("?") } else { paint.hint(&frame.to_string()) };
+    let attempt =
+        if stage.attempt > 1 { format!("  attempt {}", stage.attempt) } else { String::new() };
+    let asks = if stage.asks { "  waits for an answer" } else { "" };
+    format!(
+        "{}{spinner} {}  {}{}",
+        "  ".repeat(stage.depth),
+        stage_line::titled(&stage.name, stage.label.as_deref(), paint),
+        paint.dim(&took(since)),
+        paint.odd(&format!("{attempt}{asks}")),
+    )
 }

@@ -1,0 +1,106 @@
+//! `fabro context`.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use fabro_blob::BlobStore;
+use fabro_context::{Change, Context};
+use fabro_engine::read_blob;
+use fabro_report::{context_at, diff, load, one_line};
+use fabro_types::BlobRef;
+use serde_json::Value;
+
+use crate::cli::ContextArgs;
+use crate::error;
+use crate::exit::{self, Exit};
+use crate::global::Global;
+use crate::output::{self, Paint};
+
+/// The longest value on a line for people, in characters.
+const SHOWN: usize = 120;
+
+/// Shows the context of a run.
+pub fn context(args: &ContextArgs, global: &Global) -> anyhow::Result<Exit> {
+    let (store, run) = global.run_to_read(&args.run)?;
+    let events = load(&store, run)?;
+    let paint = global.paint_stdout();
+    if let Some([before, after]) = args.diff.as_deref() {
+        let mut changes = diff(&events, before, after)?;
+        if args.resolve {
+            for change in &mut changes {
+                resolve(&mut change.before, &change.key, store.blobs())?;
+                resolve(&mut change.after, &change.key, store.blobs())?;
+            }
+        }
+        if args.json {
+            output::json(&changes)?;
+        } else {
+            output::stdout(&changes_text(&changes, store.blobs(), paint))?;
+        }
+        return Ok(exit::SUCCEEDED);
+    }
+    let mut context = context_at(&events, args.at.as_deref())?;
+    if args.resolve {
+        context = resolved(&context, store.blobs())?;
+    }
+    if args.json {
+        output::json(&context.to_json())?;
+    } else {
+        output::stdout(&text(&context, store.blobs(), paint))?;
+    }
+    Ok(exit::SUCCEEDED)
+}
+
+fn resolved(context: &Context, blobs: &dyn BlobStore) -> anyhow::Result<Context> {
+    let entries = context.iter().map(|(key, value)| {
+        let mut value = Some(Arc::clone(value));
+        resolve(&mut value, key, blobs)?;
+        Ok((key.to_owned(), value.unwrap_or_default()))
+    });
+    entries.collect()
+}
+
+/// Puts a large value in the place of the reference to it.
+fn resolve(value: &mut Option<Arc<Value>>, key: &str, blobs: &dyn BlobStore) -> anyhow::Result<()> {
+    if let Some(blob) = value.as_deref().and_then(BlobRef::from_value) {
+        let read = read_blob(blobs, &blob).map_err(|error| {
+            error::store(
+                format!("the value of `{key}` cannot be read back: {error}"),
+                "leave out --resolve to see the reference",
+            )
+        })?;
+        *value = Some(Arc::new(read));
+    }
+    Ok(())
+}
+
+fn text(context: &Context, blobs: &dyn BlobStore, paint: Paint) -> String {
+    let lines = context.iter().map(|(key, value)| {
+        format!("{} = {}\n", paint.bold(&one_line(key, SHOWN)), shown(value, blobs))
+    });
+    lines.collect()
+}
+
+fn changes_text(changes: &[Change], blobs: &dyn BlobStore, paint: Paint) -> String {
+    let mut text = String::new();
+    for change in changes {
+        let _ = writeln!(text, "{}", paint.bold(&one_line(&change.key, SHOWN)));
+        if let Some(before) = &change.before {
+            let _ = writeln!(text, "  {}", paint.bad(&format!("- {}", shown(before, blobs))));
+        }
+        if let Some(after) = &change.after {
+            let _ = writeln!(text, "  {}", paint.good(&format!("+ {}", shown(after, blobs))));
+        }
+    }
+    text
+}
+
+/// A value on one line: small ones of those that stand apart are read back.
+fn shown(value: &Value, blobs: &dyn BlobStore) -> String {
+    const SMALL: u64 = 64 << 10;
+    let read = BlobRef::from_value(value).and_then(|blob| {
+        let is_small = blobs.len(&blob).is_ok_and(|bytes| bytes <= SMALL);
+        is_small.then(|| read_blob(blobs, &blob).ok()).flatten()
+    });
+    one_line(&read.as_ref().unwrap_or(value).to_string(), SHOWN)
+}

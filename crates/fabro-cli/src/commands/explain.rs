@@ -1,0 +1,61 @@
+//! `fabro explain`.
+
+use std::fmt::Write as _;
+
+use fabro_report::{Considered, Explain, load, one_line};
+
+use crate::cli::ExplainArgs;
+use crate::exit::{self, Exit};
+use crate::global::Global;
+use crate::output::{self, Paint};
+
+/// Shows why a run went on as it did.
+pub fn explain(args: &ExplainArgs, global: &Global) -> anyhow::Result<Exit> {
+    let (store, run) = global.run_to_read(&args.run)?;
+    let report = fabro_report::explain(&load(&store, run)?, &args.stage)?;
+    if args.json {
+        output::json(&report)?;
+    } else {
+        output::stdout(&text(&args.stage, &report, global.paint_stdout()))?;
+    }
+    Ok(exit::SUCCEEDED)
+}
+
+fn text(stage: &str, report: &Explain, paint: Paint) -> String {
+    let mut text = format!(
+        "{} → {}  {}\n",
+        paint.bold(stage),
+        paint.bold(&report.chosen),
+        paint.dim(&format!("by rule {}", report.tier.as_str()))
+    );
+    if let Some(gate) = &report.gate {
+        let _ = writeln!(text, "goal gate {gate} is not met");
+    }
+    for candidate in &report.candidates {
+        text.push_str(&edge(candidate, paint));
+    }
+    text
+}
+
+fn edge(candidate: &Considered, paint: Paint) -> String {
+    let mark = if candidate.holds { paint.good("✓") } else { paint.bad("✗") };
+    let mut text = format!("  {mark} {}", candidate.to);
+    if let Some(label) = &candidate.label {
+        let _ = write!(text, "  \"{}\"", one_line(label, 60));
+    }
+    if candidate.weight != 0 {
+        let _ = write!(text, "  weight {}", candidate.weight);
+    }
+    let condition = match &candidate.condition {
+        Some(condition) => format!("  if {}", one_line(condition, 200)),
+        None => paint.dim("  unconditional"),
+    };
+    text.push_str(&condition);
+    text.push('\n');
+    for clause in &candidate.clauses {
+        let mark = if clause.holds { paint.good("✓") } else { paint.bad("✗") };
+        let saw = format!("saw \"{}\"", one_line(&clause.value, 120));
+        let _ = writeln!(text, "      {mark} {}  {}", clause.text, paint.dim(&saw));
+    }
+    text
+}

@@ -1,0 +1,82 @@
+//! `fabro fork` and `fabro rewind`.
+
+use std::sync::Arc;
+
+use fabro_engine::checkpoint::{self, Checkpoint};
+use fabro_events::Event;
+use fabro_report::load;
+use fabro_store::{Batch, RunLog as _};
+use fabro_types::{ContextPatch, RunId};
+use serde::Serialize;
+
+use crate::cli::{ForkArgs, KeyValue};
+use crate::error;
+use crate::exit::{self, Exit};
+use crate::global::Global;
+use crate::output;
+use crate::wiring::now_ms;
+
+#[derive(Serialize)]
+struct Forked {
+    /// The run that can be resumed.
+    id: RunId,
+    from: RunId,
+    stage: String,
+}
+
+/// Copies a run up to where a stage ended.
+pub fn fork(args: ForkArgs, global: &Global) -> anyhow::Result<Exit> {
+    let (store, from) = global.run_to_change(&args.run)?;
+    let events = load(&store, from)?;
+    let effective = checkpoint::effective(&events);
+    let at = find(&effective, args.stage.as_deref(), from, global)?;
+    let id: RunId = ulid::Ulid::generate().to_string().parse()?;
+    let copied = checkpoint::fork(&effective, &at, id, now_ms(), patch(args.set));
+    store.append(id, 0, &Batch::of(&copied))?;
+    let verb = format!("forked {from} after {}", at.stage);
+    tell(&verb, &Forked { id, from, stage: at.stage }, args.json, global)
+}
+
+/// Takes a run back to where a stage ended.
+pub fn rewind(args: ForkArgs, global: &Global) -> anyhow::Result<Exit> {
+    let (store, id) = global.run_to_change(&args.run)?;
+    let _lock = store.lock(id)?;
+    let events = load(&store, id)?;
+    let effective = checkpoint::effective(&events);
+    let at = find(&effective, args.stage.as_deref(), id, global)?;
+    let last = events.last().map_or(0, |event| event.seq);
+    let event = checkpoint::rewind(id, &at, last, now_ms(), patch(args.set));
+    store.append(id, last, &Batch::of(&[event]))?;
+    let verb = format!("rewound {id} to the end of {}", at.stage);
+    tell(&verb, &Forked { id, from: id, stage: at.stage }, args.json, global)
+}
+
+fn find(
+    events: &[&Event],
+    stage: Option<&str>,
+    run: RunId,
+    global: &Global,
+) -> anyhow::Result<Checkpoint> {
+    checkpoint::find(events, stage).ok_or_else(|| {
+        let message = match stage {
+            Some(stage) => format!("run {run} has no end of a stage `{stage}` to go on from"),
+            None => format!("no stage of run {run} has ended yet"),
+        };
+        let look = global.command(&format!("inspect {run}"));
+        error::usage(message, format!("see its stages with `{look}`; nothing follows an exit"))
+    })
+}
+
+fn patch(set: Vec<KeyValue>) -> ContextPatch {
+    set.into_iter().map(|item| (item.key, Arc::new(item.value))).collect()
+}
+
+fn tell(verb: &str, forked: &Forked, json: bool, global: &Global) -> anyhow::Result<Exit> {
+    if json {
+        output::json(forked)?;
+    } else {
+        let resume = global.command(&format!("resume {}", forked.id));
+        output::stdout(&format!("{verb}\ngo on with: {resume}\n"))?;
+    }
+    Ok(exit::SUCCEEDED)
+}

@@ -1,0 +1,44 @@
+//! `fabro graph`.
+
+use anyhow::Context as _;
+use fabro_graph::Workflow;
+use fabro_types::Severity;
+
+use super::walk::shown;
+use crate::cli::GraphArgs;
+use crate::error;
+use crate::exit::{self, Exit};
+use crate::files;
+use crate::global::Global;
+use crate::output::{self, diagnostics};
+
+/// Prints a workflow as DOT.
+pub fn graph(args: &GraphArgs, global: &Global) -> anyhow::Result<Exit> {
+    let cwd = global.cwd()?;
+    let named = cwd.join(&args.workflow);
+    let is_settings = named.extension().is_some_and(|extension| extension == "toml");
+    let path = if named.is_file() && !is_settings {
+        named
+    } else {
+        fabro_config::locate(&args.workflow, &cwd, global.home().as_deref())?.workflow_file
+    };
+    let source = files::read_workflow(&path)?;
+    let name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into());
+    let (workflow, mut findings) = match Workflow::from_source(&name, &source) {
+        Ok((workflow, findings)) => (Some(workflow), findings),
+        Err(finding) => (None, vec![finding]),
+    };
+    findings.retain(|finding| finding.severity == Severity::Error);
+    let file = shown(&path, &cwd);
+    let Some(workflow) = workflow.filter(|_| findings.is_empty()) else {
+        output::stderr(&diagnostics::render(&file, &source, &findings, global.paint_stderr()));
+        return Err(error::usage(format!("{file} is not valid"), "mend what is shown above"));
+    };
+    let dot = workflow.to_dot();
+    match &args.output {
+        Some(path) => std::fs::write(path, dot)
+            .with_context(|| format!("{} cannot be written; name another file", path.display()))?,
+        None => output::stdout(&dot)?,
+    }
+    Ok(exit::SUCCEEDED)
+}

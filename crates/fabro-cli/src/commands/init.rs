@@ -1,0 +1,50 @@
+//! `fabro init`.
+
+use std::fmt::Write as _;
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+
+use anyhow::Context as _;
+
+use crate::cli::InitArgs;
+use crate::error;
+use crate::exit::{self, Exit};
+use crate::output;
+
+const FILES: [(&str, &str); 3] = [
+    ("workflow.fabro", include_str!("init/workflow.fabro")),
+    ("workflow.toml", include_str!("init/workflow.toml")),
+    ("model.json", include_str!("init/model.json")),
+];
+
+/// Makes a project with a first workflow. Files that are there are never touched.
+pub fn init(args: &InitArgs) -> anyhow::Result<Exit> {
+    let dir = args
+        .dir
+        .strip_prefix(".")
+        .unwrap_or(&args.dir)
+        .join(".fabro")
+        .join("workflows")
+        .join("hello");
+    if let Some((name, _)) =
+        FILES.iter().find(|(name, _)| dir.join(name).symlink_metadata().is_ok())
+    {
+        return Err(error::usage(
+            format!("{} is there already", dir.join(name).display()),
+            "nothing was changed; run it with `fabro run hello`, or choose another directory",
+        ));
+    }
+    let cannot = || format!("{} cannot be made; choose another directory", dir.display());
+    fs::create_dir_all(&dir).with_context(cannot)?;
+    let mut text = String::new();
+    for (name, content) in FILES {
+        let path = dir.join(name);
+        let mut file =
+            OpenOptions::new().write(true).create_new(true).open(&path).with_context(cannot)?;
+        file.write_all(content.as_bytes()).with_context(cannot)?;
+        let _ = writeln!(text, "{}", path.display());
+    }
+    text.push_str("\nrun it with: fabro run hello\n");
+    output::stdout(&text)?;
+    Ok(exit::SUCCEEDED)
+}

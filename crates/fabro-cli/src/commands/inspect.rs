@@ -1,0 +1,120 @@
+//! `fabro inspect`.
+
+use std::fmt::Write as _;
+
+use fabro_report::{Inspect, StageReport, load, one_line, took};
+use serde_json::Value;
+
+use crate::cli::InspectArgs;
+use crate::exit::{self, Exit};
+use crate::global::Global;
+use crate::output::table::{Align, Table};
+use crate::output::{self, Paint, clean, summary};
+
+/// Shows a run, or one of its stages.
+pub fn inspect(args: &InspectArgs, global: &Global) -> anyhow::Result<Exit> {
+    let (store, run) = global.run_to_read(&args.run)?;
+    let events = load(&store, run)?;
+    let paint = global.paint_stdout();
+    if let Some(stage) = &args.stage {
+        let report = fabro_report::stage(&events, stage, store.blobs())?;
+        if args.json {
+            output::json(&report)?;
+        } else {
+            output::stdout(&stage_text(&report, paint)?)?;
+        }
+        return Ok(exit::SUCCEEDED);
+    }
+    let report = fabro_report::inspect(&events, store.is_driven(run)?)?;
+    if args.json {
+        output::json(&report)?;
+    } else {
+        output::stdout(&run_text(&report, paint))?;
+    }
+    Ok(exit::SUCCEEDED)
+}
+
+fn run_text(report: &Inspect, paint: Paint) -> String {
+    let field = |name: &str, value: &str| format!("{} {value}\n", paint.dim(&format!("{name:9}")));
+    let mut text = field("run", &report.id.to_string());
+    text.push_str(&field("workflow", &clean(&report.workflow)));
+    text.push_str(&field("status", &summary::paint_run(report.status, paint)));
+    if !report.goal.is_empty() {
+        text.push_str(&field("goal", &one_line(&report.goal, 200)));
+    }
+    if !report.inputs.is_empty() {
+        let inputs = serde_json::to_string(&report.inputs).unwrap_or_default();
+        text.push_str(&field("inputs", &one_line(&inputs, 200)));
+    }
+    text.push_str(&field("seed", &report.seed.to_string()));
+    let usage = &report.usage;
+    if usage.turns > 0 {
+        let cost =
+            if usage.cost_usd > 0.0 { format!(", ${:.2}", usage.cost_usd) } else { String::new() };
+        let used = format!(
+            "{} turns, {} tokens in, {} out{cost}",
+            usage.turns, usage.input_tokens, usage.output_tokens
+        );
+        text.push_str(&field("usage", &used));
+    }
+    text.push('\n');
+    text.push_str(&stages(report, paint));
+    text
+}
+
+fn stages(report: &Inspect, paint: Paint) -> String {
+    let mut table = Table::new(&[
+        ("rank", Align::Right),
+        ("stage", Align::Left),
+        ("status", Align::Left),
+        ("attempts", Align::Right),
+        ("next", Align::Left),
+        ("branch", Align::Left),
+    ]);
+    for row in &report.stages {
+        table.row([
+            row.rank.to_string(),
+            format!("{}@{}", row.node, row.visit),
+            row.status.to_owned(),
+            row.attempts.to_string(),
+            row.edge.as_deref().unwrap_or_default().to_owned(),
+            row.branch.as_deref().unwrap_or_default().to_owned(),
+        ]);
+    }
+    table.render(paint, |column, text| match column {
+        2 => summary::paint_stage(text, paint),
+        5 => paint.dim(text),
+        _ => text.to_owned(),
+    })
+}
+
+fn stage_text(report: &StageReport, paint: Paint) -> anyhow::Result<String> {
+    let name = format!("{}@{}", report.node, report.visit);
+    let mut text = match &report.outcome {
+        None => format!("{} has not ended\n", paint.bold(&name)),
+        Some(outcome) => format!(
+            "{} {} in {}\n",
+            paint.bold(&name),
+            summary::paint_stage(outcome.status.as_str(), paint),
+            took(outcome.duration_ms)
+        ),
+    };
+    if let Some(failure) = report.outcome.as_ref().and_then(|outcome| outcome.failure.as_ref()) {
+        let _ = writeln!(text, "{}", paint.bad(&clean(&failure.to_string())));
+    }
+    let section = |title: &str, body: &str| {
+        format!("\n{}\n{}\n", paint.dim(&format!("── {title}")), clean(body.trim_end()))
+    };
+    if let Some(prompt) = &report.prompt {
+        text.push_str(&section("prompt", prompt));
+    }
+    match &report.response {
+        Some(Value::String(response)) => text.push_str(&section("response", response)),
+        Some(other) => text.push_str(&section("response", &serde_json::to_string_pretty(other)?)),
+        None => {}
+    }
+    if let Some(outcome) = &report.outcome {
+        text.push_str(&section("outcome", &serde_json::to_string_pretty(outcome)?));
+    }
+    Ok(text)
+}

@@ -1,0 +1,148 @@
+//! `fabro validate`.
+
+use std::path::{Path, PathBuf};
+
+use fabro_graph::Sources;
+use fabro_types::{Diagnostic, Severity, Span};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::walk::{shown, workflows_in};
+use crate::cli::{Format, ValidateArgs};
+use crate::exit::{self, Exit};
+use crate::files;
+use crate::global::Global;
+use crate::output::{self, Paint, diagnostics};
+
+/// A workflow file to be checked.
+struct Wanted {
+    path: PathBuf,
+    inputs: Option<Map<String, Value>>,
+}
+
+/// A workflow file that was checked.
+struct Outcome {
+    file: String,
+    source: String,
+    findings: Vec<Diagnostic>,
+}
+
+#[derive(Serialize)]
+struct Report {
+    files: Vec<FileReport>,
+}
+
+#[derive(Serialize)]
+struct FileReport {
+    file: String,
+    valid: bool,
+    findings: Vec<diagnostics::Finding>,
+}
+
+/// Checks workflows.
+pub fn validate(args: &ValidateArgs, global: &Global) -> anyhow::Result<Exit> {
+    let (cwd, home) = (global.cwd()?, global.home());
+    let mut outcomes = Vec::new();
+    for path in &args.paths {
+        for wanted in wanted(path, &cwd, home.as_deref())? {
+            outcomes.push(check(&wanted, &cwd, home.clone()));
+        }
+    }
+    let is_json = args.json || args.format == Format::Json;
+    if is_json {
+        output::json(&Report { files: outcomes.iter().map(Outcome::as_data).collect() })?;
+    } else {
+        output::stdout(&human(&outcomes, global.paint_stdout()))?;
+    }
+    let all_valid = outcomes.iter().all(Outcome::is_valid);
+    Ok(if all_valid { exit::SUCCEEDED } else { exit::USAGE })
+}
+
+impl Outcome {
+    fn is_valid(&self) -> bool {
+        self.count(Severity::Error) == 0
+    }
+
+    fn count(&self, severity: Severity) -> usize {
+        self.findings.iter().filter(|finding| finding.severity == severity).count()
+    }
+
+    fn as_data(&self) -> FileReport {
+        FileReport {
+            file: self.file.clone(),
+            valid: self.is_valid(),
+            findings: diagnostics::as_data(&self.source, &self.findings),
+        }
+    }
+}
+
+/// What a path means: a directory, a file whatever it is called, a run.toml, or a name.
+fn wanted(text: &str, cwd: &Path, home: Option<&Path>) -> anyhow::Result<Vec<Wanted>> {
+    let path = cwd.join(text);
+    if path.is_dir() {
+        let files = workflows_in(Path::new(text))?.into_iter();
+        return Ok(files.map(|path| Wanted { path, inputs: None }).collect());
+    }
+    let is_settings = path.extension().is_some_and(|extension| extension == "toml");
+    if path.exists() && !is_settings {
+        return Ok(vec![Wanted { path: text.into(), inputs: None }]);
+    }
+    let target = fabro_config::locate(text, cwd, home)?;
+    let inputs = target.run_file.map(|file| file.config.inputs);
+    Ok(vec![Wanted { path: target.workflow_file, inputs }])
+}
+
+fn check(wanted: &Wanted, cwd: &Path, home: Option<PathBuf>) -> Outcome {
+    let path = cwd.join(&wanted.path);
+    let file = shown(&wanted.path, cwd);
+    let source = match files::read(&path) {
+        Ok(source) => source,
+        Err(reason) => {
+            let finding = Diagnostic::error("unreadable", Span::default(), reason)
+                .with_fix("name a text file that can be read");
+            return Outcome { file, source: String::new(), findings: vec![finding] };
+        }
+    };
+    let name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into());
+    let dir = path.parent().map_or_else(|| cwd.to_owned(), Path::to_owned);
+    let sources = Beside { dir, home };
+    let checked = fabro_validate::check(&name, &source, &sources, wanted.inputs.as_ref());
+    Outcome { file, source, findings: checked.findings }
+}
+
+/// The files that a workflow names.
+struct Beside {
+    dir: PathBuf,
+    home: Option<PathBuf>,
+}
+
+impl Sources for Beside {
+    fn read(&self, path: &str) -> Result<String, String> {
+        files::read_beside(&self.dir, self.home.as_deref(), path)
+    }
+}
+
+fn human(outcomes: &[Outcome], paint: Paint) -> String {
+    let mut text = String::new();
+    for it in outcomes {
+        text.push_str(&diagnostics::render(&it.file, &it.source, &it.findings, paint));
+    }
+    let sum = |severity| outcomes.iter().map(|outcome| outcome.count(severity)).sum::<usize>();
+    let (errors, warnings) = (sum(Severity::Error), sum(Severity::Warning));
+    let files = counted(outcomes.len(), "workflow");
+    let verdict = match (errors, warnings) {
+        (0, 0) => format!("{files} checked, {}", paint.good("no findings")),
+        (0, _) => format!("{files} checked: {}", paint.odd(&counted(warnings, "warning"))),
+        (_, 0) => format!("{files} checked: {}", paint.bad(&counted(errors, "error"))),
+        _ => format!(
+            "{files} checked: {}, {}",
+            paint.bad(&counted(errors, "error")),
+            paint.odd(&counted(warnings, "warning"))
+        ),
+    };
+    text + &verdict + "\n"
+}
+
+fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}

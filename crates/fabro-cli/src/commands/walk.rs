@@ -1,0 +1,47 @@
+//! Which workflow files a list of paths means.
+
+use std::path::{Path, PathBuf};
+
+use ignore::WalkBuilder;
+
+use crate::error;
+
+const EXTENSIONS: [&str; 3] = ["fabro", "dot", "gv"];
+
+/// The workflow files below a directory, sorted. What `.gitignore` names is left out, and so is
+/// `.git`; `.fabro` is looked into like any other directory.
+pub fn workflows_in(dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let walk = WalkBuilder::new(dir)
+        .hidden(false)
+        .require_git(false)
+        .filter_entry(|entry| entry.file_name() != ".git")
+        .sort_by_file_name(Ord::cmp)
+        .build();
+    let mut files = Vec::new();
+    for entry in walk {
+        let entry = entry.map_err(|error| {
+            error::usage(
+                format!("{} cannot be looked through: {error}", dir.display()),
+                "check its permissions, or name the files",
+            )
+        })?;
+        let path = entry.path();
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        if extension.is_some_and(|it| EXTENSIONS.contains(&it)) && path.is_file() {
+            files.push(path.to_owned());
+        }
+    }
+    if files.is_empty() {
+        return Err(error::usage(
+            format!("there is no workflow file in {}", dir.display()),
+            "name one (.fabro, .dot, .gv), or make a first one with `fabro init`",
+        ));
+    }
+    Ok(files)
+}
+
+/// The path as people write it: without a leading `./`, and from `cwd` when it is below it.
+pub fn shown(path: &Path, cwd: &Path) -> String {
+    let path = path.strip_prefix(cwd).unwrap_or(path);
+    path.strip_prefix("./").unwrap_or(path).display().to_string()
+}

@@ -1,0 +1,166 @@
+//! Findings about a file, drawn as rustc draws them, or as data.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
+use fabro_types::{Diagnostic, Position, Severity, Span};
+use serde::Serialize;
+
+use super::{Paint, clean};
+
+/// The longest stretch of source that is drawn, in bytes.
+const DRAWN: usize = 4_096;
+
+/// A finding as data.
+#[derive(Clone, Debug, Serialize)]
+pub struct Finding {
+    /// The stable name of the rule.
+    pub rule: String,
+    /// `error` or `warning`.
+    pub severity: Severity,
+    /// What is wrong.
+    pub message: String,
+    /// Where it begins: line and column in characters, from 1.
+    pub line: usize,
+    /// See `line`.
+    pub column: usize,
+    /// Where it ends: one past the last character.
+    pub end_line: usize,
+    /// See `end_line`.
+    pub end_column: usize,
+    /// What to do about it.
+    pub fix: Option<String>,
+}
+
+/// The findings as data, with lines and columns.
+pub fn as_data(source: &str, findings: &[Diagnostic]) -> Vec<Finding> {
+    let positions = Positions::new(source, findings);
+    let data = findings.iter().map(|finding| {
+        let (start, end) = positions.of(finding.span);
+        Finding {
+            rule: finding.rule.to_owned(),
+            severity: finding.severity,
+            message: finding.message.clone(),
+            line: start.line,
+            column: start.column,
+            end_line: end.line,
+            end_column: end.column,
+            fix: finding.fix.clone(),
+        }
+    });
+    data.collect()
+}
+
+/// The findings, one after another, each with the source lines it is about.
+pub fn render(file: &str, source: &str, findings: &[Diagnostic], paint: Paint) -> String {
+    let renderer = if paint.is_on() { Renderer::styled() } else { Renderer::plain() };
+    let positions = Positions::new(source, findings);
+    let mut text = String::new();
+    for finding in findings {
+        let (start, end) = positions.of(finding.span);
+        let window = window(source, finding.span);
+        if window.end - window.start > DRAWN {
+            text.push_str(&plain(file, start, finding, paint));
+        } else {
+            let first = end.line.min(start.line);
+            text.push_str(&draw(
+                file,
+                &source[window.start..window.end],
+                first,
+                window.start,
+                finding,
+                &renderer,
+            ));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn draw(
+    file: &str,
+    lines: &str,
+    first: usize,
+    offset: usize,
+    finding: &Diagnostic,
+    renderer: &Renderer,
+) -> String {
+    let level = match finding.severity {
+        Severity::Error => Level::ERROR,
+        Severity::Warning => Level::WARNING,
+    };
+    let start = lines.floor_char_boundary(finding.span.start.saturating_sub(offset));
+    let end = lines.ceil_char_boundary(finding.span.end.saturating_sub(offset)).max(start);
+    let snippet = Snippet::source(lines)
+        .path(file)
+        .line_start(first)
+        .annotation(AnnotationKind::Primary.span(start..end));
+    let message = clean(&finding.message);
+    let mut group = level.primary_title(message).id(finding.rule).element(snippet);
+    if let Some(fix) = &finding.fix {
+        group = group.element(Level::HELP.message(clean(fix)));
+    }
+    let mut text = renderer.render(&[group]);
+    text.push('\n');
+    text
+}
+
+/// For lines too long to be drawn.
+fn plain(file: &str, at: Position, finding: &Diagnostic, paint: Paint) -> String {
+    let word = match finding.severity {
+        Severity::Error => paint.error("error"),
+        Severity::Warning => paint.warning("warning"),
+    };
+    let message = clean(&finding.message);
+    let mut text =
+        format!("{word}[{}]: {message}\n --> {file}:{}:{}\n", finding.rule, at.line, at.column);
+    if let Some(fix) = &finding.fix {
+        let _ = writeln!(text, "  = help: {}", clean(fix));
+    }
+    text
+}
+
+/// The whole lines that a span touches; of a span over many lines the first.
+fn window(source: &str, span: Span) -> Span {
+    let start = source.floor_char_boundary(span.start.min(source.len()));
+    let end = source.ceil_char_boundary(span.end.clamp(start, source.len()));
+    let from = source[..start].rfind('\n').map_or(0, |at| at + 1);
+    let to = |at: usize| source[at..].find('\n').map_or(source.len(), |next| at + next);
+    let whole = Span::new(from, to(end));
+    if whole.end - whole.start > DRAWN { Span::new(from, to(start)) } else { whole }
+}
+
+/// Lines and columns of spans, found in one pass over the text: a file of one long line may have
+/// thousands of findings.
+struct Positions(BTreeMap<usize, Position>);
+
+impl Positions {
+    fn new(source: &str, findings: &[Diagnostic]) -> Self {
+        let mut places: BTreeMap<usize, Position> = BTreeMap::new();
+        for finding in findings {
+            places.insert(finding.span.start, Position { line: 1, column: 1 });
+            places.insert(finding.span.end, Position { line: 1, column: 1 });
+        }
+        let (mut done, mut at) = (0, Position { line: 1, column: 1 });
+        for (offset, position) in &mut places {
+            let offset = source.floor_char_boundary((*offset).min(source.len()));
+            for c in source[done..offset.max(done)].chars() {
+                if c == '\n' {
+                    at = Position { line: at.line + 1, column: 1 };
+                } else {
+                    at.column += 1;
+                }
+            }
+            done = offset.max(done);
+            *position = at;
+        }
+        Self(places)
+    }
+
+    fn of(&self, span: Span) -> (Position, Position) {
+        let at =
+            |offset: usize| self.0.get(&offset).copied().unwrap_or(Position { line: 1, column: 1 });
+        (at(span.start), at(span.end))
+    }
+}

@@ -1,0 +1,79 @@
+//! Lines of a run, for people.
+
+use std::fmt::Write as _;
+
+use fabro_report::{Line, Mark, StageLine, Told, one_line, took};
+use fabro_types::Status;
+
+use super::Paint;
+
+/// The width that the name of a stage is padded to, in characters.
+const NAME: usize = 14;
+
+/// The longest label that is shown beside a name, in characters.
+const LABEL: usize = 40;
+
+/// What was told, as one line.
+pub fn render(told: &Told, paint: Paint) -> String {
+    match told {
+        Told::Stage(line) => finished(line, paint),
+        Told::Note(line) => note(line, paint),
+        _ => String::new(),
+    }
+}
+
+/// A sentence with its mark.
+pub fn note(line: &Line, paint: Paint) -> String {
+    let indent = "  ".repeat(line.depth);
+    match line.mark {
+        Mark::Good => format!("{indent}{} {}", paint.good("✓"), line.text),
+        Mark::Bad => format!("{indent}{} {}", paint.bad("✗"), line.text),
+        Mark::Odd => format!("{indent}{} {}", paint.odd("!"), line.text),
+        Mark::Ask => format!("{indent}{} {}", paint.odd("?"), line.text),
+        _ => format!("{indent}{} {}", paint.dim("·"), paint.dim(&line.text)),
+    }
+}
+
+/// The name of a stage, with its label if that says something else.
+pub fn titled(name: &str, label: Option<&str>, paint: Paint) -> String {
+    let id = name.split('@').next().unwrap_or(name);
+    match label.map(|label| one_line(label, LABEL)) {
+        Some(label) if !label.is_empty() && label != id => {
+            format!("{} {}", paint.bold(&format!("{name:NAME$}")), paint.dim(&label))
+        }
+        _ => paint.bold(&format!("{name:NAME$}")),
+    }
+}
+
+fn finished(line: &StageLine, paint: Paint) -> String {
+    let mark = match line.status {
+        Status::Succeeded => paint.good("✓"),
+        Status::PartiallySucceeded => paint.odd("~"),
+        Status::Skipped => paint.dim("-"),
+        Status::Failed => paint.bad("✗"),
+    };
+    let mut text = format!(
+        "{}{mark} {}  {}",
+        "  ".repeat(line.depth),
+        titled(&line.name, line.label.as_deref(), paint),
+        paint.dim(&took(line.duration_ms)),
+    );
+    if line.attempts > 1 {
+        text.push_str(&paint.odd(&format!("  {} attempts", line.attempts)));
+    }
+    if let Some(word) = &line.word {
+        let _ = write!(text, "  {}", one_line(word, LABEL));
+    }
+    if let Some(remark) = &line.remark {
+        let remark = format!("  {remark}");
+        let is_bad = line.status == Status::Failed;
+        text.push_str(&if is_bad { paint.bad(&remark) } else { paint.dim(&remark) });
+    }
+    if let Some(to) = &line.to {
+        let _ = write!(text, "  → {to}");
+        if !line.why.is_empty() {
+            text.push_str(&paint.dim(&format!(" ({})", line.why)));
+        }
+    }
+    text
+}

@@ -1,0 +1,100 @@
+//! The table at the end of a run.
+
+use std::fmt::Write as _;
+
+use fabro_report::{Summary, SummaryRow, took};
+use fabro_types::{RunStatus, Status};
+
+use super::Paint;
+use super::table::{Align, Table};
+
+/// The most rows that are shown; of longer runs those that need a look, and the slowest.
+const SHOWN: usize = 40;
+
+/// A row a stage, and what the run came to. `elapsed_ms` is how long this driver was at it.
+pub fn table(summary: &Summary, status: RunStatus, elapsed_ms: u64, paint: Paint) -> String {
+    let mut text = String::new();
+    if !summary.rows.is_empty() {
+        let rows = chosen(&summary.rows);
+        text.push('\n');
+        text.push_str(&rendered(&rows, paint));
+        let left = summary.rows.len() - rows.len();
+        if left > 0 {
+            text.push_str(&paint.dim(&format!("… and {left} more that succeeded\n")));
+        }
+    }
+    let visits = summary.visits();
+    let mut total = format!(
+        "in {}, {visits} {}",
+        took(elapsed_ms),
+        if visits == 1 { "stage" } else { "stages" }
+    );
+    let tokens: u64 = summary.rows.iter().map(|row| row.tokens).sum();
+    let cost: f64 = summary.rows.iter().map(|row| row.cost_usd).sum();
+    if tokens > 0 {
+        let _ = write!(total, ", {tokens} tokens");
+    }
+    if cost > 0.0 {
+        let _ = write!(total, ", ${cost:.2}");
+    }
+    format!("{text}{} {total}\n", paint_run(status, paint))
+}
+
+/// A run's status in its color.
+pub fn paint_run(status: RunStatus, paint: Paint) -> String {
+    let word = status.as_str();
+    match status {
+        RunStatus::Succeeded => paint.good(word),
+        RunStatus::Failed | RunStatus::Canceled => paint.bad(word),
+        RunStatus::Paused | RunStatus::Interrupted => paint.odd(word),
+        RunStatus::Running => paint.hint(word),
+    }
+}
+
+/// A stage's status in its color.
+pub fn paint_stage(word: &str, paint: Paint) -> String {
+    match Status::parse(word) {
+        Some(Status::Succeeded) => paint.good(word),
+        Some(Status::Failed) => paint.bad(word),
+        Some(Status::PartiallySucceeded) => paint.odd(word),
+        _ => paint.dim(word),
+    }
+}
+
+fn chosen(rows: &[SummaryRow]) -> Vec<&SummaryRow> {
+    if rows.len() <= SHOWN {
+        return rows.iter().collect();
+    }
+    let mut places: Vec<usize> = (0..rows.len()).collect();
+    places.sort_by_key(|at| {
+        let row = &rows[*at];
+        (row.status == Status::Succeeded, std::cmp::Reverse(row.duration_ms))
+    });
+    places.truncate(SHOWN);
+    places.sort_unstable();
+    places.into_iter().map(|at| &rows[at]).collect()
+}
+
+fn rendered(rows: &[&SummaryRow], paint: Paint) -> String {
+    let mut table = Table::new(&[
+        ("stage", Align::Left),
+        ("visits", Align::Right),
+        ("status", Align::Left),
+        ("time", Align::Right),
+        ("tokens", Align::Right),
+    ]);
+    for row in rows {
+        let tokens = if row.tokens == 0 { String::new() } else { row.tokens.to_string() };
+        table.row([
+            row.node.to_string(),
+            row.visits.to_string(),
+            row.status.to_string(),
+            took(row.duration_ms),
+            tokens,
+        ]);
+    }
+    table.render(paint, |column, text| match column {
+        2 => paint_stage(text, paint),
+        _ => text.to_owned(),
+    })
+}

@@ -1,0 +1,126 @@
+//! Finding stages and gates in a log.
+
+use std::sync::Arc;
+
+use fabro_engine::RunState;
+use fabro_engine::checkpoint;
+use fabro_events::{Event, EventBody, GateOption, QuestionType};
+use serde::Serialize;
+
+use crate::ReportError;
+
+/// One visit of a node in one line of the run.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct StageKey {
+    pub(crate) branch: Option<Arc<str>>,
+    pub(crate) node: Arc<str>,
+    pub(crate) visit: u32,
+}
+
+impl StageKey {
+    /// The stage an event concerns; `None` when it concerns none.
+    pub(crate) fn of(event: &Event) -> Option<Self> {
+        let entry = &event.entry;
+        Some(Self {
+            branch: entry.branch.clone(),
+            node: entry.node_id.clone()?,
+            visit: entry.visit.unwrap_or(1),
+        })
+    }
+
+    /// `NODE@VISIT`.
+    pub(crate) fn name(&self) -> String {
+        format!("{}@{}", self.node, self.visit)
+    }
+
+    pub(crate) fn is(&self, event: &Event) -> bool {
+        let entry = &event.entry;
+        entry.node_id.as_deref() == Some(&self.node)
+            && entry.visit.unwrap_or(1) == self.visit
+            && entry.branch == self.branch
+    }
+}
+
+/// The stage that `NODE@VISIT` means, or `NODE` its last visit. When several branches visited the
+/// node, it is the one that started last.
+pub(crate) fn find(events: &[&Event], text: &str) -> Result<StageKey, ReportError> {
+    let (node, visit) = checkpoint::split(text.trim());
+    let started = |event: &&&Event| matches!(event.entry.body, EventBody::StageStarted { .. });
+    let wanted = |key: &StageKey| {
+        Some(key.node.as_ref()) == node && visit.is_none_or(|visit| visit == key.visit)
+    };
+    let mut stages = events.iter().filter(started).filter_map(|event| StageKey::of(event));
+    stages.clone().rfind(wanted).ok_or_else(|| {
+        let mut known: Vec<String> = Vec::new();
+        for key in stages.by_ref() {
+            // A loop visits the same few nodes again and again.
+            if known.len() <= 8 && !known.iter().any(|name| *name == *key.node) {
+                known.push(key.node.to_string());
+            }
+        }
+        ReportError::NoStage { stage: text.to_owned(), stages: known }
+    })
+}
+
+/// The place in `events` of the stage's end.
+pub(crate) fn end_of(events: &[&Event], key: &StageKey) -> Option<usize> {
+    events.iter().rposition(|event| {
+        matches!(event.entry.body, EventBody::StageCompleted(_) | EventBody::StageFailed(_))
+            && key.is(event)
+    })
+}
+
+/// A gate that waits for an answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Gate {
+    /// Its node.
+    pub node: Arc<str>,
+    /// Which visit of it.
+    pub visit: u32,
+    /// The branch it is asked in; `None` on the main line.
+    pub branch: Option<Arc<str>>,
+    /// The question.
+    pub question: String,
+    /// How it is asked.
+    pub question_type: QuestionType,
+    /// What can be chosen.
+    pub options: Vec<GateOption>,
+    /// Free text is taken too.
+    pub freeform: bool,
+}
+
+/// The gates of a run that have been asked and not answered, the main line's first.
+pub fn open_gates(events: &[Event]) -> Vec<Gate> {
+    let Some(first) = events.first() else { return Vec::new() };
+    let events = checkpoint::effective(events);
+    let mut state = RunState::new(first.run_id);
+    for event in &events {
+        state.apply(event);
+    }
+    let waiting = state.active().filter(|(_, stage)| stage.gate_asked_ms.is_some());
+    waiting
+        .filter_map(|(branch, stage)| {
+            let branch = (!branch.is_empty()).then(|| Arc::clone(branch));
+            let key = StageKey { branch, node: Arc::clone(&stage.node), visit: stage.visit };
+            let last = events.iter().rev().find(|event| is_gate(event) && key.is(event))?;
+            let EventBody::GateAsked { question, question_type, options, freeform, .. } =
+                &last.entry.body
+            else {
+                return None;
+            };
+            Some(Gate {
+                node: key.node,
+                visit: key.visit,
+                branch: key.branch,
+                question: question.clone(),
+                question_type: *question_type,
+                options: options.clone(),
+                freeform: *freeform,
+            })
+        })
+        .collect()
+}
+
+fn is_gate(event: &Event) -> bool {
+    matches!(event.entry.body, EventBody::GateAsked { .. } | EventBody::GateAnswered { .. })
+}

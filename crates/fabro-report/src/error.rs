@@ -1,0 +1,64 @@
+use fabro_engine::ReadError;
+use fabro_store::StoreError;
+
+/// Why a report cannot be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReportError {
+    /// The log cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A value that the log names cannot be read back.
+    #[error("{what} of `{stage}` cannot be read back: {source}")]
+    Value {
+        /// `the prompt` or `the response`.
+        what: &'static str,
+        /// The stage, as `NODE@VISIT`.
+        stage: String,
+        /// Why.
+        source: ReadError,
+    },
+    /// The log has no events.
+    #[error("the run has no events; `fabro ps` lists the runs there are")]
+    Empty,
+    /// The run has no such stage.
+    #[error("the run has no stage `{stage}`{}", known(stages))]
+    NoStage {
+        /// What was asked for.
+        stage: String,
+        /// Stages it has, in the order they started.
+        stages: Vec<String>,
+    },
+    /// The stage has not ended.
+    #[error("`{stage}` has not ended; look again when it has")]
+    NotEnded {
+        /// The stage, as `NODE@VISIT`.
+        stage: String,
+    },
+    /// No edge was taken after the stage.
+    #[error("no edge was taken after `{stage}`: {}", if *ended { "the run ended there" } else { "it has not ended" })]
+    NoEdge {
+        /// The stage, as `NODE@VISIT`.
+        stage: String,
+        /// Whether the stage has ended.
+        ended: bool,
+    },
+}
+
+impl ReportError {
+    /// True when the store is to blame, not the question.
+    pub fn is_store(&self) -> bool {
+        matches!(self, Self::Store(_) | Self::Value { .. })
+    }
+}
+
+fn known(stages: &[String]) -> String {
+    const SHOWN: usize = 8;
+    match stages {
+        [] => "; none has started yet".to_owned(),
+        some => {
+            let more = if some.len() > SHOWN { ", …" } else { "" };
+            format!("; it has {}{more}", some[..some.len().min(SHOWN)].join(", "))
+        }
+    }
+}

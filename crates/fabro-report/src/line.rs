@@ -1,0 +1,280 @@
+use std::fmt::Write as _;
+
+use fabro_events::{
+    CompletedStage, CreatedRun, EdgeChoice, Event, EventBody, ForkPoint, PlannedBranch, Tier,
+};
+use fabro_types::{Failure, Status, Usage};
+use serde::Serialize;
+
+use crate::text::{one_line, took};
+
+/// The longest foreign text in a line, in characters.
+pub(crate) const QUOTED: usize = 160;
+
+/// One event in a sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// How many fan-outs it stands inside.
+    pub depth: usize,
+    /// How it should strike the eye.
+    pub mark: Mark,
+    /// The sentence: one line, without a full stop.
+    pub text: String,
+}
+
+/// How a line should strike the eye.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Mark {
+    /// Something succeeded.
+    Good,
+    /// Something failed.
+    Bad,
+    /// Something deserves a look.
+    Odd,
+    /// Somebody has to do something.
+    Ask,
+    /// Something went on.
+    Note,
+}
+
+impl Mark {
+    /// How a stage of this status strikes the eye.
+    pub fn of(status: Status) -> Self {
+        match status {
+            Status::Succeeded => Self::Good,
+            Status::PartiallySucceeded => Self::Odd,
+            Status::Skipped => Self::Note,
+            Status::Failed => Self::Bad,
+        }
+    }
+}
+
+/// Says one event in a sentence.
+pub fn line(event: &Event) -> Line {
+    let name = name(event);
+    let (mark, text) = run_line(event)
+        .or_else(|| stage_line(event, &name))
+        .or_else(|| other_line(event, &name))
+        .unwrap_or_else(|| (Mark::Note, kind(event)));
+    Line { depth: depth(event), mark, text }
+}
+
+/// Why an edge was taken, in a few words; empty when there was nothing to choose.
+pub fn why(choice: &EdgeChoice) -> String {
+    let label = || choice.label.as_deref().unwrap_or(&choice.to);
+    match choice.tier {
+        Tier::Condition => {
+            let taken = choice.candidates.iter().find(|candidate| {
+                candidate.to == choice.to && candidate.holds && candidate.condition.is_some()
+            });
+            let condition = taken.and_then(|candidate| candidate.condition.as_deref());
+            condition.map_or_else(|| "its condition holds".to_owned(), |it| one_line(it, QUOTED))
+        }
+        Tier::PreferredLabel => format!("`{}` was preferred", one_line(label(), QUOTED)),
+        Tier::SuggestedNext => "suggested by the stage".to_owned(),
+        Tier::Unconditional if choice.candidates.len() > 1 => "no condition holds".to_owned(),
+        Tier::Unconditional => String::new(),
+        Tier::Join => "the branches meet there".to_owned(),
+        Tier::RetryTarget => "retry target".to_owned(),
+        Tier::FallbackRetryTarget => "fallback retry target".to_owned(),
+        Tier::GoalGate => {
+            format!("goal gate `{}` is not met", choice.gate.as_deref().unwrap_or_default())
+        }
+        other => other.as_str().to_owned(),
+    }
+}
+
+/// How many fan-outs an event stands inside.
+pub(crate) fn depth(event: &Event) -> usize {
+    event.entry.branch.as_deref().map_or(0, |branch| branch.matches('@').count())
+}
+
+/// `NODE`, or `NODE@VISIT` from the second visit.
+pub(crate) fn name(event: &Event) -> String {
+    let node = event.entry.node_id.as_deref().unwrap_or_default();
+    match event.entry.visit {
+        Some(visit) if visit > 1 => format!("{node}@{visit}"),
+        _ => node.to_owned(),
+    }
+}
+
+pub(crate) fn failure(failure: &Failure) -> String {
+    format!("{} ({})", one_line(&failure.message, QUOTED), failure.class)
+}
+
+/// The last part of a branch's name: the node it begins with.
+pub(crate) fn branch(event: &Event) -> &str {
+    let name = event.entry.branch.as_deref().unwrap_or_default();
+    name.rsplit('/').next().unwrap_or(name)
+}
+
+fn run_line(event: &Event) -> Option<(Mark, String)> {
+    Some(match &event.entry.body {
+        EventBody::RunCreated(run) => (Mark::Note, created(run)),
+        EventBody::RunStarted {} => (Mark::Note, "run started".to_owned()),
+        EventBody::RunResumed { max_cost: None } => (Mark::Note, "run resumed".to_owned()),
+        EventBody::RunResumed { max_cost: Some(limit) } => {
+            (Mark::Note, format!("run resumed with a limit of ${limit:.2}"))
+        }
+        EventBody::RunPaused { message, .. } => {
+            (Mark::Ask, format!("run paused: {}", one_line(message, QUOTED)))
+        }
+        EventBody::RunCompleted { status, usage, .. } => {
+            (Mark::of(*status), format!("run {status}{}", used(usage)))
+        }
+        EventBody::RunFailed { failure: why, usage } => {
+            (Mark::Bad, format!("run failed: {}{}", failure(why), used(usage)))
+        }
+        EventBody::RunCanceled { reason } => {
+            (Mark::Bad, format!("run canceled: {}", one_line(reason, QUOTED)))
+        }
+        EventBody::CheckpointForked(point) => (Mark::Note, forked(point)),
+        _ => return None,
+    })
+}
+
+fn stage_line(event: &Event, name: &str) -> Option<(Mark, String)> {
+    Some(match &event.entry.body {
+        EventBody::StageStarted { handler, .. } => {
+            (Mark::Note, format!("{name} started ({handler})"))
+        }
+        EventBody::StageRetrying { attempt, delay_ms, failure: why, .. } => {
+            let next = attempt + 1;
+            let text =
+                format!("{name} failed: {}; attempt {next} in {}", failure(why), took(*delay_ms));
+            (Mark::Odd, text)
+        }
+        EventBody::StageCompleted(end) | EventBody::StageFailed(end) => {
+            (Mark::of(end.outcome.status), ended(name, end))
+        }
+        EventBody::EdgeSelected(choice) => {
+            let reason = why(choice);
+            let reason = if reason.is_empty() { reason } else { format!(" ({reason})") };
+            (Mark::Note, format!("{name} → {}{reason}", choice.to))
+        }
+        EventBody::LoopRestart { to } => {
+            (Mark::Note, format!("starts again at {to} with a fresh context"))
+        }
+        EventBody::GateAsked { question, options, freeform, .. } => {
+            let mut text = format!("{name} asks: {}", one_line(question, QUOTED));
+            for option in options {
+                let _ = write!(text, " [{}] {}", option.key, one_line(&option.label, QUOTED));
+            }
+            if *freeform {
+                text.push_str(" or free text");
+            }
+            (Mark::Ask, text)
+        }
+        EventBody::GateAnswered { label, text, source, .. } => {
+            let said = text.as_deref().unwrap_or(label);
+            (Mark::Note, format!("{name} was answered: {} ({source})", one_line(said, QUOTED)))
+        }
+        _ => return None,
+    })
+}
+
+fn other_line(event: &Event, name: &str) -> Option<(Mark, String)> {
+    Some(match &event.entry.body {
+        EventBody::ParallelStarted { branches, join, max_parallel } => {
+            (Mark::Note, fan_out(name, branches, join.as_deref(), *max_parallel))
+        }
+        EventBody::BranchStarted {} => (Mark::Note, format!("branch {} started", branch(event))),
+        EventBody::BranchCompleted { canceled: true, .. } => {
+            (Mark::Note, format!("branch {} canceled: it was not needed any more", branch(event)))
+        }
+        EventBody::BranchCompleted { status, failure: why, .. } => {
+            let why = why.as_ref().map(|why| format!(": {}", failure(why))).unwrap_or_default();
+            (Mark::of(*status), format!("branch {} {status}{why}", branch(event)))
+        }
+        EventBody::ParallelCompleted { status } => {
+            (Mark::of(*status), format!("branches of {name} {status}"))
+        }
+        EventBody::ContextRefused { key, reason } => {
+            (Mark::Odd, format!("{name} may not write `{key}`: {reason}"))
+        }
+        EventBody::AgentMessage { role, text } => {
+            (Mark::Note, format!("{name} {role}: {}", one_line(text, QUOTED)))
+        }
+        EventBody::AgentWarning { message, .. } => {
+            (Mark::Odd, format!("{name} warns: {}", one_line(message, QUOTED)))
+        }
+        EventBody::AgentError { class, message } => {
+            (Mark::Bad, format!("{name}: {} ({class})", one_line(message, QUOTED)))
+        }
+        _ => return None,
+    })
+}
+
+fn created(run: &CreatedRun) -> String {
+    let mut text = format!("run of {} created", run.workflow);
+    if run.dry_run {
+        text.push_str(" (dry run)");
+    }
+    if !run.goal.is_empty() {
+        let _ = write!(text, ": {}", one_line(&run.goal, QUOTED));
+    }
+    text
+}
+
+fn forked(point: &ForkPoint) -> String {
+    let at = point.stage.as_deref().unwrap_or("its beginning");
+    let mut text = if point.in_place {
+        format!("rewound to {at}")
+    } else {
+        format!("forked from {} at {at}", point.from_run)
+    };
+    if !point.set.is_empty() {
+        let keys: Vec<&str> = point.set.keys().map(String::as_str).collect();
+        let _ = write!(text, " with {} changed", keys.join(", "));
+    }
+    text
+}
+
+fn ended(name: &str, end: &CompletedStage) -> String {
+    let outcome = &end.outcome;
+    let mut text = format!("{name} {} in {}", outcome.reads_as(), took(outcome.duration_ms));
+    if end.attempts > 1 {
+        let _ = write!(text, " after {} attempts", end.attempts);
+    }
+    if let Some(why) = &outcome.failure {
+        let _ = write!(text, ": {}", failure(why));
+    } else if let Some(notes) = &outcome.notes {
+        let _ = write!(text, ": {}", one_line(notes, QUOTED));
+    }
+    text
+}
+
+fn fan_out(name: &str, branches: &[PlannedBranch], join: Option<&str>, max: u32) -> String {
+    const SHOWN: usize = 6;
+    let targets: Vec<&str> =
+        branches.iter().take(SHOWN).map(|branch| branch.target.as_ref()).collect();
+    let more = if branches.len() > SHOWN { ", …" } else { "" };
+    let mut text =
+        format!("{name} forks {} branches: {}{more}", branches.len(), targets.join(", "));
+    if (max as usize) < branches.len() {
+        let _ = write!(text, "; {max} at a time");
+    }
+    if let Some(join) = join {
+        let _ = write!(text, "; they meet at {join}");
+    }
+    text
+}
+
+/// What a run used of models; empty when it used none.
+fn used(usage: &Usage) -> String {
+    let tokens = usage.input_tokens + usage.output_tokens;
+    if tokens == 0 {
+        return String::new();
+    }
+    let cost =
+        if usage.cost_usd > 0.0 { format!(", ${:.2}", usage.cost_usd) } else { String::new() };
+    format!("; {tokens} tokens{cost}")
+}
+
+/// The event's name, for events this crate has no sentence for.
+fn kind(event: &Event) -> String {
+    let json = serde_json::to_value(&event.entry.body).unwrap_or_default();
+    json["event"].as_str().unwrap_or("event").to_owned()
+}

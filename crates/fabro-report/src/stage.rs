@@ -1,0 +1,85 @@
+use std::sync::Arc;
+
+use fabro_blob::BlobStore;
+use fabro_context::keys;
+use fabro_engine::{ReadError, checkpoint, read_blob};
+use fabro_events::{CompletedStage, Event, EventBody};
+use fabro_types::{BlobRef, Outcome};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::ReportError;
+use crate::at::{StageKey, end_of, find};
+
+/// One visit of a node, with what went in and what came out.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StageReport {
+    /// The node.
+    pub node: Arc<str>,
+    /// Which visit of it.
+    pub visit: u32,
+    /// What the model was sent; `None` for stages without a model.
+    pub prompt: Option<String>,
+    /// What the model answered, or what the command printed.
+    pub response: Option<Value>,
+    /// What it came to; `None` while it is at work.
+    pub outcome: Option<Outcome>,
+}
+
+/// What a stage (`NODE@VISIT`, or `NODE` for its last visit) was given and what it came to. Prompt
+/// and response are read back from `blobs`; large values in the outcome stay references.
+pub fn stage(
+    events: &[Event],
+    stage: &str,
+    blobs: &dyn BlobStore,
+) -> Result<StageReport, ReportError> {
+    let events = checkpoint::effective(events);
+    let key = find(&events, stage)?;
+    let end = end_of(&events, &key).and_then(|at| match &events[at].entry.body {
+        EventBody::StageCompleted(end) | EventBody::StageFailed(end) => Some(end),
+        _ => None,
+    });
+    let prompt = end.and_then(|end| end.prompt).map(|blob| read(&key, "the prompt", &blob, blobs));
+    let response = end.and_then(|end| response(&key.node, end));
+    let response = response.map(|value| match BlobRef::from_value(&value) {
+        Some(blob) => read(&key, "the response", &blob, blobs),
+        None => Ok(Value::clone(&value)),
+    });
+    Ok(StageReport {
+        prompt: prompt.transpose()?.map(|value| match value {
+            Value::String(text) => text,
+            other => other.to_string(),
+        }),
+        response: response.transpose()?,
+        outcome: end.map(|end| end.outcome.clone()),
+        node: key.node,
+        visit: key.visit,
+    })
+}
+
+/// The answer of the stage's model, else the output of its command.
+fn response(node: &str, end: &CompletedStage) -> Option<Arc<Value>> {
+    let updates = &end.outcome.context_updates;
+    let own = format!("{}{node}", keys::RESPONSE_PREFIX);
+    updates.get(&own).or_else(|| updates.get(keys::COMMAND_OUTPUT)).cloned()
+}
+
+fn read(
+    key: &StageKey,
+    what: &'static str,
+    blob: &BlobRef,
+    blobs: &dyn BlobStore,
+) -> Result<Value, ReportError> {
+    read_blob(blobs, blob).or_else(|source| match source {
+        // Prompts and answers are stored as JSON, but a text of another writer is shown as well.
+        ReadError::Json(_) => match blobs.get(blob) {
+            Ok(bytes) => Ok(Value::from(String::from_utf8_lossy(&bytes).into_owned())),
+            Err(error) => Err(failed(key, what, error.into())),
+        },
+        source => Err(failed(key, what, source)),
+    })
+}
+
+fn failed(key: &StageKey, what: &'static str, source: ReadError) -> ReportError {
+    ReportError::Value { what, stage: key.name(), source }
+}

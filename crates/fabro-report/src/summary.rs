@@ -1,0 +1,67 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fabro_events::{CompletedStage, Event};
+use fabro_types::Status;
+use serde::Serialize;
+
+/// How the nodes of a run did: a row a node that does work, in the order they first ended.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Summary {
+    /// The rows.
+    pub rows: Vec<SummaryRow>,
+    #[serde(skip)]
+    by_node: BTreeMap<Arc<str>, usize>,
+}
+
+/// A node, over all its visits.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SummaryRow {
+    /// The node.
+    pub node: Arc<str>,
+    /// Its label, when it has one of its own.
+    pub label: Option<Arc<str>>,
+    /// How many visits ended.
+    pub visits: u32,
+    /// How the last one ended.
+    pub status: Status,
+    /// How long they took together, in milliseconds.
+    pub duration_ms: u64,
+    /// Model tokens, sent and received.
+    pub tokens: u64,
+    /// What they cost in US dollars.
+    pub cost_usd: f64,
+}
+
+impl Summary {
+    /// Takes account of a stage that ended.
+    pub(crate) fn add(&mut self, event: &Event, end: &CompletedStage, duration_ms: u64) {
+        let Some(node) = event.entry.node_id.clone() else { return };
+        let rows = &mut self.rows;
+        let at = *self.by_node.entry(Arc::clone(&node)).or_insert_with(|| {
+            rows.push(SummaryRow {
+                node,
+                label: event.entry.node_label.clone(),
+                visits: 0,
+                status: end.outcome.status,
+                duration_ms: 0,
+                tokens: 0,
+                cost_usd: 0.0,
+            });
+            rows.len() - 1
+        });
+        let Some(row) = rows.get_mut(at) else { return };
+        row.visits += 1;
+        row.status = end.outcome.status;
+        row.duration_ms += duration_ms;
+        if let Some(usage) = &end.outcome.usage {
+            row.tokens += usage.input_tokens + usage.output_tokens;
+            row.cost_usd += usage.cost_usd;
+        }
+    }
+
+    /// How many visits ended, over all nodes.
+    pub fn visits(&self) -> u32 {
+        self.rows.iter().map(|row| row.visits).sum()
+    }
+}

@@ -1,0 +1,479 @@
+//! Reports on real logs: a machine runs workflows whose stages are written down beside them.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use fabro_blob::{BlobStore, MemoryBlobs};
+use fabro_engine::{Finished, Input, Machine, NewRun, Plan, RunState, begin, checkpoint};
+use fabro_events::{EventBody, GateOption, PauseReason, QuestionType};
+use fabro_graph::Workflow;
+use fabro_store::{Batch, MemoryStore, RunSummary};
+use fabro_types::{BlobRef, ContextPatch, Failure, FailureClass, Outcome, RunStatus, Usage};
+use serde_json::json;
+
+use super::*;
+
+const LOOP: &str = r#"digraph fix {
+    goal="Fix it"
+    start -> plan -> test
+    test [shape=parallelogram, script="true", label="Run the tests"]
+    test -> done [condition="outcome=succeeded"]
+    test -> repair [condition="outcome=failed", label="again"]
+    repair -> test; done -> exit
+}"#;
+
+/// A run on a machine, with a clock that goes a second a step.
+struct Bench {
+    machine: Machine,
+    blobs: Arc<MemoryBlobs>,
+    now_ms: i64,
+    events: Vec<Event>,
+}
+
+impl Bench {
+    fn new(source: &str) -> Self {
+        let (workflow, findings) = Workflow::from_source("test", source).unwrap();
+        assert_eq!(findings, []);
+        let plan = Arc::new(Plan::compile(workflow).unwrap());
+        let run_id = RunId::from_parts(1_700_000_000_000, 7);
+        let inputs = json!({"repo": "demo"}).as_object().cloned().unwrap();
+        let new = NewRun { goal: "Fix it".into(), inputs, seed: 9, ..NewRun::default() };
+        let created = begin(run_id, 0, &plan, new);
+        let state = RunState::replay(run_id, &created.events);
+        let blobs = Arc::new(MemoryBlobs::default());
+        let machine = Machine::new(plan, state, Arc::clone(&blobs) as _);
+        let mut bench = Self { machine, blobs, now_ms: 0, events: created.events };
+        bench.input(Input::Start);
+        bench
+    }
+
+    fn input(&mut self, input: Input) {
+        self.now_ms += 1_000;
+        self.machine.handle(self.now_ms, input);
+        let commit = self.machine.take_commit();
+        for (_, bytes) in &commit.blobs {
+            self.blobs.put(bytes).unwrap();
+        }
+        self.events.extend(commit.events);
+    }
+
+    /// Ends the stage at work on this node.
+    #[track_caller]
+    fn end(&mut self, node: &str, finished: impl Into<Finished>) {
+        let active: Vec<_> = self.machine.state().active().collect();
+        let at = active.iter().find(|(_, stage)| stage.node.as_ref() == node);
+        let branch =
+            Arc::clone(at.unwrap_or_else(|| panic!("{node} is not at work: {active:?}")).0);
+        self.input(Input::Ended { branch, finished: Box::new(finished.into()) });
+    }
+
+    /// Ends whatever is at work with success, until the run is over.
+    fn finish(&mut self) {
+        let next = |bench: &Self| {
+            bench.machine.state().active().next().map(|(branch, _)| Arc::clone(branch))
+        };
+        while let Some(branch) = next(self) {
+            self.input(Input::Ended { branch, finished: Box::new(ok().into()) });
+        }
+    }
+}
+
+fn ok() -> Outcome {
+    Outcome { duration_ms: 1_234, ..Outcome::succeeded() }
+}
+
+fn exits(code: i32) -> Outcome {
+    let failure = Failure::new(FailureClass::Deterministic, format!("exit code {code}"));
+    Outcome { duration_ms: 40, ..Outcome::failed(failure) }
+}
+
+/// `plan`, then `test` fails once and is repaired.
+fn repaired() -> Bench {
+    let mut bench = Bench::new(LOOP);
+    let prompt: Arc<[u8]> = Arc::from(br#""Plan it""#.as_slice());
+    let usage = Usage { input_tokens: 120, output_tokens: 30, turns: 1, ..Usage::default() };
+    let outcome = Outcome { usage: Some(usage), ..ok() };
+    let blob = BlobRef::of(&prompt);
+    let finished = Finished {
+        prompt: Some(blob),
+        blobs: vec![(blob, prompt)],
+        ..outcome.with_update("response.plan", "Do it").with_update("size", 1).into()
+    };
+    bench.end("plan", finished);
+    bench.end("test", exits(1).with_update("command.output", "boom"));
+    bench.end("repair", ok().with_update("size", 2));
+    bench.finish();
+    bench
+}
+
+fn pretty(value: &impl serde::Serialize) -> String {
+    serde_json::to_string_pretty(value).unwrap()
+}
+
+fn lines(events: &[Event]) -> String {
+    events.iter().map(line).fold(String::new(), |mut text, line| {
+        let _ = writeln!(text, "{}{:?} {}", "  ".repeat(line.depth), line.mark, line.text);
+        text
+    })
+}
+
+fn story(events: &[Event]) -> String {
+    let mut story = Story::default();
+    let mut text = String::new();
+    for told in events.iter().flat_map(|event| story.tell(event)) {
+        let _ = match told {
+            Told::Stage(it) => writeln!(
+                text,
+                "{}{} {} {} {:?} -> {:?} ({})",
+                "  ".repeat(it.depth),
+                it.name,
+                it.status,
+                took(it.duration_ms),
+                it.remark,
+                it.to,
+                it.why
+            ),
+            Told::Note(it) => writeln!(text, "{}{}", "  ".repeat(it.depth), it.text),
+        };
+    }
+    assert_eq!(story.at_work().count(), 0);
+    text
+}
+
+#[test]
+fn inspect_lists_every_visit() {
+    let bench = repaired();
+    let report = inspect(&bench.events, false).unwrap();
+    let mut rows = String::new();
+    for row in &report.stages {
+        writeln!(rows, "{}", serde_json::to_string(row).unwrap()).unwrap();
+    }
+    insta::assert_snapshot!(rows, @r#"
+    {"rank":1,"node":"start","visit":1,"branch":null,"status":"succeeded","started_at":"1970-01-01T00:00:01.000Z","ended_at":"1970-01-01T00:00:01.000Z","attempts":1,"edge":"plan"}
+    {"rank":2,"node":"plan","visit":1,"branch":null,"status":"succeeded","started_at":"1970-01-01T00:00:01.000Z","ended_at":"1970-01-01T00:00:02.000Z","attempts":1,"edge":"test"}
+    {"rank":3,"node":"test","visit":1,"branch":null,"status":"failed","started_at":"1970-01-01T00:00:02.000Z","ended_at":"1970-01-01T00:00:03.000Z","attempts":1,"edge":"repair"}
+    {"rank":4,"node":"repair","visit":1,"branch":null,"status":"succeeded","started_at":"1970-01-01T00:00:03.000Z","ended_at":"1970-01-01T00:00:04.000Z","attempts":1,"edge":"test"}
+    {"rank":5,"node":"test","visit":2,"branch":null,"status":"succeeded","started_at":"1970-01-01T00:00:04.000Z","ended_at":"1970-01-01T00:00:05.000Z","attempts":1,"edge":"done"}
+    {"rank":6,"node":"done","visit":1,"branch":null,"status":"succeeded","started_at":"1970-01-01T00:00:05.000Z","ended_at":"1970-01-01T00:00:06.000Z","attempts":1,"edge":"exit"}
+    {"rank":7,"node":"exit","visit":1,"branch":null,"status":"succeeded","started_at":"1970-01-01T00:00:06.000Z","ended_at":"1970-01-01T00:00:06.000Z","attempts":1,"edge":null}
+    "#);
+    let head = Inspect { stages: Vec::new(), ..report };
+    insta::assert_snapshot!(serde_json::to_string(&head).unwrap(), @r#"{"id":"01HF7YAT000000000000000007","workflow":"fix","status":"succeeded","goal":"Fix it","inputs":{"repo":"demo"},"seed":9,"stages":[],"usage":{"input_tokens":120,"output_tokens":30,"turns":1}}"#);
+}
+
+#[test]
+fn a_stage_at_work_has_the_status_of_its_run() {
+    let mut bench = Bench::new(LOOP);
+    let status = |events: &[Event], driven| inspect(events, driven).unwrap().stages[1].status;
+    assert_eq!(status(&bench.events, true), "running");
+    assert_eq!(status(&bench.events, false), "interrupted");
+    bench.input(Input::Cancel { reason: "enough".into() });
+    assert_eq!(status(&bench.events, false), "canceled");
+}
+
+#[test]
+fn branches_have_rows_of_their_own_and_canceled_ones_end() {
+    let mut bench = Bench::new(
+        "digraph { start -> fork; fork [shape=component, join_policy=first_success]
+        fork -> a -> join; fork -> b -> join; join -> exit }",
+    );
+    bench.end("b", ok());
+    bench.finish();
+    let mut rows = String::new();
+    for row in inspect(&bench.events, false).unwrap().stages {
+        writeln!(rows, "{} {:?} {} {:?}", row.node, row.branch, row.status, row.edge).unwrap();
+    }
+    insta::assert_snapshot!(rows, @r#"
+    start None succeeded Some("fork")
+    fork None succeeded Some("join")
+    a Some("fork@1/a") canceled None
+    b Some("fork@1/b") succeeded Some("join")
+    join None succeeded Some("exit")
+    exit None succeeded None
+    "#);
+    insta::assert_snapshot!(story(&bench.events), @r#"
+    fork forks 2 branches: a, b; they meet at join
+      b succeeded 1.2s None -> Some("join") ()
+      branch a canceled: it was not needed any more
+    fork succeeded 1.0s None -> Some("join") (the branches meet there)
+    join succeeded 1.2s None -> Some("exit") ()
+    run succeeded
+    "#);
+}
+
+#[test]
+fn explain_shows_every_candidate() {
+    let bench = repaired();
+    insta::assert_snapshot!(pretty(&explain(&bench.events, "test@1").unwrap()), @r#"
+    {
+      "chosen": "repair",
+      "tier": "condition",
+      "candidates": [
+        {
+          "to": "done",
+          "label": null,
+          "condition": "outcome=succeeded",
+          "weight": 0,
+          "holds": false,
+          "clauses": [
+            {
+              "text": "outcome=succeeded",
+              "value": "failed",
+              "holds": false
+            }
+          ]
+        },
+        {
+          "to": "repair",
+          "label": "again",
+          "condition": "outcome=failed",
+          "weight": 0,
+          "holds": true,
+          "clauses": [
+            {
+              "text": "outcome=failed",
+              "value": "failed",
+              "holds": true
+            }
+          ]
+        }
+      ]
+    }
+    "#);
+    assert_eq!(explain(&bench.events, "test").unwrap().chosen.as_ref(), "done");
+    let message = |stage| explain(&bench.events, stage).unwrap_err().to_string();
+    insta::assert_snapshot!(message("exit"), @"no edge was taken after `exit@1`: the run ended there");
+    insta::assert_snapshot!(message("test@3"), @"the run has no stage `test@3`; it has start, plan, test, repair, done, exit");
+}
+
+#[test]
+fn a_stage_shows_what_went_in_and_what_came_out() {
+    let bench = repaired();
+    let report = |name| pretty(&stage(&bench.events, name, &*bench.blobs).unwrap());
+    insta::assert_snapshot!(report("plan"), @r#"
+    {
+      "node": "plan",
+      "visit": 1,
+      "prompt": "Plan it",
+      "response": "Do it",
+      "outcome": {
+        "status": "succeeded",
+        "context_updates": {
+          "response.plan": "Do it",
+          "size": 1
+        },
+        "usage": {
+          "input_tokens": 120,
+          "output_tokens": 30,
+          "turns": 1
+        },
+        "duration_ms": 1234
+      }
+    }
+    "#);
+    insta::assert_snapshot!(report("test@1"), @r#"
+    {
+      "node": "test",
+      "visit": 1,
+      "prompt": null,
+      "response": "boom",
+      "outcome": {
+        "status": "failed",
+        "context_updates": {
+          "command.output": "blob://sha256/20b9458ca349a629a028ec64e716294abd767b0059bd4adb6ec0ea4fcf766725"
+        },
+        "failure": {
+          "class": "deterministic",
+          "message": "exit code 1",
+          "signature": "test|deterministic|exit code <n>"
+        },
+        "duration_ms": 40
+      }
+    }
+    "#);
+    let empty = MemoryBlobs::default();
+    let error = stage(&bench.events, "plan", &empty).unwrap_err();
+    assert!(error.is_store());
+}
+
+#[test]
+fn the_context_after_a_stage_and_what_changed() {
+    let bench = repaired();
+    let context = context_at(&bench.events, Some("test@1")).unwrap();
+    assert_eq!(context.get("size"), Some(&json!(1)));
+    assert_eq!(context.text("outcome"), "failed");
+    assert_eq!(context_at(&bench.events, None).unwrap().get("size"), Some(&json!(2)));
+    let changes = diff(&bench.events, "test@1", "repair").unwrap();
+    let changes: Vec<_> = changes.iter().filter(|change| !change.key.contains('.')).collect();
+    insta::assert_snapshot!(serde_json::to_string(&changes).unwrap(), @r#"[{"key":"current_node","before":"test","after":"repair"},{"key":"last_stage","before":"test","after":"repair"},{"key":"outcome","before":"failed","after":"succeeded"},{"key":"size","before":1,"after":2}]"#);
+    assert!(matches!(context_at(&[], None), Err(ReportError::Empty)));
+}
+
+#[test]
+fn a_branch_has_its_own_context() {
+    let mut bench = Bench::new(
+        "digraph { start -> fork; fork [shape=component]
+        fork -> a -> join; fork -> b -> join; join -> exit }",
+    );
+    bench.end("a", ok().with_update("who", "a"));
+    bench.end("b", ok().with_update("who", "b"));
+    bench.finish();
+    let who = |at| context_at(&bench.events, at).unwrap().text("who").to_owned();
+    assert_eq!([who(Some("a")), who(Some("b")), who(None)], ["a", "b", ""]);
+}
+
+#[test]
+fn a_rewind_takes_back_what_came_after() {
+    let mut bench = repaired();
+    let run_id = bench.events[0].run_id;
+    let effective = checkpoint::effective(&bench.events);
+    let at = checkpoint::find(&effective, Some("plan")).unwrap();
+    let set = ContextPatch::from([("size".to_owned(), Arc::new(json!(5)))]);
+    let last = bench.events.len() as u64;
+    bench.events.push(checkpoint::rewind(run_id, &at, last, 99_000, set));
+    let report = inspect(&bench.events, false).unwrap();
+    assert_eq!(report.status, RunStatus::Interrupted);
+    let nodes: Vec<&str> = report.stages.iter().map(|row| row.node.as_ref()).collect();
+    assert_eq!(nodes, ["start", "plan"]);
+    assert_eq!(context_at(&bench.events, None).unwrap().get("size"), Some(&json!(5)));
+    assert!(explain(&bench.events, "test").is_err());
+    insta::assert_snapshot!(lines(&bench.events[bench.events.len() - 1..]), @"Note rewound to plan@1 with size changed");
+}
+
+#[test]
+fn a_run_in_sentences() {
+    insta::assert_snapshot!(lines(&repaired().events), @r"
+    Note run of fix created: Fix it
+    Note run started
+    Note start started (start)
+    Good start succeeded in 0ms
+    Note start → plan
+    Note plan started (agent)
+    Good plan succeeded in 1.2s
+    Note plan → test
+    Note test started (command)
+    Bad test failed in 40ms: exit code 1 (deterministic)
+    Note test → repair (outcome=failed)
+    Note repair started (agent)
+    Good repair succeeded in 1.2s
+    Note repair → test
+    Note test@2 started (command)
+    Good test@2 succeeded in 1.2s
+    Note test@2 → done (outcome=succeeded)
+    Note done started (agent)
+    Good done succeeded in 1.2s
+    Note done → exit
+    Note exit started (exit)
+    Good exit succeeded in 0ms
+    Good run succeeded; 150 tokens
+    ");
+}
+
+#[test]
+fn a_run_as_it_goes_on() {
+    let bench = repaired();
+    insta::assert_snapshot!(story(&bench.events), @r#"
+    plan succeeded 1.2s None -> Some("test") ()
+    test failed 40ms Some("exit code 1 (deterministic)") -> Some("repair") (outcome=failed)
+    repair succeeded 1.2s None -> Some("test") ()
+    test@2 succeeded 1.2s None -> Some("done") (outcome=succeeded)
+    done succeeded 1.2s None -> Some("exit") ()
+    run succeeded; 150 tokens
+    "#);
+    let mut told = Story::default();
+    for event in &bench.events {
+        told.tell(event);
+    }
+    let rows = told.summary().rows.iter().map(|row| {
+        format!("{} {} {} {}ms {}", row.node, row.visits, row.status, row.duration_ms, row.tokens)
+    });
+    insta::assert_snapshot!(rows.collect::<Vec<_>>().join("\n"), @r"
+    plan 1 succeeded 1234ms 150
+    test 2 succeeded 1274ms 0
+    repair 1 succeeded 1234ms 0
+    done 1 succeeded 1234ms 0
+    ");
+    assert_eq!(told.summary().visits(), 5);
+}
+
+#[test]
+fn gates_are_open_until_they_are_answered() {
+    let mut bench = Bench::new(
+        r#"digraph { start -> gate; gate [shape=hexagon, label="Ship?"]
+        gate -> exit [label="[Y] Yes"]; gate -> start2 [label="[N] No"]; start2 -> exit }"#,
+    );
+    let branch: Arc<str> = Arc::from("");
+    let option = |key: &str, label: &str, to: &str| GateOption {
+        key: key.into(),
+        label: label.into(),
+        to: to.into(),
+    };
+    let asked = EventBody::GateAsked {
+        question: "Ship?".into(),
+        question_type: QuestionType::MultipleChoice,
+        options: vec![option("Y", "Yes", "exit"), option("N", "No", "start2")],
+        freeform: false,
+        deadline_ms: None,
+    };
+    bench.input(Input::Note { branch: Arc::clone(&branch), body: asked });
+    insta::assert_snapshot!(serde_json::to_string(&open_gates(&bench.events)).unwrap(), @r#"[{"node":"gate","visit":1,"branch":null,"question":"Ship?","question_type":"multiple_choice","options":[{"key":"Y","label":"Yes","to":"exit"},{"key":"N","label":"No","to":"start2"}],"freeform":false}]"#);
+    bench.input(Input::Idle { gates: vec!["gate".into()] });
+    assert_eq!(open_gates(&bench.events).len(), 1);
+    assert_eq!(bench.machine.state().phase, fabro_engine::Phase::Paused(PauseReason::Human));
+    bench.input(Input::Resume { max_cost: None });
+    let answered = EventBody::GateAnswered {
+        selected: "Y".into(),
+        label: "Yes".into(),
+        text: None,
+        source: "cli".into(),
+    };
+    bench.input(Input::Note { branch, body: answered });
+    assert_eq!(open_gates(&bench.events), []);
+    bench.end("gate", Outcome { preferred_label: Some("Yes".into()), ..ok() });
+    bench.finish();
+    insta::assert_snapshot!(story(&bench.events), @r#"
+    gate asks: Ship? [Y] Yes [N] No
+    run paused: waiting for an answer to gate; `fabro answer RUN GATE CHOICE`
+    run resumed
+    gate was answered: Yes (cli)
+    gate succeeded 1.2s None -> Some("exit") (`[Y] Yes` was preferred)
+    run succeeded
+    "#);
+}
+
+#[test]
+fn a_long_log_is_read_whole() {
+    let store = MemoryStore::default();
+    let run_id = RunId::from_parts(0, 1);
+    let body = || fabro_events::Entry::new(EventBody::RunStarted {});
+    let events: Vec<Event> =
+        (1..=2_500).map(|seq| Event { run_id, seq, ts_ms: 0, entry: body() }).collect();
+    store.append(run_id, 0, &Batch::of(&events)).unwrap();
+    assert_eq!(load(&store, run_id).unwrap(), events);
+    assert_eq!(load(&store, RunId::from_parts(0, 2)).unwrap(), []);
+}
+
+#[test]
+fn lists_leave_out_sub_workflows() {
+    let run = |random, parent| RunSummary {
+        id: RunId::from_parts(0, random),
+        parent,
+        workflow: "w".into(),
+        goal: String::new(),
+        status: RunStatus::Running,
+        started_at_ms: 1,
+        ended_at_ms: None,
+    };
+    let runs = vec![run(1, None), run(2, Some(RunId::from_parts(0, 1)))];
+    insta::assert_snapshot!(serde_json::to_string(&ps(runs.clone(), false)).unwrap(), @r#"[{"id":"00000000000000000000000001","workflow":"w","status":"running","started_at":"1970-01-01T00:00:00.001Z","ended_at":null,"goal":""}]"#);
+    assert_eq!(ps(runs, true).len(), 2);
+}
+
+#[test]
+fn foreign_text_stays_on_its_line() {
+    insta::assert_snapshot!(one_line("a\n\u{1b}[31m  b\t c", 20), @"a �[31m b c");
+    insta::assert_snapshot!(one_line("aaaa bbbb", 6), @"aaaa …");
+    assert_eq!(one_line(&"x ".repeat(1 << 20), 10).chars().count(), 10);
+    let times: Vec<String> = [0, 999, 1_000, 59_999, 60_000, 3_725_000].map(took).to_vec();
+    insta::assert_snapshot!(times.join(", "), @"0ms, 999ms, 1.0s, 59.9s, 1m 00s, 1h 02m");
+}
