@@ -25,9 +25,18 @@ use crate::value::{Value, unescape_into};
 /// assert_eq!(error.rule, "undirected-edge");
 /// ```
 pub fn parse(source: &str) -> Result<Document, Diagnostic> {
-    let Scanned { code, comments } = scan::scan(source)?;
+    let Scanned { code, comments, suspect } = scan::scan(source)?;
     let file = Grammar::parse(Rule::file, &code)
-        .map_err(|error| refusal::unexpected(source, &error))?
+        .map_err(|error| {
+            let error = refusal::unexpected(source, &error);
+            let is_on_its_line = |text: &Span| {
+                code.get(text.end..error.span.start).is_some_and(|gap| !gap.contains('\n'))
+            };
+            match suspect.filter(is_on_its_line) {
+                Some(text) => scan::open_string(text.start),
+                None => error,
+            }
+        })?
         .flat_map(Pair::into_inner);
     let mut digraph = None;
     for pair in file {

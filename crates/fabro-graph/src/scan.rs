@@ -17,6 +17,8 @@ pub(crate) struct Scanned<'a> {
     pub(crate) code: Cow<'a, str>,
     /// Where the comments are, in file order.
     pub(crate) comments: Vec<Span>,
+    /// The first text whose closing quote looks like the opening one of a later text.
+    pub(crate) suspect: Option<Span>,
 }
 
 pub(crate) fn scan(source: &str) -> Result<Scanned<'_>, Diagnostic> {
@@ -25,15 +27,33 @@ pub(crate) fn scan(source: &str) -> Result<Scanned<'_>, Diagnostic> {
         return Err(Diagnostic::error("file-too-large", Span::new(0, 0), message)
             .with_fix("move long prompts into files and name them with @path"));
     }
-    let bytes = source.as_bytes();
     let mut comments = Vec::new();
+    let mut suspect = None;
+    match find_comments(source, &mut comments, &mut suspect) {
+        Ok(()) => Ok(Scanned { code: blank(source, &comments), comments, suspect }),
+        Err(error) => Err(suspect.map_or(error, |text| open_string(text.start))),
+    }
+}
+
+fn find_comments(
+    source: &str,
+    comments: &mut Vec<Span>,
+    suspect: &mut Option<Span>,
+) -> Result<(), Diagnostic> {
+    let bytes = source.as_bytes();
     let mut depth = 0_usize;
     let mut at = if source.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
     let mut line_start = true;
     let mut last = b' ';
     while let Some(&byte) = bytes.get(at) {
         let end = match byte {
-            b'"' => string_end(bytes, at)?,
+            b'"' => {
+                let end = string_end(bytes, at).ok_or_else(|| open_string(at))?;
+                if suspect.is_none() && swallows_code(&source[at + 1..end - 1]) {
+                    *suspect = Some(Span::new(at, end));
+                }
+                end
+            }
             b'/' if bytes.get(at + 1) == Some(&b'*') => block_comment_end(source, at)?,
             b'/' if bytes.get(at + 1) == Some(&b'/') => line_end(source, at),
             b'#' if line_start => line_end(source, at),
@@ -62,7 +82,7 @@ pub(crate) fn scan(source: &str) -> Result<Scanned<'_>, Diagnostic> {
         line_start = byte == b'\n' || line_start && matches!(byte, b' ' | b'\t');
         at = end;
     }
-    Ok(Scanned { code: blank(source, &comments), comments })
+    Ok(())
 }
 
 fn blank<'a>(source: &'a str, comments: &[Span]) -> Cow<'a, str> {
@@ -78,18 +98,27 @@ fn blank<'a>(source: &'a str, comments: &[Span]) -> Cow<'a, str> {
     Cow::Owned(code)
 }
 
-fn string_end(bytes: &[u8], start: usize) -> Result<usize, Diagnostic> {
+fn string_end(bytes: &[u8], start: usize) -> Option<usize> {
     let mut at = start + 1;
-    while let Some(byte) = bytes.get(at) {
-        match byte {
-            b'"' => return Ok(at + 1),
+    loop {
+        match bytes.get(at)? {
+            b'"' => return Some(at + 1),
             b'\\' => at += 2,
             _ => at += 1,
         }
     }
+}
+
+/// Whether a text looks as if its closing quote were the opening one of a later text: it goes
+/// over several lines and ends like `prompt=`.
+fn swallows_code(text: &str) -> bool {
+    text.trim_end().ends_with('=') && text.contains('\n')
+}
+
+pub(crate) fn open_string(start: usize) -> Diagnostic {
     let message = "this text is never closed";
-    Err(Diagnostic::error("syntax", Span::new(start, start + 1), message)
-        .with_fix("end it with \" and write \\\" for a quote inside it"))
+    Diagnostic::error("syntax", Span::new(start, start + 1), message)
+        .with_fix("end it with \" and write \\\" for a quote inside it")
 }
 
 fn block_comment_end(source: &str, start: usize) -> Result<usize, Diagnostic> {

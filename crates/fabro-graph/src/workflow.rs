@@ -47,9 +47,9 @@ pub struct Node {
 }
 
 impl Node {
-    /// Its label, or else its id.
+    /// Its label, or else (also when that is empty) its id.
     pub fn label(&self) -> &str {
-        self.attrs.text("label").unwrap_or(&self.id)
+        self.attrs.text("label").filter(|label| !label.is_empty()).unwrap_or(&self.id)
     }
 }
 

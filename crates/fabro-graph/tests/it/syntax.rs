@@ -49,6 +49,10 @@ fn syntax_errors_say_what_is_expected() {
 
 #[test]
 fn what_is_never_closed_is_reported_where_it_opens() {
+    let source = "digraph {\n  a [x=\"1\", prompt=\"hello]\n  b [prompt=\"there\"]\n}";
+    assert_eq!(refuse(&source.replace("there\"", "there")), refuse(source));
+    assert_eq!(refuse(&source.replace("there", "# x <b>")), refuse(source));
+    insta::assert_snapshot!(refuse(source), @r#"syntax at 29..30 "\"": this text is never closed; end it with " and write \" for a quote inside it"#);
     insta::assert_snapshot!(refuse("digraph {\n  a [prompt=\"x]\n  b -> c\n}\n"), @r#"syntax at 22..23 "\"": this text is never closed; end it with " and write \" for a quote inside it"#);
     insta::assert_snapshot!(refuse("digraph { a /* b }"), @r#"syntax at 12..14 "/*": this comment is never closed; end it with */"#);
     insta::assert_snapshot!(refuse("digraph { a [x=\"\\\"] }"), @r#"syntax at 15..16 "\"": this text is never closed; end it with " and write \" for a quote inside it"#);
