@@ -172,8 +172,15 @@ pub(crate) fn syntax_error(
         }
         None => message.to_owned(),
     };
-    let finding = Diagnostic::error(rule, Places::new(source, attr).span(span), message);
-    Diagnostic { fix: fix.map(str::to_owned), ..finding }
+    let fix = fix.unwrap_or(match rule {
+        "condition-syntax" => "write clauses such as outcome=success, joined by && or ||",
+        "stylesheet-syntax" => "write rules such as .hard { model: …; }",
+        "template-syntax" => {
+            "write {{ context.KEY }}, {{ inputs.NAME }} or {{ goal }}, with filters of Jinja"
+        }
+        _ => "correct it there",
+    });
+    Diagnostic::error(rule, Places::new(source, attr).span(span), message).with_fix(fix)
 }
 
 fn conditions(workflow: &Workflow) -> (Vec<Result<Condition, ConditionError>>, Vec<Option<usize>>) {

@@ -42,6 +42,10 @@ mod near;
 mod places;
 mod relative;
 mod rules;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 
 use fabro_graph::{Diagnostic, Sources, Workflow};
 use fabro_types::Severity;

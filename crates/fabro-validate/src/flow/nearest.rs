@@ -24,7 +24,9 @@ pub(crate) enum Found {
     InBranch { writer: NodeIx, fan_out: NodeIx },
     /// A `loop_restart` edge lies between.
     BeforeRestart { writer: NodeIx },
-    /// It comes later, or on another path.
+    /// It only comes later.
+    Later { writer: NodeIx },
+    /// It is on another path.
     Elsewhere { writer: NodeIx },
 }
 
@@ -35,9 +37,10 @@ impl<'a> Nearest<'a> {
 
     /// Before `at` first, then behind it, then anywhere.
     pub(crate) fn find(&self, writer: Writer, at: usize) -> Option<Found> {
-        let elsewhere = |node: usize| Found::Elsewhere { writer: NodeIx::new(node) };
+        let later = |node| Found::Later { writer: NodeIx::new(node) };
+        let elsewhere = |node| Found::Elsewhere { writer: NodeIx::new(node) };
         self.before(writer, at)
-            .or_else(|| self.behind(writer, at).map(elsewhere))
+            .or_else(|| self.behind(writer, at).map(later))
             .or_else(|| self.anywhere(writer).map(elsewhere))
     }
 

@@ -89,3 +89,60 @@ fn finding(checking: &Checking<'_>, attr: &Attr, error: &ChildError) -> Diagnost
     let said = (message.as_str(), *span, fix.as_deref());
     syntax_error(checking.source, "child-workflow", attr, said)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::testing::{told, told_with};
+
+    #[test]
+    fn errors_of_a_file_are_told_with_their_place() {
+        insta::assert_snapshot!(told_with("child-workflow", r#"start -> m -> exit; m [shape=house, stack.child_workflow="sub/child.fabro"]"#, &[("sub/child.fabro", r#"digraph {
+  start -> work -> exit
+  work [prompt="@ask.md", retry_target=wrok]
+}"#), ("sub/ask.md", "Work.")], None), @r#"
+        1:70 error: the sub-workflow sub/child.fabro has an error at 3:40: `retry_target` names `wrok`, but there is no such node
+          at: "sub/child.fabro"
+          fix: did you mean `work`?
+        "#);
+        insta::assert_snapshot!(told_with("child-workflow", r#"start -> m -> exit; m [shape=house, stack.child_workflow="sub/child.fabro"]"#, &[("sub/child.fabro", r#"digraph {
+  start -> work -> exit
+  work [prompt="@ask.md"]
+}"#)], None), @r#"
+        1:70 error: the sub-workflow sub/child.fabro has an error at 3:16: `prompt` names the file `ask.md`: no such file
+          at: "sub/child.fabro"
+          fix: create the file, correct the path, which is relative to this workflow, or write @@ for a text that begins with @
+        "#);
+        insta::assert_snapshot!(told_with("child-workflow", r#"start -> m -> exit; m [shape=house, stack.child_workflow="sub/child.fabro"]"#, &[("sub/child.fabro", r#"digraph { start -> work -> exit; work [prompt="@ask.md"] }"#), ("sub/ask.md", "Work.")], None), @"nothing");
+        insta::assert_snapshot!(told_with("child-workflow", r#"start -> m -> exit; m [shape=house, stack.child_workflow="sub/child.fabro"]"#, &[("sub/child.fabro", r#"digraph { start -> work -> exit; work [prompt="{{ inputs.repo }}"] }"#)], Some(json!({}))), @r#"
+        1:70 error: the sub-workflow sub/child.fabro has an error at 1:51: the input `repo` is not given
+          at: "sub/child.fabro"
+          fix: set it under [run.inputs], or with --input repo=…
+        "#);
+    }
+
+    #[test]
+    fn errors_of_an_inline_one_are_told_where_they_are() {
+        insta::assert_snapshot!(told("child-workflow", r#"start -> m -> exit; m [shape=house, stack.child_dot_source="digraph { start -> work -> exit; work [prompt=\"Work.\", retry_target=wrok] }"]"#), @r"
+        1:143 error: the sub-workflow has an error: `retry_target` names `wrok`, but there is no such node
+          at: wrok
+          fix: did you mean `work`?
+        ");
+        insta::assert_snapshot!(told("child-workflow", r#"start -> m -> exit; m [shape=house, stack.child_dot_source="digraph { start -> exit }"]"#), @"nothing");
+    }
+
+    #[test]
+    fn nesting_ends() {
+        insta::assert_snapshot!(told_with("child-workflow", r#"start -> m -> exit; m [shape=house, stack.child_workflow="sub/child.fabro"]"#, &[("sub/child.fabro", r#"digraph { start -> m -> exit; m [shape=house, stack.child_workflow="../sub/child.fabro"] }"#)], None), @r#"
+        1:70 error: the sub-workflow sub/child.fabro has an error at 1:68: the sub-workflow ../sub/child.fabro has an error at 1:1: it is a sub-workflow of itself
+          at: "sub/child.fabro"
+          fix: let the innermost workflow do its work itself
+        "#);
+        insta::assert_snapshot!(told_with("child-workflow", r#"start -> m -> exit; m [shape=house, stack.child_workflow="sub/child.fabro"]"#, &[("sub/child.fabro", r#"digraph { start -> m -> exit; m [shape=house, stack.child_workflow="1"] }"#), ("sub/1", r#"digraph { start -> m -> exit; m [shape=house, stack.child_workflow="2"] }"#), ("sub/2", r#"digraph { start -> m -> exit; m [shape=house, stack.child_workflow="3"] }"#), ("sub/3", r#"digraph { start -> m -> exit; m [shape=house, stack.child_workflow="4"] }"#), ("sub/4", r#"digraph { start -> m -> exit; m [shape=house, stack.child_workflow="5"] }"#), ("sub/5", r#"digraph { start -> m -> exit; m [shape=house, stack.child_workflow="6"] }"#), ("sub/6", r#"digraph { start -> m -> exit; m [shape=house, stack.child_workflow="7"] }"#), ("sub/7", r#"digraph { start -> m -> exit; m [shape=house, stack.child_workflow="8"] }"#), ("sub/8", r#"digraph { start -> m -> exit; m [shape=house, stack.child_workflow="9"] }"#), ("sub/9", r#"digraph { start -> m -> exit; m [shape=house, stack.child_workflow="10"] }"#), ("sub/10", "digraph { start -> exit }")], None), @r#"
+        1:70 error: the sub-workflow sub/child.fabro has an error at 1:68: the sub-workflow 1 has an error at 1:68: the sub-workflow 2 has an error at 1:68: the sub-workflow 3 has an error at 1:68: the sub-workflow 4 has an error at 1:68: the sub-workflow 5 has an error at 1:68: the sub-workflow 6 has an error at 1:68: the sub-workflow 7 has an error at 1:68: the sub-workflow 8 has an error at 1:1: sub-workflows are nested more than 8 deep
+          at: "sub/child.fabro"
+          fix: let the innermost workflow do its work itself
+        "#);
+    }
+}

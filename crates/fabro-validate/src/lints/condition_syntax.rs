@@ -31,3 +31,38 @@ fn finding(checking: &Checking<'_>, attr: &Attr, error: &ConditionError) -> Diag
     let said = (error.message.as_str(), error.span, error.fix.as_deref());
     syntax_error(checking.source, "condition-syntax", attr, said)
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::told;
+
+    #[test]
+    fn errors_point_into_the_condition() {
+        insta::assert_snapshot!(told("condition-syntax", r#"start -> a; a -> b [condition="outcome=success &&"]; a -> exit; b -> exit"#), @r#"
+        1:62 error: expected a condition, found the end
+          at: "
+          fix: write clauses such as outcome=success, joined by && or ||
+        "#);
+        insta::assert_snapshot!(told("condition-syntax", r#"start -> a; a -> b [condition="version matches (["]; a -> exit; b -> exit"#), @r"
+        1:60 error: the regular expression does not parse: unclosed character class
+          at: ([
+          fix: write clauses such as outcome=success, joined by && or ||
+        ");
+        insta::assert_snapshot!(told("condition-syntax", r#"start -> a; a -> b [condition="label=\"x\" && (outcome=success"]; a -> exit; b -> exit"#), @r#"
+        1:75 error: expected `&&`, `)` or `||`, found the end
+          at: "
+          fix: write clauses such as outcome=success, joined by && or ||
+        "#);
+        insta::assert_snapshot!(told("condition-syntax", r#"start -> m -> exit; m [shape=house, stack.child_dot_source="digraph { start -> exit }", manager.stop_condition="=x"]"#), @r"
+        1:125 error: expected a condition, found `=x`
+          at: =x
+          fix: write clauses such as outcome=success, joined by && or ||
+        ");
+        insta::assert_snapshot!(told("condition-syntax", r#"start -> a; edge [condition="= x"]; a -> b -> exit"#), @r"
+        1:42 error: expected a condition, found `=`
+          at: =
+          fix: write clauses such as outcome=success, joined by && or ||
+        ");
+        insta::assert_snapshot!(told("condition-syntax", r#"start -> a; a -> b [condition=""]; a -> exit [condition="outcome=success"]; b -> exit"#), @"nothing");
+    }
+}

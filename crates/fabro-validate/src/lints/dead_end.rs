@@ -16,3 +16,24 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::told;
+
+    #[test]
+    fn every_stage_leads_on() {
+        insta::assert_snapshot!(told("dead-end", "start -> a -> exit; a -> b; b [prompt=x]"), @r"
+        1:38 warning: a run that gets to `b` fails, for no edge leads on
+          at: b
+          fix: add an edge: b -> exit
+        ");
+        insta::assert_snapshot!(told("dead-end", "start -> p; p [shape=component]; p -> a -> join -> exit; p -> b -> join; a -> note; note [prompt=x]"), @"nothing");
+        insta::assert_snapshot!(told("dead-end", "start -> p; p [shape=component]; p -> a -> join -> exit; p -> b -> join; join -> note; note [prompt=x]"), @r"
+        1:94 warning: a run that gets to `note` fails, for no edge leads on
+          at: note
+          fix: add an edge: note -> exit
+        ");
+        insta::assert_snapshot!(told("dead-end", "start -> exit; lost [prompt=x]"), @"nothing");
+    }
+}

@@ -21,7 +21,7 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
         if near.is_none() && (leads_on || workflow.incoming(ix).len() == 0) {
             continue;
         }
-        let message = format!("an edge leads to `{}`, a node which there is not", node.id);
+        let message = format!("an edge leads to `{}`, but there is no such node", node.id);
         let fix = match near {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("add the node: {} [prompt=\"…\"]", node.id),
@@ -60,5 +60,31 @@ fn collect<'a>(body: &'a Body, ids: &mut HashSet<&'a str>) {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::told;
+
+    #[test]
+    fn an_edge_alone_makes_no_dead_end() {
+        insta::assert_snapshot!(told("edge-target", "start -> plan -> nowhere; plan [prompt=x]; plan -> exit"), @r#"
+        1:30 error: an edge leads to `nowhere`, but there is no such node
+          at: nowhere
+          fix: add the node: nowhere [prompt="…"]
+        "#);
+        insta::assert_snapshot!(told("edge-target", "start -> review; review -> implment -> exit; review [prompt=x]; implement [prompt=x]; implement -> exit"), @r"
+        1:40 error: an edge leads to `implment`, but there is no such node
+          at: implment
+          fix: did you mean `implement`?
+        ");
+    }
+
+    #[test]
+    fn short_forms_are_left_alone() {
+        insta::assert_snapshot!(told("edge-target", "start -> work -> exit"), @"nothing");
+        insta::assert_snapshot!(told("edge-target", "start -> step_1 -> step_2 -> exit; step_1 [prompt=x]"), @"nothing");
+        insta::assert_snapshot!(told("edge-target", "start -> a -> {b; c}; a -> exit; b -> exit"), @"nothing");
     }
 }

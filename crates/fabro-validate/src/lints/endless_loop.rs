@@ -1,3 +1,4 @@
+use fabro_condition::Condition;
 use fabro_graph::{Diagnostic, EdgeIx, NodeKind};
 use petgraph::algo::kosaraju_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
@@ -11,23 +12,19 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
     if workflow.attrs().int("max_node_visits").is_some_and(|visits| visits > 0) {
         return;
     }
-    let limits: Vec<bool> = workflow
+    let limits: Vec<bool> = checking
         .nodes()
-        .map(|node| {
+        .map(|(ix, node)| {
             node.kind == NodeKind::Human
                 || node.attrs.int("max_visits").is_some_and(|visits| visits > 0)
+                || workflow.outgoing(ix).any(|edge| counts_visits(checking, edge))
         })
         .collect();
-    let counts = |edge: EdgeIx| {
-        checking
-            .parsed(edge)
-            .is_some_and(|condition| condition.keys().any(|key| key == "internal.node_visit_count"))
-    };
     let free: Vec<EdgeIx> = workflow
         .edge_indices()
         .filter(|ix| {
             let edge = workflow.edge(*ix);
-            !limits[edge.from.index()] && !limits[edge.to.index()] && !counts(*ix)
+            !limits[edge.from.index()] && !limits[edge.to.index()]
         })
         .collect();
     let mut graph: DiGraph<(), (), u32> = DiGraph::with_capacity(limits.len(), free.len());
@@ -64,5 +61,51 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
             "add max_visits to a node of it ({} [max_visits=5]), or max_node_visits to the graph",
             id(edge.to)
         )));
+    }
+}
+
+fn counts_visits(checking: &Checking<'_>, edge: EdgeIx) -> bool {
+    let reads =
+        |condition: &Condition| condition.keys().any(|key| key == "internal.node_visit_count");
+    checking.parsed(edge).is_some_and(reads)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::told;
+
+    #[test]
+    fn loops_have_a_limit() {
+        insta::assert_snapshot!(told("endless-loop", r#"start -> work -> check; check -> exit [condition="outcome=success"]; check -> work"#), @r"
+        1:82 warning: the loop from `work` through `check` has no limit
+          at: check -> work
+          fix: add max_visits to a node of it (work [max_visits=5]), or max_node_visits to the graph
+        ");
+        insta::assert_snapshot!(told("endless-loop", r#"start -> poll -> exit; poll -> poll [condition="outcome=fail"]"#), @r"
+        1:36 warning: `poll` leads to itself without a limit
+          at: poll -> poll
+          fix: add max_visits to a node of it (poll [max_visits=5]), or max_node_visits to the graph
+        ");
+        insta::assert_snapshot!(told("endless-loop", "start -> a -> b -> a; b -> c -> d -> c; d -> exit"), @r"
+        1:27 warning: the loop from `a` through `b` has no limit
+          at: b -> a
+          fix: add max_visits to a node of it (a [max_visits=5]), or max_node_visits to the graph
+        1:45 warning: the loop from `c` through `d` has no limit
+          at: d -> c
+          fix: add max_visits to a node of it (c [max_visits=5]), or max_node_visits to the graph
+        ");
+    }
+
+    #[test]
+    fn what_limits_a_loop() {
+        insta::assert_snapshot!(told("endless-loop", r#"start -> work -> check; work [max_visits=3]; check -> exit [condition="outcome=success"]; check -> work"#), @"nothing");
+        insta::assert_snapshot!(told("endless-loop", r#"graph [max_node_visits=9]; start -> work -> check; check -> exit [condition="outcome=success"]; check -> work"#), @"nothing");
+        insta::assert_snapshot!(told("endless-loop", r#"start -> work -> check; check -> exit [condition="context.internal.node_visit_count >= 5"]; check -> work"#), @"nothing");
+        insta::assert_snapshot!(told("endless-loop", "start -> work -> ask; ask [shape=hexagon]; ask -> exit [label=Ship]; ask -> work [label=Again]"), @"nothing");
+        insta::assert_snapshot!(told("endless-loop", r#"start -> work -> check; work [max_visits=0]; check -> exit [condition="outcome=success"]; check -> work"#), @r"
+        1:103 warning: the loop from `work` through `check` has no limit
+          at: check -> work
+          fix: add max_visits to a node of it (work [max_visits=5]), or max_node_visits to the graph
+        ");
     }
 }

@@ -14,3 +14,19 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
         );
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::told;
+
+    #[test]
+    fn branches_meet() {
+        insta::assert_snapshot!(told("fan-out-join", "start -> p; p [shape=component]; p -> a -> exit; p -> b"), @r"
+        1:22 warning: the branches of `p` never meet, so that nothing can follow
+          at: p
+          fix: lead every branch to one node, such as a fan-in (shape=tripleoctagon)
+        ");
+        insta::assert_snapshot!(told("fan-out-join", "start -> p; p [shape=component]; p -> a -> exit; p -> b -> exit"), @"nothing");
+        insta::assert_snapshot!(told("fan-out-join", "start -> p; p [shape=component]; p -> a -> exit"), @"nothing");
+    }
+}

@@ -30,3 +30,20 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
 fn is_outside(path: &str) -> bool {
     path.starts_with(['~', '/', '\\']) || path == ".." || path.starts_with("../")
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::told_with;
+
+    #[test]
+    fn files_stay_beside_the_workflow() {
+        insta::assert_snapshot!(told_with("file-outside", r#"start -> a -> b -> c -> exit; a [prompt="@../a.md"]; b [prompt="@~/b.md"]; c [prompt="@sub/../c.md"]"#, &[("../a.md", "a"), ("~/b.md", "b"), ("sub/../c.md", "c")], None), @r#"
+        1:53 warning: `../a.md` is outside of the folder of the workflow
+          at: "@../a.md"
+          fix: move the file beside the workflow, so that the two stay together
+        1:76 warning: `~/b.md` is outside of the folder of the workflow
+          at: "@~/b.md"
+          fix: move the file beside the workflow, so that the two stay together
+        "#);
+    }
+}

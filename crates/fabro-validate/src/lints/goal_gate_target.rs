@@ -20,9 +20,25 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
                 node.id
             );
             findings.push(
-                Diagnostic::warning("goal-gate-target", attr.span, message)
+                Diagnostic::warning("goal-gate-target", attr.key_span.to(attr.span), message)
                     .with_fix("add retry_target to the node or the graph"),
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::told;
+
+    #[test]
+    fn a_gate_has_a_way_back() {
+        insta::assert_snapshot!(told("goal-gate-target", "start -> a -> exit; a [goal_gate=true]"), @r"
+        1:36 warning: `a` is a goal gate, but nothing says where to go when it did not succeed
+          at: goal_gate=true
+          fix: add retry_target to the node or the graph
+        ");
+        insta::assert_snapshot!(told("goal-gate-target", "start -> a -> exit; a [goal_gate=true, retry_target=a]"), @"nothing");
+        insta::assert_snapshot!(told("goal-gate-target", "graph [fallback_retry_target=a]; start -> a -> exit; a [goal_gate=true]"), @"nothing");
     }
 }

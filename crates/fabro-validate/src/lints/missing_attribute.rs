@@ -24,3 +24,24 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::told;
+
+    #[test]
+    fn a_node_has_what_its_handler_needs() {
+        insta::assert_snapshot!(told("missing-attribute", "start -> c -> w -> m -> exit; c [shape=parallelogram]; w [shape=insulator]; m [shape=house]"), @r#"
+        1:22 warning: the command node `c` has no script
+          at: c
+          fix: add script="…"
+        1:27 warning: the wait node `w` has no duration
+          at: w
+          fix: add duration=30s
+        1:32 warning: the stack.manager_loop node `m` has no stack.child_workflow
+          at: m
+          fix: add stack.child_workflow="child.fabro"
+        "#);
+        insta::assert_snapshot!(told("missing-attribute", r#"start -> c -> w -> m -> exit; c [shape=parallelogram, script=x]; w [shape=insulator, duration=1s]; m [shape=house, stack.child_dot_source="digraph { start -> exit }"]"#), @"nothing");
+    }
+}

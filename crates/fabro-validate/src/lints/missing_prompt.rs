@@ -18,3 +18,21 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::told;
+
+    #[test]
+    fn a_model_is_asked_something() {
+        insta::assert_snapshot!(told("missing-prompt", r#"start -> plan -> ask -> exit; plan [label="Plan it"]; ask [shape=tab, prompt=" "]"#), @r#"
+        1:22 warning: the agent node `plan` has no prompt; its label is asked instead
+          at: plan
+          fix: add prompt="…", or prompt="@file.md"
+        1:30 warning: the prompt node `ask` has no prompt; its id is asked instead
+          at: ask
+          fix: add prompt="…", or prompt="@file.md"
+        "#);
+        insta::assert_snapshot!(told("missing-prompt", r#"start -> plan -> run -> exit; plan [llm_prompt="Plan it"]; run [shape=parallelogram, script=x]"#), @"nothing");
+    }
+}

@@ -17,7 +17,7 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
         };
         let (message, fix) = match verdict {
             Verdict::Near(near) => (
-                format!("`{name}` is no attribute of this {}", kind_of(place)),
+                format!("`{name}` is no attribute of {}", plural(place)),
                 format!("did you mean `{near}`?"),
             ),
             Verdict::Elsewhere(other) => (
@@ -55,14 +55,51 @@ fn judge(place: Place, name: &str) -> Option<Verdict> {
     nearest(name, names).map(Verdict::Near)
 }
 
-fn kind_of(place: Place) -> &'static str {
-    place.as_str()
-}
-
 fn plural(place: Place) -> &'static str {
     match place {
         Place::Graph => "the graph",
         Place::Node => "nodes",
         Place::Edge => "edges",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::told;
+
+    #[test]
+    fn near_names_and_wrong_places() {
+        insta::assert_snapshot!(told("misspelled-attribute", r#"graph [gaol="x"]; start -> a -> exit [conditon="x"]; a [promt="x", goalGate=true]"#), @r"
+        1:20 warning: `gaol` is no attribute of the graph
+          at: gaol
+          fix: did you mean `goal`?
+        1:51 warning: `conditon` is no attribute of edges
+          at: conditon
+          fix: did you mean `condition`?
+        1:69 warning: `promt` is no attribute of nodes
+          at: promt
+          fix: did you mean `prompt`?
+        1:80 warning: `goalGate` is no attribute of nodes
+          at: goalGate
+          fix: did you mean `goal_gate`?
+        ");
+        insta::assert_snapshot!(told("misspelled-attribute", r#"start -> a -> exit [max_visits=3]; a [condition="x"]"#), @r"
+        1:33 warning: `max_visits` has no effect on edges
+          at: max_visits
+          fix: it is an attribute of nodes
+        1:51 warning: `condition` has no effect on nodes
+          at: condition
+          fix: it is an attribute of edges
+        ");
+        insta::assert_snapshot!(told("misspelled-attribute", r#"node [tool_comand="x"]; start -> a -> b -> exit"#), @r"
+        1:19 warning: `tool_comand` is no attribute of nodes
+          at: tool_comand
+          fix: did you mean `tool_command`?
+        ");
+    }
+
+    #[test]
+    fn other_names_are_kept_without_a_word() {
+        insta::assert_snapshot!(told("misspelled-attribute", r#"graph [owner="me", rankdir=LR, bgcolor=white]; start -> a -> exit [color=red, style=dashed]; a [prompt=x, fontsize=12, my.own=1, tag=x, ticket="F-1"]"#), @"nothing");
     }
 }

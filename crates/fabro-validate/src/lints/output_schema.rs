@@ -63,3 +63,31 @@ fn offset(text: &str, line: usize, column: usize) -> usize {
     let at = lines.map(str::len).sum::<usize>() + column.saturating_sub(1);
     text.floor_char_boundary(at.min(text.len().saturating_sub(1)))
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{told, told_with};
+
+    #[test]
+    fn a_schema_is_a_json_object() {
+        insta::assert_snapshot!(told("output-schema", r#"start -> a -> exit; a [output_schema="{\"type\": \"object\",}"]"#), @r#"
+        1:73 error: the schema is not JSON: trailing comma
+          at: }
+          fix: write `routing`, a JSON Schema such as {"type": "object"}, or @ and the path of one
+        "#);
+        insta::assert_snapshot!(told("output-schema", r#"start -> a -> exit; a [output_schema="[1]"]"#), @r#"
+        1:51 error: the schema is no JSON object
+          at: [1]
+          fix: write `routing`, a JSON Schema such as {"type": "object"}, or @ and the path of one
+        "#);
+        insta::assert_snapshot!(told_with("output-schema", r#"start -> a -> exit; a [output_schema="@out.json"]"#, &[("out.json", r#"{
+  "type" "object"
+}"#)], None), @r#"
+        1:50 error: out.json, line 2: the schema is not JSON: expected `:`
+          at: "@out.json"
+          fix: write `routing`, a JSON Schema such as {"type": "object"}, or @ and the path of one
+        "#);
+        insta::assert_snapshot!(told("output-schema", r#"start -> a -> b -> exit; a [output_schema=routing]; b [output_schema="{\"type\": \"object\"}"]"#), @"nothing");
+        insta::assert_snapshot!(told("output-schema", r#"start -> a -> exit; a [output_schema="@gone.json"]"#), @"nothing");
+    }
+}

@@ -24,3 +24,18 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::told;
+
+    #[test]
+    fn chance_or_conditions() {
+        insta::assert_snapshot!(told("random-with-conditions", r#"start -> a; a [selection=random]; a -> b [condition="x"]; a -> exit; b -> exit"#), @r"
+        1:38 error: `a` has selection=random, but its edge to `b` has a condition
+          at: random
+          fix: remove the conditions, or selection=random
+        ");
+        insta::assert_snapshot!(told("random-with-conditions", "start -> a; a [selection=random]; a -> b [weight=2]; a -> exit; b -> exit"), @"nothing");
+    }
+}

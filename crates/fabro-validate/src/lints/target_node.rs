@@ -23,10 +23,38 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
 
 fn finding(checking: &Checking<'_>, attr: &Attr) -> Diagnostic {
     let target = attr.value.as_text();
-    let message = format!("`{}` names the node `{target}`, which there is not", attr.written);
+    let message = format!("`{}` names `{target}`, but there is no such node", attr.written);
     let finding = Diagnostic::error("target-node", attr.span, message);
     match checking.nearest_node(&target) {
         Some(near) => finding.with_fix(format!("did you mean `{near}`?")),
         None => finding.with_fix("name a node of this workflow, or add it"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::told;
+
+    #[test]
+    fn names_of_nodes_are_nodes() {
+        insta::assert_snapshot!(told("target-node", r#"graph [retry_target=plam]; start -> plan -> exit; plan [fallback_retry_target="elsewhere"]"#), @r#"
+        1:33 error: `retry_target` names `plam`, but there is no such node
+          at: plam
+          fix: did you mean `plan`?
+        1:91 error: `fallback_retry_target` names `elsewhere`, but there is no such node
+          at: "elsewhere"
+          fix: name a node of this workflow, or add it
+        "#);
+        insta::assert_snapshot!(told("target-node", "start -> g; g [shape=hexagon, human.default_choice=yess]; g -> yes_please; g -> exit; yes_please -> exit"), @r"
+        1:64 error: `human.default_choice` names `yess`, but there is no such node
+          at: yess
+          fix: name a node of this workflow, or add it
+        ");
+        insta::assert_snapshot!(told("target-node", "node [retry_target=gone]; start -> a -> b -> exit"), @r"
+        1:32 error: `retry_target` names `gone`, but there is no such node
+          at: gone
+          fix: name a node of this workflow, or add it
+        ");
+        insta::assert_snapshot!(told("target-node", "graph [retry_target=plan]; start -> plan -> exit"), @"nothing");
     }
 }

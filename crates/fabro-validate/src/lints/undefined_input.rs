@@ -61,3 +61,26 @@ fn leads_somewhere(value: &Value, path: &str) -> bool {
             child(value, head).is_some_and(|value| leads_somewhere(&value, rest))
         })
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::testing::{told, told_with};
+
+    #[test]
+    fn inputs_are_given() {
+        insta::assert_snapshot!(told_with("undefined-input", r#"graph [goal="Fix {{ inputs.issue }}"]; start -> a -> exit; a [prompt="In {{ inputs.rep }} and {{ inputs.rep }}: {{ inputs.repo.name }}, {{ inputs.repo.url }}, {{ inputs.note | default(1) }}"]"#, &[], Some(json!({"repo": {"name": "x"}}))), @r"
+        1:33 error: the input `issue` is not given
+          at: inputs.issue
+          fix: set it under [run.inputs], or with --input issue=…
+        1:89 error: the input `rep` is not given
+          at: inputs.rep
+          fix: set it under [run.inputs], or with --input rep=…
+        1:152 error: the input `repo.url` is not given
+          at: inputs.repo.url
+          fix: set it under [run.inputs], or with --input repo=…
+        ");
+        insta::assert_snapshot!(told("undefined-input", r#"start -> a -> exit; a [prompt="{{ inputs.repo }}"]"#), @"nothing");
+    }
+}

@@ -24,3 +24,26 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
         findings.push(Diagnostic::warning("unknown-shape", attr.span, message).with_fix(fix));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::told;
+
+    #[test]
+    fn a_shape_stands_for_a_handler() {
+        insta::assert_snapshot!(told("unknown-shape", "start -> a -> b -> c -> exit; a [shape=circle]; b [shape=Hexagon]; c [shape=ellipse, type=command, script=x]"), @r"
+        1:52 warning: the shape `circle` stands for no handler; an agent runs `a`
+          at: circle
+          fix: use box for an agent, or say what runs it with type=…
+        1:70 warning: the shape `Hexagon` stands for no handler; an agent runs `b`
+          at: Hexagon
+          fix: did you mean `hexagon`?
+        ");
+        insta::assert_snapshot!(told("unknown-shape", "node [shape=ellipse]; start -> a -> b -> exit"), @r"
+        1:25 warning: the shape `ellipse` stands for no handler; an agent runs these nodes
+          at: ellipse
+          fix: use box for an agent, or say what runs it with type=…
+        ");
+        insta::assert_snapshot!(told("unknown-shape", "start -> a -> exit; a [shape=box]; start [shape=circle]"), @"nothing");
+    }
+}

@@ -1,4 +1,4 @@
-use fabro_graph::{Diagnostic, Node, NodeKind};
+use fabro_graph::{Diagnostic, Node};
 
 use crate::checking::Checking;
 
@@ -10,6 +10,16 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
     }
     let nodes: Vec<&Node> = checking.workflow.nodes().collect();
     let mut told = flow.reached.clone();
+    // That a run cannot end is said for each exit by itself.
+    let ends = checking.workflow.exits().any(|ix| flow.reached[ix.index()]);
+    for ix in checking.workflow.exits().filter(|_| !ends) {
+        told[ix.index()] = true;
+        let message = format!("no way leads from the start to the exit `{}`", nodes[ix.index()].id);
+        findings.push(
+            Diagnostic::warning("unreachable-node", nodes[ix.index()].span, message)
+                .with_fix("add an edge to it from the last stage"),
+        );
+    }
     let has_way_in = |at: usize| flow.previous[at].iter().any(|step| step.to != at);
     let lost = |at: &usize| !flow.reached[*at];
     // Those that nothing leads to, then what is left: loops that nothing leads into.
@@ -36,11 +46,34 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
 fn finding(node: &Node, behind: usize) -> Diagnostic {
     let others = match behind {
         0 => String::new(),
-        1 => ", nor one node behind it".to_owned(),
-        count => format!(", nor {count} nodes behind it"),
+        1 => ", nor to one node behind it".to_owned(),
+        count => format!(", nor to {count} nodes behind it"),
     };
-    let what = if node.kind == NodeKind::Exit { "the exit " } else { "" };
-    let message = format!("no way leads from the start to {what}`{}`{others}", node.id);
+    let message = format!("no way leads from the start to `{}`{others}", node.id);
     Diagnostic::warning("unreachable-node", node.span, message)
         .with_fix("add an edge to it, or remove it")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::told;
+
+    #[test]
+    fn every_node_can_be_reached() {
+        insta::assert_snapshot!(told("unreachable-node", "start -> exit; a -> b -> c -> exit"), @r"
+        1:28 warning: no way leads from the start to `a`, nor to 2 nodes behind it
+          at: a
+          fix: add an edge to it, or remove it
+        ");
+        insta::assert_snapshot!(told("unreachable-node", "start -> a -> a; b -> c -> b; c -> exit"), @r"
+        1:30 warning: no way leads from the start to `b`, nor to one node behind it
+          at: b
+          fix: add an edge to it, or remove it
+        1:48 warning: no way leads from the start to the exit `exit`
+          at: exit
+          fix: add an edge to it from the last stage
+        ");
+        insta::assert_snapshot!(told("unreachable-node", r#"start -> a; a [shape=parallelogram, script=x, retry_target=b]; a -> exit [condition="outcome=success"]; b -> exit"#), @"nothing");
+        insta::assert_snapshot!(told("unreachable-node", "start -> a -> exit; a [goal_gate=true, retry_target=b]; b -> exit"), @"nothing");
+    }
 }

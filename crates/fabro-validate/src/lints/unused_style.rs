@@ -37,3 +37,20 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
         );
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::told;
+
+    #[test]
+    fn selectors_match_something() {
+        insta::assert_snapshot!(told("unused-style", r#"graph [model_stylesheet="* { model: m } .hard { model: n } #plam { model: o } tab { model: p } .fast { model: q }"]; start -> plan -> exit; plan [class=fast]"#), @r"
+        1:53 warning: `.hard` matches no node of this workflow
+          at: .hard
+          fix: remove the rule, or give a node this id or class
+        1:72 warning: `#plam` matches no node of this workflow
+          at: #plam
+          fix: did you mean `#plan`?
+        ");
+    }
+}

@@ -1,7 +1,7 @@
 use std::collections::{HashMap, HashSet};
 
 use fabro_condition::Condition;
-use fabro_graph::{Attr, Diagnostic, NodeKind, Span};
+use fabro_graph::{Attr, Diagnostic, NodeIx, NodeKind, Span};
 use fabro_template::ReadTarget;
 
 use crate::checking::Checking;
@@ -184,6 +184,7 @@ fn in_goal(checking: &Checking<'_>, used: &Use<'_>) -> Diagnostic {
     used.finding(checking, message, "read an input instead: {{ inputs.NAME }}".to_owned())
 }
 
+/// The message and the fix for a key that only comes too late, or never.
 fn explain(
     checking: &Checking<'_>,
     used: &Use<'_>,
@@ -192,35 +193,33 @@ fn explain(
 ) -> (String, String) {
     let workflow = checking.workflow;
     let id = |ix| &workflow.node(ix).id;
-    let key = &used.key;
-    let here = used.at.map_or("", |at| &*workflow.node(fabro_graph::NodeIx::new(at)).id);
+    let here = used.at.map_or("", |at| id(NodeIx::new(at)));
+    let no_stage = format!("no stage before this writes `{}`", used.key);
+    let add = match writer {
+        Writer::Node(ix) => format!("lead the way to `{here}` through `{}`", id(ix)),
+        _ => format!("only {} writes it: put one before `{here}`", writer.name(workflow)),
+    };
     match found {
-        Some(Found::InBranch { writer, fan_out }) => (
-            format!(
-                "no stage on the way here writes `{key}`: `{}` does in a branch of `{}`, and what a branch writes stays in it",
-                id(writer),
-                id(fan_out)
-            ),
-            "read it from `parallel.results`, or write it after the fan-out".to_owned(),
-        ),
-        Some(Found::BeforeRestart { writer }) => (
-            format!(
-                "no stage on the way here writes `{key}`: `{}` does, but loop_restart begins with a fresh context",
-                id(writer)
-            ),
-            "write it after the restart, or remove loop_restart".to_owned(),
-        ),
-        Some(Found::Elsewhere { writer: at }) => (
-            format!(
-                "no stage on the way here writes `{key}`; the nearest that can is `{}`, which does not come before `{here}`",
-                id(at)
-            ),
-            format!("lead the way to `{here}` through `{}`, or read something else", id(at)),
-        ),
-        None => (
-            format!("no stage on the way here writes `{key}`"),
-            format!("only {} can write it: add one before `{here}`", writer.name(workflow)),
-        ),
+        Some(Found::InBranch { writer, fan_out }) => {
+            let (writer, fan_out) = (id(writer), id(fan_out));
+            let why = format!(
+                "`{writer}` does, but in a branch of `{fan_out}`, which keeps it to itself"
+            );
+            let fix = "read it from `parallel.results`, or write it after the fan-out".to_owned();
+            (format!("{no_stage}: {why}"), fix)
+        }
+        Some(Found::BeforeRestart { writer }) => {
+            let why =
+                format!("`{}` does, but loop_restart begins with a fresh context", id(writer));
+            (format!("{no_stage}: {why}"), "write it after the restart".to_owned())
+        }
+        Some(Found::Later { writer }) => {
+            (format!("{no_stage}; the nearest that can, `{}`, comes after it", id(writer)), add)
+        }
+        Some(Found::Elsewhere { writer }) => {
+            (format!("{no_stage}; the nearest that can, `{}`, is not on the way", id(writer)), add)
+        }
+        None => (no_stage, add),
     }
 }
 
@@ -248,7 +247,7 @@ fn stop_conditions(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
                     if (0..child.nodes().len()).any(|at| writer.is(child, at)) {
                         continue;
                     }
-                    (String::new(), format!("only {} can write it", writer.name(child)))
+                    (String::new(), format!("only {} writes it", writer.name(child)))
                 }
             };
             let message =
@@ -256,5 +255,146 @@ fn stop_conditions(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
             let place = checking.place(attr, span);
             findings.push(Diagnostic::warning("unwritten-key", place, message).with_fix(fix));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::told;
+
+    #[test]
+    fn the_nearest_writer_is_named() {
+        insta::assert_snapshot!(told("unwritten-key", r#"start -> report -> test -> exit; test [shape=parallelogram, script=x]; report [prompt="{{ context.command.output }}"]"#), @r"
+        1:103 warning: no stage before this writes `command.output`; the nearest that can, `test`, comes after it
+          at: context.command.output
+          fix: only a command node writes it: put one before `report`
+        ");
+        insta::assert_snapshot!(told("unwritten-key", r#"start -> a -> b -> exit; a [prompt="{{ context.response.b }}"]; b [prompt=x]; a -> c -> exit; c [prompt="{{ context.response.b }}"]"#), @r"
+        1:52 warning: no stage before this writes `response.b`; the nearest that can, `b`, comes after it
+          at: context.response.b
+          fix: lead the way to `a` through `b`
+        1:121 warning: no stage before this writes `response.b`; the nearest that can, `b`, is not on the way
+          at: context.response.b
+          fix: lead the way to `c` through `b`
+        ");
+        insta::assert_snapshot!(told("unwritten-key", r#"start -> a -> exit; a [prompt="{{ context.human.gate.text }}"]"#), @r"
+        1:47 warning: no stage before this writes `human.gate.text`
+          at: context.human.gate.text
+          fix: only a human gate writes it: put one before `a`
+        ");
+        insta::assert_snapshot!(told("unwritten-key", r#"start -> a; a -> b [condition="context.score > 3"]; a -> exit; a [shape=parallelogram, script=x]; b [prompt=x]; b -> exit"#), @r"
+        1:44 warning: no stage before this writes `score`; the nearest that can, `b`, comes after it
+          at: context.score
+          fix: only an agent or prompt node, by its context_updates, writes it: put one before `a`
+        ");
+        insta::assert_snapshot!(told("unwritten-key", r#"start -> a; a -> exit [condition="ready"]; a -> exit; a [shape=parallelogram, script=x]"#), @r"
+        1:47 warning: no stage before this writes `ready`
+          at: ready
+          fix: only an agent or prompt node, by its context_updates, writes it: put one before `a`
+        ");
+    }
+
+    #[test]
+    fn what_comes_before_counts() {
+        insta::assert_snapshot!(told("unwritten-key", r#"start -> test; test [shape=parallelogram, script=x]; test -> exit [condition="context.command.exit_code = 0"]; test -> exit"#), @"nothing");
+        insta::assert_snapshot!(told("unwritten-key", r#"start -> a -> test -> a; test [shape=parallelogram, script=x]; a [prompt="{{ context.command.output }}"]; test -> exit"#), @"nothing");
+        insta::assert_snapshot!(told("unwritten-key", r#"start -> a -> b -> exit; a [prompt=x]; b [prompt="{{ context.response.a }} {{ context.tests_passed }} {{ context.audit.score }}"]"#), @"nothing");
+        insta::assert_snapshot!(told("unwritten-key", r#"start -> a -> b -> exit; a [prompt=x, output_schema="{}"]; b [prompt="{{ context.output.a.score }}"]"#), @"nothing");
+        insta::assert_snapshot!(told("unwritten-key", r#"start -> a; a -> exit [condition="outcome=success && internal.node_visit_count < 3 && graph.goal && failure_class!=x"]; a -> exit; a [shape=parallelogram, script=x]"#), @"nothing");
+        insta::assert_snapshot!(told("unwritten-key", r#"start -> a; a [shape=parallelogram, script=x, retry_target=b]; a -> exit [condition="outcome=success"]; b [prompt="{{ context.command.stderr }}"]; b -> exit"#), @"nothing");
+        insta::assert_snapshot!(told("unwritten-key", r#"start -> g; g [shape=hexagon]; g -> a [label=Go]; a [prompt="{{ context.human.gate.label }}"]; a -> exit"#), @"nothing");
+        insta::assert_snapshot!(told("unwritten-key", r#"start -> a -> exit; a [prompt="{{ context.nothing | default(1) }}"]"#), @"nothing");
+    }
+
+    #[test]
+    fn a_branch_keeps_its_updates() {
+        insta::assert_snapshot!(told("unwritten-key", r#"start -> p -> {a; b} -> join -> exit; p [shape=component]; join [shape=tripleoctagon]; a [prompt=x]; b [shape=parallelogram, script=x]; join -> done [condition="context.verdict=ship"]; done [shape=parallelogram, script="echo {{ context.command.output }} {{ context.parallel.results }} {{ context.parallel.fan_in.best_id }}"]; done -> exit"#), @r"
+        1:174 warning: no stage before this writes `verdict`: `a` does, but in a branch of `p`, which keeps it to itself
+          at: context.verdict
+          fix: read it from `parallel.results`, or write it after the fan-out
+        1:241 warning: no stage before this writes `command.output`: `b` does, but in a branch of `p`, which keeps it to itself
+          at: context.command.output
+          fix: read it from `parallel.results`, or write it after the fan-out
+        ");
+        insta::assert_snapshot!(told("unwritten-key", r#"start -> a -> p -> {b; c} -> join -> exit; a [shape=parallelogram, script=x]; p [shape=component]; node [shape=parallelogram]; b [script="{{ context.command.output }}"]; c [script=x]; join [prompt="{{ context.command.output }}", type=agent]"#), @"nothing");
+        insta::assert_snapshot!(told("unwritten-key", r#"start -> p -> {a; b} -> join -> exit; p [shape=component]; a [prompt=x]; b [prompt=x]; join [prompt="{{ context.response.a }}"]; start2 [prompt=x]; join -> a [condition="x"]"#), @"nothing");
+    }
+
+    #[test]
+    fn a_restart_begins_afresh() {
+        insta::assert_snapshot!(told("unwritten-key", r#"start -> a; a [prompt="{{ context.command.output }}"]; a -> t; t [shape=parallelogram, script=x]; t -> a [loop_restart=true, condition="outcome=fail"]; t -> exit"#), @r"
+        1:39 warning: no stage before this writes `command.output`: `t` does, but loop_restart begins with a fresh context
+          at: context.command.output
+          fix: write it after the restart
+        ");
+    }
+
+    #[test]
+    fn keys_that_nobody_can_write() {
+        insta::assert_snapshot!(told("unwritten-key", r#"start -> plan -> b -> exit; plan [prompt=x]; b [prompt="{{ context.response.plna }} {{ context.output.plan.x }} {{ context.response.plan.x }} {{ context.child.plan }}"]"#), @r"
+        1:72 warning: no stage writes `response.plna`: there is no node `plna`
+          at: context.response.plna
+          fix: did you mean `response.plan`?
+        1:100 warning: no stage writes `output.plan.x`: `plan` has no output_schema of its own
+          at: context.output.plan.x
+          fix: give it one, or read `response.plan`
+        1:128 warning: no stage writes `response.plan.x`: `response.plan` is a text, with nothing inside it
+          at: context.response.plan.x
+          fix: give `plan` an output_schema and read `output.plan.x`
+        1:158 warning: no stage writes `child.plan`: `plan` is a agent node and has no sub-workflow
+          at: context.child.plan
+          fix: name another node
+        ");
+        insta::assert_snapshot!(told("unwritten-key", r#"start -> test -> b -> exit; test [shape=parallelogram, script=x]; b [prompt="{{ context.response.test }} {{ context.command.outptu }} {{ context.command.output.x }} {{ context.parallel.best }}"]"#), @r"
+        1:93 warning: no stage writes `response.test`: `test` is a command node
+          at: context.response.test
+          fix: read `command.output`
+        1:121 warning: no stage writes `command.outptu`: keys of this name belong to the engine, which writes no such key
+          at: context.command.outptu
+          fix: read `command.output`
+        1:150 warning: no stage writes `command.output.x`: `command.output` is a text, with nothing inside it
+          at: context.command.output.x
+          fix: read `command.output`
+        1:181 warning: no stage writes `parallel.best`: keys of this name belong to the engine, which writes no such key
+          at: context.parallel.best
+          fix: read one of parallel.fan_in.best_id, parallel.fan_in.best_outcome, parallel.fan_in.best_head_sha, parallel.results
+        ");
+        insta::assert_snapshot!(told("unwritten-key", r#"graph [owner=x]; start -> b -> exit; b [prompt="{{ context.graph.ownr }} {{ context.graph.owner }} {{ context.internal.node_visits_count }} {{ context.internal.retry_count.c }} {{ context.last_answer }}"]"#), @r"
+        1:64 warning: no stage writes `graph.ownr`: the graph has no attribute `ownr`
+          at: context.graph.ownr
+          fix: did you mean `graph.owner`?
+        1:115 warning: no stage writes `internal.node_visits_count`: the engine writes no such key
+          at: context.internal.node_visits_count
+          fix: did you mean `internal.node_visit_count`?
+        1:156 warning: no stage writes `internal.retry_count.c`: there is no node `c`
+          at: context.internal.retry_count.c
+          fix: name a node of this workflow
+        1:193 warning: no stage writes `last_answer`: keys of this name belong to the engine, which writes no such key
+          at: context.last_answer
+          fix: read one of last_stage, last_response, failure_class, failure_signature
+        ");
+        insta::assert_snapshot!(told("unwritten-key", r#"graph [goal="Fix {{ context.issue }}"]; start -> b -> exit; b [prompt=x]"#), @r"
+        1:33 warning: `issue` is read in the goal, before any stage can write it
+          at: context.issue
+          fix: read an input instead: {{ inputs.NAME }}
+        ");
+        insta::assert_snapshot!(told("unwritten-key", r#"start -> a -> b -> exit; a [prompt=x, output_schema="{}"]; b [shape=parallelogram, script="{{ context.verdict }}"]"#), @r"
+        1:107 warning: no stage before this writes `verdict`
+          at: context.verdict
+          fix: only an agent or prompt node, by its context_updates, writes it: put one before `b`
+        ");
+    }
+
+    #[test]
+    fn stop_conditions_read_the_sub_workflow() {
+        insta::assert_snapshot!(told("unwritten-key", r#"start -> m -> exit; m [shape=house, stack.child_dot_source="digraph { start -> t -> exit; t [shape=parallelogram, script=x] }", manager.stop_condition="command.exit_code=0 || done=true || response.x"]"#), @r"
+        1:188 warning: no stage of the sub-workflow of `m` writes `done`
+          at: done
+          fix: only an agent or prompt node, by its context_updates, writes it
+        1:201 warning: no stage of the sub-workflow of `m` writes `response.x`: there is no node `x`
+          at: response.x
+          fix: name a node of this workflow
+        ");
+        insta::assert_snapshot!(told("unwritten-key", r#"start -> m -> exit; m [shape=house, stack.child_dot_source="digraph { start -> t -> exit; t [prompt=x] }", manager.stop_condition="done=true"]"#), @"nothing");
     }
 }
