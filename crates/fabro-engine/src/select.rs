@@ -9,7 +9,7 @@ use fabro_condition::{Lookup, LookupError};
 use fabro_context::Context;
 use fabro_events::{Candidate, EdgeChoice, Tier};
 use fabro_graph::{EdgeIx, NodeIx};
-use fabro_types::{BlobRef, Outcome, accelerator, strip_accelerator};
+use fabro_types::{BlobRef, Outcome, Weight, accelerator, strip_accelerator};
 use serde_json::Value;
 
 use crate::Plan;
@@ -147,7 +147,7 @@ fn best(question: &Question<'_>, edges: &[EdgeIx]) -> Option<EdgeIx> {
             (Reverse(edge.weight()), Arc::clone(&workflow.node(edge.to).id))
         });
     }
-    let weight = |edge: &EdgeIx| u64::try_from(workflow.edge(*edge).weight()).unwrap_or(0).max(1);
+    let weight = |edge: &EdgeIx| parts(workflow.edge(*edge).weight());
     let total = edges.iter().map(weight).fold(0_u64, u64::saturating_add);
     let mut left = question.random.below(total, "edge");
     edges.iter().copied().find(|edge| {
@@ -156,6 +156,13 @@ fn best(question: &Question<'_>, edges: &[EdgeIx]) -> Option<EdgeIx> {
         left = left.saturating_sub(own);
         hit
     })
+}
+
+/// A weight in thousandths; one that is not above 0 counts as 1.
+#[expect(clippy::cast_sign_loss, reason = "only weights above 0 are converted")]
+fn parts(weight: Weight) -> u64 {
+    let weight = if weight > Weight::default() { weight } else { Weight::new(1.0) };
+    ((weight.get() * 1_000.0) as u64).max(1)
 }
 
 #[cfg(test)]

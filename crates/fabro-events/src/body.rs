@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use fabro_types::{
     BlobRef, ClauseVerdict, ContextPatch, Failure, FailureClass, Fidelity, Outcome, RunId, Status,
-    Usage,
+    Usage, Weight,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -366,18 +366,13 @@ pub struct Candidate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub condition: Option<Arc<str>>,
     /// Its weight.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub weight: i64,
+    #[serde(default, skip_serializing_if = "Weight::is_default")]
+    pub weight: Weight,
     /// Whether the condition held; true without one.
     pub holds: bool,
     /// What each clause saw.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clauses: Vec<ClauseVerdict>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if passes &T")]
-fn is_default(number: &i64) -> bool {
-    *number == 0
 }
 
 /// A branch of a fan-out before it starts.

@@ -41,7 +41,7 @@ fn entries_read_back() {
             to: "fix".into(),
             label: Some("Fix".into()),
             condition: Some("outcome=fail".into()),
-            weight: 2,
+            weight: fabro_types::Weight::new(2.0),
             holds: true,
             clauses: vec![],
         }],

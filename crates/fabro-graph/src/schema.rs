@@ -39,6 +39,8 @@ pub enum ValueType {
     },
     /// A number, not below 0.
     Float,
+    /// Any number.
+    Number,
     /// `true` or `false`.
     Bool,
     /// A stretch of time, a number alone in seconds.
@@ -57,6 +59,7 @@ impl fmt::Display for ValueType {
             Self::Int { min: i64::MIN } => f.write_str("a whole number"),
             Self::Int { min } => write!(f, "a whole number from {min}"),
             Self::Float => f.write_str("a number from 0"),
+            Self::Number => f.write_str("a number"),
             Self::Bool => f.write_str("true or false"),
             Self::Duration => f.write_str("a duration"),
             Self::Words(words) => match words {
@@ -231,7 +234,7 @@ pub const ATTRIBUTES: &[Attribute] = &[
     row("timeout", NODE, ValueType::Duration, "", "how long the stage may take"),
     row("tools", NODE, TEXT, "", "the tools the agent may use, separated by commas; all when absent"),
     row("type", NODE, TEXT, "", "what runs the node, whatever its shape"),
-    row("weight", EDGE, ANY_INT, "0", "the higher of two possible edges is taken"),
+    row("weight", EDGE, ValueType::Number, "0", "the higher of two possible edges is taken"),
 ];
 
 /// The attributes of Graphviz, which drawings use; here so that they are not taken for

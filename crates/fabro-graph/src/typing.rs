@@ -8,9 +8,16 @@ use crate::schema::{Attribute, ValueType};
 use crate::value::Value;
 
 /// The value as the type the schema asks for, so that whoever reads it later cannot fail. Numbers,
-/// durations and booleans may be written in quotes.
+/// durations and booleans may be written in quotes. An empty value is a warning, for it means no
+/// more than none.
 pub(crate) fn typed(attribute: &Attribute, literal: &Literal) -> Result<Value, Diagnostic> {
     let value = &literal.value;
+    let is_text = attribute.value == ValueType::Text && attribute.name != "type";
+    if !is_text && value.text().is_some_and(|text| text.trim().is_empty()) {
+        let message = format!("`{}` is empty, so its default counts", attribute.name);
+        return Err(Diagnostic::warning("attribute-value", literal.span, message)
+            .with_fix("take it out, or give it a value"));
+    }
     let found = match attribute.value {
         ValueType::Text if attribute.name == "type" => return handler_type(literal),
         ValueType::Text | ValueType::Node => Some(match value.text() {
@@ -19,6 +26,7 @@ pub(crate) fn typed(attribute: &Attribute, literal: &Literal) -> Result<Value, D
         }),
         ValueType::Int { min } => value.to_int().filter(|int| *int >= min).map(Value::Int),
         ValueType::Float => value.to_float().filter(|float| *float >= 0.0).map(|_| number(value)),
+        ValueType::Number => value.to_float().map(|_| number(value)),
         ValueType::Bool => value.to_bool().map(Value::Bool),
         ValueType::Duration => value.to_duration().map(|_| number(value)),
         ValueType::Words(words) => {
@@ -55,7 +63,7 @@ fn fix(attribute: &Attribute) -> String {
     let name = attribute.name;
     match attribute.value {
         ValueType::Int { min } => format!("write a whole number, such as {name}={}", min.max(3)),
-        ValueType::Float => format!("write a number, such as {name}=2.5"),
+        ValueType::Float | ValueType::Number => format!("write a number, such as {name}=2.5"),
         ValueType::Bool => format!("write {name}=true or {name}=false"),
         ValueType::Duration => {
             format!("write a whole number and ms, s, m, h or d, such as {name}=30s")

@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use fabro_types::{Diagnostic, Span};
+use fabro_types::{Diagnostic, Span, Weight};
 use petgraph::graph::{DiGraph, EdgeIndex, NodeIndex};
 
 use crate::ast::Document;
@@ -78,8 +78,8 @@ impl Edge {
     }
 
     /// The weight; 0 when none is written.
-    pub fn weight(&self) -> i64 {
-        self.attrs.int("weight").unwrap_or(0)
+    pub fn weight(&self) -> Weight {
+        Weight::new(self.attrs.float("weight").unwrap_or(0.0))
     }
 }
 

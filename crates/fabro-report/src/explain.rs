@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use fabro_engine::checkpoint;
 use fabro_events::{Candidate, Event, EventBody, Tier};
-use fabro_types::ClauseVerdict;
+use fabro_types::{ClauseVerdict, Weight};
 use serde::Serialize;
 
 use crate::ReportError;
@@ -32,7 +32,7 @@ pub struct Considered {
     /// Its condition, as written.
     pub condition: Option<Arc<str>>,
     /// Its weight.
-    pub weight: i64,
+    pub weight: Weight,
     /// Whether its condition held; true without one.
     pub holds: bool,
     /// What each clause of the condition saw.

@@ -19,6 +19,7 @@ mod id;
 mod label;
 mod outcome;
 mod status;
+mod weight;
 
 pub use blob_ref::{BlobRef, ParseBlobRefError};
 pub use clause::ClauseVerdict;
@@ -28,3 +29,4 @@ pub use id::{ParseRunIdError, RunId};
 pub use label::{accelerator, strip_accelerator};
 pub use outcome::{ContextPatch, Failure, FailureClass, Outcome, Usage, failure_signature};
 pub use status::{RunStatus, Status};
+pub use weight::Weight;

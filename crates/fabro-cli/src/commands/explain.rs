@@ -43,7 +43,7 @@ fn edge(candidate: &Considered, paint: Paint) -> String {
     if let Some(label) = &candidate.label {
         let _ = write!(text, "  \"{}\"", one_line(label, 60));
     }
-    if candidate.weight != 0 {
+    if !candidate.weight.is_default() {
         let _ = write!(text, "  weight {}", candidate.weight);
     }
     let condition = match &candidate.condition {

@@ -201,7 +201,6 @@ fn values_of_another_type_are_errors() {
     attribute-value at 215..235 "99999999999999999999": `max_retries` is a whole number from 0, not `99999999999999999999`; write a whole number, such as max_retries=3
     attribute-value at 246..264 "99999999999999999d": `duration` is a duration, not `99999999999999999d`; write a whole number and ms, s, m, h or d, such as duration=30s
     unknown-type at 271..276 "robot": no handler is called `robot`; use one of start, exit, agent, prompt, command, human, conditional, parallel, parallel.fan_in, wait, stack.manager_loop
-    attribute-value at 301..304 "1.5": `weight` is a whole number, not `1.5`; write a whole number, such as weight=3
     "#);
 }
 
@@ -337,4 +336,21 @@ fn the_schema_is_in_order_and_agrees_with_itself() {
         };
         assert_eq!(Workflow::from_source("x", &source).unwrap().1, [], "{}", attribute.name);
     }
+}
+
+#[test]
+fn empty_values_mean_no_value() {
+    insta::assert_snapshot!(lower("digraph { a [type=\"\", shape=\"\", fidelity=\"\", max_visits=\"\", goal_gate=\"\", timeout=\"\"] a -> b [weight=\"\"] b -> a [weight=0.5] }"), @r#"
+    file
+    a: agent fidelity="" goal_gate="" max_visits="" shape="" timeout="" type=""
+    b: agent
+    a -> b weight=""
+    b -> a weight=0.5
+    attribute-value at 18..20 "\"\"": `type` is empty, so its default counts; take it out, or give it a value
+    attribute-value at 41..43 "\"\"": `fidelity` is empty, so its default counts; take it out, or give it a value
+    attribute-value at 56..58 "\"\"": `max_visits` is empty, so its default counts; take it out, or give it a value
+    attribute-value at 70..72 "\"\"": `goal_gate` is empty, so its default counts; take it out, or give it a value
+    attribute-value at 82..84 "\"\"": `timeout` is empty, so its default counts; take it out, or give it a value
+    attribute-value at 101..103 "\"\"": `weight` is empty, so its default counts; take it out, or give it a value
+    "#);
 }
