@@ -111,7 +111,7 @@ pub struct RunArgs {
     pub json: bool,
 
     /// Pause when the run has cost this much
-    #[arg(long, value_name = "USD", value_parser = amount)]
+    #[arg(long, value_name = "USD", value_parser = amount, allow_negative_numbers = true)]
     pub max_cost: Option<f64>,
 
     /// Say nothing but errors and what a person has to do
@@ -129,7 +129,7 @@ pub struct ResumeArgs {
     pub run: String,
 
     /// A new spending limit
-    #[arg(long, value_name = "USD", value_parser = amount)]
+    #[arg(long, value_name = "USD", value_parser = amount, allow_negative_numbers = true)]
     pub max_cost: Option<f64>,
 
     /// Answers to gates, as JSON: for each node a list
@@ -414,5 +414,44 @@ fn amount(text: &str) -> Result<f64, String> {
     match number {
         Ok(amount) if amount.is_finite() && amount > 0.0 => Ok(amount),
         _ => Err("write an amount in US dollars above 0, such as 2.50".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_definitions_fit_together() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn values_are_json_where_nothing_is_lost() {
+        let check = |text: &str, expect: Value| {
+            assert_eq!(key_value(text), Ok(KeyValue { key: "k".into(), value: expect }), "{text}");
+        };
+        check("k=3", json!(3));
+        check("k=true", json!(true));
+        check("k=[1, 2]", json!([1, 2]));
+        check("k=\"3\"", json!("3"));
+        check("k=", json!(""));
+        check("k=a=b", json!("a=b"));
+        for text in ["1.10", "1e3", "007", "12345678901234567890123", "0x1f", "yes", "{"] {
+            check(&format!("k={text}"), json!(text));
+        }
+        assert!(key_value("k").is_err());
+        assert!(key_value(" =1").is_err());
+    }
+
+    #[test]
+    fn amounts_are_above_nothing() {
+        assert_eq!(amount("$2.50"), Ok(2.5));
+        for text in ["0", "-1", "NaN", "inf", "much", ""] {
+            assert!(amount(text).is_err(), "{text}");
+        }
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::fmt::Write as _;
 use std::io;
 
+use fabro_config::ConfigError;
 use fabro_store::StoreError;
 
 use crate::exit::{self, Exit};
@@ -56,13 +57,24 @@ pub fn report(error: &anyhow::Error, paint: Paint) -> Exit {
             said.push_str(&cause);
         }
     }
-    if let Some(next) =
-        error.chain().find_map(|cause| Some(&cause.downcast_ref::<CliError>()?.next))
-    {
+    if let Some(next) = next(error) {
         let _ = writeln!(text, "  {} {next}", paint.hint("help:"));
     }
     crate::output::stderr(&text);
     exit_of(error)
+}
+
+/// What to do next, where the message does not say it.
+fn next(error: &anyhow::Error) -> Option<&str> {
+    let own = error.chain().find_map(|cause| Some(cause.downcast_ref::<CliError>()?.next.as_str()));
+    let named = match error.downcast_ref::<ConfigError>() {
+        Some(ConfigError::NoFile { .. } | ConfigError::NoWorkflow { .. }) => {
+            Some("check the name, or make a first workflow with `fabro init`")
+        }
+        Some(ConfigError::Read { .. }) => Some("check its permissions, or name another file"),
+        _ => None,
+    };
+    own.or(named)
 }
 
 /// The exit code an error leads to.
@@ -78,7 +90,7 @@ pub fn exit_of(error: &anyhow::Error) -> Exit {
             return exit::USAGE;
         }
     }
-    if error.downcast_ref::<fabro_config::ConfigError>().is_some() {
+    if error.downcast_ref::<ConfigError>().is_some() {
         return exit::USAGE;
     }
     exit::FAILED

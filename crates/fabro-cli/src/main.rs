@@ -1,4 +1,21 @@
 //! The `fabro` command: arguments in, exit code out.
+//!
+//! This crate only puts the others together. `cli` defines the command line, `commands` has a file
+//! for each command, `wiring` and `drive` bring a run's handlers, model, people and driver
+//! together, and `output` is all that people see. What a run did is computed in `fabro-report`;
+//! here it is printed.
+//!
+//! Results go to stdout; progress, warnings and errors to stderr. With `--json` stdout has nothing
+//! but JSON. Every error says what to do next, and the exit code is one of these:
+//!
+//! | code | meaning |
+//! | --- | --- |
+//! | 0 | succeeded |
+//! | 1 | the run failed or was canceled; `fmt --check` found something; `doctor` did |
+//! | 2 | wrong arguments, or a workflow that is not valid |
+//! | 3 | the run waits for a person or for a larger budget |
+//! | 4 | the store cannot be read or written |
+//! | 130 | interrupted; the run can be resumed |
 
 #![expect(unreachable_pub, reason = "nothing of a program is reachable from outside")]
 

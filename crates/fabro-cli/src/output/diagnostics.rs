@@ -58,16 +58,15 @@ pub fn render(file: &str, source: &str, findings: &[Diagnostic], paint: Paint) -
     let positions = Positions::new(source, findings);
     let mut text = String::new();
     for finding in findings {
-        let (start, end) = positions.of(finding.span);
+        let (start, _) = positions.of(finding.span);
         let window = window(source, finding.span);
         if window.end - window.start > DRAWN {
             text.push_str(&plain(file, start, finding, paint));
         } else {
-            let first = end.line.min(start.line);
             text.push_str(&draw(
                 file,
                 &source[window.start..window.end],
-                first,
+                start.line,
                 window.start,
                 finding,
                 &renderer,
@@ -162,5 +161,82 @@ impl Positions {
         let at =
             |offset: usize| self.0.get(&offset).copied().unwrap_or(Position { line: 1, column: 1 });
         (at(span.start), at(span.end))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(source: &str, span: (usize, usize)) -> String {
+        let finding = Diagnostic::error("rule", Span::new(span.0, span.1), "wrong");
+        let data = as_data(source, std::slice::from_ref(&finding));
+        let [at] = data.as_slice() else { panic!("one finding") };
+        let place = format!("{}:{}-{}:{}", at.line, at.column, at.end_line, at.end_column);
+        format!("{place}\n{}", render("f", source, &[finding], Paint::new(false)))
+    }
+
+    #[test]
+    fn columns_count_characters() {
+        insta::assert_snapshot!(check("a\n\u{e7}d \u{1f600} e\n", (11, 12)), @r"
+        2:6-2:7
+        error[rule]: wrong
+         --> f:2:6
+          |
+        2 | çd 😀 e
+          |       ^
+        ");
+    }
+
+    #[test]
+    fn a_span_over_lines_shows_them() {
+        insta::assert_snapshot!(check("one\ntwo\nthree\n", (1, 9)), @r"
+        1:2-3:2
+        error[rule]: wrong
+         --> f:1:2
+          |
+        1 |   one
+          |  __^
+        2 | | two
+        3 | | three
+          | |_^
+        ");
+    }
+
+    #[test]
+    fn no_span_is_out_of_place() {
+        insta::assert_snapshot!(check("", (5, 900)), @r"
+        1:1-1:1
+        error[rule]: wrong
+         --> f:1:1
+          |
+        1 |
+          | ^
+        ");
+        insta::assert_snapshot!(check("\u{e7}", (1, 1)), @r"
+        1:1-1:1
+        error[rule]: wrong
+         --> f:1:1
+          |
+        1 | ç
+          | ^
+        ");
+    }
+
+    #[test]
+    fn a_line_too_long_to_be_drawn_is_only_named() {
+        insta::assert_snapshot!(check(&"x".repeat(9_999), (5_000, 5_001)), @r"
+        1:5001-1:5002
+        error[rule]: wrong
+         --> f:1:5001
+        ");
+    }
+
+    #[test]
+    fn foreign_text_cannot_move_the_cursor() {
+        let finding = Diagnostic::error("rule", Span::new(0, 1), "bad \u{1b}[2J word");
+        let text = render("f", "\u{1b}[31mx", &[finding], Paint::new(false));
+        assert!(!text.contains('\u{1b}'), "{text}");
     }
 }

@@ -79,14 +79,19 @@ impl Progress {
         Arc::new(Self { shared, ticker: Mutex::default() })
     }
 
-    /// Takes account of events of earlier drivers, without showing them.
+    /// Takes account of the log so far: what earlier drivers have shown is not shown again, and
+    /// the creation of a run that no driver has seen yet is.
     pub fn recall(&self, events: &[Event]) {
-        if self.shared.mode == Mode::Json {
-            return;
-        }
-        let mut state = self.shared.lock();
-        for event in events {
-            state.story.tell(event);
+        let was_driven = |event: &Event| matches!(event.entry.body, EventBody::RunStarted {});
+        if !events.iter().any(was_driven) {
+            for event in events {
+                self.event(event);
+            }
+        } else if self.shared.mode != Mode::Json {
+            let mut state = self.shared.lock();
+            for event in events {
+                state.story.tell(event);
+            }
         }
     }
 

@@ -1,0 +1,302 @@
+//! `validate`, `fmt` and `graph`: files in, findings out.
+
+use std::fmt::Write as _;
+
+use insta::assert_snapshot;
+
+use crate::project::Project;
+
+const GOOD: &str = "digraph good {\n    start -> exit\n}\n";
+const BAD: &str = "digraph bad {\n    start -> work -> exit\n    work [retry_target=wrok, prompt=\"Do it\"]\n    exit -> work\n}\n";
+
+#[test]
+fn findings_are_drawn_with_their_lines() {
+    let project = Project::with(&[("bad.fabro", BAD)]);
+    assert_snapshot!(project.run(&["validate", "bad.fabro"]), @r#"
+    exit 2
+    ── stdout
+    error[target-node]: `retry_target` names `wrok`, but there is no such node
+     --> bad.fabro:3:24
+      |
+    3 |     work [retry_target=wrok, prompt="Do it"]
+      |                        ^^^^
+      |
+      = help: did you mean `work`?
+
+    error[exit-outgoing]: an edge leads out of the exit node `exit`
+     --> bad.fabro:4:5
+      |
+    4 |     exit -> work
+      |     ^^^^^^^^^^^^
+      |
+      = help: remove it, or let it begin at the stage before the exit
+
+    warning[endless-loop]: the loop from `work` through `exit` has no limit
+     --> bad.fabro:4:5
+      |
+    4 |     exit -> work
+      |     ^^^^^^^^^^^^
+      |
+      = help: add max_visits to a node of it (work [max_visits=5]), or max_node_visits to the graph
+
+    1 workflow checked: 2 errors, 1 warning
+    "#);
+}
+
+#[test]
+fn directories_are_looked_through() {
+    let project = Project::with(&[
+        ("a/good.fabro", GOOD),
+        (".fabro/workflows/deep.fabro", GOOD),
+        ("a/notes.txt", "no workflow"),
+        ("target/old.fabro", BAD),
+        (".gitignore", "target\n"),
+    ]);
+    assert_snapshot!(project.run(&["validate", "--format", "json"]), @r#"
+    exit 0
+    ── stdout
+    {
+      "files": [
+        {
+          "file": ".fabro/workflows/deep.fabro",
+          "valid": true,
+          "findings": []
+        },
+        {
+          "file": "a/good.fabro",
+          "valid": true,
+          "findings": []
+        }
+      ]
+    }
+    "#);
+    assert_snapshot!(project.run(&["validate", "target"]), @r#"
+    exit 2
+    ── stdout
+    error[target-node]: `retry_target` names `wrok`, but there is no such node
+     --> target/old.fabro:3:24
+      |
+    3 |     work [retry_target=wrok, prompt="Do it"]
+      |                        ^^^^
+      |
+      = help: did you mean `work`?
+
+    error[exit-outgoing]: an edge leads out of the exit node `exit`
+     --> target/old.fabro:4:5
+      |
+    4 |     exit -> work
+      |     ^^^^^^^^^^^^
+      |
+      = help: remove it, or let it begin at the stage before the exit
+
+    warning[endless-loop]: the loop from `work` through `exit` has no limit
+     --> target/old.fabro:4:5
+      |
+    4 |     exit -> work
+      |     ^^^^^^^^^^^^
+      |
+      = help: add max_visits to a node of it (work [max_visits=5]), or max_node_visits to the graph
+
+    1 workflow checked: 2 errors, 1 warning
+    "#);
+}
+
+#[test]
+fn json_has_every_field() {
+    let project = Project::with(&[("bad.fabro", BAD)]);
+    let output = project.output(&["validate", "--json", "bad.fabro"]);
+    assert_eq!(output.status.code(), Some(2));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["files"][0]["valid"], false);
+    assert_snapshot!(report["files"][0]["findings"][0], @r#"{"rule":"target-node","severity":"error","message":"`retry_target` names `wrok`, but there is no such node","line":3,"column":24,"end_line":3,"end_column":28,"fix":"did you mean `work`?"}"#);
+}
+
+#[test]
+fn files_that_cannot_be_read_are_findings() {
+    let project = Project::with(&[("good.fabro", GOOD), ("empty.fabro", "")]);
+    project.write("binary.fabro", &[0xff, 0xfe, 0, 1]);
+    std::fs::create_dir(project.path().join("folder.fabro")).unwrap();
+    assert_snapshot!(project.run(&["validate", "good.fabro", "empty.fabro", "binary.fabro"]), @r"
+    exit 2
+    ── stdout
+    error[not-a-digraph]: the end of the file where the graph should begin
+     --> empty.fabro:1:1
+      |
+    1 |
+      | ^
+      |
+      = help: a workflow is written as digraph Name { … }
+
+    error[unreadable]: it is no text: byte 0 is not UTF-8
+     --> binary.fabro:1:1
+      |
+    1 |
+      | ^
+      |
+      = help: name a text file that can be read
+
+    3 workflows checked: 2 errors
+    ");
+    assert_snapshot!(project.run(&["validate", "nothing.fabro"]), @r"
+    exit 2
+    ── stderr
+    error: there is no file DIR/nothing.fabro
+      help: check the name, or make a first workflow with `fabro init`
+    ");
+    assert_snapshot!(project.run(&["validate", "folder.fabro"]), @r"
+    exit 2
+    ── stderr
+    error: there is no workflow file in folder.fabro
+      help: name one (.fabro, .dot, .gv), or make a first one with `fabro init`
+    ");
+}
+
+#[test]
+fn a_file_beyond_the_limit_is_refused_without_being_read() {
+    let project = Project::new();
+    let file = std::fs::File::create(project.path().join("huge.fabro")).unwrap();
+    file.set_len(100 << 20).unwrap();
+    assert_snapshot!(project.run(&["validate", "huge.fabro"]), @r"
+    exit 2
+    ── stdout
+    error[unreadable]: it is larger than 16 MB
+     --> huge.fabro:1:1
+      |
+    1 |
+      | ^
+      |
+      = help: name a text file that can be read
+
+    1 workflow checked: 1 error
+    ");
+    assert_snapshot!(project.run(&["fmt", "huge.fabro"]), @r"
+    exit 2
+    ── stderr
+    error: huge.fabro cannot be read: it is larger than 16 MB
+      help: name a .fabro file that can be read
+    ");
+    assert_snapshot!(project.run(&["run", "huge.fabro"]), @r"
+    exit 2
+    ── stderr
+    error: DIR/huge.fabro cannot be read: it is larger than 16 MB
+      help: name a .fabro file that can be read
+    ");
+}
+
+#[test]
+fn thousands_of_findings_on_one_line_take_no_time() {
+    let mut source = "digraph long { start -> exit; ".to_owned();
+    for node in 0..5_000 {
+        let _ = write!(source, "n{node} [promt=x]; ");
+    }
+    source.push('}');
+    let project = Project::with(&[("long.fabro", &source)]);
+    let output = project.output(&["validate", "--json", "long.fabro"]);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let findings = report["files"][0]["findings"].as_array().unwrap();
+    assert!(findings.len() >= 5_000);
+    let text = project.run(&["validate", "long.fabro"]);
+    assert!(text.contains(" --> long.fabro:1:"), "{}", &text[..500]);
+}
+
+#[test]
+fn fmt_changes_files_in_place_and_keeps_the_rest() {
+    let project = Project::with(&[
+        ("messy.fabro", "digraph messy {start->exit;// go\n}"),
+        ("good.fabro", GOOD),
+        ("broken.fabro", "digraph broken { start -- exit }"),
+    ]);
+    assert_snapshot!(project.run(&["fmt", "--check", "messy.fabro", "good.fabro"]), @r"
+    exit 1
+    ── stdout
+    messy.fabro
+    ");
+    assert_snapshot!(project.run(&["fmt", "messy.fabro", "good.fabro"]), @"exit 0");
+    assert_snapshot!(project.read("messy.fabro"), @r"
+    digraph messy {
+        start -> exit // go
+    }
+    ");
+    assert_snapshot!(project.run(&["fmt", "--check", "messy.fabro"]), @"exit 0");
+    assert_snapshot!(project.run(&["fmt", "broken.fabro"]), @r"
+    exit 2
+    ── stderr
+    error[undirected-edge]: `--` is an edge without a direction
+     --> broken.fabro:1:24
+      |
+    1 | digraph broken { start -- exit }
+      |                        ^^
+      |
+      = help: write `->`
+    ");
+    assert_eq!(project.read("broken.fabro"), "digraph broken { start -- exit }");
+}
+
+#[cfg(unix)]
+#[test]
+fn fmt_keeps_links_and_permissions() {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    let project = Project::with(&[("real.fabro", "digraph{start->exit}")]);
+    let real = project.path().join("real.fabro");
+    let link = project.path().join("link.fabro");
+    std::fs::set_permissions(&real, std::fs::Permissions::from_mode(0o640)).unwrap();
+    symlink(&real, &link).unwrap();
+    assert_eq!(project.exit(&["fmt", "link.fabro"]), 0);
+    assert!(link.symlink_metadata().unwrap().is_symlink());
+    assert_eq!(real.metadata().unwrap().permissions().mode() & 0o777, 0o640);
+    assert_eq!(project.read("real.fabro"), "digraph {\n    start -> exit\n}\n");
+}
+
+#[test]
+fn fmt_takes_stdin() {
+    let project = Project::new();
+    assert_snapshot!(project.run_with(&["fmt", "-"], "digraph x{start->exit}"), @r"
+    exit 0
+    ── stdout
+    digraph x {
+        start -> exit
+    }
+    ");
+    assert_snapshot!(project.run_with(&["fmt", "-"], "digraph x{"), @r"
+    exit 2
+    ── stderr
+    error[syntax]: expected a node or edge or `}`, found the end of the file
+     --> stdin:1:11
+      |
+    1 | digraph x{
+      |           ^
+      |
+      = help: add the missing `}`
+    ");
+}
+
+#[test]
+fn graph_prints_dot() {
+    let project = Project::with(&[("good.fabro", GOOD), ("bad.fabro", "digraph {")]);
+    assert_snapshot!(project.run(&["graph", "good.fabro", "--dot"]), @r#"
+    exit 0
+    ── stdout
+    digraph "good" {
+        "start" [shape=Mdiamond]
+        "exit" [shape=Msquare]
+        "start" -> "exit"
+    }
+    "#);
+    assert_snapshot!(project.run(&["graph", "good.fabro", "--dot", "-o", "good.dot"]), @"exit 0");
+    assert!(project.read("good.dot").starts_with("digraph"));
+    assert_snapshot!(project.run(&["graph", "bad.fabro", "--dot"]), @r"
+    exit 2
+    ── stderr
+    error[syntax]: expected a node or edge or `}`, found the end of the file
+     --> bad.fabro:1:10
+      |
+    1 | digraph {
+      |          ^
+      |
+      = help: add the missing `}`
+
+    error: bad.fabro is not valid
+      help: mend what is shown above
+    ");
+    assert_eq!(project.exit(&["graph", "good.fabro"]), 2);
+}

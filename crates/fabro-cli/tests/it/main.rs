@@ -1,0 +1,8 @@
+//! The built `fabro` on temporary projects: what it prints, and how it exits.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod check;
+mod people;
+mod project;
+mod reports;

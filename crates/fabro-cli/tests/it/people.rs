@@ -1,0 +1,238 @@
+//! What people do to runs: answer, cancel, fork, rewind, remove.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+
+use insta::assert_snapshot;
+
+use crate::project::{Project, filters};
+
+const GATE: &str = r#"digraph gate {
+    start -> prepare -> review
+    prepare [shape=parallelogram, script="echo ready"]
+    review [shape=hexagon, label="Ship it?"]
+    review -> ship [label="[Y] Yes"]
+    review -> exit [label="[N] No"]
+    ship [shape=parallelogram, script="echo shipped"]
+    ship -> exit
+}
+"#;
+
+/// A project whose run waits for an answer.
+fn waiting() -> Project {
+    let project = Project::with(&[("gate.fabro", GATE)]);
+    assert_eq!(project.exit(&["run", "gate.fabro"]), 3);
+    project
+}
+
+fn status(project: &Project) -> String {
+    project.json(&["ps", "--json"])[0]["status"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_gate_is_answered_later() {
+    let _filters = filters().bind_to_scope();
+    let project = Project::with(&[("gate.fabro", GATE)]);
+    assert_snapshot!(project.run(&["run", "gate.fabro"]), @r"
+    exit 3
+    ── stderr
+    ✓ prepare [T]  → review
+    ? review asks: Ship it? [Y] Yes [N] No
+
+    stage    visits  status time  tokens
+    prepare       1  succeeded [T]
+    paused in [T], 1 stage
+    run [ID] is paused. Go on with: fabro answer [ID] CHOICE and then fabro resume [ID]
+    ");
+    assert_eq!(status(&project), "paused");
+    assert_snapshot!(project.run(&["answer", "latest", "maybe"]), @r#"
+    exit 2
+    ── stderr
+    error: "maybe" is no answer: choose [Y] Yes or [N] No
+      help: answer with one of these
+    "#);
+    assert_snapshot!(project.run(&["answer", "latest", "other", "y"]), @r"
+    exit 2
+    ── stderr
+    error: no gate `other` waits for an answer
+      help: waiting: review@1
+    ");
+    assert_snapshot!(project.run(&["answer", "latest", "review", "y"]), @r"
+    exit 0
+    ── stdout
+    answered review
+    go on with: fabro resume [ID]
+    ");
+    assert_snapshot!(project.run(&["answer", "latest", "n"]), @r"
+    exit 2
+    ── stderr
+    error: gate `review` (visit 1) has been answered already
+    ");
+    assert_eq!(project.exit(&["resume", "latest"]), 0);
+    assert_snapshot!(project.run(&["answer", "latest", "y"]), @r"
+    exit 2
+    ── stderr
+    error: no gate of run [ID] waits for an answer
+      help: see where it is with `fabro inspect [ID]`
+    ");
+    let report = project.json(&["inspect", "latest", "--json"]);
+    let nodes: Vec<_> = report["stages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["node"].as_str().unwrap())
+        .collect();
+    assert_eq!(nodes, ["start", "prepare", "review", "ship", "exit"]);
+}
+
+#[test]
+fn a_run_that_waits_is_canceled() {
+    let _filters = filters().bind_to_scope();
+    let project = waiting();
+    assert_snapshot!(project.run(&["cancel", "latest", "--reason", "not today"]), @r"
+    exit 0
+    ── stdout
+    run [ID] canceled
+    ");
+    assert_eq!(status(&project), "canceled");
+    assert_snapshot!(project.run(&["cancel", "latest"]), @r"
+    exit 2
+    ── stderr
+    error: run [ID] is over: canceled
+      help: there is nothing to cancel; `fabro ps` lists the runs
+    ");
+    assert_eq!(project.exit(&["resume", "latest"]), 2);
+}
+
+#[test]
+fn a_run_at_work_is_ended_by_its_driver() {
+    let _filters = filters().bind_to_scope();
+    let source =
+        "digraph { start -> hang -> exit; hang [shape=parallelogram, script=\"exec cat pipe\"] }";
+    let project = Project::with(&[("hang.fabro", source)]);
+    let pipe = project.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let mut command = project.command(&["run", "hang.fabro", "--json"]);
+    let mut run = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(run.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("\"node_id\":\"hang\"")));
+    assert_eq!(status(&project), "running");
+    let refused = project.run(&["rm", "latest"]).replace(&run.id().to_string(), "PID");
+    assert_snapshot!(refused, @r"
+    exit 2
+    ── stderr
+    error: run [ID] is being driven by process PID; wait for it, or end it with `fabro cancel [ID]`
+    ");
+    assert_eq!(project.exit(&["rewind", "latest"]), 2);
+    let mut command = project.command(&["events", "latest", "-f"]);
+    let mut follow = command.stdout(Stdio::piped()).spawn().unwrap();
+    assert_snapshot!(project.run(&["cancel", "latest"]), @r"
+    exit 0
+    ── stdout
+    run [ID] is being ended by its driver
+    ");
+    assert!(lines.last().unwrap().unwrap().contains("run.canceled"));
+    assert_eq!(run.wait().unwrap().code(), Some(1));
+    let followed = BufReader::new(follow.stdout.take().unwrap()).lines().last().unwrap().unwrap();
+    assert!(followed.ends_with("run canceled: canceled by the user"), "{followed}");
+    assert_eq!(follow.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_copy_goes_its_own_way() {
+    let _filters = filters().bind_to_scope();
+    let project = Project::hello();
+    let set = ["--set", "tries=3", "--set", "note=plain text", "--set", "version=1.10"];
+    let forked = project.json(&[&["fork", "latest", "write@1", "--json"][..], &set[..]].concat());
+    let id = forked["id"].as_str().unwrap();
+    assert_eq!(forked["stage"], "write@1");
+    let context = project.json(&["context", id, "--json"]);
+    assert_eq!(
+        (&context["tries"], &context["note"], &context["version"]),
+        (&3.into(), &"plain text".into(), &"1.10".into())
+    );
+    assert_eq!(project.json(&["ps", "--json"]).as_array().unwrap().len(), 2);
+    assert_eq!(project.exit(&["resume", id]), 0);
+    assert_snapshot!(project.run(&["fork", "latest", "nowhere"]), @r"
+    exit 2
+    ── stderr
+    error: run [ID] has no end of a stage `nowhere` to go on from
+      help: see its stages with `fabro inspect [ID]`; nothing follows an exit
+    ");
+    assert_snapshot!(project.run(&["fork", id, "write"]), @r"
+    exit 0
+    ── stdout
+    forked [ID] after write@2
+    go on with: fabro resume [ID]
+    ");
+}
+
+#[test]
+fn a_run_is_taken_back() {
+    let _filters = filters().bind_to_scope();
+    let project = Project::hello();
+    assert_snapshot!(project.run(&["rewind", "latest", "write@1", "--set", "note=again"]), @r"
+    exit 0
+    ── stdout
+    rewound [ID] to the end of write@1
+    go on with: fabro resume [ID]
+    ");
+    assert_eq!(status(&project), "interrupted");
+    assert_eq!(project.exit(&["resume", "latest"]), 0);
+    assert_eq!(project.json(&["context", "latest", "--json"])["note"], "again");
+    assert_snapshot!(project.run(&["rewind", "latest", "=", "--set", "x"]), @r"
+    exit 2
+    ── stderr
+    error: invalid value 'x' for '--set <KEY=VALUE>': write KEY=VALUE
+
+    For more information, try '--help'.
+    ");
+}
+
+#[test]
+fn runs_are_removed() {
+    let _filters = filters().bind_to_scope();
+    let project = Project::hello();
+    assert_snapshot!(project.run(&["rm", "latest", "zzz"]), @r"
+    exit 2
+    ── stderr
+    error: there is no run `zzz`; `fabro ps` lists them
+    ");
+    assert_snapshot!(project.run(&["rm", "latest"]), @r"
+    exit 0
+    ── stdout
+    removed [ID]
+    ");
+    assert_snapshot!(project.run(&["rm", "latest"]), @r"
+    exit 2
+    ── stderr
+    error: there are no runs yet; start one with `fabro run`
+    ");
+    let runs = project.path().join(".fabro/state/runs");
+    assert!(runs.read_dir().unwrap().flatten().all(|entry| !entry.path().is_dir()));
+}
+
+#[test]
+fn wrong_arguments_say_what_is_right() {
+    let project = Project::new();
+    assert_snapshot!(project.run(&["run", "x", "-I", "novalue"]), @r"
+    exit 2
+    ── stderr
+    error: invalid value 'novalue' for '--input <KEY=VALUE>': write KEY=VALUE
+
+    For more information, try '--help'.
+    ");
+    assert_snapshot!(project.run(&["run", "x", "--max-cost", "-1"]), @r"
+    exit 2
+    ── stderr
+    error: invalid value '-1' for '--max-cost <USD>': write an amount in US dollars above 0, such as 2.50
+
+    For more information, try '--help'.
+    ");
+    assert_snapshot!(project.run(&["run", "nothing.fabro"]), @r"
+    exit 2
+    ── stderr
+    error: there is no file DIR/nothing.fabro
+      help: check the name, or make a first workflow with `fabro init`
+    ");
+}

@@ -1,0 +1,340 @@
+//! What a run left behind: lists, stages, events, context, reasons.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
+use insta::assert_snapshot;
+use serde_json::Value;
+
+use crate::project::{Project, filters};
+
+#[test]
+fn a_first_project_runs_at_once() {
+    let _filters = filters().bind_to_scope();
+    let project = Project::new();
+    assert_snapshot!(project.run(&["init"]), @r"
+    exit 0
+    ── stdout
+    .fabro/workflows/hello/workflow.fabro
+    .fabro/workflows/hello/workflow.toml
+    .fabro/workflows/hello/model.json
+
+    run it with: fabro run hello
+    ");
+    assert_snapshot!(project.run(&["validate"]), @r"
+    exit 0
+    ── stdout
+    1 workflow checked, no findings
+    ");
+    assert_eq!(project.exit(&["fmt", "--check", "."]), 0);
+    assert_snapshot!(project.run(&["run", "hello"]), @r"
+    exit 0
+    ── stderr
+    ✓ write          Write the greeting [T]  → check
+    ✗ check          Is it short enough? [T]  exit code 1: Good morning to every single one of you, wherever in the wide world you are. (deterministic)  → write (outcome=failed)
+    ✓ write@2        Write the greeting [T]  → check
+    ✓ check@2        Is it short enough? [T]  → exit (outcome=succeeded)
+
+    stage  visits  status time  tokens
+    write       2  succeeded [T]
+    check       2  succeeded [T]
+    succeeded in [T], 4 stages
+    ");
+    project.write(".fabro/workflows/hello/model.json", b"mine");
+    assert_snapshot!(project.run(&["init"]), @r"
+    exit 2
+    ── stderr
+    error: .fabro/workflows/hello/workflow.fabro is there already
+      help: nothing was changed; run it with `fabro run hello`, or choose another directory
+    ");
+    assert_eq!(project.read(".fabro/workflows/hello/model.json"), "mine");
+}
+
+#[test]
+fn lists_and_stages() {
+    let _filters = filters().bind_to_scope();
+    let project = Project::hello();
+    assert_snapshot!(project.run(&["ps"]), @r"
+    exit 0
+    ── stdout
+    run                         workflow  status age  goal
+    [ID]  hello     succeeded [T]  Greet the world in one line of at most 40 charact…
+    ");
+    assert_snapshot!(project.run(&["ps", "--json"]), @r#"
+    exit 0
+    ── stdout
+    [
+      {
+        "id": "[ID]",
+        "workflow": "hello",
+        "status": "succeeded",
+        "started_at": "[TS]",
+        "ended_at": "[TS]",
+        "goal": "Greet the world in one line of at most 40 characters"
+      }
+    ]
+    "#);
+    assert_snapshot!(project.run(&["inspect", "latest"]), @r"
+    exit 0
+    ── stdout
+    run       [ID]
+    workflow  hello
+    status    succeeded
+    goal      Greet the world in one line of at most 40 characters
+    seed      4242783077755108
+    usage     2 turns, 0 tokens in, 0 out
+
+    rank  stage    status     attempts  next   branch
+       1  start@1  succeeded         1  write
+       2  write@1  succeeded         1  check
+       3  check@1  failed            1  write
+       4  write@2  succeeded         1  check
+       5  check@2  succeeded         1  exit
+       6  exit@1   succeeded         1
+    ");
+    assert_snapshot!(project.run(&["inspect", "latest", "check@1"]), @r#"
+    exit 0
+    ── stdout
+    check@1 failed in [T]
+    exit code 1: Good morning to every single one of you, wherever in the wide world you are. (deterministic)
+
+    ── response
+    Good morning to every single one of you, wherever in the wide world you are.
+
+    ── outcome
+    {
+      "status": "failed",
+      "context_updates": {
+        "command.exit_code": 1,
+        "command.output": "blob://sha256/29f70b7fe6d132ad98a5965340a7176dd6a05658fc040d9ba569ceb4009bac46",
+        "command.stderr": "blob://sha256/12ae32cb1ec02d01eda3581b127c1fee3b0dc53572ed6baf239721a03d82e126"
+      },
+      "failure": {
+        "class": "deterministic",
+        "message": "exit code 1: Good morning to every single one of you, wherever in the wide world you are.",
+        "signature": "check|deterministic|exit code <n>: good morning to every single one of you, wherever in the wide world you are."
+      },
+      "duration_ms": [MS]
+    }
+    "#);
+    assert_snapshot!(project.run(&["inspect", "latest", "write@3"]), @r"
+    exit 2
+    ── stderr
+    error: the run has no stage `write@3`; it has start, write, check, exit
+    ");
+    let keys =
+        |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
+    let report = project.json(&["inspect", "latest", "--json"]);
+    assert_snapshot!(keys(&report), @"id workflow status goal inputs seed stages usage");
+    assert_snapshot!(report["stages"][2], @r#"{"rank":3,"node":"check","visit":1,"branch":null,"status":"failed","started_at":"[TS]","ended_at":"[TS]","attempts":1,"edge":"write"}"#);
+    let stage = project.json(&["inspect", "latest", "write@1", "--json"]);
+    assert_snapshot!(keys(&stage), @"node visit prompt response outcome");
+    assert_eq!(stage["outcome"]["status"], "succeeded");
+}
+
+#[test]
+fn reasons() {
+    let _filters = filters().bind_to_scope();
+    let project = Project::hello();
+    assert_snapshot!(project.run(&["explain", "latest", "check@1"]), @r#"
+    exit 0
+    ── stdout
+    check@1 → write  by rule condition
+      ✗ exit  if outcome=succeeded
+          ✗ outcome=succeeded  saw "failed"
+      ✓ write  "too long"  if outcome=failed
+          ✓ outcome=failed  saw "failed"
+    "#);
+    assert_snapshot!(project.run(&["explain", "latest", "check", "--json"]), @r#"
+    exit 0
+    ── stdout
+    {
+      "chosen": "exit",
+      "tier": "condition",
+      "candidates": [
+        {
+          "to": "exit",
+          "label": null,
+          "condition": "outcome=succeeded",
+          "weight": 0,
+          "holds": true,
+          "clauses": [
+            {
+              "text": "outcome=succeeded",
+              "value": "succeeded",
+              "holds": true
+            }
+          ]
+        },
+        {
+          "to": "write",
+          "label": "too long",
+          "condition": "outcome=failed",
+          "weight": 0,
+          "holds": false,
+          "clauses": [
+            {
+              "text": "outcome=failed",
+              "value": "succeeded",
+              "holds": false
+            }
+          ]
+        }
+      ]
+    }
+    "#);
+    assert_snapshot!(project.run(&["explain", "latest", "exit"]), @r"
+    exit 2
+    ── stderr
+    error: no edge was taken after `exit@1`: the run ended there
+    ");
+}
+
+#[test]
+fn the_context_and_its_changes() {
+    let _filters = filters().bind_to_scope();
+    let project = Project::hello();
+    let at = |args: &[&str]| project.json(&[&["context", "latest", "--json"], args].concat());
+    assert_eq!(at(&["--at", "check@1"])["outcome"], "failed");
+    assert_eq!(at(&[])["command.output"].as_str().unwrap().split('/').nth(2), Some("sha256"));
+    assert_eq!(at(&["--resolve"])["command.output"], "Hello, world!");
+    let changes = at(&["--diff", "write@1", "write@2"]);
+    let change = changes.as_array().unwrap().iter().find(|it| it["key"] == "response.write");
+    assert_snapshot!(change.unwrap(), @r#"{"key":"response.write","before":"Good morning to every single one of you, wherever in the wide world you are.","after":"Hello, world!"}"#);
+    assert_snapshot!(project.run(&["context", "latest", "--diff", "write@2", "check@2"]), @r#"
+    exit 0
+    ── stdout
+    command.exit_code
+      - 1
+      + 0
+    command.output
+      - "Good morning to every single one of you, wherever in the wide world you are."
+      + "Hello, world!"
+    current_node
+      - "write"
+      + "check"
+    last_stage
+      - "write"
+      + "check"
+    "#);
+}
+
+#[test]
+fn events_afterwards_are_those_of_the_run() {
+    let _filters = filters().bind_to_scope();
+    let project = Project::new();
+    assert_eq!(project.exit(&["init"]), 0);
+    let live = project.output(&["run", "hello", "--json"]);
+    let later = project.output(&["events", "latest", "--json"]);
+    let live = String::from_utf8(live.stdout).unwrap();
+    let later = String::from_utf8(later.stdout).unwrap();
+    assert_eq!(live, later);
+    let last: Value = serde_json::from_str(live.lines().last().unwrap()).unwrap();
+    assert_eq!(last["event"], "run.completed");
+    assert_eq!(project.output(&["events", "latest", "--json", "-f"]).stdout, later.as_bytes());
+    let text = project.run(&["events", "latest"]);
+    assert_snapshot!(text.lines().take(4).collect::<Vec<_>>().join("\n"), @r"
+    exit 0
+    ── stdout
+    [TIME] · run of hello created: Greet the world in one line of at most 40 characters
+    [TIME] · run started
+    ");
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_error() {
+    let project = Project::hello();
+    for args in [["events", "latest"], ["context", "latest"], ["inspect", "latest"]] {
+        let mut child =
+            project.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
+    }
+}
+
+#[test]
+fn a_run_goes_on_when_nobody_reads_its_events() {
+    let project = Project::new();
+    assert_eq!(project.exit(&["init"]), 0);
+    let mut child =
+        project.command(&["run", "hello", "--json"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut first = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(project.json(&["ps", "--json"])[0]["status"], "succeeded");
+}
+
+#[test]
+fn without_runs_there_is_an_empty_list() {
+    let project = Project::new();
+    assert_snapshot!(project.run(&["ps"]), @r"
+    exit 0
+    ── stderr
+    there are no runs yet; start one with `fabro run`
+    ");
+    assert_snapshot!(project.run(&["ps", "--json"]), @r"
+    exit 0
+    ── stdout
+    []
+    ");
+    assert_snapshot!(project.run(&["inspect", "latest"]), @r"
+    exit 4
+    ── stderr
+    error: there is no store at DIR/.fabro/state; start a run there first, or name another with `--store`
+    ");
+    assert!(!project.path().join(".fabro").exists());
+}
+
+#[test]
+fn runs_that_do_not_exist() {
+    let project = Project::hello();
+    assert_snapshot!(project.run(&["inspect", "zzz"]), @r"
+    exit 2
+    ── stderr
+    error: there is no run `zzz`; `fabro ps` lists them
+    ");
+    assert_eq!(project.exit(&["events", "0"]), 0, "the beginning of an id is enough");
+    assert_snapshot!(project.run(&["resume", "zzz"]), @r"
+    exit 2
+    ── stderr
+    error: there is no run `zzz`; `fabro ps` lists them
+    ");
+}
+
+#[test]
+fn a_store_of_something_else_is_refused() {
+    let project = Project::with(&[("other/fabro.db", "this is no database at all, but a text")]);
+    assert_snapshot!(project.run(&["ps", "--store", "other"]), @r"
+    exit 4
+    ── stderr
+    error: DIR/other/fabro.db is no Fabro store; move it away, or name another store with `--store`
+    ");
+}
+
+#[test]
+fn colors_only_when_asked_for() {
+    let project = Project::hello();
+    let has_escapes = |args: &[&str]| {
+        let output = project.output(args);
+        [output.stdout, output.stderr].concat().contains(&0x1b)
+    };
+    assert!(!has_escapes(&["ps"]));
+    assert!(!has_escapes(&["run", "hello"]));
+    assert!(has_escapes(&["ps", "--color", "always"]));
+    assert!(has_escapes(&["run", "hello", "--color", "always"]));
+}
+
+#[test]
+fn help_and_completion() {
+    let project = Project::new();
+    let help = project.run(&["--help"]);
+    for command in ["run", "resume", "validate", "answer", "doctor"] {
+        assert!(help.contains(&format!("\n  {command}")), "{help}");
+    }
+    let script = project.output(&["completion", "bash"]);
+    assert!(String::from_utf8_lossy(&script.stdout).contains("_fabro()"));
+    assert_eq!(project.exit(&["frobnicate"]), 2);
+    let doctor = project.json(&["doctor", "--json"]);
+    assert_eq!(doctor[1]["check"], "sh");
+}
