@@ -153,7 +153,10 @@ impl Driver {
             if let Some(end) = self.finished() {
                 return Ok(end);
             }
-            self.launch(in_flight);
+            if self.launch(in_flight) {
+                // An answer that is there already counts, even if the gate's time is over.
+                self.read_inbox()?;
+            }
             if self.running.is_empty() {
                 self.read_inbox()?;
                 if self.suspended_again() {
@@ -216,8 +219,8 @@ impl Driver {
     }
 
     /// Starts every stage that the state says is at work and that is not, and ends those that the
-    /// state no longer knows.
-    fn launch(&mut self, in_flight: &mut InFlight) {
+    /// state no longer knows. True when one of those it started waits for a person.
+    fn launch(&mut self, in_flight: &mut InFlight) -> bool {
         let mut wanted = Vec::new();
         for (branch, at) in self.machine.state().active() {
             let key = Key::of(branch, at);
@@ -234,7 +237,9 @@ impl Driver {
             live
         });
         self.suspended.retain(|key| key.is_current(state));
+        let mut any_gate = false;
         for (key, at) in wanted {
+            any_gate |= &*at.handler == fabro_graph::NodeKind::Human.as_str();
             if let Some(attempt) = self.prepare(&key, at) {
                 let handler = Arc::clone(&self.world.handler);
                 let clock = Arc::clone(&self.world.clock);
@@ -242,6 +247,7 @@ impl Driver {
                 in_flight.push(Box::pin(done));
             }
         }
+        any_gate
     }
 
     fn prepare(&mut self, key: &Key, at: ActiveStage) -> Option<Attempt> {
@@ -265,6 +271,7 @@ impl Driver {
             context: cursor.context.clone(),
             history: cursor.history.clone(),
             turns: cursor.turns.clone(),
+            rewound_seq: run.rewound_seq,
             started_ms: 0,
             run_dir: self.world.run_dir.clone(),
             store: Arc::clone(&self.world.store),
@@ -305,7 +312,7 @@ impl Driver {
     }
 
     fn report(&mut self, report: Report) -> Result<(), StoreError> {
-        let Report { branch, body, answers, done } = report;
+        let Report { branch, body, letter, done } = report;
         let active = self.machine.state().cursors.get(&branch).and_then(|cursor| cursor.active());
         let Some(key) = active.map(|at| Key::of(&branch, at)) else {
             // The branch ended while the report was on its way; its handler is being ended too.
@@ -317,13 +324,15 @@ impl Driver {
         }
         if let EventBody::GateAnswered { source, label, text, .. } = &body {
             let choice = text.clone().unwrap_or_else(|| label.clone());
-            let Some(id) = self.claim(&key, answers, choice, source.clone())? else {
+            let Some(id) = self.claim(&key, letter, choice, source.clone())? else {
                 // As above: a handler that is gone needs no answer.
                 let _ = done.send(Err(ReportError::AlreadyAnswered));
                 self.mark = None;
                 return Ok(());
             };
             self.consumed.push(id);
+        } else {
+            self.consumed.extend(letter);
         }
         self.decide(Input::Note { branch, body });
         self.acks.push(done);

@@ -76,6 +76,9 @@ pub struct Stage {
     pub history: Vector<Arc<StageRecord>>,
     /// Model turns used so far on this line, by node.
     pub turns: OrdMap<Arc<str>, u32>,
+    /// The place in the log of the last rewind, 0 without one: a stage of the same node and visit
+    /// may have run before it.
+    pub rewound_seq: u64,
     /// When this attempt began, in milliseconds since 1970.
     pub started_ms: i64,
     /// The run's directory.
@@ -128,7 +131,7 @@ pub struct Reporter {
 pub(crate) struct Report {
     pub(crate) branch: Arc<str>,
     pub(crate) body: EventBody,
-    pub(crate) answers: Option<InboxId>,
+    pub(crate) letter: Option<InboxId>,
     pub(crate) done: oneshot::Sender<Result<(), ReportError>>,
 }
 
@@ -159,9 +162,15 @@ impl Reporter {
         self.send(body, letter).await
     }
 
-    async fn send(&self, body: EventBody, answers: Option<InboxId>) -> Result<(), ReportError> {
+    /// Reports an event that takes a letter off the inbox without answering the gate: the gate
+    /// asked again, because the letter meant nothing to it.
+    pub async fn refused(&self, body: EventBody, letter: InboxId) -> Result<(), ReportError> {
+        self.send(body, Some(letter)).await
+    }
+
+    async fn send(&self, body: EventBody, letter: Option<InboxId>) -> Result<(), ReportError> {
         let (done, committed) = oneshot::channel();
-        let report = Report { branch: Arc::clone(&self.branch), body, answers, done };
+        let report = Report { branch: Arc::clone(&self.branch), body, letter, done };
         self.reports.send(report).map_err(|_| ReportError::Ending)?;
         committed.await.map_err(|_| ReportError::Ending)?
     }

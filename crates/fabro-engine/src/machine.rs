@@ -250,10 +250,10 @@ impl Machine {
     ) {
         let Some(cursor) = self.state.cursors.get(branch) else { return };
         let edge = via.and_then(|(from, label)| self.edge(&from, &node.id, label.as_deref()));
-        let (mut fidelity, mut thread_id) = self.plan.fidelity(edge, node);
+        let (mut fidelity, thread_id) = self.plan.fidelity(edge, node);
         if cursor.degrade && fidelity == fabro_types::Fidelity::Full {
+            // It still is part of the conversation, for the stages after it.
             fidelity = fabro_types::Fidelity::SummaryHigh;
-            thread_id = None;
         }
         let body = EventBody::StageStarted {
             rank: cursor.ranks.next,
@@ -268,8 +268,10 @@ impl Machine {
     fn edge(&self, from: &str, to: &str, label: Option<&str>) -> Option<fabro_graph::EdgeIx> {
         let workflow = self.plan.workflow();
         let (from, to) = (workflow.find(from)?, workflow.find(to)?);
-        let mut edges = workflow.outgoing(from).filter(|ix| workflow.edge(*ix).to == to);
-        edges.find(|ix| label.is_none() || workflow.edge(*ix).label() == label)
+        let edges = || workflow.outgoing(from).filter(|ix| workflow.edge(*ix).to == to);
+        let exact = edges().find(|ix| workflow.edge(*ix).label() == label);
+        // A jump has no label; it may still go where an edge leads.
+        exact.or_else(|| edges().next().filter(|_| label.is_none()))
     }
 
     /// A conditional node hands on what the stage before it said.
@@ -375,10 +377,6 @@ impl Machine {
         let Some(stage) = self.state.cursors.get(branch).and_then(|c| c.active()).cloned() else {
             return;
         };
-        let asked_before = stage.gate_asked_ms.is_some();
-        if asked_before && matches!(body, EventBody::GateAsked { .. }) {
-            return;
-        }
         let plan = Arc::clone(&self.plan);
         if let Some((_, node)) = plan.node(&stage.node) {
             self.emit_for(branch, node, stage.visit, body);

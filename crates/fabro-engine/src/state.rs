@@ -43,6 +43,8 @@ pub struct RunState {
     pub updated_ms: i64,
     /// The last event's place in the log.
     pub last_seq: u64,
+    /// The last rewind's place in the log; 0 when there was none.
+    pub rewound_seq: u64,
 }
 
 /// Where a run stands, without regard to whether a driver is alive.
@@ -215,6 +217,7 @@ impl RunState {
             started_ms: 0,
             updated_ms: 0,
             last_seq: 0,
+            rewound_seq: 0,
         }
     }
 
@@ -303,6 +306,9 @@ impl RunState {
                 if let Some(main) = self.cursors.get_mut(MAIN) {
                     main.context.apply(&point.set);
                 }
+                if point.in_place {
+                    self.rewound_seq = event.seq;
+                }
                 self.phase = Phase::Running;
             }
             body => {
@@ -330,7 +336,9 @@ impl RunState {
         self.max_cost = max_cost.or(self.max_cost);
         for cursor in self.cursors.values_mut() {
             cursor.degrade = true;
+            // A gate that was asked goes on; it is the model stage after it that starts first.
             if let Position::Active(stage) = &mut cursor.position
+                && matches!(stage.handler.as_ref(), "agent" | "prompt")
                 && stage.fidelity == Fidelity::Full
             {
                 stage.fidelity = Fidelity::SummaryHigh;
@@ -492,7 +500,7 @@ impl Cursor {
         let visit = entry.visit.unwrap_or(1);
         self.visits.insert(Arc::clone(&node), visit);
         self.ranks.next = rank.saturating_add(self.ranks.stride);
-        self.degrade = false;
+        self.degrade &= handler.as_ref() == "conditional";
         self.context.set(keys::CURRENT_NODE, Value::from(node.as_ref()));
         self.context.set(keys::NODE_VISIT_COUNT, Value::from(visit));
         self.context.set(keys::FIDELITY, Value::from(fidelity.as_str()));

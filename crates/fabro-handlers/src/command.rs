@@ -14,7 +14,7 @@ use fabro_types::{Failure, FailureClass, Outcome};
 use serde_json::Value;
 
 use crate::files::StageFiles;
-use crate::render::render;
+use crate::render::{Syntax, render};
 
 /// How many characters of a failed command's last line its failure quotes.
 const QUOTED: usize = 200;
@@ -41,7 +41,7 @@ impl Handler for CommandHandler {
             return structural("the node has no script").into();
         };
         let mode = if python { Mode::Python } else { Mode::Shell };
-        let script = match render(&stage, &source, false, mode) {
+        let script = match render(&stage, &source, Syntax::Tags, mode) {
             Ok(script) => script,
             Err(failure) => return failure.into(),
         };

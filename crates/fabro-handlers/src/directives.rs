@@ -12,8 +12,7 @@ use crate::llm::warn;
 pub(crate) async fn apply(outcome: &mut Outcome, stage: &Stage, text: &str) {
     let Some(found) = fabro_routing::extract(text) else { return };
     for warning in found.warnings {
-        let message = format!("`{}` is ignored: {}", warning.field, warning.message);
-        warn(&stage.reporter, "directive", message).await;
+        warn(&stage.reporter, "directive", warning.message).await;
     }
     let directives = found.directives;
     match directives.outcome {

@@ -7,13 +7,12 @@ use async_trait::async_trait;
 use fabro_context::keys;
 use fabro_engine::{Finished, Handler, Stage, StageEnd, read_blob};
 use fabro_llm::Message;
-use fabro_template::Mode;
 use fabro_types::{BlobRef, Failure, FailureClass, Outcome, Status};
 use serde_json::Value;
 
 use crate::files::StageFiles;
-use crate::llm::{Asked, LlmHandler, canceled, prompt_blob, response_outcome};
-use crate::render::render;
+use crate::llm::{Asked, LlmHandler, given_up, prompt_blob, response_outcome, warn};
+use crate::render::render_prompt;
 
 /// How many characters of each branch's answer a model that chooses is shown.
 const SHOWN: usize = 4_000;
@@ -44,18 +43,17 @@ impl FanInHandler {
         }
         match stage.node().attrs.text("prompt") {
             None => Ok(chosen(Outcome::succeeded(), best).into()),
-            Some(prompt) => self.choose(stage, prompt, &ranked, best).await,
+            Some(_) => self.choose(stage, &ranked, best).await,
         }
     }
 
     async fn choose(
         &self,
         stage: &Stage,
-        prompt: &str,
         ranked: &[&Value],
         best: &Value,
     ) -> Result<StageEnd, StageEnd> {
-        let mut text = render(stage, prompt, false, Mode::Prompt)?;
+        let mut text = render_prompt(stage)?;
         text.push_str("\n\n## Branches\n");
         for result in ranked {
             let id = result["id"].as_str().unwrap_or_default();
@@ -68,8 +66,16 @@ impl FanInHandler {
         files.write("prompt.md", &text)?;
         let (name, bytes) = prompt_blob(&text);
         let mut finished = match self.llm.ask(stage, vec![Message::user(text)]).await {
-            Asked::Canceled => Finished::from(canceled()),
-            Asked::Failed(outcome) => Finished::from(*outcome),
+            Asked::Canceled => Finished::from(given_up()),
+            Asked::Failed(failed) => {
+                // The branches have done their part: the stage does not fail for want of a judge.
+                let why = failed.failure.map(|failure| failure.message).unwrap_or_default();
+                warn(&stage.reporter, "fan_in", format!("the model cannot choose: {why}")).await;
+                let mut outcome = chosen(Outcome::succeeded(), best);
+                outcome.notes = Some("the model cannot choose; the best status won".to_owned());
+                outcome.usage = failed.usage;
+                Finished::from(outcome)
+            }
             Asked::Answered(reply) => {
                 files.write("response.md", &reply.text)?;
                 let named = named(&reply.text, ranked);

@@ -138,9 +138,16 @@ impl EventSink for StatusFiles {
     }
 }
 
-/// Reads the text of a stage's file; empty when there is none.
-pub(crate) fn modified_ms(path: &Path) -> Option<i64> {
-    let modified = fs::metadata(path).ok()?.modified().ok()?;
+/// The text of a file that somebody else may have written, when it is a plain file of at most
+/// `limit` bytes that is not older than `since_ms` (milliseconds since 1970).
+pub(crate) fn fresh_text(path: &Path, since_ms: i64, limit: u64) -> Option<String> {
+    let about = fs::metadata(path).ok()?;
+    let fits = about.is_file() && about.len() <= limit && modified_ms(&about)? >= since_ms;
+    fits.then(|| fs::read_to_string(path).ok()).flatten()
+}
+
+fn modified_ms(about: &fs::Metadata) -> Option<i64> {
+    let modified = about.modified().ok()?;
     let since = modified.duration_since(std::time::UNIX_EPOCH).ok()?;
     i64::try_from(since.as_millis()).ok()
 }

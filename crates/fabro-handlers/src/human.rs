@@ -13,7 +13,7 @@ use fabro_human::{Answer, Interviewer, Question, Reply, match_answer, options};
 use fabro_store::InboxId;
 use fabro_types::{Failure, FailureClass, Outcome, strip_accelerator};
 
-use crate::llm::canceled;
+use crate::llm::{canceled, warn};
 
 /// Asks people.
 pub struct HumanHandler {
@@ -46,10 +46,15 @@ enum Waited {
 impl Handler for HumanHandler {
     async fn execute(&self, mut stage: Stage) -> StageEnd {
         let gate = Gate::of(&stage);
+        if gate.question.options.is_empty() && !gate.takes_text() {
+            let message = "the gate has no edge to choose: add one with a label";
+            return Failure::new(FailureClass::Structural, message).into();
+        }
         let asked_ms = stage.at.gate_asked_ms.unwrap_or(stage.started_ms);
         let limit = stage.node().attrs.duration("timeout").filter(|limit| !limit.is_zero());
         let deadline_ms = limit.map(|limit| asked_ms.saturating_add(millis(limit)));
-        if stage.reporter.report(gate.asked(deadline_ms)).await.is_err() {
+        let is_new = stage.at.gate_asked_ms.is_none();
+        if is_new && stage.reporter.report(gate.asked(deadline_ms)).await.is_err() {
             return canceled().into();
         }
         let left = deadline_ms.map(|deadline| {
@@ -79,12 +84,15 @@ impl Handler for HumanHandler {
                 match_answer(&question.options, question.freeform, question.question_type, &text);
             let answer = match answer {
                 Ok(answer) => answer,
-                // It has left the inbox for good, so the stage says what is wrong with it.
-                Err(no_match) if letter.is_some() => {
-                    let message = no_match.to_string();
-                    return Failure::new(FailureClass::Deterministic, message).into();
+                Err(no_match) => {
+                    warn(&stage.reporter, "gate", no_match.to_string()).await;
+                    let Some(letter) = letter else { continue };
+                    // Asked again, the gate takes another answer in place of this one.
+                    match stage.reporter.refused(gate.asked(deadline_ms), letter).await {
+                        Ok(()) => continue,
+                        Err(_) => return canceled().into(),
+                    }
                 }
-                Err(_) => continue,
             };
             let chosen = gate.chosen(&answer);
             match stage.reporter.answered(chosen.event(source), letter).await {
@@ -170,7 +178,7 @@ impl Gate {
         let workflow = stage.plan.workflow();
         let node = stage.node();
         let mut freeform = None;
-        let mut ways = Vec::new();
+        let (mut ways, mut unnamed) = (Vec::new(), Vec::new());
         for ix in workflow.find(&node.id).into_iter().flat_map(|ix| workflow.outgoing(ix)) {
             let edge = workflow.edge(ix);
             let label = edge.label().unwrap_or_default();
@@ -179,7 +187,14 @@ impl Gate {
                 freeform = Some((strip_accelerator(label).to_owned(), to));
             } else if edge.condition().is_none() || !label.is_empty() {
                 ways.push((label, to));
+            } else {
+                unnamed.push((label, to));
             }
+        }
+        // Edges that have nothing but a condition are for what comes of the gate, a timeout say,
+        // unless there is nothing else to choose.
+        if ways.is_empty() && freeform.is_none() {
+            ways = unnamed;
         }
         let preview = stage.context.text(keys::LAST_RESPONSE);
         let labels = ways.iter().map(|(label, _)| strip_accelerator(label).to_owned()).collect();
@@ -195,6 +210,10 @@ impl Gate {
             default_choice: node.attrs.text("human.default_choice").map(Arc::from),
         };
         Self { question, labels, freeform }
+    }
+
+    fn takes_text(&self) -> bool {
+        self.question.freeform || self.question.question_type == QuestionType::Freeform
     }
 
     fn asked(&self, deadline_ms: Option<i64>) -> EventBody {
@@ -229,7 +248,13 @@ impl Gate {
         let options: Vec<_> =
             indices.iter().filter_map(|index| self.question.options.get(*index)).collect();
         let join = |texts: Vec<&str>| texts.join(", ");
-        let first = indices.first().and_then(|index| self.labels.get(*index));
+        // A label that two edges have does not tell which of them is meant; the target does.
+        let same = |a: &str, b: &str| a.trim().to_lowercase() == b.trim().to_lowercase();
+        let is_unique = |label: &&String| {
+            let others = self.labels.iter().chain(self.freeform.iter().map(|(label, _)| label));
+            others.filter(|other| same(other, label)).count() == 1
+        };
+        let first = indices.first().and_then(|index| self.labels.get(*index)).filter(is_unique);
         Chosen {
             key: join(options.iter().map(|option| option.key.as_str()).collect()),
             label: join(options.iter().map(|option| option.label.as_str()).collect()),
@@ -245,10 +270,17 @@ impl Gate {
         let message = format!("no answer within {limit:?}");
         let default = self.question.default_choice.as_ref();
         let index = self.question.options.iter().position(|option| Some(&option.to) == default);
-        match index {
-            Some(index) => {
+        let chosen = match (index, &self.freeform) {
+            (Some(index), _) => Some(self.options(&[index])),
+            (None, Some((_, to))) if Some(to) == default => {
+                Some(self.chosen(&Answer::Text(String::new())))
+            }
+            _ => None,
+        };
+        match chosen {
+            Some(chosen) => {
                 let notes = Some(format!("{message}: the default was taken"));
-                Chosen { notes, ..self.options(&[index]) }.outcome()
+                Chosen { notes, ..chosen }.outcome()
             }
             None => Outcome::failed(Failure::new(FailureClass::TransientInfra, message)),
         }

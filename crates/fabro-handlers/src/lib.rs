@@ -54,3 +54,6 @@ pub use wait::WaitHandler;
 pub const WORKFLOW_DIR: &str = "internal.workflow_dir";
 /// The context key of the preamble that a sub-workflow's stages start with.
 pub const PARENT_PREAMBLE: &str = "internal.parent_preamble";
+
+#[cfg(test)]
+mod tests;

@@ -10,17 +10,19 @@ use fabro_events::EventBody;
 use fabro_graph::NodeKind;
 use fabro_llm::{Message, Model, Origin, Reply, Request, complete};
 use fabro_preamble::Limits;
-use fabro_template::Mode;
-use fabro_types::{BlobRef, Failure, FailureClass, Fidelity, Outcome};
+use fabro_types::{BlobRef, Failure, FailureClass, Fidelity, Outcome, Usage};
 use serde_json::Value;
 
 use crate::directives;
-use crate::files::{StageFiles, modified_ms};
+use crate::files::{StageFiles, fresh_text};
 use crate::preamble::preamble;
-use crate::render::render;
+use crate::render::render_prompt;
 
 /// How many characters of a response `last_response` keeps.
 const PREVIEW: usize = 200;
+
+/// The largest `status.json` of an agent that is read.
+const STATUS_FILE_BYTES: u64 = 1 << 20;
 
 /// What to ask a model for when the node says nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -95,20 +97,16 @@ impl LlmHandler {
     }
 
     async fn run(&self, stage: &Stage) -> Result<StageEnd, StageEnd> {
-        let node = stage.node();
-        let attr = node.attrs.get("prompt");
-        let jinja = attr.and_then(|a| a.file.as_deref()).is_some_and(|file| file.ends_with(".j2"));
-        let text = node.attrs.text("prompt").unwrap_or_else(|| node.label());
-        let prompt = render(stage, text, jinja, Mode::Prompt)?;
-        let before = preamble(stage, &self.limits)?;
+        let prompt = render_prompt(stage)?;
+        let before = preamble(stage, stage.fidelity(), &self.limits)?;
         let assembled = if before.is_empty() { prompt } else { format!("{before}\n\n{prompt}") };
         let files = StageFiles::open(stage)?;
         files.write("prompt.md", &assembled)?;
         let (name, bytes) = prompt_blob(&assembled);
-        let mut messages = self.thread(stage)?;
+        let mut messages = thread(stage)?;
         messages.push(Message::user(assembled));
         let mut finished = match self.ask(stage, messages).await {
-            Asked::Canceled => Finished::from(canceled()),
+            Asked::Canceled => Finished::from(given_up()),
             Asked::Failed(outcome) => Finished::from(*outcome),
             Asked::Answered(reply) => {
                 files.write("response.md", &reply.text)?;
@@ -135,25 +133,22 @@ impl LlmHandler {
         outcome.usage = Some(reply.usage);
         outcome
     }
+}
 
-    /// The earlier messages of the conversation that the stage takes part in.
-    fn thread(&self, stage: &Stage) -> Result<Vec<Message>, StageEnd> {
-        let mut messages = Vec::new();
-        let Some(thread) =
-            stage.at.thread_id.as_ref().filter(|_| stage.fidelity() == Fidelity::Full)
-        else {
-            return Ok(messages);
-        };
-        let same = |record: &&Arc<StageRecord>| record.thread_id.as_ref() == Some(thread);
-        for record in stage.history.iter().filter(same) {
-            let key = format!("{}{}", keys::RESPONSE_PREFIX, record.node);
-            let response = record.end.outcome.context_updates.get(&key);
-            let (Some(prompt), Some(response)) = (record.end.prompt, response) else { continue };
-            messages.push(Message::user(text_of(stage, &prompt.to_value())?));
-            messages.push(Message::assistant(text_of(stage, response)?));
-        }
-        Ok(messages)
+/// The earlier messages of the conversation that the stage takes part in.
+fn thread(stage: &Stage) -> Result<Vec<Message>, StageEnd> {
+    let mut messages = Vec::new();
+    let full = stage.fidelity() == Fidelity::Full;
+    let Some(thread) = stage.at.thread_id.as_ref().filter(|_| full) else { return Ok(messages) };
+    let same = |record: &&Arc<StageRecord>| record.thread_id.as_ref() == Some(thread);
+    for record in stage.history.iter().filter(same) {
+        let key = format!("{}{}", keys::RESPONSE_PREFIX, record.node);
+        let response = record.end.outcome.context_updates.get(&key);
+        let (Some(prompt), Some(response)) = (record.end.prompt, response) else { continue };
+        messages.push(Message::user(text_of(stage, &prompt.to_value())?));
+        messages.push(Message::assistant(text_of(stage, response)?));
     }
+    Ok(messages)
 }
 
 /// How asking a model ended.
@@ -172,6 +167,12 @@ impl Handler for LlmHandler {
 
 pub(crate) fn canceled() -> Outcome {
     Outcome::failed(Failure::new(FailureClass::Canceled, "canceled"))
+}
+
+/// A turn that was ended early: whatever follows, a time limit's retry perhaps, takes the next.
+pub(crate) fn given_up() -> Outcome {
+    let usage = Usage { turns: 1, ..Usage::default() };
+    Outcome { usage: Some(usage), ..canceled() }
 }
 
 /// The prompt as it goes into the log: a blob of its JSON string.
@@ -210,10 +211,7 @@ fn directive_source(stage: &Stage, response: &str) -> Option<String> {
         return None;
     }
     let path = Path::new(&stage.run.work_dir).join("status.json");
-    if modified_ms(&path)? < stage.started_ms {
-        return None;
-    }
-    let text = std::fs::read_to_string(path).ok()?;
+    let text = fresh_text(&path, stage.started_ms, STATUS_FILE_BYTES)?;
     fabro_routing::extract(&text).is_some().then_some(text)
 }
 

@@ -8,7 +8,7 @@ use fabro_engine::{Stage, StageRecord, read_blob};
 use fabro_preamble::{Branch, Detail, Input, Limits, Output, Shown, render, shows_key};
 use fabro_tokens::O200k;
 use fabro_types::{BlobRef, Failure, Fidelity, Status};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::blobs::local_path;
 
@@ -16,8 +16,12 @@ use crate::blobs::local_path;
 const INLINE: u64 = 102_400;
 
 /// The text before the prompt; empty under `full`.
-pub(crate) fn preamble(stage: &Stage, limits: &Limits) -> Result<String, Failure> {
-    if stage.fidelity() == Fidelity::Full {
+pub(crate) fn preamble(
+    stage: &Stage,
+    fidelity: Fidelity,
+    limits: &Limits,
+) -> Result<String, Failure> {
+    if fidelity == Fidelity::Full {
         return Ok(String::new());
     }
     let told = |record: &&Arc<StageRecord>| {
@@ -28,7 +32,7 @@ pub(crate) fn preamble(stage: &Stage, limits: &Limits) -> Result<String, Failure
     let mut stages = stage.history.iter().rev().filter(told).map(|record| teller.stage(record));
     // A large value gets a file only if the preamble names it.
     let shown = stage.context.iter().filter(|(key, _)| shows_key(key));
-    let mut context = shown.map(|(key, value)| (key.to_owned(), teller.shown(value)));
+    let mut context = shown.map(|(key, value)| (key.to_owned(), teller.shown(key, value)));
     let parent = stage.context.get(crate::PARENT_PREAMBLE);
     let parent = parent.map(|value| crate::llm::text_of(stage, value)).transpose()?;
     let input = Input {
@@ -39,7 +43,7 @@ pub(crate) fn preamble(stage: &Stage, limits: &Limits) -> Result<String, Failure
         context: &mut context,
         parent: parent.as_deref(),
     };
-    Ok(render(input, stage.fidelity(), limits, &O200k).text)
+    Ok(render(input, fidelity, limits, &O200k).text)
 }
 
 struct Teller<'a> {
@@ -146,10 +150,17 @@ impl Teller<'_> {
         }
     }
 
-    fn shown(&self, value: &Arc<Value>) -> Shown {
-        match BlobRef::from_value(value) {
-            Some(blob) => Shown::File(self.path(&blob)),
-            None => Shown::Value(Arc::clone(value)),
+    fn shown(&self, key: &str, value: &Arc<Value>) -> Shown {
+        match (BlobRef::from_value(value), value.as_object()) {
+            (Some(blob), _) => Shown::File(self.path(&blob)),
+            // Of a sub-workflow's context, what its own preambles would show.
+            (None, Some(context)) if key.starts_with(keys::CHILD_PREFIX) => {
+                let shown = context.iter().filter(|(key, _)| shows_key(key));
+                let shown: Map<_, _> = shown.map(|(k, v)| (k.clone(), v.clone())).collect();
+                let blank = shown.is_empty();
+                Shown::Value(Arc::new(if blank { Value::Null } else { Value::Object(shown) }))
+            }
+            _ => Shown::Value(Arc::clone(value)),
         }
     }
 

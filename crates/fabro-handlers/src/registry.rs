@@ -64,7 +64,7 @@ impl Registry {
                 llm,
                 human: HumanHandler::new(interviewer),
                 wait,
-                sub_workflow: SubWorkflowHandler::new(own, sink, clock),
+                sub_workflow: SubWorkflowHandler::new(own, limits, sink, clock),
             }
         })
     }
@@ -86,12 +86,11 @@ impl Registry {
 impl Handler for Registry {
     async fn execute(&self, stage: Stage) -> StageEnd {
         let kind = stage.node().kind;
-        match self.handler(kind) {
-            Some(handler) => handler.execute(stage).await,
-            None => {
-                let message = format!("no handler runs nodes of type {}", kind.as_str());
-                Failure::new(FailureClass::Structural, message).into()
-            }
+        if let Some(handler) = self.handler(kind) {
+            handler.execute(stage).await
+        } else {
+            let message = format!("no handler runs nodes of type {}", kind.as_str());
+            Failure::new(FailureClass::Structural, message).into()
         }
     }
 }

@@ -1,18 +1,25 @@
 //! Sub-workflows: another workflow, run once, as a run with a log of its own.
 
+use std::fmt::Write as _;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use fabro_blob::BlobStore;
 use fabro_condition::Condition;
-use fabro_context::keys;
+use fabro_context::{Context, keys};
 use fabro_engine::{
     Clock, DriveError, Handler, Input, Machine, NewRun, Phase, Reading, RunEnd, RunState, Stage,
-    StageEnd, World, begin, cancel, drive,
+    StageEnd, World, begin, cancel, drive, read_blob,
 };
 use fabro_events::{Event, EventBody, EventSink, ParentStage};
+use fabro_preamble::Limits;
 use fabro_store::{Batch, Store, StoreError};
-use fabro_types::{Failure, FailureClass, Outcome, RunId, RunStatus};
+use fabro_types::{
+    BlobRef, ContextPatch, Failure, FailureClass, Fidelity, Outcome, RunId, RunStatus,
+};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::bundle::{Bundle, BundleError};
@@ -21,29 +28,44 @@ use crate::preamble::preamble;
 /// Why a sub-workflow is ended when its stop condition holds.
 const STOPPED: &str = "its stop condition holds";
 
+/// Why it is ended when its time is over.
+const LATE: &str = "it took longer than max_cycles × poll_interval";
+
+/// Values of the final context that lie in blobs are read back up to this size, in bytes, each and
+/// up to the second in all; larger ones stay references.
+const INLINE: (u64, u64) = (102_400, 1 << 20);
+
 /// Runs the workflow that a manager node names.
 pub struct SubWorkflowHandler {
     /// The handler of the child's stages: the one this is part of.
     stages: Weak<dyn Handler>,
+    limits: Limits,
     sink: Arc<dyn EventSink>,
     clock: Arc<dyn Clock>,
 }
 
 impl SubWorkflowHandler {
-    /// The child's stages are run by `stages`, and its events told to `sink`.
-    pub fn new(stages: Weak<dyn Handler>, sink: Arc<dyn EventSink>, clock: Arc<dyn Clock>) -> Self {
-        Self { stages, sink, clock }
+    /// The child's stages are run by `stages`, and its events told to `sink`; what they are told of
+    /// the parent keeps to `limits`.
+    pub fn new(
+        stages: Weak<dyn Handler>,
+        limits: Limits,
+        sink: Arc<dyn EventSink>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self { stages, limits, sink, clock }
     }
 
     async fn run(&self, stage: &Stage) -> Result<StageEnd, Stop> {
         let Some(stages) = self.stages.upgrade() else { return Err(Stop::Canceled) };
-        let child = Child::open(stage, self.clock.now_ms())?;
+        let child = Child::open(stage, self.clock.now_ms(), &self.limits)?;
         let stop = stage.cancel.child_token();
         let watch = StopWatch::new(stage, &child, stop.clone(), Arc::clone(&self.sink))?;
+        let watch = Arc::new(watch);
         let world = World {
             store: Arc::clone(&stage.store),
             handler: stages,
-            sink: Arc::new(watch),
+            sink: Arc::clone(&watch) as _,
             clock: Arc::clone(&self.clock),
             run_dir: stage.run_dir.with_file_name(child.id.to_string()),
             stop: stop.clone(),
@@ -54,17 +76,20 @@ impl SubWorkflowHandler {
             _ => Some(Input::Resume { max_cost: None }),
         };
         let Some(first) = first else { return child.finish(stage) };
+        if watch.holds() {
+            // The driver before this one died before it could end the child.
+            child.end(&*stage.store, self.clock.now_ms(), STOPPED)?;
+            return child.finish(stage);
+        }
         let blobs = Arc::clone(&stage.store);
         let machine = Machine::new(Arc::clone(&child.plan), child.state.clone(), Arc::new(blobs));
         // A child may hold children: the future must have a size of its own.
-        let driven = Box::pin(drive(machine, first, world));
-        let end = tokio::select! {
-            end = driven => end?,
+        let mut driven = Box::pin(drive(machine, first, world));
+        let (end, reason) = tokio::select! {
+            end = &mut driven => (end?, STOPPED),
             () = tokio::time::sleep(time_limit(stage)) => {
-                return Err(Stop::Failed(Failure::new(
-                    FailureClass::TransientInfra,
-                    "the sub-workflow took longer than max_cycles × poll_interval",
-                )));
+                stop.cancel();
+                (driven.await?, LATE)
             }
         };
         match end {
@@ -72,7 +97,7 @@ impl SubWorkflowHandler {
             RunEnd::Paused(_) => Ok(StageEnd::Suspended),
             RunEnd::Stopped if stage.cancel.is_cancelled() => Err(Stop::Canceled),
             RunEnd::Stopped => {
-                child.end(&*stage.store, self.clock.now_ms())?;
+                child.end(&*stage.store, self.clock.now_ms(), reason)?;
                 child.finish(stage)
             }
         }
@@ -138,24 +163,25 @@ struct Child {
 
 impl Child {
     /// The child of this stage, made when it does not exist yet. Its id follows from the stage, so
-    /// that a parent that is resumed finds it again.
-    fn open(stage: &Stage, now_ms: i64) -> Result<Self, Stop> {
+    /// that a parent that is resumed finds it again, and one that was rewound does not.
+    fn open(stage: &Stage, now_ms: i64, limits: &Limits) -> Result<Self, Stop> {
         let branch = stage.branch.as_deref().unwrap_or_default();
-        let label = format!("{branch}\n{}@{}.{}", stage.at.node, stage.at.visit, stage.at.attempt);
+        let mut label =
+            format!("{branch}\n{}@{}.{}", stage.at.node, stage.at.visit, stage.at.attempt);
+        if stage.rewound_seq > 0 {
+            let _ = write!(label, "\n{}", stage.rewound_seq);
+        }
         let id = stage.run_id.derive(&label);
         let parent = Bundle::load(&*stage.store, &stage.run.bundle)?;
         let bundle = parent.child(stage.node())?;
         let plan = Arc::new(bundle.plan()?);
         let mut events = read_all(&*stage.store, id)?;
         if events.is_empty() {
-            let told = preamble(stage, &fabro_preamble::Limits::default())?;
             let mut commit = begin(id, now_ms, &plan, new_run(stage, &bundle)?);
             if let Some(Event { entry, .. }) = commit.events.first_mut()
                 && let EventBody::RunCreated(created) = &mut entry.body
-                && !told.is_empty()
             {
-                let context = &mut Arc::make_mut(created).context;
-                context.insert(crate::PARENT_PREAMBLE.to_owned(), Arc::new(told.into()));
+                Arc::make_mut(created).context.extend(inherited(stage, limits)?);
             }
             let batch = Batch { events: &commit.events, blobs: &commit.blobs, consumed: &[] };
             stage.store.append(id, 0, &batch)?;
@@ -164,10 +190,10 @@ impl Child {
         Ok(Self { id, plan, state: RunState::replay(id, &events) })
     }
 
-    /// Ends the child's log after its stop condition held.
-    fn end(&self, store: &dyn Store, now_ms: i64) -> Result<(), Stop> {
+    /// Ends the child's log for one of our own reasons.
+    fn end(&self, store: &dyn Store, now_ms: i64, reason: &str) -> Result<(), Stop> {
         let last = store.last_seq(self.id)?;
-        let event = cancel(self.id, last, now_ms, STOPPED.to_owned());
+        let event = cancel(self.id, last, now_ms, reason.to_owned());
         store.append(self.id, last, &Batch::of(&[event]))?;
         Ok(())
     }
@@ -175,24 +201,30 @@ impl Child {
     /// The stage's outcome once the child is over.
     fn finish(&self, stage: &Stage) -> Result<StageEnd, Stop> {
         let events = read_all(&*stage.store, self.id)?;
-        let state = RunState::replay(self.id, &events);
-        let context = state.main().map(|cursor| cursor.context.to_json()).unwrap_or_default();
-        let stopped = events.last().is_some_and(|event| {
-            matches!(&event.entry.body, EventBody::RunCanceled { reason } if reason == STOPPED)
+        let run = RunState::replay(self.id, &events);
+        let context = run.main().map(|main| final_context(&main.context, &*stage.store));
+        let reason = events.last().and_then(|event| match &event.entry.body {
+            EventBody::RunCanceled { reason } => Some(reason.as_str()),
+            _ => None,
         });
-        let mut outcome = match &state.phase {
+        let mut outcome = match &run.phase {
             Phase::Ended(RunStatus::Succeeded, _) => Outcome::succeeded(),
             Phase::Ended(RunStatus::Failed, Some(failure)) => {
                 let message = format!("sub-workflow: {}", failure.message);
                 Outcome::failed(Failure::new(failure.class, message))
             }
-            _ if stopped => {
+            _ if reason == Some(STOPPED) => {
                 Outcome { notes: Some(format!("ended: {STOPPED}")), ..Outcome::succeeded() }
+            }
+            _ if reason == Some(LATE) => {
+                let message = format!("sub-workflow: {LATE}");
+                Outcome::failed(Failure::new(FailureClass::TransientInfra, message))
             }
             _ => Outcome::failed(Failure::new(FailureClass::Canceled, "sub-workflow canceled")),
         };
-        outcome = outcome.with_update(format!("{}{}", keys::CHILD_PREFIX, stage.at.node), context);
-        outcome.usage = Some(state.usage).filter(|usage| usage.turns > 0 || usage.cost_usd > 0.0);
+        let key = format!("{}{}", keys::CHILD_PREFIX, stage.at.node);
+        outcome = outcome.with_update(key, context.unwrap_or_default());
+        outcome.usage = Some(run.usage).filter(|usage| usage.turns > 0 || usage.cost_usd > 0.0);
         // Its turns were the child's; the parent's model script does not move on by them.
         if let Some(usage) = &mut outcome.usage {
             usage.turns = 0;
@@ -216,6 +248,47 @@ fn new_run(stage: &Stage, bundle: &Bundle) -> Result<NewRun, Stop> {
         }),
         dry_run: stage.run.dry_run,
     })
+}
+
+/// What the child's context has from its parent: what happened there, and where the workflow is.
+fn inherited(stage: &Stage, limits: &Limits) -> Result<ContextPatch, Failure> {
+    let mut context = ContextPatch::new();
+    // The child cannot take part in a conversation of its parent.
+    let fidelity = match stage.fidelity() {
+        Fidelity::Full => Fidelity::SummaryHigh,
+        other => other,
+    };
+    let told = preamble(stage, fidelity, limits)?;
+    if !told.is_empty() {
+        context.insert(crate::PARENT_PREAMBLE.to_owned(), Arc::new(told.into()));
+    }
+    let dir = stage.context.text(crate::WORKFLOW_DIR);
+    if !dir.is_empty() {
+        let attr = stage.node().attrs.get("stack.child_workflow");
+        let file = attr.and_then(|attr| attr.file.as_deref()).filter(|file| !file.starts_with('~'));
+        let file = file.map(|file| Path::new(dir).join(file));
+        let own = file.as_deref().and_then(Path::parent).unwrap_or(Path::new(dir));
+        let own = own.to_string_lossy().into_owned();
+        context.insert(crate::WORKFLOW_DIR.to_owned(), Arc::new(own.into()));
+    }
+    Ok(context)
+}
+
+/// A context as one value, with what lies in blobs read back where it is not large: a condition or
+/// a template that looks into the value sees no references.
+fn final_context(context: &Context, blobs: &dyn BlobStore) -> Value {
+    let mut left = INLINE.1;
+    let mut read = |value: &Value| {
+        let blob = BlobRef::from_value(value)?;
+        let bytes = blobs.len(&blob).ok().filter(|bytes| *bytes <= INLINE.0.min(left))?;
+        left -= bytes;
+        read_blob(blobs, &blob).ok()
+    };
+    // What the parent told is the parent's own.
+    let own = context.iter().filter(|(key, _)| *key != crate::PARENT_PREAMBLE);
+    let entries = own
+        .map(|(key, value)| (key.to_owned(), read(value).unwrap_or_else(|| Value::clone(value))));
+    Value::Object(entries.collect())
 }
 
 /// The whole log of a run.
@@ -254,26 +327,34 @@ impl StopWatch {
             Stop::Failed(Failure::new(FailureClass::Structural, error.to_string()))
         })?;
         let condition = condition.filter(|condition| !condition.is_always());
-        let state = Mutex::new(child.state.clone());
-        Ok(Self { state, condition, store: Arc::clone(&stage.store), stop, sink })
+        let store = Arc::clone(&stage.store);
+        Ok(Self { state: Mutex::new(child.state.clone()), condition, store, stop, sink })
+    }
+
+    /// True when a stage has ended and the condition holds.
+    fn holds(&self) -> bool {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let main = state.main().filter(|main| !main.history.is_empty());
+        let (Some(condition), Some(main)) = (&self.condition, main) else { return false };
+        let reading = Reading { context: &main.context, blobs: &self.store };
+        condition.holds(&reading).unwrap_or_else(|error| {
+            tracing::warn!(%error, "the stop condition cannot be decided");
+            false
+        })
     }
 }
 
 impl EventSink for StopWatch {
     fn event(&self, event: &Event) {
         self.sink.event(event);
-        let Some(condition) = &self.condition else { return };
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.apply(event);
-        if !matches!(event.entry.body, EventBody::StageCompleted(_) | EventBody::StageFailed(_)) {
+        if self.condition.is_none() {
             return;
         }
-        let Some(main) = state.main() else { return };
-        let reading = Reading { context: &main.context, blobs: &self.store };
-        match condition.holds(&reading) {
-            Ok(true) => self.stop.cancel(),
-            Ok(false) => {}
-            Err(error) => tracing::warn!(%error, "the stop condition cannot be decided"),
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).apply(event);
+        let ended =
+            matches!(event.entry.body, EventBody::StageCompleted(_) | EventBody::StageFailed(_));
+        if ended && self.holds() {
+            self.stop.cancel();
         }
     }
 }

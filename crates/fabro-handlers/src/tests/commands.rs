@@ -1,0 +1,214 @@
+use super::*;
+
+const ONE: &str = r#"digraph { start -> c -> exit; c [shape=tab, type=command, script="run"] }"#;
+
+#[test]
+fn a_command_writes_its_keys() {
+    let exec = FakeExec::new().with_finished("run", printed(Exit::Code(0), "two\nlines", "warn"));
+    let scene = Scene::new(ONE).exec(exec);
+    insta::assert_snapshot!(scene.story(), @r"
+    001 start@1 succeeded -> c (unconditional)
+    002 c@1 succeeded -> exit (unconditional)
+    003 exit@1 succeeded
+    run succeeded
+    ");
+    insta::assert_snapshot!(scene.context(&["command", "last_", "outcome", "failure"]), @r#"
+    command.exit_code = 0
+    command.output = "two\nlines"
+    command.stderr = "warn"
+    last_stage = "exit"
+    outcome = "succeeded"
+    "#);
+}
+
+#[test]
+fn a_failed_command_quotes_its_last_line() {
+    let exec =
+        FakeExec::new().with_finished("run", printed(Exit::Code(3), "out", "bad\nworse\n\n"));
+    let scene = Scene::new(ONE).exec(exec);
+    insta::assert_snapshot!(scene.story(), @r"
+    001 start@1 succeeded -> c (unconditional)
+    002 c@1 failed: exit code 3: worse (deterministic) -> exit (unconditional)
+    003 exit@1 succeeded
+    run succeeded
+    ");
+    insta::assert_snapshot!(scene.context(&["command", "outcome", "failure"]), @r#"
+    command.exit_code = 3
+    command.output = "out"
+    command.stderr = "bad\nworse\n\n"
+    failure_class = "deterministic"
+    failure_signature = "c|deterministic|exit code <n>: worse"
+    outcome = "succeeded"
+    "#);
+
+    let long = "x".repeat(500);
+    let scene = Scene::new(ONE).exec(FakeExec::new().with("run", Exit::Code(1), &long));
+    scene.drive().unwrap();
+    assert!(story(&scene.events()).contains(&format!("exit code 1: {} ", "x".repeat(200))));
+}
+
+#[test]
+fn a_signal_has_the_shells_exit_code() {
+    let scene = Scene::new(ONE).exec(FakeExec::new().with("run", Exit::Signal(9), ""));
+    insta::assert_snapshot!(scene.story(), @r"
+    001 start@1 succeeded -> c (unconditional)
+    002 c@1 failed: killed by signal 9 (deterministic) -> exit (unconditional)
+    003 exit@1 succeeded
+    run succeeded
+    ");
+    assert_eq!(scene.value("command.exit_code"), 137);
+}
+
+#[test]
+fn a_time_limit_ends_a_command() {
+    let source = r#"digraph {
+        start -> c; c [shape=parallelogram, script="sleep 1h", timeout=5s]
+        c -> late [condition="outcome=failed && failure_class=transient_infra"]; c -> exit
+        late [shape=parallelogram, script="echo late"]
+        late -> exit
+    }"#;
+    let exec = FakeExec::new().with_endless("sleep 1h").with("echo late", Exit::Code(0), "late");
+    insta::assert_snapshot!(Scene::new(source).exec(exec).story(), @r"
+    001 start@1 succeeded -> c (unconditional)
+    002 c@1 failed: timed out after 5s (transient_infra) -> late (condition)
+    003 late@1 succeeded -> exit (unconditional)
+    004 exit@1 succeeded
+    run succeeded
+    ");
+}
+
+#[test]
+fn real_scripts_run_in_the_working_directory() {
+    let source = r#"digraph {
+        start -> shell -> python -> broken -> killed -> exit
+        shell [shape=parallelogram, script="printf 'one  \ntwo\n\n\n'; echo warn >&2; basename \"$PWD\"; echo \"$FABRO_NODE@$FABRO_VISIT.$FABRO_ATTEMPT\""]
+        python [shape=parallelogram, language=python, script="import sys; print(1 + 1); sys.exit(0)"]
+        broken [shape=parallelogram, script="echo half; exit 42"]
+        killed [shape=parallelogram, script="kill -KILL $$"]
+    }"#;
+    let scene = Scene::new(source).local();
+    let story = scene.story();
+    insta::assert_snapshot!(story, @r"
+    001 start@1 succeeded -> shell (unconditional)
+    002 shell@1 succeeded -> python (unconditional)
+    003 python@1 succeeded -> broken (unconditional)
+    004 broken@1 failed: exit code 42: half (deterministic) -> killed (unconditional)
+    005 killed@1 failed: killed by signal 9 (deterministic) -> exit (unconditional)
+    006 exit@1 succeeded
+    run succeeded
+    ");
+    let output = |node: &str| {
+        let state = scene.state();
+        let history = &state.main().unwrap().history;
+        let record = history.iter().find(|record| record.node.as_ref() == node).unwrap();
+        let output = &record.end.outcome.context_updates["command.output"];
+        fabro_engine::read_blob(&*scene.store, &BlobRef::from_value(output).unwrap()).unwrap()
+    };
+    assert_eq!(output("shell"), "one  \ntwo\n\n\nwork\nshell@1.1");
+    assert_eq!(output("python"), "2");
+    assert_eq!(output("broken"), "half");
+    assert_eq!(scene.read("002-shell@1/stdout.log"), "one  \ntwo\n\n\nwork\nshell@1.1\n");
+    insta::assert_snapshot!(scene.stage_files(), @r"
+    001-start@1/status.json
+    002-shell@1/script.sh
+    002-shell@1/status.json
+    002-shell@1/stderr.log
+    002-shell@1/stdout.log
+    003-python@1/script.py
+    003-python@1/status.json
+    003-python@1/stderr.log
+    003-python@1/stdout.log
+    004-broken@1/script.sh
+    004-broken@1/status.json
+    004-broken@1/stderr.log
+    004-broken@1/stdout.log
+    005-killed@1/script.sh
+    005-killed@1/status.json
+    005-killed@1/stderr.log
+    005-killed@1/stdout.log
+    006-exit@1/status.json
+    ");
+}
+
+#[test]
+fn large_output_is_a_file_for_later_stages() {
+    let source = r#"digraph {
+        start -> big -> next -> use -> exit
+        big [shape=parallelogram, script="yes 0123456789 | head -n 20000; exit 7"]
+        next [prompt="Look."]
+        use [shape=parallelogram, script="echo {{ context.command.output }}"]
+    }"#;
+    let scene = Scene::new(source).model(r#"{"*": [{"text": "seen"}]}"#).local();
+    insta::assert_snapshot!(scene.story().replace(&scene.dir.path().display().to_string(), "DIR"), @r"
+    001 start@1 succeeded -> big (unconditional)
+    002 big@1 failed: exit code 7 (deterministic) -> next (unconditional)
+    003 next@1 succeeded -> use (unconditional)
+    004 use@1 failed: `context.command.output` has 219999 bytes, and a script takes at most 131072 of one value; read it from the file DIR/runs/01HF7YAT000000000000000007/runtime/blobs/cd61b9d5155bfef8324999f9608ac3e9d83323d62e89185b56b1396118337628.json (deterministic) -> exit (unconditional)
+    005 exit@1 succeeded
+    run succeeded
+    ");
+    let prompt = scene.read("003-next@1/prompt.md");
+    let hidden = insta_hex(&prompt);
+    insta::assert_snapshot!(hidden, @r"
+    Goal: Ship it
+
+    ## Completed stages
+    - **big**: fail
+      - Script: `yes 0123456789 | head -n 20000; exit 7`
+      - Stdout: See: DIR/runs/RUN/runtime/blobs/HEX.json
+      - Stderr: (empty)
+      - Failure: exit code 7
+
+    Look.
+    ");
+    let path = prompt.lines().find_map(|line| line.trim().strip_prefix("- Stdout: See: ")).unwrap();
+    let path = path.replace("DIR", &scene.dir.path().display().to_string());
+    let path = path.replace("RUN", &scene.run_id().to_string());
+    let value: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    assert_eq!(value.as_str().unwrap().len(), 11 * 20_000 - 1);
+}
+
+/// With long hexadecimal names replaced.
+fn insta_hex(text: &str) -> String {
+    let mut shown = String::new();
+    for part in text.split_inclusive(|c: char| !c.is_ascii_hexdigit()) {
+        let name = part.trim_end_matches(|c: char| !c.is_ascii_hexdigit());
+        shown.push_str(&if name.len() == 64 { part.replace(name, "HEX") } else { part.to_owned() });
+    }
+    shown
+}
+
+#[test]
+fn a_command_without_a_place_to_run_says_so() {
+    let source = r#"digraph { start -> c -> exit; c [shape=parallelogram, script="true"] }"#;
+    let scene = Scene::new(source).local();
+    let nowhere = scene.work_dir();
+    std::fs::write(&nowhere, "a file").unwrap();
+    let story = scene.story();
+    let story = story.replace(&scene.dir.path().display().to_string(), "DIR");
+    insta::assert_snapshot!(story, @r"
+    001 start@1 succeeded -> c (unconditional)
+    002 c@1 failed: working directory DIR/work is no directory: create it, or choose another (deterministic) -> exit (unconditional)
+    003 exit@1 succeeded
+    run succeeded
+    ");
+}
+
+#[test]
+fn waiting_takes_its_time() {
+    let source = r"digraph {
+        start -> w -> limited -> exit
+        w [shape=insulator, duration=90s]
+        limited [shape=insulator, duration=2m, timeout=10s]
+    }";
+    let scene = Scene::new(source);
+    insta::assert_snapshot!(scene.story(), @r"
+    001 start@1 succeeded -> w (unconditional)
+    002 w@1 succeeded -> limited (unconditional)
+    003 limited@1 failed: timed out after 10s (transient_infra) -> exit (unconditional)
+    004 exit@1 succeeded
+    run succeeded
+    ");
+    let state = scene.state();
+    assert_eq!(state.updated_ms - state.started_ms, 100_000);
+}

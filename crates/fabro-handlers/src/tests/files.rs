@@ -1,0 +1,114 @@
+use super::*;
+
+#[test]
+fn every_attempt_keeps_its_files() {
+    let source = r#"digraph {
+        start -> p -> c -> exit
+        p [shape=tab, prompt="Plan {{ context.internal.retry_count.p | default(0) }}.", fidelity=truncate, max_retries=2]
+        c [shape=parallelogram, script="cat count 2>/dev/null; echo x >> count; exit $(( $(wc -l < count) < 2 ))", retry_policy=none, max_retries=1]
+    }"#;
+    let model = r#"{"p": [{"error": "overloaded", "retry_after_s": 0}, {"error": "timeout", "retry_after_s": 0}, {"text": "done"}]}"#;
+    let source = source.replace("retry_policy=none", "retry_policy=linear");
+    let scene = Scene::new(&source).model(model).local();
+    scene.drive().unwrap();
+    insta::assert_snapshot!(scene.stage_files(), @r"
+    001-start@1/status.json
+    002-p@1/attempt-1/prompt.md
+    002-p@1/attempt-2/prompt.md
+    002-p@1/prompt.md
+    002-p@1/response.md
+    002-p@1/status.json
+    003-c@1/attempt-1/script.sh
+    003-c@1/attempt-1/stderr.log
+    003-c@1/attempt-1/stdout.log
+    003-c@1/script.sh
+    003-c@1/status.json
+    003-c@1/stderr.log
+    003-c@1/stdout.log
+    004-exit@1/status.json
+    ");
+    assert_eq!(scene.read("002-p@1/attempt-2/prompt.md"), "Goal: Ship it\nRun: RUN\n\nPlan 1.");
+    assert_eq!(scene.read("002-p@1/prompt.md"), "Goal: Ship it\nRun: RUN\n\nPlan 2.");
+    assert_eq!(scene.read("003-c@1/stdout.log"), "x\n");
+    assert_eq!(scene.read("003-c@1/attempt-1/stdout.log"), "");
+}
+
+#[test]
+fn status_files_say_what_a_stage_came_to() {
+    let source = r"digraph { start -> p; p [shape=tab, model=m]; p -> exit }";
+    let model = r#"{"p": [{"text": "{\"outcome\": \"failed\", \"failure_reason\": \"no\", \"preferred_next_label\": \"x\", \"context_updates\": {\"a\": 1}}"}]}"#;
+    let scene = Scene::new(source).model(model);
+    scene.drive().unwrap();
+    insta::assert_snapshot!(scene.read("002-p@1/status.json"), @r#"{"node":"p","visit":1,"rank":2,"attempts":1,"status":"failed","preferred_label":"x","context_updates":{"a":1,"last_response":"{\"outcome\": \"failed\", \"failure_reason\": \"no\", \"preferred_next_label\": \"x\", \"context_updates\": {\"a\": 1}}","response.p":"{\"outcome\": \"failed\", \"failure_reason\": \"no\", \"preferred_next_label\": \"x\", \"context_updates\": {\"a\": 1}}"},"failure":{"class":"deterministic","message":"no","signature":"p|deterministic|no","stated":true},"usage":{"model":"m","input_tokens":0,"output_tokens":0,"turns":1},"duration_ms":0,"prompt":"blob://sha256/8f8e1464aeef5ae9534c6e992b0b2c40404710c1adfe9d658cf4481b3a8460f5"}"#);
+}
+
+#[test]
+fn a_stage_that_cannot_be_recorded_ends_the_driver() {
+    for source in [
+        "digraph { start -> p -> exit; p [shape=tab] }",
+        "digraph { start -> p -> exit; p [shape=parallelogram, script=run] }",
+    ] {
+        let mut scene =
+            Scene::new(source).model(r#"{"p": [{"text": "x"}]}"#).prints(&[("run", "")]);
+        let blocked = scene.dir.path().join("blocked");
+        std::fs::write(&blocked, "a file").unwrap();
+        scene.run_dir = Some(blocked.clone());
+        let error = scene.drive().unwrap_err().to_string();
+        let error = error.replace(&scene.dir.path().display().to_string(), "DIR");
+        let error = error.replace(&scene.run_id().to_string(), "RUN");
+        assert_eq!(
+            error,
+            "stage `p` cannot be recorded: write DIR/blocked/RUN/stages/002-p@1: Not a directory (os error 20); free some space or choose another store with --store"
+        );
+        // Nothing was lost: with the obstacle gone the stage runs.
+        std::fs::remove_file(&blocked).unwrap();
+        assert!(scene.story().ends_with("run succeeded\n"));
+    }
+}
+
+#[test]
+fn a_dry_run_executes_nothing() {
+    let source = r#"digraph {
+        start -> c -> p -> w -> ask; ask -> fork [label="Yes"]; ask -> exit [label="No"]
+        c [shape=parallelogram, script="touch made; {{ context.later }}"]
+        p [prompt="Use {{ context.found }} and {{ goal }}"]
+        w [shape=insulator, duration=5h]
+        ask [shape=hexagon]
+        fork [shape=component]; fork -> {x; y} -> join; x [shape=parallelogram, script=x]
+        join [shape=tripleoctagon, prompt="Which?"]; join -> sub -> exit
+        sub [shape=house, stack.child_dot_source="digraph { start -> d -> exit; d [shape=parallelogram, script=d] }"]
+    }"#;
+    let scene = Scene::new(source).dry();
+    insta::assert_snapshot!(scene.story(), @r#"
+    001 start@1 succeeded -> c (unconditional)
+    002 c@1 succeeded (dry run) -> p (unconditional)
+    003 p@1 succeeded -> w (unconditional)
+    004 w@1 succeeded (dry run) -> ask (unconditional)
+    ask asks "ask": [Y] Yes, [N] No
+    ask is told Y "Yes" None by auto
+    005 ask@1 succeeded -> fork (preferred_label)
+    fork forks 2, joins at join
+      007 x@1 succeeded (dry run) -> join (unconditional)
+      fork@1/x succeeded
+      008 y@1 succeeded -> join (unconditional)
+      fork@1/y succeeded
+    006 fork@1 succeeded -> join (join)
+    009 join@1 succeeded (the answer names no branch; the best status won) -> sub (unconditional)
+    010 sub@1 succeeded -> exit (unconditional)
+    011 exit@1 succeeded
+    run succeeded
+    "#);
+    assert_eq!(std::fs::read_dir(scene.work_dir()).unwrap().count(), 0);
+    insta::assert_snapshot!(scene.context(&["command", "parallel.fan_in", "response"]), @r#"
+    command.exit_code = 0
+    command.output = ""
+    command.stderr = ""
+    parallel.fan_in.best_head_sha = null
+    parallel.fan_in.best_id = "x"
+    parallel.fan_in.best_outcome = "succeeded"
+    response.join = "[simulated] response for stage join"
+    response.p = "[simulated] response for stage p"
+    "#);
+    let state = scene.state();
+    assert_eq!(state.updated_ms, state.started_ms);
+}

@@ -1,0 +1,493 @@
+//! Whole runs: a workflow, a model script and answers go in; the story, the context and the files
+//! of the stages come out.
+
+mod agents;
+mod commands;
+mod directives;
+mod fan_out;
+mod files;
+mod gates;
+mod resume;
+mod sub_workflows;
+mod templates;
+mod threads;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use fabro_engine::{
+    DriveError, Input, Machine, NewRun, Phase, RunEnd, RunState, World, begin, drive,
+};
+use fabro_events::{Event, EventBody, EventSink};
+use fabro_human::{
+    AskError, AutoApprove, Chain, Interviewer, Question, QueueInterviewer, Reply, Unavailable,
+};
+use fabro_llm::{Model, ModelError, Part, Request, Role, ScriptedModel, SimulatedModel};
+use fabro_sandbox::{Captured, Exec, Exit, FakeExec, Finished, LocalExec};
+use fabro_store::{Batch, MemoryStore, RunLog};
+use fabro_types::{BlobRef, RunId};
+use futures_util::stream::BoxStream;
+use serde_json::{Map, Value, json};
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+use crate::{Bundle, Limits, ModelDefaults, Registry, RunSettings, Services, StatusFiles};
+
+/// When runs begin; late enough for files on disk to be older.
+const LATE_MS: i64 = 4_000_000_000_000;
+
+/// A run that can be driven, by one driver after the other.
+pub(super) struct Scene {
+    bundle: Bundle,
+    goal: String,
+    model: String,
+    answers: String,
+    defaults: ModelDefaults,
+    exec: Work,
+    inputs: Value,
+    people: People,
+    started_ms: i64,
+    run_dir: Option<PathBuf>,
+    store: Arc<MemoryStore>,
+    run_id: RunId,
+    dir: TempDir,
+    asked: Arc<Asked>,
+    posts: Mutex<Vec<(String, fabro_store::Message)>>,
+}
+
+/// Who answers when the prepared answers are used up.
+enum People {
+    Away,
+    /// Asked, but slow.
+    Thinking,
+    Agreeing,
+}
+
+/// What runs scripts.
+enum Work {
+    Fake(Arc<FakeExec>),
+    /// Real processes, in real time.
+    Local,
+    Dry,
+}
+
+/// Everything the model was sent.
+#[derive(Default)]
+pub(super) struct Asked(Mutex<Vec<Request>>);
+
+impl Scene {
+    pub(super) fn new(source: &str) -> Self {
+        let bundle = Bundle {
+            name: "test".into(),
+            file: "test.fabro".into(),
+            base: String::new(),
+            source: source.into(),
+            files: BTreeMap::new(),
+            settings: RunSettings::default(),
+        };
+        Self {
+            bundle,
+            goal: "Ship it".into(),
+            model: "{}".into(),
+            answers: "{}".into(),
+            defaults: ModelDefaults::default(),
+            exec: Work::Fake(Arc::default()),
+            inputs: json!({}),
+            people: People::Away,
+            started_ms: LATE_MS,
+            run_dir: None,
+            store: Arc::default(),
+            run_id: RunId::from_parts(1_700_000_000_000, 7),
+            dir: TempDir::new().unwrap(),
+            asked: Arc::default(),
+            posts: Mutex::default(),
+        }
+    }
+
+    pub(super) fn model(mut self, script: &str) -> Self {
+        self.model = script.into();
+        self
+    }
+
+    pub(super) fn answers(mut self, answers: &str) -> Self {
+        self.answers = answers.into();
+        self
+    }
+
+    /// Scripts and what they print; they succeed.
+    pub(super) fn prints(self, scripts: &[(&str, &str)]) -> Self {
+        let with =
+            |exec: FakeExec, (script, out): &(&str, &str)| exec.with(*script, Exit::Code(0), out);
+        let exec = scripts.iter().fold(FakeExec::new(), with);
+        self.exec(exec)
+    }
+
+    pub(super) fn exec(mut self, exec: FakeExec) -> Self {
+        self.exec = Work::Fake(Arc::new(exec));
+        self
+    }
+
+    pub(super) fn local(mut self) -> Self {
+        self.exec = Work::Local;
+        self
+    }
+
+    pub(super) fn dry(mut self) -> Self {
+        self.exec = Work::Dry;
+        self
+    }
+
+    pub(super) fn inputs(mut self, inputs: Value) -> Self {
+        self.inputs = inputs;
+        self
+    }
+
+    pub(super) fn file(mut self, path: &str, text: &str) -> Self {
+        self.bundle.files.insert(path.into(), text.into());
+        self
+    }
+
+    pub(super) fn thinking(mut self) -> Self {
+        self.people = People::Thinking;
+        self
+    }
+
+    pub(super) fn agreeing(mut self) -> Self {
+        self.people = People::Agreeing;
+        self
+    }
+
+    /// Says something to the run as soon as an event of this name is committed.
+    pub(super) fn posts(self, event: &str, message: fabro_store::Message) -> Self {
+        self.posts.lock().unwrap().push((event.to_owned(), message));
+        self
+    }
+
+    pub(super) fn run_id(&self) -> RunId {
+        self.run_id
+    }
+
+    pub(super) fn run_dir(&self) -> PathBuf {
+        let runs = self.run_dir.clone().unwrap_or_else(|| self.dir.path().join("runs"));
+        runs.join(self.run_id.to_string())
+    }
+
+    pub(super) fn work_dir(&self) -> PathBuf {
+        self.dir.path().join("work")
+    }
+
+    /// Drives the run until it ends or waits, from where it is.
+    pub(super) fn drive(&self) -> Result<RunEnd, DriveError> {
+        let paused = !matches!(self.exec, Work::Local);
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_all().start_paused(paused);
+        runtime.build().unwrap().block_on(self.driven())
+    }
+
+    async fn driven(&self) -> Result<RunEnd, DriveError> {
+        let plan = Arc::new(self.bundle.plan().unwrap());
+        let dry_run = matches!(self.exec, Work::Dry);
+        if self.events().is_empty() {
+            if !self.work_dir().exists() {
+                std::fs::create_dir(self.work_dir()).unwrap();
+            }
+            let new = NewRun {
+                goal: self.goal.clone(),
+                inputs: self.inputs.as_object().cloned().unwrap_or_default(),
+                work_dir: self.work_dir().display().to_string(),
+                bundle: self.bundle.to_bytes(),
+                dry_run,
+                ..NewRun::default()
+            };
+            let commit = begin(self.run_id, self.started_ms, &plan, new);
+            let batch = Batch { events: &commit.events, blobs: &commit.blobs, consumed: &[] };
+            self.store.append(self.run_id, 0, &batch).unwrap();
+        }
+        let state = self.state();
+        let first = match state.phase {
+            Phase::Created => Input::Start,
+            _ => Input::Resume { max_cost: None },
+        };
+        let (now_ms, since) = (state.updated_ms, tokio::time::Instant::now());
+        let clock = Arc::new(move || now_ms + i64::try_from(since.elapsed().as_millis()).unwrap());
+        let sink: Arc<dyn EventSink> = Arc::new(Sink {
+            files: StatusFiles::new(self.run_dir().parent().unwrap()),
+            store: Arc::clone(&self.store),
+            posts: Mutex::new(std::mem::take(&mut *self.posts.lock().unwrap())),
+        });
+        let exec: Option<Arc<dyn Exec>> = match &self.exec {
+            Work::Fake(exec) => Some(Arc::clone(exec) as _),
+            Work::Local => Some(Arc::new(LocalExec::new())),
+            Work::Dry => None,
+        };
+        let model: Box<dyn Model> = match self.exec {
+            Work::Dry => Box::new(SimulatedModel),
+            _ => Box::new(ScriptedModel::from_json(&self.model).unwrap()),
+        };
+        let handler = Registry::new(Services {
+            exec,
+            env: Vec::new(),
+            model: Arc::new(Listening { model, asked: Arc::clone(&self.asked) }),
+            defaults: self.defaults.clone(),
+            limits: Limits::default(),
+            interviewer: self.interviewer(dry_run),
+            sink: Arc::clone(&sink),
+            clock: Arc::clone(&clock) as _,
+        });
+        let world = World {
+            store: Arc::clone(&self.store) as _,
+            handler,
+            sink,
+            clock,
+            run_dir: self.run_dir(),
+            stop: CancellationToken::new(),
+        };
+        drive(Machine::new(plan, state, Arc::clone(&self.store) as _), first, world).await
+    }
+
+    fn interviewer(&self, dry_run: bool) -> Arc<dyn Interviewer> {
+        let queue = QueueInterviewer::from_json(&self.answers).unwrap();
+        for event in self.events() {
+            if matches!(&event.entry.body, EventBody::GateAnswered { source, .. } if source == "answers")
+            {
+                queue.skip(event.entry.node_id.as_deref().unwrap_or_default(), 1);
+            }
+        }
+        match self.people {
+            _ if dry_run => Arc::new(Chain(queue, AutoApprove)),
+            People::Agreeing => Arc::new(Chain(queue, AutoApprove)),
+            People::Away => Arc::new(Chain(queue, Unavailable)),
+            People::Thinking => Arc::new(Chain(queue, Silent)),
+        }
+    }
+
+    /// Drives the run and tells the story of all of it.
+    #[track_caller]
+    pub(super) fn story(&self) -> String {
+        self.drive().unwrap();
+        story(&self.events())
+    }
+
+    pub(super) fn events(&self) -> Vec<Event> {
+        self.store.read(self.run_id, 0, usize::MAX).unwrap()
+    }
+
+    pub(super) fn state(&self) -> RunState {
+        RunState::replay(self.run_id, &self.events())
+    }
+
+    /// A context value of the main line, read back when it is a reference.
+    pub(super) fn value(&self, key: &str) -> Value {
+        let state = self.state();
+        let value = state.main().unwrap().context.get(key).cloned().unwrap_or_default();
+        match BlobRef::from_value(&value) {
+            Some(blob) => fabro_engine::read_blob(&*self.store, &blob).unwrap(),
+            None => value,
+        }
+    }
+
+    /// Those keys of the final context that begin so, one a line.
+    pub(super) fn context(&self, prefixes: &[&str]) -> String {
+        let mut text = String::new();
+        for (key, _) in self.state().main().unwrap().context.iter() {
+            if prefixes.iter().any(|prefix| key.starts_with(prefix)) {
+                let _ = writeln!(text, "{key} = {}", self.value(key));
+            }
+        }
+        text
+    }
+
+    /// A file of a stage: `002-plan@1/prompt.md`.
+    #[track_caller]
+    pub(super) fn read(&self, path: &str) -> String {
+        let path = self.run_dir().join("stages").join(path);
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path:?}: {e}"));
+        let hex = |word: &str| word.replace(&self.dir.path().display().to_string(), "DIR");
+        hex(&text).replace(&self.run_id.to_string(), "RUN")
+    }
+
+    /// All files of all stages, in order.
+    pub(super) fn stage_files(&self) -> String {
+        fn walk(dir: PathBuf, base: &std::path::Path, found: &mut Vec<String>) {
+            for entry in std::fs::read_dir(dir).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    walk(path, base, found);
+                } else {
+                    found.push(path.strip_prefix(base).unwrap().display().to_string());
+                }
+            }
+        }
+        let base = self.run_dir().join("stages");
+        let mut found = Vec::new();
+        walk(base.clone(), &base, &mut found);
+        found.sort();
+        found.join("\n")
+    }
+
+    /// The scripts that were run.
+    pub(super) fn ran(&self) -> Vec<String> {
+        match &self.exec {
+            Work::Fake(exec) => exec.ran(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// What the model was sent, a line a request: the last line of every message.
+    pub(super) fn asked(&self) -> String {
+        let mut text = String::new();
+        for request in self.asked.0.lock().unwrap().iter() {
+            let _ = write!(text, "{}:", request.origin.node);
+            for message in &request.messages {
+                let who = match message.role {
+                    Role::User => '>',
+                    Role::Assistant => '<',
+                    _ => '?',
+                };
+                let said = message.text();
+                let _ = write!(text, " {who} {}", said.lines().last().unwrap_or_default());
+            }
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// Writes `status.json`s and says what the scene wants said.
+struct Sink {
+    files: StatusFiles,
+    store: Arc<MemoryStore>,
+    posts: Mutex<Vec<(String, fabro_store::Message)>>,
+}
+
+impl EventSink for Sink {
+    fn event(&self, event: &Event) {
+        self.files.event(event);
+        let name = event.to_json()["event"].as_str().unwrap().to_owned();
+        let mut posts = self.posts.lock().unwrap();
+        if let Some(at) = posts.iter().position(|(wanted, _)| *wanted == name) {
+            let (_, message) = posts.remove(at);
+            fabro_store::Inbox::post(&*self.store, event.run_id, &message).unwrap();
+        }
+    }
+}
+
+struct Listening {
+    model: Box<dyn Model>,
+    asked: Arc<Asked>,
+}
+
+impl Model for Listening {
+    fn stream(&self, request: Request) -> BoxStream<'static, Result<Part, ModelError>> {
+        self.asked.0.lock().unwrap().push(request.clone());
+        self.model.stream(request)
+    }
+}
+
+/// Never comes back.
+struct Silent;
+
+#[async_trait]
+impl Interviewer for Silent {
+    async fn ask(&self, _: &Question) -> Result<Reply, AskError> {
+        std::future::pending().await
+    }
+}
+
+pub(super) fn answer(node: &str, choice: &str) -> fabro_store::Message {
+    fabro_store::Message::Answer {
+        node: node.into(),
+        visit: 1,
+        branch: None,
+        choice: choice.into(),
+        source: "inbox".into(),
+    }
+}
+
+pub(super) fn printed(exit: Exit, stdout: &str, stderr: &str) -> Finished {
+    Finished {
+        exit,
+        stdout: Captured::Text(stdout.into()),
+        stderr: Captured::Text(stderr.into()),
+        duration: std::time::Duration::ZERO,
+    }
+}
+
+#[track_caller]
+pub(super) fn check(source: &str, model: &str, expect: &[&str]) -> Scene {
+    let scene = Scene::new(source).model(model);
+    let story = scene.story();
+    for line in expect {
+        assert!(story.contains(line), "no {line:?} in\n{story}");
+    }
+    scene
+}
+
+/// One line an event that matters, the edge taken behind the stage.
+pub(super) fn story(events: &[Event]) -> String {
+    let mut text = String::new();
+    for event in events {
+        let entry = &event.entry;
+        let node = entry.node_id.as_deref().unwrap_or_default();
+        let indent = "  ".repeat(entry.branch.as_deref().map_or(0, |b| b.matches('@').count()));
+        let line = match &entry.body {
+            EventBody::StageCompleted(end) | EventBody::StageFailed(end) => {
+                let visit = entry.visit.unwrap_or_default();
+                let mut line = format!("{:03} {node}@{visit} {}", end.rank, end.outcome.reads_as());
+                if end.attempts > 1 {
+                    let _ = write!(line, " in {}", end.attempts);
+                }
+                if let Some(failure) = &end.outcome.failure {
+                    let _ = write!(line, ": {failure}");
+                }
+                if let Some(notes) = &end.outcome.notes {
+                    let _ = write!(line, " ({notes})");
+                }
+                line
+            }
+            EventBody::EdgeSelected(choice) => {
+                text.truncate(text.trim_end().len());
+                let _ = writeln!(text, " -> {} ({})", choice.to, choice.tier.as_str());
+                continue;
+            }
+            EventBody::StageRetrying { failure, delay_ms, .. } => {
+                format!("{node} retries in {delay_ms} ms: {failure}")
+            }
+            EventBody::GateAsked { question, options, freeform, .. } => {
+                let keys: Vec<_> =
+                    options.iter().map(|o| format!("[{}] {}", o.key, o.label)).collect();
+                let more = if *freeform { " or text" } else { "" };
+                format!("{node} asks {question:?}: {}{more}", keys.join(", "))
+            }
+            EventBody::GateAnswered { selected, label, text, source } => {
+                format!("{node} is told {selected} {label:?} {text:?} by {source}")
+            }
+            EventBody::ContextRefused { key, reason } => format!("{node} refused {key}: {reason}"),
+            EventBody::AgentWarning { kind, message } => format!("{node} warns ({kind}) {message}"),
+            EventBody::ParallelStarted { branches, join, .. } => {
+                let join = join.as_deref().unwrap_or("nothing");
+                format!("{node} forks {}, joins at {join}", branches.len())
+            }
+            EventBody::BranchCompleted { status, canceled, .. } => {
+                let how = if *canceled { "canceled" } else { status.as_str() };
+                format!("{} {how}", entry.branch.as_deref().unwrap_or_default())
+            }
+            EventBody::RunCompleted { .. } => "run succeeded".to_owned(),
+            EventBody::RunFailed { failure, .. } => format!("run failed: {failure}"),
+            EventBody::RunPaused { reason, gates, .. } => format!("paused: {reason:?} {gates:?}"),
+            EventBody::RunResumed { .. } => "resumed".to_owned(),
+            EventBody::RunCanceled { reason } => format!("run canceled: {reason}"),
+            _ => continue,
+        };
+        let _ = writeln!(text, "{indent}{line}");
+    }
+    text
+}
+
+/// The same value with its keys in order.
+pub(super) fn object(pairs: &[(&str, Value)]) -> Value {
+    Value::Object(pairs.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect::<Map<_, _>>())
+}

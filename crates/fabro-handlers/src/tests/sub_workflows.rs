@@ -1,0 +1,319 @@
+use super::*;
+use fabro_store::Runs;
+
+const PARENT: &str = r#"digraph {
+    start -> c -> sub -> next -> exit
+    c [shape=parallelogram, script="c"]
+    sub [shape=house, stack.child_workflow="lib/child.fabro"]
+    next [shape=tab, prompt="Next."]
+}"#;
+
+const CHILD: &str = r#"digraph child {
+    graph [goal="Check it"]
+    start -> look -> exit
+    look [shape=tab, prompt="@look.md"]
+}"#;
+
+const MODEL: &str = r#"{"look": [{"text": "{\"context_updates\": {\"found\": 3}}", "usage": {"input_tokens": 10}}], "next": [{"text": "ok"}]}"#;
+
+fn nested(child: &str) -> Scene {
+    Scene::new(PARENT)
+        .file("lib/child.fabro", child)
+        .file("lib/look.md", "Look closely.")
+        .model(MODEL)
+        .prints(&[("c", "parent's output"), ("d", "child's output"), ("slow", "")])
+}
+
+fn child_of(scene: &Scene) -> RunId {
+    let children: Vec<_> = scene.store.list().unwrap().into_iter().map(|run| run.id).collect();
+    *children.iter().find(|id| **id != scene.run_id()).unwrap()
+}
+
+fn child_story(scene: &Scene) -> String {
+    story(&scene.store.read(child_of(scene), 0, usize::MAX).unwrap())
+}
+
+#[test]
+fn the_childs_final_context_is_the_parents() {
+    let scene = nested(
+        &CHILD.replace("look -> exit", "look -> d -> exit; d [shape=parallelogram, script=d]"),
+    );
+    insta::assert_snapshot!(scene.story(), @r"
+    001 start@1 succeeded -> c (unconditional)
+    002 c@1 succeeded -> sub (unconditional)
+    003 sub@1 succeeded -> next (unconditional)
+    004 next@1 succeeded -> exit (unconditional)
+    005 exit@1 succeeded
+    run succeeded
+    ");
+    insta::assert_snapshot!(child_story(&scene), @r"
+    001 start@1 succeeded -> look (unconditional)
+    002 look@1 succeeded -> d (unconditional)
+    003 d@1 succeeded -> exit (unconditional)
+    004 exit@1 succeeded
+    run succeeded
+    ");
+    let child = scene.value("child.sub");
+    assert_eq!(child["found"], 3);
+    assert_eq!(child["outcome"], "succeeded");
+    assert_eq!(child["graph.goal"], "Check it");
+    assert_eq!(
+        child["command.output"], "child's output",
+        "read back, for conditions and templates"
+    );
+    assert_eq!(scene.value("found"), Value::Null);
+    assert_eq!(scene.state().usage.input_tokens, 10);
+}
+
+#[test]
+fn the_parents_preamble_comes_first() {
+    let scene = nested(CHILD);
+    scene.drive().unwrap();
+    let dir = scene.run_dir().with_file_name(child_of(&scene).to_string());
+    let prompt = std::fs::read_to_string(dir.join("stages/002-look@1/prompt.md")).unwrap();
+    insta::assert_snapshot!(prompt, @r"
+    # Parent workflow
+
+    Goal: Ship it
+
+    ## Completed stages
+    - **c**: success
+      - Script: `c`
+      - Stdout:
+        ```
+        parent's output
+        ```
+      - Stderr: (empty)
+
+    # This workflow
+
+    Goal: Check it
+
+    Look closely.
+    ");
+    assert!(dir.join("stages/002-look@1/status.json").exists());
+    insta::assert_snapshot!(scene.read("004-next@1/prompt.md"), @r#"
+    Goal: Ship it
+
+    ## Completed stages
+    - **c**: success
+      - Script: `c`
+      - Stdout:
+        ```
+        parent's output
+        ```
+      - Stderr: (empty)
+    - **sub**: success
+
+    ## Context
+    - child.sub: {"found":3}
+
+    Next.
+    "#);
+}
+
+#[test]
+fn a_sub_workflow_starts_fresh_even_where_conversations_are_shared() {
+    let mut scene = nested(CHILD);
+    scene.bundle.source =
+        PARENT.replacen("digraph {", "digraph { graph [default_fidelity=full]", 1);
+    scene.drive().unwrap();
+    let dir = scene.run_dir().with_file_name(child_of(&scene).to_string());
+    let prompt = std::fs::read_to_string(dir.join("stages/002-look@1/prompt.md")).unwrap();
+    assert!(prompt.starts_with("# Parent workflow\n\nGoal: Ship it\n"), "{prompt}");
+}
+
+#[test]
+fn a_condition_reads_what_the_child_left() {
+    let mut scene = nested(CHILD);
+    scene.bundle.source = r#"digraph {
+        start -> sub; sub [shape=house, stack.child_workflow="lib/child.fabro"]
+        sub -> exit [condition="child.sub.found > 2"]
+        sub -> next; next -> exit
+    }"#
+    .into();
+    assert!(scene.story().contains("sub@1 succeeded -> exit (condition)"));
+}
+
+#[test]
+fn the_childs_failure_is_the_stages() {
+    let scene = nested(&CHILD.replace("look -> exit", "look -> d; d [shape=parallelogram, script=nope]; d -> exit [condition=\"outcome=success\"]"));
+    insta::assert_snapshot!(scene.story(), @r"
+    001 start@1 succeeded -> c (unconditional)
+    002 c@1 succeeded -> sub (unconditional)
+    003 sub@1 failed: sub-workflow: exit code 127: this script has no result (deterministic) -> next (unconditional)
+    004 next@1 succeeded -> exit (unconditional)
+    005 exit@1 succeeded
+    run succeeded
+    ");
+}
+
+#[test]
+fn a_child_inline_or_invalid() {
+    let inline = |source: &str| {
+        let parent = format!(
+            "digraph {{ start -> sub -> exit; sub [shape=house, stack.child_dot_source=\"{source}\"] }}"
+        );
+        Scene::new(&parent).story()
+    };
+    insta::assert_snapshot!(inline("digraph { start -> exit }"), @r"
+    001 start@1 succeeded -> sub (unconditional)
+    002 sub@1 succeeded -> exit (unconditional)
+    003 exit@1 succeeded
+    run succeeded
+    ");
+    insta::assert_snapshot!(inline("digraph { start -> "), @r"
+    001 start@1 succeeded -> sub (unconditional)
+    002 sub@1 failed: test.fabro is not valid: expected a name, a quoted text or `{`, found the end of the file (structural) -> exit (unconditional)
+    003 exit@1 succeeded
+    run succeeded
+    ");
+    insta::assert_snapshot!(Scene::new("digraph { start -> sub -> exit; sub [shape=house] }").story(), @r"
+    001 start@1 succeeded -> sub (unconditional)
+    002 sub@1 failed: `sub` names no workflow: set stack.child_workflow (structural) -> exit (unconditional)
+    003 exit@1 succeeded
+    run succeeded
+    ");
+}
+
+#[test]
+fn the_child_stops_when_its_condition_holds() {
+    let mut scene = nested(
+        r#"digraph { start -> look -> d -> look; look [shape=tab]; d [shape=parallelogram, script=d]; d -> exit [condition="never=1"] }"#,
+    );
+    scene.bundle.source = PARENT.replace(
+        "stack.child_workflow",
+        "manager.stop_condition=\"found=3\", stack.child_workflow",
+    );
+    insta::assert_snapshot!(scene.story(), @r"
+    001 start@1 succeeded -> c (unconditional)
+    002 c@1 succeeded -> sub (unconditional)
+    003 sub@1 succeeded (ended: its stop condition holds) -> next (unconditional)
+    004 next@1 succeeded -> exit (unconditional)
+    005 exit@1 succeeded
+    run succeeded
+    ");
+    insta::assert_snapshot!(child_story(&scene), @r"
+    001 start@1 succeeded -> look (unconditional)
+    002 look@1 succeeded -> d (unconditional)
+    run canceled: its stop condition holds
+    ");
+    assert_eq!(scene.value("child.sub")["found"], 3);
+}
+
+#[test]
+fn the_child_has_max_cycles_times_poll_interval() {
+    let mut scene = nested(
+        &CHILD.replace("look -> exit", "look -> w -> exit; w [shape=insulator, duration=5m]"),
+    );
+    scene.bundle.source = PARENT.replace(
+        "stack.child_workflow",
+        "manager.poll_interval=10s, manager.max_cycles=6, stack.child_workflow",
+    );
+    insta::assert_snapshot!(scene.story(), @r"
+    001 start@1 succeeded -> c (unconditional)
+    002 c@1 succeeded -> sub (unconditional)
+    003 sub@1 failed: sub-workflow: it took longer than max_cycles × poll_interval (transient_infra) -> next (unconditional)
+    004 next@1 succeeded -> exit (unconditional)
+    005 exit@1 succeeded
+    run succeeded
+    ");
+    insta::assert_snapshot!(child_story(&scene), @r"
+    001 start@1 succeeded -> look (unconditional)
+    002 look@1 succeeded -> w (unconditional)
+    run canceled: it took longer than max_cycles × poll_interval
+    ");
+}
+
+#[test]
+fn a_paused_child_pauses_its_parent_and_goes_on_with_it() {
+    let child = CHILD.replace("look -> exit", "look -> ask -> exit; ask [shape=hexagon]");
+    let scene = nested(&child);
+    scene.drive().unwrap();
+    fabro_store::Inbox::post(&*scene.store, child_of(&scene), &answer("ask", "exit")).unwrap();
+    insta::assert_snapshot!(scene.story(), @r#"
+    001 start@1 succeeded -> c (unconditional)
+    002 c@1 succeeded -> sub (unconditional)
+    paused: Human ["sub"]
+    resumed
+    003 sub@1 succeeded -> next (unconditional)
+    004 next@1 succeeded -> exit (unconditional)
+    005 exit@1 succeeded
+    run succeeded
+    "#);
+    insta::assert_snapshot!(child_story(&scene), @r#"
+    001 start@1 succeeded -> look (unconditional)
+    002 look@1 succeeded -> ask (unconditional)
+    ask asks "ask": [E] exit
+    paused: Human ["ask"]
+    resumed
+    ask is told E "exit" None by inbox
+    003 ask@1 succeeded -> exit (suggested_next)
+    004 exit@1 succeeded
+    run succeeded
+    "#);
+    assert_eq!(scene.store.list().unwrap().len(), 2);
+    assert_eq!(scene.asked(), "look: > Look closely.\nnext: > Next.\n");
+}
+
+#[test]
+fn a_child_that_ended_is_not_run_again() {
+    let whole = nested(CHILD);
+    whole.drive().unwrap();
+    let (child, events) = (child_of(&whole), whole.events());
+    let end = events.iter().position(|event| {
+        matches!(event.entry.body, EventBody::StageStarted { .. })
+            && event.entry.node_id.as_deref() == Some("sub")
+    });
+    // The parent died before it could record what the child came to.
+    let again = nested(CHILD);
+    again.drive().unwrap();
+    let cut = nested(CHILD);
+    cut.store.append(cut.run_id(), 0, &Batch::of(&events[..=end.unwrap()])).unwrap();
+    fabro_blob::BlobStore::put(&*cut.store, &cut.bundle.to_bytes()).unwrap();
+    let childs = whole.store.read(child, 0, usize::MAX).unwrap();
+    for event in &events[..=end.unwrap()] {
+        if let EventBody::StageCompleted(done) = &event.entry.body {
+            for value in done.outcome.context_updates.values() {
+                if let Some(blob) = BlobRef::from_value(value) {
+                    let bytes = fabro_blob::BlobStore::get(&*whole.store, &blob).unwrap();
+                    fabro_blob::BlobStore::put(&*cut.store, &bytes).unwrap();
+                }
+            }
+        }
+    }
+    cut.store.append(child, 0, &Batch::of(&childs)).unwrap();
+    assert!(cut.story().ends_with("run succeeded\n"));
+    assert_eq!(cut.asked(), "next: > Next.\n");
+    assert_eq!(cut.value("child.sub")["found"], 3);
+}
+
+#[test]
+fn a_rewind_runs_the_child_again() {
+    let scene = nested(CHILD);
+    scene.drive().unwrap();
+    let events = scene.events();
+    let counted = fabro_engine::checkpoint::effective(&events);
+    let at = fabro_engine::checkpoint::find(&counted, Some("c")).unwrap();
+    let last = events.len() as u64;
+    let rewound = fabro_engine::checkpoint::rewind(
+        scene.run_id(),
+        &at,
+        last,
+        scene.state().updated_ms,
+        fabro_types::ContextPatch::new(),
+    );
+    scene.store.append(scene.run_id(), last, &Batch::of(&[rewound])).unwrap();
+    scene.drive().unwrap();
+    assert_eq!(scene.store.list().unwrap().len(), 3);
+    assert_eq!(scene.asked().matches("look:").count(), 2);
+}
+
+#[test]
+fn grandchildren_run_too() {
+    let scene = nested(r#"digraph { start -> deep -> exit; deep [shape=house, stack.child_workflow="more/grand.fabro"] }"#)
+        .file("lib/more/grand.fabro", "digraph { start -> look -> exit; look [shape=tab, prompt=\"Look.\"] }");
+    scene.drive().unwrap();
+    assert_eq!(scene.store.list().unwrap().len(), 3);
+    assert_eq!(scene.value("child.sub")["child.deep"]["found"], 3);
+}
