@@ -1,5 +1,5 @@
 use std::cell::{Cell, OnceCell};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use fabro_condition::{Condition, ConditionError};
@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::family::Family;
 use crate::flow::Flow;
+use crate::lints::phantoms;
 use crate::load::Read;
 use crate::near::nearest;
 use crate::places::Places;
@@ -19,7 +20,7 @@ use crate::relative::RelativeSources;
 
 /// How many names are compared with others in one workflow, in search of what was meant: with as many
 /// wrong names as right ones the search would take the square of their number.
-const MAX_COMPARISONS: usize = 1_000_000;
+const MAX_COMPARISONS: usize = 200_000;
 
 /// What every lint looks at, made once.
 pub(crate) struct Checking<'a> {
@@ -37,6 +38,7 @@ pub(crate) struct Checking<'a> {
     /// How many more names may be compared with others.
     comparisons: Cell<usize>,
     flow: OnceCell<Flow>,
+    phantoms: OnceCell<BTreeMap<NodeIx, Option<&'a str>>>,
     /// By edge: which of `conditions` is its own.
     of_edge: Vec<Option<usize>>,
 }
@@ -72,6 +74,7 @@ impl<'a> Checking<'a> {
             of_edge,
             comparisons: Cell::new(MAX_COMPARISONS),
             flow: OnceCell::new(),
+            phantoms: OnceCell::new(),
         }
     }
 
@@ -98,6 +101,11 @@ impl<'a> Checking<'a> {
     /// Where a run can go.
     pub(crate) fn flow(&self) -> &Flow {
         self.flow.get_or_init(|| Flow::new(self.workflow))
+    }
+
+    /// Nodes that are there only because an edge misspells another; with that other one.
+    pub(crate) fn phantoms(&self) -> &BTreeMap<NodeIx, Option<&'a str>> {
+        self.phantoms.get_or_init(|| phantoms(self))
     }
 
     /// The edges that leave a node.

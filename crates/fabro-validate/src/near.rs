@@ -7,7 +7,6 @@ pub(crate) fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) 
     if word.len() > MAX_BYTES {
         return None;
     }
-    let plain = plain(word);
     let mut best: Option<(usize, &str)> = None;
     for name in names {
         let allowed = allowed(word, name);
@@ -15,7 +14,7 @@ pub(crate) fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) 
             continue;
         }
         let distance = match strsim::osa_distance(word, name) {
-            _ if plain == self::plain(name) => 0,
+            _ if plain(word).eq(plain(name)) => 0,
             distance if distance <= allowed => distance,
             _ => continue,
         };
@@ -35,9 +34,8 @@ fn allowed(word: &str, name: &str) -> usize {
 }
 
 /// Without what people vary: case and separators.
-fn plain(word: &str) -> String {
-    let letters = word.chars().filter(|c| c.is_alphanumeric());
-    letters.flat_map(char::to_lowercase).collect()
+fn plain(word: &str) -> impl Iterator<Item = char> + '_ {
+    word.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase)
 }
 
 #[cfg(test)]

@@ -1,1 +1,320 @@
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
+use fabro_graph::Workflow;
+use fabro_types::Severity;
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+use crate::testing::{show, sources};
+use crate::{check, prepare, rules};
+
+/// A workflow for every rule that breaks it.
+const BROKEN: &[(&str, &str)] = &[
+    ("attribute-value", "digraph { start -> a -> exit; a [prompt=x, timeout=soon] }"),
+    ("html-label", "digraph { start -> exit; start [label=<b>] }"),
+    ("missing-file", "digraph { start -> a -> exit; a [prompt=\"@gone.md\"] }"),
+    ("node-id", "digraph { start -> \"two words\" -> exit }"),
+    ("not-a-digraph", "graph { a -- b }"),
+    ("port", "digraph { start:n -> exit }"),
+    ("second-graph", "digraph { start -> exit } digraph { start -> exit }"),
+    ("strict-graph", "strict digraph { start -> exit }"),
+    ("syntax", "digraph { start -> }"),
+    ("undirected-edge", "digraph { start -- exit }"),
+    ("unknown-type", "digraph { start -> a -> exit; a [type=robot] }"),
+    ("all-conditional", "digraph { start -> a; a -> exit [condition=x] }"),
+    (
+        "child-workflow",
+        "digraph { start -> a -> exit; a [shape=house, stack.child_dot_source=\"x\"] }",
+    ),
+    ("condition-syntax", "digraph { start -> exit [condition=\"(x\"] }"),
+    ("dead-end", "digraph { start -> a; start -> exit; a [prompt=x] }"),
+    (
+        "default-choice",
+        "digraph { start -> a -> exit; a [shape=hexagon, human.default_choice=start] }",
+    ),
+    (
+        "duplicate-accelerator",
+        "digraph { start -> a; a [shape=hexagon]; a -> b [label=\"[A] x\"]; a -> exit [label=\"[A] y\"]; b -> exit }",
+    ),
+    ("edge-target", "digraph { start -> exit; start -> gone }"),
+    ("endless-loop", "digraph { start -> a -> a; a -> exit }"),
+    ("exit-node", "digraph { start -> a }"),
+    ("exit-outgoing", "digraph { start -> exit -> a }"),
+    ("fan-out-join", "digraph { start -> a; a [shape=component]; a -> b; a -> exit }"),
+    ("file-outside", "digraph { start -> a -> exit; a [prompt=\"@../there.md\"] }"),
+    (
+        "freeform-edges",
+        "digraph { start -> a; a [shape=hexagon]; a -> b [freeform=true]; a -> exit [freeform=true]; b -> exit }",
+    ),
+    ("goal-gate-target", "digraph { start -> a -> exit; a [goal_gate=true] }"),
+    ("ignored-failure", "digraph { start -> a -> exit; a [shape=parallelogram, script=x] }"),
+    ("missing-attribute", "digraph { start -> a -> exit; a [shape=parallelogram] }"),
+    ("missing-prompt", "digraph { start -> a -> exit }"),
+    ("misspelled-attribute", "digraph { start -> a -> exit; a [promt=x] }"),
+    ("output-schema", "digraph { start -> a -> exit; a [prompt=x, output_schema=\"{\"] }"),
+    ("quorum", "digraph { start -> a; a [shape=component, quorum=2]; a -> exit }"),
+    (
+        "random-with-conditions",
+        "digraph { start -> a; a [selection=random]; a -> exit [condition=x]; a -> exit }",
+    ),
+    (
+        "schema-with-acp",
+        "digraph { start -> a -> exit; a [prompt=x, output_schema=routing, backend=acp] }",
+    ),
+    ("several-exits", "digraph { start -> exit; start -> end }"),
+    ("start-incoming", "digraph { start -> a -> start; a -> exit }"),
+    ("start-node", "digraph { a -> exit }"),
+    ("stylesheet-syntax", "digraph { graph [model_stylesheet=\"* {\"]; start -> exit }"),
+    ("target-node", "digraph { start -> a -> exit; a [retry_target=gone] }"),
+    ("template-syntax", "digraph { start -> a -> exit; a [prompt=\"{{ goal | }}\"] }"),
+    ("thread-without-full", "digraph { start -> a -> exit; a [prompt=x, thread_id=t] }"),
+    ("undefined-input", "digraph { start -> a -> exit; a [prompt=\"{{ inputs.x }}\"] }"),
+    ("unknown-shape", "digraph { start -> a -> exit; a [prompt=x, shape=circle] }"),
+    ("unreachable-node", "digraph { start -> exit; a -> exit }"),
+    ("unused-style", "digraph { graph [model_stylesheet=\".x { model: y }\"]; start -> exit }"),
+    (
+        "unwritten-key",
+        "digraph { start -> a -> exit; a [prompt=\"{{ context.command.output }}\"] }",
+    ),
+];
+
+#[test]
+fn every_rule_is_broken_by_a_workflow() {
+    let deep = format!("digraph {{ {}{} }}", "{ ".repeat(200), "} ".repeat(200));
+    let large = " ".repeat(17 << 20);
+    let group = |name: &str| (0..600).map(|at| format!("{name}{at}")).collect::<Vec<_>>().join(";");
+    let product = format!("digraph {{ {{{}}} -> {{{}}} }}", group("a"), group("b"));
+    let id = format!("digraph {{ start -> {} -> exit }}", "a".repeat(200));
+    let built = [
+        ("nesting-too-deep", deep.as_str()),
+        ("file-too-large", &large),
+        ("too-large", &product),
+        ("node-id", &id),
+    ];
+    let mut left: BTreeSet<&str> = rules().iter().map(|rule| rule.name).collect();
+    for (rule, source) in BROKEN.iter().copied().chain(built) {
+        let checked = check("t", source, &sources(&[("../there.md", "x")]), Some(&Map::new()));
+        let finding = checked.findings.iter().find(|finding| finding.rule == rule);
+        let finding =
+            finding.unwrap_or_else(|| panic!("{rule} is not found: {:?}", checked.findings));
+        let known = rules().iter().find(|known| known.name == rule).unwrap();
+        assert_eq!(finding.severity, known.severity, "{rule}");
+        assert!(finding.fix.is_some(), "{rule} has no fix");
+        assert!(finding.span.end <= source.len(), "{rule}");
+        for finding in &checked.findings {
+            assert!(rules().iter().any(|rule| rule.name == finding.rule), "{}", finding.rule);
+        }
+        left.remove(rule);
+    }
+    assert_eq!(left, BTreeSet::new());
+}
+
+#[test]
+fn rules_have_one_entry_each() {
+    let names: BTreeSet<&str> = rules().iter().map(|rule| rule.name).collect();
+    assert_eq!(names.len(), rules().len());
+    for rule in rules() {
+        assert!(!rule.summary.ends_with('.') && !rule.summary.is_empty(), "{}", rule.name);
+    }
+}
+
+const CLEAN: &str = r#"
+digraph Release {
+    graph [goal="Release {{ inputs.version }}", retry_target=implement, max_node_visits=20]
+    graph [model_stylesheet="* { model: claude-sonnet-4-5 } .hard { reasoning_effort: high } #review { backend: cli }"]
+    node [timeout=15m]
+
+    start -> plan -> implement -> test
+    test -> review [condition="outcome=success"]
+    test -> implement [label="Fix"]
+    review -> checks [condition="context.verdict=ship"]
+    review -> implement
+    checks -> {lint; audit} -> join -> ask
+    ask -> exit [label="[S] Ship"]
+    ask -> implement [label="[R] Revise"]
+
+    plan      [prompt="@prompts/plan.md", fidelity=full, thread_id=main]
+    implement [prompt="Do it: {{ context.response.plan }}", class=hard, goal_gate=true]
+    test      [shape=parallelogram, script="cargo test", max_retries=1]
+    review    [prompt="{{ context.command.output }}", output_schema=routing]
+    checks    [shape=component]
+    lint      [shape=parallelogram, script="cargo clippy"]
+    audit     [shape=tab, prompt="Audit."]
+    join      [shape=tripleoctagon]
+    ask       [shape=hexagon, human.default_choice=exit, timeout=1h]
+}
+"#;
+
+#[test]
+fn a_good_workflow_has_no_findings() {
+    let files = sources(&[("prompts/plan.md", "Plan {{ goal }}.")]);
+    let inputs = json!({"version": "1.0"});
+    let checked = check("x", CLEAN, &files, inputs.as_object());
+    assert_eq!(checked.findings, []);
+    let workflow = checked.workflow.unwrap();
+    let review = workflow.node(workflow.find("review").unwrap());
+    assert_eq!(review.attrs.text("backend"), Some("cli"));
+    assert_eq!(review.attrs.text("model"), Some("claude-sonnet-4-5"));
+    let prepared = prepare("x", CLEAN, &files).unwrap();
+    assert_eq!(prepared.to_dot(), workflow.to_dot());
+}
+
+#[test]
+fn findings_are_in_order_and_told_once() {
+    let source = "digraph t {\n  a -> b [promt=x]\n  node [shape=circle]\n  c -> d\n  d [timeout=x, timeout=x]\n}";
+    let checked = check("t", source, &sources(&[]), None);
+    let shown: Vec<String> = checked.findings.iter().map(|finding| show(source, finding)).collect();
+    insta::assert_snapshot!(shown.join("\n"), @r#"
+    1:9 error: the workflow has no exit node
+      at: t
+      fix: add a node with the id `exit`, or with shape=Msquare
+    1:9 error: the workflow has no start node
+      at: t
+      fix: add a node with the id `start`, or with shape=Mdiamond
+    2:3 warning: the agent node `a` has no prompt; its id is asked instead
+      at: a
+      fix: add prompt="…", or prompt="@file.md"
+    2:8 error: an edge leads to `b`, but there is no such node
+      at: b
+      fix: add the node: b [prompt="…"]
+    3:15 warning: the shape `circle` stands for no handler; an agent runs these nodes
+      at: circle
+      fix: use box for an agent, or say what runs it with type=…
+    4:3 warning: the agent node `c` has no prompt; its id is asked instead
+      at: c
+      fix: add prompt="…", or prompt="@file.md"
+    4:8 warning: the agent node `d` has no prompt; its id is asked instead
+      at: d
+      fix: add prompt="…", or prompt="@file.md"
+    5:14 error: `timeout` is a duration, not `x`
+      at: x
+      fix: write a whole number and ms, s, m, h or d, such as timeout=30s
+    5:25 error: `timeout` is a duration, not `x`
+      at: x
+      fix: write a whole number and ms, s, m, h or d, such as timeout=30s
+    "#);
+    let errors = prepare("t", source, &sources(&[])).unwrap_err();
+    assert!(errors.iter().all(|finding| finding.severity == Severity::Error));
+    assert_eq!(errors.len(), 2);
+}
+
+#[test]
+fn a_file_of_every_depth_and_length_ends() {
+    let mut chain = "digraph { start -> n0".to_owned();
+    for at in 1..20_000 {
+        let _ = write!(chain, " -> n{at}");
+    }
+    let long = format!("{chain} -> exit }}");
+    assert!(check("t", &long, &sources(&[]), None).is_valid());
+    let lost = format!("{chain} }}");
+    assert!(!check("t", &lost, &sources(&[]), None).is_valid());
+    let mut fans = "digraph { start -> p0; exit [shape=Msquare];".to_owned();
+    for at in 0..2_000 {
+        let next = at + 1;
+        let _ = write!(fans, "p{at} [shape=component]; p{at} -> p{next}; p{at} -> b{at} -> exit;");
+        let _ = write!(fans, "b{at} [prompt=\"{{{{ context.command.output }}}}\"];");
+    }
+    fans.push_str("p2000 -> exit }");
+    let checked = check("t", &fans, &sources(&[]), None);
+    assert!(checked.is_valid());
+}
+
+fn statement() -> impl Strategy<Value = String> {
+    let node = prop_oneof![
+        Just("start"),
+        Just("exit"),
+        Just("a"),
+        Just("b"),
+        Just("c"),
+        Just("d"),
+        Just("e")
+    ];
+    let kind = prop_oneof![
+        Just("shape=component"),
+        Just("shape=tripleoctagon"),
+        Just("shape=hexagon"),
+        Just("shape=parallelogram, script=\"{{ context.response.a }}\""),
+        Just("shape=diamond"),
+        Just("goal_gate=true"),
+        Just("retry_target=b"),
+        Just("max_visits=2"),
+        Just("thread_id=t"),
+        Just("prompt=\"{{ context.command.output }} {{ inputs.x }}\""),
+        Just("type=robot"),
+        Just("shape=house, stack.child_dot_source=\"digraph { start -> exit }\""),
+    ];
+    let how = prop_oneof![
+        Just(""),
+        Just("[condition=\"outcome=success\"]"),
+        Just("[condition=\"context.k > 1\"]"),
+        Just("[loop_restart=true]"),
+        Just("[label=\"[A] x\", freeform=true]"),
+        Just("[condition=\"(\"]"),
+    ];
+    prop_oneof![
+        (node.clone(), kind).prop_map(|(node, kind)| format!("{node} [{kind}];")),
+        (node.clone(), node, how).prop_map(|(from, to, how)| format!("{from} -> {to} {how};")),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Any workflow is checked twice with the same result, finding by finding inside the file and in
+    /// order; and what is prepared is what was checked.
+    #[test]
+    fn checking_is_a_function(statements in prop::collection::vec(statement(), 0..24)) {
+        let source = format!("digraph {{ {} }}", statements.concat());
+        let checked = check("t", &source, &sources(&[]), None);
+        let again = check("t", &source, &sources(&[]), None);
+        prop_assert_eq!(&checked.findings, &again.findings);
+        prop_assert!(checked.findings.is_sorted_by_key(|finding| finding.span.start));
+        for finding in &checked.findings {
+            prop_assert!(source.get(finding.span.start..finding.span.end).is_some_and(|t| !t.is_empty()));
+            prop_assert!(rules().iter().any(|rule| rule.name == finding.rule));
+        }
+        if checked.is_valid() {
+            let prepared = prepare("t", &source, &sources(&[]));
+            let dot = |workflow: Option<Workflow>| workflow.map(|workflow| workflow.to_dot());
+            prop_assert_eq!(dot(prepared.ok()), dot(checked.workflow));
+        }
+    }
+
+    /// A key is only called unwritten when a search along every path finds no writer either.
+    #[test]
+    fn what_is_called_unwritten_is(edges in prop::collection::vec((0..6_usize, 0..6_usize), 0..14)) {
+        let id = |at: usize| ["start", "a", "b", "c", "d", "exit"][at];
+        let mut source = "digraph { start [shape=Mdiamond]; exit [shape=Msquare]; node [shape=parallelogram];".to_owned();
+        source.push_str("a [script=\"{{ context.response.b }}\"]; b [type=agent]; c [script=x]; d [script=x];");
+        for (from, to) in edges.iter().filter(|(from, to)| *from != 5 && *to != 0) {
+            let _ = write!(source, "{} -> {};", id(*from), id(*to));
+        }
+        source.push('}');
+        let checked = check("t", &source, &sources(&[]), None);
+        let told = checked.findings.iter().any(|finding| finding.rule == "unwritten-key");
+        let next = |from: usize| edges.iter().filter(move |(f, t)| *f == from && *f != 5 && *t != 0).map(|(_, t)| *t);
+        let reach = |from: usize| {
+            let mut seen = BTreeSet::new();
+            let mut queue: Vec<usize> = next(from).collect();
+            while let Some(node) = queue.pop() {
+                if seen.insert(node) {
+                    queue.extend(next(node));
+                }
+            }
+            seen
+        };
+        let is_read = reach(0).contains(&1);
+        let is_written = reach(0).contains(&2) && reach(2).contains(&1);
+        prop_assert_eq!(told, is_read && !is_written, "{}", source);
+    }
+}
+
+#[test]
+fn inputs_may_be_unknown() {
+    let source = "digraph { start -> a -> exit; a [prompt=\"{{ inputs.x }}\"] }";
+    assert!(check("t", source, &sources(&[]), None).is_valid());
+    let given: Map<String, Value> = Map::from_iter([("x".to_owned(), Value::Null)]);
+    assert!(check("t", source, &sources(&[]), Some(&given)).is_valid());
+    assert!(!check("t", source, &sources(&[]), Some(&Map::new())).is_valid());
+}

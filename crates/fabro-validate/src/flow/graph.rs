@@ -4,7 +4,7 @@ use fabro_graph::{NodeIx, NodeKind, Workflow};
 
 /// How many steps the search for the ends of fan-outs takes in one workflow. Only fan-outs that
 /// overlap each other many times over need more, and are then taken as having no end.
-const MAX_SEARCH: usize = 2_000_000;
+const MAX_SEARCH: usize = 500_000;
 
 /// Everywhere a run can go from a node, jumps included. Nodes are numbers; behind those of the
 /// workflow comes one that stands for "the goal gates are not met".

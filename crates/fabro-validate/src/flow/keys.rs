@@ -201,7 +201,7 @@ fn of_node(workflow: &Workflow, root: &str, rest: &str) -> Need {
                 "output" => "validated output",
                 _ => "sub-workflow",
             };
-            (format!("`{id}` is a {kind} node and has no {what}"), "name another node".to_owned())
+            (format!("`{id}` ({kind}) has no {what}"), "name another node".to_owned())
         }
     };
     Need::Impossible { why, fix }

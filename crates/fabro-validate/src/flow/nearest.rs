@@ -8,7 +8,7 @@ use super::keys::Writer;
 
 /// How many steps the searches for nearest writers may take in one workflow; after that a finding
 /// names none.
-const MAX_SEARCH: usize = 2_000_000;
+const MAX_SEARCH: usize = 200_000;
 
 /// Looks for the writer that is nearest to a place which it cannot help.
 pub(crate) struct Nearest<'a> {

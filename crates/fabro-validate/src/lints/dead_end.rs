@@ -7,6 +7,7 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
     let flow = checking.flow();
     for (ix, node) in checking.nodes() {
         let is_end = checking.workflow.outgoing(ix).len() == 0 && node.kind != NodeKind::Exit;
+        let is_end = is_end && !checking.phantoms().contains_key(&ix);
         if is_end && flow.reached[ix.index()] && !flow.in_branch[ix.index()] {
             let message = format!("a run that gets to `{}` fails, for no edge leads on", node.id);
             findings.push(

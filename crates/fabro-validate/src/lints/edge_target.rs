@@ -1,26 +1,14 @@
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use fabro_graph::ast::{Body, End, StatementKind};
-use fabro_graph::{Diagnostic, Document, Node, NodeKind};
+use fabro_graph::{Diagnostic, Document, Node, NodeIx, NodeKind};
 
 use crate::checking::Checking;
 
-/// Edges to nodes that nothing but an edge mentions. Such a node is an agent whose prompt is its id,
-/// which may be meant; it is not when nothing leads on from it, or when it looks like a misspelling.
+/// Edges to nodes that are not there.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
-    let workflow = checking.workflow;
-    let declared = declared(checking.document);
-    let names: Vec<&str> =
-        workflow.nodes().map(|node| &*node.id).filter(|id| declared.contains(id)).collect();
-    for (ix, node) in checking.nodes() {
-        if declared.contains(&*node.id) || matches!(node.kind, NodeKind::Start | NodeKind::Exit) {
-            continue;
-        }
-        let leads_on = workflow.outgoing(ix).len() > 0;
-        let near = misspelling(checking, node, &names);
-        if near.is_none() && (leads_on || workflow.incoming(ix).len() == 0) {
-            continue;
-        }
+    for (ix, near) in checking.phantoms() {
+        let node = checking.workflow.node(*ix);
         let message = format!("an edge leads to `{}`, but there is no such node", node.id);
         let fix = match near {
             Some(near) => format!("did you mean `{near}`?"),
@@ -28,6 +16,28 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
         };
         findings.push(Diagnostic::error("edge-target", node.span, message).with_fix(fix));
     }
+}
+
+/// Nodes that only an edge mentions, and that are not meant; with the node that is. A node without a
+/// statement of its own is an agent whose prompt is its id. It is not meant when nothing leads on
+/// from it, or when it looks like a misspelling.
+pub(crate) fn phantoms<'a>(checking: &Checking<'a>) -> BTreeMap<NodeIx, Option<&'a str>> {
+    let workflow = checking.workflow;
+    let declared = declared(checking.document);
+    let names: Vec<&str> =
+        workflow.nodes().map(|node| &*node.id).filter(|id| declared.contains(id)).collect();
+    let mut phantoms = BTreeMap::new();
+    for (ix, node) in checking.nodes() {
+        if declared.contains(&*node.id) || matches!(node.kind, NodeKind::Start | NodeKind::Exit) {
+            continue;
+        }
+        let near = misspelling(checking, node, &names);
+        let is_end = workflow.outgoing(ix).len() == 0 && workflow.incoming(ix).len() > 0;
+        if near.is_some() || is_end {
+            phantoms.insert(ix, near);
+        }
+    }
+    phantoms
 }
 
 /// A name that it is meant to be; names that differ in a number are different names.

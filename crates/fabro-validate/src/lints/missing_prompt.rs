@@ -4,7 +4,10 @@ use crate::checking::Checking;
 
 /// A node that asks a model, but does not say what.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
-    for node in checking.workflow.nodes().filter(|node| node.kind.is_llm()) {
+    for (ix, node) in checking.nodes().filter(|(_, node)| node.kind.is_llm()) {
+        if checking.phantoms().contains_key(&ix) {
+            continue;
+        }
         let prompt = node.attrs.text("prompt").unwrap_or_default();
         if prompt.trim().is_empty() {
             let kind = node.kind;

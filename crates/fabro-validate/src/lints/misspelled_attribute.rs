@@ -4,14 +4,14 @@ use fabro_graph::Diagnostic;
 use fabro_graph::schema::{self, Place};
 
 use crate::checking::Checking;
-use crate::near::nearest;
 
 /// Attributes of ours with a letter wrong, or on the wrong thing: they would silently do nothing.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
     let mut known: BTreeMap<(Place, &str), Option<Verdict>> = BTreeMap::new();
     for (place, attr) in checking.workflow.written_attrs() {
         let name: &str = &attr.written;
-        let Some(verdict) = *known.entry((place, name)).or_insert_with(|| judge(place, name))
+        let Some(verdict) =
+            *known.entry((place, name)).or_insert_with(|| judge(checking, place, name))
         else {
             continue;
         };
@@ -37,7 +37,7 @@ enum Verdict {
     Elsewhere(Place),
 }
 
-fn judge(place: Place, name: &str) -> Option<Verdict> {
+fn judge(checking: &Checking<'_>, place: Place, name: &str) -> Option<Verdict> {
     let is_older =
         |place| schema::OLDER_NAMES.iter().any(|older| older.older == name && older.place == place);
     let is_known = |place| schema::find(place, name).is_some() || is_older(place);
@@ -52,7 +52,7 @@ fn judge(place: Place, name: &str) -> Option<Verdict> {
     let here = schema::ATTRIBUTES.iter().filter(|known| known.places.contains(&place));
     let older = schema::OLDER_NAMES.iter().filter(|older| older.place == place);
     let names = here.map(|known| known.name).chain(older.map(|older| older.older));
-    nearest(name, names).map(Verdict::Near)
+    checking.nearest(name, names).map(Verdict::Near)
 }
 
 fn plural(place: Place) -> &'static str {

@@ -31,6 +31,7 @@ mod unreachable_node;
 mod unused_style;
 mod unwritten_key;
 
+pub(crate) use edge_target::phantoms;
 use fabro_graph::Diagnostic;
 
 use crate::checking::Checking;

@@ -341,7 +341,7 @@ mod tests {
         1:128 warning: no stage writes `response.plan.x`: `response.plan` is a text, with nothing inside it
           at: context.response.plan.x
           fix: give `plan` an output_schema and read `output.plan.x`
-        1:158 warning: no stage writes `child.plan`: `plan` is a agent node and has no sub-workflow
+        1:158 warning: no stage writes `child.plan`: `plan` (agent) has no sub-workflow
           at: context.child.plan
           fix: name another node
         ");
