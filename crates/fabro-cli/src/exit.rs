@@ -1,4 +1,4 @@
-//! What the exit codes mean. They are part of the command's interface: see `docs/command-line.md`.
+//! What the exit codes mean. They are part of the command's interface.
 
 use std::process::ExitCode;
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::ReportError;
-use crate::at::StageKey;
+use crate::at::{StageKey, take_line};
 
 /// A run as a whole.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -82,6 +82,8 @@ pub fn inspect(events: &[Event], driven: bool) -> Result<Inspect, ReportError> {
 struct Rows {
     list: Vec<StageRow>,
     by_key: BTreeMap<StageKey, usize>,
+    /// The stage at work in each line.
+    at_work: BTreeMap<Arc<str>, usize>,
 }
 
 impl Rows {
@@ -117,11 +119,13 @@ impl Rows {
             attempts: 1,
             edge: None,
         };
+        self.at_work.insert(key.branch.clone().unwrap_or_default(), self.list.len());
         self.by_key.insert(key, self.list.len());
         self.list.push(row);
     }
 
     fn end(&mut self, event: &Event, end: &CompletedStage) {
+        self.at_work.remove(event.entry.branch.as_deref().unwrap_or_default());
         if let Some(row) = self.row(event) {
             row.status = end.outcome.status.as_str();
             row.ended_at = Some(timestamp(event.ts_ms));
@@ -132,17 +136,10 @@ impl Rows {
     /// Stages that a join did not wait for never end.
     fn cancel(&mut self, event: &Event) {
         let Some(name) = event.entry.branch.as_deref() else { return };
-        for row in self.list.iter_mut().rev() {
-            let branch = row.branch.as_deref().unwrap_or_default();
-            if branch == name || branch.strip_prefix(name).is_some_and(|rest| rest.starts_with('/'))
-            {
-                if row.status.is_empty() {
-                    row.status = RunStatus::Canceled.as_str();
-                    row.ended_at = Some(timestamp(event.ts_ms));
-                }
-            } else if branch.is_empty() {
-                // The fan-out itself: everything before it is older than its branches.
-                break;
+        for at in take_line(&mut self.at_work, name) {
+            if let Some(row) = self.list.get_mut(at) {
+                row.status = RunStatus::Canceled.as_str();
+                row.ended_at = Some(timestamp(event.ts_ms));
             }
         }
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use fabro_events::{CompletedStage, Event, EventBody};
 use fabro_types::Status;
 
+use crate::at::take_line;
 use crate::line::{self, Line, why};
 use crate::summary::Summary;
 use crate::text::one_line;
@@ -130,8 +131,7 @@ impl Story {
                 }
             }
             EventBody::BranchCompleted { .. } => {
-                let below = format!("{branch}/");
-                self.at_work.retain(|name, _| name != branch && !name.starts_with(&below));
+                take_line(&mut self.at_work, branch);
             }
             EventBody::CheckpointForked(point) if point.in_place => self.at_work.clear(),
             _ => {}

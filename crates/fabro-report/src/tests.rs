@@ -477,3 +477,52 @@ fn foreign_text_stays_on_its_line() {
     let times: Vec<String> = [0, 999, 1_000, 59_999, 60_000, 3_725_000].map(took).to_vec();
     insta::assert_snapshot!(times.join(", "), @"0ms, 999ms, 1.0s, 59.9s, 1m 00s, 1h 02m");
 }
+
+#[test]
+fn a_branch_is_taken_with_those_inside_it() {
+    let names = ["", "f@1/a", "f@1/a-b", "f@1/a/g@1/x", "f@1/a/g@1/y", "f@1/b"];
+    let mut map: std::collections::BTreeMap<Arc<str>, &str> =
+        names.into_iter().map(|name| (Arc::from(name), name)).collect();
+    assert_eq!(at::take_line(&mut map, "f@1/a"), ["f@1/a", "f@1/a/g@1/x", "f@1/a/g@1/y"]);
+    assert_eq!(map.into_values().collect::<Vec<_>>(), ["", "f@1/a-b", "f@1/b"]);
+}
+
+#[test]
+fn ten_thousand_canceled_branches_take_no_time() {
+    let run_id = RunId::from_parts(0, 1);
+    let mut events = Bench::new(LOOP).events;
+    let mut push = |node: &str, branch: String, body: EventBody| {
+        let entry = fabro_events::Entry {
+            node_id: Some(node.into()),
+            visit: Some(1),
+            branch: Some(branch.into()),
+            ..fabro_events::Entry::new(body)
+        };
+        let seq = events.len() as u64 + 1;
+        events.push(Event { run_id, seq, ts_ms: 0, entry });
+    };
+    let started = |rank| EventBody::StageStarted {
+        rank,
+        handler: "command".into(),
+        fidelity: fabro_types::Fidelity::Compact,
+        thread_id: None,
+    };
+    let canceled = || EventBody::BranchCompleted {
+        status: fabro_types::Status::Skipped,
+        failure: None,
+        canceled: true,
+    };
+    for rank in 0..10_000 {
+        push("n", format!("f@1/n{rank}"), started(rank + 10));
+    }
+    for rank in 0..10_000 {
+        push("n", format!("f@1/n{rank}"), canceled());
+    }
+    let report = inspect(&events, true).unwrap();
+    assert_eq!(report.stages.iter().filter(|row| row.status == "canceled").count(), 10_000);
+    let mut told = Story::default();
+    for event in &events {
+        told.tell(event);
+    }
+    assert_eq!(told.at_work().count(), 1);
+}

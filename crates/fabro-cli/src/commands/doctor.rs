@@ -38,7 +38,7 @@ pub fn doctor(args: &DoctorArgs, global: &Global) -> anyhow::Result<Exit> {
         tool("bash", "scripts run in `sh` instead", Verdict::Warning),
         tool("sh", "no script can run: install a shell", Verdict::Failed),
         tool("python3", "scripts with language=python cannot run", Verdict::Warning),
-        tool("git", "files that stages change are not told from others", Verdict::Warning),
+        tool("git", "scripts that call it fail", Verdict::Warning),
         store(&dir),
     ];
     checks.extend(space(&dir));

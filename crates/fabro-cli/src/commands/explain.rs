@@ -55,7 +55,7 @@ fn edge(candidate: &Considered, paint: Paint) -> String {
     for clause in &candidate.clauses {
         let mark = if clause.holds { paint.good("✓") } else { paint.bad("✗") };
         let saw = format!("saw \"{}\"", one_line(&clause.value, 120));
-        let _ = writeln!(text, "      {mark} {}  {}", clause.text, paint.dim(&saw));
+        let _ = writeln!(text, "      {mark} {}  {}", one_line(&clause.text, 200), paint.dim(&saw));
     }
     text
 }

@@ -48,7 +48,14 @@ pub fn fmt(args: &FmtArgs, global: &Global) -> anyhow::Result<Exit> {
 
 fn one(path: &Path, cwd: &Path, check: bool, global: &Global) -> anyhow::Result<Done> {
     let name = shown(path, cwd);
-    let source = files::read_workflow(path)?;
+    let source = match files::read_workflow(path) {
+        Ok(source) => source,
+        // The other files are formatted all the same.
+        Err(error) => {
+            error::report(&error, global.paint_stderr());
+            return Ok(Done::Invalid);
+        }
+    };
     let Some(formatted) = formatted(&name, &source, global) else { return Ok(Done::Invalid) };
     if formatted == source {
         return Ok(Done::Same);

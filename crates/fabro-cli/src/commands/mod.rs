@@ -1,7 +1,7 @@
 //! One file a command.
 
 mod answer;
-mod cancel;
+pub mod cancel;
 mod completion;
 mod context;
 mod doctor;
