@@ -27,7 +27,23 @@
 //! assert_eq!(machine.state().status(false), RunStatus::Succeeded);
 //! ```
 //!
-//! Limits: fan-outs nest 16 deep; a context value over 100 KB is a blob; one driver a run.
+//! To run stages, implement [`Handler`] (one function from a [`Stage`] to a [`StageEnd`]) and give
+//! it to [`drive`] in a [`World`]; `examples/own_handler.rs` does so without any model. What an
+//! implementor may rely on:
+//!
+//! - An attempt runs at least once and, once its end is recorded, never again: a driver that dies
+//!   in between starts it anew. Work that must not happen twice needs a trace of its own outside.
+//! - Time limits, retries, fan-outs and edges are the engine's. A handler ends soon after
+//!   [`Stage::cancel`] fires, and leaves nothing behind when its future is dropped.
+//! - [`Stage::context`] is the line's own: branches of a fan-out do not see each other's writes.
+//! - What a handler reports through [`Stage::reporter`] is on stable storage when that returns.
+//! - Who waits for an answer that may take days returns [`StageEnd::Suspended`]; the stage runs
+//!   again when there is one.
+//!
+//! # Limits
+//!
+//! Fan-outs nest 16 deep. A context value over 100 KB becomes a blob, which conditions read back
+//! up to 16 MB. A run has one driver at a time; that is for the store to see to.
 
 mod attempt;
 mod begin;

@@ -2,7 +2,7 @@
 //!
 //! Each handler is built from exactly the services it needs; [`Registry`] hands every stage to the
 //! handler of its kind, and is itself what the engine's driver is given. What a run depends on is
-//! kept with it as a [`Bundle`].
+//! kept with it as a [`Bundle`], so that it can go on when the files it came from are gone.
 //!
 //! ```
 //! use fabro_handlers::{Bundle, RunSettings};
@@ -18,8 +18,31 @@
 //! assert_eq!(bundle.plan().unwrap().workflow().name(), "hello");
 //! ```
 //!
-//! Limits: an agent answers in one turn and calls no tools; `output_schema`, workflow memory and
-//! the cli and acp backends are not run yet, see [`unsupported`].
+//! A whole run in another program is in `examples/embed.rs`.
+//!
+//! What a stage writes into the context, besides what the engine does:
+//!
+//! - command: `command.output`, `command.stderr`, `command.exit_code` (128 and the signal's number
+//!   when a signal ended it);
+//! - agent, prompt and a fan-in that asks a model: `response.{node}`, `last_response`, and what the
+//!   answer's `context_updates` say, as far as an agent may write it;
+//! - human: `human.gate.selected`, `human.gate.label`, `human.gate.text`;
+//! - fan-in: `parallel.fan_in.best_id`, `best_outcome`, `best_head_sha`;
+//! - sub-workflow: `child.{node}`, the child's final context as one object.
+//!
+//! Files of a stage (`prompt.md`, `response.md`, the script, logs; `status.json` by
+//! [`StatusFiles`]) are for people and tools. The run's log is the truth, and nothing is read back
+//! from them. A stage whose files cannot be written ends the driver without being recorded.
+//!
+//! Without an [`Exec`](fabro_sandbox::Exec) nothing is executed: commands and waits end at once by
+//! [`DryHandler`]. A prompt that reads a context key which therefore is not there stays as written.
+//!
+//! # Limits
+//!
+//! - An agent answers in one turn and calls no tools; `output_schema`, workflow memory and the cli
+//!   and acp backends are not run yet, see [`unsupported`].
+//! - A `status.json` of an agent is read up to 1 MiB. Of a sub-workflow's context, values that lie
+//!   in blobs are read back up to 100 KB each and 1 MiB in all; larger ones stay references.
 
 mod blobs;
 mod bundle;

@@ -10,6 +10,9 @@
 //! assert_eq!(outcome.status, Status::Succeeded);
 //! assert_eq!(Status::parse("partial_success"), Some(Status::PartiallySucceeded));
 //! ```
+//!
+//! Limits: a failure's signature has at most 240 characters; a run's id sorts by the millisecond it
+//! was made in, not finer.
 
 mod blob_ref;
 mod clause;
