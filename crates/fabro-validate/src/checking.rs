@@ -4,7 +4,7 @@ use std::path::Path;
 
 use fabro_condition::{Condition, ConditionError};
 use fabro_graph::{
-    Attr, Diagnostic, Document, Edge, EdgeIx, Node, NodeIx, NodeKind, Span, Workflow,
+    Attr, Attrs, Diagnostic, Document, Edge, EdgeIx, Node, NodeIx, NodeKind, Span, Workflow,
 };
 use fabro_stylesheet::Stylesheet;
 use fabro_template::{Template, TemplateError};
@@ -162,6 +162,11 @@ impl<'a> Checking<'a> {
     }
 }
 
+/// The text of an attribute that is there and not blank; a blank value means none.
+pub(crate) fn text<'a>(attrs: &'a Attrs, name: &str) -> Option<&'a str> {
+    attrs.text(name).filter(|text| !text.trim().is_empty())
+}
+
 /// An error of one of the languages inside attributes, at its place in the file. In a text from
 /// another file the message tells the line.
 pub(crate) fn syntax_error(
@@ -210,7 +215,7 @@ fn texts(workflow: &Workflow) -> Vec<Text<'_>> {
     let goal = workflow.attrs().get("goal").map(|attr| (attr, None));
     let of_nodes = workflow.node_indices().flat_map(|ix| {
         let node = workflow.node(ix);
-        let prompt = node.attrs.get("prompt");
+        let prompt = node.attrs.get("prompt").filter(|_| text(&node.attrs, "prompt").is_some());
         let label = || node.attrs.get("label").filter(|_| node.kind.is_llm());
         [prompt.or_else(label), node.attrs.get("script")]
             .into_iter()

@@ -5,7 +5,7 @@ use fabro_types::Severity::{self, Error, Warning};
 pub struct Rule {
     /// Its stable name, such as `target-node`.
     pub name: &'static str,
-    /// How bad a finding of it is.
+    /// How bad a finding of it is, at worst.
     pub severity: Severity,
     /// What it says, one sentence without a full stop.
     pub summary: &'static str,

@@ -3,6 +3,7 @@
 use fabro_graph::schema::{self, Place};
 use fabro_graph::{Node, NodeIx, NodeKind, Workflow};
 
+use crate::checking::text;
 use crate::near::nearest;
 
 /// What it takes for a key to have a value.
@@ -121,9 +122,10 @@ fn of_table(key: &str, names: &[&str], writer: Writer) -> Need {
 }
 
 fn internal(workflow: &Workflow, key: &str, rest: &str) -> Need {
-    const NAMES: [&str; 5] = [
+    const NAMES: [&str; 6] = [
         "internal.run_id",
         "internal.work_dir",
+        "internal.workflow_dir",
         "internal.fidelity",
         "internal.thread_id",
         "internal.node_visit_count",
@@ -216,9 +218,9 @@ fn no_node(workflow: &Workflow, prefix: &str, id: &str) -> Need {
 }
 
 fn asks_model(node: &Node) -> bool {
-    node.kind.is_llm() || (node.kind == NodeKind::FanIn && node.attrs.get("prompt").is_some())
+    node.kind.is_llm() || (node.kind == NodeKind::FanIn && text(&node.attrs, "prompt").is_some())
 }
 
 fn has_own_schema(node: &Node) -> bool {
-    node.attrs.text("output_schema").is_some_and(|schema| schema.trim() != "routing")
+    text(&node.attrs, "output_schema").is_some_and(|schema| schema.trim() != "routing")
 }

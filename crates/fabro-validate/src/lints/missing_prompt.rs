@@ -1,6 +1,6 @@
 use fabro_graph::Diagnostic;
 
-use crate::checking::Checking;
+use crate::checking::{Checking, text};
 
 /// A node that asks a model, but does not say what.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
@@ -8,8 +8,7 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
         if checking.phantoms().contains_key(&ix) {
             continue;
         }
-        let prompt = node.attrs.text("prompt").unwrap_or_default();
-        if prompt.trim().is_empty() {
+        if text(&node.attrs, "prompt").is_none() {
             let kind = node.kind;
             let used = if node.attrs.get("label").is_some() { "label" } else { "id" };
             let message =

@@ -40,7 +40,7 @@ fn is_unread(attr: &Attr, text: &str) -> bool {
 }
 
 fn problem(text: &str) -> Option<Problem> {
-    if text.trim() == "routing" {
+    if matches!(text.trim(), "" | "routing") {
         return None;
     }
     let whole = Span::new(0, text.len());

@@ -1,11 +1,12 @@
 use fabro_graph::Diagnostic;
 
-use crate::checking::Checking;
+use crate::checking::{Checking, text};
 
 /// An ACP agent cannot be held to a schema.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
     for node in checking.workflow.nodes() {
         if node.attrs.text("backend") == Some("acp")
+            && text(&node.attrs, "output_schema").is_some()
             && let Some(attr) = node.attrs.get("output_schema")
         {
             let message = format!("`{}` has backend=acp, which takes no output_schema", node.id);

@@ -12,7 +12,11 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
     let mut seen = HashSet::new();
     let mut look = |attrs: &Attrs| {
         for attr in NAMES.iter().filter_map(|name| attrs.get(name)) {
-            if seen.insert(attr.span) && workflow.find(&attr.value.as_text()).is_none() {
+            let target = attr.value.as_text();
+            if !target.trim().is_empty()
+                && workflow.find(&target).is_none()
+                && seen.insert(attr.span)
+            {
                 findings.push(finding(checking, attr));
             }
         }
@@ -55,6 +59,6 @@ mod tests {
           at: gone
           fix: name a node of this workflow, or add it
         ");
-        insta::assert_snapshot!(told("target-node", "graph [retry_target=plan]; start -> plan -> exit"), @"nothing");
+        insta::assert_snapshot!(told("target-node", r#"graph [retry_target=plan]; start -> plan -> exit; plan [retry_target=""]"#), @"nothing");
     }
 }

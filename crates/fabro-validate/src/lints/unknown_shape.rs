@@ -1,15 +1,15 @@
 use fabro_graph::{Diagnostic, NodeKind, Origin};
 
-use crate::checking::Checking;
+use crate::checking::{Checking, text};
 use crate::near::nearest;
 
 /// A shape that stands for no handler: an agent runs the node.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
     for node in checking.workflow.nodes() {
         let Some(attr) = node.attrs.get("shape") else { continue };
-        let shape = attr.value.as_text();
-        let by_shape = node.attrs.get("type").is_none() && NodeKind::from_id(&node.id).is_none();
-        if !by_shape || NodeKind::from_shape(&shape).is_some() {
+        let Some(shape) = text(&node.attrs, "shape") else { continue };
+        let by_shape = text(&node.attrs, "type").is_none() && NodeKind::from_id(&node.id).is_none();
+        if !by_shape || NodeKind::from_shape(shape).is_some() {
             continue;
         }
         let what = match attr.origin {
@@ -17,7 +17,7 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
             _ => "these nodes".to_owned(),
         };
         let message = format!("the shape `{shape}` stands for no handler; an agent runs {what}");
-        let fix = match nearest(&shape, NodeKind::ALL.iter().map(|kind| kind.shape())) {
+        let fix = match nearest(shape, NodeKind::ALL.iter().map(|kind| kind.shape())) {
             Some(near) => format!("did you mean `{near}`?"),
             None => "use box for an agent, or say what runs it with type=…".to_owned(),
         };

@@ -89,17 +89,16 @@ impl<'a> Search<'_, 'a> {
             let Some(number) = checking.condition_index(ix) else { continue };
             let Some(condition) = checking.parsed(ix) else { continue };
             let Some(attr) = edge.attrs.get("condition") else { continue };
-            // The edges of a fan-out are all taken; nobody looks at their conditions.
-            if workflow.node(edge.from).kind == NodeKind::Parallel
-                || !seen.insert((edge.from, number))
-            {
+            if !seen.insert((edge.from, number)) {
                 continue;
             }
             if of_condition[number].is_none() {
                 of_condition[number] = Some(self.keys(reads_of(condition)));
             }
             if let Some(keys) = of_condition[number].take() {
-                self.add(attr, Some(edge.from.index()), true, &keys);
+                // Which branches a fan-out begins is decided before it has written anything.
+                let after = workflow.node(edge.from).kind != NodeKind::Parallel;
+                self.add(attr, Some(edge.from.index()), after, &keys);
                 of_condition[number] = Some(keys);
             }
         }
@@ -286,6 +285,11 @@ mod tests {
         1:44 warning: no stage before this writes `score`; the nearest that can, `b`, comes after it
           at: context.score
           fix: only an agent or prompt node, by its context_updates, writes it: put one before `a`
+        ");
+        insta::assert_snapshot!(told("unwritten-key", r#"start -> p; p [shape=component]; p -> a [condition="parallel.results"]; p -> exit; a -> exit; a [prompt=x]"#), @r"
+        1:65 warning: no stage before this writes `parallel.results`; the nearest that can, `p`, comes after it
+          at: parallel.results
+          fix: only a parallel node writes it: put one before `p`
         ");
         insta::assert_snapshot!(told("unwritten-key", r#"start -> a; a -> exit [condition="ready"]; a -> exit; a [shape=parallelogram, script=x]"#), @r"
         1:47 warning: no stage before this writes `ready`
