@@ -7,11 +7,12 @@ use fabro_engine::{DriveError, Input, Machine, Phase, Plan, RunEnd, RunState, Wo
 use fabro_events::{Event, EventSink, PauseReason};
 use fabro_handlers::{RunSettings, StatusFiles};
 use fabro_sandbox::{Exec, Exit as ScriptExit, Language, LocalExec, Request, end_leftovers};
-use fabro_store::{Runs, SqliteStore};
+use fabro_store::SqliteStore;
 use fabro_types::{Failure, FailureClass, RunId, RunStatus};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::commands::cancel::family;
 use crate::error;
 use crate::exit::{self, Exit};
 use crate::global::Global;
@@ -47,8 +48,8 @@ pub async fn drive(driven: Driven, global: &Global) -> anyhow::Result<Exit> {
     let run_dir = store.run_dir(run_id);
     let progress = Progress::new(mode, global.paint_stderr());
     progress.recall(&events);
-    let runs_dir = run_dir.parent().map(Path::to_owned).unwrap_or_default();
-    let files = Arc::new(StatusFiles::new(runs_dir));
+    let all_runs = run_dir.parent().map(Path::to_owned).unwrap_or_default();
+    let files = Arc::new(StatusFiles::new(all_runs));
     let shown: Arc<dyn EventSink> = Arc::clone(&progress) as _;
     let handler = wiring::handlers(&settings, dry_run, &events, &progress, files.clone())?;
     let is_new = state.phase == Phase::Created;
@@ -59,10 +60,7 @@ pub async fn drive(driven: Driven, global: &Global) -> anyhow::Result<Exit> {
     drop(events);
     let stop = CancellationToken::new();
     let work_dir = state.created.as_ref().map(|c| c.work_dir.clone()).unwrap_or_default();
-    let mut first = match is_new {
-        true => Input::Start,
-        false => Input::Resume { max_cost },
-    };
+    let mut first = if is_new { Input::Start } else { Input::Resume { max_cost } };
     let work = async {
         if is_new && !dry_run {
             let prepared = prepare(&settings, run_id, &run_dir, &work_dir, &stop).await;
@@ -120,14 +118,7 @@ async fn interrupted(stop: &CancellationToken, run_id: RunId, global: &Global) {
 
 /// Ends what a driver that died left running, sub-workflows' scripts too.
 async fn end_stages_left_behind(store: &SqliteStore, run_id: RunId) -> anyhow::Result<()> {
-    let mut family = vec![run_id];
-    let runs = store.list()?;
-    // Parents are older than their children, so one pass from the oldest finds them all.
-    for run in runs.iter().rev() {
-        if run.parent.is_some_and(|parent| family.contains(&parent)) {
-            family.push(run.id);
-        }
-    }
+    let family = family(store, run_id)?;
     let ended = tokio::task::spawn_blocking(move || {
         family.iter().map(|id| end_leftovers(("FABRO_RUN_ID", &id.to_string()))).sum::<usize>()
     })

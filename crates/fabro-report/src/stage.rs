@@ -27,7 +27,8 @@ pub struct StageReport {
 }
 
 /// What a stage (`NODE@VISIT`, or `NODE` for its last visit) was given and what it came to. Prompt
-/// and response are read back from `blobs`; large values in the outcome stay references.
+/// and response are read back from `blobs`, unless they are too large for that; large values in the
+/// outcome stay references.
 pub fn stage(
     events: &[Event],
     stage: &str,
@@ -76,6 +77,7 @@ fn read(
             Ok(bytes) => Ok(Value::from(String::from_utf8_lossy(&bytes).into_owned())),
             Err(error) => Err(failed(key, what, error.into())),
         },
+        ReadError::TooLarge { .. } => Ok(blob.to_value()),
         source => Err(failed(key, what, source)),
     })
 }

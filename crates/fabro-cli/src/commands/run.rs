@@ -20,6 +20,7 @@ use crate::drive::{Driven, drive};
 use crate::error;
 use crate::exit::{self, Exit};
 use crate::global::Global;
+use crate::output::diagnostics;
 use crate::wiring::{self, NO_MODEL, read_option};
 
 /// Creates a run and drives it.
@@ -102,14 +103,10 @@ fn prepare(args: &RunArgs, global: &Global) -> anyhow::Result<Prepared> {
     let checked = fabro_validate::check(&name, &source, &sources, Some(&inputs));
     let shown = file.strip_prefix(&cwd).unwrap_or(file).to_string_lossy().into_owned();
     if !checked.is_valid() {
-        let index = LineIndex::new(&source);
-        for finding in checked.findings.iter().filter(|f| f.severity == Severity::Error) {
-            let at = index.position(finding.span.start);
-            crate::output::stderr(&format!(
-                "{shown}:{}:{}: {}\n",
-                at.line, at.column, finding.message
-            ));
-        }
+        let errors: Vec<_> =
+            checked.findings.iter().filter(|f| f.severity == Severity::Error).cloned().collect();
+        let text = diagnostics::render(&shown, &source, &errors, global.paint_stderr());
+        crate::output::stderr(&text);
         return Err(error::usage(format!("{shown} is not valid"), "mend what is shown above"));
     }
     let workflow = checked.workflow.context("a valid workflow")?;

@@ -12,6 +12,9 @@ use super::{Paint, clean};
 /// The longest stretch of source that is drawn, in bytes.
 const DRAWN: usize = 4_096;
 
+/// How many findings of one file are drawn.
+const MOST: usize = 50;
+
 /// A finding as data.
 #[derive(Clone, Debug, Serialize)]
 pub struct Finding {
@@ -57,7 +60,8 @@ pub fn render(file: &str, source: &str, findings: &[Diagnostic], paint: Paint) -
     let renderer = if paint.is_on() { Renderer::styled() } else { Renderer::plain() };
     let positions = Positions::new(source, findings);
     let mut text = String::new();
-    for finding in findings {
+    let shown = most_severe(findings);
+    for finding in &shown {
         let (start, _) = positions.of(finding.span);
         let window = window(source, finding.span);
         if window.end - window.start > DRAWN {
@@ -74,7 +78,31 @@ pub fn render(file: &str, source: &str, findings: &[Diagnostic], paint: Paint) -
         }
         text.push('\n');
     }
+    let left = findings.len() - shown.len();
+    if left > 0 {
+        let file = clean(file);
+        let more = format!("… and {left} more in {file}; `fabro validate --format json` lists all");
+        text.push_str(&more);
+        text.push_str("\n\n");
+    }
     text
+}
+
+/// As many findings as a person may want to read, errors before warnings, in their order.
+fn most_severe(findings: &[Diagnostic]) -> Vec<&Diagnostic> {
+    let errors = findings.iter().filter(|f| f.severity == Severity::Error).count();
+    let (mut errors, mut warnings) = (errors.min(MOST), MOST.saturating_sub(errors));
+    let mut has_room = |finding: &&Diagnostic| {
+        let room = match finding.severity {
+            Severity::Error => &mut errors,
+            Severity::Warning => &mut warnings,
+        };
+        *room > 0 && {
+            *room -= 1;
+            true
+        }
+    };
+    findings.iter().filter(&mut has_room).collect()
 }
 
 fn draw(
