@@ -1,12 +1,12 @@
 //! A workflow made ready to run: conditions parsed once, the joins of fan-outs found.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use fabro_condition::Condition;
-use fabro_graph::{EdgeIx, Node, NodeIx, NodeKind, Workflow};
-use fabro_types::{Fidelity, Status};
+use fabro_graph::{EdgeIx, Join, Node, NodeIx, NodeKind, Workflow, join};
+use fabro_types::Fidelity;
 
 /// A workflow together with everything that is worked out once and used at every stage.
 #[derive(Debug)]
@@ -14,8 +14,6 @@ pub struct Plan {
     workflow: Workflow,
     start: NodeIx,
     conditions: BTreeMap<EdgeIx, Condition>,
-    joins: BTreeMap<NodeIx, NodeIx>,
-    words: BTreeMap<NodeIx, BTreeSet<String>>,
     goal_gates: Vec<NodeIx>,
 }
 
@@ -39,7 +37,7 @@ pub enum PlanError {
 }
 
 impl Plan {
-    /// Prepares a workflow. Costs time in proportion to its edges, fan-outs aside.
+    /// Prepares a workflow. Costs time in proportion to its edges.
     pub fn compile(workflow: Workflow) -> Result<Self, PlanError> {
         let start = workflow.start().ok_or(PlanError::Start)?;
         let mut conditions = BTreeMap::new();
@@ -55,22 +53,9 @@ impl Plan {
                 conditions.insert(ix, parsed);
             }
         }
-        let mut plan = Self {
-            start,
-            conditions,
-            joins: BTreeMap::new(),
-            words: BTreeMap::new(),
-            goal_gates: Vec::new(),
-            workflow,
-        };
-        plan.find_words();
+        let mut plan = Self { start, conditions, goal_gates: Vec::new(), workflow };
         for ix in plan.workflow.node_indices() {
             let node = plan.workflow.node(ix);
-            if node.kind == NodeKind::Parallel
-                && let Some(join) = plan.find_join(ix)
-            {
-                plan.joins.insert(ix, join);
-            }
             if node.attrs.bool("goal_gate") == Some(true) {
                 plan.goal_gates.push(ix);
             }
@@ -99,14 +84,33 @@ impl Plan {
         self.conditions.get(&edge)
     }
 
-    /// Where the branches of this fan-out meet.
+    /// Where the branches of this fan-out meet. Costs as much as the branches are long.
     pub fn join(&self, parallel: NodeIx) -> Option<NodeIx> {
-        self.joins.get(&parallel).copied()
+        match join(&self.workflow, parallel, &mut { usize::MAX }) {
+            Join::At(node) => Some(node),
+            Join::Nowhere | Join::GaveUp => None,
+        }
     }
 
-    /// Words that are no status, but that a condition after this node compares `outcome` with.
+    /// True when a condition after this node, or after conditional nodes that follow it, compares
+    /// `outcome` with this word.
     pub fn takes_word(&self, node: NodeIx, word: &str) -> bool {
-        self.words.get(&node).is_some_and(|words| words.contains(word))
+        let mut seen = BTreeSet::from([node]);
+        let mut queue = vec![node];
+        while let Some(node) = queue.pop() {
+            for edge in self.workflow.outgoing(node) {
+                let asks = |condition: &Condition| condition.outcome_words().any(|w| w == word);
+                if self.conditions.get(&edge).is_some_and(asks) {
+                    return true;
+                }
+                let target = self.workflow.edge(edge).to;
+                let passes = self.workflow.node(target).kind == NodeKind::Conditional;
+                if passes && seen.insert(target) {
+                    queue.push(target);
+                }
+            }
+        }
+        false
     }
 
     /// Nodes that must have ended well before the run may end.
@@ -154,69 +158,5 @@ impl Plan {
     pub(crate) fn stall_timeout(&self) -> Option<Duration> {
         let limit = self.workflow.attrs().duration("stall_timeout");
         Some(limit.unwrap_or(Duration::from_mins(30))).filter(|limit| !limit.is_zero())
-    }
-
-    fn find_words(&mut self) {
-        for ix in self.workflow.node_indices() {
-            let mut words = BTreeSet::new();
-            let mut seen = BTreeSet::from([ix]);
-            let mut queue = vec![ix];
-            while let Some(node) = queue.pop() {
-                for edge in self.workflow.outgoing(node) {
-                    let target = self.workflow.edge(edge).to;
-                    if let Some(condition) = self.conditions.get(&edge) {
-                        let custom = condition.outcome_words();
-                        words.extend(
-                            custom.filter(|w| Status::parse(w).is_none()).map(str::to_owned),
-                        );
-                    }
-                    let passes = self.workflow.node(target).kind == NodeKind::Conditional;
-                    if passes && seen.insert(target) {
-                        queue.push(target);
-                    }
-                }
-            }
-            if !words.is_empty() {
-                self.words.insert(ix, words);
-            }
-        }
-    }
-
-    /// The first node that every branch can reach without passing the fan-out itself: the one
-    /// whose farthest branch is nearest, then the sum of distances, then a fan-in, then the id.
-    fn find_join(&self, parallel: NodeIx) -> Option<NodeIx> {
-        let targets: BTreeSet<NodeIx> =
-            self.workflow.outgoing(parallel).map(|edge| self.workflow.edge(edge).to).collect();
-        let mut reach: BTreeMap<NodeIx, (usize, usize, usize)> = BTreeMap::new();
-        for target in &targets {
-            for (node, distance) in self.distances(*target, parallel) {
-                let entry = reach.entry(node).or_default();
-                *entry = (entry.0 + 1, entry.1.max(distance), entry.2 + distance);
-            }
-        }
-        reach
-            .into_iter()
-            .filter(|(_, (branches, ..))| *branches == targets.len())
-            .min_by_key(|(ix, (_, farthest, sum))| {
-                let node = self.workflow.node(*ix);
-                (*farthest, *sum, node.kind != NodeKind::FanIn, Arc::clone(&node.id))
-            })
-            .map(|(ix, _)| ix)
-    }
-
-    fn distances(&self, from: NodeIx, without: NodeIx) -> BTreeMap<NodeIx, usize> {
-        let mut distances = BTreeMap::from([(from, 0)]);
-        let mut queue = VecDeque::from([from]);
-        while let Some(node) = queue.pop_front() {
-            let next = distances[&node] + 1;
-            for edge in self.workflow.outgoing(node) {
-                let target = self.workflow.edge(edge).to;
-                if target != without && !distances.contains_key(&target) {
-                    distances.insert(target, next);
-                    queue.push_back(target);
-                }
-            }
-        }
-        distances
     }
 }

@@ -6,6 +6,7 @@
 mod files;
 mod formatting;
 mod hostile;
+mod joins;
 mod lowering;
 mod properties;
 mod reference;

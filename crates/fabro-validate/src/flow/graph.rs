@@ -1,6 +1,6 @@
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
-use fabro_graph::{NodeIx, NodeKind, Workflow};
+use fabro_graph::{Join, NodeIx, NodeKind, Workflow, join};
 
 /// How many steps the search for the ends of fan-outs takes in one workflow. Only fan-outs that
 /// overlap each other many times over need more, and are then taken as having no end.
@@ -98,12 +98,13 @@ impl Flow {
                 let edges = workflow.outgoing(fan_out).map(|edge| workflow.edge(edge).to.index());
                 edges.filter(|to| seen.insert(*to)).collect()
             };
-            match find_join(workflow, at, &targets, &mut left) {
-                Search::Found(join) => {
+            match join(workflow, fan_out, &mut left) {
+                Join::At(join) => {
+                    let join = join.index();
                     let region = self.region(at, &targets, Some(join), &mut left);
                     ends.push((fan_out, join, region));
                 }
-                Search::None => {
+                Join::Nowhere => {
                     if targets.len() > 1 {
                         self.endless_fan_outs.push(fan_out);
                     }
@@ -111,7 +112,7 @@ impl Flow {
                         self.in_branch[node] = true;
                     }
                 }
-                Search::GaveUp => {}
+                Join::GaveUp => {}
             }
         }
         for (fan_out, join, region) in ends {
@@ -255,50 +256,4 @@ fn spread(
         }
     }
     seen
-}
-
-enum Search {
-    Found(usize),
-    None,
-    GaveUp,
-}
-
-/// The first node that every branch can reach without passing the fan-out itself: the one whose
-/// farthest branch is nearest, then the least sum of distances, then a fan-in, then the id. All
-/// branches advance together, so that the search ends where the fan-out does.
-fn find_join(workflow: &Workflow, fan_out: usize, targets: &[usize], left: &mut usize) -> Search {
-    let mut arrived: HashMap<usize, (usize, usize)> = HashMap::new();
-    let mut seen: HashSet<(usize, usize)> = HashSet::new();
-    let mut fronts: Vec<Vec<usize>> = targets.iter().map(|target| vec![*target]).collect();
-    let mut distance = 0;
-    while fronts.iter().any(|front| !front.is_empty()) {
-        let mut complete = Vec::new();
-        for (branch, front) in fronts.iter_mut().enumerate() {
-            let mut ahead = Vec::new();
-            for node in front.drain(..).filter(|node| seen.insert((branch, *node))) {
-                let entry = arrived.entry(node).or_default();
-                *entry = (entry.0 + 1, entry.1 + distance);
-                if entry.0 == targets.len() {
-                    complete.push((entry.1, node));
-                }
-                let edges = workflow.outgoing(NodeIx::new(node));
-                *left = left.saturating_sub(1 + edges.len());
-                let to = edges.map(|edge| workflow.edge(edge).to.index());
-                ahead.extend(to.filter(|to| *to != fan_out));
-            }
-            *front = ahead;
-        }
-        if *left == 0 {
-            return Search::GaveUp;
-        }
-        let join = complete.into_iter().min_by_key(|(sum, node)| {
-            let node = workflow.node(NodeIx::new(*node));
-            (*sum, node.kind != NodeKind::FanIn, &node.id)
-        });
-        if let Some((_, join)) = join {
-            return Search::Found(join);
-        }
-        distance += 1;
-    }
-    Search::None
 }
