@@ -261,6 +261,7 @@ mod tests {
             fidelity: fabro_types::Fidelity::Compact,
             thread_id: None,
             gate_asked_ms: None,
+            gate_answer: None,
         };
         let branches = ends
             .iter()

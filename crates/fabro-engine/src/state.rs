@@ -37,6 +37,8 @@ pub struct RunState {
     pub artifact_count: u64,
     /// The spending limit in US dollars, when there is one.
     pub max_cost: Option<f64>,
+    /// A limit given on resuming has taken the place of the workflow's limit of tokens.
+    pub tokens_lifted: bool,
     /// When the first event was committed, in milliseconds since 1970.
     pub started_ms: i64,
     /// When the last one was.
@@ -179,6 +181,9 @@ pub struct ActiveStage {
     pub thread_id: Option<Arc<str>>,
     /// When the gate was asked, if it was, in milliseconds since 1970.
     pub gate_asked_ms: Option<i64>,
+    /// What the gate was told, if it was: the keys of the options, or the free text. A driver that
+    /// died between the answer and the end of the stage leaves it for the next one.
+    pub gate_answer: Option<Arc<str>>,
 }
 
 /// Ranks of one line: `next`, `next + stride`, …. Branches get residue classes of their own, so a
@@ -214,6 +219,7 @@ impl RunState {
             usage: Usage::default(),
             artifact_count: 0,
             max_cost: None,
+            tokens_lifted: false,
             started_ms: 0,
             updated_ms: 0,
             last_seq: 0,
@@ -334,6 +340,7 @@ impl RunState {
     fn resumed(&mut self, max_cost: Option<f64>) {
         self.phase = Phase::Running;
         self.max_cost = max_cost.or(self.max_cost);
+        self.tokens_lifted |= max_cost.is_some();
         for cursor in self.cursors.values_mut() {
             cursor.degrade = true;
             // A gate that was asked goes on; it is the model stage after it that starts first.
@@ -484,6 +491,11 @@ impl Cursor {
                     stage.gate_asked_ms.get_or_insert(ts_ms);
                 }
             }
+            EventBody::GateAnswered { selected, text, .. } => {
+                if let Position::Active(stage) = &mut self.position {
+                    stage.gate_answer = Some(text.as_deref().unwrap_or(selected).into());
+                }
+            }
             _ => {}
         }
     }
@@ -515,6 +527,7 @@ impl Cursor {
             fidelity,
             thread_id,
             gate_asked_ms: None,
+            gate_answer: None,
         });
     }
 
@@ -523,6 +536,7 @@ impl Cursor {
         stage.attempt = attempt + 1;
         stage.delay_ms = delay_ms;
         stage.gate_asked_ms = None;
+        stage.gate_answer = None;
         let node = Arc::clone(&stage.node);
         self.failed_as(failure);
         let key = format!("{}{node}", keys::RETRY_COUNT_PREFIX);

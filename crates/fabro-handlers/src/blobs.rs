@@ -5,7 +5,37 @@ use std::io;
 use std::path::Path;
 
 use fabro_blob::{BlobError, BlobStore};
+use fabro_engine::read_blob;
 use fabro_types::BlobRef;
+use serde_json::Value;
+
+/// Values inside of others are read back up to so many bytes each.
+const INNER: u64 = 102_400;
+/// And up to so many in all.
+const INNER_TOTAL: u64 = 1 << 20;
+
+/// Puts the values that references inside of a value stand for in their place. Those of large
+/// values stay.
+pub(crate) fn read_inner(value: &mut Value, blobs: &dyn BlobStore) {
+    // Values come from JSON that was parsed, which bounds their depth.
+    fn visit(value: &mut Value, blobs: &dyn BlobStore, left: &mut u64) {
+        match value {
+            Value::Array(items) => items.iter_mut().for_each(|item| visit(item, blobs, left)),
+            Value::Object(fields) => fields.values_mut().for_each(|item| visit(item, blobs, left)),
+            Value::String(_) => {
+                let Some(blob) = BlobRef::from_value(value) else { return };
+                let fits = blobs.len(&blob).ok().filter(|bytes| *bytes <= INNER.min(*left));
+                let Some(bytes) = fits else { return };
+                if let Ok(read) = read_blob(blobs, &blob) {
+                    *left -= bytes;
+                    *value = read;
+                }
+            }
+            _ => {}
+        }
+    }
+    visit(value, blobs, &mut { INNER_TOTAL });
+}
 
 /// Why a large value could not be put into a file.
 #[derive(Debug, thiserror::Error)]

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use fabro_context::keys;
 use fabro_engine::{Handler, Letter, ReportError, Stage, StageEnd};
 use fabro_events::{EventBody, QuestionType};
-use fabro_human::{Answer, Interviewer, Question, Reply, match_answer, options};
+use fabro_human::{Answer, Interviewer, NoMatch, Question, Reply, match_answer, options};
 use fabro_store::InboxId;
 use fabro_types::{Failure, FailureClass, Outcome, strip_accelerator};
 
@@ -50,6 +50,11 @@ impl Handler for HumanHandler {
             let message = "the gate has no edge to choose: add one with a label";
             return Failure::new(FailureClass::Structural, message).into();
         }
+        if let Some(text) = &stage.at.gate_answer
+            && let Ok(answer) = gate.read(text)
+        {
+            return gate.chosen(&answer).outcome().into();
+        }
         let asked_ms = stage.at.gate_asked_ms.unwrap_or(stage.started_ms);
         let limit = stage.node().attrs.duration("timeout").filter(|limit| !limit.is_zero());
         let deadline_ms = limit.map(|limit| asked_ms.saturating_add(millis(limit)));
@@ -79,10 +84,7 @@ impl Handler for HumanHandler {
                 },
             };
             let Given { text, source, letter } = given;
-            let question = &gate.question;
-            let answer =
-                match_answer(&question.options, question.freeform, question.question_type, &text);
-            let answer = match answer {
+            let answer = match gate.read(&text) {
                 Ok(answer) => answer,
                 Err(no_match) => {
                     warn(&stage.reporter, "gate", no_match.to_string()).await;
@@ -210,6 +212,12 @@ impl Gate {
             default_choice: node.attrs.text("human.default_choice").map(Arc::from),
         };
         Self { question, labels, freeform }
+    }
+
+    /// What a text means here.
+    fn read(&self, text: &str) -> Result<Answer, NoMatch> {
+        let Question { options, freeform, question_type, .. } = &self.question;
+        match_answer(options, *freeform, *question_type, text)
     }
 
     fn takes_text(&self) -> bool {

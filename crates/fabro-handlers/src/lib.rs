@@ -41,8 +41,10 @@
 //!
 //! - An agent answers in one turn and calls no tools; `output_schema`, workflow memory and the cli
 //!   and acp backends are not run yet, see [`unsupported`].
-//! - A `status.json` of an agent is read up to 1 MiB. Of a sub-workflow's context, values that lie
-//!   in blobs are read back up to 100 KB each and 1 MiB in all; larger ones stay references.
+//! - Sub-workflows nest 16 deep.
+//! - A `status.json` of an agent is read up to 1 MiB. Values inside of others, as in the results of
+//!   branches and the context of a sub-workflow, are read back from blobs up to 100 KB each and
+//!   1 MiB in all; larger ones stay references.
 
 mod blobs;
 mod bundle;

@@ -11,7 +11,7 @@ use fabro_template::{Mode, RenderError, Template, Vars};
 use fabro_types::{BlobRef, Failure, FailureClass};
 use serde_json::Value;
 
-use crate::blobs::local_path;
+use crate::blobs::{local_path, read_inner};
 
 /// What in a text is to be rendered.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -81,9 +81,17 @@ impl Vars for StageVars {
 
     fn context(&self, key: &str) -> Result<Option<Arc<Value>>, String> {
         let Some(value) = self.context.get_shared(key) else { return Ok(None) };
-        let Some(blob) = BlobRef::from_value(&value) else { return Ok(Some(value)) };
-        let read = read_blob(&*self.store, &blob);
-        read.map(|value| Some(Arc::new(value))).map_err(|error| error.to_string())
+        let mut read = match BlobRef::from_value(&value) {
+            Some(blob) => {
+                Arc::new(read_blob(&*self.store, &blob).map_err(|error| error.to_string())?)
+            }
+            None => value,
+        };
+        if read.is_array() || read.is_object() {
+            // The results of branches hold references of their own.
+            read_inner(Arc::make_mut(&mut read), &*self.store);
+        }
+        Ok(Some(read))
     }
 
     fn path(&self, key: &str) -> Option<String> {

@@ -11,29 +11,27 @@ use fabro_condition::Condition;
 use fabro_context::{Context, keys};
 use fabro_engine::{
     Clock, DriveError, Handler, Input, Machine, NewRun, Phase, Reading, RunEnd, RunState, Stage,
-    StageEnd, World, begin, cancel, drive, read_blob,
+    StageEnd, World, begin, cancel, drive,
 };
 use fabro_events::{Event, EventBody, EventSink, ParentStage};
 use fabro_preamble::Limits;
 use fabro_store::{Batch, Store, StoreError};
-use fabro_types::{
-    BlobRef, ContextPatch, Failure, FailureClass, Fidelity, Outcome, RunId, RunStatus,
-};
+use fabro_types::{ContextPatch, Failure, FailureClass, Fidelity, Outcome, RunId, RunStatus};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::blobs::read_inner;
 use crate::bundle::{Bundle, BundleError};
 use crate::preamble::preamble;
+
+/// How deep sub-workflows nest: one that names itself has to end somewhere.
+const MAX_DEPTH: usize = 16;
 
 /// Why a sub-workflow is ended when its stop condition holds.
 const STOPPED: &str = "its stop condition holds";
 
 /// Why it is ended when its time is over.
 const LATE: &str = "it took longer than max_cycles × poll_interval";
-
-/// Values of the final context that lie in blobs are read back up to this size, in bytes, each and
-/// up to the second in all; larger ones stay references.
-const INLINE: (u64, u64) = (102_400, 1 << 20);
 
 /// Runs the workflow that a manager node names.
 pub struct SubWorkflowHandler {
@@ -177,6 +175,7 @@ impl Child {
         let plan = Arc::new(bundle.plan()?);
         let mut events = read_all(&*stage.store, id)?;
         if events.is_empty() {
+            check_depth(stage)?;
             let mut commit = begin(id, now_ms, &plan, new_run(stage, &bundle)?);
             if let Some(Event { entry, .. }) = commit.events.first_mut()
                 && let EventBody::RunCreated(created) = &mut entry.body
@@ -250,6 +249,21 @@ fn new_run(stage: &Stage, bundle: &Bundle) -> Result<NewRun, Stop> {
     })
 }
 
+/// Fails when this stage's run has as many runs above it as there may be.
+fn check_depth(stage: &Stage) -> Result<(), Stop> {
+    let mut above = stage.run.parent.clone();
+    for _ in 0..MAX_DEPTH {
+        let Some(parent) = above else { return Ok(()) };
+        let first = stage.store.read(parent.run_id, 0, 1)?;
+        above = first.first().and_then(|event| match &event.entry.body {
+            EventBody::RunCreated(created) => created.parent.clone(),
+            _ => None,
+        });
+    }
+    let message = format!("sub-workflows nest more than {MAX_DEPTH} deep");
+    Err(Failure::new(FailureClass::Structural, message).into())
+}
+
 /// What the child's context has from its parent: what happened there, and where the workflow is.
 fn inherited(stage: &Stage, limits: &Limits) -> Result<ContextPatch, Failure> {
     let mut context = ContextPatch::new();
@@ -274,21 +288,15 @@ fn inherited(stage: &Stage, limits: &Limits) -> Result<ContextPatch, Failure> {
     Ok(context)
 }
 
-/// A context as one value, with what lies in blobs read back where it is not large: a condition or
-/// a template that looks into the value sees no references.
+/// A context as one value. A condition or a template that looks into it sees no references, except
+/// to large values.
 fn final_context(context: &Context, blobs: &dyn BlobStore) -> Value {
-    let mut left = INLINE.1;
-    let mut read = |value: &Value| {
-        let blob = BlobRef::from_value(value)?;
-        let bytes = blobs.len(&blob).ok().filter(|bytes| *bytes <= INLINE.0.min(left))?;
-        left -= bytes;
-        read_blob(blobs, &blob).ok()
-    };
     // What the parent told is the parent's own.
     let own = context.iter().filter(|(key, _)| *key != crate::PARENT_PREAMBLE);
-    let entries = own
-        .map(|(key, value)| (key.to_owned(), read(value).unwrap_or_else(|| Value::clone(value))));
-    Value::Object(entries.collect())
+    let mut all =
+        Value::Object(own.map(|(key, value)| (key.to_owned(), Value::clone(value))).collect());
+    read_inner(&mut all, blobs);
+    all
 }
 
 /// The whole log of a run.

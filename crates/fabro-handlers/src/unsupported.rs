@@ -1,6 +1,6 @@
 //! What a workflow asks for that this version does not do yet.
 
-use fabro_graph::{NodeKind, Span, Workflow};
+use fabro_graph::{Attr, NodeKind, Span, Workflow};
 
 /// An attribute whose meaning a run would need, and that this version does not carry out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,12 +23,12 @@ pub fn unsupported(workflow: &Workflow) -> Vec<Unsupported> {
     let mut add = |node: Option<&str>, attribute, span| {
         found.push(Unsupported { node: node.map(str::to_owned), attribute, span });
     };
-    if let Some(attr) = workflow.attrs().get("memory") {
+    if let Some(attr) = workflow.attrs().get("memory").filter(|attr| !is_off(attr)) {
         add(None, "memory", attr.span);
     }
     for node in workflow.nodes().filter(|node| node.kind.is_llm() || node.kind == NodeKind::FanIn) {
         for attribute in LLM {
-            if let Some(attr) = node.attrs.get(attribute) {
+            if let Some(attr) = node.attrs.get(attribute).filter(|attr| !is_off(attr)) {
                 add(Some(&node.id), attribute, attr.span);
             }
         }
@@ -37,4 +37,9 @@ pub fn unsupported(workflow: &Workflow) -> Vec<Unsupported> {
         }
     }
     found
+}
+
+/// What is switched off, or empty, asks for nothing.
+fn is_off(attr: &Attr) -> bool {
+    matches!(attr.value.as_text().trim(), "" | "off" | "false")
 }

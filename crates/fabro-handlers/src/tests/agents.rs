@@ -169,6 +169,23 @@ fn the_script_goes_on_over_visits_and_branches() {
 }
 
 #[test]
+fn the_edge_that_was_taken_says_the_fidelity() {
+    let source = r"digraph {
+        start -> a; node [shape=tab]
+        a -> b [fidelity=truncate, label=short]; a -> b [fidelity=full]; a -> b [fidelity=compact, label=long]
+        b -> exit
+    }";
+    let told = |answer: &str| {
+        let model = json!({"a": [{"text": answer}], "b": [{"text": "ok"}]}).to_string();
+        let scene = Scene::new(source).model(&model);
+        scene.drive().unwrap();
+        scene.read("003-b@1/prompt.md").lines().count()
+    };
+    assert_eq!(told(r#"{"preferred_next_label": "short"}"#), 4);
+    assert!(told(r#"{"preferred_next_label": "long"}"#) > 4);
+}
+
+#[test]
 fn tools_are_not_run_yet() {
     let model = r#"{"p": [{"text": "", "tool_calls": [{"name": "read"}]}]}"#;
     check(ONE, model, &["p@1 failed: the model called tools, which this version does not run yet"]);

@@ -283,3 +283,15 @@ fn a_fan_in_without_a_fan_out_fails() {
     let source = "digraph { start -> join -> exit; join [shape=tripleoctagon] }";
     check(source, "{}", &["join@1 failed: a fan-in needs a fan-out before it"]);
 }
+
+#[test]
+fn templates_see_what_branches_printed() {
+    let mut scene = forked(0, 0);
+    let prompt =
+        "{% for r in context.parallel.results %}{{ r.id }}: {{ r.response }}\n{% endfor %}";
+    scene.bundle.source =
+        FORK.replace("next [prompt=\"Go on.\"]", "next [prompt=\"@next.j2\", fidelity=full]");
+    let scene = scene.file("next.j2", prompt);
+    scene.drive().unwrap();
+    assert_eq!(scene.read("006-next@1/prompt.md"), "a: output of a\nb: output of b\n");
+}

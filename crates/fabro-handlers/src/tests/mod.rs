@@ -12,7 +12,7 @@ mod sub_workflows;
 mod templates;
 mod threads;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -27,7 +27,7 @@ use fabro_human::{
 };
 use fabro_llm::{Model, ModelError, Part, Request, Role, ScriptedModel, SimulatedModel};
 use fabro_sandbox::{Captured, Exec, Exit, FakeExec, Finished, LocalExec};
-use fabro_store::{Batch, MemoryStore, RunLog};
+use fabro_store::{Batch, MemoryStore, RunLog, Runs};
 use fabro_types::{BlobRef, RunId};
 use futures_util::stream::BoxStream;
 use serde_json::{Map, Value, json};
@@ -51,11 +51,13 @@ pub(super) struct Scene {
     people: People,
     started_ms: i64,
     run_dir: Option<PathBuf>,
+    workflow_dir: String,
     store: Arc<MemoryStore>,
     run_id: RunId,
     dir: TempDir,
     asked: Arc<Asked>,
     posts: Mutex<Vec<(String, fabro_store::Message)>>,
+    commits: Arc<Mutex<BTreeSet<(RunId, u64)>>>,
 }
 
 /// Who answers when the prepared answers are used up.
@@ -99,11 +101,13 @@ impl Scene {
             people: People::Away,
             started_ms: LATE_MS,
             run_dir: None,
+            workflow_dir: String::new(),
             store: Arc::default(),
             run_id: RunId::from_parts(1_700_000_000_000, 7),
             dir: TempDir::new().unwrap(),
             asked: Arc::default(),
             posts: Mutex::default(),
+            commits: Arc::default(),
         }
     }
 
@@ -202,7 +206,11 @@ impl Scene {
                 dry_run,
                 ..NewRun::default()
             };
-            let commit = begin(self.run_id, self.started_ms, &plan, new);
+            let mut commit = begin(self.run_id, self.started_ms, &plan, new);
+            if let EventBody::RunCreated(created) = &mut commit.events[0].entry.body {
+                let dir = Arc::new(Value::from(self.workflow_dir.as_str()));
+                Arc::make_mut(created).context.insert(crate::WORKFLOW_DIR.to_owned(), dir);
+            }
             let batch = Batch { events: &commit.events, blobs: &commit.blobs, consumed: &[] };
             self.store.append(self.run_id, 0, &batch).unwrap();
         }
@@ -216,6 +224,7 @@ impl Scene {
         let sink: Arc<dyn EventSink> = Arc::new(Sink {
             files: StatusFiles::new(self.run_dir().parent().unwrap()),
             store: Arc::clone(&self.store),
+            commits: Arc::clone(&self.commits),
             posts: Mutex::new(std::mem::take(&mut *self.posts.lock().unwrap())),
         });
         let exec: Option<Arc<dyn Exec>> = match &self.exec {
@@ -273,6 +282,15 @@ impl Scene {
 
     pub(super) fn events(&self) -> Vec<Event> {
         self.store.read(self.run_id, 0, usize::MAX).unwrap()
+    }
+
+    /// What the log of a run can be when its driver died, shortest first.
+    pub(super) fn beginnings(&self, run: RunId) -> Vec<Vec<Event>> {
+        let events = self.store.read(run, 0, usize::MAX).unwrap();
+        let commits = self.commits.lock().unwrap();
+        let ends =
+            (1..events.len()).filter(|end| *end == 1 || commits.contains(&(run, *end as u64)));
+        ends.map(|end| events[..end].to_vec()).collect()
     }
 
     pub(super) fn state(&self) -> RunState {
@@ -360,12 +378,17 @@ impl Scene {
 struct Sink {
     files: StatusFiles,
     store: Arc<MemoryStore>,
+    /// The last events of all commits.
+    commits: Arc<Mutex<BTreeSet<(RunId, u64)>>>,
     posts: Mutex<Vec<(String, fabro_store::Message)>>,
 }
 
 impl EventSink for Sink {
     fn event(&self, event: &Event) {
         self.files.event(event);
+        // Events are told of after their commit, so the log ends with it.
+        let last = self.store.last_seq(event.run_id).unwrap();
+        self.commits.lock().unwrap().insert((event.run_id, last));
         let name = event.to_json()["event"].as_str().unwrap().to_owned();
         let mut posts = self.posts.lock().unwrap();
         if let Some(at) = posts.iter().position(|(wanted, _)| *wanted == name) {

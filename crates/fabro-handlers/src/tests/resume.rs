@@ -68,3 +68,49 @@ fn retries_and_the_script_go_on_where_they_were() {
     assert_eq!(scene.value("response.p"), "second");
     assert_eq!(scene.value("internal.retry_count.p"), 1);
 }
+
+/// A log cut after any commit, as by a driver that died, and resumed, comes to the same end.
+#[test]
+fn a_run_can_die_after_any_commit() {
+    let source = r#"digraph {
+        start -> c -> p; p [shape=tab, prompt="{{ context.command.output }}", max_retries=1]
+        c [shape=parallelogram, script=c]; p -> ask; ask [shape=hexagon]
+        ask -> p [label="Again"]; ask -> say [freeform=true]; ask -> fork [label="Go"]
+        say [shape=parallelogram, script="echo {{ context.human.gate.text }}"]; say -> ask
+        fork [shape=component]; fork -> {x; y} -> join; join [shape=tripleoctagon]
+        x [shape=tab]; y [shape=parallelogram, script=c]
+        join -> sub -> exit
+        sub [shape=house, stack.child_workflow="child.fabro"]
+    }"#;
+    let model = r#"{
+        "p": [{"error": "timeout"}, {"text": "{\"context_updates\": {\"a\": 1}}"}, {"text": "{\"context_updates\": {\"command.x\": 1, \"b\": 2}}"}],
+        "*": [{"text": "other"}, {"text": "another"}]
+    }"#;
+    let scene = Scene::new(source)
+        .model(model)
+        .answers(r#"{"ask": ["again", "nearly", "go"]}"#)
+        .file("child.fabro", "digraph { start -> look -> exit; look [shape=tab] }")
+        .prints(&[("c", "out"), ("echo 'nearly'", "nearly")]);
+    assert!(scene.story().ends_with("run succeeded\n"));
+    let end = scene.state();
+    let context = |state: &RunState| state.main().unwrap().context.to_json().to_string();
+    let children = scene.store.list().unwrap().into_iter().filter(|run| run.parent.is_some());
+    let childs: Vec<_> = children.flat_map(|run| scene.beginnings(run.id)).collect();
+    for log in scene.beginnings(scene.run_id()) {
+        let last = &log[log.len() - 1].entry;
+        let is_parent = last.node_id.as_deref() == Some("sub");
+        let childs = childs.iter().filter(|_| is_parent).map(Some);
+        for child in childs.chain([None]) {
+            scene.store.delete(scene.run_id()).unwrap();
+            scene.store.append(scene.run_id(), 0, &Batch::of(&log)).unwrap();
+            if let Some(child) = child {
+                scene.store.append(child[0].run_id, 0, &Batch::of(child)).unwrap();
+            }
+            scene.drive().unwrap();
+            let again = scene.state();
+            assert_eq!(again.phase, end.phase, "cut after {last:?}");
+            assert_eq!(context(&again), context(&end), "cut after {last:?}");
+            assert_eq!(again.usage, end.usage, "cut after {last:?}");
+        }
+    }
+}

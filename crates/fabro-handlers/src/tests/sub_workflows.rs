@@ -1,5 +1,4 @@
 use super::*;
-use fabro_store::Runs;
 
 const PARENT: &str = r#"digraph {
     start -> c -> sub -> next -> exit
@@ -316,4 +315,42 @@ fn grandchildren_run_too() {
     scene.drive().unwrap();
     assert_eq!(scene.store.list().unwrap().len(), 3);
     assert_eq!(scene.value("child.sub")["child.deep"]["found"], 3);
+}
+
+#[test]
+fn a_workflow_that_names_itself_comes_to_an_end() {
+    let own = "digraph { start -> deep -> exit [condition=\"outcome=success\"]; deep [shape=house, stack.child_workflow=\"child.fabro\"] }";
+    let scene = nested(&own.replace("-> exit [", "; deep -> exit ["));
+    let story = scene.story();
+    assert!(story.contains("sub-workflows nest more than 16 deep (structural)"), "{story}");
+    assert_eq!(scene.store.list().unwrap().len(), 17);
+}
+
+#[test]
+fn the_childs_scripts_know_where_their_workflow_is() {
+    let child = CHILD.replace(
+        "look -> exit",
+        "look -> w -> exit; w [shape=parallelogram, script=\"echo $FABRO_WORKFLOW_DIR\"]",
+    );
+    let mut scene = nested(&child).local();
+    scene.bundle.source = PARENT.replace("script=\"c\"", "script=\"echo $FABRO_WORKFLOW_DIR\"");
+    scene.workflow_dir = "/project".into();
+    scene.drive().unwrap();
+    assert_eq!(scene.value("command.output"), "/project");
+    assert_eq!(scene.value("child.sub")["command.output"], "/project/lib");
+}
+
+#[test]
+fn a_stop_condition_that_held_before_the_driver_died_still_holds() {
+    let child = CHILD.replace("look -> exit", "look -> ask -> exit; ask [shape=hexagon]");
+    let mut scene = nested(&child);
+    scene.drive().unwrap();
+    // The child waits at its gate; what the parent says meanwhile is for a driver that comes later.
+    scene.bundle.source = PARENT.replace(
+        "stack.child_workflow",
+        "manager.stop_condition=\"found=3\", stack.child_workflow",
+    );
+    let story = scene.story();
+    assert!(story.contains("sub@1 succeeded (ended: its stop condition holds)"), "{story}");
+    assert!(child_story(&scene).ends_with("run canceled: its stop condition holds\n"));
 }
