@@ -66,6 +66,13 @@ pub fn handlers(
     }))
 }
 
+/// Checks the settings of a run before it exists.
+pub fn check(settings: &RunSettings) -> anyhow::Result<()> {
+    model(settings, false)?;
+    queue(settings)?;
+    Ok(())
+}
+
 fn model(settings: &RunSettings, dry_run: bool) -> anyhow::Result<Arc<dyn Model>> {
     if dry_run {
         return Ok(Arc::new(SimulatedModel));
@@ -108,10 +115,7 @@ fn interviewer(
     } else {
         Arc::new(Unavailable)
     };
-    let Some(text) = &settings.answers else { return Ok(last) };
-    let queue = QueueInterviewer::from_json(text).map_err(|error| {
-        error::usage(format!("the answers are not valid: {error}"), "mend the file")
-    })?;
+    let Some(queue) = queue(settings)? else { return Ok(last) };
     for event in events {
         if let EventBody::GateAnswered { source, .. } = &event.entry.body
             && source == "answers"
@@ -120,6 +124,13 @@ fn interviewer(
         }
     }
     Ok(Arc::new(Chain(queue, last)))
+}
+
+fn queue(settings: &RunSettings) -> anyhow::Result<Option<QueueInterviewer>> {
+    let parsed = settings.answers.as_deref().map(QueueInterviewer::from_json).transpose();
+    parsed.map_err(|error| {
+        error::usage(format!("the answers are not valid: {error}"), "mend the file")
+    })
 }
 
 /// Asks at the terminal, which the progress display leaves free meanwhile.

@@ -147,6 +147,7 @@ impl Machine {
         let graph = self.plan.workflow().attrs();
         let cost = self.state.max_cost.or_else(|| graph.float("max_cost"));
         let tokens = graph.int("max_tokens_total").and_then(|max| u64::try_from(max).ok());
+        let tokens = tokens.filter(|_| !self.state.tokens_lifted);
         cost.is_some_and(|max| usage.cost_usd >= max)
             || tokens.is_some_and(|max| usage.input_tokens + usage.output_tokens >= max)
     }

@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use fabro_config::{Target, settings, user_settings_file};
 use fabro_engine::{NewRun, Plan, RunState, begin};
 use fabro_events::EventBody;
-use fabro_graph::{Sources, Workflow};
+use fabro_graph::{NodeKind, Sources, Workflow};
 use fabro_handlers::{Bundle, RunSettings, WORKFLOW_DIR, render_goal, unsupported};
 use fabro_store::{Batch, RunLog, SqliteStore};
 use fabro_types::{BlobRef, LineIndex, RunId, Severity};
@@ -92,7 +92,7 @@ struct Prepared {
 fn prepare(args: &RunArgs, global: &Global) -> anyhow::Result<Prepared> {
     let (cwd, home) = (global.cwd()?, global.home());
     let target = fabro_config::locate(&args.workflow, &cwd, home.as_deref())?;
-    warn_about(&target, args)?;
+    warn_about(&target);
     let file = &target.workflow_file;
     let source = crate::files::read_workflow(file)?;
     let inputs = inputs(args, &target);
@@ -110,17 +110,8 @@ fn prepare(args: &RunArgs, global: &Global) -> anyhow::Result<Prepared> {
         return Err(error::usage(format!("{shown} is not valid"), "mend what is shown above"));
     }
     let workflow = checked.workflow.context("a valid workflow")?;
-    if !args.dry_run {
-        refuse_unsupported(&workflow, &shown, &source)?;
-    }
     let goal = goal(args, &target, &workflow, &inputs, home.as_deref())?;
     let settings = run_settings(args, &target, &cwd, home.as_deref())?;
-    if !args.dry_run && settings.model_script.is_none() && needs_model(&workflow) {
-        return Err(error::usage(
-            NO_MODEL,
-            "name ready answers with --model-script FILE or `[run.model] script` in run.toml, or try --dry-run",
-        ));
-    }
     let bundle = Bundle {
         name,
         file: shown,
@@ -129,6 +120,10 @@ fn prepare(args: &RunArgs, global: &Global) -> anyhow::Result<Prepared> {
         settings: settings.clone(),
         source,
     };
+    if !args.dry_run {
+        check_supported(&bundle, &workflow, 0)?;
+        wiring::check(&settings)?;
+    }
     let seed = args.seed.unwrap_or_else(|| seed(&bundle.source, &inputs));
     let new = NewRun {
         goal,
@@ -143,38 +138,50 @@ fn prepare(args: &RunArgs, global: &Global) -> anyhow::Result<Prepared> {
     Ok(Prepared { plan: Plan::compile(workflow)?, new, settings, workflow_dir: dir })
 }
 
-fn warn_about(target: &Target, args: &RunArgs) -> anyhow::Result<()> {
-    let Some(file) = &target.run_file else { return Ok(()) };
+/// Says what is odd about a run.toml, and what in it later versions act on.
+fn warn_about(target: &Target) {
+    let Some(file) = &target.run_file else { return };
     if !file.warnings.list.is_empty() {
         crate::output::stderr(&format!("{}\n", file.warnings));
     }
-    let missing = fabro_config::unsupported(&file.config);
-    match missing.first() {
-        Some(first) if !args.dry_run => Err(error::usage(
-            format!("{}: this version does not do it yet: {first}", file.path.display()),
-            "take the setting out, or use a later version",
-        )),
-        _ => Ok(()),
+    for setting in fabro_config::unsupported(&file.config) {
+        crate::output::stderr(&format!("{}: warning: {setting}\n", file.path.display()));
     }
 }
 
-fn refuse_unsupported(workflow: &Workflow, file: &str, source: &str) -> anyhow::Result<()> {
-    let missing = unsupported(workflow);
-    let Some(first) = missing.first() else { return Ok(()) };
-    let at = LineIndex::new(source).position(first.span.start);
-    Err(error::usage(
-        format!(
-            "{file}:{}:{}: `{}` is not done by this version yet",
-            at.line, at.column, first.attribute
-        ),
-        "take the attribute out, or try --dry-run",
-    ))
+/// Sub-workflows nest at most this deep in a valid workflow.
+const MAX_DEPTH: usize = 8;
+
+/// Refuses what this version cannot run, in the workflow and in its sub-workflows.
+fn check_supported(bundle: &Bundle, workflow: &Workflow, depth: usize) -> anyhow::Result<()> {
+    if let Some(first) = unsupported(workflow).first() {
+        let at = LineIndex::new(&bundle.source).position(first.span.start);
+        let (file, attribute) = (&bundle.file, first.attribute);
+        return Err(error::usage(
+            format!(
+                "{file}:{}:{}: `{attribute}` is not done by this version yet",
+                at.line, at.column
+            ),
+            "take the attribute out, or try --dry-run",
+        ));
+    }
+    if bundle.settings.model_script.is_none() && needs_model(workflow) {
+        return Err(error::usage(
+            NO_MODEL,
+            "name ready answers with --model-script FILE or `[run.model] script` in run.toml, or try --dry-run",
+        ));
+    }
+    let managers = workflow.nodes().filter(|node| node.kind == NodeKind::ManagerLoop);
+    for node in managers.take_while(|_| depth < MAX_DEPTH) {
+        let child = bundle.child(node)?;
+        check_supported(&child, child.plan()?.workflow(), depth + 1)?;
+    }
+    Ok(())
 }
 
 fn needs_model(workflow: &Workflow) -> bool {
     workflow.nodes().any(|node| {
-        node.kind.is_llm()
-            || (node.kind == fabro_graph::NodeKind::FanIn && node.attrs.get("prompt").is_some())
+        node.kind.is_llm() || (node.kind == NodeKind::FanIn && node.attrs.get("prompt").is_some())
     })
 }
 
