@@ -1,6 +1,8 @@
 //! Commands: a script in the run's working directory.
 
+use std::borrow::Cow;
 use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,6 +17,9 @@ use serde_json::Value;
 
 use crate::files::StageFiles;
 use crate::render::{Syntax, render};
+
+/// How many bytes of a large output are looked through for its last line.
+const TAIL: u64 = 4_096;
 
 /// How many characters of a failed command's last line its failure quotes.
 const QUOTED: usize = 200;
@@ -142,7 +147,19 @@ fn value(store: &dyn BlobStore, captured: Captured) -> Result<Value, BlobError> 
 }
 
 fn last_line(captured: &Captured) -> Option<String> {
-    let Captured::Text(text) = captured else { return None };
+    let text = match captured {
+        Captured::Text(text) => Cow::Borrowed(text.as_str()),
+        Captured::Large { path, .. } => Cow::Owned(tail(path).ok()?),
+    };
     let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty())?;
     Some(line.chars().take(QUOTED).collect())
+}
+
+fn tail(path: &Path) -> io::Result<String> {
+    let mut log = File::open(path)?;
+    let bytes = log.metadata()?.len();
+    log.seek(SeekFrom::Start(bytes.saturating_sub(TAIL)))?;
+    let mut end = Vec::new();
+    log.take(TAIL).read_to_end(&mut end)?;
+    Ok(String::from_utf8_lossy(&end).into_owned())
 }

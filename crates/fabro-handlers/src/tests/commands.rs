@@ -141,14 +141,14 @@ fn large_output_is_a_file_for_later_stages() {
     let scene = Scene::new(source).model(r#"{"*": [{"text": "seen"}]}"#).local();
     insta::assert_snapshot!(scene.story().replace(&scene.dir.path().display().to_string(), "DIR"), @r"
     001 start@1 succeeded -> big (unconditional)
-    002 big@1 failed: exit code 7 (deterministic) -> next (unconditional)
+    002 big@1 failed: exit code 7: 0123456789 (deterministic) -> next (unconditional)
     003 next@1 succeeded -> use (unconditional)
     004 use@1 failed: `context.command.output` has 219999 bytes, and a script takes at most 131072 of one value; read it from the file DIR/runs/01HF7YAT000000000000000007/runtime/blobs/cd61b9d5155bfef8324999f9608ac3e9d83323d62e89185b56b1396118337628.json (deterministic) -> exit (unconditional)
     005 exit@1 succeeded
     run succeeded
     ");
     let prompt = scene.read("003-next@1/prompt.md");
-    let hidden = insta_hex(&prompt);
+    let hidden = short_names(&prompt);
     insta::assert_snapshot!(hidden, @r"
     Goal: Ship it
 
@@ -157,7 +157,7 @@ fn large_output_is_a_file_for_later_stages() {
       - Script: `yes 0123456789 | head -n 20000; exit 7`
       - Stdout: See: DIR/runs/RUN/runtime/blobs/HEX.json
       - Stderr: (empty)
-      - Failure: exit code 7
+      - Failure: exit code 7: 0123456789
 
     Look.
     ");
@@ -169,7 +169,7 @@ fn large_output_is_a_file_for_later_stages() {
 }
 
 /// With long hexadecimal names replaced.
-fn insta_hex(text: &str) -> String {
+fn short_names(text: &str) -> String {
     let mut shown = String::new();
     for part in text.split_inclusive(|c: char| !c.is_ascii_hexdigit()) {
         let name = part.trim_end_matches(|c: char| !c.is_ascii_hexdigit());
