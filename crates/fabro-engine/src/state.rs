@@ -69,7 +69,8 @@ pub struct Cursor {
     pub branch: Arc<str>,
     /// What its stages see.
     pub context: Context,
-    /// Its completed stages, in order; a branch starts with its parent's.
+    /// Its completed stages that did something, in order: no start, exit or conditional node. A
+    /// branch starts with its parent's.
     pub history: Vector<Arc<StageRecord>>,
     /// How many times each node was entered.
     pub visits: OrdMap<Arc<str>, u32>,
@@ -586,13 +587,15 @@ impl Cursor {
             NodeEnd { first_rank, status: outcome.status, signature },
         );
         self.last = Some(LastStage { node: Arc::clone(&stage.node), end: Arc::clone(end) });
-        self.history.push_back(Arc::new(StageRecord {
-            node: stage.node,
-            handler: stage.handler,
-            visit: entry.visit.unwrap_or(stage.visit),
-            thread_id: stage.thread_id,
-            end: Arc::clone(end),
-        }));
+        if !matches!(stage.handler.as_ref(), "start" | "exit") {
+            self.history.push_back(Arc::new(StageRecord {
+                node: stage.node,
+                handler: stage.handler,
+                visit: entry.visit.unwrap_or(stage.visit),
+                thread_id: stage.thread_id,
+                end: Arc::clone(end),
+            }));
+        }
     }
 
     fn remember_for_join(&mut self, node: &str, outcome: &Outcome) {

@@ -24,12 +24,8 @@ pub(crate) fn preamble(
     if fidelity == Fidelity::Full {
         return Ok(String::new());
     }
-    let told = |record: &&Arc<StageRecord>| {
-        !matches!(record.handler.as_ref(), "start" | "exit" | "conditional")
-    };
     let teller = Teller { stage };
-    let total_stages = stage.history.iter().filter(told).count();
-    let mut stages = stage.history.iter().rev().filter(told).map(|record| teller.stage(record));
+    let mut stages = stage.history.iter().rev().map(|record| teller.stage(record));
     // A large value gets a file only if the preamble names it.
     let shown = stage.context.iter().filter(|(key, _)| shows_key(key));
     let mut context = shown.map(|(key, value)| (key.to_owned(), teller.shown(key, value)));
@@ -38,7 +34,7 @@ pub(crate) fn preamble(
     let input = Input {
         goal: &stage.run.goal,
         run_id: &stage.run_id.to_string(),
-        total_stages,
+        total_stages: stage.history.len(),
         stages: &mut stages,
         context: &mut context,
         parent: parent.as_deref(),
