@@ -1,13 +1,13 @@
 //! `cargo xtask ci`: everything a change must pass, step by step.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
 use anyhow::{Context, Result, bail};
 
-use crate::{complain, corpus, say, tidy};
+use crate::{cargo, complain, corpus, crash, say, tidy};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -43,6 +43,7 @@ const STEPS: &[Step] = &[
     Step { name: "fuzz-targets", run: fuzz_targets },
     Step { name: "licences", run: licences },
     Step { name: "corpus", run: corpus_step },
+    Step { name: "crash", run: crashes },
 ];
 
 pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
@@ -134,7 +135,7 @@ fn snapshots(root: &Path) -> Result<Done> {
 fn fuzz_targets(root: &Path) -> Result<Done> {
     let fuzz = root.join("xtask").join("fuzz");
     fs::copy(root.join("Cargo.lock"), fuzz.join("Cargo.lock")).context("copy Cargo.lock")?;
-    let target = target_dir(root).display().to_string();
+    let target = cargo::target_dir(root).display().to_string();
     let args = ["check", "--manifest-path", "xtask/fuzz/Cargo.toml", "--no-default-features"];
     cargo(root, &args, &[("CARGO_TARGET_DIR", &target)])
 }
@@ -150,45 +151,24 @@ fn corpus_step(root: &Path) -> Result<Done> {
     let Some(corpus) = env::var_os("FABRO_CORPUS") else {
         return Ok(Done::Skipped("FABRO_CORPUS names no corpus"));
     };
-    cargo(root, &["build", "--package", "fabro-cli"], &[])?;
-    let fabro = target_dir(root).join("debug").join("fabro");
-    corpus::check(Path::new(&corpus), &fabro)?;
+    corpus::check(Path::new(&corpus), &cargo::fabro(root, None, false)?)?;
     Ok(Done::Passed)
 }
 
-/// Runs cargo in the root, its output going where ours goes.
 fn cargo(root: &Path, args: &[&str], env: &[(&str, &str)]) -> Result<Done> {
-    say(&format!("$ cargo {}", args.join(" ")));
-    let status = cargo_command(root).args(args).envs(env.iter().copied()).status();
-    let status = status.context("start cargo")?;
-    if !status.success() {
-        bail!("`cargo {}` ended with {status}", args.join(" "));
-    }
-    Ok(Done::Passed)
+    cargo::run(root, args, env).map(|()| Done::Passed)
 }
 
 fn has_cargo_command(root: &Path, name: &str) -> bool {
-    let mut command = cargo_command(root);
+    let mut command = cargo::command(root);
     command.args([name, "--version"]).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }
 
-/// The cargo that runs us, which has put variables about this package into our environment.
-fn cargo_command(root: &Path) -> Command {
-    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    let about_us = env::vars_os().map(|(name, _)| name).filter(|name| {
-        let name = name.to_string_lossy();
-        name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
-    });
-    about_us.for_each(|name| {
-        command.env_remove(name);
-    });
-    command.current_dir(root).stdin(Stdio::null());
-    command
-}
-
-fn target_dir(root: &Path) -> PathBuf {
-    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir))
+/// A few kills; `cargo xtask crash` makes as many as one wants.
+fn crashes(root: &Path) -> Result<Done> {
+    let args = crash::Args { kills: 12, seed: None, fabro: None, keep: false };
+    crash::run(root, &args).map(|()| Done::Passed)
 }
 
 /// What the snapshot library leaves behind when a snapshot differs.

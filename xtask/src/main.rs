@@ -1,12 +1,15 @@
-//! The workspace's own commands: `cargo xtask ci`, `tidy` and `fixtures`.
+//! The workspace's own commands: `cargo xtask ci`, `tidy`, `fixtures`, `crash` and `bench`.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod bench;
+mod cargo;
 mod ci;
 mod corpus;
+mod crash;
 mod fixtures;
 mod readme;
 mod tidy;
@@ -28,6 +31,10 @@ enum Command {
     Tidy,
     /// Files made from other files: the README of each crate
     Fixtures(fixtures::Args),
+    /// Kill drivers at random instants, and let the disk fill up: nothing may be lost
+    Crash(crash::Args),
+    /// Figures of whole runs beside their limits, as a table in Markdown
+    Bench(bench::Args),
 }
 
 fn main() -> ExitCode {
@@ -36,6 +43,8 @@ fn main() -> ExitCode {
         Command::Ci(args) => ci::run(&root, &args),
         Command::Tidy => tidy::run(&root),
         Command::Fixtures(args) => fixtures::run(&root, &args),
+        Command::Crash(args) => crash::run(&root, &args),
+        Command::Bench(args) => bench::run(&root, &args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,100 @@
+//! Figures that the disk bounds: each takes turns with its limit.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use super::measure::{line as line_of, median, time};
+use super::{Bench, Row, ms};
+
+/// What a stage writes to the log at the least, in bytes.
+const RECORD: usize = 700;
+
+/// A line of stages beside the same processes and synced appends without an engine.
+pub(super) fn line(bench: &Bench<'_>) -> Result<Vec<Row>> {
+    /// The engine may cost this share of what it cannot do without.
+    const ALLOWED: f64 = 1.3;
+    let stages = if bench.quick { 100 } else { 1_000 };
+    let mut pairs = Vec::new();
+    for round in 0..bench.repeat(7) {
+        let dir = bench.folder(&format!("line-{round}"))?;
+        let workflow = dir.join("line.fabro");
+        fs::write(&workflow, line_of(stages))?;
+        let bare = time(|| bare_line(&dir, stages))?;
+        let run = bench.time(&dir, &["run", "line.fabro", "--quiet"])?;
+        pairs.push((bare, run));
+        fs::remove_dir_all(dir)?;
+    }
+    let ratios: Vec<f64> =
+        pairs.iter().map(|(bare, run)| run.as_secs_f64() / bare.as_secs_f64()).collect();
+    let (bare, run) = medians(&pairs)?;
+    let stage = |time: Duration| ms(time / u32::try_from(stages).unwrap_or(1));
+    let ratio = median(ratios.clone())?;
+    let each: Vec<_> = ratios.iter().map(|ratio| format!("{ratio:.2}")).collect();
+    Ok(vec![Row {
+        figure: format!("{stages} commands in a line, a stage"),
+        limit: format!("{ALLOWED} × {}", stage(bare)),
+        measured: format!("{}; {ratio:.2} × (pairs {})", stage(run), each.join(" ")),
+        ratio: Some(ratio / ALLOWED),
+    }])
+}
+
+/// Processes with captured output, and an append with fdatasync after each.
+fn bare_line(dir: &Path, stages: usize) -> Result<()> {
+    let mut log = File::create(dir.join("bare.log"))?;
+    for _ in 0..stages {
+        let output = Command::new("bash").args(["-c", "true"]).stdin(Stdio::null()).output();
+        ensure!(output.context("start bash")?.status.success(), "`true` failed");
+        append(&mut log)?;
+    }
+    Ok(())
+}
+
+fn append(log: &mut File) -> Result<()> {
+    log.write_all(&[b'x'; RECORD])?;
+    log.sync_data().context("sync the log")
+}
+
+/// The shortest workflow as a whole process, in a store that is made by it and in one that is
+/// there, beyond three synced appends.
+pub(super) fn start(bench: &Bench<'_>) -> Result<Vec<Row>> {
+    Ok(vec![shortest(bench, "new")?, shortest(bench, "existing")?])
+}
+
+fn shortest(bench: &Bench<'_>, store: &str) -> Result<Row> {
+    const ALLOWED: Duration = Duration::from_millis(15);
+    const SYNCS: usize = 3;
+    let dir = bench.folder(&format!("start-{store}"))?;
+    fs::write(dir.join("hello.fabro"), "digraph hello { start -> exit }\n")?;
+    let args = ["run", "hello.fabro", "--quiet"];
+    if store == "existing" {
+        bench.time(&dir, &args)?;
+    }
+    let mut log = File::create(dir.join("bare.log"))?;
+    let mut pairs = Vec::new();
+    for _ in 0..bench.repeat(41) {
+        let syncs = time(|| (0..SYNCS).try_for_each(|_| append(&mut log)))?;
+        pairs.push((syncs, bench.time(&dir, &args)?));
+        if store == "new" {
+            fs::remove_dir_all(dir.join("store"))?;
+        }
+    }
+    let beyond = pairs.iter().map(|(syncs, run)| run.saturating_sub(*syncs)).collect();
+    let beyond = median(beyond)?;
+    let (syncs, run) = medians(&pairs)?;
+    Ok(Row {
+        figure: format!("start → exit, {store} store, whole process"),
+        limit: format!("{} + {SYNCS} syncs of {}", ms(ALLOWED), ms(syncs / 3)),
+        measured: format!("{}; {} beyond the syncs", ms(run), ms(beyond)),
+        ratio: Some(beyond.as_secs_f64() / ALLOWED.as_secs_f64()),
+    })
+}
+
+fn medians(pairs: &[(Duration, Duration)]) -> Result<(Duration, Duration)> {
+    let (limits, figures): (Vec<_>, Vec<_>) = pairs.iter().copied().unzip();
+    Ok((median(limits)?, median(figures)?))
+}

@@ -1,0 +1,245 @@
+//! One run in a folder and a store of its own, and the drivers that work on it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::{json, workflow};
+
+/// Where `fabro resume` finds what a dead driver left: scripts have the run's id in their
+/// environment.
+const MARKER: &str = "FABRO_RUN_ID=";
+
+pub(super) struct Case {
+    dir: TempDir,
+    fabro: PathBuf,
+    store: PathBuf,
+}
+
+impl Case {
+    pub(super) fn new(fabro: &Path, name: &str) -> Result<Self> {
+        let dir = tempfile::Builder::new().prefix(&format!("{name}-")).tempdir()?;
+        let files = [
+            ("crash.fabro", workflow::parent()),
+            ("child.fabro", workflow::child()),
+            ("model.json", workflow::MODEL.to_owned()),
+            ("answers.json", workflow::ANSWERS.to_owned()),
+            ("effects.log", String::new()),
+        ];
+        for (file, text) in files {
+            fs::write(dir.path().join(file), text).with_context(|| format!("write {file}"))?;
+        }
+        let store = dir.path().join("store");
+        Ok(Self { fabro: fabro.to_owned(), store, dir })
+    }
+
+    /// The same, with the store in another place.
+    pub(super) fn with_store(self, store: &Path) -> Self {
+        Self { store: store.to_owned(), ..self }
+    }
+
+    /// Leaves the folder where it is.
+    pub(super) fn keep(&mut self) -> &Path {
+        self.dir.disable_cleanup(true);
+        self.dir.path()
+    }
+
+    pub(super) fn start(&self) -> Result<Driver> {
+        let args = ["--answers", "answers.json", "--model-script", "model.json", "--json"];
+        self.drive(Command::new(&self.fabro).args(["run", "crash.fabro"]).args(args))
+    }
+
+    pub(super) fn resume(&self, run: &str) -> Result<Driver> {
+        self.drive(Command::new(&self.fabro).args(["resume", run, "--json"]))
+    }
+
+    fn drive(&self, command: &mut Command) -> Result<Driver> {
+        let errors = File::options().create(true).append(true).open(self.path("driver.err"))?;
+        self.settle(command).stdout(Stdio::piped()).stderr(errors);
+        Driver::start(command)
+    }
+
+    /// What drivers have written to stderr, the end of it.
+    pub(super) fn complaints(&self) -> String {
+        let text = fs::read_to_string(self.path("driver.err")).unwrap_or_default();
+        let lines: Vec<_> = text.trim_end().lines().collect();
+        lines[lines.len().saturating_sub(8)..].join("\n  ")
+    }
+
+    /// The run, once there is one.
+    pub(super) fn run_id(&self) -> Result<Option<String>> {
+        let mut runs = self.ids(&[])?;
+        ensure!(runs.len() < 2, "there are {} runs in the store", runs.len());
+        Ok(runs.pop())
+    }
+
+    /// Whether the run has ended well; nothing else counts as over here.
+    pub(super) fn is_over(&self, run: &str) -> Result<bool> {
+        let text = self.ask(&["inspect", run, "--json"])?;
+        Ok(json(&text, "fabro inspect")?["status"] == "succeeded")
+    }
+
+    /// The events of the run and of its sub-workflows, a line each, by run.
+    pub(super) fn events(&self) -> Result<BTreeMap<String, Vec<String>>> {
+        let runs = self.ids(&["--all"])?.into_iter().map(|run| {
+            let text = self.ask(&["events", &run, "--json"])?;
+            Ok((run, text.lines().map(str::to_owned).collect()))
+        });
+        runs.collect()
+    }
+
+    /// The context of the run as it is now; what differs from run to run by its nature is replaced.
+    pub(super) fn context(&self) -> Result<BTreeMap<String, String>> {
+        let mut text = self.ask(&["context", "latest", "--json"])?;
+        for run in self.ids(&["--all"])? {
+            text = text.replace(&run, "RUN");
+        }
+        text = text.replace(&self.dir.path().display().to_string(), "DIR");
+        let context = json(&text, "fabro context")?;
+        let keys = context.as_object().context("the context is no object")?;
+        Ok(keys.iter().map(|(key, value)| (key.clone(), value.to_string())).collect())
+    }
+
+    /// How many lines each stage has left.
+    pub(super) fn effects(&self) -> Result<BTreeMap<String, usize>> {
+        let mut counts = BTreeMap::new();
+        for line in fs::read_to_string(self.path("effects.log"))?.lines() {
+            *counts.entry(line.to_owned()).or_default() += 1;
+        }
+        Ok(counts)
+    }
+
+    /// Processes of the run that are still there.
+    pub(super) fn leftovers(&self) -> Result<Vec<String>> {
+        let runs: BTreeSet<_> = self.ids(&["--all"])?.into_iter().collect();
+        let mut found = Vec::new();
+        for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let environ = fs::read(entry.path().join("environ")).unwrap_or_default();
+            let environ = String::from_utf8_lossy(&environ).into_owned();
+            let mut of = environ.split('\0').filter_map(|entry| entry.strip_prefix(MARKER));
+            if of.any(|run| runs.contains(run)) {
+                found.push(format!("process {} was left behind", entry.file_name().display()));
+            }
+        }
+        Ok(found)
+    }
+
+    fn ids(&self, more: &[&str]) -> Result<Vec<String>> {
+        let runs = json(&self.ask(&[&["ps", "--json"], more].concat())?, "fabro ps")?;
+        let runs = runs.as_array().context("`fabro ps` printed no array")?;
+        Ok(runs.iter().filter_map(|run| run["id"].as_str().map(str::to_owned)).collect())
+    }
+
+    /// What a command that only reads prints.
+    fn ask(&self, args: &[&str]) -> Result<String> {
+        let mut command = Command::new(&self.fabro);
+        let output = self.settle(command.args(args)).output().context("start fabro")?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            bail!("`fabro {}`: {}: {}", args.join(" "), output.status, said.trim());
+        }
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// Nothing of the person's own settings reaches the run.
+    fn settle<'c>(&self, command: &'c mut Command) -> &'c mut Command {
+        command.args([Path::new("--store"), &self.store]).current_dir(self.dir.path());
+        command.env("HOME", self.dir.path()).env("EFFECTS", self.path("effects.log"));
+        command.env_remove("XDG_CONFIG_HOME").env_remove("FABRO_STORE").stdin(Stdio::null())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+}
+
+/// A process that drives a run, and what it tells.
+pub(super) struct Driver {
+    child: Child,
+    lines: Receiver<String>,
+    told: Vec<String>,
+}
+
+impl Driver {
+    fn start(command: &mut Command) -> Result<Self> {
+        let mut child = command.spawn().context("start fabro")?;
+        let stdout = child.stdout.take().context("no stdout")?;
+        let (send, lines) = channel();
+        thread::spawn(move || {
+            let mut reader = BufReader::new(stdout);
+            let mut line = String::new();
+            while reader.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
+                // A line without its end was cut off by the kill.
+                if !line.ends_with('\n') || send.send(std::mem::take(&mut line)).is_err() {
+                    break;
+                }
+            }
+        });
+        Ok(Self { child, lines, told: Vec::new() })
+    }
+
+    /// Waits for the end of the driver; fails when it does not come.
+    pub(super) fn end(&mut self, patience: Duration) -> Result<ExitStatus> {
+        match self.kill_unless(patience, u64::MAX)? {
+            Some(status) => Ok(status),
+            None => bail!("the driver did not end within {} s", patience.as_secs()),
+        }
+    }
+
+    /// Kills the driver after some time; the status when it ended before that.
+    pub(super) fn kill_after(&mut self, time: Duration) -> Result<Option<ExitStatus>> {
+        self.kill_unless(time, u64::MAX)
+    }
+
+    /// Kills the driver as soon as it has told so many events; the status when it ended before.
+    pub(super) fn kill_when_told(
+        &mut self,
+        events: u64,
+        patience: Duration,
+    ) -> Result<Option<ExitStatus>> {
+        let deadline = Instant::now() + patience;
+        let status = self.kill_unless(patience, events)?;
+        ensure!(Instant::now() < deadline, "the driver did not end and told nothing");
+        Ok(status)
+    }
+
+    fn kill_unless(&mut self, time: Duration, events: u64) -> Result<Option<ExitStatus>> {
+        let deadline = Instant::now() + time;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() || self.told.len() as u64 >= events {
+                break;
+            }
+            match self.lines.recv_timeout(left) {
+                Ok(line) => self.told.push(line),
+                Err(RecvTimeoutError::Timeout) => break,
+                Err(RecvTimeoutError::Disconnected) => {
+                    return self.child.wait().map(Some).context("wait for fabro");
+                }
+            }
+        }
+        // Child::kill is SIGKILL; a driver that has just ended is no error.
+        self.child.kill()?;
+        let status = self.child.wait()?;
+        Ok(status.code().is_some().then_some(status))
+    }
+
+    /// The ids of all events that the driver told, once it is gone.
+    pub(super) fn told(mut self) -> Result<Vec<String>> {
+        self.told.extend(self.lines.iter());
+        let ids = self.told.iter().map(|line| {
+            let event: Value = json(line, "fabro run --json")?;
+            event["id"].as_str().map(str::to_owned).context("an event has no id")
+        });
+        ids.collect()
+    }
+}

@@ -1,0 +1,209 @@
+//! What must hold after kills: pure judgements over what was seen.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+/// What the undisturbed run came to.
+pub(super) struct Peace {
+    pub(super) context: BTreeMap<String, String>,
+    pub(super) effects: BTreeMap<String, usize>,
+}
+
+impl Peace {
+    /// How many stages left lines.
+    pub(super) fn stages(&self) -> usize {
+        self.effects.len()
+    }
+}
+
+/// What there was after a kill.
+#[derive(Debug, Default)]
+pub(super) struct Snapshot {
+    events: BTreeMap<String, Vec<String>>,
+    effects: BTreeMap<String, usize>,
+    committed: BTreeSet<String>,
+    in_flight: BTreeSet<String>,
+}
+
+impl Snapshot {
+    /// From the events of each run, a line each, and the lines that stages left.
+    pub(super) fn new(
+        events: BTreeMap<String, Vec<String>>,
+        effects: BTreeMap<String, usize>,
+    ) -> Result<Self> {
+        let mut seen =
+            Self { effects, committed: BTreeSet::new(), in_flight: BTreeSet::new(), events };
+        for line in seen.events.values().flatten() {
+            let event: Value = serde_json::from_str(line).context("read an event")?;
+            let (Some(node), Some(visit)) = (event["node_id"].as_str(), event["visit"].as_u64())
+            else {
+                continue;
+            };
+            let stage = format!("{node}@{visit}");
+            match event["event"].as_str().unwrap_or_default() {
+                "stage.started" => {
+                    seen.in_flight.insert(stage);
+                }
+                "stage.completed" | "stage.failed" => {
+                    seen.in_flight.remove(&stage);
+                    seen.committed.insert(stage);
+                }
+                _ => {}
+            }
+        }
+        Ok(seen)
+    }
+
+    fn lines_of(&self, stage: &str) -> usize {
+        self.effects.get(stage).copied().unwrap_or_default()
+    }
+}
+
+/// How the final context differs from that of the undisturbed run.
+pub(super) fn contexts(
+    peace: &BTreeMap<String, String>,
+    last: &BTreeMap<String, String>,
+) -> Vec<String> {
+    let keys: BTreeSet<_> = peace.keys().chain(last.keys()).collect();
+    let differing = keys.into_iter().filter(|key| peace.get(*key) != last.get(*key));
+    let shown = |value: Option<&String>| value.map_or("nothing".to_owned(), |it| shorten(it));
+    differing
+        .map(|key| format!("`{key}` is {}, not {}", shown(last.get(key)), shown(peace.get(key))))
+        .collect()
+}
+
+/// Stages that ran although they were committed, ran too often, or not at all.
+pub(super) fn effects(
+    peace: &BTreeMap<String, usize>,
+    seen: &[Snapshot],
+    last: &Snapshot,
+) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (number, at) in seen.iter().enumerate() {
+        for stage in &at.committed {
+            let (before, after) = (at.lines_of(stage), last.lines_of(stage));
+            if before != after {
+                let kill = number + 1;
+                wrong.push(format!("{stage} was committed before kill {kill}, and left {after} lines instead of {before}"));
+            }
+        }
+    }
+    let stages: BTreeSet<_> = peace.keys().chain(last.effects.keys()).collect();
+    for stage in stages {
+        let expected = peace.get(stage).copied().unwrap_or_default();
+        let again = seen.iter().filter(|at| at.in_flight.contains(stage)).count();
+        let lines = last.lines_of(stage);
+        if lines < expected || lines > expected + again {
+            let most = expected + again;
+            wrong.push(format!(
+                "{stage} left {lines} lines, between {expected} and {most} are right"
+            ));
+        }
+    }
+    wrong
+}
+
+/// What is wrong with the logs: gaps, events that changed or went, events told too early.
+pub(super) fn logs(seen: &[Snapshot], last: &Snapshot, told: &BTreeSet<String>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut logged = BTreeSet::new();
+    for (run, lines) in &last.events {
+        for (line, expected) in lines.iter().zip(1_u64..) {
+            let event: Value = serde_json::from_str(line).unwrap_or_default();
+            if event["seq"].as_u64() != Some(expected) {
+                wrong.push(format!("event {expected} of run {run} has seq {}", event["seq"]));
+                break;
+            }
+            logged.extend(event["id"].as_str().map(str::to_owned));
+        }
+    }
+    for (number, at) in seen.iter().enumerate() {
+        for (run, lines) in &at.events {
+            let now = last.events.get(run).map(Vec::as_slice).unwrap_or_default();
+            if !now.starts_with(lines) {
+                let kill = number + 1;
+                wrong.push(format!("events of run {run} from before kill {kill} changed"));
+            }
+        }
+    }
+    let early = told.difference(&logged);
+    wrong.extend(early.map(|id| format!("event {id} was told and is not in the log")));
+    wrong
+}
+
+fn shorten(text: &str) -> String {
+    const SHOWN: usize = 200;
+    text.chars().take(SHOWN).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn counts(of: &[(&str, usize)]) -> BTreeMap<String, usize> {
+        of.iter().map(|(stage, lines)| ((*stage).to_owned(), *lines)).collect()
+    }
+
+    fn snapshot(events: &[(&str, &str)], effects: &[(&str, usize)]) -> Snapshot {
+        let lines = events.iter().zip(1..).map(|((name, node), seq)| {
+            json!({"id": format!("r-{seq}"), "seq": seq, "event": name, "node_id": node, "visit": 1})
+                .to_string()
+        });
+        let events = [("r".to_owned(), lines.collect())].into();
+        Snapshot::new(events, counts(effects)).unwrap()
+    }
+
+    #[test]
+    fn a_committed_stage_that_ran_again_is_seen() {
+        let (started, completed) = ("stage.started", "stage.completed");
+        let check = |at: &[(&str, &str)], lines: usize, expect: &[&str]| {
+            let seen = [snapshot(at, &[("a@1", 1)])];
+            let last = snapshot(&[], &[("a@1", lines)]);
+            assert_eq!(effects(&counts(&[("a@1", 1)]), &seen, &last), expect);
+        };
+        check(&[(started, "a"), (completed, "a")], 1, &[]);
+        check(
+            &[(started, "a"), (completed, "a")],
+            2,
+            &[
+                "a@1 was committed before kill 1, and left 2 lines instead of 1",
+                "a@1 left 2 lines, between 1 and 1 are right",
+            ],
+        );
+        check(&[(started, "a")], 2, &[]);
+        check(&[(started, "a")], 3, &["a@1 left 3 lines, between 1 and 2 are right"]);
+        check(&[], 0, &["a@1 left 0 lines, between 1 and 1 are right"]);
+    }
+
+    #[test]
+    fn gaps_changes_and_early_news_are_seen() {
+        let before = snapshot(&[("stage.started", "a")], &[]);
+        let last = snapshot(&[("stage.started", "a"), ("stage.completed", "a")], &[]);
+        let told = |id: &str| BTreeSet::from([id.to_owned()]);
+        assert_eq!(logs(&[before], &last, &told("r-2")), [""; 0]);
+        let other = snapshot(&[("stage.started", "b")], &[]);
+        let wrong = logs(&[other], &last, &told("r-3"));
+        assert_eq!(
+            wrong,
+            [
+                "events of run r from before kill 1 changed",
+                "event r-3 was told and is not in the log"
+            ]
+        );
+        let gap = json!({"id": "r-2", "seq": 2}).to_string();
+        let gap = Snapshot::new([("r".to_owned(), vec![gap])].into(), counts(&[])).unwrap();
+        assert_eq!(logs(&[], &gap, &BTreeSet::new()), ["event 1 of run r has seq 2"]);
+    }
+
+    #[test]
+    fn another_context_is_seen() {
+        let context = |value: &str| BTreeMap::from([("a".to_owned(), value.to_owned())]);
+        assert_eq!(contexts(&context("1"), &context("1")), [""; 0]);
+        assert_eq!(contexts(&context("1"), &context("2")), ["`a` is 2, not 1"]);
+        assert_eq!(contexts(&context("1"), &BTreeMap::new()), ["`a` is nothing, not 1"]);
+    }
+}
