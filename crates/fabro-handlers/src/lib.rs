@@ -72,7 +72,7 @@ pub use human::HumanHandler;
 pub use llm::{LlmHandler, ModelDefaults};
 pub use registry::{Registry, Services};
 pub use sub_workflow::{SubWorkflowHandler, read_all};
-pub use unsupported::{Unsupported, unsupported};
+pub use unsupported::{Obstacle, Unsupported, obstacle, unsupported};
 pub use wait::WaitHandler;
 
 /// The context key of the workflow file's directory.

@@ -9,10 +9,10 @@ use anyhow::Context as _;
 use fabro_config::{Target, settings, user_settings_file};
 use fabro_engine::{NewRun, Plan, RunState, begin};
 use fabro_events::EventBody;
-use fabro_graph::{NodeKind, Sources, Workflow};
-use fabro_handlers::{Bundle, RunSettings, WORKFLOW_DIR, render_goal, unsupported};
+use fabro_graph::{Sources, Workflow};
+use fabro_handlers::{Bundle, Obstacle, RunSettings, WORKFLOW_DIR, obstacle, render_goal};
 use fabro_store::{Batch, RunLog, SqliteStore};
-use fabro_types::{BlobRef, LineIndex, RunId, Severity};
+use fabro_types::{BlobRef, RunId, Severity};
 use serde_json::{Map, Value};
 
 use crate::cli::RunArgs;
@@ -121,7 +121,7 @@ fn prepare(args: &RunArgs, global: &Global) -> anyhow::Result<Prepared> {
         source,
     };
     if !args.dry_run {
-        check_supported(&bundle, &workflow, 0)?;
+        check_obstacles(&bundle, &workflow)?;
         wiring::check(&settings)?;
     }
     let seed = args.seed.unwrap_or_else(|| seed(&bundle.source, &inputs));
@@ -149,40 +149,22 @@ fn warn_about(target: &Target) {
     }
 }
 
-/// Sub-workflows nest at most this deep in a valid workflow.
-const MAX_DEPTH: usize = 8;
-
-/// Refuses what this version cannot run, in the workflow and in its sub-workflows.
-fn check_supported(bundle: &Bundle, workflow: &Workflow, depth: usize) -> anyhow::Result<()> {
-    if let Some(first) = unsupported(workflow).first() {
-        let at = LineIndex::new(&bundle.source).position(first.span.start);
-        let (file, attribute) = (&bundle.file, first.attribute);
-        return Err(error::usage(
+/// Refuses what this version cannot run, before there is a run.
+fn check_obstacles(bundle: &Bundle, workflow: &Workflow) -> anyhow::Result<()> {
+    match obstacle(bundle, workflow)? {
+        None => Ok(()),
+        Some(Obstacle::Unsupported { file, at, attribute }) => Err(error::usage(
             format!(
                 "{file}:{}:{}: `{attribute}` is not done by this version yet",
                 at.line, at.column
             ),
             "take the attribute out, or try --dry-run",
-        ));
-    }
-    if bundle.settings.model_script.is_none() && needs_model(workflow) {
-        return Err(error::usage(
+        )),
+        Some(_) => Err(error::usage(
             NO_MODEL,
             "name ready answers with --model-script FILE or `[run.model] script` in run.toml, or try --dry-run",
-        ));
+        )),
     }
-    let managers = workflow.nodes().filter(|node| node.kind == NodeKind::ManagerLoop);
-    for node in managers.take_while(|_| depth < MAX_DEPTH) {
-        let child = bundle.child(node)?;
-        check_supported(&child, child.plan()?.workflow(), depth + 1)?;
-    }
-    Ok(())
-}
-
-fn needs_model(workflow: &Workflow) -> bool {
-    workflow.nodes().any(|node| {
-        node.kind.is_llm() || (node.kind == NodeKind::FanIn && node.attrs.get("prompt").is_some())
-    })
 }
 
 fn inputs(args: &RunArgs, target: &Target) -> Map<String, Value> {
