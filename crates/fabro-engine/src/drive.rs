@@ -16,9 +16,10 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::attempt::{self, Attempt};
+use crate::cursor::{ActiveStage, Position};
 use crate::handler::{Handler, Letter, Mailbox, Report, ReportError, Reporter, Stage};
 use crate::machine::{Input, Machine};
-use crate::state::{ActiveStage, Phase, Position};
+use crate::state::Phase;
 
 /// How often the inbox is looked into while stages are at work.
 const INBOX_PERIOD: Duration = Duration::from_millis(100);

@@ -7,7 +7,8 @@ use fabro_graph::Node;
 use fabro_types::{Failure, FailureClass, Outcome, Status};
 use serde_json::{Value, json};
 
-use crate::state::{ActiveStage, Cursor, MAIN, RunState};
+use crate::cursor::{ActiveStage, Cursor};
+use crate::state::{MAIN, RunState};
 
 /// A fan-out at work.
 #[derive(Clone, Debug, PartialEq)]

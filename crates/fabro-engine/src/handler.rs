@@ -14,8 +14,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::Plan;
+use crate::cursor::{ActiveStage, StageRecord};
 use crate::machine::Finished;
-use crate::state::{ActiveStage, StageRecord};
 
 /// Runs a stage. The engine knows nothing else about commands, models or people.
 #[async_trait]

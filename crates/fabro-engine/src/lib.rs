@@ -48,6 +48,7 @@
 mod attempt;
 mod begin;
 pub mod checkpoint;
+mod cursor;
 mod drive;
 mod fanout;
 mod handler;
@@ -61,6 +62,7 @@ mod state;
 mod transition;
 
 pub use begin::{NewRun, begin, cancel};
+pub use cursor::{ActiveStage, Cursor, LastStage, NodeEnd, Position, StageRecord};
 pub use drive::{Clock, DriveError, RunEnd, World, drive};
 pub use fanout::{Branch, BranchEnd, FanOut};
 pub use handler::{Handler, Letter, Mailbox, ReportError, Reporter, Stage, StageEnd, stage_dir};
@@ -68,9 +70,7 @@ pub use machine::{Commit, Finished, Input, Machine};
 pub use offload::{LIMIT as OFFLOAD_LIMIT, NewBlob, READ_LIMIT, ReadError, read_blob};
 pub use plan::{Plan, PlanError};
 pub use select::Reading;
-pub use state::{
-    ActiveStage, Cursor, LastStage, MAIN, NodeEnd, Phase, Position, RunState, StageRecord,
-};
+pub use state::{MAIN, Phase, RunState};
 
 #[cfg(test)]
 mod tests;

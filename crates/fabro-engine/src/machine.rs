@@ -9,8 +9,9 @@ use fabro_events::{CompletedStage, Entry, Event, EventBody, PauseReason};
 use fabro_graph::{Node, NodeKind};
 use fabro_types::{BlobRef, Failure, FailureClass, Outcome, Status};
 
+use crate::cursor::Position;
 use crate::offload::{NewBlob, offload};
-use crate::state::{MAIN, Phase, Position, RunState};
+use crate::state::{MAIN, Phase, RunState};
 use crate::{Plan, random, retry};
 
 /// Conditional nodes that may follow each other without a stage that does something.

@@ -7,11 +7,11 @@ use fabro_events::{EdgeChoice, EventBody, PlannedBranch, Tier};
 use fabro_graph::{Node, NodeIx, NodeKind};
 use fabro_types::{Failure, FailureClass, Status};
 
+use crate::cursor::{Cursor, LastStage, Position};
 use crate::fanout::{Policy, Verdict, branch_name, parent_of};
 use crate::machine::{Finished, Machine};
 use crate::offload::Pending;
 use crate::select::{self, Answer, Question, Reading};
-use crate::state::{Cursor, LastStage, Position};
 
 /// How deep fan-outs may nest.
 const MAX_DEPTH: usize = 16;

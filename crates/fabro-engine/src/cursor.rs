@@ -1,0 +1,382 @@
+//! One line of execution: the main line, or a branch of a fan-out, and what its events do to it.
+
+use std::sync::Arc;
+
+use fabro_context::{Context, keys};
+use fabro_events::{CompletedStage, EdgeChoice, Entry, EventBody, Tier};
+use fabro_types::{ContextPatch, Failure, Fidelity, Outcome, Status, Usage};
+use imbl::{OrdMap, Vector};
+use serde_json::Value;
+
+use crate::fanout::FanOut;
+
+/// One line of execution: the main line, or a branch of a fan-out.
+#[derive(Clone, Debug)]
+pub struct Cursor {
+    /// Its name; empty for the main line.
+    pub branch: Arc<str>,
+    /// What its stages see.
+    pub context: Context,
+    /// Its completed stages that did something, in order: no start, exit or conditional node. A
+    /// branch starts with its parent's.
+    pub history: Vector<Arc<StageRecord>>,
+    /// How many times each node was entered.
+    pub visits: OrdMap<Arc<str>, u32>,
+    /// How many model turns each node used.
+    pub turns: OrdMap<Arc<str>, u32>,
+    /// The last end of each node that ended, with the rank of its first.
+    pub ends: OrdMap<Arc<str>, NodeEnd>,
+    /// How often each failure has left its node by a jump, by node and signature.
+    pub breaker: OrdMap<Arc<str>, OrdMap<String, u32>>,
+    /// The last stage's signals, which conditional nodes pass on.
+    pub last: Option<LastStage>,
+    /// Where it is.
+    pub position: Position,
+    /// The next stage that starts takes `full` as `summary:high`.
+    pub degrade: bool,
+    /// What the stages of this branch wrote; empty on the main line.
+    pub updates: ContextPatch,
+    /// The last answer given in this branch: a model's, or a command's output.
+    pub response: Option<Arc<Value>>,
+    pub(crate) ranks: Ranks,
+}
+
+/// A completed stage, as later stages may look back at it.
+#[derive(Clone, Debug)]
+pub struct StageRecord {
+    /// The node.
+    pub node: Arc<str>,
+    /// The handler that ran it.
+    pub handler: Arc<str>,
+    /// Which visit of the node.
+    pub visit: u32,
+    /// The conversation it took part in.
+    pub thread_id: Option<Arc<str>>,
+    /// What it came to.
+    pub end: Arc<CompletedStage>,
+}
+
+/// How a node ended last.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeEnd {
+    /// The rank of its first visit.
+    pub first_rank: u32,
+    /// Its last status.
+    pub status: Status,
+    /// The signature of its last failure; empty without one.
+    pub signature: Arc<str>,
+}
+
+/// What edge selection looks at.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LastStage {
+    /// The node.
+    pub node: Arc<str>,
+    /// Its end.
+    pub end: Arc<CompletedStage>,
+}
+
+impl LastStage {
+    pub(crate) fn outcome(&self) -> &Outcome {
+        &self.end.outcome
+    }
+}
+
+/// Where a cursor is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Position {
+    /// On its way to a node that has not started.
+    Ready {
+        /// The node.
+        node: Arc<str>,
+        /// The node and label of the edge it comes by; `None` at the beginning.
+        via: Option<(Arc<str>, Option<Arc<str>>)>,
+    },
+    /// A stage is at work.
+    Active(ActiveStage),
+    /// The run was created and nothing has started.
+    Created,
+    /// A stage has ended and no way on was chosen yet.
+    Ended {
+        /// The node.
+        node: Arc<str>,
+        /// Which visit of it.
+        visit: u32,
+    },
+    /// Its branches are at work.
+    Fanned(FanOut),
+    /// Nothing is left to do.
+    Done,
+}
+
+/// A stage at work.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ActiveStage {
+    /// The node.
+    pub node: Arc<str>,
+    /// The handler.
+    pub handler: Arc<str>,
+    /// Which visit.
+    pub visit: u32,
+    /// Order of scheduling.
+    pub rank: u32,
+    /// Which attempt, from 1.
+    pub attempt: u32,
+    /// How long this attempt waits before it starts, in milliseconds.
+    pub delay_ms: u64,
+    /// How much the preamble tells.
+    pub fidelity: Fidelity,
+    /// The shared conversation.
+    pub thread_id: Option<Arc<str>>,
+    /// When the gate was asked, if it was, in milliseconds since 1970.
+    pub gate_asked_ms: Option<i64>,
+    /// What the gate was told, if it was: the keys of the options, or the free text. A driver that
+    /// died between the answer and the end of the stage leaves it for the next one.
+    pub gate_answer: Option<Arc<str>>,
+}
+
+/// Ranks of one line: `next`, `next + stride`, …. Branches get residue classes of their own, so a
+/// rank is unique and does not depend on which branch was faster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ranks {
+    pub(crate) next: u32,
+    pub(crate) stride: u32,
+}
+
+impl Ranks {
+    pub(crate) fn last(self) -> u32 {
+        self.next.saturating_sub(self.stride)
+    }
+
+    pub(crate) fn branch(self, index: usize, of: usize) -> Self {
+        let (index, of) = (u32::try_from(index).unwrap_or(0), u32::try_from(of).unwrap_or(1));
+        Self {
+            next: self.last().saturating_add(self.stride.saturating_mul(index + 1)),
+            stride: self.stride.saturating_mul(of.max(1)),
+        }
+    }
+}
+
+impl Cursor {
+    pub(crate) fn new(branch: Arc<str>) -> Self {
+        Self {
+            branch,
+            context: Context::new(),
+            history: Vector::new(),
+            visits: OrdMap::new(),
+            turns: OrdMap::new(),
+            ends: OrdMap::new(),
+            breaker: OrdMap::new(),
+            last: None,
+            position: Position::Created,
+            degrade: false,
+            updates: ContextPatch::new(),
+            response: None,
+            ranks: Ranks { next: 1, stride: 1 },
+        }
+    }
+
+    /// True for the branch of a fan-out.
+    pub fn is_branch(&self) -> bool {
+        !self.branch.is_empty()
+    }
+
+    /// The stage that is at work here.
+    pub fn active(&self) -> Option<&ActiveStage> {
+        match &self.position {
+            Position::Active(stage) => Some(stage),
+            Position::Fanned(fan) => Some(&fan.stage),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn apply(&mut self, entry: &Entry, body: &EventBody, ts_ms: i64) {
+        match body {
+            EventBody::StageStarted { rank, handler, fidelity, thread_id } => {
+                self.started(entry, *rank, handler, *fidelity, thread_id.clone());
+            }
+            EventBody::EdgeSelected(choice) => self.left(entry, choice),
+            EventBody::GateAsked { .. } => {
+                if let Position::Active(stage) = &mut self.position {
+                    stage.gate_asked_ms.get_or_insert(ts_ms);
+                }
+            }
+            EventBody::GateAnswered { selected, text, .. } => {
+                if let Position::Active(stage) = &mut self.position {
+                    stage.gate_answer = Some(text.as_deref().unwrap_or(selected).into());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn started(
+        &mut self,
+        entry: &Entry,
+        rank: u32,
+        handler: &Arc<str>,
+        fidelity: Fidelity,
+        thread_id: Option<Arc<str>>,
+    ) {
+        let Some(node) = entry.node_id.clone() else { return };
+        let visit = entry.visit.unwrap_or(1);
+        self.visits.insert(Arc::clone(&node), visit);
+        self.ranks.next = rank.saturating_add(self.ranks.stride);
+        self.degrade &= handler.as_ref() == "conditional";
+        self.context.set(keys::CURRENT_NODE, Value::from(node.as_ref()));
+        self.context.set(keys::NODE_VISIT_COUNT, Value::from(visit));
+        self.context.set(keys::FIDELITY, Value::from(fidelity.as_str()));
+        self.context.set(keys::THREAD_ID, thread_id.as_deref().map_or(Value::Null, Value::from));
+        self.position = Position::Active(ActiveStage {
+            node,
+            handler: Arc::clone(handler),
+            visit,
+            rank,
+            attempt: 1,
+            delay_ms: 0,
+            fidelity,
+            thread_id,
+            gate_asked_ms: None,
+            gate_answer: None,
+        });
+    }
+
+    pub(crate) fn retrying(
+        &mut self,
+        attempt: u32,
+        delay_ms: u64,
+        failure: &Failure,
+        usage: &Usage,
+    ) {
+        let Position::Active(stage) = &mut self.position else { return };
+        stage.attempt = attempt + 1;
+        stage.delay_ms = delay_ms;
+        stage.gate_asked_ms = None;
+        stage.gate_answer = None;
+        let node = Arc::clone(&stage.node);
+        self.failed_as(failure);
+        let key = format!("{}{node}", keys::RETRY_COUNT_PREFIX);
+        self.context.set(key, Value::from(attempt));
+        self.count_turns(&node, usage.turns);
+    }
+
+    fn failed_as(&mut self, failure: &Failure) {
+        self.context.set(keys::FAILURE_CLASS, Value::from(failure.class.as_str()));
+        self.context.set(keys::FAILURE_SIGNATURE, Value::from(failure.signature.as_str()));
+    }
+
+    fn count_turns(&mut self, node: &Arc<str>, turns: u32) {
+        if turns > 0 {
+            let taken = self.turns.get(node).copied().unwrap_or_default();
+            self.turns.insert(Arc::clone(node), taken + turns);
+        }
+    }
+
+    pub(crate) fn ended(&mut self, entry: &Entry, end: &Arc<CompletedStage>) {
+        let Some(stage) = self.active().cloned() else { return };
+        let outcome = &end.outcome;
+        self.context.apply(&outcome.context_updates);
+        self.context.set(keys::OUTCOME, Value::from(outcome.reads_as()));
+        let label = outcome.preferred_label.as_deref().unwrap_or_default();
+        self.context.set(keys::PREFERRED_LABEL, Value::from(label));
+        self.position = Position::Ended { node: Arc::clone(&stage.node), visit: stage.visit };
+        if let Some(failure) = &outcome.failure {
+            self.failed_as(failure);
+        }
+        if stage.handler.as_ref() == "conditional" {
+            return;
+        }
+        self.context.set(keys::LAST_STAGE, Value::from(stage.node.as_ref()));
+        self.count_turns(&stage.node, outcome.usage.as_ref().map_or(0, |usage| usage.turns));
+        if self.is_branch() {
+            self.remember_for_join(&stage.node, outcome);
+        }
+        if outcome.status.is_good() {
+            self.breaker.remove(&stage.node);
+        }
+        let first_rank = self.ends.get(&stage.node).map_or(end.rank, |earlier| earlier.first_rank);
+        let signature =
+            outcome.failure.as_ref().map_or("", |failure| failure.signature.as_str()).into();
+        self.ends.insert(
+            Arc::clone(&stage.node),
+            NodeEnd { first_rank, status: outcome.status, signature },
+        );
+        self.last = Some(LastStage { node: Arc::clone(&stage.node), end: Arc::clone(end) });
+        if !matches!(stage.handler.as_ref(), "start" | "exit") {
+            self.history.push_back(Arc::new(StageRecord {
+                node: stage.node,
+                handler: stage.handler,
+                visit: entry.visit.unwrap_or(stage.visit),
+                thread_id: stage.thread_id,
+                end: Arc::clone(end),
+            }));
+        }
+    }
+
+    fn remember_for_join(&mut self, node: &str, outcome: &Outcome) {
+        let updates = &outcome.context_updates;
+        self.updates.extend(updates.iter().map(|(key, value)| (key.clone(), Arc::clone(value))));
+        let response = updates
+            .get(&format!("{}{node}", keys::RESPONSE_PREFIX))
+            .or_else(|| updates.get(keys::COMMAND_OUTPUT));
+        self.response = response.cloned().or_else(|| self.response.take());
+    }
+
+    fn left(&mut self, entry: &Entry, choice: &EdgeChoice) {
+        let jumped =
+            matches!(choice.tier, Tier::RetryTarget | Tier::FallbackRetryTarget | Tier::GoalGate);
+        if jumped || choice.restart {
+            self.count_jump(entry, choice);
+        }
+        let via = entry.node_id.clone().map(|node| (node, choice.label.clone()));
+        self.position = Position::Ready { node: Arc::clone(&choice.to), via };
+    }
+
+    /// Counts the failure that leaves by a jump, for the breaker.
+    fn count_jump(&mut self, entry: &Entry, choice: &EdgeChoice) {
+        let node = match choice.tier {
+            Tier::GoalGate => choice.gate.clone().or_else(|| entry.node_id.clone()),
+            _ => self.last.as_ref().map(|last| Arc::clone(&last.node)),
+        };
+        let Some(node) = node else { return };
+        let Some(end) = self.ends.get(&node) else { return };
+        if end.signature.is_empty() {
+            return;
+        }
+        let mut counts = self.breaker.get(&node).cloned().unwrap_or_default();
+        let count = counts.get(end.signature.as_ref()).copied().unwrap_or_default();
+        counts.insert(end.signature.to_string(), count + 1);
+        self.breaker.insert(node, counts);
+    }
+
+    /// Adds what a branch did since the fan-out to what this line has done.
+    pub(crate) fn absorb(&mut self, base: &Self, branch: &Self) {
+        self.ranks.next =
+            self.ranks.next.max(branch.ranks.last().saturating_add(self.ranks.stride));
+        add_growth(&mut self.visits, &base.visits, &branch.visits);
+        add_growth(&mut self.turns, &base.turns, &branch.turns);
+        for item in base.ends.diff(&branch.ends) {
+            if let imbl::ordmap::DiffItem::Add(node, end)
+            | imbl::ordmap::DiffItem::Update { new: (node, end), .. } = item
+            {
+                self.ends.insert(Arc::clone(node), end.clone());
+            }
+        }
+    }
+}
+
+fn add_growth(
+    into: &mut OrdMap<Arc<str>, u32>,
+    base: &OrdMap<Arc<str>, u32>,
+    branch: &OrdMap<Arc<str>, u32>,
+) {
+    for item in base.diff(branch) {
+        if let imbl::ordmap::DiffItem::Add(node, count)
+        | imbl::ordmap::DiffItem::Update { new: (node, count), .. } = item
+        {
+            let before = base.get(node).copied().unwrap_or_default();
+            let sum = into.get(node).copied().unwrap_or_default();
+            into.insert(Arc::clone(node), sum + count.saturating_sub(before));
+        }
+    }
+}
