@@ -61,10 +61,12 @@ impl LlmHandler {
         match answer {
             Ok(mut reply) => {
                 reply.usage.model = reply.usage.model.or(name);
+                price(stage, &mut reply.usage).await;
                 Asked::Answered(Box::new(reply))
             }
             Err(error) => {
-                let usage = error.usage.clone();
+                let mut usage = error.usage.clone();
+                price(stage, &mut usage).await;
                 let mut outcome = Outcome::failed(error.into());
                 outcome.usage = Some(usage);
                 Asked::Failed(Box::new(outcome))
@@ -213,6 +215,25 @@ fn directive_source(stage: &Stage, response: &str) -> Option<String> {
     let path = Path::new(&stage.run.work_dir).join("status.json");
     let text = fresh_text(&path, stage.started_ms, STATUS_FILE_BYTES)?;
     fabro_routing::extract(&text).is_some().then_some(text)
+}
+
+/// Puts the price of a turn into its usage, where the model did not. A run with a spending limit
+/// is told when the price is not known, for the limit does not count that turn.
+async fn price(stage: &Stage, usage: &mut Usage) {
+    if usage.cost_usd > 0.0 || usage.input_tokens + usage.output_tokens == 0 {
+        return;
+    }
+    let limit = stage.run.max_cost.or_else(|| stage.plan.workflow().attrs().float("max_cost"));
+    match (fabro_llm::cost(usage), limit) {
+        (Some(dollars), _) => usage.cost_usd = dollars,
+        (None, None) => {}
+        (None, Some(_)) => {
+            let model = usage.model.as_deref().unwrap_or("the model");
+            let message =
+                format!("the price of {model} is not known, so max_cost does not count it");
+            warn(&stage.reporter, "price", message).await;
+        }
+    }
 }
 
 /// Reports something that the stage did not like.

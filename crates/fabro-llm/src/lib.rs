@@ -38,6 +38,7 @@
 mod error;
 mod message;
 mod model;
+mod prices;
 mod script;
 mod scripted;
 mod simulated;
@@ -45,6 +46,7 @@ mod simulated;
 pub use error::{ErrorKind, ModelError};
 pub use message::{Content, Message, Role, ToolCall};
 pub use model::{Model, Origin, Part, Reply, Request, StopReason, complete};
+pub use prices::cost;
 pub use script::ScriptError;
 pub use scripted::ScriptedModel;
 pub use simulated::SimulatedModel;
