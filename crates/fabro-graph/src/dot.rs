@@ -1,6 +1,7 @@
-use crate::attrs::{Attr, Attrs};
+use crate::attrs::{Attr, Attrs, Origin};
+use crate::kind::NodeKind;
 use crate::value::quote_into;
-use crate::workflow::{Cluster, NodeIx, Workflow};
+use crate::workflow::{Cluster, Node, NodeIx, Workflow};
 
 /// How many attributes of one element are printed. Nobody writes more; but nodes share the
 /// defaults of their scope, and edges the attributes of their chain, which are told apart here.
@@ -22,7 +23,8 @@ pub(crate) fn print(workflow: &Workflow) -> String {
     for node in workflow.clusters.iter().flat_map(|cluster| &cluster.nodes) {
         in_cluster[node.index()] = true;
     }
-    let mut printer = Printer { workflow, out: String::from("digraph "), children };
+    let told = vec![false; workflow.nodes().len()];
+    let mut printer = Printer { workflow, out: String::from("digraph "), children, told };
     printer.quoted(&workflow.name);
     printer.out.push_str(" {\n");
     if workflow.attrs.iter().next().is_some() {
@@ -51,15 +53,20 @@ struct Printer<'a> {
     workflow: &'a Workflow,
     out: String,
     children: Vec<Vec<usize>>,
+    // By node: its attributes are printed.
+    told: Vec<bool>,
 }
 
 impl Printer<'_> {
-    fn node(&mut self, depth: usize, node: NodeIx) {
-        let node = self.workflow.node(node);
+    fn node(&mut self, depth: usize, ix: NodeIx) {
+        let node = self.workflow.node(ix);
         self.indent(depth);
         self.quoted(&node.id);
-        let shape = node.attrs.get("shape").is_none().then(|| node.kind.shape());
-        self.attrs(&node.attrs, shape);
+        if std::mem::replace(&mut self.told[ix.index()], true) {
+            self.out.push('\n');
+        } else {
+            self.attrs(&node.attrs, implied_shape(node));
+        }
     }
 
     /// Recursion ends: subgraphs are nested at most as deep as the parser allows.
@@ -92,7 +99,8 @@ impl Printer<'_> {
     /// ` [a="1", b="2"]`, or nothing, and the end of the line.
     fn attrs(&mut self, attrs: &Attrs, shape: Option<&str>) {
         let mut separator = " [";
-        for attr in attrs.iter().take(MAX_ATTRS) {
+        let written = attrs.iter().filter(|attr| shape.is_none() || attr.name != "shape");
+        for attr in written.take(MAX_ATTRS) {
             self.out.push_str(separator);
             self.attr(attr);
             separator = ", ";
@@ -120,4 +128,15 @@ impl Printer<'_> {
     fn indent(&mut self, depth: usize) {
         self.out.extend(std::iter::repeat_n("    ", depth.min(MAX_DEPTH)));
     }
+}
+
+/// The shape of a node that has none of its own, when its scope has none either or its id overrules
+/// it: printed as the node's own, the scope's would make an agent of `start`.
+fn implied_shape(node: &Node) -> Option<&'static str> {
+    let is_overruled = |attr: &Attr| {
+        attr.origin != Origin::Own
+            && node.attrs.text("type").and_then(NodeKind::from_type).is_none()
+            && attr.value.text().and_then(NodeKind::from_shape).is_some_and(|it| it != node.kind)
+    };
+    node.attrs.get("shape").is_none_or(is_overruled).then(|| node.kind.shape())
 }

@@ -52,6 +52,7 @@ struct Lowering {
     mentions: Vec<NodeIx>,
     subgraph_classes: Vec<(NodeIx, Arc<str>)>,
     clusters: Vec<Cluster>,
+    clustered: HashSet<(usize, NodeIx)>,
     written: Vec<(Place, Arc<Attr>)>,
     product: usize,
     findings: Vec<Diagnostic>,
@@ -158,6 +159,11 @@ impl Lowering {
             None => self.new_node(name, scope),
         };
         self.mentions.push(node);
+        if let Some(cluster) = scope.cluster
+            && self.clustered.insert((cluster, node))
+        {
+            self.clusters[cluster].nodes.push(node);
+        }
         node
     }
 
@@ -175,9 +181,6 @@ impl Lowering {
         });
         self.by_id.insert(id, node);
         self.nodes.push((Vec::new(), scope.node.clone()));
-        if let Some(cluster) = scope.cluster {
-            self.clusters[cluster].nodes.push(node);
-        }
         node
     }
 

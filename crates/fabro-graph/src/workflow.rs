@@ -92,7 +92,7 @@ pub struct Cluster {
     pub label: Option<String>,
     /// The index of the subgraph around it.
     pub parent: Option<usize>,
-    /// The nodes first mentioned in it, those of inner subgraphs aside.
+    /// The nodes mentioned in it, each once, those of inner subgraphs aside.
     pub nodes: Vec<NodeIx>,
 }
 

@@ -173,14 +173,44 @@ fn dot_is_quoted_throughout() {
     digraph "X" {
         graph ["goal"="say \"hi\""]
         "start" [shape=Mdiamond]
-        "ask" ["human.default_choice"="exit", "type"="human", shape=hexagon]
         "exit" [shape=Msquare]
         subgraph "cluster_a" {
             label="Loop A"
+            "ask" ["human.default_choice"="exit", "type"="human", shape=hexagon]
             "b" ["shape"="circle"]
         }
         "start" -> "ask"
         "ask" -> "exit" ["label"="[Y] Yes"]
+    }
+    "#);
+}
+
+#[test]
+fn dot_keeps_subgraphs_and_kinds() {
+    let source = r#"digraph X {
+        node [shape=box]
+        start -> a -> b -> exit
+        subgraph cluster_a { label="Loop A" a -> b }
+        subgraph cluster_b { label="Loop B" b }
+    }"#;
+    let (workflow, _) = Workflow::from_source("x", source).unwrap();
+    insta::assert_snapshot!(workflow.to_dot(), @r#"
+    digraph "X" {
+        "start" [shape=Mdiamond]
+        "exit" [shape=Msquare]
+        subgraph "cluster_a" {
+            label="Loop A"
+            "a" ["shape"="box"]
+            "b" ["shape"="box"]
+        }
+        subgraph "cluster_b" {
+            label="Loop B"
+            "b"
+        }
+        "start" -> "a"
+        "a" -> "b"
+        "b" -> "exit"
+        "a" -> "b"
     }
     "#);
 }
