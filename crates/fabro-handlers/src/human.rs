@@ -13,7 +13,7 @@ use fabro_human::{Answer, Interviewer, NoMatch, Question, Reply, match_answer, o
 use fabro_store::InboxId;
 use fabro_types::{Failure, FailureClass, Outcome, strip_accelerator};
 
-use crate::llm::{canceled, warn};
+use crate::llm::{canceled, text_of, warn};
 
 /// Asks people.
 pub struct HumanHandler {
@@ -198,14 +198,14 @@ impl Gate {
         if ways.is_empty() && freeform.is_none() {
             ways = unnamed;
         }
-        let preview = stage.context.text(keys::LAST_RESPONSE);
+        let preview = preview(stage);
         let labels = ways.iter().map(|(label, _)| strip_accelerator(label).to_owned()).collect();
         let question = Question {
             node: Arc::clone(&node.id),
             visit: stage.at.visit,
             branch: stage.branch.clone(),
             text: node.label().to_owned(),
-            preview: (!preview.is_empty()).then(|| preview.to_owned()),
+            preview,
             question_type: question_type(node.attrs.text("question_type")),
             options: options(ways),
             freeform: freeform.is_some(),
@@ -327,4 +327,27 @@ fn question_type(word: Option<&str>) -> QuestionType {
         Some("freeform") => QuestionType::Freeform,
         _ => QuestionType::MultipleChoice,
     }
+}
+
+/// How much of an answer a person is shown before the question.
+const PREVIEW_LINES: usize = 30;
+
+/// The beginning of the last answer that a model gave on this line.
+fn preview(stage: &Stage) -> Option<String> {
+    let asked = stage
+        .history
+        .iter()
+        .rev()
+        .find(|record| matches!(record.handler.as_ref(), "agent" | "prompt"))?;
+    let key = format!("{}{}", keys::RESPONSE_PREFIX, asked.node);
+    let response = asked.end.outcome.context_updates.get(&key)?;
+    let text = text_of(stage, response).ok()?;
+    let mut lines = text.trim().lines();
+    let mut shown: Vec<String> =
+        lines.by_ref().take(PREVIEW_LINES).map(|line| line.chars().take(200).collect()).collect();
+    let left = lines.count();
+    if left > 0 {
+        shown.push(format!("… ({left} more lines)"));
+    }
+    (!shown.is_empty()).then(|| shown.join("\n"))
 }
