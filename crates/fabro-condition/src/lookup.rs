@@ -2,6 +2,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use fabro_types::value_at;
 use serde_json::Value;
 
 use crate::LookupError;
@@ -57,8 +58,8 @@ fn resolve_path<'a>(
     for (dot, _) in key.rmatch_indices('.') {
         let (head, path) = (&key[..dot], &key[dot + 1..]);
         let found = match lookup.get(head)? {
-            Some(Cow::Borrowed(value)) => follow(value, path).map(Cow::Borrowed),
-            Some(Cow::Owned(value)) => follow(&value, path).cloned().map(Cow::Owned),
+            Some(Cow::Borrowed(value)) => value_at(value, path).map(Cow::Borrowed),
+            Some(Cow::Owned(value)) => value_at(&value, path).cloned().map(Cow::Owned),
             None => None,
         };
         if found.is_some() {
@@ -66,24 +67,4 @@ fn resolve_path<'a>(
         }
     }
     Ok(None)
-}
-
-/// The value at a dotted path: names of object fields, indices of arrays from 0.
-fn follow<'a>(mut value: &'a Value, mut path: &str) -> Option<&'a Value> {
-    loop {
-        if let Some(found) = child(value, path) {
-            return Some(found);
-        }
-        let (head, rest) = path.split_once('.')?;
-        value = child(value, head)?;
-        path = rest;
-    }
-}
-
-fn child<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
-    match value {
-        Value::Object(fields) => fields.get(name),
-        Value::Array(items) => items.get(name.parse::<usize>().ok()?),
-        _ => None,
-    }
 }

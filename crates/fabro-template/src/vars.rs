@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use fabro_types::value_at;
 use serde_json::Value;
 
 /// The values that templates read. They are asked for one by one, when they are needed.
@@ -58,29 +59,9 @@ pub(crate) fn resolve<E>(
     }
     for (dot, _) in key.rmatch_indices('.') {
         let found = get(&key[..dot])?;
-        if let Some(value) = found.as_deref().and_then(|value| follow(value, &key[dot + 1..])) {
+        if let Some(value) = found.as_deref().and_then(|value| value_at(value, &key[dot + 1..])) {
             return Ok(Some(Arc::new(value.clone())));
         }
     }
     Ok(None)
-}
-
-/// The value at a dotted path: names of object fields, indices of arrays from 0.
-fn follow<'a>(mut value: &'a Value, mut path: &str) -> Option<&'a Value> {
-    loop {
-        if let Some(found) = child(value, path) {
-            return Some(found);
-        }
-        let (head, rest) = path.split_once('.')?;
-        value = child(value, head)?;
-        path = rest;
-    }
-}
-
-fn child<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
-    match value {
-        Value::Object(fields) => fields.get(name),
-        Value::Array(items) => items.get(name.parse::<usize>().ok()?),
-        _ => None,
-    }
 }

@@ -21,6 +21,7 @@ mod fidelity;
 mod id;
 mod label;
 mod outcome;
+mod path;
 mod status;
 mod weight;
 
@@ -31,5 +32,6 @@ pub use fidelity::{Fidelity, ParseFidelityError};
 pub use id::{ParseRunIdError, RunId};
 pub use label::{accelerator, strip_accelerator};
 pub use outcome::{ContextPatch, Failure, FailureClass, Outcome, Usage, failure_signature};
+pub use path::value_at;
 pub use status::{RunStatus, Status};
 pub use weight::Weight;
