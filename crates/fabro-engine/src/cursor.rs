@@ -63,8 +63,8 @@ pub struct NodeEnd {
     pub first_rank: u32,
     /// Its last status.
     pub status: Status,
-    /// The signature of its last failure; empty without one.
-    pub signature: Arc<str>,
+    /// The failure of its last end, if it had one.
+    pub failure: Option<Arc<Failure>>,
 }
 
 /// What edge selection looks at.
@@ -295,11 +295,10 @@ impl Cursor {
             self.breaker.remove(&stage.node);
         }
         let first_rank = self.ends.get(&stage.node).map_or(end.rank, |earlier| earlier.first_rank);
-        let signature =
-            outcome.failure.as_ref().map_or("", |failure| failure.signature.as_str()).into();
+        let failure = outcome.failure.clone().map(Arc::new);
         self.ends.insert(
             Arc::clone(&stage.node),
-            NodeEnd { first_rank, status: outcome.status, signature },
+            NodeEnd { first_rank, status: outcome.status, failure },
         );
         self.last = Some(LastStage { node: Arc::clone(&stage.node), end: Arc::clone(end) });
         if !matches!(stage.handler.as_ref(), "start" | "exit") {
@@ -325,7 +324,7 @@ impl Cursor {
     fn left(&mut self, entry: &Entry, choice: &EdgeChoice) {
         let jumped =
             matches!(choice.tier, Tier::RetryTarget | Tier::FallbackRetryTarget | Tier::GoalGate);
-        if jumped || choice.restart {
+        if jumped {
             self.count_jump(entry, choice);
         }
         let via = entry.node_id.clone().map(|node| (node, choice.label.clone()));
@@ -339,13 +338,11 @@ impl Cursor {
             _ => self.last.as_ref().map(|last| Arc::clone(&last.node)),
         };
         let Some(node) = node else { return };
-        let Some(end) = self.ends.get(&node) else { return };
-        if end.signature.is_empty() {
-            return;
-        }
+        let failure = self.ends.get(&node).and_then(|end| end.failure.as_ref());
+        let Some(signature) = failure.map(|failure| failure.signature.clone()) else { return };
         let mut counts = self.breaker.get(&node).cloned().unwrap_or_default();
-        let count = counts.get(end.signature.as_ref()).copied().unwrap_or_default();
-        counts.insert(end.signature.to_string(), count + 1);
+        let count = counts.get(&signature).copied().unwrap_or_default();
+        counts.insert(signature, count + 1);
         self.breaker.insert(node, counts);
     }
 
@@ -359,6 +356,9 @@ impl Cursor {
             if let imbl::ordmap::DiffItem::Add(node, end)
             | imbl::ordmap::DiffItem::Update { new: (node, end), .. } = item
             {
+                if end.status.is_good() {
+                    self.breaker.remove(node);
+                }
                 self.ends.insert(Arc::clone(node), end.clone());
             }
         }

@@ -161,6 +161,7 @@ impl Driver {
             if self.running.is_empty() {
                 self.read_inbox()?;
                 if self.suspended_again() {
+                    self.commit()?;
                     continue;
                 }
                 let gates = self.suspended.iter().map(|key| Arc::clone(&key.node)).collect();
@@ -373,6 +374,8 @@ impl Driver {
         self.mark = Some(mark);
         for (id, message) in self.world.store.pending(self.machine.state().run_id)? {
             match message {
+                // What was read before and is not committed yet is still pending.
+                Message::Cancel { .. } if self.consumed.contains(&id) => {}
                 Message::Cancel { reason } => {
                     self.consumed.push(id);
                     self.decide(Input::Cancel { reason });

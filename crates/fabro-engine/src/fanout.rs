@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fabro_context::keys;
 use fabro_events::PlannedBranch;
 use fabro_graph::Node;
 use fabro_types::{Failure, FailureClass, Outcome, Status};
@@ -116,11 +117,11 @@ impl FanOut {
     }
 
     /// Branches that may start now, in order.
-    pub(crate) fn startable(&self) -> Vec<Arc<str>> {
+    pub(crate) fn startable(&self) -> impl Iterator<Item = &Branch> {
         let live = self.branches.iter().filter(|branch| branch.begun && branch.end.is_none());
         let slots = (self.max_parallel as usize).saturating_sub(live.count());
         let waiting = self.branches.iter().filter(|branch| !branch.begun && branch.end.is_none());
-        waiting.take(slots).map(|branch| Arc::clone(&branch.name)).collect()
+        waiting.take(slots)
     }
 
     pub(crate) fn end_branch(
@@ -162,7 +163,7 @@ impl FanOut {
             .map(|branch| result(branch, state.cursors.get(&branch.name)))
             .collect();
         let mut outcome =
-            Outcome::succeeded().with_update("parallel.results", Value::Array(results));
+            Outcome::succeeded().with_update(keys::PARALLEL_RESULTS, Value::Array(results));
         outcome.status = status;
         if status == Status::Failed {
             outcome.failure = Some(self.failure());

@@ -1,7 +1,7 @@
 //! The decisions of a run. No clock, no randomness, no I/O: what happened comes in as an
 //! [`Input`], what follows goes out as events that are already part of the state.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use fabro_blob::BlobStore;
@@ -14,8 +14,8 @@ use crate::offload::{NewBlob, offload};
 use crate::state::{MAIN, Phase, RunState};
 use crate::{Plan, random, retry};
 
-/// Conditional nodes that may follow each other without a stage that does something.
-const MAX_HOPS: usize = 1_000;
+/// Nodes that a line may pass one after the other without a stage that does something.
+const MAX_PASSED: usize = 1_000;
 
 /// Something that happened and that the run must answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -154,24 +154,32 @@ impl Machine {
     }
 
     fn advance(&mut self) {
-        let mut hops = 0;
+        // Here a line only passes nodes that need no driver; the first one that does stops it.
+        let mut passed: BTreeMap<Arc<str>, usize> = BTreeMap::new();
         while let Some(branch) = self.todo.pop_front() {
             if matches!(self.state.phase, Phase::Ended(..)) {
                 self.todo.clear();
                 return;
             }
             let Some(cursor) = self.state.cursors.get(&branch) else { continue };
-            match cursor.position.clone() {
+            match &cursor.position {
                 Position::Created => {
                     let start = Arc::clone(&self.plan.start().id);
-                    self.enter(&branch, &start, None, &mut hops);
+                    self.enter(&branch, &start, None, 0);
                 }
                 Position::Ready { node, via } => {
+                    let (node, via) = (Arc::clone(node), via.clone());
                     if self.may_begin(&branch) {
-                        self.enter(&branch, &node, via, &mut hops);
+                        let entered = passed.entry(Arc::clone(&branch)).or_default();
+                        *entered += 1;
+                        let before = *entered - 1;
+                        self.enter(&branch, &node, via, before);
                     }
                 }
-                Position::Ended { node, visit } => self.choose(&branch, &node, visit),
+                Position::Ended { node, visit } => {
+                    let (node, visit) = (Arc::clone(node), *visit);
+                    self.choose(&branch, &node, visit);
+                }
                 Position::Fanned(_) => self.tend(&branch),
                 Position::Active(_) | Position::Done => {}
             }
@@ -194,15 +202,14 @@ impl Machine {
         branch: &Arc<str>,
         id: &str,
         via: Option<(Arc<str>, Option<Arc<str>>)>,
-        hops: &mut usize,
+        passed: usize,
     ) {
         let plan = Arc::clone(&self.plan);
         let Some((ix, node)) = plan.node(id) else {
             let message = format!("there is no node `{id}`");
             return self.fail_line(branch, Failure::new(FailureClass::Structural, message));
         };
-        *hops = if node.kind == NodeKind::Conditional { *hops + 1 } else { 0 };
-        if let Err(failure) = self.check_visits(branch, node, *hops) {
+        if let Err(failure) = self.check_visits(branch, node, passed) {
             return self.fail_line(branch, failure.signed(id));
         }
         if self.over_budget() {
@@ -223,10 +230,13 @@ impl Machine {
         }
     }
 
-    fn check_visits(&self, branch: &str, node: &Node, hops: usize) -> Result<(), Failure> {
+    fn check_visits(&self, branch: &str, node: &Node, passed: usize) -> Result<(), Failure> {
         let too_often = |message| Err(Failure::new(FailureClass::CompilationLoop, message));
-        if hops > MAX_HOPS {
-            return too_often(format!("`{}` goes round among conditional nodes", node.id));
+        if passed > MAX_PASSED {
+            return too_often(format!(
+                "the way to `{}` goes round among nodes that do nothing",
+                node.id
+            ));
         }
         let dry_run = self.state.created.as_ref().is_some_and(|created| created.dry_run);
         let visits = self.visits(branch, &node.id);

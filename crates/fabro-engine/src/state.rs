@@ -264,8 +264,13 @@ impl RunState {
         canceled: bool,
     ) {
         let Some(name) = entry.branch.as_deref() else { return };
-        let below = format!("{name}/");
-        self.cursors.retain(|other, _| !other.starts_with(&below));
+        // `/` is followed by `0`: these are all the names that begin with this one and a slash.
+        let inner = Arc::from(format!("{name}/"))..Arc::from(format!("{name}0"));
+        let inner: Vec<Arc<str>> =
+            self.cursors.range::<Arc<str>, _>(inner).map(|(name, _)| Arc::clone(name)).collect();
+        for name in &inner {
+            self.cursors.remove(name);
+        }
         let Some(cursor) = self.cursors.get_mut(name) else { return };
         cursor.position = Position::Done;
         let Some(parent) = self.cursors.get_mut(crate::fanout::parent_of(name)) else { return };

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use fabro_condition::LookupError;
+use fabro_context::keys;
 use fabro_events::{EdgeChoice, EventBody, PlannedBranch, Tier};
 use fabro_graph::{Node, NodeIx, NodeKind};
 use fabro_types::{Failure, FailureClass, Status};
@@ -21,7 +22,7 @@ impl Machine {
     pub(crate) fn choose(&mut self, branch: &Arc<str>, id: &str, visit: u32) {
         let plan = Arc::clone(&self.plan);
         let Some((ix, node)) = plan.node(id) else { return };
-        if node.kind == NodeKind::Parallel && !self.is_broken(branch) {
+        if node.kind == NodeKind::Parallel {
             return self.leave_fan_out(branch, ix, node, visit);
         }
         let answer = match self.select(branch, ix, node, visit) {
@@ -36,11 +37,6 @@ impl Machine {
             Some((_, choice)) => self.take(branch, node, visit, choice),
             None => self.no_edge(branch, node, visit, answer),
         }
-    }
-
-    /// True when the fan-out could not even begin.
-    fn is_broken(&self, branch: &str) -> bool {
-        self.last_failure(branch).is_some_and(|failure| failure.class == FailureClass::Structural)
     }
 
     fn select(
@@ -94,17 +90,13 @@ impl Machine {
             let failure = Failure::new(FailureClass::Structural, message).signed(&node.id);
             return self.fail_line(branch, failure);
         }
-        if let Some(failure) = self.last_failure(branch) {
-            if failure.class != FailureClass::TransientInfra {
-                let message = format!(
-                    "a failure of class {} does not restart the loop: {}",
-                    failure.class, failure.message
-                );
-                return self.fail_run(Failure { message, ..failure });
-            }
-            if let Some(failure) = self.tripped(branch, None) {
-                return self.fail_run(failure);
-            }
+        let failure = self.last_failure(branch);
+        if let Some(failure) = failure.filter(|f| f.class != FailureClass::TransientInfra) {
+            let message = format!(
+                "a failure of class {} does not restart the loop: {}",
+                failure.class, failure.message
+            );
+            return self.fail_run(Failure { message, ..failure });
         }
         let to = Arc::clone(&choice.to);
         self.emit_for(branch, node, visit, EventBody::EdgeSelected(choice));
@@ -126,7 +118,7 @@ impl Machine {
         let Some((tier, to)) = self.jump(branch, &origin) else {
             return self.fail_line(branch, failure);
         };
-        if let Some(failure) = self.tripped(branch, None) {
+        if let Some(failure) = self.tripped(branch, &origin, failure) {
             return self.fail_line(branch, failure);
         }
         let choice = jump(tier, to, None, answer.candidates);
@@ -170,20 +162,14 @@ impl Machine {
         max.is_none_or(|max| self.visits(branch, &node.id) < max)
     }
 
-    /// The failure that ends the line because the same one has left its node too often.
-    fn tripped(&self, branch: &str, gate: Option<&str>) -> Option<Failure> {
-        let cursor = self.cursor(branch)?;
-        let failed = gate.map(Arc::from).or_else(|| self.failed_node(branch))?;
-        let failure = match gate {
-            Some(_) => gate_failure(cursor, &failed)?,
-            None => self.last_failure(branch)?,
-        };
+    /// The failure that ends the line because the same one has left `node` too often.
+    fn tripped(&self, branch: &str, node: &str, failure: Failure) -> Option<Failure> {
         if !matches!(failure.class, FailureClass::Deterministic | FailureClass::Structural) {
             return None;
         }
         let limit = self.plan.workflow().attrs().int("loop_restart_signature_limit").unwrap_or(3);
         let limit = u32::try_from(limit).ok().filter(|limit| *limit > 0)?;
-        let counts = cursor.breaker.get(&failed);
+        let counts = self.cursor(branch)?.breaker.get(node);
         let before = counts.and_then(|counts| counts.get(&failure.signature)).copied();
         let times = before.unwrap_or_default() + 1;
         (times >= limit).then(|| {
@@ -204,7 +190,10 @@ impl Machine {
             .filter(|(end, _)| !end.status.is_good())
             .min_by_key(|(end, node)| (end.first_rank, Arc::clone(&node.id)));
         let Some((end, gate)) = unmet else { return Ok(None) };
-        if let Some(failure) = self.tripped(&cursor.branch, Some(&gate.id)) {
+        let tripped = |failure: &Arc<Failure>| {
+            self.tripped(&cursor.branch, &gate.id, Failure::clone(failure))
+        };
+        if let Some(failure) = end.failure.as_ref().and_then(tripped) {
             return Err(failure);
         }
         let Some((_, to)) = self.jump(&cursor.branch, &gate.id) else {
@@ -266,19 +255,21 @@ impl Machine {
 
     /// Looks after a fan-out: starts branches that have a slot, joins when the policy says so.
     pub(crate) fn tend(&mut self, branch: &Arc<str>) {
+        let plan = Arc::clone(&self.plan);
         let Some(Position::Fanned(fan)) = self.cursor(branch).map(|cursor| &cursor.position) else {
             return;
         };
-        let fan = fan.clone();
-        let plan = Arc::clone(&self.plan);
         let Some((_, node)) = plan.node(&fan.stage.node) else { return };
         if let Verdict::Over(status) = fan.verdict(Policy::of(node, fan.branches().len())) {
             return self.join(branch, node, status);
         }
-        for name in fan.startable() {
-            let target = fan.branches().iter().find(|b| b.name == name).map(|b| &b.target);
+        let startable: Vec<(Arc<str>, bool)> = fan
+            .startable()
+            .map(|branch| (Arc::clone(&branch.name), Some(&branch.target) == fan.join.as_ref()))
+            .collect();
+        for (name, arrived) in startable {
             self.emit(&name, EventBody::BranchStarted {});
-            if target == fan.join.as_ref() {
+            if arrived {
                 self.end_branch(&name, None);
             } else {
                 self.todo.push_back(name);
@@ -311,7 +302,12 @@ impl Machine {
     }
 
     fn leave_fan_out(&mut self, branch: &Arc<str>, ix: NodeIx, node: &Node, visit: u32) {
-        if let Some(join) = self.plan.join(ix) {
+        // Results are what tells a fan-out that was joined from one that could not begin.
+        let joined =
+            self.cursor(branch).and_then(|cursor| cursor.last.as_ref()).is_some_and(|last| {
+                last.outcome().context_updates.contains_key(keys::PARALLEL_RESULTS)
+            });
+        if let Some(join) = self.plan.join(ix).filter(|_| joined) {
             let to = Arc::clone(&self.plan.workflow().node(join).id);
             self.take(branch, node, visit, jump(Tier::Join, to, None, Vec::new()));
         } else {
@@ -343,10 +339,4 @@ fn jump(
     candidates: Vec<fabro_events::Candidate>,
 ) -> EdgeChoice {
     EdgeChoice { to, label: None, tier, restart: false, gate, candidates }
-}
-
-/// The last failure of a goal gate.
-fn gate_failure(cursor: &Cursor, gate: &str) -> Option<Failure> {
-    let record = cursor.history.iter().rev().find(|record| record.node.as_ref() == gate)?;
-    record.end.outcome.failure.clone()
 }

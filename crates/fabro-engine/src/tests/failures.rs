@@ -180,3 +180,52 @@ fn a_restart_after_a_deterministic_failure_fails_the_run() {
     run failed: a failure of class deterministic does not restart the loop: exit code 1 (deterministic)
     ");
 }
+
+#[test]
+fn the_breaker_counts_a_goal_gate_that_stands_in_a_branch() {
+    let source = r"digraph {
+        start -> checks; checks [shape=component]
+        checks -> {lint; test} -> merge -> exit
+        test [goal_gate=true, retry_target=checks]
+    }";
+    insta::assert_snapshot!(run(source, &[("test", vec![exits(1)])]), @r"
+    001 start@1 succeeded  -> checks (unconditional)
+    checks@1 forks 2, joins at merge
+      003 lint@1 succeeded  -> merge (unconditional)
+      checks@1/lint succeeded
+      004 test@1 failed  -> merge (unconditional)
+      checks@1/test failed
+    002 checks@1 partially_succeeded  -> merge (join)
+    005 merge@1 succeeded  -> exit (unconditional)  -> checks (goal_gate)
+    checks@2 forks 2, joins at merge
+      007 lint@2 succeeded  -> merge (unconditional)
+      checks@2/lint succeeded
+      008 test@2 failed  -> merge (unconditional)
+      checks@2/test failed
+    006 checks@2 partially_succeeded  -> merge (join)
+    009 merge@2 succeeded  -> exit (unconditional)  -> checks (goal_gate)
+    checks@3 forks 2, joins at merge
+      011 lint@3 succeeded  -> merge (unconditional)
+      checks@3/lint succeeded
+      012 test@3 failed  -> merge (unconditional)
+      checks@3/test failed
+    010 checks@3 partially_succeeded  -> merge (join)
+    013 merge@3 succeeded  -> exit (unconditional)
+    run failed: the same failure 3 times: exit code 1 (deterministic)
+    ");
+}
+
+#[test]
+fn a_goal_gate_whose_retry_target_runs_nothing_ends_the_run() {
+    for target in ["exit", "again"] {
+        let source = format!(
+            r"digraph {{
+                start -> test -> exit; again [shape=diamond]; again -> exit
+                test [goal_gate=true, retry_target={target}]
+            }}"
+        );
+        let late = fails(FailureClass::TransientInfra, "too late");
+        let story = run(&source, &[("test", vec![late])]);
+        assert!(story.ends_with("goes round among nodes that do nothing (compilation_loop)\n"));
+    }
+}

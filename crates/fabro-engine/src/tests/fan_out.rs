@@ -130,3 +130,61 @@ fn a_fan_out_may_be_entered_again() {
     run succeeded
     ");
 }
+
+#[test]
+fn branches_that_fail_for_want_of_an_edge_still_meet() {
+    let source = r#"digraph {
+        start -> fork; fork [shape=component]
+        fork -> {a; b}
+        a -> merge [condition="never"]; b -> merge [condition="never"]
+        merge -> exit
+    }"#;
+    insta::assert_snapshot!(run(source, &[]), @r"
+    001 start@1 succeeded  -> fork (unconditional)
+    fork@1 forks 2, joins at merge
+      003 a@1 succeeded
+      fork@1/a failed
+      004 b@1 succeeded
+      fork@1/b failed
+    002 fork@1 failed  -> merge (join)
+    005 merge@1 succeeded  -> exit (unconditional)
+    006 exit@1 succeeded
+    run succeeded
+    ");
+}
+
+#[test]
+fn a_fan_out_without_a_branch_fails_where_it_stands() {
+    let source = r#"digraph {
+        start -> fork; fork [shape=component]
+        fork -> a [condition="never"]; fork -> b [condition="never"]
+        a -> merge; b -> merge; merge -> exit
+    }"#;
+    insta::assert_snapshot!(run(source, &[]), @r"
+    001 start@1 succeeded  -> fork (unconditional)
+    002 fork@1 failed
+    run failed: no edge of the fan-out may be taken (structural)
+    ");
+}
+
+#[test]
+fn a_fan_out_that_does_nothing_does_not_go_round_for_ever() {
+    let source = r#"digraph {
+        start -> fork; fork [shape=component]
+        fork -> meet; fork -> meet [label=again]
+        meet [shape=diamond]; meet -> fork; meet -> exit [condition="never"]
+    }"#;
+    insta::assert_snapshot!(run(source, &[]).lines().last().unwrap(), @"run failed: the way to `meet` goes round among nodes that do nothing (compilation_loop)");
+}
+
+#[test]
+fn many_branches_may_begin_with_conditional_nodes() {
+    let mut source =
+        String::from("digraph { start -> fork; fork [shape=component, max_parallel=2000]\n");
+    for index in 0..1_100 {
+        let (c, s) = (format!("c{index}"), format!("s{index}"));
+        source.extend([&c, " [shape=diamond]; fork -> ", &c, " -> ", &s, " -> merge\n"]);
+    }
+    source += "merge -> exit }";
+    assert!(run(&source, &[]).ends_with("run succeeded\n"));
+}

@@ -148,3 +148,13 @@ fn a_fork_and_a_rewind_choose_the_way_on_anew() {
     assert_eq!(bench.script.ran.lock().unwrap().join(" "), "test@1.1 fix@1.1");
     assert_eq!(bench.state().main().unwrap().visits.get("fix"), None);
 }
+
+#[test]
+fn a_message_cancels_a_run_that_has_nothing_to_do() {
+    use fabro_store::{Inbox, Message};
+    let bench = Bench::new("digraph { graph [max_cost=0.0]; start -> a -> exit }", &[]);
+    bench.store.post(bench.run_id, &Message::Cancel { reason: "enough".into() }).unwrap();
+    assert_eq!(bench.drive(Input::Start), RunEnd::Over(fabro_types::RunStatus::Canceled, None));
+    insta::assert_snapshot!(story(&bench.events()), @"run canceled: enough");
+    assert_eq!(bench.store.pending(bench.run_id).unwrap(), []);
+}

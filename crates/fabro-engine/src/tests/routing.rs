@@ -95,7 +95,7 @@ fn a_restart_begins_with_a_fresh_context() {
 #[test]
 fn a_loop_of_conditional_nodes_ends() {
     let source = r#"digraph { start -> a; a [shape=diamond]; b [shape=diamond]; a -> b -> a; b -> exit [condition="never"] }"#;
-    insta::assert_snapshot!(run(source, &[]).lines().last().unwrap(), @"run failed: `a` goes round among conditional nodes (compilation_loop)");
+    insta::assert_snapshot!(run(source, &[]).lines().last().unwrap(), @"run failed: the way to `b` goes round among nodes that do nothing (compilation_loop)");
 }
 
 #[test]
