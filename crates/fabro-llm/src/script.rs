@@ -156,14 +156,16 @@ struct Fields {
     retry_after_s: Option<f64>,
     delay_ms: Option<u64>,
     #[serde(default)]
-    usage: Tokens,
+    usage: Spent,
 }
 
 #[derive(Default, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Tokens {
+struct Spent {
     input_tokens: u64,
     output_tokens: u64,
+    cached_tokens: u64,
+    cost_usd: f64,
 }
 
 #[derive(Clone, Copy, serde::Deserialize)]
@@ -211,11 +213,16 @@ impl Fields {
                 tool_calls: tool_calls.unwrap_or_default(),
             },
         };
+        if self.usage.cost_usd < 0.0 {
+            return Err("`cost_usd` is out of range: use dollars from 0 on");
+        }
         let usage = Usage {
+            model: None,
             input_tokens: self.usage.input_tokens,
             output_tokens: self.usage.output_tokens,
+            cached_tokens: self.usage.cached_tokens,
+            cost_usd: self.usage.cost_usd,
             turns: 1,
-            ..Usage::default()
         };
         Ok(Turn { delay: self.delay_ms.map(Duration::from_millis), usage, answer })
     }
@@ -234,14 +241,16 @@ mod tests {
     fn every_form_of_a_turn() {
         let script = Script::from_json(
             r#"{"a": [{"text": ""}, {"text": "x", "tool_calls": [{"name": "f", "arguments": {"n": 1}}, {"name": "g"}]},
-                      {"tool_calls": []}, {"text": "y", "delay_ms": 20, "usage": {"input_tokens": 3, "output_tokens": 4}}],
+                      {"tool_calls": []}, {"text": "y", "delay_ms": 20, "usage": {"input_tokens": 3, "output_tokens": 4, "cached_tokens": 2, "cost_usd": 0.5}}],
                 "*": [{"error": "rate_limit", "retry_after_s": 1.5}, {"error": "overloaded"}, {"error": "timeout"},
                       {"error": "auth"}, {"error": "quota"}, {"error": "context_overflow"},
                       {"error": "invalid_request", "usage": {"input_tokens": 9}}]}"#,
         )
         .unwrap();
         assert_eq!(script.by_node["a"].len(), 4);
-        assert_eq!(script.by_node["a"][3].usage.input_tokens, 3);
+        let used = &script.by_node["a"][3].usage;
+        assert_eq!((used.input_tokens, used.output_tokens, used.cached_tokens), (3, 4, 2));
+        assert!((used.cost_usd - 0.5).abs() < f64::EPSILON);
         assert_eq!(script.by_node["a"][3].delay, Some(Duration::from_millis(20)));
         let any = script.any.unwrap();
         assert_eq!(any.len(), 7);
@@ -267,6 +276,7 @@ mod tests {
             r#"{"a": [{"error": "auth", "retry_after_s": -1}]}"#,
             r#"{"a": [{"text": "hi", "delay_ms": -1}]}"#,
             r#"{"a": [{"text": "hi", "usage": {"tokens": 1}}]}"#,
+            r#"{"a": [{"text": "hi", "usage": {"cost_usd": -1}}]}"#,
             r#"{"a": [{"tool_calls": [{"name": "f", "arguments": []}]}]}"#,
             r#"{"a": [{"text": "x"}], "a": [{"text": "y"}]}"#,
             r#"{"a": [{"text": "x", "text": "y"}]}"#,
@@ -287,7 +297,8 @@ mod tests {
         line 1, column 41: `retry_after_s` belongs to an `error`: add one, or remove it
         line 1, column 45: `retry_after_s` is out of range: use seconds from 0 on
         line 1, column 36: invalid value: integer `-1`, expected u64
-        line 1, column 40: unknown field `tokens`, expected `input_tokens` or `output_tokens`
+        line 1, column 40: unknown field `tokens`, expected one of `input_tokens`, `output_tokens`, `cached_tokens`, `cost_usd`
+        line 1, column 48: `cost_usd` is out of range: use dollars from 0 on
         line 1, column 50: invalid type: sequence, expected a map
         line 1, column 26: `a` is listed twice: put all its turns into one list
         line 1, column 27: duplicate field `text`

@@ -14,7 +14,7 @@ use crate::{
 /// nodes. A turn has `text`, `tool_calls` (each with `name` and `arguments`) or both; or an `error`:
 /// `rate_limit`, `overloaded`, `timeout`, `auth`, `quota`, `context_overflow` or `invalid_request`,
 /// with `retry_after_s` if wanted. Any of them can have `delay_ms` and `usage` (`input_tokens`,
-/// `output_tokens`).
+/// `output_tokens`, `cached_tokens`, `cost_usd`).
 ///
 /// Each request takes one turn, a failed one too; the last turn of a list is repeated. A node with
 /// its own list is at the turn that [`Origin::taken`] says; the nodes without one share the list
