@@ -6,7 +6,7 @@ use fabro_events::EventBody;
 use fabro_routing::OutcomeWord;
 use fabro_types::{Failure, FailureClass, Outcome, Status};
 
-use crate::llm::warn;
+use crate::common::warn;
 
 /// Puts the directives of `text` into the outcome; what is not allowed is reported and left out.
 pub(crate) async fn apply(outcome: &mut Outcome, stage: &Stage, text: &str) {

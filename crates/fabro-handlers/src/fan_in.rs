@@ -10,8 +10,9 @@ use fabro_llm::Message;
 use fabro_types::{BlobRef, Failure, FailureClass, Outcome, Status};
 use serde_json::Value;
 
+use crate::common::warn;
 use crate::files::StageFiles;
-use crate::llm::{Asked, LlmHandler, given_up, prompt_blob, response_outcome, warn};
+use crate::llm::{Asked, LlmHandler, given_up, prompt_blob, response_outcome};
 use crate::render::render_prompt;
 
 /// How many characters of each branch's answer a model that chooses is shown.
@@ -120,7 +121,7 @@ fn results(stage: &Stage) -> Result<Vec<Value>, Failure> {
 }
 
 fn answer(stage: &Stage, value: &Value) -> Result<String, Failure> {
-    if value.is_null() { Ok(String::new()) } else { crate::llm::text_of(stage, value) }
+    if value.is_null() { Ok(String::new()) } else { crate::common::text_of(stage, value) }
 }
 
 fn status(result: &Value) -> Option<Status> {

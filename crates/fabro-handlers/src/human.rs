@@ -13,7 +13,7 @@ use fabro_human::{Answer, Interviewer, NoMatch, Question, Reply, match_answer, o
 use fabro_store::InboxId;
 use fabro_types::{Failure, FailureClass, Outcome, strip_accelerator};
 
-use crate::llm::{canceled, text_of, warn};
+use crate::common::{canceled, text_of, warn};
 
 /// Asks people.
 pub struct HumanHandler {

@@ -49,6 +49,7 @@
 mod blobs;
 mod bundle;
 mod command;
+mod common;
 mod directives;
 mod dry;
 mod fan_in;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fabro_context::keys;
-use fabro_engine::{Finished, Handler, NewBlob, Reporter, Stage, StageEnd, StageRecord, read_blob};
+use fabro_engine::{Finished, Handler, NewBlob, Stage, StageEnd, StageRecord};
 use fabro_events::EventBody;
 use fabro_graph::NodeKind;
 use fabro_llm::{Message, Model, Origin, Reply, Request, complete};
@@ -13,6 +13,7 @@ use fabro_preamble::Limits;
 use fabro_types::{BlobRef, Failure, FailureClass, Fidelity, Outcome, Usage};
 use serde_json::Value;
 
+use crate::common::{canceled, text_of, warn};
 use crate::directives;
 use crate::files::{StageFiles, fresh_text};
 use crate::preamble::preamble;
@@ -167,10 +168,6 @@ impl Handler for LlmHandler {
     }
 }
 
-pub(crate) fn canceled() -> Outcome {
-    Outcome::failed(Failure::new(FailureClass::Canceled, "canceled"))
-}
-
 /// A turn that was ended early: whatever follows, a time limit's retry perhaps, takes the next.
 pub(crate) fn given_up() -> Outcome {
     let usage = Usage { turns: 1, ..Usage::default() };
@@ -194,16 +191,6 @@ pub(crate) fn response_outcome(node: &str, text: &str) -> Outcome {
 fn message(role: &str, text: &str) -> EventBody {
     let text = text.chars().take(PREVIEW).collect();
     EventBody::AgentMessage { role: role.to_owned(), text }
-}
-
-/// A text value, read back when it is a reference.
-pub(crate) fn text_of(stage: &Stage, value: &Value) -> Result<String, Failure> {
-    let read = match BlobRef::from_value(value) {
-        Some(blob) => &read_blob(&*stage.store, &blob)
-            .map_err(|error| Failure::new(FailureClass::Deterministic, error.to_string()))?,
-        None => value,
-    };
-    Ok(read.as_str().map_or_else(|| read.to_string(), str::to_owned))
 }
 
 /// Where an agent's directives are when its answer has none: a `status.json` in the working
@@ -234,11 +221,4 @@ async fn price(stage: &Stage, usage: &mut Usage) {
             warn(&stage.reporter, "price", message).await;
         }
     }
-}
-
-/// Reports something that the stage did not like.
-pub(crate) async fn warn(reporter: &Reporter, kind: &str, message: String) {
-    let body = EventBody::AgentWarning { kind: kind.to_owned(), message };
-    // Nothing is lost when the driver is ending: the stage runs again.
-    let _ = reporter.report(body).await;
 }

@@ -30,7 +30,7 @@ pub(crate) fn preamble(
     let shown = stage.context.iter().filter(|(key, _)| shows_key(key));
     let mut context = shown.map(|(key, value)| (key.to_owned(), teller.shown(key, value)));
     let parent = stage.context.get(crate::PARENT_PREAMBLE);
-    let parent = parent.map(|value| crate::llm::text_of(stage, value)).transpose()?;
+    let parent = parent.map(|value| crate::common::text_of(stage, value)).transpose()?;
     let input = Input {
         goal: &stage.run.goal,
         run_id: &stage.run_id.to_string(),

@@ -107,7 +107,7 @@ impl Handler for SubWorkflowHandler {
     async fn execute(&self, stage: Stage) -> StageEnd {
         match self.run(&stage).await {
             Ok(end) => end,
-            Err(Stop::Canceled) => crate::llm::canceled().into(),
+            Err(Stop::Canceled) => crate::common::canceled().into(),
             Err(Stop::Failed(failure)) => failure.into(),
             Err(Stop::Record(message)) => StageEnd::CannotRecord { message },
         }

@@ -1,0 +1,28 @@
+//! What several handlers say and read in the same way.
+
+use fabro_engine::{Reporter, Stage, read_blob};
+use fabro_events::EventBody;
+use fabro_types::{BlobRef, Failure, FailureClass, Outcome};
+use serde_json::Value;
+
+/// The outcome of a stage that was told to end.
+pub(crate) fn canceled() -> Outcome {
+    Outcome::failed(Failure::new(FailureClass::Canceled, "canceled"))
+}
+
+/// A text value, read back when it is a reference.
+pub(crate) fn text_of(stage: &Stage, value: &Value) -> Result<String, Failure> {
+    let read = match BlobRef::from_value(value) {
+        Some(blob) => &read_blob(&*stage.store, &blob)
+            .map_err(|error| Failure::new(FailureClass::Deterministic, error.to_string()))?,
+        None => value,
+    };
+    Ok(read.as_str().map_or_else(|| read.to_string(), str::to_owned))
+}
+
+/// Reports something that the stage did not like.
+pub(crate) async fn warn(reporter: &Reporter, kind: &str, message: String) {
+    let body = EventBody::AgentWarning { kind: kind.to_owned(), message };
+    // Nothing is lost when the driver is ending: the stage runs again.
+    let _ = reporter.report(body).await;
+}
