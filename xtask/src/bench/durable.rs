@@ -20,14 +20,13 @@ pub(super) fn line(bench: &Bench<'_>) -> Result<Vec<Row>> {
     const ALLOWED: f64 = 1.3;
     let stages = if bench.quick { 100 } else { 1_000 };
     let mut pairs = Vec::new();
-    for round in 0..bench.repeat(7) {
-        let dir = bench.folder(&format!("line-{round}"))?;
+    for _ in 0..bench.repeat(7) {
+        let dir = bench.folder()?;
         let workflow = dir.join("line.fabro");
         fs::write(&workflow, line_of(stages))?;
         let bare = time(|| bare_line(&dir, stages))?;
         let run = bench.time(&dir, &["run", "line.fabro", "--quiet"])?;
         pairs.push((bare, run));
-        fs::remove_dir_all(dir)?;
     }
     let ratios: Vec<f64> =
         pairs.iter().map(|(bare, run)| run.as_secs_f64() / bare.as_secs_f64()).collect();
@@ -68,9 +67,13 @@ pub(super) fn start(bench: &Bench<'_>) -> Result<Vec<Row>> {
 fn shortest(bench: &Bench<'_>, store: &str) -> Result<Row> {
     const ALLOWED: Duration = Duration::from_millis(15);
     const SYNCS: usize = 3;
-    let dir = bench.folder(&format!("start-{store}"))?;
-    fs::write(dir.join("hello.fabro"), "digraph hello { start -> exit }\n")?;
     let args = ["run", "hello.fabro", "--quiet"];
+    let prepare = || {
+        let dir = bench.folder()?;
+        fs::write(dir.join("hello.fabro"), "digraph hello { start -> exit }\n")?;
+        anyhow::Ok(dir)
+    };
+    let mut dir = prepare()?;
     if store == "existing" {
         bench.time(&dir, &args)?;
     }
@@ -80,7 +83,7 @@ fn shortest(bench: &Bench<'_>, store: &str) -> Result<Row> {
         let syncs = time(|| (0..SYNCS).try_for_each(|_| append(&mut log)))?;
         pairs.push((syncs, bench.time(&dir, &args)?));
         if store == "new" {
-            fs::remove_dir_all(dir.join("store"))?;
+            dir = prepare()?;
         }
     }
     let beyond = pairs.iter().map(|(syncs, run)| run.saturating_sub(*syncs)).collect();

@@ -11,14 +11,12 @@ use anyhow::{Context, Result, ensure};
 use super::Bench;
 
 impl Bench<'_> {
-    /// A folder of this name, empty.
-    pub(super) fn folder(&self, name: &str) -> Result<PathBuf> {
-        let dir = self.dir.path().join(name);
-        if dir.exists() {
-            fs::remove_dir_all(&dir)?;
-        }
-        fs::create_dir(&dir)?;
-        Ok(dir)
+    /// A new folder. None is removed before the end: ext4 passes over the inodes of files that were
+    /// deleted in the last minutes one by one, so whoever deletes many files makes every file that
+    /// is created afterwards dearer, and that would be counted as the engine's.
+    pub(super) fn folder(&self) -> Result<PathBuf> {
+        let dir = tempfile::Builder::new().prefix("").tempdir_in(self.dir.path())?;
+        Ok(dir.keep())
     }
 
     /// The program with these arguments, in a folder that holds its store, too. Nothing of the

@@ -29,7 +29,7 @@ pub(super) fn size(bench: &Bench<'_>) -> Result<Vec<Row>> {
 /// `fabro validate` of a chain of 1,000 nodes.
 pub(super) fn validate(bench: &Bench<'_>) -> Result<Vec<Row>> {
     const ALLOWED: Duration = Duration::from_millis(8);
-    let dir = bench.folder("validate")?;
+    let dir = bench.folder()?;
     fs::write(dir.join("chain.fabro"), line(1_000))?;
     let mut times = Vec::new();
     for _ in 0..bench.repeat(41) {
@@ -49,7 +49,7 @@ pub(super) fn validate(bench: &Bench<'_>) -> Result<Vec<Row>> {
 pub(super) fn branches(bench: &Bench<'_>) -> Result<Vec<Row>> {
     const ALLOWED: Duration = Duration::from_millis(1_500);
     const BRANCHES: usize = 200;
-    let dir = bench.folder("branches")?;
+    let dir = bench.folder()?;
     let mut text = String::from(
         "digraph branches {\n  start -> fork\n  fork [shape=component, max_parallel=200]\n  join [shape=tripleoctagon]\n",
     );
@@ -78,7 +78,7 @@ pub(super) fn store(bench: &Bench<'_>) -> Result<Vec<Row>> {
     let (few, many) = if bench.quick { (300, 600) } else { (1_000, 2_000) };
     let mut sizes = Vec::new();
     for stages in [few, many] {
-        let dir = bench.folder("store")?;
+        let dir = bench.folder()?;
         fs::write(dir.join("line.fabro"), line(stages))?;
         bench.time(&dir, &["run", "line.fabro", "--quiet"])?;
         let is_stage_file = |path: &Path| path.iter().any(|part| part == "stages");
@@ -102,7 +102,7 @@ pub(super) fn memory(bench: &Bench<'_>) -> Result<Vec<Row>> {
     let stages = if bench.quick { 500 } else { 10_000 };
     let mut rows = Vec::new();
     for (name, text) in [("line", line(stages)), ("loop", circle(stages))] {
-        let dir = bench.folder("memory")?;
+        let dir = bench.folder()?;
         fs::write(dir.join("long.fabro"), text)?;
         let args = ["run", "long.fabro", "--quiet"];
         let mut child = bench.command(&dir, &args).stderr(Stdio::null()).spawn()?;
@@ -137,7 +137,7 @@ fn peak_of(child: &Child) -> u64 {
 /// a long run.
 pub(super) fn resume(bench: &Bench<'_>) -> Result<Vec<Row>> {
     let stages = if bench.quick { 500 } else { 10_000 };
-    let dir = bench.folder("resume")?;
+    let dir = bench.folder()?;
     fs::write(dir.join("long.fabro"), circle(stages))?;
     let kill_at = stages - stages / 10;
     kill_after(bench, &dir, &["run", "long.fabro", "--json"], kill_at)?;
