@@ -18,7 +18,7 @@
 //! assert_eq!(condition.explain(&context).unwrap().clauses[1].value, "85");
 //! ```
 //!
-//! The language is told in [`reference`].
+//! The language is told in [`language`].
 //!
 //! # Limits
 //!
@@ -43,7 +43,7 @@ pub use eval::Verdict;
 pub use lookup::Lookup;
 
 #[doc = include_str!("../reference.md")]
-pub mod reference {}
+pub mod language {}
 
 /// A condition, ready to be evaluated any number of times.
 ///
