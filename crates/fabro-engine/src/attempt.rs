@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use fabro_events::PauseReason;
 use fabro_types::{Failure, FailureClass, Outcome, Status};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
@@ -24,8 +25,10 @@ pub(crate) struct Attempt {
 
 pub(crate) enum Ended {
     Finished(Box<Finished>),
-    Suspended,
+    Suspended(PauseReason),
     CannotRecord(String),
+    /// It was called off before it began.
+    Canceled,
 }
 
 impl Attempt {
@@ -34,7 +37,7 @@ impl Attempt {
         if !self.delay.is_zero() {
             tokio::select! {
                 () = sleep(self.delay) => {}
-                () = cancel.cancelled() => return Ended::Suspended,
+                () = cancel.cancelled() => return Ended::Canceled,
             }
         }
         let started_ms = clock.now_ms();
@@ -42,13 +45,13 @@ impl Attempt {
         let mut work = handler.execute(self.stage);
         let limit = tokio::select! {
             biased;
-            end = &mut work => return finish(end, started_ms, clock, None),
+            end = &mut work => return finish(Some(end), started_ms, clock, None),
             () = over(self.timeout) => time_limit(self.timeout),
             () = stalled(self.silence, &self.activity) => silence(self.silence),
         };
         cancel.cancel();
-        let end = timeout(GRACE, work).await;
-        finish(end.unwrap_or(StageEnd::Suspended), started_ms, clock, Some(limit))
+        let end = timeout(GRACE, work).await.ok();
+        finish(end, started_ms, clock, Some(limit))
     }
 }
 
@@ -74,13 +77,18 @@ fn silence(limit: Option<Duration>) -> Failure {
     Failure::new(FailureClass::TransientInfra, format!("no sign of life for {limit:?}"))
 }
 
-/// What a handler came to; `limit` is the failure that ended it early.
-fn finish(end: StageEnd, started_ms: i64, clock: &dyn Clock, limit: Option<Failure>) -> Ended {
+/// What a handler came to, if it ended at all; `limit` is the failure that ended it early.
+fn finish(
+    end: Option<StageEnd>,
+    started_ms: i64,
+    clock: &dyn Clock,
+    limit: Option<Failure>,
+) -> Ended {
     let mut finished = match (end, &limit) {
-        (StageEnd::Finished(finished), _) => finished,
-        (StageEnd::CannotRecord { message }, _) => return Ended::CannotRecord(message),
-        (StageEnd::Suspended, None) => return Ended::Suspended,
-        (StageEnd::Suspended, Some(_)) => Box::new(Outcome::succeeded().into()),
+        (Some(StageEnd::Finished(finished)), _) => finished,
+        (Some(StageEnd::CannotRecord { message }), _) => return Ended::CannotRecord(message),
+        (Some(StageEnd::Suspended(reason)), None) => return Ended::Suspended(reason),
+        (Some(StageEnd::Suspended(_)) | None, _) => Box::new(Outcome::succeeded().into()),
     };
     if let Some(failure) = limit {
         finished.outcome.status = Status::Failed;

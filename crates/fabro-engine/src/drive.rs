@@ -104,8 +104,8 @@ struct Driver {
     world: World,
     machine: Machine,
     running: BTreeMap<Key, Running>,
-    /// Stages that wait for an answer nobody here can give.
-    suspended: BTreeSet<Key>,
+    /// Stages that wait for an answer nobody here can give, or for a larger budget.
+    suspended: BTreeMap<Key, PauseReason>,
     reports: mpsc::UnboundedSender<Report>,
     stop: CancellationToken,
     mark: Option<ChangeMark>,
@@ -123,7 +123,7 @@ pub async fn drive(machine: Machine, first: Input, world: World) -> Result<RunEn
         world,
         machine,
         running: BTreeMap::new(),
-        suspended: BTreeSet::new(),
+        suspended: BTreeMap::new(),
         reports,
         stop,
         mark: None,
@@ -164,7 +164,12 @@ impl Driver {
                     self.commit()?;
                     continue;
                 }
-                let gates = self.suspended.iter().map(|key| Arc::clone(&key.node)).collect();
+                let mut gates = Vec::new();
+                for (key, reason) in &self.suspended {
+                    if *reason == PauseReason::Human {
+                        gates.push(Arc::clone(&key.node));
+                    }
+                }
                 self.decide(Input::Idle { gates });
                 self.commit()?;
                 continue;
@@ -226,7 +231,7 @@ impl Driver {
         let mut wanted = Vec::new();
         for (branch, at) in self.machine.state().active() {
             let key = Key::of(branch, at);
-            if !self.running.contains_key(&key) && !self.suspended.contains(&key) {
+            if !self.running.contains_key(&key) && !self.suspended.contains_key(&key) {
                 wanted.push((key, at.clone()));
             }
         }
@@ -238,7 +243,7 @@ impl Driver {
             }
             live
         });
-        self.suspended.retain(|key| key.is_current(state));
+        self.suspended.retain(|key, _| key.is_current(state));
         let mut any_gate = false;
         for (key, at) in wanted {
             any_gate |= &*at.handler == fabro_graph::NodeKind::Human.as_str();
@@ -274,6 +279,8 @@ impl Driver {
             history: cursor.history.clone(),
             turns: cursor.turns.clone(),
             rewound_seq: run.rewound_seq,
+            budget: self.machine.budget(),
+            budget_lifted: run.tokens_lifted,
             started_ms: 0,
             run_dir: self.world.run_dir.clone(),
             store: Arc::clone(&self.world.store),
@@ -298,8 +305,9 @@ impl Driver {
             return Ok(());
         }
         match ended {
-            attempt::Ended::Suspended => {
-                self.suspended.insert(key);
+            attempt::Ended::Canceled => {}
+            attempt::Ended::Suspended(reason) => {
+                self.suspended.insert(key, reason);
             }
             attempt::Ended::Finished(finished) => {
                 self.decide(Input::Ended { branch: key.branch, finished });
@@ -392,7 +400,7 @@ impl Driver {
 
     fn deliver(&mut self, id: InboxId, gate: (&str, &str, u32), choice: &str, source: &str) {
         let is_gate = |key: &Key| (key.branch.as_ref(), key.node.as_ref(), key.visit) == gate;
-        self.suspended.retain(|key| !is_gate(key));
+        self.suspended.retain(|key, _| !is_gate(key));
         for (_, running) in self.running.iter_mut().filter(|(key, _)| is_gate(key)) {
             if running.delivered.insert(id) {
                 let letter =
@@ -409,7 +417,10 @@ impl Driver {
             return true;
         }
         let suspended = &self.suspended;
-        self.machine.state().active().any(|(branch, at)| !suspended.contains(&Key::of(branch, at)))
+        self.machine
+            .state()
+            .active()
+            .any(|(branch, at)| !suspended.contains_key(&Key::of(branch, at)))
     }
 }
 

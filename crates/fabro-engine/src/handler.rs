@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fabro_context::Context;
-use fabro_events::{CreatedRun, EventBody};
+use fabro_events::{CreatedRun, EventBody, PauseReason};
 use fabro_graph::Node;
 use fabro_store::{InboxId, Store};
 use fabro_types::{Failure, Fidelity, Outcome, RunId};
@@ -30,8 +30,9 @@ pub trait Handler: Send + Sync {
 pub enum StageEnd {
     /// It came to something.
     Finished(Box<Finished>),
-    /// It needs an answer that nobody here can give; it runs again when there is one.
-    Suspended,
+    /// It needs an answer that nobody here can give, or a larger budget; it runs again when there
+    /// is one.
+    Suspended(PauseReason),
     /// What it did cannot be recorded, for the disk is full, say. The driver ends; the stage runs
     /// again when the run is resumed.
     CannotRecord {
@@ -79,6 +80,10 @@ pub struct Stage {
     /// The place in the log of the last rewind, 0 without one: a stage of the same node and visit
     /// may have run before it.
     pub rewound_seq: u64,
+    /// What the run may still spend, in US dollars; `None` without a limit.
+    pub budget: Option<f64>,
+    /// The limit was given on resuming, and takes the place of a sub-workflow's own too.
+    pub budget_lifted: bool,
     /// When this attempt began, in milliseconds since 1970.
     pub started_ms: i64,
     /// The run's directory.

@@ -145,12 +145,19 @@ impl Machine {
     /// True when a spending limit was reached: no stage starts until it is raised.
     pub fn over_budget(&self) -> bool {
         let usage = &self.state.usage;
-        let graph = self.plan.workflow().attrs();
-        let cost = self.state.max_cost.or_else(|| graph.float("max_cost"));
-        let tokens = graph.int("max_tokens_total").and_then(|max| u64::try_from(max).ok());
+        let tokens = self.plan.workflow().attrs().int("max_tokens_total");
+        let tokens = tokens.and_then(|max| u64::try_from(max).ok());
         let tokens = tokens.filter(|_| !self.state.tokens_lifted);
-        cost.is_some_and(|max| usage.cost_usd >= max)
-            || tokens.is_some_and(|max| usage.input_tokens + usage.output_tokens >= max)
+        self.budget().is_some_and(|left| left <= 0.0)
+            || tokens
+                .is_some_and(|max| usage.input_tokens.saturating_add(usage.output_tokens) >= max)
+    }
+
+    /// What may still be spent, in US dollars; `None` without a limit.
+    pub fn budget(&self) -> Option<f64> {
+        let graph = self.plan.workflow().attrs();
+        let max = self.state.max_cost.or_else(|| graph.float("max_cost"))?;
+        Some(max - self.state.usage.cost_usd)
     }
 
     fn advance(&mut self) {

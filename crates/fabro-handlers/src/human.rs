@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fabro_context::keys;
 use fabro_engine::{Handler, Letter, ReportError, Stage, StageEnd};
-use fabro_events::{EventBody, QuestionType};
+use fabro_events::{EventBody, PauseReason, QuestionType};
 use fabro_human::{Answer, Interviewer, NoMatch, Question, Reply, match_answer, options};
 use fabro_store::InboxId;
 use fabro_types::{Failure, FailureClass, Outcome, strip_accelerator};
@@ -80,7 +80,7 @@ impl Handler for HumanHandler {
                 }
                 Waited::Nobody => match stage.mailbox.try_next() {
                     Some(letter) => letter.into(),
-                    None => return StageEnd::Suspended,
+                    None => return StageEnd::Suspended(PauseReason::Human),
                 },
             };
             let Given { text, source, letter } = given;

@@ -10,8 +10,8 @@ use fabro_blob::BlobStore;
 use fabro_condition::Condition;
 use fabro_context::{Context, keys};
 use fabro_engine::{
-    Clock, DriveError, Handler, Input, Machine, NewRun, Phase, Reading, RunEnd, RunState, Stage,
-    StageEnd, World, begin, cancel, drive,
+    Clock, DriveError, Handler, Input, Machine, NewRun, Phase, Plan, Reading, RunEnd, RunState,
+    Stage, StageEnd, World, begin, cancel, drive,
 };
 use fabro_events::{Event, EventBody, EventSink, ParentStage};
 use fabro_preamble::Limits;
@@ -71,7 +71,7 @@ impl SubWorkflowHandler {
         let first = match child.state.phase {
             Phase::Created => Some(Input::Start),
             Phase::Ended(..) => None,
-            _ => Some(Input::Resume { max_cost: None }),
+            _ => Some(Input::Resume { max_cost: stage.budget.filter(|_| stage.budget_lifted) }),
         };
         let Some(first) = first else { return child.finish(stage) };
         if watch.holds() {
@@ -92,7 +92,7 @@ impl SubWorkflowHandler {
         };
         match end {
             RunEnd::Over(..) => child.finish(stage),
-            RunEnd::Paused(_) => Ok(StageEnd::Suspended),
+            RunEnd::Paused(reason) => Ok(StageEnd::Suspended(reason)),
             RunEnd::Stopped if stage.cancel.is_cancelled() => Err(Stop::Canceled),
             RunEnd::Stopped => {
                 child.end(&*stage.store, self.clock.now_ms(), reason)?;
@@ -155,7 +155,7 @@ fn time_limit(stage: &Stage) -> Duration {
 /// The run of a sub-workflow.
 struct Child {
     id: RunId,
-    plan: Arc<fabro_engine::Plan>,
+    plan: Arc<Plan>,
     state: RunState,
 }
 
@@ -176,7 +176,7 @@ impl Child {
         let mut events = read_all(&*stage.store, id)?;
         if events.is_empty() {
             check_depth(stage)?;
-            let mut commit = begin(id, now_ms, &plan, new_run(stage, &bundle)?);
+            let mut commit = begin(id, now_ms, &plan, new_run(stage, &bundle, &plan)?);
             if let Some(Event { entry, .. }) = commit.events.first_mut()
                 && let EventBody::RunCreated(created) = &mut entry.body
             {
@@ -232,14 +232,15 @@ impl Child {
     }
 }
 
-fn new_run(stage: &Stage, bundle: &Bundle) -> Result<NewRun, Stop> {
+fn new_run(stage: &Stage, bundle: &Bundle, plan: &Plan) -> Result<NewRun, Stop> {
+    let own_budget = plan.workflow().attrs().float("max_cost");
     Ok(NewRun {
         goal: bundle.goal(&stage.run.inputs)?.unwrap_or_else(|| stage.run.goal.clone()),
         inputs: stage.run.inputs.clone(),
         seed: stage.run.seed,
         work_dir: stage.run.work_dir.clone(),
         bundle: bundle.to_bytes(),
-        max_cost: None,
+        max_cost: own_budget.into_iter().chain(stage.budget).reduce(f64::min),
         parent: Some(ParentStage {
             run_id: stage.run_id,
             node_id: Arc::clone(&stage.at.node),

@@ -180,11 +180,12 @@ impl Usage {
         if other.model.is_some() {
             self.model.clone_from(&other.model);
         }
-        self.input_tokens += other.input_tokens;
-        self.output_tokens += other.output_tokens;
-        self.cached_tokens += other.cached_tokens;
+        // What others count may be any number.
+        self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
+        self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
+        self.cached_tokens = self.cached_tokens.saturating_add(other.cached_tokens);
         self.cost_usd += other.cost_usd;
-        self.turns += other.turns;
+        self.turns = self.turns.saturating_add(other.turns);
     }
 }
 

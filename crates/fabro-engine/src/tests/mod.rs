@@ -51,7 +51,7 @@ impl Handler for Script {
         };
         match reply {
             Reply::End(outcome) => (*outcome).into(),
-            Reply::Suspend => StageEnd::Suspended,
+            Reply::Suspend => StageEnd::Suspended(fabro_events::PauseReason::Human),
             Reply::Hang => {
                 stage.cancel.cancelled().await;
                 Failure::new(FailureClass::Canceled, "canceled").into()

@@ -188,13 +188,18 @@ impl Scene {
 
     /// Drives the run until it ends or waits, from where it is.
     pub(super) fn drive(&self) -> Result<RunEnd, DriveError> {
+        self.drive_with(None)
+    }
+
+    /// The same with a spending limit for a run that is resumed.
+    pub(super) fn drive_with(&self, max_cost: Option<f64>) -> Result<RunEnd, DriveError> {
         let paused = !matches!(self.exec, Work::Local);
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         runtime.enable_all().start_paused(paused);
-        runtime.build().unwrap().block_on(self.driven())
+        runtime.build().unwrap().block_on(self.driven(max_cost))
     }
 
-    async fn driven(&self) -> Result<RunEnd, DriveError> {
+    async fn driven(&self, max_cost: Option<f64>) -> Result<RunEnd, DriveError> {
         let plan = Arc::new(self.bundle.plan().unwrap());
         let dry_run = matches!(self.exec, Work::Dry);
         if self.events().is_empty() {
@@ -220,7 +225,7 @@ impl Scene {
         let state = self.state();
         let first = match state.phase {
             Phase::Created => Input::Start,
-            _ => Input::Resume { max_cost: None },
+            _ => Input::Resume { max_cost },
         };
         let (now_ms, since) = (state.updated_ms, tokio::time::Instant::now());
         let clock = Arc::new(move || now_ms + i64::try_from(since.elapsed().as_millis()).unwrap());

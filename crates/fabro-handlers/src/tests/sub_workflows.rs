@@ -354,3 +354,71 @@ fn a_stop_condition_that_held_before_the_driver_died_still_holds() {
     assert!(story.contains("sub@1 succeeded (ended: its stop condition holds)"), "{story}");
     assert!(child_story(&scene).ends_with("run canceled: its stop condition holds\n"));
 }
+
+#[test]
+fn a_childs_budget_pauses_the_parent_and_is_lifted_with_the_parents() {
+    let child = CHILD
+        .replace("start -> look", "graph [max_cost=0.5]; start -> dear -> look")
+        .replace("look [", "dear [shape=tab]; look [");
+    let model = MODEL.replacen('{', r#"{"dear": [{"text": "1", "usage": {"cost_usd": 0.7}}], "#, 1);
+    let scene = nested(&child).model(&model);
+    scene.drive().unwrap();
+    scene.drive().unwrap();
+    let end = scene.drive_with(Some(1.0)).unwrap();
+    insta::assert_snapshot!(story(&scene.events()), @r"
+    001 start@1 succeeded -> c (unconditional)
+    002 c@1 succeeded -> sub (unconditional)
+    paused: Budget []
+    resumed
+    paused: Budget []
+    resumed
+    003 sub@1 succeeded -> next (unconditional)
+    004 next@1 succeeded -> exit (unconditional)
+    005 exit@1 succeeded
+    run succeeded
+    ");
+    insta::assert_snapshot!(child_story(&scene), @r"
+    001 start@1 succeeded -> dear (unconditional)
+    002 dear@1 succeeded -> look (unconditional)
+    paused: Budget []
+    resumed
+    paused: Budget []
+    resumed
+    look warns (price) the price of scripted is not known, so max_cost does not count it
+    003 look@1 succeeded -> exit (unconditional)
+    004 exit@1 succeeded
+    run succeeded
+    ");
+    assert!(matches!(end, RunEnd::Over(..)));
+}
+
+#[test]
+fn a_child_spends_no_more_than_its_parent_may() {
+    let parent = PARENT.replacen("start ->", "graph [max_cost=0.5]; start ->", 1);
+    let child = CHILD
+        .replace("start -> look", "start -> dear -> look")
+        .replace("look [", "dear [shape=tab]; look [");
+    let model = MODEL.replacen('{', r#"{"dear": [{"text": "1", "usage": {"cost_usd": 0.7}}], "#, 1);
+    let scene = Scene::new(&parent)
+        .file("lib/child.fabro", &child)
+        .file("lib/look.md", "Look closely.")
+        .model(&model)
+        .prints(&[("c", "")]);
+    scene.drive().unwrap();
+    insta::assert_snapshot!(child_story(&scene), @r"
+    001 start@1 succeeded -> dear (unconditional)
+    002 dear@1 succeeded -> look (unconditional)
+    paused: Budget []
+    ");
+    scene.drive_with(Some(1.0)).unwrap();
+    insta::assert_snapshot!(story(&scene.events()), @r"
+    001 start@1 succeeded -> c (unconditional)
+    002 c@1 succeeded -> sub (unconditional)
+    paused: Budget []
+    resumed
+    003 sub@1 succeeded -> next (unconditional)
+    004 next@1 succeeded -> exit (unconditional)
+    005 exit@1 succeeded
+    run succeeded
+    ");
+}
