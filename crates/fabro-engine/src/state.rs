@@ -158,7 +158,9 @@ impl RunState {
             EventBody::BranchCompleted { status, failure, canceled } => {
                 self.branch_ended(entry, *status, failure.as_ref(), *canceled);
             }
-            EventBody::ParallelCompleted { .. } => self.merge(entry),
+            EventBody::ParallelCompleted { .. } => {
+                self.merge(entry.branch.as_deref().unwrap_or(MAIN));
+            }
             EventBody::LoopRestart { .. } => self.restart(entry),
             EventBody::CheckpointForked(point) => {
                 for cursor in self.cursors.values_mut() {
@@ -268,9 +270,12 @@ impl RunState {
         let inner = Arc::from(format!("{name}/"))..Arc::from(format!("{name}0"));
         let inner: Vec<Arc<str>> =
             self.cursors.range::<Arc<str>, _>(inner).map(|(name, _)| Arc::clone(name)).collect();
-        for name in &inner {
-            self.cursors.remove(name);
+        // A branch may be canceled while it fans out itself: what the inner branches did stays
+        // counted, or later stages would take their ranks and visits once more.
+        for inner in inner.iter().rev() {
+            self.merge(inner);
         }
+        self.merge(name);
         let Some(cursor) = self.cursors.get_mut(name) else { return };
         cursor.position = Position::Done;
         let Some(parent) = self.cursors.get_mut(crate::fanout::parent_of(name)) else { return };
@@ -280,8 +285,7 @@ impl RunState {
     }
 
     /// Takes what the branches of a fan-out did back into the line they came from.
-    fn merge(&mut self, entry: &Entry) {
-        let name = entry.branch.as_deref().unwrap_or(MAIN);
+    fn merge(&mut self, name: &str) {
         let Some(base) = self.cursors.get(name).cloned() else { return };
         let Position::Fanned(fan) = &base.position else { return };
         let mut merged = base.clone();

@@ -87,6 +87,35 @@ fn fan_outs_nest_and_slots_are_limited() {
 }
 
 #[test]
+fn a_branch_canceled_amid_its_own_fan_out_keeps_its_ranks_and_visits() {
+    let source = r#"digraph {
+        start -> race; race [shape=component, join_policy=first_success]
+        race -> more -> {slow; slower} -> merge
+        race -> fast -> faster -> merge
+        more [shape=component]
+        merge -> slow [condition="internal.node_visit_count < 2"]
+        merge -> exit
+    }"#;
+    let hang = vec![Reply::Hang, ok()];
+    let replies = [("slow", hang.clone()), ("slower", hang)];
+    insta::assert_snapshot!(run(source, &replies), @r"
+    001 start@1 succeeded  -> race (unconditional)
+    race@1 forks 2, joins at merge
+      more@1 forks 2, joins at merge
+      004 fast@1 succeeded  -> faster (unconditional)
+      006 faster@1 succeeded  -> merge (unconditional)
+      race@1/fast succeeded
+      race@1/more canceled
+    002 race@1 succeeded  -> merge (join)
+    008 merge@1 succeeded  -> slow (condition)
+    009 slow@2 succeeded  -> merge (unconditional)
+    010 merge@2 succeeded  -> exit (unconditional)
+    011 exit@1 succeeded
+    run succeeded
+    ");
+}
+
+#[test]
 fn a_failed_branch_does_not_end_the_run() {
     let source = TWO.replace("test -> fix", "test -> fix [condition=\"outcome=success\"]; fix");
     insta::assert_snapshot!(run(&source, &[("test", vec![exits(1)])]), @r"
