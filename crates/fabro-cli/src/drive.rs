@@ -1,13 +1,13 @@
 //! Driving a run from the command line: lock, leftovers, signals, and the exit code.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fabro_engine::{DriveError, Input, Machine, Phase, Plan, RunEnd, RunState, World};
 use fabro_events::{Event, EventSink, PauseReason};
 use fabro_handlers::{RunSettings, StatusFiles};
 use fabro_sandbox::{Exec, Exit as ScriptExit, Language, LocalExec, Request, end_leftovers};
-use fabro_store::SqliteStore;
+use fabro_store::{DriverLock, SqliteStore};
 use fabro_types::{Failure, FailureClass, RunId, RunStatus};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -23,8 +23,8 @@ use crate::wiring::{self, Sinks};
 pub struct Driven {
     /// Where it is recorded.
     pub store: SqliteStore,
-    /// The run.
-    pub run_id: RunId,
+    /// The right to drive it. What is below was read under it.
+    pub lock: DriverLock,
     /// Its workflow.
     pub plan: Arc<Plan>,
     /// How it was started.
@@ -43,8 +43,8 @@ pub struct Driven {
 
 /// Drives a run until it ends, waits, or is interrupted.
 pub async fn drive(driven: Driven, global: &Global) -> anyhow::Result<Exit> {
-    let Driven { store, run_id, plan, settings, dry_run, state, events, max_cost, mode } = driven;
-    let lock = store.lock(run_id)?;
+    let Driven { store, lock, plan, settings, dry_run, state, events, max_cost, mode } = driven;
+    let run_id = lock.run();
     let run_dir = store.run_dir(run_id);
     let progress = Progress::new(mode, global.paint_stderr());
     progress.recall(&events);
@@ -53,7 +53,7 @@ pub async fn drive(driven: Driven, global: &Global) -> anyhow::Result<Exit> {
     let shown: Arc<dyn EventSink> = Arc::clone(&progress) as _;
     let handler = wiring::handlers(&settings, dry_run, &events, &progress, files.clone())?;
     let is_new = state.phase == Phase::Created;
-    if !is_new {
+    if !is_new || prepare_dir(&run_dir).exists() {
         end_stages_left_behind(&store, run_id).await?;
         files.catch_up(&events);
     }
@@ -129,6 +129,11 @@ async fn end_stages_left_behind(store: &SqliteStore, run_id: RunId) -> anyhow::R
     Ok(())
 }
 
+/// Where the steps before the first stage leave their logs.
+fn prepare_dir(run_dir: &Path) -> PathBuf {
+    run_dir.join("prepare")
+}
+
 /// Runs the steps that come before the first stage.
 async fn prepare(
     settings: &RunSettings,
@@ -143,7 +148,7 @@ async fn prepare(
     env.push(("FABRO_RUN_ID".to_owned(), run_id.to_string()));
     env.push(("FABRO_RUN_DIR".to_owned(), run_dir.to_string_lossy().into_owned()));
     for (index, script) in settings.prepare.iter().enumerate() {
-        let dir = run_dir.join("prepare").join((index + 1).to_string());
+        let dir = prepare_dir(run_dir).join((index + 1).to_string());
         let request = Request {
             script,
             language: Language::Shell,

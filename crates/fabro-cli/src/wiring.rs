@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
 use async_trait::async_trait;
-use fabro_engine::Clock;
+use fabro_engine::{Clock, checkpoint};
 use fabro_events::{Event, EventBody, EventSink};
 use fabro_handlers::{Limits, ModelDefaults, Registry, RunSettings, Services};
 use fabro_human::{
@@ -41,7 +41,8 @@ pub fn mode(json: bool, quiet: bool, global: &Global) -> Mode {
     }
 }
 
-/// The handlers of a run. `events` is its log so far: answers that were given are not given again.
+/// The handlers of a run. `events` is its log so far: answers that were given are not given again,
+/// unless a rewind took them back.
 pub fn handlers(
     settings: &RunSettings,
     dry_run: bool,
@@ -116,7 +117,7 @@ fn interviewer(
         Arc::new(Unavailable)
     };
     let Some(queue) = queue(settings)? else { return Ok(last) };
-    for event in events {
+    for event in checkpoint::effective(events) {
         if let EventBody::GateAnswered { source, .. } = &event.entry.body
             && source == "answers"
         {

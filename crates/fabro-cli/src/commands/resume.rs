@@ -1,5 +1,6 @@
 //! `fabro resume`.
 
+use std::ffi::OsString;
 use std::sync::Arc;
 
 use fabro_engine::{Phase, RunState};
@@ -17,6 +18,7 @@ use crate::wiring::{self, read_option};
 /// Goes on with a run.
 pub async fn resume(args: ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
     let (store, run_id) = global.run_to_change(&args.run)?;
+    let lock = store.lock(run_id)?;
     let events = read_all(&store, run_id)?;
     let state = RunState::replay(run_id, &events);
     let created = state.created.clone();
@@ -45,14 +47,14 @@ pub async fn resume(args: ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
     }
     settings.auto_approve |= args.auto_approve;
     if args.detach {
-        drop(store.lock(run_id)?);
-        detach(&store, run_id)?;
+        drop(lock);
+        detach(&store, run_id, &options(&args))?;
         crate::output::stdout(&format!("{run_id}\n"))?;
         return Ok(exit::SUCCEEDED);
     }
     let driven = Driven {
         store,
-        run_id,
+        lock,
         plan: Arc::new(bundle.plan()?),
         settings,
         dry_run: created.dry_run,
@@ -64,6 +66,23 @@ pub async fn resume(args: ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
     drive(driven, global).await
 }
 
+/// What a driver in the background is to be told.
+fn options(args: &ResumeArgs) -> Vec<OsString> {
+    let mut options = Vec::new();
+    if let Some(max_cost) = args.max_cost {
+        options.extend(["--max-cost".into(), max_cost.to_string().into()]);
+    }
+    for (name, file) in [("--answers", &args.answers), ("--model-script", &args.model_script)] {
+        if let Some(file) = file {
+            options.extend([name.into(), file.clone().into()]);
+        }
+    }
+    if args.auto_approve {
+        options.push("--auto-approve".into());
+    }
+    options
+}
+
 fn ended(run_id: RunId, status: RunStatus, global: &Global) -> anyhow::Error {
     error::usage(
         format!("run {run_id} is over: {status}"),
@@ -73,4 +92,35 @@ fn ended(run_id: RunId, status: RunStatus, global: &Global) -> anyhow::Error {
             global.command(&format!("fork {run_id} NODE@VISIT"))
         ),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driver_in_the_background_is_told_what_this_one_was() {
+        let args = ResumeArgs {
+            run: "latest".into(),
+            max_cost: Some(2.5),
+            answers: Some("a.json".into()),
+            model_script: Some("m.json".into()),
+            auto_approve: true,
+            json: false,
+            detach: true,
+        };
+        let told = options(&args).join(std::ffi::OsStr::new(" "));
+        let expect = "--max-cost 2.5 --answers a.json --model-script m.json --auto-approve";
+        assert_eq!(told, expect);
+        assert!(
+            options(&ResumeArgs {
+                max_cost: None,
+                answers: None,
+                model_script: None,
+                auto_approve: false,
+                ..args
+            })
+            .is_empty()
+        );
+    }
 }

@@ -1,6 +1,7 @@
 //! `fabro run`.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -38,17 +39,20 @@ pub async fn run(args: RunArgs, global: &Global) -> anyhow::Result<Exit> {
         let context = &mut std::sync::Arc::make_mut(created).context;
         context.insert(WORKFLOW_DIR.to_owned(), dir.into());
     }
+    // Nobody else is to find the run before it is ours.
+    let lock = store.lock(run_id)?;
     let batch = Batch { events: &commit.events, blobs: &commit.blobs, consumed: &[] };
     store.append(run_id, 0, &batch)?;
     if args.detach {
-        detach(&store, run_id)?;
+        drop(lock);
+        detach(&store, run_id, &[])?;
         crate::output::stdout(&format!("{run_id}\n"))?;
         return Ok(exit::SUCCEEDED);
     }
     let state = RunState::replay(run_id, &commit.events);
     let driven = Driven {
         store,
-        run_id,
+        lock,
         plan: std::sync::Arc::new(plan),
         settings: prepared.settings,
         dry_run,
@@ -60,8 +64,8 @@ pub async fn run(args: RunArgs, global: &Global) -> anyhow::Result<Exit> {
     drive(driven, global).await
 }
 
-/// Drives a run in a process of its own, without a terminal.
-pub fn detach(store: &SqliteStore, run_id: RunId) -> anyhow::Result<()> {
+/// Drives a run in a process of its own, without a terminal, with these options of `resume`.
+pub fn detach(store: &SqliteStore, run_id: RunId, options: &[OsString]) -> anyhow::Result<()> {
     use std::os::unix::process::CommandExt as _;
     let dir = store.run_dir(run_id);
     std::fs::create_dir_all(&dir)
@@ -72,6 +76,7 @@ pub fn detach(store: &SqliteStore, run_id: RunId) -> anyhow::Result<()> {
     Command::new(std::env::current_exe()?)
         .args(["resume", &run_id.to_string(), "--store"])
         .arg(store.dir())
+        .args(options)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(file)
