@@ -158,3 +158,36 @@ fn a_message_cancels_a_run_that_has_nothing_to_do() {
     insta::assert_snapshot!(story(&bench.events()), @"run canceled: enough");
     assert_eq!(bench.store.pending(bench.run_id).unwrap(), []);
 }
+
+/// A fork may cut the log inside of one commit, with branches open.
+#[test]
+fn a_run_can_be_forked_at_the_end_of_every_stage() {
+    let source = r#"digraph {
+        start -> outer; outer [shape=component, max_parallel=2]
+        outer -> {a; inner; look}
+        inner [shape=component, join_policy=first_success]; inner -> {x; y} -> merge -> done
+        look [shape=diamond]; look -> b; a -> done; b -> done
+        done -> outer [condition="internal.node_visit_count < 2"]
+        done -> exit
+    }"#;
+    let whole = Bench::new(source, &[]);
+    whole.drive(Input::Start);
+    let events = whole.events();
+    let counted = checkpoint::effective(&events);
+    let ends = events.iter().filter(|event| {
+        matches!(event.entry.body, EventBody::StageCompleted(_))
+            && event.entry.node_id.as_deref() != Some("exit")
+    });
+    for end in ends {
+        let at = checkpoint::Checkpoint { seq: end.seq, stage: String::new() };
+        let forked = Bench { run_id: RunId::from_parts(1, 2), ..Bench::new(source, &[]) };
+        let copy =
+            checkpoint::fork(&counted, &at, forked.run_id, 99, fabro_types::ContextPatch::new());
+        forked.store.append(forked.run_id, 0, &Batch::of(&copy)).unwrap();
+        forked.drive(Input::Resume { max_cost: None });
+        let ran = story(&forked.events());
+        assert!(ran.ends_with("run succeeded\n"), "cut after {}: {ran}", end.seq);
+        let visits = |bench: &Bench| bench.state().main().unwrap().visits.get("done").copied();
+        assert_eq!(visits(&forked), visits(&whole), "cut after {}", end.seq);
+    }
+}
