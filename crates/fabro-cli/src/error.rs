@@ -65,7 +65,7 @@ pub fn report(error: &anyhow::Error, paint: Paint) -> Exit {
 }
 
 /// What to do next, where the message does not say it.
-fn next(error: &anyhow::Error) -> Option<&str> {
+pub fn next(error: &anyhow::Error) -> Option<&str> {
     let own = error.chain().find_map(|cause| Some(cause.downcast_ref::<CliError>()?.next.as_str()));
     let named = match error.downcast_ref::<ConfigError>() {
         Some(ConfigError::NoFile { .. } | ConfigError::NoWorkflow { .. }) => {

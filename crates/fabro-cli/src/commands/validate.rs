@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use fabro_config::{ConfigError, Findings, RunFile};
 use fabro_graph::Sources;
 use fabro_types::{Diagnostic, Severity, Span};
 use serde::Serialize;
@@ -9,18 +10,19 @@ use serde_json::{Map, Value};
 
 use super::walk::{shown, workflows_in};
 use crate::cli::{Format, ValidateArgs};
+use crate::error;
 use crate::exit::{self, Exit};
 use crate::files;
 use crate::global::Global;
 use crate::output::{self, Paint, diagnostics};
 
-/// A workflow file to be checked.
+/// A workflow file to be checked, and the run.toml that names it, if one does.
 struct Wanted {
     path: PathBuf,
-    inputs: Option<Map<String, Value>>,
+    run_file: Option<RunFile>,
 }
 
-/// A workflow file that was checked.
+/// A file that was checked: a workflow, or a run.toml.
 struct Outcome {
     file: String,
     source: String,
@@ -44,8 +46,10 @@ pub fn validate(args: &ValidateArgs, global: &Global) -> anyhow::Result<Exit> {
     let (cwd, home) = (global.cwd()?, global.home());
     let mut outcomes = Vec::new();
     for path in &args.paths {
-        for wanted in wanted(path, &cwd, home.as_deref())? {
-            outcomes.push(check(&wanted, &cwd, home.clone()));
+        // What one path means may be missing or broken; the others are checked all the same.
+        match wanted(path, &cwd, home.as_deref()) {
+            Ok(all) => outcomes.extend(all.iter().flat_map(|it| check(it, &cwd, home.clone()))),
+            Err(error) => outcomes.push(refused(path, &error, &cwd)),
         }
     }
     let is_json = args.json || args.format == Format::Json;
@@ -81,32 +85,63 @@ fn wanted(text: &str, cwd: &Path, home: Option<&Path>) -> anyhow::Result<Vec<Wan
     let path = cwd.join(text);
     if path.is_dir() {
         let files = workflows_in(Path::new(text))?.into_iter();
-        return Ok(files.map(|path| Wanted { path, inputs: None }).collect());
+        return Ok(files.map(|path| Wanted { path, run_file: None }).collect());
     }
     let is_settings = path.extension().is_some_and(|extension| extension == "toml");
     if path.exists() && !is_settings {
-        return Ok(vec![Wanted { path: text.into(), inputs: None }]);
+        return Ok(vec![Wanted { path: text.into(), run_file: None }]);
     }
     let target = fabro_config::locate(text, cwd, home)?;
-    let inputs = target.run_file.map(|file| file.config.inputs);
-    Ok(vec![Wanted { path: target.workflow_file, inputs }])
+    Ok(vec![Wanted { path: target.workflow_file, run_file: target.run_file }])
 }
 
-fn check(wanted: &Wanted, cwd: &Path, home: Option<PathBuf>) -> Outcome {
-    let path = cwd.join(&wanted.path);
-    let file = shown(&wanted.path, cwd);
+/// A path that leads to no workflow.
+fn refused(path: &str, error: &anyhow::Error, cwd: &Path) -> Outcome {
+    if let Some(ConfigError::Invalid(findings)) = error.downcast_ref() {
+        return of_settings(findings, cwd);
+    }
+    unreadable(path.to_owned(), error.to_string(), error::next(error))
+}
+
+fn unreadable(file: String, reason: String, fix: Option<&str>) -> Outcome {
+    let mut finding = Diagnostic::error("unreadable", Span::default(), reason);
+    finding.fix = fix.map(str::to_owned);
+    Outcome { file, source: String::new(), findings: vec![finding] }
+}
+
+fn of_settings(findings: &Findings, cwd: &Path) -> Outcome {
+    Outcome {
+        file: shown(&findings.path, cwd),
+        source: findings.text.clone(),
+        findings: findings.list.clone(),
+    }
+}
+
+/// The workflow, and its run.toml if that is odd.
+fn check(wanted: &Wanted, cwd: &Path, home: Option<PathBuf>) -> Vec<Outcome> {
+    let inputs = wanted.run_file.as_ref().map(|file| &file.config.inputs);
+    let workflow = check_workflow(&wanted.path, inputs, cwd, home);
+    let warnings = wanted.run_file.as_ref().map(|file| &file.warnings);
+    let odd = warnings.filter(|it| !it.list.is_empty()).map(|it| of_settings(it, cwd));
+    std::iter::once(workflow).chain(odd).collect()
+}
+
+fn check_workflow(
+    path: &Path,
+    inputs: Option<&Map<String, Value>>,
+    cwd: &Path,
+    home: Option<PathBuf>,
+) -> Outcome {
+    let file = shown(path, cwd);
+    let path = cwd.join(path);
     let source = match files::read(&path) {
         Ok(source) => source,
-        Err(reason) => {
-            let finding = Diagnostic::error("unreadable", Span::default(), reason)
-                .with_fix("name a text file that can be read");
-            return Outcome { file, source: String::new(), findings: vec![finding] };
-        }
+        Err(reason) => return unreadable(file, reason, Some("name a text file that can be read")),
     };
     let name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into());
     let dir = path.parent().map_or_else(|| cwd.to_owned(), Path::to_owned);
     let sources = Beside { dir, home };
-    let checked = fabro_validate::check(&name, &source, &sources, wanted.inputs.as_ref());
+    let checked = fabro_validate::check(&name, &source, &sources, inputs);
     Outcome { file, source, findings: checked.findings }
 }
 
@@ -129,7 +164,7 @@ fn human(outcomes: &[Outcome], paint: Paint) -> String {
     }
     let sum = |severity| outcomes.iter().map(|outcome| outcome.count(severity)).sum::<usize>();
     let (errors, warnings) = (sum(Severity::Error), sum(Severity::Warning));
-    let files = counted(outcomes.len(), "workflow");
+    let files = counted(outcomes.len(), "file");
     let verdict = match (errors, warnings) {
         (0, 0) => format!("{files} checked, {}", paint.good("no findings")),
         (0, _) => format!("{files} checked: {}", paint.odd(&counted(warnings, "warning"))),

@@ -39,7 +39,7 @@ fn findings_are_drawn_with_their_lines() {
       |
       = help: add max_visits to a node of it (work [max_visits=5]), or max_node_visits to the graph
 
-    1 workflow checked: 2 errors, 1 warning
+    1 file checked: 2 errors, 1 warning
     "#);
 }
 
@@ -97,7 +97,7 @@ fn directories_are_looked_through() {
       |
       = help: add max_visits to a node of it (work [max_visits=5]), or max_node_visits to the graph
 
-    1 workflow checked: 2 errors, 1 warning
+    1 file checked: 2 errors, 1 warning
     "#);
 }
 
@@ -135,19 +135,33 @@ fn files_that_cannot_be_read_are_findings() {
       |
       = help: name a text file that can be read
 
-    3 workflows checked: 2 errors
+    3 files checked: 2 errors
     ");
     assert_snapshot!(project.run(&["validate", "nothing.fabro"]), @r"
     exit 2
-    ── stderr
-    error: there is no file DIR/nothing.fabro
-      help: check the name, or make a first workflow with `fabro init`
+    ── stdout
+    error[unreadable]: there is no file DIR/nothing.fabro
+     --> nothing.fabro:1:1
+      |
+    1 |
+      | ^
+      |
+      = help: check the name, or make a first workflow with `fabro init`
+
+    1 file checked: 1 error
     ");
     assert_snapshot!(project.run(&["validate", "folder.fabro"]), @r"
     exit 2
-    ── stderr
-    error: there is no workflow file in folder.fabro
-      help: name one (.fabro, .dot, .gv), or make a first one with `fabro init`
+    ── stdout
+    error[unreadable]: there is no workflow file in folder.fabro
+     --> folder.fabro:1:1
+      |
+    1 |
+      | ^
+      |
+      = help: name one (.fabro, .dot, .gv), or make a first one with `fabro init`
+
+    1 file checked: 1 error
     ");
 }
 
@@ -167,7 +181,7 @@ fn a_file_beyond_the_limit_is_refused_without_being_read() {
       |
       = help: name a text file that can be read
 
-    1 workflow checked: 1 error
+    1 file checked: 1 error
     ");
     assert_snapshot!(project.run(&["fmt", "huge.fabro"]), @r"
     exit 2
@@ -299,4 +313,43 @@ fn graph_prints_dot() {
       help: mend what is shown above
     ");
     assert_eq!(project.exit(&["graph", "good.fabro"]), 2);
+}
+
+#[test]
+fn one_bad_path_does_not_hide_the_others() {
+    let project = Project::with(&[
+        ("good.fabro", GOOD),
+        ("odd.toml", "[workflow]\ngraph = \"good.fabro\"\n"),
+        ("bad.toml", "_version = 1\n[run]\ngoal = 3\n"),
+    ]);
+    let paths = ["validate", "empty.fabro", "odd.toml", "bad.toml", "good.fabro"];
+    assert_snapshot!(project.run(&paths), @r"
+    exit 2
+    ── stdout
+    error[unreadable]: there is no file DIR/empty.fabro
+     --> empty.fabro:1:1
+      |
+    1 |
+      | ^
+      |
+      = help: check the name, or make a first workflow with `fabro init`
+
+    warning[settings-version]: `_version` is missing: the file is read as version 1
+     --> odd.toml:1:1
+      |
+    1 | [workflow]
+      | ^
+      |
+      = help: put `_version = 1` on the first line
+
+    error[setting-value]: `run.goal` is an integer, but a string is expected
+     --> bad.toml:3:8
+      |
+    3 | goal = 3
+      |        ^
+      |
+      = help: write it in quotes
+
+    5 files checked: 2 errors, 1 warning
+    ");
 }

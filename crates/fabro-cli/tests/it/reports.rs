@@ -24,7 +24,7 @@ fn a_first_project_runs_at_once() {
     assert_snapshot!(project.run(&["validate"]), @r"
     exit 0
     ── stdout
-    1 workflow checked, no findings
+    1 file checked, no findings
     ");
     assert_eq!(project.exit(&["fmt", "--check", "."]), 0);
     assert_snapshot!(project.run(&["run", "hello"]), @r"
