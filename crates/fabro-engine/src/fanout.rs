@@ -177,7 +177,10 @@ impl FanOut {
             .iter()
             .filter_map(|branch| Some((&branch.target, branch.end.as_ref()?.failure.as_ref()?)))
             .collect();
-        let class = failures.first().map_or(FailureClass::Deterministic, |(_, first)| first.class);
+        let Some((_, first)) = failures.first() else {
+            let message = "too few branches succeeded, though none failed";
+            return Failure::new(FailureClass::Deterministic, message);
+        };
         let reasons: Vec<String> = failures
             .iter()
             .take(3)
@@ -189,7 +192,7 @@ impl FanOut {
             self.branches.len(),
             reasons.join("; ")
         );
-        Failure::new(class, message)
+        Failure::new(first.class, message)
     }
 }
 

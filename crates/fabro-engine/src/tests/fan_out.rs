@@ -217,3 +217,13 @@ fn many_branches_may_begin_with_conditional_nodes() {
     source += "merge -> exit }";
     assert!(run(&source, &[]).ends_with("run succeeded\n"));
 }
+
+#[test]
+fn a_quorum_that_cannot_be_had_says_so() {
+    let source = TWO.replace("shape=component", "shape=component, join_policy=quorum, quorum=3");
+    let bench = Bench::new(&source, &[]);
+    bench.drive(Input::Start);
+    let ends = bench.state().main().unwrap().ends.clone();
+    let failure = ends.get("checks").unwrap().failure.clone().unwrap();
+    assert_eq!(failure.message, "too few branches succeeded, though none failed");
+}
