@@ -2,7 +2,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use fabro_types::Span;
-use minijinja::{Error, ErrorKind, Expression};
+use minijinja::{Error, ErrorKind};
 
 use crate::engine::{self, DOLLAR_GOAL, EXPRESSIONS};
 use crate::scan::{self, Kind, Tag, Token};
@@ -19,11 +19,12 @@ pub(crate) enum Part {
     Expression(Formula),
 }
 
-/// An expression that is ready to run.
+/// An expression that compiles.
 pub(crate) struct Formula {
     /// As it is written.
     pub(crate) text: String,
-    pub(crate) run: Expression<'static, 'static>,
+    /// As it is run. It is compiled for each run: compiled expressions take kilobytes each.
+    pub(crate) source: String,
     /// The context key that it reads first, for messages that name a file.
     pub(crate) key: Option<String>,
     /// What it can do without.
@@ -100,14 +101,15 @@ fn formula(
 ) -> Result<Formula, TemplateError> {
     let source = &text[inside..tag.end];
     let original = EXPRESSIONS
-        .compile_expression_owned(source.to_owned())
+        .compile_expression(source)
         .map_err(|error| syntax_error(text, &error, Span::new(inside, tag.end)))?;
     check_names(&tag.tokens)?;
     check_undeclared(original.undeclared_variables(false), |name| {
         place_of(&tag.tokens, name).unwrap_or(Span::new(inside, tag.end))
     })?;
-    let run = EXPRESSIONS
-        .compile_expression_owned(rewritten(text, inside, tag.end, reads))
+    let rewritten = rewritten(text, inside, tag.end, reads);
+    EXPRESSIONS
+        .compile_expression(&rewritten)
         .map_err(|error| syntax_error(text, &error, Span::new(inside, tag.end)))?;
     let key = reads.iter().find_map(|read| match &read.target {
         ReadTarget::Context(key) => Some(key.clone()),
@@ -115,7 +117,7 @@ fn formula(
     });
     let optional = reads.iter().filter(|read| read.optional);
     let optional = optional.map(|read| read.target.clone()).collect();
-    Ok(Formula { text: source.trim().to_owned(), run, key, optional })
+    Ok(Formula { text: source.trim().to_owned(), source: rewritten, key, optional })
 }
 
 /// The source with every chain of names as one look-up, `context["a.b"]` for `context.a.b`: only so

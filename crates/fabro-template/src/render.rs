@@ -4,7 +4,7 @@ use std::sync::Arc;
 use minijinja::Environment;
 use minijinja::value::Value;
 
-use crate::engine::{Root, is_raw, text_of};
+use crate::engine::{EXPRESSIONS, Root, is_raw, text_of};
 use crate::parse::{Formula, Part, TEMPLATE};
 use crate::shell::{Refused, Script};
 use crate::{Mode, ReadTarget, RenderError};
@@ -51,7 +51,8 @@ fn value(formula: &Formula, root: &Root, scope: &Value) -> Result<(String, bool)
     root.begin();
     let does_without = |target: &ReadTarget| formula.optional.contains(target);
     let explain = |error| root.explain(&error, || formula.text.clone(), does_without);
-    let value = formula.run.eval(scope.clone()).map_err(explain)?;
+    let run = EXPRESSIONS.compile_expression(&formula.source);
+    let value = run.and_then(|run| run.eval(scope.clone())).map_err(explain)?;
     let text = text_of(&value).map_err(explain)?;
     if matches!(root.mode, Mode::Shell | Mode::Python) && text.len() > MAX_SCRIPT_VALUE {
         return Err(RenderError::ValueTooLarge {
