@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use fabro_engine::{DriveError, Input, Machine, Phase, Plan, RunEnd, RunState, World};
 use fabro_events::{Event, EventSink, PauseReason};
+use fabro_graph::NodeKind;
 use fabro_handlers::{RunSettings, StatusFiles};
-use fabro_sandbox::{Exec, Exit as ScriptExit, Language, LocalExec, Request, end_leftovers};
+use fabro_sandbox::{Exec, Exit as ScriptExit, Language, LocalExec, Request};
 use fabro_store::{DriverLock, SqliteStore};
 use fabro_types::{Failure, FailureClass, RunId, RunStatus};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::commands::cancel::family;
+use crate::commands::cancel::{end_family, end_stages_left_behind};
 use crate::error;
 use crate::exit::{self, Exit};
 use crate::global::Global;
@@ -44,7 +45,9 @@ pub struct Driven {
 /// Drives a run until it ends, waits, or is interrupted.
 pub async fn drive(driven: Driven, global: &Global) -> anyhow::Result<Exit> {
     let Driven { store, lock, plan, settings, dry_run, state, events, max_cost, mode } = driven;
+    let store = Arc::new(store);
     let run_id = lock.run();
+    let has_children = plan.workflow().nodes().any(|node| node.kind == NodeKind::ManagerLoop);
     let run_dir = store.run_dir(run_id);
     let progress = Progress::new(mode, global.paint_stderr());
     progress.recall(&events);
@@ -54,7 +57,8 @@ pub async fn drive(driven: Driven, global: &Global) -> anyhow::Result<Exit> {
     let handler = wiring::handlers(&settings, dry_run, &events, &progress, files.clone())?;
     let is_new = state.phase == Phase::Created;
     if !is_new || prepare_dir(&run_dir).exists() {
-        end_stages_left_behind(&store, run_id).await?;
+        let store = Arc::clone(&store);
+        tokio::task::spawn_blocking(move || end_stages_left_behind(&store, run_id)).await??;
         files.catch_up(&events);
     }
     drop(events);
@@ -71,10 +75,9 @@ pub async fn drive(driven: Driven, global: &Global) -> anyhow::Result<Exit> {
                 first = Input::Abort { failure };
             }
         }
-        let store = Arc::new(store);
         let machine = Machine::new(plan, state, Arc::clone(&store) as _);
         let world = World {
-            store,
+            store: Arc::clone(&store) as _,
             handler,
             sink: Arc::new(Sinks(vec![files, shown])),
             clock: wiring::clock(),
@@ -88,6 +91,10 @@ pub async fn drive(driven: Driven, global: &Global) -> anyhow::Result<Exit> {
         () = interrupted(&stop, run_id, global) => Ok(RunEnd::Stopped),
     };
     progress.finish();
+    if has_children && matches!(end, Ok(RunEnd::Over(..))) {
+        // Stages that were canceled leave their sub-workflows as they are after an interruption.
+        end_family(&store, run_id, "the run it is part of is over")?;
+    }
     drop(lock);
     conclude(end, run_id, mode, global)
 }
@@ -114,19 +121,6 @@ async fn interrupted(stop: &CancellationToken, run_id: RunId, global: &Global) {
             "\nstopping; once more to stop at once. Go on with: {hint}\n"
         ));
     }
-}
-
-/// Ends what a driver that died left running, sub-workflows' scripts too.
-async fn end_stages_left_behind(store: &SqliteStore, run_id: RunId) -> anyhow::Result<()> {
-    let family = family(store, run_id)?;
-    let ended = tokio::task::spawn_blocking(move || {
-        family.iter().map(|id| end_leftovers(("FABRO_RUN_ID", &id.to_string()))).sum::<usize>()
-    })
-    .await?;
-    if ended > 0 {
-        tracing::info!(ended, "ended processes that an earlier driver left");
-    }
-    Ok(())
 }
 
 /// Where the steps before the first stage leave their logs.

@@ -2,6 +2,7 @@
 
 use fabro_engine::{Phase, RunState};
 use fabro_report::load;
+use fabro_sandbox::end_leftovers;
 use fabro_store::{Batch, Inbox as _, Message, RunLog as _, Runs as _, SqliteStore, StoreError};
 use fabro_types::RunId;
 
@@ -23,14 +24,8 @@ pub fn cancel(args: &CancelArgs, global: &Global) -> anyhow::Result<Exit> {
     }
     match store.lock(run) {
         Ok(_lock) => {
-            // The log may have ended while the lock was taken.
-            for member in family(&store, run)? {
-                if ended(&store, member)?.is_none() {
-                    let last = store.last_seq(member)?;
-                    let event = fabro_engine::cancel(member, last, now_ms(), args.reason.clone());
-                    store.append(member, last, &Batch::of(&[event]))?;
-                }
-            }
+            end_stages_left_behind(&store, run)?;
+            end_family(&store, run, &args.reason)?;
             output::stdout(&format!("run {run} canceled\n"))?;
         }
         Err(StoreError::Driven { .. }) => {
@@ -40,6 +35,29 @@ pub fn cancel(args: &CancelArgs, global: &Global) -> anyhow::Result<Exit> {
         Err(error) => return Err(error.into()),
     }
     Ok(exit::SUCCEEDED)
+}
+
+/// Ends the logs of a run and of its sub-workflows that are not over. The caller has the run's lock.
+pub fn end_family(store: &SqliteStore, run: RunId, reason: &str) -> anyhow::Result<()> {
+    for member in family(store, run)? {
+        if ended(store, member)?.is_none() {
+            let last = store.last_seq(member)?;
+            let event = fabro_engine::cancel(member, last, now_ms(), reason.to_owned());
+            store.append(member, last, &Batch::of(&[event]))?;
+        }
+    }
+    Ok(())
+}
+
+/// Ends what a driver that died left running, sub-workflows' scripts too. Blocks while it waits.
+pub fn end_stages_left_behind(store: &SqliteStore, run: RunId) -> anyhow::Result<()> {
+    let family = family(store, run)?;
+    let ended: usize =
+        family.iter().map(|id| end_leftovers(("FABRO_RUN_ID", &id.to_string()))).sum();
+    if ended > 0 {
+        tracing::info!(ended, "ended processes that an earlier driver left");
+    }
+    Ok(())
 }
 
 /// A run and the runs of its sub-workflows, oldest first.

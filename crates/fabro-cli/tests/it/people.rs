@@ -139,6 +139,41 @@ fn a_run_at_work_is_ended_by_its_driver() {
 }
 
 #[test]
+fn sub_workflows_end_with_their_run() {
+    let child =
+        "digraph { start -> hang -> exit; hang [shape=parallelogram, script=\"exec cat pipe\"] }";
+    let source =
+        "digraph { start -> sub -> exit; sub [shape=house, stack.child_workflow=\"child.fabro\"] }";
+    let project = Project::with(&[("child.fabro", child), ("parent.fabro", source)]);
+    assert!(Command::new("mkfifo").arg(project.path().join("pipe")).status().unwrap().success());
+    let mut run = project.command(&["run", "parent.fabro"]).stderr(Stdio::null()).spawn().unwrap();
+    // Once the pipe has a reader, the script of the child is at work.
+    let pipe = std::fs::OpenOptions::new().write(true).open(project.path().join("pipe")).unwrap();
+    assert_eq!(project.exit(&["cancel", "latest"]), 0);
+    assert_eq!(run.wait().unwrap().code(), Some(1));
+    drop(pipe);
+    let runs = project.json(&["ps", "-a", "--json"]);
+    let statuses: Vec<_> = runs.as_array().unwrap().iter().map(|run| &run["status"]).collect();
+    assert_eq!(statuses, ["canceled", "canceled"]);
+}
+
+#[test]
+fn cancel_ends_the_scripts_of_a_driver_that_died() {
+    let source =
+        "digraph { start -> hang -> exit; hang [shape=parallelogram, script=\"exec cat pipe\"] }";
+    let project = Project::with(&[("hang.fabro", source)]);
+    let path = project.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let mut run = project.command(&["run", "hang.fabro"]).stderr(Stdio::null()).spawn().unwrap();
+    let mut pipe = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    run.kill().unwrap();
+    run.wait().unwrap();
+    assert_eq!(project.exit(&["cancel", "latest"]), 0);
+    let broken = std::io::Write::write(&mut pipe, b"x").unwrap_err();
+    assert_eq!(broken.kind(), std::io::ErrorKind::BrokenPipe);
+}
+
+#[test]
 fn a_copy_goes_its_own_way() {
     let _filters = filters().bind_to_scope();
     let project = Project::hello();
