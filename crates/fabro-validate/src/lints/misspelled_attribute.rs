@@ -52,7 +52,13 @@ fn judge(checking: &Checking<'_>, place: Place, name: &str) -> Option<Verdict> {
     let here = schema::ATTRIBUTES.iter().filter(|known| known.places.contains(&place));
     let older = schema::OLDER_NAMES.iter().filter(|older| older.place == place);
     let names = here.map(|known| known.name).chain(older.map(|older| older.older));
-    checking.nearest(name, names).map(Verdict::Near)
+    let plural = names.clone().find(|known| is_singular_of(name, known));
+    plural.or_else(|| checking.nearest(name, names)).map(Verdict::Near)
+}
+
+/// `max_retry` of `max_retries`: more letters than a slip changes, and a slip all the same.
+fn is_singular_of(name: &str, known: &str) -> bool {
+    known.strip_suffix("ies").is_some_and(|stem| name.strip_suffix('y') == Some(stem))
 }
 
 fn plural(place: Place) -> &'static str {
@@ -91,10 +97,13 @@ mod tests {
           at: condition
           fix: it is an attribute of edges
         ");
-        insta::assert_snapshot!(told("misspelled-attribute", r#"node [tool_comand="x"]; start -> a -> b -> exit"#), @r"
+        insta::assert_snapshot!(told("misspelled-attribute", r#"node [tool_comand="x", max_retry=2]; start -> a -> b -> exit"#), @r"
         1:19 warning: `tool_comand` is no attribute of nodes
           at: tool_comand
           fix: did you mean `tool_command`?
+        1:36 warning: `max_retry` is no attribute of nodes
+          at: max_retry
+          fix: did you mean `max_retries`?
         ");
     }
 
