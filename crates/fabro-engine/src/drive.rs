@@ -231,7 +231,8 @@ impl Driver {
         let mut wanted = Vec::new();
         for (branch, at) in self.machine.state().active() {
             let key = Key::of(branch, at);
-            if !self.running.contains_key(&key) && !self.suspended.contains_key(&key) {
+            let waits = self.suspended.contains_key(&key) || self.is_held(at);
+            if !self.running.contains_key(&key) && !waits {
                 wanted.push((key, at.clone()));
             }
         }
@@ -416,11 +417,14 @@ impl Driver {
         if self.finished().is_some() {
             return true;
         }
-        let suspended = &self.suspended;
-        self.machine
-            .state()
-            .active()
-            .any(|(branch, at)| !suspended.contains_key(&Key::of(branch, at)))
+        self.machine.state().active().any(|(branch, at)| {
+            !self.is_held(at) && !self.suspended.contains_key(&Key::of(branch, at))
+        })
+    }
+
+    /// True for another attempt that the budget does not allow.
+    fn is_held(&self, at: &ActiveStage) -> bool {
+        at.attempt > 1 && self.machine.over_budget()
     }
 }
 

@@ -371,7 +371,8 @@ impl Machine {
 
     pub(crate) fn complete(&mut self, branch: &Arc<str>, node: &Node, mut finished: Finished) {
         offload(&mut finished.outcome.context_updates, &mut self.commit.blobs);
-        let visit = self.visits(branch, &node.id);
+        let active = self.state.cursors.get(branch).and_then(|cursor| cursor.active());
+        let visit = active.map_or_else(|| self.visits(branch, &node.id), |stage| stage.visit);
         let failed =
             finished.outcome.status == Status::Failed && node.kind != NodeKind::Conditional;
         let end = self.record(branch, finished);

@@ -293,6 +293,11 @@ impl RunState {
         for branch in fan.branches() {
             if let Some(cursor) = self.cursors.remove(&branch.name) {
                 merged.absorb(&base, &cursor);
+                // What a branch has to say includes what the best of its own branches said.
+                let good = branch.end.as_ref().is_some_and(|end| end.status.is_good());
+                if merged.is_branch() && good && merged.response == base.response {
+                    merged.response = cursor.response.or(merged.response);
+                }
             }
         }
         self.cursors.insert(Arc::from(name), merged);

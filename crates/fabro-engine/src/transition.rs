@@ -143,12 +143,14 @@ impl Machine {
     /// The retry target of a failed node, or its fallback, that may still be entered.
     fn jump(&self, branch: &str, failed: &str) -> Option<(Tier, Arc<str>)> {
         let (_, node) = self.plan.node(failed)?;
-        let graph = self.plan.workflow().attrs();
+        // The graph's targets are places on the main line; a branch would leave its fan-out for them.
+        let graph = Some(self.plan.workflow().attrs()).filter(|_| branch.is_empty());
+        let of_graph = |name| graph.and_then(|attrs| attrs.text(name));
         let named = [
             (Tier::RetryTarget, node.attrs.text("retry_target")),
             (Tier::FallbackRetryTarget, node.attrs.text("fallback_retry_target")),
-            (Tier::RetryTarget, graph.text("retry_target")),
-            (Tier::FallbackRetryTarget, graph.text("fallback_retry_target")),
+            (Tier::RetryTarget, of_graph("retry_target")),
+            (Tier::FallbackRetryTarget, of_graph("fallback_retry_target")),
         ];
         named.into_iter().find_map(|(tier, id)| {
             let (_, target) = self.plan.node(id?)?;
@@ -207,14 +209,12 @@ impl Machine {
     }
 
     pub(crate) fn fan_out(&mut self, branch: &Arc<str>, ix: NodeIx, node: &Node) {
-        let depth = branch.matches('@').count();
         let visit = self.visits(branch, &node.id);
+        if let Err(message) = may_fan_out(branch, &node.id) {
+            return self.fail_stage(branch, node, FailureClass::Structural, message);
+        }
         let planned = match self.planned(branch, ix, node, visit) {
-            Ok(planned) if depth < MAX_DEPTH => planned,
-            Ok(_) => {
-                let message = format!("fan-outs nest more than {MAX_DEPTH} deep");
-                return self.fail_stage(branch, node, FailureClass::Structural, message);
-            }
+            Ok(planned) => planned,
             Err(LookupError(message)) => {
                 return self.fail_stage(branch, node, FailureClass::Deterministic, message);
             }
@@ -293,10 +293,10 @@ impl Machine {
         let Some(Position::Fanned(fan)) = self.cursor(branch).map(|cursor| &cursor.position) else {
             return;
         };
+        let visit = fan.stage.visit;
         let mut outcome = fan.outcome(&self.state, status);
         self.add_blobs(&mut outcome.context_updates);
         outcome.failure = outcome.failure.map(|failure| failure.signed(&node.id));
-        let visit = self.visits(branch, &node.id);
         self.emit_for(branch, node, visit, EventBody::ParallelCompleted { status });
         self.complete(branch, node, outcome.into());
     }
@@ -339,4 +339,16 @@ fn jump(
     candidates: Vec<fabro_events::Candidate>,
 ) -> EdgeChoice {
     EdgeChoice { to, label: None, tier, restart: false, gate, candidates }
+}
+
+/// Whether a fan-out may begin in this branch: not in one of its own, and not too deep.
+fn may_fan_out(branch: &str, node: &str) -> Result<(), String> {
+    let mut fan_outs = branch.split('/').step_by(2).filter(|segment| !segment.is_empty());
+    if fan_outs.any(|segment| segment.rsplit_once('@').is_some_and(|(id, _)| id == node)) {
+        return Err(format!("`{node}` is entered again from one of its own branches"));
+    }
+    if branch.matches('@').count() >= MAX_DEPTH {
+        return Err(format!("fan-outs nest more than {MAX_DEPTH} deep"));
+    }
+    Ok(())
 }

@@ -135,17 +135,11 @@ fn chosen(outcome: Outcome, best: &Value) -> Outcome {
         .with_update(keys::FAN_IN_BEST_HEAD_SHA, best["head_sha"].clone())
 }
 
-/// The branch that an answer names: the last line that is, or ends with, exactly one id.
+/// The branch whose id an answer names last.
 fn named<'a>(text: &str, results: &[&'a Value]) -> Option<&'a Value> {
     text.lines().rev().find_map(|line| {
-        let words: Vec<&str> = line
-            .split(|c: char| !(c.is_alphanumeric() || c == '_'))
-            .filter(|word| !word.is_empty())
-            .collect();
-        let mut hits =
-            results.iter().copied().filter(|r| words.iter().any(|word| r["id"] == *word));
-        let first = hits.next()?;
-        hits.next().is_none().then_some(first)
+        let mut words = line.rsplit(|c: char| !(c.is_alphanumeric() || c == '_'));
+        words.find_map(|word| results.iter().copied().find(|result| result["id"] == word))
     })
 }
 
@@ -162,7 +156,8 @@ mod tests {
         for (text, id) in [
             ("slow is nice, but\n**fast**", Some("fast")),
             ("Best: `slow`.\n\nThank you", Some("slow")),
-            ("fast or slow?", None),
+            ("fast or slow?", Some("slow")),
+            ("fast is better, so not slow: fast", Some("fast")),
             ("breakfast", None),
         ] {
             assert_eq!(named(text, &results).map(|r| &r["id"]), id.map(Value::from).as_ref());

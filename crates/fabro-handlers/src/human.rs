@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fabro_context::keys;
+use fabro_context::{Context, keys};
 use fabro_engine::{Handler, Letter, ReportError, Stage, StageEnd};
 use fabro_events::{EventBody, PauseReason, QuestionType};
 use fabro_human::{Answer, Interviewer, NoMatch, Question, Reply, match_answer, options};
@@ -53,7 +53,7 @@ impl Handler for HumanHandler {
         if let Some(text) = &stage.at.gate_answer
             && let Ok(answer) = gate.read(text)
         {
-            return gate.chosen(&answer).outcome().into();
+            return gate.chosen(&answer).outcome(&stage.context).into();
         }
         let asked_ms = stage.at.gate_asked_ms.unwrap_or(stage.started_ms);
         let limit = stage.node().attrs.duration("timeout").filter(|limit| !limit.is_zero());
@@ -71,7 +71,17 @@ impl Handler for HumanHandler {
             let waited = self.wait(&mut stage, &gate, ask, timer.as_mut()).await;
             let given = match waited {
                 Waited::Given(given) => given,
-                Waited::TimedOut => return gate.timed_out(limit).into(),
+                Waited::TimedOut => {
+                    timer.set(over(None));
+                    let Some(chosen) = gate.by_default(limit) else {
+                        return timed_out(limit).into();
+                    };
+                    if let Some(end) = settle(&stage, chosen, "timeout".to_owned(), None).await {
+                        return end;
+                    }
+                    ask = false;
+                    continue;
+                }
                 Waited::Canceled => return canceled().into(),
                 // Nobody is here, but there is time for an answer from elsewhere.
                 Waited::Nobody if limit.is_some() => {
@@ -96,15 +106,35 @@ impl Handler for HumanHandler {
                     }
                 }
             };
-            let chosen = gate.chosen(&answer);
-            match stage.reporter.answered(chosen.event(source), letter).await {
-                Ok(()) => return chosen.outcome().into(),
-                // Somebody else was first; the mailbox brings that answer.
-                Err(ReportError::AlreadyAnswered) => ask = false,
-                Err(_) => return canceled().into(),
+            match settle(&stage, gate.chosen(&answer), source, letter).await {
+                Some(end) => return end,
+                None => ask = false,
             }
         }
     }
+}
+
+/// Records what was chosen; `None` when somebody else was first, whose answer the mailbox brings.
+async fn settle(
+    stage: &Stage,
+    chosen: Chosen,
+    source: String,
+    letter: Option<InboxId>,
+) -> Option<StageEnd> {
+    match stage.reporter.answered(chosen.event(source), letter).await {
+        Ok(()) => Some(chosen.outcome(&stage.context).into()),
+        Err(ReportError::AlreadyAnswered) => None,
+        Err(_) => Some(canceled().into()),
+    }
+}
+
+/// How a gate ends that nobody answered and that has no default.
+fn timed_out(limit: Option<Duration>) -> Failure {
+    Failure::new(FailureClass::TransientInfra, no_answer(limit))
+}
+
+fn no_answer(limit: Option<Duration>) -> String {
+    format!("no answer within {:?}", limit.unwrap_or_default())
 }
 
 impl HumanHandler {
@@ -273,25 +303,19 @@ impl Gate {
         }
     }
 
-    fn timed_out(&self, limit: Option<Duration>) -> Outcome {
-        let limit = limit.unwrap_or_default();
-        let message = format!("no answer within {limit:?}");
+    /// What is chosen when nobody answers in time.
+    fn by_default(&self, limit: Option<Duration>) -> Option<Chosen> {
         let default = self.question.default_choice.as_ref();
         let index = self.question.options.iter().position(|option| Some(&option.to) == default);
         let chosen = match (index, &self.freeform) {
-            (Some(index), _) => Some(self.options(&[index])),
+            (Some(index), _) => self.options(&[index]),
             (None, Some((_, to))) if Some(to) == default => {
-                Some(self.chosen(&Answer::Text(String::new())))
+                self.chosen(&Answer::Text(String::new()))
             }
-            _ => None,
+            _ => return None,
         };
-        match chosen {
-            Some(chosen) => {
-                let notes = Some(format!("{message}: the default was taken"));
-                Chosen { notes, ..chosen }.outcome()
-            }
-            None => Outcome::failed(Failure::new(FailureClass::TransientInfra, message)),
-        }
+        let notes = format!("{}: the default was taken", no_answer(limit));
+        Some(Chosen { notes: Some(notes), ..chosen })
     }
 }
 
@@ -305,11 +329,14 @@ impl Chosen {
         }
     }
 
-    fn outcome(self) -> Outcome {
+    /// The stage's outcome. A text that an earlier gate took does not stay beside this answer.
+    fn outcome(self, context: &Context) -> Outcome {
+        let is_stale = !context.text(keys::HUMAN_TEXT).is_empty();
+        let text = self.text.or(is_stale.then(String::new));
         let mut outcome = Outcome::succeeded()
             .with_update(keys::HUMAN_SELECTED, self.key)
             .with_update(keys::HUMAN_LABEL, self.label);
-        if let Some(text) = self.text {
+        if let Some(text) = text {
             outcome = outcome.with_update(keys::HUMAN_TEXT, text);
         }
         outcome.preferred_label = self.preferred;

@@ -227,3 +227,49 @@ fn a_quorum_that_cannot_be_had_says_so() {
     let failure = ends.get("checks").unwrap().failure.clone().unwrap();
     assert_eq!(failure.message, "too few branches succeeded, though none failed");
 }
+
+#[test]
+fn a_branch_does_not_leave_for_the_graphs_retry_target() {
+    let source = r#"digraph {
+        graph [retry_target=plan]
+        start -> plan -> fork; fork [shape=component]; fork -> {a; b} -> merge -> exit
+        b -> merge [condition="outcome=success"]
+    }"#;
+    let source = source.replace("fork -> {a; b} -> merge", "fork -> {a; b}; a -> merge; merge");
+    insta::assert_snapshot!(run(&source, &[("b", vec![exits(1)])]), @r"
+    001 start@1 succeeded  -> plan (unconditional)
+    002 plan@1 succeeded  -> fork (unconditional)
+    fork@1 forks 2, joins at merge
+      004 a@1 succeeded  -> merge (unconditional)
+      fork@1/a succeeded
+      005 b@1 failed
+      fork@1/b failed
+    003 fork@1 partially_succeeded  -> merge (join)
+    006 merge@1 succeeded  -> exit (unconditional)
+    007 exit@1 succeeded
+    run succeeded
+    ");
+}
+
+#[test]
+fn a_fan_out_is_not_entered_from_its_own_branch() {
+    let source = r#"digraph {
+        start -> plan -> fork; fork [shape=component]; fork -> {a; b}; a -> merge; merge -> exit
+        b -> merge [condition="outcome=success"]; b [retry_target=plan]
+    }"#;
+    insta::assert_snapshot!(run(source, &[("b", vec![exits(1)])]), @r"
+    001 start@1 succeeded  -> plan (unconditional)
+    002 plan@1 succeeded  -> fork (unconditional)
+    fork@1 forks 2, joins at merge
+      004 a@1 succeeded  -> merge (unconditional)
+      fork@1/a succeeded
+      005 b@1 failed  -> plan (retry_target)
+      007 plan@2 succeeded  -> fork (unconditional)
+      009 fork@2 failed
+      fork@1/b failed
+    003 fork@1 partially_succeeded  -> merge (join)
+    010 merge@1 succeeded  -> exit (unconditional)
+    011 exit@1 succeeded
+    run succeeded
+    ");
+}

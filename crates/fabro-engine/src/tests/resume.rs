@@ -191,3 +191,22 @@ fn a_run_can_be_forked_at_the_end_of_every_stage() {
         assert_eq!(visits(&forked), visits(&whole), "cut after {}", end.seq);
     }
 }
+
+#[test]
+fn another_attempt_waits_for_the_budget_too() {
+    let source = "digraph { graph [max_cost=1.0]; start -> a -> exit; a [max_retries=1] }";
+    let mut dear = Outcome::failed(Failure::new(FailureClass::Deterministic, "no"));
+    dear.usage = Some(fabro_types::Usage { cost_usd: 1.5, ..fabro_types::Usage::default() });
+    let bench = Bench::new(source, &[("a", vec![Reply::End(Box::new(dear)), ok()])]);
+    assert_eq!(bench.drive(Input::Start), RunEnd::Paused(fabro_events::PauseReason::Budget));
+    bench.drive(Input::Resume { max_cost: Some(5.0) });
+    insta::assert_snapshot!(story(&bench.events()), @r"
+    001 start@1 succeeded  -> a (unconditional)
+    a@1 retries: no (deterministic)
+    paused: Budget []
+    resumed
+    002 a@1 succeeded in 2  -> exit (unconditional)
+    003 exit@1 succeeded
+    run succeeded
+    ");
+}

@@ -254,6 +254,7 @@ fn a_gate_gives_up_after_its_time() {
     insta::assert_snapshot!(told(&source("human.default_choice=plan")), @r#"
     001 start@1 succeeded -> ask (unconditional)
     ask asks "ask": [A] Approve, [R] Revise
+    ask is told R "Revise" None by timeout
     002 ask@1 succeeded (no answer within 180s: the default was taken) -> plan (preferred_label)
     003 plan@1 succeeded -> exit (unconditional)
     004 exit@1 succeeded
@@ -285,6 +286,7 @@ fn a_gate_gives_up_after_its_time() {
     insta::assert_snapshot!(told(&text), @r#"
     001 start@1 succeeded -> ask (unconditional)
     ask asks "ask": [A] Approve, [R] Revise, [P] plan or text
+    ask is told freeform "Say more" Some("") by timeout
     002 ask@1 succeeded (no answer within 180s: the default was taken) -> note (preferred_label)
     003 note@1 succeeded -> exit (unconditional)
     004 exit@1 succeeded
