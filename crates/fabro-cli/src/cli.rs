@@ -184,14 +184,18 @@ pub enum Format {
 /// Print workflows in their canonical form
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  fabro fmt flows/*.fabro\n  fabro fmt --check .\n  fabro fmt - < review.fabro\n\nComments are kept."
+    after_help = "Examples:\n  fabro fmt review.fabro | less\n  fabro fmt --write flows/*.fabro\n  fabro fmt --check .\n  fabro fmt - < review.fabro\n\nComments are kept."
 )]
 pub struct FmtArgs {
-    /// Workflow files or directories to format in place; `-` formats stdin to stdout
+    /// Workflow files or directories to print formatted; `-` is stdin
     #[arg(required = true, value_name = "PATH")]
     pub paths: Vec<String>,
 
-    /// Change nothing; list what is not formatted, and exit with 1 if anything is
+    /// Format the files in place instead of printing them
+    #[arg(short, long, conflicts_with = "check")]
+    pub write: bool,
+
+    /// Print nothing but what is not formatted, and exit with 1 if anything is
     #[arg(long)]
     pub check: bool,
 }

@@ -1,15 +1,15 @@
 //! Driving a run from the command line: lock, leftovers, signals, and the exit code.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use fabro_engine::{DriveError, Input, Machine, Phase, Plan, RunEnd, RunState, World};
 use fabro_events::{Event, EventSink, PauseReason};
 use fabro_graph::NodeKind;
-use fabro_handlers::{RunSettings, StatusFiles};
-use fabro_sandbox::{Exec, Exit as ScriptExit, Language, LocalExec, Request};
+use fabro_handlers::{NotPrepared, RunSettings, StatusFiles, prepare, prepare_dir};
+use fabro_sandbox::LocalExec;
 use fabro_store::{DriverLock, SqliteStore};
-use fabro_types::{Failure, FailureClass, RunId, RunStatus};
+use fabro_types::{RunId, RunStatus};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -18,7 +18,7 @@ use crate::error;
 use crate::exit::{self, Exit};
 use crate::global::Global;
 use crate::output::progress::{Mode, Progress};
-use crate::wiring::{self, Sinks};
+use crate::wiring;
 
 /// A run and how it is to be driven.
 pub struct Driven {
@@ -67,20 +67,22 @@ pub async fn drive(driven: Driven, global: &Global) -> anyhow::Result<Exit> {
     let mut first = if is_new { Input::Start } else { Input::Resume { max_cost } };
     let work = async {
         if is_new && !dry_run {
-            let prepared = prepare(&settings, run_id, &run_dir, &work_dir, &stop).await;
-            if stop.is_cancelled() {
-                return Ok(RunEnd::Stopped);
-            }
-            if let Err(failure) = prepared {
-                first = Input::Abort { failure };
+            let (exec, work_dir) = (LocalExec::new(), Path::new(&work_dir));
+            match prepare(&exec, &settings, run_id, &run_dir, work_dir, &stop).await {
+                Ok(()) => {}
+                Err(NotPrepared::Failed(failure)) => first = Input::Abort { failure },
+                Err(NotPrepared::CannotRecord { message }) => {
+                    return Err(DriveError::Record { stage: "prepare".into(), message });
+                }
+                Err(_) => return Ok(RunEnd::Stopped),
             }
         }
         let machine = Machine::new(plan, state, Arc::clone(&store) as _);
         let world = World {
             store: Arc::clone(&store) as _,
             handler,
-            sink: Arc::new(Sinks(vec![files, shown])),
-            clock: wiring::clock(),
+            sink: Arc::new(vec![files, shown]),
+            clock: Arc::new(wiring::now_ms),
             run_dir: run_dir.clone(),
             stop: stop.clone(),
         };
@@ -121,52 +123,6 @@ async fn interrupted(stop: &CancellationToken, run_id: RunId, global: &Global) {
             "\nstopping; once more to stop at once. Go on with: {hint}\n"
         ));
     }
-}
-
-/// Where the steps before the first stage leave their logs.
-fn prepare_dir(run_dir: &Path) -> PathBuf {
-    run_dir.join("prepare")
-}
-
-/// Runs the steps that come before the first stage.
-async fn prepare(
-    settings: &RunSettings,
-    run_id: RunId,
-    run_dir: &Path,
-    work_dir: &str,
-    stop: &CancellationToken,
-) -> Result<(), Failure> {
-    let exec = LocalExec::new();
-    let mut env: Vec<(String, String)> =
-        settings.env.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
-    env.push(("FABRO_RUN_ID".to_owned(), run_id.to_string()));
-    env.push(("FABRO_RUN_DIR".to_owned(), run_dir.to_string_lossy().into_owned()));
-    for (index, script) in settings.prepare.iter().enumerate() {
-        let dir = prepare_dir(run_dir).join((index + 1).to_string());
-        let request = Request {
-            script,
-            language: Language::Shell,
-            cwd: Path::new(work_dir),
-            env: &env,
-            stdout: dir.join("stdout.log"),
-            stderr: dir.join("stderr.log"),
-            cancel: stop.clone(),
-        };
-        let failed = |why: String| {
-            let message = format!("prepare step {} failed: {why}", index + 1);
-            Failure::new(FailureClass::Deterministic, message)
-        };
-        let ended = exec.run(request).await.map_err(|error| failed(error.to_string()))?;
-        match ended.exit {
-            ScriptExit::Code(0) => {}
-            ScriptExit::Code(code) => {
-                return Err(failed(format!("exit code {code}; see {}", dir.display())));
-            }
-            ScriptExit::Signal(signal) => return Err(failed(format!("killed by signal {signal}"))),
-            ScriptExit::Canceled => return Err(failed("canceled".to_owned())),
-        }
-    }
-    Ok(())
 }
 
 fn conclude(

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::error;
 
@@ -18,7 +18,7 @@ pub fn read_workflow(path: &Path) -> anyhow::Result<String> {
 pub fn read_beside(dir: &Path, home: Option<&Path>, path: &str) -> Result<String, String> {
     let full = match (path.strip_prefix("~/"), home) {
         (Some(rest), Some(home)) => home.join(rest),
-        _ => dir.join(PathBuf::from(path)),
+        _ => dir.join(path),
     };
     read(&full)
 }

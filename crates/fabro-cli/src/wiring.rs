@@ -13,17 +13,12 @@ use fabro_human::{
     AskError, AutoApprove, Chain, Interviewer, Question, QueueInterviewer, Reply,
     TerminalInterviewer, Unavailable,
 };
-use fabro_llm::{ErrorKind, Model, ModelError, Part, Request, ScriptedModel, SimulatedModel};
+use fabro_llm::{Model, ScriptedModel, SimulatedModel, Unconfigured};
 use fabro_sandbox::{Exec, LocalExec};
 
 use crate::error;
 use crate::global::Global;
 use crate::output::progress::{Mode, Progress};
-
-/// The time of the machine.
-pub fn clock() -> Arc<dyn Clock> {
-    Arc::new(now_ms)
-}
 
 /// Milliseconds since 1970.
 pub fn now_ms() -> i64 {
@@ -63,7 +58,7 @@ pub fn handlers(
         limits: Limits::default(),
         interviewer: interviewer(settings, dry_run, events, progress)?,
         sink,
-        clock: clock(),
+        clock: Arc::new(now_ms),
     }))
 }
 
@@ -82,26 +77,9 @@ fn model(settings: &RunSettings, dry_run: bool) -> anyhow::Result<Arc<dyn Model>
         Some(text) => Ok(Arc::new(ScriptedModel::from_json(text).map_err(|error| {
             error::usage(format!("the model script is not valid: {error}"), "mend the file")
         })?)),
-        None => Ok(Arc::new(NoModel)),
+        None => Ok(Arc::new(Unconfigured)),
     }
 }
-
-/// Stands where no model is configured. Runs with LLM stages are refused before they begin, so
-/// only a sub-workflow that a run comes to can meet it.
-struct NoModel;
-
-impl Model for NoModel {
-    fn stream(
-        &self,
-        _: Request,
-    ) -> futures_util::stream::BoxStream<'static, Result<Part, ModelError>> {
-        let error = ModelError::new(ErrorKind::InvalidRequest).with_message(NO_MODEL);
-        Box::pin(futures_util::stream::iter([Err(error)]))
-    }
-}
-
-/// What is said when LLM stages have nobody to ask.
-pub const NO_MODEL: &str = "no model is configured for the LLM stages of this workflow";
 
 fn interviewer(
     settings: &RunSettings,
@@ -144,17 +122,6 @@ impl Interviewer for AtTerminal {
     async fn ask(&self, question: &Question) -> Result<Reply, AskError> {
         let _free = self.progress.suspend();
         TerminalInterviewer::new().ask(question).await
-    }
-}
-
-/// Tells several sinks, in order.
-pub struct Sinks(pub Vec<Arc<dyn EventSink>>);
-
-impl EventSink for Sinks {
-    fn event(&self, event: &Event) {
-        for sink in &self.0 {
-            sink.event(event);
-        }
     }
 }
 

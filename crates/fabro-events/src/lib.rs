@@ -149,5 +149,14 @@ impl<F: Fn(&Event) + Send + Sync> EventSink for F {
     }
 }
 
+/// Tells several sinks, in order.
+impl EventSink for Vec<Arc<dyn EventSink>> {
+    fn event(&self, event: &Event) {
+        for sink in self {
+            sink.event(event);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -107,6 +107,16 @@ impl Bundle {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
+    /// The seed of a run that names none: the same for the same workflow and inputs, and a number
+    /// that every JSON reader keeps whole.
+    pub fn seed(&self, inputs: &Map<String, Value>) -> u64 {
+        let sorted: BTreeMap<_, _> = inputs.iter().collect();
+        let text = format!("{}\n{}", self.source, serde_json::json!(sorted));
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&BlobRef::of(text.as_bytes()).digest()[..8]);
+        u64::from_be_bytes(bytes) >> 11
+    }
+
     /// The workflow, made ready to run.
     pub fn plan(&self) -> Result<Plan, BundleError> {
         let files = MemorySources(self.files.clone());

@@ -42,6 +42,7 @@ mod prices;
 mod script;
 mod scripted;
 mod simulated;
+mod unconfigured;
 
 pub use error::{ErrorKind, ModelError};
 pub use message::{Content, Message, Role, ToolCall};
@@ -50,3 +51,4 @@ pub use prices::cost;
 pub use script::ScriptError;
 pub use scripted::ScriptedModel;
 pub use simulated::SimulatedModel;
+pub use unconfigured::Unconfigured;

@@ -22,7 +22,7 @@ enum Done {
     Invalid,
 }
 
-/// Formats workflows in place, or lists those that are not formatted.
+/// Prints workflows formatted, formats them in place, or lists those that are not formatted.
 pub fn fmt(args: &FmtArgs, global: &Global) -> anyhow::Result<Exit> {
     let cwd = global.cwd()?;
     let mut all = Vec::new();
@@ -31,10 +31,10 @@ pub fn fmt(args: &FmtArgs, global: &Global) -> anyhow::Result<Exit> {
             all.push(stdin(args.check, global)?);
         } else if cwd.join(path).is_dir() {
             for file in workflows_in(Path::new(path))? {
-                all.push(one(&file, &cwd, args.check, global)?);
+                all.push(one(&file, &cwd, args, global)?);
             }
         } else {
-            all.push(one(Path::new(path), &cwd, args.check, global)?);
+            all.push(one(Path::new(path), &cwd, args, global)?);
         }
     }
     Ok(if all.contains(&Done::Invalid) {
@@ -46,7 +46,7 @@ pub fn fmt(args: &FmtArgs, global: &Global) -> anyhow::Result<Exit> {
     })
 }
 
-fn one(path: &Path, cwd: &Path, check: bool, global: &Global) -> anyhow::Result<Done> {
+fn one(path: &Path, cwd: &Path, args: &FmtArgs, global: &Global) -> anyhow::Result<Done> {
     let name = shown(path, cwd);
     let source = match files::read_workflow(path) {
         Ok(source) => source,
@@ -57,12 +57,15 @@ fn one(path: &Path, cwd: &Path, check: bool, global: &Global) -> anyhow::Result<
         }
     };
     let Some(formatted) = formatted(&name, &source, global) else { return Ok(Done::Invalid) };
+    if !args.write && !args.check {
+        output::stdout(&formatted)?;
+    }
     if formatted == source {
         return Ok(Done::Same);
     }
-    if check {
+    if args.check {
         output::stdout(&format!("{name}\n"))?;
-    } else {
+    } else if args.write {
         replace(path, &formatted).with_context(|| {
             format!(
                 "{name} cannot be written; it is unchanged: check the permissions of its folder"

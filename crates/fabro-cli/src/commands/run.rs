@@ -13,7 +13,7 @@ use fabro_events::EventBody;
 use fabro_graph::{Sources, Workflow};
 use fabro_handlers::{Bundle, Obstacle, RunSettings, WORKFLOW_DIR, obstacle, render_goal};
 use fabro_store::{Batch, RunLog, SqliteStore};
-use fabro_types::{BlobRef, RunId, Severity};
+use fabro_types::{RunId, Severity};
 use serde_json::{Map, Value};
 
 use crate::cli::RunArgs;
@@ -22,7 +22,7 @@ use crate::error;
 use crate::exit::{self, Exit};
 use crate::global::Global;
 use crate::output::diagnostics;
-use crate::wiring::{self, NO_MODEL, read_option};
+use crate::wiring::{self, read_option};
 
 /// Creates a run and drives it.
 pub async fn run(args: RunArgs, global: &Global) -> anyhow::Result<Exit> {
@@ -129,7 +129,7 @@ fn prepare(args: &RunArgs, global: &Global) -> anyhow::Result<Prepared> {
         check_obstacles(&bundle, &workflow)?;
         wiring::check(&settings)?;
     }
-    let seed = args.seed.unwrap_or_else(|| seed(&bundle.source, &inputs));
+    let seed = args.seed.unwrap_or_else(|| bundle.seed(&inputs));
     let new = NewRun {
         goal,
         inputs,
@@ -166,7 +166,7 @@ fn check_obstacles(bundle: &Bundle, workflow: &Workflow) -> anyhow::Result<()> {
             "take the attribute out, or try --dry-run",
         )),
         Some(_) => Err(error::usage(
-            NO_MODEL,
+            "no model is configured for the LLM stages of this workflow",
             "name ready answers with --model-script FILE or `[run.model] script` in run.toml, or try --dry-run",
         )),
     }
@@ -230,16 +230,6 @@ fn run_settings(
         answers: args.answers.as_deref().map(|p| read_option(p, "the answers")).transpose()?,
         auto_approve: args.auto_approve,
     })
-}
-
-/// The seed of a run that names none: the same for the same workflow and inputs.
-fn seed(source: &str, inputs: &Map<String, Value>) -> u64 {
-    let sorted: BTreeMap<_, _> = inputs.iter().collect();
-    let text = format!("{source}\n{}", serde_json::to_string(&sorted).unwrap_or_default());
-    let mut bytes = [0; 8];
-    bytes.copy_from_slice(&BlobRef::of(text.as_bytes()).digest()[..8]);
-    // A number that every JSON reader keeps whole.
-    u64::from_be_bytes(bytes) >> 11
 }
 
 /// Reads the files that a workflow names, and remembers their texts for the run.

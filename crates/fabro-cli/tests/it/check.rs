@@ -214,7 +214,7 @@ fn thousands_of_findings_on_one_line_take_no_time() {
 }
 
 #[test]
-fn fmt_changes_files_in_place_and_keeps_the_rest() {
+fn fmt_prints_or_changes_files_in_place() {
     let project = Project::with(&[
         ("messy.fabro", "digraph messy {start->exit;// go\n}"),
         ("good.fabro", GOOD),
@@ -225,7 +225,15 @@ fn fmt_changes_files_in_place_and_keeps_the_rest() {
     ── stdout
     messy.fabro
     ");
-    assert_snapshot!(project.run(&["fmt", "messy.fabro", "good.fabro"]), @"exit 0");
+    assert_snapshot!(project.run(&["fmt", "messy.fabro"]), @r"
+    exit 0
+    ── stdout
+    digraph messy {
+        start -> exit // go
+    }
+    ");
+    assert_eq!(project.exit(&["fmt", "--check", "messy.fabro"]), 1);
+    assert_snapshot!(project.run(&["fmt", "--write", "messy.fabro", "good.fabro"]), @"exit 0");
     assert_snapshot!(project.read("messy.fabro"), @r"
     digraph messy {
         start -> exit // go
@@ -255,7 +263,7 @@ fn fmt_keeps_links_and_permissions() {
     let link = project.path().join("link.fabro");
     std::fs::set_permissions(&real, std::fs::Permissions::from_mode(0o640)).unwrap();
     symlink(&real, &link).unwrap();
-    assert_eq!(project.exit(&["fmt", "link.fabro"]), 0);
+    assert_eq!(project.exit(&["fmt", "--write", "link.fabro"]), 0);
     assert!(link.symlink_metadata().unwrap().is_symlink());
     assert_eq!(real.metadata().unwrap().permissions().mode() & 0o777, 0o640);
     assert_eq!(project.read("real.fabro"), "digraph {\n    start -> exit\n}\n");

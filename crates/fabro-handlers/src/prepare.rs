@@ -1,0 +1,98 @@
+//! The steps that come before the first stage of a run.
+
+use std::path::{Path, PathBuf};
+
+use fabro_sandbox::{Exec, ExecError, Exit, Language, Request};
+use fabro_types::{Failure, FailureClass, RunId};
+use tokio_util::sync::CancellationToken;
+
+use crate::bundle::RunSettings;
+
+/// Why a run cannot begin.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotPrepared {
+    /// A step failed; the run fails with it.
+    #[error("{0}")]
+    Failed(Failure),
+    /// What a step prints cannot be recorded; the run can be resumed once it can.
+    #[error("{message}")]
+    CannotRecord {
+        /// What happened, with what to do.
+        message: String,
+    },
+    /// It was told to stop.
+    #[error("stopped")]
+    Stopped,
+}
+
+/// Where a run's preparation keeps its logs. The directory exists once a step has begun.
+pub fn prepare_dir(run_dir: &Path) -> PathBuf {
+    run_dir.join("prepare")
+}
+
+/// Runs the preparation steps of a run, in order, in its working directory. The logs of step N are
+/// in `prepare/N` of the run's directory. The first step that fails ends it.
+pub async fn prepare(
+    exec: &dyn Exec,
+    settings: &RunSettings,
+    run_id: RunId,
+    run_dir: &Path,
+    work_dir: &Path,
+    stop: &CancellationToken,
+) -> Result<(), NotPrepared> {
+    let own = settings.env.iter().map(|(name, value)| (name.clone(), value.clone()));
+    let mut env: Vec<(String, String)> = own.collect();
+    env.push(("FABRO_RUN_ID".to_owned(), run_id.to_string()));
+    env.push(("FABRO_RUN_DIR".to_owned(), run_dir.to_string_lossy().into_owned()));
+    for (index, script) in settings.prepare.iter().enumerate() {
+        let dir = prepare_dir(run_dir).join((index + 1).to_string());
+        let request = Request {
+            script,
+            language: Language::Shell,
+            cwd: work_dir,
+            env: &env,
+            stdout: dir.join("stdout.log"),
+            stderr: dir.join("stderr.log"),
+            cancel: stop.clone(),
+        };
+        let failed = |why: String| {
+            let message = format!("prepare step {} failed: {why}", index + 1);
+            NotPrepared::Failed(Failure::new(FailureClass::Deterministic, message))
+        };
+        let ended = exec.run(request).await.map_err(|error| match error {
+            ExecError::Log { .. } => NotPrepared::CannotRecord { message: error.to_string() },
+            error => failed(error.to_string()),
+        })?;
+        match ended.exit {
+            Exit::Code(0) => {}
+            Exit::Code(code) => {
+                return Err(failed(format!("exit code {code}; see {}", dir.display())));
+            }
+            Exit::Signal(signal) => return Err(failed(format!("killed by signal {signal}"))),
+            Exit::Canceled => return Err(NotPrepared::Stopped),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use fabro_sandbox::FakeExec;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_first_step_that_fails_ends_it() {
+        let exec = FakeExec::new().with("a", Exit::Code(0), "").with("b", Exit::Code(3), "");
+        let steps = ["a", "b", "c"].map(str::to_owned);
+        let settings = RunSettings { prepare: steps.into(), ..RunSettings::default() };
+        let dir = tempfile::tempdir().unwrap();
+        let stop = CancellationToken::new();
+        let run_id = RunId::from_parts(0, 1);
+        let ended = prepare(&exec, &settings, run_id, dir.path(), dir.path(), &stop).await;
+        let message = ended.unwrap_err().to_string();
+        assert!(message.starts_with("prepare step 2 failed: exit code 3; see "), "{message}");
+        assert_eq!(exec.ran(), ["a", "b"]);
+    }
+}

@@ -1,0 +1,30 @@
+use futures_util::StreamExt;
+use futures_util::stream::{self, BoxStream};
+
+use crate::{ErrorKind, Model, ModelError, Part, Request};
+
+/// Stands where no model is configured: every request is an error that says so.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unconfigured;
+
+impl Model for Unconfigured {
+    fn stream(&self, request: Request) -> BoxStream<'static, Result<Part, ModelError>> {
+        let message = format!("no model is configured, but `{}` asks one", request.origin.node);
+        let error = ModelError::new(ErrorKind::InvalidRequest).with_message(message);
+        stream::iter([Err(error)]).boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Origin, complete};
+
+    #[tokio::test]
+    async fn every_request_is_an_error() {
+        let request = Request::new(Origin::new("plan"), Vec::new());
+        let error = complete(&Unconfigured, request).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::InvalidRequest);
+        assert_eq!(error.to_string(), "no model is configured, but `plan` asks one");
+    }
+}
