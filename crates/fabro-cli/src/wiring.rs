@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
 use async_trait::async_trait;
-use fabro_engine::{Clock, checkpoint};
+use fabro_engine::checkpoint;
 use fabro_events::{Event, EventBody, EventSink};
 use fabro_handlers::{Limits, ModelDefaults, Registry, RunSettings, Services};
 use fabro_human::{
