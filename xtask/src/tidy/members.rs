@@ -5,7 +5,7 @@ use toml::{Table, Value};
 use super::Problem;
 use crate::workspace::Workspace;
 
-/// What crates.io shows, of every package that could go there.
+/// What a registry shows, of every package that could be published.
 pub(super) fn metadata(workspace: &Workspace) -> Vec<Problem> {
     const ASKED: [&str; 9] = [
         "description",
