@@ -18,7 +18,7 @@
 //! assert_eq!(condition.explain(&context).unwrap().clauses[1].value, "85");
 //! ```
 //!
-//! The language is told in [`language`].
+//! The language is told in [`language`] (`reference.md`).
 //!
 //! # Limits
 //!

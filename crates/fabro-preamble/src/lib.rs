@@ -39,6 +39,8 @@
 //!   - Exit code: 101"));
 //! ```
 //!
+//! Stages are handed over newest first, and told oldest first.
+//!
 //! The ceiling of a fidelity holds for the whole text, whatever is in it, as the given counter
 //! counts. The goal is told first of all and cut last. A parent's preamble may take a third of the
 //! ceiling, the context a quarter, the stages the rest, newest first: one that does not fit, or
