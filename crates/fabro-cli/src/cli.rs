@@ -12,7 +12,7 @@ use crate::global::Global;
 /// A workflow is a `.fabro` file: stages as nodes, the ways between them as edges. A run is
 /// recorded as it goes, so it can be killed at any moment and resumed.
 #[derive(Debug, Parser)]
-#[command(name = "fabro", version, propagate_version = true, disable_help_subcommand = true)]
+#[command(name = "fabro", version, propagate_version = true)]
 #[command(
     after_help = "Start with:\n  fabro init          a working project in this directory\n  fabro run hello     run its workflow\n\nExit codes: 0 succeeded, 1 the run failed, 2 usage or invalid workflow, 3 paused,\n4 the store cannot be read or written, 130 interrupted"
 )]

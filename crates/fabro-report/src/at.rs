@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use fabro_engine::RunState;
 use fabro_engine::checkpoint;
+use fabro_engine::{Phase, RunState};
 use fabro_events::{Event, EventBody, GateOption, QuestionType};
 use serde::Serialize;
 
@@ -108,6 +108,9 @@ pub fn open_gates(events: &[Event]) -> Vec<Gate> {
     let mut state = RunState::new(first.run_id);
     for event in &events {
         state.apply(event);
+    }
+    if matches!(state.phase, Phase::Ended(..)) {
+        return Vec::new();
     }
     let waiting = state.active().filter(|(_, stage)| stage.gate_asked_ms.is_some());
     waiting

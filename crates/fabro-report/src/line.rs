@@ -157,13 +157,17 @@ fn stage_line(event: &Event, name: &str) -> Option<(Mark, String)> {
         EventBody::LoopRestart { to } => {
             (Mark::Note, format!("starts again at {to} with a fresh context"))
         }
-        EventBody::GateAsked { question, options, freeform, .. } => {
+        EventBody::GateAsked { question, options, freeform, deadline_ms, .. } => {
             let mut text = format!("{name} asks: {}", one_line(question, QUOTED));
             for option in options {
                 let _ = write!(text, " [{}] {}", option.key, one_line(&option.label, QUOTED));
             }
             if *freeform {
                 text.push_str(" or free text");
+            }
+            if let Some(deadline) = deadline_ms {
+                let left = u64::try_from(deadline.saturating_sub(event.ts_ms)).unwrap_or_default();
+                let _ = write!(text, " (within {}, also by `fabro answer`)", took(left));
             }
             (Mark::Ask, text)
         }
