@@ -83,8 +83,9 @@ pub struct Request<'a> {
     pub cwd: &'a Path,
     /// Variables added to the inherited environment; a later one of the same name wins.
     pub env: &'a [(String, String)],
-    /// The file that gets standard output, byte for byte and while the script runs. It is created
-    /// or emptied, its directory made if need be; it must not be the file of `stderr`.
+    /// The file that gets standard output, byte for byte and while the script runs. It is emptied
+    /// if it exists, and made, with its directory, for the first byte; it must not be the file of
+    /// `stderr`.
     pub stdout: PathBuf,
     /// The file that gets standard error, as for `stdout`.
     pub stderr: PathBuf,

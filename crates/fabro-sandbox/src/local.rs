@@ -197,8 +197,12 @@ impl LongScript {
         let mut name = request.stdout.as_os_str().to_owned();
         name.push(".script");
         // The script starts in another directory, where a relative path would lead elsewhere.
-        let written = std::path::absolute(&name)
-            .and_then(|path| std::fs::write(&path, request.script).map(|()| path));
+        let written = std::path::absolute(&name).and_then(|path| {
+            if let Some(directory) = path.parent() {
+                std::fs::create_dir_all(directory)?;
+            }
+            std::fs::write(&path, request.script).map(|()| path)
+        });
         match written {
             Ok(path) => Ok(Some(Self { path })),
             Err(source) => Err(ExecError::Log { path: name.into(), source }),

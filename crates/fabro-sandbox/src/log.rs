@@ -6,13 +6,14 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::{CAPTURE_LIMIT, Captured, ExecError};
 
-/// As large as a pipe usually is, so that one read empties it.
-const CHUNK_BYTES: usize = 64 * 1024;
+/// A quarter of what a pipe usually holds: most scripts say less, and each has two of these.
+const CHUNK_BYTES: usize = 16 * 1024;
 
 /// A log file, and the start of its content for as long as all of it fits.
 pub(crate) struct Log {
     path: PathBuf,
-    file: File,
+    /// Made with the first byte: a new file is what a silent script would cost most.
+    file: Option<File>,
     bytes: u64,
     text: Vec<u8>,
 }
@@ -26,7 +27,7 @@ pub(crate) enum DrainError {
 
 impl Log {
     pub(crate) fn create(path: PathBuf) -> Result<Self, ExecError> {
-        match create(&path) {
+        match emptied(&path) {
             Ok(file) => Ok(Self { path, file, bytes: 0, text: Vec::new() }),
             Err(source) => Err(ExecError::Log { path, source }),
         }
@@ -52,7 +53,11 @@ impl Log {
     }
 
     fn take(&mut self, chunk: &[u8]) -> std::io::Result<()> {
-        self.file.write_all(chunk)?;
+        let file = match &mut self.file {
+            Some(file) => file,
+            None => self.file.insert(create(&self.path)?),
+        };
+        file.write_all(chunk)?;
         self.bytes += chunk.len() as u64;
         if self.fits() {
             self.text.extend_from_slice(chunk);
@@ -74,6 +79,15 @@ impl Log {
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
         text.truncate(text.trim_end_matches(['\n', '\r']).len());
         Captured::Text(text)
+    }
+}
+
+/// The file of an earlier script, emptied; `None` where there is none.
+fn emptied(path: &Path) -> std::io::Result<Option<File>> {
+    match File::options().write(true).truncate(true).open(path) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

@@ -116,16 +116,12 @@ fn real_scripts_run_in_the_working_directory() {
     002-shell@1/stdout.log
     003-python@1/script.py
     003-python@1/status.json
-    003-python@1/stderr.log
     003-python@1/stdout.log
     004-broken@1/script.sh
     004-broken@1/status.json
-    004-broken@1/stderr.log
     004-broken@1/stdout.log
     005-killed@1/script.sh
     005-killed@1/status.json
-    005-killed@1/stderr.log
-    005-killed@1/stdout.log
     006-exit@1/status.json
     ");
 }

@@ -2,6 +2,7 @@ use super::*;
 
 #[test]
 fn every_attempt_keeps_its_files() {
+    // A log is made with its first byte.
     let source = r#"digraph {
         start -> p -> c -> exit
         p [shape=tab, prompt="Plan {{ context.internal.retry_count.p | default(0) }}.", fidelity=truncate, max_retries=2]
@@ -19,18 +20,14 @@ fn every_attempt_keeps_its_files() {
     002-p@1/response.md
     002-p@1/status.json
     003-c@1/attempt-1/script.sh
-    003-c@1/attempt-1/stderr.log
-    003-c@1/attempt-1/stdout.log
     003-c@1/script.sh
     003-c@1/status.json
-    003-c@1/stderr.log
     003-c@1/stdout.log
     004-exit@1/status.json
     ");
     assert_eq!(scene.read("002-p@1/attempt-2/prompt.md"), "Goal: Ship it\nRun: RUN\n\nPlan 1.");
     assert_eq!(scene.read("002-p@1/prompt.md"), "Goal: Ship it\nRun: RUN\n\nPlan 2.");
     assert_eq!(scene.read("003-c@1/stdout.log"), "x\n");
-    assert_eq!(scene.read("003-c@1/attempt-1/stdout.log"), "");
 }
 
 #[test]

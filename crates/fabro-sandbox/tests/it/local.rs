@@ -86,7 +86,7 @@ async fn a_script_may_be_longer_than_an_argument() {
         check_text(&place.run(&script).await.unwrap().stdout, "0\nend");
     }
     let names: Vec<_> = std::fs::read_dir(place.path("logs")).unwrap().collect();
-    assert_eq!(names.len(), 2, "the script's file is removed: {names:?}");
+    assert_eq!(names.len(), 1, "the script's file is removed: {names:?}");
 }
 
 #[tokio::test]
