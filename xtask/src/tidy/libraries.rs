@@ -18,7 +18,8 @@ const HTTP: [&str; 10] = [
     "ureq",
 ];
 
-const MAY_USE_HTTP: [&str; 3] = ["fabro-llm", "fabro-tools", "fabro-server"];
+const MAY_USE_HTTP: [&str; 5] =
+    ["fabro-llm", "fabro-mcp", "fabro-server", "fabro-testing", "fabro-tools"];
 
 /// Only the crates that talk to others bring an HTTP library; elsewhere it hides behind a feature
 /// of its own name.

@@ -1,0 +1,1 @@
+//! An agent session: turns of a model and tools, durable, compacted, steered.

@@ -1,0 +1,1 @@
+//! Other programs as agents: claude, codex and gemini on the command line, and ACP agents.

@@ -1,0 +1,1 @@
+//! What the LLM and human stages of a workflow have said: recent turns, a summary, and the block that tells them.

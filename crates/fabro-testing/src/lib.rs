@@ -1,0 +1,1 @@
+//! Model providers for tests: scripted OpenAI- and Anthropic-compatible servers on real sockets.
