@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fabro_context::{Context, keys};
-use fabro_events::{CompletedStage, EdgeChoice, Entry, EventBody, Tier};
+use fabro_events::{CompletedStage, EdgeChoice, Entry, Event, EventBody, Tier};
 use fabro_types::{ContextPatch, Failure, Fidelity, Outcome, Status, Usage};
 use imbl::{OrdMap, Vector};
 use serde_json::Value;
@@ -52,6 +52,12 @@ pub struct StageRecord {
     pub visit: u32,
     /// The conversation it took part in.
     pub thread_id: Option<Arc<str>>,
+    /// The branch it ran in; empty for the main line.
+    pub branch: Arc<str>,
+    /// The place in the log where its last attempt began.
+    pub since_seq: u64,
+    /// The place in the log where it ended.
+    pub until_seq: u64,
     /// What it came to.
     pub end: Arc<CompletedStage>,
 }
@@ -133,6 +139,12 @@ pub struct ActiveStage {
     /// What the gate was told, if it was: the keys of the options, or the free text. A driver that
     /// died between the answer and the end of the stage leaves it for the next one.
     pub gate_answer: Option<Arc<str>>,
+    /// The place in the log where this attempt began.
+    pub since_seq: u64,
+    /// A conversation with a model is recorded of this attempt.
+    pub talked: bool,
+    /// What that conversation cost so far.
+    pub spent: Usage,
 }
 
 /// Ranks of one line: `next`, `next + stride`, …. Branches get residue classes of their own, so a
@@ -190,15 +202,16 @@ impl Cursor {
         }
     }
 
-    pub(crate) fn apply(&mut self, entry: &Entry, body: &EventBody, ts_ms: i64) {
-        match body {
+    pub(crate) fn apply(&mut self, event: &Event) {
+        let entry = &event.entry;
+        match &entry.body {
             EventBody::StageStarted { rank, handler, fidelity, thread_id } => {
-                self.started(entry, *rank, handler, *fidelity, thread_id.clone());
+                self.started(event, *rank, handler, *fidelity, thread_id.clone());
             }
             EventBody::EdgeSelected(choice) => self.left(entry, choice),
             EventBody::GateAsked { .. } => {
                 if let Position::Active(stage) = &mut self.position {
-                    stage.gate_asked_ms.get_or_insert(ts_ms);
+                    stage.gate_asked_ms.get_or_insert(event.ts_ms);
                 }
             }
             EventBody::GateAnswered { selected, text, .. } => {
@@ -206,20 +219,31 @@ impl Cursor {
                     stage.gate_answer = Some(text.as_deref().unwrap_or(selected).into());
                 }
             }
+            EventBody::AgentMessage { message: Some(_), usage, .. } => {
+                self.talked(usage.as_ref());
+            }
+            EventBody::AgentCompactionCompleted(done) => self.talked(done.usage.as_ref()),
             _ => {}
+        }
+    }
+
+    fn talked(&mut self, usage: Option<&Usage>) {
+        if let Position::Active(stage) = &mut self.position {
+            stage.talked = true;
+            stage.spent.add(usage.unwrap_or(&Usage::default()));
         }
     }
 
     fn started(
         &mut self,
-        entry: &Entry,
+        event: &Event,
         rank: u32,
         handler: &Arc<str>,
         fidelity: Fidelity,
         thread_id: Option<Arc<str>>,
     ) {
-        let Some(node) = entry.node_id.clone() else { return };
-        let visit = entry.visit.unwrap_or(1);
+        let Some(node) = event.entry.node_id.clone() else { return };
+        let visit = event.entry.visit.unwrap_or(1);
         self.visits.insert(Arc::clone(&node), visit);
         self.ranks.next = rank.saturating_add(self.ranks.stride);
         self.degrade &= handler.as_ref() == "conditional";
@@ -238,11 +262,15 @@ impl Cursor {
             thread_id,
             gate_asked_ms: None,
             gate_answer: None,
+            since_seq: event.seq,
+            talked: false,
+            spent: Usage::default(),
         });
     }
 
     pub(crate) fn retrying(
         &mut self,
+        seq: u64,
         attempt: u32,
         delay_ms: u64,
         failure: &Failure,
@@ -253,6 +281,9 @@ impl Cursor {
         stage.delay_ms = delay_ms;
         stage.gate_asked_ms = None;
         stage.gate_answer = None;
+        stage.since_seq = seq;
+        stage.talked = false;
+        stage.spent = Usage::default();
         let node = Arc::clone(&stage.node);
         self.failed_as(failure);
         let key = format!("{}{node}", keys::RETRY_COUNT_PREFIX);
@@ -272,7 +303,7 @@ impl Cursor {
         }
     }
 
-    pub(crate) fn ended(&mut self, entry: &Entry, end: &Arc<CompletedStage>) {
+    pub(crate) fn ended(&mut self, event: &Event, end: &Arc<CompletedStage>) {
         let Some(stage) = self.active().cloned() else { return };
         let outcome = &end.outcome;
         self.context.apply(&outcome.context_updates);
@@ -305,8 +336,11 @@ impl Cursor {
             self.history.push_back(Arc::new(StageRecord {
                 node: stage.node,
                 handler: stage.handler,
-                visit: entry.visit.unwrap_or(stage.visit),
+                visit: event.entry.visit.unwrap_or(stage.visit),
                 thread_id: stage.thread_id,
+                branch: Arc::clone(&self.branch),
+                since_seq: stage.since_seq,
+                until_seq: event.seq,
                 end: Arc::clone(end),
             }));
         }

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fabro_events::{EventBody, EventSink, PauseReason};
+use fabro_events::{EventBody, EventSink, Note, PauseReason};
 use fabro_store::{Batch, ChangeMark, InboxId, Message, Store, StoreError};
 use fabro_types::{Failure, RunStatus};
 use futures_util::future::FutureExt;
@@ -97,6 +97,7 @@ struct Running {
     cancel: CancellationToken,
     activity: Arc<tokio::sync::Notify>,
     letters: mpsc::UnboundedSender<Letter>,
+    is_agent: bool,
     delivered: BTreeSet<InboxId>,
 }
 
@@ -281,12 +282,17 @@ impl Driver {
             turns: cursor.turns.clone(),
             rewound_seq: run.rewound_seq,
             budget: self.machine.budget(),
+            tokens_left: self.machine.tokens_left(),
             budget_lifted: run.tokens_lifted,
             started_ms: 0,
             run_dir: self.world.run_dir.clone(),
             store: Arc::clone(&self.world.store),
             cancel: cancel.clone(),
-            reporter: Reporter { branch: Arc::clone(&key.branch), reports: self.reports.clone() },
+            reporter: Reporter {
+                branch: Arc::clone(&key.branch),
+                reports: self.reports.clone(),
+                activity: Arc::clone(&activity),
+            },
             mailbox: Mailbox { letters: mail },
             plan: Arc::clone(&plan),
         };
@@ -294,6 +300,7 @@ impl Driver {
             cancel,
             activity: Arc::clone(&activity),
             letters,
+            is_agent: node.kind == fabro_graph::NodeKind::Agent,
             delivered: BTreeSet::new(),
         };
         self.running.insert(key.clone(), running);
@@ -323,7 +330,7 @@ impl Driver {
     }
 
     fn report(&mut self, report: Report) -> Result<(), StoreError> {
-        let Report { branch, body, letter, done } = report;
+        let Report { branch, notes, blobs, letter, done } = report;
         let active = self.machine.state().cursors.get(&branch).and_then(|cursor| cursor.active());
         let Some(key) = active.map(|at| Key::of(&branch, at)) else {
             // The branch ended while the report was on its way; its handler is being ended too.
@@ -333,7 +340,9 @@ impl Driver {
         if let Some(running) = self.running.get(&key) {
             running.activity.notify_one();
         }
-        if let EventBody::GateAnswered { source, label, text, .. } = &body {
+        if let Some(Note { body: EventBody::GateAnswered { source, label, text, .. }, .. }) =
+            notes.first()
+        {
             let choice = text.clone().unwrap_or_else(|| label.clone());
             let Some(id) = self.claim(&key, letter, choice, source.clone())? else {
                 // As above: a handler that is gone needs no answer.
@@ -345,7 +354,7 @@ impl Driver {
         } else {
             self.consumed.extend(letter);
         }
-        self.decide(Input::Note { branch, body });
+        self.decide(Input::Note { branch, notes, blobs });
         self.acks.push(done);
         Ok(())
     }
@@ -393,6 +402,7 @@ impl Driver {
                     let branch = branch.unwrap_or_default();
                     self.deliver(id, (&branch, &node, visit), &choice, &source);
                 }
+                Message::Steer { text, node } => self.steer(id, node.as_deref(), &text),
                 _ => {}
             }
         }
@@ -407,6 +417,19 @@ impl Driver {
                 let letter =
                     Letter::Answer { id, choice: choice.to_owned(), source: source.to_owned() };
                 // A stage that has just ended has no use for it.
+                let _ = running.letters.send(letter);
+            }
+        }
+    }
+
+    /// Tells the agents at work, or those of one node. Without any, the letter waits for the next.
+    fn steer(&mut self, id: InboxId, node: Option<&str>, text: &str) {
+        let is_meant = |key: &Key| node.is_none_or(|node| node == &*key.node);
+        let agents = self.running.iter_mut().filter(|(_, running)| running.is_agent);
+        for (_, running) in agents.filter(|(key, _)| is_meant(key)) {
+            if running.delivered.insert(id) {
+                let letter = Letter::Steer { id, text: text.to_owned() };
+                // As above.
                 let _ = running.letters.send(letter);
             }
         }

@@ -267,6 +267,9 @@ mod tests {
             thread_id: None,
             gate_asked_ms: None,
             gate_answer: None,
+            since_seq: 1,
+            talked: false,
+            spent: fabro_types::Usage::default(),
         };
         let branches = ends
             .iter()

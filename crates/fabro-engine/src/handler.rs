@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fabro_context::Context;
-use fabro_events::{CreatedRun, EventBody, PauseReason};
+use fabro_events::{CreatedRun, Event, EventBody, Note, PauseReason};
 use fabro_graph::Node;
-use fabro_store::{InboxId, Store};
+use fabro_store::{InboxId, Store, StoreError};
 use fabro_types::{Failure, Fidelity, Outcome, RunId};
 use imbl::{OrdMap, Vector};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::Plan;
 use crate::cursor::{ActiveStage, StageRecord};
 use crate::machine::Finished;
+use crate::{NewBlob, Plan};
 
 /// Runs a stage. The engine knows nothing else about commands, models or people.
 #[async_trait]
@@ -82,6 +82,8 @@ pub struct Stage {
     pub rewound_seq: u64,
     /// What the run may still spend, in US dollars; `None` without a limit.
     pub budget: Option<f64>,
+    /// How many tokens it may still use; `None` without a limit.
+    pub tokens_left: Option<u64>,
     /// The limit was given on resuming, and takes the place of a sub-workflow's own too.
     pub budget_lifted: bool,
     /// When this attempt began, in milliseconds since 1970.
@@ -117,7 +119,52 @@ impl Stage {
     pub fn dir(&self) -> PathBuf {
         stage_dir(&self.run_dir, self.at.rank, &self.at.node, self.at.visit)
     }
+
+    /// What was recorded of this attempt before: nothing, unless the driver that ran it died, or
+    /// the run was paused meanwhile.
+    pub fn recorded(&self) -> Result<Vec<Event>, StoreError> {
+        if !self.at.talked {
+            return Ok(Vec::new());
+        }
+        let branch = self.branch.as_deref().unwrap_or_default();
+        self.read(self.at.since_seq, u64::MAX, (branch, &self.at.node, self.at.visit))
+    }
+
+    /// What was recorded of the last attempt of an earlier stage of this line.
+    pub fn recorded_by(&self, record: &StageRecord) -> Result<Vec<Event>, StoreError> {
+        let stage = (&*record.branch, &*record.node, record.visit);
+        self.read(record.since_seq, record.until_seq, stage)
+    }
+
+    fn read(
+        &self,
+        after_seq: u64,
+        until_seq: u64,
+        (branch, node, visit): (&str, &str, u32),
+    ) -> Result<Vec<Event>, StoreError> {
+        let mut events = Vec::new();
+        let mut after = after_seq;
+        while after < until_seq {
+            let page = self.store.read(self.run_id, after, PAGE)?;
+            let Some(last) = page.last() else { break };
+            after = last.seq;
+            events.extend(page.into_iter().filter(|event| {
+                let entry = &event.entry;
+                let is_cut = matches!(entry.body, EventBody::CheckpointForked(_));
+                let is_own = entry.node_id.as_deref() == Some(node)
+                    && entry.visit == Some(visit)
+                    && entry.branch.as_deref().unwrap_or_default() == branch;
+                event.seq <= until_seq && (is_own || is_cut)
+            }));
+        }
+        // A rewind may have taken some of it back.
+        let kept = crate::checkpoint::effective(&events).into_iter().cloned().collect();
+        Ok(kept)
+    }
 }
+
+/// How many events are read from the log at a time.
+const PAGE: usize = 1_000;
 
 /// Where the files of a stage are.
 pub fn stage_dir(run_dir: &std::path::Path, rank: u32, node: &str, visit: u32) -> PathBuf {
@@ -129,13 +176,15 @@ pub fn stage_dir(run_dir: &std::path::Path, rank: u32, node: &str, visit: u32) -
 pub struct Reporter {
     pub(crate) branch: Arc<str>,
     pub(crate) reports: mpsc::UnboundedSender<Report>,
+    pub(crate) activity: Arc<tokio::sync::Notify>,
 }
 
 /// An event on its way to the log.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) branch: Arc<str>,
-    pub(crate) body: EventBody,
+    pub(crate) notes: Vec<Note>,
+    pub(crate) blobs: Vec<NewBlob>,
     pub(crate) letter: Option<InboxId>,
     pub(crate) done: oneshot::Sender<Result<(), ReportError>>,
 }
@@ -155,7 +204,23 @@ pub enum ReportError {
 impl Reporter {
     /// Reports an event; it is on stable storage when this returns.
     pub async fn report(&self, body: EventBody) -> Result<(), ReportError> {
-        self.send(body, None).await
+        self.send(vec![body.into()], Vec::new(), None).await
+    }
+
+    /// Reports several events, with the blobs they name, in one record of the log; `letter` is the
+    /// message from outside that they take off the inbox, if one did.
+    pub async fn record(
+        &self,
+        notes: Vec<Note>,
+        blobs: Vec<NewBlob>,
+        letter: Option<InboxId>,
+    ) -> Result<(), ReportError> {
+        self.send(notes, blobs, letter).await
+    }
+
+    /// A sign of life that is no event: more of an answer has arrived.
+    pub fn touch(&self) {
+        self.activity.notify_one();
     }
 
     /// Reports the answer to a gate; `letter` is the message that brought it, if one did.
@@ -164,18 +229,23 @@ impl Reporter {
         body: EventBody,
         letter: Option<InboxId>,
     ) -> Result<(), ReportError> {
-        self.send(body, letter).await
+        self.send(vec![body.into()], Vec::new(), letter).await
     }
 
     /// Reports an event that takes a letter off the inbox without answering the gate: the gate
     /// asked again, because the letter meant nothing to it.
     pub async fn refused(&self, body: EventBody, letter: InboxId) -> Result<(), ReportError> {
-        self.send(body, Some(letter)).await
+        self.send(vec![body.into()], Vec::new(), Some(letter)).await
     }
 
-    async fn send(&self, body: EventBody, letter: Option<InboxId>) -> Result<(), ReportError> {
+    async fn send(
+        &self,
+        notes: Vec<Note>,
+        blobs: Vec<NewBlob>,
+        letter: Option<InboxId>,
+    ) -> Result<(), ReportError> {
         let (done, committed) = oneshot::channel();
-        let report = Report { branch: Arc::clone(&self.branch), body, letter, done };
+        let report = Report { branch: Arc::clone(&self.branch), notes, blobs, letter, done };
         self.reports.send(report).map_err(|_| ReportError::Ending)?;
         committed.await.map_err(|_| ReportError::Ending)?
     }
@@ -192,6 +262,13 @@ pub enum Letter {
         choice: String,
         /// Where it comes from.
         source: String,
+    },
+    /// Something that an agent should know.
+    Steer {
+        /// The message, to be consumed when the agent was told.
+        id: InboxId,
+        /// The text.
+        text: String,
     },
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use fabro_blob::BlobStore;
-use fabro_events::{CompletedStage, Entry, Event, EventBody, PauseReason};
+use fabro_events::{CompletedStage, Entry, Event, EventBody, Note, PauseReason};
 use fabro_graph::{Node, NodeKind};
 use fabro_types::{BlobRef, Failure, FailureClass, Outcome, Status};
 
@@ -38,8 +38,10 @@ pub enum Input {
     Note {
         /// The line its stage runs on.
         branch: Arc<str>,
-        /// What it is.
-        body: EventBody,
+        /// What it is, in order; one record of the log takes them all.
+        notes: Vec<Note>,
+        /// Bytes that they name.
+        blobs: Vec<NewBlob>,
     },
     /// Nothing is at work, and nothing can be: gates wait for a person, or the budget is used up.
     Idle {
@@ -129,7 +131,7 @@ impl Machine {
                 self.todo.extend(self.state.cursors.keys().cloned());
             }
             Input::Ended { branch, finished } => self.ended(&branch, *finished),
-            Input::Note { branch, body } => self.note(&branch, body),
+            Input::Note { branch, notes, blobs } => self.note(&branch, notes, blobs),
             Input::Idle { gates } => self.pause(gates),
             Input::Cancel { reason } => self.emit(MAIN, EventBody::RunCanceled { reason }),
             Input::Abort { failure } => self.fail_run(failure),
@@ -144,20 +146,24 @@ impl Machine {
 
     /// True when a spending limit was reached: no stage starts until it is raised.
     pub fn over_budget(&self) -> bool {
-        let usage = &self.state.usage;
-        let tokens = self.plan.workflow().attrs().int("max_tokens_total");
-        let tokens = tokens.and_then(|max| u64::try_from(max).ok());
-        let tokens = tokens.filter(|_| !self.state.tokens_lifted);
         self.budget().is_some_and(|left| left <= 0.0)
-            || tokens
-                .is_some_and(|max| usage.input_tokens.saturating_add(usage.output_tokens) >= max)
+            || self.tokens_left().is_some_and(|left| left == 0)
+    }
+
+    /// How many tokens may still be used; `None` without a limit.
+    pub fn tokens_left(&self) -> Option<u64> {
+        let max = self.plan.workflow().attrs().int("max_tokens_total");
+        let max = max.and_then(|max| u64::try_from(max).ok());
+        let max = max.filter(|_| !self.state.tokens_lifted)?;
+        let usage = self.state.usage_so_far();
+        Some(max.saturating_sub(usage.input_tokens.saturating_add(usage.output_tokens)))
     }
 
     /// What may still be spent, in US dollars; `None` without a limit.
     pub fn budget(&self) -> Option<f64> {
         let graph = self.plan.workflow().attrs();
         let max = self.state.max_cost.or_else(|| graph.float("max_cost"))?;
-        Some(max - self.state.usage.cost_usd)
+        Some(max - self.state.usage_so_far().cost_usd)
     }
 
     fn advance(&mut self) {
@@ -393,13 +399,18 @@ impl Machine {
         })
     }
 
-    fn note(&mut self, branch: &Arc<str>, body: EventBody) {
+    fn note(&mut self, branch: &Arc<str>, notes: Vec<Note>, mut blobs: Vec<NewBlob>) {
         let Some(stage) = self.state.cursors.get(branch).and_then(|c| c.active()).cloned() else {
             return;
         };
         let plan = Arc::clone(&self.plan);
-        if let Some((_, node)) = plan.node(&stage.node) {
-            self.emit_for(branch, node, stage.visit, body);
+        let Some((_, node)) = plan.node(&stage.node) else { return };
+        self.commit.blobs.append(&mut blobs);
+        for note in notes {
+            let mut entry = entry_for(branch, node, stage.visit, note.body);
+            entry.session_id = note.session_id;
+            entry.parent_session_id = note.parent_session_id;
+            self.push(entry);
         }
     }
 
@@ -449,12 +460,7 @@ impl Machine {
 
     /// Adds an event about a stage.
     pub(crate) fn emit_for(&mut self, branch: &str, node: &Node, visit: u32, body: EventBody) {
-        let mut entry = Entry::new(body);
-        entry.branch = (!branch.is_empty()).then(|| Arc::from(branch));
-        entry.node_id = Some(Arc::clone(&node.id));
-        entry.node_label = Some(node.label()).filter(|label| **label != *node.id).map(Arc::from);
-        entry.visit = Some(visit);
-        self.push(entry);
+        self.push(entry_for(branch, node, visit, body));
     }
 
     fn push(&mut self, entry: Entry) {
@@ -472,6 +478,15 @@ impl Machine {
     pub(crate) fn add_blobs(&mut self, patch: &mut fabro_types::ContextPatch) {
         offload(patch, &mut self.commit.blobs);
     }
+}
+
+fn entry_for(branch: &str, node: &Node, visit: u32, body: EventBody) -> Entry {
+    let mut entry = Entry::new(body);
+    entry.branch = (!branch.is_empty()).then(|| Arc::from(branch));
+    entry.node_id = Some(Arc::clone(&node.id));
+    entry.node_label = Some(node.label()).filter(|label| **label != *node.id).map(Arc::from);
+    entry.visit = Some(visit);
+    entry
 }
 
 fn counts_visits(kind: NodeKind) -> bool {

@@ -29,7 +29,7 @@ pub struct RunState {
     pub phase: Phase,
     /// The main line (under [`MAIN`]) and every live branch, by name.
     pub cursors: BTreeMap<Arc<str>, Cursor>,
-    /// Model usage so far.
+    /// Model usage of all attempts that ended.
     pub usage: Usage,
     /// How many values were offloaded so far.
     pub artifact_count: u64,
@@ -109,6 +109,15 @@ impl RunState {
         }
     }
 
+    /// Model usage so far, that of the stages at work included.
+    pub fn usage_so_far(&self) -> Usage {
+        let mut usage = self.usage.clone();
+        for (_, stage) in self.active() {
+            usage.add(&stage.spent);
+        }
+        usage
+    }
+
     /// Every stage at work, the main line's first, then by branch name.
     pub fn active(&self) -> impl Iterator<Item = (&Arc<str>, &ActiveStage)> {
         self.cursors.iter().filter_map(|(name, cursor)| match &cursor.position {
@@ -141,14 +150,14 @@ impl RunState {
                 self.usage.add(&end.outcome.usage.clone().unwrap_or_default());
                 self.artifact_count += crate::offload::blobs_in(&end.outcome.context_updates);
                 if let Some(cursor) = self.cursor_mut(entry) {
-                    cursor.ended(entry, end);
+                    cursor.ended(event, end);
                 }
             }
             EventBody::StageRetrying { attempt, delay_ms, failure, usage } => {
                 let usage = usage.clone().unwrap_or_default();
                 self.usage.add(&usage);
                 if let Some(cursor) = self.cursor_mut(entry) {
-                    cursor.retrying(*attempt, *delay_ms, failure, &usage);
+                    cursor.retrying(event.seq, *attempt, *delay_ms, failure, &usage);
                 }
             }
             EventBody::ParallelStarted { branches, join, max_parallel } => {
@@ -171,9 +180,9 @@ impl RunState {
                 }
                 self.phase = Phase::Running;
             }
-            body => {
+            _ => {
                 if let Some(cursor) = self.cursor_mut(entry) {
-                    cursor.apply(entry, body, event.ts_ms);
+                    cursor.apply(event);
                 }
             }
         }
@@ -198,7 +207,9 @@ impl RunState {
         for cursor in self.cursors.values_mut() {
             cursor.degrade = true;
             // A gate that was asked goes on; it is the model stage after it that starts first.
+            // One in the middle of a conversation goes on with it.
             if let Position::Active(stage) = &mut cursor.position
+                && !stage.talked
                 && matches!(stage.handler.as_ref(), "agent" | "prompt")
                 && stage.fidelity == Fidelity::Full
             {
@@ -277,7 +288,10 @@ impl RunState {
         }
         self.merge(name);
         let Some(cursor) = self.cursors.get_mut(name) else { return };
-        cursor.position = Position::Done;
+        if let Position::Active(stage) = std::mem::replace(&mut cursor.position, Position::Done) {
+            // It is canceled in the middle of a stage, whose cost is a cost all the same.
+            self.usage.add(&stage.spent);
+        }
         let Some(parent) = self.cursors.get_mut(crate::fanout::parent_of(name)) else { return };
         if let Position::Fanned(fan) = &mut parent.position {
             fan.end_branch(name, status, failure.cloned(), canceled);

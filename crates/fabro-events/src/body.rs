@@ -174,13 +174,83 @@ pub enum EventBody {
     /// The log before this was copied from, or rewound to, an earlier point.
     #[serde(rename = "checkpoint.forked")]
     CheckpointForked(Box<ForkPoint>),
-    /// Text of an agent or to it.
+    /// A message of an agent's conversation: what it was asked, told or shown, or its answer.
     #[serde(rename = "agent.message")]
     AgentMessage {
-        /// `assistant` or `user`.
+        /// `assistant`, `user` or `system`.
         role: String,
-        /// The first 200 characters.
+        /// The first 200 characters of its text.
         text: String,
+        /// The whole of it: a message object, a plain text, or a reference to a blob of either.
+        /// Absent where only the text was of interest.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message: Option<Arc<Value>>,
+        /// What an answer cost: its turn, and those before it that failed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        usage: Option<Usage>,
+    },
+    /// An agent's tool begins.
+    #[serde(rename = "agent.tool.started")]
+    AgentToolStarted {
+        /// The call, as the answer before it names it.
+        call_id: String,
+        /// The tool.
+        tool: String,
+        /// The first 200 characters of its arguments.
+        arguments: String,
+    },
+    /// An agent's tool ended.
+    #[serde(rename = "agent.tool.completed")]
+    AgentToolCompleted(Box<CompletedTool>),
+    /// An agent's conversation is about to be shortened.
+    #[serde(rename = "agent.compaction.started")]
+    AgentCompactionStarted {
+        /// What the conversation is estimated to take, in tokens.
+        estimated_tokens: u64,
+        /// What the model takes, in tokens; absent when it is not known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        context_window_size: Option<u64>,
+    },
+    /// An agent's conversation was shortened.
+    #[serde(rename = "agent.compaction.completed")]
+    AgentCompactionCompleted(Box<CompletedCompaction>),
+    /// An agent began another one.
+    #[serde(rename = "agent.sub.spawned")]
+    AgentSubSpawned {
+        /// The new session.
+        agent_id: String,
+        /// What it is to do: the first 200 characters.
+        task: String,
+    },
+    /// An agent that another one began has answered.
+    #[serde(rename = "agent.sub.completed")]
+    AgentSubCompleted {
+        /// Its session.
+        agent_id: String,
+        /// The first 200 characters of its answer.
+        text: String,
+    },
+    /// An agent that another one began has failed.
+    #[serde(rename = "agent.sub.failed")]
+    AgentSubFailed {
+        /// Its session.
+        agent_id: String,
+        /// Why.
+        message: String,
+    },
+    /// An agent that another one began is over.
+    #[serde(rename = "agent.sub.closed")]
+    AgentSubClosed {
+        /// Its session.
+        agent_id: String,
+    },
+    /// Somebody told an agent something while it was at work.
+    #[serde(rename = "agent.steered")]
+    AgentSteered {
+        /// What.
+        text: String,
+        /// `inbox`, or `loop_detection`, ….
+        source: String,
     },
     /// Something an agent stage did not like, but went on.
     #[serde(rename = "agent.warning")]
@@ -189,6 +259,9 @@ pub enum EventBody {
         kind: String,
         /// What it was.
         message: String,
+        /// Of `context_window`: how full the model's window is.
+        #[serde(flatten, default, skip_serializing_if = "Option::is_none")]
+        window: Option<WindowUse>,
     },
     /// Something failed inside an agent stage.
     #[serde(rename = "agent.error")]
@@ -292,6 +365,68 @@ pub struct CompletedStage {
     /// The script as it ran, where that differs from the node's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<Arc<str>>,
+}
+
+/// The end of a tool call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CompletedTool {
+    /// The call.
+    pub call_id: String,
+    /// The tool.
+    pub tool: String,
+    /// It failed, and the output says why.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_error: bool,
+    /// What the model gets to read: a text, or a reference to a blob of it.
+    pub output: Arc<Value>,
+    /// Files the call read, relative to the working directory.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files_read: Vec<String>,
+    /// Files the call wrote, changed or removed, relative to the working directory.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files_modified: Vec<String>,
+    /// How long it took, in milliseconds.
+    pub duration_ms: u64,
+}
+
+/// A conversation that was shortened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CompletedCompaction {
+    /// What made it necessary: `threshold`, `overflow` or `manual`.
+    pub reason: String,
+    /// Messages that were replaced.
+    pub original_turn_count: u64,
+    /// Messages that stayed as they were.
+    pub preserved_turn_count: u64,
+    /// What the summary is estimated to take, in tokens.
+    pub summary_token_estimate: u64,
+    /// Files whose use the summary tells.
+    pub tracked_file_count: u64,
+    /// Messages of the conversation before.
+    #[serde(rename = "messagesBefore")]
+    pub messages_before: u64,
+    /// Messages of the conversation after.
+    #[serde(rename = "messagesAfter")]
+    pub messages_after: u64,
+    /// What the conversation was estimated to take before, in tokens.
+    #[serde(rename = "tokensBefore")]
+    pub tokens_before: u64,
+    /// The message that took the place of the old ones: its text, or a reference to a blob of it.
+    pub summary: Arc<Value>,
+    /// What making the summary cost, where a model made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+}
+
+/// How full a model's window is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WindowUse {
+    /// What the conversation is estimated to take, in tokens.
+    pub estimated_tokens: u64,
+    /// What the model takes, in tokens.
+    pub context_window_size: u64,
+    /// The first as a part of the second, in percent.
+    pub usage_percent: u64,
 }
 
 /// Which rule an edge was chosen by.

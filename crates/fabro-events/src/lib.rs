@@ -23,8 +23,9 @@ mod body;
 use std::sync::Arc;
 
 pub use body::{
-    Candidate, CompletedStage, CreatedRun, EdgeChoice, EventBody, ForkPoint, GateOption,
-    ParentStage, PauseReason, PlannedBranch, QuestionType, Tier,
+    Candidate, CompletedCompaction, CompletedStage, CompletedTool, CreatedRun, EdgeChoice,
+    EventBody, ForkPoint, GateOption, ParentStage, PauseReason, PlannedBranch, QuestionType, Tier,
+    WindowUse,
 };
 use fabro_types::RunId;
 use serde::{Deserialize, Serialize};
@@ -80,6 +81,23 @@ impl Entry {
             session_id: None,
             parent_session_id: None,
         }
+    }
+}
+
+/// Something that a stage has to tell, before it is known where the stage stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Note {
+    /// What happened.
+    pub body: EventBody,
+    /// The agent session it belongs to.
+    pub session_id: Option<Arc<str>>,
+    /// The session that spawned that one.
+    pub parent_session_id: Option<Arc<str>>,
+}
+
+impl From<EventBody> for Note {
+    fn from(body: EventBody) -> Self {
+        Self { body, session_id: None, parent_session_id: None }
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) fn text_of(stage: &Stage, value: &Value) -> Result<String, Failure> {
 
 /// Reports something that the stage did not like.
 pub(crate) async fn warn(reporter: &Reporter, kind: &str, message: String) {
-    let body = EventBody::AgentWarning { kind: kind.to_owned(), message };
+    let body = EventBody::AgentWarning { kind: kind.to_owned(), message, window: None };
     // Nothing is lost when the driver is ending: the stage runs again.
     let _ = reporter.report(body).await;
 }

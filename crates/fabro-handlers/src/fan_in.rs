@@ -66,7 +66,7 @@ impl FanInHandler {
         let files = StageFiles::open(stage)?;
         files.write("prompt.md", &text)?;
         let (name, bytes) = prompt_blob(&text);
-        let mut finished = match self.llm.ask(stage, vec![Message::user(text)]).await {
+        let mut finished = match self.llm.ask(stage, vec![Message::user(text).into()]).await {
             Asked::Canceled => Finished::from(given_up()),
             Asked::Failed(failed) => {
                 // The branches have done their part: the stage does not fail for want of a judge.
@@ -78,10 +78,11 @@ impl FanInHandler {
                 Finished::from(outcome)
             }
             Asked::Answered(reply) => {
-                files.write("response.md", &reply.text)?;
-                let named = named(&reply.text, ranked);
+                let answer = reply.text();
+                files.write("response.md", &answer)?;
+                let named = named(&answer, ranked);
                 let mut outcome =
-                    chosen(response_outcome(&stage.at.node, &reply.text), named.unwrap_or(best));
+                    chosen(response_outcome(&stage.at.node, &answer), named.unwrap_or(best));
                 if named.is_none() {
                     outcome.notes =
                         Some("the answer names no branch; the best status won".to_owned());

@@ -88,8 +88,8 @@ impl Handler for HumanHandler {
                     ask = false;
                     continue;
                 }
-                Waited::Nobody => match stage.mailbox.try_next() {
-                    Some(letter) => letter.into(),
+                Waited::Nobody => match stage.mailbox.try_next().and_then(given) {
+                    Some(given) => given,
                     None => return StageEnd::Suspended(PauseReason::Human),
                 },
             };
@@ -152,8 +152,8 @@ impl HumanHandler {
         tokio::select! {
             biased;
             () = cancel.cancelled() => Waited::Canceled,
-            letter = stage.mailbox.next() => match letter {
-                Some(letter) => Waited::Given(letter.into()),
+            answer = next_answer(stage) => match answer {
+                Some(given) => Waited::Given(given),
                 None => Waited::Canceled,
             },
             () = timer => Waited::TimedOut,
@@ -168,10 +168,21 @@ impl HumanHandler {
     }
 }
 
-impl From<Letter> for Given {
-    fn from(letter: Letter) -> Self {
-        let Letter::Answer { id, choice, source } = letter;
-        Self { text: choice, source, letter: Some(id) }
+/// The next answer that comes from outside; what else is said is not for gates.
+async fn next_answer(stage: &mut Stage) -> Option<Given> {
+    loop {
+        if let Some(given) = given(stage.mailbox.next().await?) {
+            return Some(given);
+        }
+    }
+}
+
+fn given(letter: Letter) -> Option<Given> {
+    match letter {
+        Letter::Answer { id, choice, source } => {
+            Some(Given { text: choice, source, letter: Some(id) })
+        }
+        Letter::Steer { .. } => None,
     }
 }
 

@@ -52,7 +52,7 @@ impl LlmHandler {
     }
 
     /// Asks the model what `text` says, in the words of `stage`'s node.
-    pub(crate) async fn ask(&self, stage: &Stage, messages: Vec<Message>) -> Asked {
+    pub(crate) async fn ask(&self, stage: &Stage, messages: Vec<Arc<Message>>) -> Asked {
         let request = self.request(stage, messages);
         let name = request.model.clone();
         let answer = tokio::select! {
@@ -75,7 +75,7 @@ impl LlmHandler {
         }
     }
 
-    fn request(&self, stage: &Stage, messages: Vec<Message>) -> Request {
+    fn request(&self, stage: &Stage, messages: Vec<Arc<Message>>) -> Request {
         let (node, graph) = (&stage.node().attrs, stage.plan.workflow().attrs());
         let pick = |own: &str, run: &Option<String>, default: &str, last: &Option<String>| {
             let own = node.text(own).map(str::to_owned);
@@ -107,12 +107,12 @@ impl LlmHandler {
         files.write("prompt.md", &assembled)?;
         let (name, bytes) = prompt_blob(&assembled);
         let mut messages = thread(stage)?;
-        messages.push(Message::user(assembled));
+        messages.push(Message::user(assembled).into());
         let mut finished = match self.ask(stage, messages).await {
             Asked::Canceled => Finished::from(given_up()),
             Asked::Failed(outcome) => Finished::from(*outcome),
             Asked::Answered(reply) => {
-                files.write("response.md", &reply.text)?;
+                files.write("response.md", &reply.text())?;
                 Finished::from(self.answered(stage, *reply).await)
             }
         };
@@ -122,24 +122,25 @@ impl LlmHandler {
     }
 
     async fn answered(&self, stage: &Stage, reply: Reply) -> Outcome {
-        if !reply.tool_calls.is_empty() {
+        let text = reply.text();
+        if reply.message().tool_calls().next().is_some() {
             let message = "the model called tools, which this version does not run yet";
             let mut outcome = Outcome::failed(Failure::new(FailureClass::Deterministic, message));
             outcome.usage = Some(reply.usage);
             return outcome;
         }
         // The driver may be ending; then the outcome is not recorded either.
-        let _ = stage.reporter.report(message("assistant", &reply.text)).await;
-        let mut outcome = response_outcome(&stage.at.node, &reply.text);
-        let source = directive_source(stage, &reply.text);
-        directives::apply(&mut outcome, stage, source.as_deref().unwrap_or(&reply.text)).await;
+        let _ = stage.reporter.report(message("assistant", &text)).await;
+        let mut outcome = response_outcome(&stage.at.node, &text);
+        let source = directive_source(stage, &text);
+        directives::apply(&mut outcome, stage, source.as_deref().unwrap_or(&text)).await;
         outcome.usage = Some(reply.usage);
         outcome
     }
 }
 
 /// The earlier messages of the conversation that the stage takes part in.
-fn thread(stage: &Stage) -> Result<Vec<Message>, StageEnd> {
+fn thread(stage: &Stage) -> Result<Vec<Arc<Message>>, StageEnd> {
     let mut messages = Vec::new();
     let full = stage.fidelity() == Fidelity::Full;
     let Some(thread) = stage.at.thread_id.as_ref().filter(|_| full) else { return Ok(messages) };
@@ -148,8 +149,8 @@ fn thread(stage: &Stage) -> Result<Vec<Message>, StageEnd> {
         let key = format!("{}{}", keys::RESPONSE_PREFIX, record.node);
         let response = record.end.outcome.context_updates.get(&key);
         let (Some(prompt), Some(response)) = (record.end.prompt, response) else { continue };
-        messages.push(Message::user(text_of(stage, &prompt.to_value())?));
-        messages.push(Message::assistant(text_of(stage, response)?));
+        messages.push(Message::user(text_of(stage, &prompt.to_value())?).into());
+        messages.push(Message::assistant(text_of(stage, response)?).into());
     }
     Ok(messages)
 }
@@ -190,7 +191,7 @@ pub(crate) fn response_outcome(node: &str, text: &str) -> Outcome {
 
 fn message(role: &str, text: &str) -> EventBody {
     let text = text.chars().take(PREVIEW).collect();
-    EventBody::AgentMessage { role: role.to_owned(), text }
+    EventBody::AgentMessage { role: role.to_owned(), text, message: None, usage: None }
 }
 
 /// Where an agent's directives are when its answer has none: a `status.json` in the working

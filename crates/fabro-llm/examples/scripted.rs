@@ -16,7 +16,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut origin = Origin::default();
     for node in ["plan", "fix", "fix"] {
         origin.node = node.into();
-        let mut turn = model.stream(Request::new(origin.clone(), vec![Message::user("Go on")]));
+        let mut turn =
+            model.stream(Request::new(origin.clone(), vec![Message::user("Go on").into()]));
         let mut out = std::io::stdout().lock();
         while let Some(part) = turn.next().await {
             match part {

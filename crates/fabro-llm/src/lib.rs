@@ -16,13 +16,13 @@
 //!     r#"{"plan": [{"text": "first"}, {"text": "later"}], "*": [{"error": "auth"}]}"#,
 //! )?;
 //! let ask = |node, taken: u32| {
-//!     let mut request = Request::new(Origin::new(node), vec![Message::user("Make a plan")]);
+//!     let mut request = Request::new(Origin::new(node), vec![Message::user("Make a plan").into()]);
 //!     request.origin.taken.insert("plan".into(), taken);
 //!     request
 //! };
 //! let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-//! assert_eq!(runtime.block_on(complete(&model, ask("plan", 0)))?.text, "first");
-//! assert_eq!(runtime.block_on(complete(&model, ask("plan", 7)))?.text, "later");
+//! assert_eq!(runtime.block_on(complete(&model, ask("plan", 0)))?.text(), "first");
+//! assert_eq!(runtime.block_on(complete(&model, ask("plan", 7)))?.text(), "later");
 //! let error = runtime.block_on(complete(&model, ask("review", 0))).unwrap_err();
 //! assert_eq!(error.class(), fabro_types::FailureClass::Deterministic);
 //! # Ok(())
@@ -45,8 +45,8 @@ mod simulated;
 mod unconfigured;
 
 pub use error::{ErrorKind, ModelError};
-pub use message::{Content, Message, Role, ToolCall};
-pub use model::{Model, Origin, Part, Reply, Request, StopReason, complete};
+pub use message::{Content, Message, Reasoning, Role, ToolCall, ToolSpec};
+pub use model::{Model, Origin, Part, Reply, Request, StopReason, collect, complete};
 pub use prices::cost;
 pub use script::ScriptError;
 pub use scripted::ScriptedModel;

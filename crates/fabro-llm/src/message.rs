@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -34,9 +36,17 @@ impl Message {
     pub fn text(&self) -> String {
         let texts = self.content.iter().filter_map(|content| match content {
             Content::Text { text } => Some(text.as_str()),
-            Content::ToolCall(_) | Content::ToolResult { .. } => None,
+            _ => None,
         });
         texts.collect()
+    }
+
+    /// The tools it wants to run, in order.
+    pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCall> {
+        self.content.iter().filter_map(|content| match content {
+            Content::ToolCall(call) => Some(call),
+            _ => None,
+        })
     }
 }
 
@@ -64,6 +74,9 @@ pub enum Content {
         /// The text.
         text: String,
     },
+    /// What the model thought before it went on. The provider that made it wants it back unchanged,
+    /// at its place, as long as tools are called.
+    Reasoning(Reasoning),
     /// The model wants a tool to run.
     ToolCall(ToolCall),
     /// What a tool gave back.
@@ -76,6 +89,31 @@ pub enum Content {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
     },
+}
+
+/// A thought of a model.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Reasoning {
+    /// The thought, or a summary of it; empty where the provider hides it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub text: String,
+    /// The provider's seal on the text, or on the call that follows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signature: Option<String>,
+    /// The thought itself where only the provider can read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redacted: Option<String>,
+}
+
+/// A tool that a model may call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolSpec {
+    /// Its name: letters, digits, `_` and `-`, at most 64 characters.
+    pub name: String,
+    /// What it does and when to use it, for the model.
+    pub description: String,
+    /// The JSON Schema of its arguments: an object's.
+    pub parameters: Arc<Value>,
 }
 
 /// A wish of the model to run a tool.

@@ -5,7 +5,9 @@ use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use imbl::OrdMap;
 
-use crate::{ErrorKind, Message, ModelError, ToolCall};
+use serde_json::Value;
+
+use crate::{Content, ErrorKind, Message, ModelError, Reasoning, Role, ToolCall, ToolSpec};
 
 /// A language model, or something that answers like one.
 pub trait Model: Send + Sync {
@@ -40,8 +42,12 @@ impl<M: Model + ?Sized> Model for Arc<M> {
 pub struct Request {
     /// Where it comes from.
     pub origin: Origin,
-    /// The conversation so far, oldest first.
-    pub messages: Vec<Message>,
+    /// The conversation so far, oldest first. Shared, so that asking again costs no copy.
+    pub messages: Vec<Arc<Message>>,
+    /// The tools that the model may call.
+    pub tools: Arc<[ToolSpec]>,
+    /// The JSON Schema that the answer is to match, where the provider can be told.
+    pub output_schema: Option<Arc<Value>>,
     /// The model's name; `None` leaves the choice to the provider's default.
     pub model: Option<String>,
     /// The provider's name; `None` leaves the choice to what is configured.
@@ -56,10 +62,12 @@ pub struct Request {
 
 impl Request {
     /// A request with nothing chosen but its messages.
-    pub fn new(origin: Origin, messages: Vec<Message>) -> Self {
+    pub fn new(origin: Origin, messages: Vec<Arc<Message>>) -> Self {
         Self {
             origin,
             messages,
+            tools: Arc::default(),
+            output_schema: None,
             model: None,
             provider: None,
             reasoning_effort: None,
@@ -91,6 +99,8 @@ impl Origin {
 pub enum Part {
     /// More text.
     Text(String),
+    /// A whole thought.
+    Reasoning(Reasoning),
     /// A whole tool call.
     ToolCall(ToolCall),
     /// The turn is whole; nothing follows.
@@ -117,14 +127,34 @@ pub enum StopReason {
 /// A whole turn of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
-    /// Its text; empty when it only called tools.
-    pub text: String,
-    /// The tools it wants to run, in order.
-    pub tool_calls: Vec<ToolCall>,
+    /// What it says, in order: thoughts, texts, tool calls.
+    pub content: Vec<Content>,
     /// What it used: one turn.
     pub usage: Usage,
     /// Why it stopped.
     pub stop: StopReason,
+}
+
+impl Reply {
+    /// Its text; empty when it only called tools.
+    pub fn text(&self) -> String {
+        self.message().text()
+    }
+
+    /// The tools it wants to run, in order.
+    pub fn tool_calls(&self) -> Vec<ToolCall> {
+        self.message().tool_calls().cloned().collect()
+    }
+
+    /// The message that continues the conversation.
+    pub fn message(&self) -> Message {
+        Message { role: Role::Assistant, content: self.content.clone() }
+    }
+
+    /// The same without a copy.
+    pub fn into_message(self) -> Message {
+        Message { role: Role::Assistant, content: self.content }
+    }
 }
 
 /// Asks a model and waits for the whole turn.
@@ -134,16 +164,31 @@ pub struct Reply {
 /// The first error of the stream, or [`ErrorKind::BrokenStream`] when it stops without an end: half
 /// an answer is never given out as a whole one.
 pub async fn complete<M: Model + ?Sized>(model: &M, request: Request) -> Result<Reply, ModelError> {
-    let mut stream = model.stream(request);
-    let mut text = String::new();
-    let mut tool_calls = Vec::new();
+    collect(model.stream(request), |_| {}).await
+}
+
+/// Waits for the rest of a turn; `watch` sees each part as it arrives.
+///
+/// # Errors
+///
+/// As [`complete`].
+pub async fn collect(
+    mut stream: BoxStream<'static, Result<Part, ModelError>>,
+    mut watch: impl FnMut(&Part) + Send,
+) -> Result<Reply, ModelError> {
+    let mut content: Vec<Content> = Vec::new();
     while let Some(part) = stream.next().await {
-        match part? {
-            Part::Text(more) if text.is_empty() => text = more,
-            Part::Text(more) => text.push_str(&more),
-            Part::ToolCall(call) => tool_calls.push(call),
+        let part = part?;
+        watch(&part);
+        match part {
+            Part::Text(more) => match content.last_mut() {
+                Some(Content::Text { text }) => text.push_str(&more),
+                _ => content.push(Content::Text { text: more }),
+            },
+            Part::Reasoning(thought) => content.push(Content::Reasoning(thought)),
+            Part::ToolCall(call) => content.push(Content::ToolCall(call)),
             Part::End { usage, stop } => {
-                return Ok(Reply { text, tool_calls, usage: Usage { turns: 1, ..usage }, stop });
+                return Ok(Reply { content, usage: Usage { turns: 1, ..usage }, stop });
             }
         }
     }
@@ -164,7 +209,7 @@ mod tests {
         }
     }
 
-    async fn collect(parts: Vec<Result<Part, ModelError>>) -> Result<Reply, ErrorKind> {
+    async fn ask(parts: Vec<Result<Part, ModelError>>) -> Result<Reply, ErrorKind> {
         let request = Request::new(Origin::new("plan"), Vec::new());
         complete(&Parts(parts), request).await.map_err(|error| error.kind)
     }
@@ -179,23 +224,20 @@ mod tests {
 
     #[tokio::test]
     async fn parts_are_joined_up_to_the_end() {
-        let reply = collect([text("a"), text("b"), end(), text("c")].map(Ok).into()).await.unwrap();
-        assert_eq!((reply.text.as_str(), reply.usage.turns), ("ab", 1));
+        let reply = ask([text("a"), text("b"), end(), text("c")].map(Ok).into()).await.unwrap();
+        assert_eq!((reply.text().as_str(), reply.usage.turns), ("ab", 1));
     }
 
     #[tokio::test]
     async fn no_end_is_no_answer() {
-        assert_eq!(collect(vec![Ok(text("a"))]).await, Err(ErrorKind::BrokenStream));
-        assert_eq!(collect(Vec::new()).await, Err(ErrorKind::BrokenStream));
+        assert_eq!(ask(vec![Ok(text("a"))]).await, Err(ErrorKind::BrokenStream));
+        assert_eq!(ask(Vec::new()).await, Err(ErrorKind::BrokenStream));
     }
 
     #[tokio::test]
     async fn the_first_error_ends_the_turn() {
         let error = Err(ModelError::new(ErrorKind::Overloaded));
-        assert_eq!(
-            collect(vec![Ok(text("a")), error, Ok(end())]).await,
-            Err(ErrorKind::Overloaded)
-        );
+        assert_eq!(ask(vec![Ok(text("a")), error, Ok(end())]).await, Err(ErrorKind::Overloaded));
     }
 
     #[tokio::test]

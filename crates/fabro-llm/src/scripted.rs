@@ -119,13 +119,13 @@ mod tests {
     fn request(node: &str, taken: &[(&str, u32)]) -> Request {
         let mut origin = Origin::new(node);
         origin.taken = taken.iter().map(|&(node, turns)| (Arc::from(node), turns)).collect();
-        Request::new(origin, vec![Message::user("go on")])
+        Request::new(origin, vec![Message::user("go on").into()])
     }
 
     async fn check(script: &str, node: &str, taken: &[(&str, u32)], expected: &str) {
         let model = ScriptedModel::from_json(script).unwrap();
         let told = match complete(&model, request(node, taken)).await {
-            Ok(reply) => reply.text,
+            Ok(reply) => reply.text(),
             Err(error) => error.to_string(),
         };
         assert_eq!(told, expected, "{node} {taken:?}");
@@ -168,10 +168,10 @@ mod tests {
         )
         .unwrap();
         let first = complete(&model, request("fix", &[])).await.unwrap();
-        insta::assert_snapshot!(serde_json::to_string(&first.tool_calls).unwrap(), @r#"[{"id":"call-fix-0-0","name":"read","arguments":{"path":"a"}},{"id":"call-fix-0-1","name":"ls","arguments":{}}]"#);
+        insta::assert_snapshot!(serde_json::to_string(&first.tool_calls()).unwrap(), @r#"[{"id":"call-fix-0-0","name":"read","arguments":{"path":"a"}},{"id":"call-fix-0-1","name":"ls","arguments":{}}]"#);
         assert_eq!(first.stop, StopReason::ToolCalls);
         let second = complete(&model, request("fix", &[("fix", 1)])).await.unwrap();
-        assert_eq!(second.tool_calls[0].id, "call-fix-1-0");
+        assert_eq!(second.tool_calls()[0].id, "call-fix-1-0");
     }
 
     #[tokio::test(start_paused = true)]

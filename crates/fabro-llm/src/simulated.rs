@@ -13,7 +13,7 @@ use crate::{Model, ModelError, Part, Request, StopReason};
 /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
 /// let request = Request::new(Origin::new("plan"), Vec::new());
 /// let reply = runtime.block_on(complete(&SimulatedModel, request))?;
-/// assert_eq!(reply.text, "[simulated] response for stage plan");
+/// assert_eq!(reply.text(), "[simulated] response for stage plan");
 /// # Ok(())
 /// # }
 /// ```

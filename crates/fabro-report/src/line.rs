@@ -198,7 +198,7 @@ fn other_line(event: &Event, name: &str) -> Option<(Mark, String)> {
         EventBody::ContextRefused { key, reason } => {
             (Mark::Odd, format!("{name} may not write `{key}`: {reason}"))
         }
-        EventBody::AgentMessage { role, text } => {
+        EventBody::AgentMessage { role, text, .. } => {
             (Mark::Note, format!("{name} {role}: {}", one_line(text, QUOTED)))
         }
         EventBody::AgentWarning { message, .. } => {

@@ -415,7 +415,11 @@ fn gates_are_open_until_they_are_answered() {
         freeform: false,
         deadline_ms: None,
     };
-    bench.input(Input::Note { branch: Arc::clone(&branch), body: asked });
+    bench.input(Input::Note {
+        branch: Arc::clone(&branch),
+        notes: vec![asked.into()],
+        blobs: Vec::new(),
+    });
     insta::assert_snapshot!(serde_json::to_string(&open_gates(&bench.events)).unwrap(), @r#"[{"node":"gate","visit":1,"branch":null,"question":"Ship?","question_type":"multiple_choice","options":[{"key":"Y","label":"Yes","to":"exit"},{"key":"N","label":"No","to":"start2"}],"freeform":false}]"#);
     bench.input(Input::Idle { gates: vec!["gate".into()] });
     assert_eq!(open_gates(&bench.events).len(), 1);
@@ -427,7 +431,7 @@ fn gates_are_open_until_they_are_answered() {
         text: None,
         source: "cli".into(),
     };
-    bench.input(Input::Note { branch, body: answered });
+    bench.input(Input::Note { branch, notes: vec![answered.into()], blobs: Vec::new() });
     assert_eq!(open_gates(&bench.events), []);
     bench.end("gate", Outcome { preferred_label: Some("Yes".into()), ..ok() });
     bench.finish();

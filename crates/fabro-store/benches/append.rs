@@ -62,7 +62,12 @@ fn time(work: impl FnOnce()) -> Duration {
 fn events(run_id: RunId, after: u64) -> [Event; 3] {
     [1, 2, 3].map(|more| {
         let text = "x".repeat(150);
-        let entry = Entry::new(EventBody::AgentMessage { role: "assistant".into(), text });
+        let entry = Entry::new(EventBody::AgentMessage {
+            role: "assistant".into(),
+            text,
+            message: None,
+            usage: None,
+        });
         Event { run_id, seq: after + more, ts_ms: 1_700_000_000_000, entry }
     })
 }

@@ -53,6 +53,11 @@ fn say(store: &SqliteStore, run: RunId, last: &mut u64, text: &str) -> Result<()
 }
 
 fn event(run_id: RunId, seq: u64, role: &str, text: &str) -> Event {
-    let body = EventBody::AgentMessage { role: role.into(), text: text.into() };
+    let body = EventBody::AgentMessage {
+        role: role.into(),
+        text: text.into(),
+        message: None,
+        usage: None,
+    };
     Event { run_id, seq, ts_ms: 0, entry: Entry::new(body) }
 }

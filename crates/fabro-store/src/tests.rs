@@ -28,7 +28,9 @@ pub(crate) fn event(run_id: RunId, seq: u64, body: EventBody) -> Event {
 }
 
 pub(crate) fn message(run_id: RunId, seq: u64, text: &str) -> Event {
-    event(run_id, seq, EventBody::AgentMessage { role: "assistant".into(), text: text.into() })
+    let (role, text) = ("assistant".into(), text.into());
+    let body = EventBody::AgentMessage { role, text, message: None, usage: None };
+    event(run_id, seq, body)
 }
 
 pub(crate) fn created(run_id: RunId, workflow: &str, parent: Option<RunId>) -> Event {

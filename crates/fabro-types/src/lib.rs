@@ -22,6 +22,7 @@ mod id;
 mod label;
 mod outcome;
 mod path;
+mod permissions;
 mod status;
 mod weight;
 
@@ -33,5 +34,6 @@ pub use id::{ParseRunIdError, RunId};
 pub use label::{accelerator, strip_accelerator};
 pub use outcome::{ContextPatch, Failure, FailureClass, Outcome, Usage, failure_signature};
 pub use path::value_at;
+pub use permissions::Permissions;
 pub use status::{RunStatus, Status};
 pub use weight::Weight;

@@ -42,7 +42,9 @@ pub(super) fn story(events: &[Event]) -> String {
                 format!("{node} is told {selected} {label:?} {text:?} by {source}")
             }
             EventBody::ContextRefused { key, reason } => format!("{node} refused {key}: {reason}"),
-            EventBody::AgentWarning { kind, message } => format!("{node} warns ({kind}) {message}"),
+            EventBody::AgentWarning { kind, message, .. } => {
+                format!("{node} warns ({kind}) {message}")
+            }
             EventBody::ParallelStarted { branches, join, .. } => {
                 let join = join.as_deref().unwrap_or("nothing");
                 format!("{node} forks {}, joins at {join}", branches.len())

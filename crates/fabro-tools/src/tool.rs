@@ -1,0 +1,64 @@
+use async_trait::async_trait;
+use fabro_llm::ToolSpec;
+use fabro_memory::ToolContext;
+use fabro_types::Permissions;
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+
+/// Something that an agent may call.
+#[async_trait]
+pub trait Tool: Send + Sync {
+    /// What the model is told of it.
+    fn spec(&self) -> &ToolSpec;
+
+    /// The least permissions under which an agent may call it.
+    fn needs(&self) -> Permissions;
+
+    /// How to use it, for the prompt of an agent that has it; `None` when its description says all.
+    fn instructions(&self) -> Option<&str> {
+        None
+    }
+
+    /// Runs one call to its end. A failure is an [`Output`] too: the model reads it and goes on.
+    /// When `call.cancel` fires the tool ends what it began; dropping the future leaves nothing
+    /// running.
+    async fn call(&self, call: Call<'_>) -> Output;
+}
+
+/// One call of a tool.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a> {
+    /// Names the call within its conversation.
+    pub id: &'a str,
+    /// The arguments, which match the schema of the tool.
+    pub arguments: &'a Map<String, Value>,
+    /// The workflow that the agent works in.
+    pub context: &'a ToolContext,
+    /// Fires when the call is to end.
+    pub cancel: &'a CancellationToken,
+}
+
+/// What a call came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Output {
+    /// What the model gets to read.
+    pub text: String,
+    /// The call failed, and the text says why and what to do.
+    pub is_error: bool,
+    /// Files it read, relative to the working directory.
+    pub files_read: Vec<String>,
+    /// Files it wrote, changed or removed, relative to the working directory.
+    pub files_modified: Vec<String>,
+}
+
+impl Output {
+    /// A call that did what it was asked to.
+    pub fn ok(text: impl Into<String>) -> Self {
+        Self { text: text.into(), ..Self::default() }
+    }
+
+    /// A call that failed.
+    pub fn error(text: impl Into<String>) -> Self {
+        Self { is_error: true, ..Self::ok(text) }
+    }
+}
