@@ -47,7 +47,6 @@
 //!   1 MiB in all; larger ones stay references.
 
 mod blobs;
-mod bundle;
 mod command;
 mod common;
 mod directives;
@@ -61,12 +60,13 @@ mod prepare;
 mod registry;
 mod render;
 mod sub_workflow;
-mod unsupported;
 mod wait;
 
-pub use bundle::{Bundle, BundleError, RunSettings, render_goal};
 pub use command::CommandHandler;
 pub use dry::DryHandler;
+pub use fabro_bundle::{
+    Bundle, BundleError, Obstacle, RunSettings, Unsupported, obstacle, render_goal, unsupported,
+};
 pub use fabro_preamble::Limits;
 pub use fan_in::FanInHandler;
 pub use files::StatusFiles;
@@ -75,7 +75,6 @@ pub use llm::{LlmHandler, ModelDefaults};
 pub use prepare::{NotPrepared, prepare, prepare_dir};
 pub use registry::{Registry, Services};
 pub use sub_workflow::{SubWorkflowHandler, read_all};
-pub use unsupported::{Obstacle, Unsupported, obstacle, unsupported};
 pub use wait::WaitHandler;
 
 /// The context key of the workflow file's directory.

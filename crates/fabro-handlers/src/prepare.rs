@@ -6,7 +6,7 @@ use fabro_sandbox::{Exec, ExecError, Exit, Language, Request};
 use fabro_types::{Failure, FailureClass, RunId};
 use tokio_util::sync::CancellationToken;
 
-use crate::bundle::RunSettings;
+use fabro_bundle::RunSettings;
 
 /// Why a run cannot begin.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fabro_blob::BlobStore;
+use fabro_bundle::{Bundle, BundleError};
 use fabro_condition::Condition;
 use fabro_context::{Context, keys};
 use fabro_engine::{
@@ -21,7 +22,6 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::blobs::read_inner;
-use crate::bundle::{Bundle, BundleError};
 use crate::preamble::preamble;
 
 /// How deep sub-workflows nest: one that names itself has to end somewhere.
