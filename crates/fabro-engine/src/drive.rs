@@ -330,7 +330,7 @@ impl Driver {
     }
 
     fn report(&mut self, report: Report) -> Result<(), StoreError> {
-        let Report { branch, notes, blobs, letter, done } = report;
+        let Report { branch, notes, blobs, letters, done } = report;
         let active = self.machine.state().cursors.get(&branch).and_then(|cursor| cursor.active());
         let Some(key) = active.map(|at| Key::of(&branch, at)) else {
             // The branch ended while the report was on its way; its handler is being ended too.
@@ -344,7 +344,8 @@ impl Driver {
             notes.first()
         {
             let choice = text.clone().unwrap_or_else(|| label.clone());
-            let Some(id) = self.claim(&key, letter, choice, source.clone())? else {
+            let Some(id) = self.claim(&key, letters.first().copied(), choice, source.clone())?
+            else {
                 // As above: a handler that is gone needs no answer.
                 let _ = done.send(Err(ReportError::AlreadyAnswered));
                 self.mark = None;
@@ -352,7 +353,7 @@ impl Driver {
             };
             self.consumed.push(id);
         } else {
-            self.consumed.extend(letter);
+            self.consumed.extend(letters);
         }
         self.decide(Input::Note { branch, notes, blobs });
         self.acks.push(done);

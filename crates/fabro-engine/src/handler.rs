@@ -185,7 +185,7 @@ pub(crate) struct Report {
     pub(crate) branch: Arc<str>,
     pub(crate) notes: Vec<Note>,
     pub(crate) blobs: Vec<NewBlob>,
-    pub(crate) letter: Option<InboxId>,
+    pub(crate) letters: Vec<InboxId>,
     pub(crate) done: oneshot::Sender<Result<(), ReportError>>,
 }
 
@@ -204,18 +204,18 @@ pub enum ReportError {
 impl Reporter {
     /// Reports an event; it is on stable storage when this returns.
     pub async fn report(&self, body: EventBody) -> Result<(), ReportError> {
-        self.send(vec![body.into()], Vec::new(), None).await
+        self.send(vec![body.into()], Vec::new(), Vec::new()).await
     }
 
-    /// Reports several events, with the blobs they name, in one record of the log; `letter` is the
-    /// message from outside that they take off the inbox, if one did.
+    /// Reports several events, with the blobs they name, in one record of the log; `letters` are the
+    /// messages from outside that they take off the inbox.
     pub async fn record(
         &self,
         notes: Vec<Note>,
         blobs: Vec<NewBlob>,
-        letter: Option<InboxId>,
+        letters: Vec<InboxId>,
     ) -> Result<(), ReportError> {
-        self.send(notes, blobs, letter).await
+        self.send(notes, blobs, letters).await
     }
 
     /// A sign of life that is no event: more of an answer has arrived.
@@ -229,23 +229,23 @@ impl Reporter {
         body: EventBody,
         letter: Option<InboxId>,
     ) -> Result<(), ReportError> {
-        self.send(vec![body.into()], Vec::new(), letter).await
+        self.send(vec![body.into()], Vec::new(), letter.into_iter().collect()).await
     }
 
     /// Reports an event that takes a letter off the inbox without answering the gate: the gate
     /// asked again, because the letter meant nothing to it.
     pub async fn refused(&self, body: EventBody, letter: InboxId) -> Result<(), ReportError> {
-        self.send(vec![body.into()], Vec::new(), Some(letter)).await
+        self.send(vec![body.into()], Vec::new(), vec![letter]).await
     }
 
     async fn send(
         &self,
         notes: Vec<Note>,
         blobs: Vec<NewBlob>,
-        letter: Option<InboxId>,
+        letters: Vec<InboxId>,
     ) -> Result<(), ReportError> {
         let (done, committed) = oneshot::channel();
-        let report = Report { branch: Arc::clone(&self.branch), notes, blobs, letter, done };
+        let report = Report { branch: Arc::clone(&self.branch), notes, blobs, letters, done };
         self.reports.send(report).map_err(|_| ReportError::Ending)?;
         committed.await.map_err(|_| ReportError::Ending)?
     }
