@@ -156,7 +156,8 @@ impl Driver {
                 return Ok(end);
             }
             if self.launch(in_flight) {
-                // An answer that is there already counts, even if the gate's time is over.
+                // An answer that is there already counts, even if the gate's time is over; and an agent
+                // is told what was said before it began.
                 self.read_inbox()?;
             }
             if self.running.is_empty() {
@@ -227,7 +228,8 @@ impl Driver {
     }
 
     /// Starts every stage that the state says is at work and that is not, and ends those that the
-    /// state no longer knows. True when one of those it started waits for a person.
+    /// state no longer knows. True when one of those it started
+    /// listens to what is said from outside.
     fn launch(&mut self, in_flight: &mut InFlight) -> bool {
         let mut wanted = Vec::new();
         for (branch, at) in self.machine.state().active() {
@@ -246,9 +248,9 @@ impl Driver {
             live
         });
         self.suspended.retain(|key, _| key.is_current(state));
-        let mut any_gate = false;
+        let mut any_listener = false;
         for (key, at) in wanted {
-            any_gate |= &*at.handler == fabro_graph::NodeKind::Human.as_str();
+            any_listener |= matches!(&*at.handler, "human" | "agent");
             if let Some(attempt) = self.prepare(&key, at) {
                 let handler = Arc::clone(&self.world.handler);
                 let clock = Arc::clone(&self.world.clock);
@@ -256,7 +258,7 @@ impl Driver {
                 in_flight.push(Box::pin(done));
             }
         }
-        any_gate
+        any_listener
     }
 
     fn prepare(&mut self, key: &Key, at: ActiveStage) -> Option<Attempt> {

@@ -1,5 +1,6 @@
 //! Whole runs on a scripted handler and a memory store: a workflow goes in, its story comes out.
 
+mod conversations;
 mod failures;
 mod fan_out;
 mod resume;

@@ -1,0 +1,120 @@
+use super::*;
+use fabro_events::{Note, PauseReason};
+use fabro_store::{Inbox, Message};
+use serde_json::json;
+
+/// Reports one answer after the other, as many as it may, and what it found of them.
+struct Talker {
+    /// Answers of the whole stage.
+    of: usize,
+    /// Answers before it gives up, as a driver that dies or a budget that is used up would.
+    now: usize,
+    found: Mutex<Vec<String>>,
+}
+
+fn answer(text: &str, cost_usd: f64) -> Note {
+    let usage = Usage { turns: 1, cost_usd, ..Usage::default() };
+    EventBody::AgentMessage {
+        role: "assistant".into(),
+        text: text.into(),
+        message: Some(Arc::new(json!(text))),
+        usage: Some(usage),
+    }
+    .into()
+}
+
+fn texts(events: &[Event]) -> String {
+    let texts = events.iter().filter_map(|event| match &event.entry.body {
+        EventBody::AgentMessage { text, .. } | EventBody::AgentSteered { text, .. } => {
+            Some(text.as_str())
+        }
+        _ => None,
+    });
+    texts.collect::<Vec<_>>().join(" ")
+}
+
+#[async_trait]
+impl Handler for Talker {
+    async fn execute(&self, mut stage: Stage) -> StageEnd {
+        let before = stage.recorded().unwrap();
+        let earlier = stage.history.iter().map(|record| {
+            format!("{}: {}", record.node, texts(&stage.recorded_by(record).unwrap()))
+        });
+        let line = format!(
+            "{}@{}.{} [{}] after [{}]",
+            stage.at.node,
+            stage.at.visit,
+            stage.at.attempt,
+            texts(&before),
+            earlier.collect::<Vec<_>>().join(", ")
+        );
+        self.found.lock().unwrap().push(line);
+        if let Some(Letter::Steer { id, text }) = stage.mailbox.try_next() {
+            let body = EventBody::AgentSteered { text, source: "inbox".into() };
+            stage.reporter.record(vec![body.into()], Vec::new(), vec![id]).await.unwrap();
+        }
+        let done = before.len();
+        for turn in done..self.of.min(done + self.now) {
+            let text = format!("{}{}", stage.at.node, turn + 1);
+            stage.reporter.record(vec![answer(&text, 1.0)], Vec::new(), Vec::new()).await.unwrap();
+        }
+        if done + self.now < self.of {
+            return StageEnd::Suspended(PauseReason::Budget);
+        }
+        let usage = Usage {
+            turns: 4,
+            cost_usd: f64::from(u32::try_from(self.of).unwrap()),
+            ..Usage::default()
+        };
+        Outcome { usage: Some(usage), ..Outcome::succeeded() }.into()
+    }
+}
+
+fn drive_with(bench: &Bench, talker: &Arc<Talker>, first: Input) -> RunEnd {
+    let world = World { handler: Arc::clone(talker) as _, ..bench.world() };
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_time().start_paused(true);
+    runtime.build().unwrap().block_on(drive(bench.machine(), first, world)).unwrap()
+}
+
+const LINE: &str = "digraph { start -> a -> b -> exit }";
+
+#[test]
+fn a_stage_finds_what_it_said_before_it_was_left() {
+    let bench = Bench::new(LINE, &[]);
+    let talker = Arc::new(Talker { of: 4, now: 3, found: Mutex::default() });
+    let end = drive_with(&bench, &talker, Input::Start);
+    assert_eq!(end, RunEnd::Paused(PauseReason::Budget));
+    // What a stage at work has spent counts already.
+    assert!((bench.state().usage_so_far().cost_usd - 3.0).abs() < f64::EPSILON);
+    let more = Input::Resume { max_cost: Some(99.0) };
+    assert_eq!(drive_with(&bench, &talker, more.clone()), RunEnd::Paused(PauseReason::Budget));
+    drive_with(&bench, &talker, more);
+    insta::assert_snapshot!(talker.found.lock().unwrap().join("\n"), @r"
+    a@1.1 [] after []
+    a@1.1 [a1 a2 a3] after []
+    b@1.1 [] after [a: a1 a2 a3 a4]
+    b@1.1 [b1 b2 b3] after [a: a1 a2 a3 a4]
+    ");
+    assert!((bench.state().usage.cost_usd - 8.0).abs() < f64::EPSILON);
+}
+
+#[test]
+fn steering_waits_for_an_agent_and_is_taken_once() {
+    let bench = Bench::new(LINE, &[]);
+    let steer = |text: &str, node: Option<&str>| {
+        let message = Message::Steer { text: text.into(), node: node.map(str::to_owned) };
+        bench.store.post(bench.run_id, &message).unwrap();
+    };
+    steer("be brief", Some("b"));
+    let talker = Arc::new(Talker { of: 1, now: 1, found: Mutex::default() });
+    drive_with(&bench, &talker, Input::Start);
+    let steered: Vec<String> = bench
+        .events()
+        .iter()
+        .filter(|event| matches!(event.entry.body, EventBody::AgentSteered { .. }))
+        .map(|event| event.entry.node_id.as_deref().unwrap_or_default().to_owned())
+        .collect();
+    insta::assert_snapshot!(steered.join(" "), @"b");
+    assert!(bench.store.pending(bench.run_id).unwrap().is_empty());
+}
