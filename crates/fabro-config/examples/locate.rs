@@ -24,7 +24,7 @@ fn make_project(dir: &Path) -> Result<(), Box<dyn Error>> {
     fs::create_dir_all(&workflow)?;
     fs::write(workflow.join("workflow.fabro"), "digraph greet { start -> exit }\n")?;
     let run_file =
-        "_version = 1\n[run]\ngoal = \"Say hello\"\n[run.agent]\npermissions = \"full\"\n";
+        "_version = 1\n[run]\ngoal = \"Say hello\"\n[run.artifacts]\ninclude = [\"out/**\"]\n";
     fs::write(workflow.join("workflow.toml"), run_file)?;
     Ok(())
 }

@@ -66,6 +66,14 @@ pub enum ConfigError {
         /// How many bytes it may have.
         limit: u64,
     },
+    /// A file that should hold a JSON Schema holds no JSON object.
+    #[error("{} is no JSON Schema: {source}", path.display())]
+    Schema {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
     /// There is no file of that name.
     #[error("there is no file {}{}", path.display(), suggest(near))]
     NoFile {

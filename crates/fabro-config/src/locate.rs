@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{ConfigError, Findings};
 use crate::near::near_misses;
 use crate::run::{RunConfig, parse};
+use crate::settings::{ModelSettings, Settings};
 
 /// What a settings file or a goal may have.
 const MAX_BYTES: u64 = 1 << 20;
@@ -59,6 +60,23 @@ impl RunFile {
         }
         let path = expand(self.dir(), home, Path::new(rest.trim()));
         Ok(Some(read_text(&path)?.trim_end().to_owned()))
+    }
+
+    /// What it sets over the settings of project and user (`weaker`): its providers, models and
+    /// `run.agent`, with paths resolved. Its model is left alone: it is stronger than a graph's
+    /// own, and theirs is weaker.
+    ///
+    /// # Errors
+    ///
+    /// The JSON Schema of a tool cannot be read, or is none.
+    pub fn settings(&self, weaker: Settings, home: Option<&Path>) -> Result<Settings, ConfigError> {
+        let own = Settings {
+            model: ModelSettings::default(),
+            agent: self.config.agent.clone().resolved(self.dir(), home)?,
+            providers: self.config.providers.clone(),
+            models: self.config.models.clone(),
+        };
+        Ok(own.or(weaker))
     }
 
     fn dir(&self) -> &Path {

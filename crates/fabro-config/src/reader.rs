@@ -15,16 +15,17 @@ pub(crate) type Node<'i> = Spanned<DeValue<'i>>;
 
 /// Collects findings while a file is read.
 pub(crate) struct Reader {
-    /// Dotted names of all settings of this kind of file.
-    known: &'static [&'static str],
+    /// Dotted names of all settings of this kind of file, in groups. `NAME` stands for any name.
+    known: &'static [&'static [&'static str]],
     findings: Vec<Diagnostic>,
+    errors: usize,
 }
 
 /// Reads `text` with `body`, which gets the top-level table. Errors come first-found first; without
 /// any, the value and the warnings.
 pub(crate) fn read<T: Default>(
     text: &str,
-    known: &'static [&'static str],
+    known: &'static [&'static [&'static str]],
     body: impl FnOnce(&mut Reader, &DeTable<'_>, &mut T),
 ) -> Result<(T, Vec<Diagnostic>), Vec<Diagnostic>> {
     // Editors on Windows put a byte order mark there. Blanks of the same length keep the spans.
@@ -40,7 +41,7 @@ pub(crate) fn read<T: Default>(
         let span = error.span().map_or_else(Span::default, |span| Span::new(span.start, span.end));
         vec![Diagnostic::error("config-syntax", span, error.message().trim_end_matches('.'))]
     })?;
-    let mut reader = Reader { known, findings: Vec::new() };
+    let mut reader = Reader { known, findings: Vec::new(), errors: 0 };
     let mut value = T::default();
     if reader.version(root.get_ref()) {
         body(&mut reader, root.get_ref(), &mut value);
@@ -62,17 +63,27 @@ pub(crate) fn entries<'t, 'i>(table: &'t DeTable<'i>) -> Vec<(&'t Key<'i>, &'t N
 
 impl Reader {
     pub(crate) fn error(&mut self, at: &Node<'_>, message: String, fix: &str) {
+        self.errors += 1;
         self.findings
             .push(Diagnostic::error("setting-value", span(at.span()), message).with_fix(fix));
     }
 
     /// A key this version does not have: a warning that names what may have been meant.
     pub(crate) fn unknown(&mut self, section: &str, key: &Key<'_>) {
+        self.unknown_in(section, section, key);
+    }
+
+    /// The same in a section with a name of the user's: `known` is what the section is called in the
+    /// list of settings.
+    pub(crate) fn unknown_in(&mut self, section: &str, known: &str, key: &Key<'_>) {
         let full = join(section, key.get_ref());
         let message = format!("`{full}` is no setting");
         let finding = Diagnostic::warning("unknown-setting", span(key.span()), message);
-        let fix = match self.meant(section, key.get_ref()) {
-            Some(known) => format!("did you mean `{known}`?"),
+        let fix = match self.meant(known, key.get_ref()) {
+            Some(meant) => match meant.strip_prefix(known).filter(|_| !known.is_empty()) {
+                Some(rest) => format!("did you mean `{section}{rest}`?"),
+                None => format!("did you mean `{meant}`?"),
+            },
             None => "remove it, or correct its name".into(),
         };
         self.findings.push(finding.with_fix(fix));
@@ -206,7 +217,12 @@ impl Reader {
         false
     }
 
-    fn wrong_type(&mut self, name: &str, node: &Node<'_>, expected: &str) {
+    /// How many errors there are so far.
+    pub(crate) fn errors(&self) -> usize {
+        self.errors
+    }
+
+    pub(crate) fn wrong_type(&mut self, name: &str, node: &Node<'_>, expected: &str) {
         let found = node.get_ref().type_str();
         let article = if found.starts_with(['a', 'i']) { "an" } else { "a" };
         let message = format!("`{name}` is {article} {found}, but {expected} is expected");
@@ -221,7 +237,8 @@ impl Reader {
 
     /// The setting an unknown key may stand for: a slip in the key, else the same key elsewhere.
     fn meant(&self, section: &str, key: &str) -> Option<String> {
-        let beside = self.known.iter().filter_map(|known| {
+        let all = || self.known.iter().copied().flatten().copied();
+        let beside = all().filter_map(|known| {
             let rest = match section {
                 "" => known,
                 _ => known.strip_prefix(section)?.strip_prefix('.')?,
@@ -231,10 +248,11 @@ impl Reader {
         if let Some(near) = near_misses(key, beside).first() {
             return Some(join(section, near));
         }
-        let elsewhere = |known: &&&str| {
-            known.split('.').any(|part| part == key || (part.len() > 3 && near(part, key)))
+        let elsewhere = |known: &&str| {
+            let mut parts = known.split('.').filter(|part| *part != "NAME");
+            parts.any(|part| part == key || (part.len() > 3 && near(part, key)))
         };
-        let known = self.known.iter().find(elsewhere)?;
+        let known = all().find(elsewhere)?;
         let end = known.find(key).map_or(known.len(), |at| at + key.len());
         Some(known[..end].to_owned())
     }

@@ -5,7 +5,10 @@ use fabro_types::Diagnostic;
 use serde_json::{Map, Value};
 use toml::de::DeTable;
 
+use crate::agent::{self, AgentSettings};
+use crate::provider::{self, ModelEntry, ProviderSettings};
 use crate::reader::{Node, Reader, entries, read};
+use crate::tools;
 
 /// What a run.toml sets, as it is written: paths are relative to the file it stands in.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -22,10 +25,14 @@ pub struct RunConfig {
     pub env: BTreeMap<String, String>,
     /// `run.prepare.steps`: what runs before the first stage, in order.
     pub prepare: Vec<PrepareStep>,
-    /// `run.agent.permissions`: what agents may do when their node does not say.
-    pub permissions: Option<Permissions>,
+    /// `run.agent`: what agents may do, and what they are given, when their node does not say.
+    pub agent: AgentSettings,
     /// `run.artifacts.include`: glob patterns of files to keep, beside the usual ones.
     pub artifacts: Vec<String>,
+    /// `providers`: who serves models, by name.
+    pub providers: BTreeMap<String, ProviderSettings>,
+    /// `models`: what is known of models beyond the catalog, by name.
+    pub models: BTreeMap<String, ModelEntry>,
 }
 
 /// Which model to ask.
@@ -48,39 +55,12 @@ pub struct PrepareStep {
     pub script: String,
 }
 
-/// What an agent's tools may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Permissions {
-    /// `read-only`: look at files.
-    ReadOnly,
-    /// `read-write`: change files too.
-    ReadWrite,
-    /// `full`: run commands and reach the network too.
-    Full,
-}
-
-impl Permissions {
-    /// The word of the settings file.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ReadOnly => "read-only",
-            Self::ReadWrite => "read-write",
-            Self::Full => "full",
-        }
-    }
-
-    /// Reads that word; `None` for any other.
-    pub fn parse(word: &str) -> Option<Self> {
-        [Self::ReadOnly, Self::ReadWrite, Self::Full].into_iter().find(|it| it.as_str() == word)
-    }
-}
-
 /// A setting that is checked but does nothing in this version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unsupported {
-    /// Its dotted name, such as `run.model.fallbacks`.
+    /// Its dotted name, such as `run.artifacts.include`.
     pub setting: &'static str,
-    /// What it would do, such as `asking another model when one fails`.
+    /// What it would do, such as `keeping the files a run produced`.
     pub feature: &'static str,
 }
 
@@ -97,20 +77,16 @@ impl fmt::Display for Unsupported {
 /// Everything found in the file, in its order, at least one of them an error: text that is no TOML,
 /// a version this crate does not read, a value of the wrong type or out of range.
 pub fn parse(text: &str) -> Result<(RunConfig, Vec<Diagnostic>), Vec<Diagnostic>> {
-    read(text, KNOWN, top)
+    read(text, &[KNOWN, agent::KNOWN, tools::KNOWN, provider::KNOWN], top)
 }
 
 /// The settings of `config` that later versions act on; empty when all of it works today.
 pub fn unsupported(config: &RunConfig) -> Vec<Unsupported> {
-    let set = [
-        (
-            !config.model.fallbacks.is_empty(),
-            "run.model.fallbacks",
-            "asking another model when one fails",
-        ),
-        (config.permissions.is_some(), "run.agent.permissions", "agents with tools"),
-        (!config.artifacts.is_empty(), "run.artifacts.include", "keeping the files a run produced"),
-    ];
+    let set = [(
+        !config.artifacts.is_empty(),
+        "run.artifacts.include",
+        "keeping the files a run produced",
+    )];
     set.into_iter()
         .filter(|(set, ..)| *set)
         .map(|(_, setting, feature)| Unsupported { setting, feature })
@@ -128,7 +104,6 @@ const KNOWN: &[&str] = &[
     "run.model.script",
     "run.sandbox.env",
     "run.prepare.steps.script",
-    "run.agent.permissions",
     "run.artifacts.include",
 ];
 
@@ -145,6 +120,8 @@ fn top(reader: &mut Reader, table: &DeTable<'_>, config: &mut RunConfig) {
                 }
             }
             "run" => run(reader, value, config),
+            "providers" => config.providers = provider::providers(reader, value),
+            "models" => config.models = provider::models(reader, value),
             _ => reader.unknown("", key),
         }
     }
@@ -157,14 +134,12 @@ fn run(reader: &mut Reader, node: &Node<'_>, config: &mut RunConfig) {
             "inputs" => config.inputs = reader.json_table("run.inputs", value),
             "model" => config.model = model(reader, value),
             "sandbox" => only(reader, "run.sandbox", "env", value, |reader, name, value| {
-                config.env = env(reader, name, value);
+                config.env = reader.env(name, value);
             }),
             "prepare" => only(reader, "run.prepare", "steps", value, |reader, name, value| {
                 config.prepare = steps(reader, name, value);
             }),
-            "agent" => only(reader, "run.agent", "permissions", value, |reader, name, value| {
-                config.permissions = permissions(reader, name, value);
-            }),
+            "agent" => config.agent = agent::agent(reader, value),
             "artifacts" => {
                 only(reader, "run.artifacts", "include", value, |reader, name, value| {
                     config.artifacts = patterns(reader, name, value);
@@ -175,8 +150,8 @@ fn run(reader: &mut Reader, node: &Node<'_>, config: &mut RunConfig) {
     }
 }
 
-/// Reads a `[run.model]` table; `fallbacks` too, which only a run.toml has.
-fn model(reader: &mut Reader, node: &Node<'_>) -> ModelConfig {
+/// Reads a `[run.model]` table.
+pub(crate) fn model(reader: &mut Reader, node: &Node<'_>) -> ModelConfig {
     let mut model = ModelConfig::default();
     for (key, value) in reader.section("run.model", node) {
         match key.get_ref().as_ref() {
@@ -188,23 +163,6 @@ fn model(reader: &mut Reader, node: &Node<'_>) -> ModelConfig {
         }
     }
     model
-}
-
-fn env(reader: &mut Reader, name: &str, node: &Node<'_>) -> BTreeMap<String, String> {
-    let mut env = BTreeMap::new();
-    for (key, value) in reader.section(name, node) {
-        let variable = key.get_ref().as_ref();
-        let full = format!("{name}.{variable}");
-        if variable.is_empty() || variable.contains(['=', '\0']) {
-            reader.error(value, format!("`{full}` is no name of a variable"), "correct the name");
-        } else if value.get_ref().as_str() == Some("") {
-            // Set but empty differs from not set: scripts test for it.
-            env.insert(variable.to_owned(), String::new());
-        } else if let Some(text) = reader.text(&full, value) {
-            env.insert(variable.to_owned(), text);
-        }
-    }
-    env
 }
 
 fn steps(reader: &mut Reader, name: &str, node: &Node<'_>) -> Vec<PrepareStep> {
@@ -227,16 +185,6 @@ fn steps(reader: &mut Reader, name: &str, node: &Node<'_>) -> Vec<PrepareStep> {
         steps.extend(script.map(|script| PrepareStep { script }));
     }
     steps
-}
-
-fn permissions(reader: &mut Reader, name: &str, node: &Node<'_>) -> Option<Permissions> {
-    let word = reader.text(name, node)?;
-    let permissions = Permissions::parse(&word);
-    if permissions.is_none() {
-        let message = format!("`{name}` is `{word}`");
-        reader.error(node, message, "use `read-only`, `read-write` or `full`");
-    }
-    permissions
 }
 
 fn patterns(reader: &mut Reader, name: &str, node: &Node<'_>) -> Vec<String> {

@@ -1,18 +1,28 @@
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use fabro_types::Diagnostic;
 use toml::de::DeTable;
 
+use crate::agent::{self, AgentSettings};
 use crate::error::{ConfigError, Findings};
 use crate::locate::{expand, read_text};
+use crate::provider::{self, ModelEntry, ProviderSettings};
 use crate::reader::{Node, Reader, entries, read};
+use crate::{run, tools};
 
 /// What a project (`.fabro/config.toml`) or a user (`~/.config/fabro/config.toml`) sets once for all
 /// runs; the weakest of all places where a model is named.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
     /// `run.model`.
     pub model: ModelSettings,
+    /// `run.agent`.
+    pub agent: AgentSettings,
+    /// `providers`: who serves models, by name.
+    pub providers: BTreeMap<String, ProviderSettings>,
+    /// `models`: what is known of models beyond the catalog, by name.
+    pub models: BTreeMap<String, ModelEntry>,
 }
 
 /// Which model to ask when nothing else says.
@@ -22,6 +32,8 @@ pub struct ModelSettings {
     pub name: Option<String>,
     /// `provider`: who serves it.
     pub provider: Option<String>,
+    /// `fallbacks`: what to ask instead when it fails, in order: `provider` or `provider/model`.
+    pub fallbacks: Vec<String>,
     /// `script`: a file of ready answers, used only while no provider is configured. [`settings`]
     /// makes it absolute; [`parse_settings`] leaves it as written.
     pub script: Option<PathBuf>,
@@ -29,7 +41,8 @@ pub struct ModelSettings {
 
 impl Settings {
     /// These settings, completed from weaker ones. A provider belongs to the model named beside it:
-    /// the weaker one's is taken only when the name is taken from there too.
+    /// the weaker one's is taken only when the name is taken from there too. Providers and models
+    /// are taken as a whole, by name; settings of agents one by one.
     #[must_use]
     pub fn or(self, weaker: Self) -> Self {
         let (strong, weak) = (self.model, weaker.model);
@@ -37,12 +50,17 @@ impl Settings {
             Some(_) => strong.provider,
             None => strong.provider.or(weak.provider),
         };
+        let fallbacks = if strong.fallbacks.is_empty() { weak.fallbacks } else { strong.fallbacks };
         let model = ModelSettings {
             name: strong.name.or(weak.name),
             provider,
+            fallbacks,
             script: strong.script.or(weak.script),
         };
-        Self { model }
+        let (mut providers, mut models) = (weaker.providers, weaker.models);
+        providers.extend(self.providers);
+        models.extend(self.models);
+        Self { model, agent: self.agent.or(weaker.agent), providers, models }
     }
 }
 
@@ -53,7 +71,7 @@ impl Settings {
 ///
 /// Everything found in the file, in its order, at least one of them an error.
 pub fn parse_settings(text: &str) -> Result<(Settings, Vec<Diagnostic>), Vec<Diagnostic>> {
-    read(text, KNOWN, top)
+    read(text, &[KNOWN, agent::KNOWN, tools::KNOWN, provider::KNOWN], top)
 }
 
 /// The user's settings file: `fabro/config.toml` in `config_home` (the value of `XDG_CONFIG_HOME`,
@@ -89,6 +107,7 @@ pub fn settings(
         };
         let dir = path.parent().unwrap_or(cwd);
         read.model.script = read.model.script.map(|script| expand(dir, home, &script));
+        read.agent = read.agent.resolved(dir, home)?;
         settings = settings.or(read);
         if !list.is_empty() {
             warnings.push(Findings { path, text, list });
@@ -97,7 +116,13 @@ pub fn settings(
     Ok((settings, warnings))
 }
 
-const KNOWN: &[&str] = &["_version", "run.model.name", "run.model.provider", "run.model.script"];
+const KNOWN: &[&str] = &[
+    "_version",
+    "run.model.name",
+    "run.model.provider",
+    "run.model.fallbacks",
+    "run.model.script",
+];
 
 fn top(reader: &mut Reader, table: &DeTable<'_>, settings: &mut Settings) {
     for (key, value) in entries(table) {
@@ -107,26 +132,26 @@ fn top(reader: &mut Reader, table: &DeTable<'_>, settings: &mut Settings) {
                 for (key, value) in reader.section("run", value) {
                     match key.get_ref().as_ref() {
                         "model" => settings.model = model(reader, value),
+                        "agent" => settings.agent = agent::agent(reader, value),
                         _ => reader.unknown("run", key),
                     }
                 }
             }
+            "providers" => settings.providers = provider::providers(reader, value),
+            "models" => settings.models = provider::models(reader, value),
             _ => reader.unknown("", key),
         }
     }
 }
 
 fn model(reader: &mut Reader, node: &Node<'_>) -> ModelSettings {
-    let mut model = ModelSettings::default();
-    for (key, value) in reader.section("run.model", node) {
-        match key.get_ref().as_ref() {
-            "name" => model.name = reader.text("run.model.name", value),
-            "provider" => model.provider = reader.text("run.model.provider", value),
-            "script" => model.script = reader.text("run.model.script", value).map(PathBuf::from),
-            _ => reader.unknown("run.model", key),
-        }
+    let model = run::model(reader, node);
+    ModelSettings {
+        name: model.name,
+        provider: model.provider,
+        fallbacks: model.fallbacks,
+        script: model.script.map(PathBuf::from),
     }
-    model
 }
 
 #[cfg(test)]
@@ -138,7 +163,10 @@ mod tests {
     fn named(name: Option<&str>, provider: Option<&str>) -> Settings {
         let own = |text: Option<&str>| text.map(str::to_owned);
         let (name, provider) = (own(name), own(provider));
-        Settings { model: ModelSettings { name, provider, script: None } }
+        Settings {
+            model: ModelSettings { name, provider, ..ModelSettings::default() },
+            ..Settings::default()
+        }
     }
 
     #[test]

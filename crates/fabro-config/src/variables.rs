@@ -1,0 +1,121 @@
+/// A variable of the environment that is needed and not set.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the environment variable `{0}` is not set: set it, or correct its name in the settings")]
+pub struct MissingVariable(
+    /// Its name.
+    pub String,
+);
+
+/// The text with variables in the place of `$NAME` and `${NAME}`; `$$` is a dollar sign, and a `$`
+/// before anything else stands for itself.
+///
+/// ```
+/// let lookup = |name: &str| (name == "TOKEN").then(|| "t0p".to_owned());
+/// assert_eq!(fabro_config::expand_variables("Bearer $TOKEN", lookup).as_deref(), Ok("Bearer t0p"));
+/// assert_eq!(fabro_config::expand_variables("$$5 of $5", lookup).as_deref(), Ok("$5 of $5"));
+/// ```
+///
+/// # Errors
+///
+/// A variable that `lookup` does not know.
+pub fn expand_variables(
+    text: &str,
+    lookup: impl Fn(&str) -> Option<String>,
+) -> Result<String, MissingVariable> {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        out.push_str(&rest[..at]);
+        let after = &rest[at + 1..];
+        if let Some(more) = after.strip_prefix('$') {
+            out.push('$');
+            rest = more;
+        } else if let Some((name, more)) = variable(after) {
+            out.push_str(&lookup(name).ok_or_else(|| MissingVariable(name.to_owned()))?);
+            rest = more;
+        } else {
+            out.push('$');
+            rest = after;
+        }
+    }
+    out.push_str(rest);
+    Ok(out)
+}
+
+/// True when the text names a variable.
+pub(crate) fn has_variable(text: &str) -> bool {
+    expand_variables(text, |_| None).is_err()
+}
+
+/// True when what goes by this name (a header, a variable) is likely secret.
+pub(crate) fn sounds_secret(name: &str) -> bool {
+    const WORDS: [&str; 14] = [
+        "auth",
+        "authentication",
+        "authorization",
+        "apikey",
+        "cookie",
+        "credential",
+        "credentials",
+        "key",
+        "passwd",
+        "password",
+        "pat",
+        "pwd",
+        "secret",
+        "token",
+    ];
+    let name = name.to_ascii_lowercase();
+    name.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| WORDS.contains(&word))
+}
+
+/// True for a name that a shell would take: letters, digits and `_`, no digit first.
+pub(crate) fn is_variable(name: &str) -> bool {
+    matches!(variable(name), Some((whole, "")) if whole == name)
+}
+
+/// The name at the beginning of what follows a `$`, and the rest.
+fn variable(text: &str) -> Option<(&str, &str)> {
+    if let Some(braced) = text.strip_prefix('{') {
+        let (name, more) = braced.split_once('}')?;
+        return is_variable(name).then_some((name, more));
+    }
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let end = text.find(|c| !is_part(c)).unwrap_or(text.len());
+    let starts_well = !text.starts_with(|c: char| c.is_ascii_digit());
+    (end > 0 && starts_well).then(|| text.split_at(end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_put_in() {
+        let lookup = |name: &str| ["A", "B_1"].contains(&name).then(|| format!("<{name}>"));
+        let check = |text: &str, expect: &str| {
+            let said = expand_variables(text, lookup).unwrap_or_else(|missing| missing.to_string());
+            assert_eq!(said, expect, "{text}");
+        };
+        check("", "");
+        check("plain", "plain");
+        check("$A", "<A>");
+        check("${A}x$B_1-$A", "<A>x<B_1>-<A>");
+        check("$$A $ $1 ${} ${A", "$A $ $1 ${} ${A");
+        check("é$A", "é<A>");
+        check(
+            "$C",
+            "the environment variable `C` is not set: set it, or correct its name in the settings",
+        );
+    }
+
+    #[test]
+    fn secrets_are_known_by_name() {
+        for name in ["Authorization", "X-Api-Key", "GITHUB_TOKEN", "cookie", "DB_PASSWORD"] {
+            assert!(sounds_secret(name), "{name}");
+        }
+        for name in ["X-Team", "X-Max-Tokens", "RUST_LOG", "Keyboard", ""] {
+            assert!(!sounds_secret(name), "{name}");
+        }
+    }
+}
