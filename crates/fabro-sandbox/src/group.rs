@@ -22,6 +22,7 @@ const FIRST_POLL: Duration = Duration::from_millis(1);
 const LAST_POLL: Duration = Duration::from_millis(50);
 
 /// The process group of a script. Dropping it before its end kills it.
+#[derive(Debug)]
 pub(crate) struct Group {
     id: Pid,
     leader_reaped: bool,

@@ -6,7 +6,8 @@
 //!
 //! A script ends when its shell exits. Whatever it left in its process group gets a moment to finish
 //! on its own, then SIGTERM, two seconds, and SIGKILL; a cancellation ends the whole group the same
-//! way, and dropping the future kills it at once.
+//! way, and dropping the future kills it at once. A [`Process`] is a program to talk to through pipes,
+//! which ends in the same way.
 //!
 //! ```
 //! use fabro_sandbox::{Captured, Exec, Exit, Language, LocalExec, Request};
@@ -46,6 +47,7 @@ mod group;
 mod leftovers;
 mod local;
 mod log;
+mod process;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -54,6 +56,7 @@ use async_trait::async_trait;
 pub use fake::FakeExec;
 pub use leftovers::end_leftovers;
 pub use local::LocalExec;
+pub use process::{Pipes, Process, Program};
 use tokio_util::sync::CancellationToken;
 
 /// The most output, in bytes, that comes back as [`Captured::Text`].

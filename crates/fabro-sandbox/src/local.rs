@@ -132,7 +132,7 @@ async fn ended(
     Ok(exit(status))
 }
 
-fn exit(status: ExitStatus) -> Exit {
+pub(crate) fn exit(status: ExitStatus) -> Exit {
     match (status.code(), status.signal()) {
         (Some(code), _) => Exit::Code(code),
         (None, signal) => Exit::Signal(signal.unwrap_or_default()),
@@ -160,7 +160,7 @@ fn spawn(
     command.spawn().map_err(|source| start_error(program, request.cwd, source))
 }
 
-fn start_error(program: &Path, cwd: &Path, source: std::io::Error) -> ExecError {
+pub(crate) fn start_error(program: &Path, cwd: &Path, source: std::io::Error) -> ExecError {
     let name = program.file_name().unwrap_or(OsStr::new("sh")).to_string_lossy().into_owned();
     match source.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory if !cwd.is_dir() => {

@@ -1,0 +1,142 @@
+use std::path::Path;
+use std::process::Stdio;
+
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+
+use crate::group::Group;
+use crate::local::{exit, start_error};
+use crate::{ExecError, Exit};
+
+/// A program to talk to while it runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Program<'a> {
+    /// Its path, or a name that is looked for on the `PATH` of `env`. A relative path starts at
+    /// `cwd`.
+    pub program: &'a str,
+    /// What it is started with.
+    pub args: &'a [String],
+    /// The directory it starts in.
+    pub cwd: &'a Path,
+    /// Its whole environment: nothing is inherited. A later variable of the same name wins.
+    pub env: &'a [(String, String)],
+}
+
+/// A program that was started, the leader of a process group of its own. Dropping it kills the
+/// group.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    group: Group,
+    name: String,
+}
+
+/// The three pipes to a [`Process`].
+#[derive(Debug)]
+pub struct Pipes {
+    /// What is written here, it reads.
+    pub stdin: ChildStdin,
+    /// What it prints.
+    pub stdout: ChildStdout,
+    /// What it complains about. Somebody has to read it, for a full pipe stops the program.
+    pub stderr: ChildStderr,
+}
+
+impl Process {
+    /// Starts a program. Needs a tokio runtime with its I/O driver.
+    ///
+    /// # Errors
+    ///
+    /// The program or its directory is not there, or the system refuses to start it.
+    pub fn start(program: &Program<'_>) -> Result<(Self, Pipes), ExecError> {
+        let path = Path::new(program.program);
+        let mut child = Command::new(path)
+            .args(program.args)
+            .current_dir(program.cwd)
+            .env_clear()
+            .envs(program.env.iter().map(|(key, value)| (key, value)))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .map_err(|source| start_error(path, program.cwd, source))?;
+        let name = program.program.to_owned();
+        let (Some(group), Some(stdin), Some(stdout), Some(stderr)) =
+            (Group::of(&child), child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            let source = std::io::ErrorKind::NotFound.into();
+            return Err(ExecError::Watch { program: name, source });
+        };
+        Ok((Self { child, group, name }, Pipes { stdin, stdout, stderr }))
+    }
+
+    /// Waits until the program exits, then ends what it left in its group: a moment to finish,
+    /// SIGTERM, two seconds, SIGKILL.
+    ///
+    /// # Errors
+    ///
+    /// The system does not let the process be watched; the group is ended nevertheless.
+    pub async fn wait(&mut self) -> Result<Exit, ExecError> {
+        let status = self.child.wait().await;
+        self.group.end_rest().await;
+        let watch = |source| ExecError::Watch { program: self.name.clone(), source };
+        status.map(exit).map_err(watch)
+    }
+
+    /// Ends the program and its group: SIGTERM, two seconds, SIGKILL.
+    pub async fn end(&mut self) {
+        self.group.end(&mut self.child).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    fn start(script: &str, env: &[(String, String)]) -> (Process, Pipes) {
+        let args = ["-c".to_owned(), script.to_owned()];
+        let program = Program { program: "sh", args: &args, cwd: Path::new("/"), env };
+        Process::start(&program).unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_is_written_is_read_and_nothing_is_inherited() {
+        let env =
+            [("A".to_owned(), "1".to_owned()), ("PATH".to_owned(), "/bin:/usr/bin".to_owned())];
+        let (mut process, mut pipes) = start("echo $A$CARGO; cat; echo bad >&2; exit 3", &env);
+        pipes.stdin.write_all(b"told").await.unwrap();
+        drop(pipes.stdin);
+        let (mut out, mut err) = (String::new(), String::new());
+        pipes.stdout.read_to_string(&mut out).await.unwrap();
+        pipes.stderr.read_to_string(&mut err).await.unwrap();
+        assert_eq!((out.as_str(), err.as_str()), ("1\ntold", "bad\n"));
+        assert_eq!(process.wait().await.unwrap(), Exit::Code(3));
+    }
+
+    #[tokio::test]
+    async fn the_whole_group_is_ended() {
+        for dropped in [false, true] {
+            let (mut process, mut pipes) = start("sleep 600 & sleep 600 & echo up; wait", &[]);
+            let mut up = [0; 3];
+            pipes.stdout.read_exact(&mut up).await.unwrap();
+            if dropped {
+                drop(process);
+            } else {
+                process.end().await;
+            }
+            // The pipe ends with the last process that holds it.
+            let mut rest = Vec::new();
+            pipes.stdout.read_to_end(&mut rest).await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_missing_program_is_named() {
+        let program =
+            Program { program: "no-such-program", args: &[], cwd: Path::new("/"), env: &[] };
+        let error = Process::start(&program).unwrap_err();
+        insta::assert_snapshot!(error, @"no-such-program not found: install no-such-program, or put it on the PATH");
+    }
+}
