@@ -4,6 +4,7 @@ use std::sync::Arc;
 use fabro_types::{ContextPatch, Status};
 use serde_json::{Map, Value};
 
+use crate::explain::kind;
 use crate::json_objects;
 
 /// What a response asks of the engine. Rules: `docs/workflow-language.md`, "Directives".
@@ -133,15 +134,4 @@ fn refuse<T>(
     let message = format!("`{field}` is ignored: it must be {wanted}, not {seen}");
     warnings.push(Warning { field, message });
     None
-}
-
-fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "an array",
-        Value::Object(_) => "an object",
-    }
 }

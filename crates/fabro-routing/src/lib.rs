@@ -1,7 +1,9 @@
-//! Routing directives and JSON objects out of model text, in one linear pass.
+//! Routing directives and validated JSON out of model text, in one linear pass.
 //!
 //! A model answers in prose and, somewhere in it, a JSON object that tells the workflow where to
-//! go next. [`extract`] finds it; [`json_objects`] finds any object.
+//! go next. [`extract`] finds it and takes what it can read; [`json_objects`] finds any object.
+//! [`check()`] is strict: it holds the answer to the routing fields' types or to a JSON [`Schema`]
+//! and says what is wrong, and [`feedback`] puts that into a message to the model.
 //!
 //! ```
 //! use fabro_routing::{OutcomeWord, extract};
@@ -19,14 +21,23 @@
 //! The last outermost object that parses and has a recognised field counts. An object inside
 //! another is never taken on its own, not even when the outer one does not parse or breaks off.
 //!
-//! Limits: an object nested deeper than 127 levels does not parse. Only the last 4 GiB of a text
-//! are looked at.
+//! # Limits
+//!
+//! An object nested deeper than 127 levels does not parse. Only the last 4 GiB of a text are looked
+//! at. A schema fetches nothing: a `$ref` to a file or an address is refused. `format` is not
+//! checked unless the schema's draft demands it. A schema whose `anyOf` or `oneOf` leads back to
+//! itself several times may take time exponential in the nesting of an answer.
 
 mod directives;
+mod explain;
 mod objects;
+mod schema;
+mod validated;
 
 pub use directives::{Directives, Extracted, FIELDS, OutcomeWord, Warning, extract};
 pub use objects::json_objects;
+pub use schema::{Schema, SchemaError};
+pub use validated::{Checked, Expected, Problem, check, feedback};
 
 #[cfg(test)]
 mod tests;

@@ -12,12 +12,42 @@ use std::ops::Range;
 /// Takes time in proportion to the text and 8 bytes of memory a `{`. Only the last 4 GiB of a
 /// longer text are looked at.
 pub fn json_objects(text: &str) -> impl DoubleEndedIterator<Item = (Range<usize>, &str)> {
+    let objects = candidates(text, |_| false).into_iter();
+    objects
+        .filter(Candidate::is_object)
+        .map(|candidate| (candidate.range.clone(), &text[candidate.range]))
+}
+
+/// Outermost braces that are, or may be meant as, an object.
+#[derive(Clone, Debug)]
+pub(crate) struct Candidate {
+    /// From its `{` to its `}`, or to the end of the text when it breaks off.
+    pub(crate) range: Range<usize>,
+    /// Its `}` is there.
+    pub(crate) closed: bool,
+    /// It starts with a key or is empty.
+    like_object: bool,
+    /// A key that the caller looks for is its own, not only that of an object inside.
+    pub(crate) has_key: bool,
+}
+
+impl Candidate {
+    /// Whether it is one of the [`json_objects`].
+    pub(crate) fn is_object(&self) -> bool {
+        self.closed && self.like_object
+    }
+}
+
+/// The [`json_objects`], and with them what a model may have meant as one: balanced braces that do
+/// not start like an object, and objects that break off, if they have a key of these.
+pub(crate) fn candidates(text: &str, is_key: impl Fn(&str) -> bool) -> Vec<Candidate> {
     let skipped = text.ceil_char_boundary(text.len().saturating_sub(u32::MAX as usize));
-    let ranges = outermost(&text[skipped..]);
-    ranges.into_iter().map(move |(start, end)| {
-        let range = skipped + start as usize..skipped + end as usize;
-        (range.clone(), &text[range])
-    })
+    let mut found = outermost(&text[skipped..], is_key);
+    for candidate in &mut found {
+        candidate.range.start += skipped;
+        candidate.range.end += skipped;
+    }
+    found
 }
 
 /// A `{`: where it is, and one past its `}`.
@@ -38,6 +68,8 @@ struct Phase {
     braces: Vec<Brace>,
     /// The innermost open brace as its index plus one; 0 for none.
     innermost: u32,
+    /// Where the braces with a key of their own that is looked for are; not in order while reading.
+    with_key: Vec<u32>,
 }
 
 impl Phase {
@@ -53,26 +85,38 @@ impl Phase {
         }
     }
 
-    fn finish(mut self) -> Vec<Brace> {
+    fn mark(&mut self) {
+        if let Some(index) = self.innermost.checked_sub(1) {
+            self.with_key.push(self.braces[index as usize].at);
+        }
+    }
+
+    fn finish(mut self) -> Self {
         while let Some(index) = self.innermost.checked_sub(1) {
             self.innermost = std::mem::take(&mut self.braces[index as usize].end);
         }
-        self.braces
+        self.with_key.sort_unstable();
+        self
+    }
+
+    fn has_key(&self, at: u32) -> bool {
+        self.with_key.binary_search(&at).is_ok()
     }
 }
 
 /// `text` has at most `u32::MAX` bytes, so every offset and every count of braces fits.
-fn outermost(text: &str) -> Vec<(u32, u32)> {
+fn outermost(text: &str, is_key: impl Fn(&str) -> bool) -> Vec<Candidate> {
     let bytes = text.as_bytes();
-    let braces = pair_braces(bytes);
+    let phases = pair_braces(text, is_key);
     let mut next = [0, 0];
     let mut hidden_to = [0, 0];
     let mut broken_off = [false, false];
     let mut found = Vec::new();
     loop {
-        let at = |phase: usize| braces[phase].get(next[phase]).map_or(u32::MAX, |brace| brace.at);
+        let at =
+            |phase: usize| phases[phase].braces.get(next[phase]).map_or(u32::MAX, |brace| brace.at);
         let phase = usize::from(at(1) < at(0));
-        let Some(Brace { at, end }) = braces[phase].get(next[phase]).copied() else {
+        let Some(Brace { at, end }) = phases[phase].braces.get(next[phase]).copied() else {
             return found;
         };
         next[phase] += 1;
@@ -80,31 +124,54 @@ fn outermost(text: &str) -> Vec<(u32, u32)> {
             continue;
         }
         let like_object = starts_like_object(&bytes[at as usize + 1..]);
-        if end == 0 {
+        let is_part = broken_off[phase] && is_value(&bytes[..at as usize]);
+        let has_key = !is_part && phases[phase].has_key(at);
+        let closed = end != 0;
+        if !closed {
             broken_off[phase] |= like_object;
-        } else if !like_object || (broken_off[phase] && is_value(&bytes[..at as usize])) {
+        } else if !like_object || is_part {
             hidden_to[phase] = end;
         } else {
             hidden_to = hidden_to.map(|hidden| hidden.max(end));
-            found.push((at, end));
+        }
+        let is_object = closed && like_object && !is_part;
+        if is_object || has_key && (closed || like_object) {
+            let range = at as usize..if closed { end as usize } else { bytes.len() };
+            found.push(Candidate { range, closed, like_object, has_key });
         }
     }
 }
 
-fn pair_braces(bytes: &[u8]) -> [Vec<Brace>; 2] {
+fn pair_braces(text: &str, is_key: impl Fn(&str) -> bool) -> [Phase; 2] {
+    let bytes = text.as_bytes();
     let mut phases = [Phase::default(), Phase::default()];
     let mut phase = 0;
+    // One past the quotation mark before; a mark that `\` escapes is none.
+    let mut string = 0;
     for at in memchr::memchr3_iter(b'"', b'{', b'}', bytes) {
         match bytes[at] {
             b'{' => phases[phase].open(at as u32),
             b'}' => phases[phase].close(at as u32 + 1),
             _ => {
                 let escapes = bytes[..at].iter().rev().take_while(|byte| **byte == b'\\').count();
-                phase ^= (escapes + 1) & 1;
+                if escapes % 2 == 0 {
+                    phase ^= 1;
+                    if followed_by_colon(&bytes[at + 1..]) && is_key(&text[string..at]) {
+                        phases[phase].mark();
+                    }
+                    string = at + 1;
+                }
             }
         }
     }
     phases.map(Phase::finish)
+}
+
+/// Whether what follows a string makes it a key. Blanks in between are few in what is meant as
+/// JSON, and looking no further keeps the pass linear.
+fn followed_by_colon(after: &[u8]) -> bool {
+    let after = &after[..after.len().min(16)];
+    after.trim_ascii_start().first() == Some(&b':')
 }
 
 /// Whether this can follow the `{` of a JSON object: a key or the end.

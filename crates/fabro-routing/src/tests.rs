@@ -1,3 +1,5 @@
+mod validated;
+
 use std::ops::Range;
 
 use proptest::prelude::*;

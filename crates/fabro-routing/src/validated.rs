@@ -1,0 +1,231 @@
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value};
+
+use crate::directives::FIELDS;
+use crate::explain::{self, cut, json_error, kind, place};
+use crate::objects::{Candidate, candidates};
+use crate::schema::Schema;
+
+/// How many problems of one answer are told.
+const MAX_PROBLEMS: usize = 10;
+
+/// How many characters of a schema a correction repeats.
+const MAX_SCHEMA: usize = 2_000;
+
+/// What an answer has to be.
+#[derive(Clone, Copy, Debug)]
+pub enum Expected<'a> {
+    /// An object with routing directives, each of its type: [`FIELDS`].
+    Routing,
+    /// JSON that this schema accepts.
+    Schema(&'a Schema),
+}
+
+/// What an answer is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Checked {
+    /// What was asked for: the JSON found in the answer; for routing the object.
+    Valid(Value),
+    /// The answer has no JSON object; for routing, none with a field of [`FIELDS`].
+    Missing,
+    /// There is something, and it is not as it has to be.
+    Invalid {
+        /// At least one and at most 11: the first ten are worth telling, one more says that there
+        /// are more.
+        problems: Vec<Problem>,
+    },
+}
+
+/// One thing that is wrong with an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The JSON pointer of the place in the answer's JSON, such as `/items/0/score`; empty for the
+    /// whole.
+    pub pointer: String,
+    /// What is wrong there, a fragment of at most about 300 characters.
+    pub message: String,
+}
+
+/// Checks the JSON of an answer. Which JSON that is, in a text of prose, fences and drafts:
+///
+/// - Routing: the last outermost object that parses and has a field of [`FIELDS`]. Every field has
+///   to be of its type; any word is an outcome here. An object that does not parse, or breaks off,
+///   but has such a field of its own is a wrong answer when it comes last, not a missing one.
+/// - A schema: the last outermost object that parses. When the schema's `type` allows anything but
+///   an object, the whole text, or else the last fenced block that is JSON, comes first. An object
+///   that does not parse is a wrong answer when it comes last and has a key of the schema's
+///   `properties`, or when there is no other.
+///
+/// Takes time linear in the text, apart from what the schema itself demands.
+///
+/// ```
+/// use fabro_routing::{Checked, Expected, Schema, check, feedback};
+///
+/// let schema = Schema::compile(
+///     r#"{"type": "object", "properties": {"score": {"type": "integer"}}, "required": ["score"]}"#,
+/// ).unwrap();
+/// let expected = Expected::Schema(&schema);
+/// let checked = check(r#"I would say {"score": "high"}."#, expected);
+/// assert!(feedback(&checked, expected).contains("/score: it must be of type integer, not a string"));
+/// let Checked::Valid(value) = check(r#"{"score": 3}"#, expected) else { panic!() };
+/// assert_eq!(value["score"], 3);
+/// ```
+pub fn check(text: &str, expected: Expected<'_>) -> Checked {
+    match expected {
+        Expected::Routing => routing(text),
+        Expected::Schema(schema) => custom(text, schema),
+    }
+}
+
+/// The message that asks for a better answer: what is wrong, what is asked for, and that nothing but
+/// the JSON is wanted. Empty for a valid answer. Bounded whatever the answer and the schema are.
+pub fn feedback(checked: &Checked, expected: Expected<'_>) -> String {
+    let mut said = match checked {
+        Checked::Valid(_) => return String::new(),
+        Checked::Missing => match expected {
+            Expected::Routing => {
+                "Your answer has no JSON object with a routing field.\n".to_owned()
+            }
+            Expected::Schema(_) => "Your answer has no JSON object.\n".to_owned(),
+        },
+        Checked::Invalid { problems } => {
+            let mut said = "The JSON in your answer is not valid:\n".to_owned();
+            for Problem { pointer, message } in problems.iter().take(MAX_PROBLEMS) {
+                let _ = writeln!(said, "- {}: {message}", place(pointer));
+            }
+            if problems.len() > MAX_PROBLEMS {
+                said.push_str("- and more\n");
+            }
+            said
+        }
+    };
+    match expected {
+        Expected::Routing => said.push_str(
+            "It must be a JSON object with at least one of these fields: outcome (a string: succeeded, failed, partially_succeeded or skipped), failure_reason (a string), preferred_next_label (a string), suggested_next_ids (an array of strings), context_updates (an object).\n",
+        ),
+        Expected::Schema(schema) => {
+            let json = schema.json().to_string();
+            let _ = writeln!(said, "It must match this JSON Schema:\n{}", cut(&json, MAX_SCHEMA));
+        }
+    }
+    said.push_str("Answer with the corrected JSON only.");
+    said
+}
+
+fn routing(text: &str) -> Checked {
+    let is_field = |key: &str| FIELDS.contains(&key);
+    for candidate in candidates(text, is_field).into_iter().rev() {
+        match parse(text, &candidate) {
+            Ok(fields) if FIELDS.iter().any(|field| fields.contains_key(*field)) => {
+                let problems = wrong_types(&fields);
+                return verdict(problems, Value::Object(fields));
+            }
+            Err(problem) if candidate.has_key => {
+                return Checked::Invalid { problems: vec![problem] };
+            }
+            _ => {}
+        }
+    }
+    Checked::Missing
+}
+
+fn custom(text: &str, schema: &Schema) -> Checked {
+    if schema.admits_others()
+        && let Some(value) = whole(text)
+    {
+        return validated(value, schema);
+    }
+    let properties = schema.properties();
+    let is_property = |key: &str| properties.is_some_and(|known| known.contains_key(key));
+    let mut broken = None;
+    for candidate in candidates(text, is_property).into_iter().rev() {
+        match parse(text, &candidate) {
+            Ok(fields) => return validated(Value::Object(fields), schema),
+            Err(problem) if candidate.has_key => {
+                return Checked::Invalid { problems: vec![problem] };
+            }
+            Err(problem) => {
+                broken.get_or_insert(problem);
+            }
+        }
+    }
+    broken.map_or(Checked::Missing, |problem| Checked::Invalid { problems: vec![problem] })
+}
+
+/// The text as one JSON value that is no object, or that of its last fenced block; objects are found
+/// like everywhere.
+fn whole(text: &str) -> Option<Value> {
+    let parsed = |text: &str| {
+        let text = text.trim();
+        let is_object = text.starts_with('{');
+        serde_json::from_str::<Value>(text).ok().filter(|_| !is_object)
+    };
+    parsed(text).or_else(|| {
+        // Between fences, blocks and what is not one take turns; the first line of a block may name
+        // a language.
+        let parts: Vec<&str> = text.split("```").collect();
+        let mut blocks = parts.iter().skip(1).step_by(2).rev();
+        blocks.find_map(|block| parsed(block.split_once('\n').map_or(block, |(_, rest)| rest)))
+    })
+}
+
+fn parse(text: &str, candidate: &Candidate) -> Result<Map<String, Value>, Problem> {
+    let object = &text[candidate.range.clone()];
+    let broken = |message: String| Problem { pointer: String::new(), message };
+    if !candidate.closed {
+        return Err(broken("it breaks off before its closing brace".to_owned()));
+    }
+    serde_json::from_str(object).map_err(|error| {
+        let (line, column) = (error.line(), error.column());
+        broken(format!("it does not parse: {} at line {line} column {column}", json_error(&error)))
+    })
+}
+
+fn validated(value: Value, schema: &Schema) -> Checked {
+    let validator = schema.validator();
+    if validator.is_valid(&value) {
+        return Checked::Valid(value);
+    }
+    let mut problems = Vec::new();
+    for error in validator.iter_errors(&value).take(MAX_PROBLEMS + 1) {
+        explain::add(&error, 0, MAX_PROBLEMS + 1, &mut problems);
+    }
+    if problems.is_empty() {
+        let message = "it does not match the schema".to_owned();
+        problems.push(Problem { pointer: String::new(), message });
+    }
+    Checked::Invalid { problems }
+}
+
+fn verdict(problems: Vec<Problem>, value: Value) -> Checked {
+    if problems.is_empty() { Checked::Valid(value) } else { Checked::Invalid { problems } }
+}
+
+fn wrong_types(fields: &Map<String, Value>) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let mut wrong = |pointer: String, wanted: &str, value: &Value| {
+        if problems.len() <= MAX_PROBLEMS {
+            let message = format!("it must be {wanted}, not {}", kind(value));
+            problems.push(Problem { pointer, message });
+        }
+    };
+    for field in FIELDS {
+        let Some(value) = fields.get(field) else { continue };
+        let pointer = format!("/{field}");
+        match (field, value) {
+            ("suggested_next_ids", Value::Array(items)) => {
+                let others = items.iter().enumerate().filter(|(_, item)| !item.is_string());
+                for (at, item) in others.take(MAX_PROBLEMS + 1) {
+                    wrong(format!("{pointer}/{at}"), "a string", item);
+                }
+            }
+            ("suggested_next_ids", _) => wrong(pointer, "an array of strings", value),
+            ("context_updates", Value::Object(_)) => {}
+            ("context_updates", _) => wrong(pointer, "an object", value),
+            (_, Value::String(_)) => {}
+            _ => wrong(pointer, "a string", value),
+        }
+    }
+    problems
+}
