@@ -1,0 +1,105 @@
+//! Turns as Chat Completions tell them.
+
+use serde_json::{Map, Value, json};
+
+use crate::response::{Block, Tokens, Turn};
+use crate::wire::event;
+
+/// The events of a turn's content, and those that end it.
+pub(crate) fn stream(turn: &Turn) -> (Vec<String>, Vec<String>) {
+    let mut events = vec![delta(&json!({"role": "assistant", "content": null}))];
+    let mut calls = 0;
+    for block in &turn.blocks {
+        match block {
+            Block::Text { text } => {
+                events.extend(text.iter().map(|text| delta(&json!({"content": text}))));
+            }
+            Block::Thinking { text, .. } => events.push(delta(&json!({"reasoning_content": text}))),
+            Block::Redacted { .. } => {}
+            Block::Call { id, name, arguments } => {
+                events.extend(call(calls, id, name, arguments));
+                calls += 1;
+            }
+        }
+    }
+    let finish = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": stop(turn)}]});
+    let mut end = vec![event(None, &chunk(&finish))];
+    if let Some(tokens) = turn.usage {
+        end.push(event(None, &chunk(&json!({"choices": [], "usage": usage(tokens)}))));
+    }
+    end.push(event(None, "[DONE]"));
+    (events, end)
+}
+
+/// A call comes with its name first and its arguments in two pieces.
+fn call(index: usize, id: &str, name: &str, arguments: &str) -> Vec<String> {
+    let mut middle = arguments.len() / 2;
+    while !arguments.is_char_boundary(middle) {
+        middle -= 1;
+    }
+    let (first, rest) = arguments.split_at(middle);
+    let head = json!({"index": index, "id": id, "type": "function",
+        "function": {"name": name, "arguments": ""}});
+    let piece = |text: &str| json!({"index": index, "function": {"arguments": text}});
+    [head, piece(first), piece(rest)].map(|call| delta(&json!({"tool_calls": [call]}))).into()
+}
+
+fn delta(delta: &Value) -> String {
+    let choices = json!({"choices": [{"index": 0, "delta": delta, "finish_reason": null}]});
+    event(None, &chunk(&choices))
+}
+
+fn chunk(rest: &Value) -> String {
+    object("chat.completion.chunk", rest).to_string()
+}
+
+fn object(kind: &str, rest: &Value) -> Value {
+    let mut object = Map::new();
+    object.insert("id".into(), "chatcmpl-1".into());
+    object.insert("object".into(), kind.into());
+    object.insert("created".into(), 1.into());
+    object.insert("model".into(), "scripted-1".into());
+    object.extend(rest.as_object().cloned().unwrap_or_default());
+    object.into()
+}
+
+/// The same turn in one piece.
+pub(crate) fn whole(turn: &Turn) -> String {
+    let (mut text, mut thinking, mut calls) = (String::new(), String::new(), Vec::new());
+    for block in &turn.blocks {
+        match block {
+            Block::Text { text: pieces } => text.extend(pieces.iter().map(String::as_str)),
+            Block::Thinking { text, .. } => thinking.push_str(text),
+            Block::Redacted { .. } => {}
+            Block::Call { id, name, arguments } => calls.push(json!({"id": id,
+                "type": "function", "function": {"name": name, "arguments": arguments}})),
+        }
+    }
+    let mut message = json!({"role": "assistant", "content": text});
+    if !thinking.is_empty() {
+        message["reasoning_content"] = thinking.into();
+    }
+    if !calls.is_empty() {
+        message["tool_calls"] = calls.into();
+    }
+    let choice = json!({"index": 0, "message": message, "finish_reason": stop(turn)});
+    let rest = json!({"choices": [choice], "usage": turn.usage.map(usage)});
+    object("chat.completion", &rest).to_string()
+}
+
+fn stop(turn: &Turn) -> &str {
+    match &turn.stop {
+        Some(stop) => stop,
+        None if turn.blocks.iter().any(|block| matches!(block, Block::Call { .. })) => "tool_calls",
+        None => "stop",
+    }
+}
+
+fn usage(tokens: Tokens) -> Value {
+    json!({
+        "prompt_tokens": tokens.input,
+        "completion_tokens": tokens.output,
+        "total_tokens": tokens.input.saturating_add(tokens.output),
+        "prompt_tokens_details": {"cached_tokens": tokens.cached},
+    })
+}

@@ -1,0 +1,128 @@
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+use crate::http::{self, Request};
+use crate::response::Response;
+use crate::wire::Protocol;
+
+/// A server that plays a script. It ends when it is dropped.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    accepting: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    script: Vec<Response>,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    requests: Vec<Request>,
+    /// How many responses each path has had; under `None` the paths without responses of their own.
+    played: BTreeMap<Option<String>, usize>,
+}
+
+impl Server {
+    /// Starts on a free port of 127.0.0.1.
+    ///
+    /// # Errors
+    ///
+    /// There is no port to be had.
+    pub async fn start(script: Vec<Response>) -> io::Result<Self> {
+        Self::start_on(SocketAddr::from(([127, 0, 0, 1], 0)), script).await
+    }
+
+    /// Starts at this address.
+    ///
+    /// # Errors
+    ///
+    /// The address cannot be had.
+    pub async fn start_on(address: SocketAddr, script: Vec<Response>) -> io::Result<Self> {
+        let listener = TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared { script, seen: Mutex::default() });
+        let accepting = tokio::spawn(accept(listener, Arc::clone(&shared)));
+        Ok(Self { address, shared, accepting })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// `http://127.0.0.1:PORT`, without a slash at its end.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The base URL that a client of either protocol is given: [`Server::url`] and `/v1`.
+    pub fn base_url(&self) -> String {
+        format!("{}/v1", self.url())
+    }
+
+    /// The requests so far, in the order in which they came.
+    pub fn requests(&self) -> Vec<Request> {
+        self.seen().requests.clone()
+    }
+
+    /// The requests since this was last called; they are no longer kept then.
+    pub fn take_requests(&self) -> Vec<Request> {
+        std::mem::take(&mut self.seen().requests)
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.shared.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    // Dropped with this task, so that connections end with the server.
+    let mut connections = tokio::task::JoinSet::new();
+    while let Ok((socket, _)) = listener.accept().await {
+        connections.spawn(answer(socket, Arc::clone(&shared)));
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+/// An error here is one of the connection: the other side sees it too, and a test will tell.
+async fn answer(mut socket: TcpStream, shared: Arc<Shared>) -> io::Result<()> {
+    let Some(request) = http::read(&mut socket).await? else { return Ok(()) };
+    let protocol = Protocol::of(&request.path);
+    let streamed = request.json()["stream"] == true;
+    let wire = shared.next(request).render(protocol, streamed);
+    http::write(socket, wire).await
+}
+
+impl Shared {
+    fn next(&self, request: Request) -> Response {
+        let path = request.path.split('?').next().unwrap_or_default();
+        let own = self.script.iter().any(|response| response.path() == Some(path));
+        let key = own.then(|| path.to_owned());
+        let list: Vec<_> =
+            self.script.iter().filter(|response| response.path() == key.as_deref()).collect();
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.requests.push(request);
+        let played = seen.played.entry(key).or_default();
+        let index = (*played).min(list.len().saturating_sub(1));
+        *played += 1;
+        match list.get(index) {
+            Some(response) => (*response).clone(),
+            None => Response::bytes(404, "text/plain", "the script has no response for this path"),
+        }
+    }
+}
