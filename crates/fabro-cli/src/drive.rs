@@ -17,8 +17,8 @@ use crate::commands::cancel::{end_family, end_stages_left_behind};
 use crate::error;
 use crate::exit::{self, Exit};
 use crate::global::Global;
-use crate::output::progress::{Mode, Progress};
 use crate::wiring;
+use fabro_terminal::{Mode, Progress};
 
 /// A run and how it is to be driven.
 pub struct Driven {
@@ -49,7 +49,7 @@ pub async fn drive(driven: Driven, global: &Global) -> anyhow::Result<Exit> {
     let run_id = lock.run();
     let has_children = plan.workflow().nodes().any(|node| node.kind == NodeKind::ManagerLoop);
     let run_dir = store.run_dir(run_id);
-    let progress = Progress::new(mode, global.paint_stderr());
+    let progress = Progress::new(mode, global.paint_stderr(), wiring::now_ms);
     progress.recall(&events);
     let all_runs = run_dir.parent().map(Path::to_owned).unwrap_or_default();
     let files = Arc::new(StatusFiles::new(all_runs));

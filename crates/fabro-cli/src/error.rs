@@ -8,7 +8,7 @@ use fabro_config::ConfigError;
 use fabro_store::StoreError;
 
 use crate::exit::{self, Exit};
-use crate::output::{Paint, clean};
+use fabro_terminal::{Paint, clean};
 
 /// An error of the command itself: what is wrong, what to do next, and how to exit.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use clap::{Args, ColorChoice};
 use fabro_store::{Runs, SqliteStore};
 use fabro_types::RunId;
 
-use crate::output::Paint;
+use fabro_terminal::Paint;
 
 /// Options of every command.
 #[derive(Args, Clone, Debug)]

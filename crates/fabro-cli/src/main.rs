@@ -2,8 +2,8 @@
 //!
 //! This crate only puts the others together. `cli` defines the command line, `commands` has a file
 //! for each command, `wiring` and `drive` bring a run's handlers, model, people and driver
-//! together, and `output` is all that people see. What a run did is computed in `fabro-report`;
-//! here it is printed.
+//! together. What a run did is computed in `fabro-report` and drawn by `fabro-terminal`; here it is
+//! printed.
 //!
 //! Results go to stdout; progress, warnings and errors to stderr. With `--json` stdout has nothing
 //! but JSON. Every error says what to do next, and the exit code is one of these:

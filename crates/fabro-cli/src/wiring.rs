@@ -18,7 +18,7 @@ use fabro_sandbox::{Exec, LocalExec};
 
 use crate::error;
 use crate::global::Global;
-use crate::output::progress::{Mode, Progress};
+use fabro_terminal::{Mode, Progress};
 
 /// Milliseconds since 1970.
 pub fn now_ms() -> i64 {

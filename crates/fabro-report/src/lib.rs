@@ -1,21 +1,34 @@
-//! What a run did, for people and programs: inspect, explain, context, lines.
+//! What a run did, as data: inspect, explain, context, lists.
 //!
 //! Everything here is a projection of a run's log: plain data out of events, with the shapes that
 //! `--json` prints. Nothing is printed, and nothing is read but the store. [`load`] reads a log;
 //! [`inspect()`], [`stage()`], [`explain()`], [`context_at`] and [`diff`] answer questions about
-//! it; [`line()`] says one event in a sentence, and [`Story`] tells a run while it goes on.
+//! it.
 //!
 //! ```
-//! use fabro_events::{Entry, Event, EventBody};
-//! use fabro_types::RunId;
+//! use fabro_events::{CreatedRun, Entry, Event, EventBody};
+//! use fabro_types::{BlobRef, RunId, RunStatus};
 //!
-//! let entry = Entry::new(EventBody::RunCanceled { reason: "not needed".into() });
-//! let event = Event { run_id: RunId::from_parts(0, 7), seq: 1, ts_ms: 0, entry };
-//! assert_eq!(fabro_report::line(&event).text, "run canceled: not needed");
+//! let created = CreatedRun {
+//!     workflow: "hello".into(),
+//!     goal: "Say hello".into(),
+//!     inputs: Default::default(),
+//!     seed: 1,
+//!     work_dir: "/tmp".into(),
+//!     bundle: BlobRef::of(b"{}"),
+//!     context: Default::default(),
+//!     max_cost: None,
+//!     parent: None,
+//!     dry_run: false,
+//! };
+//! let entry = Entry::new(EventBody::RunCreated(created.into()));
+//! let log = [Event { run_id: RunId::from_parts(0, 7), seq: 1, ts_ms: 0, entry }];
+//! let report = fabro_report::inspect(&log, false)?;
+//! assert_eq!((report.goal.as_str(), report.status), ("Say hello", RunStatus::Interrupted));
+//! # Ok::<(), fabro_report::ReportError>(())
 //! ```
 //!
-//! Events that a rewind took back count for nothing but [`line()`] and [`Story`], which tell what
-//! they are given.
+//! Events that a rewind took back count for nothing.
 //!
 //! Limits: a log is held in memory as a whole; every report costs time linear in it.
 
@@ -24,12 +37,8 @@ mod context;
 mod error;
 mod explain;
 mod inspect;
-mod line;
 mod ps;
 mod stage;
-mod story;
-mod summary;
-mod text;
 
 pub use at::{Gate, open_gates};
 pub use context::{context_at, diff};
@@ -39,12 +48,8 @@ use fabro_events::Event;
 use fabro_store::{RunLog, StoreError};
 use fabro_types::RunId;
 pub use inspect::{Inspect, StageRow, inspect};
-pub use line::{Line, Mark, line, why};
 pub use ps::{PsRow, ps};
 pub use stage::{StageReport, stage};
-pub use story::{AtWork, StageLine, Story, Told};
-pub use summary::{Summary, SummaryRow};
-pub use text::{one_line, took};
 
 /// How many events are read at a time.
 const PAGE: usize = 1_000;

@@ -1,1 +1,66 @@
 //! What a terminal shows: live progress of a run, tables, findings in their source.
+//!
+//! [`line()`] says one event of a run in a sentence, and [`Story`] tells a run while it goes on:
+//! both only turn events into words, for whoever prints them. [`Progress`] prints them, with what is
+//! at work drawn below. [`Table`] sets rows under each other, [`diagnostics`] shows findings where
+//! they are in their source, and [`Paint`] colors all of it, or nothing.
+//!
+//! ```
+//! use fabro_events::{Entry, Event, EventBody};
+//! use fabro_terminal::{Align, Paint, Table};
+//! use fabro_types::RunId;
+//!
+//! let entry = Entry::new(EventBody::RunCanceled { reason: "not needed".into() });
+//! let event = Event { run_id: RunId::from_parts(0, 7), seq: 1, ts_ms: 0, entry };
+//! assert_eq!(fabro_terminal::line(&event).text, "run canceled: not needed");
+//!
+//! let mut table = Table::new(&[("stage", Align::Left), ("visits", Align::Right)]);
+//! table.row(["test".to_owned(), "12".to_owned()]);
+//! let text = table.render(Paint::new(false), |_, cell| cell.to_owned());
+//! assert_eq!(text, "stage  visits\ntest       12\n");
+//! ```
+//!
+//! # Limits
+//!
+//! - Text of scripts, models and people is shown without control characters, and lines and cells are
+//!   cut: nothing that is shown can move the cursor or fill the screen.
+//! - Of the stages at work eight are drawn, of the findings of a file fifty.
+//! - Events that a rewind took back are told like any others.
+
+pub mod diagnostics;
+mod line;
+mod paint;
+mod progress;
+mod stage_line;
+mod story;
+mod summary;
+mod summary_table;
+mod table;
+mod text;
+
+use std::io::{self, Write as _};
+
+pub use line::{Line, Mark, line, why};
+pub use paint::{Paint, clean};
+pub use progress::{Mode, Progress, Suspended};
+pub use stage_line::{note_text, told_text};
+pub use story::{AtWork, StageLine, Story, Told};
+pub use summary::{Summary, SummaryRow};
+pub use summary_table::{paint_run, paint_stage, summary_text};
+pub use table::{Align, Table};
+pub use text::{one_line, took};
+
+/// Writes to stderr. When nobody can read it any more, there is nobody to tell.
+pub fn stderr(text: &str) {
+    let _ = io::stderr().lock().write_all(text.as_bytes());
+}
+
+/// Writes to stdout, all of it or an error.
+pub fn stdout(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fabro_blob::BlobStore;
 use fabro_context::{Change, Context};
 use fabro_engine::read_blob;
-use fabro_report::{context_at, diff, load, one_line};
+use fabro_report::{context_at, diff, load};
 use fabro_types::BlobRef;
 use serde_json::Value;
 
@@ -14,7 +14,8 @@ use crate::cli::ContextArgs;
 use crate::error;
 use crate::exit::{self, Exit};
 use crate::global::Global;
-use crate::output::{self, Paint};
+use crate::output;
+use fabro_terminal::{Paint, one_line};
 
 /// The longest value on a line for people, in characters.
 const SHOWN: usize = 120;

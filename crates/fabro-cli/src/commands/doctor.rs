@@ -9,7 +9,8 @@ use serde::Serialize;
 use crate::cli::DoctorArgs;
 use crate::exit::{self, Exit};
 use crate::global::Global;
-use crate::output::{self, Paint};
+use crate::output;
+use fabro_terminal::Paint;
 
 /// Free space below which runs may soon fail, in bytes.
 const SCARCE: u64 = 256 << 20;

@@ -4,14 +4,14 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use fabro_events::{Event, EventBody};
-use fabro_report::line;
 use fabro_store::{Follow as _, RunLog as _, SqliteStore, StoreError};
 use fabro_types::RunId;
 
 use crate::cli::EventsArgs;
 use crate::exit::{self, Exit};
 use crate::global::Global;
-use crate::output::{self, Paint, stage_line};
+use crate::output;
+use fabro_terminal::{Paint, line, note_text};
 
 /// How many events are read at a time.
 const PAGE: usize = 1_000;
@@ -86,7 +86,7 @@ impl Shown {
         }
         let ts = event.ts();
         let time = ts.get(11..19).unwrap_or(&ts);
-        format!("{} {}", self.paint.dim(time), stage_line::note(&line(event), self.paint))
+        format!("{} {}", self.paint.dim(time), note_text(&line(event), self.paint))
     }
 
     fn after(&self, error: StoreError) -> anyhow::Error {

@@ -2,12 +2,13 @@
 
 use std::fmt::Write as _;
 
-use fabro_report::{Considered, Explain, load, one_line};
+use fabro_report::{Considered, Explain, load};
 
 use crate::cli::ExplainArgs;
 use crate::exit::{self, Exit};
 use crate::global::Global;
-use crate::output::{self, Paint};
+use crate::output;
+use fabro_terminal::{Paint, one_line};
 
 /// Shows why a run went on as it did.
 pub fn explain(args: &ExplainArgs, global: &Global) -> anyhow::Result<Exit> {

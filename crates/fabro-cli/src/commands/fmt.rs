@@ -12,7 +12,8 @@ use crate::error;
 use crate::exit::{self, Exit};
 use crate::files;
 use crate::global::Global;
-use crate::output::{self, diagnostics};
+use crate::output;
+use fabro_terminal::diagnostics;
 
 /// What became of a file.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -10,7 +10,8 @@ use crate::error;
 use crate::exit::{self, Exit};
 use crate::files;
 use crate::global::Global;
-use crate::output::{self, diagnostics};
+use crate::output;
+use fabro_terminal::diagnostics;
 
 /// Prints a workflow as DOT.
 pub fn graph(args: &GraphArgs, global: &Global) -> anyhow::Result<Exit> {

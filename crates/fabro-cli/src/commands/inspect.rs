@@ -2,14 +2,14 @@
 
 use std::fmt::Write as _;
 
-use fabro_report::{Inspect, StageReport, load, one_line, took};
+use fabro_report::{Inspect, StageReport, load};
 use serde_json::Value;
 
 use crate::cli::InspectArgs;
 use crate::exit::{self, Exit};
 use crate::global::Global;
-use crate::output::table::{Align, Table};
-use crate::output::{self, Paint, clean, summary};
+use crate::output;
+use fabro_terminal::{Align, Paint, Table, clean, one_line, paint_run, paint_stage, took};
 
 /// Shows a run, or one of its stages.
 pub fn inspect(args: &InspectArgs, global: &Global) -> anyhow::Result<Exit> {
@@ -38,7 +38,7 @@ fn run_text(report: &Inspect, paint: Paint) -> String {
     let field = |name: &str, value: &str| format!("{} {value}\n", paint.dim(&format!("{name:9}")));
     let mut text = field("run", &report.id.to_string());
     text.push_str(&field("workflow", &clean(&report.workflow)));
-    text.push_str(&field("status", &summary::paint_run(report.status, paint)));
+    text.push_str(&field("status", &paint_run(report.status, paint)));
     if !report.goal.is_empty() {
         text.push_str(&field("goal", &one_line(&report.goal, 200)));
     }
@@ -82,7 +82,7 @@ fn stages(report: &Inspect, paint: Paint) -> String {
         ]);
     }
     table.render(paint, |column, text| match column {
-        2 => summary::paint_stage(text, paint),
+        2 => paint_stage(text, paint),
         5 => paint.dim(text),
         _ => text.to_owned(),
     })
@@ -95,7 +95,7 @@ fn stage_text(report: &StageReport, paint: Paint) -> anyhow::Result<String> {
         Some(outcome) => format!(
             "{} {} in {}\n",
             paint.bold(&name),
-            summary::paint_stage(outcome.status.as_str(), paint),
+            paint_stage(outcome.status.as_str(), paint),
             took(outcome.duration_ms)
         ),
     };

@@ -1,14 +1,14 @@
 //! `fabro ps`.
 
-use fabro_report::{PsRow, took};
+use fabro_report::PsRow;
 use fabro_store::{Runs, SqliteStore, StoreError};
 
 use crate::cli::PsArgs;
 use crate::exit::{self, Exit};
 use crate::global::Global;
-use crate::output::table::{Align, Table};
-use crate::output::{self, Paint, summary};
+use crate::output;
 use crate::wiring::now_ms;
+use fabro_terminal::{Align, Paint, Table, one_line, paint_run, took};
 
 /// Lists runs.
 pub fn ps(args: &PsArgs, global: &Global) -> anyhow::Result<Exit> {
@@ -44,14 +44,14 @@ fn table(rows: &[PsRow], now_ms: i64, paint: Paint) -> String {
             row.workflow.clone(),
             row.status.to_string(),
             age_text(age),
-            fabro_report::one_line(&row.goal, 50),
+            one_line(&row.goal, 50),
         ]);
     }
     table.render(paint, |column, text| match column {
         2 => rows
             .iter()
             .find(|row| row.status.as_str() == text)
-            .map_or_else(|| text.to_owned(), |row| summary::paint_run(row.status, paint)),
+            .map_or_else(|| text.to_owned(), |row| paint_run(row.status, paint)),
         _ => text.to_owned(),
     })
 }

@@ -21,8 +21,8 @@ use crate::drive::{Driven, drive};
 use crate::error;
 use crate::exit::{self, Exit};
 use crate::global::Global;
-use crate::output::diagnostics;
 use crate::wiring::{self, read_option};
+use fabro_terminal::diagnostics;
 
 /// Creates a run and drives it.
 pub async fn run(args: RunArgs, global: &Global) -> anyhow::Result<Exit> {
@@ -213,7 +213,12 @@ fn run_settings(
         crate::output::stderr(&format!("{warning}\n"));
     }
     let file = target.run_file.as_ref();
+    let configured = match file {
+        Some(file) => file.settings(configured, home)?,
+        None => configured,
+    };
     let config = file.map(|file| file.config.clone()).unwrap_or_default();
+    let own_fallbacks = !config.model.fallbacks.is_empty();
     let script = args
         .model_script
         .clone()
@@ -229,6 +234,10 @@ fn run_settings(
         configured_provider: configured.model.provider,
         answers: args.answers.as_deref().map(|p| read_option(p, "the answers")).transpose()?,
         auto_approve: args.auto_approve,
+        agent: configured.agent,
+        providers: fabro_config::providers(&configured.providers, |name| std::env::var(name).ok()),
+        models: configured.models,
+        fallbacks: if own_fallbacks { config.model.fallbacks } else { configured.model.fallbacks },
     })
 }
 

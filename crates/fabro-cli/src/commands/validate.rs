@@ -14,7 +14,8 @@ use crate::error;
 use crate::exit::{self, Exit};
 use crate::files;
 use crate::global::Global;
-use crate::output::{self, Paint, diagnostics};
+use crate::output;
+use fabro_terminal::{Paint, diagnostics};
 
 /// A workflow file to be checked, and the run.toml that names it, if one does.
 struct Wanted {

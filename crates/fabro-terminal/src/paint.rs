@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use clap::builder::styling::{AnsiColor, Style};
+use annotate_snippets::renderer::{AnsiColor, Style};
 
 /// Colors text, or leaves it as it is.
 #[derive(Clone, Copy, Debug)]

@@ -2,10 +2,12 @@
 
 use std::fmt::Write as _;
 
-use fabro_report::{Line, Mark, StageLine, Told, one_line, took};
 use fabro_types::Status;
 
-use super::Paint;
+use crate::line::{Line, Mark};
+use crate::paint::Paint;
+use crate::story::{StageLine, Told};
+use crate::text::{one_line, took};
 
 /// The width that the name of a stage is padded to, in characters.
 const NAME: usize = 14;
@@ -14,16 +16,15 @@ const NAME: usize = 14;
 const LABEL: usize = 40;
 
 /// What was told, as one line.
-pub fn render(told: &Told, paint: Paint) -> String {
+pub fn told_text(told: &Told, paint: Paint) -> String {
     match told {
         Told::Stage(line) => finished(line, paint),
-        Told::Note(line) => note(line, paint),
-        _ => String::new(),
+        Told::Note(line) => note_text(line, paint),
     }
 }
 
 /// A sentence with its mark.
-pub fn note(line: &Line, paint: Paint) -> String {
+pub fn note_text(line: &Line, paint: Paint) -> String {
     let indent = "  ".repeat(line.depth);
     match line.mark {
         Mark::Good => format!("{indent}{} {}", paint.good("✓"), line.text),
@@ -35,7 +36,7 @@ pub fn note(line: &Line, paint: Paint) -> String {
 }
 
 /// The name of a stage, with its label if that says something else.
-pub fn titled(name: &str, label: Option<&str>, paint: Paint) -> String {
+pub(crate) fn titled(name: &str, label: Option<&str>, paint: Paint) -> String {
     let id = name.split('@').next().unwrap_or(name);
     match label.map(|label| one_line(label, LABEL)) {
         Some(label) if !label.is_empty() && label != id => {

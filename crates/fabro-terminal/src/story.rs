@@ -1,10 +1,10 @@
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use fabro_events::{CompletedStage, Event, EventBody};
 use fabro_types::Status;
 
-use crate::at::take_line;
 use crate::line::{self, Line, why};
 use crate::summary::Summary;
 use crate::text::one_line;
@@ -131,11 +131,23 @@ impl Story {
                 }
             }
             EventBody::BranchCompleted { .. } => {
-                take_line(&mut self.at_work, branch);
+                remove_line(&mut self.at_work, branch);
             }
             EventBody::CheckpointForked(point) if point.in_place => self.at_work.clear(),
             _ => {}
         }
+    }
+}
+
+/// Takes what a map holds of a branch and of the branches inside it, at a cost of these alone.
+fn remove_line<V>(map: &mut BTreeMap<Arc<str>, V>, branch: &str) {
+    let below = format!("{branch}/");
+    let inside = map.range::<str, _>((Bound::Included(below.as_str()), Bound::Unbounded));
+    let inside = inside.map(|(name, _)| name).take_while(|name| name.starts_with(&below));
+    let gone: Vec<Arc<str>> = inside.map(Arc::clone).collect();
+    map.remove(branch);
+    for name in gone {
+        map.remove(&name);
     }
 }
 

@@ -7,7 +7,7 @@ use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use fabro_types::{Diagnostic, Position, Severity, Span};
 use serde::Serialize;
 
-use super::{Paint, clean};
+use crate::paint::{Paint, clean};
 
 /// The longest stretch of source that is drawn, in bytes.
 const DRAWN: usize = 4_096;

@@ -1,4 +1,4 @@
-//! Tells a small run as it goes on: `cargo run -p fabro-report --example story`.
+//! Tells a small run as it goes on: `cargo run -p fabro-terminal --example story`.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fabro_blob::MemoryBlobs;
 use fabro_engine::{Input, Machine, NewRun, Plan, RunState, begin};
 use fabro_graph::Workflow;
-use fabro_report::{Story, Told, inspect, took};
+use fabro_terminal::{Story, Told, took};
 use fabro_types::{Outcome, RunId};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -39,6 +39,5 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             _ => {}
         }
     }
-    writeln!(out, "{}", serde_json::to_string_pretty(&inspect(&events, false)?)?)?;
     Ok(())
 }

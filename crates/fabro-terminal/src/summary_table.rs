@@ -2,17 +2,18 @@
 
 use std::fmt::Write as _;
 
-use fabro_report::{Summary, SummaryRow, took};
 use fabro_types::{RunStatus, Status};
 
-use super::Paint;
-use super::table::{Align, Table};
+use crate::paint::Paint;
+use crate::summary::{Summary, SummaryRow};
+use crate::table::{Align, Table};
+use crate::text::took;
 
 /// The most rows that are shown; of longer runs those that need a look, and the slowest.
 const SHOWN: usize = 40;
 
 /// A row a stage, and what the run came to. `elapsed_ms` is how long this driver was at it.
-pub fn table(summary: &Summary, status: RunStatus, elapsed_ms: u64, paint: Paint) -> String {
+pub fn summary_text(summary: &Summary, status: RunStatus, elapsed_ms: u64, paint: Paint) -> String {
     let mut text = String::new();
     if !summary.rows.is_empty() {
         let rows = chosen(&summary.rows);

@@ -1,28 +1,9 @@
 //! What people and programs see.
 
-pub mod diagnostics;
-mod paint;
-pub mod progress;
-pub mod stage_line;
-pub mod summary;
-pub mod table;
+use std::io;
 
-use std::io::{self, Write};
-
-pub use paint::{Paint, clean};
+pub use fabro_terminal::{stderr, stdout};
 use tracing_subscriber::EnvFilter;
-
-/// Writes to stderr. When nobody can read it any more, there is nobody to tell.
-pub fn stderr(text: &str) {
-    let _ = io::stderr().lock().write_all(text.as_bytes());
-}
-
-/// Writes to stdout, all of it or an error.
-pub fn stdout(text: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()
-}
 
 /// Writes a value to stdout as JSON, for people to read as well.
 pub fn json(value: &impl serde::Serialize) -> anyhow::Result<()> {

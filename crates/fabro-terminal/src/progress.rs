@@ -6,12 +6,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use fabro_events::{Event, EventBody, EventSink};
-use fabro_report::{AtWork, Story, took};
 use fabro_types::RunStatus;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use super::stage_line;
-use super::{Paint, summary};
+use crate::paint::Paint;
+use crate::stage_line::{titled, told_text};
+use crate::story::{AtWork, Story};
+use crate::summary_table::summary_text;
+use crate::text::took;
 
 /// How often what is at work is drawn again.
 const TICK: Duration = Duration::from_millis(80);
@@ -43,6 +45,7 @@ pub struct Progress {
 struct Shared {
     mode: Mode,
     paint: Paint,
+    now_ms: fn() -> i64,
     state: Mutex<State>,
     wake: Condvar,
 }
@@ -72,10 +75,10 @@ struct Screen {
 }
 
 impl Progress {
-    /// Shows a run in this way.
-    pub fn new(mode: Mode, paint: Paint) -> Arc<Self> {
+    /// Shows a run in this way. `now_ms` tells the milliseconds since 1970.
+    pub fn new(mode: Mode, paint: Paint, now_ms: fn() -> i64) -> Arc<Self> {
         let (state, wake) = (Mutex::default(), Condvar::new());
-        let shared = Arc::new(Shared { mode, paint, state, wake });
+        let shared = Arc::new(Shared { mode, paint, now_ms, state, wake });
         Arc::new(Self { shared, ticker: Mutex::default() })
     }
 
@@ -129,8 +132,8 @@ impl Progress {
             let status = state.end.unwrap_or(RunStatus::Interrupted);
             let elapsed = state.last_ms - state.first_ms.unwrap_or(state.last_ms);
             let elapsed = u64::try_from(elapsed).unwrap_or_default();
-            let table = summary::table(state.story.summary(), status, elapsed, self.shared.paint);
-            super::stderr(&table);
+            let table = summary_text(state.story.summary(), status, elapsed, self.shared.paint);
+            crate::stderr(&table);
         }
     }
 
@@ -201,7 +204,7 @@ impl Shared {
         let mut state = self.lock();
         while !state.done {
             if state.suspended == 0 {
-                state.draw(self.paint);
+                state.draw((self.now_ms)(), self.paint);
             }
             let waited = self.wake.wait_timeout(state, TICK);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -230,7 +233,7 @@ impl State {
             if (end.is_some() || is_put) && at + 1 == count {
                 break;
             }
-            self.lines.push(stage_line::render(&told, paint));
+            self.lines.push(told_text(&told, paint));
         }
         self.end = end.or(self.end);
     }
@@ -246,7 +249,7 @@ impl State {
                 // A terminal that is gone shows nothing more, and that is no reason to stop the run.
                 let _ = screen.multi.println(text);
             }
-            None => super::stderr(&format!("{text}\n")),
+            None => crate::stderr(&format!("{text}\n")),
         }
     }
 
@@ -258,11 +261,11 @@ impl State {
         }
     }
 
-    fn draw(&mut self, paint: Paint) {
+    fn draw(&mut self, now_ms: i64, paint: Paint) {
         let screen = self.screen.get_or_insert_with(Screen::new);
         screen.tick += 1;
         let frame = FRAMES[screen.tick % FRAMES.len()];
-        let now_ms = crate::wiring::now_ms();
+
         let at_work: Vec<&AtWork> = self.story.at_work().collect();
         let mut wanted: Vec<String> =
             at_work.iter().take(SHOWN).map(|stage| working(stage, frame, now_ms, paint)).collect();
@@ -319,7 +322,7 @@ fn working(stage: &AtWork, frame: char, now_ms: i64, paint: Paint) -> String {
     format!(
         "{}{spinner} {}  {}{}",
         "  ".repeat(stage.depth),
-        stage_line::titled(&stage.name, stage.label.as_deref(), paint),
+        titled(&stage.name, stage.label.as_deref(), paint),
         paint.dim(&took(since)),
         paint.odd(&format!("{attempt}{asks}")),
     )

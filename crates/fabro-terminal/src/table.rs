@@ -2,9 +2,8 @@
 
 use std::fmt::Write as _;
 
-use fabro_report::one_line;
-
-use super::Paint;
+use crate::paint::Paint;
+use crate::text::one_line;
 
 /// The longest text in a cell, in characters.
 const CELL: usize = 100;

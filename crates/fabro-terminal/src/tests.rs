@@ -1,0 +1,306 @@
+//! Real logs told: a machine runs workflows whose stages are written down beside them.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use fabro_blob::{BlobStore as _, MemoryBlobs};
+use fabro_engine::{Finished, Input, Machine, NewRun, Plan, RunState, begin, checkpoint};
+use fabro_events::{Event, EventBody, GateOption, QuestionType};
+use fabro_graph::Workflow;
+use fabro_types::{BlobRef, Failure, FailureClass, Outcome, RunId, Usage};
+use serde_json::json;
+
+use super::*;
+
+const LOOP: &str = r#"digraph fix {
+    goal="Fix it"
+    start -> plan -> test
+    test [shape=parallelogram, script="true", label="Run the tests"]
+    test -> done [condition="outcome=succeeded"]
+    test -> repair [condition="outcome=failed", label="again"]
+    repair -> test; done -> exit
+}"#;
+
+/// A run on a machine, with a clock that goes a second a step.
+struct Bench {
+    machine: Machine,
+    blobs: Arc<MemoryBlobs>,
+    now_ms: i64,
+    events: Vec<Event>,
+}
+
+impl Bench {
+    fn new(source: &str) -> Self {
+        let (workflow, findings) = Workflow::from_source("test", source).unwrap();
+        assert_eq!(findings, []);
+        let plan = Arc::new(Plan::compile(workflow).unwrap());
+        let run_id = RunId::from_parts(1_700_000_000_000, 7);
+        let inputs = json!({"repo": "demo"}).as_object().cloned().unwrap();
+        let new = NewRun { goal: "Fix it".into(), inputs, seed: 9, ..NewRun::default() };
+        let created = begin(run_id, 0, &plan, new);
+        let state = RunState::replay(run_id, &created.events);
+        let blobs = Arc::new(MemoryBlobs::default());
+        let machine = Machine::new(plan, state, Arc::clone(&blobs) as _);
+        let mut bench = Self { machine, blobs, now_ms: 0, events: created.events };
+        bench.input(Input::Start);
+        bench
+    }
+
+    fn input(&mut self, input: Input) {
+        self.now_ms += 1_000;
+        self.machine.handle(self.now_ms, input);
+        let commit = self.machine.take_commit();
+        for (_, bytes) in &commit.blobs {
+            self.blobs.put(bytes).unwrap();
+        }
+        self.events.extend(commit.events);
+    }
+
+    /// Ends the stage at work on this node.
+    #[track_caller]
+    fn end(&mut self, node: &str, finished: impl Into<Finished>) {
+        let active: Vec<_> = self.machine.state().active().collect();
+        let at = active.iter().find(|(_, stage)| stage.node.as_ref() == node);
+        let branch =
+            Arc::clone(at.unwrap_or_else(|| panic!("{node} is not at work: {active:?}")).0);
+        self.input(Input::Ended { branch, finished: Box::new(finished.into()) });
+    }
+
+    /// Ends whatever is at work with success, until the run is over.
+    fn finish(&mut self) {
+        let next = |bench: &Self| {
+            bench.machine.state().active().next().map(|(branch, _)| Arc::clone(branch))
+        };
+        while let Some(branch) = next(self) {
+            self.input(Input::Ended { branch, finished: Box::new(ok().into()) });
+        }
+    }
+}
+
+fn ok() -> Outcome {
+    Outcome { duration_ms: 1_234, ..Outcome::succeeded() }
+}
+
+fn exits(code: i32) -> Outcome {
+    let failure = Failure::new(FailureClass::Deterministic, format!("exit code {code}"));
+    Outcome { duration_ms: 40, ..Outcome::failed(failure) }
+}
+
+/// `plan`, then `test` fails once and is repaired.
+fn repaired() -> Bench {
+    let mut bench = Bench::new(LOOP);
+    let prompt: Arc<[u8]> = Arc::from(br#""Plan it""#.as_slice());
+    let usage = Usage { input_tokens: 120, output_tokens: 30, turns: 1, ..Usage::default() };
+    let outcome = Outcome { usage: Some(usage), ..ok() };
+    let blob = BlobRef::of(&prompt);
+    let finished = Finished {
+        prompt: Some(blob),
+        blobs: vec![(blob, prompt)],
+        ..outcome.with_update("response.plan", "Do it").with_update("size", 1).into()
+    };
+    bench.end("plan", finished);
+    bench.end("test", exits(1).with_update("command.output", "boom"));
+    bench.end("repair", ok().with_update("size", 2));
+    bench.finish();
+    bench
+}
+
+fn lines(events: &[Event]) -> String {
+    events.iter().map(line).fold(String::new(), |mut text, line| {
+        let _ = writeln!(text, "{}{:?} {}", "  ".repeat(line.depth), line.mark, line.text);
+        text
+    })
+}
+
+fn story(events: &[Event]) -> String {
+    let mut story = Story::default();
+    let mut text = String::new();
+    for told in events.iter().flat_map(|event| story.tell(event)) {
+        let _ = match told {
+            Told::Stage(it) => writeln!(
+                text,
+                "{}{} {} {} {:?} -> {:?} ({})",
+                "  ".repeat(it.depth),
+                it.name,
+                it.status,
+                took(it.duration_ms),
+                it.remark,
+                it.to,
+                it.why
+            ),
+            Told::Note(it) => writeln!(text, "{}{}", "  ".repeat(it.depth), it.text),
+        };
+    }
+    assert_eq!(story.at_work().count(), 0);
+    text
+}
+
+#[test]
+fn a_run_in_sentences() {
+    insta::assert_snapshot!(lines(&repaired().events), @r"
+    Note run of fix created: Fix it
+    Note run started
+    Note start started (start)
+    Good start succeeded in 0ms
+    Note start → plan
+    Note plan started (agent)
+    Good plan succeeded in 1.2s
+    Note plan → test
+    Note test started (command)
+    Bad test failed in 40ms: exit code 1 (deterministic)
+    Note test → repair (outcome=failed)
+    Note repair started (agent)
+    Good repair succeeded in 1.2s
+    Note repair → test
+    Note test@2 started (command)
+    Good test@2 succeeded in 1.2s
+    Note test@2 → done (outcome=succeeded)
+    Note done started (agent)
+    Good done succeeded in 1.2s
+    Note done → exit
+    Note exit started (exit)
+    Good exit succeeded in 0ms
+    Good run succeeded; 150 tokens
+    ");
+}
+
+#[test]
+fn a_run_as_it_goes_on() {
+    let bench = repaired();
+    insta::assert_snapshot!(story(&bench.events), @r#"
+    plan succeeded 1.2s None -> Some("test") ()
+    test failed 40ms Some("exit code 1 (deterministic)") -> Some("repair") (outcome=failed)
+    repair succeeded 1.2s None -> Some("test") ()
+    test@2 succeeded 1.2s None -> Some("done") (outcome=succeeded)
+    done succeeded 1.2s None -> Some("exit") ()
+    run succeeded; 150 tokens
+    "#);
+    let mut told = Story::default();
+    for event in &bench.events {
+        told.tell(event);
+    }
+    let rows = told.summary().rows.iter().map(|row| {
+        format!("{} {} {} {}ms {}", row.node, row.visits, row.status, row.duration_ms, row.tokens)
+    });
+    insta::assert_snapshot!(rows.collect::<Vec<_>>().join("\n"), @r"
+    plan 1 succeeded 1234ms 150
+    test 2 succeeded 1274ms 0
+    repair 1 succeeded 1234ms 0
+    done 1 succeeded 1234ms 0
+    ");
+    assert_eq!(told.summary().visits(), 5);
+}
+
+#[test]
+fn foreign_text_stays_on_its_line() {
+    insta::assert_snapshot!(one_line("a\n\u{1b}[31m  b\t c", 20), @"a �[31m b c");
+    insta::assert_snapshot!(one_line("aaaa bbbb", 6), @"aaaa …");
+    assert_eq!(one_line(&"x ".repeat(1 << 20), 10).chars().count(), 10);
+    let times: Vec<String> = [0, 999, 1_000, 59_999, 60_000, 3_725_000].map(took).to_vec();
+    insta::assert_snapshot!(times.join(", "), @"0ms, 999ms, 1.0s, 59.9s, 1m 00s, 1h 02m");
+}
+
+#[test]
+fn branches_are_told_with_their_fan_out() {
+    let mut bench = Bench::new(
+        "digraph { start -> fork; fork [shape=component, join_policy=first_success]
+        fork -> a -> join; fork -> b -> join; join -> exit }",
+    );
+    bench.end("b", ok());
+    bench.finish();
+    insta::assert_snapshot!(story(&bench.events), @r#"
+    fork forks 2 branches: a, b; they meet at join
+      b succeeded 1.2s None -> Some("join") ()
+      branch a canceled: it was not needed any more
+    fork succeeded 1.0s None -> Some("join") (the branches meet there)
+    join succeeded 1.2s None -> Some("exit") ()
+    run succeeded
+    "#);
+}
+
+#[test]
+fn a_rewind_is_told() {
+    let mut bench = repaired();
+    let run_id = bench.events[0].run_id;
+    let effective = checkpoint::effective(&bench.events);
+    let at = checkpoint::find(&effective, Some("plan")).unwrap();
+    let set = [("size".to_owned(), Arc::new(json!(5)))].into();
+    let last = bench.events.len() as u64;
+    bench.events.push(checkpoint::rewind(run_id, &at, last, 99_000, set));
+    insta::assert_snapshot!(lines(&bench.events[bench.events.len() - 1..]), @"Note rewound to plan@1 with size changed");
+}
+
+#[test]
+fn a_gate_is_told() {
+    let mut bench = Bench::new(
+        r#"digraph { start -> gate; gate [shape=hexagon, label="Ship?"]
+        gate -> exit [label="[Y] Yes"]; gate -> start2 [label="[N] No"]; start2 -> exit }"#,
+    );
+    let branch: Arc<str> = Arc::from("");
+    let option = |key: &str, label: &str, to: &str| GateOption {
+        key: key.into(),
+        label: label.into(),
+        to: to.into(),
+    };
+    let asked = EventBody::GateAsked {
+        question: "Ship?".into(),
+        question_type: QuestionType::MultipleChoice,
+        options: vec![option("Y", "Yes", "exit"), option("N", "No", "start2")],
+        freeform: false,
+        deadline_ms: None,
+    };
+    bench.input(Input::Note {
+        branch: Arc::clone(&branch),
+        notes: vec![asked.into()],
+        blobs: Vec::new(),
+    });
+    bench.input(Input::Idle { gates: vec!["gate".into()] });
+    bench.input(Input::Resume { max_cost: None });
+    let answered = EventBody::GateAnswered {
+        selected: "Y".into(),
+        label: "Yes".into(),
+        text: None,
+        source: "cli".into(),
+    };
+    bench.input(Input::Note { branch, notes: vec![answered.into()], blobs: Vec::new() });
+    bench.end("gate", Outcome { preferred_label: Some("Yes".into()), ..ok() });
+    bench.finish();
+    insta::assert_snapshot!(story(&bench.events), @r#"
+    gate asks: Ship? [Y] Yes [N] No
+    run paused: waiting for an answer to gate; `fabro answer RUN GATE CHOICE`
+    run resumed
+    gate was answered: Yes (cli)
+    gate succeeded 1.2s None -> Some("exit") (`[Y] Yes` was preferred)
+    run succeeded
+    "#);
+}
+
+#[test]
+fn ten_thousand_canceled_branches_take_no_time() {
+    let event = |rank: u32, body: EventBody| {
+        let entry = fabro_events::Entry {
+            node_id: Some("n".into()),
+            visit: Some(1),
+            branch: Some(format!("f@1/n{rank}").into()),
+            ..fabro_events::Entry::new(body)
+        };
+        Event { run_id: RunId::from_parts(0, 1), seq: u64::from(rank), ts_ms: 0, entry }
+    };
+    let started = |rank| EventBody::StageStarted {
+        rank,
+        handler: "command".into(),
+        fidelity: fabro_types::Fidelity::Compact,
+        thread_id: None,
+    };
+    let mut story = Story::default();
+    for rank in 0..10_000 {
+        story.tell(&event(rank, started(rank)));
+    }
+    assert_eq!(story.at_work().count(), 10_000);
+    let status = fabro_types::Status::Skipped;
+    for rank in 0..10_000 {
+        let canceled = EventBody::BranchCompleted { status, failure: None, canceled: true };
+        story.tell(&event(rank, canceled));
+    }
+    assert_eq!(story.at_work().count(), 0);
+}
