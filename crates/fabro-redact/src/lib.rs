@@ -1,1 +1,133 @@
 //! Finds secrets in text and streams, by value and by shape, and blanks them out.
+//!
+//! A [`Redactor`] is told the values that must not be seen, each with a name. It finds them as they
+//! are, and JSON-escaped (once and twice), percent-encoded and in base64 (standard and URL-safe,
+//! wherever in the encoded data they stand). Without being told anything it finds what looks like a
+//! key of a well-known service, a bearer token or a private key.
+//!
+//! ```
+//! use fabro_redact::Redactor;
+//!
+//! let redactor = Redactor::new([("DB_PASSWORD", "correct horse")]);
+//! assert_eq!(
+//!     redactor.redact("postgres://app:correct%20horse@db, Authorization: Bearer abcdefghijklmnop0123"),
+//!     "postgres://app:[redacted:DB_PASSWORD]@db, Authorization: Bearer [redacted]",
+//! );
+//!
+//! // A secret that arrives in pieces.
+//! let mut stream = redactor.stream();
+//! let mut seen = stream.push(b"the password is correct ho");
+//! seen.extend(stream.push(b"rse, isn't it"));
+//! seen.extend(stream.finish());
+//! assert_eq!(seen, b"the password is [redacted:DB_PASSWORD], isn't it");
+//! ```
+//!
+//! What overlaps becomes one mark, under the name of what begins first. Text without a secret comes
+//! back as it was given, not copied. The time is in proportion to the text.
+//!
+//! Shapes: `sk-…` (`sk-ant-…`, `sk-proj-…`), `gsk_…`, `xai-…`, `AIza…`, `hf_…`, `ghp_…` and its kin,
+//! `github_pat_…`, `glpat-…`, `npm_…`, `xoxb-…` and its kin, `AKIA…` and `ASIA…`, `Bearer …`, and PEM
+//! blocks of private keys, those that are cut off too.
+//!
+//! # Limits
+//!
+//! - Values of fewer than 8 characters, blanks around them aside, are not looked for: they would be
+//!   found in ordinary text.
+//! - In base64 the first and the last character may hold bits of a neighbour; up to six bits of a
+//!   secret stay there. Base64 broken into lines is not found.
+//! - Of values longer than 4,096 bytes only the value itself and its JSON forms are looked for. A
+//!   redactor takes some thirty bytes of memory for each byte of each form.
+//! - Other encodings (hexadecimal, compression) and secrets written with gaps are not found.
+
+mod forms;
+mod name;
+mod rules;
+mod scan;
+mod shapes;
+mod stream;
+mod value;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::{Arc, LazyLock};
+
+pub use name::is_secret_name;
+use rules::Rules;
+use scan::Scan;
+use serde_json::Value;
+pub use stream::Stream;
+
+/// Values shorter than this many characters are not looked for.
+pub const SHORTEST_VALUE: usize = 8;
+
+/// Blanks secrets out. Clones share everything, so cloning costs next to nothing.
+///
+/// The default one knows no values, only shapes.
+#[derive(Clone)]
+pub struct Redactor {
+    rules: Arc<Rules>,
+}
+
+impl Redactor {
+    /// Looks for these values, each with the name to show in its place, and for shapes.
+    ///
+    /// A value is found as `[redacted:NAME]`, or as `[redacted]` when its name is blank. Of a name
+    /// the first 64 characters are shown; those other than ASCII letters, digits, `_`, `-` and `.`
+    /// as `_`, so that a mark can stand inside of any JSON string or shell word. Where two names
+    /// have one value, the first is shown. Values shorter than [`SHORTEST_VALUE`] are left aside.
+    pub fn new<N: AsRef<str>, V: AsRef<str>>(values: impl IntoIterator<Item = (N, V)>) -> Self {
+        Self { rules: Arc::new(Rules::new(values)) }
+    }
+
+    /// The text with marks in the places of secrets; borrowed when there are none.
+    pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        match self.redact_bytes(text.as_bytes()) {
+            Cow::Borrowed(_) => Cow::Borrowed(text),
+            // Secrets begin and end between characters, so nothing is lost here.
+            Cow::Owned(bytes) => Cow::Owned(String::from_utf8_lossy(&bytes).into_owned()),
+        }
+    }
+
+    /// The same for bytes, which need not be text.
+    pub fn redact_bytes<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
+        let mut scan = Scan::new(&self.rules);
+        scan.advance(&self.rules, bytes, 0);
+        scan.finish();
+        if scan.is_clean() {
+            return Cow::Borrowed(bytes);
+        }
+        let mut out = Vec::with_capacity(bytes.len());
+        scan.emit(&self.rules, bytes, 0, &mut out);
+        Cow::Owned(out)
+    }
+
+    /// Redacts every string, key and number of a value, however deep, in place. A number that
+    /// holds a secret becomes a string. Where redaction makes two keys of an object equal, the
+    /// later one gets a number: no entry is lost.
+    pub fn redact_value(&self, value: &mut Value) {
+        value::redact(self, value);
+    }
+
+    /// A redactor for bytes that come in pieces.
+    pub fn stream(&self) -> Stream {
+        Stream::new(Arc::clone(&self.rules))
+    }
+}
+
+impl Default for Redactor {
+    fn default() -> Self {
+        static SHAPES: LazyLock<Redactor> =
+            LazyLock::new(|| Redactor::new(std::iter::empty::<(&str, &str)>()));
+        SHAPES.clone()
+    }
+}
+
+/// Shows how many values are known, and none of them.
+impl fmt::Debug for Redactor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redactor").field("values", &self.rules.values()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

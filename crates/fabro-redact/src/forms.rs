@@ -1,0 +1,153 @@
+//! The forms that one value takes in other languages.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+/// Values beyond this many bytes are looked for in fewer forms, to bound the memory.
+const LONG: usize = 4_096;
+
+/// What RFC 3986 lets stand.
+const STRICT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+/// What JavaScript's `encodeURIComponent` lets stand.
+const COMPONENT: &AsciiSet =
+    &STRICT.remove(b'!').remove(b'\'').remove(b'(').remove(b')').remove(b'*');
+/// What HTML forms let stand; they write a blank as `+`.
+const FORM: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'*').remove(b'-').remove(b'.').remove(b'_').remove(b' ');
+/// What is seldom encoded in the path or the user part of an address.
+const PATH: &AsciiSet = &COMPONENT
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'+')
+    .remove(b',')
+    .remove(b';')
+    .remove(b'=')
+    .remove(b':')
+    .remove(b'@')
+    .remove(b'/');
+
+/// All forms of a value, itself first; some may be equal.
+pub(crate) fn forms(value: &str) -> Vec<Vec<u8>> {
+    let mut forms = vec![value.to_owned()];
+    for escape in [json, json_ascii, json_slashes] {
+        let once = escape(value);
+        forms.extend([escape(&once), once]);
+    }
+    if value.len() <= LONG {
+        for set in [STRICT, COMPONENT, PATH] {
+            let upper = utf8_percent_encode(value, set).to_string();
+            forms.extend([lower_escapes(&upper), upper]);
+        }
+        let form = utf8_percent_encode(value, FORM).to_string().replace(' ', "+");
+        forms.extend([lower_escapes(&form), form]);
+        for offset in 0..3 {
+            forms.extend(base64(value.as_bytes(), offset));
+        }
+    }
+    forms.into_iter().map(String::into_bytes).collect()
+}
+
+fn json(value: &str) -> String {
+    let quoted = serde_json::Value::from(value).to_string();
+    quoted[1..quoted.len() - 1].to_owned()
+}
+
+/// As programs write it that keep to ASCII.
+fn json_ascii(value: &str) -> String {
+    let mut escaped = String::new();
+    let mut units = [0; 2];
+    for c in json(value).chars() {
+        if c.is_ascii() && c != '\u{7f}' {
+            escaped.push(c);
+        } else {
+            let units = c.encode_utf16(&mut units).iter();
+            escaped.extend(units.map(|unit| format!("\\u{unit:04x}")));
+        }
+    }
+    escaped
+}
+
+/// As programs write it that escape `/`.
+fn json_slashes(value: &str) -> String {
+    json_ascii(value).replace('/', "\\/")
+}
+
+/// The escapes of a percent-encoded text with small letters.
+fn lower_escapes(encoded: &str) -> String {
+    let mut lower = String::with_capacity(encoded.len());
+    let mut digits = 0;
+    for c in encoded.chars() {
+        lower.push(if digits > 0 { c.to_ascii_lowercase() } else { c });
+        digits = if c == '%' { 2 } else { i32::max(digits - 1, 0) };
+    }
+    lower
+}
+
+/// The characters that only this value decides when `offset` bytes stand before it in a group of
+/// three, in both alphabets.
+fn base64(value: &[u8], offset: usize) -> [String; 2] {
+    let mut bytes = vec![0; offset];
+    bytes.extend(value);
+    let own = (offset * 8).div_ceil(6)..bytes.len() * 8 / 6;
+    [&STANDARD_NO_PAD, &URL_SAFE_NO_PAD].map(|engine| engine.encode(&bytes)[own.clone()].to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(value: &str) -> String {
+        let mut seen = Vec::new();
+        for form in forms(value) {
+            let form = String::from_utf8(form).unwrap();
+            if !seen.contains(&form) {
+                seen.push(form);
+            }
+        }
+        seen.join("\n")
+    }
+
+    #[test]
+    fn a_plain_word_has_few_forms() {
+        assert_snapshot!(check("hunter22"), @r"
+        hunter22
+        aHVudGVyMj
+        h1bnRlcjIy
+        odW50ZXIyM
+        ");
+    }
+
+    #[test]
+    fn marks_blanks_and_letters_are_encoded() {
+        assert_snapshot!(check("a/b \"ü\"\n+?~"), @r#"
+        a/b "ü"
+        +?~
+        a/b \\\"ü\\\"\\n+?~
+        a/b \"ü\"\n+?~
+        a/b \\\"\\u00fc\\\"\\n+?~
+        a/b \"\u00fc\"\n+?~
+        a\\\/b \\\"\\u00fc\\\"\\n+?~
+        a\/b \"\u00fc\"\n+?~
+        a%2fb%20%22%c3%bc%22%0a%2b%3f~
+        a%2Fb%20%22%C3%BC%22%0A%2B%3F~
+        a/b%20%22%c3%bc%22%0a+%3f~
+        a/b%20%22%C3%BC%22%0A+%3F~
+        a%2fb+%22%c3%bc%22%0a%2b%3f%7e
+        a%2Fb+%22%C3%BC%22%0A%2B%3F%7E
+        YS9iICLDvCIKKz9+
+        YS9iICLDvCIKKz9-
+        EvYiAiw7wiCis/f
+        EvYiAiw7wiCis_f
+        hL2IgIsO8IgorP3
+        "#);
+    }
+
+    #[test]
+    fn long_values_have_no_dear_forms() {
+        assert_eq!(forms(&"x".repeat(4_097)).len(), 7);
+    }
+}

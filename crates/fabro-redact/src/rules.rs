@@ -1,0 +1,125 @@
+//! What is looked for, compiled.
+
+use std::collections::{BTreeMap, HashMap};
+
+use aho_corasick::automaton::{Automaton, StateID};
+use aho_corasick::nfa::contiguous::NFA;
+use aho_corasick::{Anchored, PatternID};
+
+use crate::SHORTEST_VALUE;
+use crate::forms::forms;
+use crate::shapes::{SHAPES, Shape};
+
+/// Longest name shown, in characters.
+const NAME_CHARS: usize = 64;
+
+/// The patterns of all values and of the beginnings of all shapes.
+pub(crate) struct Rules {
+    automaton: NFA,
+    pub(crate) start: StateID,
+    /// How many of the last bytes are the beginning of a pattern, by state. Absent for none.
+    depths: HashMap<StateID, usize>,
+    patterns: Vec<Pattern>,
+    /// By number of the value.
+    marks: Vec<String>,
+}
+
+/// What a pattern stands for.
+#[derive(Clone, Copy)]
+pub(crate) enum Pattern {
+    /// A value by its number.
+    Value(usize),
+    Shape(&'static Shape),
+}
+
+impl Rules {
+    pub(crate) fn new<N: AsRef<str>, V: AsRef<str>>(
+        values: impl IntoIterator<Item = (N, V)>,
+    ) -> Self {
+        let mut marks = Vec::new();
+        // In order, so that the automaton does not depend on anything but the values.
+        let mut texts: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
+        for (name, value) in values {
+            let value = value.as_ref().trim();
+            if value.chars().nth(SHORTEST_VALUE - 1).is_some() {
+                for form in forms(value) {
+                    texts.entry(form).or_insert(marks.len());
+                }
+                marks.push(mark(name.as_ref()));
+            }
+        }
+        let shapes = SHAPES.iter().map(|shape| (shape.prefix.as_bytes(), Pattern::Shape(shape)));
+        let values = texts.iter().map(|(text, value)| (&**text, Pattern::Value(*value)));
+        let (texts, patterns): (Vec<_>, Vec<_>) = shapes.chain(values).unzip();
+        let (automaton, start) = compile(&texts);
+        let depths = depths(&automaton, start, &texts);
+        Self { automaton, start, depths, patterns, marks }
+    }
+
+    /// How many values are looked for.
+    pub(crate) fn values(&self) -> usize {
+        self.marks.len()
+    }
+
+    /// What stands in the place of a value, or of a shape.
+    pub(crate) fn mark(&self, value: Option<usize>) -> &str {
+        value.and_then(|value| self.marks.get(value)).map_or("[redacted]", String::as_str)
+    }
+
+    /// Reads bytes up to the first one that ends a pattern: the state then, and how many were read.
+    pub(crate) fn run(&self, mut state: StateID, bytes: &[u8]) -> (StateID, usize) {
+        for (at, byte) in bytes.iter().enumerate() {
+            state = self.automaton.next_state(Anchored::No, state, *byte);
+            if self.is_match(state) {
+                return (state, at + 1);
+            }
+        }
+        (state, bytes.len())
+    }
+
+    pub(crate) fn is_match(&self, state: StateID) -> bool {
+        self.automaton.is_special(state) && self.automaton.is_match(state)
+    }
+
+    /// The patterns that end in a state, with their lengths.
+    pub(crate) fn matches(&self, state: StateID) -> impl Iterator<Item = (Pattern, usize)> + '_ {
+        let count = if self.is_match(state) { self.automaton.match_len(state) } else { 0 };
+        (0..count).filter_map(move |index| {
+            let id: PatternID = self.automaton.match_pattern(state, index);
+            Some((*self.patterns.get(id.as_usize())?, self.automaton.pattern_len(id)))
+        })
+    }
+
+    /// How many of the last bytes may become a pattern.
+    pub(crate) fn depth(&self, state: StateID) -> usize {
+        self.depths.get(&state).copied().unwrap_or(0)
+    }
+}
+
+#[expect(
+    clippy::expect_used,
+    reason = "an automaton fails to be built beyond two billion states, for which memory ends first"
+)]
+fn compile(texts: &[&[u8]]) -> (NFA, StateID) {
+    let automaton = NFA::builder().dense_depth(3).build(texts).expect("fewer states than memory");
+    let start = automaton.start_state(Anchored::No).expect("searches are not anchored");
+    (automaton, start)
+}
+
+fn depths(automaton: &NFA, start: StateID, texts: &[&[u8]]) -> HashMap<StateID, usize> {
+    let mut depths = HashMap::new();
+    for text in texts {
+        let mut state = start;
+        for (at, byte) in text.iter().enumerate() {
+            state = automaton.next_state(Anchored::No, state, *byte);
+            depths.insert(state, at + 1);
+        }
+    }
+    depths
+}
+
+fn mark(name: &str) -> String {
+    let keep = |c: char| if c.is_ascii_alphanumeric() || "_-.".contains(c) { c } else { '_' };
+    let name: String = name.trim().chars().take(NAME_CHARS).map(keep).collect();
+    if name.is_empty() { "[redacted]".to_owned() } else { format!("[redacted:{name}]") }
+}

@@ -1,0 +1,283 @@
+//! What keys of well-known services look like.
+
+/// How a secret of some kind begins, and what follows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub(crate) prefix: &'static str,
+    /// Whether the prefix counts only at the beginning of a word: it is short, or part of words.
+    pub(crate) at_word: bool,
+    /// Whether the prefix stays to be seen.
+    pub(crate) keeps_prefix: bool,
+    pub(crate) rest: Rest,
+}
+
+/// What follows the prefix of a shape.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Rest {
+    /// At least `min` bytes of an alphabet; all that follow belong to it.
+    Open { alphabet: Alphabet, min: usize },
+    /// Exactly 16 capitals and digits, and then no letter or digit.
+    AccessKey,
+    /// The lines of a private key.
+    Pem,
+}
+
+/// The bytes that a token has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Alphabet {
+    /// Letters and digits.
+    Plain,
+    /// Also `_`.
+    Word,
+    /// Also `-`. Has to look random: words joined by dashes are ordinary text.
+    Dashed,
+    /// All that a bearer token may have. Has to look random.
+    Bearer,
+}
+
+impl Alphabet {
+    fn has(self, byte: u8) -> bool {
+        byte.is_ascii_alphanumeric()
+            || match self {
+                Self::Plain => false,
+                Self::Word => byte == b'_',
+                Self::Dashed => matches!(byte, b'_' | b'-'),
+                Self::Bearer => {
+                    matches!(byte, b'_' | b'-' | b'.' | b'~' | b'+' | b'/' | b'=' | b'%')
+                }
+            }
+    }
+
+    fn has_to_look_random(self) -> bool {
+        matches!(self, Self::Dashed | Self::Bearer)
+    }
+}
+
+const fn open(prefix: &'static str, alphabet: Alphabet, min: usize) -> Shape {
+    let rest = Rest::Open { alphabet, min };
+    Shape { prefix, at_word: false, keeps_prefix: false, rest }
+}
+
+const fn at_word(shape: Shape) -> Shape {
+    Shape { at_word: true, ..shape }
+}
+
+const fn bearer(prefix: &'static str) -> Shape {
+    Shape { keeps_prefix: true, ..at_word(open(prefix, Alphabet::Bearer, 20)) }
+}
+
+const fn access_key(prefix: &'static str) -> Shape {
+    Shape { prefix, at_word: true, keeps_prefix: false, rest: Rest::AccessKey }
+}
+
+const fn pem(prefix: &'static str) -> Shape {
+    Shape { prefix, at_word: false, keeps_prefix: false, rest: Rest::Pem }
+}
+
+pub(crate) static SHAPES: &[Shape] = &[
+    at_word(open("sk-", Alphabet::Dashed, 20)),
+    at_word(open("sk_live_", Alphabet::Plain, 16)),
+    at_word(open("sk_test_", Alphabet::Plain, 16)),
+    at_word(open("AIza", Alphabet::Dashed, 35)),
+    at_word(open("xai-", Alphabet::Plain, 40)),
+    open("gsk_", Alphabet::Plain, 40),
+    open("hf_", Alphabet::Plain, 30),
+    open("npm_", Alphabet::Plain, 30),
+    open("ghp_", Alphabet::Plain, 30),
+    open("gho_", Alphabet::Plain, 30),
+    open("ghu_", Alphabet::Plain, 30),
+    open("ghs_", Alphabet::Plain, 30),
+    open("ghr_", Alphabet::Plain, 30),
+    open("github_pat_", Alphabet::Word, 22),
+    open("glpat-", Alphabet::Dashed, 20),
+    open("xoxa-", Alphabet::Dashed, 10),
+    open("xoxb-", Alphabet::Dashed, 10),
+    open("xoxp-", Alphabet::Dashed, 10),
+    open("xoxr-", Alphabet::Dashed, 10),
+    open("xoxs-", Alphabet::Dashed, 10),
+    access_key("AKIA"),
+    access_key("ASIA"),
+    bearer("Bearer "),
+    bearer("bearer "),
+    bearer("BEARER "),
+    pem("-----BEGIN PRIVATE KEY-----"),
+    pem("-----BEGIN ENCRYPTED PRIVATE KEY-----"),
+    pem("-----BEGIN RSA PRIVATE KEY-----"),
+    pem("-----BEGIN EC PRIVATE KEY-----"),
+    pem("-----BEGIN DSA PRIVATE KEY-----"),
+    pem("-----BEGIN OPENSSH PRIVATE KEY-----"),
+    pem("-----BEGIN PGP PRIVATE KEY BLOCK-----"),
+];
+
+/// A prefix that was seen, and what has followed so far.
+#[derive(Debug)]
+pub(crate) struct Candidate {
+    /// Where the secret begins, if it is one.
+    pub(crate) start: usize,
+    /// Whether it is certain to be one; it may still go on.
+    pub(crate) is_secret: bool,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Open { alphabet: Alphabet, min: usize, seen: usize, run: usize, is_random: bool },
+    AccessKey { seen: usize },
+    Pem(Pem),
+}
+
+/// What a byte means for a candidate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// It belongs to it, as far as can be told.
+    Goes,
+    /// It belongs to it and is its last one.
+    Last,
+    /// It does not belong to it, which has ended before.
+    Ended,
+}
+
+/// That many letters and digits in a row are no word.
+const RANDOM_RUN: usize = 16;
+
+/// After that many bytes more than the least, what does not look random yet is text.
+const DOUBT: usize = 32;
+
+impl Candidate {
+    pub(crate) fn new(shape: &Shape, start: usize) -> Self {
+        let state = match shape.rest {
+            Rest::Open { alphabet, min } => State::Open {
+                alphabet,
+                min,
+                seen: 0,
+                run: 0,
+                is_random: !alphabet.has_to_look_random(),
+            },
+            Rest::AccessKey => State::AccessKey { seen: 0 },
+            Rest::Pem => State::Pem(Pem::Head { seen: 0, run: 0, dashes: 0, is_first: true }),
+        };
+        Self { start, is_secret: false, state }
+    }
+
+    /// What it goes on with, when that is all that ends it.
+    pub(crate) fn alphabet(&self) -> Option<Alphabet> {
+        match self.state {
+            State::Open { alphabet, .. } => Some(alphabet),
+            State::AccessKey { .. } | State::Pem(_) => None,
+        }
+    }
+
+    /// Reads the next byte.
+    pub(crate) fn step(&mut self, byte: u8) -> Step {
+        match &mut self.state {
+            State::Open { alphabet, min, seen, run, is_random } => {
+                if !alphabet.has(byte) {
+                    return Step::Ended;
+                }
+                *seen += 1;
+                *run = if byte.is_ascii_alphanumeric() { *run + 1 } else { 0 };
+                *is_random |=
+                    byte.is_ascii_digit() || byte.is_ascii_uppercase() || *run >= RANDOM_RUN;
+                self.is_secret |= *seen >= *min && *is_random;
+                let is_text = !self.is_secret && *seen >= *min + DOUBT;
+                if is_text { Step::Ended } else { Step::Goes }
+            }
+            State::AccessKey { seen } => {
+                if *seen == 16 {
+                    self.is_secret = !byte.is_ascii_alphanumeric() && byte != b'_';
+                    return Step::Ended;
+                }
+                *seen += 1;
+                let goes = byte.is_ascii_uppercase() || byte.is_ascii_digit();
+                if goes { Step::Goes } else { Step::Ended }
+            }
+            State::Pem(pem) => {
+                let (next, step) = pem.step(byte);
+                *pem = next;
+                self.is_secret |= !matches!(pem, Pem::Head { .. });
+                step
+            }
+        }
+    }
+
+    /// The end of the text is here.
+    pub(crate) fn finish(&mut self) {
+        self.is_secret |= matches!(self.state, State::AccessKey { seen: 16 });
+    }
+}
+
+/// The part of a private key in which the next byte is.
+#[derive(Clone, Copy, Debug)]
+enum Pem {
+    /// After the first line: it may only have been mentioned.
+    Head { seen: usize, run: usize, dashes: usize, is_first: bool },
+    /// Amid its data. `escaped` after a backslash, `begins` at the beginning of a line.
+    Body { escaped: bool, begins: bool },
+    /// In the last line.
+    Foot { has_text: bool, dashes: usize },
+}
+
+impl Pem {
+    /// Data of this length is no prose; directly after the first line less is enough.
+    const DATA: usize = 41;
+    /// The lines `Proc-Type`, `DEK-Info`, `Version`, `Comment` are shorter together.
+    const HEAD: usize = 512;
+
+    fn step(self, byte: u8) -> (Self, Step) {
+        let is_data = byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
+        match self {
+            Self::Head { seen, run, dashes, is_first } => {
+                let run = if is_data { run + 1 } else { 0 };
+                let dashes = if byte == b'-' { dashes + 1 } else { 0 };
+                let is_first = is_first && (is_data || matches!(byte, b'\\' | b'\r' | b'\n'));
+                let next = if dashes == 5 {
+                    Self::Foot { has_text: false, dashes: 0 }
+                } else if run >= Self::DATA || is_first && run >= RANDOM_RUN {
+                    Self::Body { escaped: false, begins: false }
+                } else {
+                    Self::Head { seen: seen + 1, run, dashes, is_first }
+                };
+                let is_text = !byte.is_ascii() || seen >= Self::HEAD;
+                (next, if is_text { Step::Ended } else { Step::Goes })
+            }
+            Self::Body { escaped, begins } => match byte {
+                b'-' => (Self::Foot { has_text: false, dashes: 1 }, Step::Goes),
+                b'\\' => (Self::Body { escaped: true, begins }, Step::Goes),
+                b'\n' | b'\r' => (Self::Body { escaped: false, begins: true }, Step::Goes),
+                b' ' | b'\t' if begins => (self, Step::Goes),
+                _ if is_data => {
+                    let begins = escaped && matches!(byte, b'n' | b'r');
+                    (Self::Body { escaped: false, begins }, Step::Goes)
+                }
+                _ => (self, Step::Ended),
+            },
+            Self::Foot { has_text, dashes } => match byte {
+                b'-' if has_text && dashes == 4 => (self, Step::Last),
+                b'-' => (Self::Foot { has_text, dashes: dashes + 1 }, Step::Goes),
+                b'A'..=b'Z' | b' ' => (Self::Foot { has_text: true, dashes: 0 }, Step::Goes),
+                _ => (self, Step::Ended),
+            },
+        }
+    }
+}
+
+/// How many bytes before a prefix decide whether a word begins there.
+pub(crate) const CONTEXT: usize = 16;
+
+/// Whether a word begins after these bytes (the last [`CONTEXT`] of them are enough). What stands
+/// before it may be written as an escape that ends with a letter or a digit.
+pub(crate) fn begins_word(before: &[u8]) -> bool {
+    let is_hex = |bytes: &[u8]| bytes.iter().all(u8::is_ascii_hexdigit);
+    match before {
+        [] | [.., b'\\', b'n' | b'r' | b't' | b'b' | b'f'] => true,
+        [.., last] if !last.is_ascii_alphanumeric() => true,
+        [.., b'%', a, b] if is_hex(&[*a, *b]) => true,
+        [.., b'\\', b'u', a, b, c, d] if is_hex(&[*a, *b, *c, *d]) => true,
+        // The end of an escape sequence that sets colours.
+        [rest @ .., b'm'] => {
+            let mut rest = rest.iter().rev().take(CONTEXT);
+            rest.find(|byte| !byte.is_ascii_digit() && **byte != b';') == Some(&b'[')
+        }
+        _ => false,
+    }
+}

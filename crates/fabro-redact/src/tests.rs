@@ -1,0 +1,286 @@
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+const KEY: &str = "s3cr3t/valüe+\"quoted\"";
+
+fn redactor() -> Redactor {
+    Redactor::new([("KEY", KEY), ("PIN", "73190264"), ("SHORT", "abc1234"), ("", "nameless-one")])
+}
+
+/// What the whole becomes, and what it becomes in pieces of any size.
+#[track_caller]
+fn check(text: &str, expect: &str) {
+    let redactor = redactor();
+    assert_eq!(redactor.redact(text), expect);
+    for size in [1, 2, 3, 7, 64] {
+        let mut stream = redactor.stream();
+        let mut out = Vec::new();
+        for piece in text.as_bytes().chunks(size) {
+            out.extend(stream.push(piece));
+        }
+        out.extend(stream.finish());
+        assert_eq!(String::from_utf8_lossy(&out), expect, "in pieces of {size}");
+    }
+}
+
+#[track_caller]
+fn check_clean(text: &str) {
+    check(text, text);
+    assert!(matches!(redactor().redact(text), Cow::Borrowed(_)));
+}
+
+#[test]
+fn values_are_found_in_every_form() {
+    check(&format!("a {KEY} b"), "a [redacted:KEY] b");
+    check(&json!({ "a": KEY }).to_string(), r#"{"a":"[redacted:KEY]"}"#);
+    let twice = json!({ "a": json!({ "b": KEY }).to_string() }).to_string();
+    check(&twice, r#"{"a":"{\"b\":\"[redacted:KEY]\"}"}"#);
+    check(r#""s3cr3t\/val\u00fce+\"quoted\"""#, r#""[redacted:KEY]""#);
+    check("?q=s3cr3t%2Fval%C3%BCe%2B%22quoted%22&r", "?q=[redacted:KEY]&r");
+    check("?q=s3cr3t%2fval%c3%bce%2b%22quoted%22&r", "?q=[redacted:KEY]&r");
+    check("nameless-one", "[redacted]");
+}
+
+#[test]
+fn values_are_found_in_base64_wherever_they_stand() {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::{STANDARD, URL_SAFE};
+    for before in ["", "u", "us", "use", "user:"] {
+        for after in ["", ":", "::", "and more"] {
+            let plain = format!("{before}{KEY}{after}");
+            for encoded in [STANDARD.encode(&plain), URL_SAFE.encode(&plain)] {
+                let redacted = redactor().redact(&encoded).into_owned();
+                let (head, tail) = redacted.split_once("[redacted:KEY]").unwrap();
+                // What is left of the neighbours decodes to no more than them and a byte.
+                assert!(head.len() <= before.len() * 4 / 3 + 2, "{redacted}");
+                assert!(tail.len() <= (after.len() + 2) * 4 / 3 + 2, "{redacted}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_overlaps_or_touches_is_blanked_wholly() {
+    let redactor =
+        Redactor::new([("A", "aaaaabbbbb"), ("B", "bbbbbccccc"), ("C", "bbbbbccccc-and-more")]);
+    for (text, expect) in [
+        ("aaaaabbbbbccccc", "[redacted:A]"),
+        ("aaaaabbbbbccccc-and-more!", "[redacted:A]!"),
+        ("bbbbbccccc-and-more", "[redacted:C]"),
+        ("bbbbbccccc-and-less", "[redacted:B]-and-less"),
+        ("aaaaabbbbbbbbbbccccc", "[redacted:A][redacted:B]"),
+    ] {
+        assert_eq!(redactor.redact(text), expect);
+    }
+    let repeated = Redactor::new([("A", "aaaaaaaa")]);
+    assert_eq!(repeated.redact(&"a".repeat(10_000)), "[redacted:A]");
+}
+
+#[test]
+fn short_and_blank_values_are_left_aside() {
+    check_clean("abc1234 is not looked for");
+    let redactor = Redactor::new([("A", "  \n"), ("B", ""), ("C", " padded-value\n")]);
+    assert_eq!(redactor.redact("x padded-value y"), "x [redacted:C] y");
+    assert_eq!(format!("{redactor:?}"), "Redactor { values: 1, .. }");
+}
+
+#[test]
+fn names_are_fit_for_any_place() {
+    let redactor = Redactor::new([("a \"b\"\n", "the-value-of-it"), ("x", "the-value-of-it")]);
+    assert_eq!(redactor.redact("the-value-of-it"), "[redacted:a__b_]");
+}
+
+#[test]
+fn shapes_are_found() {
+    let token = "abcdefghijklmnopqrstuvwxyz0123456789";
+    for prefix in [
+        "sk-",
+        "sk-ant-api03-",
+        "sk-proj-",
+        "sk-or-v1-",
+        "ghp_",
+        "gho_",
+        "ghs_",
+        "github_pat_",
+        "glpat-",
+        "npm_",
+        "hf_",
+        "xoxb-",
+        "xoxp-",
+        "AIza",
+        "sk_live_",
+    ] {
+        check(&format!("export K={prefix}{token}; ls"), "export K=[redacted]; ls");
+        check(&format!("{prefix}{token}"), "[redacted]");
+        check(&format!("\"a\\n{prefix}{token}\""), "\"a\\n[redacted]\"");
+        check(&format!("?k%3D{prefix}{token}&"), "?k%3D[redacted]&");
+        check(&format!("\u{1b}[1;31m{prefix}{token}\u{1b}[0m"), "\u{1b}[1;31m[redacted]\u{1b}[0m");
+    }
+    check("id AKIAIOSFODNN7EXAMPLE, ok", "id [redacted], ok");
+    check("id ASIAIOSFODNN7EXAMPLE", "id [redacted]");
+    check("Authorization: Bearer eyJhbGciOiJIUzI1NiJ9.e30.x-y", "Authorization: Bearer [redacted]");
+    check("authorization: bearer 0123456789abcdef0123\r\n", "authorization: bearer [redacted]\r\n");
+    check("sk-some-words-in-a-row-sk-proj-0123456789abcdefghij", "[redacted]");
+}
+
+#[test]
+fn ordinary_text_is_left_alone() {
+    for text in [
+        "The bearer of this letter is a friend. Bearer tokens are explained in the documentation.",
+        "Bearer authentication-is-required-for-this, see sk-learn and task-0123456789abcdef0123456789",
+        "disk-01HF7YAT00000000000000001A risk-free-investments-in-a-long-name sk-SK",
+        "sk-folding-cube-animation-container sk-ant-colony-optimization-algorithm-explained",
+        "0123456789abcdef0123456789abcdef01234567 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+        "01HF7YAT00000000000000001A 550e8400-e29b-41d4-a716-446655440000 blob://sha256/9f86d081",
+        "npm_config_user_agent npm_lifecycle_event hf_hub_download ghs_is_a_prefix xoxb-your-token",
+        "AKIA is a prefix, ASIAPACIFICHEADQUARTERSOFFICE, AKIAIOSFODNN7EXAMPLEx, XAKIAIOSFODNN7EXAMPLE",
+        "Look for -----BEGIN PRIVATE KEY----- in it; the internationalization of src/a/b is done.",
+        "-----BEGIN CERTIFICATE-----\nMIIDdzCCAl+gAwIBAgIEAgAAuTANBgkqhkiG9w0BAQUFADBa\n-----END CERTIFICATE-----",
+        "",
+    ] {
+        check_clean(text);
+    }
+}
+
+#[test]
+fn private_keys_are_blanked_whole_or_cut_off() {
+    let line = "MIIEpAIBAAKCAQEA0Z3VS5JJcds3xfn/ygWyF8PbnGy0AHB7MaC2w3qX8jYd+uJa";
+    let key = |kind: &str, sep: &str| {
+        format!("-----BEGIN {kind}-----{sep}{line}{sep}{line}{sep}Ab=={sep}-----END {kind}-----")
+    };
+    for kind in ["PRIVATE KEY", "RSA PRIVATE KEY", "OPENSSH PRIVATE KEY", "PGP PRIVATE KEY BLOCK"] {
+        check(&format!("a\n{}\nb", key(kind, "\n")), "a\n[redacted]\nb");
+        check(&format!("  {}\r\nb", key(kind, "\r\n  ")), "  [redacted]\r\nb");
+        check(&json!({ "k": key(kind, "\n") }).to_string(), r#"{"k":"[redacted]"}"#);
+        let twice = json!({ "k": key(kind, "\n") }).to_string();
+        check(&json!([twice]).to_string(), r#"["{\"k\":\"[redacted]\"}"]"#);
+    }
+    let encrypted = format!(
+        "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,0A1B\n\n{line}\n\
+         -----END RSA PRIVATE KEY-----."
+    );
+    check(&encrypted, "[redacted].");
+    check(&format!("-----BEGIN PRIVATE KEY-----\n{line}\nMIIE… more"), "[redacted]… more");
+    check("-----BEGIN PRIVATE KEY-----\nTUlJRQ==\n-----END PRIVATE KEY-----\n", "[redacted]\n");
+    check(&format!("-----BEGIN EC PRIVATE KEY-----\n{line} and so on"), "[redacted] and so on");
+}
+
+#[test]
+fn a_value_that_has_a_shape_keeps_its_name() {
+    let redactor = Redactor::new([("OPENAI_API_KEY", "sk-proj-0123456789abcdefghij")]);
+    assert_eq!(redactor.redact("sk-proj-0123456789abcdefghij."), "[redacted:OPENAI_API_KEY].");
+    let bearer = "Bearer sk-proj-0123456789abcdefghij";
+    assert_eq!(redactor.redact(bearer), "Bearer [redacted:OPENAI_API_KEY]");
+}
+
+#[test]
+fn json_is_redacted_in_place() {
+    let mut value = json!({
+        KEY: 1,
+        "a": [KEY, { "b": "nameless-one", "n": 73_190_264, "m": 1234 }, null, true],
+        "73190264": "x",
+        "[redacted:KEY]": "was there before",
+    });
+    redactor().redact_value(&mut value);
+    let expect = json!({
+        "[redacted:KEY]#2": 1,
+        "a": ["[redacted:KEY]", { "b": "[redacted]", "n": "[redacted:PIN]", "m": 1234 }, null, true],
+        "[redacted:PIN]": "x",
+        "[redacted:KEY]": "was there before",
+    });
+    assert_eq!(value.to_string(), expect.to_string());
+}
+
+#[test]
+fn depth_costs_no_stack() {
+    let mut value = json!(KEY);
+    for _ in 0..200_000 {
+        value = Value::Array(vec![value]);
+    }
+    redactor().redact_value(&mut value);
+    // Dropped from the outside in: the value itself would recurse.
+    loop {
+        match value {
+            Value::Array(mut items) => value = items.pop().unwrap(),
+            other => break assert_eq!(other, "[redacted:KEY]"),
+        }
+    }
+}
+
+#[test]
+fn a_stream_holds_back_no_more_than_it_must() {
+    let mut stream = redactor().stream();
+    assert_eq!(stream.push(b"a line\n"), b"a line\n");
+    assert_eq!(stream.push(b"pin 7319"), b"pin ");
+    assert_eq!(stream.push(b"026"), b"");
+    assert_eq!(stream.push(b"!"), b"7319026!");
+    assert_eq!(stream.push(b" Bearer abcdefghijklmnop"), b" Bearer ");
+    assert_eq!(stream.push(b"0123"), b"[redacted]");
+    assert_eq!(stream.push(&vec![b'x'; 100_000]), b"");
+    assert_eq!(stream.push(b"y\xff !"), b"\xff !");
+    assert_eq!(stream.finish(), b"");
+    assert_eq!(format!("{stream:?}"), "Stream { held: 0, .. }");
+}
+
+#[test]
+fn hostile_texts_take_linear_time() {
+    for unit in
+        ["sk-", "sk-a", "Bearer ", "-----BEGIN PRIVATE KEY-----", "xoxb-", "-----", "7319026"]
+    {
+        let text = unit.repeat(100_000 / unit.len());
+        let _ = redactor().redact(&text);
+    }
+}
+
+proptest! {
+    #[test]
+    fn pieces_make_the_whole(
+        parts in prop::collection::vec(prop::sample::select(vec![
+            "aaaaabbbbb", "bbbbbccccc", "aaaaa", "ccccc", " ", "\n", "\\n", "sk-", "Bearer ",
+            "0123456789", "abcdefghijklmnop", "AKIA", "AKIAIOSFODNN7EXAMPLE", "-", "x",
+            "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----", "MIIEpAIBAAKCAQEA0Z3VS5J",
+            "ü", ".", "YWFhYWFiYmJiYg", "ghp_", "=",
+        ]), 0..24),
+        cuts in prop::collection::vec(0_usize..40, 0..24),
+    ) {
+        let text = parts.concat();
+        let redactor = Redactor::new([("A", "aaaaabbbbb"), ("B", "bbbbbccccc")]);
+        let whole = redactor.redact(&text);
+        prop_assert!(!whole.contains("aaaaabbbbb") && !whole.contains("bbbbbccccc"));
+        let mut stream = redactor.stream();
+        let mut out = Vec::new();
+        let mut rest = text.as_bytes();
+        for cut in cuts {
+            let (piece, after) = rest.split_at(cut.min(rest.len()));
+            out.extend(stream.push(piece));
+            rest = after;
+        }
+        out.extend(stream.push(rest));
+        out.extend(stream.finish());
+        prop_assert_eq!(String::from_utf8_lossy(&out), whole);
+    }
+
+    #[test]
+    fn no_value_survives(value in "\\PC{8,20}", before in "\\PC{0,9}", after in "\\PC{0,9}") {
+        let value = value.trim();
+        prop_assume!(value.chars().count() >= SHORTEST_VALUE && !"[redacted]".contains(value));
+        let redactor = Redactor::new([("", value)]);
+        let text = format!("{before}{value}{after}");
+        prop_assert!(!redactor.redact(&text).contains(value));
+        let json = json!([text, [json!(text).to_string()]]).to_string();
+        let redacted: Value = serde_json::from_str(&redactor.redact(&json)).unwrap();
+        prop_assert!(!redacted[0].as_str().unwrap().contains(value));
+    }
+
+    #[test]
+    fn any_bytes_go_through(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        let redactor = redactor();
+        let whole = redactor.redact_bytes(&bytes).into_owned();
+        let mut stream = redactor.stream();
+        let mut out = stream.push(&bytes);
+        out.extend(stream.finish());
+        prop_assert_eq!(out, whole);
+    }
+}

@@ -1,0 +1,55 @@
+//! Secrets in JSON.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
+
+use crate::Redactor;
+
+/// Goes through a value with a list of what is left to do: however deep it is, the stack is not.
+pub(crate) fn redact(redactor: &Redactor, value: &mut Value) {
+    let mut left = vec![value];
+    while let Some(value) = left.pop() {
+        match value {
+            Value::Null | Value::Bool(_) => {}
+            Value::Number(number) => {
+                let number = number.to_string();
+                if let Cow::Owned(redacted) = redactor.redact(&number) {
+                    *value = Value::String(redacted);
+                }
+            }
+            Value::String(text) => {
+                if let Cow::Owned(redacted) = redactor.redact(text) {
+                    *text = redacted;
+                }
+            }
+            Value::Array(items) => left.extend(items),
+            Value::Object(entries) => {
+                if entries.keys().any(|key| matches!(redactor.redact(key), Cow::Owned(_))) {
+                    *entries = redact_keys(redactor, std::mem::take(entries));
+                }
+                left.extend(entries.values_mut());
+            }
+        }
+    }
+}
+
+fn redact_keys(redactor: &Redactor, entries: Map<String, Value>) -> Map<String, Value> {
+    // Entries whose keys stay have them; the others take what is left.
+    let mut redacted = Map::with_capacity(entries.len());
+    let mut number = 1;
+    let kept: Vec<String> = entries.keys().cloned().collect();
+    let is_kept = |key: &str| kept.iter().any(|kept| kept == key);
+    for (key, value) in entries {
+        let mut new = redactor.redact(&key).into_owned();
+        if new != key {
+            let mark = new.clone();
+            while redacted.contains_key(&new) || is_kept(&new) {
+                number += 1;
+                new = format!("{mark}#{number}");
+            }
+        }
+        redacted.insert(new, value);
+    }
+    redacted
+}
