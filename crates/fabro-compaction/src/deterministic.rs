@@ -1,0 +1,299 @@
+use std::collections::{HashMap, VecDeque};
+use std::fmt::Write as _;
+
+use crate::sections::{Section, parts};
+use crate::text::{cut_middle, one_line};
+use crate::{Role, SUMMARY_TAG, Turn, is_summary};
+
+/// Summarises messages without a model, in at most `max_chars` characters: the same for the same
+/// messages.
+///
+/// The sections are those of every summary, File Operations aside. The goal is what was asked for
+/// first, and later requests; progress is what was said and which calls succeeded; decisions, next
+/// steps and open issues are the lines that sound like them, failed calls, and calls that never
+/// ended. What an earlier summary among the messages says is carried on. Where there is too much,
+/// the newest stays.
+pub fn deterministic_summary<T: Turn>(turns: &[T], max_chars: usize) -> String {
+    let mut notes = Notes::default();
+    let mut calls = Calls::default();
+    for turn in turns {
+        notes.read(turn);
+        calls.read(turn, &mut notes);
+    }
+    calls.end(&mut notes);
+    notes.write(max_chars)
+}
+
+/// What was asked for at the beginning: the goal of an earlier summary, or else the first message
+/// of a user. Empty when there is neither.
+pub(crate) fn goal_of<T: Turn>(turns: &[T], max_chars: usize) -> String {
+    let of_summary = |turn: &T| {
+        let text = turn.text();
+        let parts = parts(&text);
+        let goal = parts.iter().find(|part| part.section == Some(Section::Goal));
+        goal.map(|goal| goal.body.trim().to_owned()).filter(|goal| !goal.is_empty())
+    };
+    let goal = turns.iter().filter(|turn| is_summary(*turn)).find_map(of_summary);
+    let first =
+        || turns.iter().find(|turn| turn.role() == Role::User && !turn.text().trim().is_empty());
+    let goal = goal.or_else(|| first().map(|turn| turn.text().trim().to_owned()));
+    cut_middle(&goal.unwrap_or_default(), max_chars)
+}
+
+/// How long a line of a summary gets, in characters.
+const LINE: usize = 240;
+/// How long the arguments of a call get in a line, in characters.
+const ARGUMENTS: usize = 120;
+/// The most lines that a section collects before the oldest go.
+const MOST_LINES: usize = 200;
+
+/// The lines of a section, the newest ones.
+#[derive(Default)]
+struct Lines {
+    lines: VecDeque<String>,
+    omitted: usize,
+}
+
+impl Lines {
+    fn push(&mut self, line: String) {
+        if line.is_empty() || self.lines.back() == Some(&line) {
+            return;
+        }
+        self.lines.push_back(line);
+        if self.lines.len() > MOST_LINES {
+            self.lines.pop_front();
+            self.omitted += 1;
+        }
+    }
+
+    /// Takes over a section of an earlier summary.
+    fn carry(&mut self, body: &str) {
+        for line in body.lines().map(str::trim).filter(|line| !line.is_empty() && *line != NONE) {
+            match omitted(line) {
+                Some(omitted) => self.omitted += omitted,
+                None => self.push(one_line(line, LINE)),
+            }
+        }
+    }
+
+    /// The last lines that have `max_chars` characters together.
+    fn write(&self, max_chars: usize, out: &mut String) {
+        let mut room = max_chars.saturating_sub(40);
+        let fits = |line: &&String| {
+            let rest = room.checked_sub(line.chars().count() + 1);
+            room = rest.unwrap_or_default();
+            rest.is_some()
+        };
+        let count = self.lines.iter().rev().take_while(fits).count();
+        let omitted = self.omitted + self.lines.len() - count;
+        if omitted > 0 {
+            let _ = writeln!(out, "({omitted} earlier lines omitted)");
+        } else if count == 0 {
+            let _ = writeln!(out, "{NONE}");
+        }
+        for line in self.lines.iter().skip(self.lines.len() - count) {
+            let _ = writeln!(out, "{line}");
+        }
+    }
+}
+
+/// What stands in a section that has nothing to say.
+const NONE: &str = "(none)";
+
+/// The number in `(3 earlier lines omitted)`.
+fn omitted(line: &str) -> Option<usize> {
+    line.strip_prefix('(')?.strip_suffix(" earlier lines omitted)")?.parse().ok()
+}
+
+/// What is written under the headings.
+#[derive(Default)]
+struct Notes {
+    goal: String,
+    requests: Lines,
+    progress: Lines,
+    decisions: Lines,
+    failed: Lines,
+    open: Lines,
+    next: Lines,
+    /// The last thing the model said, for where nothing sounds like a next step.
+    last_said: String,
+    /// Something did, and it is in `next`.
+    steps_said: bool,
+}
+
+impl Notes {
+    fn read<T: Turn>(&mut self, turn: &T) {
+        let text = turn.text();
+        if is_summary(turn) {
+            return self.carry(text.strip_prefix(SUMMARY_TAG).unwrap_or(&text));
+        }
+        if text.trim().is_empty() {
+            return;
+        }
+        match turn.role() {
+            Role::User if self.goal.is_empty() => text.trim().clone_into(&mut self.goal),
+            Role::User => self.requests.push(format!("{LATER}{}", one_line(&text, LINE))),
+            Role::System => self.progress.push(format!("- told: {}", one_line(&text, LINE))),
+            Role::Assistant => self.hear(&text),
+            Role::Tool => {
+                self.progress.push(format!("- a tool gave: {}", one_line(&text, ARGUMENTS)));
+            }
+        }
+    }
+
+    fn hear(&mut self, text: &str) {
+        let said = one_line(text, LINE);
+        self.progress.push(format!("- said: {said}"));
+        self.last_said = said;
+        let mut steps = Lines::default();
+        for line in text.lines().take(MOST_LINES) {
+            let item = format!("- {}", one_line(line.trim_start_matches(['-', '*', ' ']), LINE));
+            let line: String = item.chars().take(LINE).collect::<String>().to_lowercase();
+            let sounds_like = |marks: &[&str]| marks.iter().any(|mark| line.contains(mark));
+            if sounds_like(&["decided", "decision", "instead of", "rather than", "i chose"]) {
+                self.decisions.push(item);
+            } else if sounds_like(&[
+                "next step",
+                "next, ",
+                "next:",
+                "todo",
+                "still need",
+                "remaining",
+            ]) {
+                steps.push(item);
+            }
+        }
+        // What was next a while ago has happened by now.
+        if !steps.lines.is_empty() {
+            self.next = steps;
+            self.steps_said = true;
+        }
+    }
+
+    fn carry(&mut self, summary: &str) {
+        let parts = parts(summary);
+        let is_foreign = parts.iter().all(|part| part.section.is_none());
+        for part in parts {
+            match part.section {
+                Some(Section::Goal) => self.carry_goal(part.body),
+                Some(Section::Progress) => self.progress.carry(part.body),
+                Some(Section::KeyDecisions) => self.decisions.carry(part.body),
+                Some(Section::FailedApproaches) => self.failed.carry(part.body),
+                Some(Section::OpenIssues) => self.open.carry(part.body),
+                Some(Section::NextSteps) => self.next.carry(part.body),
+                None if is_foreign => self.progress.carry(part.whole),
+                Some(Section::FileOperations) | None => {}
+            }
+        }
+    }
+
+    fn carry_goal(&mut self, body: &str) {
+        let (later, goal): (Vec<_>, Vec<_>) =
+            body.lines().partition(|line| line.starts_with(LATER) || omitted(line).is_some());
+        let goal = goal.join("\n");
+        if self.goal.is_empty() && goal.trim() != NONE {
+            goal.trim().clone_into(&mut self.goal);
+        }
+        self.requests.carry(&later.join("\n"));
+    }
+
+    fn write(mut self, max_chars: usize) -> String {
+        if !self.steps_said && !self.last_said.is_empty() {
+            self.next.lines.retain(|line| !line.starts_with(GO_ON));
+            self.next.push(format!("{GO_ON}{}", self.last_said));
+        }
+        let headings: usize = Section::ALL.iter().map(|section| section.title().len() + 5).sum();
+        let room = max_chars.saturating_sub(headings);
+        let mut out = format!("## {}\n", Section::Goal.title());
+        let goal = if self.goal.is_empty() { NONE } else { &self.goal };
+        let _ = writeln!(out, "{}", cut_middle(goal, room / 5));
+        if !self.requests.lines.is_empty() {
+            self.requests.write(room / 10, &mut out);
+        }
+        for (section, lines, hundredths) in [
+            (Section::Progress, &self.progress, 30),
+            (Section::KeyDecisions, &self.decisions, 10),
+            (Section::FailedApproaches, &self.failed, 12),
+            (Section::OpenIssues, &self.open, 10),
+            (Section::NextSteps, &self.next, 8),
+        ] {
+            let _ = writeln!(out, "\n## {}", section.title());
+            lines.write(room.saturating_mul(hundredths) / 100, &mut out);
+        }
+        cut_middle(out.trim_end(), max_chars)
+    }
+}
+
+/// How a request after the first one begins.
+const LATER: &str = "- later: ";
+/// How a next step begins that is only the last thing said.
+const GO_ON: &str = "- go on from: ";
+/// How a call that did not succeed begins among the open issues.
+const FAILS: &str = "- fails: ";
+
+/// The calls of the messages, and how they ended.
+#[derive(Default)]
+struct Calls<'a> {
+    /// In order.
+    all: Vec<Call>,
+    /// Those without a result, by id.
+    running: HashMap<&'a str, Vec<usize>>,
+    /// Whether the last call with the same tool and arguments succeeded.
+    last: HashMap<String, bool>,
+}
+
+struct Call {
+    what: String,
+    end: End,
+}
+
+enum End {
+    Running,
+    Succeeded,
+    Failed(String),
+}
+
+impl<'a> Calls<'a> {
+    fn read<T: Turn>(&mut self, turn: &'a T, notes: &mut Notes) {
+        for result in turn.results() {
+            let call = self.running.get_mut(result.id).and_then(Vec::pop);
+            let what = call.map_or("a tool", |call| self.all[call].what.as_str()).to_owned();
+            let end = if result.is_error {
+                let why = one_line(&result.text, LINE);
+                notes.failed.push(format!("- {what}: {why}"));
+                End::Failed(why)
+            } else {
+                notes.progress.push(format!("- did: {what}"));
+                End::Succeeded
+            };
+            self.last.insert(what, !result.is_error);
+            if let Some(call) = call {
+                self.all[call].end = end;
+            }
+        }
+        for call in turn.calls() {
+            let arguments = one_line(&call.arguments.text(), ARGUMENTS);
+            self.running.entry(call.id).or_default().push(self.all.len());
+            self.all.push(Call { what: format!("{} {arguments}", call.name), end: End::Running });
+        }
+    }
+
+    /// What failed and did not succeed later, and what did not end, is open; so are the issues of
+    /// an earlier summary that are not settled.
+    fn end(self, notes: &mut Notes) {
+        notes.open.lines.retain(|line| {
+            let issue = line.strip_prefix(FAILS).unwrap_or_default();
+            let mut ends = issue.match_indices(": ").map(|(end, _)| end);
+            !ends.any(|end| self.last.get(&issue[..end]) == Some(&true))
+        });
+        for Call { what, end } in self.all {
+            match end {
+                End::Failed(why) if self.last.get(&what) == Some(&false) => {
+                    notes.open.push(format!("{FAILS}{what}: {why}"));
+                }
+                End::Running => notes.open.push(format!("- no result: {what}")),
+                End::Failed(_) | End::Succeeded => {}
+            }
+        }
+    }
+}

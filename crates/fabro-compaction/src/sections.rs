@@ -1,0 +1,116 @@
+//! The sections of a summary.
+
+/// A section that every summary has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Section {
+    Goal,
+    Progress,
+    KeyDecisions,
+    FailedApproaches,
+    OpenIssues,
+    NextSteps,
+    FileOperations,
+}
+
+impl Section {
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Goal,
+        Self::Progress,
+        Self::KeyDecisions,
+        Self::FailedApproaches,
+        Self::OpenIssues,
+        Self::NextSteps,
+        Self::FileOperations,
+    ];
+
+    pub(crate) const fn title(self) -> &'static str {
+        match self {
+            Self::Goal => "Goal",
+            Self::Progress => "Progress",
+            Self::KeyDecisions => "Key Decisions",
+            Self::FailedApproaches => "Failed Approaches",
+            Self::OpenIssues => "Open Issues",
+            Self::NextSteps => "Next Steps",
+            Self::FileOperations => "File Operations",
+        }
+    }
+}
+
+/// A stretch of a summary.
+pub(crate) struct Part<'a> {
+    /// What it is about; `None` before the first heading, and under one of the writer's own.
+    pub(crate) section: Option<Section>,
+    /// The whole of it, heading included.
+    pub(crate) whole: &'a str,
+    /// What is under the heading.
+    pub(crate) body: &'a str,
+}
+
+/// Takes a summary apart at the headings of its sections: `## Goal`, or `**Goal:**` on a line of
+/// its own. A heading of the writer's own ends a section only when it ranks as high. Lines in code
+/// fences are no headings. The parts together are the text.
+pub(crate) fn parts(text: &str) -> Vec<Part<'_>> {
+    let mut parts = Vec::new();
+    let mut section = None;
+    let (mut start, mut body, mut rank) = (0, 0, 0);
+    let mut in_fence = false;
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        let next = at + line.len();
+        if line.trim_start().starts_with("```") {
+            in_fence = !in_fence;
+        } else if !in_fence
+            && let Some((found, new_rank)) = heading(line)
+            && (found.is_some() || new_rank <= rank)
+        {
+            parts.push(Part { section, whole: &text[start..at], body: &text[body..at] });
+            (section, start, body, rank) = (found, at, next, new_rank);
+        }
+        at = next;
+    }
+    parts.push(Part { section, whole: &text[start..], body: &text[body..] });
+    parts
+}
+
+/// The section that a line is the heading of, if it is one of ours, and its rank: 1 is highest.
+fn heading(line: &str) -> Option<(Option<Section>, usize)> {
+    let line = line.trim();
+    let hashes = line.len() - line.trim_start_matches('#').len();
+    let rest = &line[hashes..];
+    let title = rest.trim_matches(|c: char| c.is_whitespace() || matches!(c, '*' | ':' | '#'));
+    let is_ours = |section: &Section| section.title().eq_ignore_ascii_case(title);
+    let section = Section::ALL.into_iter().find(is_ours);
+    let is_bold = line.starts_with("**") && line.trim_end_matches(':').ends_with("**");
+    match hashes {
+        1..=6 if rest.starts_with(char::is_whitespace) => Some((section, hashes)),
+        0 if is_bold && section.is_some() => Some((section, 6)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expect: &str) {
+        let parts = parts(text);
+        assert_eq!(parts.iter().map(|part| part.whole).collect::<String>(), text);
+        let told = parts.iter().filter(|part| !part.whole.is_empty()).map(|part| {
+            let title = part.section.map_or("-", Section::title);
+            format!("{title}={:?}", part.body.trim())
+        });
+        assert_eq!(told.collect::<Vec<_>>().join(" "), expect);
+    }
+
+    #[test]
+    fn summaries_are_taken_apart_at_their_headings() {
+        check("", "");
+        check("plain", "-=\"plain\"");
+        check("## Goal\nx\n## progress:\ny", "Goal=\"x\" Progress=\"y\"");
+        check("a\n**Goal:**\nx\n**Key Decisions**:\ny", "-=\"a\" Goal=\"x\" Key Decisions=\"y\"");
+        check("## Goal\nx\n### Own\ny\n## Own\nz", "Goal=\"x\\n### Own\\ny\" -=\"z\"");
+        check("## Goal\n```\n## Progress\n```\n", "Goal=\"```\\n## Progress\\n```\"");
+        check("#Goal\nGoal\n", "-=\"#Goal\\nGoal\"");
+    }
+}
