@@ -27,6 +27,7 @@
 //! - Of the stages at work eight are drawn, of the findings of a file fifty.
 //! - Events that a rewind took back are told like any others.
 
+mod agent_line;
 pub mod diagnostics;
 mod line;
 mod paint;

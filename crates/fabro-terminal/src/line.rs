@@ -6,6 +6,7 @@ use fabro_events::{
 use fabro_types::{Failure, Status, Usage};
 use serde::Serialize;
 
+use crate::agent_line::agent_line;
 use crate::text::{one_line, took};
 
 /// The longest foreign text in a line, in characters.
@@ -57,6 +58,7 @@ pub fn line(event: &Event) -> Line {
     let (mark, text) = run_line(event)
         .or_else(|| stage_line(event, &name))
         .or_else(|| other_line(event, &name))
+        .or_else(|| agent_line(event, &name))
         .unwrap_or_else(|| (Mark::Note, kind(event)));
     Line { depth: depth(event), mark, text }
 }
@@ -197,15 +199,6 @@ fn other_line(event: &Event, name: &str) -> Option<(Mark, String)> {
         }
         EventBody::ContextRefused { key, reason } => {
             (Mark::Odd, format!("{name} may not write `{key}`: {reason}"))
-        }
-        EventBody::AgentMessage { role, text, .. } => {
-            (Mark::Note, format!("{name} {role}: {}", one_line(text, QUOTED)))
-        }
-        EventBody::AgentWarning { message, .. } => {
-            (Mark::Odd, format!("{name} warns: {}", one_line(message, QUOTED)))
-        }
-        EventBody::AgentError { class, message } => {
-            (Mark::Bad, format!("{name}: {} ({class})", one_line(message, QUOTED)))
         }
         _ => return None,
     })

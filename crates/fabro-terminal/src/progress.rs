@@ -1,17 +1,21 @@
 //! What a run shows while it goes on.
 
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write as _};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use fabro_events::{Event, EventBody, EventSink};
-use fabro_types::RunStatus;
+use fabro_types::{RunId, RunStatus};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
+use crate::agent_line::tokens;
+use crate::line::Line;
 use crate::paint::Paint;
 use crate::stage_line::{titled, told_text};
-use crate::story::{AtWork, Story};
+use crate::story::{AtWork, StageLine, Story, Told};
 use crate::summary_table::summary_text;
 use crate::text::took;
 
@@ -52,7 +56,10 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
+    /// The run that is shown; others are its sub-workflows.
+    run: Option<RunId>,
     story: Story,
+    children: BTreeMap<RunId, Child>,
     /// Finished lines that are not printed yet: the ticker prints many at once, and nobody prints
     /// while a question is open.
     lines: Vec<String>,
@@ -65,6 +72,13 @@ struct State {
     last_ms: i64,
     end: Option<RunStatus>,
     screen: Option<Screen>,
+}
+
+/// A sub-workflow at work.
+struct Child {
+    story: Story,
+    /// How much deeper than the run it stands.
+    depth: usize,
 }
 
 /// The part of the terminal that is drawn again and again.
@@ -85,6 +99,7 @@ impl Progress {
     /// Takes account of the log so far: what earlier drivers have shown is not shown again, and
     /// the creation of a run that no driver has seen yet is.
     pub fn recall(&self, events: &[Event]) {
+        self.shared.lock().run = events.first().map(|event| event.run_id);
         let was_driven = |event: &Event| matches!(event.entry.body, EventBody::RunStarted {});
         if !events.iter().any(was_driven) {
             for event in events {
@@ -155,11 +170,17 @@ impl EventSink for Progress {
         if state.done {
             return;
         }
+        let is_child = *state.run.get_or_insert(event.run_id) != event.run_id;
         match self.shared.mode {
+            Mode::Json if is_child => {}
             Mode::Json => state.print_json(event),
             Mode::Quiet => {}
             Mode::Live | Mode::Plain => {
-                state.tell(event, self.shared.mode, self.shared.paint);
+                if is_child {
+                    state.tell_child(event, self.shared.paint);
+                } else {
+                    state.tell(event, self.shared.mode, self.shared.paint);
+                }
                 if self.shared.mode == Mode::Plain && state.suspended == 0 {
                     state.print();
                 }
@@ -238,6 +259,44 @@ impl State {
         self.end = end.or(self.end);
     }
 
+    /// The same for an event of a sub-workflow, whose own beginning and end its stage tells.
+    fn tell_child(&mut self, event: &Event, paint: Paint) {
+        let parent = match &event.entry.body {
+            EventBody::RunCreated(created) => created.parent.as_ref().map(|parent| parent.run_id),
+            _ => None,
+        };
+        let above = parent.and_then(|run| Some(self.children.get(&run)?.depth)).unwrap_or_default();
+        let child = self
+            .children
+            .entry(event.run_id)
+            .or_insert_with(|| Child { story: Story::default(), depth: above + 1 });
+        let depth = child.depth;
+        let told = child.story.tell(event);
+        let (is_over, is_of_run) = match &event.entry.body {
+            EventBody::RunCompleted { .. }
+            | EventBody::RunFailed { .. }
+            | EventBody::RunCanceled { .. } => (true, true),
+            EventBody::RunPaused { .. } | EventBody::RunResumed { .. } => (false, true),
+            _ => (false, false),
+        };
+        for told in told {
+            match told {
+                Told::Note(_) if is_of_run => {}
+                Told::Note(line) => {
+                    let line = Line { depth: line.depth + depth, ..line };
+                    self.lines.push(told_text(&Told::Note(line), paint));
+                }
+                Told::Stage(line) => {
+                    let line = StageLine { depth: line.depth + depth, ..line };
+                    self.lines.push(told_text(&Told::Stage(line), paint));
+                }
+            }
+        }
+        if is_over {
+            self.children.remove(&event.run_id);
+        }
+    }
+
     /// Prints the lines that are due, above the spinners if there are any.
     fn print(&mut self) {
         if self.lines.is_empty() {
@@ -266,9 +325,15 @@ impl State {
         screen.tick += 1;
         let frame = FRAMES[screen.tick % FRAMES.len()];
 
-        let at_work: Vec<&AtWork> = self.story.at_work().collect();
+        let of_children = self
+            .children
+            .values()
+            .flat_map(|child| child.story.at_work().map(|stage| (stage, child.depth)));
+        let at_work: Vec<(&AtWork, usize)> =
+            self.story.at_work().map(|stage| (stage, 0)).chain(of_children).collect();
+        let shown = at_work.iter().take(SHOWN);
         let mut wanted: Vec<String> =
-            at_work.iter().take(SHOWN).map(|stage| working(stage, frame, now_ms, paint)).collect();
+            shown.map(|(stage, depth)| working(stage, *depth, frame, now_ms, paint)).collect();
         if at_work.len() > SHOWN {
             wanted.push(paint.dim(&format!("  … and {} more", at_work.len() - SHOWN)));
         }
@@ -312,18 +377,39 @@ impl Screen {
     }
 }
 
-/// The line of a stage at work.
-fn working(stage: &AtWork, frame: char, now_ms: i64, paint: Paint) -> String {
+/// The line of a stage at work, so much deeper than its run stands.
+fn working(stage: &AtWork, deeper: usize, frame: char, now_ms: i64, paint: Paint) -> String {
     let since = u64::try_from(now_ms - stage.since_ms).unwrap_or_default();
     let spinner = if stage.asks { paint.odd("?") } else { paint.hint(&frame.to_string()) };
     let attempt =
         if stage.attempt > 1 { format!("  attempt {}", stage.attempt) } else { String::new() };
     let asks = if stage.asks { "  waits for an answer" } else { "" };
     format!(
-        "{}{spinner} {}  {}{}",
-        "  ".repeat(stage.depth),
+        "{}{spinner} {}  {}{}{}",
+        "  ".repeat(stage.depth + deeper),
         titled(&stage.name, stage.label.as_deref(), paint),
         paint.dim(&took(since)),
         paint.odd(&format!("{attempt}{asks}")),
+        activity(stage, paint),
     )
 }
+
+/// What an agent is doing, and how much it has done.
+fn activity(stage: &AtWork, paint: Paint) -> String {
+    let mut text = String::new();
+    if let Some(doing) = stage.doing() {
+        let _ = write!(text, " · {doing}");
+    }
+    let mut done = String::new();
+    if stage.turns > 0 {
+        let _ =
+            write!(done, " · {} {}", stage.turns, if stage.turns == 1 { "turn" } else { "turns" });
+    }
+    if stage.tokens > 0 {
+        let _ = write!(done, " · {} tokens", tokens(stage.tokens));
+    }
+    text + &paint.dim(&done)
+}
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use fabro_events::{CompletedStage, Event, EventBody};
 use fabro_types::Status;
 
+use crate::agent_line::call;
 use crate::line::{self, Line, why};
 use crate::summary::Summary;
 use crate::text::one_line;
@@ -36,6 +37,59 @@ pub struct AtWork {
     pub attempt: u32,
     /// It has asked a person.
     pub asks: bool,
+    /// How many times its model has answered in this attempt.
+    pub turns: u32,
+    /// Model tokens of the stage so far, sent and received.
+    pub tokens: u64,
+    /// Calls of tools that have not ended, each with what it is used on.
+    calls: Vec<(String, String)>,
+    compacts: bool,
+}
+
+impl AtWork {
+    /// What its agent is doing right now: a tool and what it is used on; `None` while the model
+    /// thinks.
+    pub fn doing(&self) -> Option<String> {
+        if self.compacts {
+            return Some("shortens its conversation".to_owned());
+        }
+        let (_, last) = self.calls.last()?;
+        let others = self.calls.len() - 1;
+        Some(if others == 0 { last.clone() } else { format!("{last} and {others} more") })
+    }
+
+    fn take(&mut self, event: &Event) {
+        match &event.entry.body {
+            EventBody::StageRetrying { attempt, .. } => {
+                self.attempt = attempt + 1;
+                self.turns = 0;
+                self.rest();
+            }
+            EventBody::GateAsked { .. } => self.asks = true,
+            EventBody::GateAnswered { .. } => self.asks = false,
+            EventBody::AgentMessage { role, usage, .. } if role == "assistant" => {
+                self.turns += 1;
+                let usage = usage.as_ref();
+                self.tokens += usage.map_or(0, |usage| usage.input_tokens + usage.output_tokens);
+            }
+            EventBody::AgentToolStarted { call_id, tool, arguments } => {
+                self.calls.push((call_id.clone(), call(tool, arguments)));
+            }
+            EventBody::AgentToolCompleted(end) => {
+                self.calls.retain(|(call_id, _)| *call_id != end.call_id);
+            }
+            EventBody::AgentCompactionStarted { .. } => self.compacts = true,
+            EventBody::AgentCompactionCompleted(_) | EventBody::AgentError { .. } => {
+                self.compacts = false;
+            }
+            _ => {}
+        }
+    }
+
+    fn rest(&mut self) {
+        self.calls.clear();
+        self.compacts = false;
+    }
 }
 
 /// What there is to tell.
@@ -112,16 +166,8 @@ impl Story {
             EventBody::StageStarted { handler, .. } => {
                 self.at_work.insert(Arc::clone(branch), at_work(event, handler));
             }
-            EventBody::StageRetrying { attempt, .. } => {
-                if let Some(stage) = self.at_work.get_mut(branch) {
-                    stage.attempt = attempt + 1;
-                }
-            }
-            EventBody::GateAsked { .. } | EventBody::GateAnswered { .. } => {
-                if let Some(stage) = self.at_work.get_mut(branch) {
-                    stage.asks = matches!(event.entry.body, EventBody::GateAsked { .. });
-                }
-            }
+            // What the last driver was doing when it died is done by nobody.
+            EventBody::RunResumed { .. } => self.at_work.values_mut().for_each(AtWork::rest),
             EventBody::StageCompleted(end) | EventBody::StageFailed(end) => {
                 let stage = self.at_work.remove(branch);
                 if stage.as_ref().is_none_or(|stage| is_work(&stage.handler)) {
@@ -134,7 +180,11 @@ impl Story {
                 remove_line(&mut self.at_work, branch);
             }
             EventBody::CheckpointForked(point) if point.in_place => self.at_work.clear(),
-            _ => {}
+            _ => {
+                if let Some(stage) = self.at_work.get_mut(branch) {
+                    stage.take(event);
+                }
+            }
         }
     }
 }
@@ -165,6 +215,10 @@ fn at_work(event: &Event, handler: &Arc<str>) -> AtWork {
         since_ms: event.ts_ms,
         attempt: 1,
         asks: false,
+        turns: 0,
+        tokens: 0,
+        calls: Vec::new(),
+        compacts: false,
     }
 }
 
@@ -203,6 +257,9 @@ fn deserves_a_line(event: &Event) -> bool {
         | EventBody::GateAsked { .. }
         | EventBody::GateAnswered { .. }
         | EventBody::ContextRefused { .. }
+        | EventBody::AgentCompactionCompleted(_)
+        | EventBody::AgentSteered { .. }
+        | EventBody::AgentSubFailed { .. }
         | EventBody::AgentWarning { .. }
         | EventBody::AgentError { .. }
         | EventBody::CheckpointForked(_) => true,

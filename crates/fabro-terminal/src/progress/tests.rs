@@ -1,0 +1,121 @@
+use std::sync::Arc;
+
+use fabro_events::{CompletedStage, CompletedTool, CreatedRun, Entry, ParentStage};
+use fabro_types::{BlobRef, Fidelity, Outcome, Usage};
+
+use super::*;
+
+fn run(random: u128) -> RunId {
+    RunId::from_parts(0, random)
+}
+
+fn event(run_id: RunId, node: &str, body: EventBody) -> Event {
+    let node_id = (!node.is_empty()).then(|| Arc::from(node));
+    let entry = Entry { node_id, visit: Some(1), ..Entry::new(body) };
+    Event { run_id, seq: 1, ts_ms: 0, entry }
+}
+
+fn started(handler: &str) -> EventBody {
+    let (handler, fidelity) = (handler.into(), Fidelity::Compact);
+    EventBody::StageStarted { rank: 1, handler, fidelity, thread_id: None }
+}
+
+fn answer(input_tokens: u64) -> EventBody {
+    let usage = Usage { input_tokens, output_tokens: 50, ..Usage::default() };
+    let (role, text) = ("assistant".to_owned(), "I will".to_owned());
+    EventBody::AgentMessage { role, text, message: None, usage: Some(usage) }
+}
+
+fn calls(call_id: &str, tool: &str, arguments: &str) -> EventBody {
+    EventBody::AgentToolStarted {
+        call_id: call_id.into(),
+        tool: tool.into(),
+        arguments: arguments.into(),
+    }
+}
+
+fn done(call_id: &str) -> EventBody {
+    EventBody::AgentToolCompleted(Box::new(CompletedTool {
+        call_id: call_id.into(),
+        tool: "t".into(),
+        is_error: false,
+        output: Arc::new("ok".into()),
+        files_read: Vec::new(),
+        files_modified: Vec::new(),
+        duration_ms: 3,
+    }))
+}
+
+/// The line of the one stage at work.
+fn shown(state: &State) -> String {
+    let at_work = state.story.at_work().next().unwrap();
+    working(at_work, 0, '*', 12_000, Paint::new(false))
+}
+
+#[test]
+fn an_agent_shows_what_it_does() {
+    let mut state = State::default();
+    let mut tell = |body| {
+        state.tell(&event(run(1), "implement", body), Mode::Live, Paint::new(false));
+        shown(&state)
+    };
+    insta::assert_snapshot!(tell(started("agent")), @"* implement       12.0s");
+    insta::assert_snapshot!(tell(answer(800)), @"* implement       12.0s · 1 turn · 850 tokens");
+    insta::assert_snapshot!(tell(calls("1", "edit_file", r#"{"path":"src/main.rs"}"#)), @"* implement       12.0s · edit_file src/main.rs · 1 turn · 850 tokens");
+    insta::assert_snapshot!(tell(calls("2", "shell", r#"{"command":"cargo test"}"#)), @"* implement       12.0s · shell cargo test and 1 more · 1 turn · 850 tokens");
+    tell(done("2"));
+    insta::assert_snapshot!(tell(done("1")), @"* implement       12.0s · 1 turn · 850 tokens");
+    let window =
+        EventBody::AgentCompactionStarted { estimated_tokens: 9, context_window_size: None };
+    insta::assert_snapshot!(tell(window), @"* implement       12.0s · shortens its conversation · 1 turn · 850 tokens");
+    tell(EventBody::RunResumed { max_cost: None });
+    insta::assert_snapshot!(tell(answer(31_000)), @"* implement       12.0s · 2 turns · 31k tokens");
+}
+
+#[test]
+fn stages_of_sub_workflows_are_indented() {
+    let created = |parent: RunId| {
+        EventBody::RunCreated(Arc::new(CreatedRun {
+            workflow: "child".into(),
+            goal: String::new(),
+            inputs: serde_json::Map::new(),
+            seed: 1,
+            work_dir: "/".into(),
+            bundle: BlobRef::of(b"{}"),
+            context: fabro_types::ContextPatch::new(),
+            max_cost: None,
+            parent: Some(ParentStage { run_id: parent, node_id: "sub".into(), visit: 1 }),
+            dry_run: false,
+        }))
+    };
+    let ended = || {
+        EventBody::StageCompleted(Arc::new(CompletedStage {
+            rank: 1,
+            attempts: 1,
+            outcome: Outcome::succeeded(),
+            prompt: None,
+            script: None,
+        }))
+    };
+    let end = || EventBody::RunCompleted {
+        status: fabro_types::Status::Succeeded,
+        usage: Usage::default(),
+        artifact_count: 0,
+    };
+    let mut state = State { run: Some(run(1)), ..State::default() };
+    let mut child =
+        |of, node: &str, body| state.tell_child(&event(run(of), node, body), Paint::new(false));
+    child(2, "", created(run(1)));
+    child(2, "part", started("command"));
+    child(3, "", created(run(2)));
+    child(3, "deep", started("command"));
+    child(3, "deep", ended());
+    child(3, "", end());
+    child(2, "part", ended());
+    child(2, "", end());
+    insta::assert_snapshot!(state.lines.join("\n"), @r"
+      ✓ deep            0ms
+    ✓ part            0ms
+    ");
+    assert_eq!(state.children.len(), 0);
+}
