@@ -48,6 +48,7 @@ mod leftovers;
 mod local;
 mod log;
 mod process;
+mod tail;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -57,6 +58,7 @@ pub use fake::FakeExec;
 pub use leftovers::end_leftovers;
 pub use local::LocalExec;
 pub use process::{Pipes, Process, Program};
+pub use tail::Tail;
 use tokio_util::sync::CancellationToken;
 
 /// The most output, in bytes, that comes back as [`Captured::Text`].
