@@ -1,0 +1,295 @@
+//! Agents that a session begins: who they are, and what becomes of them.
+
+mod tools;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use fabro_events::EventBody;
+use fabro_tools::Tool;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::ledger::Ledger;
+use crate::message::preview;
+use crate::{JournalError, Parts, Record, Session, SessionError, Steer, Steering};
+
+/// The agents of one session.
+pub(crate) struct Agents {
+    family: Arc<Family>,
+}
+
+struct Family {
+    /// The session that they belong to.
+    parent: Arc<Parts>,
+    ledger: Arc<Ledger>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// How many there were.
+    begun: u32,
+    agents: BTreeMap<Arc<str>, Arc<Agent>>,
+    /// Those that are no more, and why.
+    gone: BTreeMap<Arc<str>, &'static str>,
+}
+
+struct Agent {
+    status: Arc<watch::Sender<Status>>,
+    steering: Steering,
+    /// Ends it; so does dropping this.
+    cancel: CancellationToken,
+    _ends: DropGuard,
+    task: tokio::sync::Mutex<Option<JoinHandle<()>>>,
+}
+
+/// How it is with an agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Status {
+    Running,
+    Answered(String),
+    Failed(String),
+    Ended,
+}
+
+/// What an agent is to be.
+struct Task {
+    text: String,
+    tools: Option<Vec<String>>,
+    model: Option<String>,
+}
+
+const SUBAGENT: &str = "You work for another agent, which gave you a task and sees nothing of your \
+    work but your last answer. Do the task and nothing else, and answer with what was asked for: \
+    results, names of files, and what you could not do.";
+
+impl Agents {
+    pub(crate) fn new(parent: &Arc<Parts>, ledger: &Arc<Ledger>) -> Self {
+        let (parent, ledger) = (Arc::clone(parent), Arc::clone(ledger));
+        Self { family: Arc::new(Family { parent, ledger, state: Mutex::default() }) }
+    }
+
+    /// The tools by which the session deals with them.
+    pub(crate) fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        tools::tools(&self.family)
+    }
+
+    /// Counts those that an earlier process began; `lost` are those that it had not closed.
+    pub(crate) fn restore(&self, begun: u32, lost: BTreeSet<String>) {
+        let mut state = self.family.state();
+        state.begun += begun;
+        let lost = lost.into_iter().map(|id| (Arc::from(id), "was lost when the program stopped"));
+        state.gone.extend(lost);
+    }
+
+    /// Ends all agents.
+    pub(crate) async fn close_all(&self) -> Result<(), JournalError> {
+        let agents: Vec<_> = self.family.state().agents.keys().cloned().collect();
+        for id in agents {
+            self.family.close(&id).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Family {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every change is whole before the lock is given back.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn record(&self, body: EventBody) -> Result<(), JournalError> {
+        record(&self.parent, body).await
+    }
+
+    /// Begins an agent; gives its id once its first request is on its way.
+    async fn spawn(&self, task: Task) -> Result<Arc<str>, String> {
+        let mut parts = self.parts(&task)?;
+        let number = {
+            let mut state = self.state();
+            state.begun += 1;
+            state.begun
+        };
+        parts.id = format!("{}/a{number}", self.parent.id).into();
+        let id = Arc::clone(&parts.id);
+        let body =
+            EventBody::AgentSubSpawned { agent_id: id.to_string(), task: preview(&task.text) };
+        self.record(body).await.map_err(|error| error.to_string())?;
+        let mut session = Session::in_family(parts, Arc::clone(&self.ledger));
+        let (began, has_begun) = oneshot::channel();
+        session.began = Some(began);
+        let cancel = CancellationToken::new();
+        let status = Arc::new(watch::Sender::new(Status::Running));
+        let life = Life {
+            parent: Arc::clone(&self.parent),
+            steering: session.steering(),
+            session,
+            status: Arc::clone(&status),
+            cancel: cancel.clone(),
+        };
+        let agent = Agent {
+            status,
+            steering: life.steering.clone(),
+            _ends: cancel.clone().drop_guard(),
+            cancel,
+            task: tokio::sync::Mutex::new(Some(tokio::spawn(life.live(task.text)))),
+        };
+        self.state().agents.insert(Arc::clone(&id), Arc::new(agent));
+        // So that the next request of this session comes after it, whatever is faster. An agent
+        // that ends before it asks lets go of the other end.
+        let _ = has_begun.await;
+        Ok(id)
+    }
+
+    fn parts(&self, task: &Task) -> Result<Parts, String> {
+        let parent = &self.parent;
+        let mut settings = parent.settings.clone();
+        settings.subagent_depth -= 1;
+        settings.output_schema = None;
+        if !settings.system.is_empty() {
+            settings.system.push_str("\n\n");
+        }
+        settings.system.push_str(SUBAGENT);
+        if task.model.is_some() && task.model != settings.model {
+            settings.model.clone_from(&task.model);
+            (settings.provider, settings.window) = (None, None);
+        }
+        let tools = match &task.tools {
+            None => parent.tools.clone(),
+            Some(names) => {
+                let known = parent.tools.names();
+                if let Some(name) = names.iter().find(|name| !known.contains(name)) {
+                    let known = known.join(", ");
+                    return Err(format!("there is no tool `{name}` to give: choose from {known}"));
+                }
+                parent.tools.select(names)
+            }
+        };
+        Ok(Parts {
+            id: Arc::from(""),
+            parent: Some(Arc::clone(&parent.id)),
+            model: Arc::clone(&parent.model),
+            tools,
+            journal: Arc::clone(&parent.journal),
+            settings,
+            context: parent.context.clone(),
+        })
+    }
+
+    /// Tells an agent something: while it works before its next turn, else as a new message.
+    fn tell(&self, id: &str, text: String) -> Result<(), String> {
+        let agent = self.find(id)?;
+        let mut is_there = true;
+        // In one step with what the agent does when it has answered.
+        agent.status.send_modify(|status| {
+            is_there = *status != Status::Ended && agent.steering.send(Steer::new(text, "agent"));
+            if is_there {
+                *status = Status::Running;
+            }
+        });
+        if is_there { Ok(()) } else { Err(format!("agent `{id}` has ended: spawn another one")) }
+    }
+
+    /// Waits until an agent has nothing to do.
+    async fn wait(&self, id: &str) -> Result<Status, String> {
+        let agent = self.find(id)?;
+        let mut status = agent.status.subscribe();
+        let status = status.wait_for(|status| *status != Status::Running).await;
+        // The agent's own end of the channel is kept with it.
+        Ok(status.map_or(Status::Ended, |status| status.clone()))
+    }
+
+    /// Ends an agent; gives how it was with it before.
+    async fn close(&self, id: &str) -> Result<Status, JournalError> {
+        let agent = {
+            let mut state = self.state();
+            let Some(agent) = state.agents.remove(id) else { return Ok(Status::Ended) };
+            state.gone.insert(Arc::from(id), "is closed");
+            agent
+        };
+        let status = agent.status.borrow().clone();
+        agent.cancel.cancel();
+        if let Some(task) = agent.task.lock().await.take() {
+            // It has ended, well or not; there is nothing to be had from it.
+            let _ = task.await;
+        }
+        self.record(EventBody::AgentSubClosed { agent_id: id.to_owned() }).await?;
+        Ok(status)
+    }
+
+    fn find(&self, id: &str) -> Result<Arc<Agent>, String> {
+        let state = self.state();
+        if let Some(agent) = state.agents.get(id) {
+            return Ok(Arc::clone(agent));
+        }
+        if let Some(why) = state.gone.get(id) {
+            return Err(format!("agent `{id}` {why}: spawn another one"));
+        }
+        let known: Vec<_> = state.agents.keys().map(AsRef::as_ref).collect();
+        Err(match known.as_slice() {
+            [] => format!("there is no agent `{id}`: spawn one first"),
+            known => format!("there is no agent `{id}`: there are {}", known.join(", ")),
+        })
+    }
+
+    fn ids(&self) -> Vec<Arc<str>> {
+        self.state().agents.keys().cloned().collect()
+    }
+}
+
+/// What runs in an agent's task.
+struct Life {
+    parent: Arc<Parts>,
+    session: Session,
+    steering: Steering,
+    status: Arc<watch::Sender<Status>>,
+    cancel: CancellationToken,
+}
+
+impl Life {
+    async fn live(mut self, task: String) {
+        let mut end = self.session.send(task, &self.cancel).await;
+        while self.ended(end).await && self.is_told_more().await {
+            end = self.session.resume(&self.cancel).await;
+        }
+        self.status.send_replace(Status::Ended);
+    }
+
+    /// Tells what an agent came to; false when nobody is to know.
+    async fn ended(&mut self, end: Result<crate::Answer, SessionError>) -> bool {
+        let agent_id = self.session.parts.id.to_string();
+        let (status, body) = match end {
+            Ok(answer) => {
+                let text = preview(&answer.text);
+                (Status::Answered(answer.text), EventBody::AgentSubCompleted { agent_id, text })
+            }
+            Err(SessionError::Canceled | SessionError::Journal(_)) => return false,
+            Err(error) => {
+                let message = error.to_string();
+                (Status::Failed(message.clone()), EventBody::AgentSubFailed { agent_id, message })
+            }
+        };
+        let is_recorded = record(&self.parent, body).await.is_ok();
+        let letters = &self.session.letters;
+        self.status.send_modify(|now| {
+            if letters.is_empty() {
+                *now = status;
+            }
+        });
+        is_recorded
+    }
+
+    async fn is_told_more(&mut self) -> bool {
+        tokio::select! {
+            () = self.cancel.cancelled() => false,
+            is_told = self.session.letters.wait() => is_told,
+        }
+    }
+}
+
+async fn record(parts: &Parts, body: EventBody) -> Result<(), JournalError> {
+    let record = Record { notes: vec![parts.note(body)], tickets: Vec::new() };
+    parts.journal.record(record).await
+}

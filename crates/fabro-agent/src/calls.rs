@@ -1,0 +1,123 @@
+//! The tools of a turn.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fabro_events::{CompletedTool, EventBody};
+use fabro_tools::Output;
+use fabro_types::Permissions;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::message::is_blob_name;
+use crate::transcript::OpenCalls;
+use crate::turn::Asked;
+use crate::{Record, Session, SessionError};
+
+/// How many calls that only read run at the same time.
+const AT_ONCE: usize = 8;
+
+const CUT_OFF: &str = "[cut off: the answer reached its limit of tokens before the arguments of \
+    this call were whole, so it did not run. Make the call again, with less in it.]";
+
+impl Session {
+    /// Runs calls, records each result as it comes, and puts all of them into the conversation in
+    /// the order of the calls.
+    pub(crate) async fn run_calls(
+        &mut self,
+        calls: Vec<Asked>,
+        cancel: &CancellationToken,
+    ) -> Result<(), SessionError> {
+        let mut results = BTreeMap::new();
+        let mut rest = calls.as_slice();
+        while !rest.is_empty() {
+            let readers = rest.iter().take_while(|asked| self.only_reads(asked)).count();
+            let (group, after) = rest.split_at(readers.clamp(1, AT_ONCE));
+            rest = after;
+            let mut running: FuturesUnordered<_> =
+                group.iter().map(|asked| run(self, asked, cancel)).collect();
+            let mut done = Vec::new();
+            loop {
+                let next = tokio::select! {
+                    biased;
+                    () = cancel.cancelled() => return Err(SessionError::Canceled),
+                    next = running.next() => next,
+                };
+                let Some(output) = next else { break };
+                let note = self.parts.note(EventBody::AgentToolCompleted(Box::new(output.clone())));
+                let record = Record { notes: vec![note], tickets: Vec::new() };
+                self.parts.journal.record(record).await?;
+                done.push(output);
+            }
+            drop(running);
+            for output in done {
+                self.took(&output);
+                let text = output.output.as_str().unwrap_or_default().to_owned();
+                results.insert(output.call_id, (text, output.is_error));
+            }
+        }
+        let calls = calls.into_iter().map(|asked| asked.call).collect();
+        let (message, verdict) = OpenCalls { calls, results }.settle(&mut self.repeats);
+        self.push(Arc::new(message));
+        self.heed(verdict)
+    }
+
+    fn needs(&self, tool: &str) -> Option<Permissions> {
+        self.tools.get(tool).map(|tool| tool.needs())
+    }
+
+    /// Whether a call may run beside others.
+    fn only_reads(&self, asked: &Asked) -> bool {
+        self.needs(&asked.call.name) == Some(Permissions::ReadOnly)
+    }
+
+    /// Remembers what a call did.
+    fn took(&mut self, output: &CompletedTool) {
+        if !output.is_error {
+            self.files.read.extend(output.files_read.iter().cloned());
+            self.files.modified.extend(output.files_modified.iter().cloned());
+            self.ledger.touch(&output.files_modified);
+            return;
+        }
+        let allowed = self.parts.settings.permissions;
+        let Some(needed) = self.needs(&output.tool).filter(|needed| *needed > allowed) else {
+            return;
+        };
+        if self.refused.insert(output.tool.clone()) {
+            let (tool, needed, allowed) = (&output.tool, needed.as_str(), allowed.as_str());
+            let message = format!(
+                "the agent may not use `{tool}`: it needs permissions \"{needed}\", and has \"{allowed}\""
+            );
+            self.warn("permission", &message);
+        }
+    }
+}
+
+/// Runs one call to its end.
+async fn run(session: &Session, asked: &Asked, cancel: &CancellationToken) -> CompletedTool {
+    let Asked { call, is_cut } = asked;
+    let began = Instant::now();
+    let Output { mut text, is_error, files_read, files_modified } = if *is_cut {
+        Output::error(CUT_OFF)
+    } else {
+        let parts = &session.parts;
+        let permissions = parts.settings.permissions;
+        let (id, arguments) = (&call.id, &call.arguments);
+        session.tools.run(&call.name, id, arguments, &parts.context, cancel, permissions).await
+    };
+    if is_blob_name(&text) {
+        // In a record it would stand for a blob.
+        text.push('\n');
+    }
+    CompletedTool {
+        call_id: call.id.clone(),
+        tool: call.name.clone(),
+        is_error,
+        output: Arc::new(text.into()),
+        files_read,
+        files_modified,
+        duration_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+    }
+}

@@ -1,0 +1,71 @@
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use fabro_events::Note;
+
+/// Keeps what happens in a session.
+#[async_trait]
+pub trait Journal: Send + Sync {
+    /// Takes notes in one record, whole or not at all; they are on stable storage when this returns.
+    async fn record(&self, record: Record) -> Result<(), JournalError>;
+
+    /// A sign of life that needs no record: more of an answer has arrived.
+    fn touch(&self) {}
+}
+
+/// Notes that belong together.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Record {
+    /// What happened, in order. Values may be of any size: to put large ones elsewhere is up to the
+    /// journal.
+    pub notes: Vec<Note>,
+    /// The tickets of messages from outside that the agent is told of in these notes: they need not
+    /// be delivered again. See [`Steer::ticket`](crate::Steer::ticket).
+    pub tickets: Vec<u64>,
+}
+
+/// Why something was not recorded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum JournalError {
+    /// The run is ending; nothing more is recorded of it.
+    #[error("the run is ending")]
+    Ending,
+    /// The storage failed.
+    #[error("the conversation cannot be recorded: {reason}")]
+    Failed {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// A journal in memory, for tests and for programs that need no durable one.
+#[derive(Debug, Default)]
+pub struct MemoryJournal {
+    records: Mutex<Vec<Record>>,
+}
+
+impl MemoryJournal {
+    /// All records so far, oldest first.
+    pub fn records(&self) -> Vec<Record> {
+        self.lock().clone()
+    }
+
+    /// The notes of all records, oldest first.
+    pub fn notes(&self) -> Vec<Note> {
+        self.lock().iter().flat_map(|record| record.notes.iter().cloned()).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Record>> {
+        // A record is pushed whole, so the list is sound even if a holder panicked.
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Journal for MemoryJournal {
+    async fn record(&self, record: Record) -> Result<(), JournalError> {
+        self.lock().push(record);
+        Ok(())
+    }
+}

@@ -1,0 +1,106 @@
+//! Messages as compaction sees them, and as notes tell them.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use fabro_compaction::{CallRef, ResultRef, Role as TurnRole, Turn};
+use fabro_events::EventBody;
+use fabro_llm::{Content, Message, Role};
+use fabro_types::{BlobRef, Usage};
+use serde_json::Value;
+
+/// How many characters of a text its note shows.
+const PREVIEW: usize = 200;
+
+/// A message of the conversation.
+#[derive(Clone, Debug)]
+pub(crate) struct Turned(pub(crate) Arc<Message>);
+
+impl Turn for Turned {
+    fn role(&self) -> TurnRole {
+        match self.0.role {
+            Role::System => TurnRole::System,
+            Role::User => TurnRole::User,
+            Role::Assistant => TurnRole::Assistant,
+            Role::Tool => TurnRole::Tool,
+        }
+    }
+
+    fn text(&self) -> Cow<'_, str> {
+        let mut texts = self.0.content.iter().filter_map(|content| match content {
+            Content::Text { text } => Some(text.as_str()),
+            _ => None,
+        });
+        match (texts.next(), texts.next()) {
+            (None, _) => Cow::Borrowed(""),
+            (Some(text), None) => Cow::Borrowed(text),
+            _ => Cow::Owned(self.0.text()),
+        }
+    }
+
+    fn calls(&self) -> Vec<CallRef<'_>> {
+        let calls = self.0.tool_calls();
+        calls
+            .map(|call| CallRef {
+                id: &call.id,
+                name: &call.name,
+                arguments: (&call.arguments).into(),
+            })
+            .collect()
+    }
+
+    fn results(&self) -> Vec<ResultRef<'_>> {
+        let results = self.0.content.iter().filter_map(|content| match content {
+            Content::ToolResult { id, text, is_error } => {
+                Some(ResultRef { id, text: Cow::Borrowed(text), is_error: *is_error })
+            }
+            _ => None,
+        });
+        results.collect()
+    }
+}
+
+/// The beginning of a text.
+pub(crate) fn preview(text: &str) -> String {
+    text.chars().take(PREVIEW).collect()
+}
+
+/// What a text looks like in a record. One that could be taken for the name of a blob is put into
+/// a message, where it cannot.
+pub(crate) fn text_value(role: Role, text: &str) -> Value {
+    if is_blob_name(text) {
+        let content = vec![Content::Text { text: text.to_owned() }];
+        return message_value(&Message { role, content });
+    }
+    Value::String(text.to_owned())
+}
+
+/// Whether a text would stand for a blob in a record.
+pub(crate) fn is_blob_name(text: &str) -> bool {
+    text.starts_with("blob://") && text.parse::<BlobRef>().is_ok()
+}
+
+/// The note of what a user says.
+pub(crate) fn user_note(text: &str) -> EventBody {
+    EventBody::AgentMessage {
+        role: "user".to_owned(),
+        text: preview(text),
+        message: Some(Arc::new(text_value(Role::User, text))),
+        usage: None,
+    }
+}
+
+/// The note of an answer.
+pub(crate) fn answer_note(message: &Message, usage: Usage) -> EventBody {
+    EventBody::AgentMessage {
+        role: "assistant".to_owned(),
+        text: preview(&message.text()),
+        message: Some(Arc::new(message_value(message))),
+        usage: Some(usage),
+    }
+}
+
+fn message_value(message: &Message) -> Value {
+    // A message has text keys only, so it is always JSON.
+    serde_json::to_value(message).unwrap_or_default()
+}

@@ -1,0 +1,186 @@
+//! Notices an agent that makes the same calls over and over.
+
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use fabro_llm::ToolCall;
+
+/// How many of the last turns are looked at.
+const WINDOW: usize = 10;
+
+/// The longest pattern, in turns.
+const LONGEST: usize = 3;
+
+/// After so many messages without a change the agent is given up.
+pub(crate) const TOLD_AT_MOST: u32 = 3;
+
+/// Who speaks when the agent is told.
+pub(crate) const SOURCE: &str = "loop_detection";
+
+/// The last turns of an agent, as far as repetition is concerned.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Repeats {
+    turns: VecDeque<Seen>,
+    /// Turns since the agent was told.
+    quiet: usize,
+    told: u32,
+}
+
+/// A turn, by hashes.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    calls: u64,
+    results: u64,
+}
+
+/// What a turn means.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Nothing to say.
+    #[default]
+    Fine,
+    /// Tell the agent this.
+    Tell(String),
+    /// It was told often enough.
+    GiveUp {
+        /// The tools of the pattern.
+        calls: String,
+    },
+}
+
+impl Repeats {
+    /// Looks at a whole turn: its calls, and what they came to.
+    pub(crate) fn observe<'a>(
+        &mut self,
+        calls: &[ToolCall],
+        results: impl Iterator<Item = &'a str>,
+    ) -> Verdict {
+        let named = calls.iter().map(|call| (&call.name, call.arguments.to_string()));
+        let seen = Seen { calls: hash(named), results: hash(results) };
+        if self.turns.len() == WINDOW {
+            self.turns.pop_front();
+        }
+        self.turns.push_back(seen);
+        let Some(length) = self.pattern(|seen| seen.calls) else {
+            (self.quiet, self.told) = (0, 0);
+            return Verdict::Fine;
+        };
+        self.quiet += 1;
+        if self.told > 0 && self.quiet < WINDOW {
+            return Verdict::Fine;
+        }
+        let has_changed = self.pattern(|seen| seen.results).is_none();
+        if has_changed {
+            // Who waits for something asks again and again, and is not stuck.
+            self.told = 0;
+        }
+        let calls = tools(calls);
+        if self.told == TOLD_AT_MOST {
+            return Verdict::GiveUp { calls };
+        }
+        (self.quiet, self.told) = (0, self.told + 1);
+        Verdict::Tell(words(length, &calls))
+    }
+
+    /// The shortest pattern that all turns of a full window follow, in turns.
+    fn pattern(&self, of: impl Fn(&Seen) -> u64) -> Option<usize> {
+        if self.turns.len() < WINDOW {
+            return None;
+        }
+        let repeats = |length: &usize| {
+            (*length..WINDOW).all(|at| of(&self.turns[at]) == of(&self.turns[at - length]))
+        };
+        (1..=LONGEST).find(repeats)
+    }
+}
+
+fn words(length: usize, calls: &str) -> String {
+    let what = match length {
+        1 => "the same tool calls".to_owned(),
+        _ => format!("the same {length} turns of tool calls"),
+    };
+    format!(
+        "Your last {WINDOW} turns repeat {what} ({calls}). Repeating them will not help. Look at \
+         what they told you, and try something else; if you cannot go on, say why in your answer."
+    )
+}
+
+fn tools(calls: &[ToolCall]) -> String {
+    let mut names: Vec<_> = calls.iter().map(|call| call.name.as_str()).collect();
+    names.dedup();
+    names.truncate(5);
+    names.join(", ")
+}
+
+fn hash<T: Hash>(items: impl Iterator<Item = T>) -> u64 {
+    // Its keys are constant, and nothing of it leaves the process.
+    let mut hasher = DefaultHasher::new();
+    for item in items {
+        item.hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn call(name: &str, argument: u32) -> ToolCall {
+        ToolCall { id: "x".to_owned(), name: name.to_owned(), arguments: json!({"n": argument}) }
+    }
+
+    /// Runs turns, one a character; says at which ones the agent is told (`!`) or given up (`X`).
+    #[track_caller]
+    fn check(turns: &str, result: impl Fn(usize) -> String, expected: &[(usize, char)]) {
+        let mut repeats = Repeats::default();
+        let mut said = Vec::new();
+        for (at, turn) in turns.chars().enumerate() {
+            let text = result(at);
+            match repeats.observe(&[call("read", turn as u32)], [text.as_str()].into_iter()) {
+                Verdict::Fine => {}
+                Verdict::Tell(_) => said.push((at + 1, '!')),
+                Verdict::GiveUp { .. } => said.push((at + 1, 'X')),
+            }
+        }
+        assert_eq!(said, expected, "{turns}");
+    }
+
+    fn same(_: usize) -> String {
+        "same".to_owned()
+    }
+
+    #[test]
+    fn patterns_of_one_to_three_turns() {
+        check("aaaaaaaaa", same, &[]);
+        check("aaaaaaaaaa", same, &[(10, '!')]);
+        check("ababababab", same, &[(10, '!')]);
+        check("abcabcabca", same, &[(10, '!')]);
+        check("abcdabcdabcdabcd", same, &[]);
+        check("xyzabababababz", same, &[(13, '!')]);
+    }
+
+    #[test]
+    fn told_once_in_ten_turns_and_given_up_after_three_times() {
+        let turns = "a".repeat(41);
+        check(&turns, same, &[(10, '!'), (20, '!'), (30, '!'), (40, 'X'), (41, 'X')]);
+    }
+
+    #[test]
+    fn another_call_counts_as_a_change() {
+        let turns = format!("{}b{}", "a".repeat(35), "a".repeat(12));
+        check(&turns, same, &[(10, '!'), (20, '!'), (30, '!'), (46, '!')]);
+    }
+
+    #[test]
+    fn who_waits_for_something_is_told_but_not_given_up() {
+        let expected = [(10, '!'), (20, '!'), (30, '!'), (40, '!'), (50, '!'), (60, '!')];
+        check(&"a".repeat(60), |at| at.to_string(), &expected);
+    }
+
+    #[test]
+    fn the_message_names_the_tools() {
+        insta::assert_snapshot!(words(2, &tools(&[call("read", 1), call("read", 2), call("ls", 1)])), @"");
+    }
+}

@@ -1,0 +1,442 @@
+//! The session: what it keeps, and the loop of its turns.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+
+use fabro_compaction::{Files, Meter};
+use fabro_events::{EventBody, Note};
+use fabro_llm::{Message, Role, ToolSpec};
+use fabro_types::Usage;
+use tokio_util::sync::CancellationToken;
+
+use crate::agents::Agents;
+use crate::ledger::Ledger;
+use crate::message::{Turned, preview, user_note};
+use crate::repeats::{self, Repeats, Verdict};
+use crate::seam::ToolSet;
+use crate::steering::{Letters, steering};
+use crate::transcript::{Earlier, INTERRUPTED, OpenCalls};
+use crate::{Parts, Record, SessionError, Steer, Steering, Transcript};
+
+/// What a model is told whose answer was cut off.
+pub(crate) const CONTINUE: &str = "[Your answer reached its limit of tokens and was cut off. Go on \
+    exactly where it stopped; do not repeat what you said.]";
+
+/// The kind of warning that tells of a correction.
+pub(crate) const CORRECTION: &str = "output_schema";
+
+/// How often in a row an answer may be cut off.
+pub(crate) const MOST_CUTS: u32 = 3;
+
+/// A conversation of a model with its tools, until the model has answered.
+pub struct Session {
+    pub(crate) parts: Arc<Parts>,
+    /// The tools of the parts, and those for agents of the session's own.
+    pub(crate) tools: ToolSet,
+    pub(crate) specs: Arc<[ToolSpec]>,
+    pub(crate) system: Option<Arc<Message>>,
+    pub(crate) messages: Vec<Turned>,
+    pub(crate) meter: Meter,
+    pub(crate) ledger: Arc<Ledger>,
+    /// What the next record begins with.
+    pub(crate) pending: Record,
+    /// What failed tries used since the last answer.
+    pub(crate) carried: Usage,
+    pub(crate) steering: Steering,
+    pub(crate) letters: Letters,
+    pub(crate) repeats: Repeats,
+    pub(crate) files: Files,
+    pub(crate) turns: u32,
+    /// Answers in a row that were cut off.
+    pub(crate) cuts: u32,
+    pub(crate) corrections: u32,
+    /// Ids of calls, so that each is there once.
+    pub(crate) ids: HashSet<String>,
+    /// Calls of an earlier process that have no results yet.
+    open: Option<OpenCalls>,
+    /// What the last turn of an earlier process makes necessary.
+    due: Verdict,
+    /// Tools that the user was told are not permitted.
+    pub(crate) refused: BTreeSet<String>,
+    /// The window was nearly full the last time.
+    pub(crate) is_tight: bool,
+    /// How many messages there have to be before shortening is tried again.
+    pub(crate) shorten_from: usize,
+    pub(crate) agents: Option<Agents>,
+    /// Told when the first request has its place.
+    pub(crate) began: Option<tokio::sync::oneshot::Sender<()>>,
+}
+
+/// What a session came to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Answer {
+    /// The text of the last answer; parts of one that was cut off are joined.
+    pub text: String,
+    /// What the session has used so far: before a crash, for summaries and by agents that it began
+    /// too.
+    pub usage: Usage,
+    /// Files that were written, changed or removed by calls that succeeded, sorted, each once.
+    pub files_touched: Vec<String>,
+    /// The last of them in time.
+    pub last_file_touched: Option<String>,
+    /// How many turns the model has had.
+    pub turns: u32,
+}
+
+impl Session {
+    /// A session in which nothing was said yet.
+    pub fn new(parts: Parts) -> Self {
+        Self::in_family(parts, Arc::default())
+    }
+
+    /// A session that counts what it uses together with others.
+    pub(crate) fn in_family(parts: Parts, ledger: Arc<Ledger>) -> Self {
+        let parts = Arc::new(parts);
+        let settings = &parts.settings;
+        let mut tools = parts.tools.clone();
+        let agents = (settings.subagent_depth > 0).then(|| Agents::new(&parts, &ledger));
+        if let Some(agents) = &agents {
+            tools = agents.tools().into_iter().fold(tools, ToolSet::with);
+        }
+        let (steering, letters) = steering();
+        let mut meter = Meter::default();
+        meter.set_system_prompt(&settings.system);
+        let system = (!settings.system.is_empty())
+            .then(|| Arc::new(Message::system(settings.system.clone())));
+        let mut session = Self {
+            specs: tools.specs(settings.permissions),
+            tools,
+            system,
+            messages: Vec::new(),
+            meter,
+            ledger,
+            pending: Record::default(),
+            carried: Usage::default(),
+            steering,
+            letters,
+            repeats: Repeats::default(),
+            files: Files::default(),
+            turns: 0,
+            cuts: 0,
+            corrections: 0,
+            ids: HashSet::new(),
+            open: None,
+            due: Verdict::Fine,
+            refused: BTreeSet::new(),
+            is_tight: false,
+            shorten_from: 0,
+            agents,
+            began: None,
+            parts,
+        };
+        if let Some(warning) = session.parts.settings.compaction.replay_warning() {
+            session.warn("compaction", warning);
+        }
+        session
+    }
+
+    /// Puts the conversation of an earlier stage before what follows: the session goes on in its
+    /// thread. What that stage used and touched is not this session's.
+    pub fn recall(&mut self, thread: Transcript) {
+        let (files, open) = self.take_messages(thread).into_parts();
+        self.files.merge(files);
+        if let Some(open) = open {
+            // Recalling it again gives the same, so it needs no record.
+            let (message, _) = open.settle(&mut Repeats::default());
+            self.push(Arc::new(message));
+        }
+    }
+
+    /// Takes up this session's own conversation where it was interrupted: after [`recall`], if
+    /// there is a thread, and before anything is said.
+    ///
+    /// [`recall`]: Self::recall
+    pub fn restore(&mut self, transcript: Transcript) {
+        let transcript = self.take_messages(transcript);
+        self.turns += transcript.turns;
+        self.corrections += transcript.corrections;
+        self.repeats = transcript.repeats.clone();
+        self.ledger.restore(transcript.totals.clone());
+        if let Some(agents) = &self.agents {
+            agents.restore(transcript.spawned, transcript.lost.clone());
+        }
+        for agent in &transcript.lost {
+            self.note(EventBody::AgentSubClosed { agent_id: agent.clone() });
+        }
+        self.due = transcript.due.clone();
+        let (files, open) = transcript.into_parts();
+        self.files.merge(files);
+        self.open = open;
+    }
+
+    /// Says something to the model and runs turns until it answers without a call. `cancel` ends
+    /// the model's turn or the tools at work; nothing is recorded of those.
+    ///
+    /// # Errors
+    ///
+    /// There is no answer: see [`SessionError`]. What was recorded before that stays.
+    pub async fn send(
+        &mut self,
+        text: String,
+        cancel: &CancellationToken,
+    ) -> Result<Answer, SessionError> {
+        self.settle();
+        (self.repeats, self.due) = (Repeats::default(), Verdict::Fine);
+        self.cuts = 0;
+        self.note(user_note(&text));
+        self.push(Arc::new(Message::user(text)));
+        self.run(cancel).await
+    }
+
+    /// Tells the model what is wrong with its answer, and asks for another one.
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send).
+    pub async fn correct(
+        &mut self,
+        text: String,
+        cancel: &CancellationToken,
+    ) -> Result<Answer, SessionError> {
+        self.corrections += 1;
+        self.warn(CORRECTION, &preview(&text));
+        self.send(text, cancel).await
+    }
+
+    /// Goes on with a conversation that was [restored](Self::restore): gives its answer when it has
+    /// one, without asking again; shows the model calls without a result as interrupted otherwise,
+    /// and runs turns until it answers.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::NothingToResume`] when nothing was said yet; else as [`send`](Self::send).
+    pub async fn resume(&mut self, cancel: &CancellationToken) -> Result<Answer, SessionError> {
+        self.settle();
+        let due = std::mem::take(&mut self.due);
+        self.heed(due)?;
+        match self.messages.last() {
+            None => Err(SessionError::NothingToResume),
+            Some(Turned(last)) if last.role == Role::Assistant && self.letters.is_empty() => {
+                self.flush().await?;
+                Ok(self.answer())
+            }
+            Some(_) => self.run(cancel).await,
+        }
+    }
+
+    /// For telling the agent something while it is at work.
+    pub fn steering(&self) -> Steering {
+        self.steering.clone()
+    }
+
+    /// The conversation, oldest message first, without the system prompt.
+    pub fn messages(&self) -> impl ExactSizeIterator<Item = &Arc<Message>> {
+        self.messages.iter().map(|message| &message.0)
+    }
+
+    /// What the session has used so far, agents that it began included.
+    pub fn usage(&self) -> Usage {
+        self.ledger.usage()
+    }
+
+    /// How many [corrections](Self::correct) there were, those before a crash included.
+    pub fn corrections(&self) -> u32 {
+        self.corrections
+    }
+
+    /// What the conversation is estimated to take of the model's window, in tokens.
+    pub fn estimated_tokens(&mut self) -> u64 {
+        self.meter.track(&self.messages);
+        self.meter.tokens()
+    }
+
+    /// What there is of an answer, whether or not the conversation is over.
+    pub(crate) fn answer(&self) -> Answer {
+        let totals = self.ledger.get();
+        Answer {
+            text: self.last_text(),
+            usage: totals.usage,
+            files_touched: totals.touched.into_iter().collect(),
+            last_file_touched: totals.last_touched,
+            turns: self.turns,
+        }
+    }
+
+    async fn run(&mut self, cancel: &CancellationToken) -> Result<Answer, SessionError> {
+        let end = self.run_turns(cancel).await;
+        let closed = match &self.agents {
+            Some(agents) => agents.close_all().await,
+            None => Ok(()),
+        };
+        match end {
+            Ok(()) => {
+                closed?;
+                Ok(self.answer())
+            }
+            // Nothing more is recorded of a session that is ended.
+            Err(error @ (SessionError::Canceled | SessionError::Journal(_))) => Err(error),
+            Err(error) => {
+                self.flush().await?;
+                closed?;
+                Err(error)
+            }
+        }
+    }
+
+    async fn run_turns(&mut self, cancel: &CancellationToken) -> Result<(), SessionError> {
+        loop {
+            self.take_letters();
+            self.may_go_on()?;
+            self.make_room(cancel).await?;
+            let reply = self.ask(cancel).await?;
+            let calls = self.take_reply(reply).await?;
+            if !calls.is_empty() {
+                self.run_calls(calls, cancel).await?;
+            } else if self.is_answered() && self.letters.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn is_answered(&self) -> bool {
+        self.messages.last().is_some_and(|last| last.0.role == Role::Assistant)
+    }
+
+    /// Whether the model may be asked once more.
+    fn may_go_on(&self) -> Result<(), SessionError> {
+        let settings = &self.parts.settings;
+        if self.turns >= settings.max_turns {
+            return Err(SessionError::TurnLimit { max: settings.max_turns });
+        }
+        match &settings.may_ask {
+            Some(may_ask) if !may_ask(&self.ledger.usage()) => Err(SessionError::Budget),
+            _ => Ok(()),
+        }
+    }
+
+    fn take_letters(&mut self) {
+        for Steer { text, source, ticket } in self.letters.take() {
+            self.pending.tickets.extend(ticket);
+            self.steered(text, &source);
+        }
+    }
+
+    fn steered(&mut self, text: String, source: &str) {
+        self.note(EventBody::AgentSteered { text: text.clone(), source: source.to_owned() });
+        self.push(Arc::new(Message::user(text)));
+    }
+
+    /// Does what a turn of repeated calls makes necessary.
+    pub(crate) fn heed(&mut self, verdict: Verdict) -> Result<(), SessionError> {
+        match verdict {
+            Verdict::Tell(text) if self.parts.settings.loop_detection => {
+                self.steered(text, repeats::SOURCE);
+                Ok(())
+            }
+            Verdict::GiveUp { calls } if self.parts.settings.loop_detection => {
+                Err(SessionError::Loop { told: repeats::TOLD_AT_MOST, calls })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives calls of an earlier process their results: those that are known, and for the others
+    /// that they were interrupted.
+    fn settle(&mut self) {
+        let Some(open) = self.open.take() else { return };
+        for call in open.missing() {
+            let done = fabro_events::CompletedTool {
+                call_id: call.id.clone(),
+                tool: call.name.clone(),
+                is_error: true,
+                output: Arc::new(INTERRUPTED.into()),
+                files_read: Vec::new(),
+                files_modified: Vec::new(),
+                duration_ms: 0,
+            };
+            self.note(EventBody::AgentToolCompleted(Box::new(done)));
+        }
+        let (message, verdict) = open.settle(&mut self.repeats);
+        self.push(Arc::new(message));
+        self.due = verdict;
+    }
+
+    /// The last answer, with the parts before it that were cut off.
+    fn last_text(&self) -> String {
+        let mut texts = Vec::new();
+        let mut messages = self.messages.iter().rev().map(|message| &message.0);
+        while let Some(answer) = messages.next().filter(|it| it.role == Role::Assistant) {
+            texts.push(answer.text());
+            if messages.next().is_none_or(|before| before.text() != CONTINUE) {
+                break;
+            }
+        }
+        texts.reverse();
+        texts.concat()
+    }
+
+    /// Puts the messages of a transcript behind those that are there.
+    fn take_messages(&mut self, mut transcript: Transcript) -> Transcript {
+        match std::mem::take(&mut transcript.earlier) {
+            Earlier::Whole => {}
+            Earlier::Gone => self.messages.clear(),
+            Earlier::Last { summary, count } => {
+                let old = self.messages.len().saturating_sub(count);
+                self.messages.splice(..old, [Turned(summary)]);
+            }
+        }
+        // What was counted may be gone.
+        let system = &self.parts.settings.system;
+        self.meter = Meter::default();
+        self.meter.set_system_prompt(system);
+        for message in std::mem::take(&mut transcript.messages) {
+            self.push(message);
+        }
+        transcript
+    }
+
+    pub(crate) fn push(&mut self, message: Arc<Message>) {
+        let calls = message.tool_calls();
+        self.ids.extend(calls.map(|call| call.id.clone()));
+        self.messages.push(Turned(message));
+    }
+
+    /// Adds a note to the next record.
+    pub(crate) fn note(&mut self, body: EventBody) {
+        let note = self.parts.note(body);
+        self.pending.notes.push(note);
+    }
+
+    pub(crate) fn warn(&mut self, kind: &str, message: &str) {
+        self.note(EventBody::AgentWarning {
+            kind: kind.to_owned(),
+            message: message.to_owned(),
+            window: None,
+        });
+    }
+
+    /// Records what is still to be recorded.
+    pub(crate) async fn flush(&mut self) -> Result<(), SessionError> {
+        let record = std::mem::take(&mut self.pending);
+        if record == Record::default() {
+            return Ok(());
+        }
+        Ok(self.parts.journal.record(record).await?)
+    }
+}
+
+impl Parts {
+    pub(crate) fn note(&self, body: EventBody) -> Note {
+        Note {
+            body,
+            session_id: Some(Arc::clone(&self.id)),
+            parent_session_id: self.parent.clone(),
+        }
+    }
+}
+
+impl Transcript {
+    fn into_parts(self) -> (Files, Option<OpenCalls>) {
+        (self.files, self.open)
+    }
+}

@@ -1,0 +1,258 @@
+//! Keeps the conversation within the model's window.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use fabro_compaction::{
+    Compaction, Moment, Outcome, Overrides, Reason, Report, Request, Summarize, SummarizeError,
+    SummaryRequest, WindowUse, compact, should_compact,
+};
+use fabro_events::{CompletedCompaction, EventBody};
+use fabro_llm::{Message, ModelError, Reply};
+use fabro_types::{FailureClass, Usage};
+use tokio_util::sync::CancellationToken;
+
+use crate::ledger::Ledger;
+use crate::message::Turned;
+use crate::{JournalError, Parts, Record, Session, SessionError};
+
+impl Session {
+    /// Shortens the conversation now, with what `overrides` say in the place of the session's own
+    /// settings. `None` when there is nothing old in it, or nothing to gain; a summary that fails
+    /// is an `agent.error` note and changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::Canceled`] and [`SessionError::Journal`].
+    pub async fn compact(
+        &mut self,
+        overrides: &Overrides,
+        cancel: &CancellationToken,
+    ) -> Result<Option<Report>, SessionError> {
+        let policy = self.parts.settings.compaction.with(overrides);
+        self.shorten_with(&policy, Reason::Manual, cancel).await
+    }
+
+    /// Shortens the conversation when the policy says so.
+    pub(crate) async fn make_room(
+        &mut self,
+        cancel: &CancellationToken,
+    ) -> Result<(), SessionError> {
+        let usage = self.window_use();
+        self.warn_of(usage);
+        if self.messages.len() < self.shorten_from {
+            return Ok(());
+        }
+        let policy = &self.parts.settings.compaction;
+        // Results belong to the answer that asked for them, so "after an answer" is here, too.
+        let reason = should_compact(policy, Moment::AfterAnswer, usage)
+            .or_else(|| should_compact(policy, Moment::BeforeCall, usage));
+        if let Some(reason) = reason {
+            self.shorten(reason, cancel).await?;
+        }
+        Ok(())
+    }
+
+    /// Shortens the conversation; true when it is shorter now.
+    pub(crate) async fn shorten(
+        &mut self,
+        reason: Reason,
+        cancel: &CancellationToken,
+    ) -> Result<bool, SessionError> {
+        let policy = self.parts.settings.compaction;
+        Ok(self.shorten_with(&policy, reason, cancel).await?.is_some())
+    }
+
+    pub(crate) fn window_use(&mut self) -> WindowUse {
+        WindowUse {
+            estimated_tokens: self.estimated_tokens(),
+            context_window_size: self.parts.settings.window,
+        }
+    }
+
+    /// Tells the user, once, that the window is nearly full.
+    fn warn_of(&mut self, usage: WindowUse) {
+        let Some(warning) = usage.warning() else {
+            self.is_tight = false;
+            return;
+        };
+        if std::mem::replace(&mut self.is_tight, true) {
+            return;
+        }
+        let percent = warning.usage_percent;
+        self.note(EventBody::AgentWarning {
+            kind: "context_window".to_owned(),
+            message: format!("the conversation takes {percent} % of the model's context window"),
+            window: Some(fabro_events::WindowUse {
+                estimated_tokens: warning.estimated_tokens,
+                context_window_size: warning.context_window_size,
+                usage_percent: warning.usage_percent,
+            }),
+        });
+    }
+
+    async fn shorten_with(
+        &mut self,
+        policy: &fabro_compaction::Policy,
+        reason: Reason,
+        cancel: &CancellationToken,
+    ) -> Result<Option<Report>, SessionError> {
+        let size = self.window_use();
+        let parts = Arc::clone(&self.parts);
+        let started = parts.note(EventBody::AgentCompactionStarted {
+            estimated_tokens: size.estimated_tokens,
+            context_window_size: size.context_window_size,
+        });
+        let mut record = std::mem::take(&mut self.pending);
+        record.notes.push(started);
+        let writer = Writer::new(&parts, &self.ledger, record);
+        let request = Request::new(policy, reason, size.context_window_size, &self.files);
+        let outcome = {
+            let done = compact(&self.messages, &mut self.meter, &request, Some(&writer));
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => return Err(SessionError::Canceled),
+                outcome = done => outcome,
+            }
+        };
+        let wrote = writer.into_wrote();
+        if let Some(error) = wrote.lost {
+            return Err(error.into());
+        }
+        if let Some(record) = wrote.record {
+            self.pending = record;
+            if !matches!(outcome, Ok(Outcome::Compacted(_))) {
+                // Nobody was asked, so nothing has started.
+                self.pending.notes.pop();
+            }
+        }
+        for body in wrote.failed {
+            self.note(body);
+        }
+        match outcome {
+            Ok(Outcome::Compacted(done)) => Ok(Some(self.shortened(&done, wrote.usage).await?)),
+            Ok(_) => {
+                if let Some(usage) = wrote.usage {
+                    self.carried.add(&usage);
+                    let message = "a summary would not be shorter than the messages it replaces: \
+                        the conversation stays as it is";
+                    self.warn("compaction", message);
+                }
+                // The same messages would come to the same.
+                self.shorten_from = self.messages.len() + policy.keep_recent.max(1);
+                Ok(None)
+            }
+            Err(error) => {
+                self.carried.add(&wrote.usage.unwrap_or_default());
+                let class = wrote.class.unwrap_or(FailureClass::TransientInfra);
+                self.note(EventBody::AgentError { class, message: error.to_string() });
+                self.flush().await?;
+                Ok(None)
+            }
+        }
+    }
+
+    async fn shortened(
+        &mut self,
+        done: &Compaction,
+        usage: Option<Usage>,
+    ) -> Result<Report, SessionError> {
+        let system = |text| Turned(Arc::new(Message::system(text)));
+        done.apply(&mut self.messages, &mut self.meter, system);
+        (self.is_tight, self.shorten_from) = (false, 0);
+        let body = EventBody::AgentCompactionCompleted(Box::new(completed(&done.report, usage)));
+        self.note(body);
+        self.flush().await?;
+        Ok(done.report.clone())
+    }
+}
+
+/// Asks the session's own model for summaries.
+struct Writer<'a> {
+    parts: &'a Parts,
+    ledger: &'a Ledger,
+    wrote: Mutex<Wrote>,
+}
+
+#[derive(Default)]
+struct Wrote {
+    /// What is to be recorded before the model is asked; none when it was.
+    record: Option<Record>,
+    /// What asking used, if somebody was asked.
+    usage: Option<Usage>,
+    /// Tries that failed.
+    failed: Vec<EventBody>,
+    /// How the last failure is to be treated.
+    class: Option<FailureClass>,
+    /// The record could not be made.
+    lost: Option<JournalError>,
+}
+
+impl<'a> Writer<'a> {
+    fn new(parts: &'a Parts, ledger: &'a Ledger, record: Record) -> Self {
+        let wrote = Mutex::new(Wrote { record: Some(record), ..Wrote::default() });
+        Self { parts, ledger, wrote }
+    }
+
+    fn wrote(&self) -> MutexGuard<'_, Wrote> {
+        self.wrote.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn into_wrote(self) -> Wrote {
+        self.wrote.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn ask(&self, request: SummaryRequest<'_>) -> Result<Reply, ModelError> {
+        let messages = vec![
+            Arc::new(Message::system(request.instructions)),
+            Arc::new(Message::user(request.conversation)),
+        ];
+        let mut failed = Vec::new();
+        let request = self.parts.request(messages);
+        let answer = self.parts.ask(self.ledger, request, None, &mut failed).await;
+        self.wrote().failed = failed;
+        answer
+    }
+}
+
+#[async_trait]
+impl Summarize for Writer<'_> {
+    async fn summarize(&self, request: SummaryRequest<'_>) -> Result<String, SummarizeError> {
+        let record = self.wrote().record.take();
+        if let Some(record) = record
+            && let Err(error) = self.parts.journal.record(record).await
+        {
+            self.wrote().lost = Some(error.clone());
+            return Err(SummarizeError::from_source(error));
+        }
+        match self.ask(request).await {
+            Ok(reply) => {
+                self.wrote().usage = Some(reply.usage.clone());
+                let text = reply.text();
+                let redactor = self.parts.settings.redactor.as_ref();
+                Ok(redactor.map_or(text.clone(), |it| it.redact(&text).into_owned()))
+            }
+            Err(error) => {
+                let mut wrote = self.wrote();
+                wrote.usage = Some(error.usage.clone());
+                wrote.class = Some(error.class());
+                Err(SummarizeError::from_source(error))
+            }
+        }
+    }
+}
+
+fn completed(report: &Report, usage: Option<Usage>) -> CompletedCompaction {
+    CompletedCompaction {
+        reason: report.reason.as_str().to_owned(),
+        original_turn_count: report.original_turn_count as u64,
+        preserved_turn_count: report.preserved_turn_count as u64,
+        summary_token_estimate: report.summary_token_estimate,
+        tracked_file_count: report.tracked_file_count as u64,
+        messages_before: report.messages_before as u64,
+        messages_after: report.messages_after as u64,
+        tokens_before: report.tokens_before,
+        summary: Arc::new(report.summary.as_str().into()),
+        usage,
+    }
+}

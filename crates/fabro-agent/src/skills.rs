@@ -1,0 +1,328 @@
+//! Skills: texts that an agent reads when it needs them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use fabro_llm::ToolSpec;
+use fabro_tools::{Call, Output, Tool};
+use fabro_types::Permissions;
+use serde_json::{Value, json};
+
+use crate::documents::read_start;
+
+/// The longest text of a skill, in bytes.
+pub const SKILL_BYTES: usize = 128 * 1024;
+
+/// The most skills that are read.
+const MOST_SKILLS: usize = 200;
+
+/// How much of a description is told, in characters.
+const DESCRIPTION_CHARS: usize = 500;
+
+/// How much of the list of skills stands in a prompt, in bytes.
+const LIST_BYTES: usize = 16 * 1024;
+
+/// Something an agent can look up how to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Skill {
+    /// What it is called.
+    pub name: String,
+    /// When to use it.
+    pub description: String,
+    /// The file it was read from; what it refers to is beside it.
+    pub path: PathBuf,
+    /// The text, without its front matter.
+    pub body: String,
+}
+
+/// Why a file is no skill.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SkillError {
+    /// It does not begin with front matter.
+    #[error("{}: begin with a line `---`, then `name: …`, `description: …`, and `---`", path.display())]
+    FrontMatter {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Its front matter does not say when to use it.
+    #[error("{}: add `description: …` to the lines between `---`", path.display())]
+    Description {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It is longer than [`SKILL_BYTES`].
+    #[error("{}: shorten it to {SKILL_BYTES} bytes", path.display())]
+    TooLong {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It cannot be read.
+    #[error("{}: cannot be read: {reason}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Skill {
+    /// Reads a skill from the text of its file: front matter between two lines `---` with `name`
+    /// and `description`, then the body. Without a name it is called as the file's folder.
+    ///
+    /// # Errors
+    ///
+    /// The front matter is missing, or says no description.
+    pub fn parse(path: &Path, text: &str) -> Result<Self, SkillError> {
+        let path = path.to_owned();
+        let Some((front, body)) = split(text) else { return Err(SkillError::FrontMatter { path }) };
+        let mut fields = fields(front);
+        let description = fields.remove("description").filter(|text| !text.is_empty());
+        let Some(description) = description else { return Err(SkillError::Description { path }) };
+        let folder = path.parent().and_then(Path::file_name);
+        let folder = || folder.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let name = fields.remove("name").filter(|name| !name.is_empty()).unwrap_or_else(folder);
+        Ok(Self { name, description, path, body: body.trim().to_owned() })
+    }
+}
+
+/// Reads the skills of folders such as `.fabro/skills`: each folder in them with a `SKILL.md` is
+/// one. Of two with one name, the one of the earlier folder counts. They are ordered by name; what
+/// is wrong with a file is told, and the others are read.
+pub fn read_skills(dirs: &[PathBuf]) -> (Vec<Skill>, Vec<SkillError>) {
+    let mut skills: BTreeMap<String, Skill> = BTreeMap::new();
+    let mut errors = Vec::new();
+    for dir in dirs {
+        // A folder that is not there has no skills.
+        let Ok(entries) = dir.read_dir() else { continue };
+        let mut paths: Vec<_> = entries.flatten().map(|it| it.path().join("SKILL.md")).collect();
+        paths.sort();
+        for path in paths.into_iter().filter(|path| path.exists()).take(MOST_SKILLS) {
+            match read(&path) {
+                Ok(skill) => {
+                    skills.entry(skill.name.clone()).or_insert(skill);
+                }
+                Err(error) => errors.push(error),
+            }
+        }
+    }
+    (skills.into_values().take(MOST_SKILLS).collect(), errors)
+}
+
+/// The tool `use_skill`, which gives an agent the text of a skill. `None` without skills.
+pub fn use_skill(skills: Vec<Skill>) -> Option<Arc<dyn Tool>> {
+    if skills.is_empty() {
+        return None;
+    }
+    let names: Vec<_> = skills.iter().map(|skill| Value::from(skill.name.as_str())).collect();
+    let parameters = json!({
+        "type": "object",
+        "properties": {"name": {"type": "string", "enum": names, "description": "Which skill."}},
+        "required": ["name"],
+        "additionalProperties": false,
+    });
+    let spec = ToolSpec {
+        name: "use_skill".to_owned(),
+        description: "Gives the text of a skill: how to do something, step by step. Read it \
+            before you begin what it is about."
+            .to_owned(),
+        parameters: Arc::new(parameters),
+    };
+    Some(Arc::new(UseSkill { spec, skills }))
+}
+
+/// The skills as a list for a prompt, bounded; empty without skills.
+pub(crate) fn list(skills: &[Skill]) -> String {
+    let mut text = String::new();
+    for (at, skill) in skills.iter().enumerate() {
+        let words: Vec<_> = skill.description.split_whitespace().collect();
+        let description: String = words.join(" ").chars().take(DESCRIPTION_CHARS).collect();
+        let line = format!("- {}: {description}\n", skill.name);
+        if text.len() + line.len() > LIST_BYTES {
+            text.push_str(&format!("({} more skills are not listed)\n", skills.len() - at));
+            break;
+        }
+        text.push_str(&line);
+    }
+    text
+}
+
+struct UseSkill {
+    spec: ToolSpec,
+    skills: Vec<Skill>,
+}
+
+#[async_trait]
+impl Tool for UseSkill {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn needs(&self) -> Permissions {
+        Permissions::ReadOnly
+    }
+
+    async fn call(&self, call: Call<'_>) -> Output {
+        let name = call.arguments.get("name").and_then(Value::as_str).unwrap_or_default();
+        match self.skills.iter().find(|skill| skill.name == name) {
+            Some(skill) => {
+                let dir = skill.path.parent().unwrap_or(&skill.path).display();
+                Output::ok(format!(
+                    "Skill `{name}` (files it names are in {dir}):\n\n{}",
+                    skill.body
+                ))
+            }
+            None => {
+                let names: Vec<_> = self.skills.iter().map(|skill| skill.name.as_str()).collect();
+                let names = names.join(", ");
+                Output::error(format!("there is no skill `{name}`: there are {names}"))
+            }
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Skill, SkillError> {
+    let text = read_start(path, SKILL_BYTES).map_err(|error| SkillError::Unreadable {
+        path: path.to_owned(),
+        reason: error.to_string(),
+    })?;
+    if text.len() > SKILL_BYTES {
+        return Err(SkillError::TooLong { path: path.to_owned() });
+    }
+    Skill::parse(path, &text)
+}
+
+/// Front matter and body.
+fn split(text: &str) -> Option<(&str, &str)> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let (first, rest) = text.split_once('\n')?;
+    if first.trim_end() != "---" {
+        return None;
+    }
+    let mut at = 0;
+    for line in rest.split_inclusive('\n') {
+        if line.trim_end() == "---" {
+            return Some((&rest[..at], &rest[at + line.len()..]));
+        }
+        at += line.len();
+    }
+    None
+}
+
+/// The texts of front matter by their keys. Of YAML this is what skills use: plain, quoted and
+/// block scalars at the top level; other values are passed over.
+fn fields(front: &str) -> BTreeMap<String, String> {
+    let mut fields: BTreeMap<String, String> = BTreeMap::new();
+    let mut key: Option<String> = None;
+    for line in front.lines() {
+        let is_more = line.starts_with([' ', '\t']) || line.trim().is_empty();
+        if is_more {
+            if let Some(value) = key.as_ref().and_then(|key| fields.get_mut(key)) {
+                value.push(' ');
+                value.push_str(line.trim());
+            }
+            continue;
+        }
+        key =
+            line.split_once(':').filter(|(name, _)| !name.starts_with('#')).map(|(name, value)| {
+                fields.insert(name.trim().to_owned(), scalar(value.trim()).to_owned());
+                name.trim().to_owned()
+            });
+    }
+    for value in fields.values_mut() {
+        *value = unquoted(value.trim());
+    }
+    fields
+}
+
+/// The first line of a value: nothing of a block scalar's mark.
+fn scalar(value: &str) -> &str {
+    if matches!(value, "|" | ">" | "|-" | ">-" | "|+" | ">+") { "" } else { value }
+}
+
+fn unquoted(value: &str) -> String {
+    if value.starts_with('"') {
+        return serde_json::from_str(value).unwrap_or_else(|_| value.to_owned());
+    }
+    let inner = value.strip_prefix('\'').and_then(|value| value.strip_suffix('\''));
+    inner.map_or_else(|| value.to_owned(), |inner| inner.replace("''", "'"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: Result<(&str, &str, &str), &str>) {
+        let skill = Skill::parse(Path::new("skills/pdf/SKILL.md"), text);
+        let told = skill.map(|it| (it.name, it.description, it.body));
+        let told = told.map_err(|error| error.to_string());
+        let told = told
+            .as_ref()
+            .map(|(name, description, body)| (name.as_str(), description.as_str(), body.as_str()));
+        assert_eq!(told.map_err(String::as_str), expected, "{text:?}");
+    }
+
+    #[test]
+    fn front_matter() {
+        check(
+            "---\nname: forms\ndescription: Fill in forms: all of them\n---\n\n# Forms\n---\nx\n",
+            Ok(("forms", "Fill in forms: all of them", "# Forms\n---\nx")),
+        );
+        check(
+            "\u{feff}---\r\ndescription: \"a \\\"b\\\"\"\r\n---\r\nbody",
+            Ok(("pdf", "a \"b\"", "body")),
+        );
+        check(
+            "---\nname: 'it''s'\ndescription: >-\n  two\n  lines\nallowed-tools:\n  - x\n---\n",
+            Ok(("it's", "two lines", "")),
+        );
+        let front = "skills/pdf/SKILL.md: begin with a line `---`, then `name: …`, `description: …`, and `---`";
+        check("", Err(front));
+        check("# Forms", Err(front));
+        check("---\nname: x\n", Err(front));
+        let description = "skills/pdf/SKILL.md: add `description: …` to the lines between `---`";
+        check("---\nname: x\n---\n", Err(description));
+    }
+
+    #[test]
+    fn the_first_folder_counts_and_bad_files_are_told() {
+        let dir = tempfile::tempdir().unwrap();
+        for (path, text) in [
+            ("a/one/SKILL.md", "---\nname: x\ndescription: first\n---\n"),
+            ("b/two/SKILL.md", "---\nname: x\ndescription: second\n---\n"),
+            ("b/three/SKILL.md", "---\ndescription: other\n---\n"),
+            ("b/four/SKILL.md", "nothing"),
+            ("b/long/SKILL.md", &"x".repeat(SKILL_BYTES + 1)),
+            ("b/five/README.md", "no skill"),
+        ] {
+            let path = dir.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let dirs = ["a", "b", "none"].map(|it| dir.path().join(it));
+        let (skills, errors) = read_skills(&dirs);
+        assert_eq!(list(&skills), "- three: other\n- x: first\n");
+        assert!(matches!(
+            errors.as_slice(),
+            [SkillError::FrontMatter { .. }, SkillError::TooLong { .. }]
+        ));
+    }
+
+    #[test]
+    fn the_list_is_bounded() {
+        let skill = |at: usize| Skill {
+            name: format!("s{at}"),
+            description: "long ".repeat(1_000),
+            path: PathBuf::new(),
+            body: String::new(),
+        };
+        let skills: Vec<_> = (0..200).map(skill).collect();
+        let text = list(&skills);
+        assert!(text.len() < LIST_BYTES + 100, "{}", text.len());
+        assert!(text.ends_with("more skills are not listed)\n"));
+    }
+}

@@ -1,0 +1,347 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use fabro_compaction::Files;
+use fabro_events::{CompletedCompaction, CompletedTool, Event, EventBody, Note};
+use fabro_llm::{Content, Message, Role, ToolCall};
+use fabro_types::{BlobRef, Usage};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::ledger::Totals;
+use crate::repeats::{self, Repeats, Verdict};
+use crate::session::{CONTINUE, CORRECTION};
+
+/// What was recorded of a conversation before.
+#[derive(Clone, Debug, Default)]
+pub struct Transcript {
+    /// What became of messages that were there before the first of these.
+    pub(crate) earlier: Earlier,
+    pub(crate) messages: Vec<Arc<Message>>,
+    /// The calls of the last answer, while not all their results are known.
+    pub(crate) open: Option<OpenCalls>,
+    /// What the agent is to be told because of its last turn, unless it was.
+    pub(crate) due: Verdict,
+    pub(crate) repeats: Repeats,
+    pub(crate) totals: Totals,
+    pub(crate) files: Files,
+    pub(crate) turns: u32,
+    pub(crate) corrections: u32,
+    /// How many agents were begun.
+    pub(crate) spawned: u32,
+    /// Those that were not closed.
+    pub(crate) lost: BTreeSet<String>,
+}
+
+/// What a compaction left of the messages before a transcript.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Earlier {
+    /// They are as they were.
+    #[default]
+    Whole,
+    /// A summary took the place of all but the last ones.
+    Last { summary: Arc<Message>, count: usize },
+    /// None of them is left.
+    Gone,
+}
+
+/// Calls of which not all results are known.
+#[derive(Clone, Debug)]
+pub(crate) struct OpenCalls {
+    pub(crate) calls: Vec<ToolCall>,
+    pub(crate) results: BTreeMap<String, (String, bool)>,
+}
+
+/// Why a conversation cannot be read back.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TranscriptError<E: std::error::Error + 'static> {
+    /// A blob that it names cannot be read.
+    #[error("the conversation names a value that cannot be read: {source}")]
+    Blob {
+        /// Why.
+        source: E,
+    },
+    /// A message is none.
+    #[error("the conversation has a message that is none: {reason}")]
+    Message {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Transcript {
+    /// Reads a conversation back from the events of a stage, oldest first; `read_blob` gets the
+    /// value that a reference stands for. Messages of agents that this one began are left out, what
+    /// they used and touched is not.
+    ///
+    /// # Errors
+    ///
+    /// A blob cannot be read, or a recorded message is none.
+    pub fn from_events<'a, E: std::error::Error + 'static>(
+        events: impl IntoIterator<Item = &'a Event>,
+        read_blob: impl FnMut(&BlobRef) -> Result<Value, E>,
+    ) -> Result<Self, TranscriptError<E>> {
+        let entries = events.into_iter().map(|event| &event.entry);
+        Self::read(entries.map(|entry| (&entry.body, entry.parent_session_id.is_none())), read_blob)
+    }
+
+    /// The same from notes that a journal was given.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_events`](Self::from_events).
+    pub fn from_notes<'a, E: std::error::Error + 'static>(
+        notes: impl IntoIterator<Item = &'a Note>,
+        read_blob: impl FnMut(&BlobRef) -> Result<Value, E>,
+    ) -> Result<Self, TranscriptError<E>> {
+        let notes = notes.into_iter();
+        Self::read(notes.map(|note| (&note.body, note.parent_session_id.is_none())), read_blob)
+    }
+
+    /// Whether nothing was said in it.
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty() && matches!(self.earlier, Earlier::Whole)
+    }
+
+    /// What the conversation has used, agents that it began included.
+    pub fn usage(&self) -> &Usage {
+        &self.totals.usage
+    }
+
+    fn read<'a, E: std::error::Error + 'static>(
+        bodies: impl Iterator<Item = (&'a EventBody, bool)>,
+        read_blob: impl FnMut(&BlobRef) -> Result<Value, E>,
+    ) -> Result<Self, TranscriptError<E>> {
+        let mut reader = Reader { transcript: Self::default(), read_blob };
+        for (body, is_own) in bodies {
+            if is_own {
+                reader.own(body)?;
+            } else {
+                reader.other(body);
+            }
+        }
+        Ok(reader.transcript)
+    }
+
+    fn push(&mut self, message: Message) {
+        self.messages.push(Arc::new(message));
+    }
+
+    fn user(&mut self, text: String) {
+        self.settle();
+        self.push(Message::user(text));
+    }
+
+    fn answer(&mut self, message: Message) {
+        self.settle();
+        self.due = Verdict::Fine;
+        self.turns += 1;
+        let calls: Vec<_> = message.tool_calls().cloned().collect();
+        self.push(message);
+        if !calls.is_empty() {
+            self.open = Some(OpenCalls { calls, results: BTreeMap::new() });
+        }
+    }
+
+    fn result(&mut self, id: &str, text: String, is_error: bool) {
+        let Some(open) = &mut self.open else { return };
+        open.results.insert(id.to_owned(), (text, is_error));
+        if open.missing().next().is_none() {
+            self.settle();
+        }
+    }
+
+    /// Puts the results of the open calls into one message; those without any were interrupted.
+    fn settle(&mut self) {
+        let Some(open) = self.open.take() else { return };
+        let (message, verdict) = open.settle(&mut self.repeats);
+        self.due = verdict;
+        self.push(message);
+    }
+
+    fn compacted(&mut self, done: &CompletedCompaction, summary: String) {
+        self.settle();
+        let summary = Arc::new(Message::system(summary));
+        let kept = usize::try_from(done.preserved_turn_count).unwrap_or(usize::MAX);
+        let own = self.messages.len();
+        if kept <= own {
+            self.messages.splice(..own - kept, [summary]);
+            self.earlier = Earlier::Gone;
+            return;
+        }
+        let missing = kept - own;
+        match &mut self.earlier {
+            Earlier::Last { summary: old, count } => {
+                *old = summary;
+                *count = missing.min(*count);
+            }
+            Earlier::Gone => self.messages.insert(0, summary),
+            earlier @ Earlier::Whole => *earlier = Earlier::Last { summary, count: missing },
+        }
+    }
+}
+
+impl OpenCalls {
+    /// Calls without a result, in order.
+    pub(crate) fn missing(&self) -> impl Iterator<Item = &ToolCall> {
+        self.calls.iter().filter(|call| !self.results.contains_key(&call.id))
+    }
+
+    /// The message of all results, in the order of the calls, and what the turn means.
+    pub(crate) fn settle(mut self, repeats: &mut Repeats) -> (Message, Verdict) {
+        let calls = self.calls.iter();
+        let results: Vec<_> = calls
+            .map(|call| {
+                let (text, is_error) =
+                    self.results.remove(&call.id).unwrap_or_else(|| (INTERRUPTED.to_owned(), true));
+                Content::ToolResult { id: call.id.clone(), text, is_error }
+            })
+            .collect();
+        let texts = results.iter().filter_map(|content| match content {
+            Content::ToolResult { text, .. } => Some(text.as_str()),
+            _ => None,
+        });
+        let verdict = repeats.observe(&self.calls, texts);
+        (Message { role: Role::Tool, content: results }, verdict)
+    }
+}
+
+/// What a call without a committed result is shown to have given.
+pub(crate) const INTERRUPTED: &str = "[interrupted: the program stopped while this call was at \
+    work. It is not known whether it ran; check before you repeat it.]";
+
+struct Reader<F> {
+    transcript: Transcript,
+    read_blob: F,
+}
+
+impl<E: std::error::Error + 'static, F: FnMut(&BlobRef) -> Result<Value, E>> Reader<F> {
+    fn own(&mut self, body: &EventBody) -> Result<(), TranscriptError<E>> {
+        match body {
+            EventBody::AgentMessage { role, message: Some(message), usage, .. } => {
+                let message = self.message(role, message)?;
+                self.used(usage.as_ref());
+                self.said(message);
+            }
+            EventBody::AgentMessage { usage, .. } => self.used(usage.as_ref()),
+            EventBody::AgentToolCompleted(done) => self.tool(done)?,
+            EventBody::AgentCompactionCompleted(done) => {
+                let summary = self.text(&done.summary)?;
+                self.used(done.usage.as_ref());
+                self.transcript.compacted(done, summary);
+            }
+            EventBody::AgentSteered { text, source } => {
+                self.transcript.user(text.clone());
+                if source == repeats::SOURCE {
+                    self.transcript.due = Verdict::Fine;
+                }
+            }
+            EventBody::AgentWarning { kind, .. } if kind == CORRECTION => {
+                self.transcript.corrections += 1;
+            }
+            EventBody::AgentSubSpawned { agent_id, .. } => {
+                self.transcript.spawned += 1;
+                self.transcript.lost.insert(agent_id.clone());
+            }
+            EventBody::AgentSubClosed { agent_id } => {
+                self.transcript.lost.remove(agent_id);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// An event of an agent that the session began.
+    fn other(&mut self, body: &EventBody) {
+        match body {
+            EventBody::AgentMessage { usage, .. } => self.used(usage.as_ref()),
+            EventBody::AgentCompactionCompleted(done) => self.used(done.usage.as_ref()),
+            EventBody::AgentToolCompleted(done) if !done.is_error => self.touched(done),
+            _ => {}
+        }
+    }
+
+    fn said(&mut self, message: Message) {
+        match message.role {
+            Role::Assistant => self.transcript.answer(message),
+            Role::User => {
+                let text = message.text();
+                self.transcript.user(text);
+            }
+            Role::System | Role::Tool => {
+                self.transcript.settle();
+                self.transcript.push(message);
+            }
+        }
+        let is_user = self.transcript.messages.last().is_some_and(|last| last.role == Role::User);
+        if is_user && self.transcript.messages.last().is_some_and(|last| last.text() != CONTINUE) {
+            self.transcript.repeats = Repeats::default();
+            self.transcript.due = Verdict::Fine;
+        }
+    }
+
+    fn tool(&mut self, done: &CompletedTool) -> Result<(), TranscriptError<E>> {
+        let text = self.text(&done.output)?;
+        self.transcript.result(&done.call_id, text, done.is_error);
+        if !done.is_error {
+            let files = &mut self.transcript.files;
+            files.read.extend(done.files_read.iter().cloned());
+            files.modified.extend(done.files_modified.iter().cloned());
+            self.touched(done);
+        }
+        Ok(())
+    }
+
+    fn touched(&mut self, done: &CompletedTool) {
+        let totals = &mut self.transcript.totals;
+        totals.touched.extend(done.files_modified.iter().cloned());
+        if let Some(last) = done.files_modified.last() {
+            totals.last_touched = Some(last.clone());
+        }
+    }
+
+    fn used(&mut self, usage: Option<&Usage>) {
+        if let Some(usage) = usage {
+            self.transcript.totals.usage.add(usage);
+        }
+    }
+
+    fn message(&mut self, role: &str, value: &Value) -> Result<Message, TranscriptError<E>> {
+        let value = self.value(value)?;
+        let reason = |reason: String| TranscriptError::Message { reason };
+        match value.as_ref() {
+            Value::String(text) => match role {
+                "assistant" => Ok(Message::assistant(text)),
+                "user" => Ok(Message::user(text)),
+                "system" => Ok(Message::system(text)),
+                other => Err(reason(format!("nobody is called `{other}`"))),
+            },
+            object => Message::deserialize(object).map_err(|error| reason(error.to_string())),
+        }
+    }
+
+    fn text(&mut self, value: &Value) -> Result<String, TranscriptError<E>> {
+        match self.value(value)?.as_ref() {
+            Value::String(text) => Ok(text.clone()),
+            other => {
+                let reason = format!("a text was expected, not {other:.40}");
+                Err(TranscriptError::Message { reason })
+            }
+        }
+    }
+
+    fn value<'v>(
+        &mut self,
+        value: &'v Value,
+    ) -> Result<std::borrow::Cow<'v, Value>, TranscriptError<E>> {
+        match BlobRef::from_value(value) {
+            None => Ok(std::borrow::Cow::Borrowed(value)),
+            Some(blob) => {
+                let read = (self.read_blob)(&blob);
+                let value = read.map_err(|source| TranscriptError::Blob { source })?;
+                Ok(std::borrow::Cow::Owned(value))
+            }
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! One turn of the model: the request, and what becomes of its answer.
+
+use std::sync::Arc;
+
+use fabro_compaction::{Moment, should_compact};
+use fabro_events::EventBody;
+use fabro_llm::{Content, ErrorKind, Message, ModelError, Reply, Request, StopReason, ToolCall};
+use fabro_types::Usage;
+use tokio_util::sync::CancellationToken;
+
+use crate::ledger::Ledger;
+use crate::message::{answer_note, preview, user_note};
+use crate::seam::{Progress, ask};
+use crate::session::{CONTINUE, MOST_CUTS};
+use crate::{Parts, Session, SessionError};
+
+impl Session {
+    /// Asks for the next answer, which is whole and not empty.
+    pub(crate) async fn ask(&mut self, cancel: &CancellationToken) -> Result<Reply, SessionError> {
+        let mut was_empty = false;
+        let mut retried = false;
+        loop {
+            let mut messages = Vec::with_capacity(self.messages.len() + 1);
+            messages.extend(self.system.clone());
+            messages.extend(self.messages.iter().map(|message| Arc::clone(&message.0)));
+            let mut request = self.parts.request(messages);
+            request.tools = Arc::clone(&self.specs);
+            request.output_schema.clone_from(&self.parts.settings.output_schema);
+            let began = self.began.take();
+            let mut failed = Vec::new();
+            let answer = {
+                let asked = self.parts.ask(&self.ledger, request, began, &mut failed);
+                tokio::select! {
+                    biased;
+                    () = cancel.cancelled() => return Err(SessionError::Canceled),
+                    answer = asked => answer,
+                }
+            };
+            for body in failed {
+                self.note(body);
+            }
+            match answer {
+                Ok(reply) if !is_empty(&reply) => return Ok(reply),
+                Ok(reply) => {
+                    self.carried.add(&reply.usage);
+                    if was_empty {
+                        return Err(SessionError::Empty);
+                    }
+                    was_empty = true;
+                }
+                Err(error) => {
+                    self.carried.add(&error.usage);
+                    if error.kind != ErrorKind::ContextOverflow {
+                        return Err(error.into());
+                    }
+                    let usage = self.window_use();
+                    let policy = &self.parts.settings.compaction;
+                    let reason = should_compact(policy, Moment::Overflow { retried }, usage);
+                    let Some(reason) = reason else { return Err(error.into()) };
+                    if !self.shorten(reason, cancel).await? {
+                        return Err(error.into());
+                    }
+                    retried = true;
+                }
+            }
+        }
+    }
+
+    /// Records an answer and puts it into the conversation; gives the calls it asks for.
+    pub(crate) async fn take_reply(&mut self, reply: Reply) -> Result<Vec<Asked>, SessionError> {
+        let is_cut = reply.stop == StopReason::MaxTokens;
+        let mut usage = std::mem::take(&mut self.carried);
+        usage.add(&reply.usage);
+        let mut message = reply.into_message();
+        self.make_unique(&mut message);
+        if let Some(redactor) = &self.parts.settings.redactor {
+            for content in &mut message.content {
+                if let Content::Text { text } = content {
+                    *text = redactor.redact(text).into_owned();
+                }
+            }
+        }
+        let calls: Vec<_> = message
+            .tool_calls()
+            .map(|call| Asked { call: call.clone(), is_cut: is_cut && !call.arguments.is_object() })
+            .collect();
+        self.note(answer_note(&message, usage));
+        self.push(Arc::new(message));
+        self.turns += 1;
+        self.count_cuts(is_cut, &calls)?;
+        for Asked { call, .. } in &calls {
+            self.note(EventBody::AgentToolStarted {
+                call_id: call.id.clone(),
+                tool: call.name.clone(),
+                arguments: preview(&call.arguments.to_string()),
+            });
+        }
+        self.flush().await?;
+        Ok(calls)
+    }
+
+    /// Sees to answers that were cut off: the model is told to go on, some times in a row.
+    fn count_cuts(&mut self, is_cut: bool, calls: &[Asked]) -> Result<(), SessionError> {
+        let is_cut = is_cut && (calls.is_empty() || calls.iter().any(|asked| asked.is_cut));
+        if !is_cut {
+            self.cuts = 0;
+            return Ok(());
+        }
+        self.cuts += 1;
+        let is_last = self.cuts > MOST_CUTS;
+        match (calls.is_empty(), is_last) {
+            (true, false) => {
+                self.note(user_note(CONTINUE));
+                self.push(Arc::new(Message::user(CONTINUE)));
+            }
+            (true, true) => {
+                let message = "the answer is still cut off after being continued 3 times; it is \
+                    taken as it is: raise max_tokens";
+                self.warn("max_tokens", message);
+            }
+            (false, false) => {}
+            (false, true) => return Err(SessionError::CutOff { count: self.cuts }),
+        }
+        Ok(())
+    }
+
+    /// Gives calls that have no id of their own a new one: not all models make them different.
+    fn make_unique(&self, message: &mut Message) {
+        let mut own: Vec<String> = Vec::new();
+        for (index, content) in message.content.iter_mut().enumerate() {
+            let Content::ToolCall(call) = content else { continue };
+            if call.id.is_empty() || self.ids.contains(&call.id) || own.contains(&call.id) {
+                let name = if call.id.is_empty() { "call" } else { &call.id };
+                let mut id = format!("{name}-{}-{index}", self.messages.len());
+                while self.ids.contains(&id) || own.contains(&id) {
+                    id.push('x');
+                }
+                call.id = id;
+            }
+            own.push(call.id.clone());
+        }
+    }
+}
+
+/// A call, as the model asked for it.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) call: ToolCall,
+    /// The answer ended in the middle of its arguments.
+    pub(crate) is_cut: bool,
+}
+
+impl Parts {
+    /// A request with these messages, in the words of the settings.
+    pub(crate) fn request(&self, messages: Vec<Arc<Message>>) -> Request {
+        let settings = &self.settings;
+        let mut request = Request::new(settings.origin.clone(), messages);
+        request.model.clone_from(&settings.model);
+        request.provider.clone_from(&settings.provider);
+        request.reasoning_effort.clone_from(&settings.reasoning_effort);
+        request.speed.clone_from(&settings.speed);
+        request.max_tokens = settings.max_tokens;
+        request
+    }
+
+    /// Asks the model, with retries and failover. What was used is counted and priced; `failed`
+    /// gets the tries that were not the last.
+    pub(crate) async fn ask(
+        &self,
+        ledger: &Ledger,
+        mut request: Request,
+        began: Option<tokio::sync::oneshot::Sender<()>>,
+        failed: &mut Vec<EventBody>,
+    ) -> Result<Reply, ModelError> {
+        let settings = &self.settings;
+        let taken = &mut request.origin.taken;
+        let node = &settings.origin.node;
+        let before = taken.get(node).copied().unwrap_or(0);
+        taken.insert(Arc::clone(node), before.saturating_add(ledger.take_place()));
+        if let Some(began) = began {
+            // Who waited may have gone.
+            let _ = began.send(());
+        }
+        let watch = |progress: Progress<'_>| {
+            self.journal.touch();
+            match progress {
+                Progress::Part(_) => {}
+            }
+            let _ = &failed;
+        };
+        let model = request.model.clone();
+        let answer = ask(&*self.model, request, &settings.asking, watch).await;
+        let price = |usage: &mut Usage| {
+            usage.model = usage.model.take().or_else(|| model.clone());
+            if let Some(price) = &settings.price {
+                price(usage);
+            }
+            ledger.answered(usage);
+        };
+        match answer {
+            Ok(mut reply) => {
+                price(&mut reply.usage);
+                Ok(reply)
+            }
+            Err(mut error) => {
+                price(&mut error.usage);
+                if let Some(redactor) = &settings.redactor {
+                    error.message = redactor.redact(&error.message).into_owned();
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Whether an answer says nothing and asks for nothing.
+fn is_empty(reply: &Reply) -> bool {
+    reply.content.iter().all(|content| match content {
+        Content::Text { text } => text.trim().is_empty(),
+        Content::ToolCall(_) => false,
+        _ => true,
+    })
+}
