@@ -13,7 +13,7 @@ pub struct ModelError {
     pub message: String,
     /// How long the provider asks to be left alone.
     pub retry_after: Option<Duration>,
-    /// What the failed turn used: one turn, and its tokens where they are known.
+    /// What was used: a turn for each request made, and its tokens where they are known.
     pub usage: Usage,
 }
 
@@ -58,6 +58,8 @@ pub enum ErrorKind {
     Overloaded,
     /// No answer, or no more of it, in time.
     Timeout,
+    /// Nobody is there to be asked: no such host, or it refuses the connection.
+    Unreachable,
     /// The key is missing, wrong or not allowed to do this.
     Auth,
     /// The account has nothing left to spend.
@@ -78,9 +80,11 @@ impl ErrorKind {
     /// How a failure of this kind is treated.
     pub fn class(self) -> FailureClass {
         match self {
-            Self::RateLimit | Self::Overloaded | Self::Timeout | Self::BrokenStream => {
-                FailureClass::TransientInfra
-            }
+            Self::RateLimit
+            | Self::Overloaded
+            | Self::Timeout
+            | Self::Unreachable
+            | Self::BrokenStream => FailureClass::TransientInfra,
             Self::Quota | Self::ContextOverflow => FailureClass::BudgetExhausted,
             Self::Auth | Self::ContentFilter | Self::InvalidRequest | Self::Script => {
                 FailureClass::Deterministic
@@ -88,11 +92,12 @@ impl ErrorKind {
         }
     }
 
-    fn words(self) -> &'static str {
+    pub(crate) fn words(self) -> &'static str {
         match self {
             Self::RateLimit => "the model's rate limit is reached: try again later",
             Self::Overloaded => "the model is overloaded: try again later",
             Self::Timeout => "the model did not answer in time: try again later",
+            Self::Unreachable => "the model's provider cannot be reached: check its address",
             Self::Auth => "the model's provider refused the key: check it",
             Self::Quota => "the quota at the model's provider is used up: raise it",
             Self::ContextOverflow => {
@@ -116,6 +121,7 @@ mod tests {
             ErrorKind::RateLimit,
             ErrorKind::Overloaded,
             ErrorKind::Timeout,
+            ErrorKind::Unreachable,
             ErrorKind::Auth,
             ErrorKind::Quota,
             ErrorKind::ContextOverflow,
@@ -129,6 +135,7 @@ mod tests {
         RateLimit transient_infra
         Overloaded transient_infra
         Timeout transient_infra
+        Unreachable transient_infra
         Auth deterministic
         Quota budget_exhausted
         ContextOverflow budget_exhausted

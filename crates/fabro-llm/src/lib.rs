@@ -1,4 +1,4 @@
-//! One narrow trait for language models, with a simulated and a scripted one.
+//! One narrow trait for language models, with a simulated, a scripted and a recorded one.
 //!
 //! [`Model`] has one function: a [`Request`] goes in, a stream of [`Part`]s comes out, and a turn
 //! is whole only when the stream said [`Part::End`]. [`complete`] collects such a stream. What went
@@ -6,7 +6,10 @@
 //!
 //! [`SimulatedModel`] answers dry runs. [`ScriptedModel`] plays the answers of a JSON file: the
 //! place in its lists comes from the request alone, so a run that was interrupted goes on where it
-//! was.
+//! was. [`RecordedModel`] gives the answers of a [`Recording`] again.
+//!
+//! [`ask`] asks any of them for a whole turn, again and elsewhere where that may help. [`Catalog`]
+//! knows windows and prices.
 //!
 //! ```
 //! use fabro_llm::{Message, Origin, Request, ScriptedModel, complete};
@@ -31,23 +34,26 @@
 //!
 //! # Limits
 //!
-//! - No provider is called from here, and no price is known: costs are those a model states.
-//! - Requests carry text, tool calls and their results; no pictures, and no list of tools yet.
-//! - [`complete`] holds the whole answer in memory.
+//! - Requests carry text, tools, their calls and results; no pictures.
+//! - [`complete`] and [`ask`] hold the whole answer in memory.
 
+mod ask;
+mod catalog;
 mod error;
 mod message;
 mod model;
-mod prices;
+mod recorded;
 mod script;
 mod scripted;
 mod simulated;
 mod unconfigured;
 
+pub use ask::{Asking, Fallback, Progress, RetryPolicy, ask};
+pub use catalog::{Catalog, ModelInfo, ReasoningStyle, cost};
 pub use error::{ErrorKind, ModelError};
 pub use message::{Content, Message, Reasoning, Role, ToolCall, ToolSpec};
 pub use model::{Model, Origin, Part, Reply, Request, StopReason, collect, complete};
-pub use prices::cost;
+pub use recorded::{RecordedModel, Recording};
 pub use script::ScriptError;
 pub use scripted::ScriptedModel;
 pub use simulated::SimulatedModel;

@@ -103,6 +103,10 @@ pub struct Reasoning {
     /// The thought itself where only the provider can read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redacted: Option<String>,
+    /// Whose thought it is, by the kind of provider: nobody else gets to see it, for the seals of
+    /// one are refused by another. `None` is shown to all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
 }
 
 /// A tool that a model may call.

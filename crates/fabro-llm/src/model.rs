@@ -4,7 +4,7 @@ use fabro_types::Usage;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use imbl::OrdMap;
-
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{Content, ErrorKind, Message, ModelError, Reasoning, Role, ToolCall, ToolSpec};
@@ -52,9 +52,10 @@ pub struct Request {
     pub model: Option<String>,
     /// The provider's name; `None` leaves the choice to what is configured.
     pub provider: Option<String>,
-    /// How long the model may think: `low`, `medium` or `high`.
+    /// How long the model may think: `low`, `medium` or `high`. Not sent to models that are known
+    /// not to think.
     pub reasoning_effort: Option<String>,
-    /// The provider's speed tier.
+    /// The provider's speed tier: `fast`, `standard`, or a word of the provider's own.
     pub speed: Option<String>,
     /// The most tokens of the answer.
     pub max_tokens: Option<u32>,
@@ -113,7 +114,8 @@ pub enum Part {
 }
 
 /// Why a model stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum StopReason {
     /// It had said everything.
@@ -125,11 +127,11 @@ pub enum StopReason {
 }
 
 /// A whole turn of a model.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reply {
     /// What it says, in order: thoughts, texts, tool calls.
     pub content: Vec<Content>,
-    /// What it used: one turn.
+    /// What it used: one turn, and those that failed before it where it was asked again.
     pub usage: Usage,
     /// Why it stopped.
     pub stop: StopReason,

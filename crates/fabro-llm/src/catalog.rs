@@ -1,0 +1,261 @@
+use std::sync::LazyLock;
+
+use fabro_types::Usage;
+use serde::{Deserialize, Serialize};
+
+/// What is known of a model. What is `None` is not known.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ModelInfo {
+    /// What the provider calls it.
+    pub name: String,
+    /// Who serves it, by the name or the kind of a provider.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// Other names it is found by.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub aliases: Vec<String>,
+    /// What it takes, question and answer together, in tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context_window: Option<u64>,
+    /// The longest answer, in tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_output_tokens: Option<u64>,
+    /// What a million tokens sent cost, in US dollars.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input_cost: Option<f64>,
+    /// What a million tokens of answers cost, in US dollars.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_cost: Option<f64>,
+    /// What a million tokens read from the provider's cache cost, in US dollars; as `input_cost`
+    /// where it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cached_cost: Option<f64>,
+    /// It can call tools.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools: Option<bool>,
+    /// How its thinking is asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<ReasoningStyle>,
+    /// The provider can hold its answer to a JSON Schema.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<bool>,
+}
+
+/// How a model is told how long to think.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ReasoningStyle {
+    /// It does not think, or cannot be told.
+    None,
+    /// By a word.
+    Effort,
+    /// By a number of tokens, which counts towards the longest answer.
+    Budget,
+}
+
+impl ModelInfo {
+    /// A model of which only the name is known.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..Self::default() }
+    }
+
+    /// What this usage costs in US dollars; `None` when the prices are not known.
+    pub fn cost(&self, usage: &Usage) -> Option<f64> {
+        let (input, output) = (self.input_cost?, self.output_cost?);
+        let cached = usage.cached_tokens.min(usage.input_tokens);
+        let fresh = usage.input_tokens - cached;
+        let dollars = fresh as f64 * input
+            + cached as f64 * self.cached_cost.unwrap_or(input)
+            + usage.output_tokens as f64 * output;
+        Some(dollars / 1e6)
+    }
+
+    fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.aliases.iter().any(|alias| alias == name)
+    }
+
+    /// Takes what `other` does not know from `self`.
+    fn completed(&self, other: Self) -> Self {
+        let known = self.clone();
+        Self {
+            name: other.name,
+            provider: other.provider.or(known.provider),
+            aliases: other.aliases,
+            context_window: other.context_window.or(known.context_window),
+            max_output_tokens: other.max_output_tokens.or(known.max_output_tokens),
+            input_cost: other.input_cost.or(known.input_cost),
+            output_cost: other.output_cost.or(known.output_cost),
+            cached_cost: other.cached_cost.or(known.cached_cost),
+            tools: other.tools.or(known.tools),
+            reasoning: other.reasoning.or(known.reasoning),
+            output_schema: other.output_schema.or(known.output_schema),
+        }
+    }
+}
+
+/// A data file, so that a test reads the whole of it.
+static BUILTIN: LazyLock<Vec<ModelInfo>> =
+    LazyLock::new(|| serde_json::from_str(include_str!("catalog.json")).unwrap_or_default());
+
+/// The models that are known: their windows, prices and abilities.
+///
+/// ```
+/// use fabro_llm::{Catalog, ModelInfo};
+///
+/// let mut catalog = Catalog::builtin();
+/// assert_eq!(catalog.find("anthropic/claude-sonnet-4-5-20250929").unwrap().context_window, Some(200_000));
+/// let llama = ModelInfo { context_window: Some(8192), ..ModelInfo::new("local-llama") };
+/// catalog.extend([llama]);
+/// assert_eq!(catalog.find("local-llama").unwrap().context_window, Some(8192));
+/// assert_eq!(catalog.find("unheard-of"), None);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Catalog {
+    models: Vec<ModelInfo>,
+}
+
+impl Catalog {
+    /// No models at all.
+    pub fn empty() -> Self {
+        Self::default()
+    }
+
+    /// The common models of the large providers, and a few open ones, with their list prices.
+    pub fn builtin() -> Self {
+        Self { models: BUILTIN.clone() }
+    }
+
+    /// What is known of the model of this name. A provider before the name (`anthropic/…`) is
+    /// passed over where it leads to nothing. Failing an exact name or alias, the longest known name
+    /// counts that this one begins with, up to a mark such as `-`, so dated versions are what their
+    /// family is.
+    pub fn find(&self, name: &str) -> Option<&ModelInfo> {
+        let bare = name.rsplit('/').next().unwrap_or(name);
+        let exact = |name: &str| self.models.iter().find(|model| model.is_called(name));
+        exact(name).or_else(|| exact(bare)).or_else(|| self.family(bare))
+    }
+
+    /// The exact name behind an alias; other names are given back as they are.
+    pub fn resolve<'a>(&'a self, name: &'a str) -> &'a str {
+        let named = self.models.iter().find(|model| model.is_called(name));
+        named.map_or(name, |model| &model.name)
+    }
+
+    fn family(&self, name: &str) -> Option<&ModelInfo> {
+        let begins = |model: &&ModelInfo| {
+            let rest = name.strip_prefix(model.name.as_str());
+            rest.and_then(|rest| rest.chars().next()).is_some_and(|next| !next.is_alphanumeric())
+        };
+        self.models.iter().filter(begins).max_by_key(|model| model.name.len())
+    }
+
+    /// What this usage costs in US dollars, at the list price of its model; `None` when the price is
+    /// not known.
+    pub fn cost(&self, usage: &Usage) -> Option<f64> {
+        self.find(usage.model.as_deref()?)?.cost(usage)
+    }
+
+    /// Every model, the user's own last.
+    pub fn iter(&self) -> impl Iterator<Item = &ModelInfo> {
+        self.models.iter()
+    }
+}
+
+impl Extend<ModelInfo> for Catalog {
+    /// Adds models, or says more of known ones. What an entry does not say is taken from the model
+    /// of that name, else from its family.
+    fn extend<I: IntoIterator<Item = ModelInfo>>(&mut self, models: I) {
+        for model in models {
+            let base = self.find(&model.name).cloned();
+            let model = base.map_or_else(|| model.clone(), |base| base.completed(model.clone()));
+            self.models.retain(|known| known.name != model.name);
+            self.models.push(model);
+        }
+    }
+}
+
+/// What this usage costs in US dollars, at the list price of its model; `None` when the model is
+/// not in [`Catalog::builtin`].
+///
+/// ```
+/// use fabro_types::Usage;
+///
+/// let model = Some("claude-sonnet-4-5".to_owned());
+/// let usage = Usage { model, input_tokens: 100_000, output_tokens: 10_000, ..Usage::default() };
+/// assert_eq!(fabro_llm::cost(&usage), Some(0.45));
+/// ```
+pub fn cost(usage: &Usage) -> Option<f64> {
+    static CATALOG: LazyLock<Catalog> = LazyLock::new(Catalog::builtin);
+    CATALOG.cost(usage)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(model: &str, cached_tokens: u64, expect: Option<f64>) {
+        let usage = Usage {
+            model: Some(model.to_owned()),
+            input_tokens: 1_000_000,
+            output_tokens: 1_000_000,
+            cached_tokens,
+            ..Usage::default()
+        };
+        assert_eq!(cost(&usage), expect, "{model}");
+    }
+
+    #[test]
+    fn a_model_costs_what_its_family_does() {
+        check("claude-opus-4-1-20250805", 0, Some(90.0));
+        check("claude-opus-4-6", 0, Some(30.0));
+        check("claude-opus-4-20250514", 0, Some(90.0));
+        check("gpt-5-mini", 0, Some(2.25));
+        check("gpt-5.2-2025-12-11", 0, Some(15.75));
+        check("openai/gpt-5.2-codex", 0, Some(15.75));
+        check("claude-sonnet-4-5", 1_000_000, Some(15.3));
+        check("gpt-5000", 0, None);
+        check("my-own-model", 0, None);
+        check("gpt-oss-20b", 0, None);
+        assert_eq!(cost(&Usage::default()), None);
+    }
+
+    #[test]
+    fn the_file_makes_sense() {
+        let names: std::collections::BTreeSet<_> =
+            BUILTIN.iter().flat_map(|model| model.aliases.iter().chain([&model.name])).collect();
+        let count: usize = BUILTIN.iter().map(|model| 1 + model.aliases.len()).sum();
+        assert!(count > 40 && names.len() == count, "a name is taken twice");
+        for model in BUILTIN.iter() {
+            assert!(model.context_window > model.max_output_tokens, "{}", model.name);
+            assert_eq!(model.input_cost.is_some(), model.output_cost.is_some(), "{}", model.name);
+            assert!(model.cached_cost <= model.input_cost, "{}", model.name);
+            assert!(model.reasoning.is_some() && model.output_schema.is_some(), "{}", model.name);
+        }
+    }
+
+    #[test]
+    fn users_say_more() {
+        let mut catalog = Catalog::builtin();
+        let count = catalog.iter().count();
+        let mine = ModelInfo {
+            aliases: vec!["llama".to_owned()],
+            context_window: Some(8192),
+            ..ModelInfo::new("local-llama")
+        };
+        let cheaper = ModelInfo { input_cost: Some(1.0), ..ModelInfo::new("claude-sonnet-4-5") };
+        let dated = ModelInfo { output_cost: Some(7.0), ..ModelInfo::new("gpt-5-2030-01-01") };
+        catalog.extend([mine, cheaper, dated]);
+        assert_eq!(catalog.iter().count(), count + 2);
+        assert_eq!(catalog.resolve("llama"), "local-llama");
+        assert_eq!(catalog.resolve("sonnet"), "claude-sonnet-4-6");
+        assert_eq!(catalog.resolve("other"), "other");
+        let sonnet = catalog.find("claude-sonnet-4-5").unwrap();
+        assert_eq!((sonnet.input_cost, sonnet.output_cost), (Some(1.0), Some(15.0)));
+        let gpt = catalog.find("gpt-5-2030-01-01").unwrap();
+        assert_eq!((gpt.context_window, gpt.output_cost), (Some(400_000), Some(7.0)));
+        assert_eq!(gpt.provider.as_deref(), Some("openai"));
+    }
+}
