@@ -39,6 +39,7 @@ pub enum Command {
     Context(ContextArgs),
     Explain(ExplainArgs),
     Answer(AnswerArgs),
+    Steer(SteerArgs),
     Cancel(CancelArgs),
     /// Copy a run up to where a stage ended
     #[command(
@@ -57,7 +58,6 @@ pub enum Command {
 }
 
 /// Run a workflow
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[derive(Args, Clone, Debug)]
 #[command(
     after_help = "Examples:\n  fabro run hello\n  fabro run deploy.fabro -I target=staging --goal 'Ship it'\n  fabro run run.toml --json | jq .event\n  fabro run review.fabro --dry-run\n\nEverything but --json goes to stderr. Ctrl-C stops cleanly; `fabro resume` goes on."
@@ -106,13 +106,21 @@ pub struct RunArgs {
     #[arg(long)]
     pub detach: bool,
 
-    /// Print every event to stdout as it is committed, one JSON object a line
-    #[arg(long)]
-    pub json: bool,
+    /// What is shown meanwhile.
+    #[command(flatten)]
+    pub shown: ShownArgs,
 
     /// Pause when the run has cost this much
     #[arg(long, value_name = "USD", value_parser = amount, allow_negative_numbers = true)]
     pub max_cost: Option<f64>,
+}
+
+/// What a command that drives a run shows.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct ShownArgs {
+    /// Print every event to stdout as it is committed, one JSON object a line
+    #[arg(long)]
+    pub json: bool,
 
     /// Say nothing but errors and what a person has to do
     #[arg(short, long, conflicts_with = "json")]
@@ -144,9 +152,9 @@ pub struct ResumeArgs {
     #[arg(long)]
     pub auto_approve: bool,
 
-    /// Print every event to stdout as it is committed, one JSON object a line
-    #[arg(long)]
-    pub json: bool,
+    /// What is shown meanwhile.
+    #[command(flatten)]
+    pub shown: ShownArgs,
 
     /// Print the run's id and go on in the background
     #[arg(long)]
@@ -319,6 +327,23 @@ pub struct AnswerArgs {
     /// The gate (NODE or NODE@VISIT) if several wait, and an option's key or label, or free text
     #[arg(num_args = 1..=2, required = true, value_names = ["GATE", "CHOICE"])]
     pub words: Vec<String>,
+}
+
+/// Tell the agents of a run something while they are at work
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Examples:\n  fabro steer latest 'Leave the tests as they are'\n  fabro steer 01K3 'Use the new API' --node implement\n\nIt reaches them before their next question to the model. When none is at work, the next one is told."
+)]
+pub struct SteerArgs {
+    /// The run: its id, the beginning of it, or `latest`
+    pub run: String,
+
+    /// What they should know
+    pub text: String,
+
+    /// Only agents of this node
+    #[arg(long, value_name = "NODE")]
+    pub node: Option<String>,
 }
 
 /// End a run

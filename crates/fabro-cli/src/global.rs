@@ -123,7 +123,7 @@ impl Global {
 }
 
 /// A path as a shell takes it.
-fn quoted(path: &Path) -> String {
+pub fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |c: char| c.is_alphanumeric() || "/._-~+,:@".contains(c);
     if !text.is_empty() && text.chars().all(plain) {

@@ -16,6 +16,7 @@ use fabro_human::{
 use fabro_llm::{Model, ScriptedModel, SimulatedModel, Unconfigured};
 use fabro_sandbox::{Exec, LocalExec};
 
+use crate::cli::ShownArgs;
 use crate::error;
 use crate::global::Global;
 use fabro_terminal::{Mode, Progress};
@@ -27,8 +28,8 @@ pub fn now_ms() -> i64 {
 }
 
 /// How a run is shown, given what was asked for.
-pub fn mode(json: bool, quiet: bool, global: &Global) -> Mode {
-    match (json, quiet) {
+pub fn mode(asked: ShownArgs, global: &Global) -> Mode {
+    match (asked.json, asked.quiet) {
         (true, _) => Mode::Json,
         (_, true) => Mode::Quiet,
         _ if global.is_live() => Mode::Live,
@@ -43,7 +44,7 @@ pub fn handlers(
     dry_run: bool,
     events: &[Event],
     progress: &Arc<Progress>,
-    sink: Arc<dyn EventSink>,
+    files: Arc<dyn EventSink>,
 ) -> anyhow::Result<Arc<Registry>> {
     Ok(Registry::new(Services {
         exec: (!dry_run).then(|| Arc::new(LocalExec::new()) as Arc<dyn Exec>),
@@ -57,7 +58,8 @@ pub fn handlers(
         },
         limits: Limits::default(),
         interviewer: interviewer(settings, dry_run, events, progress)?,
-        sink,
+        // What the run itself does is told to both by its driver.
+        sink: Arc::new(vec![files, Arc::clone(progress) as _]),
         clock: Arc::new(now_ms),
     }))
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::ReportError;
-use crate::at::{StageKey, take_line};
+use crate::at::{Gate, StageKey, open_gates, take_line};
 
 /// A run as a whole.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -29,6 +29,9 @@ pub struct Inspect {
     pub stages: Vec<StageRow>,
     /// Model usage of the whole run.
     pub usage: Usage,
+    /// Its gates that wait for an answer; left out when there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gates: Vec<Gate>,
 }
 
 /// One visit of a node.
@@ -74,6 +77,7 @@ pub fn inspect(events: &[Event], driven: bool) -> Result<Inspect, ReportError> {
         inputs: created.inputs.clone(),
         seed: created.seed,
         stages: rows.finish(status),
+        gates: open_gates(events),
         usage: state.usage,
     })
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::ReportError;
-use crate::at::{StageKey, end_of, find};
+use crate::at::{Gate, StageKey, end_of, find, open_gates};
 
 /// One visit of a node, with what went in and what came out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -24,6 +24,9 @@ pub struct StageReport {
     pub response: Option<Value>,
     /// What it came to; `None` while it is at work.
     pub outcome: Option<Outcome>,
+    /// What it asks a person, while it waits for the answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gate: Option<Gate>,
 }
 
 /// What a stage (`NODE@VISIT`, or `NODE` for its last visit) was given and what it came to. Prompt
@@ -34,6 +37,7 @@ pub fn stage(
     stage: &str,
     blobs: &dyn BlobStore,
 ) -> Result<StageReport, ReportError> {
+    let gates = open_gates(events);
     let events = checkpoint::effective(events);
     let key = find(&events, stage)?;
     let end = end_of(&events, &key).and_then(|at| match &events[at].entry.body {
@@ -53,6 +57,9 @@ pub fn stage(
         }),
         response: response.transpose()?,
         outcome: end.map(|end| end.outcome.clone()),
+        gate: gates.into_iter().find(|gate| {
+            (&gate.node, gate.visit, &gate.branch) == (&key.node, key.visit, &key.branch)
+        }),
         node: key.node,
         visit: key.visit,
     })

@@ -44,7 +44,7 @@ pub fn answer(args: &AnswerArgs, global: &Global) -> anyhow::Result<Exit> {
 }
 
 /// The gates that wait, each with the run it belongs to.
-fn gates(store: &SqliteStore, run: RunId) -> anyhow::Result<Vec<(RunId, Gate)>> {
+pub fn gates(store: &SqliteStore, run: RunId) -> anyhow::Result<Vec<(RunId, Gate)>> {
     let mut gates = Vec::new();
     for member in family(store, run)? {
         gates.extend(open_gates(&load(store, member)?).into_iter().map(|gate| (member, gate)));

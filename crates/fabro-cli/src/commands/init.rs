@@ -9,6 +9,7 @@ use anyhow::Context as _;
 use crate::cli::InitArgs;
 use crate::error;
 use crate::exit::{self, Exit};
+use crate::global::quoted;
 use crate::output;
 
 const FILES: [(&str, &str); 3] = [
@@ -44,7 +45,11 @@ pub fn init(args: &InitArgs) -> anyhow::Result<Exit> {
         file.write_all(content.as_bytes()).with_context(cannot)?;
         let _ = writeln!(text, "{}", path.display());
     }
-    text.push_str("\nrun it with: fabro run hello\n");
+    let there = match args.dir.strip_prefix(".") {
+        Ok(dir) if dir.as_os_str().is_empty() => String::new(),
+        _ => format!("cd {} && ", quoted(&args.dir)),
+    };
+    let _ = writeln!(text, "\nrun it with: {there}fabro run hello");
     output::stdout(&text)?;
     Ok(exit::SUCCEEDED)
 }

@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
-use fabro_report::{Inspect, StageReport, load};
+use fabro_report::{Gate, Inspect, StageReport, load};
 use serde_json::Value;
 
+use super::answer::gates;
 use crate::cli::InspectArgs;
 use crate::exit::{self, Exit};
 use crate::global::Global;
@@ -25,11 +26,17 @@ pub fn inspect(args: &InspectArgs, global: &Global) -> anyhow::Result<Exit> {
         }
         return Ok(exit::SUCCEEDED);
     }
-    let report = fabro_report::inspect(&events, store.is_driven(run)?)?;
+    let mut report = fabro_report::inspect(&events, store.is_driven(run)?)?;
+    report.gates = gates(&store, run)?.into_iter().map(|(_, gate)| gate).collect();
     if args.json {
         output::json(&report)?;
     } else {
-        output::stdout(&run_text(&report, paint))?;
+        let mut text = run_text(&report, paint);
+        if !report.gates.is_empty() {
+            let answer = global.command(&format!("answer {run} CHOICE"));
+            let _ = writeln!(text, "\n{}answer with: {answer}", questions(&report.gates, paint));
+        }
+        output::stdout(&text)?;
     }
     Ok(exit::SUCCEEDED)
 }
@@ -59,6 +66,23 @@ fn run_text(report: &Inspect, paint: Paint) -> String {
     }
     text.push('\n');
     text.push_str(&stages(report, paint));
+    text
+}
+
+/// Gates that wait, each with what it asks and what can be chosen.
+fn questions(gates: &[Gate], paint: Paint) -> String {
+    let mut text = String::new();
+    for gate in gates {
+        let name = paint.bold(&format!("{}@{}", gate.node, gate.visit));
+        let _ = writeln!(text, "{} {name} asks: {}", paint.odd("?"), clean(&gate.question));
+        for option in &gate.options {
+            let label = one_line(&option.label, 100);
+            let _ = writeln!(text, "    [{}] {label}  → {}", clean(&option.key), option.to);
+        }
+        if gate.freeform {
+            text.push_str("    or free text\n");
+        }
+    }
     text
 }
 
@@ -105,6 +129,9 @@ fn stage_text(report: &StageReport, paint: Paint) -> anyhow::Result<String> {
     let section = |title: &str, body: &str| {
         format!("\n{}\n{}\n", paint.dim(&format!("── {title}")), clean(body.trim_end()))
     };
+    if let Some(gate) = &report.gate {
+        text.push_str(&questions(std::slice::from_ref(gate), paint));
+    }
     if let Some(prompt) = &report.prompt {
         text.push_str(&section("prompt", prompt));
     }

@@ -1,6 +1,6 @@
 //! One file a command.
 
-mod answer;
+pub mod answer;
 pub mod cancel;
 mod completion;
 mod context;
@@ -16,6 +16,7 @@ mod ps;
 mod resume;
 mod rm;
 mod run;
+mod steer;
 mod validate;
 mod walk;
 
@@ -37,6 +38,7 @@ pub fn dispatch(command: Command, global: &Global) -> anyhow::Result<Exit> {
         Command::Context(args) => context::context(&args, global),
         Command::Explain(args) => explain::explain(&args, global),
         Command::Answer(args) => answer::answer(&args, global),
+        Command::Steer(args) => steer::steer(&args, global),
         Command::Cancel(args) => cancel::cancel(&args, global),
         Command::Fork(args) => fork::fork(args, global),
         Command::Rewind(args) => fork::rewind(args, global),

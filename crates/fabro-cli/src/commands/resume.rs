@@ -61,7 +61,7 @@ pub async fn resume(args: ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
         state,
         events,
         max_cost: args.max_cost,
-        mode: wiring::mode(args.json, false, global),
+        mode: wiring::mode(args.shown, global),
     };
     drive(driven, global).await
 }
@@ -97,6 +97,7 @@ fn ended(run_id: RunId, status: RunStatus, global: &Global) -> anyhow::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::ShownArgs;
 
     #[test]
     fn a_driver_in_the_background_is_told_what_this_one_was() {
@@ -106,7 +107,7 @@ mod tests {
             answers: Some("a.json".into()),
             model_script: Some("m.json".into()),
             auto_approve: true,
-            json: false,
+            shown: ShownArgs::default(),
             detach: true,
         };
         let told = options(&args).join(std::ffi::OsStr::new(" "));

@@ -59,7 +59,7 @@ pub async fn run(args: RunArgs, global: &Global) -> anyhow::Result<Exit> {
         state,
         events: commit.events,
         max_cost: None,
-        mode: wiring::mode(args.json, args.quiet, global),
+        mode: wiring::mode(args.shown, global),
     };
     drive(driven, global).await
 }

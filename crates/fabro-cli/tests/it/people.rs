@@ -86,6 +86,94 @@ fn a_gate_is_answered_later() {
 }
 
 #[test]
+fn an_open_question_is_shown_with_its_run_and_its_stage() {
+    let _filters = filters().bind_to_scope();
+    let project = waiting();
+    assert_snapshot!(project.run(&["inspect", "latest", "review"]), @r"
+    exit 0
+    ── stdout
+    review@1 has not ended
+    ? review@1 asks: Ship it?
+        [Y] Yes  → ship
+        [N] No  → exit
+    ");
+    let report = project.json(&["inspect", "latest", "--json"]);
+    assert_eq!(report["gates"][0]["question"], "Ship it?");
+    assert_snapshot!(project.run(&["inspect", "latest"]), @r"
+    exit 0
+    ── stdout
+    run       [ID]
+    workflow  gate
+    status    paused
+    seed      2876347797349758
+
+    rank  stage      status     attempts  next     branch
+       1  start@1    succeeded         1  prepare
+       2  prepare@1  succeeded         1  review
+       3  review@1   paused            1
+
+    ? review@1 asks: Ship it?
+        [Y] Yes  → ship
+        [N] No  → exit
+    answer with: fabro answer [ID] CHOICE
+    ");
+    assert_eq!(project.exit(&["answer", "latest", "n"]), 0);
+    assert_eq!(project.exit(&["resume", "latest", "-q"]), 0);
+    assert!(project.json(&["inspect", "latest", "--json"]).get("gates").is_none());
+}
+
+#[test]
+fn a_quiet_resume_says_nothing() {
+    let project = waiting();
+    assert_eq!(project.exit(&["answer", "latest", "y"]), 0);
+    assert_snapshot!(project.run(&["resume", "latest", "--quiet"]), @"exit 0");
+    assert_eq!(project.exit(&["resume", "latest", "--quiet", "--json"]), 2);
+}
+
+#[test]
+fn agents_are_told_something() {
+    let _filters = filters().bind_to_scope();
+    let source = "digraph { start -> review -> implement -> exit; review [shape=hexagon]
+        review -> exit [label=\"No\"]; implement [prompt=\"Do it\"] }";
+    let script = r#"{"*": [{"text": "Done"}]}"#;
+    let project = Project::with(&[("agent.fabro", source), ("m.json", script)]);
+    assert_eq!(project.exit(&["run", "agent.fabro", "--model-script", "m.json"]), 3);
+    assert_snapshot!(project.run(&["steer", "latest", "Be brief"]), @r"
+    exit 0
+    ── stdout
+    no such agent is at work; the next one will be told
+    go on with: fabro resume [ID]
+    ");
+    assert_eq!(project.exit(&["steer", "latest", "Be brief", "--node", "implement"]), 0);
+    assert_snapshot!(project.run(&["steer", "latest", "x", "--node", "review"]), @r"
+    exit 2
+    ── stderr
+    error: the run has no agent `review`
+      help: it has implement
+    ");
+    assert_snapshot!(project.run(&["steer", "latest", "  "]), @r#"
+    exit 2
+    ── stderr
+    error: there is nothing to say
+      help: write RUN "TEXT"
+    "#);
+    assert_eq!(project.exit(&["cancel", "latest"]), 0);
+    assert_snapshot!(project.run(&["steer", "latest", "Be brief"]), @r"
+    exit 2
+    ── stderr
+    error: run [ID] is over: canceled
+      help: nobody would read it; go back in the run with `fabro rewind [ID] NODE@VISIT`
+    ");
+    let gate = waiting();
+    assert_snapshot!(gate.run(&["steer", "latest", "Be brief"]), @r"
+    exit 2
+    ── stderr
+    error: the run has no agents
+      help: only agent stages can be told something
+    ");
+}
+
+#[test]
 fn a_run_that_waits_is_canceled() {
     let _filters = filters().bind_to_scope();
     let project = waiting();

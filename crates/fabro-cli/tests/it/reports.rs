@@ -21,6 +21,9 @@ fn a_first_project_runs_at_once() {
 
     run it with: fabro run hello
     ");
+    let elsewhere = project.run(&["init", "a project"]);
+    assert!(elsewhere.ends_with("run it with: cd 'a project' && fabro run hello\n"), "{elsewhere}");
+    std::fs::remove_dir_all(project.path().join("a project")).unwrap();
     assert_snapshot!(project.run(&["validate"]), @r"
     exit 0
     ── stdout
