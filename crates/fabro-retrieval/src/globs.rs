@@ -1,0 +1,134 @@
+//! Which files are asked for.
+
+use std::collections::BTreeSet;
+use std::path::{Component, Path};
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+
+use crate::RetrievalError;
+
+/// Some globs, compiled.
+pub(crate) struct Globs {
+    set: GlobSet,
+    /// The directories below which all that fits must be; relative, none inside of another.
+    pub(crate) bases: BTreeSet<String>,
+    /// Whether a hidden name is asked for.
+    pub(crate) names_hidden: bool,
+}
+
+impl Globs {
+    pub(crate) fn parse<G: AsRef<str>>(root: &Path, globs: &[G]) -> Result<Self, RetrievalError> {
+        let mut set = GlobSetBuilder::new();
+        let mut bases = BTreeSet::new();
+        let mut names_hidden = false;
+        for given in globs.iter().flat_map(|globs| split(globs.as_ref())) {
+            let unreadable = |error: &globset::Error| RetrievalError::Glob {
+                glob: given.to_owned(),
+                reason: error.kind().to_string(),
+            };
+            let mut glob = relative(given)?;
+            if root.join(&glob).is_dir() {
+                glob = if glob.is_empty() { "**".to_owned() } else { format!("{glob}/**") };
+            }
+            let compiled = GlobBuilder::new(&glob).literal_separator(true).build();
+            set.add(compiled.map_err(|error| unreadable(&error))?);
+            names_hidden |= glob.split('/').any(|name| name.starts_with('.'));
+            bases.insert(base(&glob));
+        }
+        let set = set.build().map_err(|error| RetrievalError::Glob {
+            glob: error.glob().unwrap_or_default().to_owned(),
+            reason: error.kind().to_string(),
+        })?;
+        Ok(Self { set, bases: outermost(&bases), names_hidden })
+    }
+
+    pub(crate) fn has(&self, path: &str) -> bool {
+        self.set.is_match(path)
+    }
+}
+
+/// The globs of a text: what is between commas and blanks that are not in braces or brackets.
+fn split(text: &str) -> Vec<&str> {
+    let mut depth = 0_usize;
+    let separates = move |c: char| {
+        match c {
+            '{' | '[' => depth += 1,
+            '}' | ']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth == 0 && (c == ',' || c.is_whitespace())
+    };
+    text.split(separates).filter(|glob| !glob.is_empty()).collect()
+}
+
+/// The glob without `.` and doubled `/`.
+fn relative(glob: &str) -> Result<String, RetrievalError> {
+    let mut names = Vec::new();
+    for component in Path::new(glob).components() {
+        match component {
+            Component::CurDir => {}
+            Component::Normal(name) => names.push(name.to_string_lossy()),
+            Component::ParentDir | Component::RootDir | Component::Prefix(_) => {
+                return Err(RetrievalError::Outside { glob: glob.to_owned() });
+            }
+        }
+    }
+    Ok(names.join("/"))
+}
+
+/// The directories at the beginning of a glob that are plain names.
+fn base(glob: &str) -> String {
+    let (directories, _) = glob.rsplit_once('/').unwrap_or(("", glob));
+    let is_plain = |name: &&str| !name.contains(['*', '?', '[', '{', '\\']);
+    directories.split('/').take_while(is_plain).collect::<Vec<_>>().join("/")
+}
+
+/// Those that are not below another one.
+fn outermost(bases: &BTreeSet<String>) -> BTreeSet<String> {
+    let is_below = |inner: &str, outer: &str| {
+        outer.is_empty() || inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('/'))
+    };
+    let is_outermost =
+        |base: &&String| !bases.iter().any(|other| other != *base && is_below(base, other));
+    bases.iter().filter(is_outermost).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(globs: &str, bases: &str) {
+        let globs = Globs::parse(Path::new("/nowhere"), &[globs]).unwrap();
+        assert_eq!(globs.bases.into_iter().collect::<Vec<_>>().join(" "), bases);
+    }
+
+    #[test]
+    fn only_what_can_fit_is_walked() {
+        check("docs/**/*.md", "docs");
+        check("./docs/a/*.md, docs/*.md docs2/x.md", "docs docs2");
+        check("docs/{a,b}/*.md", "docs");
+        check("docs/*.md,**/*.rs", "");
+        check("", "");
+    }
+
+    #[test]
+    fn globs_are_split_outside_of_braces() {
+        assert_eq!(split("a/{b,c}*.md, d  e\n,[, ]f"), ["a/{b,c}*.md", "d", "e", "[, ]f"]);
+    }
+
+    #[test]
+    fn ways_out_are_refused() {
+        for glob in ["../x", "a/../../x", "/etc/*", "a/.."] {
+            let error = Globs::parse(Path::new("/nowhere"), &[glob]).err().unwrap();
+            assert_eq!(
+                error.to_string(),
+                format!(
+                    "glob `{glob}` leads out of the directory: give a path below it, without `..`"
+                )
+            );
+        }
+        let error = Globs::parse(Path::new("/nowhere"), &["a/[x"]).err().unwrap().to_string();
+        assert_eq!(error, "glob `a/[x` cannot be read: unclosed character class; missing ']'");
+    }
+}
