@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fabro_blob::BlobStore;
+use fabro_config::{AgentSettings, ModelEntry, ProviderSettings};
 use fabro_engine::{Plan, PlanError, ReadError, read_blob};
 use fabro_graph::{MemorySources, Node};
 use fabro_template::{Mode, Template, Values};
@@ -55,6 +56,14 @@ pub struct RunSettings {
     pub answers: Option<String>,
     /// Gates are answered by their default, else their first option.
     pub auto_approve: bool,
+    /// What agents may do and are given.
+    pub agent: AgentSettings,
+    /// Who serves models, the first one when nothing else says.
+    pub providers: Vec<ProviderSettings>,
+    /// Models that the catalog does not know, or not like this, by name.
+    pub models: BTreeMap<String, ModelEntry>,
+    /// What to ask when a model fails, in order: `provider` or `provider/model`.
+    pub fallbacks: Vec<String>,
 }
 
 /// Why a bundle cannot be run.

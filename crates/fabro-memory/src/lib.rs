@@ -60,6 +60,9 @@ use summary::Summary;
 /// How many turns a memory keeps whole.
 pub const RECENT_TURNS: usize = 12;
 
+/// How many turns a memory tells anything of.
+pub const REMEMBERED_TURNS: usize = RECENT_TURNS + summary::LINES;
+
 /// What was said in one stage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Turn {
@@ -119,6 +122,12 @@ impl Memory {
             memory.push(turn);
         }
         memory
+    }
+
+    /// A memory that knows only of the number of the turns before the first one it will be told.
+    /// With [`REMEMBERED_TURNS`] after them it is the same as if it had been told all.
+    pub fn after(earlier: u64) -> Self {
+        Self { summary: Summary::after(earlier), round: earlier, ..Self::default() }
     }
 
     /// Remembers one more turn. The cost does not grow with the number of turns before.

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use crate::Turn;
 use crate::cut::{NODE_CHARS, one_line, plural};
 
-const LINES: usize = 100;
+pub(crate) const LINES: usize = 100;
 const LINE_CHARS: usize = 160;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,6 +16,10 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
+    pub(crate) fn after(earlier: u64) -> Self {
+        Self { dropped: earlier, ..Self::default() }
+    }
+
     pub(crate) fn add(&mut self, turn: &Turn) {
         if self.lines.len() == LINES {
             self.lines.pop_front();

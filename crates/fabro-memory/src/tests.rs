@@ -269,3 +269,16 @@ proptest! {
         prop_assert!(O200k.count(&block) <= 100);
     }
 }
+
+#[test]
+fn the_last_turns_are_all_it_takes() {
+    let turns = |range: std::ops::Range<usize>| {
+        range.map(|i| Turn::new(format!("n{i}"), Speaker::Llm, format!("said {i}")))
+    };
+    for total in [REMEMBERED_TURNS, REMEMBERED_TURNS + 1, 500] {
+        let first = total - REMEMBERED_TURNS;
+        let mut short = Memory::after(first as u64);
+        turns(first..total).for_each(|turn| short.push(turn));
+        assert_eq!(short, Memory::fold(turns(0..total)), "{total}");
+    }
+}
