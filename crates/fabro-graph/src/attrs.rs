@@ -50,37 +50,82 @@ impl Attr {
 /// chain their attributes, so that memory grows with the file and not with its product.
 #[derive(Clone, Debug, Default)]
 pub struct Attrs {
-    // Sorted by name, each name once.
-    own: Arc<Vec<Arc<Attr>>>,
+    // Sorted by name, each name once; `None` when there are none, as on most edges.
+    own: Option<Arc<Vec<Arc<Attr>>>>,
     inherited: Defaults,
+    // Of all names in both.
+    names: Names,
 }
 
 /// The defaults of a scope; a copy costs the same however many there are.
-pub(crate) type Defaults = OrdMap<Cow<'static, str>, Arc<Attr>>;
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Defaults {
+    map: OrdMap<Cow<'static, str>, Arc<Attr>>,
+    names: Names,
+}
+
+impl Defaults {
+    pub(crate) fn insert(&mut self, attr: Arc<Attr>) {
+        self.names.add(&attr.name);
+        self.map.insert(attr.name.clone(), attr);
+    }
+}
+
+/// A bit for each name, which names may share: most questions are for attributes that are not
+/// there, and are answered by this alone.
+#[derive(Clone, Copy, Debug, Default)]
+struct Names(u64);
+
+impl Names {
+    fn add(&mut self, name: &str) {
+        self.0 |= Self::bit(name);
+    }
+
+    fn may_have(self, name: &str) -> bool {
+        self.0 & Self::bit(name) != 0
+    }
+
+    fn bit(name: &str) -> u64 {
+        let bytes = name.as_bytes();
+        let at = |index: usize| bytes.get(index).map_or(0, |byte| u32::from(*byte));
+        let mixed = at(0) + 5 * at(bytes.len() / 2) + 11 * bytes.len() as u32;
+        1 << (mixed % 64)
+    }
+}
 
 impl Attrs {
     /// `written` in file order; of one name the last wins, and a name of today before an older
     /// one.
     pub(crate) fn new(written: Vec<Arc<Attr>>, inherited: Defaults) -> Self {
-        Self { own: Arc::new(settle(written)), inherited }
+        let mut names = inherited.names;
+        for attr in &written {
+            names.add(&attr.name);
+        }
+        let own = (!written.is_empty()).then(|| Arc::new(settle(written)));
+        Self { own, inherited, names }
     }
 
     /// The attribute of this name of today.
+    #[inline]
     pub fn get(&self, name: &str) -> Option<&Attr> {
-        let own = self.position(name).ok().map(|at| &self.own[at]);
-        own.or_else(|| self.inherited.get(name)).map(Arc::as_ref)
+        if self.names.may_have(name) { self.look_up(name) } else { None }
+    }
+
+    fn look_up(&self, name: &str) -> Option<&Attr> {
+        let own = self.position(name).ok().map(|at| &self.own_slice()[at]);
+        own.or_else(|| self.inherited.map.get(name)).map(Arc::as_ref)
     }
 
     /// All attributes, first the element's own, then the defaults it does not override; each
     /// group by name.
     pub fn iter(&self) -> impl Iterator<Item = &Attr> + '_ {
-        let defaults = self.inherited.iter().filter(|(name, _)| self.position(name).is_err());
-        self.own.iter().chain(defaults.map(|(_, attr)| attr)).map(Arc::as_ref)
+        let defaults = self.inherited.map.iter().filter(|(name, _)| self.position(name).is_err());
+        self.own_slice().iter().chain(defaults.map(|(_, attr)| attr)).map(Arc::as_ref)
     }
 
     /// The element's own attributes by name, without the defaults of its scope.
     pub fn own(&self) -> impl Iterator<Item = &Attr> + '_ {
-        self.own.iter().map(Arc::as_ref)
+        self.own_slice().iter().map(Arc::as_ref)
     }
 
     /// The text of a string or a bare word. Attributes that the schema calls texts are always
@@ -112,7 +157,8 @@ impl Attrs {
     /// Sets the element's own attribute, whatever it was before.
     pub(crate) fn set(&mut self, attr: Attr) {
         let position = self.position(&attr.name);
-        let own = Arc::make_mut(&mut self.own);
+        self.names.add(&attr.name);
+        let own = Arc::make_mut(self.own.get_or_insert_default());
         match position {
             Ok(at) => own[at] = Arc::new(attr),
             Err(at) => own.insert(at, Arc::new(attr)),
@@ -120,12 +166,19 @@ impl Attrs {
     }
 
     fn position(&self, name: &str) -> Result<usize, usize> {
-        self.own.binary_search_by(|attr| attr.name.as_ref().cmp(name))
+        self.own_slice().binary_search_by(|attr| attr.name.as_ref().cmp(name))
+    }
+
+    fn own_slice(&self) -> &[Arc<Attr>] {
+        self.own.as_deref().map_or(&[], Vec::as_slice)
     }
 }
 
 /// Sorts by name and keeps one of each: the last, a name of today before an older one.
 pub(crate) fn settle(mut written: Vec<Arc<Attr>>) -> Vec<Arc<Attr>> {
+    if written.len() < 2 {
+        return written;
+    }
     written.reverse();
     written.sort_by(|a, b| (&a.name, a.is_older_name()).cmp(&(&b.name, b.is_older_name())));
     written.dedup_by(|next, kept| next.name == kept.name);

@@ -31,7 +31,9 @@ impl Sources for MemorySources {
 /// file that cannot be read is an error of the rule `missing-file`. To be called once: the texts
 /// of files may themselves begin with `@`.
 pub fn resolve_files(workflow: &mut Workflow, sources: &dyn Sources) -> Vec<Diagnostic> {
-    let mut reader = Reader { sources, texts: BTreeMap::new(), findings: Vec::new() };
+    let names = schema::ATTRIBUTES.iter().filter(|known| known.file).map(|known| known.name);
+    let (texts, findings) = (BTreeMap::new(), Vec::new());
+    let mut reader = Reader { sources, names: names.collect(), texts, findings };
     reader.resolve(&mut workflow.attrs);
     for node in workflow.graph.node_weights_mut() {
         reader.resolve(&mut node.attrs);
@@ -41,14 +43,16 @@ pub fn resolve_files(workflow: &mut Workflow, sources: &dyn Sources) -> Vec<Diag
 
 struct Reader<'a> {
     sources: &'a dyn Sources,
+    /// The attributes that may name a file.
+    names: Vec<&'static str>,
     texts: BTreeMap<Arc<str>, Option<Arc<str>>>,
     findings: Vec<Diagnostic>,
 }
 
 impl Reader<'_> {
     fn resolve(&mut self, attrs: &mut Attrs) {
-        for known in schema::ATTRIBUTES.iter().filter(|known| known.file) {
-            if let Some(attr) = attrs.get(known.name)
+        for at in 0..self.names.len() {
+            if let Some(attr) = attrs.get(self.names[at])
                 && let Some(resolved) = self.resolved(attr)
             {
                 attrs.set(resolved);

@@ -13,7 +13,7 @@ use crate::kind::NodeKind;
 use crate::schema::{self, Place};
 use crate::typing;
 use crate::value::quote;
-use crate::workflow::{Cluster, Edge, Node, NodeIx, Workflow};
+use crate::workflow::{Adjacency, Cluster, Edge, Node, NodeIx, Workflow};
 
 /// How many edges groups such as `{a; b} -> {c; d}` may make in one workflow, and how many
 /// classes the labels of subgraphs may give: both grow with the product of what is written.
@@ -26,6 +26,14 @@ const MAX_ID_CHARACTERS: usize = 128;
 
 pub(crate) fn lower(name_if_missing: &str, document: &Document) -> (Workflow, Vec<Diagnostic>) {
     let mut lowering = Lowering::default();
+    // Most statements are about one node or one edge; what is larger grows as it goes.
+    let count = document.body.statements.len().min(4_096);
+    lowering.by_id.reserve(count);
+    lowering.nodes.reserve(count);
+    lowering.mentions.reserve(count);
+    lowering.written.reserve(count);
+    lowering.graph.reserve_nodes(count);
+    lowering.graph.reserve_edges(count);
     lowering.body(&document.body, Scope::default());
     let name = document.name.as_ref().map(|name| name.text.as_ref()).unwrap_or_default();
     let name = if name.is_empty() { name_if_missing } else { name };
@@ -73,7 +81,8 @@ impl Lowering {
                     [End::Node(name)] => {
                         let node = self.mention(name, &scope);
                         let attrs = self.attrs(Place::Node, list, Origin::Own);
-                        self.nodes[node.index()].0.extend(attrs);
+                        let (own, _) = &mut self.nodes[node.index()];
+                        if own.is_empty() { *own = attrs } else { own.extend(attrs) }
                     }
                     [End::Group(group)] => {
                         self.group(group, &scope);
@@ -95,7 +104,7 @@ impl Lowering {
             DefaultsOf::Edge => (Place::Edge, &mut scope.edge),
         };
         for attr in settle(self.attrs(place, list, Origin::Default)) {
-            defaults.insert(attr.name.clone(), attr);
+            defaults.insert(attr);
         }
     }
 
@@ -191,7 +200,11 @@ impl Lowering {
     /// The attribute under its name of today, its value of the type that the schema asks for.
     fn attr(&mut self, place: Place, attribute: &ast::Attribute, origin: Origin) -> Arc<Attr> {
         let ast::Attribute { key, value: literal, .. } = attribute;
-        let older = schema::older_name(place, &key.text, &literal.value.as_text());
+        let older = if schema::has_older_name(&key.text) {
+            schema::older_name(place, &key.text, &literal.value.as_text())
+        } else {
+            None
+        };
         let known = schema::find(place, older.map_or(&key.text, |older| older.name));
         let written = match (older, known) {
             (Some(older), _) => Cow::Borrowed(older.older),
@@ -257,15 +270,11 @@ impl Lowering {
                 }
             }
         }
-        let mut outgoing = vec![Vec::new(); graph.node_count()];
-        let mut incoming = vec![Vec::new(); graph.node_count()];
-        for edge in graph.edge_indices() {
-            outgoing[graph[edge].from.index()].push(edge);
-            incoming[graph[edge].to.index()].push(edge);
-        }
+        let outgoing = Adjacency::new(&graph, |edge| edge.from);
+        let incoming = Adjacency::new(&graph, |edge| edge.to);
         let workflow = Workflow {
             name: name.to_owned(),
-            attrs: Attrs::new(self.graph_attrs, Defaults::new()),
+            attrs: Attrs::new(self.graph_attrs, Defaults::default()),
             graph,
             by_id: self.by_id,
             outgoing,
@@ -292,8 +301,8 @@ fn kind(node: &Node) -> NodeKind {
 }
 
 fn classes(attrs: &Attrs) -> Vec<String> {
+    let Some(written) = attrs.text("class") else { return Vec::new() };
     let mut seen = HashSet::new();
-    let written = attrs.text("class").unwrap_or_default();
     let words = written.split(|c: char| c == ',' || c.is_whitespace());
     words.filter(|word| !word.is_empty() && seen.insert(*word)).map(str::to_owned).collect()
 }

@@ -113,7 +113,7 @@ impl Builder<'_> {
 
     /// Nodes, edges, a subgraph, or defaults, which look like a node.
     fn chain(&mut self, pair: Pair<'_, Rule>, leading: &mut Vec<Comment>) -> Parsed<StatementKind> {
-        let mut ends = Vec::new();
+        let mut ends = Vec::with_capacity(1);
         let mut list: Option<AttributeList> = None;
         for pair in pair.into_inner() {
             let span = span(&pair);

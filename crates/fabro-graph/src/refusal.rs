@@ -130,7 +130,7 @@ fn to_symbol(rule: Rule) -> Option<&'static str> {
         Rule::EOI => "the end of the file",
         Rule::open_block | Rule::group => "`{`",
         Rule::close_block => "`}`",
-        Rule::open_list | Rule::attributes => "`[`",
+        Rule::attributes => "`[`",
         Rule::close_list => "`]`",
         Rule::equals => "`=`",
         Rule::plus => "`+`",
@@ -145,9 +145,13 @@ fn to_symbol(rule: Rule) -> Option<&'static str> {
         | Rule::block
         | Rule::more
         | Rule::port
+        | Rule::no_more
+        | Rule::end
         | Rule::value
         | Rule::name
-        | Rule::WHITESPACE => return None,
+        | Rule::new_statement
+        | Rule::ws
+        | Rule::white => return None,
     })
 }
 

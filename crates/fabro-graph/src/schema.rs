@@ -116,6 +116,11 @@ pub fn older_name(place: Place, written: &str, value: &str) -> Option<&'static O
         .filter(|name| name.name != "type" || NodeKind::from_type(value).is_some())
 }
 
+/// Whether an older name of anything is written so.
+pub(crate) fn has_older_name(written: &str) -> bool {
+    OLDER_NAMES.iter().any(|name| name.older == written)
+}
+
 /// Every older name.
 pub const OLDER_NAMES: &[OlderName] = &[
     older("context_fidelity_default", "default_fidelity", Place::Graph),

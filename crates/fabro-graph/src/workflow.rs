@@ -24,11 +24,46 @@ pub struct Workflow {
     pub(crate) attrs: Attrs,
     pub(crate) graph: DiGraph<Node, Edge>,
     pub(crate) by_id: HashMap<Arc<str>, NodeIx>,
-    // By node, in file order; petgraph's own lists run backwards.
-    pub(crate) outgoing: Vec<Vec<EdgeIx>>,
-    pub(crate) incoming: Vec<Vec<EdgeIx>>,
+    // In file order; petgraph's own lists run backwards.
+    pub(crate) outgoing: Adjacency,
+    pub(crate) incoming: Adjacency,
     pub(crate) clusters: Vec<Cluster>,
     pub(crate) written: Vec<(Place, Arc<Attr>)>,
+}
+
+/// The edges at each node, on one side of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Adjacency {
+    // By node: where its edges begin in `edges`; they end where those of the next node begin.
+    starts: Vec<u32>,
+    edges: Vec<EdgeIx>,
+}
+
+impl Adjacency {
+    /// `side` is the end of an edge that counts.
+    pub(crate) fn new(graph: &DiGraph<Node, Edge>, side: impl Fn(&Edge) -> NodeIx) -> Self {
+        let mut starts = vec![0; graph.node_count() + 1];
+        let edges = graph.raw_edges();
+        for edge in edges {
+            starts[side(&edge.weight).index() + 1] += 1;
+        }
+        for at in 1..starts.len() {
+            starts[at] += starts[at - 1];
+        }
+        let mut next = starts.clone();
+        let mut sorted = vec![EdgeIx::new(0); edges.len()];
+        for (at, edge) in edges.iter().enumerate() {
+            let place = &mut next[side(&edge.weight).index()];
+            sorted[*place as usize] = EdgeIx::new(at);
+            *place += 1;
+        }
+        Self { starts, edges: sorted }
+    }
+
+    fn of(&self, node: NodeIx) -> impl ExactSizeIterator<Item = EdgeIx> + '_ {
+        let (start, end) = (self.starts[node.index()], self.starts[node.index() + 1]);
+        self.edges[start as usize..end as usize].iter().copied()
+    }
 }
 
 /// A node of a workflow.
@@ -159,12 +194,12 @@ impl Workflow {
 
     /// The edges that begin here, in file order.
     pub fn outgoing(&self, node: NodeIx) -> impl ExactSizeIterator<Item = EdgeIx> + '_ {
-        self.outgoing[node.index()].iter().copied()
+        self.outgoing.of(node)
     }
 
     /// The edges that end here, in file order.
     pub fn incoming(&self, node: NodeIx) -> impl ExactSizeIterator<Item = EdgeIx> + '_ {
-        self.incoming[node.index()].iter().copied()
+        self.incoming.of(node)
     }
 
     /// The first start node.

@@ -1,4 +1,4 @@
-use std::cell::{Cell, OnceCell};
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
@@ -14,13 +14,9 @@ use crate::family::Family;
 use crate::flow::Flow;
 use crate::lints::phantoms;
 use crate::load::Read;
-use crate::near::nearest;
+use crate::near::Nearby;
 use crate::places::Places;
 use crate::relative::RelativeSources;
-
-/// How many names are compared with others in one workflow, in search of what was meant: with as many
-/// wrong names as right ones the search would take the square of their number.
-const MAX_COMPARISONS: usize = 200_000;
 
 /// What every lint looks at, made once.
 pub(crate) struct Checking<'a> {
@@ -35,8 +31,7 @@ pub(crate) struct Checking<'a> {
     pub(crate) texts: Vec<Text<'a>>,
     /// Each condition text once, however many edges share it.
     conditions: Vec<Result<Condition, ConditionError>>,
-    /// How many more names may be compared with others.
-    comparisons: Cell<usize>,
+    nearby: Nearby,
     flow: OnceCell<Flow>,
     phantoms: OnceCell<BTreeMap<NodeIx, Option<&'a str>>>,
     /// By edge: which of `conditions` is its own.
@@ -72,7 +67,7 @@ impl<'a> Checking<'a> {
             texts: texts(workflow),
             conditions,
             of_edge,
-            comparisons: Cell::new(MAX_COMPARISONS),
+            nearby: Nearby::new(),
             flow: OnceCell::new(),
             phantoms: OnceCell::new(),
         }
@@ -137,14 +132,12 @@ impl<'a> Checking<'a> {
         word: &str,
         names: impl IntoIterator<Item = &'n str>,
     ) -> Option<&'n str> {
-        let mut left = self.comparisons.get();
-        let names = names.into_iter().take_while(|_| {
-            left = left.saturating_sub(1);
-            left > 0
-        });
-        let found = nearest(word, names);
-        self.comparisons.set(left);
-        found
+        self.nearby.nearest(word, names)
+    }
+
+    /// For questions about other workflows.
+    pub(crate) fn nearby(&self) -> &Nearby {
+        &self.nearby
     }
 
     /// The id of the node that was probably meant.

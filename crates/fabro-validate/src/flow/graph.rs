@@ -115,6 +115,9 @@ impl Flow {
                 Join::GaveUp => {}
             }
         }
+        if ends.is_empty() {
+            return;
+        }
         for (fan_out, join, region) in ends {
             self.close(fan_out, join, &region);
         }

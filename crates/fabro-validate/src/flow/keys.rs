@@ -4,7 +4,7 @@ use fabro_graph::schema::{self, Place};
 use fabro_graph::{Node, NodeIx, NodeKind, Workflow};
 
 use crate::checking::text;
-use crate::near::nearest;
+use crate::near::Nearby;
 
 /// What it takes for a key to have a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,9 +63,9 @@ impl Writer {
 }
 
 /// What it takes for `key`, without a leading `context.`, to have a value in this workflow.
-pub(crate) fn need(workflow: &Workflow, key: &str) -> Need {
+pub(crate) fn need(workflow: &Workflow, key: &str, nearby: &Nearby) -> Need {
     let (root, rest) = key.split_once('.').unwrap_or((key, ""));
-    let fixed = |names: &[&str], writer| of_table(key, names, writer);
+    let fixed = |names: &[&str], writer| of_table(key, names, writer, nearby);
     match root {
         "outcome" | "preferred_label" | "current_node" | "last_stage" | "failure_class"
         | "failure_signature" => Need::Nothing,
@@ -74,10 +74,11 @@ pub(crate) fn need(workflow: &Workflow, key: &str) -> Need {
             key,
             &["last_stage", "last_response", "failure_class", "failure_signature"],
             Writer::Response,
+            nearby,
         ),
         _ if !key.contains('.') => Need::Stage(Writer::Updates),
-        "internal" => internal(workflow, key, rest),
-        "graph" => of_graph(workflow, rest),
+        "internal" => internal(workflow, key, rest, nearby),
+        "graph" => of_graph(workflow, rest, nearby),
         "command" => {
             fixed(&["command.output", "command.stderr", "command.exit_code"], Writer::Command)
         }
@@ -94,7 +95,7 @@ pub(crate) fn need(workflow: &Workflow, key: &str) -> Need {
             ],
             Writer::FanIn,
         ),
-        "response" | "output" | "child" => of_node(workflow, root, rest),
+        "response" | "output" | "child" => of_node(workflow, root, rest, nearby),
         _ => Need::Stage(Writer::Updates),
     }
 }
@@ -104,7 +105,7 @@ fn is_at_or_in(key: &str, head: &str) -> bool {
 }
 
 /// Keys of which there is a fixed number, all of them texts or numbers with nothing inside.
-fn of_table(key: &str, names: &[&str], writer: Writer) -> Need {
+fn of_table(key: &str, names: &[&str], writer: Writer, nearby: &Nearby) -> Need {
     if names.contains(&key) {
         return Need::Stage(writer);
     }
@@ -113,7 +114,7 @@ fn of_table(key: &str, names: &[&str], writer: Writer) -> Need {
         Some(name) => format!("`{name}` is a text, with nothing inside it"),
         None => "keys of this name belong to the engine, which writes no such key".to_owned(),
     };
-    let near = inside.copied().or_else(|| nearest(key, names.iter().copied()));
+    let near = inside.copied().or_else(|| nearby.nearest(key, names.iter().copied()));
     let fix = match near {
         Some(name) => format!("read `{name}`"),
         None => format!("read one of {}", names.join(", ")),
@@ -121,7 +122,7 @@ fn of_table(key: &str, names: &[&str], writer: Writer) -> Need {
     Need::Impossible { why, fix }
 }
 
-fn internal(workflow: &Workflow, key: &str, rest: &str) -> Need {
+fn internal(workflow: &Workflow, key: &str, rest: &str, nearby: &Nearby) -> Need {
     const NAMES: [&str; 6] = [
         "internal.run_id",
         "internal.work_dir",
@@ -133,11 +134,11 @@ fn internal(workflow: &Workflow, key: &str, rest: &str) -> Need {
     if let Some(id) = rest.strip_prefix("retry_count.") {
         return match workflow.find(id) {
             Some(_) => Need::Nothing,
-            None => no_node(workflow, "internal.retry_count.", id),
+            None => no_node(workflow, "internal.retry_count.", id, nearby),
         };
     }
     // The engine may keep keys of its own here that are nobody's business.
-    match nearest(key, NAMES).filter(|near| *near != key) {
+    match nearby.nearest(key, NAMES).filter(|near| *near != key) {
         Some(near) => Need::Impossible {
             why: "the engine writes no such key".to_owned(),
             fix: format!("did you mean `{near}`?"),
@@ -146,13 +147,13 @@ fn internal(workflow: &Workflow, key: &str, rest: &str) -> Need {
     }
 }
 
-fn of_graph(workflow: &Workflow, name: &str) -> Need {
+fn of_graph(workflow: &Workflow, name: &str, nearby: &Nearby) -> Need {
     let is_known = schema::find(Place::Graph, name).is_some();
     if is_known || workflow.attrs().get(name).is_some() {
         return Need::Nothing;
     }
     let names = workflow.attrs().iter().map(|attr| &*attr.name);
-    let near = nearest(name, names.chain(["goal"]));
+    let near = nearby.nearest(name, names.chain(["goal"]));
     Need::Impossible {
         why: format!("the graph has no attribute `{name}`"),
         fix: match near {
@@ -163,10 +164,10 @@ fn of_graph(workflow: &Workflow, name: &str) -> Need {
 }
 
 /// `response.ID`, `output.ID`, `child.ID`, the latter two with a path behind.
-fn of_node(workflow: &Workflow, root: &str, rest: &str) -> Need {
+fn of_node(workflow: &Workflow, root: &str, rest: &str, nearby: &Nearby) -> Need {
     let (id, path) = rest.split_once('.').unwrap_or((rest, ""));
     let Some(ix) = workflow.find(id) else {
-        return no_node(workflow, &format!("{root}."), id);
+        return no_node(workflow, &format!("{root}."), id, nearby);
     };
     let node = workflow.node(ix);
     let writes = match root {
@@ -209,8 +210,8 @@ fn of_node(workflow: &Workflow, root: &str, rest: &str) -> Need {
     Need::Impossible { why, fix }
 }
 
-fn no_node(workflow: &Workflow, prefix: &str, id: &str) -> Need {
-    let fix = match nearest(id, workflow.nodes().map(|node| &*node.id)) {
+fn no_node(workflow: &Workflow, prefix: &str, id: &str, nearby: &Nearby) -> Need {
+    let fix = match nearby.nearest(id, workflow.nodes().map(|node| &*node.id)) {
         Some(near) => format!("did you mean `{prefix}{near}`?"),
         None => "name a node of this workflow".to_owned(),
     };

@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use fabro_graph::ast::{Body, End, StatementKind};
-use fabro_graph::{Diagnostic, Document, Node, NodeIx, NodeKind};
+use fabro_graph::{Diagnostic, Document, Node, NodeIx, NodeKind, Origin};
 
 use crate::checking::Checking;
 
@@ -23,12 +23,20 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
 /// from it, or when it looks like a misspelling.
 pub(crate) fn phantoms<'a>(checking: &Checking<'a>) -> BTreeMap<NodeIx, Option<&'a str>> {
     let workflow = checking.workflow;
+    let may_be = |node: &Node| {
+        // What has attributes of its own has a statement of its own.
+        let has_own = node.attrs.own().any(|attr| attr.origin == Origin::Own);
+        !has_own && !matches!(node.kind, NodeKind::Start | NodeKind::Exit)
+    };
+    let mut phantoms = BTreeMap::new();
+    if !workflow.nodes().any(may_be) {
+        return phantoms;
+    }
     let declared = declared(checking.document);
     let names: Vec<&str> =
         workflow.nodes().map(|node| &*node.id).filter(|id| declared.contains(id)).collect();
-    let mut phantoms = BTreeMap::new();
     for (ix, node) in checking.nodes() {
-        if declared.contains(&*node.id) || matches!(node.kind, NodeKind::Start | NodeKind::Exit) {
+        if !may_be(node) || declared.contains(&*node.id) {
             continue;
         }
         let near = misspelling(checking, node, &names);

@@ -49,7 +49,7 @@ impl<'a> Search<'_, 'a> {
         if let Some(need) = self.needs.get(key) {
             return need.clone();
         }
-        let need = need(self.checking.workflow, key);
+        let need = need(self.checking.workflow, key, self.checking.nearby());
         self.needs.insert(key.to_owned(), need.clone());
         need
     }
@@ -239,7 +239,7 @@ fn stop_conditions(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
         });
         let Some(child) = child else { continue };
         for (key, span) in reads_of(&condition) {
-            let (why, fix) = match need(child, key) {
+            let (why, fix) = match need(child, key, checking.nearby()) {
                 Need::Nothing => continue,
                 Need::Impossible { why, fix } => (format!(": {why}"), fix),
                 Need::Stage(writer) => {
