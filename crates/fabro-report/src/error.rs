@@ -11,7 +11,7 @@ pub enum ReportError {
     /// A value that the log names cannot be read back.
     #[error("{what} of `{stage}` cannot be read back: {source}")]
     Value {
-        /// `the prompt` or `the response`.
+        /// What it is: `the prompt`, `the response`, `a message`.
         what: &'static str,
         /// The stage, as `NODE@VISIT`.
         stage: String,
@@ -21,6 +21,9 @@ pub enum ReportError {
     /// The log has no events.
     #[error("the run has no events; `fabro ps` lists the runs there are")]
     Empty,
+    /// No stage of the run has talked with a model.
+    #[error("no stage of the run has a conversation with a model")]
+    NoConversation,
     /// The run has no such stage.
     #[error("the run has no stage `{stage}`{}", known(stages))]
     NoStage {

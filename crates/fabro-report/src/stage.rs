@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::ReportError;
 use crate::at::{Gate, StageKey, end_of, find, open_gates};
+use crate::conversation::{Spoken, transcript};
 
 /// One visit of a node, with what went in and what came out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -27,6 +28,9 @@ pub struct StageReport {
     /// What it asks a person, while it waits for the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gate: Option<Gate>,
+    /// Its conversation with a model, of its last attempt; left out when there is none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub transcript: Vec<Spoken>,
 }
 
 /// What a stage (`NODE@VISIT`, or `NODE` for its last visit) was given and what it came to. Prompt
@@ -50,7 +54,9 @@ pub fn stage(
         Some(blob) => read(&key, "the response", &blob, blobs),
         None => Ok(Value::clone(&value)),
     });
+    let transcript = transcript(&events, &key, blobs)?;
     Ok(StageReport {
+        transcript,
         prompt: prompt.transpose()?.map(|value| match value {
             Value::String(text) => text,
             other => other.to_string(),
@@ -72,7 +78,7 @@ fn response(node: &str, end: &CompletedStage) -> Option<Arc<Value>> {
     updates.get(&own).or_else(|| updates.get(keys::COMMAND_OUTPUT)).cloned()
 }
 
-fn read(
+pub(crate) fn read(
     key: &StageKey,
     what: &'static str,
     blob: &BlobRef,

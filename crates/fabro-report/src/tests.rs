@@ -413,3 +413,51 @@ fn ten_thousand_canceled_branches_take_no_time() {
     let report = inspect(&events, true).unwrap();
     assert_eq!(report.stages.iter().filter(|row| row.status == "canceled").count(), 10_000);
 }
+
+#[test]
+fn a_conversation_is_read_back_from_the_last_attempt() {
+    let mut bench = Bench::new("digraph { start -> talk -> exit; talk [max_retries=1] }");
+    let branch: Arc<str> = Arc::from("");
+    let say = |bench: &mut Bench, bodies: Vec<EventBody>| {
+        let notes = bodies.into_iter().map(Into::into).collect();
+        bench.input(Input::Note { branch: Arc::clone(&branch), notes, blobs: Vec::new() });
+    };
+    let message = |role: &str, message: Option<serde_json::Value>| EventBody::AgentMessage {
+        role: role.into(),
+        text: "short".into(),
+        message: message.map(Arc::new),
+        usage: None,
+    };
+    say(&mut bench, vec![message("user", None)]);
+    bench.end("talk", exits(1));
+    assert!(matches!(bench.events.last().unwrap().entry.body, EventBody::StageRetrying { .. }));
+    let large = bench.blobs.put(br#"{"role":"assistant","content":[{"type":"text","text":"x"}]}"#);
+    say(&mut bench, vec![message("user", Some(json!("the whole question")))]);
+    let tool = fabro_events::CompletedTool {
+        call_id: "1".into(),
+        tool: "grep".into(),
+        is_error: true,
+        output: Arc::new(json!("no such file")),
+        files_read: Vec::new(),
+        files_modified: Vec::new(),
+        duration_ms: 3,
+    };
+    let steered = EventBody::AgentSteered { text: "Be brief".into(), source: "inbox".into() };
+    say(&mut bench, vec![message("assistant", Some(large.unwrap().to_value()))]);
+    say(&mut bench, vec![EventBody::AgentToolCompleted(Box::new(tool)), steered]);
+    let transcript = stage(&bench.events, "talk", &*bench.blobs).unwrap().transcript;
+    let lines: Vec<_> = transcript.iter().map(|it| serde_json::to_string(it).unwrap()).collect();
+    insta::assert_snapshot!(lines.join("\n"), @r#"
+    {"role":"user","content":"the whole question"}
+    {"role":"assistant","content":[{"type":"text","text":"x"}]}
+    {"role":"tool","content":"no such file","tool":"grep","call_id":"1","is_error":true}
+    {"role":"user","content":"Be brief"}
+    "#);
+    let (name, events) = conversation(&bench.events, None).unwrap();
+    assert_eq!((name.as_str(), events.len()), ("talk@1", 4));
+    assert_eq!(conversation(&bench.events, Some("start")).unwrap().1.len(), 0);
+    let error = conversation(&bench.events[..2], None).unwrap_err().to_string();
+    assert_eq!(error, "no stage of the run has a conversation with a model");
+    let missing = stage(&bench.events, "talk", &MemoryBlobs::default()).unwrap_err();
+    insta::assert_snapshot!(missing, @"a message of `talk@1` cannot be read back: blob://sha256/b140b90a43115baba8a4aee761602f93fb32d0834a8db00076f897f0f3721003 is not in the store; restore the store's `blobs` directory, or run the stage that made it again");
+}
