@@ -1,0 +1,252 @@
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use super::*;
+
+/// Runs shell commands in a directory, git as a user of its own.
+#[track_caller]
+fn sh(dir: &Path, script: &str) {
+    let output = Command::new("sh")
+        .args(["-ec", script])
+        .current_dir(dir)
+        .envs([
+            ("GIT_CONFIG_GLOBAL", "/dev/null"),
+            ("GIT_CONFIG_SYSTEM", "/dev/null"),
+            ("GIT_AUTHOR_NAME", "a"),
+            ("GIT_AUTHOR_EMAIL", "a@example.com"),
+            ("GIT_COMMITTER_NAME", "a"),
+            ("GIT_COMMITTER_EMAIL", "a@example.com"),
+            ("GIT_CONFIG_COUNT", "1"),
+            ("GIT_CONFIG_KEY_0", "protocol.file.allow"),
+            ("GIT_CONFIG_VALUE_0", "always"),
+        ])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A repository with a few committed files.
+fn repository() -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    sh(
+        dir.path(),
+        "git init -q -b main; mkdir -p sub/deep; echo a >a; echo b >sub/b; echo c >sub/deep/c; \
+         echo '*.ignored' >.gitignore; git add .; git commit -qm one",
+    );
+    dir
+}
+
+async fn take(dir: &Path) -> Snapshot {
+    Snapshot::take(dir).await.unwrap().unwrap()
+}
+
+/// What changed below `below` by the second script, after the first.
+async fn run(dir: &Path, below: &str, before: &str, script: &str) -> Vec<String> {
+    sh(dir, before);
+    let first = take(&dir.join(below)).await;
+    sh(dir, script);
+    let second = take(&dir.join(below)).await;
+    changed(&first, &second).await.unwrap()
+}
+
+async fn check(before: &str, script: &str, expect: &[&str]) {
+    let dir = repository();
+    assert_eq!(run(dir.path(), "", before, script).await, expect, "{before} / {script}");
+}
+
+#[tokio::test]
+async fn edits_are_seen_wherever_git_has_them() {
+    check("", "", &[]).await;
+    check(
+        "",
+        "echo x >>a; rm sub/b; echo n >sub/new; echo i >x.ignored",
+        &["a", "sub/b", "sub/new"],
+    )
+    .await;
+    check("", "echo x >>a; git add a; echo n >n; git add n; git rm -q sub/b", &["a", "n", "sub/b"])
+        .await;
+    check("", "echo x >>a; echo n >n; git add .; git commit -qm two; echo y >>n", &["a", "n"])
+        .await;
+    check("", "git mv a z; git commit -qm two", &["a", "z"]).await;
+    check("", "chmod +x a; ln -s a link; mkdir d; echo x >d/e", &["a", "d/e", "link"]).await;
+    check("", "echo x >a; echo a >a; touch sub/b", &[]).await;
+    check("", "rm a; mkdir a; echo x >a/x", &["a", "a/x"]).await;
+}
+
+#[tokio::test]
+async fn what_was_edited_before_counts_only_when_it_is_another_now() {
+    let edited = "echo x >>a; echo n >n; rm sub/b; ln -s x link";
+    check(edited, "", &[]).await;
+    check(edited, "touch a n", &[]).await;
+    check(edited, "git add .", &[]).await;
+    check(edited, "git add .; git commit -qm two", &[]).await;
+    check(
+        edited,
+        "echo y >>a; echo m >n; echo b >sub/b; ln -sf y link",
+        &["a", "link", "n", "sub/b"],
+    )
+    .await;
+    check(edited, "git checkout -q .; rm n link", &["a", "link", "n", "sub/b"]).await;
+    check(edited, "git add .; git commit -qm two; echo n >n2; echo z >a", &["a", "n2"]).await;
+    check("echo same >a", "printf 'more\\n' >a", &["a"]).await;
+    check("echo x >n", "echo n >>.gitignore", &[".gitignore"]).await;
+}
+
+#[tokio::test]
+async fn commits_and_branches_may_change_in_between() {
+    let branch = "git checkout -q -b other; echo x >>a; echo n >n; git add .; git commit -qm two; git checkout -q main";
+    check(branch, "git checkout -q other", &["a", "n"]).await;
+    check(branch, "git checkout -q other; git checkout -q main", &[]).await;
+    check(&format!("{branch}; git checkout -q other"), "git reset -q --hard main", &["a", "n"])
+        .await;
+    check("git checkout -q --detach", "git commit -q --allow-empty -m x", &[]).await;
+    check("", "git stash -q || true; echo x >>a; git stash -q", &[]).await;
+}
+
+#[tokio::test]
+async fn a_repository_may_be_without_a_commit() {
+    let dir = tempfile::tempdir().unwrap();
+    sh(dir.path(), "git init -q; echo a >a");
+    let path = dir.path();
+    assert_eq!(run(path, "", "", "echo b >b").await, ["b"]);
+    assert_eq!(
+        run(path, "", "", "echo c >c; git add .; git commit -qm one; echo d >d").await,
+        ["c", "d"]
+    );
+    let first = take(path).await;
+    assert!(first.head().is_some_and(|id| id.len() == 40) && !first.is_clean());
+    let sha256 = tempfile::tempdir().unwrap();
+    sh(sha256.path(), "git init -q --object-format=sha256");
+    assert_eq!(run(sha256.path(), "", "", "echo c >c; git add .; git commit -qm one").await, ["c"]);
+}
+
+#[tokio::test]
+async fn only_what_is_below_the_directory_counts() {
+    let dir = repository();
+    let script = "echo x >>a; echo x >>sub/b; echo n >sub/deep/n; git add .; git commit -qm two; echo y >sub/y; echo y >y";
+    assert_eq!(run(dir.path(), "sub", "", script).await, ["b", "deep/n", "y"]);
+    assert_eq!(
+        run(dir.path(), "sub", "", "rm -r sub; git rm -rq --cached sub").await,
+        ["b", "deep/c", "deep/n", "y"]
+    );
+    let dir = repository();
+    sh(dir.path(), "mkdir 'sub[1]*'; echo x >'sub[1]*/x'");
+    assert_eq!(run(dir.path(), "sub[1]*", "", "echo y >'sub[1]*/y'; echo z >sub/z").await, ["y"]);
+}
+
+#[tokio::test]
+async fn a_directory_that_is_gone_has_lost_its_files() {
+    let dir = repository();
+    assert_eq!(run(dir.path(), "sub", "echo n >sub/n", "rm -r sub").await, ["b", "deep/c", "n"]);
+    let gone = tempfile::tempdir().unwrap().path().to_owned();
+    assert_eq!(Snapshot::take(&gone).await.unwrap(), None);
+    assert_eq!(Snapshot::take(&gone.join("..").join("x")).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn names_may_be_anything() {
+    let dir = repository();
+    let names = [" blank ", "new\nline", "tab\t\"quote\"", "ünï", "-dash", "back\\slash", ":(top)"];
+    let write = |text: &str| {
+        for name in names {
+            fs::write(dir.path().join(name), text).unwrap();
+        }
+    };
+    let mut expect = names;
+    expect.sort_unstable();
+    let first = take(dir.path()).await;
+    write("one");
+    let second = take(dir.path()).await;
+    assert_eq!(changed(&first, &second).await.unwrap(), expect);
+    sh(dir.path(), "git add .; git commit -qm two");
+    let third = take(dir.path()).await;
+    assert!(third.is_clean());
+    assert_eq!(changed(&first, &third).await.unwrap(), expect);
+    assert!(changed(&second, &third).await.unwrap().is_empty());
+    let name = std::ffi::OsStr::from_bytes(b"latin\xe9");
+    fs::write(dir.path().join(name), "x").unwrap();
+    let fourth = take(dir.path()).await;
+    assert_eq!(changed(&third, &fourth).await.unwrap(), ["latin\u{fffd}"]);
+}
+
+#[tokio::test]
+async fn where_there_is_no_work_tree_there_is_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(Snapshot::take(dir.path()).await.unwrap(), None);
+    sh(dir.path(), "git init -q --bare bare.git; git init -q tree");
+    assert_eq!(Snapshot::take(&dir.path().join("bare.git")).await.unwrap(), None);
+    assert_eq!(Snapshot::take(&dir.path().join("tree/.git")).await.unwrap(), None);
+    assert_eq!(
+        Snapshot::take(&dir.path().join("tree/none/at/all")).await.unwrap().unwrap().head(),
+        None
+    );
+}
+
+#[tokio::test]
+async fn a_repository_that_cannot_be_read_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join(".git"), "gitdir: /nowhere").unwrap();
+    let error = Snapshot::take(dir.path()).await.unwrap_err().to_string();
+    assert!(error.starts_with("git rev-parse failed: fatal: "), "{error}");
+}
+
+#[tokio::test]
+async fn repositories_inside_are_one_path() {
+    let inner = repository();
+    let dir = repository();
+    let add =
+        format!("git submodule --quiet add {} module; git commit -qm add", inner.path().display());
+    sh(dir.path(), &add);
+    let path = dir.path();
+    assert!(take(path).await.is_clean());
+    assert_eq!(run(path, "", "", "echo x >>module/a").await, ["module"]);
+    assert_eq!(run(path, "", "", "").await, [""; 0]);
+    assert_eq!(run(path, "", "", "echo y >>module/a").await, ["module"]);
+    assert_eq!(run(path, "", "", "cd module; git commit -qam x").await, ["module"]);
+    assert_eq!(run(path, "", "", "git commit -qam x").await, ["module"]);
+    assert_eq!(run(path, "", "", "git init -q own; echo x >own/x").await, ["own"]);
+    assert_eq!(run(path, "", "", "echo y >own/x").await, ["own"]);
+    assert_eq!(run(path, "", "", "rm -rf own").await, ["own"]);
+    assert_eq!(run(path, "", "", "echo y >sub/y").await, ["sub/y"]);
+}
+
+#[tokio::test]
+async fn nothing_of_the_repository_is_touched() {
+    let dir = repository();
+    sh(dir.path(), "touch -d '2001-01-01' a; echo x >>sub/b; : >.git/index.lock");
+    let index = fs::read(dir.path().join(".git/index")).unwrap();
+    take(dir.path()).await;
+    assert_eq!(fs::read(dir.path().join(".git/index")).unwrap(), index);
+}
+
+#[test]
+fn variables_of_a_hook_do_not_mislead() {
+    // Read by git itself when a hook of another repository runs the whole program; here the
+    // environment of the tests must not be changed, so only the list is looked at.
+    let output = Command::new("git").args(["rev-parse", "--local-env-vars"]).output().unwrap();
+    let known = String::from_utf8(output.stdout).unwrap();
+    for variable in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX"] {
+        assert!(known.contains(variable) && run::MISLEADING.contains(&variable));
+    }
+}
+
+#[tokio::test]
+async fn large_files_are_compared_by_their_times() {
+    let dir = repository();
+    let large = dir.path().join("large");
+    let write = |byte: u8| fs::write(&large, vec![byte; 4_000_001]).unwrap();
+    write(1);
+    let first = take(dir.path()).await;
+    let same = take(dir.path()).await;
+    assert!(changed(&first, &same).await.unwrap().is_empty());
+    fs::remove_file(&large).unwrap();
+    write(2);
+    let file = fs::File::options().append(true).open(&large).unwrap();
+    file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+    let second = take(dir.path()).await;
+    assert_eq!(changed(&first, &second).await.unwrap(), ["large"]);
+}
