@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use fabro_blob::{BlobError, BlobStore};
 use fabro_context::keys;
 use fabro_engine::{Finished, Handler, Stage, StageEnd};
-use fabro_sandbox::{Captured, Exec, ExecError, Exit, Language, Request};
+use fabro_sandbox::{Captured, Environment, Exec, ExecError, Exit, Keep, Language, Request};
 use fabro_template::Mode;
 use fabro_types::{Failure, FailureClass, Outcome};
 use serde_json::Value;
@@ -63,9 +63,12 @@ impl Handler for CommandHandler {
             script: &script,
             language: if python { Language::Python } else { Language::Shell },
             cwd: Path::new(&stage.run.work_dir),
-            env: &env,
-            stdout: files.path("stdout.log"),
-            stderr: files.path("stderr.log"),
+            env: Environment::Inherit(&env),
+            keep: Keep::Logs {
+                stdout: files.path("stdout.log"),
+                stderr: files.path("stderr.log"),
+            },
+            redactor: None,
             cancel: stage.cancel.clone(),
         };
         let ended = match self.exec.run(request).await {

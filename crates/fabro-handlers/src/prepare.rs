@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use fabro_sandbox::{Exec, ExecError, Exit, Language, Request};
+use fabro_sandbox::{Environment, Exec, ExecError, Exit, Keep, Language, Request};
 use fabro_types::{Failure, FailureClass, RunId};
 use tokio_util::sync::CancellationToken;
 
@@ -51,9 +51,9 @@ pub async fn prepare(
             script,
             language: Language::Shell,
             cwd: work_dir,
-            env: &env,
-            stdout: dir.join("stdout.log"),
-            stderr: dir.join("stderr.log"),
+            env: Environment::Inherit(&env),
+            keep: Keep::Logs { stdout: dir.join("stdout.log"), stderr: dir.join("stderr.log") },
+            redactor: None,
             cancel: stop.clone(),
         };
         let failed = |why: String| {

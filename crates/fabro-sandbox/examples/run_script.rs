@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fabro_sandbox::{Exec, Language, LocalExec, Request};
+use fabro_sandbox::{Environment, Exec, Keep, Language, LocalExec, Request};
 use tokio_util::sync::CancellationToken;
 
 #[tokio::main(flavor = "current_thread")]
@@ -15,9 +15,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         script: &script,
         language: Language::Shell,
         cwd: logs.path(),
-        env: &[],
-        stdout: logs.path().join("stdout.log"),
-        stderr: logs.path().join("stderr.log"),
+        env: Environment::Inherit(&[]),
+        keep: Keep::Ends { head: 10_000, tail: 10_000 },
+        redactor: None,
         cancel: cancel.clone(),
     };
     let exec = LocalExec::new();

@@ -1,48 +1,65 @@
-//! Running scripts in a process group of their own, with bounded memory and an orderly end.
+//! What an AI agent or a workflow runs and touches on this machine: scripts and files, within bounds.
 //!
-//! [`Exec`] is the seam: one function that takes a [`Request`] and gives back what the script came
-//! to. [`LocalExec`] starts real processes, [`FakeExec`] answers from memory. The output goes to two
-//! log files as it arrives, and comes back as text when it is small ([`Captured`]).
-//!
-//! A script ends when its shell exits. Whatever it left in its process group gets a moment to finish
-//! on its own, then SIGTERM, two seconds, and SIGKILL; a cancellation ends the whole group the same
-//! way, and dropping the future kills it at once. A [`Process`] is a program to talk to through pipes,
-//! which ends in the same way.
+//! Two seams. [`Exec`] runs a script: one function that takes a [`Request`] and gives back what it
+//! came to. [`LocalExec`] starts real processes, [`FakeExec`] answers from memory. [`Files`] are the
+//! files of a working directory, in three traits: [`ReadFiles`], [`WriteFiles`], [`FindFiles`].
+//! [`LocalFiles`] lets nobody out of its root, [`MemoryFiles`] has no disk, and [`ReadFirst`] lets
+//! nobody change what they have not read.
 //!
 //! ```
-//! use fabro_sandbox::{Captured, Exec, Exit, Language, LocalExec, Request};
+//! use fabro_sandbox::{Captured, Environment, Exec, Exit, Keep, Language, LocalExec, Request};
+//! use fabro_sandbox::{FileError, LocalFiles, ReadFilesExt, WriteFiles};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let logs = tempfile::tempdir()?;
+//! let place = tempfile::tempdir()?;
 //! let env = [("NAME".to_owned(), "world".to_owned())];
 //! let request = Request {
 //!     script: "echo hello $NAME; exit 3",
 //!     language: Language::Shell,
-//!     cwd: logs.path(),
-//!     env: &env,
-//!     stdout: logs.path().join("stdout.log"),
-//!     stderr: logs.path().join("stderr.log"),
+//!     cwd: place.path(),
+//!     env: Environment::Inherit(&env),
+//!     keep: Keep::Ends { head: 1_000, tail: 1_000 },
+//!     redactor: None,
 //!     cancel: tokio_util::sync::CancellationToken::new(),
 //! };
 //! let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
 //! let finished = runtime.block_on(LocalExec::new().run(request))?;
 //! assert_eq!(finished.exit, Exit::Code(3));
 //! assert_eq!(finished.stdout, Captured::Text("hello world".to_owned()));
+//!
+//! let files = LocalFiles::new(place.path())?;
+//! files.write("notes/today.md", b"- asked for hello")?;
+//! assert_eq!(files.read("notes/today.md", 1_000)?, b"- asked for hello");
+//! assert!(matches!(files.read("../../etc/passwd", 1_000), Err(FileError::Outside { .. })));
 //! # Ok(())
 //! # }
 //! ```
 //!
+//! A script ends when its shell exits. Whatever it left in its process group gets a moment to finish
+//! on its own, then SIGTERM, two seconds, and SIGKILL; a cancellation ends the whole group the same
+//! way, and dropping the future kills it at once. A [`Process`] is a program to talk to through pipes,
+//! which ends in the same way. Its output goes to two log files as it arrives and comes back as text
+//! when it is small, or only its two ends are kept ([`Keep`]); a redactor can blank secrets out of it.
+//!
 //! # Limits
 //!
 //! - Unix only. The tokio runtime needs its I/O and time drivers.
-//! - Nothing is confined: a script has the rights of the user who runs it.
+//! - A script is not confined: it has the rights of the user who runs it. [`agent_env`] is an
+//!   environment for those that an agent thought of.
 //! - A process that leaves the group on purpose (`setsid`, `set -m`) is not followed while the run
 //!   lives. If it still holds the output open, what it prints after the shell's end is lost.
 //! - Log files are written by the task that runs the script, without a thread of their own, and are
 //!   as large as the output: only the memory is bounded.
 //! - [`end_leftovers`] reads `/proc`, so it finds nothing outside Linux.
+//! - File operations block; call them where that is allowed. A written file is not synced to disk,
+//!   and loses its other hard links. Names that are no UTF-8 are listed, but cannot be opened.
+//! - [`LocalFiles`] guards against paths and links, not against somebody who moves the root itself or
+//!   mounts something into it.
 
+mod ends;
+mod environment;
 mod fake;
+mod files;
 mod group;
 mod leftovers;
 mod local;
@@ -54,7 +71,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use async_trait::async_trait;
+pub use environment::agent_env;
+use fabro_redact::Redactor;
 pub use fake::FakeExec;
+pub use files::{
+    Entry, FileError, FileInfo, FileKind, Files, FindFiles, LocalFiles, MemoryFiles, ReadFiles,
+    ReadFilesExt, ReadFirst, WriteFiles,
+};
 pub use leftovers::end_leftovers;
 pub use local::LocalExec;
 pub use process::{Pipes, Process, Program};
@@ -86,16 +109,44 @@ pub struct Request<'a> {
     pub language: Language,
     /// The directory it starts in.
     pub cwd: &'a Path,
-    /// Variables added to the inherited environment; a later one of the same name wins.
-    pub env: &'a [(String, String)],
-    /// The file that gets standard output, byte for byte and while the script runs. It is emptied
-    /// if it exists, and made, with its directory, for the first byte; it must not be the file of
-    /// `stderr`.
-    pub stdout: PathBuf,
-    /// The file that gets standard error, as for `stdout`.
-    pub stderr: PathBuf,
+    /// The variables it sees.
+    pub env: Environment<'a>,
+    /// What becomes of its output.
+    pub keep: Keep,
+    /// Blanks secrets out of the output before anything keeps it.
+    pub redactor: Option<&'a Redactor>,
     /// Ends the script when it is canceled.
     pub cancel: CancellationToken,
+}
+
+/// The variables that a script sees; of two with the same name the later one wins.
+#[derive(Clone, Copy, Debug)]
+pub enum Environment<'a> {
+    /// Those of this process, and these.
+    Inherit(&'a [(String, String)]),
+    /// These and no others.
+    Only(&'a [(String, String)]),
+}
+
+/// What becomes of the output of a script.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// Two files get all of it, byte for byte and while the script runs. A file is emptied if it
+    /// exists, and made, with its directory, for the first byte.
+    Logs {
+        /// The file of standard output.
+        stdout: PathBuf,
+        /// The file of standard error; another one.
+        stderr: PathBuf,
+    },
+    /// Only the start and the end, in memory: both streams as one, in the order they are written,
+    /// given back as [`Finished::stdout`]. Between the two ends stands how much is missing.
+    Ends {
+        /// How much of the start, in bytes.
+        head: usize,
+        /// How much of the end, in bytes.
+        tail: usize,
+    },
 }
 
 /// What a script is written in.
@@ -135,8 +186,8 @@ pub enum Exit {
 /// Output of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Captured {
-    /// At most [`CAPTURE_LIMIT`] bytes, without the line ends at its end; bytes that are no UTF-8
-    /// are replaced by U+FFFD.
+    /// At most [`CAPTURE_LIMIT`] bytes, or the two ends asked for, without the line ends at its
+    /// end; bytes that are no UTF-8 are replaced by U+FFFD.
     Text(String),
     /// More than that: it is in the log file only.
     Large {

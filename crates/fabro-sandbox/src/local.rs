@@ -1,5 +1,5 @@
 use std::ffi::OsStr;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
@@ -7,13 +7,16 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use tempfile::TempPath;
+use tokio::net::unix::pipe::Receiver;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use crate::ends::Ends;
 use crate::group::Group;
-use crate::log::{DrainError, Log};
-use crate::{Exec, ExecError, Exit, Finished, Language, Request};
+use crate::log::{Channel, DrainError, Log, trimmed};
+use crate::{Captured, Environment, Exec, ExecError, Exit, Finished, Keep, Language, Request};
 
 /// One argument of a process holds less than 128 KiB on Linux; longer scripts are run from a file.
 const ARGUMENT_BYTES: usize = 128 * 1024 - 1;
@@ -57,42 +60,82 @@ impl Exec for LocalExec {
             return Err(ExecError::Nul { offset });
         }
         let program = self.program(request.language)?;
-        let mut stdout = Log::create(request.stdout.clone())?;
-        let mut stderr = Log::create(request.stderr.clone())?;
-        let exit = if request.cancel.is_cancelled() {
-            Exit::Canceled
-        } else {
-            let file = LongScript::write(&request)?;
-            let child = spawn(program, &request, file.as_ref())?;
-            watch(child, &request.cancel, &mut stdout, &mut stderr)
-                .await
-                .map_err(|stop| stop.error(program))?
+        let (exit, stdout, stderr) = match &request.keep {
+            Keep::Logs { stdout, stderr } => {
+                run_with_logs(program, &request, stdout, stderr).await?
+            }
+            &Keep::Ends { head, tail } => {
+                let (exit, text) = run_with_ends(program, &request, Ends::new(head, tail)).await?;
+                (exit, Captured::Text(text), Captured::Text(String::new()))
+            }
         };
-        let (stdout, stderr) = (stdout.finish(), stderr.finish());
         Ok(Finished { exit, stdout, stderr, duration: started.elapsed() })
     }
+}
+
+async fn run_with_logs(
+    program: &Path,
+    request: &Request<'_>,
+    stdout: &Path,
+    stderr: &Path,
+) -> Result<(Exit, Captured, Captured), ExecError> {
+    let mut out = Channel::new(Log::create(stdout)?, request.redactor);
+    let mut err = Channel::new(Log::create(stderr)?, request.redactor);
+    let exit = if request.cancel.is_cancelled() {
+        Exit::Canceled
+    } else {
+        let file = LongScript::write_beside(stdout, request.script)?;
+        let mut child = spawn(program, request, file.path(), Stdio::piped(), Stdio::piped())?;
+        let pipes = child.stdout.take().zip(child.stderr.take());
+        let drains = async {
+            let Some((stdout, stderr)) = pipes else {
+                return Err(DrainError::Read(ErrorKind::NotFound.into()));
+            };
+            tokio::try_join!(out.drain(stdout), err.drain(stderr)).map(drop)
+        };
+        let ended = watch(child, &request.cancel, drains).await;
+        ended.map_err(|stop| stop.error(program))?
+    };
+    Ok((exit, out.finish()?.captured(), err.finish()?.captured()))
+}
+
+async fn run_with_ends(
+    program: &Path,
+    request: &Request<'_>,
+    ends: Ends,
+) -> Result<(Exit, String), ExecError> {
+    let mut channel = Channel::new(ends, request.redactor);
+    let exit = if request.cancel.is_cancelled() {
+        Exit::Canceled
+    } else {
+        let file = LongScript::write_somewhere(request.script)?;
+        let failed = |source| start_error(program, request.cwd, source);
+        let (reader, writer) = std::io::pipe().map_err(failed)?;
+        let reader = Receiver::from_owned_fd(reader.into()).map_err(failed)?;
+        let second = writer.try_clone().map_err(failed)?;
+        let child = spawn(program, request, file.path(), writer.into(), second.into())?;
+        let ended = watch(child, &request.cancel, channel.drain(reader)).await;
+        ended.map_err(|stop| stop.error(program))?
+    };
+    Ok((exit, trimmed(channel.finish()?.text())))
 }
 
 /// Waits for the child, then for its group, copying its output all the while.
 async fn watch(
     mut child: Child,
     cancel: &CancellationToken,
-    stdout: &mut Log,
-    stderr: &mut Log,
+    drains: impl Future<Output = Result<(), DrainError>>,
 ) -> Result<Exit, Stop> {
-    let (Some(mut group), Some(out), Some(err)) =
-        (Group::of(&child), child.stdout.take(), child.stderr.take())
-    else {
+    let Some(mut group) = Group::of(&child) else {
         return Err(Stop::Watch(ErrorKind::NotFound.into()));
     };
     let ended = {
         let mut drained = false;
-        let mut drains =
-            std::pin::pin!(async { tokio::try_join!(stdout.drain(out), stderr.drain(err)) });
+        let mut drains = std::pin::pin!(drains);
         let mut ending = std::pin::pin!(ended(&mut child, &mut group, cancel));
         let ended = tokio::select! {
             result = &mut drains => match result {
-                Ok(_) => {
+                Ok(()) => {
                     drained = true;
                     ending.await
                 }
@@ -104,7 +147,7 @@ async fn watch(
             // A pipe that nobody holds any more is read to its end; the limit is for the others.
             Ok(exit) if !drained => match timeout(LAST_OUTPUT, drains).await {
                 Ok(Err(error)) => Err(error.into()),
-                Ok(Ok(_)) | Err(_) => Ok(exit),
+                Ok(Ok(())) | Err(_) => Ok(exit),
             },
             ended => ended,
         }
@@ -142,20 +185,29 @@ pub(crate) fn exit(status: ExitStatus) -> Exit {
 fn spawn(
     program: &Path,
     request: &Request<'_>,
-    file: Option<&LongScript>,
+    file: Option<&Path>,
+    stdout: Stdio,
+    stderr: Stdio,
 ) -> Result<Child, ExecError> {
     let mut command = Command::new(program);
     match (request.language, file) {
         (_, None) => command.args(["-c", request.script]),
-        (Language::Shell, Some(file)) => command.arg(&file.path),
-        (Language::Python, Some(file)) => command.args(["-c", PYTHON_FROM_FILE]).arg(&file.path),
+        (Language::Shell, Some(file)) => command.arg(file),
+        (Language::Python, Some(file)) => command.args(["-c", PYTHON_FROM_FILE]).arg(file),
+    };
+    let variables = match request.env {
+        Environment::Inherit(variables) => variables,
+        Environment::Only(variables) => {
+            command.env_clear();
+            variables
+        }
     };
     command
         .current_dir(request.cwd)
-        .envs(request.env.iter().map(|(key, value)| (key, value)))
+        .envs(variables.iter().map(|(key, value)| (key, value)))
         .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
+        .stdout(stdout)
+        .stderr(stderr)
         .process_group(0);
     command.spawn().map_err(|source| start_error(program, request.cwd, source))
 }
@@ -184,36 +236,61 @@ fn find_shell() -> Option<PathBuf> {
 }
 
 /// The file that a script too long for an argument is run from; dropping it removes the file.
-struct LongScript {
-    path: PathBuf,
+enum LongScript {
+    NotNeeded,
+    Beside(PathBuf),
+    Somewhere(TempPath),
 }
 
 impl LongScript {
     /// Beside the log of standard output, for that is the one place known to be the run's own.
-    fn write(request: &Request<'_>) -> Result<Option<Self>, ExecError> {
-        if request.script.len() < ARGUMENT_BYTES {
-            return Ok(None);
+    fn write_beside(log: &Path, script: &str) -> Result<Self, ExecError> {
+        if script.len() < ARGUMENT_BYTES {
+            return Ok(Self::NotNeeded);
         }
-        let mut name = request.stdout.as_os_str().to_owned();
+        let mut name = log.as_os_str().to_owned();
         name.push(".script");
         // The script starts in another directory, where a relative path would lead elsewhere.
         let written = std::path::absolute(&name).and_then(|path| {
             if let Some(directory) = path.parent() {
                 std::fs::create_dir_all(directory)?;
             }
-            std::fs::write(&path, request.script).map(|()| path)
+            std::fs::write(&path, script).map(|()| path)
         });
         match written {
-            Ok(path) => Ok(Some(Self { path })),
+            Ok(path) => Ok(Self::Beside(path)),
             Err(source) => Err(ExecError::Log { path: name.into(), source }),
+        }
+    }
+
+    /// Among the temporary files.
+    fn write_somewhere(script: &str) -> Result<Self, ExecError> {
+        if script.len() < ARGUMENT_BYTES {
+            return Ok(Self::NotNeeded);
+        }
+        let written = tempfile::NamedTempFile::new().and_then(|mut file| {
+            file.write_all(script.as_bytes())?;
+            Ok(file.into_temp_path())
+        });
+        let path = std::env::temp_dir();
+        written.map(Self::Somewhere).map_err(|source| ExecError::Log { path, source })
+    }
+
+    fn path(&self) -> Option<&Path> {
+        match self {
+            Self::NotNeeded => None,
+            Self::Beside(path) => Some(path),
+            Self::Somewhere(path) => Some(path),
         }
     }
 }
 
 impl Drop for LongScript {
     fn drop(&mut self) {
-        // A file left behind is harmless: the next script of this log overwrites it.
-        let _ = std::fs::remove_file(&self.path);
+        if let Self::Beside(path) = self {
+            // A file left behind is harmless: the next script of this log overwrites it.
+            let _ = std::fs::remove_file(path);
+        }
     }
 }
 

@@ -135,7 +135,7 @@ async fn dropping_the_future_kills_the_group() {
 async fn a_full_disk_ends_the_script() {
     let place = Place::new();
     let mut request = place.request("exec 3> ready; echo >&3; sleep 300 & echo lost >&2; wait");
-    request.stderr = "/dev/full".into();
+    request.keep = place.logs("stdout.log", "/dev/full");
     let exec = LocalExec::new();
     let (result, (_, pipe)) = tokio::join!(exec.run(request), place.ready());
     let error = result.unwrap_err();

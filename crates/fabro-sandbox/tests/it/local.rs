@@ -101,7 +101,7 @@ async fn what_cannot_start_says_what_to_do() {
     insta::assert_snapshot!(directory, @"working directory /nowhere/at/all is no directory: create it, or choose another");
 
     let mut request = place.request("true");
-    request.stdout = "/dev/null/stdout.log".into();
+    request.keep = place.logs("/dev/null/stdout.log", "stderr.log");
     let log = LocalExec::new().run(request).await.unwrap_err();
     insta::assert_snapshot!(log, @"write /dev/null/stdout.log: Not a directory (os error 20); free some space or choose another place");
 

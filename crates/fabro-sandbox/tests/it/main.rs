@@ -1,7 +1,12 @@
-//! Scripts run as real processes. Nothing here waits for a time to pass: scripts say through a named
-//! pipe when they are ready, and the end of that pipe says when all that held it are gone.
+//! Scripts run as real processes, and files on a real disk. Nothing here waits for a time to pass:
+//! scripts say through a named pipe when they are ready, and the end of that pipe says when all that
+//! held it are gone.
 
 mod ends;
+#[cfg(test)]
+mod files;
 mod local;
+#[cfg(test)]
+mod output;
 #[cfg(test)]
 mod setup;

@@ -2,7 +2,9 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::process::Command;
 
-use fabro_sandbox::{Captured, Exec, ExecError, Finished, Language, LocalExec, Request};
+use fabro_sandbox::{
+    Captured, Environment, Exec, ExecError, Finished, Keep, Language, LocalExec, Request,
+};
 use tokio_util::sync::CancellationToken;
 
 /// A working directory with a named pipe `ready` in it.
@@ -40,11 +42,15 @@ impl Place {
             script,
             language: self.language,
             cwd: self.directory.path(),
-            env: &self.env,
-            stdout: self.path("logs/stdout.log"),
-            stderr: self.path("logs/stderr.log"),
+            env: Environment::Inherit(&self.env),
+            keep: self.logs("logs/stdout.log", "logs/stderr.log"),
+            redactor: None,
             cancel: self.cancel.clone(),
         }
+    }
+
+    pub(crate) fn logs(&self, stdout: &str, stderr: &str) -> Keep {
+        Keep::Logs { stdout: self.path(stdout), stderr: self.path(stderr) }
     }
 
     pub(crate) async fn run(&self, script: &str) -> Result<Finished, ExecError> {

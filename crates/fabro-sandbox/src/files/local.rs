@@ -1,0 +1,266 @@
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use super::resolve::{Last, resolve};
+use super::{Entry, FileError, FileInfo, FileKind, FindFiles, ReadFiles, WriteFiles, beneath};
+
+/// The files below a directory of this machine, and no others.
+///
+/// Links are resolved, and what they lead to has to be inside too. Every operation opens the
+/// directory of the file without following links and works from there, so that one swapped in the
+/// meantime makes it fail instead of leading it out. Devices, pipes, sockets and the file systems of
+/// the kernel (`/proc`, `/sys`) are neither read nor written.
+#[derive(Clone, Debug)]
+pub struct LocalFiles {
+    /// Free of links.
+    root: PathBuf,
+}
+
+impl LocalFiles {
+    /// The files below `root`.
+    ///
+    /// # Errors
+    ///
+    /// It is no directory, or cannot be looked at.
+    pub fn new(root: impl AsRef<Path>) -> Result<Self, FileError> {
+        let given = root.as_ref();
+        let unusable = |source| FileError::Root { path: given.to_owned(), source };
+        let root = given.canonicalize().map_err(unusable)?;
+        if !root.is_dir() {
+            return Err(unusable(std::io::ErrorKind::NotADirectory.into()));
+        }
+        Ok(Self { root })
+    }
+
+    /// The directory, without links.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    fn place(&self, path: &str, last: Last) -> Result<Place, FileError> {
+        let inside = resolve(&self.root, path, last)?;
+        let name = inside.file_name().map(OsStr::to_owned);
+        Ok(Place { directory: inside.parent().unwrap_or(&inside).to_owned(), name, inside })
+    }
+
+    /// Opens the directory, which must not be one of the kernel's.
+    fn directory(&self, path: &str, directory: &Path) -> Result<OwnedFd, FileError> {
+        let opened = beneath::directory(&self.root, directory).map_err(refused(path))?;
+        ordinary(path, opened)
+    }
+}
+
+/// Where a file is.
+struct Place {
+    inside: PathBuf,
+    directory: PathBuf,
+    /// `None` for the root itself.
+    name: Option<OsString>,
+}
+
+impl Place {
+    fn name(&self, path: &str) -> Result<&OsStr, FileError> {
+        let name = self.name.as_deref();
+        name.ok_or_else(|| FileError::IsDirectory { path: path.to_owned() })
+    }
+}
+
+impl ReadFiles for LocalFiles {
+    fn open(&self, path: &str) -> Result<Box<dyn Read + Send>, FileError> {
+        let place = self.place(path, Last::Followed)?;
+        let name = place.name(path)?;
+        let directory = self.directory(path, &place.directory)?;
+        // Looking first: to open a pipe or a device may already do something.
+        regular(path, &stat(&directory, name).map_err(refused(path))?)?;
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = rustix::fs::openat(&directory, name, flags | OFlags::CLOEXEC, Mode::empty())
+            .map_err(refused(path))?;
+        regular(path, &rustix::fs::fstat(&file).map_err(refused(path))?)?;
+        Ok(Box::new(File::from(file)))
+    }
+}
+
+impl WriteFiles for LocalFiles {
+    fn write(&self, path: &str, content: &[u8]) -> Result<(), FileError> {
+        let place = self.place(path, Last::Followed)?;
+        let name = place.name(path)?;
+        let directory = beneath::made(&self.root, &place.directory).map_err(refused(path))?;
+        let directory = ordinary(path, directory)?;
+        let mode = match stat(&directory, name) {
+            Ok(old) => {
+                regular(path, &old)?;
+                if old.st_mode & 0o222 == 0 {
+                    return Err(FileError::ReadOnly { path: path.to_owned() });
+                }
+                Some(Mode::from_raw_mode(old.st_mode & 0o777))
+            }
+            Err(Errno::NOENT) => None,
+            Err(error) => return Err(refused(path)(error)),
+        };
+        replace(&directory, name, content, mode).map_err(|source| FileError::io(path, source))
+    }
+
+    fn remove(&self, path: &str) -> Result<(), FileError> {
+        let place = self.place(path, Last::Kept)?;
+        let name = place.name(path)?;
+        let directory = self.directory(path, &place.directory)?;
+        let found = stat(&directory, name).map_err(refused(path))?;
+        if kind(&found) != FileKind::Link {
+            regular(path, &found)?;
+        }
+        rustix::fs::unlinkat(&directory, name, AtFlags::empty()).map_err(refused(path))
+    }
+}
+
+impl FindFiles for LocalFiles {
+    fn info(&self, path: &str) -> Result<FileInfo, FileError> {
+        let place = self.place(path, Last::Followed)?;
+        let directory = self.directory(path, &place.directory)?;
+        let found = match &place.name {
+            Some(name) => stat(&directory, name),
+            None => rustix::fs::fstat(&directory),
+        };
+        let found = found.map_err(refused(path))?;
+        let inside = place.inside.to_string_lossy().into_owned();
+        match kind(&found) {
+            // It was none when the path was resolved.
+            FileKind::Link => Err(FileError::Outside { path: path.to_owned() }),
+            kind => Ok(FileInfo {
+                path: if inside.is_empty() { ".".to_owned() } else { inside },
+                len: if kind == FileKind::File { found.st_size.cast_unsigned() } else { 0 },
+                modified: modified(&found),
+                kind,
+            }),
+        }
+    }
+
+    fn list(&self, path: &str) -> Result<Vec<Entry>, FileError> {
+        let inside = resolve(&self.root, path, Last::Followed)?;
+        let directory = self.directory(path, &inside)?;
+        let mut entries = Vec::new();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let readable = rustix::fs::openat(&directory, ".", flags, Mode::empty());
+        for entry in readable.and_then(Dir::new).map_err(refused(path))? {
+            let entry = entry.map_err(refused(path))?;
+            let name = entry.file_name();
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            let kind = match entry.file_type() {
+                // Not every file system says it here.
+                FileType::Unknown => {
+                    match rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+                        Ok(found) => kind(&found),
+                        Err(Errno::NOENT) => continue,
+                        Err(error) => return Err(refused(path)(error)),
+                    }
+                }
+                known => kind_of(known),
+            };
+            entries.push(Entry { name: name.to_string_lossy().into_owned(), kind });
+        }
+        entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        Ok(entries)
+    }
+}
+
+/// Writes a new file beside the old one and gives it the name of that.
+fn replace(
+    directory: &OwnedFd,
+    name: &OsStr,
+    content: &[u8],
+    mode: Option<Mode>,
+) -> std::io::Result<()> {
+    let (temporary, mut file) = temporary(directory)?;
+    let written = file.write_all(content).and_then(|()| {
+        if let Some(mode) = mode {
+            rustix::fs::fchmod(&file, mode)?;
+        }
+        Ok(rustix::fs::renameat(directory, &temporary, directory, name)?)
+    });
+    if written.is_err() {
+        // The first error is the one that tells; the name is never used again.
+        let _ = rustix::fs::unlinkat(directory, &temporary, AtFlags::empty());
+    }
+    written
+}
+
+fn temporary(directory: &OwnedFd) -> std::io::Result<(String, File)> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    loop {
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!(".fabro-{}-{count}.tmp", std::process::id());
+        match rustix::fs::openat(directory, &name, flags, Mode::from_raw_mode(0o666)) {
+            Ok(file) => return Ok((name, file.into())),
+            // Left by a process of the same id that died.
+            Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn refused(path: &str) -> impl Fn(Errno) -> FileError {
+    move |error| match error {
+        // A link came to where none was a moment ago.
+        Errno::LOOP | Errno::XDEV => FileError::Outside { path: path.to_owned() },
+        error => FileError::io(path, error.into()),
+    }
+}
+
+fn stat(directory: &OwnedFd, name: &OsStr) -> rustix::io::Result<Stat> {
+    rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
+}
+
+fn regular(path: &str, found: &Stat) -> Result<(), FileError> {
+    let path = path.to_owned();
+    match kind(found) {
+        FileKind::File => Ok(()),
+        FileKind::Directory => Err(FileError::IsDirectory { path }),
+        FileKind::Link => Err(FileError::Outside { path }),
+        FileKind::Other => Err(FileError::NotRegular { path }),
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn ordinary<Fd: AsFd>(path: &str, directory: Fd) -> Result<Fd, FileError> {
+    const SYSFS_MAGIC: u64 = 0x6265_6572;
+    let system = rustix::fs::fstatfs(&directory).map_err(refused(path))?.f_type;
+    if system == rustix::fs::PROC_SUPER_MAGIC || system.cast_unsigned() == SYSFS_MAGIC {
+        return Err(FileError::NotRegular { path: path.to_owned() });
+    }
+    Ok(directory)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn ordinary<Fd: AsFd>(_path: &str, directory: Fd) -> Result<Fd, FileError> {
+    Ok(directory)
+}
+
+fn kind(found: &Stat) -> FileKind {
+    kind_of(FileType::from_raw_mode(found.st_mode))
+}
+
+fn kind_of(kind: FileType) -> FileKind {
+    match kind {
+        FileType::RegularFile => FileKind::File,
+        FileType::Directory => FileKind::Directory,
+        FileType::Symlink => FileKind::Link,
+        _ => FileKind::Other,
+    }
+}
+
+fn modified(found: &Stat) -> Option<SystemTime> {
+    let seconds = Duration::from_secs(u64::try_from(found.st_mtime).ok()?);
+    #[allow(clippy::useless_conversion, reason = "it is signed on other systems")]
+    let nanos = Duration::from_nanos(u64::try_from(found.st_mtime_nsec).ok()?);
+    SystemTime::UNIX_EPOCH.checked_add(seconds)?.checked_add(nanos)
+}

@@ -1,0 +1,76 @@
+//! Where a path leads, link by link.
+
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::path::{Component, Path, PathBuf};
+
+use super::{FileError, start};
+
+/// As many links as Linux follows.
+const LINKS: usize = 40;
+
+/// The longest path that Linux takes, in bytes.
+const LONGEST: usize = 4096;
+
+/// Whether a link at the very end is followed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Last {
+    Followed,
+    Kept,
+}
+
+/// The path without links, `.` and `..`, relative to the root, which is free of them too.
+///
+/// What does not exist is taken as it is written, so that it can be made. The answer may be out of
+/// date as soon as it is given: what opens it must refuse to follow links.
+pub(super) fn resolve(root: &Path, path: &str, last: Last) -> Result<PathBuf, FileError> {
+    if path.is_empty() || path.len() > LONGEST || path.contains('\0') {
+        return Err(FileError::Invalid { path: start(path) });
+    }
+    let mut done = root.to_owned();
+    let mut todo = Vec::new();
+    let mut links = 0;
+    push(&mut done, &mut todo, Path::new(path));
+    while let Some(name) = todo.pop() {
+        if name == ".." {
+            done.pop();
+            continue;
+        }
+        done.push(&name);
+        if last == Last::Kept && todo.is_empty() {
+            break;
+        }
+        match done.symlink_metadata() {
+            Ok(found) if found.is_symlink() => {
+                links += 1;
+                if links > LINKS {
+                    return Err(FileError::Links { path: path.to_owned() });
+                }
+                let target = done.read_link().map_err(|source| FileError::io(path, source))?;
+                done.pop();
+                push(&mut done, &mut todo, &target);
+            }
+            Err(error) if error.kind() == ErrorKind::InvalidFilename => {
+                return Err(FileError::Invalid { path: start(path) });
+            }
+            // Whether it exists, and may be seen, is for whoever opens it to find out.
+            Ok(_) | Err(_) => {}
+        }
+    }
+    match done.strip_prefix(root) {
+        Ok(inside) => Ok(inside.to_owned()),
+        Err(_) => Err(FileError::Outside { path: path.to_owned() }),
+    }
+}
+
+/// Puts the parts of a path on the stack, first one on top.
+fn push(done: &mut PathBuf, todo: &mut Vec<OsString>, path: &Path) {
+    for part in path.components().rev() {
+        match part {
+            Component::Normal(name) => todo.push(name.to_owned()),
+            Component::ParentDir => todo.push("..".into()),
+            Component::CurDir => {}
+            Component::RootDir | Component::Prefix(_) => *done = PathBuf::from("/"),
+        }
+    }
+}

@@ -1,0 +1,344 @@
+use std::io::Read;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use fabro_sandbox::{
+    FileError, FileKind, Files, FindFiles, LocalFiles, MemoryFiles, ReadFiles, ReadFilesExt,
+    ReadFirst, WriteFiles,
+};
+
+/// A working directory `work`, and a directory `out` beside it with a secret.
+struct Place {
+    directory: tempfile::TempDir,
+    files: LocalFiles,
+}
+
+impl Place {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(directory.path().join("work/sub")).unwrap();
+        std::fs::create_dir(directory.path().join("out")).unwrap();
+        std::fs::write(directory.path().join("out/secret"), "secret").unwrap();
+        std::fs::write(directory.path().join("work/sub/a.txt"), "inside").unwrap();
+        let files = LocalFiles::new(directory.path().join("work")).unwrap();
+        Self { directory, files }
+    }
+
+    fn work(&self, path: &str) -> PathBuf {
+        self.directory.path().join("work").join(path)
+    }
+
+    fn out(&self, path: &str) -> PathBuf {
+        self.directory.path().join("out").join(path)
+    }
+
+    fn absolute(&self, path: &str) -> String {
+        self.work(path).to_str().unwrap().to_owned()
+    }
+}
+
+/// Nothing leads out by this path, whatever is done.
+#[track_caller]
+fn check_outside(place: &Place, path: &str) {
+    let outside = |result: Result<(), FileError>| {
+        assert!(matches!(result, Err(FileError::Outside { .. })), "{path}: {result:?}");
+    };
+    outside(place.files.open(path).map(drop));
+    outside(place.files.info(path).map(drop));
+    outside(place.files.list(path).map(drop));
+    outside(place.files.write(path, b"changed"));
+    assert_eq!(std::fs::read_to_string(place.out("secret")).unwrap(), "secret");
+    assert_eq!(std::fs::read_dir(place.out("")).unwrap().count(), 1, "{path}");
+}
+
+#[test]
+fn nothing_leads_out() {
+    let place = Place::new();
+    symlink("../out/secret", place.work("file")).unwrap();
+    symlink(place.out("secret"), place.work("absolute")).unwrap();
+    symlink("../out", place.work("dir")).unwrap();
+    symlink("../out/new", place.work("dangling")).unwrap();
+    symlink("dir/secret", place.work("twice")).unwrap();
+    symlink("/proc/self/root/etc/passwd", place.work("proc")).unwrap();
+    let secret = place.out("secret").to_str().unwrap().to_owned();
+    for path in [
+        "../out/secret",
+        "sub/../../out/secret",
+        "sub/../../out/new/er",
+        "file",
+        "absolute",
+        "dir/secret",
+        "dir/new",
+        "dir/new/er",
+        "dir",
+        "dangling",
+        "twice",
+        "..",
+        "/",
+        "/etc/passwd",
+        "proc",
+        "/proc/self/environ",
+        "/dev/tcp",
+        "../work2/x",
+        "missing/../../out/secret",
+        &secret,
+    ] {
+        check_outside(&place, path);
+    }
+    for path in ["../out/secret", "dir/secret", "/etc/passwd"] {
+        assert!(matches!(place.files.remove(path), Err(FileError::Outside { .. })), "{path}");
+    }
+    // A link itself can go; what it leads to stays.
+    place.files.remove("file").unwrap();
+    place.files.remove("dangling").unwrap();
+    assert!(!place.work("file").is_symlink());
+    assert!(place.out("secret").exists());
+}
+
+#[test]
+fn every_way_inside_leads_there() {
+    let place = Place::new();
+    symlink("sub", place.work("link")).unwrap();
+    symlink(place.work("sub/a.txt"), place.work("absolute")).unwrap();
+    symlink("sub/made", place.work("dangling")).unwrap();
+    let absolute = place.absolute("sub/a.txt");
+    for path in [
+        "sub/a.txt",
+        "./sub//a.txt",
+        "sub/../sub/a.txt",
+        "link/a.txt",
+        "link/../sub/a.txt",
+        "absolute",
+        "../work/sub/a.txt",
+        "missing/../sub/a.txt",
+        &absolute,
+    ] {
+        assert_eq!(place.files.read(path, 100).unwrap(), b"inside", "{path}");
+        assert_eq!(place.files.info(path).unwrap().path, "sub/a.txt", "{path}");
+    }
+    for path in ["link/x/y.txt", "dangling", "new"] {
+        place.files.write(path, b"new").unwrap();
+        assert_eq!(place.files.read(path, 3).unwrap(), b"new", "{path}");
+    }
+    assert!(place.work("sub/x/y.txt").is_file() && place.work("sub/made").is_file());
+    assert!(place.work("dangling").is_symlink());
+    for root in [".", "sub/..", "link/.."] {
+        assert_eq!(place.files.info(root).unwrap().path, ".");
+        assert_eq!(place.files.list(root).unwrap().len(), 5, "{root}");
+    }
+}
+
+#[test]
+fn a_working_directory_that_is_a_link() {
+    let place = Place::new();
+    symlink("work", place.directory.path().join("alias")).unwrap();
+    let files = LocalFiles::new(place.directory.path().join("alias")).unwrap();
+    let alias = place.directory.path().join("alias/sub/a.txt");
+    assert_eq!(files.read(alias.to_str().unwrap(), 100).unwrap(), b"inside");
+    assert_eq!(files.read(&place.absolute("sub/a.txt"), 100).unwrap(), b"inside");
+}
+
+/// Links that change all the time: each operation either stays inside or fails.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_directory_swapped_for_a_link() {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+
+    let place = Place::new();
+    std::fs::write(place.out("a.txt"), "secret").unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    symlink(place.out(""), place.work("link")).unwrap();
+    let swapping = std::thread::spawn({
+        let (stop, sub, link) = (Arc::clone(&stop), place.work("sub"), place.work("link"));
+        move || {
+            while !stop.load(Ordering::Relaxed) {
+                renameat_with(CWD, &sub, CWD, &link, RenameFlags::EXCHANGE).unwrap();
+            }
+        }
+    });
+    for _ in 0..2_000 {
+        if let Ok(content) = place.files.read("sub/a.txt", 100) {
+            assert_eq!(content, b"inside");
+        }
+        if let Ok(entries) = place.files.list("sub") {
+            assert!(entries.iter().all(|entry| entry.name != "secret"));
+        }
+        // Whether it fails depends on the moment.
+        let _ = place.files.write("sub/b.txt", b"written");
+        let _ = place.files.remove("sub/b.txt");
+    }
+    stop.store(true, Ordering::Relaxed);
+    swapping.join().unwrap();
+    let mut left: Vec<_> =
+        std::fs::read_dir(place.out("")).unwrap().map(|it| it.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["a.txt", "secret"]);
+    assert_eq!(std::fs::read(place.out("a.txt")).unwrap(), b"secret");
+}
+
+#[test]
+fn what_is_no_file_is_not_opened() {
+    let place = Place::new();
+    // Opened for reading, it would wait for a writer for ever.
+    assert!(Command::new("mkfifo").arg(place.work("pipe")).status().unwrap().success());
+    let _socket = std::os::unix::net::UnixListener::bind(place.work("socket")).unwrap();
+    for path in ["pipe", "socket"] {
+        let check = |result: Result<(), FileError>| {
+            assert!(matches!(result, Err(FileError::NotRegular { .. })), "{path}: {result:?}");
+        };
+        check(place.files.open(path).map(drop));
+        check(place.files.write(path, b"x"));
+        check(place.files.remove(path));
+        assert_eq!(place.files.info(path).unwrap().kind, FileKind::Other);
+    }
+    assert!(matches!(place.files.open("sub"), Err(FileError::IsDirectory { .. })));
+    assert!(matches!(place.files.open("."), Err(FileError::IsDirectory { .. })));
+    assert!(matches!(place.files.write("sub", b""), Err(FileError::IsDirectory { .. })));
+    assert!(matches!(place.files.remove("sub"), Err(FileError::IsDirectory { .. })));
+    assert!(matches!(place.files.list("sub/a.txt"), Err(FileError::NotDirectory { .. })));
+    assert!(matches!(place.files.open("sub/a.txt/x"), Err(FileError::NotDirectory { .. })));
+    assert!(matches!(place.files.write("sub/a.txt/x", b""), Err(FileError::NotDirectory { .. })));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn the_file_systems_of_the_kernel_are_closed() {
+    let files = LocalFiles::new("/").unwrap();
+    for path in ["/proc/self/environ", "/proc/1/cmdline", "proc/version", "/sys/kernel/notes"] {
+        let opened = files.open(path).map(drop);
+        assert!(
+            matches!(opened, Err(FileError::NotRegular { .. } | FileError::NotFound { .. })),
+            "{path}: {opened:?}"
+        );
+    }
+    for path in ["/dev/zero", "/dev/full", "/dev/tty"] {
+        let opened = files.open(path).map(drop);
+        assert!(matches!(opened, Err(FileError::NotRegular { .. })), "{path}: {opened:?}");
+    }
+}
+
+#[test]
+fn hopeless_paths() {
+    let place = Place::new();
+    symlink("loop", place.work("loop")).unwrap();
+    let long = "x".repeat(300);
+    let deep = "d/".repeat(5_000);
+    for path in ["", "a\0b", "\0", &long, &deep] {
+        for result in [place.files.open(path).map(drop), place.files.write(path, b"")] {
+            assert!(matches!(result, Err(FileError::Invalid { .. })), "{result:?}");
+        }
+    }
+    assert!(matches!(place.files.open("loop"), Err(FileError::Links { .. })));
+    assert!(matches!(place.files.open("none"), Err(FileError::NotFound { .. })));
+    assert!(LocalFiles::new(place.work("none")).is_err());
+    assert!(LocalFiles::new(place.work("sub/a.txt")).is_err());
+}
+
+#[test]
+fn writing_keeps_the_mode_and_leaves_nothing_behind() {
+    let place = Place::new();
+    let mode = |path: &str| place.work(path).metadata().unwrap().permissions().mode() & 0o777;
+    let set = |path: &str, mode| {
+        std::fs::set_permissions(place.work(path), std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    set("sub/a.txt", 0o751);
+    let mut before = place.files.open("sub/a.txt").unwrap();
+    place.files.write("sub/a.txt", b"#!/bin/sh").unwrap();
+    assert_eq!(mode("sub/a.txt"), 0o751);
+    let mut old = String::new();
+    before.read_to_string(&mut old).unwrap();
+    assert_eq!(old, "inside", "who reads the old file goes on with it");
+    set("sub/a.txt", 0o444);
+    let error = place.files.write("sub/a.txt", b"").unwrap_err();
+    insta::assert_snapshot!(error, @"sub/a.txt is write-protected: leave it as it is, or ask for its protection to be removed");
+    assert_eq!(place.files.read("sub/a.txt", 100).unwrap(), b"#!/bin/sh");
+    assert_eq!(place.files.list("sub").unwrap().len(), 1);
+}
+
+#[test]
+fn larger_than_asked_for() {
+    let place = Place::new();
+    assert_eq!(place.files.read("sub/a.txt", 6).unwrap(), b"inside");
+    let error = place.files.read("sub/a.txt", 5).unwrap_err();
+    insta::assert_snapshot!(error, @"sub/a.txt is larger than 5 bytes: read a part of it");
+}
+
+/// What both kinds of files do alike.
+fn check_alike(files: &dyn Files) {
+    files.write("b/c.txt", b"c").unwrap();
+    files.write("a.txt", b"a").unwrap();
+    files.write("b/d/e.txt", b"").unwrap();
+    let names = |path: &str| -> Vec<_> {
+        files.list(path).unwrap().into_iter().map(|entry| (entry.name, entry.kind)).collect()
+    };
+    let owned = |name: &str, kind| (name.to_owned(), kind);
+    assert_eq!(names("."), [owned("a.txt", FileKind::File), owned("b", FileKind::Directory)]);
+    assert_eq!(names("b"), [owned("c.txt", FileKind::File), owned("d", FileKind::Directory)]);
+    assert_eq!(files.info("b/../a.txt").unwrap().path, "a.txt");
+    assert_eq!(files.info("b/d/..").unwrap().kind, FileKind::Directory);
+    assert_eq!(files.info("b/c.txt").unwrap().len, 1);
+    assert!(matches!(files.open("../x"), Err(FileError::Outside { .. })));
+    assert!(matches!(files.open("b"), Err(FileError::IsDirectory { .. })));
+    assert!(matches!(files.open("x"), Err(FileError::NotFound { .. })));
+    assert!(matches!(files.list("x"), Err(FileError::NotFound { .. })));
+    assert!(matches!(files.list("a.txt"), Err(FileError::NotDirectory { .. })));
+    assert!(matches!(files.open(""), Err(FileError::Invalid { .. })));
+    assert!(matches!(files.open("a\0"), Err(FileError::Invalid { .. })));
+    assert!(matches!(files.write("b", b""), Err(FileError::IsDirectory { .. })));
+    assert!(matches!(files.write("a.txt/x", b""), Err(FileError::NotDirectory { .. })));
+    assert!(matches!(files.remove("x"), Err(FileError::NotFound { .. })));
+    files.remove("b/d/e.txt").unwrap();
+    assert!(matches!(files.open("b/d/e.txt"), Err(FileError::NotFound { .. })));
+}
+
+#[test]
+fn memory_is_like_a_disk() {
+    let place = tempfile::tempdir().unwrap();
+    check_alike(&LocalFiles::new(place.path()).unwrap());
+    check_alike(&MemoryFiles::default());
+}
+
+#[test]
+fn only_what_was_read_is_changed() {
+    let place = Place::new();
+    let files = ReadFirst::new(place.files.clone());
+    let unread = files.write("sub/a.txt", b"x").unwrap_err();
+    insta::assert_snapshot!(unread, @"sub/a.txt exists, but was not read yet: read it before changing it");
+    assert!(matches!(files.remove("sub/a.txt"), Err(FileError::Unread { .. })));
+    files.write("new.txt", b"mine").unwrap();
+    files.write("new.txt", b"mine again").unwrap();
+
+    files.read("./sub/a.txt", 100).unwrap();
+    // As long as before, and within the same tick of the file system's clock.
+    std::fs::write(place.work("sub/a.txt"), "INSIDE").unwrap();
+    let changed = files.write("sub/a.txt", b"x").unwrap_err();
+    insta::assert_snapshot!(changed, @"sub/a.txt has changed since it was read: read it again before changing it");
+    assert!(matches!(files.remove("sub/a.txt"), Err(FileError::Changed { .. })));
+    assert_eq!(place.files.read("sub/a.txt", 100).unwrap(), b"INSIDE");
+
+    files.read(&place.absolute("sub/a.txt"), 100).unwrap();
+    files.write("sub/a.txt", b"x").unwrap();
+    files.remove("sub/a.txt").unwrap();
+    std::fs::write(place.work("sub/a.txt"), "x").unwrap();
+    assert!(matches!(files.write("sub/a.txt", b"y"), Err(FileError::Unread { .. })));
+    assert!(matches!(files.write("sub", b"y"), Err(FileError::IsDirectory { .. })));
+}
+
+#[test]
+fn a_large_file_is_known_without_being_kept() {
+    let place = Place::new();
+    let mut content = vec![b'x'; 20 << 20];
+    std::fs::write(place.work("big"), &content).unwrap();
+    let files = ReadFirst::new(place.files.clone());
+    let mut start = [0; 4];
+    files.open("big").unwrap().read_exact(&mut start).unwrap();
+    assert_eq!(&start, b"xxxx");
+    content[19 << 20] = b'y';
+    std::fs::write(place.work("big"), &content).unwrap();
+    assert!(matches!(files.write("big", b""), Err(FileError::Changed { .. })));
+    assert_eq!(files.read("big", 1 << 30).unwrap(), content);
+    files.write("big", b"small").unwrap();
+}
