@@ -3,7 +3,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 use crate::deterministic::{deterministic_summary, goal_of};
-use crate::sections::{Section, parts};
+use crate::sections::{Part, Section, close_fence, parts};
 use crate::{
     Files, Meter, Plan, Policy, Reason, SUMMARY_TAG, Summarize, SummarizeError, SummaryRequest,
     Turn, is_summary, plan, render_old,
@@ -273,15 +273,24 @@ impl<'a, T: Turn> Draft<'a, T> {
     fn clean(&self, answer: &str) -> Option<String> {
         let answer = answer.trim();
         let answer = answer.strip_prefix(SUMMARY_TAG).unwrap_or(answer);
-        let parts = parts(answer);
-        let own = parts.iter().filter(|part| part.section != Some(Section::FileOperations));
-        let summary = own.map(|part| part.whole).collect::<String>().trim().to_owned();
-        if parts.iter().any(|part| part.section == Some(Section::Goal)) || summary.is_empty() {
-            return Some(summary).filter(|summary| !summary.is_empty());
-        }
+        let is_blank = |part: &Part<'_>| matches!(part.body.trim(), "" | "(none)");
+        let own: Vec<_> = parts(answer)
+            .into_iter()
+            .filter(|part| part.section != Some(Section::FileOperations))
+            .filter(|part| part.section != Some(Section::Goal) || !is_blank(part))
+            .filter(|part| !part.whole.trim().is_empty())
+            .collect();
+        let first = own.first()?;
+        let summary: String = own.iter().map(|part| part.whole).collect();
+        let summary = close_fence(summary.trim().to_owned());
         let goal = goal_of(self.old, GOAL_CHARS.min(self.summary_chars() / 4));
-        let title = Section::Goal.title();
-        Some(if goal.is_empty() { summary } else { format!("## {title}\n{goal}\n\n{summary}") })
+        if goal.is_empty() || own.iter().any(|part| part.section == Some(Section::Goal)) {
+            return Some(summary);
+        }
+        // What has no heading is not to become part of the goal.
+        let (title, next) = (Section::Goal.title(), Section::Progress.title());
+        let heading = if first.section.is_none() { format!("## {next}\n") } else { String::new() };
+        Some(format!("## {title}\n{goal}\n\n{heading}{summary}"))
     }
 
     fn finish<C: CountTokens>(&self, summary: &str, meter: &Meter<C>) -> Outcome {

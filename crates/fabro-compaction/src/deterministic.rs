@@ -1,7 +1,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Write as _;
 
-use crate::sections::{Section, parts};
+use crate::open::OpenCalls;
+use crate::sections::{Section, parts, quote, unquote};
 use crate::text::{cut_middle, one_line};
 use crate::{Role, SUMMARY_TAG, Turn, is_summary};
 
@@ -31,13 +32,23 @@ pub(crate) fn goal_of<T: Turn>(turns: &[T], max_chars: usize) -> String {
         let text = turn.text();
         let parts = parts(&text);
         let goal = parts.iter().find(|part| part.section == Some(Section::Goal));
-        goal.map(|goal| goal.body.trim().to_owned()).filter(|goal| !goal.is_empty())
+        goal.map(|goal| unquote(goal.body.trim())).filter(|goal| !goal.is_empty())
     };
     let goal = turns.iter().filter(|turn| is_summary(*turn)).find_map(of_summary);
     let first =
         || turns.iter().find(|turn| turn.role() == Role::User && !turn.text().trim().is_empty());
     let goal = goal.or_else(|| first().map(|turn| turn.text().trim().to_owned()));
-    cut_middle(&goal.unwrap_or_default(), max_chars)
+    quoted(&goal.unwrap_or_default(), max_chars)
+}
+
+/// A foreign text as it can stand in a section, in at most `max_chars` characters.
+fn quoted(text: &str, max_chars: usize) -> String {
+    let whole = quote(&cut_middle(text, max_chars));
+    if whole.chars().count() <= max_chars {
+        return whole;
+    }
+    // A quotation adds two characters to each line, and there is a line end in each.
+    quote(&cut_middle(text, max_chars / 3))
 }
 
 /// How long a line of a summary gets, in characters.
@@ -62,47 +73,99 @@ impl Lines {
         self.lines.push_back(line);
         if self.lines.len() > MOST_LINES {
             self.lines.pop_front();
-            self.omitted += 1;
+            self.omitted = self.omitted.saturating_add(1);
         }
     }
 
     /// Takes over a section of an earlier summary.
     fn carry(&mut self, body: &str) {
-        for line in body.lines().map(str::trim).filter(|line| !line.is_empty() && *line != NONE) {
+        for line in body.lines() {
+            let line = line.trim().trim_start_matches(['#', '`', '~']).trim_start();
+            if line.is_empty() || line == NONE {
+                continue;
+            }
             match omitted(line) {
-                Some(omitted) => self.omitted += omitted,
+                Some(omitted) => self.omitted = self.omitted.saturating_add(omitted),
                 None => self.push(one_line(line, LINE)),
             }
         }
     }
 
-    /// The last lines that have `max_chars` characters together.
+    /// How many characters the whole of it has.
+    fn wants(&self) -> usize {
+        let lines: usize = self.lines.iter().map(|line| line.chars().count() + 1).sum();
+        let is_short = self.omitted > 0 || lines == 0;
+        if is_short { lines + OMISSION } else { lines }
+    }
+
+    /// The last lines that have `max_chars` characters together. Where there is room for none, the
+    /// last one is cut.
     fn write(&self, max_chars: usize, out: &mut String) {
-        let mut room = max_chars.saturating_sub(40);
+        let is_whole = self.wants() <= max_chars;
+        let mut room = if is_whole { max_chars } else { max_chars.saturating_sub(OMISSION) };
         let fits = |line: &&String| {
             let rest = room.checked_sub(line.chars().count() + 1);
-            room = rest.unwrap_or_default();
+            room = rest.unwrap_or(room);
             rest.is_some()
         };
         let count = self.lines.iter().rev().take_while(fits).count();
-        let omitted = self.omitted + self.lines.len() - count;
-        if omitted > 0 {
-            let _ = writeln!(out, "({omitted} earlier lines omitted)");
-        } else if count == 0 {
-            let _ = writeln!(out, "{NONE}");
+        let cut = self
+            .lines
+            .back()
+            .filter(|_| count == 0 && room > 2)
+            .map(|line| one_line(line, room - 2));
+        let shown = count + usize::from(cut.is_some());
+        let omitted = self.omitted.saturating_add(self.lines.len() - shown);
+        match omitted {
+            0 if shown == 0 => out.extend([NONE, "\n"]),
+            0 => {}
+            1 => out.extend(["(1", OMITTED_LINE, "\n"]),
+            _ => out.extend([&format!("({omitted}"), OMITTED_LINES, "\n"]),
         }
+        out.extend(cut.iter().flat_map(|line| [line, "\n"]));
         for line in self.lines.iter().skip(self.lines.len() - count) {
-            let _ = writeln!(out, "{line}");
+            out.extend([line, "\n"]);
         }
     }
 }
 
 /// What stands in a section that has nothing to say.
 const NONE: &str = "(none)";
+/// What follows the number of lines that were left out.
+const OMITTED_LINES: &str = " earlier lines omitted)";
+/// The same after a one.
+const OMITTED_LINE: &str = " earlier line omitted)";
+/// Room for such a line, in characters.
+const OMISSION: usize = 45;
 
 /// The number in `(3 earlier lines omitted)`.
 fn omitted(line: &str) -> Option<usize> {
-    line.strip_prefix('(')?.strip_suffix(" earlier lines omitted)")?.parse().ok()
+    let number = line.strip_prefix('(')?;
+    number.strip_suffix(OMITTED_LINES).or(number.strip_suffix(OMITTED_LINE))?.parse().ok()
+}
+
+/// Shares `room` out by weight among those who want some. What one of them does not need goes to
+/// the others.
+fn shares<const N: usize>(mut room: usize, wants: [(usize, usize); N]) -> [usize; N] {
+    let mut shares = [0; N];
+    let mut open: Vec<usize> = (0..N).collect();
+    loop {
+        let weights: usize = open.iter().map(|at| wants[*at].1).sum();
+        let share = |at: usize| room.saturating_mul(wants[at].1) / weights.max(1);
+        let (content, wanting): (Vec<_>, Vec<_>) =
+            open.iter().copied().partition(|at| wants[*at].0 <= share(*at));
+        if content.is_empty() {
+            for at in wanting {
+                shares[at] = share(at);
+            }
+            return shares;
+        }
+        for at in content {
+            shares[at] = wants[at].0;
+            room -= wants[at].0;
+        }
+        open = wanting;
+    }
 }
 
 /// What is written under the headings.
@@ -172,7 +235,6 @@ impl Notes {
 
     fn carry(&mut self, summary: &str) {
         let parts = parts(summary);
-        let is_foreign = parts.iter().all(|part| part.section.is_none());
         for part in parts {
             match part.section {
                 Some(Section::Goal) => self.carry_goal(part.body),
@@ -181,8 +243,8 @@ impl Notes {
                 Some(Section::FailedApproaches) => self.failed.carry(part.body),
                 Some(Section::OpenIssues) => self.open.carry(part.body),
                 Some(Section::NextSteps) => self.next.carry(part.body),
-                None if is_foreign => self.progress.carry(part.whole),
-                Some(Section::FileOperations) | None => {}
+                Some(Section::FileOperations) => {}
+                None => self.progress.carry(part.whole),
             }
         }
     }
@@ -190,9 +252,9 @@ impl Notes {
     fn carry_goal(&mut self, body: &str) {
         let (later, goal): (Vec<_>, Vec<_>) =
             body.lines().partition(|line| line.starts_with(LATER) || omitted(line).is_some());
-        let goal = goal.join("\n");
-        if self.goal.is_empty() && goal.trim() != NONE {
-            goal.trim().clone_into(&mut self.goal);
+        let goal = unquote(goal.join("\n").trim());
+        if self.goal.is_empty() && goal != NONE {
+            self.goal = goal;
         }
         self.requests.carry(&later.join("\n"));
     }
@@ -203,22 +265,35 @@ impl Notes {
             self.next.push(format!("{GO_ON}{}", self.last_said));
         }
         let headings: usize = Section::ALL.iter().map(|section| section.title().len() + 5).sum();
-        let room = max_chars.saturating_sub(headings);
-        let mut out = format!("## {}\n", Section::Goal.title());
         let goal = if self.goal.is_empty() { NONE } else { &self.goal };
-        let _ = writeln!(out, "{}", cut_middle(goal, room / 5));
-        if !self.requests.lines.is_empty() {
-            self.requests.write(room / 10, &mut out);
+        let requests = if self.requests.lines.is_empty() { 0 } else { self.requests.wants() };
+        let sections = [
+            (Section::Progress, &self.progress),
+            (Section::KeyDecisions, &self.decisions),
+            (Section::FailedApproaches, &self.failed),
+            (Section::OpenIssues, &self.open),
+            (Section::NextSteps, &self.next),
+        ];
+        let [progress, decisions, failed, open, next] = sections.map(|(_, lines)| lines.wants());
+        let [for_goal, for_requests, rest @ ..] = shares(
+            max_chars.saturating_sub(headings),
+            [
+                (quote(goal).chars().count(), 20),
+                (requests, 10),
+                (progress, 30),
+                (decisions, 10),
+                (failed, 12),
+                (open, 10),
+                (next, 8),
+            ],
+        );
+        let mut out = format!("## {}\n{}\n", Section::Goal.title(), quoted(goal, for_goal));
+        if requests > 0 {
+            self.requests.write(for_requests, &mut out);
         }
-        for (section, lines, hundredths) in [
-            (Section::Progress, &self.progress, 30),
-            (Section::KeyDecisions, &self.decisions, 10),
-            (Section::FailedApproaches, &self.failed, 12),
-            (Section::OpenIssues, &self.open, 10),
-            (Section::NextSteps, &self.next, 8),
-        ] {
+        for ((section, lines), room) in sections.into_iter().zip(rest) {
             let _ = writeln!(out, "\n## {}", section.title());
-            lines.write(room.saturating_mul(hundredths) / 100, &mut out);
+            lines.write(room, &mut out);
         }
         cut_middle(out.trim_end(), max_chars)
     }
@@ -236,8 +311,8 @@ const FAILS: &str = "- fails: ";
 struct Calls<'a> {
     /// In order.
     all: Vec<Call>,
-    /// Those without a result, by id.
-    running: HashMap<&'a str, Vec<usize>>,
+    /// Those without a result.
+    running: OpenCalls<'a>,
     /// Whether the last call with the same tool and arguments succeeded.
     last: HashMap<String, bool>,
 }
@@ -256,7 +331,7 @@ enum End {
 impl<'a> Calls<'a> {
     fn read<T: Turn>(&mut self, turn: &'a T, notes: &mut Notes) {
         for result in turn.results() {
-            let call = self.running.get_mut(result.id).and_then(Vec::pop);
+            let call = self.running.answer(result.id);
             let what = call.map_or("a tool", |call| self.all[call].what.as_str()).to_owned();
             let end = if result.is_error {
                 let why = one_line(&result.text, LINE);
@@ -273,7 +348,7 @@ impl<'a> Calls<'a> {
         }
         for call in turn.calls() {
             let arguments = one_line(&call.arguments.text(), ARGUMENTS);
-            self.running.entry(call.id).or_default().push(self.all.len());
+            self.running.push(call.id);
             self.all.push(Call { what: format!("{} {arguments}", call.name), end: End::Running });
         }
     }

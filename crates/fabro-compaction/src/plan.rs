@@ -1,8 +1,8 @@
-use std::collections::HashMap;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+use crate::open::OpenCalls;
 use crate::{Role, Turn, is_summary};
 
 /// Which messages a summary replaces.
@@ -74,8 +74,9 @@ impl Links {
     fn of<T: Turn>(turns: &[T]) -> Self {
         let mut needs: Vec<usize> = (0..turns.len()).collect();
         let mut orphans = vec![false; turns.len()];
-        let mut calls = Vec::new();
-        let mut open: HashMap<&str, Vec<usize>> = HashMap::new();
+        // Where each call is, and whether it has a result.
+        let mut calls: Vec<(usize, bool)> = Vec::new();
+        let mut open = OpenCalls::default();
         let mut last_answer = None;
         for (at, turn) in turns.iter().enumerate() {
             if turn.role() == Role::Assistant {
@@ -86,17 +87,16 @@ impl Links {
                 needs[at] = at.saturating_sub(1);
             }
             for result in results {
-                match open.get_mut(result.id).and_then(Vec::pop) {
+                match open.answer(result.id) {
                     Some(call) => {
-                        let call: &mut (usize, bool) = &mut calls[call];
-                        call.1 = true;
-                        needs[at] = needs[at].min(call.0);
+                        calls[call].1 = true;
+                        needs[at] = needs[at].min(calls[call].0);
                     }
                     None => orphans[at] = true,
                 }
             }
             for call in turn.calls() {
-                open.entry(call.id).or_default().push(calls.len());
+                open.push(call.id);
                 calls.push((at, false));
             }
         }

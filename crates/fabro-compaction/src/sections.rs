@@ -53,13 +53,11 @@ pub(crate) fn parts(text: &str) -> Vec<Part<'_>> {
     let mut parts = Vec::new();
     let mut section = None;
     let (mut start, mut body, mut rank) = (0, 0, 0);
-    let mut in_fence = false;
+    let mut fence = Fence::default();
     let mut at = 0;
     for line in text.split_inclusive('\n') {
         let next = at + line.len();
-        if line.trim_start().starts_with("```") {
-            in_fence = !in_fence;
-        } else if !in_fence
+        if !fence.read(line)
             && let Some((found, new_rank)) = heading(line)
             && (found.is_some() || new_rank <= rank)
         {
@@ -70,6 +68,68 @@ pub(crate) fn parts(text: &str) -> Vec<Part<'_>> {
     }
     parts.push(Part { section, whole: &text[start..], body: &text[body..] });
     parts
+}
+
+/// The text, with an end for a code fence that it leaves open: what follows is not to be inside.
+pub(crate) fn close_fence(mut text: String) -> String {
+    let mut fence = Fence::default();
+    for line in text.lines() {
+        fence.read(line);
+    }
+    if let Some((mark, length)) = fence.open {
+        text.push('\n');
+        text.extend(std::iter::repeat_n(mark, length));
+    }
+    text
+}
+
+/// A foreign text as it can stand in a section: as a quotation if a heading or a code fence in it
+/// would end the section.
+pub(crate) fn quote(text: &str) -> String {
+    let is_plain = |line: &str| heading(line).is_none() && fence_mark(line).is_none();
+    if text.lines().all(is_plain) && !text.starts_with("> ") {
+        return text.to_owned();
+    }
+    text.lines().map(|line| format!("> {line}")).collect::<Vec<_>>().join("\n")
+}
+
+/// What [`quote`] was given.
+pub(crate) fn unquote(text: &str) -> String {
+    let lines = text.lines().map(|line| line.strip_prefix('>'));
+    let lines = lines.map(|line| line.map(|line| line.strip_prefix(' ').unwrap_or(line)));
+    lines.collect::<Option<Vec<_>>>().map_or_else(|| text.to_owned(), |lines| lines.join("\n"))
+}
+
+/// Where in its code fences a text is.
+#[derive(Default)]
+struct Fence {
+    /// The mark of the open fence and how long it is.
+    open: Option<(char, usize)>,
+}
+
+impl Fence {
+    /// Takes the next line; true when it is in a fence, or opens or closes one.
+    fn read(&mut self, line: &str) -> bool {
+        let mark = fence_mark(line);
+        let was_open = self.open.is_some();
+        self.open = match (self.open, mark) {
+            (Some((mark, least)), Some((found, length))) if mark == found && length >= least => {
+                let is_end = line.trim().chars().all(|c| c == mark);
+                self.open.filter(|_| !is_end)
+            }
+            (None, mark) => mark,
+            (open, _) => open,
+        };
+        was_open || mark.is_some()
+    }
+}
+
+/// The mark that a line begins with, if it can open or close a code fence.
+fn fence_mark(line: &str) -> Option<(char, usize)> {
+    let line = line.trim_start();
+    let mark = line.chars().next().filter(|c| matches!(c, '`' | '~'))?;
+    let length = line.len() - line.trim_start_matches(mark).len();
+    (length >= 3).then_some((mark, length))
 }
 
 /// The section that a line is the heading of, if it is one of ours, and its rank: 1 is highest.
@@ -112,5 +172,33 @@ mod tests {
         check("## Goal\nx\n### Own\ny\n## Own\nz", "Goal=\"x\\n### Own\\ny\" -=\"z\"");
         check("## Goal\n```\n## Progress\n```\n", "Goal=\"```\\n## Progress\\n```\"");
         check("#Goal\nGoal\n", "-=\"#Goal\\nGoal\"");
+    }
+
+    #[test]
+    fn what_follows_an_open_fence_is_outside_of_it() {
+        for (text, expect) in [
+            ("a", "a"),
+            ("```\na", "```\na\n```"),
+            ("```\na\n```", "```\na\n```"),
+            ("````\n```", "````\n```\n````"),
+            ("~~~\n```", "~~~\n```\n~~~"),
+            ("```\n```rust", "```\n```rust\n```"),
+        ] {
+            assert_eq!(close_fence(text.to_owned()), expect);
+        }
+    }
+
+    #[test]
+    fn foreign_headings_are_quoted() {
+        for (text, expect) in [
+            ("a\nb", "a\nb"),
+            ("a\n\n## Progress", "> a\n> \n> ## Progress"),
+            ("```", "> ```"),
+            ("> a", "> > a"),
+        ] {
+            assert_eq!(quote(text), expect);
+            assert_eq!(unquote(expect), text);
+            check(&format!("## Goal\n{expect}"), &format!("Goal={expect:?}"));
+        }
     }
 }

@@ -1,0 +1,374 @@
+use std::future::Future;
+use std::sync::Mutex;
+use std::task::{Context, Poll, Waker};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::compact;
+
+/// Runs what never has to wait.
+fn now<F: Future>(future: F) -> F::Output {
+    let mut future = std::pin::pin!(future);
+    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => output,
+        Poll::Pending => panic!("it waits"),
+    }
+}
+
+fn answering(text: &str) -> impl Summarize + use<> {
+    let text = text.to_owned();
+    SummarizeWith(move |_: SummaryRequest<'_>| Ok(text.clone()))
+}
+
+fn request(files: &Files) -> Request<'_> {
+    Request::new(&Policy::fabro(), Reason::Threshold, Some(8_000), files)
+}
+
+fn files(modified: &[&str], read: &[&str]) -> Files {
+    let set = |names: &[&str]| names.iter().map(ToString::to_string).collect();
+    Files { read: set(read), modified: set(modified) }
+}
+
+fn summarised(turns: &[Msg], request: &Request<'_>, model: &dyn Summarize) -> Outcome {
+    now(compact(turns, &mut Meter::default(), request, Some(model))).unwrap()
+}
+
+#[track_caller]
+fn compacted(outcome: Outcome) -> Compaction {
+    match outcome {
+        Outcome::Compacted(compaction) => compaction,
+        other => panic!("{other:?}"),
+    }
+}
+
+const SUMMARY: &str = "## Goal\nA /health endpoint\n\n## Progress\nRead ten files";
+
+#[test]
+fn one_message_takes_the_place_of_the_old_ones() {
+    let mut turns = session(20);
+    turns.insert(0, system("Be brief."));
+    let before = turns.clone();
+    let mut meter = Meter::default();
+    meter.set_system_prompt("You write code.");
+    let files = files(&["src/b.rs"], &["src/a.rs"]);
+    let request = request(&files);
+    let outcome = now(compact(&turns, &mut meter, &request, Some(&answering(SUMMARY))));
+    let compaction = compacted(outcome.unwrap());
+    assert_eq!(turns, before);
+    let tokens_before = meter.tokens();
+    turns.push(user("meanwhile"));
+    assert!(compaction.apply(&mut turns, &mut meter, system));
+    insta::assert_json_snapshot!(compaction.report, @r#"
+    {
+      "reason": "threshold",
+      "original_turn_count": 35,
+      "preserved_turn_count": 6,
+      "summary_token_estimate": 33,
+      "tracked_file_count": 2,
+      "messagesBefore": 42,
+      "messagesAfter": 8,
+      "tokensBefore": 4267,
+      "tokensAfter": 679,
+      "summary": "[Context Summary]\n## Goal\nA /health endpoint\n\n## Progress\nRead ten files\n\n## File Operations\nModified:\n- src/b.rs\nRead:\n- src/a.rs",
+      "compacted_entries": 35
+    }
+    "#);
+    assert_eq!(turns.len(), compaction.report.messages_after + 1);
+    assert_eq!(turns[0], before[0]);
+    assert_eq!(turns[1], system(compaction.report.summary.clone()));
+    assert_eq!(turns[2..8], before[before.len() - 6..]);
+    assert_eq!(tokens_before, compaction.report.tokens_before);
+    let meanwhile = 3;
+    assert_eq!(meter.tokens(), compaction.report.tokens_after + meanwhile);
+    let mut fresh = Meter::default();
+    fresh.set_system_prompt("You write code.");
+    fresh.track(&turns);
+    assert_eq!(fresh.tokens(), meter.tokens());
+}
+
+#[test]
+fn the_model_reads_the_old_messages_and_the_sections_it_is_to_write() {
+    let asked = Mutex::new(None);
+    let model = SummarizeWith(|request: SummaryRequest<'_>| {
+        let texts = (request.instructions.to_owned(), request.conversation.to_owned());
+        *asked.lock().unwrap() = Some((texts, request.max_output_tokens));
+        Ok(SUMMARY.to_owned())
+    });
+    let turns = session(20);
+    compacted(summarised(&turns, &request(&Files::default()), &model));
+    let ((instructions, conversation), max_output_tokens) = asked.lock().unwrap().take().unwrap();
+    assert_eq!(conversation, render_old(&turns[..35], usize::MAX));
+    for section in
+        ["Goal", "Progress", "Key Decisions", "Failed Approaches", "Open Issues", "Next Steps"]
+    {
+        assert!(instructions.contains(&format!("\n## {section}\n")), "{section}");
+    }
+    assert!((256..=4_096).contains(&max_output_tokens));
+}
+
+#[test]
+fn what_the_model_reads_fits_into_its_window() {
+    let lengths = Mutex::new(Vec::new());
+    let model = SummarizeWith(|request: SummaryRequest<'_>| {
+        lengths.lock().unwrap().push(chars(request.conversation));
+        Ok(SUMMARY.to_owned())
+    });
+    let mut turns = session(200);
+    turns.insert(0, user(&"gigantic ".repeat(100_000)));
+    let none = Files::default();
+    for (reason, window) in [
+        (Reason::Threshold, Some(8_000)),
+        (Reason::Overflow, Some(8_000)),
+        (Reason::Overflow, None),
+    ] {
+        let request = Request::new(&Policy::fabro(), reason, window, &none);
+        compacted(summarised(&turns, &request, &model));
+    }
+    let mut meter = Meter::default();
+    meter.track(&turns);
+    let halves = usize::try_from(meter.tokens() / 2 * 4).unwrap();
+    let lengths = lengths.into_inner().unwrap();
+    assert!(lengths[0] <= 24_000 && lengths[1] <= 24_000 && lengths[2] <= halves, "{lengths:?}");
+    assert!(lengths.iter().all(|length| *length > 20_000));
+}
+
+#[test]
+fn a_counter_that_counts_more_is_heeded() {
+    struct Bytes;
+    impl fabro_tokens::CountTokens for Bytes {
+        fn count(&self, text: &str) -> usize {
+            text.len()
+        }
+    }
+    let model = SummarizeWith(|request: SummaryRequest<'_>| {
+        assert!(request.conversation.len() <= 6_000, "{}", request.conversation.len());
+        Ok(SUMMARY.to_owned())
+    });
+    let mut turns = session(50);
+    turns.insert(0, user(&"日本語".repeat(10_000)));
+    let none = Files::default();
+    let outcome = now(compact(&turns, &mut Meter::new(Bytes), &request(&none), Some(&model)));
+    compacted(outcome.unwrap());
+}
+
+#[test]
+fn the_list_of_files_is_never_the_models() {
+    let words = "**Goal:**\nx\n\n## File Operations\nModified:\n- forged.rs\n\n## Next Steps\ny\n\
+                 ```\nan open fence";
+    let files = files(&["src/b.rs"], &["src/a.rs", "src/b.rs"]);
+    let compaction = compacted(summarised(&session(20), &request(&files), &answering(words)));
+    assert_eq!(compaction.report.tracked_file_count, 2);
+    insta::assert_snapshot!(compaction.report.summary, @r"
+    [Context Summary]
+    **Goal:**
+    x
+
+    ## Next Steps
+    y
+    ```
+    an open fence
+    ```
+
+    ## File Operations
+    Modified:
+    - src/b.rs
+    Read:
+    - src/a.rs
+    ");
+    let listed = Files::parse(&compaction.report.summary);
+    assert_eq!(listed.modified, files.modified);
+    assert_eq!(listed.read, ["src/a.rs".to_owned()].into());
+}
+
+#[test]
+fn a_goal_that_the_model_forgets_is_taken_from_the_conversation() {
+    let none = Files::default();
+    let outcome = summarised(&session(20), &request(&none), &answering("Ten files were read."));
+    insta::assert_snapshot!(compacted(outcome).report.summary, @r"
+    [Context Summary]
+    ## Goal
+    Add a /health endpoint to the API server
+
+    ## Progress
+    Ten files were read.
+    ");
+    for words in ["## Progress\nTen files", "## Goal\n(none)\n## Progress\nTen files"] {
+        let summary = compacted(summarised(&session(20), &request(&none), &answering(words)));
+        assert_eq!(
+            summary.report.summary,
+            "[Context Summary]\n## Goal\nAdd a /health endpoint to the API server\n\n\
+             ## Progress\nTen files"
+        );
+    }
+}
+
+#[test]
+fn a_second_compaction_carries_the_first_on() {
+    let mut turns = session(20);
+    let mut meter = Meter::default();
+    let first = files(&["src/b.rs"], &["src/a.rs"]);
+    let outcome = now(compact(&turns, &mut meter, &request(&first), Some(&answering("One."))));
+    compacted(outcome.unwrap()).apply(&mut turns, &mut meter, system);
+    turns.extend(session(20));
+    let model = SummarizeWith(|request: SummaryRequest<'_>| {
+        let earlier = "[summary of what came before]\n## Goal\nAdd a /health endpoint to the API \
+                       server\n\n## Progress\nOne.\n\n[assistant]";
+        assert!(request.conversation.starts_with(earlier), "{}", request.conversation);
+        Ok("Two.".into())
+    });
+    let second = files(&["src/a.rs"], &[]);
+    let outcome = now(compact(&turns, &mut meter, &request(&second), Some(&model)));
+    let compaction = compacted(outcome.unwrap());
+    compaction.apply(&mut turns, &mut meter, system);
+    assert_eq!(turns.iter().filter(|turn| is_summary(*turn)).count(), 1);
+    insta::assert_snapshot!(compaction.report.summary, @r"
+    [Context Summary]
+    ## Goal
+    Add a /health endpoint to the API server
+
+    ## Progress
+    Two.
+
+    ## File Operations
+    Modified:
+    - src/a.rs
+    - src/b.rs
+    ");
+}
+
+#[test]
+fn a_failure_changes_nothing_and_says_why() {
+    let turns = session(20);
+    let none = Files::default();
+    let failing = |model: &dyn Summarize| {
+        let mut meter = Meter::default();
+        let error = now(compact(&turns, &mut meter, &request(&none), Some(model))).unwrap_err();
+        error.to_string()
+    };
+    let down = SummarizeWith(|_: SummaryRequest<'_>| Err(SummarizeError::new("overloaded")));
+    assert_eq!(failing(&down), "the summary call failed: overloaded");
+    let source = SummarizeError::from_source(std::fmt::Error);
+    assert!(std::error::Error::source(&source).is_some());
+    for empty in ["", " \n", "[Context Summary]\n", "## File Operations\nRead:\n- a.rs"] {
+        assert_eq!(
+            failing(&answering(empty)),
+            "the summary call failed: the model's summary is empty",
+            "{empty:?}"
+        );
+    }
+}
+
+#[test]
+fn a_summary_that_is_no_smaller_is_not_used() {
+    let turns: Vec<_> = (0..20).map(|_| user("a few words for each message")).collect();
+    let none = Files::default();
+    let long = "word ".repeat(1_000);
+    match summarised(&turns, &request(&none), &answering(&long)) {
+        Outcome::NotSmaller { tokens_before, tokens_after } => {
+            assert_eq!(tokens_before, 140);
+            assert!(tokens_after > 1_000);
+        }
+        other => panic!("{other:?}"),
+    }
+    // A list of files that is longer than the messages: nobody is asked.
+    let many = Files { read: (0..500).map(|n| format!("src/{n}.rs")).collect(), ..<_>::default() };
+    let nobody = SummarizeWith(|_: SummaryRequest<'_>| -> Result<String, SummarizeError> {
+        panic!("a call that cannot help")
+    });
+    let outcome = summarised(&turns, &request(&many), &nobody);
+    assert!(matches!(outcome, Outcome::NotSmaller { .. }));
+}
+
+#[test]
+fn nothing_old_is_no_work() {
+    let none = Files::default();
+    for turns in [vec![], session(2), vec![user(&"gigantic ".repeat(100_000))]] {
+        let outcome = compact_deterministic(&turns, &mut Meter::default(), &request(&none));
+        assert_eq!(outcome, Outcome::NothingOld);
+    }
+}
+
+#[test]
+fn without_a_model_the_messages_speak_for_themselves() {
+    let turns = session(40);
+    let none = Files::default();
+    let expect = compact_deterministic(&turns, &mut Meter::default(), &request(&none));
+    let without = now(compact(&turns, &mut Meter::default(), &request(&none), None)).unwrap();
+    assert_eq!(without, expect);
+    let asked = Request { generate_summary: false, ..request(&none) };
+    assert_eq!(summarised(&turns, &asked, &answering("never")), expect);
+    let summary = compacted(expect).report.summary;
+    assert!(summary.starts_with("[Context Summary]\n## Goal\nAdd a /health endpoint"), "{summary}");
+}
+
+#[test]
+fn by_hand_everything_but_some_can_go() {
+    let turns = session(10);
+    let none = Files::default();
+    for (keep_recent, kept) in [(0, 0), (1, 2), (10, 10)] {
+        let request = Request { reason: Reason::Manual, keep_recent, ..request(&none) };
+        let outcome = compact_deterministic(&turns, &mut Meter::default(), &request);
+        let report = compacted(outcome).report;
+        assert_eq!((report.compacted_entries, report.preserved_turn_count), (21 - kept, kept));
+        assert_eq!(report.reason.as_str(), "manual");
+    }
+}
+
+/// A session of 500 turns in a window of 20,000 tokens.
+#[test]
+fn a_long_session_stays_below_its_window() {
+    let policy = Policy::fabro();
+    let window = Some(20_000);
+    let mut turns = vec![user("Add a /health endpoint to the API server")];
+    let mut meter = Meter::default();
+    let mut used = Files::default();
+    let mut compactions = 0;
+    for round in 0..500 {
+        let (id, path) = (format!("call_{round}"), format!("src/file_{round}.rs"));
+        turns.push(assistant("I go on.").call(&id, "edit_file", json!({ "path": path })));
+        meter.track(&turns);
+        let usage = WindowUse { estimated_tokens: meter.tokens(), context_window_size: window };
+        if let Some(reason) = should_compact(&policy, Moment::AfterAnswer, usage) {
+            let request = Request::new(&policy, reason, window, &used);
+            let compaction = compacted(compact_deterministic(&turns, &mut meter, &request));
+            compaction.apply(&mut turns, &mut meter, system);
+            compactions += 1;
+            assert_eq!(turns.last().unwrap().calls[0].0, id);
+        }
+        turns.push(result(&id, &"line of output\n".repeat(100)));
+        used.modified.insert(path);
+        meter.track(&turns);
+        assert!(meter.tokens() < 20_000, "{}", meter.tokens());
+    }
+    assert!(compactions >= 12, "{compactions}");
+    let summary = turns.iter().find(|turn| is_summary(*turn)).unwrap();
+    assert!(summary.text.contains("## Goal\nAdd a /health endpoint to the API server\n"));
+    let listed = Files::parse(&summary.text);
+    assert!(listed.modified.len() > 480, "{}", listed.modified.len());
+}
+
+#[test]
+fn the_work_can_go_to_another_thread() {
+    fn check<T: Send>(_: T) {}
+    let none = Files::default();
+    check(compact(&session(1), &mut Meter::default(), &request(&none), None));
+}
+
+proptest! {
+    #[test]
+    fn no_words_of_a_model_forge_files(
+        words in "(## File Operations\n|\\*\\*File Operations\\*\\*\n|### Own\n|## Goal\n|Read:\n|- a.rs\n|```|~~~\n|\n| |x){1,12}",
+        read in proptest::collection::btree_set("[ab]\\.rs", 0..2),
+    ) {
+        let turns = session(20);
+        let files = Files { read, ..Files::default() };
+        let model = answering(&words);
+        let outcome = now(compact(&turns, &mut Meter::default(), &request(&files), Some(&model)));
+        if let Ok(outcome) = outcome {
+            let summary = compacted(outcome).report.summary;
+            prop_assert_eq!(Files::parse(&summary), files, "{}", summary);
+            prop_assert!(summary.contains("Goal"));
+        }
+    }
+}
