@@ -52,6 +52,7 @@ pub enum Command {
     )]
     Rewind(ForkArgs),
     Rm(RmArgs),
+    Model(ModelArgs),
     Init(InitArgs),
     Completion(CompletionArgs),
     Doctor(DoctorArgs),
@@ -382,6 +383,31 @@ pub struct RmArgs {
     /// The runs: ids, the beginnings of ids, or `latest`
     #[arg(required = true, value_name = "RUN")]
     pub runs: Vec<String>,
+}
+
+/// Show which models there are
+#[derive(Args, Clone, Debug)]
+pub struct ModelArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: ModelCommand,
+}
+
+/// What can be done with models.
+#[derive(Clone, Debug, Subcommand)]
+pub enum ModelCommand {
+    List(ModelListArgs),
+}
+
+/// List the models that are known, with their windows and prices
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Examples:\n  fabro model list\n  fabro model list --json | jq '.[] | select(.served_by)'\n\nOther models work too. `[models.NAME]` in config.toml says more of one."
+)]
+pub struct ModelListArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Make a project with a workflow that runs at once

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, ColorChoice};
+use fabro_config::{Settings, settings, user_settings_file};
 use fabro_store::{Runs, SqliteStore};
 use fabro_types::RunId;
 
@@ -44,6 +45,18 @@ impl Global {
     #[expect(clippy::unused_self, reason = "where a command works is asked in one place")]
     pub fn home(&self) -> Option<PathBuf> {
         std::env::home_dir().filter(|home| home.is_absolute())
+    }
+
+    /// What project and user have set; what is odd about it goes to stderr.
+    pub fn settings(&self) -> anyhow::Result<Settings> {
+        let (cwd, home) = (self.cwd()?, self.home());
+        let config_home = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
+        let user = user_settings_file(config_home.as_deref(), home.as_deref());
+        let (settings, warnings) = settings(&cwd, user.as_deref(), home.as_deref())?;
+        for warning in warnings {
+            crate::output::stderr(&format!("{warning}\n"));
+        }
+        Ok(settings)
     }
 
     /// The store's directory. It may not exist.

@@ -1,11 +1,13 @@
 //! What a run is driven with: from the settings kept with it to handlers, model and people.
 
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
 use async_trait::async_trait;
+use fabro_config::{ModelEntry, ProviderSettings, Settings};
 use fabro_engine::checkpoint;
 use fabro_events::{Event, EventBody, EventSink};
 use fabro_handlers::{Limits, ModelDefaults, Registry, RunSettings, Services};
@@ -13,7 +15,7 @@ use fabro_human::{
     AskError, AutoApprove, Chain, Interviewer, Question, QueueInterviewer, Reply,
     TerminalInterviewer, Unavailable,
 };
-use fabro_llm::{Model, ScriptedModel, SimulatedModel, Unconfigured};
+use fabro_llm::{Catalog, Model, ModelInfo, ScriptedModel, SimulatedModel, Unconfigured};
 use fabro_sandbox::{Exec, LocalExec};
 
 use crate::cli::ShownArgs;
@@ -62,6 +64,27 @@ pub fn handlers(
         sink: Arc::new(vec![files, Arc::clone(progress) as _]),
         clock: Arc::new(now_ms),
     }))
+}
+
+/// Who can serve models: what the settings name, and what the environment configures.
+pub fn providers(settings: &Settings) -> Vec<ProviderSettings> {
+    fabro_config::providers(&settings.providers, |name| std::env::var(name).ok())
+}
+
+/// The models that are known, those of the settings among them.
+pub fn catalog(models: &BTreeMap<String, ModelEntry>) -> Catalog {
+    let mut catalog = Catalog::builtin();
+    catalog.extend(models.values().map(|entry| ModelInfo {
+        provider: entry.provider.clone(),
+        aliases: entry.aliases.clone(),
+        context_window: entry.context_window,
+        max_output_tokens: entry.max_output_tokens,
+        input_cost: entry.input_cost,
+        output_cost: entry.output_cost,
+        cached_cost: entry.cached_cost,
+        ..ModelInfo::new(&entry.name)
+    }));
+    catalog
 }
 
 /// Checks the settings of a run before it exists.

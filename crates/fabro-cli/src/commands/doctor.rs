@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use fabro_config::{settings, user_settings_file};
 use fabro_store::SqliteStore;
 use serde::Serialize;
 
@@ -43,7 +42,7 @@ pub fn doctor(args: &DoctorArgs, global: &Global) -> anyhow::Result<Exit> {
         store(&dir),
     ];
     checks.extend(space(&dir));
-    checks.push(model(global)?);
+    checks.push(model(global));
     if args.json {
         output::json(&checks)?;
     } else {
@@ -104,13 +103,10 @@ fn existing(dir: &Path) -> PathBuf {
     dir.ancestors().find(|dir| dir.is_dir()).unwrap_or(Path::new("/")).to_owned()
 }
 
-fn model(global: &Global) -> anyhow::Result<Check> {
-    let (cwd, home) = (global.cwd()?, global.home());
-    let config_home = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
-    let user = user_settings_file(config_home.as_deref(), home.as_deref());
-    let (status, detail) = match settings(&cwd, user.as_deref(), home.as_deref()) {
+fn model(global: &Global) -> Check {
+    let (status, detail) = match global.settings() {
         Err(error) => (Verdict::Failed, error.to_string()),
-        Ok((settings, _)) => match (settings.model.script, settings.model.name) {
+        Ok(settings) => match (settings.model.script, settings.model.name) {
             (Some(script), _) if !script.is_file() => (
                 Verdict::Failed,
                 format!("{} is no file; mend `run.model.script`", script.display()),
@@ -124,7 +120,7 @@ fn model(global: &Global) -> anyhow::Result<Check> {
             }
         },
     };
-    Ok(Check { name: "model", status, detail })
+    Check { name: "model", status, detail }
 }
 
 fn text(checks: &[Check], paint: Paint) -> String {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use fabro_report::{Gate, Inspect, StageReport, load};
+use fabro_report::{Gate, Inspect, Spoken, StageReport, load};
 use serde_json::Value;
 
 use super::answer::gates;
@@ -140,8 +140,32 @@ fn stage_text(report: &StageReport, paint: Paint) -> anyhow::Result<String> {
         Some(other) => text.push_str(&section("response", &serde_json::to_string_pretty(other)?)),
         None => {}
     }
+    if report.transcript.len() > 2 {
+        let lines = report.transcript.iter().map(said).collect::<Vec<_>>().join("\n");
+        text.push_str(&section("conversation", &lines));
+    }
     if let Some(outcome) = &report.outcome {
         text.push_str(&section("outcome", &serde_json::to_string_pretty(outcome)?));
     }
     Ok(text)
+}
+
+/// A message on one line: who, and how it begins.
+fn said(message: &Spoken) -> String {
+    const SHOWN: usize = 160;
+    let text = match &message.content {
+        Value::String(text) => one_line(text, SHOWN),
+        Value::Array(parts) => {
+            let parts = parts.iter().filter_map(|part| match (&part["text"], &part["name"]) {
+                (Value::String(text), _) => Some(text.clone()),
+                (_, Value::String(tool)) => Some(format!("calls {tool}({})", part["arguments"])),
+                _ => None,
+            });
+            one_line(&parts.collect::<Vec<_>>().join(" "), SHOWN)
+        }
+        other => one_line(&other.to_string(), SHOWN),
+    };
+    let session = message.session_id.as_deref().map(|it| format!(" {it}")).unwrap_or_default();
+    let tool = message.tool.as_deref().map(|it| format!(" {it}")).unwrap_or_default();
+    format!("{}{tool}{session}: {text}", message.role)
 }

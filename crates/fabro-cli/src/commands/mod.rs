@@ -12,6 +12,7 @@ mod fork;
 mod graph;
 mod init;
 mod inspect;
+mod model;
 mod ps;
 mod resume;
 mod rm;
@@ -42,6 +43,7 @@ pub fn dispatch(command: Command, global: &Global) -> anyhow::Result<Exit> {
         Command::Cancel(args) => cancel::cancel(&args, global),
         Command::Fork(args) => fork::fork(args, global),
         Command::Rewind(args) => fork::rewind(args, global),
+        Command::Model(args) => model::model(&args.command, global),
         Command::Rm(args) => rm::rm(&args, global),
         Command::Init(args) => init::init(&args),
         Command::Completion(args) => completion::completion(&args),

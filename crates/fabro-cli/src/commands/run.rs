@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::Context as _;
-use fabro_config::{Target, settings, user_settings_file};
+use fabro_config::{Settings, Target};
 use fabro_engine::{NewRun, Plan, RunState, begin};
 use fabro_events::EventBody;
 use fabro_graph::{Sources, Workflow};
@@ -116,7 +116,7 @@ fn prepare(args: &RunArgs, global: &Global) -> anyhow::Result<Prepared> {
     }
     let workflow = checked.workflow.context("a valid workflow")?;
     let goal = goal(args, &target, &workflow, &inputs, home.as_deref())?;
-    let settings = run_settings(args, &target, &cwd, home.as_deref())?;
+    let settings = run_settings(args, &target, global.settings()?, home.as_deref())?;
     let bundle = Bundle {
         name,
         file: shown,
@@ -203,21 +203,16 @@ fn goal(
 fn run_settings(
     args: &RunArgs,
     target: &Target,
-    cwd: &Path,
+    configured: Settings,
     home: Option<&Path>,
 ) -> anyhow::Result<RunSettings> {
-    let config_home = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
-    let user = user_settings_file(config_home.as_deref(), home);
-    let (configured, warnings) = settings(cwd, user.as_deref(), home)?;
-    for warning in warnings {
-        crate::output::stderr(&format!("{warning}\n"));
-    }
     let file = target.run_file.as_ref();
     let configured = match file {
         Some(file) => file.settings(configured, home)?,
         None => configured,
     };
     let config = file.map(|file| file.config.clone()).unwrap_or_default();
+    let providers = wiring::providers(&configured);
     let own_fallbacks = !config.model.fallbacks.is_empty();
     let script = args
         .model_script
@@ -234,8 +229,8 @@ fn run_settings(
         configured_provider: configured.model.provider,
         answers: args.answers.as_deref().map(|p| read_option(p, "the answers")).transpose()?,
         auto_approve: args.auto_approve,
+        providers,
         agent: configured.agent,
-        providers: fabro_config::providers(&configured.providers, |name| std::env::var(name).ok()),
         models: configured.models,
         fallbacks: if own_fallbacks { config.model.fallbacks } else { configured.model.fallbacks },
     })

@@ -54,6 +54,36 @@ fn a_first_project_runs_at_once() {
 }
 
 #[test]
+fn models_are_listed_with_who_serves_them() {
+    let project = Project::new();
+    project.write(
+        ".fabro/config.toml",
+        b"_version = 1\n[providers.local]\nkind = 'openai-compatible'\nbase_url = 'http://127.0.0.1:1/v1'\n\
+          [models.\"tiny\"]\nprovider = 'local'\ncontext_window = 8192\naliases = ['t']\n",
+    );
+    let mut command = project.command(&["model", "list", "--json"]);
+    let output = command.env("ANTHROPIC_API_KEY", "planted").output().unwrap();
+    assert!(!String::from_utf8_lossy(&output.stdout).contains("planted"));
+    let models: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let find =
+        |name: &str| models.as_array().unwrap().iter().find(|it| it["name"] == name).unwrap();
+    assert_eq!(find("claude-sonnet-4-5")["served_by"], "anthropic");
+    assert!(find("gpt-5")["served_by"].is_null());
+    assert_snapshot!(find("tiny"), @r#"{"name":"tiny","provider":"local","aliases":["t"],"context_window":8192,"served_by":"local"}"#);
+    let text = project.run(&["model", "list"]);
+    let (head, tail) = (text.lines().nth(2).unwrap(), text.lines().rev().take(3));
+    let tail: Vec<&str> = tail.collect();
+    assert_snapshot!(format!("{head}\n{}\n{}\n{}", tail[2], tail[1], tail[0]), @r"
+    model                     provider    window  answer  $ in  $ cached  $ out  ready  also
+
+    window and answer in tokens, prices in US dollars a million tokens
+    provider local (openai-compatible) at http://127.0.0.1:1/v1
+    ");
+    let empty = Project::new().run(&["model", "list"]);
+    assert!(empty.contains("no provider is configured: set a key"), "{empty}");
+}
+
+#[test]
 fn lists_and_stages() {
     let _filters = filters().bind_to_scope();
     let project = Project::hello();
@@ -131,7 +161,7 @@ fn lists_and_stages() {
     assert_snapshot!(keys(&report), @"id workflow status goal inputs seed stages usage");
     assert_snapshot!(report["stages"][2], @r#"{"rank":3,"node":"check","visit":1,"branch":null,"status":"failed","started_at":"[TS]","ended_at":"[TS]","attempts":1,"edge":"write"}"#);
     let stage = project.json(&["inspect", "latest", "write@1", "--json"]);
-    assert_snapshot!(keys(&stage), @"node visit prompt response outcome");
+    assert_snapshot!(keys(&stage), @"node visit prompt response outcome transcript");
     assert_eq!(stage["outcome"]["status"], "succeeded");
 }
 

@@ -1,0 +1,111 @@
+//! `fabro model`.
+
+use std::fmt::Write as _;
+
+use fabro_config::ProviderSettings;
+use fabro_llm::ModelInfo;
+use fabro_terminal::{Align, Paint, Table, clean};
+use serde::Serialize;
+
+use crate::cli::{ModelCommand, ModelListArgs};
+use crate::exit::{self, Exit};
+use crate::global::Global;
+use crate::output;
+use crate::wiring;
+
+/// A model as it is listed.
+#[derive(Serialize)]
+struct Row<'a> {
+    #[serde(flatten)]
+    model: &'a ModelInfo,
+    /// The provider that would serve it; null when none is configured that does.
+    served_by: Option<&'a str>,
+}
+
+/// What there is to know about models.
+pub fn model(command: &ModelCommand, global: &Global) -> anyhow::Result<Exit> {
+    match command {
+        ModelCommand::List(args) => list(args, global),
+    }
+}
+
+fn list(args: &ModelListArgs, global: &Global) -> anyhow::Result<Exit> {
+    let settings = global.settings()?;
+    let providers = wiring::providers(&settings);
+    let catalog = wiring::catalog(&settings.models);
+    let rows: Vec<Row<'_>> = catalog
+        .iter()
+        .map(|model| Row { model, served_by: served_by(model, &providers) })
+        .collect();
+    if args.json {
+        output::json(&rows)?;
+    } else {
+        let paint = global.paint_stdout();
+        output::stdout(&(table(&rows, paint) + &configured(&providers, paint)))?;
+    }
+    Ok(exit::SUCCEEDED)
+}
+
+fn served_by<'p>(model: &ModelInfo, providers: &'p [ProviderSettings]) -> Option<&'p str> {
+    let wanted = model.provider.as_deref()?;
+    let by_name = providers.iter().find(|provider| provider.name == wanted);
+    let of_kind = || providers.iter().find(|provider| provider.kind.as_str() == wanted);
+    by_name.or_else(of_kind).map(|provider| provider.name.as_str())
+}
+
+fn table(rows: &[Row<'_>], paint: Paint) -> String {
+    let mut table = Table::new(&[
+        ("model", Align::Left),
+        ("provider", Align::Left),
+        ("window", Align::Right),
+        ("answer", Align::Right),
+        ("$ in", Align::Right),
+        ("$ cached", Align::Right),
+        ("$ out", Align::Right),
+        ("ready", Align::Left),
+        ("also", Align::Left),
+    ]);
+    let count = |count: Option<u64>| count.map(|it| it.to_string()).unwrap_or_default();
+    let price = |price: Option<f64>| price.map(|it| it.to_string()).unwrap_or_default();
+    for Row { model, served_by } in rows {
+        table.row([
+            model.name.clone(),
+            model.provider.clone().unwrap_or_default(),
+            count(model.context_window),
+            count(model.max_output_tokens),
+            price(model.input_cost),
+            price(model.cached_cost),
+            price(model.output_cost),
+            if served_by.is_some() { "yes" } else { "" }.to_owned(),
+            model.aliases.join(" "),
+        ]);
+    }
+    table.render(paint, |column, text| match column {
+        7 => paint.good(text),
+        8 => paint.dim(text),
+        _ => text.to_owned(),
+    })
+}
+
+/// The providers there are, without anything secret.
+fn configured(providers: &[ProviderSettings], paint: Paint) -> String {
+    let mut text =
+        paint.dim("\nwindow and answer in tokens, prices in US dollars a million tokens\n");
+    for provider in providers {
+        let at = provider.base_url.as_deref().map(|url| format!(" at {}", clean(url)));
+        let _ = writeln!(
+            text,
+            "provider {} ({}){}",
+            paint.bold(&clean(&provider.name)),
+            provider.kind.as_str(),
+            at.unwrap_or_default(),
+        );
+    }
+    if providers.is_empty() {
+        text.push_str(
+            "no provider is configured: set a key such as ANTHROPIC_API_KEY, or name one in \
+             .fabro/config.toml\n",
+        );
+    }
+    text
+}
