@@ -59,6 +59,7 @@ pub(super) const MEMBERS: &[Member] = &[
     member("fabro-mcp", 4).entry_point(),
     member("fabro-agent", 4).entry_point(),
     member("fabro-backends", 4).entry_point(),
+    member("fabro-web", 4).entry_point(),
     member("fabro-bundle", 4),
     member("fabro-handlers", 5),
     member("fabro-terminal", 6),

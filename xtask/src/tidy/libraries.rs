@@ -19,7 +19,7 @@ const HTTP: [&str; 10] = [
 ];
 
 const MAY_USE_HTTP: [&str; 5] =
-    ["fabro-llm", "fabro-mcp", "fabro-server", "fabro-testing", "fabro-tools"];
+    ["fabro-llm", "fabro-mcp", "fabro-server", "fabro-testing", "fabro-web"];
 
 /// Only the crates that talk to others bring an HTTP library; elsewhere it hides behind a feature
 /// of its own name.

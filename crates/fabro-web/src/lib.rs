@@ -1,0 +1,1 @@
+//! Tools of an agent that reach the web.
