@@ -107,7 +107,7 @@ pub enum SchemaError {
     },
     /// It refers to a file or an address.
     #[error(
-        "the schema refers to `{reference}` at {}: only what stands in the schema itself can be referred to; copy it into `$defs` and write #/$defs/NAME", explain::place(.pointer)
+        "the schema refers to `{reference}` at {}, but nothing outside of the schema itself is read: copy it into `$defs`", explain::place(.pointer)
     )]
     OutsideReference {
         /// The JSON pointer of the `$ref`, as far as it can be told.

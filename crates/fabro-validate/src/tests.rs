@@ -70,12 +70,21 @@ const BROKEN: &[(&str, &str)] = &[
     ("template-syntax", "digraph { start -> a -> exit; a [prompt=\"{{ goal | }}\"] }"),
     ("thread-without-full", "digraph { start -> a -> exit; a [prompt=x, thread_id=t] }"),
     ("undefined-input", "digraph { start -> a -> exit; a [prompt=\"{{ inputs.x }}\"] }"),
+    (
+        "unknown-outcome",
+        "digraph { start -> a; a [shape=parallelogram, script=x]; a -> exit [condition=\"outcome=sucess\"]; a -> exit }",
+    ),
     ("unknown-shape", "digraph { start -> a -> exit; a [prompt=x, shape=circle] }"),
+    ("unknown-tool", "digraph { start -> a -> exit; a [prompt=x, tools=shel] }"),
     ("unreachable-node", "digraph { start -> exit; a -> exit }"),
     ("unused-style", "digraph { graph [model_stylesheet=\".x { model: y }\"]; start -> exit }"),
     (
         "unwritten-key",
         "digraph { start -> a -> exit; a [prompt=\"{{ context.command.output }}\"] }",
+    ),
+    (
+        "without-effect",
+        "digraph { start -> a -> exit; a [shape=parallelogram, script=x, tools=shell] }",
     ),
 ];
 
@@ -108,6 +117,25 @@ fn every_rule_is_broken_by_a_workflow() {
         left.remove(rule);
     }
     assert_eq!(left, BTreeSet::new());
+}
+
+/// What the agents' attributes may be set to is known to the schema of the language.
+#[test]
+fn attributes_of_agents_have_values_of_their_kind() {
+    for attribute in [
+        "output_retries=often",
+        "context_tool=on",
+        "permissions=all",
+        "backend=local",
+        "memory=on",
+        "max_turns=0",
+        "project_memory=maybe",
+    ] {
+        let source = format!("digraph {{ start -> a -> exit; a [prompt=x, {attribute}] }}");
+        let checked = check("t", &source, &sources(&[]), None);
+        let found = checked.findings.iter().any(|finding| finding.rule == "attribute-value");
+        assert!(found && !checked.is_valid(), "{attribute}: {:?}", checked.findings);
+    }
 }
 
 #[test]

@@ -214,9 +214,9 @@ fn schemas_that_are_none_are_refused() {
     assert_snapshot!(refused(r#"{"required":"a"}"#), @"the schema is wrong at /required: it must be of type array, not a string");
     assert_snapshot!(refused(r#"{"properties":{"a":{"pattern":"(["}}}"#), @r#"the schema is wrong at /properties/a/pattern: "([" is no regular expression, or one that grows too large"#);
     assert_snapshot!(refused(r#"{"pattern":"(\\w{500}){500}"}"#), @r#"the schema is wrong at /pattern: "(\\w{500}){500}" is no regular expression, or one that grows too large"#);
-    assert_snapshot!(refused(r#"{"properties":{"a":{"$ref":"other.json"}}}"#), @"the schema refers to `other.json` at /properties/a/$ref: only what stands in the schema itself can be referred to; copy it into `$defs` and write #/$defs/NAME");
-    assert_snapshot!(refused(r#"{"prefixItems":[{"$ref":"file:///etc/passwd"}]}"#), @"the schema refers to `file:///etc/passwd` at /prefixItems/0/$ref: only what stands in the schema itself can be referred to; copy it into `$defs` and write #/$defs/NAME");
-    assert_snapshot!(refused(r#"{"allOf":[{"$ref":"https://example.com/s.json#/a"}]}"#), @"the schema refers to `https://example.com/s.json` at /allOf/0/$ref: only what stands in the schema itself can be referred to; copy it into `$defs` and write #/$defs/NAME");
+    assert_snapshot!(refused(r#"{"properties":{"a":{"$ref":"other.json"}}}"#), @"the schema refers to `other.json` at /properties/a/$ref, but nothing outside of the schema itself is read: copy it into `$defs`");
+    assert_snapshot!(refused(r#"{"prefixItems":[{"$ref":"file:///etc/passwd"}]}"#), @"the schema refers to `file:///etc/passwd` at /prefixItems/0/$ref, but nothing outside of the schema itself is read: copy it into `$defs`");
+    assert_snapshot!(refused(r#"{"allOf":[{"$ref":"https://example.com/s.json#/a"}]}"#), @"the schema refers to `https://example.com/s.json` at /allOf/0/$ref, but nothing outside of the schema itself is read: copy it into `$defs`");
     assert_snapshot!(refused(r##"{"items":{"$ref":"#/$defs/no"}}"##), @"the schema refers to `#/$defs/no` at /items/$ref, which is not there");
     assert_snapshot!(refused(r##"{"items":{"$ref":"#no"}}"##), @"the schema refers to `#no` at /items/$ref, which is not there");
     assert_snapshot!(refused(r#"{"$schema":"http://example.com/mine"}"#), @"the schema is wrong at /$schema: `http://example.com/mine` is no draft of JSON Schema: write https://json-schema.org/draft/2020-12/schema, or leave it out");

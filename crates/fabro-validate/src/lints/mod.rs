@@ -26,10 +26,13 @@ mod target_node;
 mod template_syntax;
 mod thread_without_full;
 mod undefined_input;
+mod unknown_outcome;
 mod unknown_shape;
+mod unknown_tool;
 mod unreachable_node;
 mod unused_style;
 mod unwritten_key;
+mod without_effect;
 
 pub(crate) use edge_target::phantoms;
 use fabro_graph::Diagnostic;
@@ -65,10 +68,13 @@ const LINTS: &[Lint] = &[
     template_syntax::check,
     thread_without_full::check,
     undefined_input::check,
+    unknown_outcome::check,
     unknown_shape::check,
+    unknown_tool::check,
     unreachable_node::check,
     unused_style::check,
     unwritten_key::check,
+    without_effect::check,
 ];
 
 pub(crate) fn run(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {

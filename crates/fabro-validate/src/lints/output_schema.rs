@@ -1,14 +1,14 @@
 use std::collections::{HashMap, HashSet};
 
 use fabro_graph::{Attr, Diagnostic, Span};
-use serde_json::Value;
+use fabro_routing::{Schema, SchemaError};
 
 use crate::checking::{Checking, syntax_error};
 
-/// A schema that is no JSON object. What it says is looked at when the node is made ready.
+/// Schemas that answers cannot be checked with: not JSON, not a schema, or leading outside of itself.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
     let mut seen = HashSet::new();
-    // One file is parsed once, however many nodes name it.
+    // One file is compiled once, however many nodes name it.
     let mut files: HashMap<&str, Option<Problem>> = HashMap::new();
     for node in checking.workflow.nodes() {
         let Some(attr) = node.attrs.get("output_schema") else { continue };
@@ -20,8 +20,7 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
             Some(file) => files.entry(file).or_insert_with(|| problem(text)).clone(),
             None => problem(text),
         };
-        if let Some(Problem { message, span }) = problem {
-            let fix = "write `routing`, a JSON Schema such as {\"type\": \"object\"}, or @ and the path of one";
+        if let Some(Problem { message, span, fix }) = problem {
             let said = (message.as_str(), span, Some(fix));
             findings.push(syntax_error(checking.source, "output-schema", attr, said));
         }
@@ -32,6 +31,7 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
 struct Problem {
     message: String,
     span: Span,
+    fix: &'static str,
 }
 
 /// The file is missing, which is an error of its own.
@@ -43,18 +43,27 @@ fn problem(text: &str) -> Option<Problem> {
     if matches!(text.trim(), "" | "routing") {
         return None;
     }
-    let whole = Span::new(0, text.len());
-    match serde_json::from_str::<Value>(text) {
-        Ok(Value::Object(_)) => None,
-        Ok(_) => Some(Problem { message: "the schema is no JSON object".to_owned(), span: whole }),
-        Err(error) => {
-            let message = error.to_string();
-            let message = message.split(" at line ").next().unwrap_or(&message);
-            let at = offset(text, error.line(), error.column());
-            let message = format!("the schema is not JSON: {message}");
-            Some(Problem { message, span: Span::new(at, at + 1) })
+    let error = Schema::compile(text).err()?;
+    let span = match &error {
+        SchemaError::NotJson { line, column, .. } => {
+            let at = offset(text, *line, *column);
+            Span::new(at, at + 1)
         }
-    }
+        _ => Span::new(0, text.len()),
+    };
+    let fix = match &error {
+        SchemaError::NotJson { .. } | SchemaError::NotAnObject => {
+            "write `routing`, a JSON Schema such as {\"type\": \"object\"}, or @ and the path of one"
+        }
+        SchemaError::OutsideReference { .. } => {
+            "copy what it refers to into `$defs`, and write #/$defs/NAME"
+        }
+        SchemaError::MissingReference { .. } => "define it in `$defs`, or correct the reference",
+        _ => {
+            "correct it there; the keywords are those of JSON Schema, draft 2020-12 unless `$schema` names another"
+        }
+    };
+    Some(Problem { message: error.to_string(), span, fix })
 }
 
 /// Of a line and a column in bytes, both from 1.
@@ -87,6 +96,21 @@ mod tests {
           at: "@out.json"
           fix: write `routing`, a JSON Schema such as {"type": "object"}, or @ and the path of one
         "#);
+        insta::assert_snapshot!(told("output-schema", r#"start -> a -> exit; a [output_schema="{\"properties\": {\"n\": {\"type\": \"int\"}}}"]"#), @r#"
+        1:51 error: the schema is wrong at /properties/n/type: "int" is none of "array", "boolean", "integer", "null", "number", "object", "string"
+          at: {\"properties\": {\"n\": {\"type\": \"int\"}}}
+          fix: correct it there; the keywords are those of JSON Schema, draft 2020-12 unless `$schema` names another
+        "#);
+        insta::assert_snapshot!(told_with("output-schema", r#"start -> a -> exit; a [output_schema="@out.json"]"#, &[("out.json", r#"{"$ref": "https://example.com/s.json"}"#)], None), @r#"
+        1:50 error: out.json, line 1: the schema refers to `https://example.com/s.json` at /$ref, but nothing outside of the schema itself is read: copy it into `$defs`
+          at: "@out.json"
+          fix: copy what it refers to into `$defs`, and write #/$defs/NAME
+        "#);
+        insta::assert_snapshot!(told("output-schema", r##"start -> a -> exit; a [output_schema="{\"$ref\": \"#/$defs/a\"}"]"##), @r##"
+        1:51 error: the schema refers to `#/$defs/a` at /$ref, which is not there
+          at: {\"$ref\": \"#/$defs/a\"}
+          fix: define it in `$defs`, or correct the reference
+        "##);
         insta::assert_snapshot!(told("output-schema", r#"start -> a -> b -> exit; a [output_schema=routing]; b [output_schema="{\"type\": \"object\"}"]"#), @"nothing");
         insta::assert_snapshot!(told("output-schema", r#"start -> a -> exit; a [output_schema="@gone.json"]"#), @"nothing");
     }
