@@ -1,0 +1,54 @@
+use fabro_graph::{Diagnostic, NodeKind, Origin};
+
+use crate::checking::Checking;
+
+/// Attributes of nodes that ask a model.
+const OF_MODELS: &[&str] = &[
+    "acp.command",
+    "acp.config",
+    "context_tool",
+    "output_retries",
+    "output_schema",
+    "permissions",
+    "rag",
+    "tools",
+];
+
+/// Attributes about a model's answer or tools, written on a node that asks no model. What comes from
+/// the defaults of a scope is meant for others there.
+pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
+    for node in checking.workflow.nodes() {
+        if node.kind.is_llm() || node.kind == NodeKind::FanIn {
+            continue;
+        }
+        let own = node.attrs.own().filter(|attr| attr.origin == Origin::Own);
+        for attr in own.filter(|attr| OF_MODELS.contains(&&*attr.name)) {
+            let message = format!(
+                "`{}` has no effect on `{}`, a {} node, which asks no model",
+                attr.written, node.id, node.kind
+            );
+            findings.push(Diagnostic::warning("without-effect", attr.key_span, message).with_fix(
+                "remove it, or make the node an agent (shape=box) or a prompt (shape=tab)",
+            ));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::told;
+
+    #[test]
+    fn what_asks_no_model_takes_no_schema_and_no_tools() {
+        insta::assert_snapshot!(told("without-effect", r#"start -> a -> exit; a [shape=parallelogram, script=x, output_schema=routing, tools="grep"]"#), @r"
+        1:67 warning: `output_schema` has no effect on `a`, a command node, which asks no model
+          at: output_schema
+          fix: remove it, or make the node an agent (shape=box) or a prompt (shape=tab)
+        1:90 warning: `tools` has no effect on `a`, a command node, which asks no model
+          at: tools
+          fix: remove it, or make the node an agent (shape=box) or a prompt (shape=tab)
+        ");
+        insta::assert_snapshot!(told("without-effect", "node [tools=grep]; start -> a -> b -> exit; a [shape=parallelogram, script=x]; b [output_schema=routing]"), @"nothing");
+        insta::assert_snapshot!(told("without-effect", "start -> p -> {a; b} -> f -> exit; p [shape=component]; f [shape=tripleoctagon, prompt=x, permissions=full]"), @"nothing");
+    }
+}
