@@ -1,8 +1,8 @@
 use fabro_types::{Span, Status};
-use regex::Regex;
 
 use crate::lookup::PREFIX;
 use crate::number::Number;
+use crate::pattern::Pattern;
 
 /// The comparison of a clause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,8 +76,8 @@ pub(crate) struct Test {
     pub(crate) number: Option<Number>,
     /// The value as a status, where the key holds one.
     pub(crate) status: Option<Status>,
-    /// The compiled value of `matches`.
-    pub(crate) regex: Option<Regex>,
+    /// The value of `matches`.
+    pub(crate) pattern: Option<Pattern>,
 }
 
 impl Clause {

@@ -54,9 +54,9 @@ impl Clause {
                 _ => self.any_spelling(seen, |text| text.contains(&*test.value)),
             },
             Operator::Matches => test
-                .regex
+                .pattern
                 .as_ref()
-                .is_some_and(|regex| self.any_spelling(seen, |text| regex.is_match(text))),
+                .is_some_and(|pattern| self.any_spelling(seen, |text| pattern.finds(text))),
         }
     }
 

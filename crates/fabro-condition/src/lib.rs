@@ -33,6 +33,7 @@ mod eval;
 mod lookup;
 mod number;
 mod parse;
+mod pattern;
 mod print;
 #[cfg(test)]
 mod tests;

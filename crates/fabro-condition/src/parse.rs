@@ -2,11 +2,11 @@ use fabro_types::{Span, Status};
 use pest::Parser;
 use pest::error::{ErrorVariant, InputLocation};
 use pest::iterators::Pair;
-use regex::RegexBuilder;
 
 use crate::clause::{Clause, Operator, Test};
 use crate::lookup::PREFIX;
 use crate::number::Number;
+use crate::pattern::{Pattern, PatternError};
 use crate::{ConditionError, Expr};
 
 /// The deepest nesting of brackets, so that neither the grammar nor what comes after it can run out
@@ -14,8 +14,6 @@ use crate::{ConditionError, Expr};
 const MAX_DEPTH: usize = 128;
 /// The longest key in bytes; each dot of a key can cost a look-up.
 const MAX_KEY: usize = 512;
-/// What one compiled regular expression may take, in bytes.
-const MAX_REGEX: usize = 2 << 20;
 /// Keys that hold a status.
 const STATUS_KEYS: [&str; 2] = ["outcome", "parallel.fan_in.best_outcome"];
 
@@ -165,18 +163,14 @@ fn test(
         Some(inner) => text_of(&inner)?,
         None => String::new(),
     };
-    let regex = match operator {
-        Operator::Matches => Some(
-            RegexBuilder::new(&value)
-                .size_limit(MAX_REGEX)
-                .dfa_size_limit(MAX_REGEX)
-                .build()
-                .map_err(|error| regex_error(&error, span))?,
-        ),
+    let pattern = match operator {
+        Operator::Matches => {
+            Some(Pattern::parse(&value).map_err(|error| pattern_error(&error, span))?)
+        }
         _ => None,
     };
     let status = if reads_status { Status::parse(&value) } else { None };
-    Ok(Test { operator, number: Number::parse(&value), status, regex, value: value.into() })
+    Ok(Test { operator, number: Number::parse(&value), status, pattern, value: value.into() })
 }
 
 /// The text that a value stands for.
@@ -205,15 +199,13 @@ fn unquote(text: &str) -> String {
     plain
 }
 
-fn regex_error(error: &regex::Error, span: Span) -> ConditionError {
+fn pattern_error(error: &PatternError, span: Span) -> ConditionError {
     match error {
-        regex::Error::CompiledTooBig(_) => {
-            ConditionError::new("the regular expression is too large", span)
-                .with_fix("use fewer or smaller repetitions such as `{1000}`")
-        }
-        other => {
+        PatternError::TooLarge => ConditionError::new("the regular expression is too large", span)
+            .with_fix("use fewer or smaller repetitions such as `{1000}`"),
+        PatternError::Syntax(error) => {
             // The last line says what is wrong; those before it draw the pattern again.
-            let text = other.to_string();
+            let text = error.to_string();
             let reason = text.lines().last().unwrap_or_default();
             let reason = reason.strip_prefix("error: ").unwrap_or(reason);
             ConditionError::new(format!("the regular expression does not parse: {reason}"), span)
