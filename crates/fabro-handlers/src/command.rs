@@ -64,10 +64,7 @@ impl Handler for CommandHandler {
             language: if python { Language::Python } else { Language::Shell },
             cwd: Path::new(&stage.run.work_dir),
             env: Environment::Inherit(&env),
-            keep: Keep::Logs {
-                stdout: files.path("stdout.log"),
-                stderr: files.path("stderr.log"),
-            },
+            keep: Keep::Logs { stdout: files.path("stdout.log"), stderr: files.path("stderr.log") },
             redactor: None,
             cancel: stage.cancel.clone(),
         };

@@ -40,6 +40,20 @@ impl<F: Files> ReadFirst<F> {
         Self { files, seen: Mutex::default() }
     }
 
+    /// The files themselves: what is read of them does not count as seen by the reader.
+    pub fn inner(&self) -> &F {
+        &self.files
+    }
+
+    /// Whether this file may be changed, or made, as far as what was read is concerned.
+    ///
+    /// # Errors
+    ///
+    /// It exists and was not read, or has changed since; or the path leads nowhere.
+    pub fn may_change(&self, path: &str) -> Result<(), FileError> {
+        self.changeable(path, &self.seen()).map(drop)
+    }
+
     fn seen(&self) -> MutexGuard<'_, BTreeMap<String, Hash>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }

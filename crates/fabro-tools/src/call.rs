@@ -1,0 +1,76 @@
+//! What the tools have in common.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fabro_llm::ToolSpec;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::{Call, Output};
+
+/// How long one call may look through files.
+const TIME_LIMIT: Duration = Duration::from_mins(1);
+
+/// A spec whose arguments are these and no others.
+pub(crate) fn spec(
+    name: &str,
+    description: &str,
+    properties: Value,
+    required: &[&str],
+) -> ToolSpec {
+    let parameters = json!({
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": false,
+    });
+    ToolSpec {
+        name: name.to_owned(),
+        description: description.to_owned(),
+        parameters: Arc::new(parameters),
+    }
+}
+
+/// The arguments, typed. They have been checked, unless somebody calls a tool by itself.
+pub(crate) fn arguments<T: DeserializeOwned>(call: &Call<'_>) -> Result<T, Output> {
+    let arguments = Value::Object(call.arguments.clone());
+    serde_json::from_value(arguments)
+        .map_err(|error| Output::error(format!("the arguments do not fit: {error}")))
+}
+
+/// Runs work that blocks beside the async tasks. It is told to stop when the call is canceled or
+/// dropped, and when it takes too long.
+pub(crate) async fn blocking(
+    cancel: &CancellationToken,
+    work: impl FnOnce(&Stop) -> Output + Send + 'static,
+) -> Output {
+    let token = cancel.child_token();
+    let _stopped_when_dropped = token.clone().drop_guard();
+    let stop = Stop { token, deadline: Instant::now() + TIME_LIMIT };
+    match tokio::task::spawn_blocking(move || work(&stop)).await {
+        Ok(output) => output,
+        Err(error) => Output::error(format!("the call broke off: {error}")),
+    }
+}
+
+pub(crate) fn canceled() -> Output {
+    Output::error("the call was canceled")
+}
+
+/// Whether to go on.
+pub(crate) struct Stop {
+    token: CancellationToken,
+    deadline: Instant,
+}
+
+impl Stop {
+    pub(crate) fn is_due(&self) -> bool {
+        self.is_canceled() || Instant::now() >= self.deadline
+    }
+
+    pub(crate) fn is_canceled(&self) -> bool {
+        self.token.is_cancelled()
+    }
+}

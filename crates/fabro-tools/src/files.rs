@@ -1,0 +1,69 @@
+//! Reading and changing files.
+
+mod edit_file;
+mod read_file;
+mod write_file;
+
+use std::sync::Arc;
+
+use fabro_sandbox::{FileError, Files, FindFiles, ReadFilesExt, ReadFirst};
+
+use crate::patch::ApplyPatch;
+use crate::search::{Glob, Grep, ListDir};
+use crate::{Output, Tool};
+
+/// The largest file that is changed in part, in bytes.
+const CHANGED: u64 = 16 << 20;
+
+/// The files of a working directory, as one agent sees them.
+pub(crate) type SeenFiles = ReadFirst<Arc<dyn Files>>;
+
+/// The tools for files: `read_file`, `list_dir`, `glob`, `grep`, and, for agents that may write,
+/// `write_file`, `edit_file` and `apply_patch`.
+///
+/// They work on the same files and remember together what was read: a file that exists is changed
+/// only by who has read it with `read_file` and has seen its last state.
+///
+/// ```
+/// use std::sync::Arc;
+/// use fabro_sandbox::MemoryFiles;
+/// use fabro_tools::{ToolSet, file_tools};
+/// use fabro_types::Permissions;
+///
+/// let files = Arc::new(MemoryFiles::new([("src/lib.rs", "//! A library.\n")]));
+/// let tools = file_tools(files).into_iter().fold(ToolSet::new(), ToolSet::with);
+/// let names = tools.allowed(Permissions::ReadOnly).names();
+/// assert_eq!(names, ["glob", "grep", "list_dir", "read_file"]);
+/// ```
+pub fn file_tools(files: Arc<dyn Files>) -> Vec<Arc<dyn Tool>> {
+    let seen: Arc<SeenFiles> = Arc::new(ReadFirst::new(Arc::clone(&files)));
+    vec![
+        Arc::new(ApplyPatch::new(Arc::clone(&seen))),
+        Arc::new(edit_file::EditFile::new(Arc::clone(&seen))),
+        Arc::new(Glob::new(Arc::clone(&files))),
+        Arc::new(Grep::new(Arc::clone(&files))),
+        Arc::new(ListDir::new(files)),
+        Arc::new(read_file::ReadFile::new(Arc::clone(&seen))),
+        Arc::new(write_file::WriteFile::new(seen)),
+    ]
+}
+
+/// The text of a file that is to be changed, and its path as results name it.
+pub(crate) fn text_to_change(files: &SeenFiles, path: &str) -> Result<(String, String), String> {
+    // First of all, because what it says comes before anything about the content.
+    files.may_change(path).map_err(said)?;
+    let content = files.inner().read(path, CHANGED).map_err(said)?;
+    let text = String::from_utf8(content)
+        .map_err(|_| format!("{path} is no UTF-8 text: it can only be replaced as a whole"))?;
+    Ok((files.info(path).map_err(said)?.path, text))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it stands where errors are mapped")]
+pub(crate) fn said(error: FileError) -> String {
+    error.to_string()
+}
+
+/// A failure is an output too.
+pub(crate) fn output(result: Result<Output, String>) -> Output {
+    result.unwrap_or_else(Output::error)
+}

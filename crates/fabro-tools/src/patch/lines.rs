@@ -1,0 +1,299 @@
+//! Hunks and the lines of a file.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use super::{Hunk, Line};
+
+/// How exactly a line has to be what a hunk says, strictest first: models slip at blanks first, then
+/// at quotes and dashes that look alike.
+const WAYS: [fn(&str) -> Cow<'_, str>; 4] = [
+    |line| Cow::Borrowed(line),
+    |line| Cow::Borrowed(line.trim_end()),
+    |line| Cow::Borrowed(line.trim()),
+    |line| Cow::Owned(line.trim().chars().map(plain).collect()),
+];
+
+/// The text after the hunks, which come in its order.
+///
+/// Lines that stay, stay as they are in the text; lines that come get its kind of line end. A hunk
+/// goes to the first place behind the one before where its lines are. Everything is linear in the
+/// text for each hunk.
+pub(super) fn patched(text: &str, hunks: &[Hunk]) -> Result<String, String> {
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let end = if text.contains("\r\n") { "\r\n" } else { "\n" };
+    let mut ways = Ways::new(&lines);
+    let mut done = String::with_capacity(text.len());
+    let mut at = 0;
+    for (index, hunk) in hunks.iter().enumerate() {
+        let place =
+            ways.find(hunk, at).map_err(|problem| format!("hunk {}: {problem}", index + 1))?;
+        lines[at..place].iter().for_each(|line| push(&mut done, line, end));
+        at = place;
+        for line in &hunk.lines {
+            match line {
+                Line::Context(_) => {
+                    push(&mut done, lines[at], end);
+                    at += 1;
+                }
+                Line::Remove(_) => at += 1,
+                Line::Add(line) => {
+                    push(&mut done, line, end);
+                    done.push_str(end);
+                }
+            }
+        }
+    }
+    let is_ended = text.is_empty() || text.ends_with('\n');
+    lines[at..].iter().for_each(|line| push(&mut done, line, end));
+    if !is_ended && done.ends_with('\n') {
+        done.truncate(done.len() - end.len());
+    }
+    Ok(done)
+}
+
+/// Appends a line, after ending the one before it where the file had no end there.
+fn push(done: &mut String, line: &str, end: &str) {
+    if !done.is_empty() && !done.ends_with('\n') {
+        done.push_str(end);
+    }
+    done.push_str(line);
+}
+
+/// The lines of a file, seen in each of the [`WAYS`]: numbers, equal for equal lines.
+struct Ways<'a> {
+    lines: &'a [&'a str],
+    seen: Vec<Seen<'a>>,
+}
+
+struct Seen<'a> {
+    numbers: HashMap<Cow<'a, str>, u32>,
+    lines: Vec<u32>,
+}
+
+impl<'a> Ways<'a> {
+    fn new(lines: &'a [&'a str]) -> Self {
+        Self { lines, seen: Vec::new() }
+    }
+
+    /// The line at which a hunk begins, at or behind `from`.
+    fn find(&mut self, hunk: &Hunk, from: usize) -> Result<usize, String> {
+        let mut from = from;
+        for header in &hunk.headers {
+            let Some(at) = self.find_lines(&[header], from) else {
+                return Err(format!(
+                    "no line is `{}`, as its @@ says{}: copy a whole line, or leave it out",
+                    start(header),
+                    behind(from)
+                ));
+            };
+            from = at + 1;
+        }
+        let old: Vec<&str> = hunk.lines.iter().filter_map(old).collect();
+        let end = self.lines.len();
+        if old.is_empty() {
+            // Nothing says where: behind the header, else at the end.
+            return Ok(if hunk.headers.is_empty() { end } else { from });
+        }
+        let found = if hunk.at_end {
+            let last = end.checked_sub(old.len()).filter(|last| *last >= from);
+            last.filter(|last| self.find_lines(&old, *last).is_some())
+        } else {
+            self.find_lines(&old, from)
+        };
+        found.ok_or_else(|| self.missing(&old, from, hunk.at_end))
+    }
+
+    /// Where these lines are, by the strictest way in which they are anywhere.
+    fn find_lines(&mut self, wanted: &[&str], from: usize) -> Option<usize> {
+        (0..WAYS.len()).find_map(|way| {
+            let seen = self.seen(way);
+            let number = |line: &&str| seen.numbers.get(WAYS[way](line).as_ref()).copied();
+            let wanted: Vec<u32> = wanted.iter().map(number).collect::<Option<_>>()?;
+            find(&seen.lines[from..], &wanted).map(|at| from + at)
+        })
+    }
+
+    fn seen(&mut self, way: usize) -> &Seen<'a> {
+        while self.seen.len() <= way {
+            let view = WAYS[self.seen.len()];
+            let mut numbers = HashMap::new();
+            let lines = self.lines.iter().map(|line| {
+                let next = numbers.len() as u32;
+                *numbers.entry(view(without_end(line))).or_insert(next)
+            });
+            let lines = lines.collect();
+            self.seen.push(Seen { numbers, lines });
+        }
+        &self.seen[way]
+    }
+
+    fn missing(&mut self, old: &[&str], from: usize, at_end: bool) -> String {
+        let first = old.iter().copied().find(|line| !line.trim().is_empty()).unwrap_or_default();
+        let place = if at_end { " at the end of the file".to_owned() } else { behind(from) };
+        let near = self.find_lines(&[first], 0);
+        let near = near.map(|at| format!(" (a line like its first is line {})", at + 1));
+        format!(
+            "its lines, from `{}` on, are not there{place}{}: read the file again, and copy the \
+             lines exactly",
+            start(first),
+            near.unwrap_or_default()
+        )
+    }
+}
+
+fn old(line: &Line) -> Option<&str> {
+    match line {
+        Line::Context(line) | Line::Remove(line) => Some(line),
+        Line::Add(_) => None,
+    }
+}
+
+fn behind(from: usize) -> String {
+    if from == 0 { String::new() } else { format!(" behind line {from}") }
+}
+
+fn start(line: &str) -> String {
+    let cut: String = line.trim().chars().take(80).collect();
+    if cut.len() < line.trim().len() { cut + "…" } else { cut }
+}
+
+fn without_end(line: &str) -> &str {
+    let line = line.strip_suffix('\n').unwrap_or(line);
+    line.strip_suffix('\r').unwrap_or(line)
+}
+
+fn plain(c: char) -> char {
+    match c {
+        '\u{2010}'..='\u{2015}' | '\u{2212}' => '-',
+        '\u{2018}'..='\u{201b}' => '\'',
+        '\u{201c}'..='\u{201f}' => '"',
+        '\u{a0}' | '\u{2002}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}' => ' ',
+        c => c,
+    }
+}
+
+/// The first place of `wanted`, which is not empty, in time linear in both (Knuth, Morris, Pratt).
+fn find(lines: &[u32], wanted: &[u32]) -> Option<usize> {
+    // For each start of `wanted`, how much of its end is a start of `wanted` too.
+    let mut borders = vec![0; wanted.len()];
+    let mut border = 0;
+    for at in 1..wanted.len() {
+        while border > 0 && wanted[at] != wanted[border] {
+            border = borders[border - 1];
+        }
+        border += usize::from(wanted[at] == wanted[border]);
+        borders[at] = border;
+    }
+    let mut matched = 0;
+    for (at, line) in lines.iter().enumerate() {
+        while matched > 0 && *line != wanted[matched] {
+            matched = borders[matched - 1];
+        }
+        matched += usize::from(*line == wanted[matched]);
+        if matched == wanted.len() {
+            return Some(at + 1 - matched);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::patch::{Change, Patch};
+
+    #[track_caller]
+    fn check(text: &str, hunks: &str, expected: &str) {
+        let patch = format!("*** Begin Patch\n*** Update File: f\n{hunks}\n*** End Patch");
+        let patch = Patch::parse(&patch).unwrap();
+        let [Change::Update { hunks, .. }] = &patch.changes[..] else { panic!("{patch:?}") };
+        let patched = patched(text, hunks).unwrap_or_else(|problem| problem);
+        assert_eq!(patched, expected);
+    }
+
+    #[test]
+    fn lines_come_and_go() {
+        check("a\nb\nc\n", "@@\n a\n-b\n+B\n c", "a\nB\nc\n");
+        check("a\nb\nc\n", " a\n+x\n b", "a\nx\nb\nc\n");
+        check("a\nb\nc\nb\n", "@@ c\n-b\n+B", "a\nb\nc\nB\n");
+        check("a\nb\nc\nb\n", "-b\n+B\n@@\n-b\n+D", "a\nB\nc\nD\n");
+        check("a\nb\n", "@@ -1,2 +1,2 @@\n-a\n+A", "A\nb\n");
+        check("f(\n a\nf(\n b\n", "@@ f(\n@@ f(\n- b\n+ c", "f(\n a\nf(\n c\n");
+        check("a\n", "-a", "");
+        check("", "+a\n+b", "a\nb\n");
+        check("a\n", "+b", "a\nb\n");
+        check("a\nb\n", "@@ a\n+x", "a\nx\nb\n");
+        check("x\ny\nx\ny\n", "@@\n-x\n+X\n y\n*** End of File", "x\ny\nX\ny\n");
+        check("a\n\nb\n", " a\n\n-b\n+c", "a\n\nc\n");
+    }
+
+    #[test]
+    fn slips_are_forgiven_and_what_stays_is_not_touched() {
+        check("\ta  \n  b\n", " a\n-b\n+c", "\ta  \nc\n");
+        check("it’s – a\nb\n", " it's - a\n-b\n+c", "it’s – a\nc\n");
+        check("  a\na\n", "-a\n+b", "  a\nb\n");
+    }
+
+    #[test]
+    fn line_ends_stay() {
+        check("a\r\nb\r\n", " a\n-b\n+c\n+d", "a\r\nc\r\nd\r\n");
+        check("a\nb", " a\n-b\n+c", "a\nc");
+        check("a\nb", " b\n+c", "a\nb\nc");
+        check("a\nb", "-b", "a");
+        check("a", "-a\n+b", "b");
+    }
+
+    #[test]
+    fn what_is_not_there_is_told() {
+        check(
+            "a\n",
+            "-b",
+            "hunk 1: its lines, from `b` on, are not there: read the file again, and copy the lines exactly",
+        );
+        check(
+            "a\nb\nc\n",
+            " a\n-c",
+            "hunk 1: its lines, from `a` on, are not there (a line like its first is line 1): read the file again, and copy the lines exactly",
+        );
+        check(
+            "a\nb\n",
+            "-b\n@@\n-a",
+            "hunk 2: its lines, from `a` on, are not there behind line 2 (a line like its first is line 1): read the file again, and copy the lines exactly",
+        );
+        check(
+            "a\n",
+            "@@ fn x\n-a",
+            "hunk 1: no line is `fn x`, as its @@ says: copy a whole line, or leave it out",
+        );
+        check(
+            "a\nb\n",
+            "-a\n*** End of File",
+            "hunk 1: its lines, from `a` on, are not there at the end of the file (a line like its first is line 1): read the file again, and copy the lines exactly",
+        );
+    }
+
+    #[test]
+    fn a_hunk_that_nearly_fits_everywhere_takes_no_time() {
+        let text = "x\n".repeat(300_000);
+        let hunk = "-x\n".repeat(150_000) + "-y";
+        let patch = format!("*** Begin Patch\n*** Update File: f\n{hunk}\n*** End Patch");
+        let Change::Update { hunks, .. } = Patch::parse(&patch).unwrap().changes.remove(0) else {
+            panic!("it is an update")
+        };
+        assert!(patched(&text, &hunks).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn found_as_a_naive_search_finds(
+            lines in prop::collection::vec(0u32..3, 0..60),
+            wanted in prop::collection::vec(0u32..3, 1..6),
+        ) {
+            let naive = lines.windows(wanted.len()).position(|window| window == wanted);
+            prop_assert_eq!(find(&lines, &wanted), naive);
+        }
+    }
+}

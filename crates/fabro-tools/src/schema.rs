@@ -1,0 +1,46 @@
+//! Checking arguments.
+
+use jsonschema::{PatternOptions, ValidationError, Validator};
+use serde_json::Value;
+
+/// How many problems a model is told at once.
+const TOLD: usize = 3;
+
+/// How long one of them may be, in characters.
+const LONGEST: usize = 300;
+
+/// How far a pattern with look-around may go back while it reads one text.
+const MAX_BACKTRACKING: usize = 100_000;
+
+/// How large one compiled pattern may be, in bytes.
+const MAX_PATTERN_BYTES: usize = 1 << 20;
+
+/// The JSON Schema of a tool's arguments. Nothing outside of it is read.
+pub(crate) struct Schema(Validator);
+
+impl Schema {
+    /// Compiles it, or says what is wrong.
+    pub(crate) fn compile(schema: &Value) -> Result<Self, String> {
+        if !schema.is_object() {
+            return Err("it is no object".to_owned());
+        }
+        let patterns = PatternOptions::fancy_regex()
+            .backtrack_limit(MAX_BACKTRACKING)
+            .size_limit(MAX_PATTERN_BYTES);
+        let options = jsonschema::options().offline().with_pattern_options(patterns);
+        options.build(schema).map(Self).map_err(|error| told(&error))
+    }
+
+    /// What does not fit, with a JSON pointer each; empty when all does.
+    pub(crate) fn problems(&self, arguments: &Value) -> String {
+        let problems = self.0.iter_errors(arguments).take(TOLD).map(|error| told(&error));
+        problems.collect::<Vec<_>>().join("; ")
+    }
+}
+
+fn told(error: &ValidationError<'_>) -> String {
+    let pointer = error.instance_path().as_str();
+    let message = error.masked().to_string();
+    let place = if pointer.is_empty() { String::new() } else { format!("{pointer}: ") };
+    format!("{place}{message}").chars().take(LONGEST).collect()
+}

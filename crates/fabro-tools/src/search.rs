@@ -1,0 +1,32 @@
+//! Looking for files and in files.
+
+mod glob;
+mod grep;
+mod list_dir;
+mod walk;
+
+pub(crate) use glob::Glob;
+pub(crate) use grep::Grep;
+pub(crate) use list_dir::ListDir;
+
+use globset::{GlobBuilder, GlobMatcher};
+
+/// The longest pattern, in bytes: compiling one takes memory in proportion.
+const PATTERN: usize = 1_000;
+
+/// After how much text a search ends, in bytes: less than what outputs are cut to.
+const ENOUGH: usize = 26_000;
+
+const NOT_ALL: &str =
+    "[not everything was looked at: the call takes too long. Choose a smaller path.]";
+
+/// Compiles a glob over whole relative paths; one without `/` is for names, wherever they are.
+fn glob(pattern: &str) -> Result<GlobMatcher, String> {
+    if pattern.len() > PATTERN {
+        return Err(format!("the glob is longer than {PATTERN} bytes: shorten it"));
+    }
+    let pattern = pattern.strip_prefix("./").unwrap_or(pattern);
+    let anywhere = if pattern.contains('/') { String::new() } else { "**/".to_owned() };
+    let glob = GlobBuilder::new(&(anywhere + pattern)).literal_separator(true).build();
+    glob.map(|glob| glob.compile_matcher()).map_err(|error| format!("the glob is wrong: {error}"))
+}

@@ -1,0 +1,303 @@
+use std::io::{self, Read};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use fabro_llm::ToolSpec;
+use fabro_sandbox::{FileKind, Files};
+use fabro_types::Permissions;
+use globset::GlobMatcher;
+use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use grep_searcher::{
+    BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkFinish, SinkMatch,
+};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::walk::{Ended, Next, walk};
+use super::{ENOUGH, NOT_ALL, PATTERN, glob};
+use crate::call::{Stop, arguments, blocking, canceled, spec};
+use crate::files::{output, said};
+use crate::limit::push_line;
+use crate::{Call, Output, Tool};
+
+/// How much of a line is shown, in characters.
+const LINE: usize = 500;
+
+/// The longest line that is searched, in bytes; files with longer ones are passed over.
+const LONGEST_LINE: usize = 16 << 20;
+
+/// How large a compiled pattern may be, in bytes.
+const COMPILED: usize = 4 << 20;
+
+/// `grep`
+pub(crate) struct Grep {
+    spec: ToolSpec,
+    files: Arc<dyn Files>,
+}
+
+#[derive(Deserialize)]
+struct Arguments {
+    pattern: String,
+    #[serde(default = "here")]
+    path: String,
+    glob: Option<String>,
+    #[serde(default)]
+    ignore_case: bool,
+    #[serde(default)]
+    context: usize,
+    #[serde(default = "limit")]
+    limit: usize,
+}
+
+fn here() -> String {
+    ".".to_owned()
+}
+
+fn limit() -> usize {
+    100
+}
+
+impl Grep {
+    pub(crate) fn new(files: Arc<dyn Files>) -> Self {
+        let description = "Searches the lines of files for a regular expression (Rust syntax, no \
+            look-around). Gives the path of each file, below it the matching lines as \
+            `number:line`, lines of context as `number-line`. Binary files are passed over, and so is \
+            what .gitignore leaves out, unless path names it.";
+        let properties = json!({
+            "pattern": { "type": "string", "description": "The regular expression." },
+            "path": {
+                "type": "string",
+                "description": "The file or directory to search. Default: the working directory."
+            },
+            "glob": {
+                "type": "string",
+                "description": "Only files whose path below `path` matches, such as `*.rs` or `src/**/*.ts`."
+            },
+            "ignore_case": { "type": "boolean", "description": "Default false." },
+            "context": {
+                "type": "integer", "minimum": 0, "maximum": 20,
+                "description": "How many lines to show before and after each match. Default 0."
+            },
+            "limit": {
+                "type": "integer", "minimum": 1, "maximum": 1_000,
+                "description": "How many matching lines to give at most. Default 100."
+            }
+        });
+        Self { spec: spec("grep", description, properties, &["pattern"]), files }
+    }
+}
+
+#[async_trait]
+impl Tool for Grep {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn needs(&self) -> Permissions {
+        Permissions::ReadOnly
+    }
+
+    async fn call(&self, call: Call<'_>) -> Output {
+        let arguments: Arguments = match arguments(&call) {
+            Ok(arguments) => arguments,
+            Err(output) => return output,
+        };
+        let files = Arc::clone(&self.files);
+        blocking(call.cancel, move |stop| output(search(&*files, &arguments, stop))).await
+    }
+}
+
+fn search(files: &dyn Files, arguments: &Arguments, stop: &Stop) -> Result<Output, String> {
+    let mut search = Search {
+        matcher: matcher(&arguments.pattern, arguments.ignore_case)?,
+        searcher: SearcherBuilder::new()
+            .line_number(true)
+            .binary_detection(BinaryDetection::quit(0))
+            .before_context(arguments.context)
+            .after_context(arguments.context)
+            .heap_limit(Some(LONGEST_LINE))
+            .build(),
+        found: Matches { text: String::new(), left: arguments.limit },
+        unreadable: 0,
+    };
+    let only = arguments.glob.as_deref().map(glob).transpose()?;
+    let start = files.info(&arguments.path).map_err(said)?;
+    let ended = if start.kind == FileKind::Directory {
+        search.directory(files, &start.path, only.as_ref(), stop).map_err(said)?
+    } else {
+        let file = files.open(&start.path).map_err(said)?;
+        search.file(&start.path, file, stop);
+        Ended::Whole { unreadable: 0 }
+    };
+    if stop.is_canceled() {
+        return Ok(canceled());
+    }
+    Ok(Output::ok(search.told(&ended, stop)))
+}
+
+/// Compiles the pattern. It is matched in linear time, and cannot grow beyond [`COMPILED`].
+fn matcher(pattern: &str, ignore_case: bool) -> Result<RegexMatcher, String> {
+    if pattern.len() > PATTERN {
+        return Err(format!("the pattern is longer than {PATTERN} bytes: shorten it"));
+    }
+    RegexMatcherBuilder::new()
+        .case_insensitive(ignore_case)
+        .line_terminator(Some(b'\n'))
+        .size_limit(COMPILED)
+        .dfa_size_limit(COMPILED)
+        .build(pattern)
+        .map_err(|error| format!("the pattern is wrong: {error}"))
+}
+
+struct Search {
+    matcher: RegexMatcher,
+    searcher: Searcher,
+    found: Matches,
+    /// Files that could not be searched to their end.
+    unreadable: usize,
+}
+
+impl Search {
+    fn directory(
+        &mut self,
+        files: &dyn Files,
+        start: &str,
+        only: Option<&GlobMatcher>,
+        stop: &Stop,
+    ) -> Result<Ended, fabro_sandbox::FileError> {
+        let prefix = if start == "." { String::new() } else { format!("{start}/") };
+        walk(files, start, stop, |it| {
+            if it.is_ignored {
+                return Next::Over;
+            }
+            let relative = it.path.strip_prefix(&prefix).unwrap_or(it.path);
+            if it.kind == FileKind::File && only.is_none_or(|only| only.is_match(relative)) {
+                match files.open(it.path) {
+                    Ok(file) => self.file(it.path, file, stop),
+                    Err(_) => self.unreadable += 1,
+                }
+            }
+            if self.found.is_full() { Next::End } else { Next::Into }
+        })
+    }
+
+    fn file(&mut self, path: &str, file: Box<dyn Read + Send>, stop: &Stop) {
+        let before = self.found.text.len();
+        if before > 0 {
+            self.found.text.push('\n');
+        }
+        self.found.text.push_str(path);
+        self.found.text.push('\n');
+        let mut sink =
+            FileMatches { before: self.found.text.len(), found: &mut self.found, any: false };
+        let searched =
+            self.searcher.search_reader(&self.matcher, Stoppable { file, stop }, &mut sink);
+        if !sink.any {
+            self.found.text.truncate(before);
+        }
+        if searched.is_err() && !stop.is_due() {
+            self.unreadable += 1;
+        }
+    }
+
+    fn told(self, ended: &Ended, stop: &Stop) -> String {
+        let mut notes = Vec::new();
+        if self.found.is_full() {
+            let what = if self.found.left == 0 { "the limit is reached" } else { "this is much" };
+            notes.push(format!("[{what}: there may be more. Narrow the search, or raise limit.]"));
+        } else if *ended == Ended::Stopped || stop.is_due() {
+            notes.push(NOT_ALL.to_owned());
+        }
+        let directories = if let Ended::Whole { unreadable } = ended { *unreadable } else { 0 };
+        if self.unreadable + directories > 0 {
+            let count = self.unreadable + directories;
+            notes.push(format!("[{count} files or directories could not be searched]"));
+        }
+        let mut text = self.found.text;
+        if text.is_empty() {
+            text.push_str("no matches\n");
+        }
+        text + &notes.join("\n")
+    }
+}
+
+/// What was found so far, as it is shown.
+struct Matches {
+    text: String,
+    /// How many more lines may match.
+    left: usize,
+}
+
+impl Matches {
+    fn is_full(&self) -> bool {
+        self.left == 0 || self.text.len() >= ENOUGH
+    }
+
+    fn push(&mut self, number: Option<u64>, mark: char, line: &[u8]) {
+        let line = String::from_utf8_lossy(line);
+        let number = number.map(|number| number.to_string()).unwrap_or_default();
+        self.text.push_str(&number);
+        self.text.push(mark);
+        push_line(&mut self.text, line.trim_end_matches(['\n', '\r']), LINE);
+        self.text.push('\n');
+    }
+}
+
+/// What is found in one file.
+struct FileMatches<'a> {
+    found: &'a mut Matches,
+    /// Where the text about this file begins.
+    before: usize,
+    any: bool,
+}
+
+impl Sink for FileMatches<'_> {
+    type Error = io::Error;
+
+    fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> Result<bool, io::Error> {
+        if self.found.is_full() {
+            return Ok(false);
+        }
+        self.any = true;
+        self.found.push(found.line_number(), ':', found.bytes());
+        self.found.left -= 1;
+        Ok(true)
+    }
+
+    fn context(&mut self, _: &Searcher, context: &SinkContext<'_>) -> Result<bool, io::Error> {
+        self.found.push(context.line_number(), '-', context.bytes());
+        Ok(self.found.text.len() < ENOUGH)
+    }
+
+    fn context_break(&mut self, _: &Searcher) -> Result<bool, io::Error> {
+        if self.found.is_full() {
+            return Ok(false);
+        }
+        self.found.text.push_str("--\n");
+        Ok(true)
+    }
+
+    fn finish(&mut self, _: &Searcher, finish: &SinkFinish) -> Result<(), io::Error> {
+        if finish.binary_byte_offset().is_some() {
+            // What was found before the first byte of that kind is no text either.
+            self.found.text.truncate(self.before);
+            self.any = false;
+        }
+        Ok(())
+    }
+}
+
+/// A file whose end comes when it is time to stop.
+struct Stoppable<'a> {
+    file: Box<dyn Read + Send>,
+    stop: &'a Stop,
+}
+
+impl Read for Stoppable<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.stop.is_due() {
+            return Err(io::Error::other("stopped"));
+        }
+        self.file.read(buffer)
+    }
+}

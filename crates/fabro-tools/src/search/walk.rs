@@ -1,0 +1,134 @@
+//! Going through directories, names in order, links not followed.
+
+use std::vec::IntoIter;
+
+use fabro_sandbox::{Entry, FileError, FileKind, Files, ReadFilesExt};
+use ignore::Match;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+
+use crate::call::Stop;
+
+/// Files with such names say what to leave out; the later one wins.
+const RULES: [&str; 2] = [".gitignore", ".ignore"];
+
+/// The largest such file that is heeded, in bytes.
+const RULES_BYTES: u64 = 1 << 20;
+
+/// Something that was come by.
+pub(super) struct Found<'a> {
+    /// Relative to the root.
+    pub(super) path: &'a str,
+    pub(super) kind: FileKind,
+    /// How deep it is below the start; 1 for what is right there.
+    pub(super) depth: usize,
+    /// Whether `.gitignore` or `.ignore` leave it out, or it is git's own.
+    pub(super) is_ignored: bool,
+}
+
+/// What to do next.
+#[derive(PartialEq, Eq)]
+pub(super) enum Next {
+    /// Go on, into this too when it is a directory.
+    Into,
+    /// Go on, but not into this.
+    Over,
+    /// That is enough.
+    End,
+}
+
+/// How a walk ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// Everything was seen, but for so many directories that cannot be read.
+    Whole { unreadable: usize },
+    /// The visitor had enough.
+    Enough,
+    /// It was stopped.
+    Stopped,
+}
+
+/// Shows all that is below a directory, which is given by its resolved path.
+pub(super) fn walk(
+    files: &dyn Files,
+    start: &str,
+    stop: &Stop,
+    mut visit: impl FnMut(Found<'_>) -> Next,
+) -> Result<Ended, FileError> {
+    let mut rules = Vec::new();
+    let mut above = String::new();
+    let parts: Vec<&str> = start.split('/').filter(|part| *part != ".").collect();
+    for part in &parts {
+        rules.push(rules_of(files, &above));
+        above = join(&above, part);
+    }
+    let mut stack = vec![Frame::new(above, files.list(start)?)];
+    rules.push(rules_of(files, &stack[0].path));
+    let mut unreadable = 0;
+    while let Some(frame) = stack.last_mut() {
+        if stop.is_due() {
+            return Ok(Ended::Stopped);
+        }
+        let Some(entry) = frame.entries.next() else {
+            stack.pop();
+            rules.pop();
+            continue;
+        };
+        let path = join(&frame.path, &entry.name);
+        let is_directory = entry.kind == FileKind::Directory;
+        let is_ignored = entry.name == ".git" || is_ignored(&rules, &path, is_directory);
+        let depth = stack.len();
+        match visit(Found { path: &path, kind: entry.kind, depth, is_ignored }) {
+            Next::Into if is_directory => match files.list(&path) {
+                Ok(entries) => {
+                    rules.push(rules_of(files, &path));
+                    stack.push(Frame::new(path, entries));
+                }
+                Err(_) => unreadable += 1,
+            },
+            Next::Into | Next::Over => {}
+            Next::End => return Ok(Ended::Enough),
+        }
+    }
+    Ok(Ended::Whole { unreadable })
+}
+
+struct Frame {
+    /// Empty for the root.
+    path: String,
+    entries: IntoIter<Entry>,
+}
+
+impl Frame {
+    fn new(path: String, entries: Vec<Entry>) -> Self {
+        Self { path, entries: entries.into_iter() }
+    }
+}
+
+/// The rules of a directory, for paths from the root.
+fn rules_of(files: &dyn Files, directory: &str) -> Option<Gitignore> {
+    let mut builder = GitignoreBuilder::new(directory);
+    let mut has_any = false;
+    for name in RULES {
+        let Ok(text) = files.read(&join(directory, name), RULES_BYTES) else { continue };
+        has_any = true;
+        for line in String::from_utf8_lossy(&text).lines() {
+            // A line that is no pattern matches nothing, for git too.
+            let _ = builder.add_line(None, line);
+        }
+    }
+    if !has_any {
+        return None;
+    }
+    builder.build().ok()
+}
+
+/// The innermost rule that speaks of a path wins.
+fn is_ignored(rules: &[Option<Gitignore>], path: &str, is_directory: bool) -> bool {
+    let verdicts = rules.iter().rev().flatten().map(|rules| rules.matched(path, is_directory));
+    let verdict = verdicts.into_iter().find(|verdict| !verdict.is_none());
+    matches!(verdict, Some(Match::Ignore(_)))
+}
+
+fn join(directory: &str, name: &str) -> String {
+    if directory.is_empty() { name.to_owned() } else { format!("{directory}/{name}") }
+}

@@ -1,0 +1,196 @@
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use fabro_llm::ToolSpec;
+use fabro_memory::ToolContext;
+use fabro_redact::Redactor;
+use fabro_types::Permissions;
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+
+use crate::limit::Limits;
+use crate::schema::Schema;
+use crate::{Call, Output, Tool};
+
+/// Names that differ more from a known one are not taken for a slip.
+const NEAR: f64 = 0.7;
+
+/// The tools of an agent, by name.
+///
+/// Clones share the tools, so they are cheap, and what one clone's tools remember (which files were
+/// read) the other's do too.
+#[derive(Clone, Default)]
+pub struct ToolSet {
+    tools: BTreeMap<String, Arc<Entry>>,
+    redactor: Redactor,
+    limits: Limits,
+}
+
+struct Entry {
+    tool: Arc<dyn Tool>,
+    /// Compiled once; an error is told to whoever calls the tool.
+    schema: Result<Schema, String>,
+}
+
+impl ToolSet {
+    /// No tools; outputs are redacted by the well-known shapes of keys and cut by the default
+    /// [`Limits`].
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a tool; one of the same name gives way to it.
+    pub fn with(mut self, tool: Arc<dyn Tool>) -> Self {
+        let schema = Schema::compile(&tool.spec().parameters);
+        self.tools.insert(tool.spec().name.clone(), Arc::new(Entry { tool, schema }));
+        self
+    }
+
+    /// Blanks these secrets out of every output.
+    pub fn with_redactor(self, redactor: Redactor) -> Self {
+        Self { redactor, ..self }
+    }
+
+    /// Cuts every output to this.
+    pub fn with_limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
+    }
+
+    /// Only the tools of these names. Names that nothing has are left aside; [`names`](Self::names)
+    /// tells them apart.
+    pub fn select<N: AsRef<str>>(&self, names: &[N]) -> Self {
+        self.filtered(|name, _| names.iter().any(|wanted| wanted.as_ref() == name))
+    }
+
+    /// Only the tools that may be called under these permissions.
+    pub fn allowed(&self, permissions: Permissions) -> Self {
+        self.filtered(|_, tool| tool.needs() <= permissions)
+    }
+
+    fn filtered(&self, keep: impl Fn(&str, &dyn Tool) -> bool) -> Self {
+        let mut set = self.clone();
+        set.tools.retain(|name, entry| keep(name, &*entry.tool));
+        set
+    }
+
+    /// The names, in order.
+    pub fn names(&self) -> Vec<String> {
+        self.tools.keys().cloned().collect()
+    }
+
+    /// The tool of a name.
+    pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
+        self.tools.get(name).map(|entry| &entry.tool)
+    }
+
+    /// What a model is told of the tools that it may call under these permissions, by name.
+    pub fn specs(&self, permissions: Permissions) -> Arc<[ToolSpec]> {
+        let tools = self.tools.values().map(|entry| &entry.tool);
+        tools.filter(|tool| tool.needs() <= permissions).map(|tool| tool.spec().clone()).collect()
+    }
+
+    /// The instructions of the tools that may be called under these permissions, as Markdown; empty
+    /// when none has any.
+    pub fn instructions(&self, permissions: Permissions) -> String {
+        let tools = self.tools.values().map(|entry| &entry.tool);
+        let parts = tools.filter(|tool| tool.needs() <= permissions).filter_map(|tool| {
+            let text = tool.instructions()?.trim();
+            (!text.is_empty()).then(|| format!("### {}\n\n{text}", tool.spec().name))
+        });
+        parts.collect::<Vec<_>>().join("\n\n")
+    }
+
+    /// Runs one call to its end, whatever the model made of it: a tool that is not there, that is
+    /// not permitted, or arguments that do not fit its schema are answered with what to do.
+    ///
+    /// The text of the answer is redacted, then cut.
+    pub async fn run(
+        &self,
+        name: &str,
+        id: &str,
+        arguments: &Value,
+        context: &ToolContext,
+        cancel: &CancellationToken,
+        permissions: Permissions,
+    ) -> Output {
+        let none = Value::Object(Map::new());
+        let output = match self.prepare(name, arguments, &none, permissions) {
+            Ok((tool, arguments)) => tool.call(Call { id, arguments, context, cancel }).await,
+            Err(problem) => Output::error(problem),
+        };
+        let text = self.limits.cut(self.redactor.redact(&output.text)).into_owned();
+        Output { text, ..output }
+    }
+
+    fn prepare<'a>(
+        &'a self,
+        name: &str,
+        arguments: &'a Value,
+        none: &'a Value,
+        permissions: Permissions,
+    ) -> Result<(&'a dyn Tool, &'a Map<String, Value>), String> {
+        let Some(entry) = self.tools.get(name) else { return Err(self.unknown(name)) };
+        let needed = entry.tool.needs();
+        if needed > permissions {
+            return Err(format!(
+                "`{name}` is not permitted: it needs permissions \"{}\", and this agent has \"{}\". \
+                 Go on without it, or say in your answer that permissions=\"{}\" on the node or in \
+                 [run.agent] would allow it.",
+                needed.as_str(),
+                permissions.as_str(),
+                needed.as_str(),
+            ));
+        }
+        // Null is how some models say that there are none.
+        let arguments = if arguments.is_null() { none } else { arguments };
+        let Value::Object(members) = arguments else {
+            return Err(format!(
+                "the arguments of `{name}` are {}: pass a JSON object",
+                kind(arguments)
+            ));
+        };
+        let schema = entry.schema.as_ref().map_err(|problem| {
+            format!("`{name}` cannot be called, for its JSON Schema is broken: {problem}")
+        })?;
+        let problems = schema.problems(arguments);
+        if !problems.is_empty() {
+            return Err(format!(
+                "the arguments of `{name}` do not fit: {problems}. Call it again."
+            ));
+        }
+        Ok((&*entry.tool, members))
+    }
+
+    fn unknown(&self, name: &str) -> String {
+        let shown: String = name.chars().take(64).collect();
+        let near = self.tools.keys().map(|known| (strsim::jaro_winkler(&shown, known), known));
+        let near = near.filter(|(score, _)| *score >= NEAR).max_by(|a, b| a.0.total_cmp(&b.0));
+        match near {
+            Some((_, known)) => format!("there is no tool `{shown}`: did you mean `{known}`?"),
+            None if self.tools.is_empty() => format!("there is no tool `{shown}`, nor any other"),
+            None => {
+                let names: Vec<_> = self.tools.keys().map(String::as_str).collect();
+                format!("there is no tool `{shown}`: there are {}", names.join(", "))
+            }
+        }
+    }
+}
+
+/// The names only.
+impl fmt::Debug for ToolSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ToolSet").field("tools", &self.names()).finish_non_exhaustive()
+    }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}

@@ -1,0 +1,1 @@
+//! Tools on real files, sockets and processes.
