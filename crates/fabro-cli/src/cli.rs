@@ -38,6 +38,7 @@ pub enum Command {
     Events(EventsArgs),
     Context(ContextArgs),
     Explain(ExplainArgs),
+    Compact(CompactArgs),
     Answer(AnswerArgs),
     Steer(SteerArgs),
     Cancel(CancelArgs),
@@ -309,6 +310,32 @@ pub struct ExplainArgs {
     /// The stage
     #[arg(value_name = "NODE[@VISIT]")]
     pub stage: String,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Show what an agent's conversation would be shortened to
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Examples:\n  fabro compact latest\n  fabro compact latest implement@2 --keep-recent 10\n  fabro compact latest --no-summary --json | jq -r .summary\n\nNothing is changed: agents shorten their conversations by themselves."
+)]
+pub struct CompactArgs {
+    /// The run: its id, the beginning of it, or `latest`
+    pub run: String,
+
+    /// The stage [default: the one that talked with a model last]
+    #[arg(value_name = "NODE[@VISIT]")]
+    pub stage: Option<String>,
+
+    /// How many of the last messages stay as they are [default: as in the run's settings]
+    #[arg(long, value_name = "N")]
+    pub keep_recent: Option<usize>,
+
+    /// Make the summary without a model
+    #[arg(long)]
+    pub no_summary: bool,
 
     /// Print JSON
     #[arg(long)]

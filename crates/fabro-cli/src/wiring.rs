@@ -94,7 +94,8 @@ pub fn check(settings: &RunSettings) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn model(settings: &RunSettings, dry_run: bool) -> anyhow::Result<Arc<dyn Model>> {
+/// Who answers the LLM stages of a run.
+pub fn model(settings: &RunSettings, dry_run: bool) -> anyhow::Result<Arc<dyn Model>> {
     if dry_run {
         return Ok(Arc::new(SimulatedModel));
     }

@@ -2,6 +2,7 @@
 
 pub mod answer;
 pub mod cancel;
+mod compact;
 mod completion;
 mod context;
 mod doctor;
@@ -37,6 +38,7 @@ pub fn dispatch(command: Command, global: &Global) -> anyhow::Result<Exit> {
         Command::Inspect(args) => inspect::inspect(&args, global),
         Command::Events(args) => events::events(&args, global),
         Command::Context(args) => context::context(&args, global),
+        Command::Compact(args) => block_on(compact::compact(args, global)),
         Command::Explain(args) => explain::explain(&args, global),
         Command::Answer(args) => answer::answer(&args, global),
         Command::Steer(args) => steer::steer(&args, global),

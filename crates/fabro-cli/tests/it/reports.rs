@@ -3,6 +3,9 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
+use fabro_events::{Entry, Event, EventBody};
+use fabro_llm::{Message, Role};
+use fabro_store::{Batch, RunLog as _, Runs as _, SqliteStore};
 use insta::assert_snapshot;
 use serde_json::Value;
 
@@ -81,6 +84,65 @@ fn models_are_listed_with_who_serves_them() {
     ");
     let empty = Project::new().run(&["model", "list"]);
     assert!(empty.contains("no provider is configured: set a key"), "{empty}");
+}
+
+/// Adds a conversation of many turns to the log of the last run, at this node.
+fn talk(project: &Project, node: &str) {
+    let store = SqliteStore::open(&project.path().join(".fabro/state")).unwrap();
+    let run_id = store.find("latest").unwrap();
+    let last = store.last_seq(run_id).unwrap();
+    let messages = (0..40).map(|turn| match turn % 2 {
+        0 => Message::user(format!("Read file {turn}. {}", "Look closely. ".repeat(20))),
+        _ => Message::assistant(format!("I have read it. {}", "It is long. ".repeat(40))),
+    });
+    let events: Vec<Event> = messages
+        .zip(last + 1..)
+        .map(|(message, seq)| {
+            let body = EventBody::AgentMessage {
+                role: if message.role == Role::User { "user" } else { "assistant" }.to_owned(),
+                text: String::new(),
+                message: Some(std::sync::Arc::new(serde_json::to_value(&message).unwrap())),
+                usage: None,
+            };
+            let entry = Entry { node_id: Some(node.into()), visit: Some(1), ..Entry::new(body) };
+            Event { run_id, seq, ts_ms: 0, entry }
+        })
+        .collect();
+    store.append(run_id, last, &Batch::of(&events)).unwrap();
+}
+
+#[test]
+fn a_conversation_is_shortened_for_a_look() {
+    let project = Project::hello();
+    talk(&project, "write");
+    let before = project.output(&["events", "latest"]).stdout;
+    let args = ["compact", "latest", "write@1", "--no-summary", "--json"];
+    let shown = project.json(&args);
+    assert_eq!(shown["compacted_entries"], 34);
+    assert!(shown["summary"].as_str().unwrap().starts_with("[Context Summary]"), "{shown}");
+    let kept = project.json(&[&args[..], &["--keep-recent", "10"]].concat());
+    assert_eq!(kept["compacted_entries"], 30);
+    let text = project.run(&["compact", "latest", "--no-summary"]);
+    assert_snapshot!(text.lines().nth(2).unwrap(), @"write@1 34 of 40 messages would become one; 1831 tokens instead of 3960");
+    assert_snapshot!(project.run(&["compact", "latest", "--keep-recent", "99"]), @r"
+    exit 0
+    ── stdout
+    write@1: there is nothing to shorten in its 40 messages
+    ");
+    assert_snapshot!(project.run(&["compact", "latest", "check"]), @r"
+    exit 2
+    ── stderr
+    error: `check@2` has no conversation
+      help: name a stage that talked with a model
+    ");
+    assert_eq!(project.output(&["events", "latest"]).stdout, before);
+    let silent = Project::with(&[("s.fabro", "digraph { start -> exit }")]);
+    assert_eq!(silent.exit(&["run", "s.fabro"]), 0);
+    assert_snapshot!(silent.run(&["compact", "latest"]), @r"
+    exit 2
+    ── stderr
+    error: no stage of the run has a conversation with a model
+    ");
 }
 
 #[test]
