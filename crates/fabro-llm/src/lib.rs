@@ -9,7 +9,8 @@
 //! was. [`RecordedModel`] gives the answers of a [`Recording`] again.
 //!
 //! [`ask`] asks any of them for a whole turn, again and elsewhere where that may help. [`Catalog`]
-//! knows windows and prices.
+//! knows windows and prices. Behind the feature `providers`, `Providers` is a model that asks real
+//! ones over HTTP.
 //!
 //! ```
 //! use fabro_llm::{Message, Origin, Request, ScriptedModel, complete};
@@ -42,6 +43,8 @@ mod catalog;
 mod error;
 mod message;
 mod model;
+#[cfg(feature = "providers")]
+mod providers;
 mod recorded;
 mod script;
 mod scripted;
@@ -53,6 +56,8 @@ pub use catalog::{Catalog, ModelInfo, ReasoningStyle, cost};
 pub use error::{ErrorKind, ModelError};
 pub use message::{Content, Message, Reasoning, Role, ToolCall, ToolSpec};
 pub use model::{Model, Origin, Part, Reply, Request, StopReason, collect, complete};
+#[cfg(feature = "providers")]
+pub use providers::{Provider, ProviderKind, Providers, Secret, SetupError, install_tls};
 pub use recorded::{RecordedModel, Recording};
 pub use script::ScriptError;
 pub use scripted::ScriptedModel;

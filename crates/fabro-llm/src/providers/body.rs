@@ -1,0 +1,307 @@
+//! What providers say of an error, and what it means.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::ErrorKind;
+
+const SHOWN: usize = 500;
+
+/// The words of providers by what they mean. The first line that has a word of the error counts, so
+/// what is most special comes first.
+const WORDS: &[(ErrorKind, &[&str])] = &[
+    (
+        ErrorKind::Quota,
+        &[
+            "insufficient_quota",
+            "billing_error",
+            "billing_not_active",
+            "billing_hard_limit_reached",
+            "insufficient_balance",
+            "insufficient_credits",
+        ],
+    ),
+    (
+        ErrorKind::ContextOverflow,
+        &[
+            "context_length_exceeded",
+            // llama.cpp
+            "exceed_context_size_error",
+            "request_too_large",
+        ],
+    ),
+    (
+        ErrorKind::ContentFilter,
+        &["content_filter", "content_policy_violation", "moderation_blocked", "refusal"],
+    ),
+    (
+        ErrorKind::Auth,
+        &[
+            "invalid_api_key",
+            "API_KEY_INVALID",
+            "authentication_error",
+            "permission_error",
+            "UNAUTHENTICATED",
+            "PERMISSION_DENIED",
+        ],
+    ),
+    (
+        ErrorKind::RateLimit,
+        &["rate_limit_exceeded", "rate_limit_error", "too_many_requests", "RESOURCE_EXHAUSTED"],
+    ),
+    (ErrorKind::Timeout, &["timeout_error", "DEADLINE_EXCEEDED"]),
+    (
+        ErrorKind::Overloaded,
+        &[
+            "overloaded_error",
+            "server_is_overloaded",
+            "slow_down",
+            "api_error",
+            "server_error",
+            "internal_server_error",
+            "internal_error",
+            "service_unavailable",
+            "UNAVAILABLE",
+            "INTERNAL",
+        ],
+    ),
+    (
+        ErrorKind::InvalidRequest,
+        &["not_found_error", "model_not_found", "invalid_value", "unsupported_value", "NOT_FOUND"],
+    ),
+];
+
+/// Errors that have no word of their own at their provider, by how their message begins. This is
+/// the only place that looks at messages, and only after words and where a request was refused.
+const BEGINNINGS: &[(ErrorKind, &str)] = &[
+    (ErrorKind::ContextOverflow, "prompt is too long"),
+    (ErrorKind::ContextOverflow, "input length and `max_tokens` exceed context limit"),
+    // Gemini
+    (ErrorKind::ContextOverflow, "The input token count"),
+    // vLLM, and OpenRouter
+    (ErrorKind::ContextOverflow, "This model's maximum context length is"),
+    (ErrorKind::ContextOverflow, "This endpoint's maximum context length is"),
+    (ErrorKind::Quota, "Your credit balance is too low"),
+    (ErrorKind::ContentFilter, "Output blocked by content filtering policy"),
+];
+
+/// An error as its provider tells it.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Told {
+    /// Its type, code, status and reasons: whatever the provider has words for.
+    words: Vec<String>,
+    /// A status that stands in the body.
+    number: Option<u16>,
+    message: Option<String>,
+    /// How long to wait, where the body says it.
+    pub(super) wait: Option<Duration>,
+}
+
+impl Told {
+    /// Reads the body of an error.
+    pub(super) fn from_text(text: &str) -> Self {
+        match serde_json::from_str::<Value>(text) {
+            Ok(value) => Self::from_value(&value),
+            // A page for people says no more than the status does.
+            Err(_) if text.trim_start().starts_with('<') => Self::default(),
+            Err(_) => {
+                let text = text.trim();
+                let message = (!text.is_empty()).then(|| text.to_owned());
+                Self { message, ..Self::default() }
+            }
+        }
+    }
+
+    /// Reads an error: the object itself, or what holds it under `error`.
+    pub(super) fn from_value(value: &Value) -> Self {
+        // Gemini may send a list with the error in it.
+        let value = value.as_array().and_then(|list| list.first()).unwrap_or(value);
+        let error = match &value["error"] {
+            error @ (Value::Object(_) | Value::String(_)) => error,
+            _ => value,
+        };
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let mut told = Self {
+            message: text(error)
+                .or_else(|| text(&error["message"]))
+                .or_else(|| text(&error["detail"])),
+            ..Self::default()
+        };
+        for key in ["code", "type", "status", "reason"] {
+            told.words.extend(text(&error[key]));
+            let number = error[key].as_u64().and_then(|number| u16::try_from(number).ok());
+            told.number = told.number.or(number.filter(|number| (300..600).contains(number)));
+        }
+        for detail in error["details"].as_array().into_iter().flatten() {
+            told.words.extend(text(&detail["reason"]));
+            let delay = detail["retryDelay"].as_str().and_then(|delay| delay.strip_suffix('s'));
+            told.wait = told.wait.or(delay.and_then(seconds));
+        }
+        told
+    }
+
+    /// What it means, together with the status it came with. Without one it came inside a stream.
+    pub(super) fn kind(&self, status: Option<u16>) -> ErrorKind {
+        let says = |words: &&[&str]| self.words.iter().any(|word| words.contains(&word.as_str()));
+        if let Some((kind, _)) = WORDS.iter().find(|(_, words)| says(words)) {
+            return *kind;
+        }
+        let status = status.or(self.number);
+        let refused = matches!(status, None | Some(400 | 413 | 422));
+        let begins = |(_, start): &&(ErrorKind, &str)| {
+            self.message.as_ref().is_some_and(|message| message.starts_with(start))
+        };
+        if let Some((kind, _)) = BEGINNINGS.iter().find(begins).filter(|_| refused) {
+            return *kind;
+        }
+        match status {
+            // An event that nothing is known of: the answer broke off.
+            None => ErrorKind::BrokenStream,
+            Some(401 | 403 | 407) => ErrorKind::Auth,
+            Some(402) => ErrorKind::Quota,
+            Some(408 | 504) => ErrorKind::Timeout,
+            Some(413) => ErrorKind::ContextOverflow,
+            Some(429) => ErrorKind::RateLimit,
+            Some(409 | 425 | 500..) => ErrorKind::Overloaded,
+            Some(_) => ErrorKind::InvalidRequest,
+        }
+    }
+
+    /// For people: status, word and message, as far as there are any.
+    pub(super) fn shown(&self, status: Option<u16>) -> String {
+        let status = status.map(|status| status.to_string());
+        let words = status.as_deref().into_iter().chain(self.words.first().map(String::as_str));
+        let mut shown = words.collect::<Vec<_>>().join(" ");
+        if let Some(message) = &self.message {
+            if !shown.is_empty() {
+                shown.push_str(": ");
+            }
+            shown.extend(message.chars().take(SHOWN));
+            if message.chars().nth(SHOWN).is_some() {
+                shown.push('…');
+            }
+        }
+        shown
+    }
+
+    /// The message with what `mask` makes of it; before it is cut, so that nothing escapes by halves.
+    pub(super) fn masked(mut self, mask: impl Fn(&str) -> String) -> Self {
+        self.message = self.message.map(|message| mask(&message));
+        self.words.iter_mut().for_each(|word| *word = mask(word).chars().take(80).collect());
+        self
+    }
+}
+
+/// A number of seconds, which may have a fraction.
+pub(super) fn seconds(text: &str) -> Option<Duration> {
+    Duration::try_from_secs_f64(text.trim().parse().ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(status: u16, body: &str, expect: &str) {
+        let told = Told::from_text(body);
+        let status = (status > 0).then_some(status);
+        assert_eq!(format!("{:?}: {}", told.kind(status), told.shown(status)), expect);
+    }
+
+    #[test]
+    fn words_go_before_the_status() {
+        check(
+            429,
+            r#"{"error": {"message": "Slow down", "type": "requests", "code": "rate_limit_exceeded"}}"#,
+            "RateLimit: 429 rate_limit_exceeded: Slow down",
+        );
+        check(
+            429,
+            r#"{"error": {"message": "No money", "type": "insufficient_quota", "code": null}}"#,
+            "Quota: 429 insufficient_quota: No money",
+        );
+        check(
+            400,
+            r#"{"error": {"message": "m", "type": "invalid_request_error", "code": "context_length_exceeded"}}"#,
+            "ContextOverflow: 400 context_length_exceeded: m",
+        );
+        check(
+            400,
+            r#"{"error": {"code": 400, "message": "m", "type": "exceed_context_size_error", "n_ctx": 1}}"#,
+            "ContextOverflow: 400 exceed_context_size_error: m",
+        );
+        check(
+            529,
+            r#"{"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}"#,
+            "Overloaded: 529 overloaded_error: Overloaded",
+        );
+        check(
+            400,
+            r#"[{"error": {"code": 400, "message": "API key not valid.", "status": "INVALID_ARGUMENT", "details": [{"reason": "API_KEY_INVALID"}]}}]"#,
+            "Auth: 400 INVALID_ARGUMENT: API key not valid.",
+        );
+        check(
+            429,
+            r#"{"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "m"}}"#,
+            "RateLimit: 429 RESOURCE_EXHAUSTED: m",
+        );
+        check(
+            400,
+            r#"{"error": {"code": "content_filter", "message": "m"}}"#,
+            "ContentFilter: 400 content_filter: m",
+        );
+    }
+
+    #[test]
+    fn messages_count_only_by_their_beginning_and_where_a_request_was_refused() {
+        let body = |message: &str| {
+            format!(
+                r#"{{"type": "error", "error": {{"type": "invalid_request_error", "message": "{message}"}}}}"#
+            )
+        };
+        let check = |status, message: &str, kind| {
+            assert_eq!(Told::from_text(&body(message)).kind(Some(status)), kind, "{message}");
+        };
+        check(400, "prompt is too long: 3 tokens > 2 maximum", ErrorKind::ContextOverflow);
+        check(
+            400,
+            "input length and `max_tokens` exceed context limit: 1",
+            ErrorKind::ContextOverflow,
+        );
+        check(400, "Your credit balance is too low to access the API", ErrorKind::Quota);
+        check(400, "Output blocked by content filtering policy", ErrorKind::ContentFilter);
+        check(400, "the tool says that the prompt is too long", ErrorKind::InvalidRequest);
+        check(500, "prompt is too long", ErrorKind::Overloaded);
+    }
+
+    #[test]
+    fn the_status_decides_the_rest() {
+        check(401, "", "Auth: 401");
+        check(402, "{}", "Quota: 402");
+        check(403, r#"{"error": "forbidden"}"#, "Auth: 403: forbidden");
+        check(404, r#"{"detail": "Not Found"}"#, "InvalidRequest: 404: Not Found");
+        check(408, "", "Timeout: 408");
+        check(413, "too large", "ContextOverflow: 413: too large");
+        check(422, "[]", "InvalidRequest: 422");
+        check(429, "null", "RateLimit: 429");
+        check(502, "<html>secret</html>", "Overloaded: 502");
+        check(504, "", "Timeout: 504");
+        check(301, "", "InvalidRequest: 301");
+        check(500, &"x".repeat(501), &format!("Overloaded: 500: {}…", "x".repeat(500)));
+    }
+
+    #[test]
+    fn events_have_no_status() {
+        check(0, r#"{"message": "m", "type": "server_error"}"#, "Overloaded: server_error: m");
+        check(0, r#"{"code": 502, "message": "m"}"#, "Overloaded: m");
+        check(0, r#"{"code": 7, "message": "m"}"#, "BrokenStream: m");
+        check(0, r#""boom""#, "BrokenStream: boom");
+    }
+
+    #[test]
+    fn a_wait_may_stand_in_the_body() {
+        let body = r#"{"error": {"details": [{"@type": "x"}, {"retryDelay": "34.5s"}]}}"#;
+        assert_eq!(Told::from_text(body).wait, Some(Duration::from_millis(34_500)));
+    }
+}

@@ -1,0 +1,107 @@
+//! What the client of the providers does not hand on, taken from the events on the wire.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use fabro_types::Usage;
+use genai::chat::{ChatFrameSink, FrameCtx, RawFrameRef};
+use serde_json::Value;
+
+use super::ProviderKind;
+use super::calls::Calls;
+
+/// Sees each event just before the client tells what it makes of it.
+#[derive(Debug)]
+pub(super) struct Frames {
+    kind: ProviderKind,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// Since it was last looked at.
+    pub(super) marks: VecDeque<Mark>,
+    /// Anthropic tells at the start what it was sent, so that it is known of a broken stream too.
+    pub(super) usage: Usage,
+    /// Tool calls of Chat Completions.
+    pub(super) calls: Calls,
+    /// Why the model will not answer.
+    pub(super) refusal: String,
+    /// The error that a Responses stream ends with.
+    pub(super) failure: Option<Value>,
+}
+
+/// A place in a stream of Anthropic's.
+#[derive(Debug, PartialEq)]
+pub(super) enum Mark {
+    /// A block is over.
+    BlockEnd,
+    /// A thought that only the provider can read.
+    Redacted(String),
+}
+
+impl Frames {
+    pub(super) fn new(kind: ProviderKind) -> Self {
+        Self { kind, seen: Mutex::default() }
+    }
+
+    pub(super) fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ChatFrameSink for Frames {
+    fn on_frame(&self, _: &FrameCtx, frame: RawFrameRef<'_>) {
+        // Most events are plain text: they are not parsed twice.
+        let has = |word: &str| frame.data.contains(word);
+        match (self.kind, frame.event) {
+            (ProviderKind::Anthropic, Some("content_block_start")) if has("redacted_thinking") => {
+                let block = frame.json().unwrap_or_default();
+                if let Some(data) = block["content_block"]["data"].as_str() {
+                    self.seen().marks.push_back(Mark::Redacted(data.to_owned()));
+                }
+            }
+            (ProviderKind::Anthropic, Some("content_block_stop")) => {
+                self.seen().marks.push_back(Mark::BlockEnd);
+            }
+            (ProviderKind::Anthropic, Some("message_start")) => {
+                let usage = &frame.json().unwrap_or_default()["message"]["usage"];
+                let count = |key: &str| usage[key].as_u64().unwrap_or(0);
+                let cached = count("cache_read_input_tokens");
+                let sent =
+                    count("input_tokens").saturating_add(count("cache_creation_input_tokens"));
+                let mut seen = self.seen();
+                seen.usage.input_tokens = sent.saturating_add(cached);
+                seen.usage.cached_tokens = cached;
+            }
+            (kind, _) if kind.chats() && has("\"tool_calls\"") => {
+                self.seen().calls.add(&frame.json().unwrap_or_default());
+            }
+            (kind, _) if kind.chats() && has("\"refusal\":\"") => {
+                let chunk = frame.json().unwrap_or_default();
+                let refusal = chunk["choices"][0]["delta"]["refusal"].as_str();
+                self.seen().refusal.push_str(refusal.unwrap_or_default());
+            }
+            (ProviderKind::OpenAiResponses, _) if has("\"response.refusal.delta\"") => {
+                let event = frame.json().unwrap_or_default();
+                self.seen().refusal.push_str(event["delta"].as_str().unwrap_or_default());
+            }
+            (ProviderKind::OpenAiResponses, _) if has("\"response.failed\"") => {
+                let mut event = frame.json().unwrap_or_default();
+                self.seen().failure = Some(event["response"]["error"].take());
+            }
+            (ProviderKind::OpenAiResponses, _) if has("\"response.incomplete\"") => {
+                let event = frame.json().unwrap_or_default();
+                if event["response"]["incomplete_details"]["reason"] == "content_filter" {
+                    self.seen().refusal.push_str("the answer was filtered");
+                }
+            }
+            (ProviderKind::Gemini, _) if has("\"blockReason\"") => {
+                let event = frame.json().unwrap_or_default();
+                let reason = event["promptFeedback"]["blockReason"].as_str();
+                self.seen().refusal.push_str(reason.unwrap_or_default());
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! An answer, from the provider's terms to ours.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use fabro_types::Usage;
+use futures_util::StreamExt;
+use futures_util::stream::{self, Stream};
+use genai::chat::{
+    ChatStream, ChatStreamEvent, ContentPart, MessageContent, StopReason as Stop, StreamEnd,
+};
+
+use super::address::Address;
+use super::body::Told;
+use super::calls::arguments;
+use super::frames::{Frames, Mark};
+use super::{Provider, ProviderKind, failure};
+use crate::{ErrorKind, Message, ModelError, ModelInfo, Part, Reasoning, StopReason, ToolCall};
+
+/// What is known of a request while its answer comes in.
+pub(super) struct Asked {
+    pub(super) provider: Provider,
+    pub(super) address: Address,
+    pub(super) model: String,
+    pub(super) info: Option<ModelInfo>,
+    /// The conversation, for the ids that are taken.
+    pub(super) messages: Vec<Arc<Message>>,
+}
+
+pub(super) struct Incoming {
+    asked: Asked,
+    events: ChatStream,
+    frames: Arc<Frames>,
+    /// Parts to be told before the next event is looked at.
+    ready: VecDeque<Part>,
+    /// The thought that is being told.
+    thought: Reasoning,
+    /// Something has been told.
+    begun: bool,
+    over: bool,
+}
+
+impl Incoming {
+    pub(super) fn new(asked: Asked, events: ChatStream, frames: Arc<Frames>) -> Self {
+        let (ready, thought) = (VecDeque::new(), Reasoning::default());
+        Self { asked, events, frames, ready, thought, begun: false, over: false }
+    }
+
+    pub(super) fn into_stream(self) -> impl Stream<Item = Result<Part, ModelError>> + Send {
+        stream::unfold(self, |mut incoming| async move {
+            let part = incoming.next().await?;
+            Some((part, incoming))
+        })
+    }
+
+    async fn next(&mut self) -> Option<Result<Part, ModelError>> {
+        loop {
+            if let Some(part) = self.ready.pop_front() {
+                self.begun = true;
+                return Some(Ok(part));
+            }
+            if self.over {
+                return None;
+            }
+            let failed = match self.events.next().await {
+                Some(Ok(event)) => self.take(event).err(),
+                Some(Err(error)) => Some(self.failure(&error)),
+                // Without an end the turn is not whole, however cleanly the connection was closed.
+                None => Some(self.broken("it ended before it was whole")),
+            };
+            if let Some(error) = failed {
+                self.over = true;
+                return Some(Err(self.with_usage(error)));
+            }
+        }
+    }
+
+    fn take(&mut self, event: ChatStreamEvent) -> Result<(), ModelError> {
+        self.take_marks();
+        match event {
+            ChatStreamEvent::Start | ChatStreamEvent::Heartbeat => {}
+            ChatStreamEvent::Chunk(chunk) => {
+                self.end_thought();
+                if !chunk.content.is_empty() {
+                    self.ready.push_back(Part::Text(chunk.content));
+                }
+            }
+            ChatStreamEvent::ReasoningChunk(chunk) => self.thought.text.push_str(&chunk.content),
+            ChatStreamEvent::ThoughtSignatureChunk(chunk) => {
+                // Elsewhere the seals come with the calls, or at the end.
+                if self.asked.provider.kind == ProviderKind::Anthropic {
+                    self.thought.signature.get_or_insert_default().push_str(&chunk.content);
+                }
+            }
+            ChatStreamEvent::ToolCallChunk(_) => self.end_thought(),
+            ChatStreamEvent::End(end) => {
+                self.end_thought();
+                self.finish(end)?;
+                self.over = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// What the wire said before this event, and the client kept to itself.
+    fn take_marks(&mut self) {
+        let marks = std::mem::take(&mut self.frames.seen().marks);
+        for mark in marks {
+            self.end_thought();
+            if let Mark::Redacted(data) = mark {
+                self.thought.redacted = Some(data);
+                self.end_thought();
+            }
+        }
+    }
+
+    fn end_thought(&mut self) {
+        let mut thought = std::mem::take(&mut self.thought);
+        if thought != Reasoning::default() {
+            thought.provider = Some(self.asked.provider.kind.as_str().to_owned());
+            self.ready.push_back(Part::Reasoning(thought));
+        }
+    }
+
+    fn finish(&mut self, end: StreamEnd) -> Result<(), ModelError> {
+        let (calls, refusal) = {
+            let mut seen = self.frames.seen();
+            (std::mem::take(&mut seen.calls), std::mem::take(&mut seen.refusal))
+        };
+        let filtered = matches!(end.captured_stop_reason, Some(Stop::ContentFilter(_)));
+        if filtered || !refusal.is_empty() {
+            return Err(self.refused(&refusal));
+        }
+        let usage = self.usage(&end);
+        let stop = end.captured_stop_reason.clone();
+        let parts = end.captured_content.map(MessageContent::into_parts);
+        let calls = if self.asked.provider.kind.chats() {
+            calls.into_calls()
+        } else {
+            self.captured(parts.unwrap_or_default())
+        };
+        if !self.is_whole(stop.as_ref(), &calls) {
+            let reason =
+                stop.map_or("it ended before it was whole".to_owned(), |it| it.to_string());
+            return Err(self.broken(&reason));
+        }
+        let stop = match stop {
+            Some(Stop::MaxTokens(_)) => StopReason::MaxTokens,
+            _ if calls.is_empty() => StopReason::Complete,
+            _ => StopReason::ToolCalls,
+        };
+        let calls = self.with_own_ids(calls);
+        self.ready.extend(calls.into_iter().map(Part::ToolCall));
+        self.ready.push_back(Part::End { usage, stop });
+        Ok(())
+    }
+
+    fn is_whole(&self, stop: Option<&Stop>, calls: &[ToolCall]) -> bool {
+        match self.asked.provider.kind {
+            // Their streams have no event of their own for the end, so a missing reason tells.
+            ProviderKind::Gemini | ProviderKind::OpenAiResponses => {
+                stop.is_some_and(|stop| !matches!(stop, Stop::Other(_)))
+            }
+            _ => stop.is_some() || self.begun || !self.ready.is_empty() || !calls.is_empty(),
+        }
+    }
+
+    /// The calls that the client kept, and seals that only come at the end.
+    fn captured(&mut self, parts: Vec<ContentPart>) -> Vec<ToolCall> {
+        let mut calls = Vec::new();
+        for part in parts {
+            match part {
+                ContentPart::ToolCall(call) => {
+                    if self.asked.provider.kind == ProviderKind::Gemini {
+                        let seals = call.thought_signatures.into_iter().flatten();
+                        self.seal(seals.collect::<Vec<_>>().pop());
+                    }
+                    let (id, name) = (call.call_id, call.fn_name);
+                    calls.push(ToolCall { id, name, arguments: arguments(call.fn_arguments) });
+                }
+                ContentPart::ThoughtSignature(seal)
+                    if self.asked.provider.kind == ProviderKind::OpenAiResponses =>
+                {
+                    self.seal(Some(seal));
+                }
+                _ => {}
+            }
+        }
+        calls
+    }
+
+    fn seal(&mut self, signature: Option<String>) {
+        self.thought.signature = signature;
+        self.end_thought();
+    }
+
+    /// No call has an id that another one of the conversation has: some servers count anew in every
+    /// answer, or give none.
+    fn with_own_ids(&self, mut calls: Vec<ToolCall>) -> Vec<ToolCall> {
+        if calls.is_empty() {
+            return calls;
+        }
+        let messages = &self.asked.messages;
+        let earlier = messages.iter().flat_map(|message| message.tool_calls());
+        let mut taken: BTreeSet<String> = earlier.map(|call| call.id.clone()).collect();
+        for (index, call) in calls.iter_mut().enumerate() {
+            let mut id = call.id.clone();
+            let mut again = 0;
+            while id.is_empty() || taken.contains(&id) {
+                id = format!("call_{}_{}", messages.len(), index + again);
+                again += 1;
+            }
+            taken.insert(id.clone());
+            call.id = id;
+        }
+        calls
+    }
+
+    fn usage(&self, end: &StreamEnd) -> Usage {
+        let count = |count: Option<i32>| count.and_then(|it| u64::try_from(it).ok()).unwrap_or(0);
+        let told = end.captured_usage.clone().unwrap_or_default();
+        let details = told.prompt_tokens_details.unwrap_or_default();
+        let mut usage = Usage {
+            model: Some(self.asked.model.clone()),
+            input_tokens: count(told.prompt_tokens),
+            output_tokens: count(told.completion_tokens),
+            cached_tokens: count(details.cached_tokens),
+            turns: 1,
+            ..Usage::default()
+        };
+        if let Some(info) = &self.asked.info {
+            usage.cost_usd = info.cost(&usage).unwrap_or(0.0);
+            if self.asked.provider.kind == ProviderKind::Anthropic {
+                // What is put into its cache costs a quarter more.
+                let written = count(details.cache_creation_tokens) as f64;
+                usage.cost_usd += written * info.input_cost.unwrap_or(0.0) * 0.25 / 1e6;
+            }
+        }
+        usage
+    }
+
+    fn failure(&self, error: &genai::Error) -> ModelError {
+        let (told, refusal) = {
+            let mut seen = self.frames.seen();
+            (seen.failure.take(), std::mem::take(&mut seen.refusal))
+        };
+        match told {
+            Some(value) => failure::told(&self.asked.provider, Told::from_value(&value)),
+            None if !refusal.is_empty() => self.refused(&refusal),
+            None => failure::failure(error, &self.asked.provider, &self.asked.address),
+        }
+    }
+
+    fn refused(&self, why: &str) -> ModelError {
+        let why = if why.is_empty() { "the answer was filtered" } else { why };
+        failure::ours(ErrorKind::ContentFilter, &self.asked.provider, why)
+    }
+
+    fn broken(&self, what: &str) -> ModelError {
+        failure::ours(ErrorKind::BrokenStream, &self.asked.provider, what)
+    }
+
+    /// What is known to be spent on a turn that failed.
+    fn with_usage(&self, mut error: ModelError) -> ModelError {
+        let model = Some(self.asked.model.clone());
+        error.usage = Usage { model, turns: 1, ..self.frames.seen().usage.clone() };
+        if let Some(info) = &self.asked.info {
+            error.usage.cost_usd = info.cost(&error.usage).unwrap_or(0.0);
+        }
+        error
+    }
+}

@@ -1,0 +1,216 @@
+use super::{Provider, ProviderKind, invalid};
+use crate::{Catalog, ErrorKind, ModelError, Request};
+
+/// The provider of a request, by its place in the list, and the model's name there.
+pub(super) fn route(
+    providers: &[Provider],
+    catalog: &Catalog,
+    request: &Request,
+) -> Result<(usize, String), ModelError> {
+    let named = |name: &str| find(providers, name);
+    let (index, model) = match (&request.provider, &request.model) {
+        (Some(name), model) => {
+            let index = named(name).ok_or_else(|| not_configured(name))?;
+            // A prefix that says the same again is not part of the model's name.
+            let model = model.as_deref().map(|model| {
+                let prefix = model.split_once('/').filter(|(prefix, _)| *prefix == name);
+                prefix.map_or(model, |(_, rest)| rest)
+            });
+            (index, model)
+        }
+        (None, Some(model)) => match (named(model), model.split_once('/')) {
+            (Some(index), _) => (index, None),
+            (None, Some((prefix, rest))) if named(prefix).is_some() => {
+                (named(prefix).unwrap_or_default(), Some(rest))
+            }
+            _ => (by_model(providers, catalog, model)?, Some(model.as_str())),
+        },
+        (None, None) => (0, None),
+    };
+    let provider = providers.get(index).ok_or_else(|| {
+        invalid("no provider is configured: set a key, a base URL, or [providers.NAME]".to_owned())
+    })?;
+    has_key(provider)?;
+    let model = match model {
+        Some(model) => catalog.resolve(model).to_owned(),
+        None => default_model(provider, catalog),
+    };
+    Ok((index, model))
+}
+
+fn find(providers: &[Provider], name: &str) -> Option<usize> {
+    let kind = ProviderKind::parse(name);
+    let by_name = providers.iter().position(|provider| provider.name == name);
+    by_name.or_else(|| providers.iter().position(|provider| Some(provider.kind) == kind))
+}
+
+/// The provider that a model belongs to, or another one that may well serve it.
+fn by_model(providers: &[Provider], catalog: &Catalog, model: &str) -> Result<usize, ModelError> {
+    let known = catalog.find(model).and_then(|info| info.provider.as_deref());
+    let Some(owner) = known.or_else(|| shape(model)) else { return Ok(0) };
+    let same = |kind: ProviderKind| {
+        kind.as_str() == owner || (owner == "openai" && kind == ProviderKind::OpenAiResponses)
+    };
+    let open = |provider: &Provider| {
+        provider.kind == ProviderKind::OpenAiCompatible || provider.base_url.is_some()
+    };
+    let place = find(providers, owner)
+        .or_else(|| providers.iter().position(|provider| same(provider.kind)))
+        .or_else(|| providers.iter().position(open));
+    place.ok_or_else(|| not_configured(owner))
+}
+
+/// Whose model it is, by the way they name them.
+fn shape(model: &str) -> Option<&'static str> {
+    let name = model.rsplit('/').next().unwrap_or(model);
+    let series_o = name.strip_prefix('o').is_some_and(|rest| {
+        let mut rest = rest.chars();
+        rest.next().is_some_and(|digit| digit.is_ascii_digit())
+            && rest.next().is_none_or(|next| next == '-')
+    });
+    if name.starts_with("claude") {
+        Some("anthropic")
+    } else if name.starts_with("gpt-") || name.starts_with("chatgpt-") || series_o {
+        Some("openai")
+    } else if name.starts_with("gemini-") {
+        Some("gemini")
+    } else {
+        None
+    }
+}
+
+/// The user's first model of this provider, else a usual one.
+fn default_model(provider: &Provider, catalog: &Catalog) -> String {
+    let usual = match provider.kind {
+        ProviderKind::Anthropic => "claude-sonnet-4-5",
+        ProviderKind::OpenAi | ProviderKind::OpenAiResponses => "gpt-5.2",
+        ProviderKind::Gemini => "gemini-2.5-pro",
+        // Servers of a single model do not look at its name.
+        ProviderKind::OpenAiCompatible => "default",
+    };
+    let own = |model: &&crate::ModelInfo| {
+        provider.name != provider.kind.as_str() && model.provider.as_ref() == Some(&provider.name)
+    };
+    catalog.iter().find(own).map_or(usual, |model| &model.name).to_owned()
+}
+
+/// The usual places let nobody in without a key.
+fn has_key(provider: &Provider) -> Result<(), ModelError> {
+    let own_headers = !provider.headers.is_empty();
+    if provider.key.is_some() || provider.base_url.is_some() || own_headers {
+        return Ok(());
+    }
+    let name = &provider.name;
+    Err(auth(format!("provider `{name}` has no key: set {}", variable(name))))
+}
+
+fn not_configured(name: &str) -> ModelError {
+    let way = match ProviderKind::parse(name) {
+        Some(_) => format!("set {}, or [providers.{name}]", variable(name)),
+        None => format!("set [providers.{name}] in a settings file"),
+    };
+    auth(format!("provider `{name}` is not configured: {way}"))
+}
+
+fn variable(name: &str) -> String {
+    let word = name.strip_suffix("-responses").unwrap_or(name);
+    format!(
+        "{}_API_KEY",
+        word.to_ascii_uppercase().replace(|c: char| !c.is_ascii_alphanumeric(), "_")
+    )
+}
+
+fn auth(message: String) -> ModelError {
+    ModelError { kind: ErrorKind::Auth, ..invalid(message) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ModelInfo, Origin};
+
+    fn provider(name: &str, kind: ProviderKind, base_url: Option<&str>) -> Provider {
+        let key = Some(super::super::Secret::new("k"));
+        Provider { key, base_url: base_url.map(str::to_owned), ..Provider::new(name, kind) }
+    }
+
+    fn told(providers: &[Provider], provider: Option<&str>, model: Option<&str>) -> String {
+        let mut catalog = Catalog::builtin();
+        let mine = ModelInfo {
+            provider: Some("local".to_owned()),
+            aliases: vec!["llama".to_owned()],
+            ..ModelInfo::new("llama-3-8b.gguf")
+        };
+        catalog.extend([mine]);
+        let mut request = Request::new(Origin::new("n"), Vec::new());
+        request.provider = provider.map(str::to_owned);
+        request.model = model.map(str::to_owned);
+        match route(providers, &catalog, &request) {
+            Ok((index, model)) => format!("{} {model}", providers[index].name),
+            Err(error) => format!("{:?}: {error}", error.kind),
+        }
+    }
+
+    #[test]
+    fn requests_find_their_provider() {
+        let all = [
+            provider("anthropic", ProviderKind::Anthropic, None),
+            provider("openai", ProviderKind::OpenAi, None),
+            provider("local", ProviderKind::OpenAiCompatible, Some("http://h/v1")),
+            provider("google", ProviderKind::Gemini, None),
+        ];
+        let check = |provider, model, expect: &str| assert_eq!(told(&all, provider, model), expect);
+        check(None, None, "anthropic claude-sonnet-4-5");
+        check(None, Some("gpt-5.2-codex"), "openai gpt-5.2-codex");
+        check(None, Some("o4-mini-x"), "openai o4-mini-x");
+        check(None, Some("o9"), "openai o9");
+        check(None, Some("claude-next-9"), "anthropic claude-next-9");
+        check(None, Some("gemini-9-ultra"), "google gemini-9-ultra");
+        check(None, Some("sonnet"), "anthropic claude-sonnet-4-6");
+        check(None, Some("llama"), "local llama-3-8b.gguf");
+        check(None, Some("unheard-of"), "anthropic unheard-of");
+        check(None, Some("openai"), "openai gpt-5.2");
+        check(None, Some("local"), "local llama-3-8b.gguf");
+        check(None, Some("gemini"), "google gemini-2.5-pro");
+        check(None, Some("local/claude-sonnet-4-5"), "local claude-sonnet-4-5");
+        check(None, Some("anthropic/opus"), "anthropic claude-opus-4-6");
+        check(Some("local"), Some("anthropic/claude-x"), "local anthropic/claude-x");
+        check(Some("local"), Some("local/x"), "local x");
+        check(Some("gemini"), None, "google gemini-2.5-pro");
+        check(Some("openai-compatible"), Some("m"), "local m");
+        check(None, Some("deepseek-chat"), "local deepseek-chat");
+        check(
+            Some("groq"),
+            Some("m"),
+            "Auth: provider `groq` is not configured: set [providers.groq] in a settings file",
+        );
+        check(
+            Some("openai-responses"),
+            None,
+            "Auth: provider `openai-responses` is not configured: set OPENAI_API_KEY, or [providers.openai-responses]",
+        );
+    }
+
+    #[test]
+    fn a_server_of_ones_own_serves_whatever_is_asked() {
+        let own = [provider("openai", ProviderKind::OpenAi, Some("http://127.0.0.1:1/v1"))];
+        assert_eq!(told(&own, None, Some("claude-sonnet-4-5")), "openai claude-sonnet-4-5");
+        assert_eq!(told(&own, None, Some("qwen/qwen3")), "openai qwen/qwen3");
+        let usual = [provider("openai", ProviderKind::OpenAi, None)];
+        assert_eq!(
+            told(&usual, None, Some("claude-sonnet-4-5")),
+            "Auth: provider `anthropic` is not configured: set ANTHROPIC_API_KEY, or [providers.anthropic]"
+        );
+        let responses = [provider("mine", ProviderKind::OpenAiResponses, None)];
+        assert_eq!(told(&responses, None, Some("gpt-5")), "mine gpt-5");
+        assert_eq!(
+            told(&[], None, None),
+            "InvalidRequest: no provider is configured: set a key, a base URL, or [providers.NAME]"
+        );
+        let keyless = [Provider::new("anthropic", ProviderKind::Anthropic)];
+        assert_eq!(
+            told(&keyless, None, None),
+            "Auth: provider `anthropic` has no key: set ANTHROPIC_API_KEY"
+        );
+    }
+}

@@ -1,0 +1,118 @@
+use std::time::Duration;
+
+use fabro_llm::{Catalog, ErrorKind, Model, Part, Provider, Providers, complete};
+use fabro_testing::{Ending, Fault, Response, Server};
+use futures_util::StreamExt;
+use insta::assert_snapshot;
+
+use crate::{BOTH, asked, client, provider, request};
+
+#[tokio::test]
+async fn a_turn_that_is_not_whole_is_an_error() {
+    let endings = [
+        Ending::Early,
+        Ending::Reset,
+        Ending::BadJson,
+        Ending::Error(Fault::Overloaded),
+        Ending::Error(Fault::RateLimit),
+        Ending::Error(Fault::ContextOverflow),
+    ];
+    let mut lines = Vec::new();
+    for ending in endings {
+        for kind in BOTH {
+            let response = Response::text("half").ending(ending).usage(100, 5, 0);
+            let error = asked(kind, response).await.unwrap_err();
+            let input = error.usage.input_tokens;
+            lines.push(format!("{ending:?}: {:?} {input}: {error}", error.kind));
+        }
+    }
+    assert_snapshot!(lines.join("\n"), @r"
+    Early: BrokenStream 100: the model's answer stopped before its end: try again (test: it ended before it was whole)
+    Early: BrokenStream 0: the model's answer stopped before its end: try again (test: it ended before it was whole)
+    Reset: BrokenStream 100: the model's answer stopped before its end: try again (test: unexpected EOF during chunk size line)
+    Reset: BrokenStream 0: the model's answer stopped before its end: try again (test: unexpected EOF during chunk size line)
+    BadJson: BrokenStream 100: the model's answer stopped before its end: try again (test: an event is not what it should be: EOF while parsing an object at line 1 column 21)
+    BadJson: BrokenStream 0: the model's answer stopped before its end: try again (test: an event is not what it should be: EOF while parsing an object at line 1 column 21)
+    Error(Overloaded): Overloaded 100: the model is overloaded: try again later (test: overloaded_error: Overloaded)
+    Error(Overloaded): Overloaded 0: the model is overloaded: try again later (test: server_error: The engine is currently overloaded, please try again later)
+    Error(RateLimit): RateLimit 100: the model's rate limit is reached: try again later (test: rate_limit_error: This request would exceed your organization's rate limit)
+    Error(RateLimit): RateLimit 0: the model's rate limit is reached: try again later (test: rate_limit_exceeded: Rate limit reached for requests)
+    Error(ContextOverflow): ContextOverflow 100: the conversation exceeds the model's context window: shorten it, or choose a larger model (test: invalid_request_error: prompt is too long: 215000 tokens > 200000 maximum)
+    Error(ContextOverflow): ContextOverflow 0: the conversation exceeds the model's context window: shorten it, or choose a larger model (test: context_length_exceeded: This model's maximum context length is 128000 tokens. However, your messages resulted in 130000 tokens.)
+    ");
+}
+
+#[tokio::test]
+async fn half_a_turn_is_seen_and_then_the_error() {
+    for kind in BOTH {
+        let response = Response::pieces(["a", "b"]).ending(Ending::BadJson);
+        let server = Server::start(vec![response]).await.unwrap();
+        let parts: Vec<_> = client(kind, &server).stream(request("Hi")).collect().await;
+        assert_eq!(parts.len(), 3, "{parts:?}");
+        assert_eq!(parts[0], Ok(Part::Text("a".to_owned())));
+        assert_eq!(parts[2].as_ref().unwrap_err().kind, ErrorKind::BrokenStream);
+    }
+}
+
+#[tokio::test]
+async fn bytes_may_drip() {
+    for kind in BOTH {
+        let drip = Response::pieces(["Grüße ", "👋"]).byte_delay(Duration::from_micros(1));
+        assert_eq!(asked(kind, drip).await.unwrap().text(), "Grüße 👋");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_ends_at_once_may_be_tried_again() {
+    for kind in BOTH {
+        let error = asked(kind, Response::gone()).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Unreachable, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn no_stream_at_all_is_no_answer() {
+    for kind in BOTH {
+        for body in ["", "hello", r#"{"choices": []}"#, "data: [DONE]\n\n", "data:\n\n"] {
+            let response = Response::bytes(200, "text/event-stream", body);
+            let error = asked(kind, response).await.unwrap_err();
+            assert_eq!(error.kind, ErrorKind::BrokenStream, "{body}: {error}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn silence_is_a_timeout() {
+    for kind in BOTH {
+        for response in [Response::silence(), Response::text("half").ending(Ending::Hang)] {
+            let server = Server::start(vec![response]).await.unwrap();
+            let provider = Provider {
+                request_timeout: Some(Duration::from_secs(30)),
+                stream_timeout: Some(Duration::from_secs(30)),
+                ..provider(kind, &server)
+            };
+            let model = Providers::new(vec![provider], Catalog::empty()).unwrap();
+            let error = complete(&model, request("Hi")).await.unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Timeout, "{error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_large_answer_is_whole() {
+    let text = "0123456789".repeat(200_000);
+    for kind in BOTH {
+        assert_eq!(asked(kind, Response::text(text.clone())).await.unwrap().text(), text);
+    }
+}
+
+#[tokio::test]
+async fn a_turn_that_is_dropped_ends_its_connection() {
+    let server = Server::start(vec![Response::text("x").ending(Ending::Hang)]).await.unwrap();
+    for kind in BOTH {
+        let mut turn = client(kind, &server).stream(request("Hi"));
+        assert_eq!(turn.next().await, Some(Ok(Part::Text("x".to_owned()))));
+        drop(turn);
+    }
+    assert_eq!(server.requests().len(), 2);
+}
