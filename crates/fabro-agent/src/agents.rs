@@ -11,6 +11,8 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+pub(crate) use tools::is_ours;
+
 use crate::ledger::Ledger;
 use crate::message::preview;
 use crate::{JournalError, Parts, Record, Session, SessionError, Steer, Steering};

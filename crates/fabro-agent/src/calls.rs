@@ -11,6 +11,7 @@ use futures_util::stream::FuturesUnordered;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::agents;
 use crate::message::is_blob_name;
 use crate::transcript::OpenCalls;
 use crate::turn::Asked;
@@ -70,7 +71,8 @@ impl Session {
 
     /// Whether a call may run beside others.
     fn only_reads(&self, asked: &Asked) -> bool {
-        self.needs(&asked.call.name) == Some(Permissions::ReadOnly)
+        let name = &asked.call.name;
+        self.needs(name) == Some(Permissions::ReadOnly) && !agents::is_ours(name)
     }
 
     /// Remembers what a call did.

@@ -72,18 +72,18 @@ fn fit(documents: &[(String, String)]) -> String {
     let mut left_out = 0;
     for (path, text) in documents.iter().rev() {
         let block = format!("## {path}\n\n{text}\n\n");
-        if block.len() <= room {
+        if left_out == 0 && block.len() + RESERVE <= room {
             room -= block.len();
             blocks.push(block);
             continue;
         }
         let mark = format!("\n[… the rest of {path} is left out]\n\n");
         let heading = path.len() + "## \n\n".len();
-        match room.checked_sub(mark.len()).filter(|room| *room > heading + RESERVE) {
+        match room.checked_sub(mark.len() + RESERVE).filter(|keep| *keep > heading) {
             Some(keep) => {
-                let end = block.floor_char_boundary(keep - RESERVE);
+                let end = block.floor_char_boundary(keep);
                 blocks.push(format!("{}{mark}", &block[..end]));
-                room = RESERVE;
+                room = 0;
             }
             None => left_out += 1,
         }
@@ -126,7 +126,19 @@ mod tests {
             ("a/b/GEMINI.md", "Only here."),
             ("other/AGENTS.md", "Elsewhere."),
         ]);
-        insta::assert_snapshot!(project_docs(&dir.path().join("a/b")), @"");
+        insta::assert_snapshot!(project_docs(&dir.path().join("a/b")), @r"
+        ## AGENTS.md
+
+        Use tabs.
+
+        ## .github/copilot-instructions.md
+
+        No emoji.
+
+        ## a/b/GEMINI.md
+
+        Only here.
+        ");
     }
 
     #[test]

@@ -1,4 +1,72 @@
 //! An agent session: turns of a model and tools, durable, compacted, steered.
+//!
+//! A [`Session`] takes a message and runs turns until the model answers without calling a tool.
+//! What happens goes to a [`Journal`] as notes: an answer together with the calls it asks for, each
+//! result when its call has ended. Nothing goes on before its record is made, so a session that
+//! breaks off anywhere is read back from its notes as a [`Transcript`] and goes on at the last
+//! complete turn: no recorded answer is asked for again, and a call without a recorded result is
+//! shown to the model as interrupted.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use fabro_agent::{MemoryJournal, Parts, Session, Settings, Transcript};
+//! use fabro_llm::{Origin, ScriptedModel};
+//! use fabro_tools::{ToolContext, ToolSet};
+//! use tokio_util::sync::CancellationToken;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let script = r#"{"plan": [{"text": "", "tool_calls": [{"name": "look"}]}, {"text": "Done."}]}"#;
+//! let model = Arc::new(ScriptedModel::from_json(script)?);
+//! let journal = Arc::new(MemoryJournal::default());
+//! let parts = || Parts {
+//!     id: "plan@1".into(),
+//!     parent: None,
+//!     model: model.clone(),
+//!     tools: ToolSet::default(), // without `look`: the model is told so
+//!     journal: journal.clone(),
+//!     settings: Settings { origin: Origin::new("plan"), ..Settings::default() },
+//!     context: ToolContext::default(),
+//! };
+//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+//! # runtime.block_on(async {
+//! let cancel = CancellationToken::new();
+//! let mut session = Session::new(parts());
+//! let answer = session.send("Make a plan".to_owned(), &cancel).await?;
+//! assert_eq!((answer.text.as_str(), answer.turns), ("Done.", 2));
+//!
+//! // After a crash: the answer is there already, and the model is not asked.
+//! let transcript = Transcript::from_notes(&journal.notes(), |blob| {
+//!     Err(std::io::Error::other(format!("no such blob: {blob}")))
+//! })?;
+//! let mut again = Session::new(parts());
+//! again.restore(transcript);
+//! assert_eq!(again.resume(&cancel).await?, answer);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! - [`Session::steering`] tells an agent something between two turns; [`Session::correct`] asks
+//!   for a better answer; [`Session::recall`] goes on in the thread of earlier stages.
+//! - The conversation is kept within the model's window as [`Settings::compaction`] says;
+//!   [`Session::compact`] does it by hand.
+//! - [`Settings::subagent_depth`] gives the model tools for agents of its own: `spawn_agent`,
+//!   `send_input`, `wait`, `close_agent`. Their notes name both sessions, what they use and touch
+//!   counts as the first one's, and they end with its answer.
+//! - [`system_prompt`], [`project_docs`], [`read_skills`] and [`use_skill`] make what an agent is
+//!   told before anything else.
+//!
+//! An implementor of [`Journal`] may rely on this: records of one session come one after the other,
+//! but those of the agents it began come in between; a record is not taken back when the session is
+//! canceled; values are whole, however large.
+//!
+//! # Limits
+//!
+//! - Texts only: no pictures.
+//! - Eight calls that only read run at the same time; all others run one after the other.
+//! - Agents that a session began do not survive a crash: the model is told that they are lost.
+//! - Sessions need a tokio runtime with its clock.
 
 mod agents;
 mod calls;
@@ -9,7 +77,6 @@ mod ledger;
 mod message;
 mod prompt;
 mod repeats;
-mod seam;
 mod session;
 mod settings;
 mod shorten;
@@ -22,9 +89,11 @@ pub use documents::{DOCUMENT_BYTES, project_docs};
 pub use error::SessionError;
 pub use journal::{Journal, JournalError, MemoryJournal, Record};
 pub use prompt::{SystemInfo, system_prompt};
-pub use seam::{Asking, ToolSet};
 pub use session::{Answer, Session};
 pub use settings::{MayAsk, Parts, Price, Settings};
 pub use skills::{SKILL_BYTES, Skill, SkillError, read_skills, use_skill};
 pub use steering::{Steer, Steering};
 pub use transcript::{Transcript, TranscriptError};
+
+#[cfg(test)]
+mod tests;

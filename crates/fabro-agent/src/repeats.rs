@@ -181,6 +181,6 @@ mod tests {
 
     #[test]
     fn the_message_names_the_tools() {
-        insta::assert_snapshot!(words(2, &tools(&[call("read", 1), call("read", 2), call("ls", 1)])), @"");
+        insta::assert_snapshot!(words(2, &tools(&[call("read", 1), call("read", 2), call("ls", 1)])), @"Your last 10 turns repeat the same 2 turns of tool calls (read, ls). Repeating them will not help. Look at what they told you, and try something else; if you cannot go on, say why in your answer.");
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use fabro_compaction::{Files, Meter};
 use fabro_events::{EventBody, Note};
 use fabro_llm::{Message, Role, ToolSpec};
+use fabro_tools::ToolSet;
 use fabro_types::Usage;
 use tokio_util::sync::CancellationToken;
 
@@ -13,7 +14,6 @@ use crate::agents::Agents;
 use crate::ledger::Ledger;
 use crate::message::{Turned, preview, user_note};
 use crate::repeats::{self, Repeats, Verdict};
-use crate::seam::ToolSet;
 use crate::steering::{Letters, steering};
 use crate::transcript::{Earlier, INTERRUPTED, OpenCalls};
 use crate::{Parts, Record, SessionError, Steer, Steering, Transcript};

@@ -2,14 +2,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use fabro_compaction::Policy;
-use fabro_llm::{Model, Origin};
+use fabro_llm::{Asking, Model, Origin};
 use fabro_redact::Redactor;
-use fabro_tools::ToolContext;
+use fabro_tools::{ToolContext, ToolSet};
 use fabro_types::{Permissions, Usage};
 use serde_json::Value;
 
 use crate::Journal;
-use crate::seam::{Asking, ToolSet};
 
 /// What a session is made of.
 pub struct Parts {

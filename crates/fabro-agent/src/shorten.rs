@@ -71,7 +71,7 @@ impl Session {
     }
 
     /// Tells the user, once, that the window is nearly full.
-    fn warn_of(&mut self, usage: WindowUse) {
+    pub(crate) fn warn_of(&mut self, usage: WindowUse) {
         let Some(warning) = usage.warning() else {
             self.is_tight = false;
             return;

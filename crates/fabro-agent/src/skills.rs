@@ -1,6 +1,7 @@
 //! Skills: texts that an agent reads when it needs them.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -142,7 +143,7 @@ pub(crate) fn list(skills: &[Skill]) -> String {
         let description: String = words.join(" ").chars().take(DESCRIPTION_CHARS).collect();
         let line = format!("- {}: {description}\n", skill.name);
         if text.len() + line.len() > LIST_BYTES {
-            text.push_str(&format!("({} more skills are not listed)\n", skills.len() - at));
+            let _ = writeln!(text, "({} more skills are not listed)", skills.len() - at);
             break;
         }
         text.push_str(&line);
@@ -167,20 +168,13 @@ impl Tool for UseSkill {
 
     async fn call(&self, call: Call<'_>) -> Output {
         let name = call.arguments.get("name").and_then(Value::as_str).unwrap_or_default();
-        match self.skills.iter().find(|skill| skill.name == name) {
-            Some(skill) => {
-                let dir = skill.path.parent().unwrap_or(&skill.path).display();
-                Output::ok(format!(
-                    "Skill `{name}` (files it names are in {dir}):\n\n{}",
-                    skill.body
-                ))
-            }
-            None => {
-                let names: Vec<_> = self.skills.iter().map(|skill| skill.name.as_str()).collect();
-                let names = names.join(", ");
-                Output::error(format!("there is no skill `{name}`: there are {names}"))
-            }
-        }
+        let Some(skill) = self.skills.iter().find(|skill| skill.name == name) else {
+            let names: Vec<_> = self.skills.iter().map(|skill| skill.name.as_str()).collect();
+            let names = names.join(", ");
+            return Output::error(format!("there is no skill `{name}`: there are {names}"));
+        };
+        let dir = skill.path.parent().unwrap_or(&skill.path).display();
+        Output::ok(format!("Skill `{name}` (files it names are in {dir}):\n\n{}", skill.body))
     }
 }
 

@@ -4,15 +4,20 @@ use std::sync::Arc;
 
 use fabro_compaction::{Moment, should_compact};
 use fabro_events::EventBody;
-use fabro_llm::{Content, ErrorKind, Message, ModelError, Reply, Request, StopReason, ToolCall};
+use fabro_llm::{
+    Content, ErrorKind, Message, ModelError, Progress, Reply, Request, Role, StopReason, ToolCall,
+    ask,
+};
 use fabro_types::Usage;
 use tokio_util::sync::CancellationToken;
 
 use crate::ledger::Ledger;
 use crate::message::{answer_note, preview, user_note};
-use crate::seam::{Progress, ask};
 use crate::session::{CONTINUE, MOST_CUTS};
 use crate::{Parts, Session, SessionError};
+
+/// What the user says to a summary that answers follow directly.
+const GO_ON: &str = "[Go on from the summary. What you did last follows.]";
 
 impl Session {
     /// Asks for the next answer, which is whole and not empty.
@@ -20,10 +25,7 @@ impl Session {
         let mut was_empty = false;
         let mut retried = false;
         loop {
-            let mut messages = Vec::with_capacity(self.messages.len() + 1);
-            messages.extend(self.system.clone());
-            messages.extend(self.messages.iter().map(|message| Arc::clone(&message.0)));
-            let mut request = self.parts.request(messages);
+            let mut request = self.parts.request(self.sent());
             request.tools = Arc::clone(&self.specs);
             request.output_schema.clone_from(&self.parts.settings.output_schema);
             let began = self.began.take();
@@ -66,6 +68,21 @@ impl Session {
         }
     }
 
+    /// The conversation as the model gets it.
+    fn sent(&self) -> Vec<Arc<Message>> {
+        let mut sent = Vec::with_capacity(self.messages.len() + 2);
+        sent.extend(self.system.clone());
+        let summaries = self.messages.iter().take_while(|it| it.0.role == Role::System).count();
+        let (summaries, rest) = self.messages.split_at(summaries);
+        sent.extend(summaries.iter().map(|message| Arc::clone(&message.0)));
+        if rest.first().is_some_and(|first| first.0.role != Role::User) {
+            // Some providers take no conversation that begins with an answer.
+            sent.push(Arc::new(Message::user(GO_ON)));
+        }
+        sent.extend(rest.iter().map(|message| Arc::clone(&message.0)));
+        sent
+    }
+
     /// Records an answer and puts it into the conversation; gives the calls it asks for.
     pub(crate) async fn take_reply(&mut self, reply: Reply) -> Result<Vec<Asked>, SessionError> {
         let is_cut = reply.stop == StopReason::MaxTokens;
@@ -73,6 +90,12 @@ impl Session {
         usage.add(&reply.usage);
         let mut message = reply.into_message();
         self.make_unique(&mut message);
+        if message.tool_calls().next().is_some() {
+            // Some providers refuse to be sent a blank text.
+            message
+                .content
+                .retain(|it| !matches!(it, Content::Text { text } if text.trim().is_empty()));
+        }
         if let Some(redactor) = &self.parts.settings.redactor {
             for content in &mut message.content {
                 if let Content::Text { text } = content {
@@ -95,6 +118,8 @@ impl Session {
                 arguments: preview(&call.arguments.to_string()),
             });
         }
+        let usage = self.window_use();
+        self.warn_of(usage);
         self.flush().await?;
         Ok(calls)
     }
@@ -181,12 +206,23 @@ impl Parts {
             // Who waited may have gone.
             let _ = began.send(());
         }
+        let redact = |text: &str| match &settings.redactor {
+            Some(redactor) => redactor.redact(text).into_owned(),
+            None => text.to_owned(),
+        };
+        let mut tried = |error: &ModelError, next: String| {
+            let message = redact(&format!("{error}; {next}"));
+            failed.push(EventBody::AgentError { class: error.class(), message });
+        };
         let watch = |progress: Progress<'_>| {
             self.journal.touch();
             match progress {
-                Progress::Part(_) => {}
+                Progress::Retrying { error, wait, .. } => {
+                    tried(error, format!("asking again in {} s", wait.as_secs_f64().ceil()));
+                }
+                Progress::Failover { to, error } => tried(error, format!("asking {to} instead")),
+                _ => {}
             }
-            let _ = &failed;
         };
         let model = request.model.clone();
         let answer = ask(&*self.model, request, &settings.asking, watch).await;
@@ -204,9 +240,7 @@ impl Parts {
             }
             Err(mut error) => {
                 price(&mut error.usage);
-                if let Some(redactor) = &settings.redactor {
-                    error.message = redactor.redact(&error.message).into_owned();
-                }
+                error.message = redact(&error.message);
                 Err(error)
             }
         }

@@ -21,6 +21,14 @@ const WAIT_S: u64 = 300;
 /// How long it waits at most, in seconds.
 const LONGEST_WAIT_S: u64 = 3_600;
 
+/// The names of these tools.
+const NAMES: [&str; 4] = ["spawn_agent", "send_input", "wait", "close_agent"];
+
+/// Whether a tool is one of these. Their calls depend on each other, so they keep their order.
+pub(crate) fn is_ours(tool: &str) -> bool {
+    NAMES.contains(&tool)
+}
+
 #[derive(Clone, Copy)]
 enum Kind {
     Spawn,
@@ -72,7 +80,7 @@ impl Kind {
         let id = json!({"type": "string", "description": "The id that spawn_agent gave."});
         let (name, description, properties, required) = match self {
             Self::Spawn => (
-                "spawn_agent",
+                NAMES[0],
                 "Begins another agent that works on a task of its own while you go on. It knows \
                  only what the task says and has no more rights than you. Gives its id; get its \
                  answer with wait.",
@@ -84,14 +92,14 @@ impl Kind {
                 json!(["task"]),
             ),
             Self::Send => (
-                "send_input",
+                NAMES[1],
                 "Tells an agent that you began something: more information, a change of its task, \
                  or a new task once it has answered.",
                 json!({"agent_id": id, "text": {"type": "string", "minLength": 1, "description": "What to tell it."}}),
                 json!(["agent_id", "text"]),
             ),
             Self::Wait => (
-                "wait",
+                NAMES[2],
                 "Waits until agents that you began have answered, and gives their answers. Those \
                  that are still at work when the time is over go on.",
                 json!({
@@ -101,7 +109,7 @@ impl Kind {
                 json!([]),
             ),
             Self::Close => (
-                "close_agent",
+                NAMES[3],
                 "Ends an agent that you began. Agents that are not closed end with your last answer.",
                 json!({"agent_id": id}),
                 json!(["agent_id"]),

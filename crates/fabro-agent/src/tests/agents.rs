@@ -1,0 +1,277 @@
+use insta::assert_snapshot;
+
+use super::*;
+use crate::SessionError;
+
+fn deep(depth: u32) -> Settings {
+    Settings { subagent_depth: depth, ..settings() }
+}
+
+/// Who asks: the task of the conversation's agent.
+fn task(request: &Request) -> String {
+    let user = request.messages.iter().find(|message| message.role == Role::User);
+    user.map(|message| message.text()).unwrap_or_default()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_works_and_is_waited_for() {
+    let model = Play::new(|number, request| match (task(request).as_str(), number) {
+        ("lead", 0) => call("spawn_agent", json!({"task": "look", "tools": ["look"]})),
+        ("lead", 2) => call("wait", json!({})),
+        ("lead", _) => say("all done"),
+        ("look", 1) => call("look", json!({"file": "x", "ms": 500})),
+        ("look", _) => say("x is fine"),
+        other => panic!("{other:?}"),
+    });
+    let (mut session, journal) = session(&model, deep(1));
+    let answer = session.send("lead".to_owned(), &never()).await.unwrap();
+    assert_snapshot!(told(&journal.records()), @r###"
+    user: lead
+    assistant:  (1 turns)
+    start c0.0 spawn_agent {"task":"look","tools":["look"]}
+    --
+    spawned build@1/a1: look
+    --
+      user: look
+      assistant:  (1 turns)
+      start c1.0 look {"file":"x","ms":500}
+    --
+    end c0.0 spawn_agent: "Agent `build@1/a1` is at work."
+    --
+    assistant:  (1 turns)
+    start c2.0 wait {}
+    --
+      end c1.0 look: "look x"
+    --
+      assistant: x is fine (1 turns)
+    --
+    completed build@1/a1: x is fine
+    --
+    end c2.0 wait: "## build@1/a1\nx is fine"
+    --
+    assistant: all done (1 turns)
+    --
+    closed build@1/a1
+    "###);
+    assert_eq!((answer.turns, answer.usage.turns), (3, 5));
+    let sub = model.requests().into_iter().find(|request| task(request) == "look").unwrap();
+    let names: Vec<_> = sub.tools.iter().map(|tool| tool.name.as_str()).collect();
+    assert_eq!(names, ["look"]);
+    let note = journal.notes().into_iter().find(|note| note.parent_session_id.is_some()).unwrap();
+    assert_eq!(note.session_id.as_deref(), Some("build@1/a1"));
+    assert_eq!(note.parent_session_id.as_deref(), Some("build@1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_is_told_more_and_closed() {
+    let model = Play::new(|number, request| match (task(request).as_str(), number) {
+        ("lead", 0) => call("spawn_agent", json!({"task": "change"})),
+        ("lead", 2) => call("wait", json!({"agent_ids": ["build@1/a1"]})),
+        ("lead", 3) => call("send_input", json!({"agent_id": "build@1/a1", "text": "once more"})),
+        ("lead", 4) => call("wait", json!({"timeout_s": 10})),
+        ("lead", 6) => call("close_agent", json!({"agent_id": "build@1/a1"})),
+        ("lead", 7) => call("wait", json!({"agent_ids": ["build@1/a1", "x"]})),
+        ("lead", _) => say("all done"),
+        ("change", 1) => say("first"),
+        ("change", _) => say("second"),
+        other => panic!("{other:?}"),
+    });
+    let (mut session, journal) = session(&model, deep(1));
+    session.send("lead".to_owned(), &never()).await.unwrap();
+    assert_snapshot!(told(&journal.records()), @r###"
+    user: lead
+    assistant:  (1 turns)
+    start c0.0 spawn_agent {"task":"change"}
+    --
+    spawned build@1/a1: change
+    --
+      user: change
+      assistant: first (1 turns)
+    --
+    completed build@1/a1: first
+    --
+    end c0.0 spawn_agent: "Agent `build@1/a1` is at work."
+    --
+    assistant:  (1 turns)
+    start c2.0 wait {"agent_ids":["build@1/a1"]}
+    --
+    end c2.0 wait: "## build@1/a1\nfirst"
+    --
+    assistant:  (1 turns)
+    start c3.0 send_input {"agent_id":"build@1/a1","text":"once more"}
+    --
+    end c3.0 send_input: "Agent `build@1/a1` will see it."
+    --
+    assistant:  (1 turns)
+    start c4.0 wait {"timeout_s":10}
+    --
+      agent: once more
+      assistant: second (1 turns)
+    --
+    completed build@1/a1: second
+    --
+    end c4.0 wait: "## build@1/a1\nsecond"
+    --
+    assistant:  (1 turns)
+    start c6.0 close_agent {"agent_id":"build@1/a1"}
+    --
+    closed build@1/a1
+    --
+    end c6.0 close_agent: "Agent `build@1/a1` is closed. Before that: second"
+    --
+    assistant:  (1 turns)
+    start c7.0 wait {"agent_ids":["build@1/a1","x"]}
+    --
+    end c7.0 wait failed: "## build@1/a1\nagent `build@1/a1` is closed: spawn another one\n\n## x\nthere is no agent `x`: spawn one first"
+    --
+    assistant: all done (1 turns)
+    "###);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_timeouts_and_the_end_of_the_parent() {
+    let model = Play::new(|number, request| match (task(request).as_str(), number) {
+        ("lead", 0) => Turn::Call(
+            String::new(),
+            vec![
+                ("spawn_agent", json!({"task": "fail"})),
+                ("spawn_agent", json!({"task": "hang"})),
+                ("spawn_agent", json!({"task": "x", "tools": ["lok"]})),
+            ],
+        ),
+        ("lead", 3) => call("wait", json!({"timeout_s": 5})),
+        ("lead", _) => say("all done"),
+        ("fail", _) => Turn::Fail(ErrorKind::InvalidRequest),
+        ("hang", _) => Turn::Hang,
+        other => panic!("{other:?}"),
+    });
+    let (mut session, journal) = session(&model, deep(1));
+    session.send("lead".to_owned(), &never()).await.unwrap();
+    assert_snapshot!(told(&journal.records()), @r###"
+    user: lead
+    assistant:  (1 turns)
+    start c0.0 spawn_agent {"task":"fail"}
+    start c0.1 spawn_agent {"task":"hang"}
+    start c0.2 spawn_agent {"task":"x","tools":["lok"]}
+    --
+    spawned build@1/a1: fail
+    --
+      user: fail
+    --
+    failed build@1/a1: the model's provider refused the request as invalid
+    --
+    end c0.0 spawn_agent: "Agent `build@1/a1` is at work."
+    --
+    spawned build@1/a2: hang
+    --
+    end c0.1 spawn_agent: "Agent `build@1/a2` is at work."
+    --
+    end c0.2 spawn_agent failed: "there is no tool `lok` to give: choose from change, hang, look, wreck"
+    --
+    assistant:  (1 turns)
+    start c3.0 wait {"timeout_s":5}
+    --
+    end c3.0 wait: "## build@1/a1\nIt failed: the model's provider refused the request as invalid\n\n## build@1/a2\nIt is still at work."
+    --
+    assistant: all done (1 turns)
+    --
+    closed build@1/a1
+    --
+    closed build@1/a2
+    "###);
+}
+
+#[tokio::test(start_paused = true)]
+async fn agents_begin_agents_as_deep_as_they_may() {
+    let model = Play::new(|number, request| match (task(request).as_str(), number) {
+        ("one", 0) => call("spawn_agent", json!({"task": "two"})),
+        ("two", 1) => call("spawn_agent", json!({"task": "three"})),
+        ("three", 2) => call("spawn_agent", json!({"task": "four"})),
+        ("one" | "two", n) if n < 6 => call("wait", json!({})),
+        (name, _) => say(name),
+    });
+    let (mut session, journal) = session(&model, deep(2));
+    session.send("one".to_owned(), &never()).await.unwrap();
+    let told = told(&journal.records());
+    assert!(told.contains("spawned build@1/a1/a1: three"), "{told}");
+    assert!(!told.contains("four\n"), "{told}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn canceling_and_dropping_ends_agents() {
+    let model = Play::new(|number, request| match (task(request).as_str(), number) {
+        ("lead", 0) => call("spawn_agent", json!({"task": "hang"})),
+        ("lead", _) => call("wait", json!({})),
+        _ => call("hang", json!({})),
+    });
+    let counts = Counts::default();
+    for drops in [false, true] {
+        let journal = Arc::new(MemoryJournal::default());
+        let mut parts = parts(&model, &journal, deep(1));
+        parts.tools = tools(&counts);
+        let weak = Arc::downgrade(&parts.journal);
+        let mut session = Session::new(parts);
+        let cancel = never();
+        let late = tokio::time::sleep(Duration::from_secs(2));
+        if drops {
+            tokio::select! {
+                _ = session.send("lead".to_owned(), &cancel) => panic!("answered"),
+                () = late => {}
+            }
+        } else {
+            let soon = async {
+                late.await;
+                cancel.cancel();
+            };
+            let (end, ()) = tokio::join!(session.send("lead".to_owned(), &cancel), soon);
+            assert_eq!(end, Err(SessionError::Canceled));
+            assert!(told(&journal.records()).ends_with("closed build@1/a1\n"));
+        }
+        drop((session, journal));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert!(weak.upgrade().is_none(), "something still runs");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn agents_lost_in_a_crash_are_said_to_be() {
+    let model = Play::new(|number, request| match (task(request).as_str(), number) {
+        ("lead", 0) => call("spawn_agent", json!({"task": "hang"})),
+        ("lead", 2) => call("wait", json!({"agent_ids": ["build@1/a1"]})),
+        ("lead", 3) => call("spawn_agent", json!({"task": "quick"})),
+        ("quick", _) => say("quick"),
+        ("hang", _) => Turn::Hang,
+        _ => say("done"),
+    });
+    let (mut first, journal) = session(&model, deep(1));
+    let cancel = never();
+    tokio::select! {
+        _ = first.send("lead".to_owned(), &cancel) => panic!("answered"),
+        () = tokio::time::sleep(Duration::from_secs(1)) => {}
+    }
+    let notes = journal.notes();
+    // The agent's own request used no turn that is known of.
+    let (mut second, journal) =
+        session(&Play::new(move |number, request| (model.play)(number + 1, request)), deep(1));
+    second.restore(Transcript::from_notes(&notes, no_blobs).unwrap());
+    second.resume(&never()).await.unwrap();
+    assert_snapshot!(told(&journal.records()), @r#"
+    closed build@1/a1
+    end c2.0 wait failed: "[interrupted: the program stopped while this call was at work. It is not known whether it ran; check before you repeat it.]"
+    assistant:  (1 turns)
+    start c2.0-5-0 spawn_agent {"task":"quick"}
+    --
+    spawned build@1/a2: quick
+    --
+      user: quick
+      assistant: quick (1 turns)
+    --
+    completed build@1/a2: quick
+    --
+    end c2.0-5-0 spawn_agent: "Agent `build@1/a2` is at work."
+    --
+    assistant: done (1 turns)
+    --
+    closed build@1/a2
+    "#);
+}

@@ -1,0 +1,247 @@
+use std::collections::BTreeSet;
+
+use fabro_compaction::{Overrides, Policy};
+use insta::assert_snapshot;
+
+use super::*;
+use crate::SessionError;
+
+/// Reads and writes for so many turns; a request without tools is for a summary.
+fn worker(turns: u32, summary: impl Fn(u32) -> Turn + Send + Sync + 'static) -> Arc<Play> {
+    let others = AtomicUsize::new(0);
+    Play::new(move |number, request| {
+        if request.tools.is_empty() {
+            others.fetch_add(1, Ordering::SeqCst);
+            return summary(number);
+        }
+        let number = number - u32::try_from(others.load(Ordering::SeqCst)).unwrap();
+        if number < turns {
+            let tool = if number % 2 == 0 { "look" } else { "change" };
+            call(
+                tool,
+                json!({"file": format!("f{}", number % 40), "says": format!("{number} {}", "word ".repeat(250))}),
+            )
+        } else {
+            say("done")
+        }
+    })
+}
+
+/// Every call has its result right after it, and no result is without a call.
+#[track_caller]
+fn check_whole(messages: &[Arc<Message>]) {
+    let mut open: BTreeSet<String> = BTreeSet::new();
+    for message in messages {
+        if message.role == Role::Tool {
+            for content in &message.content {
+                let Content::ToolResult { id, .. } = content else { panic!("{content:?}") };
+                assert!(open.remove(id), "{id} is an orphan");
+            }
+        }
+        assert!(open.is_empty(), "{open:?} have no result");
+        open.extend(message.tool_calls().map(|call| call.id.clone()));
+    }
+    assert!(open.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn five_hundred_turns_in_a_small_window() {
+    let model = worker(500, |_| say("## Progress\nmuch was done"));
+    let settings = Settings {
+        window: Some(20_000),
+        max_turns: 1_000,
+        system: "Be good.".to_owned(),
+        ..settings()
+    };
+    let (mut session, journal) = session(&model, settings);
+    let answer = session.send("Goal: paint all 40 files".to_owned(), &never()).await.unwrap();
+    assert_eq!(answer.text, "done");
+    let notes = journal.notes();
+    let done: Vec<_> = notes
+        .iter()
+        .filter_map(|note| match &note.body {
+            EventBody::AgentCompactionCompleted(done) => Some(done),
+            _ => None,
+        })
+        .collect();
+    assert!(done.len() >= 12, "{}", done.len());
+    for done in &done {
+        let summary = done.summary.as_str().unwrap();
+        assert!(summary.contains("Goal: paint all 40 files"), "{summary}");
+        assert!(done.tokens_before <= 20_000, "{}", done.tokens_before);
+    }
+    let last = done.last().unwrap();
+    assert_eq!(last.tracked_file_count, 40);
+    for file in 0..40 {
+        assert!(
+            last.summary.as_str().unwrap().contains(&format!("- f{file}\n"))
+                || file == 39
+                || last.summary.as_str().unwrap().ends_with(&format!("- f{file}")),
+            "{file}"
+        );
+    }
+    for request in model.requests().iter().filter(|request| !request.tools.is_empty()) {
+        check_whole(&request.messages);
+        assert_eq!(request.messages[0].text(), "Be good.");
+        let first = request.messages.iter().find(|message| message.role != Role::System);
+        assert_eq!(first.map(|message| message.role), Some(Role::User));
+        let chars: usize = request.messages.iter().map(|message| shown(message).len()).sum();
+        assert!(chars < 85_000, "{chars}");
+    }
+    assert_eq!(answer.usage.turns as usize, 501 + done.len());
+    let warnings = notes.iter().filter(|note| {
+        matches!(&note.body, EventBody::AgentWarning { kind, window: Some(window), .. }
+            if kind == "context_window" && window.usage_percent >= 80)
+    });
+    assert_eq!(warnings.count(), done.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_summary_that_fails_changes_nothing_and_is_tried_again() {
+    // Each of these is the number of a turn that is asked for a summary.
+    for failing in 0..3 {
+        let count = AtomicUsize::new(0);
+        let model = worker(90, move |_| match count.fetch_add(1, Ordering::SeqCst) {
+            at if at == failing => Turn::Fail(ErrorKind::Overloaded),
+            _ => say("## Goal\nGoal\n\n## Progress\nsome"),
+        });
+        let settings = Settings { window: Some(6_000), ..settings() };
+        let (mut session, journal) = session(&model, settings);
+        session.send("Goal".to_owned(), &never()).await.unwrap();
+        let told = told(&journal.records());
+        let lines: Vec<_> = told.lines().filter(|line| !line.starts_with("start ")).collect();
+        let at = lines.iter().position(|line| line.starts_with("error ")).unwrap();
+        assert_eq!(
+            lines[at],
+            "error transient_infra: the summary call failed: the model is overloaded: try again later"
+        );
+        assert_eq!(lines[at - 2], "compaction started");
+        assert!(lines[at + 2].starts_with("assistant: "), "{}", lines[at + 2]);
+        let retried = lines[at..].iter().position(|line| *line == "compaction started");
+        assert!(retried.is_some_and(|after| after <= 7), "{retried:?}");
+        for request in model.requests() {
+            check_whole(&request.messages);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_summary_is_a_failed_one() {
+    let model = worker(40, |_| say("  "));
+    let (mut session, journal) = session(&model, Settings { window: Some(5_000), ..settings() });
+    session.send("Goal".to_owned(), &never()).await.unwrap();
+    let told = told(&journal.records());
+    assert!(
+        told.contains(
+            "error transient_infra: the summary call failed: the model's summary is empty"
+        )
+    );
+    assert!(!told.contains("compaction threshold"));
+    assert_eq!(session.messages().len(), 82);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_overflow_is_recovered_from_once() {
+    let model = Play::new(|number, request| {
+        if request.tools.is_empty() {
+            return say("## Goal\nGoal\n\n## Progress\nsome");
+        }
+        match number {
+            0..20 => call("look", json!({"file": number, "says": "z".repeat(400)})),
+            _ if request.messages.len() > 20 => Turn::Fail(ErrorKind::ContextOverflow),
+            _ => say("made it"),
+        }
+    });
+    let (mut session, journal) = session(&model, settings());
+    let answer = session.send("Goal".to_owned(), &never()).await.unwrap();
+    assert_eq!(answer.text, "made it");
+    let told = told(&journal.records());
+    let end: Vec<_> = told.lines().rev().take(6).collect();
+    assert_snapshot!(end.into_iter().rev().collect::<Vec<_>>().join("\n"), @r"
+    --
+    compaction started
+    --
+    compaction overflow 35+6
+    --
+    assistant: made it (2 turns)
+    ");
+    assert_eq!(answer.usage.turns, 23);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_overflow_is_the_end() {
+    let model = Play::new(|number, request| match number {
+        _ if request.tools.is_empty() => say("## Progress\nsome"),
+        0..20 => call("look", json!({"file": number, "says": "z".repeat(400)})),
+        _ => Turn::Fail(ErrorKind::ContextOverflow),
+    });
+    let (mut session, _) = session(&model, settings());
+    let end = session.send("Goal".to_owned(), &never()).await;
+    assert!(
+        matches!(end, Err(SessionError::Model(error)) if error.kind == ErrorKind::ContextOverflow)
+    );
+    assert_eq!(model.requests().len(), 23);
+
+    let policy = Policy { recover_from_overflow: false, ..Policy::fabro() };
+    let (mut session, _) = super::session(&model, Settings { compaction: policy, ..settings() });
+    session.send("Goal".to_owned(), &never()).await.unwrap_err();
+    assert_eq!(session.usage().turns, 21);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_other_presets() {
+    for (policy, expected) in [(Policy::harness(), true), (Policy::strict(), false)] {
+        let model = worker(60, |_| say("## Goal\nGoal\n\n## Progress\nsome"));
+        let settings = Settings { window: Some(12_000), compaction: policy, ..settings() };
+        let (mut session, journal) = session(&model, settings);
+        session.send("Goal".to_owned(), &never()).await.unwrap();
+        assert_eq!(told(&journal.records()).contains("compaction threshold"), expected);
+    }
+    let policy = Policy { replaying: true, ..Policy::fabro() };
+    let model = Play::list(vec![say("x")]);
+    let (mut session, journal) = session(&model, Settings { compaction: policy, ..settings() });
+    session.send("Goal".to_owned(), &never()).await.unwrap();
+    session.send("More".to_owned(), &never()).await.unwrap();
+    assert_eq!(told(&journal.records()).matches("warning compaction: ").count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn by_hand_and_without_a_model() {
+    let model = worker(20, |_| panic!("asked for a summary"));
+    let (mut session, journal) = session(&model, settings());
+    session.send("Goal".to_owned(), &never()).await.unwrap();
+    let overrides = Overrides {
+        keep_recent_entries: Some(4),
+        generate_summary: Some(false),
+        ..Overrides::default()
+    };
+    let report = session.compact(&overrides, &never()).await.unwrap().unwrap();
+    assert_eq!((report.compacted_entries, report.messages_after), (37, 6));
+    assert_eq!(session.messages().len(), 6);
+    assert!(
+        session.compact(&overrides, &never()).await.unwrap().is_none()
+            || session.messages().len() <= 6
+    );
+    let told = told(&journal.records());
+    assert!(told.contains("compaction started\ncompaction manual 37+5"), "{told}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_would_not_become_smaller_is_left_alone() {
+    // The recent messages alone are too much.
+    let model = Play::new(|number, request| {
+        assert!(!request.tools.is_empty(), "asked for a summary");
+        match number {
+            0..12 => call(
+                "look",
+                json!({"file": number, "says": "z".repeat(if number < 2 { 1 } else { 4_000 })}),
+            ),
+            _ => say("done"),
+        }
+    });
+    let policy = Policy { keep_recent: 24, ..Policy::fabro() };
+    let settings = Settings { window: Some(3_000), compaction: policy, ..settings() };
+    let (mut session, journal) = session(&model, settings);
+    session.send("Goal".to_owned(), &never()).await.unwrap();
+    assert!(!told(&journal.records()).contains("compaction"));
+}

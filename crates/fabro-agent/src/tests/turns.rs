@@ -1,0 +1,372 @@
+use insta::assert_snapshot;
+
+use super::*;
+use crate::session::CONTINUE;
+use crate::{SessionError, Steer};
+
+#[tokio::test(start_paused = true)]
+async fn turns_until_an_answer_without_a_call() {
+    let model = Play::list(vec![
+        Turn::Call("I look.".to_owned(), vec![("look", json!({"file": "a"}))]),
+        Turn::Call(
+            String::new(),
+            vec![("change", json!({"file": "b"})), ("change", json!({"file": "a"}))],
+        ),
+        say("Done."),
+    ]);
+    let (mut session, journal) =
+        session(&model, Settings { system: "Be brief.".to_owned(), ..settings() });
+    let answer = session.send("Fix it".to_owned(), &never()).await.unwrap();
+    assert_eq!(answer.text, "Done.");
+    assert_eq!(answer.files_touched, ["a", "b"]);
+    assert_eq!(answer.last_file_touched.as_deref(), Some("a"));
+    assert_eq!((answer.turns, answer.usage.turns, answer.usage.input_tokens), (3, 3, 300));
+    assert_snapshot!(told(&journal.records()), @r#"
+    user: Fix it
+    assistant: I look. (1 turns)
+    start c0.0 look {"file":"a"}
+    --
+    end c0.0 look: "look a"
+    --
+    assistant:  (1 turns)
+    start c1.0 change {"file":"b"}
+    start c1.1 change {"file":"a"}
+    --
+    end c1.0 change: "change b"
+    --
+    end c1.1 change: "change a"
+    --
+    assistant: Done. (1 turns)
+    "#);
+    let last = model.requests().pop().unwrap();
+    assert_eq!(last.messages[0].text(), "Be brief.");
+    assert_snapshot!(conversation(&session), @r"
+    user: Fix it
+    assistant: I look. [c0.0 look]
+    tool: [c0.0 -> look a]
+    assistant: [c1.0 change] [c1.1 change]
+    tool: [c1.0 -> change b] [c1.1 -> change a]
+    assistant: Done.
+    ");
+    let names: Vec<_> = last.tools.iter().map(|tool| tool.name.as_str()).collect();
+    assert_eq!(names, ["change", "hang", "look"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_run_together_and_results_keep_the_order_of_the_calls() {
+    let counts = Counts::default();
+    let model = Play::list(vec![
+        Turn::Call(
+            String::new(),
+            vec![
+                ("look", json!({"file": "slow", "ms": 50})),
+                ("look", json!({"file": "quick", "ms": 5})),
+                ("change", json!({"file": "x"})),
+                ("change", json!({"file": "y"})),
+                ("look", json!({"file": "x"})),
+            ],
+        ),
+        say("ok"),
+    ]);
+    let journal = Arc::new(MemoryJournal::default());
+    let mut parts = parts(&model, &journal, settings());
+    parts.tools = tools(&counts);
+    let mut session = Session::new(parts);
+    session.send("go".to_owned(), &never()).await.unwrap();
+    assert_eq!(counts.most.load(Ordering::SeqCst), 2);
+    assert_snapshot!(conversation(&session), @r"
+    user: go
+    assistant: [c0.0 look] [c0.1 look] [c0.2 change] [c0.3 change] [c0.4 look]
+    tool: [c0.0 -> look slow] [c0.1 -> look quick] [c0.2 -> change x] [c0.3 -> change y] [c0.4 -> look x]
+    assistant: ok
+    ");
+    assert_snapshot!(told(&journal.records()), @r#"
+    user: go
+    assistant:  (1 turns)
+    start c0.0 look {"file":"slow","ms":50}
+    start c0.1 look {"file":"quick","ms":5}
+    start c0.2 change {"file":"x"}
+    start c0.3 change {"file":"y"}
+    start c0.4 look {"file":"x"}
+    --
+    end c0.1 look: "look quick"
+    --
+    end c0.0 look: "look slow"
+    --
+    end c0.2 change: "change x"
+    --
+    end c0.3 change: "change y"
+    --
+    end c0.4 look: "look x"
+    --
+    assistant: ok (1 turns)
+    "#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn canceling_ends_tools_and_answers_without_a_record() {
+    for turn in [call("hang", json!({})), Turn::Hang] {
+        let model = Play::list(vec![say("first"), turn]);
+        let (mut session, journal) = session(&model, settings());
+        session.send("one".to_owned(), &never()).await.unwrap();
+        let cancel = CancellationToken::new();
+        let soon = async {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            let before = journal.notes().len();
+            cancel.cancel();
+            before
+        };
+        let (end, before) = tokio::join!(session.send("two".to_owned(), &cancel), soon);
+        assert_eq!(end, Err(SessionError::Canceled));
+        assert_eq!(journal.notes().len(), before);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn steering_comes_before_the_next_request() {
+    let model = Play::list(vec![call("look", json!({"ms": 100})), say("first"), say("second")]);
+    let (mut session, journal) = session(&model, settings());
+    let steering = session.steering();
+    let soon = async {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        assert!(steering.send(Steer::new("Mind the gap", "inbox").with_ticket(7)));
+    };
+    let cancel = never();
+    let (answer, ()) = tokio::join!(session.send("go".to_owned(), &cancel), soon);
+    assert_eq!(answer.unwrap().text, "first");
+    assert_snapshot!(told(&journal.records()), @r#"
+    user: go
+    assistant:  (1 turns)
+    start c0.0 look {"ms":100}
+    --
+    end c0.0 look: "look f"
+    --
+    inbox: Mind the gap
+    assistant: first (1 turns)
+    "#);
+    let tickets: Vec<_> = journal.records().into_iter().map(|record| record.tickets).collect();
+    assert_eq!(tickets, [vec![], vec![], vec![7]]);
+    // What came too late for one answer is for the next.
+    steering.send(Steer::new("And mind the step", "inbox"));
+    let answer = session.resume(&never()).await.unwrap();
+    assert_eq!(answer.text, "second");
+    drop(session);
+    assert!(!steering.send(Steer::new("Hello?", "inbox")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn limits_of_turns_and_spending() {
+    let model = Play::new(|number, _| call("look", json!({"file": number})));
+    let (mut session, _) = session(&model, Settings { max_turns: 3, ..settings() });
+    let end = session.send("go".to_owned(), &never()).await;
+    assert_eq!(end, Err(SessionError::TurnLimit { max: 3 }));
+    assert_snapshot!(end.unwrap_err(), @"turn limit of 3 reached: raise max_turns");
+    assert_eq!(session.usage().turns, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_spent_budget_loses_nothing() {
+    let model = Play::new(|number, _| match number {
+        0..=2 => call("look", json!({"file": number})),
+        _ => say("done"),
+    });
+    let two: crate::MayAsk = Arc::new(|usage: &Usage| usage.turns < 2);
+    let (mut session, journal) = session(&model, Settings { may_ask: Some(two), ..settings() });
+    let end = session.send("go".to_owned(), &never()).await;
+    assert_eq!(end, Err(SessionError::Budget));
+    let transcript = Transcript::from_notes(&journal.notes(), no_blobs).unwrap();
+    let (mut again, _) = super::session(&model, settings());
+    again.restore(transcript);
+    assert_eq!(conversation(&again), conversation(&session));
+    assert_eq!(again.resume(&never()).await.unwrap().turns, 4);
+    assert_eq!(model.requests().len(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_may_be_spent_at_all() {
+    let model = Play::list(vec![say("done")]);
+    let none: crate::MayAsk = Arc::new(|_: &Usage| false);
+    let (mut session, journal) = session(&model, Settings { may_ask: Some(none), ..settings() });
+    assert_eq!(session.send("go".to_owned(), &never()).await, Err(SessionError::Budget));
+    assert_snapshot!(told(&journal.records()), @"user: go");
+}
+
+#[tokio::test(start_paused = true)]
+async fn texts_that_are_cut_off_are_continued() {
+    let cut = |text: &str| Turn::Cut(text.to_owned(), Vec::new());
+    let model = Play::list(vec![cut("one "), cut("two "), say("three")]);
+    let (mut session, journal) = session(&model, settings());
+    assert_eq!(session.send("count".to_owned(), &never()).await.unwrap().text, "one two three");
+    // The same is read back.
+    let (mut again, _) = super::session(&model, settings());
+    again.restore(Transcript::from_notes(&journal.notes(), no_blobs).unwrap());
+    assert_eq!(again.resume(&never()).await.unwrap().text, "one two three");
+
+    let model = Play::list(vec![cut("more ")]);
+    let (mut session, journal) = super::session(&model, settings());
+    let answer = session.send("count".to_owned(), &never()).await.unwrap();
+    assert_eq!(answer.text, "more more more more ");
+    assert!(told(&journal.records()).contains("warning max_tokens: "));
+    assert_eq!(session.messages().filter(|message| message.text() == CONTINUE).count(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_are_cut_off_do_not_run() {
+    let cut =
+        Turn::Cut(String::new(), vec![("look", json!({"file": "a"})), ("change", json!("{\"fi"))]);
+    let model = Play::list(vec![cut.clone(), say("done")]);
+    let (mut session, _) = session(&model, settings());
+    session.send("go".to_owned(), &never()).await.unwrap();
+    assert_snapshot!(conversation(&session), @r"
+    user: go
+    assistant: [c0.0 look] [c0.1 change]
+    tool: [c0.0 -> look a] [c0.1 -> [cut off: the answer reached its limit of tokens before the arguments of this call were whole, so it did not run. Make the call again, with less in it.]]
+    assistant: done
+    ");
+
+    let model = Play::list(vec![cut]);
+    let (mut session, _) = super::session(&model, settings());
+    let end = session.send("go".to_owned(), &never()).await;
+    assert_eq!(end, Err(SessionError::CutOff { count: 4 }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_answer_is_asked_for_once_more() {
+    let model = Play::list(vec![say(" \n"), say("there")]);
+    let (mut session, journal) = session(&model, settings());
+    assert_eq!(session.send("hello".to_owned(), &never()).await.unwrap().text, "there");
+    assert_snapshot!(told(&journal.records()), @r"
+    user: hello
+    assistant: there (2 turns)
+    ");
+    let model = Play::list(vec![say("")]);
+    let (mut session, _) = super::session(&model, settings());
+    assert_eq!(session.send("hello".to_owned(), &never()).await, Err(SessionError::Empty));
+    assert_eq!((model.requests().len(), session.usage().turns), (2, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn failed_tries_are_told_and_counted() {
+    let model = Play::list(vec![Turn::Fail(ErrorKind::Overloaded), say("there")]);
+    let asking = Asking {
+        retry: RetryPolicy { jitter: false, ..RetryPolicy::default() },
+        ..Asking::default()
+    };
+    let (mut session, journal) = session(&model, Settings { asking: asking.clone(), ..settings() });
+    let answer = session.send("hello".to_owned(), &never()).await.unwrap();
+    assert_eq!((answer.turns, answer.usage.turns), (1, 2));
+    assert_snapshot!(told(&journal.records()), @r"
+    user: hello
+    error transient_infra: the model is overloaded: try again later; asking again in 1 s
+    assistant: there (2 turns)
+    ");
+    // The next request knows of both.
+    session.send("again".to_owned(), &never()).await.unwrap();
+    assert_eq!(model.requests().pop().unwrap().origin.taken["build"], 2);
+
+    let model = Play::list(vec![Turn::Fail(ErrorKind::Auth)]);
+    let (mut session, journal) = super::session(&model, Settings { asking, ..settings() });
+    let end = session.send("hello".to_owned(), &never()).await.unwrap_err();
+    assert_eq!(end.class(), fabro_types::FailureClass::Deterministic);
+    assert_snapshot!(told(&journal.records()), @"user: hello");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_repeats_itself_is_told_and_given_up() {
+    let model = Play::list(vec![call("look", json!({"file": "a"}))]);
+    let (mut session, journal) = session(&model, settings());
+    let end = session.send("go".to_owned(), &never()).await.unwrap_err();
+    assert_eq!(end.class(), fabro_types::FailureClass::CompilationLoop);
+    assert_snapshot!(end, @"the agent repeats itself and was told so 3 times: change its prompt or its tools (it keeps calling look)");
+    assert_eq!(session.usage().turns, 40);
+    let steered = journal.notes().into_iter().filter(|note| {
+        matches!(&note.body, EventBody::AgentSteered { source, .. } if source == "loop_detection")
+    });
+    assert_eq!(steered.count(), 3);
+
+    let quiet = Settings { loop_detection: false, max_turns: 60, ..settings() };
+    let (mut session, _) = super::session(&model, quiet);
+    let end = session.send("go".to_owned(), &never()).await;
+    assert_eq!(end, Err(SessionError::TurnLimit { max: 60 }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_tool_is_told_once() {
+    let model = Play::list(vec![call("wreck", json!({})), call("wreck", json!({})), say("no")]);
+    let (mut session, journal) = session(&model, settings());
+    session.send("go".to_owned(), &never()).await.unwrap();
+    let told = told(&journal.records());
+    let warnings: Vec<_> = told.lines().filter(|line| line.starts_with("warning")).collect();
+    assert_snapshot!(warnings.join("\n"), @r#"warning permission: the agent may not use `wreck`: it needs permissions "full", and has "read-write""#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_get_ids_of_their_own() {
+    struct SameIds;
+    impl Model for SameIds {
+        fn stream(&self, request: Request) -> BoxStream<'static, Result<Part, ModelError>> {
+            let call = |id: &str| {
+                let arguments = json!({"file": "a"});
+                Part::ToolCall(ToolCall { id: id.to_owned(), name: "look".to_owned(), arguments })
+            };
+            let mut parts = match request.messages.len() {
+                ..=4 => vec![call("x"), call("x"), call("")],
+                _ => vec![Part::Text("done".to_owned())],
+            };
+            parts.push(Part::End { usage: Usage::default(), stop: StopReason::Complete });
+            stream::iter(parts.into_iter().map(Ok).collect::<Vec<_>>()).boxed()
+        }
+    }
+    let journal = Arc::new(MemoryJournal::default());
+    let unused = Play::list(vec![say("")]);
+    let mut session =
+        Session::new(Parts { model: Arc::new(SameIds), ..parts(&unused, &journal, settings()) });
+    session.send("go".to_owned(), &never()).await.unwrap();
+    assert_snapshot!(conversation(&session), @r"
+    user: go
+    assistant: [x look] [x-1-1 look] [call-1-2 look]
+    tool: [x -> look a] [x-1-1 -> look a] [call-1-2 -> look a]
+    assistant: [x-3-0 look] [x-3-1 look] [call-3-2 look]
+    tool: [x-3-0 -> look a] [x-3-1 -> look a] [call-3-2 -> look a]
+    assistant: done
+    ");
+}
+
+#[tokio::test(start_paused = true)]
+async fn corrections_are_counted_over_a_crash() {
+    let model = Play::list(vec![say("no JSON"), say("{}")]);
+    let (mut session, journal) = session(&model, settings());
+    session.send("go".to_owned(), &never()).await.unwrap();
+    let answer = session.correct("not JSON: say JSON".to_owned(), &never()).await.unwrap();
+    assert_eq!(answer.text, "{}");
+    assert_snapshot!(told(&journal.records()), @r"
+    user: go
+    assistant: no JSON (1 turns)
+    --
+    warning output_schema: not JSON: say JSON
+    user: not JSON: say JSON
+    assistant: {} (1 turns)
+    ");
+    let (mut again, _) = super::session(&model, settings());
+    again.restore(Transcript::from_notes(&journal.notes(), no_blobs).unwrap());
+    assert_eq!((again.corrections(), session.corrections()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn secrets_are_blanked_out_of_answers_and_errors() {
+    let redactor = fabro_redact::Redactor::new([("KEY", "hunter2-hunter2")]);
+    let model = Play::list(vec![say("the key is hunter2-hunter2"), Turn::Fail(ErrorKind::Auth)]);
+    let settings = Settings { redactor: Some(Arc::new(redactor)), ..settings() };
+    let (mut session, journal) = session(&model, settings);
+    let answer = session.send("go".to_owned(), &never()).await.unwrap();
+    assert!(!answer.text.contains("hunter2"), "{}", answer.text);
+    assert!(!format!("{:?}", journal.records()).contains("hunter2"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_to_resume() {
+    let model = Play::list(vec![say("x")]);
+    let (mut session, journal) = session(&model, settings());
+    assert_eq!(session.resume(&never()).await, Err(SessionError::NothingToResume));
+    assert!(journal.records().is_empty());
+}
