@@ -11,6 +11,8 @@ pub(super) struct Address {
     base: String,
     /// The query of the base URL, with its question mark.
     query: String,
+    /// The base for people: without what may hold a password or a key.
+    shown: String,
 }
 
 impl Address {
@@ -31,6 +33,10 @@ impl Address {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(bad("another scheme".to_owned()));
         }
+        let key = provider.key.as_ref().map(super::Secret::reveal).unwrap_or_default();
+        if HeaderValue::try_from(key).is_err() {
+            return Err(SetupError::Key { provider: name() });
+        }
         for (header, value) in &provider.headers {
             let fine = HeaderName::try_from(header).is_ok() && HeaderValue::try_from(value).is_ok();
             if !fine {
@@ -42,12 +48,17 @@ impl Address {
         url.set_fragment(None);
         let base = url.as_str().trim_end_matches('/');
         let version = version(provider.kind, url.path().trim_end_matches('/'));
-        Ok(Self { base: format!("{base}{version}"), query })
+        let base = format!("{base}{version}");
+        // Only a URL that has no place for them refuses these.
+        let _ = url.set_username("");
+        let _ = url.set_password(None);
+        let shown = format!("{}{version}", url.as_str().trim_end_matches('/'));
+        Ok(Self { base, query, shown })
     }
 
     /// Where requests to this model go.
     pub(super) fn url(&self, kind: ProviderKind, model: &str) -> String {
-        let Self { base, query } = self;
+        let Self { base, query, .. } = self;
         match kind {
             ProviderKind::Anthropic => format!("{base}/messages{query}"),
             ProviderKind::OpenAi | ProviderKind::OpenAiCompatible => {
@@ -62,12 +73,8 @@ impl Address {
         }
     }
 
-    /// For people: without what may hold a password or a key.
     pub(super) fn shown(&self) -> &str {
-        match self.base.split_once("://").and_then(|(_, rest)| rest.split_once('@')) {
-            Some((_, rest)) => rest,
-            None => &self.base,
-        }
+        &self.shown
     }
 }
 
@@ -177,12 +184,18 @@ mod tests {
         let mut provider = Provider::new("p", OpenAi);
         provider.headers.insert("x-a".to_owned(), "a\nb".to_owned());
         assert!(Address::new(&provider).is_err());
+        let key = Some(super::super::Secret::new("a\nb"));
+        let error = Address::new(&Provider { key, ..Provider::new("p", OpenAi) }).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the key of provider `p` has characters that no key has: set it again"
+        );
     }
 
     #[test]
     fn passwords_are_not_shown() {
         let base_url = Some("http://me:secret@h:1/v1".to_owned());
         let provider = Provider { base_url, ..Provider::new("p", ProviderKind::OpenAi) };
-        assert_eq!(Address::new(&provider).unwrap().shown(), "h:1/v1");
+        assert_eq!(Address::new(&provider).unwrap().shown(), "http://h:1/v1");
     }
 }

@@ -101,6 +101,12 @@ pub enum SetupError {
         /// The header.
         header: String,
     },
+    /// A key that cannot be sent.
+    #[error("the key of provider `{provider}` has characters that no key has: set it again")]
+    Key {
+        /// The provider.
+        provider: String,
+    },
     /// The HTTP client cannot be made.
     #[error("the HTTP client cannot be set up: {0}")]
     Client(String),

@@ -81,12 +81,13 @@ fn shape(model: &str) -> Option<&'static str> {
 
 /// The user's first model of this provider, else a usual one.
 fn default_model(provider: &Provider, catalog: &Catalog) -> String {
+    let elsewhere = provider.base_url.as_ref().is_some_and(|url| !url.contains("api.openai.com"));
     let usual = match provider.kind {
         ProviderKind::Anthropic => "claude-sonnet-4-5",
-        ProviderKind::OpenAi | ProviderKind::OpenAiResponses => "gpt-5.2",
+        ProviderKind::OpenAi | ProviderKind::OpenAiResponses if !elsewhere => "gpt-5.2",
         ProviderKind::Gemini => "gemini-2.5-pro",
         // Servers of a single model do not look at its name.
-        ProviderKind::OpenAiCompatible => "default",
+        _ => "default",
     };
     let own = |model: &&crate::ModelInfo| {
         provider.name != provider.kind.as_str() && model.provider.as_ref() == Some(&provider.name)
@@ -196,6 +197,7 @@ mod tests {
         let own = [provider("openai", ProviderKind::OpenAi, Some("http://127.0.0.1:1/v1"))];
         assert_eq!(told(&own, None, Some("claude-sonnet-4-5")), "openai claude-sonnet-4-5");
         assert_eq!(told(&own, None, Some("qwen/qwen3")), "openai qwen/qwen3");
+        assert_eq!(told(&own, None, None), "openai default");
         let usual = [provider("openai", ProviderKind::OpenAi, None)];
         assert_eq!(
             told(&usual, None, Some("claude-sonnet-4-5")),
