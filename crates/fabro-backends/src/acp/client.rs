@@ -1,0 +1,255 @@
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use agent_client_protocol::v1::schema::{
+    ContentBlock, PermissionOptionKind, ReadTextFileRequest, ReadTextFileResponse,
+    RequestPermissionOutcome, RequestPermissionRequest, RequestPermissionResponse,
+    SelectedPermissionOutcome, SessionUpdate, ToolCallContent, ToolCallUpdate, ToolKind,
+    WriteTextFileRequest, WriteTextFileResponse,
+};
+use agent_client_protocol::{Error, ErrorCode};
+use fabro_redact::Stream;
+use fabro_types::{Permissions, Usage};
+
+use crate::acp::files;
+use crate::{BackendError, Done, Progress, Task};
+
+/// The longest answer.
+const LONGEST: usize = 16 * 1024 * 1024;
+
+/// How many tool calls are remembered at once, and how many warnings are given.
+const MOST: usize = 1000;
+const WARNINGS: usize = 20;
+
+/// Where an agent's requests are answered, and what it says is kept.
+pub(super) struct Desk<'a> {
+    task: &'a Task<'a>,
+    /// The working directory, symbolic links resolved.
+    root: PathBuf,
+    said: Mutex<Said>,
+}
+
+struct Said {
+    stream: Stream,
+    text: Vec<u8>,
+    /// The agent did something since it last spoke.
+    acted: bool,
+    cost_usd: Option<f64>,
+    /// What kind of tool each call is.
+    kinds: BTreeMap<String, ToolKind>,
+    warnings: Vec<String>,
+}
+
+impl Said {
+    fn add(&mut self, text: &[u8]) {
+        let room = LONGEST.saturating_sub(self.text.len());
+        self.text.extend_from_slice(&text[..text.len().min(room)]);
+    }
+}
+
+impl<'a> Desk<'a> {
+    pub(super) fn new(task: &'a Task<'a>) -> Result<Self, BackendError> {
+        let root = task.work_dir.canonicalize().map_err(|_| {
+            BackendError::Exec(fabro_sandbox::ExecError::WorkingDirectory {
+                path: task.work_dir.to_owned(),
+            })
+        })?;
+        let said = Mutex::new(Said {
+            stream: task.redactor.stream(),
+            text: Vec::new(),
+            acted: false,
+            cost_usd: None,
+            kinds: BTreeMap::new(),
+            warnings: Vec::new(),
+        });
+        Ok(Self { task, root, said })
+    }
+
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub(super) fn warn(&self, warning: &str) {
+        let warning = self.task.redactor.redact(warning).into_owned();
+        let mut said = self.said();
+        if said.warnings.len() < WARNINGS && !said.warnings.contains(&warning) {
+            said.warnings.push(warning);
+        }
+    }
+
+    /// What the agent has said in all.
+    pub(super) fn done(&self, session_id: &str) -> Done {
+        self.flush();
+        let said = self.said();
+        let usage = said.cost_usd.map(|cost_usd| Usage { cost_usd, ..Usage::default() });
+        Done {
+            text: String::from_utf8_lossy(&said.text).trim().to_owned(),
+            usage,
+            session_id: Some(session_id.to_owned()),
+            warnings: said.warnings.clone(),
+        }
+    }
+
+    pub(super) fn update(&self, update: SessionUpdate) {
+        let progress = match update {
+            SessionUpdate::AgentMessageChunk(chunk) => match chunk.content {
+                ContentBlock::Text(text) => self.hear(&text.text),
+                _ => Progress::Activity,
+            },
+            SessionUpdate::ToolCall(call) => {
+                let name = call.name.unwrap_or(call.title);
+                self.flush();
+                self.remember(&call.tool_call_id.0, call.kind);
+                Progress::Tool { name: self.task.redactor.redact(&name).into_owned() }
+            }
+            SessionUpdate::ToolCallUpdate(call) => {
+                if let Some(kind) = call.fields.kind {
+                    self.remember(&call.tool_call_id.0, kind);
+                }
+                Progress::Activity
+            }
+            SessionUpdate::UsageUpdate(usage) => {
+                let dollars = usage.cost.filter(|cost| cost.currency == "USD");
+                if let Some(cost) = dollars {
+                    self.said().cost_usd = Some(cost.amount);
+                }
+                Progress::Activity
+            }
+            _ => Progress::Activity,
+        };
+        (self.task.on_event)(progress);
+    }
+
+    /// Allows what the permissions of the task cover, once, and refuses the rest.
+    pub(super) fn permit(&self, request: &RequestPermissionRequest) -> RequestPermissionResponse {
+        let call = &request.tool_call;
+        let known = self.said().kinds.get(&*call.tool_call_id.0).copied();
+        let kind = call.fields.kind.or(known).unwrap_or_default();
+        let allowed = covers(self.task.permissions, kind, &paths(call), |path| {
+            files::inside(&self.root, path).is_some()
+        });
+        let kinds = if allowed {
+            [PermissionOptionKind::AllowOnce, PermissionOptionKind::AllowAlways]
+        } else {
+            let what = call.fields.title.as_deref().unwrap_or("a tool");
+            self.warn(&format!(
+                "the agent may not use {what} with the permissions {}: raise them to allow it",
+                self.task.permissions.as_str()
+            ));
+            [PermissionOptionKind::RejectOnce, PermissionOptionKind::RejectAlways]
+        };
+        let mut options = kinds
+            .iter()
+            .filter_map(|kind| request.options.iter().find(|option| option.kind == *kind));
+        let outcome = match options.next() {
+            Some(option) => RequestPermissionOutcome::Selected(SelectedPermissionOutcome::new(
+                option.option_id.clone(),
+            )),
+            None => RequestPermissionOutcome::Cancelled,
+        };
+        RequestPermissionResponse::new(outcome)
+    }
+
+    pub(super) fn read(
+        &self,
+        request: &ReadTextFileRequest,
+    ) -> Result<ReadTextFileResponse, Error> {
+        (self.task.on_event)(Progress::Activity);
+        let path = self.confined(&request.path)?;
+        let text = files::read(&path, request.line, request.limit);
+        text.map(ReadTextFileResponse::new).map_err(|told| failed(&request.path, &told))
+    }
+
+    pub(super) fn write(
+        &self,
+        request: &WriteTextFileRequest,
+    ) -> Result<WriteTextFileResponse, Error> {
+        (self.task.on_event)(Progress::Activity);
+        if self.task.permissions < Permissions::ReadWrite {
+            self.warn("the agent may not write files with the permissions read-only: raise them to allow it");
+            return Err(failed(&request.path, "writing needs the permissions read-write"));
+        }
+        let path = self.confined(&request.path)?;
+        let written = files::write(&path, &request.content);
+        written.map(|()| WriteTextFileResponse::new()).map_err(|told| failed(&request.path, &told))
+    }
+
+    fn confined(&self, path: &Path) -> Result<PathBuf, Error> {
+        files::inside(&self.root, path)
+            .ok_or_else(|| failed(path, "it is outside of the working directory"))
+    }
+
+    /// Takes it that what was held back is no beginning of a secret: no text follows it.
+    fn flush(&self) {
+        let mut said = self.said();
+        let rest = said.stream.finish();
+        said.add(&rest);
+        drop(said);
+        if !rest.is_empty() {
+            (self.task.on_event)(Progress::Text(String::from_utf8_lossy(&rest).into_owned()));
+        }
+    }
+
+    fn hear(&self, text: &str) -> Progress {
+        let mut said = self.said();
+        if said.acted && !said.text.is_empty() && said.text.len() < LONGEST {
+            said.text.extend_from_slice(b"\n\n");
+        }
+        said.acted = false;
+        let clean = said.stream.push(text.as_bytes());
+        said.add(&clean);
+        Progress::Text(String::from_utf8_lossy(&clean).into_owned())
+    }
+
+    fn remember(&self, call: &str, kind: ToolKind) {
+        let mut said = self.said();
+        said.acted = true;
+        if said.kinds.len() >= MOST {
+            said.kinds.clear();
+        }
+        said.kinds.insert(call.to_owned(), kind);
+    }
+
+    fn said(&self) -> MutexGuard<'_, Said> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether the permissions cover a call of a tool of this kind on these files.
+fn covers(
+    permissions: Permissions,
+    kind: ToolKind,
+    paths: &[PathBuf],
+    inside: impl Fn(&Path) -> bool,
+) -> bool {
+    let all_inside = paths.iter().all(|path| inside(path));
+    match kind {
+        _ if permissions == Permissions::Full => true,
+        ToolKind::Read | ToolKind::Search | ToolKind::Think => all_inside,
+        ToolKind::Edit | ToolKind::Delete | ToolKind::Move => {
+            // An edit that does not say of what could be one of anything.
+            permissions == Permissions::ReadWrite && all_inside && !paths.is_empty()
+        }
+        _ => false,
+    }
+}
+
+/// The files that a call says it is about.
+fn paths(call: &ToolCallUpdate) -> Vec<PathBuf> {
+    let fields = &call.fields;
+    let located = fields.locations.iter().flatten().map(|location| location.path.clone());
+    let changed = fields.content.iter().flatten().filter_map(|content| match content {
+        ToolCallContent::Diff(diff) => Some(diff.path.clone()),
+        _ => None,
+    });
+    let given = ["path", "file_path", "filePath", "abs_path", "source", "destination"];
+    let given = given
+        .iter()
+        .filter_map(|key| Some(PathBuf::from(fields.raw_input.as_ref()?.get(key)?.as_str()?)));
+    located.chain(changed).chain(given).collect()
+}
+
+fn failed(path: &Path, why: &str) -> Error {
+    Error::new(ErrorCode::INVALID_PARAMS, format!("{}: {why}", path.display()))
+}

@@ -1,0 +1,70 @@
+use fabro_types::{Permissions, Usage};
+use serde_json::Value;
+
+use crate::cli::answer::{Answer, number, stated};
+
+/// How many places are tried as the beginning of the JSON.
+const TRIES: usize = 64;
+
+pub(super) fn args(permissions: Permissions, dangerous: bool) -> Vec<&'static str> {
+    let mut args = vec!["--output-format", "json"];
+    args.extend(match permissions {
+        _ if dangerous => &["--approval-mode", "yolo"][..],
+        Permissions::ReadOnly => &["--approval-mode", "default"],
+        Permissions::ReadWrite => &["--approval-mode", "auto_edit"],
+        Permissions::Full => &[
+            "--approval-mode",
+            "auto_edit",
+            "--allowed-tools",
+            "run_shell_command,web_fetch,google_web_search",
+        ],
+    });
+    args
+}
+
+/// Reads the one object that `json` is; an error may be on stderr.
+pub(super) fn read(stdout: &str, stderr: &str, answer: &mut Answer) {
+    let Some(said) = object(stdout).or_else(|| object(stderr)) else { return };
+    answer.session_id = said["session_id"].as_str().map(str::to_owned);
+    answer.usage = used(&said["stats"]["models"]);
+    let error = &said["error"];
+    if error.is_object() {
+        let message = error["message"].as_str().unwrap_or("it failed");
+        answer.fail(stated(error), message);
+    } else {
+        answer.text = said["response"].as_str().map(str::to_owned);
+    }
+}
+
+/// The first object that begins a line and has what an answer has.
+fn object(text: &str) -> Option<Value> {
+    let starts = text.match_indices('{').filter(|&(at, _)| at == 0 || text[..at].ends_with('\n'));
+    starts.take(TRIES).find_map(|(at, _)| {
+        let mut values = serde_json::Deserializer::from_str(&text[at..]).into_iter::<Value>();
+        let value = values.next()?.ok()?;
+        let known = ["response", "error", "stats"].iter().any(|key| value.get(key).is_some());
+        known.then_some(value)
+    })
+}
+
+/// What all models together used, under the name of the one that read most.
+fn used(models: &Value) -> Option<Usage> {
+    let mut used: Option<Usage> = None;
+    let mut most = (0, None);
+    for (model, stats) in models.as_object()? {
+        let tokens = &stats["tokens"];
+        let input_tokens = number(tokens, "prompt");
+        if input_tokens >= most.0 {
+            most = (input_tokens, Some(model.clone()));
+        }
+        used.get_or_insert_default().add(&Usage {
+            model: None,
+            input_tokens,
+            output_tokens: number(tokens, "candidates").saturating_add(number(tokens, "thoughts")),
+            cached_tokens: number(tokens, "cached"),
+            cost_usd: 0.0,
+            turns: u32::try_from(number(&stats["api"], "totalRequests")).unwrap_or(u32::MAX),
+        });
+    }
+    used.map(|used| Usage { model: most.1, ..used })
+}
