@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fabro_engine::{Input, Machine, NewRun, RunState, World, begin, drive};
 use fabro_events::{Event, EventSink};
-use fabro_handlers::{Bundle, Limits, ModelDefaults, Registry, RunSettings, Services};
+use fabro_handlers::{Agents, Bundle, Limits, ModelDefaults, Registry, RunSettings, Services};
 use fabro_human::AutoApprove;
 use fabro_llm::ScriptedModel;
 use fabro_sandbox::LocalExec;
@@ -53,6 +53,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         env: Vec::new(),
         model: Arc::new(ScriptedModel::from_json(MODEL)?),
         defaults: ModelDefaults::default(),
+        agents: Agents::default(),
         limits: Limits::default(),
         interviewer: Arc::new(AutoApprove),
         sink: Arc::clone(&sink),

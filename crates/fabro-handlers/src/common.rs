@@ -20,6 +20,11 @@ pub(crate) fn text_of(stage: &Stage, value: &Value) -> Result<String, Failure> {
     Ok(read.as_str().map_or_else(|| read.to_string(), str::to_owned))
 }
 
+/// The first 200 characters.
+pub(crate) fn preview(text: &str) -> String {
+    text.chars().take(200).collect()
+}
+
 /// Reports something that the stage did not like.
 pub(crate) async fn warn(reporter: &Reporter, kind: &str, message: String) {
     let body = EventBody::AgentWarning { kind: kind.to_owned(), message, window: None };

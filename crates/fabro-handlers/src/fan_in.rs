@@ -6,13 +6,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use fabro_context::keys;
 use fabro_engine::{Finished, Handler, Stage, StageEnd, read_blob};
-use fabro_llm::Message;
+use fabro_events::PauseReason;
+use fabro_tools::{ToolContext, ToolSet};
 use fabro_types::{BlobRef, Failure, FailureClass, Outcome, Status};
 use serde_json::Value;
 
-use crate::common::warn;
+use crate::common::{canceled, warn};
 use crate::files::StageFiles;
-use crate::llm::{Asked, LlmHandler, given_up, prompt_blob, response_outcome};
+use crate::llm::{Ending, LlmHandler, Output, Talk, cannot_record, prompt_blob, response_outcome};
 use crate::render::render_prompt;
 
 /// How many characters of each branch's answer a model that chooses is shown.
@@ -29,7 +30,7 @@ impl FanInHandler {
         Self { llm }
     }
 
-    async fn run(&self, stage: &Stage) -> Result<StageEnd, StageEnd> {
+    async fn run(&self, stage: &mut Stage) -> Result<StageEnd, StageEnd> {
         let results = results(stage)?;
         let mut ranked: Vec<&Value> =
             results.iter().filter(|result| status(result).is_some()).collect();
@@ -50,7 +51,7 @@ impl FanInHandler {
 
     async fn choose(
         &self,
-        stage: &Stage,
+        stage: &mut Stage,
         ranked: &[&Value],
         best: &Value,
     ) -> Result<StageEnd, StageEnd> {
@@ -66,9 +67,19 @@ impl FanInHandler {
         let files = StageFiles::open(stage)?;
         files.write("prompt.md", &text)?;
         let (name, bytes) = prompt_blob(&text);
-        let mut finished = match self.llm.ask(stage, vec![Message::user(text).into()]).await {
-            Asked::Canceled => Finished::from(given_up()),
-            Asked::Failed(failed) => {
+        let recorded = stage.recorded().map_err(cannot_record)?;
+        let talk = Talk {
+            message: text,
+            system: String::new(),
+            output: &Output::Free,
+            tools: ToolSet::default(),
+            context: ToolContext::default(),
+            recorded: &recorded,
+        };
+        let mut finished = match self.llm.talk(stage, talk).await? {
+            Ending::Paused => return Ok(StageEnd::Suspended(PauseReason::Budget)),
+            Ending::Canceled(usage) => Finished::from(Outcome { usage: Some(usage), ..canceled() }),
+            Ending::Failed(failed) => {
                 // The branches have done their part: the stage does not fail for want of a judge.
                 let why = failed.failure.map(|failure| failure.message).unwrap_or_default();
                 warn(&stage.reporter, "fan_in", format!("the model cannot choose: {why}")).await;
@@ -77,8 +88,8 @@ impl FanInHandler {
                 outcome.usage = failed.usage;
                 Finished::from(outcome)
             }
-            Asked::Answered(reply) => {
-                let answer = reply.text();
+            Ending::Answered(answered) => {
+                let answer = answered.text;
                 files.write("response.md", &answer)?;
                 let named = named(&answer, ranked);
                 let mut outcome =
@@ -87,7 +98,7 @@ impl FanInHandler {
                     outcome.notes =
                         Some("the answer names no branch; the best status won".to_owned());
                 }
-                outcome.usage = Some(reply.usage);
+                outcome.usage = Some(answered.usage);
                 Finished::from(outcome)
             }
         };
@@ -99,8 +110,8 @@ impl FanInHandler {
 
 #[async_trait]
 impl Handler for FanInHandler {
-    async fn execute(&self, stage: Stage) -> StageEnd {
-        self.run(&stage).await.unwrap_or_else(|end| end)
+    async fn execute(&self, mut stage: Stage) -> StageEnd {
+        self.run(&mut stage).await.unwrap_or_else(|end| end)
     }
 }
 

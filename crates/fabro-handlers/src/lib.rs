@@ -46,6 +46,7 @@
 //!   branches and the context of a sub-workflow, are read back from blobs up to 100 KB each and
 //!   1 MiB in all; larger ones stay references.
 
+mod agents;
 mod blobs;
 mod command;
 mod common;
@@ -55,6 +56,7 @@ mod fan_in;
 mod files;
 mod human;
 mod llm;
+mod memory;
 mod preamble;
 mod prepare;
 mod registry;
@@ -62,6 +64,7 @@ mod render;
 mod sub_workflow;
 mod wait;
 
+pub use agents::{Agents, NoTools, Toolbox};
 pub use command::CommandHandler;
 pub use dry::DryHandler;
 pub use fabro_bundle::{

@@ -13,7 +13,7 @@ use fabro_sandbox::Exec;
 use fabro_types::{Failure, FailureClass};
 
 use crate::{
-    CommandHandler, DryHandler, FanInHandler, HumanHandler, LlmHandler, ModelDefaults,
+    Agents, CommandHandler, DryHandler, FanInHandler, HumanHandler, LlmHandler, ModelDefaults,
     SubWorkflowHandler, WaitHandler,
 };
 
@@ -37,6 +37,8 @@ pub struct Services {
     pub model: Arc<dyn Model>,
     /// What to ask for when a node names no model.
     pub defaults: ModelDefaults,
+    /// What agents work with.
+    pub agents: Agents,
     /// How long preambles may be.
     pub limits: Limits,
     /// Answers gates.
@@ -50,8 +52,9 @@ pub struct Services {
 impl Registry {
     /// The handlers of one run.
     pub fn new(services: Services) -> Arc<Self> {
-        let Services { exec, env, model, defaults, limits, interviewer, sink, clock } = services;
-        let llm = Arc::new(LlmHandler::new(model, defaults, limits));
+        let Services { exec, env, model, defaults, agents, limits, interviewer, sink, clock } =
+            services;
+        let llm = Arc::new(LlmHandler::new(model, defaults, limits, agents));
         let (command, wait): (Box<dyn Handler>, Box<dyn Handler>) = match exec {
             Some(exec) => (Box::new(CommandHandler::new(exec, env)), Box::new(WaitHandler)),
             None => (Box::new(DryHandler), Box::new(DryHandler)),

@@ -8,6 +8,7 @@ mod fan_out;
 mod files;
 mod gates;
 mod resume;
+mod sessions;
 mod story;
 mod sub_workflows;
 mod templates;
@@ -37,7 +38,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::story::story;
 
-use crate::{Bundle, Limits, ModelDefaults, Registry, RunSettings, Services, StatusFiles};
+use crate::{Agents, Bundle, Limits, ModelDefaults, Registry, RunSettings, Services, StatusFiles};
 
 /// When runs begin; late enough for files on disk to be older.
 const LATE_MS: i64 = 4_000_000_000_000;
@@ -49,6 +50,7 @@ pub(super) struct Scene {
     model: String,
     answers: String,
     defaults: ModelDefaults,
+    agents: Agents,
     exec: Work,
     inputs: Value,
     people: People,
@@ -99,6 +101,7 @@ impl Scene {
             model: "{}".into(),
             answers: "{}".into(),
             defaults: ModelDefaults::default(),
+            agents: Agents::default(),
             exec: Work::Fake(Arc::default()),
             inputs: json!({}),
             people: People::Away,
@@ -116,6 +119,11 @@ impl Scene {
 
     pub(super) fn model(mut self, script: &str) -> Self {
         self.model = script.into();
+        self
+    }
+
+    pub(super) fn agents(mut self, agents: Agents) -> Self {
+        self.agents = agents;
         self
     }
 
@@ -249,6 +257,7 @@ impl Scene {
             env: Vec::new(),
             model: Arc::new(Listening { model, asked: Arc::clone(&self.asked) }),
             defaults: self.defaults.clone(),
+            agents: self.agents.clone(),
             limits: Limits::default(),
             interviewer: self.interviewer(dry_run),
             sink: Arc::clone(&sink),
@@ -367,7 +376,8 @@ impl Scene {
         let mut text = String::new();
         for request in self.asked.0.lock().unwrap().iter() {
             let _ = write!(text, "{}:", request.origin.node);
-            for message in &request.messages {
+            // What the system says is the same for every agent.
+            for message in request.messages.iter().filter(|m| m.role != Role::System) {
                 let who = match message.role {
                     Role::User => '>',
                     Role::Assistant => '<',

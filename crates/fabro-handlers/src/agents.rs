@@ -1,0 +1,60 @@
+//! What agents work with.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use fabro_config::AgentSettings;
+use fabro_llm::{Asking, Catalog, RetryPolicy};
+use fabro_redact::Redactor;
+use fabro_tools::{ToolSet, WorkflowContext};
+
+/// What the agents of a run are given and may do, where their nodes do not say.
+#[derive(Clone)]
+pub struct Agents {
+    /// Limits, permissions, compaction, project documents.
+    pub settings: AgentSettings,
+    /// Windows and prices of models.
+    pub catalog: Arc<Catalog>,
+    /// How often a model is asked again, and who is asked instead.
+    pub asking: Asking,
+    /// Knows the secrets that must not be recorded.
+    pub redactor: Redactor,
+    /// Gives them their tools.
+    pub toolbox: Arc<dyn Toolbox>,
+    /// The whole environment of agents that are other programs.
+    pub backend_env: Vec<(String, String)>,
+}
+
+impl Default for Agents {
+    /// No tools, no other programs, one try a request.
+    fn default() -> Self {
+        Self {
+            settings: AgentSettings::default(),
+            catalog: Arc::new(Catalog::builtin()),
+            asking: Asking { retry: RetryPolicy::none(), ..Asking::default() },
+            redactor: Redactor::default(),
+            toolbox: Arc::new(NoTools),
+            backend_env: Vec::new(),
+        }
+    }
+}
+
+/// Puts together the tools of an agent.
+#[async_trait]
+pub trait Toolbox: Send + Sync {
+    /// All tools of an agent that works in this directory; it is offered those that its node names
+    /// and its permissions allow.
+    async fn tools(&self, work_dir: &Path, workflow: Arc<dyn WorkflowContext>) -> ToolSet;
+}
+
+/// No tools at all.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoTools;
+
+#[async_trait]
+impl Toolbox for NoTools {
+    async fn tools(&self, _: &Path, _: Arc<dyn WorkflowContext>) -> ToolSet {
+        ToolSet::default()
+    }
+}

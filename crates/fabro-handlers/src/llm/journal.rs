@@ -1,0 +1,94 @@
+//! Notes of a session on their way into the run's log.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use fabro_agent::{Journal, JournalError, Record};
+use fabro_engine::{NewBlob, OFFLOAD_LIMIT, Reporter};
+use fabro_events::{EventBody, Note};
+use fabro_llm::{Content, Message};
+use fabro_store::InboxId;
+use fabro_types::BlobRef;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// Records a session's notes as events of its stage.
+pub(super) struct StageJournal {
+    reporter: Reporter,
+    /// Letters that were handed to the session, by ticket.
+    letters: Mutex<BTreeMap<u64, InboxId>>,
+}
+
+impl StageJournal {
+    pub(super) fn new(reporter: Reporter) -> Self {
+        Self { reporter, letters: Mutex::default() }
+    }
+
+    /// The ticket for a letter; when it comes back, the letter is taken off the inbox.
+    pub(super) fn ticket(&self, letter: InboxId) -> u64 {
+        let mut letters = self.letters.lock().unwrap_or_else(PoisonError::into_inner);
+        let ticket = letters.last_key_value().map_or(0, |(last, _)| last + 1);
+        letters.insert(ticket, letter);
+        ticket
+    }
+}
+
+#[async_trait]
+impl Journal for StageJournal {
+    async fn record(&self, record: Record) -> Result<(), JournalError> {
+        let Record { mut notes, tickets } = record;
+        let mut blobs = Vec::new();
+        for note in &mut notes {
+            put_aside(note, &mut blobs);
+        }
+        let letters = {
+            let letters = self.letters.lock().unwrap_or_else(PoisonError::into_inner);
+            tickets.iter().filter_map(|ticket| letters.get(ticket).copied()).collect()
+        };
+        let recorded = self.reporter.record(notes, blobs, letters).await;
+        recorded.map_err(|_| JournalError::Ending)
+    }
+
+    fn touch(&self) {
+        self.reporter.touch();
+    }
+}
+
+/// Puts the large values of a note into blobs. What the agent is asked goes into one whatever its
+/// size: it is the blob that the end of the stage names as its prompt.
+fn put_aside(note: &mut Note, blobs: &mut Vec<NewBlob>) {
+    match &mut note.body {
+        EventBody::AgentMessage { role, message: Some(message), .. } if role == "user" => {
+            if let Some(text) = plain_text(message) {
+                *message = Arc::new(Value::String(text));
+            }
+            offload(message, 0, blobs);
+        }
+        EventBody::AgentMessage { message: Some(message), .. } => {
+            offload(message, OFFLOAD_LIMIT, blobs)
+        }
+        EventBody::AgentToolCompleted(done) => offload(&mut done.output, OFFLOAD_LIMIT, blobs),
+        EventBody::AgentCompactionCompleted(done) => {
+            offload(&mut done.summary, OFFLOAD_LIMIT, blobs)
+        }
+        _ => {}
+    }
+}
+
+fn plain_text(message: &Value) -> Option<String> {
+    let message = Message::deserialize(message).ok()?;
+    match &message.content[..] {
+        [Content::Text { text }] => Some(text.clone()),
+        _ => None,
+    }
+}
+
+fn offload(value: &mut Arc<Value>, limit: usize, blobs: &mut Vec<NewBlob>) {
+    let bytes: Arc<[u8]> = value.to_string().into_bytes().into();
+    if bytes.len() > limit {
+        let name = BlobRef::of(&bytes);
+        *value = Arc::new(name.to_value());
+        blobs.push((name, bytes));
+    }
+}

@@ -1,0 +1,251 @@
+//! Agent and prompt nodes: a conversation with a model, its answer, and what the answer asks for.
+
+mod backend;
+mod journal;
+mod output;
+mod talk;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use fabro_agent::{SystemInfo, project_docs, read_skills, system_prompt, use_skill};
+use fabro_engine::{Finished, Handler, NewBlob, Stage, StageEnd};
+use fabro_events::{Event, EventBody, PauseReason};
+use fabro_graph::NodeKind;
+use fabro_llm::Model;
+use fabro_memory::{Blocks, assemble};
+use fabro_preamble::Limits;
+use fabro_tokens::O200k;
+use fabro_tools::ToolSet;
+use fabro_types::{BlobRef, Failure, Outcome, Usage};
+use serde_json::Value;
+
+pub(crate) use self::output::{Output, response_outcome};
+pub(crate) use self::talk::{Ending, Talk};
+use crate::agents::Agents;
+use crate::common::{canceled, text_of};
+use crate::files::StageFiles;
+use crate::memory::{self, StageContext};
+use crate::preamble::preamble;
+use crate::render::render_prompt;
+
+/// What to ask a model for when the node says nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ModelDefaults {
+    /// From the command line or the run's settings: stronger than the graph's own default.
+    pub run: Option<String>,
+    /// The same for the provider.
+    pub run_provider: Option<String>,
+    /// From the project or the user: weaker than the graph's default.
+    pub configured: Option<String>,
+    /// The same for the provider.
+    pub configured_provider: Option<String>,
+}
+
+/// Runs agent and prompt nodes on a model.
+pub struct LlmHandler {
+    model: Arc<dyn Model>,
+    defaults: ModelDefaults,
+    limits: Limits,
+    agents: Agents,
+}
+
+impl LlmHandler {
+    /// Stages ask `model`; preambles keep to `limits`; agents work with `agents`.
+    pub fn new(
+        model: Arc<dyn Model>,
+        defaults: ModelDefaults,
+        limits: Limits,
+        agents: Agents,
+    ) -> Self {
+        Self { model, defaults, limits, agents }
+    }
+
+    async fn run(&self, mut stage: Stage) -> Result<StageEnd, StageEnd> {
+        let stage = &mut stage;
+        let recorded = stage.recorded().map_err(cannot_record)?;
+        let output = Output::of(stage)?;
+        let work = self.work(stage, &recorded).await?;
+        let message = match asked_before(stage, &recorded)? {
+            Some(message) => message,
+            None => self.message(stage, &work).await?,
+        };
+        let files = StageFiles::open(stage)?;
+        files.write("prompt.md", &message)?;
+        let (name, bytes) = prompt_blob(&message);
+        let ending = match stage.node().attrs.text("backend") {
+            Some("cli" | "acp") if !stage.run.dry_run => {
+                self.run_backend(stage, &message, &output).await?
+            }
+            _ => {
+                let talk = Talk {
+                    message,
+                    system: work.system,
+                    output: &output,
+                    tools: work.tools,
+                    context: (&work.memory).into(),
+                    recorded: &recorded,
+                };
+                self.talk(stage, talk).await?
+            }
+        };
+        let mut finished = match ending {
+            Ending::Paused => return Ok(StageEnd::Suspended(PauseReason::Budget)),
+            Ending::Canceled(usage) => Finished::from(Outcome { usage: Some(usage), ..canceled() }),
+            Ending::Failed(outcome) => Finished::from(*outcome),
+            Ending::Answered(answered) => {
+                files.write("response.md", &answered.text)?;
+                Finished::from(answered.outcome(stage, &output).await)
+            }
+        };
+        if let Some((key, value)) = work.context.update() {
+            finished.outcome = finished.outcome.with_update(key, value);
+        }
+        finished.prompt = Some(name);
+        finished.blobs.push((name, bytes));
+        Ok(finished.into())
+    }
+
+    /// What the stage's agent knows and has.
+    async fn work(&self, stage: &Stage, recorded: &[Event]) -> Result<Work, StageEnd> {
+        let node = stage.node();
+        let is_agent = node.kind == NodeKind::Agent;
+        let in_turns = is_turns(stage);
+        let memory = if is_agent || in_turns || node.attrs.get("rag").is_some() {
+            memory::memory(stage)?
+        } else {
+            fabro_memory::Memory::default()
+        };
+        let context = Arc::new(StageContext::new(stage, memory::noted(recorded))?);
+        let has_tools = is_agent && node.attrs.text("backend").is_none_or(|it| it == "api");
+        let tools = if has_tools && !stage.run.dry_run {
+            let work_dir = Path::new(&stage.run.work_dir);
+            let all = self.agents.toolbox.tools(work_dir, Arc::clone(&context) as _).await;
+            offered(stage, all)
+        } else {
+            ToolSet::default()
+        };
+        let (tools, system) =
+            if is_agent { self.equip(stage, tools) } else { (tools, String::new()) };
+        Ok(Work { memory, in_turns, context, tools, system })
+    }
+
+    /// The skills of an agent as a tool more, and its system prompt.
+    fn equip(&self, stage: &Stage, tools: ToolSet) -> (ToolSet, String) {
+        let work_dir = Path::new(&stage.run.work_dir);
+        let settings = &self.agents.settings;
+        let own = [".fabro/skills", ".claude/skills"].map(|dir| work_dir.join(dir));
+        let dirs: Vec<PathBuf> =
+            own.into_iter().chain(settings.skills.iter().flatten().cloned()).collect();
+        let is_wanted = !tools.names().is_empty() && is_named(stage, "use_skill");
+        let (skills, broken) = if is_wanted { read_skills(&dirs) } else { Default::default() };
+        for error in broken {
+            tracing::warn!(%error, "a skill is left out");
+        }
+        let tools = use_skill(skills.clone()).into_iter().fold(tools, ToolSet::with);
+        let wants_docs = stage.node().attrs.bool("project_memory") != Some(false)
+            && settings.project_docs != Some(false)
+            && !stage.run.dry_run;
+        let docs = if wants_docs { project_docs(work_dir) } else { String::new() };
+        let system = system_prompt(&SystemInfo {
+            label: stage.node().label(),
+            work_dir: Some(work_dir),
+            permissions: self.permissions(stage),
+            tools: &tools.names(),
+            project_docs: &docs,
+            skills: &skills,
+        });
+        (tools, system)
+    }
+
+    /// The message of the stage: all that it is told, in the order of `docs/agents.md`.
+    async fn message(&self, stage: &Stage, work: &Work) -> Result<String, StageEnd> {
+        let prompt = render_prompt(stage)?;
+        let before = preamble(stage, stage.fidelity(), &self.limits)?;
+        let said = if work.in_turns {
+            work.memory.block(&O200k, fabro_memory::MEMORY_TOKENS)
+        } else {
+            String::new()
+        };
+        let partner = work.memory.partner().filter(|_| work.in_turns).unwrap_or_default();
+        let rag = memory::passages(stage, &work.memory, &prompt).await?;
+        let tools = work.tools.instructions(self.permissions(stage));
+        let blocks = Blocks {
+            preamble: &before,
+            memory: &said,
+            rag: &rag,
+            tool_instructions: &tools,
+            partner,
+            prompt: &prompt,
+        };
+        Ok(assemble(&blocks, &O200k))
+    }
+}
+
+/// What a stage's agent knows and has.
+struct Work {
+    memory: fabro_memory::Memory,
+    /// The prompt tells of the memory.
+    in_turns: bool,
+    context: Arc<StageContext>,
+    tools: ToolSet,
+    system: String,
+}
+
+fn is_turns(stage: &Stage) -> bool {
+    let own = stage.node().attrs.text("memory");
+    own.or_else(|| stage.plan.workflow().attrs().text("memory")) == Some("turns")
+}
+
+/// The tools that the node's agent is offered: those it names, less what `context_tool` takes away.
+fn offered(stage: &Stage, all: ToolSet) -> ToolSet {
+    let node = &stage.node().attrs;
+    let hidden: &[&str] = match node.text("context_tool") {
+        Some("off") => &["get_workflow_context", "append_workflow_context"],
+        Some("write") => &[],
+        _ => &["append_workflow_context"],
+    };
+    let keep = |name: &String| !hidden.contains(&name.as_str()) && is_named(stage, name);
+    let names: Vec<String> = all.names().into_iter().filter(keep).collect();
+    all.select(&names)
+}
+
+/// Whether the node's `tools` name this one; without the attribute they name all.
+fn is_named(stage: &Stage, tool: &str) -> bool {
+    let names = stage.node().attrs.text("tools");
+    names.is_none_or(|names| names.split([',', ' ']).any(|name| name.trim() == tool))
+}
+
+/// What the agent was asked before it was interrupted.
+fn asked_before(stage: &Stage, recorded: &[Event]) -> Result<Option<String>, Failure> {
+    let first = recorded.iter().find_map(|event| match &event.entry.body {
+        EventBody::AgentMessage { role, message: Some(message), .. } if role == "user" => {
+            Some(message)
+        }
+        _ => None,
+    });
+    first.map(|message| text_of(stage, message)).transpose()
+}
+
+#[async_trait]
+impl Handler for LlmHandler {
+    async fn execute(&self, stage: Stage) -> StageEnd {
+        self.run(stage).await.unwrap_or_else(|end| end)
+    }
+}
+
+pub(crate) fn cannot_record(error: impl std::fmt::Display) -> StageEnd {
+    StageEnd::CannotRecord { message: error.to_string() }
+}
+
+/// The prompt as it goes into the log: a blob of its JSON string.
+pub(crate) fn prompt_blob(prompt: &str) -> NewBlob {
+    let bytes: Arc<[u8]> = Value::from(prompt).to_string().into_bytes().into();
+    (BlobRef::of(&bytes), bytes)
+}
+
+/// A turn that was ended early: whatever follows, a time limit's retry perhaps, takes the next.
+fn given_up(before: Usage) -> Usage {
+    Usage { turns: before.turns + 1, ..before }
+}

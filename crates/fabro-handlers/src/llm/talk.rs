@@ -1,0 +1,342 @@
+//! The conversation of a stage: a session, its thread, its corrections.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use fabro_agent::{
+    Answer, MayAsk, Parts, Price, Session, SessionError, Settings, Steer, Transcript,
+};
+use fabro_compaction::{Overrides, Policy};
+use fabro_config::CompactionPreset;
+use fabro_engine::{Letter, Stage, StageEnd, StageRecord};
+use fabro_events::Event;
+use fabro_graph::NodeKind;
+use fabro_llm::Origin;
+use fabro_tools::{ToolContext, ToolSet};
+use fabro_types::{Failure, FailureClass, Fidelity, Outcome, Permissions, Usage};
+use serde_json::Value;
+
+use super::journal::StageJournal;
+use super::output::{self, Output, Verdict, invalid, repairs};
+use super::{LlmHandler, ModelDefaults as Defaults, cannot_record, given_up, is_named};
+use crate::common::warn;
+use crate::memory::read_recorded;
+
+/// How a conversation ended.
+pub(crate) enum Ending {
+    Answered(Box<Answered>),
+    Failed(Box<Outcome>),
+    Canceled(Usage),
+    /// The budget is used up; the conversation goes on when there is more.
+    Paused,
+}
+
+/// An answer that holds.
+pub(crate) struct Answered {
+    pub(crate) text: String,
+    /// Of a custom schema.
+    pub(crate) value: Option<Value>,
+    pub(crate) usage: Usage,
+    pub(crate) files_touched: Vec<String>,
+    pub(crate) last_file: Option<String>,
+    /// When the stage began: files that are older say nothing.
+    pub(crate) since_ms: i64,
+}
+
+impl Answered {
+    /// What the stage came to.
+    pub(super) async fn outcome(self, stage: &Stage, output: &Output) -> Outcome {
+        let last = self.last_file.as_deref();
+        let source = output::Source { stage, since_ms: self.since_ms, last_file: last };
+        let mut outcome = output::outcome(source, &self.text, self.value, output).await;
+        outcome.usage = Some(self.usage);
+        outcome.files_touched = self.files_touched;
+        outcome
+    }
+}
+
+/// What a conversation is about.
+pub(crate) struct Talk<'a> {
+    pub(crate) message: String,
+    /// Empty: none.
+    pub(crate) system: String,
+    pub(crate) output: &'a Output,
+    pub(crate) tools: ToolSet,
+    pub(crate) context: ToolContext,
+    /// What was recorded of it before.
+    pub(crate) recorded: &'a [Event],
+}
+
+impl LlmHandler {
+    /// Talks until there is an answer that holds, or none.
+    pub(crate) async fn talk(&self, stage: &mut Stage, talk: Talk<'_>) -> Result<Ending, StageEnd> {
+        let Talk { message, system, output, tools, context, recorded } = talk;
+        let journal = Arc::new(StageJournal::new(stage.reporter.clone()));
+        let unpriced = Arc::new(AtomicBool::new(false));
+        let settings = Settings { system, ..self.settings(stage, output, &unpriced) };
+        let branch = stage.branch.as_deref().map(|branch| format!("{branch}/")).unwrap_or_default();
+        let mut session = Session::new(Parts {
+            id: format!("{branch}{}@{}", stage.at.node, stage.at.visit).into(),
+            parent: None,
+            model: Arc::clone(&self.model),
+            tools,
+            journal: Arc::clone(&journal) as _,
+            settings,
+            context,
+        });
+        for transcript in thread(stage)? {
+            session.recall(transcript);
+        }
+        let own = transcript(stage, recorded)?;
+        let goes_on = !own.is_empty();
+        if goes_on {
+            session.restore(own);
+        }
+        let since_ms = recorded.first().map_or(stage.started_ms, |first| first.ts_ms);
+        let first = if goes_on { None } else { Some(message) };
+        let mut conversation = Conversation { session, journal, since_ms };
+        let ending = conversation.run(stage, first, output).await?;
+        tell_unpriced(stage, &conversation.session.usage(), &unpriced).await;
+        Ok(ending)
+    }
+
+    fn settings(&self, stage: &Stage, output: &Output, unpriced: &Arc<AtomicBool>) -> Settings {
+        let (node, agents) = (&stage.node().attrs, &self.agents.settings);
+        let is_agent = stage.node().kind == NodeKind::Agent;
+        let model = self.model_name(stage);
+        let window = agents.context_window.or_else(|| {
+            model.as_deref().and_then(|name| self.agents.catalog.find(name)?.context_window)
+        });
+        let number = |name: &str| node.int(name).and_then(|max| u32::try_from(max).ok());
+        let defaults = Settings::default();
+        Settings {
+            provider: self.provider_name(stage),
+            reasoning_effort: node.text("reasoning_effort").map(str::to_owned),
+            speed: node.text("speed").map(str::to_owned),
+            max_tokens: number("max_tokens"),
+            output_schema: output.schema().map(|schema| Arc::new(schema.clone())),
+            max_turns: number("max_turns").or(agents.max_turns).unwrap_or(defaults.max_turns),
+            permissions: self.permissions(stage),
+            window,
+            compaction: policy(agents),
+            asking: self.agents.asking.clone(),
+            subagent_depth: if is_agent && is_named(stage, "spawn_agent") {
+                agents.subagent_depth.unwrap_or(1)
+            } else {
+                0
+            },
+            may_ask: Some(budget(stage)),
+            price: Some(self.price(unpriced)),
+            redactor: Some(Arc::new(self.agents.redactor.clone())),
+            origin: Origin { node: Arc::clone(&stage.at.node), taken: stage.turns.clone() },
+            model,
+            ..defaults
+        }
+    }
+
+    /// What the tools of the stage's agent may do.
+    pub(super) fn permissions(&self, stage: &Stage) -> Permissions {
+        let own = stage.node().attrs.text("permissions").and_then(Permissions::parse);
+        own.or(self.agents.settings.permissions).unwrap_or_default()
+    }
+
+    pub(super) fn model_name(&self, stage: &Stage) -> Option<String> {
+        let Defaults { run, configured, .. } = &self.defaults;
+        choose(stage, ["model", "default_model"], run, configured)
+    }
+
+    pub(super) fn provider_name(&self, stage: &Stage) -> Option<String> {
+        let Defaults { run_provider, configured_provider, .. } = &self.defaults;
+        choose(stage, ["provider", "default_provider"], run_provider, configured_provider)
+    }
+
+    /// Puts the price of an answer into its usage, where the model did not; notes when it is not
+    /// known.
+    fn price(&self, unpriced: &Arc<AtomicBool>) -> Price {
+        let (catalog, unpriced) = (Arc::clone(&self.agents.catalog), Arc::clone(unpriced));
+        Arc::new(move |usage| {
+            if usage.cost_usd > 0.0 || usage.input_tokens + usage.output_tokens == 0 {
+                return;
+            }
+            match catalog.cost(usage) {
+                Some(dollars) => usage.cost_usd = dollars,
+                None => unpriced.store(true, Ordering::Relaxed),
+            }
+        })
+    }
+}
+
+/// A run with a spending limit is told when a price is not known, for the limit does not count it.
+async fn tell_unpriced(stage: &Stage, usage: &Usage, unpriced: &AtomicBool) {
+    let limit = stage.run.max_cost.or_else(|| stage.plan.workflow().attrs().float("max_cost"));
+    if limit.is_some() && unpriced.load(Ordering::Relaxed) {
+        let model = usage.model.as_deref().unwrap_or("the model");
+        let message = format!("the price of {model} is not known, so max_cost does not count it");
+        warn(&stage.reporter, "price", message).await;
+    }
+}
+
+/// The first that is there: the node's own, the run's, the graph's, the configured one.
+fn choose(
+    stage: &Stage,
+    [own, default]: [&str; 2],
+    run: &Option<String>,
+    configured: &Option<String>,
+) -> Option<String> {
+    let (node, graph) = (&stage.node().attrs, stage.plan.workflow().attrs());
+    let own = node.text(own).map(str::to_owned);
+    own.or_else(|| run.clone())
+        .or_else(|| graph.text(default).map(str::to_owned))
+        .or_else(|| configured.clone())
+}
+
+/// A session and what belongs to it.
+struct Conversation {
+    session: Session,
+    journal: Arc<StageJournal>,
+    since_ms: i64,
+}
+
+impl Conversation {
+    /// Says `first`, or goes on where it was interrupted, and has the answer mended until it holds.
+    async fn run(
+        &mut self,
+        stage: &mut Stage,
+        first: Option<String>,
+        output: &Output,
+    ) -> Result<Ending, StageEnd> {
+        let most = repairs(stage);
+        let first = first.map_or(Say::Nothing, Say::First);
+        let mut answer = self.turn(stage, first).await;
+        loop {
+            let answered = match answer {
+                Ok(answer) => answer,
+                Err(error) => return self.ended(error),
+            };
+            let last_file = answered.last_file_touched.as_deref();
+            let source = output::Source { stage, since_ms: self.since_ms, last_file };
+            let feedback = match output.verdict(source, &answered.text) {
+                Verdict::Holds(value) => {
+                    return Ok(Ending::Answered(Box::new(Answered {
+                        text: answered.text,
+                        value,
+                        usage: answered.usage,
+                        files_touched: answered.files_touched,
+                        last_file: answered.last_file_touched,
+                        since_ms: self.since_ms,
+                    })));
+                }
+                Verdict::Repair(feedback) => feedback,
+            };
+            if self.session.corrections() >= most {
+                let said = output::response_outcome(&stage.at.node, &answered.text);
+                return Ok(Ending::Failed(Box::new(Outcome {
+                    usage: Some(answered.usage),
+                    files_touched: answered.files_touched,
+                    context_updates: said.context_updates,
+                    ..Outcome::failed(invalid(most))
+                })));
+            }
+            answer = self.turn(stage, Say::Correction(feedback)).await;
+        }
+    }
+
+    /// One message and its answer; what is said to the agent from outside meanwhile reaches it.
+    async fn turn(&mut self, stage: &mut Stage, say: Say) -> Result<Answer, SessionError> {
+        let steering = self.session.steering();
+        let cancel = stage.cancel.clone();
+        let session = &mut self.session;
+        let answer = async {
+            match say {
+                Say::First(message) => session.send(message, &cancel).await,
+                Say::Correction(feedback) => session.correct(feedback, &cancel).await,
+                Say::Nothing => session.resume(&cancel).await,
+            }
+        };
+        tokio::pin!(answer);
+        loop {
+            tokio::select! {
+                biased;
+                // What is there already is for the turn that begins.
+                Some(letter) = stage.mailbox.next() => {
+                    if let Letter::Steer { id, text } = letter {
+                        let ticket = self.journal.ticket(id);
+                        // A session that is over leaves the letter to the next agent.
+                        let _ = steering.send(Steer::new(text, "inbox").with_ticket(ticket));
+                    }
+                }
+                answer = &mut answer => return answer,
+            }
+        }
+    }
+
+    fn ended(&self, error: SessionError) -> Result<Ending, StageEnd> {
+        let usage = self.session.usage();
+        Ok(match error {
+            SessionError::Canceled => Ending::Canceled(given_up(usage)),
+            SessionError::Budget => Ending::Paused,
+            SessionError::Journal(error) => return Err(cannot_record(error)),
+            error => {
+                let failed = Outcome::failed(error.into());
+                Ending::Failed(Box::new(Outcome { usage: Some(usage), ..failed }))
+            }
+        })
+    }
+}
+
+/// What a session is told.
+enum Say {
+    First(String),
+    Correction(String),
+    /// It goes on where it was.
+    Nothing,
+}
+
+/// The conversations of earlier stages that the stage's goes on with.
+fn thread(stage: &Stage) -> Result<Vec<Transcript>, StageEnd> {
+    let full = stage.fidelity() == Fidelity::Full;
+    let Some(thread) = stage.at.thread_id.as_ref().filter(|_| full) else { return Ok(Vec::new()) };
+    let same = |record: &&Arc<StageRecord>| record.thread_id.as_ref() == Some(thread);
+    let records = stage.history.iter().filter(same);
+    let read = records.map(|record| {
+        let events = stage.recorded_by(record).map_err(cannot_record)?;
+        transcript(stage, &events)
+    });
+    read.collect()
+}
+
+fn transcript(stage: &Stage, events: &[Event]) -> Result<Transcript, StageEnd> {
+    Transcript::from_events(events, read_recorded(stage)).map_err(|error| {
+        Failure::new(FailureClass::Structural, format!("the conversation is lost: {error}")).into()
+    })
+}
+
+/// How conversations are shortened.
+fn policy(settings: &fabro_config::AgentSettings) -> Policy {
+    let chosen = &settings.compaction;
+    let preset = match chosen.preset.unwrap_or_default() {
+        CompactionPreset::Harness => Policy::harness(),
+        CompactionPreset::Strict => Policy::strict(),
+        _ => Policy::fabro(),
+    };
+    preset.with(&Overrides {
+        enabled: chosen.enabled,
+        compact_at_tokens: chosen.compact_at_tokens,
+        reserve_tokens: chosen.reserve_tokens,
+        keep_recent_entries: chosen.keep_recent,
+        recover_from_overflow: chosen.recover_from_overflow,
+        ..Overrides::default()
+    })
+}
+
+/// Whether the session may ask for another turn. What the run has left was worked out when the
+/// stage began; what the session had spent by then is part of it.
+fn budget(stage: &Stage) -> MayAsk {
+    let (dollars, tokens, before) = (stage.budget, stage.tokens_left, stage.at.spent.clone());
+    let total = |usage: &Usage| usage.input_tokens.saturating_add(usage.output_tokens);
+    Arc::new(move |usage| {
+        let fits = dollars.is_none_or(|left| usage.cost_usd - before.cost_usd < left);
+        let used = total(usage).saturating_sub(total(&before));
+        fits && tokens.is_none_or(|left| used < left)
+    })
+}

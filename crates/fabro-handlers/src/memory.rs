@@ -1,0 +1,180 @@
+//! What earlier stages and people have said, as a stage's prompt and its agent's tools tell it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use fabro_context::keys;
+use fabro_engine::{Stage, StageRecord};
+use fabro_events::{Event, EventBody};
+use fabro_memory::{Memory, REMEMBERED_TURNS, Speaker, Turn};
+use fabro_retrieval::Index;
+use fabro_tokens::O200k;
+use fabro_tools::{AppendError, WorkflowContext};
+use fabro_types::{BlobRef, Failure, FailureClass};
+use serde_json::{Map, Value, json};
+
+use crate::blobs::local_path;
+use crate::common::text_of;
+
+/// The context key of what agents of a stage have put down for later ones.
+const NOTES: &str = "internal.workflow_notes";
+
+/// The tool by which they do.
+const APPEND: &str = "append_workflow_context";
+
+/// How many passages are looked for.
+const PASSAGES: usize = 12;
+
+/// What was said before this stage. Only the turns that a memory tells of are read.
+pub(crate) fn memory(stage: &Stage) -> Result<Memory, Failure> {
+    let mut turns = Vec::new();
+    let mut earlier = 0;
+    for record in stage.history.iter().rev() {
+        let Some(speaker) = speaker(record) else { continue };
+        if turns.len() < REMEMBERED_TURNS {
+            turns.extend(said(stage, record, speaker)?);
+            let notes = record.end.outcome.context_updates.get(NOTES);
+            let notes = notes.and_then(|notes| notes.as_array()).into_iter().flatten().rev();
+            turns.extend(
+                notes.filter_map(|note| {
+                    Some(Turn::new(&*record.node, Speaker::Llm, note.as_str()?))
+                }),
+            );
+        } else {
+            earlier += 1;
+        }
+    }
+    let mut memory = Memory::after(earlier);
+    turns.into_iter().rev().for_each(|turn| memory.push(turn));
+    Ok(memory)
+}
+
+fn speaker(record: &StageRecord) -> Option<Speaker> {
+    match &*record.handler {
+        "agent" | "prompt" => Some(Speaker::Llm),
+        "human" => Some(Speaker::Human),
+        _ => None,
+    }
+}
+
+fn said(stage: &Stage, record: &StageRecord, speaker: Speaker) -> Result<Option<Turn>, Failure> {
+    let updates = &record.end.outcome.context_updates;
+    let value = match speaker {
+        Speaker::Llm => updates.get(&format!("{}{}", keys::RESPONSE_PREFIX, record.node)),
+        Speaker::Human => updates
+            .get(keys::HUMAN_TEXT)
+            .filter(|text| text.as_str() != Some(""))
+            .or_else(|| updates.get(keys::HUMAN_LABEL)),
+    };
+    let Some(value) = value else { return Ok(None) };
+    Ok(Some(Turn::new(&*record.node, speaker, text_of(stage, value)?)))
+}
+
+/// Passages of the files that the node's `rag` names, which fit what was said last.
+pub(crate) async fn passages(
+    stage: &Stage,
+    memory: &Memory,
+    prompt: &str,
+) -> Result<String, Failure> {
+    let node = &stage.node().attrs;
+    let globs = node.text("rag").map(str::trim).filter(|globs| !globs.is_empty());
+    let Some(globs) = globs.map(str::to_owned) else { return Ok(String::new()) };
+    let query = memory.query(prompt);
+    let root = stage.run.work_dir.clone();
+    let found = tokio::task::spawn_blocking(move || {
+        let index = Index::build(Path::new(&root), &[&globs])?;
+        let hits = index.search(&query, PASSAGES)?;
+        Ok::<_, fabro_retrieval::RetrievalError>(fabro_retrieval::block(
+            &hits,
+            &O200k,
+            fabro_memory::RAG_TOKENS,
+        ))
+    });
+    let failed =
+        |message: String| Failure::new(FailureClass::Deterministic, format!("rag: {message}"));
+    let found = found.await.map_err(|error| failed(error.to_string()))?;
+    found.map_err(|error| failed(error.to_string()))
+}
+
+/// The workflow's context, as an agent's tools see it.
+pub(crate) struct StageContext {
+    /// What a preamble may show.
+    shown: BTreeMap<String, Arc<Value>>,
+    notes: Mutex<Vec<String>>,
+}
+
+impl StageContext {
+    /// `noted` is what the stage's agent put down before it was interrupted.
+    pub(crate) fn new(stage: &Stage, noted: Vec<String>) -> Result<Self, Failure> {
+        let mut shown = BTreeMap::new();
+        for (key, value) in stage.context.iter().filter(|(key, _)| fabro_preamble::shows_key(key)) {
+            let value = match BlobRef::from_value(value) {
+                None => Arc::clone(value),
+                Some(blob) => {
+                    let path = local_path(&stage.run_dir, &*stage.store, &blob);
+                    let path = path.map_err(|error| {
+                        Failure::new(FailureClass::TransientInfra, error.to_string())
+                    })?;
+                    Arc::new(Value::from(format!("file://{path}")))
+                }
+            };
+            shown.insert(key.to_owned(), value);
+        }
+        Ok(Self { shown, notes: Mutex::new(noted) })
+    }
+
+    /// What the agent put down, as an update of the context; `None` when it did not.
+    pub(crate) fn update(&self) -> Option<(&'static str, Value)> {
+        let notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        (!notes.is_empty()).then(|| (NOTES, json!(*notes)))
+    }
+}
+
+#[async_trait]
+impl WorkflowContext for StageContext {
+    fn read(&self, keys: &[String]) -> Map<String, Value> {
+        let wanted = |key: &str| keys.is_empty() || keys.iter().any(|wanted| wanted == key);
+        let values = self.shown.iter().filter(|(key, _)| wanted(key));
+        values.map(|(key, value)| (key.clone(), Value::clone(value))).collect()
+    }
+
+    async fn append(&self, text: &str) -> Result<(), AppendError> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(text.to_owned());
+        Ok(())
+    }
+}
+
+/// What the agent of a stage put down for later ones, by the record of its conversation.
+pub(crate) fn noted(events: &[Event]) -> Vec<String> {
+    let mut asked: BTreeMap<String, String> = BTreeMap::new();
+    let mut notes = Vec::new();
+    for event in events {
+        match &event.entry.body {
+            EventBody::AgentMessage { message: Some(message), .. } => {
+                for part in message["content"].as_array().into_iter().flatten() {
+                    if let (Some(APPEND), Some(id), Some(text)) = (
+                        part["name"].as_str(),
+                        part["id"].as_str(),
+                        part["arguments"]["text"].as_str(),
+                    ) {
+                        asked.insert(id.to_owned(), text.to_owned());
+                    }
+                }
+            }
+            EventBody::AgentToolCompleted(done) if !done.is_error => {
+                notes.extend(asked.remove(&done.call_id));
+            }
+            _ => {}
+        }
+    }
+    notes
+}
+
+/// The value that a reference in a recorded conversation stands for.
+pub(crate) fn read_recorded(
+    stage: &Stage,
+) -> impl FnMut(&BlobRef) -> Result<Value, fabro_engine::ReadError> + '_ {
+    |blob| fabro_engine::read_blob(&*stage.store, blob)
+}
