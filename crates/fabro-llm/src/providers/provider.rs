@@ -38,10 +38,10 @@ impl Provider {
 
     /// Takes out of a text what nobody is to read: the key and the values of headers.
     pub(super) fn masked(&self, text: &str) -> String {
-        let key = self.key.as_ref().map(Secret::reveal);
-        // Shorter values are no secrets, and would be found in any text.
+        // Shorter values are no secrets (`none`), and would be found in any text.
+        let key = self.key.as_ref().map(Secret::reveal).filter(|key| key.len() >= 6);
         let headers = self.headers.values().map(String::as_str).filter(|value| value.len() >= 8);
-        let secrets = key.into_iter().chain(headers).filter(|secret| !secret.is_empty());
+        let secrets = key.into_iter().chain(headers);
         secrets.fold(text.to_owned(), |text, secret| {
             // `Bearer abc` is a header's value; `abc` alone is to be hidden too.
             let last = secret.rsplit(' ').next().unwrap_or(secret);
