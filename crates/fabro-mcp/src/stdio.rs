@@ -17,10 +17,10 @@ use crate::error::Problem;
 pub(crate) const LONGEST: usize = 8 * 1024 * 1024;
 
 /// How long a program that closed its stdout may take to exit before it is ended.
-const EXIT: Duration = Duration::from_millis(500);
+const EXIT: Duration = Duration::from_secs(2);
 
 /// How long the end of stderr is waited for when the program is gone.
-const LAST_WORDS: Duration = Duration::from_millis(100);
+const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// A server that was started.
 pub(crate) struct Child {

@@ -10,6 +10,7 @@ use agent_client_protocol::v1::schema::{
 };
 use agent_client_protocol::{Error, ErrorCode};
 use fabro_redact::Stream;
+use fabro_sandbox::{ExecError, LocalFiles};
 use fabro_types::{Permissions, Usage};
 
 use crate::acp::files;
@@ -25,8 +26,7 @@ const WARNINGS: usize = 20;
 /// Where an agent's requests are answered, and what it says is kept.
 pub(super) struct Desk<'a> {
     task: &'a Task<'a>,
-    /// The working directory, symbolic links resolved.
-    root: PathBuf,
+    files: LocalFiles,
     said: Mutex<Said>,
 }
 
@@ -50,10 +50,9 @@ impl Said {
 
 impl<'a> Desk<'a> {
     pub(super) fn new(task: &'a Task<'a>) -> Result<Self, BackendError> {
-        let root = task.work_dir.canonicalize().map_err(|_| {
-            BackendError::Exec(fabro_sandbox::ExecError::WorkingDirectory {
-                path: task.work_dir.to_owned(),
-            })
+        let files = LocalFiles::new(task.work_dir).map_err(|_| {
+            let path = task.work_dir.to_owned();
+            BackendError::Exec(ExecError::WorkingDirectory { path })
         })?;
         let said = Mutex::new(Said {
             stream: task.redactor.stream(),
@@ -63,11 +62,11 @@ impl<'a> Desk<'a> {
             kinds: BTreeMap::new(),
             warnings: Vec::new(),
         });
-        Ok(Self { task, root, said })
+        Ok(Self { task, files, said })
     }
 
     pub(super) fn root(&self) -> &Path {
-        &self.root
+        self.files.root()
     }
 
     pub(super) fn warn(&self, warning: &str) {
@@ -127,7 +126,7 @@ impl<'a> Desk<'a> {
         let known = self.said().kinds.get(&*call.tool_call_id.0).copied();
         let kind = call.fields.kind.or(known).unwrap_or_default();
         let allowed = covers(self.task.permissions, kind, &paths(call), |path| {
-            files::inside(&self.root, path).is_some()
+            files::is_inside(&self.files, path)
         });
         let kinds = if allowed {
             [PermissionOptionKind::AllowOnce, PermissionOptionKind::AllowAlways]
@@ -156,9 +155,8 @@ impl<'a> Desk<'a> {
         request: &ReadTextFileRequest,
     ) -> Result<ReadTextFileResponse, Error> {
         (self.task.on_event)(Progress::Activity);
-        let path = self.confined(&request.path)?;
-        let text = files::read(&path, request.line, request.limit);
-        text.map(ReadTextFileResponse::new).map_err(|told| failed(&request.path, &told))
+        let text = files::read(&self.files, &request.path, request.line, request.limit);
+        text.map(ReadTextFileResponse::new).map_err(failed)
     }
 
     pub(super) fn write(
@@ -168,16 +166,10 @@ impl<'a> Desk<'a> {
         (self.task.on_event)(Progress::Activity);
         if self.task.permissions < Permissions::ReadWrite {
             self.warn("the agent may not write files with the permissions read-only: raise them to allow it");
-            return Err(failed(&request.path, "writing needs the permissions read-write"));
+            return Err(failed("writing needs the permissions read-write"));
         }
-        let path = self.confined(&request.path)?;
-        let written = files::write(&path, &request.content);
-        written.map(|()| WriteTextFileResponse::new()).map_err(|told| failed(&request.path, &told))
-    }
-
-    fn confined(&self, path: &Path) -> Result<PathBuf, Error> {
-        files::inside(&self.root, path)
-            .ok_or_else(|| failed(path, "it is outside of the working directory"))
+        let written = files::write(&self.files, &request.path, &request.content);
+        written.map(|()| WriteTextFileResponse::new()).map_err(failed)
     }
 
     /// Takes it that what was held back is no beginning of a secret: no text follows it.
@@ -250,6 +242,6 @@ fn paths(call: &ToolCallUpdate) -> Vec<PathBuf> {
     located.chain(changed).chain(given).collect()
 }
 
-fn failed(path: &Path, why: &str) -> Error {
-    Error::new(ErrorCode::INVALID_PARAMS, format!("{}: {why}", path.display()))
+fn failed(why: impl Into<String>) -> Error {
+    Error::new(ErrorCode::INVALID_PARAMS, why)
 }

@@ -1,44 +1,31 @@
-use std::fs;
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path};
+
+use fabro_sandbox::{FileError, FindFiles, LocalFiles, ReadFilesExt, WriteFiles};
 
 /// The largest file that an agent reads through the protocol.
 const LARGEST: u64 = 10 * 1024 * 1024;
 
-/// Where a path leads, symbolic links resolved, if that is inside of `root`, which is resolved
-/// already. What does not exist yet may be below something that does.
-pub(super) fn inside(root: &Path, path: &Path) -> Option<PathBuf> {
-    let mut existing = root.join(path);
-    let mut missing = Vec::new();
-    let real = loop {
-        match existing.canonicalize() {
-            Ok(real) => break real,
-            // A link that leads nowhere leads somewhere once it is written to.
-            Err(_) if existing.symlink_metadata().is_ok() => return None,
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                // There is no name for `..`.
-                missing.push(existing.file_name()?.to_owned());
-                existing.pop();
-            }
-            Err(_) => return None,
-        }
-    };
-    let full = missing.iter().rev().fold(real, |path, name| path.join(name));
-    full.starts_with(root).then_some(full)
+/// Whether a path leads to something in the working directory, or to something that could be made
+/// there.
+pub(super) fn is_inside(files: &LocalFiles, path: &Path) -> bool {
+    let Some(text) = path.to_str() else { return false };
+    match files.info(text) {
+        Ok(_) => true,
+        // Where `..` leads from a directory that is not there depends on how that will be made.
+        Err(FileError::NotFound { .. }) => path.components().all(|it| it != Component::ParentDir),
+        Err(_) => false,
+    }
 }
 
 /// The lines of a text file from `line`, counted from 1, at most `limit` of them.
-pub(super) fn read(path: &Path, line: Option<u32>, limit: Option<u32>) -> Result<String, String> {
-    let told = |error: std::io::Error| error.to_string();
-    let metadata = fs::metadata(path).map_err(told)?;
-    if !metadata.is_file() {
-        return Err("it is no regular file".to_owned());
-    }
-    if metadata.len() > LARGEST {
-        return Err(format!("it has more than {LARGEST} bytes: read it in another way"));
-    }
-    let bytes = fs::read(path).map_err(told)?;
-    let text = String::from_utf8(bytes).map_err(|_| "it is no UTF-8 text".to_owned())?;
+pub(super) fn read(
+    files: &LocalFiles,
+    path: &Path,
+    line: Option<u32>,
+    limit: Option<u32>,
+) -> Result<String, String> {
+    let bytes = files.read(text(path)?, LARGEST).map_err(|error| error.to_string())?;
+    let text = String::from_utf8(bytes).map_err(|_| format!("{} is no text", path.display()))?;
     if line.is_none() && limit.is_none() {
         return Ok(text);
     }
@@ -48,19 +35,17 @@ pub(super) fn read(path: &Path, line: Option<u32>, limit: Option<u32>) -> Result
 }
 
 /// Writes a text file, and makes the directories above it.
-pub(super) fn write(path: &Path, content: &str) -> Result<(), String> {
-    let told = |error: std::io::Error| error.to_string();
-    if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
-        return Err("it is no regular file".to_owned());
-    }
-    if let Some(directory) = path.parent() {
-        fs::create_dir_all(directory).map_err(told)?;
-    }
-    fs::write(path, content).map_err(told)
+pub(super) fn write(files: &LocalFiles, path: &Path, content: &str) -> Result<(), String> {
+    files.write(text(path)?, content.as_bytes()).map_err(|error| error.to_string())
+}
+
+fn text(path: &Path) -> Result<&str, String> {
+    path.to_str().ok_or_else(|| format!("{} is no UTF-8 path", path.display()))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::symlink;
 
     use super::*;
@@ -74,37 +59,35 @@ mod tests {
         fs::write(outer.join("secret"), "").unwrap();
         symlink(&outer, root.join("up")).unwrap();
         symlink(outer.join("absent"), root.join("dangling")).unwrap();
-        symlink(root.join("sub"), root.join("within")).unwrap();
-        let leads = |path: &str| {
-            inside(&root, Path::new(path)).map(|path| path.strip_prefix(&root).unwrap().to_owned())
-        };
-        assert_eq!(leads("a.txt"), Some("a.txt".into()));
-        assert_eq!(leads("new/deep/a.txt"), Some("new/deep/a.txt".into()));
-        assert_eq!(leads("sub/../a.txt"), Some("a.txt".into()));
-        assert_eq!(leads("within/a.txt"), Some("sub/a.txt".into()));
-        assert_eq!(leads(root.join("sub").to_str().unwrap()), Some("sub".into()));
-        for path in
-            ["..", "../secret", "/etc/passwd", "up/secret", "up/new", "dangling", "new/../../x"]
-        {
-            assert_eq!(leads(path), None, "{path}");
+        symlink("sub", root.join("within")).unwrap();
+        let files = LocalFiles::new(&root).unwrap();
+        let inside = |path: &str| is_inside(&files, Path::new(path));
+        assert!(inside(root.join("sub").to_str().unwrap()));
+        for path in ["a.txt", "new/deep/a.txt", "within/a.txt", "sub/../sub", "."] {
+            assert!(inside(path), "{path}");
         }
-        assert_eq!(leads("a.txt/../../secret"), None);
+        for path in
+            ["..", "../x", "/etc/passwd", "up/secret", "up/new", "dangling", "new/../../secret"]
+        {
+            assert!(!inside(path), "{path}");
+            assert!(write(&files, Path::new(path), "").is_err(), "{path}");
+            assert!(read(&files, Path::new(path), None, None).is_err(), "{path}");
+        }
     }
 
     #[test]
     fn lines_are_chosen() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("a/b.txt");
-        write(&path, "1\n2\n3\n4").unwrap();
-        let chosen = |line, limit| read(&path, line, limit).unwrap();
+        let files = LocalFiles::new(directory.path()).unwrap();
+        let path = Path::new("a/b.txt");
+        write(&files, path, "1\n2\n3\n4").unwrap();
+        let chosen = |line, limit| read(&files, path, line, limit).unwrap();
         assert_eq!(chosen(None, None), "1\n2\n3\n4");
         assert_eq!(chosen(Some(2), Some(2)), "2\n3\n");
         assert_eq!(chosen(Some(4), None), "4");
         assert_eq!(chosen(Some(9), Some(9)), "");
         assert_eq!(chosen(Some(0), Some(1)), "1\n");
-        assert_eq!(read(directory.path(), None, None), Err("it is no regular file".to_owned()));
-        assert!(write(directory.path(), "").is_err());
-        fs::write(&path, [0xff]).unwrap();
-        assert_eq!(read(&path, None, None), Err("it is no UTF-8 text".to_owned()));
+        fs::write(directory.path().join("a/b.txt"), [0xff]).unwrap();
+        assert_eq!(read(&files, path, None, None), Err("a/b.txt is no text".to_owned()));
     }
 }

@@ -27,7 +27,10 @@ use crate::exchange::{Log, start};
 use crate::{Backend, BackendError, Done, Task, error};
 
 /// How long a program that closed its end of the conversation may take to exit.
-const EXIT: Duration = Duration::from_millis(500);
+const EXIT: Duration = Duration::from_secs(2);
+
+/// How long its last words are waited for.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// A program that speaks the Agent Client Protocol over its stdin and stdout.
 ///
@@ -163,7 +166,7 @@ impl Acp {
             held = &mut conversation => {
                 let held = held.unwrap_or_else(|error| Err(Stop::Gone(error)));
                 if matches!(held, Err(Stop::Gone(_)))
-                    && let Ok(listened) = timeout(EXIT, listen).await
+                    && let Ok(listened) = timeout(LAST_WORDS, listen).await
                 {
                     listened?;
                 }

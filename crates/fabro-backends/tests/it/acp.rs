@@ -108,23 +108,23 @@ async fn files_are_read_and_written_inside_of_the_working_directory() {
     session: s1
     ");
     assert_snapshot!(answer("read ../logs/stdout.log", Permissions::Full).await, @r"
-    says ../logs/stdout.log: it is outside of the working directory
-    answer: ../logs/stdout.log: it is outside of the working directory
+    says ../logs/stdout.log is outside of the working directory: use a path inside of it
+    answer: ../logs/stdout.log is outside of the working directory: use a path inside of it
     session: s1
     ");
     assert_snapshot!(answer("read /etc/passwd", Permissions::Full).await, @r"
-    says /etc/passwd: it is outside of the working directory
-    answer: /etc/passwd: it is outside of the working directory
+    says /etc/passwd is outside of the working directory: use a path inside of it
+    answer: /etc/passwd is outside of the working directory: use a path inside of it
     session: s1
     ");
     assert_snapshot!(answer("read .", Permissions::Full).await, @r"
-    says .: it is no regular file
-    answer: .: it is no regular file
+    says . is a directory: name a file
+    answer: . is a directory: name a file
     session: s1
     ");
     assert_snapshot!(answer("write new/a.txt hi", Permissions::ReadOnly).await, @r"
-    says new/a.txt: writing needs the permissions read-write
-    answer: new/a.txt: writing needs the permissions read-write
+    says writing needs the permissions read-write
+    answer: writing needs the permissions read-write
     session: s1
     warning: the agent may not write files with the permissions read-only: raise them to allow it
     ");
@@ -135,8 +135,8 @@ async fn files_are_read_and_written_inside_of_the_working_directory() {
     session: s1
     ");
     assert_snapshot!(answer("write ../a.txt hi", Permissions::Full).await, @r"
-    says ../a.txt: it is outside of the working directory
-    answer: ../a.txt: it is outside of the working directory
+    says ../a.txt is outside of the working directory: use a path inside of it
+    answer: ../a.txt is outside of the working directory: use a path inside of it
     session: s1
     ");
 }

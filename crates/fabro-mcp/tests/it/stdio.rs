@@ -8,7 +8,10 @@ use super::{call, call_until, connect, shown, stdio, tool};
 
 async fn failure(mode: &str) -> String {
     let mut server = stdio(mode);
-    server.startup_timeout = Duration::from_millis(if mode == "endless" { 20_000 } else { 300 });
+    server.startup_timeout = match mode {
+        "silent" | "listless" => Duration::from_millis(300),
+        _ => Duration::from_mins(1),
+    };
     let servers = connect(server).await;
     let failed = servers.failed().iter().map(ToString::to_string).collect();
     servers.close().await;
