@@ -256,7 +256,6 @@ impl Life {
         while self.ended(end).await && self.is_told_more().await {
             end = self.session.resume(&self.cancel).await;
         }
-        self.status.send_replace(Status::Ended);
     }
 
     /// Tells what an agent came to; false when nobody is to know.
@@ -288,6 +287,13 @@ impl Life {
             () = self.cancel.cancelled() => false,
             is_told = self.session.letters.wait() => is_told,
         }
+    }
+}
+
+/// However it ends, nobody waits for it any longer.
+impl Drop for Life {
+    fn drop(&mut self) {
+        self.status.send_replace(Status::Ended);
     }
 }
 

@@ -1,13 +1,15 @@
 //! One turn of the model: the request, and what becomes of its answer.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use fabro_compaction::{Moment, should_compact};
 use fabro_events::EventBody;
 use fabro_llm::{
-    Content, ErrorKind, Message, ModelError, Progress, Reply, Request, Role, StopReason, ToolCall,
-    ask,
+    Content, ErrorKind, Message, ModelError, Progress, Reasoning, Reply, Request, Role, StopReason,
+    ToolCall, ask,
 };
+use fabro_redact::Redactor;
 use fabro_types::Usage;
 use tokio_util::sync::CancellationToken;
 
@@ -96,27 +98,28 @@ impl Session {
                 .content
                 .retain(|it| !matches!(it, Content::Text { text } if text.trim().is_empty()));
         }
-        if let Some(redactor) = &self.parts.settings.redactor {
-            for content in &mut message.content {
-                if let Content::Text { text } = content {
-                    *text = redactor.redact(text).into_owned();
-                }
-            }
+        let redactor = self.parts.settings.redactor.clone();
+        if let Some(redactor) = &redactor {
+            redact_said(redactor, &mut message);
         }
         let calls: Vec<_> = message
             .tool_calls()
             .map(|call| Asked { call: call.clone(), is_cut: is_cut && !call.arguments.is_object() })
             .collect();
-        self.note(answer_note(&message, usage));
+        let recorded = redactor.map(|redactor| redact_asked(&redactor, message.clone()));
+        let recorded = recorded.as_ref().unwrap_or(&message);
+        let started = recorded.tool_calls().map(|call| EventBody::AgentToolStarted {
+            call_id: call.id.clone(),
+            tool: call.name.clone(),
+            arguments: preview(&call.arguments.to_string()),
+        });
+        let started: Vec<_> = started.collect();
+        self.note(answer_note(recorded, usage));
         self.push(Arc::new(message));
         self.turns += 1;
         self.count_cuts(is_cut, &calls)?;
-        for Asked { call, .. } in &calls {
-            self.note(EventBody::AgentToolStarted {
-                call_id: call.id.clone(),
-                tool: call.name.clone(),
-                arguments: preview(&call.arguments.to_string()),
-            });
+        for body in started {
+            self.note(body);
         }
         let usage = self.window_use();
         self.warn_of(usage);
@@ -245,6 +248,32 @@ impl Parts {
             }
         }
     }
+}
+
+/// Blanks secrets out of what the model says. A sealed thought stays: its provider wants it back as
+/// it was.
+fn redact_said(redactor: &Redactor, message: &mut Message) {
+    for content in &mut message.content {
+        let (Content::Text { text } | Content::Reasoning(Reasoning { text, signature: None, .. })) =
+            content
+        else {
+            continue;
+        };
+        if let Cow::Owned(redacted) = redactor.redact(text) {
+            *text = redacted;
+        }
+    }
+}
+
+/// Blanks secrets out of what the model asks for, as it is recorded: a tool gets the arguments as
+/// they are.
+fn redact_asked(redactor: &Redactor, mut message: Message) -> Message {
+    for content in &mut message.content {
+        if let Content::ToolCall(call) = content {
+            redactor.redact_value(&mut call.arguments);
+        }
+    }
+    message
 }
 
 /// Whether an answer says nothing and asks for nothing.

@@ -275,3 +275,34 @@ async fn agents_lost_in_a_crash_are_said_to_be() {
     closed build@1/a2
     "#);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_breaks_off_is_not_waited_for() {
+    let model = Play::new(|number, request| match (task(request).as_str(), number) {
+        ("lead", 0) => call("spawn_agent", json!({"task": "break"})),
+        ("lead", 2) => call("wait", json!({"timeout_s": 3_000})),
+        ("lead", _) => say("all done"),
+        _ => panic!("a fault of the model's client"),
+    });
+    let (mut session, journal) = session(&model, deep(1));
+    let began = tokio::time::Instant::now();
+    session.send("lead".to_owned(), &never()).await.unwrap();
+    assert!(began.elapsed() < Duration::from_secs(10));
+    assert!(told(&journal.records()).contains("It has ended without an answer."));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_agents_change_counts_before_and_after_a_crash() {
+    let model = Play::new(|number, request| match (task(request).as_str(), number) {
+        ("lead", 0) => call("spawn_agent", json!({"task": "change"})),
+        ("lead", n) if n < 5 => call("wait", json!({})),
+        ("change", 1) => call("change", json!({"file": "theirs"})),
+        _ => say("done"),
+    });
+    let (mut first, journal) = session(&model, deep(1));
+    let answer = first.send("lead".to_owned(), &never()).await.unwrap();
+    assert_eq!(answer.files_touched, ["theirs"]);
+    let (mut second, _) = session(&model, deep(1));
+    second.restore(Transcript::from_notes(&journal.notes(), no_blobs).unwrap());
+    assert_eq!(second.resume(&never()).await.unwrap(), answer);
+}

@@ -125,6 +125,31 @@ async fn a_crash_at_any_record_asks_for_no_committed_answer_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn crash_after_crash_it_comes_to_an_end() {
+    for records in 2..12 {
+        let model = story();
+        let mut notes = Vec::new();
+        let mut lives = 0;
+        let end = loop {
+            lives += 1;
+            assert!(lives < 200, "{records} records a life");
+            let (end, recorded, _) = run_until(records, notes, &model).await;
+            notes = recorded;
+            if let Ok(answer) = end {
+                break answer;
+            }
+        };
+        assert_eq!(end.text, "All done.");
+        let answers = notes.iter().filter_map(|note| match &note.body {
+            EventBody::AgentMessage { usage: Some(usage), .. } => Some(usage.turns),
+            EventBody::AgentCompactionCompleted(done) => Some(done.usage.as_ref().unwrap().turns),
+            _ => None,
+        });
+        assert_eq!(end.usage.turns, answers.sum::<u32>());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_call_without_a_result_is_shown_as_interrupted() {
     let model = Play::list(vec![
         Turn::Call(

@@ -52,6 +52,38 @@ async fn turns_until_an_answer_without_a_call() {
     assert_eq!(names, ["change", "hang", "look"]);
 }
 
+#[tokio::test]
+async fn a_script_with_the_tools_for_files() {
+    let script = r#"{"fix": [
+        {"text": "I look.", "tool_calls": [{"name": "read_file", "arguments": {"file_path": "a.txt"}}, {"name": "reed_file"}]},
+        {"tool_calls": [{"name": "write_file", "arguments": {"file_path": "b/c.txt", "content": "new"}}, {"name": "write_file", "arguments": {"path": 7}}]},
+        {"text": "Done."}
+    ]}"#;
+    let files = Arc::new(fabro_sandbox::MemoryFiles::new([("a.txt", "old")]));
+    let tools = fabro_tools::file_tools(files.clone()).into_iter();
+    let journal = Arc::new(MemoryJournal::default());
+    let unused = Play::list(vec![say("")]);
+    let origin = Origin::new("fix");
+    let parts = parts(&unused, &journal, Settings { origin, ..settings() });
+    let mut session = Session::new(Parts {
+        model: Arc::new(fabro_llm::ScriptedModel::from_json(script).unwrap()),
+        tools: tools.fold(ToolSet::new(), ToolSet::with),
+        ..parts
+    });
+    let answer = session.send("go".to_owned(), &never()).await.unwrap();
+    assert_eq!((answer.text.as_str(), answer.files_touched), ("Done.", vec!["b/c.txt".to_owned()]));
+    assert_eq!(files.all()["b/c.txt"], b"new");
+    assert_snapshot!(conversation(&session), @r#"
+    user: go
+    assistant: I look. [call-fix-0-0 read_file] [call-fix-0-1 reed_file]
+    tool: [call-fix-0-0 ->      1	old
+    ] [call-fix-0-1 -> there is no tool `reed_file`: did you mean `read_file`?]
+    assistant: [call-fix-1-0 write_file] [call-fix-1-1 write_file]
+    tool: [call-fix-1-0 -> made b/c.txt: 3 bytes, 1 lines] [call-fix-1-1 -> the arguments of `write_file` do not fit: "file_path" is a required property; "content" is a required property; Additional properties are not allowed ('path' was unexpected). Call it again.]
+    assistant: Done.
+    "#);
+}
+
 #[tokio::test(start_paused = true)]
 async fn readers_run_together_and_results_keep_the_order_of_the_calls() {
     let counts = Counts::default();
@@ -355,9 +387,15 @@ async fn corrections_are_counted_over_a_crash() {
 #[tokio::test(start_paused = true)]
 async fn secrets_are_blanked_out_of_answers_and_errors() {
     let redactor = fabro_redact::Redactor::new([("KEY", "hunter2-hunter2")]);
-    let model = Play::list(vec![say("the key is hunter2-hunter2"), Turn::Fail(ErrorKind::Auth)]);
-    let settings = Settings { redactor: Some(Arc::new(redactor)), ..settings() };
-    let (mut session, journal) = session(&model, settings);
+    let model = Play::list(vec![
+        call("change", json!({"file": "a", "says": "hunter2-hunter2"})),
+        say("the key is hunter2-hunter2"),
+    ]);
+    let settings = Settings { redactor: Some(Arc::new(redactor.clone())), ..settings() };
+    let journal = Arc::new(MemoryJournal::default());
+    let mut parts = parts(&model, &journal, settings);
+    parts.tools = parts.tools.with_redactor(redactor);
+    let mut session = Session::new(parts);
     let answer = session.send("go".to_owned(), &never()).await.unwrap();
     assert!(!answer.text.contains("hunter2"), "{}", answer.text);
     assert!(!format!("{:?}", journal.records()).contains("hunter2"));
