@@ -17,7 +17,7 @@ const TIME_LIMIT: Duration = Duration::from_mins(1);
 pub(crate) fn spec(
     name: &str,
     description: &str,
-    properties: Value,
+    properties: &Value,
     required: &[&str],
 ) -> ToolSpec {
     let parameters = json!({

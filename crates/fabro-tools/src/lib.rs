@@ -1,4 +1,66 @@
-//! The tools of an agent: files, search, shell, web, workflow context; arguments checked, output bounded.
+//! The tools of an agent: files, searches, a shell, the web, the context of its workflow.
+//!
+//! A [`Tool`] is something that a model may call; a [`ToolSet`] is what an agent has of them. The set
+//! stands between the model and the tools: it checks arguments against the JSON Schema, refuses what
+//! is not permitted, blanks secrets out of what comes back and cuts it to a size that fits into a
+//! conversation. Nothing that a model writes is an error of the program: every call has an
+//! [`Output`] for the model to read.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use fabro_sandbox::MemoryFiles;
+//! use fabro_tools::{ToolContext, ToolSet, file_tools};
+//! use fabro_types::Permissions;
+//! use serde_json::json;
+//! use tokio_util::sync::CancellationToken;
+//!
+//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+//! # runtime.block_on(async {
+//! let files = Arc::new(MemoryFiles::new([("src/lib.rs", "pub fn add() {}\n")]));
+//! let tools = file_tools(files).into_iter().fold(ToolSet::new(), ToolSet::with);
+//!
+//! let (context, cancel) = (ToolContext::default(), CancellationToken::new());
+//! let run = async |name, arguments| {
+//!     tools.run(name, "call-1", &arguments, &context, &cancel, Permissions::ReadOnly).await
+//! };
+//! let read = run("read_file", json!({"file_path": "src/lib.rs"})).await;
+//! assert_eq!(read.text, "     1\tpub fn add() {}\n");
+//! assert_eq!(read.files_read, ["src/lib.rs"]);
+//!
+//! let refused = run("write_file", json!({"file_path": "x", "content": ""})).await;
+//! assert!(refused.is_error && refused.text.contains("needs permissions \"read-write\""));
+//! # });
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! | made by | tools | permissions |
+//! | --- | --- | --- |
+//! | [`file_tools`] | `read_file` `list_dir` `glob` `grep` | read-only |
+//! | | `write_file` `edit_file` `apply_patch` | read-write |
+//! | [`get_workflow_context`] | of the same name | read-only |
+//! | [`append_workflow_context`] | of the same name | read-write |
+//! | [`Shell`] | `shell` | full |
+//! | [`web_fetch`], [`http_tool`] | `web_fetch`, what settings declare | full |
+//!
+//! Tools that need no more than read-only change nothing, and may run at the same time. The others
+//! are to run one after the other, in the order of the calls.
+//!
+//! A tool ends what it began when its call is canceled, or dropped: processes are killed, searches
+//! and requests stop. A file that is being written is written whole, or not at all.
+//!
+//! # Limits
+//!
+//! - Needs a tokio runtime with its I/O and time drivers; file tools use its blocking threads.
+//! - File tools see what their [`Files`](fabro_sandbox::Files) let them see. They change files of up
+//!   to 16 MiB, and only UTF-8 text in part; `read_file` shows text of any size, in parts. A search
+//!   stops after a minute.
+//! - Searches heed `.gitignore` and `.ignore` from the working directory down, not git's own settings
+//!   and not what is above. They follow no links.
+//! - Among the patches that `apply_patch` takes are none of `diff`: hunks are found by their lines.
+//!   It writes one file after the other and takes all back when one cannot be written; a machine
+//!   that stops in between leaves it half done.
+//! - `web_fetch` uses no proxy, runs no scripts, and gives text only, of at most 1 MiB.
+//! - `shell` is not confined, but for its environment.
 
 mod call;
 mod files;
@@ -7,11 +69,19 @@ mod patch;
 mod schema;
 mod search;
 mod set;
+mod shell;
 mod tool;
+mod web;
+mod workflow;
 
 pub use fabro_memory::ToolContext;
 pub use files::file_tools;
 pub use limit::Limits;
 pub use patch::{Change, Hunk, Line, Patch, PatchError};
 pub use set::ToolSet;
+pub use shell::Shell;
 pub use tool::{Call, Output, Tool};
+pub use web::{HttpToolError, Resolve, SystemResolver, Web, http_tool, web_fetch};
+pub use workflow::{
+    AppendError, MemoryContext, WorkflowContext, append_workflow_context, get_workflow_context,
+};

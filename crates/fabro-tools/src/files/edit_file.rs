@@ -50,7 +50,7 @@ impl EditFile {
             }
         });
         let required = ["file_path", "old_string", "new_string"];
-        Self { spec: spec("edit_file", description, properties, &required), files }
+        Self { spec: spec("edit_file", description, &properties, &required), files }
     }
 }
 

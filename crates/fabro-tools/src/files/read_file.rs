@@ -72,7 +72,7 @@ impl ReadFile {
                 "description": "How many lines to read at most. Default 2000."
             }
         });
-        Self { spec: spec("read_file", description, properties, &["file_path"]), files }
+        Self { spec: spec("read_file", description, &properties, &["file_path"]), files }
     }
 }
 
@@ -194,7 +194,7 @@ impl Lines {
         }
         if more {
             let next = self.number;
-            self.text.push_str(&format!("[the file goes on: read on with offset {next}]"));
+            let _ = write!(self.text, "[the file goes on: read on with offset {next}]");
         } else if self.text.is_empty() {
             return match self.number - 1 {
                 0 => Ok("[the file is empty]".to_owned()),

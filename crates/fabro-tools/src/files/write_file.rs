@@ -35,7 +35,10 @@ impl WriteFile {
             },
             "content": { "type": "string", "description": "All of the new content." }
         });
-        Self { spec: spec("write_file", description, properties, &["file_path", "content"]), files }
+        Self {
+            spec: spec("write_file", description, &properties, &["file_path", "content"]),
+            files,
+        }
     }
 }
 

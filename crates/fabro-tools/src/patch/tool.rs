@@ -51,7 +51,7 @@ impl ApplyPatch {
                 "description": "The whole patch, from `*** Begin Patch` to `*** End Patch`."
             }
         });
-        Self { spec: spec("apply_patch", DESCRIPTION, properties, &["patch"]), files }
+        Self { spec: spec("apply_patch", DESCRIPTION, &properties, &["patch"]), files }
     }
 }
 
@@ -109,7 +109,7 @@ impl Plan<'_> {
                 if !lines.is_empty() {
                     text.push('\n');
                 }
-                let path = self.put_new(path, text)?;
+                let path = self.put_new(&path, text)?;
                 self.tell("added", &path);
             }
             Change::Delete { path } => {
@@ -120,15 +120,12 @@ impl Plan<'_> {
                 let (path, text) = self.take(&path)?;
                 let text =
                     patched(&text, &hunks).map_err(|problem| format!("{path}: {problem}"))?;
-                match to {
-                    Some(to) => {
-                        let to = self.put_new(to, text)?;
-                        self.tell("moved", &format!("{path} to {to}"));
-                    }
-                    None => {
-                        self.tell("updated", &path);
-                        self.state(path).after = Some(text);
-                    }
+                if let Some(to) = to {
+                    let to = self.put_new(&to, text)?;
+                    self.tell("moved", &format!("{path} to {to}"));
+                } else {
+                    self.tell("updated", &path);
+                    self.state(path).after = Some(text);
                 }
             }
         }
@@ -153,11 +150,11 @@ impl Plan<'_> {
         Ok((known, text))
     }
 
-    fn put_new(&mut self, path: String, text: String) -> Result<String, String> {
-        let known = self.normal(&path)?;
+    fn put_new(&mut self, path: &str, text: String) -> Result<String, String> {
+        let known = self.normal(path)?;
         let exists = match self.changed.get(&known) {
             Some(state) => state.after.is_some(),
-            None => self.exists(&path)?,
+            None => self.exists(path)?,
         };
         if exists {
             return Err(format!("{path} exists already: update it, or choose another path"));

@@ -1,4 +1,5 @@
 use std::cmp::Reverse;
+use std::fmt::Write;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -71,7 +72,7 @@ impl Glob {
                 "description": "How many paths to give at most. Default 200."
             }
         });
-        Self { spec: spec("glob", description, properties, &["pattern"]), files }
+        Self { spec: spec("glob", description, &properties, &["pattern"]), files }
     }
 }
 
@@ -141,12 +142,13 @@ fn told(found: &[String], limit: usize, ended: &Ended) -> String {
     let more = if *ended == Ended::Enough { "at least " } else { "" };
     if shown < found.len() {
         let rest = found.len() - shown;
-        text.push_str(&format!("[{more}{rest} more: choose a narrower pattern or path]\n"));
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "[{more}{rest} more: choose a narrower pattern or path]");
     }
     match ended {
         Ended::Stopped => text.push_str(NOT_ALL),
         Ended::Whole { unreadable } if *unreadable > 0 => {
-            text.push_str(&format!("[{unreadable} directories cannot be read]"));
+            let _ = write!(text, "[{unreadable} directories cannot be read]");
         }
         Ended::Whole { .. } | Ended::Enough => {}
     }

@@ -83,7 +83,7 @@ impl Grep {
                 "description": "How many matching lines to give at most. Default 100."
             }
         });
-        Self { spec: spec("grep", description, properties, &["pattern"]), files }
+        Self { spec: spec("grep", description, &properties, &["pattern"]), files }
     }
 }
 
@@ -217,7 +217,9 @@ impl Search {
         if text.is_empty() {
             text.push_str("no matches\n");
         }
-        text + &notes.join("\n")
+        text += &notes.join("\n");
+        text.truncate(text.trim_end().len());
+        text
     }
 }
 

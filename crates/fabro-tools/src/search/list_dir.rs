@@ -60,7 +60,7 @@ impl ListDir {
                 "description": "How many entries to give at most. Default 200."
             }
         });
-        Self { spec: spec("list_dir", description, properties, &[]), files }
+        Self { spec: spec("list_dir", description, &properties, &[]), files }
     }
 }
 

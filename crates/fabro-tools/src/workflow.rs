@@ -1,0 +1,188 @@
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use fabro_llm::ToolSpec;
+use fabro_types::Permissions;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::call::{arguments, canceled, spec};
+use crate::limit::end_of;
+use crate::{Call, Output, Tool};
+
+/// How much of a value is shown to who did not ask for it by name, in characters of its JSON.
+const VALUE: usize = 2_000;
+
+/// The longest note, in characters.
+const NOTE: usize = 4_000;
+
+/// The context of a workflow, as its agents may see it.
+#[async_trait]
+pub trait WorkflowContext: Send + Sync {
+    /// The values of these keys; without any, of all keys that may be shown. Keys that are not there,
+    /// or may not be shown, are left out.
+    fn read(&self, keys: &[String]) -> Map<String, Value>;
+
+    /// Adds a note for the stages to come.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be kept.
+    async fn append(&self, text: &str) -> Result<(), AppendError>;
+}
+
+/// A note that the workflow did not take.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the workflow did not take the note: {reason}")]
+pub struct AppendError {
+    /// Why.
+    pub reason: String,
+}
+
+/// A context in memory: for tests, and for agents without a workflow.
+#[derive(Debug, Default)]
+pub struct MemoryContext {
+    values: Map<String, Value>,
+    notes: Mutex<Vec<String>>,
+}
+
+impl MemoryContext {
+    /// With these values.
+    pub fn new(values: Map<String, Value>) -> Self {
+        Self { values, notes: Mutex::default() }
+    }
+
+    /// What was appended, in order.
+    pub fn notes(&self) -> Vec<String> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+#[async_trait]
+impl WorkflowContext for MemoryContext {
+    fn read(&self, keys: &[String]) -> Map<String, Value> {
+        let wanted = |key: &str| keys.is_empty() || keys.iter().any(|wanted| wanted == key);
+        let values = self.values.iter().filter(|(key, _)| wanted(key));
+        values.map(|(key, value)| (key.clone(), value.clone())).collect()
+    }
+
+    async fn append(&self, text: &str) -> Result<(), AppendError> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(text.to_owned());
+        Ok(())
+    }
+}
+
+/// The tool `get_workflow_context`.
+pub fn get_workflow_context(context: Arc<dyn WorkflowContext>) -> Arc<dyn Tool> {
+    let description = "Tells what the workflow around you knows: a summary of its earlier turns, \
+        the most recent turns, how many there were, and its context values. Long values are cut \
+        unless you ask for them by their keys.";
+    let properties = json!({
+        "keys": {
+            "type": "array", "items": { "type": "string" }, "maxItems": 100,
+            "description": "The context keys to give, whole. Default: all, long ones cut."
+        }
+    });
+    Arc::new(Get { spec: spec("get_workflow_context", description, &properties, &[]), context })
+}
+
+/// The tool `append_workflow_context`.
+pub fn append_workflow_context(context: Arc<dyn WorkflowContext>) -> Arc<dyn Tool> {
+    let description = "Leaves a note for the stages of the workflow that come after you: a \
+        decision, a finding, what is still to do. At most 4,000 characters.";
+    let properties = json!({
+        "text": { "type": "string", "minLength": 1, "maxLength": NOTE, "description": "The note." }
+    });
+    let spec = spec("append_workflow_context", description, &properties, &["text"]);
+    Arc::new(Append { spec, context })
+}
+
+struct Get {
+    spec: ToolSpec,
+    context: Arc<dyn WorkflowContext>,
+}
+
+#[derive(Deserialize)]
+struct GetArguments {
+    #[serde(default)]
+    keys: Vec<String>,
+}
+
+#[async_trait]
+impl Tool for Get {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn needs(&self) -> Permissions {
+        Permissions::ReadOnly
+    }
+
+    async fn call(&self, call: Call<'_>) -> Output {
+        let GetArguments { keys } = match arguments(&call) {
+            Ok(arguments) => arguments,
+            Err(output) => return output,
+        };
+        let mut values = self.context.read(&keys);
+        if keys.is_empty() {
+            values.values_mut().for_each(cut);
+        }
+        let told = json!({
+            "workflow_summary": call.context.workflow_summary,
+            "recent_turns": call.context.recent_turns,
+            "round": call.context.round,
+            "context": values,
+        });
+        // Pretty, so that a cut of the output falls between lines.
+        Output::ok(format!("{told:#}"))
+    }
+}
+
+/// Puts the start of its JSON in the place of a value that is too long.
+fn cut(value: &mut Value) {
+    let text = match &*value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let end = end_of(&text, VALUE);
+    if end < text.len() {
+        let omitted = text[end..].chars().count();
+        *value = Value::String(format!("{} [… {omitted} more characters]", &text[..end]));
+    }
+}
+
+struct Append {
+    spec: ToolSpec,
+    context: Arc<dyn WorkflowContext>,
+}
+
+#[derive(Deserialize)]
+struct AppendArguments {
+    text: String,
+}
+
+#[async_trait]
+impl Tool for Append {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn needs(&self) -> Permissions {
+        Permissions::ReadWrite
+    }
+
+    async fn call(&self, call: Call<'_>) -> Output {
+        let AppendArguments { text } = match arguments(&call) {
+            Ok(arguments) => arguments,
+            Err(output) => return output,
+        };
+        tokio::select! {
+            biased;
+            () = call.cancel.cancelled() => canceled(),
+            appended = self.context.append(&text) => match appended {
+                Ok(()) => Output::ok("noted"),
+                Err(error) => Output::error(error.to_string()),
+            },
+        }
+    }
+}
