@@ -27,4 +27,4 @@ mod bundle;
 mod obstacle;
 
 pub use bundle::{Bundle, BundleError, RunSettings, render_goal};
-pub use obstacle::{Obstacle, Unsupported, obstacle, unsupported};
+pub use obstacle::{Obstacle, obstacle};

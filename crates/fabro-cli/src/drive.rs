@@ -68,7 +68,8 @@ pub async fn drive(driven: Driven, global: &Global) -> anyhow::Result<Exit> {
     let work = async {
         if is_new && !dry_run {
             let (exec, work_dir) = (LocalExec::new(), Path::new(&work_dir));
-            match prepare(&exec, &settings, run_id, &run_dir, work_dir, &stop).await {
+            let redactor = crate::agents::redactor(&settings);
+            match prepare(&exec, &settings, run_id, &run_dir, work_dir, &redactor, &stop).await {
                 Ok(()) => {}
                 Err(NotPrepared::Failed(failure)) => first = Input::Abort { failure },
                 Err(NotPrepared::CannotRecord { message }) => {

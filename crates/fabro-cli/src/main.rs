@@ -19,6 +19,7 @@
 
 #![expect(unreachable_pub, reason = "nothing of a program is reachable from outside")]
 
+mod agents;
 mod cli;
 mod commands;
 mod drive;

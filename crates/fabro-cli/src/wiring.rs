@@ -15,9 +15,13 @@ use fabro_human::{
     AskError, AutoApprove, Chain, Interviewer, Question, QueueInterviewer, Reply,
     TerminalInterviewer, Unavailable,
 };
-use fabro_llm::{Catalog, Model, ModelInfo, ScriptedModel, SimulatedModel, Unconfigured};
+use fabro_llm::{
+    Catalog, Model, ModelInfo, Providers, ScriptedModel, SimulatedModel, Unconfigured,
+};
+use fabro_redact::Redactor;
 use fabro_sandbox::{Exec, LocalExec};
 
+use crate::agents;
 use crate::cli::ShownArgs;
 use crate::error;
 use crate::global::Global;
@@ -48,6 +52,7 @@ pub fn handlers(
     progress: &Arc<Progress>,
     files: Arc<dyn EventSink>,
 ) -> anyhow::Result<Arc<Registry>> {
+    let redactor = agents::redactor(settings);
     Ok(Registry::new(Services {
         exec: (!dry_run).then(|| Arc::new(LocalExec::new()) as Arc<dyn Exec>),
         env: settings.env.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
@@ -58,6 +63,7 @@ pub fn handlers(
             configured: settings.configured_model.clone(),
             configured_provider: settings.configured_provider.clone(),
         },
+        agents: agents::agents(settings, redactor, dry_run)?,
         limits: Limits::default(),
         interviewer: interviewer(settings, dry_run, events, progress)?,
         // What the run itself does is told to both by its driver.
@@ -90,6 +96,7 @@ pub fn catalog(models: &BTreeMap<String, ModelEntry>) -> Catalog {
 /// Checks the settings of a run before it exists.
 pub fn check(settings: &RunSettings) -> anyhow::Result<()> {
     model(settings, false)?;
+    agents::agents(settings, Redactor::default(), false)?;
     queue(settings)?;
     Ok(())
 }
@@ -103,8 +110,19 @@ pub fn model(settings: &RunSettings, dry_run: bool) -> anyhow::Result<Arc<dyn Mo
         Some(text) => Ok(Arc::new(ScriptedModel::from_json(text).map_err(|error| {
             error::usage(format!("the model script is not valid: {error}"), "mend the file")
         })?)),
-        None => Ok(Arc::new(Unconfigured)),
+        None if settings.providers.is_empty() => Ok(Arc::new(Unconfigured)),
+        None => Ok(Arc::new(client(&settings.providers, &settings.models)?)),
     }
+}
+
+/// The client for these providers.
+pub fn client(
+    providers: &[ProviderSettings],
+    models: &BTreeMap<String, ModelEntry>,
+) -> anyhow::Result<Providers> {
+    let providers = providers.iter().map(agents::provider).collect::<anyhow::Result<_>>()?;
+    let client = Providers::new(providers, catalog(models));
+    client.map_err(|error| error::usage(error.to_string(), "mend the settings of the provider"))
 }
 
 fn interviewer(

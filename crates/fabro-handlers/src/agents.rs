@@ -8,6 +8,7 @@ use fabro_config::AgentSettings;
 use fabro_llm::{Asking, Catalog, RetryPolicy};
 use fabro_redact::Redactor;
 use fabro_tools::{ToolSet, WorkflowContext};
+use fabro_types::Permissions;
 
 /// What the agents of a run are given and may do, where their nodes do not say.
 #[derive(Clone)]
@@ -45,7 +46,21 @@ impl Default for Agents {
 pub trait Toolbox: Send + Sync {
     /// All tools of an agent that works in this directory; it is offered those that its node names
     /// and its permissions allow.
-    async fn tools(&self, work_dir: &Path, workflow: Arc<dyn WorkflowContext>) -> ToolSet;
+    async fn tools(
+        &self,
+        work_dir: &Path,
+        permissions: Permissions,
+        workflow: Arc<dyn WorkflowContext>,
+    ) -> Offer;
+}
+
+/// What an agent could be given.
+#[derive(Clone, Debug, Default)]
+pub struct Offer {
+    /// The tools, whether or not it may call them.
+    pub tools: ToolSet,
+    /// What is missing, for the user.
+    pub warnings: Vec<String>,
 }
 
 /// No tools at all.
@@ -54,7 +69,7 @@ pub struct NoTools;
 
 #[async_trait]
 impl Toolbox for NoTools {
-    async fn tools(&self, _: &Path, _: Arc<dyn WorkflowContext>) -> ToolSet {
-        ToolSet::default()
+    async fn tools(&self, _: &Path, _: Permissions, _: Arc<dyn WorkflowContext>) -> Offer {
+        Offer::default()
     }
 }

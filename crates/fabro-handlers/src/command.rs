@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use fabro_blob::{BlobError, BlobStore};
 use fabro_context::keys;
 use fabro_engine::{Finished, Handler, Stage, StageEnd};
+use fabro_redact::Redactor;
 use fabro_sandbox::{Captured, Environment, Exec, ExecError, Exit, Keep, Language, Request};
 use fabro_template::Mode;
 use fabro_types::{Failure, FailureClass, Outcome};
@@ -28,12 +29,14 @@ const QUOTED: usize = 200;
 pub struct CommandHandler {
     exec: Arc<dyn Exec>,
     env: Vec<(String, String)>,
+    redactor: Redactor,
 }
 
 impl CommandHandler {
-    /// Scripts run by `exec`, with these variables added to their environment.
-    pub fn new(exec: Arc<dyn Exec>, env: Vec<(String, String)>) -> Self {
-        Self { exec, env }
+    /// Scripts run by `exec`, with these variables added to their environment; secrets are blanked
+    /// out of what they print.
+    pub fn new(exec: Arc<dyn Exec>, env: Vec<(String, String)>, redactor: Redactor) -> Self {
+        Self { exec, env, redactor }
     }
 }
 
@@ -65,7 +68,7 @@ impl Handler for CommandHandler {
             cwd: Path::new(&stage.run.work_dir),
             env: Environment::Inherit(&env),
             keep: Keep::Logs { stdout: files.path("stdout.log"), stderr: files.path("stderr.log") },
-            redactor: None,
+            redactor: Some(&self.redactor),
             cancel: stage.cancel.clone(),
         };
         let ended = match self.exec.run(request).await {

@@ -62,22 +62,22 @@ mod prepare;
 mod registry;
 mod render;
 mod sub_workflow;
+mod toolbox;
 mod wait;
 
-pub use agents::{Agents, NoTools, Toolbox};
+pub use agents::{Agents, NoTools, Offer, Toolbox};
 pub use command::CommandHandler;
 pub use dry::DryHandler;
-pub use fabro_bundle::{
-    Bundle, BundleError, Obstacle, RunSettings, Unsupported, obstacle, render_goal, unsupported,
-};
+pub use fabro_bundle::{Bundle, BundleError, Obstacle, RunSettings, obstacle, render_goal};
 pub use fabro_preamble::Limits;
 pub use fan_in::FanInHandler;
 pub use files::StatusFiles;
 pub use human::HumanHandler;
-pub use llm::{LlmHandler, ModelDefaults};
+pub use llm::{LlmHandler, ModelDefaults, compaction_policy};
 pub use prepare::{NotPrepared, prepare, prepare_dir};
 pub use registry::{Registry, Services};
 pub use sub_workflow::{SubWorkflowHandler, read_all};
+pub use toolbox::LocalToolbox;
 pub use wait::WaitHandler;
 
 /// The context key of the workflow file's directory.

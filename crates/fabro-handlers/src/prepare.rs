@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use fabro_redact::Redactor;
 use fabro_sandbox::{Environment, Exec, ExecError, Exit, Keep, Language, Request};
 use fabro_types::{Failure, FailureClass, RunId};
 use tokio_util::sync::CancellationToken;
@@ -39,6 +40,7 @@ pub async fn prepare(
     run_id: RunId,
     run_dir: &Path,
     work_dir: &Path,
+    redactor: &Redactor,
     stop: &CancellationToken,
 ) -> Result<(), NotPrepared> {
     let own = settings.env.iter().map(|(name, value)| (name.clone(), value.clone()));
@@ -53,7 +55,7 @@ pub async fn prepare(
             cwd: work_dir,
             env: Environment::Inherit(&env),
             keep: Keep::Logs { stdout: dir.join("stdout.log"), stderr: dir.join("stderr.log") },
-            redactor: None,
+            redactor: Some(redactor),
             cancel: stop.clone(),
         };
         let failed = |why: String| {
@@ -78,6 +80,7 @@ pub async fn prepare(
 
 #[cfg(test)]
 mod tests {
+    use fabro_redact::Redactor;
     use fabro_sandbox::FakeExec;
 
     use super::*;
@@ -90,7 +93,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let stop = CancellationToken::new();
         let run_id = RunId::from_parts(0, 1);
-        let ended = prepare(&exec, &settings, run_id, dir.path(), dir.path(), &stop).await;
+        let ended =
+            prepare(&exec, &settings, run_id, dir.path(), dir.path(), &Redactor::default(), &stop)
+                .await;
         let message = ended.unwrap_err().to_string();
         assert!(message.starts_with("prepare step 2 failed: exit code 3; see "), "{message}");
         assert_eq!(exec.ran(), ["a", "b"]);

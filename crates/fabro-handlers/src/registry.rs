@@ -54,11 +54,14 @@ impl Registry {
     pub fn new(services: Services) -> Arc<Self> {
         let Services { exec, env, model, defaults, agents, limits, interviewer, sink, clock } =
             services;
-        let llm = Arc::new(LlmHandler::new(model, defaults, limits, agents));
         let (command, wait): (Box<dyn Handler>, Box<dyn Handler>) = match exec {
-            Some(exec) => (Box::new(CommandHandler::new(exec, env)), Box::new(WaitHandler)),
+            Some(exec) => (
+                Box::new(CommandHandler::new(exec, env, agents.redactor.clone())),
+                Box::new(WaitHandler),
+            ),
             None => (Box::new(DryHandler), Box::new(DryHandler)),
         };
+        let llm = Arc::new(LlmHandler::new(model, defaults, limits, agents));
         Arc::new_cyclic(|own: &Weak<Self>| {
             let own: Weak<dyn Handler> = own.clone();
             Self {

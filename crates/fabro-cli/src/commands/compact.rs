@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use fabro_agent::{MemoryJournal, Parts, Session, Settings, Transcript};
-use fabro_compaction::{Overrides, Policy, Report};
-use fabro_config::{CompactionPreset, CompactionSettings};
+use fabro_compaction::{Overrides, Report};
 use fabro_engine::{RunState, checkpoint, read_blob};
 use fabro_events::{Event, EventBody};
-use fabro_handlers::{Bundle, RunSettings};
+use fabro_handlers::{Bundle, RunSettings, compaction_policy};
 use fabro_llm::Origin;
 use fabro_report::{conversation, load};
 use fabro_store::SqliteStore;
@@ -55,7 +54,7 @@ pub async fn compact(args: CompactArgs, global: &Global) -> anyhow::Result<Exit>
         settings: Settings {
             model: answered(&told),
             window: settings.agent.context_window,
-            compaction: policy(settings.agent.compaction),
+            compaction: compaction_policy(&settings.agent.compaction),
             subagent_depth: 0,
             origin: Origin::new(checkpoint::split(&stage).0.unwrap_or_default()),
             ..Settings::default()
@@ -90,16 +89,6 @@ fn settings(store: &SqliteStore, run: RunId, events: &[Event]) -> anyhow::Result
     let created = RunState::replay(run, events.get(..1).unwrap_or_default()).created;
     let bundle = created.map(|created| Bundle::load(store, &created.bundle)).transpose()?;
     Ok(bundle.map(|bundle| bundle.settings).unwrap_or_default())
-}
-
-fn policy(settings: CompactionSettings) -> Policy {
-    let preset = match settings.preset.unwrap_or_default() {
-        CompactionPreset::Harness => Policy::harness(),
-        CompactionPreset::Strict => Policy::strict(),
-        _ => Policy::fabro(),
-    };
-    let keep_recent_entries = settings.keep_recent;
-    preset.with(&Overrides { keep_recent_entries, ..Overrides::default() })
 }
 
 /// The model that answered last.

@@ -11,7 +11,7 @@ use fabro_config::{Settings, Target};
 use fabro_engine::{NewRun, Plan, RunState, begin};
 use fabro_events::EventBody;
 use fabro_graph::{Sources, Workflow};
-use fabro_handlers::{Bundle, Obstacle, RunSettings, WORKFLOW_DIR, obstacle, render_goal};
+use fabro_handlers::{Bundle, RunSettings, WORKFLOW_DIR, obstacle, render_goal};
 use fabro_store::{Batch, RunLog, SqliteStore};
 use fabro_types::{RunId, Severity};
 use serde_json::{Map, Value};
@@ -158,16 +158,9 @@ fn warn_about(target: &Target) {
 fn check_obstacles(bundle: &Bundle, workflow: &Workflow) -> anyhow::Result<()> {
     match obstacle(bundle, workflow)? {
         None => Ok(()),
-        Some(Obstacle::Unsupported { file, at, attribute }) => Err(error::usage(
-            format!(
-                "{file}:{}:{}: `{attribute}` is not done by this version yet",
-                at.line, at.column
-            ),
-            "take the attribute out, or try --dry-run",
-        )),
         Some(_) => Err(error::usage(
             "no model is configured for the LLM stages of this workflow",
-            "name ready answers with --model-script FILE or `[run.model] script` in run.toml, or try --dry-run",
+            "set ANTHROPIC_API_KEY, OPENAI_API_KEY or OPENAI_BASE_URL, or write a [providers.NAME] into .fabro/config.toml; or name ready answers with --model-script FILE, or try --dry-run",
         )),
     }
 }
@@ -214,11 +207,9 @@ fn run_settings(
     let config = file.map(|file| file.config.clone()).unwrap_or_default();
     let providers = wiring::providers(&configured);
     let own_fallbacks = !config.model.fallbacks.is_empty();
-    let script = args
-        .model_script
-        .clone()
-        .or_else(|| file.and_then(|file| file.model_script(home)))
-        .or(configured.model.script);
+    // The settings' script stands in for a provider; the one of the command line is meant as said.
+    let stand_in = file.and_then(|file| file.model_script(home)).or(configured.model.script);
+    let script = args.model_script.clone().or(stand_in.filter(|_| providers.is_empty()));
     Ok(RunSettings {
         env: config.env,
         prepare: config.prepare.into_iter().map(|step| step.script).collect(),

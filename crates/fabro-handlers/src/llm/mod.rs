@@ -22,9 +22,10 @@ use fabro_types::{BlobRef, Failure, Outcome, Usage};
 use serde_json::Value;
 
 pub(crate) use self::output::{Output, response_outcome};
+pub use self::talk::compaction_policy;
 pub(crate) use self::talk::{Ending, Talk};
 use crate::agents::Agents;
-use crate::common::{canceled, text_of};
+use crate::common::{canceled, text_of, warn};
 use crate::files::StageFiles;
 use crate::memory::{self, StageContext};
 use crate::preamble::preamble;
@@ -121,8 +122,12 @@ impl LlmHandler {
         let has_tools = is_agent && node.attrs.text("backend").is_none_or(|it| it == "api");
         let tools = if has_tools && !stage.run.dry_run {
             let work_dir = Path::new(&stage.run.work_dir);
-            let all = self.agents.toolbox.tools(work_dir, Arc::clone(&context) as _).await;
-            offered(stage, all)
+            let (permissions, workflow) = (self.permissions(stage), Arc::clone(&context) as _);
+            let offer = self.agents.toolbox.tools(work_dir, permissions, workflow).await;
+            for warning in offer.warnings {
+                warn(&stage.reporter, "tools", warning).await;
+            }
+            offered(stage, &offer.tools)
         } else {
             ToolSet::default()
         };
@@ -199,7 +204,7 @@ fn is_turns(stage: &Stage) -> bool {
 }
 
 /// The tools that the node's agent is offered: those it names, less what `context_tool` takes away.
-fn offered(stage: &Stage, all: ToolSet) -> ToolSet {
+fn offered(stage: &Stage, all: &ToolSet) -> ToolSet {
     let node = &stage.node().attrs;
     let hidden: &[&str] = match node.text("context_tool") {
         Some("off") => &["get_workflow_context", "append_workflow_context"],

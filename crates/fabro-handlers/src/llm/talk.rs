@@ -7,7 +7,7 @@ use fabro_agent::{
     Answer, MayAsk, Parts, Price, Session, SessionError, Settings, Steer, Transcript,
 };
 use fabro_compaction::{Overrides, Policy};
-use fabro_config::CompactionPreset;
+use fabro_config::{CompactionPreset, CompactionSettings};
 use fabro_engine::{Letter, Stage, StageEnd, StageRecord};
 use fabro_events::Event;
 use fabro_graph::NodeKind;
@@ -118,7 +118,7 @@ impl LlmHandler {
             max_turns: number("max_turns").or(agents.max_turns).unwrap_or(defaults.max_turns),
             permissions: self.permissions(stage),
             window,
-            compaction: policy(agents),
+            compaction: compaction_policy(&agents.compaction),
             asking: self.agents.asking.clone(),
             subagent_depth: if is_agent && is_named(stage, "spawn_agent") {
                 agents.subagent_depth.unwrap_or(1)
@@ -311,9 +311,8 @@ fn transcript(stage: &Stage, events: &[Event]) -> Result<Transcript, StageEnd> {
     })
 }
 
-/// How conversations are shortened.
-fn policy(settings: &fabro_config::AgentSettings) -> Policy {
-    let chosen = &settings.compaction;
+/// How conversations are shortened by these settings.
+pub fn compaction_policy(chosen: &CompactionSettings) -> Policy {
     let preset = match chosen.preset.unwrap_or_default() {
         CompactionPreset::Harness => Policy::harness(),
         CompactionPreset::Strict => Policy::strict(),

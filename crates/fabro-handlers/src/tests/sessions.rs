@@ -8,7 +8,7 @@ use fabro_tools::{Call, Output, Tool, ToolSet, WorkflowContext};
 use fabro_types::Permissions;
 
 use super::*;
-use crate::Toolbox;
+use crate::{Offer, Toolbox};
 
 /// Tools that write, count and remember.
 #[derive(Default)]
@@ -57,7 +57,7 @@ impl Tool for Act {
 
 #[async_trait]
 impl Toolbox for Bench {
-    async fn tools(&self, _: &Path, workflow: Arc<dyn WorkflowContext>) -> ToolSet {
+    async fn tools(&self, _: &Path, _: Permissions, workflow: Arc<dyn WorkflowContext>) -> Offer {
         let tool = |name: &str, needs| {
             let parameters = json!({"type": "object", "properties": {"text": {"type": "string"}}});
             let spec = ToolSpec {
@@ -68,14 +68,15 @@ impl Toolbox for Bench {
             let (calls, workflow) = (Arc::clone(&self.calls), Arc::clone(&workflow));
             Arc::new(Act { spec, needs, calls, workflow }) as Arc<dyn Tool>
         };
-        [
+        let tools = [
             ("write", Permissions::ReadWrite),
             ("run", Permissions::Full),
             ("get_workflow_context", Permissions::ReadOnly),
             ("append_workflow_context", Permissions::ReadOnly),
         ]
         .into_iter()
-        .fold(ToolSet::default(), |set, (name, needs)| set.with(tool(name, needs)))
+        .fold(ToolSet::default(), |set, (name, needs)| set.with(tool(name, needs)));
+        Offer { tools, ..Offer::default() }
     }
 }
 
