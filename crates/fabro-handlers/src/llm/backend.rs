@@ -45,7 +45,7 @@ impl LlmHandler {
             };
             let spent = done.usage.clone().unwrap_or_default();
             usage.add(&Usage { turns: spent.turns.max(1), ..spent });
-            let files = touched(stage, &before, &work_dir).await;
+            let files = touched(stage, before.as_ref(), &work_dir).await;
             let source = Source { stage, since_ms: stage.started_ms, last_file: None };
             let feedback = match output.verdict(source, &done.text) {
                 Verdict::Holds(value) => {
@@ -160,7 +160,7 @@ async fn snapshot(stage: &Stage, work_dir: &Path) -> Option<Snapshot> {
     }
 }
 
-async fn touched(stage: &Stage, before: &Option<Snapshot>, work_dir: &Path) -> Vec<String> {
+async fn touched(stage: &Stage, before: Option<&Snapshot>, work_dir: &Path) -> Vec<String> {
     let Some(before) = before else { return Vec::new() };
     match snapshot(stage, work_dir).await {
         Some(after) => fabro_git::changed(before, &after).await.unwrap_or_default(),

@@ -66,11 +66,11 @@ fn put_aside(note: &mut Note, blobs: &mut Vec<NewBlob>) {
             offload(message, 0, blobs);
         }
         EventBody::AgentMessage { message: Some(message), .. } => {
-            offload(message, OFFLOAD_LIMIT, blobs)
+            offload(message, OFFLOAD_LIMIT, blobs);
         }
         EventBody::AgentToolCompleted(done) => offload(&mut done.output, OFFLOAD_LIMIT, blobs),
         EventBody::AgentCompactionCompleted(done) => {
-            offload(&mut done.summary, OFFLOAD_LIMIT, blobs)
+            offload(&mut done.summary, OFFLOAD_LIMIT, blobs);
         }
         _ => {}
     }

@@ -134,16 +134,12 @@ pub(super) async fn outcome(
     let stage = source.stage;
     let node = &stage.at.node;
     let mut outcome = response_outcome(node, text);
-    match (output, value) {
-        (Output::Custom(_), Some(value)) => {
-            outcome.with_update(format!("{}{node}", keys::OUTPUT_PREFIX), value)
-        }
-        _ => {
-            let source = source.of_directives(text);
-            directives::apply(&mut outcome, stage, source.as_deref().unwrap_or(text)).await;
-            outcome
-        }
+    if let (Output::Custom(_), Some(value)) = (output, value) {
+        return outcome.with_update(format!("{}{node}", keys::OUTPUT_PREFIX), value);
     }
+    let source = source.of_directives(text);
+    directives::apply(&mut outcome, stage, source.as_deref().unwrap_or(text)).await;
+    outcome
 }
 
 impl Source<'_> {

@@ -142,12 +142,13 @@ impl LlmHandler {
 
     pub(super) fn model_name(&self, stage: &Stage) -> Option<String> {
         let Defaults { run, configured, .. } = &self.defaults;
-        choose(stage, ["model", "default_model"], run, configured)
+        choose(stage, ["model", "default_model"], run.as_ref(), configured.as_ref())
     }
 
     pub(super) fn provider_name(&self, stage: &Stage) -> Option<String> {
         let Defaults { run_provider, configured_provider, .. } = &self.defaults;
-        choose(stage, ["provider", "default_provider"], run_provider, configured_provider)
+        let names = ["provider", "default_provider"];
+        choose(stage, names, run_provider.as_ref(), configured_provider.as_ref())
     }
 
     /// Puts the price of an answer into its usage, where the model did not; notes when it is not
@@ -180,14 +181,14 @@ async fn tell_unpriced(stage: &Stage, usage: &Usage, unpriced: &AtomicBool) {
 fn choose(
     stage: &Stage,
     [own, default]: [&str; 2],
-    run: &Option<String>,
-    configured: &Option<String>,
+    run: Option<&String>,
+    configured: Option<&String>,
 ) -> Option<String> {
     let (node, graph) = (&stage.node().attrs, stage.plan.workflow().attrs());
     let own = node.text(own).map(str::to_owned);
-    own.or_else(|| run.clone())
+    own.or_else(|| run.cloned())
         .or_else(|| graph.text(default).map(str::to_owned))
-        .or_else(|| configured.clone())
+        .or_else(|| configured.cloned())
 }
 
 /// A session and what belongs to it.
