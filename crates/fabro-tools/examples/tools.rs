@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use fabro_redact::Redactor;
 use fabro_sandbox::{LocalExec, LocalFiles, WriteFiles, agent_env};
-use fabro_tools::{Shell, ToolContext, ToolSet, Web, file_tools, web_fetch};
+use fabro_tools::{Shell, ToolContext, ToolSet, file_tools};
 use fabro_types::Permissions;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -35,7 +35,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .into_iter()
         .fold(ToolSet::new(), ToolSet::with)
         .with(shell.into_tool())
-        .with(web_fetch(Web::default()))
         .with_redactor(redactor);
 
     let mut given = std::env::args().skip(1);
@@ -53,7 +52,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-fn calls() -> [(&'static str, Value); 9] {
+fn calls() -> [(&'static str, Value); 8] {
     let patch = "*** Begin Patch\n*** Add File: README.md\n+# Hello\n*** Update File: src/main.rs\n\
         @@ fn main() {\n-    println!(\"goodbye\");\n+    println!(\"hello again\");\n*** End Patch";
     let edit = json!({"file_path": "src/main.rs", "old_string": "hello", "new_string": "goodbye"});
@@ -65,7 +64,6 @@ fn calls() -> [(&'static str, Value); 9] {
         ("apply_patch", json!({"patch": patch})),
         ("grep", json!({"pattern": "hello", "ignore_case": true})),
         ("shell", json!({"command": "cat README.md; echo $TOKEN; exit 3"})),
-        ("web_fetch", json!({"url": "http://localhost:8080/admin"})),
         ("read_fil", json!({"file_path": "../../etc/passwd"})),
     ]
 }

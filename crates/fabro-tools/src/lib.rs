@@ -1,4 +1,4 @@
-//! The tools of an agent: files, searches, a shell, the web, the context of its workflow.
+//! The tools of an agent: files, searches, a shell, the context of its workflow.
 //!
 //! A [`Tool`] is something that a model may call; a [`ToolSet`] is what an agent has of them. The set
 //! stands between the model and the tools: it checks arguments against the JSON Schema, refuses what
@@ -40,13 +40,12 @@
 //! | [`get_workflow_context`] | of the same name | read-only |
 //! | [`append_workflow_context`] | of the same name | read-write |
 //! | [`Shell`] | `shell` | full |
-//! | [`web_fetch`], [`http_tool`] | `web_fetch`, what settings declare | full |
 //!
 //! Tools that need no more than read-only change nothing, and may run at the same time. The others
 //! are to run one after the other, in the order of the calls.
 //!
 //! A tool ends what it began when its call is canceled, or dropped: processes are killed, searches
-//! and requests stop. A file that is being written is written whole, or not at all.
+//! stop. A file that is being written is written whole, or not at all.
 //!
 //! # Limits
 //!
@@ -59,7 +58,6 @@
 //! - Among the patches that `apply_patch` takes are none of `diff`: hunks are found by their lines.
 //!   It writes one file after the other and takes all back when one cannot be written; a machine
 //!   that stops in between leaves it half done.
-//! - `web_fetch` uses no proxy, runs no scripts, and gives text only, of at most 1 MiB.
 //! - `shell` is not confined, but for its environment.
 
 mod call;
@@ -71,7 +69,6 @@ mod search;
 mod set;
 mod shell;
 mod tool;
-mod web;
 mod workflow;
 
 pub use fabro_memory::ToolContext;
@@ -81,7 +78,6 @@ pub use patch::{Change, Hunk, Line, Patch, PatchError};
 pub use set::ToolSet;
 pub use shell::Shell;
 pub use tool::{Call, Output, Tool};
-pub use web::{HttpToolError, Resolve, SystemResolver, Web, http_tool, web_fetch};
 pub use workflow::{
     AppendError, MemoryContext, WorkflowContext, append_workflow_context, get_workflow_context,
 };
