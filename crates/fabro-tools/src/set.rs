@@ -171,7 +171,7 @@ impl ToolSet {
             None if self.tools.is_empty() => format!("there is no tool `{shown}`, nor any other"),
             None => {
                 let names: Vec<_> = self.tools.keys().map(String::as_str).collect();
-                format!("there is no tool `{shown}`: there are {}", names.join(", "))
+                format!("there is no tool `{shown}`: choose from {}", names.join(", "))
             }
         }
     }

@@ -1,7 +1,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::resolve::{Last, resolve};
+use super::resolve::{LONGEST, Last, resolve};
 use super::{Entry, FileError, FileInfo, FileKind, FindFiles, ReadFiles, WriteFiles, beneath};
 
 /// The files below a directory of this machine, and no others.
@@ -45,43 +45,85 @@ impl LocalFiles {
         &self.root
     }
 
+    /// Where a path leads, and its directory, opened.
     fn place(&self, path: &str, last: Last) -> Result<Place, FileError> {
+        // Most paths have no links in them, and then one look is enough.
+        if let Some(inside) = plain(path)
+            && let Ok(directory) = beneath::directory(&self.root, parent(inside))
+        {
+            let place = Place::new(inside, directory);
+            let is_link = place.name.as_deref().is_some_and(|name| is_link(&place.directory, name));
+            if last == Last::Kept || !is_link {
+                ordinary(path, &place.directory)?;
+                return Ok(place);
+            }
+        }
         let inside = resolve(&self.root, path, last)?;
-        let name = inside.file_name().map(OsStr::to_owned);
-        Ok(Place { directory: inside.parent().unwrap_or(&inside).to_owned(), name, inside })
+        let opened = beneath::directory(&self.root, parent(&inside)).map_err(refused(path))?;
+        ordinary(path, &opened)?;
+        Ok(Place::new(&inside, opened))
     }
 
-    /// Opens the directory, which must not be one of the kernel's.
-    fn directory(&self, path: &str, directory: &Path) -> Result<OwnedFd, FileError> {
-        let opened = beneath::directory(&self.root, directory).map_err(refused(path))?;
-        ordinary(path, opened)
+    /// The same for a file that may be made, with the directories it needs.
+    fn place_to_write(&self, path: &str) -> Result<Place, FileError> {
+        match self.place(path, Last::Followed) {
+            Err(FileError::NotFound { .. }) => {
+                let inside = resolve(&self.root, path, Last::Followed)?;
+                let made = beneath::made(&self.root, parent(&inside)).map_err(refused(path))?;
+                ordinary(path, &made)?;
+                Ok(Place::new(&inside, made))
+            }
+            placed => placed,
+        }
     }
 }
 
 /// Where a file is.
 struct Place {
     inside: PathBuf,
-    directory: PathBuf,
+    directory: OwnedFd,
     /// `None` for the root itself.
     name: Option<OsString>,
 }
 
 impl Place {
+    fn new(inside: &Path, directory: OwnedFd) -> Self {
+        let name = inside.file_name().map(OsStr::to_owned);
+        Self { inside: inside.to_owned(), directory, name }
+    }
+
     fn name(&self, path: &str) -> Result<&OsStr, FileError> {
         let name = self.name.as_deref();
         name.ok_or_else(|| FileError::IsDirectory { path: path.to_owned() })
     }
 }
 
+/// A path that needs no resolving but for links: relative, without `.` and `..`.
+fn plain(path: &str) -> Option<&Path> {
+    let parts = path.split('/');
+    let is_plain = path.len() <= LONGEST
+        && !path.contains('\0')
+        && parts.into_iter().all(|part| !matches!(part, "" | "." | ".."));
+    is_plain.then_some(Path::new(path))
+}
+
+fn parent(inside: &Path) -> &Path {
+    inside.parent().unwrap_or(inside)
+}
+
+fn is_link(directory: &OwnedFd, name: &OsStr) -> bool {
+    stat(directory, name).is_ok_and(|found| kind(&found) == FileKind::Link)
+}
+
 impl ReadFiles for LocalFiles {
     fn open(&self, path: &str) -> Result<Box<dyn Read + Send>, FileError> {
         let place = self.place(path, Last::Followed)?;
         let name = place.name(path)?;
-        let directory = self.directory(path, &place.directory)?;
+        let directory = &place.directory;
         // Looking first: to open a pipe or a device may already do something.
-        regular(path, &stat(&directory, name).map_err(refused(path))?)?;
+        regular(path, &stat(directory, name).map_err(refused(path))?)?;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let file = rustix::fs::openat(&directory, name, flags | OFlags::CLOEXEC, Mode::empty())
+        let file = rustix::fs::openat(directory, name, flags | OFlags::CLOEXEC, Mode::empty())
             .map_err(refused(path))?;
         regular(path, &rustix::fs::fstat(&file).map_err(refused(path))?)?;
         Ok(Box::new(File::from(file)))
@@ -90,11 +132,10 @@ impl ReadFiles for LocalFiles {
 
 impl WriteFiles for LocalFiles {
     fn write(&self, path: &str, content: &[u8]) -> Result<(), FileError> {
-        let place = self.place(path, Last::Followed)?;
+        let place = self.place_to_write(path)?;
         let name = place.name(path)?;
-        let directory = beneath::made(&self.root, &place.directory).map_err(refused(path))?;
-        let directory = ordinary(path, directory)?;
-        let mode = match stat(&directory, name) {
+        let directory = &place.directory;
+        let mode = match stat(directory, name) {
             Ok(old) => {
                 regular(path, &old)?;
                 if old.st_mode & 0o222 == 0 {
@@ -105,28 +146,28 @@ impl WriteFiles for LocalFiles {
             Err(Errno::NOENT) => None,
             Err(error) => return Err(refused(path)(error)),
         };
-        replace(&directory, name, content, mode).map_err(|source| FileError::io(path, source))
+        replace(directory, name, content, mode).map_err(|source| FileError::io(path, source))
     }
 
     fn remove(&self, path: &str) -> Result<(), FileError> {
         let place = self.place(path, Last::Kept)?;
         let name = place.name(path)?;
-        let directory = self.directory(path, &place.directory)?;
-        let found = stat(&directory, name).map_err(refused(path))?;
+        let directory = &place.directory;
+        let found = stat(directory, name).map_err(refused(path))?;
         if kind(&found) != FileKind::Link {
             regular(path, &found)?;
         }
-        rustix::fs::unlinkat(&directory, name, AtFlags::empty()).map_err(refused(path))
+        rustix::fs::unlinkat(directory, name, AtFlags::empty()).map_err(refused(path))
     }
 }
 
 impl FindFiles for LocalFiles {
     fn info(&self, path: &str) -> Result<FileInfo, FileError> {
         let place = self.place(path, Last::Followed)?;
-        let directory = self.directory(path, &place.directory)?;
+        let directory = &place.directory;
         let found = match &place.name {
-            Some(name) => stat(&directory, name),
-            None => rustix::fs::fstat(&directory),
+            Some(name) => stat(directory, name),
+            None => rustix::fs::fstat(directory),
         };
         let found = found.map_err(refused(path))?;
         let inside = place.inside.to_string_lossy().into_owned();
@@ -143,8 +184,14 @@ impl FindFiles for LocalFiles {
     }
 
     fn list(&self, path: &str) -> Result<Vec<Entry>, FileError> {
-        let inside = resolve(&self.root, path, Last::Followed)?;
-        let directory = self.directory(path, &inside)?;
+        let directly = plain(path).and_then(|path| beneath::directory(&self.root, path).ok());
+        let directory = if let Some(directory) = directly {
+            directory
+        } else {
+            let inside = resolve(&self.root, path, Last::Followed)?;
+            beneath::directory(&self.root, &inside).map_err(refused(path))?
+        };
+        ordinary(path, &directory)?;
         let mut entries = Vec::new();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let readable = rustix::fs::openat(&directory, ".", flags, Mode::empty());
@@ -230,19 +277,20 @@ fn regular(path: &str, found: &Stat) -> Result<(), FileError> {
     }
 }
 
+/// Refuses a directory of the kernel's own file systems.
 #[cfg(target_os = "linux")]
-fn ordinary<Fd: AsFd>(path: &str, directory: Fd) -> Result<Fd, FileError> {
+fn ordinary(path: &str, directory: &OwnedFd) -> Result<(), FileError> {
     const SYSFS_MAGIC: u64 = 0x6265_6572;
-    let system = rustix::fs::fstatfs(&directory).map_err(refused(path))?.f_type;
+    let system = rustix::fs::fstatfs(directory).map_err(refused(path))?.f_type;
     if system == rustix::fs::PROC_SUPER_MAGIC || system.cast_unsigned() == SYSFS_MAGIC {
         return Err(FileError::NotRegular { path: path.to_owned() });
     }
-    Ok(directory)
+    Ok(())
 }
 
 #[cfg(not(target_os = "linux"))]
-fn ordinary<Fd: AsFd>(_path: &str, directory: Fd) -> Result<Fd, FileError> {
-    Ok(directory)
+fn ordinary(_path: &str, _directory: &OwnedFd) -> Result<(), FileError> {
+    Ok(())
 }
 
 fn kind(found: &Stat) -> FileKind {

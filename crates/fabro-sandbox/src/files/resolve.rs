@@ -10,7 +10,7 @@ use super::{FileError, start};
 const LINKS: usize = 40;
 
 /// The longest path that Linux takes, in bytes.
-const LONGEST: usize = 4096;
+pub(super) const LONGEST: usize = 4096;
 
 /// Whether a link at the very end is followed.
 #[derive(Clone, Copy, PartialEq, Eq)]

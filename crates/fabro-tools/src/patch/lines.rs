@@ -286,7 +286,61 @@ mod tests {
         assert!(patched(&text, &hunks).is_err());
     }
 
+    /// Lines that are alike often enough to be mistaken for each other.
+    fn some_lines() -> impl Strategy<Value = Vec<String>> {
+        prop::collection::vec("[ab ]{0,2}", 0..12)
+    }
+
+    fn any_patch() -> impl Strategy<Value = String> {
+        let pieces = prop::sample::select(vec![
+            "*** Begin Patch",
+            "*** End Patch",
+            "*** Update File: f",
+            "*** Move to: g",
+            "@@",
+            "@@ a",
+            "*** Add File: f",
+            "*** Delete File: f",
+            "*** End of File",
+            " a",
+            "-a",
+            "+b",
+            "",
+            "\r",
+            "@@ -1 +1 @@",
+            "é",
+        ]);
+        prop::collection::vec(pieces, 0..14).prop_map(|lines| lines.join("\n"))
+    }
+
     proptest! {
+        #[test]
+        fn a_hunk_of_the_whole_file_makes_any_other(
+            old in some_lines(),
+            new in some_lines(),
+            kept in some_lines(),
+        ) {
+            prop_assume!(!old.is_empty() || !kept.is_empty());
+            let all = |lines: &[String]| lines.iter().map(|line| line.clone() + "\n").collect::<String>();
+            let lines = kept.iter().cloned().map(Line::Context);
+            let lines = lines.chain(old.iter().cloned().map(Line::Remove));
+            let lines = lines.chain(new.iter().cloned().map(Line::Add)).collect();
+            let hunk = Hunk { lines, ..Hunk::default() };
+            let patched = patched(&(all(&kept) + &all(&old)), &[hunk]);
+            prop_assert_eq!(patched, Ok(all(&kept) + &all(&new)));
+        }
+
+        #[test]
+        fn any_text_is_a_patch_or_a_refusal(patch in any_patch(), text in "[ab \r\n]{0,20}") {
+            let Ok(patch) = Patch::parse(&patch) else { return Ok(()) };
+            for change in patch.changes {
+                if let Change::Update { hunks, .. } = change {
+                    // Whether it fits is another matter.
+                    let _ = patched(&text, &hunks);
+                }
+            }
+        }
+
         #[test]
         fn found_as_a_naive_search_finds(
             lines in prop::collection::vec(0u32..3, 0..60),

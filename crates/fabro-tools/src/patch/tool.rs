@@ -85,7 +85,9 @@ fn apply(files: &SeenFiles, patch: &str) -> Result<Output, String> {
     write_all(files, &changed)?;
     // Only now is it known where a new file is.
     let modified = changed.into_keys().map(|path| files.info(&path).map_or(path, |info| info.path));
-    Ok(Output { files_modified: modified.collect(), ..Output::ok(told.trim_end()) })
+    let mut files_modified: Vec<_> = modified.collect();
+    files_modified.sort_unstable();
+    Ok(Output { files_modified, ..Output::ok(told.trim_end()) })
 }
 
 /// What the files will be like.

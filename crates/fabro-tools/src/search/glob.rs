@@ -148,7 +148,7 @@ fn told(found: &[String], limit: usize, ended: &Ended) -> String {
     match ended {
         Ended::Stopped => text.push_str(NOT_ALL),
         Ended::Whole { unreadable } if *unreadable > 0 => {
-            let _ = write!(text, "[{unreadable} directories cannot be read]");
+            let _ = write!(text, "[directories that cannot be read: {unreadable}]");
         }
         Ended::Whole { .. } | Ended::Enough => {}
     }

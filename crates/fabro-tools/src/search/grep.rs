@@ -211,7 +211,7 @@ impl Search {
         let directories = if let Ended::Whole { unreadable } = ended { *unreadable } else { 0 };
         if self.unreadable + directories > 0 {
             let count = self.unreadable + directories;
-            notes.push(format!("[{count} files or directories could not be searched]"));
+            notes.push(format!("[files and directories that could not be searched: {count}]"));
         }
         let mut text = self.found.text;
         if text.is_empty() {

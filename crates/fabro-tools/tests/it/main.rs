@@ -1,1 +1,15 @@
-//! Tools on real files, sockets and processes.
+//! Tools as a model calls them, on real files and processes, most of them against hostile
+//! input.
+
+#[cfg(test)]
+mod files;
+#[cfg(test)]
+mod search;
+#[cfg(test)]
+mod set;
+#[cfg(test)]
+mod setup;
+#[cfg(test)]
+mod shell;
+#[cfg(test)]
+mod workflow;

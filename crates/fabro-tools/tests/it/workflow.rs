@@ -1,0 +1,78 @@
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use fabro_tools::{
+    AppendError, MemoryContext, ToolContext, WorkflowContext, append_workflow_context,
+    get_workflow_context,
+};
+use insta::assert_snapshot;
+use serde_json::{Map, Value, json};
+
+use crate::setup::Agent;
+
+#[tokio::test]
+async fn what_the_workflow_knows() {
+    let values = json!({"plan": "short", "long": "ä".repeat(3_000), "n": {"a": [1, 2]}});
+    let Value::Object(values) = values else { panic!("it is an object") };
+    let mut agent = Agent::new([get_workflow_context(Arc::new(MemoryContext::new(values)))]);
+    agent.context = ToolContext {
+        workflow_summary: "They agreed.".to_owned(),
+        recent_turns: vec!["planner: yes".to_owned()],
+        round: 7,
+    };
+    let told = agent.ok("get_workflow_context", json!({})).await;
+    assert_snapshot!(told.replace(&"ä".repeat(2_000), "ä…ä"), @r#"
+    {
+      "workflow_summary": "They agreed.",
+      "recent_turns": [
+        "planner: yes"
+      ],
+      "round": 7,
+      "context": {
+        "plan": "short",
+        "long": "ä…ä [… 1000 more characters]",
+        "n": {
+          "a": [
+            1,
+            2
+          ]
+        }
+      }
+    }
+    "#);
+    let told = agent.ok("get_workflow_context", json!({"keys": ["long", "none"]})).await;
+    let told: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(told["context"], json!({"long": "ä".repeat(3_000)}));
+    assert_eq!(told["round"], 7);
+}
+
+#[tokio::test]
+async fn notes() {
+    let context = Arc::new(MemoryContext::default());
+    let agent = Agent::new([append_workflow_context(context.clone())]);
+    assert_eq!(agent.ok("append_workflow_context", json!({"text": "use v2"})).await, "noted");
+    assert_eq!(context.notes(), ["use v2"]);
+    agent.fails("append_workflow_context", json!({"text": ""})).await;
+    agent.fails("append_workflow_context", json!({"text": "x".repeat(4_001)})).await;
+    agent.fails("append_workflow_context", json!({})).await;
+    assert_eq!(context.notes().len(), 1);
+}
+
+struct Full;
+
+#[async_trait]
+impl WorkflowContext for Full {
+    fn read(&self, _: &[String]) -> Map<String, Value> {
+        Map::new()
+    }
+
+    async fn append(&self, _: &str) -> Result<(), AppendError> {
+        Err(AppendError { reason: "the store is read-only".to_owned() })
+    }
+}
+
+#[tokio::test]
+async fn a_note_that_is_not_taken() {
+    let agent = Agent::new([append_workflow_context(Arc::new(Full))]);
+    assert_snapshot!(agent.fails("append_workflow_context", json!({"text": "x"})).await, @"the workflow did not take the note: the store is read-only");
+}
