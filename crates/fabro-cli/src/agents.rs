@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fabro_config::{McpServer, McpTransport, ProviderSettings, expand_variables};
 use fabro_handlers::{Agents, LocalToolbox, NoTools, RunSettings, Toolbox};
-use fabro_llm::{Asking, Fallback, RetryPolicy};
+use fabro_llm::{Asking, Fallback};
 use fabro_llm::{Provider, ProviderKind, Secret};
 use fabro_mcp::{Server, Transport};
 use fabro_redact::{Redactor, is_secret_name};
@@ -26,13 +26,9 @@ pub fn agents(settings: &RunSettings, redactor: Redactor, dry_run: bool) -> anyh
         Arc::new(toolbox.with_tools(web(settings, &redactor)?).with_servers(servers(settings)?))
     };
     // Answers of a script are final.
-    let asking = match &settings.model_script {
-        Some(_) => Asking { retry: RetryPolicy::none(), ..Asking::default() },
-        None => Asking {
-            fallbacks: settings.fallbacks.iter().map(Fallback::new).collect(),
-            ..Asking::default()
-        },
-    };
+    let fallbacks = settings.fallbacks.iter().map(Fallback::new).collect();
+    let asking = Asking { fallbacks, ..Asking::default() };
+    let asking = Some(asking).filter(|_| settings.model_script.is_none());
     Ok(Agents {
         settings: settings.agent.clone(),
         catalog: Arc::new(wiring::catalog(&settings.models)),

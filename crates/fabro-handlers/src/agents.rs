@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fabro_config::AgentSettings;
-use fabro_llm::{Asking, Catalog, RetryPolicy};
+use fabro_llm::{Asking, Catalog};
 use fabro_redact::Redactor;
 use fabro_tools::{ToolSet, WorkflowContext};
 use fabro_types::Permissions;
@@ -17,8 +17,9 @@ pub struct Agents {
     pub settings: AgentSettings,
     /// Windows and prices of models.
     pub catalog: Arc<Catalog>,
-    /// How often a model is asked again, and who is asked instead.
-    pub asking: Asking,
+    /// How often a model is asked again, and who is asked instead; `None` where the first answer is
+    /// final, as that of a script.
+    pub asking: Option<Asking>,
     /// Knows the secrets that must not be recorded.
     pub redactor: Redactor,
     /// Gives them their tools.
@@ -33,7 +34,7 @@ impl Default for Agents {
         Self {
             settings: AgentSettings::default(),
             catalog: Arc::new(Catalog::builtin()),
-            asking: Asking { retry: RetryPolicy::none(), ..Asking::default() },
+            asking: None,
             redactor: Redactor::default(),
             toolbox: Arc::new(NoTools),
             backend_env: Vec::new(),

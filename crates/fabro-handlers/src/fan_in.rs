@@ -75,6 +75,7 @@ impl FanInHandler {
             tools: ToolSet::default(),
             context: ToolContext::default(),
             recorded: &recorded,
+            notes: &[],
         };
         let mut finished = match self.llm.talk(stage, talk).await? {
             Ending::Paused => return Ok(StageEnd::Suspended(PauseReason::Budget)),

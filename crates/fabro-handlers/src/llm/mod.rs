@@ -3,6 +3,7 @@
 mod backend;
 mod journal;
 mod output;
+mod summary;
 mod talk;
 
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use fabro_agent::{SystemInfo, project_docs, read_skills, system_prompt, use_skill};
 use fabro_engine::{Finished, Handler, NewBlob, Stage, StageEnd};
-use fabro_events::{Event, EventBody, PauseReason};
+use fabro_events::{Event, EventBody, Note, PauseReason};
 use fabro_graph::NodeKind;
 use fabro_llm::Model;
 use fabro_memory::{Blocks, assemble};
@@ -22,6 +23,7 @@ use fabro_types::{BlobRef, Failure, Outcome, Usage};
 use serde_json::Value;
 
 pub(crate) use self::output::{Output, response_outcome};
+use self::summary::Summarised;
 pub use self::talk::compaction_policy;
 pub(crate) use self::talk::{Ending, Talk};
 use crate::agents::Agents;
@@ -87,6 +89,7 @@ impl LlmHandler {
                     tools: work.tools,
                     context: (&work.memory).into(),
                     recorded: &recorded,
+                    notes: &work.notes,
                 };
                 self.talk(stage, talk).await?
             }
@@ -100,7 +103,7 @@ impl LlmHandler {
                 Finished::from(answered.outcome(stage, &output).await)
             }
         };
-        if let Some((key, value)) = work.context.update() {
+        for (key, value) in work.context.update().into_iter().chain(work.summary) {
             finished.outcome = finished.outcome.with_update(key, value);
         }
         finished.prompt = Some(name);
@@ -118,6 +121,7 @@ impl LlmHandler {
         } else {
             fabro_memory::Memory::default()
         };
+        let Summarised { memory, update, notes } = self.summarised(stage, memory, recorded).await?;
         let context = Arc::new(StageContext::new(stage, memory::noted(recorded))?);
         let has_tools = is_agent && node.attrs.text("backend").is_none_or(|it| it == "api");
         let tools = if has_tools && !stage.run.dry_run {
@@ -133,7 +137,7 @@ impl LlmHandler {
         };
         let (tools, system) =
             if is_agent { self.equip(stage, tools) } else { (tools, String::new()) };
-        Ok(Work { memory, in_turns, context, tools, system })
+        Ok(Work { memory, in_turns, context, tools, system, summary: update, notes })
     }
 
     /// The skills of an agent as a tool more, and its system prompt.
@@ -196,6 +200,10 @@ struct Work {
     context: Arc<StageContext>,
     tools: ToolSet,
     system: String,
+    /// A new summary of the turns that the memory no longer keeps.
+    summary: Option<(&'static str, Value)>,
+    /// What was recorded of making it.
+    notes: Vec<Note>,
 }
 
 fn is_turns(stage: &Stage) -> bool {

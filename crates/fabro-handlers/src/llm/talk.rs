@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use fabro_agent::{
     Answer, MayAsk, Parts, Price, Session, SessionError, Settings, Steer, Transcript,
+    TranscriptError,
 };
 use fabro_compaction::{Overrides, Policy};
 use fabro_config::{CompactionPreset, CompactionSettings};
-use fabro_engine::{Letter, Stage, StageEnd, StageRecord};
-use fabro_events::Event;
+use fabro_engine::{Letter, ReadError, Stage, StageEnd, StageRecord};
+use fabro_events::{Event, Note};
 use fabro_graph::NodeKind;
-use fabro_llm::Origin;
+use fabro_llm::{Asking, Fallback, Origin, RetryPolicy};
 use fabro_tools::{ToolContext, ToolSet};
 use fabro_types::{Failure, FailureClass, Fidelity, Outcome, Permissions, Usage};
 use serde_json::Value;
@@ -65,18 +66,19 @@ pub(crate) struct Talk<'a> {
     pub(crate) context: ToolContext,
     /// What was recorded of it before.
     pub(crate) recorded: &'a [Event],
+    /// What was recorded for it just now, by others than its session.
+    pub(crate) notes: &'a [Note],
 }
 
 impl LlmHandler {
     /// Talks until there is an answer that holds, or none.
     pub(crate) async fn talk(&self, stage: &mut Stage, talk: Talk<'_>) -> Result<Ending, StageEnd> {
-        let Talk { message, system, output, tools, context, recorded } = talk;
+        let Talk { message, system, output, tools, context, recorded, notes } = talk;
         let journal = Arc::new(StageJournal::new(stage.reporter.clone()));
         let unpriced = Arc::new(AtomicBool::new(false));
         let settings = Settings { system, ..self.settings(stage, output, &unpriced) };
-        let branch = stage.branch.as_deref().map(|branch| format!("{branch}/")).unwrap_or_default();
         let mut session = Session::new(Parts {
-            id: format!("{branch}{}@{}", stage.at.node, stage.at.visit).into(),
+            id: session_id(stage).into(),
             parent: None,
             model: Arc::clone(&self.model),
             tools,
@@ -89,9 +91,8 @@ impl LlmHandler {
         }
         let own = transcript(stage, recorded)?;
         let goes_on = !own.is_empty();
-        if goes_on {
-            session.restore(own);
-        }
+        session.restore(Transcript::from_notes(notes, read_recorded(stage)).map_err(|e| lost(&e))?);
+        session.restore(own);
         let since_ms = recorded.first().map_or(stage.started_ms, |first| first.ts_ms);
         let first = if goes_on { None } else { Some(message) };
         let mut conversation = Conversation { session, journal, since_ms };
@@ -119,7 +120,7 @@ impl LlmHandler {
             permissions: self.permissions(stage),
             window,
             compaction: compaction_policy(&agents.compaction),
-            asking: self.agents.asking.clone(),
+            asking: self.asking(stage),
             subagent_depth: if is_agent && is_named(stage, "spawn_agent") {
                 agents.subagent_depth.unwrap_or(1)
             } else {
@@ -132,6 +133,19 @@ impl LlmHandler {
             model,
             ..defaults
         }
+    }
+
+    /// How hard models are asked, and whom else: the node's own fallbacks, else the run's.
+    pub(super) fn asking(&self, stage: &Stage) -> Asking {
+        let Some(asking) = &self.agents.asking else {
+            return Asking { retry: RetryPolicy::none(), ..Asking::default() };
+        };
+        let mut asking = Asking { seed: stage.run.seed, ..asking.clone() };
+        if let Some(own) = stage.node().attrs.text("fallbacks") {
+            let names = own.split([',', ' ']).map(str::trim).filter(|name| !name.is_empty());
+            asking.fallbacks = names.map(Fallback::new).collect();
+        }
+        asking
     }
 
     /// What the tools of the stage's agent may do.
@@ -149,6 +163,11 @@ impl LlmHandler {
         let Defaults { run_provider, configured_provider, .. } = &self.defaults;
         let names = ["provider", "default_provider"];
         choose(stage, names, run_provider.as_ref(), configured_provider.as_ref())
+    }
+
+    /// Puts the price of an answer into its usage.
+    pub(super) fn price_now(&self, usage: &mut Usage) {
+        self.price(&Arc::default())(usage);
     }
 
     /// Puts the price of an answer into its usage, where the model did not; notes when it is not
@@ -285,6 +304,12 @@ impl Conversation {
     }
 }
 
+/// Names the conversation of the stage.
+pub(super) fn session_id(stage: &Stage) -> String {
+    let branch = stage.branch.as_deref().map(|branch| format!("{branch}/")).unwrap_or_default();
+    format!("{branch}{}@{}", stage.at.node, stage.at.visit)
+}
+
 /// What a session is told.
 enum Say {
     First(String),
@@ -307,9 +332,11 @@ fn thread(stage: &Stage) -> Result<Vec<Transcript>, StageEnd> {
 }
 
 fn transcript(stage: &Stage, events: &[Event]) -> Result<Transcript, StageEnd> {
-    Transcript::from_events(events, read_recorded(stage)).map_err(|error| {
-        Failure::new(FailureClass::Structural, format!("the conversation is lost: {error}")).into()
-    })
+    Transcript::from_events(events, read_recorded(stage)).map_err(|error| lost(&error))
+}
+
+fn lost(error: &TranscriptError<ReadError>) -> StageEnd {
+    Failure::new(FailureClass::Structural, format!("the conversation is lost: {error}")).into()
 }
 
 /// How conversations are shortened by these settings.

@@ -269,7 +269,7 @@ fn agents_know_what_was_said() {
     build@1 assistant: 
     build@1 get_workflow_context gave: {"human.gate.label":"Yes","human.gate.selected":"Y"}
     build@1 assistant: 
-    build@1 write failed: there is no tool `write`: there are get_workflow_context
+    build@1 write failed: there is no tool `write`: choose from get_workflow_context
     build@1 assistant: ok
            build succeeded []
            exit succeeded []
@@ -337,4 +337,38 @@ fn a_long_conversation_is_shortened() {
         shortened.clone().all(|done| done.reason == "threshold" && done.tracked_file_count > 0)
     );
     assert_eq!(scene.value("response.a"), "done");
+}
+
+#[test]
+fn a_model_summarises_what_the_memory_no_longer_keeps() {
+    let source = r#"digraph { graph [memory=turns]; start -> p; p [shape=tab, prompt=Go, fidelity=truncate]
+        p -> p [condition="internal.node_visit_count < 15"]; p -> exit }"#;
+    let mut turns: Vec<Value> = (1..=13).map(|n| json!({"text": format!("said {n}")})).collect();
+    for n in 14..=15 {
+        // The summary is asked for first.
+        turns.push(json!({"text": format!("sum {n}"), "usage": {"input_tokens": 5}}));
+        turns.push(json!({"text": format!("said {n}")}));
+    }
+    let settings =
+        AgentSettings { summary_model: Some("small".into()), ..AgentSettings::default() };
+    let scene = Scene::new(source)
+        .model(&json!({"p": turns}).to_string())
+        .agents(Agents { settings, ..Agents::default() });
+    scene.drive().unwrap();
+    assert_eq!(scene.value("response.p"), "said 15");
+    assert_eq!(scene.value("internal.workflow_summary"), json!({"turns": 2, "text": "sum 15"}));
+    let prompt = scene.read("016-p@15/prompt.md");
+    assert!(prompt.contains("sum 15") && !prompt.contains("said 2\n"), "{prompt}");
+    let state = scene.state();
+    assert_eq!((state.usage.turns, state.usage.input_tokens), (17, 10));
+    // Wherever the driver dies, no summary is asked for twice.
+    let end = state.main().unwrap().context.to_json();
+    for log in scene.beginnings(scene.run_id()).into_iter().rev().take(8) {
+        scene.store.delete(scene.run_id()).unwrap();
+        scene.store.append(scene.run_id(), 0, &Batch::of(&log)).unwrap();
+        scene.drive().unwrap();
+        let again = scene.state();
+        assert_eq!(again.main().unwrap().context.to_json(), end, "cut after {}", log.len());
+        assert_eq!(again.usage.turns, 17, "cut after {}", log.len());
+    }
 }
