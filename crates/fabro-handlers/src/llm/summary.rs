@@ -1,0 +1,120 @@
+//! The summary of a workflow's older turns by a model, where the settings name one for it.
+
+use std::sync::Arc;
+
+use fabro_engine::{Stage, StageEnd};
+use fabro_events::{Event, EventBody, Note};
+use fabro_llm::{Message, Origin, Request, ask};
+use fabro_memory::{Memory, RECENT_TURNS};
+use fabro_types::Usage;
+use serde_json::{Value, json};
+
+use super::talk::session_id;
+use super::{LlmHandler, cannot_record};
+use crate::common::{preview, warn};
+
+/// The context key of the last such summary: how many turns it tells of, and its text.
+const SUMMARY: &str = "internal.workflow_summary";
+
+const INSTRUCTIONS: &str = "Below is what was said so far in a conversation between the stages of a \
+    workflow and people: a summary of its beginning, if there is one, and a line for each turn. \
+    Write one summary of it all in at most 200 words: what is wanted, what was decided and why, what \
+    was found, what is open. Answer with the summary alone.";
+
+/// A memory whose older turns a model has summarised.
+pub(super) struct Summarised {
+    pub(super) memory: Memory,
+    /// For the stages to come, when it is a new one.
+    pub(super) update: Option<(&'static str, Value)>,
+    /// What was recorded of it just now.
+    pub(super) notes: Vec<Note>,
+}
+
+impl LlmHandler {
+    /// Asks for a summary of the turns that are no longer kept, unless there is one.
+    pub(super) async fn summarised(
+        &self,
+        stage: &Stage,
+        memory: Memory,
+        recorded: &[Event],
+    ) -> Result<Summarised, StageEnd> {
+        let older = memory.round().saturating_sub(RECENT_TURNS as u64);
+        let model = self.agents.settings.summary_model.clone().filter(|_| older > 0);
+        let Some(model) = model.filter(|_| !stage.run.dry_run) else {
+            return Ok(Summarised { memory, update: None, notes: Vec::new() });
+        };
+        let before = stage.context.get(SUMMARY);
+        let told = before.map_or("", |before| before["text"].as_str().unwrap_or_default());
+        if before.is_some_and(|before| before["turns"] == older) {
+            let memory = memory.with_summary(told);
+            return Ok(Summarised { memory, update: None, notes: Vec::new() });
+        }
+        let session = session_id(stage);
+        let id: Arc<str> = format!("{session}/summary").into();
+        let mut notes = Vec::new();
+        let text = if let Some(text) = recorded.iter().find_map(|event| said_by(event, &id)) {
+            text
+        } else {
+            let prompt = format!("{INSTRUCTIONS}\n\n{told}\n\n{}", memory.summary());
+            let Some((text, usage)) = self.ask_for_summary(stage, model, prompt).await else {
+                return Ok(Summarised { memory, update: None, notes });
+            };
+            let body = EventBody::AgentMessage {
+                role: "assistant".to_owned(),
+                text: preview(&text),
+                message: Some(Value::from(text.as_str()).into()),
+                usage: Some(usage),
+            };
+            let parent_session_id = Some(Arc::from(session));
+            notes.push(Note { body, session_id: Some(id), parent_session_id });
+            let kept = stage.reporter.record(notes.clone(), Vec::new(), Vec::new());
+            kept.await.map_err(cannot_record)?;
+            text
+        };
+        let update = Some((SUMMARY, json!({"turns": older, "text": text})));
+        Ok(Summarised { memory: memory.with_summary(text), update, notes })
+    }
+
+    /// Without an answer the memory keeps the summary that needs no model, and the user is told.
+    async fn ask_for_summary(
+        &self,
+        stage: &Stage,
+        model: String,
+        prompt: String,
+    ) -> Option<(String, Usage)> {
+        let origin = Origin { node: Arc::clone(&stage.at.node), taken: stage.turns.clone() };
+        let mut request = Request::new(origin, vec![Message::user(prompt).into()]);
+        request.model = Some(model);
+        let asking = self.asking(stage);
+        let asked = ask(&*self.model, request, &asking, |_| stage.reporter.touch());
+        let answer = tokio::select! {
+            answer = asked => answer,
+            () = stage.cancel.cancelled() => return None,
+        };
+        let why = match answer {
+            Ok(reply) => {
+                let text = self.agents.redactor.redact(reply.text().trim()).into_owned();
+                if !text.is_empty() {
+                    let mut usage = reply.usage;
+                    self.price_now(&mut usage);
+                    return Some((text, usage));
+                }
+                "its answer is empty".to_owned()
+            }
+            Err(error) => error.to_string(),
+        };
+        let message = format!("the summary model failed, older turns are excerpts: {why}");
+        warn(&stage.reporter, "memory", message).await;
+        None
+    }
+}
+
+fn said_by(event: &Event, session: &str) -> Option<String> {
+    let is_own = event.entry.session_id.as_deref() == Some(session);
+    match &event.entry.body {
+        EventBody::AgentMessage { message: Some(text), .. } if is_own => {
+            text.as_str().map(str::to_owned)
+        }
+        _ => None,
+    }
+}
