@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use fabro_mcp::{Server, Servers};
 use fabro_redact::Redactor;
-use fabro_sandbox::{Exec, Files, LocalFiles};
+use fabro_sandbox::{Exec, Files, LocalFiles, Protected};
 use fabro_tools::{
     Shell, Tool, ToolSet, WorkflowContext, append_workflow_context, file_tools,
     get_workflow_context,
@@ -65,7 +65,7 @@ impl Toolbox for LocalToolbox {
         let mut warnings = Vec::new();
         match LocalFiles::new(work_dir) {
             Ok(files) => {
-                let files: Arc<dyn Files> = Arc::new(files);
+                let files: Arc<dyn Files> = Arc::new(Protected::new(files));
                 tools.extend(file_tools(Arc::clone(&files)));
                 let shell = Shell {
                     exec: Arc::clone(&self.exec),

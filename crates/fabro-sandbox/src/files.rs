@@ -3,6 +3,7 @@
 mod beneath;
 mod local;
 mod memory;
+mod protected;
 mod read_first;
 mod resolve;
 
@@ -13,6 +14,7 @@ use std::time::SystemTime;
 
 pub use local::LocalFiles;
 pub use memory::MemoryFiles;
+pub use protected::Protected;
 pub use read_first::ReadFirst;
 
 /// Gives the content of files.
@@ -182,6 +184,12 @@ pub enum FileError {
         "{path} is write-protected: leave it as it is, or ask for its protection to be removed"
     )]
     ReadOnly {
+        /// The path as it was given.
+        path: String,
+    },
+    /// It steers another program; see [`Protected`].
+    #[error("{path} belongs to git or to fabro: it can be read, but not changed here")]
+    Protected {
         /// The path as it was given.
         path: String,
     },

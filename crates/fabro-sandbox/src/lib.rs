@@ -75,8 +75,8 @@ pub use environment::agent_env;
 use fabro_redact::Redactor;
 pub use fake::FakeExec;
 pub use files::{
-    Entry, FileError, FileInfo, FileKind, Files, FindFiles, LocalFiles, MemoryFiles, ReadFiles,
-    ReadFilesExt, ReadFirst, WriteFiles,
+    Entry, FileError, FileInfo, FileKind, Files, FindFiles, LocalFiles, MemoryFiles, Protected,
+    ReadFiles, ReadFilesExt, ReadFirst, WriteFiles,
 };
 pub use leftovers::end_leftovers;
 pub use local::LocalExec;
