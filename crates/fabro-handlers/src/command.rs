@@ -16,8 +16,10 @@ use fabro_template::Mode;
 use fabro_types::{Failure, FailureClass, Outcome};
 use serde_json::Value;
 
+use crate::common::known;
 use crate::files::StageFiles;
 use crate::render::{Syntax, render};
+use crate::work_tree::WorkTree;
 
 /// How many bytes of a large output are looked through for its last line.
 const TAIL: u64 = 4_096;
@@ -30,13 +32,19 @@ pub struct CommandHandler {
     exec: Arc<dyn Exec>,
     env: Vec<(String, String)>,
     redactor: Redactor,
+    tree: Arc<WorkTree>,
 }
 
 impl CommandHandler {
     /// Scripts run by `exec`, with these variables added to their environment; secrets are blanked
     /// out of what they print.
-    pub fn new(exec: Arc<dyn Exec>, env: Vec<(String, String)>, redactor: Redactor) -> Self {
-        Self { exec, env, redactor }
+    pub fn new(
+        exec: Arc<dyn Exec>,
+        env: Vec<(String, String)>,
+        redactor: Redactor,
+        tree: Arc<WorkTree>,
+    ) -> Self {
+        Self { exec, env, redactor, tree }
     }
 }
 
@@ -71,6 +79,8 @@ impl Handler for CommandHandler {
             redactor: Some(&self.redactor),
             cancel: stage.cancel.clone(),
         };
+        let work_dir = Path::new(&stage.run.work_dir);
+        let before = known(&stage, self.tree.before(work_dir).await).await;
         let ended = match self.exec.run(request).await {
             Ok(ended) => ended,
             Err(error @ ExecError::Log { .. }) => {
@@ -81,7 +91,9 @@ impl Handler for CommandHandler {
             }
         };
         match outcome(&*stage.store, ended) {
-            Ok(outcome) => {
+            Ok(mut outcome) => {
+                let touched = self.tree.touched(work_dir, before.as_ref()).await;
+                outcome.files_touched = known(&stage, touched).await;
                 let script = (script != source).then(|| Arc::from(script));
                 Finished { script, ..Finished::from(outcome) }.into()
             }

@@ -5,6 +5,8 @@ use fabro_events::EventBody;
 use fabro_types::{BlobRef, Failure, FailureClass, Outcome};
 use serde_json::Value;
 
+use crate::work_tree::Untold;
+
 /// The outcome of a stage that was told to end.
 pub(crate) fn canceled() -> Outcome {
     Outcome::failed(Failure::new(FailureClass::Canceled, "canceled"))
@@ -23,6 +25,19 @@ pub(crate) fn text_of(stage: &Stage, value: &Value) -> Result<String, Failure> {
 /// The first 200 characters.
 pub(crate) fn preview(text: &str) -> String {
     text.chars().take(200).collect()
+}
+
+/// The files that git knows of, or none, of which the user is told once.
+pub(crate) async fn known<T: Default>(stage: &Stage, files: Result<T, Untold>) -> T {
+    match files {
+        Ok(files) => files,
+        Err(Untold(message)) => {
+            if let Some(message) = message {
+                warn(&stage.reporter, "files", message).await;
+            }
+            T::default()
+        }
+    }
 }
 
 /// Reports something that the stage did not like.

@@ -64,6 +64,7 @@ mod render;
 mod sub_workflow;
 mod toolbox;
 mod wait;
+mod work_tree;
 
 pub use agents::{Agents, NoTools, Offer, Toolbox};
 pub use command::CommandHandler;
@@ -79,6 +80,7 @@ pub use registry::{Registry, Services};
 pub use sub_workflow::{SubWorkflowHandler, read_all};
 pub use toolbox::LocalToolbox;
 pub use wait::WaitHandler;
+pub use work_tree::WorkTree;
 
 /// The context key of the workflow file's directory.
 pub const WORKFLOW_DIR: &str = "internal.workflow_dir";

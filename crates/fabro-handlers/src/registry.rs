@@ -14,7 +14,7 @@ use fabro_types::{Failure, FailureClass};
 
 use crate::{
     Agents, CommandHandler, DryHandler, FanInHandler, HumanHandler, LlmHandler, ModelDefaults,
-    SubWorkflowHandler, WaitHandler,
+    SubWorkflowHandler, WaitHandler, WorkTree,
 };
 
 /// Hands every stage to the handler of its kind.
@@ -25,6 +25,7 @@ pub struct Registry {
     wait: Box<dyn Handler>,
     fan_in: FanInHandler,
     sub_workflow: SubWorkflowHandler,
+    tree: Arc<WorkTree>,
 }
 
 /// What the handlers of a run are built from; taken apart at once by [`Registry::new`].
@@ -54,14 +55,20 @@ impl Registry {
     pub fn new(services: Services) -> Arc<Self> {
         let Services { exec, env, model, defaults, agents, limits, interviewer, sink, clock } =
             services;
+        let tree = Arc::new(WorkTree::default());
         let (command, wait): (Box<dyn Handler>, Box<dyn Handler>) = match exec {
             Some(exec) => (
-                Box::new(CommandHandler::new(exec, env, agents.redactor.clone())),
+                Box::new(CommandHandler::new(
+                    exec,
+                    env,
+                    agents.redactor.clone(),
+                    Arc::clone(&tree),
+                )),
                 Box::new(WaitHandler),
             ),
             None => (Box::new(DryHandler), Box::new(DryHandler)),
         };
-        let llm = Arc::new(LlmHandler::new(model, defaults, limits, agents));
+        let llm = Arc::new(LlmHandler::new(model, defaults, limits, agents, Arc::clone(&tree)));
         Arc::new_cyclic(|own: &Weak<Self>| {
             let own: Weak<dyn Handler> = own.clone();
             Self {
@@ -71,6 +78,7 @@ impl Registry {
                 human: HumanHandler::new(interviewer),
                 wait,
                 sub_workflow: SubWorkflowHandler::new(own, limits, sink, clock),
+                tree,
             }
         })
     }
@@ -93,6 +101,8 @@ impl Handler for Registry {
     async fn execute(&self, stage: Stage) -> StageEnd {
         let kind = stage.node().kind;
         if let Some(handler) = self.handler(kind) {
+            let changes_files = !matches!(kind, NodeKind::Human | NodeKind::Wait);
+            let _at_work = changes_files.then(|| self.tree.begin());
             handler.execute(stage).await
         } else {
             let message = format!("no handler runs nodes of type {}", kind.as_str());

@@ -5,14 +5,13 @@ use std::path::Path;
 use fabro_backends::{Acp, Backend, BackendError, Cli, CliAgent, Done, Task};
 use fabro_engine::{Stage, StageEnd};
 use fabro_events::{EventBody, Note};
-use fabro_git::Snapshot;
 use fabro_types::{Failure, FailureClass, Outcome, Usage};
 use serde_json::{Map, Value};
 
 use super::output::{Output, Source, Verdict, invalid, repairs, response_outcome};
 use super::talk::{Answered, Ending};
 use super::{LlmHandler, cannot_record, given_up};
-use crate::common::{preview, warn};
+use crate::common::{known, preview, warn};
 use crate::llm::journal::StageJournal;
 
 impl LlmHandler {
@@ -25,7 +24,7 @@ impl LlmHandler {
     ) -> Result<Ending, StageEnd> {
         let backend = self.backend(stage)?;
         let work_dir = Path::new(&stage.run.work_dir).to_owned();
-        let before = snapshot(stage, &work_dir).await;
+        let before = known(stage, self.tree.before(&work_dir).await).await;
         let most = repairs(stage);
         let mut usage = Usage::default();
         let mut prompt = message.to_owned();
@@ -45,7 +44,8 @@ impl LlmHandler {
             };
             let spent = done.usage.clone().unwrap_or_default();
             usage.add(&Usage { turns: spent.turns.max(1), ..spent });
-            let files = touched(stage, before.as_ref(), &work_dir).await;
+            let touched = self.tree.touched(&work_dir, before.as_ref()).await;
+            let files = known(stage, touched).await;
             let source = Source { stage, since_ms: stage.started_ms, last_file: None };
             let feedback = match output.verdict(source, &done.text) {
                 Verdict::Holds(value) => {
@@ -147,23 +147,4 @@ async fn record(stage: &Stage, message: &str, answer: &str, usage: &Usage) -> Re
     let journal = StageJournal::new(stage.reporter.clone());
     let record = fabro_agent::Record { notes, tickets: Vec::new() };
     fabro_agent::Journal::record(&journal, record).await.map_err(cannot_record)
-}
-
-async fn snapshot(stage: &Stage, work_dir: &Path) -> Option<Snapshot> {
-    match Snapshot::take(work_dir).await {
-        Ok(snapshot) => snapshot,
-        Err(error) => {
-            warn(&stage.reporter, "files", format!("the files touched are not known: {error}"))
-                .await;
-            None
-        }
-    }
-}
-
-async fn touched(stage: &Stage, before: Option<&Snapshot>, work_dir: &Path) -> Vec<String> {
-    let Some(before) = before else { return Vec::new() };
-    match snapshot(stage, work_dir).await {
-        Some(after) => fabro_git::changed(before, &after).await.unwrap_or_default(),
-        None => Vec::new(),
-    }
 }

@@ -32,6 +32,7 @@ use crate::files::StageFiles;
 use crate::memory::{self, StageContext};
 use crate::preamble::preamble;
 use crate::render::render_prompt;
+use crate::work_tree::WorkTree;
 
 /// What to ask a model for when the node says nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,17 +53,20 @@ pub struct LlmHandler {
     defaults: ModelDefaults,
     limits: Limits,
     agents: Agents,
+    tree: Arc<WorkTree>,
 }
 
 impl LlmHandler {
-    /// Stages ask `model`; preambles keep to `limits`; agents work with `agents`.
+    /// Stages ask `model`; preambles keep to `limits`; agents work with `agents`;
+    /// `tree` knows which files other programs touched.
     pub fn new(
         model: Arc<dyn Model>,
         defaults: ModelDefaults,
         limits: Limits,
         agents: Agents,
+        tree: Arc<WorkTree>,
     ) -> Self {
-        Self { model, defaults, limits, agents }
+        Self { model, defaults, limits, agents, tree }
     }
 
     async fn run(&self, mut stage: Stage) -> Result<StageEnd, StageEnd> {

@@ -208,3 +208,34 @@ fn waiting_takes_its_time() {
     let state = scene.state();
     assert_eq!(state.updated_ms - state.started_ms, 100_000);
 }
+
+#[test]
+fn files_that_commands_touch_are_asked_of_git() {
+    let scene = Scene::new(
+        r#"digraph { start; exit; node [shape=parallelogram]; start -> a -> b -> c -> exit
+            a [script="echo 1 > one; echo 2 > two"]; b [script="true"]; c [script="echo 3 > two; rm kept"] }"#,
+    )
+    .local();
+    let dir = scene.work_dir();
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::write(dir.join("kept"), "x").unwrap();
+    let git = |args: &[&str]| {
+        let settings = ["-c", "user.name=a", "-c", "user.email=a@b"];
+        let mut git = std::process::Command::new("git");
+        git.args(settings).args(args).current_dir(&dir);
+        assert!(git.output().unwrap().status.success(), "{args:?}");
+    };
+    git(&["init", "-q"]);
+    git(&["add", "kept"]);
+    git(&["commit", "-qm", "first"]);
+    scene.drive().unwrap();
+    let touched: Vec<_> = scene
+        .events()
+        .iter()
+        .filter_map(|event| match &event.entry.body {
+            EventBody::StageCompleted(end) => Some(end.outcome.files_touched.join(" ")),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(touched, ["", "one two", "", "kept two", ""]);
+}
