@@ -1,10 +1,11 @@
 //! Model providers and web pages for tests: scripted servers on real loopback sockets.
 //!
-//! A [`Server`] plays a list of [`Response`]s, one a request, the last one again and again. What a
-//! response looks like on the wire follows from the path that was asked: `…/chat/completions` is
-//! answered as `OpenAI` does, `…/messages` as Anthropic does, streamed or whole as the request wants
-//! it. So one script serves both. Everything that goes wrong with real providers can be played too:
-//! errors in each provider's own words, streams that break, stop or hang, and bytes that drip.
+//! A [`Server`] plays a list of [`Response`]s, one a request, the last one again and again, or asks a
+//! function for each ([`Server::answering`]). What a response looks like on the wire follows from the
+//! path that was asked: `…/chat/completions` is answered as `OpenAI` does, `…/messages` as Anthropic
+//! does, streamed or whole as the request wants it. So one script serves both. Everything that goes
+//! wrong with real providers can be played too: errors in each provider's own words, streams that
+//! break, stop or hang, and bytes that drip.
 //!
 //! Every request is kept, for a test to look at.
 //!

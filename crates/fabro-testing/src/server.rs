@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,6 +11,8 @@ use crate::http::{self, Request};
 use crate::response::Response;
 use crate::wire::Protocol;
 
+const ANY_PORT: ([u8; 4], u16) = ([127, 0, 0, 1], 0);
+
 /// A server that plays a script. It ends when it is dropped.
 #[derive(Debug)]
 pub struct Server {
@@ -20,8 +23,22 @@ pub struct Server {
 
 #[derive(Debug)]
 struct Shared {
-    script: Vec<Response>,
+    answers: Answers,
     seen: Mutex<Seen>,
+}
+
+enum Answers {
+    Script(Vec<Response>),
+    By(Box<dyn Fn(&Request) -> Response + Send + Sync>),
+}
+
+impl fmt::Debug for Answers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Script(script) => f.debug_tuple("Script").field(script).finish(),
+            Self::By(_) => f.write_str("By"),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -38,7 +55,7 @@ impl Server {
     ///
     /// There is no port to be had.
     pub async fn start(script: Vec<Response>) -> io::Result<Self> {
-        Self::start_on(SocketAddr::from(([127, 0, 0, 1], 0)), script).await
+        Self::start_on(ANY_PORT.into(), script).await
     }
 
     /// Starts at this address.
@@ -47,9 +64,25 @@ impl Server {
     ///
     /// The address cannot be had.
     pub async fn start_on(address: SocketAddr, script: Vec<Response>) -> io::Result<Self> {
+        Self::listen(address, Answers::Script(script)).await
+    }
+
+    /// Starts on a free port of 127.0.0.1, and asks `answer` for every response: where it is to
+    /// follow from what was asked, in whatever order requests come.
+    ///
+    /// # Errors
+    ///
+    /// There is no port to be had.
+    pub async fn answering(
+        answer: impl Fn(&Request) -> Response + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        Self::listen(ANY_PORT.into(), Answers::By(Box::new(answer))).await
+    }
+
+    async fn listen(address: SocketAddr, answers: Answers) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
-        let shared = Arc::new(Shared { script, seen: Mutex::default() });
+        let shared = Arc::new(Shared { answers, seen: Mutex::default() });
         let accepting = tokio::spawn(accept(listener, Arc::clone(&shared)));
         Ok(Self { address, shared, accepting })
     }
@@ -110,11 +143,20 @@ async fn answer(mut socket: TcpStream, shared: Arc<Shared>) -> io::Result<()> {
 
 impl Shared {
     fn next(&self, request: Request) -> Response {
+        let script = match &self.answers {
+            Answers::Script(script) => script,
+            Answers::By(answer) => {
+                let response = answer(&request);
+                let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+                seen.requests.push(request);
+                return response;
+            }
+        };
         let path = request.path.split('?').next().unwrap_or_default();
-        let own = self.script.iter().any(|response| response.path() == Some(path));
+        let own = script.iter().any(|response| response.path() == Some(path));
         let key = own.then(|| path.to_owned());
         let list: Vec<_> =
-            self.script.iter().filter(|response| response.path() == key.as_deref()).collect();
+            script.iter().filter(|response| response.path() == key.as_deref()).collect();
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.requests.push(request);
         let played = seen.played.entry(key).or_default();

@@ -293,3 +293,17 @@ fn scripts_are_read_from_json() {
     unknown field `txt`, expected one of `text`, `thinking`, `tool_calls`, `blocks`, `usage`, `stop`, `ending`, `error`, `silence`, `status`, `body`, `path`, `headers`, `retry_after`, `delay_ms`, `byte_delay_ms` at line 1 column 7
     ");
 }
+
+#[tokio::test]
+async fn an_answer_can_follow_from_its_request() {
+    let server = Server::answering(|request| {
+        let messages = request.json()["messages"].as_array().map_or(0, Vec::len);
+        Response::text(format!("{messages} messages"))
+    });
+    let server = server.await.unwrap();
+    for (body, text) in [(r#"{"messages": [1, 2]}"#, "2 messages"), ("{}", "0 messages")] {
+        let answer = post(&server, OPENAI, body).await;
+        assert!(answer.contains(text), "{answer}");
+    }
+    assert_eq!(server.requests().len(), 2);
+}
