@@ -11,13 +11,21 @@ use fabro_mcp::{Server, Transport};
 use fabro_redact::{Redactor, is_secret_name};
 use fabro_sandbox::{LocalExec, agent_env};
 use fabro_tools::Tool;
+use fabro_types::RunId;
 use fabro_web::{HttpToolCall, WebFetch, WebSettings};
 
 use crate::{error, wiring};
 
-/// What agents work with; nothing at all in a dry run.
-pub fn agents(settings: &RunSettings, redactor: Redactor, dry_run: bool) -> anyhow::Result<Agents> {
-    let env = agent_env(text_variables(), settings.env.clone());
+/// What the agents of a run work with, if there is a run already; nothing at all in a dry run.
+pub fn agents(
+    settings: &RunSettings,
+    run: Option<RunId>,
+    redactor: Redactor,
+    dry_run: bool,
+) -> anyhow::Result<Agents> {
+    // By this a later driver finds what one that died left running.
+    let marker = run.map(|run| ("FABRO_RUN_ID".to_owned(), run.to_string()));
+    let env = agent_env(text_variables(), settings.env.clone().into_iter().chain(marker));
     let toolbox: Arc<dyn Toolbox> = if dry_run {
         Arc::new(NoTools)
     } else {
@@ -180,6 +188,17 @@ fn text_variables() -> impl Iterator<Item = (String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_agents_start_says_which_run_it_belongs_to() {
+        let run = RunId::from_parts(1, 2);
+        let mut settings = RunSettings::default();
+        settings.env.insert("FABRO_RUN_ID".to_owned(), "another".to_owned());
+        let agents = agents(&settings, Some(run), Redactor::default(), false).unwrap();
+        let marked = agents.backend_env.iter().filter(|(name, _)| name == "FABRO_RUN_ID");
+        let runs: Vec<_> = marked.map(|(_, run)| run.clone()).collect();
+        assert_eq!(runs, [run.to_string()]);
+    }
 
     #[test]
     fn the_token_of_a_header_is_a_secret_of_its_own() {

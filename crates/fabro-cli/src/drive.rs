@@ -54,7 +54,7 @@ pub async fn drive(driven: Driven, global: &Global) -> anyhow::Result<Exit> {
     let all_runs = run_dir.parent().map(Path::to_owned).unwrap_or_default();
     let files = Arc::new(StatusFiles::new(all_runs));
     let shown: Arc<dyn EventSink> = Arc::clone(&progress) as _;
-    let handler = wiring::handlers(&settings, dry_run, &events, &progress, files.clone())?;
+    let handler = wiring::handlers(&settings, run_id, dry_run, &events, &progress, files.clone())?;
     let is_new = state.phase == Phase::Created;
     if !is_new || prepare_dir(&run_dir).exists() {
         let store = Arc::clone(&store);

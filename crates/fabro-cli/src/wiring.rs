@@ -20,6 +20,7 @@ use fabro_llm::{
 };
 use fabro_redact::Redactor;
 use fabro_sandbox::{Exec, LocalExec};
+use fabro_types::RunId;
 
 use crate::agents;
 use crate::cli::ShownArgs;
@@ -47,6 +48,7 @@ pub fn mode(asked: ShownArgs, global: &Global) -> Mode {
 /// unless a rewind took them back.
 pub fn handlers(
     settings: &RunSettings,
+    run: RunId,
     dry_run: bool,
     events: &[Event],
     progress: &Arc<Progress>,
@@ -63,7 +65,7 @@ pub fn handlers(
             configured: settings.configured_model.clone(),
             configured_provider: settings.configured_provider.clone(),
         },
-        agents: agents::agents(settings, redactor, dry_run)?,
+        agents: agents::agents(settings, Some(run), redactor, dry_run)?,
         limits: Limits::default(),
         interviewer: interviewer(settings, dry_run, events, progress)?,
         // What the run itself does is told to both by its driver.
@@ -96,7 +98,7 @@ pub fn catalog(models: &BTreeMap<String, ModelEntry>) -> Catalog {
 /// Checks the settings of a run before it exists.
 pub fn check(settings: &RunSettings) -> anyhow::Result<()> {
     model(settings, false)?;
-    agents::agents(settings, Redactor::default(), false)?;
+    agents::agents(settings, None, Redactor::default(), false)?;
     queue(settings)?;
     Ok(())
 }
