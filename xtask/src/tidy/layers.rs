@@ -66,6 +66,7 @@ pub(super) const MEMBERS: &[Member] = &[
     member("fabro-report", 6),
     member("fabro-cli", 7),
     // The developers' tools, above every layer.
+    member("fabro-crash", 8),
     member("xtask", 8),
 ];
 

@@ -95,7 +95,7 @@ mod tests {
             let manifest = format!("[package]\nname = '{name}'\n{entry}");
             said(http_only_where_allowed, &[("crates/a/Cargo.toml", &manifest)])
         };
-        assert_snapshot!(check("fabro-graph", "[dependencies]\nreqwest = '1'"), @"crates/a/Cargo.toml: `fabro-graph` may not use `reqwest`: only fabro-llm, fabro-tools, fabro-server bring an HTTP library");
+        assert_snapshot!(check("fabro-graph", "[dependencies]\nreqwest = '1'"), @"crates/a/Cargo.toml: `fabro-graph` may not use `reqwest`: only fabro-llm, fabro-mcp, fabro-server, fabro-testing, fabro-web bring an HTTP library");
         assert_eq!(check("fabro-llm", "[dependencies]\nreqwest = '1'"), "");
         let optional = "[dependencies]\nureq = { version = '1', optional = true }\n";
         assert_eq!(check("fabro-blob", optional), "");

@@ -1,6 +1,7 @@
 //! One run in a folder and a store of its own, and the drivers that work on it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::env;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -13,52 +14,63 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{json, workflow};
+use crate::{json, workflow};
 
 /// Where `fabro resume` finds what a dead driver left: scripts have the run's id in their
 /// environment.
 const MARKER: &str = "FABRO_RUN_ID=";
 
-pub(super) struct Case {
+pub(crate) struct Case {
     dir: TempDir,
     fabro: PathBuf,
     store: PathBuf,
+    work: Work,
+}
+
+/// What is run.
+pub(crate) struct Work {
+    /// The workflow, one of the files.
+    pub(crate) workflow: &'static str,
+    /// More arguments for `fabro run`.
+    pub(crate) args: &'static [&'static str],
+    /// Names and texts; one of them is `effects.log`, and empty.
+    pub(crate) files: Vec<(&'static str, String)>,
+    /// Where models are asked, in the protocol of Chat Completions.
+    pub(crate) base_url: Option<String>,
 }
 
 impl Case {
-    pub(super) fn new(fabro: &Path, name: &str) -> Result<Self> {
+    /// A case of the workflow of commands.
+    pub(crate) fn new(fabro: &Path, name: &str) -> Result<Self> {
+        Self::of(workflow::work(), fabro, name)
+    }
+
+    pub(crate) fn of(work: Work, fabro: &Path, name: &str) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix(&format!("{name}-")).tempdir()?;
-        let files = [
-            ("crash.fabro", workflow::parent()),
-            ("child.fabro", workflow::child()),
-            ("model.json", workflow::MODEL.to_owned()),
-            ("answers.json", workflow::ANSWERS.to_owned()),
-            ("effects.log", String::new()),
-        ];
-        for (file, text) in files {
+        for (file, text) in &work.files {
             fs::write(dir.path().join(file), text).with_context(|| format!("write {file}"))?;
         }
         let store = dir.path().join("store");
-        Ok(Self { fabro: fabro.to_owned(), store, dir })
+        Ok(Self { fabro: fabro.to_owned(), store, dir, work })
     }
 
     /// The same, with the store in another place.
-    pub(super) fn with_store(self, store: &Path) -> Self {
+    pub(crate) fn with_store(self, store: &Path) -> Self {
         Self { store: store.to_owned(), ..self }
     }
 
     /// Leaves the folder where it is.
-    pub(super) fn keep(&mut self) -> &Path {
+    pub(crate) fn keep(&mut self) -> &Path {
         self.dir.disable_cleanup(true);
         self.dir.path()
     }
 
-    pub(super) fn start(&self) -> Result<Driver> {
-        let args = ["--answers", "answers.json", "--model-script", "model.json", "--json"];
-        self.drive(Command::new(&self.fabro).args(["run", "crash.fabro"]).args(args))
+    pub(crate) fn start(&self) -> Result<Driver> {
+        let mut command = Command::new(&self.fabro);
+        self.drive(command.args(["run", self.work.workflow, "--json"]).args(self.work.args))
     }
 
-    pub(super) fn resume(&self, run: &str) -> Result<Driver> {
+    pub(crate) fn resume(&self, run: &str) -> Result<Driver> {
         self.drive(Command::new(&self.fabro).args(["resume", run, "--json"]))
     }
 
@@ -69,27 +81,27 @@ impl Case {
     }
 
     /// What drivers have written to stderr, the end of it.
-    pub(super) fn complaints(&self) -> String {
+    pub(crate) fn complaints(&self) -> String {
         let text = fs::read_to_string(self.path("driver.err")).unwrap_or_default();
         let lines: Vec<_> = text.trim_end().lines().collect();
         lines[lines.len().saturating_sub(8)..].join("\n  ")
     }
 
     /// The run, once there is one.
-    pub(super) fn run_id(&self) -> Result<Option<String>> {
+    pub(crate) fn run_id(&self) -> Result<Option<String>> {
         let mut runs = self.ids(&[])?;
         ensure!(runs.len() < 2, "there are {} runs in the store", runs.len());
         Ok(runs.pop())
     }
 
     /// Whether the run has ended well; nothing else counts as over here.
-    pub(super) fn is_over(&self, run: &str) -> Result<bool> {
+    pub(crate) fn is_over(&self, run: &str) -> Result<bool> {
         let text = self.ask(&["inspect", run, "--json"])?;
         Ok(json(&text, "fabro inspect")?["status"] == "succeeded")
     }
 
     /// The events of the run and of its sub-workflows, a line each, by run.
-    pub(super) fn events(&self) -> Result<BTreeMap<String, Vec<String>>> {
+    pub(crate) fn events(&self) -> Result<BTreeMap<String, Vec<String>>> {
         let runs = self.ids(&["--all"])?.into_iter().map(|run| {
             let text = self.ask(&["events", &run, "--json"])?;
             Ok((run, text.lines().map(str::to_owned).collect()))
@@ -98,7 +110,7 @@ impl Case {
     }
 
     /// The context of the run as it is now; what differs from run to run by its nature is replaced.
-    pub(super) fn context(&self) -> Result<BTreeMap<String, String>> {
+    pub(crate) fn context(&self) -> Result<BTreeMap<String, String>> {
         let mut text = self.ask(&["context", "latest", "--json"])?;
         for run in self.ids(&["--all"])? {
             text = text.replace(&run, "RUN");
@@ -110,7 +122,7 @@ impl Case {
     }
 
     /// How many lines each stage has left.
-    pub(super) fn effects(&self) -> Result<BTreeMap<String, usize>> {
+    pub(crate) fn effects(&self) -> Result<BTreeMap<String, usize>> {
         let mut counts = BTreeMap::new();
         for line in fs::read_to_string(self.path("effects.log"))?.lines() {
             *counts.entry(line.to_owned()).or_default() += 1;
@@ -118,15 +130,16 @@ impl Case {
         Ok(counts)
     }
 
-    /// Processes of the run that are still there.
-    pub(super) fn leftovers(&self) -> Result<Vec<String>> {
+    /// Processes of the run that are still there: they say so, or work in its folder.
+    pub(crate) fn leftovers(&self) -> Result<Vec<String>> {
         let runs: BTreeSet<_> = self.ids(&["--all"])?.into_iter().collect();
         let mut found = Vec::new();
         for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
             let environ = fs::read(entry.path().join("environ")).unwrap_or_default();
             let environ = String::from_utf8_lossy(&environ).into_owned();
             let mut of = environ.split('\0').filter_map(|entry| entry.strip_prefix(MARKER));
-            if of.any(|run| runs.contains(run)) {
+            let place = fs::read_link(entry.path().join("cwd")).unwrap_or_default();
+            if of.any(|run| runs.contains(run)) || place.starts_with(self.dir.path()) {
                 found.push(format!("process {} was left behind", entry.file_name().display()));
             }
         }
@@ -152,6 +165,15 @@ impl Case {
 
     /// Nothing of the person's own settings reaches the run.
     fn settle<'c>(&self, command: &'c mut Command) -> &'c mut Command {
+        for (name, _) in env::vars_os() {
+            let text = name.to_string_lossy();
+            if text.ends_with("_API_KEY") || text.ends_with("_BASE_URL") {
+                command.env_remove(name);
+            }
+        }
+        if let Some(url) = &self.work.base_url {
+            command.env("OPENAI_BASE_URL", url);
+        }
         command.args([Path::new("--store"), &self.store]).current_dir(self.dir.path());
         command.env("HOME", self.dir.path()).env("EFFECTS", self.path("effects.log"));
         command.env_remove("XDG_CONFIG_HOME").env_remove("FABRO_STORE").stdin(Stdio::null())
@@ -163,7 +185,7 @@ impl Case {
 }
 
 /// A process that drives a run, and what it tells.
-pub(super) struct Driver {
+pub(crate) struct Driver {
     child: Child,
     lines: Receiver<String>,
     told: Vec<String>,
@@ -188,7 +210,7 @@ impl Driver {
     }
 
     /// Waits for the end of the driver; fails when it does not come.
-    pub(super) fn end(&mut self, patience: Duration) -> Result<ExitStatus> {
+    pub(crate) fn end(&mut self, patience: Duration) -> Result<ExitStatus> {
         match self.kill_unless(patience, u64::MAX)? {
             Some(status) => Ok(status),
             None => bail!("the driver did not end within {} s", patience.as_secs()),
@@ -196,12 +218,12 @@ impl Driver {
     }
 
     /// Kills the driver after some time; the status when it ended before that.
-    pub(super) fn kill_after(&mut self, time: Duration) -> Result<Option<ExitStatus>> {
+    pub(crate) fn kill_after(&mut self, time: Duration) -> Result<Option<ExitStatus>> {
         self.kill_unless(time, u64::MAX)
     }
 
     /// Kills the driver as soon as it has told so many events; the status when it ended before.
-    pub(super) fn kill_when_told(
+    pub(crate) fn kill_when_told(
         &mut self,
         events: u64,
         patience: Duration,
@@ -234,7 +256,7 @@ impl Driver {
     }
 
     /// The ids of all events that the driver told, once it is gone.
-    pub(super) fn told(mut self) -> Result<Vec<String>> {
+    pub(crate) fn told(mut self) -> Result<Vec<String>> {
         self.told.extend(self.lines.iter());
         let ids = self.told.iter().map(|line| {
             let event: Value = json(line, "fabro run --json")?;

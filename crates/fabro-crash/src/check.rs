@@ -6,30 +6,31 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 /// What the undisturbed run came to.
-pub(super) struct Peace {
-    pub(super) context: BTreeMap<String, String>,
-    pub(super) effects: BTreeMap<String, usize>,
+pub(crate) struct Peace {
+    pub(crate) context: BTreeMap<String, String>,
+    pub(crate) effects: BTreeMap<String, usize>,
 }
 
 impl Peace {
     /// How many stages left lines.
-    pub(super) fn stages(&self) -> usize {
+    pub(crate) fn stages(&self) -> usize {
         self.effects.len()
     }
 }
 
 /// What there was after a kill.
 #[derive(Debug, Default)]
-pub(super) struct Snapshot {
+pub(crate) struct Snapshot {
     events: BTreeMap<String, Vec<String>>,
-    effects: BTreeMap<String, usize>,
+    /// How many lines each stage has left.
+    pub(crate) effects: BTreeMap<String, usize>,
     committed: BTreeSet<String>,
     in_flight: BTreeSet<String>,
 }
 
 impl Snapshot {
     /// From the events of each run, a line each, and the lines that stages left.
-    pub(super) fn new(
+    pub(crate) fn new(
         events: BTreeMap<String, Vec<String>>,
         effects: BTreeMap<String, usize>,
     ) -> Result<Self> {
@@ -56,13 +57,18 @@ impl Snapshot {
         Ok(seen)
     }
 
+    /// The events of all runs, a line each.
+    pub(crate) fn all_events(&self) -> impl Iterator<Item = &String> {
+        self.events.values().flatten()
+    }
+
     fn lines_of(&self, stage: &str) -> usize {
         self.effects.get(stage).copied().unwrap_or_default()
     }
 }
 
 /// How the final context differs from that of the undisturbed run.
-pub(super) fn contexts(
+pub(crate) fn contexts(
     peace: &BTreeMap<String, String>,
     last: &BTreeMap<String, String>,
 ) -> Vec<String> {
@@ -75,7 +81,7 @@ pub(super) fn contexts(
 }
 
 /// Stages that ran although they were committed, ran too often, or not at all.
-pub(super) fn effects(
+pub(crate) fn effects(
     peace: &BTreeMap<String, usize>,
     seen: &[Snapshot],
     last: &Snapshot,
@@ -106,7 +112,7 @@ pub(super) fn effects(
 }
 
 /// What is wrong with the logs: gaps, events that changed or went, events told too early.
-pub(super) fn logs(seen: &[Snapshot], last: &Snapshot, told: &BTreeSet<String>) -> Vec<String> {
+pub(crate) fn logs(seen: &[Snapshot], last: &Snapshot, told: &BTreeSet<String>) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut logged = BTreeSet::new();
     for (run, lines) in &last.events {

@@ -9,8 +9,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 
-use super::case::{Case, Driver};
-use super::check::{Peace, contexts};
+use crate::case::{Case, Driver};
+use crate::check::{Peace, contexts};
 use crate::{complain, say};
 
 /// How large the file system is: several times what a run takes.
@@ -25,7 +25,7 @@ const CANNOT_RECORD: i32 = 4;
 const PATIENCE: Duration = Duration::from_mins(2);
 
 /// What happened, as a part of a sentence.
-pub(super) fn run(fabro: &Path, keep: bool) -> Result<String> {
+pub(crate) fn run(fabro: &Path, keep: bool) -> Result<String> {
     let Some(disk) = Disk::mount()? else {
         say("full disk: skipped, for a file system can only be mounted by root");
         return Ok("full disk skipped".to_owned());

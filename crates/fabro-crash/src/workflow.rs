@@ -3,12 +3,14 @@
 
 use std::fmt::Write as _;
 
+use crate::case::Work;
+
 /// What every command does: leave a line, take its time, print something.
 const SCRIPT: &str =
     r#"echo $FABRO_NODE@$FABRO_VISIT >> \"$EFFECTS\"; sleep 0.01; echo $FABRO_NODE $FABRO_VISIT"#;
 
 /// Turns of the model. Those of `draft` differ, so that a lost place in the list is seen.
-pub(super) const MODEL: &str = r#"{
+const MODEL: &str = r#"{
   "ask": [{"text": "The answer is 42.\n{\"context_updates\": {\"answer\": 42}}"}],
   "draft": [
     {"text": "{\"context_updates\": {\"draft\": \"one\", \"first\": true}}"},
@@ -20,17 +22,34 @@ pub(super) const MODEL: &str = r#"{
 "#;
 
 /// Answers of the person at the gate.
-pub(super) const ANSWERS: &str = r#"{"gate": ["A", "A", "D"]}"#;
+const ANSWERS: &str = r#"{"gate": ["A", "A", "D"]}"#;
+
+/// The file to run, and what it needs.
+pub(crate) fn work() -> Work {
+    let files = [
+        ("crash.fabro", parent()),
+        ("child.fabro", child()),
+        ("model.json", MODEL.to_owned()),
+        ("answers.json", ANSWERS.to_owned()),
+        ("effects.log", String::new()),
+    ];
+    Work {
+        workflow: "crash.fabro",
+        args: &["--answers", "answers.json", "--model-script", "model.json"],
+        files: files.into(),
+        base_url: None,
+    }
+}
 
 /// The sub-workflow.
-pub(super) fn child() -> String {
+fn child() -> String {
     let mut text = Text::new("child");
     text.line("start", 3, "k", "exit");
     text.end()
 }
 
 /// The workflow.
-pub(super) fn parent() -> String {
+fn parent() -> String {
     let mut text = Text::new("crash");
     text.line("start", 16, "a", "loop1");
     // A loop that counts itself.
