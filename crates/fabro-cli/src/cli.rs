@@ -412,7 +412,7 @@ pub struct RmArgs {
     pub runs: Vec<String>,
 }
 
-/// Show which models there are
+/// Show which models there are, and try them
 #[derive(Args, Clone, Debug)]
 pub struct ModelArgs {
     /// What to do.
@@ -424,6 +424,7 @@ pub struct ModelArgs {
 #[derive(Clone, Debug, Subcommand)]
 pub enum ModelCommand {
     List(ModelListArgs),
+    Test(ModelTestArgs),
 }
 
 /// List the models that are known, with their windows and prices
@@ -432,6 +433,21 @@ pub enum ModelCommand {
     after_help = "Examples:\n  fabro model list\n  fabro model list --json | jq '.[] | select(.served_by)'\n\nOther models work too. `[models.NAME]` in config.toml says more of one."
 )]
 pub struct ModelListArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Ask models a question of one word
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Examples:\n  fabro model test\n  fabro model test claude-haiku-4-5\n  fabro model test local/llama --json | jq '.[].latency_ms'\n\nExits with 1 when one does not answer. An answer costs what the provider asks for it."
+)]
+pub struct ModelTestArgs {
+    /// A model, PROVIDER/MODEL, or a provider [default: every provider that is configured]
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -92,6 +92,23 @@ impl ErrorKind {
         }
     }
 
+    /// Its name for programs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::RateLimit => "rate_limit",
+            Self::Overloaded => "overloaded",
+            Self::Timeout => "timeout",
+            Self::Unreachable => "unreachable",
+            Self::Auth => "auth",
+            Self::Quota => "quota",
+            Self::ContextOverflow => "context_overflow",
+            Self::ContentFilter => "content_filter",
+            Self::InvalidRequest => "invalid_request",
+            Self::BrokenStream => "broken_stream",
+            Self::Script => "script",
+        }
+    }
+
     pub(crate) fn words(self) -> &'static str {
         match self {
             Self::RateLimit => "the model's rate limit is reached: try again later",
@@ -130,19 +147,19 @@ mod tests {
             ErrorKind::BrokenStream,
             ErrorKind::Script,
         ];
-        let lines = kinds.map(|kind| format!("{kind:?} {}", kind.class()));
+        let lines = kinds.map(|kind| format!("{} {}", kind.as_str(), kind.class()));
         insta::assert_snapshot!(lines.join("\n"), @r"
-        RateLimit transient_infra
-        Overloaded transient_infra
-        Timeout transient_infra
-        Unreachable transient_infra
-        Auth deterministic
-        Quota budget_exhausted
-        ContextOverflow budget_exhausted
-        ContentFilter deterministic
-        InvalidRequest deterministic
-        BrokenStream transient_infra
-        Script deterministic
+        rate_limit transient_infra
+        overloaded transient_infra
+        timeout transient_infra
+        unreachable transient_infra
+        auth deterministic
+        quota budget_exhausted
+        context_overflow budget_exhausted
+        content_filter deterministic
+        invalid_request deterministic
+        broken_stream transient_infra
+        script deterministic
         ");
     }
 

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use fabro_config::{ProviderSettings, Settings};
 use fabro_store::SqliteStore;
 use serde::Serialize;
 
@@ -9,7 +10,8 @@ use crate::cli::DoctorArgs;
 use crate::exit::{self, Exit};
 use crate::global::Global;
 use crate::output;
-use fabro_terminal::Paint;
+use crate::wiring;
+use fabro_terminal::{Paint, clean};
 
 /// Free space below which runs may soon fail, in bytes.
 const SCARCE: u64 = 256 << 20;
@@ -42,7 +44,7 @@ pub fn doctor(args: &DoctorArgs, global: &Global) -> anyhow::Result<Exit> {
         store(&dir),
     ];
     checks.extend(space(&dir));
-    checks.push(model(global));
+    checks.extend(models(global));
     if args.json {
         output::json(&checks)?;
     } else {
@@ -103,24 +105,46 @@ fn existing(dir: &Path) -> PathBuf {
     dir.ancestors().find(|dir| dir.is_dir()).unwrap_or(Path::new("/")).to_owned()
 }
 
-fn model(global: &Global) -> Check {
-    let (status, detail) = match global.settings() {
-        Err(error) => (Verdict::Failed, error.to_string()),
-        Ok(settings) => match (settings.model.script, settings.model.name) {
-            (Some(script), _) if !script.is_file() => (
-                Verdict::Failed,
-                format!("{} is no file; mend `run.model.script`", script.display()),
-            ),
-            (Some(script), _) => (Verdict::Ok, format!("answers of {}", script.display())),
-            (None, name) => {
-                let named = name.map(|name| format!("{name} is named, but ")).unwrap_or_default();
-                let advice =
-                    "this version has no provider: a run needs a model script, or --dry-run";
-                (Verdict::Warning, format!("{named}{advice}"))
-            }
-        },
+/// Each provider that is configured, and what would answer the stages that name no model.
+fn models(global: &Global) -> Vec<Check> {
+    let check = |name, status, detail| Check { name, status, detail };
+    let settings = match global.settings() {
+        Ok(settings) => settings,
+        Err(error) => return vec![check("model", Verdict::Failed, error.to_string())],
     };
-    Check { name: "model", status, detail }
+    let providers = wiring::providers(&settings);
+    let mut checks: Vec<_> = providers.iter().map(|it| provider(it, &settings)).collect();
+    let (status, detail) = match (settings.model.name, settings.model.script) {
+        (Some(name), _) if !providers.is_empty() => (Verdict::Ok, name),
+        (None, _) if !providers.is_empty() => {
+            (Verdict::Ok, "the usual one of the first provider; `fabro model test` asks".to_owned())
+        }
+        (_, Some(script)) if !script.is_file() => {
+            let why = format!("{} is no file; mend `run.model.script`", script.display());
+            (Verdict::Failed, why)
+        }
+        (_, Some(script)) => (Verdict::Ok, format!("answers of {}", script.display())),
+        (name, None) => {
+            let named = name.map(|name| format!("{name} is named, but ")).unwrap_or_default();
+            let advice = "no provider is configured: set a key such as ANTHROPIC_API_KEY, or \
+                          name one in .fabro/config.toml; or use a model script, or --dry-run";
+            (Verdict::Warning, format!("{named}{advice}"))
+        }
+    };
+    checks.push(check("model", status, detail));
+    checks
+}
+
+/// A provider, without anything secret. It is not asked.
+fn provider(provider: &ProviderSettings, settings: &Settings) -> Check {
+    let at = provider.base_url.as_deref().map(|url| format!(" at {}", clean(url)));
+    let it =
+        format!("{} ({}){}", clean(&provider.name), provider.kind.as_str(), at.unwrap_or_default());
+    let (status, detail) = match wiring::client(std::slice::from_ref(provider), &settings.models) {
+        Ok(_) => (Verdict::Ok, it),
+        Err(error) => (Verdict::Failed, format!("{it}: {error}")),
+    };
+    Check { name: "provider", status, detail }
 }
 
 fn text(checks: &[Check], paint: Paint) -> String {

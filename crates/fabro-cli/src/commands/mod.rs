@@ -14,6 +14,7 @@ mod graph;
 mod init;
 mod inspect;
 mod model;
+mod model_test;
 mod ps;
 mod resume;
 mod rm;
@@ -45,7 +46,7 @@ pub fn dispatch(command: Command, global: &Global) -> anyhow::Result<Exit> {
         Command::Cancel(args) => cancel::cancel(&args, global),
         Command::Fork(args) => fork::fork(args, global),
         Command::Rewind(args) => fork::rewind(args, global),
-        Command::Model(args) => model::model(&args.command, global),
+        Command::Model(args) => block_on(model::model(args, global)),
         Command::Rm(args) => rm::rm(&args, global),
         Command::Init(args) => init::init(&args),
         Command::Completion(args) => completion::completion(&args),

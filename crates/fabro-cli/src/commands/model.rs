@@ -7,7 +7,8 @@ use fabro_llm::ModelInfo;
 use fabro_terminal::{Align, Paint, Table, clean};
 use serde::Serialize;
 
-use crate::cli::{ModelCommand, ModelListArgs};
+use crate::cli::{ModelArgs, ModelCommand, ModelListArgs};
+use crate::commands::model_test::test;
 use crate::exit::{self, Exit};
 use crate::global::Global;
 use crate::output;
@@ -23,9 +24,10 @@ struct Row<'a> {
 }
 
 /// What there is to know about models.
-pub fn model(command: &ModelCommand, global: &Global) -> anyhow::Result<Exit> {
-    match command {
-        ModelCommand::List(args) => list(args, global),
+pub async fn model(args: ModelArgs, global: &Global) -> anyhow::Result<Exit> {
+    match args.command {
+        ModelCommand::List(args) => list(&args, global),
+        ModelCommand::Test(args) => test(args, global).await,
     }
 }
 

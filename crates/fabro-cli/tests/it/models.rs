@@ -1,0 +1,70 @@
+use fabro_testing::{Fault, Response, Server};
+use insta::assert_snapshot;
+
+use super::project::{Project, filters};
+
+/// A project with a server of its own and one where nobody listens.
+async fn project(answers: Vec<Response>, more: &str) -> (Project, Server) {
+    let server = Server::start(answers).await.unwrap();
+    let settings = format!(
+        "_version = 1\n[run.model]\nname = 'tiny'\n[providers.gone]\nkind = 'anthropic'\n\
+         base_url = 'http://127.0.0.1:1'\n[providers.local]\nkind = 'openai-compatible'\n\
+         base_url = '{}/v1'\n{more}[models.tiny]\nprovider = 'local'\ninput_cost = 2.0\noutput_cost = 4.0\n",
+        server.url(),
+    );
+    (Project::with(&[(".fabro/config.toml", &settings)]), server)
+}
+
+fn told(project: &Project, server: &Server, args: &[&str]) -> String {
+    project.run(args).replace(&server.address().to_string(), "ADDRESS")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn providers_are_asked_a_question() {
+    let sealed = "[providers.sealed]\nkind = 'openai'\napi_key_env = 'NOT_SET'\n";
+    let (project, server) = project(vec![Response::text("Earth\n").usage(20, 2, 0)], sealed).await;
+    filters().bind(|| {
+        assert_snapshot!(told(&project, &server, &["model", "test"]), @r#"
+        exit 1
+        ── stdout
+        ✗ gone/claude-sonnet-4-5  unreachable: the model's provider cannot be reached: check its address (gone: http://127.0.0.1:1/v1 cannot be reached: Connection refused (os error 111))
+            help: check base_url of the provider, and whether it is up
+        ✓ local/tiny  "Earth" [T], 20 tokens in, 2 out, $0.000048
+        ✗ sealed  settings: provider `sealed`: the environment variable `NOT_SET` is not set: set it, or correct its name in the settings
+            help: set the variable, or take it out of the settings
+        "#);
+        let doctor = told(&project, &server, &["doctor"]);
+        let told: Vec<&str> = doctor.lines().filter(|line| line.contains("provider") || line.contains("model")).collect();
+        assert_snapshot!(told.join("\n"), @r"
+        ✓ provider gone (anthropic) at http://127.0.0.1:1
+        ✓ provider local (openai-compatible) at http://ADDRESS/v1
+        ✗ provider sealed (openai): provider `sealed`: the environment variable `NOT_SET` is not set: set it, or correct its name in the settings
+        ✓ model    tiny
+        ");
+    });
+    assert_eq!(server.requests()[0].json()["model"], "tiny");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_model_is_asked_by_its_name() {
+    let refused = Response::error(Fault::RateLimit).retry_after("7");
+    let (project, server) =
+        project(vec![Response::text("Earth").usage(20, 2, 0), refused], "").await;
+    let name = "local/other";
+    let asked = project.run(&["model", "test", name]);
+    assert!(asked.contains("price not known"), "{asked}");
+    let output = project.output(&["model", "test", name, "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let tried: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_snapshot!(tried[0]["error"], @r#"{"kind":"rate_limit","message":"the model's rate limit is reached: try again later (local: 429 rate_limit_exceeded: Rate limit reached for requests)","fix":"try again in 7.0s"}"#);
+    assert_eq!((&tried[0]["provider"], &tried[0]["model"]), (&"local".into(), &"other".into()));
+    // It asks once: whoever looks wants to see what goes wrong.
+    assert_eq!(server.requests().len(), 2);
+    let none = Project::new();
+    assert_snapshot!(none.run(&["model", "test"]), @r"
+    exit 1
+    ── stderr
+    error: no provider is configured
+      help: set a key such as ANTHROPIC_API_KEY, a base URL such as OPENAI_BASE_URL, or name one in .fabro/config.toml
+    ");
+}
