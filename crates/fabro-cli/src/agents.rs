@@ -6,7 +6,7 @@ use std::time::Duration;
 use fabro_config::{McpServer, McpTransport, ProviderSettings, expand_variables};
 use fabro_handlers::{Agents, LocalToolbox, NoTools, RunSettings, Toolbox};
 use fabro_llm::{Asking, Fallback};
-use fabro_llm::{Provider, ProviderKind, Secret};
+use fabro_llm::{Provider, Secret};
 use fabro_mcp::{Server, Transport};
 use fabro_redact::{Redactor, is_secret_name};
 use fabro_sandbox::{LocalExec, agent_env};
@@ -93,9 +93,7 @@ pub fn provider(settings: &ProviderSettings) -> anyhow::Result<Provider> {
             "set the variable, or take it out of the settings",
         )
     };
-    let kind =
-        ProviderKind::parse(settings.kind.as_str()).unwrap_or(ProviderKind::OpenAiCompatible);
-    let usual = Provider::new(&settings.name, kind);
+    let usual = Provider::new(&settings.name, settings.kind);
     Ok(Provider {
         base_url: settings.base_url.clone(),
         key: settings.api_key(variable).map_err(missing)?.map(Secret::new),

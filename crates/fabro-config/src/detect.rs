@@ -1,6 +1,8 @@
 use std::collections::BTreeMap;
 
-use crate::provider::{ProviderKind, ProviderSettings};
+use fabro_types::ProviderKind;
+
+use crate::provider::ProviderSettings;
 
 /// A provider that is known by its name.
 pub(crate) struct Usual {

@@ -23,6 +23,7 @@ mod label;
 mod outcome;
 mod path;
 mod permissions;
+mod provider_kind;
 mod status;
 mod weight;
 
@@ -35,5 +36,6 @@ pub use label::{accelerator, strip_accelerator};
 pub use outcome::{ContextPatch, Failure, FailureClass, Outcome, Usage, failure_signature};
 pub use path::value_at;
 pub use permissions::Permissions;
+pub use provider_kind::ProviderKind;
 pub use status::{RunStatus, Status};
 pub use weight::Weight;

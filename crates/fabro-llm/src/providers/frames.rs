@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::ProviderKind;
 use super::calls::Calls;
+use super::provider::chats;
 
 /// Sees each event just before the client tells what it makes of it.
 #[derive(Debug)]
@@ -74,10 +75,10 @@ impl ChatFrameSink for Frames {
                 seen.usage.input_tokens = sent.saturating_add(cached);
                 seen.usage.cached_tokens = cached;
             }
-            (kind, _) if kind.chats() && has("\"tool_calls\"") => {
+            (kind, _) if chats(kind) && has("\"tool_calls\"") => {
                 self.seen().calls.add(&frame.json().unwrap_or_default());
             }
-            (kind, _) if kind.chats() && has("\"refusal\":\"") => {
+            (kind, _) if chats(kind) && has("\"refusal\":\"") => {
                 let chunk = frame.json().unwrap_or_default();
                 let refusal = chunk["choices"][0]["delta"]["refusal"].as_str();
                 self.seen().refusal.push_str(refusal.unwrap_or_default());

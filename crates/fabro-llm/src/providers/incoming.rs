@@ -14,6 +14,7 @@ use super::address::Address;
 use super::body::Told;
 use super::calls::arguments;
 use super::frames::{Frames, Mark};
+use super::provider::chats;
 use super::{Provider, ProviderKind, failure};
 use crate::{ErrorKind, Message, ModelError, ModelInfo, Part, Reasoning, StopReason, ToolCall};
 
@@ -134,7 +135,7 @@ impl Incoming {
         let usage = self.usage(&end);
         let stop = end.captured_stop_reason.clone();
         let parts = end.captured_content.map(MessageContent::into_parts);
-        let calls = if self.asked.provider.kind.chats() {
+        let calls = if chats(self.asked.provider.kind) {
             calls.into_calls()
         } else {
             self.captured(parts.unwrap_or_default())

@@ -21,8 +21,9 @@ use genai::Client;
 use self::address::Address;
 use self::frames::Frames;
 use self::incoming::{Asked, Incoming};
-pub use self::provider::{Provider, ProviderKind, Secret};
+pub use self::provider::{Provider, Secret};
 use crate::{Catalog, ErrorKind, Model, ModelError, Part, Request};
+pub use fabro_types::ProviderKind;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 

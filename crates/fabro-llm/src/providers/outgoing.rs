@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use std::time::Duration;
 
 use super::address::{Address, headers};
+use super::provider::chats;
 use super::{Provider, ProviderKind, invalid, schema};
 use crate::{
     Content, Message, ModelError, ModelInfo, Reasoning, ReasoningStyle, Request, Role, ToolCall,
@@ -83,7 +84,7 @@ fn options(
         .with_capture_usage(true)
         .with_capture_reasoning_content(thinks)
         // Chat Completions' are taken from the wire.
-        .with_capture_tool_calls(!kind.chats())
+        .with_capture_tool_calls(!chats(kind))
         .with_stream_header_timeout(provider.request_timeout.unwrap_or(REQUEST_TIMEOUT))
         .with_stream_read_timeout(provider.stream_timeout.unwrap_or(STREAM_TIMEOUT))
         .with_extra_body(body(kind, model, info, request));
@@ -203,7 +204,7 @@ fn body(kind: ProviderKind, model: &str, info: Option<&ModelInfo>, request: &Req
         }
         ProviderKind::Gemini => {}
     }
-    if kind.chats() || kind == ProviderKind::OpenAiResponses {
+    if chats(kind) || kind == ProviderKind::OpenAiResponses {
         let tier = match request.speed.as_deref() {
             Some("fast") => Some("priority"),
             Some("standard") => Some("default"),

@@ -2,6 +2,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use fabro_types::ProviderKind;
+
 /// Who serves models, and how it is reached.
 #[derive(Clone)]
 pub struct Provider {
@@ -65,52 +67,9 @@ impl fmt::Debug for Provider {
     }
 }
 
-/// What a provider speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum ProviderKind {
-    /// `anthropic`: the Messages API.
-    Anthropic,
-    /// `openai`: the Chat Completions API, usually of `OpenAI` itself.
-    OpenAi,
-    /// `openai-responses`: the Responses API.
-    OpenAiResponses,
-    /// `gemini`: the Gemini API.
-    Gemini,
-    /// `openai-compatible`: the Chat Completions API of somebody else.
-    OpenAiCompatible,
-}
-
-impl ProviderKind {
-    /// Every kind.
-    pub const ALL: [Self; 5] = [
-        Self::Anthropic,
-        Self::OpenAi,
-        Self::OpenAiResponses,
-        Self::Gemini,
-        Self::OpenAiCompatible,
-    ];
-
-    /// The word for it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Anthropic => "anthropic",
-            Self::OpenAi => "openai",
-            Self::OpenAiResponses => "openai-responses",
-            Self::Gemini => "gemini",
-            Self::OpenAiCompatible => "openai-compatible",
-        }
-    }
-
-    /// Reads that word; `None` for any other.
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == word)
-    }
-
-    /// It speaks Chat Completions.
-    pub(super) fn chats(self) -> bool {
-        matches!(self, Self::OpenAi | Self::OpenAiCompatible)
-    }
+/// It speaks Chat Completions.
+pub(super) fn chats(kind: ProviderKind) -> bool {
+    matches!(kind, ProviderKind::OpenAi | ProviderKind::OpenAiCompatible)
 }
 
 /// A key. It cannot be printed.
