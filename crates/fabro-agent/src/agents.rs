@@ -106,8 +106,18 @@ impl Family {
         record(&self.parent, body).await
     }
 
+    /// What a model says to an agent without the secrets in it, for it is recorded with the agent's
+    /// conversation.
+    fn redacted(&self, text: String) -> String {
+        match &self.parent.settings.redactor {
+            Some(redactor) => redactor.redact(&text).into_owned(),
+            None => text,
+        }
+    }
+
     /// Begins an agent; gives its id once its first request is on its way.
     async fn spawn(&self, task: Task) -> Result<Arc<str>, String> {
+        let task = Task { text: self.redacted(task.text), ..task };
         let mut parts = self.parts(&task)?;
         let number = {
             let mut state = self.state();
@@ -182,6 +192,7 @@ impl Family {
 
     /// Tells an agent something: while it works before its next turn, else as a new message.
     fn tell(&self, id: &str, text: String) -> Result<(), String> {
+        let text = self.redacted(text);
         let agent = self.find(id)?;
         let mut is_there = true;
         // In one step with what the agent does when it has answered.

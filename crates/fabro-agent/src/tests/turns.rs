@@ -391,14 +391,47 @@ async fn secrets_are_blanked_out_of_answers_and_errors() {
         call("change", json!({"file": "a", "says": "hunter2-hunter2"})),
         say("the key is hunter2-hunter2"),
     ]);
-    let settings = Settings { redactor: Some(Arc::new(redactor.clone())), ..settings() };
-    let journal = Arc::new(MemoryJournal::default());
-    let mut parts = parts(&model, &journal, settings);
-    parts.tools = parts.tools.with_redactor(redactor);
-    let mut session = Session::new(parts);
+    let (mut session, journal) = discreet(&model, redactor);
     let answer = session.send("go".to_owned(), &never()).await.unwrap();
     assert!(!answer.text.contains("hunter2"), "{}", answer.text);
     assert!(!format!("{:?}", journal.records()).contains("hunter2"));
+}
+
+fn discreet(
+    model: &Arc<Play>,
+    redactor: fabro_redact::Redactor,
+) -> (Session, Arc<MemoryJournal>) {
+    let redacts = Some(Arc::new(redactor.clone()));
+    let settings = Settings { redactor: redacts, subagent_depth: 1, ..settings() };
+    let journal = Arc::new(MemoryJournal::default());
+    let mut parts = parts(model, &journal, settings);
+    parts.tools = parts.tools.with_redactor(redactor);
+    (Session::new(parts), journal)
+}
+
+#[tokio::test(start_paused = true)]
+async fn secrets_are_blanked_out_of_what_agents_are_told() {
+    let redactor = fabro_redact::Redactor::new([("KEY", "hunter2-hunter2")]);
+    let model = Play::new(|_, request| {
+        let asked = request.messages.iter().filter(|it| it.role == Role::User);
+        let asked: Vec<_> = asked.map(|it| it.text()).collect();
+        let results = request.messages.iter().filter(|it| it.role == Role::Tool).count();
+        match (asked[0].as_str(), results) {
+            ("go", 0) => call("spawn_agent", json!({"task": "log in with hunter2-hunter2"})),
+            ("go", 1) => call("wait", json!({})),
+            ("go", 2) => {
+                call("send_input", json!({"agent_id": "build@1/a1", "text": "hunter2-hunter2!"}))
+            }
+            ("go", 3) => call("wait", json!({})),
+            _ => say("done"),
+        }
+    });
+    let (mut session, journal) = discreet(&model, redactor);
+    session.send("go".to_owned(), &never()).await.unwrap();
+    let records = format!("{:?}", journal.records());
+    assert!(records.contains("log in with [redacted:KEY]"), "{records}");
+    assert!(records.contains("[redacted:KEY]!"), "{records}");
+    assert!(!records.contains("hunter2"), "{records}");
 }
 
 #[tokio::test(start_paused = true)]
