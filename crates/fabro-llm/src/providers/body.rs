@@ -82,6 +82,14 @@ const BEGINNINGS: &[(ErrorKind, &str)] = &[
     // vLLM, and OpenRouter
     (ErrorKind::ContextOverflow, "This model's maximum context length is"),
     (ErrorKind::ContextOverflow, "This endpoint's maximum context length is"),
+    // vLLM
+    (ErrorKind::ContextOverflow, "The decoder prompt (length "),
+    (ErrorKind::ContextOverflow, "The input (length "),
+    // llama.cpp of old, Mistral, Ollama, LM Studio
+    (ErrorKind::ContextOverflow, "the request exceeds the available context size"),
+    (ErrorKind::ContextOverflow, "Prompt contains "),
+    (ErrorKind::ContextOverflow, "input length exceeds maximum context length"),
+    (ErrorKind::ContextOverflow, "Trying to keep the first "),
     (ErrorKind::Quota, "Your credit balance is too low"),
     (ErrorKind::ContentFilter, "Output blocked by content filtering policy"),
 ];
@@ -269,6 +277,8 @@ mod tests {
             "input length and `max_tokens` exceed context limit: 1",
             ErrorKind::ContextOverflow,
         );
+        check(400, "Prompt contains 40000 tokens and 0 draft tokens", ErrorKind::ContextOverflow);
+        check(400, "The decoder prompt (length 5000) is longer", ErrorKind::ContextOverflow);
         check(400, "Your credit balance is too low to access the API", ErrorKind::Quota);
         check(400, "Output blocked by content filtering policy", ErrorKind::ContentFilter);
         check(400, "the tool says that the prompt is too long", ErrorKind::InvalidRequest);

@@ -22,10 +22,12 @@ pub(super) struct Frames {
 pub(super) struct Seen {
     /// Since it was last looked at.
     pub(super) marks: VecDeque<Mark>,
-    /// Anthropic tells at the start what it was sent, so that it is known of a broken stream too.
+    /// What is known before the end: Anthropic tells at the start what it was sent.
     pub(super) usage: Usage,
     /// Tool calls of Chat Completions.
     pub(super) calls: Calls,
+    /// Why an answer of Chat Completions is over, as soon as it says so.
+    pub(super) finish: Option<String>,
     /// Why the model will not answer.
     pub(super) refusal: String,
     /// The error that a Responses stream ends with.
@@ -75,13 +77,8 @@ impl ChatFrameSink for Frames {
                 seen.usage.input_tokens = sent.saturating_add(cached);
                 seen.usage.cached_tokens = cached;
             }
-            (kind, _) if chats(kind) && has("\"tool_calls\"") => {
-                self.seen().calls.add(&frame.json().unwrap_or_default());
-            }
-            (kind, _) if chats(kind) && has("\"refusal\":\"") => {
-                let chunk = frame.json().unwrap_or_default();
-                let refusal = chunk["choices"][0]["delta"]["refusal"].as_str();
-                self.seen().refusal.push_str(refusal.unwrap_or_default());
+            (kind, _) if chats(kind) && speaks(frame.data) => {
+                self.seen().add_chunk(&frame.json().unwrap_or_default());
             }
             (ProviderKind::OpenAiResponses, _) if has("\"response.refusal.delta\"") => {
                 let event = frame.json().unwrap_or_default();
@@ -105,4 +102,33 @@ impl ChatFrameSink for Frames {
             _ => {}
         }
     }
+}
+
+impl Seen {
+    /// Adds a chunk of Chat Completions. One chunk may have all of it.
+    fn add_chunk(&mut self, chunk: &Value) {
+        self.calls.add(chunk);
+        let choice = &chunk["choices"][0];
+        self.refusal.push_str(choice["delta"]["refusal"].as_str().unwrap_or_default());
+        if let Some(reason) = choice["finish_reason"].as_str() {
+            self.finish = Some(reason.to_owned());
+        }
+        let usage = &chunk["usage"];
+        if usage.is_object() {
+            let count = |value: &Value| value.as_u64().unwrap_or(0);
+            self.usage.input_tokens = count(&usage["prompt_tokens"]);
+            self.usage.output_tokens = count(&usage["completion_tokens"]);
+            self.usage.cached_tokens = count(&usage["prompt_tokens_details"]["cached_tokens"]);
+        }
+    }
+}
+
+/// Whether a chunk of Chat Completions may say more than text. Ordinary ones have the names of what
+/// they do not say, too.
+fn speaks(data: &str) -> bool {
+    ["tool_calls", "refusal", "finish_reason", "usage"].iter().any(|name| {
+        let rest = data.split_once(name).and_then(|(_, rest)| rest.strip_prefix('"'));
+        let value = rest.and_then(|rest| rest.trim_start().strip_prefix(':'));
+        value.is_some_and(|value| !value.trim_start().starts_with("null"))
+    })
 }

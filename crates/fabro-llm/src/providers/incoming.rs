@@ -66,8 +66,7 @@ impl Incoming {
             let failed = match self.events.next().await {
                 Some(Ok(event)) => self.take(event).err(),
                 Some(Err(error)) => Some(self.failure(&error)),
-                // Without an end the turn is not whole, however cleanly the connection was closed.
-                None => Some(self.broken("it ended before it was whole")),
+                None => self.finish_unsaid().err(),
             };
             if let Some(error) = failed {
                 self.over = true;
@@ -121,6 +120,20 @@ impl Incoming {
             thought.provider = Some(self.asked.provider.kind.as_str().to_owned());
             self.ready.push_back(Part::Reasoning(thought));
         }
+    }
+
+    /// The stream is over without an event that says so. However cleanly the connection was closed,
+    /// the turn is not whole, unless it gave a reason to stop: some servers leave `[DONE]` out.
+    fn finish_unsaid(&mut self) -> Result<(), ModelError> {
+        let finish = self.frames.seen().finish.take();
+        let Some(finish) = finish else {
+            return Err(self.broken("it ended before it was whole"));
+        };
+        self.take_marks();
+        self.end_thought();
+        self.over = true;
+        let stop = Some(Stop::from(finish));
+        self.finish(StreamEnd { captured_stop_reason: stop, ..StreamEnd::default() })
     }
 
     fn finish(&mut self, end: StreamEnd) -> Result<(), ModelError> {
@@ -221,14 +234,13 @@ impl Incoming {
         let count = |count: Option<i32>| count.and_then(|it| u64::try_from(it).ok()).unwrap_or(0);
         let told = end.captured_usage.clone().unwrap_or_default();
         let details = told.prompt_tokens_details.unwrap_or_default();
-        let mut usage = Usage {
-            model: Some(self.asked.model.clone()),
-            input_tokens: count(told.prompt_tokens),
-            output_tokens: count(told.completion_tokens),
-            cached_tokens: count(details.cached_tokens),
-            turns: 1,
-            ..Usage::default()
-        };
+        let model = Some(self.asked.model.clone());
+        let mut usage = Usage { model, turns: 1, ..self.frames.seen().usage.clone() };
+        if end.captured_usage.is_some() {
+            usage.input_tokens = count(told.prompt_tokens);
+            usage.output_tokens = count(told.completion_tokens);
+            usage.cached_tokens = count(details.cached_tokens);
+        }
         if let Some(info) = &self.asked.info {
             usage.cost_usd = info.cost(&usage).unwrap_or(0.0);
             if self.asked.provider.kind == ProviderKind::Anthropic {

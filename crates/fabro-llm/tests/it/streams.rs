@@ -1,9 +1,12 @@
 use std::time::Duration;
 
-use fabro_llm::{Catalog, ErrorKind, Model, Part, Provider, Providers, complete};
+use fabro_llm::{
+    Catalog, ErrorKind, Model, Part, Provider, ProviderKind, Providers, StopReason, complete,
+};
 use fabro_testing::{Ending, Fault, Response, Server};
 use futures_util::StreamExt;
 use insta::assert_snapshot;
+use serde_json::{Value, json};
 
 use crate::{BOTH, asked, client, provider, request};
 
@@ -77,6 +80,41 @@ async fn no_stream_at_all_is_no_answer() {
             let response = Response::bytes(200, "text/event-stream", body);
             let error = asked(kind, response).await.unwrap_err();
             assert_eq!(error.kind, ErrorKind::BrokenStream, "{body}: {error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_reason_to_stop_is_an_end() {
+    let chunk = |delta: Value, reason: Value| {
+        let choices = json!([{"index": 0, "delta": delta, "finish_reason": reason}]);
+        let usage = if reason.is_null() {
+            Value::Null
+        } else {
+            json!({"prompt_tokens": 7, "completion_tokens": 2})
+        };
+        // With blanks, as servers in Python write it.
+        let chunk = json!({"choices": choices, "usage": usage}).to_string();
+        format!("data: {}\n\n", chunk.replace("\":", "\": "))
+    };
+    let call = json!({"tool_calls": [{"index": 0, "id": "x", "function": {"name": "f", "arguments": "{}"}}]});
+    let begun = chunk(json!({"content": "whole"}), Value::Null);
+    for (rest, expect) in [
+        (chunk(json!({}), json!("stop")), Ok((StopReason::Complete, 0))),
+        (chunk(json!({}), json!("length")), Ok((StopReason::MaxTokens, 0))),
+        (chunk(call.clone(), json!("tool_calls")), Ok((StopReason::ToolCalls, 1))),
+        (chunk(json!({}), json!("content_filter")), Err(ErrorKind::ContentFilter)),
+        (chunk(json!({"refusal": "No."}), json!("stop")), Err(ErrorKind::ContentFilter)),
+        (chunk(call, Value::Null), Err(ErrorKind::BrokenStream)),
+    ] {
+        let body = format!("{begun}{rest}");
+        let response = Response::bytes(200, "text/event-stream", body);
+        let reply = asked(ProviderKind::OpenAiCompatible, response).await;
+        let told = reply.as_ref().map(|reply| (reply.stop, reply.tool_calls().len()));
+        assert_eq!(told.map_err(|error| error.kind), expect, "{rest}");
+        if let Ok(reply) = &reply {
+            assert_eq!((reply.usage.input_tokens, reply.usage.output_tokens), (7, 2));
+            assert_eq!(reply.text(), "whole");
         }
     }
 }
