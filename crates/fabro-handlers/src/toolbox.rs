@@ -83,7 +83,9 @@ impl Toolbox for LocalToolbox {
         if permissions == Permissions::Full && !self.mcp.is_empty() {
             let servers = self.servers(work_dir).await;
             tools.extend(servers.tools());
-            warnings.extend(servers.failed().iter().map(ToString::to_string));
+            // They quote what a server said, and a server may say anything.
+            let said = servers.failed().iter().map(ToString::to_string);
+            warnings.extend(said.map(|said| self.redactor.redact(&said).into_owned()));
         }
         let empty = ToolSet::new().with_redactor(self.redactor.clone());
         Offer { tools: tools.into_iter().fold(empty, ToolSet::with), warnings }

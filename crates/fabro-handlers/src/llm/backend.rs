@@ -46,7 +46,8 @@ impl LlmHandler {
             usage.add(&Usage { turns: spent.turns.max(1), ..spent });
             let touched = self.tree.touched(&work_dir, before.as_ref()).await;
             let files = known(stage, touched).await;
-            let source = Source { stage, since_ms: stage.started_ms, last_file: None };
+            let (since_ms, redactor) = (stage.started_ms, &self.agents.redactor);
+            let source = Source { stage, since_ms, last_file: None, redactor };
             let feedback = match output.verdict(source, &done.text) {
                 Verdict::Holds(value) => {
                     record(stage, message, &done.text, &usage).await?;

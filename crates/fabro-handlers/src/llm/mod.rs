@@ -104,7 +104,7 @@ impl LlmHandler {
             Ending::Failed(outcome) => Finished::from(*outcome),
             Ending::Answered(answered) => {
                 files.write("response.md", &answered.text)?;
-                Finished::from(answered.outcome(stage, &output).await)
+                Finished::from(answered.outcome(stage, &output, &self.agents.redactor).await)
             }
         };
         for (key, value) in work.context.update().into_iter().chain(work.summary) {
@@ -131,7 +131,13 @@ impl LlmHandler {
         let tools = if has_tools && !stage.run.dry_run {
             let work_dir = Path::new(&stage.run.work_dir);
             let (permissions, workflow) = (self.permissions(stage), Arc::clone(&context) as _);
-            let offer = self.agents.toolbox.tools(work_dir, permissions, workflow).await;
+            let offer = self.agents.toolbox.tools(work_dir, permissions, workflow);
+            // A server may be slow to start.
+            let offer = tokio::select! {
+                biased;
+                () = stage.cancel.cancelled() => return Err(Finished::from(canceled()).into()),
+                offer = offer => offer,
+            };
             for warning in offer.warnings {
                 warn(&stage.reporter, "tools", warning).await;
             }
@@ -169,7 +175,7 @@ impl LlmHandler {
             project_docs: &docs,
             skills: &skills,
         });
-        (tools, system)
+        (tools, self.agents.redactor.redact(&system).into_owned())
     }
 
     /// The message of the stage: all that it is told, in the order of `docs/agents.md`.
@@ -192,7 +198,8 @@ impl LlmHandler {
             partner,
             prompt: &prompt,
         };
-        Ok(assemble(&blocks, &O200k))
+        // Passages of files and answers of people come from outside.
+        Ok(self.agents.redactor.redact(&assemble(&blocks, &O200k)).into_owned())
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use fabro_context::keys;
 use fabro_engine::Stage;
 use fabro_graph::NodeKind;
+use fabro_redact::Redactor;
 use fabro_routing::{Checked, Expected, Schema, check, feedback};
 use fabro_types::{Failure, FailureClass, Outcome};
 use serde_json::Value;
@@ -122,6 +123,8 @@ pub(super) struct Source<'a> {
     pub(super) since_ms: i64,
     /// The last file that the agent touched.
     pub(super) last_file: Option<&'a str>,
+    /// What is read from files is recorded, without the secrets in it.
+    pub(super) redactor: &'a Redactor,
 }
 
 /// What a stage came to by its answer.
@@ -158,6 +161,7 @@ impl Source<'_> {
         let names = [STATUS_FILE].into_iter().chain(last).filter(move |_| is_agent);
         let (dir, since) = (Path::new(&self.stage.run.work_dir), self.since_ms);
         let texts = names.filter_map(|name| fresh_text(&dir.join(name), since, SOURCE_BYTES));
+        let texts = texts.map(|text| self.redactor.redact(&text).into_owned());
         texts.collect::<Vec<_>>().into_iter()
     }
 }

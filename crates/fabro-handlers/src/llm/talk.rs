@@ -13,6 +13,7 @@ use fabro_engine::{Letter, ReadError, Stage, StageEnd, StageRecord};
 use fabro_events::{Event, Note};
 use fabro_graph::NodeKind;
 use fabro_llm::{Asking, Fallback, Origin, RetryPolicy};
+use fabro_redact::Redactor;
 use fabro_tools::{ToolContext, ToolSet};
 use fabro_types::{Failure, FailureClass, Fidelity, Outcome, Permissions, Usage};
 use serde_json::Value;
@@ -46,9 +47,14 @@ pub(crate) struct Answered {
 
 impl Answered {
     /// What the stage came to.
-    pub(super) async fn outcome(self, stage: &Stage, output: &Output) -> Outcome {
+    pub(super) async fn outcome(
+        self,
+        stage: &Stage,
+        output: &Output,
+        redactor: &Redactor,
+    ) -> Outcome {
         let last = self.last_file.as_deref();
-        let source = output::Source { stage, since_ms: self.since_ms, last_file: last };
+        let source = output::Source { stage, since_ms: self.since_ms, last_file: last, redactor };
         let mut outcome = output::outcome(source, &self.text, self.value, output).await;
         outcome.usage = Some(self.usage);
         outcome.files_touched = self.files_touched;
@@ -95,7 +101,8 @@ impl LlmHandler {
         session.restore(own);
         let since_ms = recorded.first().map_or(stage.started_ms, |first| first.ts_ms);
         let first = if goes_on { None } else { Some(message) };
-        let mut conversation = Conversation { session, journal, since_ms };
+        let redactor = self.agents.redactor.clone();
+        let mut conversation = Conversation { session, journal, since_ms, redactor };
         let ending = conversation.run(stage, first, output).await?;
         tell_unpriced(stage, &conversation.session.usage(), &unpriced).await;
         Ok(ending)
@@ -215,6 +222,7 @@ struct Conversation {
     session: Session,
     journal: Arc<StageJournal>,
     since_ms: i64,
+    redactor: Redactor,
 }
 
 impl Conversation {
@@ -234,7 +242,8 @@ impl Conversation {
                 Err(error) => return self.ended(error),
             };
             let last_file = answered.last_file_touched.as_deref();
-            let source = output::Source { stage, since_ms: self.since_ms, last_file };
+            let (since_ms, redactor) = (self.since_ms, &self.redactor);
+            let source = output::Source { stage, since_ms, last_file, redactor };
             let feedback = match output.verdict(source, &answered.text) {
                 Verdict::Holds(value) => {
                     return Ok(Ending::Answered(Box::new(Answered {
