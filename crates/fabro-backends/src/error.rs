@@ -79,6 +79,20 @@ impl BackendError {
         let message = message.trim().chars().take(2000).collect();
         Self::Reported { program: program.to_owned(), class, message }
     }
+
+    /// The same without the secrets in what a program said over a protocol; its output was redacted
+    /// as it came.
+    #[cfg(feature = "acp")]
+    pub(crate) fn redacted(self, redactor: &fabro_redact::Redactor) -> Self {
+        match self {
+            Self::Reported { program, class, message } => {
+                let message = redactor.redact(&message).into_owned();
+                Self::Reported { program, class, message }
+            }
+            Self::Config(message) => Self::Config(redactor.redact(&message).into_owned()),
+            other => other,
+        }
+    }
 }
 
 impl From<BackendError> for Failure {

@@ -101,13 +101,16 @@ impl Backend for Acp {
         let (mut process, pipes) = start(&self.program, &self.args, &env, &task, install)?;
         let stderr = Mutex::new(Tail::default());
         let outcome = match self.talk(pipes, &task, &stderr).await {
-            Err(Stop::Gone(error)) => return Err(self.broken(&mut process, &error, &stderr).await),
+            Err(Stop::Gone(error)) => {
+                let broken = self.broken(&mut process, &error, &stderr).await;
+                return Err(broken.redacted(&task.redactor));
+            }
             Ok(done) => Ok(done),
             Err(Stop::Backend(error)) => Err(error),
             Err(Stop::Refused(error)) => Err(reported(self.name(), &error)),
         };
         process.end().await;
-        outcome
+        outcome.map_err(|error| error.redacted(&task.redactor))
     }
 }
 

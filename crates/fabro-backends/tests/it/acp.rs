@@ -152,6 +152,10 @@ async fn ends_have_reasons_and_classes() {
     error: fake_agent: it refused to go on: change the prompt (deterministic)
     ");
     assert_snapshot!(answer("fail", Permissions::Full).await, @"error: fake_agent: Internal error: come back later (transient_infra)");
+    let place = Place::new();
+    let redactor = fabro_redact::Redactor::new([("KEY", "come back")]);
+    let said = place.run(&agent("", &Value::Null), "fail", |task| task.redactor = redactor).await;
+    assert_snapshot!(said, @"error: fake_agent: Internal error: [redacted:KEY] later (transient_infra)");
     assert_snapshot!(answer("die", Permissions::Full).await, @r"
     error: fake_agent failed with exit code 7; it said:
     out of memory (deterministic)
