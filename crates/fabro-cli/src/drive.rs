@@ -17,6 +17,7 @@ use crate::commands::cancel::{end_family, end_stages_left_behind};
 use crate::error;
 use crate::exit::{self, Exit};
 use crate::global::Global;
+use crate::run_env;
 use crate::wiring;
 use fabro_terminal::{Mode, Progress};
 
@@ -44,7 +45,10 @@ pub struct Driven {
 
 /// Drives a run until it ends, waits, or is interrupted.
 pub async fn drive(driven: Driven, global: &Global) -> anyhow::Result<Exit> {
-    let Driven { store, lock, plan, settings, dry_run, state, events, max_cost, mode } = driven;
+    let Driven { store, lock, plan, mut settings, dry_run, state, events, max_cost, mode } = driven;
+    if !dry_run {
+        settings.env = run_env::expanded(&settings.env)?;
+    }
     let store = Arc::new(store);
     let run_id = lock.run();
     let has_children = plan.workflow().nodes().any(|node| node.kind == NodeKind::ManagerLoop);

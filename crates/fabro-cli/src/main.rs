@@ -28,6 +28,7 @@ mod exit;
 mod files;
 mod global;
 mod output;
+mod run_env;
 mod wiring;
 
 use std::process::ExitCode;

@@ -26,6 +26,7 @@ use crate::agents;
 use crate::cli::ShownArgs;
 use crate::error;
 use crate::global::Global;
+use crate::run_env;
 use fabro_terminal::{Mode, Progress};
 
 /// Milliseconds since 1970.
@@ -97,6 +98,7 @@ pub fn catalog(models: &BTreeMap<String, ModelEntry>) -> Catalog {
 
 /// Checks the settings of a run before it exists.
 pub fn check(settings: &RunSettings) -> anyhow::Result<()> {
+    run_env::expanded(&settings.env)?;
     model(settings, false)?;
     agents::agents(settings, None, Redactor::default(), false)?;
     queue(settings)?;

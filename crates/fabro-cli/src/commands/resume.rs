@@ -1,5 +1,6 @@
 //! `fabro resume`.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::sync::Arc;
 
@@ -48,7 +49,7 @@ pub async fn resume(args: ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
     settings.auto_approve |= args.auto_approve;
     if args.detach {
         drop(lock);
-        detach(&store, run_id, &options(&args))?;
+        detach(&store, run_id, &options(&args), &BTreeMap::new())?;
         crate::output::stdout(&format!("{run_id}\n"))?;
         return Ok(exit::SUCCEEDED);
     }

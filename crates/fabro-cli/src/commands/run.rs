@@ -21,6 +21,7 @@ use crate::drive::{Driven, drive};
 use crate::error;
 use crate::exit::{self, Exit};
 use crate::global::Global;
+use crate::run_env;
 use crate::wiring::{self, read_option};
 use fabro_terminal::diagnostics;
 
@@ -45,7 +46,7 @@ pub async fn run(args: RunArgs, global: &Global) -> anyhow::Result<Exit> {
     store.append(run_id, 0, &batch)?;
     if args.detach {
         drop(lock);
-        detach(&store, run_id, &[])?;
+        detach(&store, run_id, &[], &prepared.secrets)?;
         crate::output::stdout(&format!("{run_id}\n"))?;
         return Ok(exit::SUCCEEDED);
     }
@@ -64,8 +65,14 @@ pub async fn run(args: RunArgs, global: &Global) -> anyhow::Result<Exit> {
     drive(driven, global).await
 }
 
-/// Drives a run in a process of its own, without a terminal, with these options of `resume`.
-pub fn detach(store: &SqliteStore, run_id: RunId, options: &[OsString]) -> anyhow::Result<()> {
+/// Drives a run in a process of its own, without a terminal, with these options of `resume` and
+/// with these secrets that are not kept with the run.
+pub fn detach(
+    store: &SqliteStore,
+    run_id: RunId,
+    options: &[OsString],
+    secrets: &BTreeMap<String, String>,
+) -> anyhow::Result<()> {
     use std::os::unix::process::CommandExt as _;
     let dir = store.run_dir(run_id);
     std::fs::create_dir_all(&dir)
@@ -77,6 +84,7 @@ pub fn detach(store: &SqliteStore, run_id: RunId, options: &[OsString]) -> anyho
         .args(["resume", &run_id.to_string(), "--store"])
         .arg(store.dir())
         .args(options)
+        .envs(secrets)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(file)
@@ -91,6 +99,8 @@ struct Prepared {
     plan: Plan,
     new: NewRun,
     settings: RunSettings,
+    /// Variables of run.toml that are not kept with the run.
+    secrets: BTreeMap<String, String>,
     workflow_dir: PathBuf,
 }
 
@@ -117,12 +127,13 @@ fn prepare(args: &RunArgs, global: &Global) -> anyhow::Result<Prepared> {
     let workflow = checked.workflow.context("a valid workflow")?;
     let goal = goal(args, &target, &workflow, &inputs, home.as_deref())?;
     let settings = run_settings(args, &target, global.settings()?, home.as_deref())?;
+    let (env, secrets) = run_env::without_secrets(&settings.env)?;
     let bundle = Bundle {
         name,
         file: shown,
         base: String::new(),
         files: sources.files.into_inner().unwrap_or_else(PoisonError::into_inner),
-        settings: settings.clone(),
+        settings: RunSettings { env, ..settings.clone() },
         source,
     };
     if !args.dry_run {
@@ -140,7 +151,7 @@ fn prepare(args: &RunArgs, global: &Global) -> anyhow::Result<Prepared> {
         parent: None,
         dry_run: args.dry_run,
     };
-    Ok(Prepared { plan: Plan::compile(workflow)?, new, settings, workflow_dir: dir })
+    Ok(Prepared { plan: Plan::compile(workflow)?, new, settings, secrets, workflow_dir: dir })
 }
 
 /// Says what is odd about a run.toml, and what in it later versions act on.

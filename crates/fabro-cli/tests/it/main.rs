@@ -7,3 +7,4 @@ mod models;
 mod people;
 mod project;
 mod reports;
+mod secrets;

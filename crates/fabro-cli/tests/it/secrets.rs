@@ -1,0 +1,107 @@
+//! What is secret is found nowhere: not in the store, the files of a run, or what is printed.
+
+use std::path::Path;
+use std::process::Output;
+
+use crate::project::Project;
+
+const TOKEN: &str = "planted-in-the-environment-1";
+const SANDBOX: &str = "planted-in-a-run-toml-2";
+
+const RUN_TOML: &str = r#"_version = 1
+[workflow]
+graph = "flow.fabro"
+[run.sandbox.env]
+SANDBOX_TOKEN = "planted-in-a-run-toml-2"
+[run.agent]
+permissions = "full"
+[run.agent.mcp.dead]
+command = "sh"
+args = ["-c", "echo \"no entry with $DEAD_TOKEN\" >&2; exit 3"]
+env = { DEAD_TOKEN = "$MY_TOKEN" }
+"#;
+
+fn run(project: &Project, args: &[&str], env: &[(&str, &str)]) -> Output {
+    project.command(args).envs(env.iter().copied()).output().unwrap()
+}
+
+/// Nothing secret below the project's store, and nothing in what was printed.
+#[track_caller]
+fn check(project: &Project, output: &Output) {
+    let printed = [&output.stdout[..], &output.stderr].concat();
+    let printed = String::from_utf8_lossy(&printed).into_owned();
+    let found = |bytes: &[u8]| {
+        let text = String::from_utf8_lossy(bytes);
+        [TOKEN, SANDBOX].iter().any(|secret| text.contains(secret))
+    };
+    assert!(!found(printed.as_bytes()), "{printed}");
+    let mut dirs = vec![project.path().join(".fabro/state")];
+    while let Some(dir) = dirs.pop() {
+        for entry in std::fs::read_dir(&dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                dirs.push(path);
+            } else {
+                let name = Path::display(&path);
+                assert!(!found(&std::fs::read(&path).unwrap()), "a secret is in {name}");
+            }
+        }
+    }
+}
+
+fn project(flow: &str, script: &str) -> Project {
+    let documents = format!("the key of the door is {TOKEN}\n");
+    Project::with(&[
+        ("run.toml", RUN_TOML),
+        ("flow.fabro", flow),
+        ("script.json", script),
+        ("docs/door.md", &documents),
+        ("AGENTS.md", &documents),
+        (".fabro/config.toml", "_version = 1\n"),
+    ])
+}
+
+#[test]
+fn secrets_are_recorded_nowhere() {
+    let status = r#"printf '{"outcome":"failed","failure_reason":"it is %s"}' "$(cut -c24- docs/door.md)" > status.json"#;
+    let script = serde_json::json!({"work": [
+        {"text": "", "tool_calls": [
+            {"name": "shell", "arguments": {"command": "echo $SANDBOX_TOKEN"}},
+            {"name": "shell", "arguments": {"command": status}},
+            {"name": "read_file", "arguments": {"file_path": "docs/door.md"}},
+        ]},
+        {"text": "done"},
+    ]});
+    let flow = "digraph Door { start -> work -> exit
+        work [prompt=\"the key of the door\", rag=\"docs/*.md\", max_retries=0] }";
+    let project = project(flow, &script.to_string());
+    let args = ["run", "run.toml", "--model-script", "script.json", "--json"];
+    let output = run(&project, &args, &[("MY_TOKEN", TOKEN)]);
+    check(&project, &output);
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(printed.contains("no entry with [redacted:"), "{printed}");
+    assert!(printed.contains("it is [redacted:MY_TOKEN]"), "{printed}");
+    assert!(printed.contains("[redacted:SANDBOX_TOKEN]"), "{printed}");
+}
+
+#[test]
+fn a_resume_takes_secrets_of_the_run_from_the_environment() {
+    let flow = "digraph Gate { start -> ask -> work -> exit
+        ask [shape=hexagon, label=\"Go on?\"]
+        ask -> work [label=\"Yes\"]
+        work [shape=parallelogram, script=\"test $SANDBOX_TOKEN != ${SANDBOX_TOKEN#planted-in-a-run}\"] }";
+    let project = project(flow, "{}");
+    let env = [("MY_TOKEN", TOKEN)];
+    let output = run(&project, &["run", "run.toml", "--model-script", "script.json"], &env);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    check(&project, &output);
+    assert_eq!(run(&project, &["answer", "latest", "Yes"], &env).status.code(), Some(0));
+    let output = run(&project, &["resume", "latest"], &env);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("`SANDBOX_TOKEN` is not set"), "{told}");
+    let env = [("MY_TOKEN", TOKEN), ("SANDBOX_TOKEN", SANDBOX)];
+    let output = run(&project, &["resume", "latest"], &env);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    check(&project, &output);
+}
