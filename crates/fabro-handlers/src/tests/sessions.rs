@@ -372,3 +372,23 @@ fn a_model_summarises_what_the_memory_no_longer_keeps() {
         assert_eq!(again.usage.turns, 17, "cut after {}", log.len());
     }
 }
+
+/// Tools that are never there, as those of a server that hangs.
+struct Never;
+
+#[async_trait]
+impl Toolbox for Never {
+    async fn tools(&self, _: &Path, _: Permissions, _: Arc<dyn WorkflowContext>) -> Offer {
+        std::future::pending().await
+    }
+}
+
+#[test]
+fn tools_that_do_not_come_do_not_outlast_their_stage() {
+    let agents = Agents { toolbox: Arc::new(Never), ..Agents::default() };
+    let flow = "digraph A { start -> work; work -> exit [condition=\"outcome=success\"]
+        work [prompt=\"x\", timeout=1s, max_retries=0] }";
+    let scene = Scene::new(flow).model(r#"{"*": [{"text": "never asked"}]}"#).agents(agents);
+    scene.drive().unwrap();
+    assert!(scene.story().contains("timed out after 1s"), "{}", scene.story());
+}
