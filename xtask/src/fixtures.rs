@@ -36,7 +36,7 @@ pub(crate) fn stale(workspace: &Workspace) -> Vec<(String, String)> {
     let made = members.filter_map(|package| {
         let (_, source) = package.root_file(workspace)?;
         let path = format!("{}/README.md", package.dir);
-        Some((path, readme::render(&package.name, source)?))
+        Some((path, readme::render(package, source)?))
     });
     made.filter(|(path, text)| workspace.file(path) != Some(text)).collect()
 }

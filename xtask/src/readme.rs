@@ -1,14 +1,22 @@
 //! The README of a crate, made from its crate docs.
 
-/// The text of `crates/NAME/README.md`: the `//!` lines at the top of `source` under a title. Code
-/// fences that rustdoc takes for Rust are marked `rust`, and the lines that rustdoc hides (`# …`)
-/// are left out. `None` without crate docs.
-pub(crate) fn render(name: &str, source: &str) -> Option<String> {
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use toml::Value;
+
+use crate::workspace::Package;
+
+/// The text of `crates/NAME/README.md`: the `//!` lines at the top of `source` under a title, then
+/// what a project elsewhere needs to run the example. Code fences that rustdoc takes for Rust are
+/// marked `rust`, and the lines that rustdoc hides (`# …`) are left out. `None` without crate docs.
+pub(crate) fn render(package: &Package, source: &str) -> Option<String> {
     let docs = crate_docs(source);
     if docs.is_empty() {
         return None;
     }
-    let mut text = format!("# {name}\n\n");
+    let mut text = format!("# {}\n\n", package.name);
+    let mut example = Example::default();
     let mut fences = Fences::default();
     for line in docs {
         let was_rust = fences.in_rust();
@@ -17,13 +25,86 @@ pub(crate) fn render(name: &str, source: &str) -> Option<String> {
             let backticks = line.trim_end_matches(|c| c != '`');
             text.extend([backticks, "rust"]);
         } else if was_rust && !is_fence && is_hidden(line) {
+            example.hidden(line);
             continue;
         } else {
+            if was_rust && !is_fence {
+                example.shown(line);
+            }
             text.push_str(line);
         }
         text.push('\n');
     }
-    Some(format!("{}\n\nPart of [Fabro](../../README.md).\n", text.trim_end()))
+    text.truncate(text.trim_end().len());
+    if example.is_there {
+        text += "\n\n# In a project of your own\n\n";
+        text += &usage(package, &example);
+    }
+    Some(text + "\n\nPart of [Fabro](../../README.md).\n")
+}
+
+/// What the Rust blocks of some crate docs need around them.
+#[derive(Default)]
+struct Example {
+    is_there: bool,
+    /// Its `?` need a `main` that returns a result.
+    fails: bool,
+    /// Its `.await` need a runtime.
+    awaits: bool,
+    /// What stands before a `::`.
+    paths: BTreeSet<String>,
+}
+
+impl Example {
+    fn shown(&mut self, line: &str) {
+        self.is_there = true;
+        let last_word = |text: &str| {
+            let word = text.rsplit(|c: char| !c.is_alphanumeric() && c != '_').next();
+            word.unwrap_or_default().to_owned()
+        };
+        let code = line.split("//").next().unwrap_or_default();
+        self.paths.extend(code.match_indices("::").map(|(at, _)| last_word(&code[..at])));
+    }
+
+    fn hidden(&mut self, line: &str) {
+        self.fails |= line.contains("Ok");
+        self.awaits |= line.contains("block_on");
+    }
+}
+
+/// The commands that add the crate, what its example uses beside it, and where the example goes.
+fn usage(package: &Package, example: &Example) -> String {
+    let mut text = "```text\n".to_owned();
+    let names = package.dependencies().into_iter().map(|it| it.name);
+    let mut used: BTreeSet<_> =
+        names.filter(|name| example.paths.contains(&name.replace('-', "_"))).collect();
+    let own = used.iter().copied().filter(|name| name.starts_with("fabro-"));
+    let own: Vec<_> = std::iter::once(package.name.as_str()).chain(own).collect();
+    for name in &own {
+        let _ = writeln!(text, "cargo add --path FABRO/crates/{name}");
+    }
+    used.retain(|name| !name.starts_with("fabro-"));
+    let needs_tokio = used.remove("tokio") || example.awaits;
+    if !used.is_empty() {
+        let _ = writeln!(text, "cargo add {}", Vec::from_iter(used).join(" "));
+    }
+    if needs_tokio {
+        text += "cargo add tokio --features full\n";
+    }
+    text += "```\n\n`FABRO` is where the repository is. The example goes into a\n`";
+    text += if example.awaits { "#[tokio::main] async fn main()" } else { "fn main()" };
+    if example.fails {
+        text += " -> Result<(), Box<dyn std::error::Error>>`, which ends\nwith `Ok(())`.";
+    } else {
+        text += "`.";
+    }
+    let features = package.manifest.get("features").and_then(Value::as_table);
+    let names = features.into_iter().flat_map(|table| table.keys()).filter(|it| *it != "default");
+    let names: Vec<_> = names.map(|name| format!("`{name}`")).collect();
+    if !names.is_empty() {
+        let _ = write!(text, " Features: {}.", names.join(", "));
+    }
+    text
 }
 
 /// The `//!` lines at the top, without the marker. Attributes between them do not end them.
@@ -116,7 +197,7 @@ mod a;
 
     #[test]
     fn a_readme_is_the_crate_docs_under_a_title() {
-        insta::assert_snapshot!(render("a", SOURCE).unwrap(), @r"
+        insta::assert_snapshot!(render(&package("a"), SOURCE).unwrap(), @r"
         # a
 
         What it is.
@@ -131,9 +212,56 @@ mod a;
         # kept
         ```
 
+        # In a project of your own
+
+        ```text
+        cargo add --path FABRO/crates/a
+        ```
+
+        `FABRO` is where the repository is. The example goes into a
+        `fn main()`.
+
         Part of [Fabro](../../README.md).
         ");
-        assert_eq!(render("a", "mod x;"), None);
+        assert_eq!(render(&package("a"), "mod x;"), None);
+    }
+
+    #[test]
+    fn what_an_example_needs_is_said() {
+        let manifest = "[dependencies]\nfabro-b = 1\nserde_json = 1\ntokio-util = 1\ntempfile = 1\n\
+            [features]\ndefault = []\nmore = []";
+        let package = Package { manifest: manifest.parse().unwrap(), ..package("fabro-a") };
+        let source = "//! A.\n//! ```\n//! use fabro_b::{B, C};\n//! # runtime.block_on(async {\n\
+            //! let x = serde_json::json!(tokio_util::sync::X::new().await?); // tempfile::no\n\
+            //! # Ok(())\n//! # })\n//! ```\n";
+        insta::assert_snapshot!(render(&package, source).unwrap(), @r"
+        # fabro-a
+
+        A.
+        ```rust
+        use fabro_b::{B, C};
+        let x = serde_json::json!(tokio_util::sync::X::new().await?); // tempfile::no
+        ```
+
+        # In a project of your own
+
+        ```text
+        cargo add --path FABRO/crates/fabro-a
+        cargo add --path FABRO/crates/fabro-b
+        cargo add serde_json tokio-util
+        cargo add tokio --features full
+        ```
+
+        `FABRO` is where the repository is. The example goes into a
+        `#[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>>`, which ends
+        with `Ok(())`. Features: `more`.
+
+        Part of [Fabro](../../README.md).
+        ");
+    }
+
+    fn package(name: &str) -> Package {
+        Package { name: name.into(), dir: format!("crates/{name}"), manifest: toml::Table::new() }
     }
 
     #[test]

@@ -10,14 +10,16 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let logs = tempfile::tempdir()?;
+//! let path = std::env::var("PATH")?;
+//! # // A claude of our own, found before any other.
 //! # let program = logs.path().join("claude");
 //! # let answer = r#"{"type":"result","subtype":"success","is_error":false,"result":"4"}"#;
 //! # std::fs::write(&program, format!("#!/bin/sh\ncat >/dev/null; echo '{answer}'\n"))?;
 //! # std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
-//! # let program = program.to_str().unwrap();
-//! // `program` is `claude`, or the path of one.
-//! let claude = Cli::new(CliAgent::Claude).with_program(program);
-//! let env = [("PATH".to_owned(), std::env::var("PATH")?)];
+//! # let path = format!("{}:{path}", logs.path().display());
+//! // Claude Code has to be installed and logged in; `with_program` names one in another place.
+//! let claude = Cli::new(CliAgent::Claude);
+//! let env = [("PATH".to_owned(), path), ("HOME".to_owned(), std::env::var("HOME")?)];
 //! let task = Task::new("What is 2 + 2?", logs.path(), logs.path()).with_env(&env);
 //! let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
 //! let done = runtime.block_on(claude.run(task))?;
