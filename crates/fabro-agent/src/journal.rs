@@ -4,6 +4,8 @@ use async_trait::async_trait;
 use fabro_events::Note;
 
 /// Keeps what happens in a session.
+///
+/// Implement it under `#[async_trait]`, of the crate `async-trait` 0.1.
 #[async_trait]
 pub trait Journal: Send + Sync {
     /// Takes notes in one record, whole or not at all; they are on stable storage when this returns.

@@ -8,6 +8,8 @@ use tokio_util::sync::CancellationToken;
 use crate::BackendError;
 
 /// A program that works as an agent.
+///
+/// Implement it under `#[async_trait]`, of the crate `async-trait` 0.1.
 #[async_trait]
 pub trait Backend: Send + Sync {
     /// Lets the agent work on a task until it has answered.

@@ -5,6 +5,8 @@ use async_trait::async_trait;
 use thiserror::Error;
 
 /// Somebody who writes summaries: a model, as a rule the one whose conversation it is.
+///
+/// Implement it under `#[async_trait]`, of the crate `async-trait` 0.1.
 #[async_trait]
 pub trait Summarize: Send + Sync {
     /// Answers the request with the text of a summary. Nothing but the answer is asked for: no

@@ -18,6 +18,8 @@ use crate::machine::Finished;
 use crate::{NewBlob, Plan};
 
 /// Runs a stage. The engine knows nothing else about commands, models or people.
+///
+/// Implement it under `#[async_trait]`, of the crate `async-trait` 0.1.
 #[async_trait]
 pub trait Handler: Send + Sync {
     /// Runs one attempt of a stage to its end. When `stage.cancel` fires it ends what it began

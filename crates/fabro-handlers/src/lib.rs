@@ -39,8 +39,6 @@
 //!
 //! # Limits
 //!
-//! - An agent answers in one turn and calls no tools; `output_schema`, workflow memory and the cli
-//!   and acp backends are not run yet, see [`unsupported`].
 //! - Sub-workflows nest 16 deep.
 //! - A `status.json` of an agent is read up to 1 MiB. Values inside of others, as in the results of
 //!   branches and the context of a sub-workflow, are read back from blobs up to 100 KB each and

@@ -7,6 +7,8 @@ use fabro_events::{GateOption, QuestionType};
 const APPROVAL: &str = "approved";
 
 /// Somebody, or something, that answers questions.
+///
+/// Implement it under `#[async_trait]`, of the crate `async-trait` 0.1.
 #[async_trait]
 pub trait Interviewer: Send + Sync {
     /// Asks once and waits for the answer, which may take days; dropping the future calls the

@@ -88,6 +88,8 @@ use tokio_util::sync::CancellationToken;
 pub const CAPTURE_LIMIT: usize = 102_400;
 
 /// Runs scripts.
+///
+/// Implement it under `#[async_trait]`, of the crate `async-trait` 0.1.
 #[async_trait]
 pub trait Exec: Send + Sync {
     /// Runs a script to its end.

@@ -6,6 +6,8 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 /// Something that an agent may call.
+///
+/// Implement it under `#[async_trait]`, of the crate `async-trait` 0.1.
 #[async_trait]
 pub trait Tool: Send + Sync {
     /// What the model is told of it.

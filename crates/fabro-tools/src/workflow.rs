@@ -17,6 +17,8 @@ const VALUE: usize = 2_000;
 const NOTE: usize = 4_000;
 
 /// The context of a workflow, as its agents may see it.
+///
+/// Implement it under `#[async_trait]`, of the crate `async-trait` 0.1.
 #[async_trait]
 pub trait WorkflowContext: Send + Sync {
     /// The values of these keys; without any, of all keys that may be shown. Keys that are not there,

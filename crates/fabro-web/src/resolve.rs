@@ -12,6 +12,8 @@ use crate::error::Refusal;
 /// Finds the addresses of a host.
 ///
 /// A map from names to addresses is one, for tests.
+///
+/// Implement it under `#[async_trait]`, of the crate `async-trait` 0.1.
 #[async_trait]
 pub trait Resolve: Send + Sync {
     /// All addresses of a host, in the order in which they are tried.
