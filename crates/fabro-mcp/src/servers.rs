@@ -69,7 +69,10 @@ impl Servers {
         taken: &mut BTreeSet<String>,
     ) {
         // They are about the server as a whole, so they are told once.
-        let mut instructions = instructions.map(|it| it.chars().take(INSTRUCTIONS).collect());
+        let mut instructions = instructions.map(|text| {
+            let text: String = text.chars().take(INSTRUCTIONS).collect();
+            format!("About all tools of the MCP server `{}`:\n\n{text}", link.server.name)
+        });
         for tool in tools {
             let name = name::unique(&link.server.name, &tool.name, taken);
             let tool = McpTool::new(name, tool, Arc::clone(link), instructions.take());

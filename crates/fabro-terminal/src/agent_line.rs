@@ -42,6 +42,10 @@ pub(crate) fn agent_line(event: &Event, name: &str) -> Option<(Mark, String)> {
         EventBody::AgentSteered { text, source } => {
             (Mark::Note, format!("{name} was told: {} ({})", quoted(text), quoted(source)))
         }
+        // These words are meant for the model, not for whoever watches.
+        EventBody::AgentWarning { kind, message, .. } if kind == "output_schema" => {
+            (Mark::Odd, format!("{name} has to answer again: {}", quoted(message)))
+        }
         EventBody::AgentWarning { message, .. } => {
             (Mark::Odd, format!("{name} warns: {}", quoted(message)))
         }
@@ -147,6 +151,19 @@ mod tests {
         for nothing in ["", "{}", "[1]", "{\"n\":1", "{\"path\":", "{\"path\":\"\\"] {
             check(nothing, "tool");
         }
+    }
+
+    #[test]
+    fn a_repair_is_no_warning_to_whoever_watches() {
+        let said = |kind: &str| {
+            let (kind, message) = (kind.to_owned(), "\"score\" is missing".to_owned());
+            let body = EventBody::AgentWarning { kind, message, window: None };
+            let entry = fabro_events::Entry::new(body);
+            let run_id = fabro_types::RunId::from_parts(0, 1);
+            agent_line(&Event { run_id, seq: 1, ts_ms: 0, entry }, "grade").unwrap().1
+        };
+        assert_eq!(said("output_schema"), "grade has to answer again: \"score\" is missing");
+        assert_eq!(said("mcp"), "grade warns: \"score\" is missing");
     }
 
     #[test]

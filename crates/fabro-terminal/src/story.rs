@@ -31,7 +31,7 @@ pub struct AtWork {
     pub handler: Arc<str>,
     /// How many fan-outs it stands inside.
     pub depth: usize,
-    /// When it started, in milliseconds since 1970.
+    /// When it started, or was taken up after a pause, in milliseconds since 1970.
     pub since_ms: i64,
     /// Which attempt, from 1.
     pub attempt: u32,
@@ -84,6 +84,12 @@ impl AtWork {
             }
             _ => {}
         }
+    }
+
+    /// A driver takes it up again: nothing worked on it in between.
+    fn resume(&mut self, now_ms: i64) {
+        self.since_ms = now_ms;
+        self.rest();
     }
 
     fn rest(&mut self) {
@@ -167,7 +173,9 @@ impl Story {
                 self.at_work.insert(Arc::clone(branch), at_work(event, handler));
             }
             // What the last driver was doing when it died is done by nobody.
-            EventBody::RunResumed { .. } => self.at_work.values_mut().for_each(AtWork::rest),
+            EventBody::RunResumed { .. } => {
+                self.at_work.values_mut().for_each(|stage| stage.resume(event.ts_ms));
+            }
             EventBody::StageCompleted(end) | EventBody::StageFailed(end) => {
                 let stage = self.at_work.remove(branch);
                 if stage.as_ref().is_none_or(|stage| is_work(&stage.handler)) {

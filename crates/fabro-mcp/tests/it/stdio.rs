@@ -41,7 +41,8 @@ async fn tools_have_names_schemas_and_full_permissions() {
     "#);
     assert_snapshot!(tools[0].spec().description, @"Says it again");
     assert_snapshot!(tools[1].spec().description, @"`die once` of the MCP server `fake`");
-    assert_eq!(tools[0].instructions(), Some("Be gentle."));
+    let told = tools[0].instructions();
+    assert_eq!(told, Some("About all tools of the MCP server `fake`:\n\nBe gentle."));
     assert_eq!(tools[1].instructions(), None);
     servers.close().await;
 }

@@ -68,8 +68,12 @@ fn an_agent_shows_what_it_does() {
     let window =
         EventBody::AgentCompactionStarted { estimated_tokens: 9, context_window_size: None };
     insta::assert_snapshot!(tell(window), @"* implement       12.0s · shortens its conversation · 1 turn · 850 tokens");
-    tell(EventBody::RunResumed { max_cost: None });
-    insta::assert_snapshot!(tell(answer(31_000)), @"* implement       12.0s · 2 turns · 31k tokens");
+    let resumed = event(run(1), "", EventBody::RunResumed { max_cost: None });
+    let resumed = Event { ts_ms: 9_000, ..resumed };
+    state.tell(&resumed, Mode::Live, Paint::new(false));
+    let answered = event(run(1), "implement", answer(31_000));
+    state.tell(&answered, Mode::Live, Paint::new(false));
+    insta::assert_snapshot!(shown(&state), @"* implement       3.0s · 2 turns · 31k tokens");
 }
 
 #[test]
