@@ -330,3 +330,14 @@ fn a_schema_that_cannot_be_had_is_named() {
     fs::write(dir.path().join("t.json"), "[]").unwrap();
     assert_snapshot!(check(), @"DIR/t.json is no JSON Schema: invalid type: sequence, expected a map at line 1 column 0");
 }
+
+#[test]
+fn tools_of_settings_do_not_take_names_of_ours() {
+    for name in ["shell", "mcp__files__read"] {
+        let text = format!(
+            "_version = 1\n[[run.agent.tools]]\nname = \"{name}\"\ndescription = \"d\"\nurl = \"http://h/x\"\n"
+        );
+        let errors = crate::parse(&text).unwrap_err();
+        assert_eq!(errors[0].message, format!("`{name}` is a tool of fabro's own"));
+    }
+}

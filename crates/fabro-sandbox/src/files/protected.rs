@@ -5,7 +5,7 @@ use super::{Entry, FileError, FileInfo, Files, FindFiles, ReadFiles, WriteFiles}
 
 /// Files of which those that steer other programs can be read, but not changed: everything in a
 /// `.git` directory, where a hook or a setting would be run by the next git command, and in the
-/// `state` of a `.fabro` directory, where the record of runs is.
+/// `state` and the `config.toml` of a `.fabro` directory: the record of runs, and what agents may do.
 ///
 /// ```
 /// use fabro_sandbox::{FileError, MemoryFiles, Protected, WriteFiles};
@@ -50,7 +50,9 @@ fn is_protected(path: &Path) -> bool {
         })
         .collect();
     names.iter().any(|name| name == ".git")
-        || names.windows(2).any(|pair| pair[0] == ".fabro" && pair[1] == "state")
+        || names
+            .windows(2)
+            .any(|pair| pair[0] == ".fabro" && (pair[1] == "state" || pair[1] == "config.toml"))
 }
 
 impl<F: Files> ReadFiles for Protected<F> {
@@ -102,6 +104,7 @@ mod tests {
         check("vendor/dep/.GIT/hooks/pre-push", false);
         check("./a/../.git/config", false);
         check(".fabro/state/fabro.db", false);
+        check(".fabro/config.toml", false);
     }
 
     #[test]
