@@ -18,8 +18,8 @@ use crate::steering::{Letters, steering};
 use crate::transcript::{Earlier, INTERRUPTED, OpenCalls};
 use crate::{Parts, Record, SessionError, Steer, Steering, Transcript};
 
-/// What a model is told whose answer was cut off.
-pub(crate) const CONTINUE: &str = "[Your answer reached its limit of tokens and was cut off. Go on \
+/// What a model is told whose answer reached its limit of tokens.
+pub const CONTINUE: &str = "[Your answer reached its limit of tokens and was cut off. Go on \
     exactly where it stopped; do not repeat what you said.]";
 
 /// The kind of warning that tells of a correction.

@@ -364,7 +364,7 @@ impl Machine {
         {
             let random = self.random(branch, &node.id, stage.visit);
             let delay = retry::delay(plan.workflow(), node, stage.attempt, &failure, &random);
-            if let Some(delay_ms) = delay {
+            if let Some(delay_ms) = delay.map(|ms| if plan.has_delays() { ms } else { 0 }) {
                 let usage = outcome.usage.clone();
                 let attempt = stage.attempt;
                 let body = EventBody::StageRetrying { attempt, delay_ms, failure, usage };

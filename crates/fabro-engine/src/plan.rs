@@ -15,6 +15,7 @@ pub struct Plan {
     start: NodeIx,
     conditions: BTreeMap<EdgeIx, Condition>,
     goal_gates: Vec<NodeIx>,
+    has_delays: bool,
 }
 
 /// Why a workflow cannot run. Validation finds all of these before, with their places.
@@ -53,7 +54,7 @@ impl Plan {
                 conditions.insert(ix, parsed);
             }
         }
-        let mut plan = Self { start, conditions, goal_gates: Vec::new(), workflow };
+        let mut plan = Self { start, conditions, goal_gates: Vec::new(), has_delays: true, workflow };
         for ix in plan.workflow.node_indices() {
             let node = plan.workflow.node(ix);
             if node.attrs.bool("goal_gate") == Some(true) {
@@ -61,6 +62,16 @@ impl Plan {
             }
         }
         Ok(plan)
+    }
+
+    /// The same without a wait between the attempts of a stage: what is run again needs none.
+    #[must_use]
+    pub fn without_delays(self) -> Self {
+        Self { has_delays: false, ..self }
+    }
+
+    pub(crate) fn has_delays(&self) -> bool {
+        self.has_delays
     }
 
     /// The workflow itself.
