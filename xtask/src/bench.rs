@@ -16,6 +16,7 @@ mod durable;
 mod engine;
 mod measure;
 mod process;
+mod sessions;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -54,6 +55,7 @@ const FIGURES: &[Figure] = &[
     Figure { name: "memory", run: process::memory },
     Figure { name: "resume", run: process::resume },
     Figure { name: "growth", run: engine::growth },
+    Figure { name: "session", run: sessions::session },
 ];
 
 /// One line of the table.

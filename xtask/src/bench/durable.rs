@@ -53,7 +53,7 @@ fn bare_line(dir: &Path, stages: usize) -> Result<()> {
     Ok(())
 }
 
-fn append(log: &mut File) -> Result<()> {
+pub(super) fn append(log: &mut File) -> Result<()> {
     log.write_all(&[b'x'; RECORD])?;
     log.sync_data().context("sync the log")
 }
