@@ -7,7 +7,7 @@ use fabro_compaction::{
     Compaction, Moment, Outcome, Overrides, Reason, Report, Request, Summarize, SummarizeError,
     SummaryRequest, WindowUse, compact, should_compact,
 };
-use fabro_events::{CompletedCompaction, EventBody};
+use fabro_events::{CompletedCompaction, EventBody, Note};
 use fabro_llm::{Message, ModelError, Reply};
 use fabro_types::{FailureClass, Usage};
 use tokio_util::sync::CancellationToken;
@@ -126,9 +126,7 @@ impl Session {
                 self.pending.notes.pop();
             }
         }
-        for body in wrote.failed {
-            self.note(body);
-        }
+        self.pending.notes.extend(wrote.failed);
         match outcome {
             Ok(Outcome::Compacted(done)) => Ok(Some(self.shortened(&done, wrote.usage).await?)),
             Ok(_) => {
@@ -180,8 +178,8 @@ struct Wrote {
     record: Option<Record>,
     /// What asking used, if somebody was asked.
     usage: Option<Usage>,
-    /// Tries that failed.
-    failed: Vec<EventBody>,
+    /// Tries that failed, and are still to be recorded.
+    failed: Vec<Note>,
     /// How the last failure is to be treated.
     class: Option<FailureClass>,
     /// The record could not be made.
@@ -207,10 +205,10 @@ impl<'a> Writer<'a> {
             Arc::new(Message::system(request.instructions)),
             Arc::new(Message::user(request.conversation)),
         ];
-        let mut failed = Vec::new();
+        let mut pending = Record::default();
         let request = self.parts.request(messages);
-        let answer = self.parts.ask(self.ledger, request, None, &mut failed).await;
-        self.wrote().failed = failed;
+        let answer = self.parts.ask(self.ledger, request, None, &mut pending).await;
+        self.wrote().failed = pending.notes;
         answer
     }
 }

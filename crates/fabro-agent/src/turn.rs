@@ -1,6 +1,7 @@
 //! One turn of the model: the request, and what becomes of its answer.
 
 use std::borrow::Cow;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use fabro_compaction::{Moment, should_compact};
@@ -11,12 +12,13 @@ use fabro_llm::{
 };
 use fabro_redact::Redactor;
 use fabro_types::Usage;
+use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio_util::sync::CancellationToken;
 
 use crate::ledger::Ledger;
 use crate::message::{answer_note, preview, user_note};
 use crate::session::{CONTINUE, MOST_CUTS};
-use crate::{Parts, Session, SessionError};
+use crate::{Parts, Record, Session, SessionError};
 
 /// What the user says to a summary that answers follow directly.
 const GO_ON: &str = "[Go on from the summary. What you did last follows.]";
@@ -31,18 +33,14 @@ impl Session {
             request.tools = Arc::clone(&self.specs);
             request.output_schema.clone_from(&self.parts.settings.output_schema);
             let began = self.began.take();
-            let mut failed = Vec::new();
             let answer = {
-                let asked = self.parts.ask(&self.ledger, request, began, &mut failed);
+                let asked = self.parts.ask(&self.ledger, request, began, &mut self.pending);
                 tokio::select! {
                     biased;
                     () = cancel.cancelled() => return Err(SessionError::Canceled),
                     answer = asked => answer,
                 }
             };
-            for body in failed {
-                self.note(body);
-            }
             match answer {
                 Ok(reply) if !is_empty(&reply) => return Ok(reply),
                 Ok(reply) => {
@@ -191,14 +189,14 @@ impl Parts {
         request
     }
 
-    /// Asks the model, with retries and failover. What was used is counted and priced; `failed`
-    /// gets the tries that were not the last.
+    /// Asks the model, with retries and failover. What was used is counted and priced. A try that is
+    /// not the last is recorded at once, after what is pending: the next one may be a minute away.
     pub(crate) async fn ask(
         &self,
         ledger: &Ledger,
         mut request: Request,
         began: Option<tokio::sync::oneshot::Sender<()>>,
-        failed: &mut Vec<EventBody>,
+        pending: &mut Record,
     ) -> Result<Reply, ModelError> {
         let settings = &self.settings;
         let taken = &mut request.origin.taken;
@@ -213,9 +211,11 @@ impl Parts {
             Some(redactor) => redactor.redact(text).into_owned(),
             None => text.to_owned(),
         };
-        let mut tried = |error: &ModelError, next: String| {
+        let (tell, mut told) = mpsc::unbounded_channel();
+        let tried = |error: &ModelError, next: String| {
             let message = redact(&format!("{error}; {next}"));
-            failed.push(EventBody::AgentError { class: error.class(), message });
+            // The other end outlives this one.
+            let _ = tell.send(EventBody::AgentError { class: error.class(), message });
         };
         let watch = |progress: Progress<'_>| {
             self.journal.touch();
@@ -228,7 +228,10 @@ impl Parts {
             }
         };
         let model = request.model.clone();
-        let answer = ask(&*self.model, request, &settings.asking, watch).await;
+        let answer = {
+            let asked = pin!(ask(&*self.model, request, &settings.asking, watch));
+            self.record_tries(asked, &mut told, pending).await
+        };
         let price = |usage: &mut Usage| {
             usage.model = usage.model.take().or_else(|| model.clone());
             if let Some(price) = &settings.price {
@@ -247,6 +250,34 @@ impl Parts {
                 Err(error)
             }
         }
+    }
+}
+
+impl Parts {
+    async fn record_tries(
+        &self,
+        mut asked: Pin<&mut impl Future<Output = Result<Reply, ModelError>>>,
+        tries: &mut UnboundedReceiver<EventBody>,
+        pending: &mut Record,
+    ) -> Result<Reply, ModelError> {
+        let answer = loop {
+            tokio::select! {
+                biased;
+                Some(body) = tries.recv() => {
+                    pending.notes.push(self.note(body));
+                    let record = std::mem::take(pending);
+                    if self.journal.record(record.clone()).await.is_err() {
+                        // The record of the answer will fail as well, and is looked at.
+                        *pending = record;
+                    }
+                }
+                answer = &mut asked => break answer,
+            }
+        };
+        while let Ok(body) = tries.try_recv() {
+            pending.notes.push(self.note(body));
+        }
+        answer
     }
 }
 

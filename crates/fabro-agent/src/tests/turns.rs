@@ -290,6 +290,7 @@ async fn failed_tries_are_told_and_counted() {
     assert_snapshot!(told(&journal.records()), @r"
     user: hello
     error transient_infra: the model is overloaded: try again later; asking again in 1 s
+    --
     assistant: there (2 turns)
     ");
     // The next request knows of both.
@@ -301,6 +302,28 @@ async fn failed_tries_are_told_and_counted() {
     let end = session.send("hello".to_owned(), &never()).await.unwrap_err();
     assert_eq!(end.class(), fabro_types::FailureClass::Deterministic);
     assert_snapshot!(told(&journal.records()), @"user: hello");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_try_is_recorded_before_the_next_one() {
+    let fails = Play::list(vec![Turn::Fail(ErrorKind::Overloaded)]);
+    let retry = RetryPolicy { jitter: false, ..RetryPolicy::default() };
+    let asking = Asking { retry, ..Asking::default() };
+    let (mut session, journal) = session(&fails, Settings { asking, ..settings() });
+    let never = never();
+    let sent = session.send("hello".to_owned(), &never);
+    let in_the_wait = std::time::Duration::from_millis(500);
+    assert!(tokio::time::timeout(in_the_wait, sent).await.is_err());
+    assert_snapshot!(told(&journal.records()), @r"
+    user: hello
+    error transient_infra: the model is overloaded: try again later; asking again in 1 s
+    ");
+    // Who is killed in the wait goes on with the same question.
+    let model = Play::list(vec![say("there")]);
+    let (mut session, _) = super::session(&model, settings());
+    session.restore(Transcript::from_notes(&journal.notes(), super::no_blobs).unwrap());
+    assert_eq!(session.resume(&never).await.unwrap().text, "there");
+    assert_eq!(model.requests()[0].messages.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

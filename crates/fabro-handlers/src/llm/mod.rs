@@ -167,11 +167,12 @@ impl LlmHandler {
             && settings.project_docs != Some(false)
             && !stage.run.dry_run;
         let docs = if wants_docs { project_docs(work_dir) } else { String::new() };
+        let permissions = self.permissions(stage);
         let system = system_prompt(&SystemInfo {
             label: stage.node().label(),
             work_dir: Some(work_dir),
-            permissions: self.permissions(stage),
-            tools: &tools.names(),
+            permissions,
+            tools: &tools.allowed(permissions).names(),
             project_docs: &docs,
             skills: &skills,
         });
