@@ -54,7 +54,8 @@ impl Plan {
                 conditions.insert(ix, parsed);
             }
         }
-        let mut plan = Self { start, conditions, goal_gates: Vec::new(), has_delays: true, workflow };
+        let mut plan =
+            Self { start, conditions, goal_gates: Vec::new(), has_delays: true, workflow };
         for ix in plan.workflow.node_indices() {
             let node = plan.workflow.node(ix);
             if node.attrs.bool("goal_gate") == Some(true) {

@@ -62,8 +62,10 @@ pub(super) const MEMBERS: &[Member] = &[
     member("fabro-web", 4).entry_point(),
     member("fabro-bundle", 4),
     member("fabro-handlers", 5),
+    member("fabro-setup", 6),
     member("fabro-terminal", 6),
     member("fabro-report", 6),
+    member("fabro-replay", 6).entry_point(),
     member("fabro-cli", 7),
     // The developers' tools, above every layer.
     member("fabro-crash", 8),

@@ -1,0 +1,271 @@
+//! What a log says that each attempt of each stage was given and came to.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fabro_agent::CONTINUE;
+use fabro_blob::BlobStore;
+use fabro_engine::{ReadError, Stage, read_blob};
+use fabro_events::{CompletedStage, CompletedTool, Entry, Event, EventBody};
+use fabro_llm::{Message, Reply, Role, StopReason};
+use fabro_types::{BlobRef, Failure, Status, Usage};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::ReplayError;
+use crate::turnstile::Resumption;
+
+/// One attempt of one stage.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    pub(crate) branch: Arc<str>,
+    pub(crate) node: Arc<str>,
+    pub(crate) visit: u32,
+    pub(crate) attempt: u32,
+}
+
+impl Key {
+    pub(crate) fn of(stage: &Stage) -> Self {
+        Self {
+            branch: stage.branch.clone().unwrap_or_default(),
+            node: Arc::clone(&stage.at.node),
+            visit: stage.at.visit,
+            attempt: stage.at.attempt,
+        }
+    }
+}
+
+/// A run's record, by attempts.
+#[derive(Default)]
+pub(crate) struct Record {
+    attempts: BTreeMap<Key, Arc<Attempt>>,
+    pub(crate) resumptions: Vec<Resumption>,
+    /// The run came to its end.
+    pub(crate) is_whole: bool,
+}
+
+/// What an attempt was given, and how it ended.
+#[derive(Default)]
+pub(crate) struct Attempt {
+    /// With the event's place in the log.
+    pub(crate) end: Option<(u64, End)>,
+    pub(crate) answer: Option<(u64, GateAnswer)>,
+    /// Of its agents, by session: taken as they are given out.
+    talks: Mutex<BTreeMap<Arc<str>, Talk>>,
+    /// By call and tool.
+    tools: Mutex<BTreeMap<(String, String), Results>>,
+    /// The tools that were called.
+    pub(crate) called: Vec<String>,
+}
+
+/// What calls came to, with their places in the log.
+type Results = VecDeque<(u64, CompletedTool)>;
+
+#[derive(Clone)]
+pub(crate) enum End {
+    /// It failed, and another attempt followed.
+    Retried { failure: Failure, usage: Option<Usage> },
+    /// It was the last one.
+    Over(Arc<CompletedStage>),
+}
+
+/// What a person chose.
+pub(crate) struct GateAnswer {
+    pub(crate) key: String,
+    pub(crate) label: String,
+    pub(crate) text: Option<String>,
+}
+
+/// A conversation.
+#[derive(Default)]
+struct Talk {
+    /// Another agent began it.
+    is_sub: bool,
+    first: Option<String>,
+    answers: VecDeque<(u64, Reply)>,
+    /// The last thing that was said asks for an answer.
+    is_open: bool,
+}
+
+/// What a conversation has to say next.
+pub(crate) enum Next {
+    /// An answer, by its conversation and its place in the log.
+    Answer { talk: Arc<str>, seq: u64 },
+    /// Nothing more, of the stage's own agent or of one that it began; `was_asked` when the record has
+    /// the question.
+    Nothing { is_sub: bool, was_asked: bool },
+}
+
+impl Record {
+    /// Reads the events that count, oldest first.
+    pub(crate) fn read(events: &[&Event], blobs: &dyn BlobStore) -> Result<Self, ReplayError> {
+        let mut reader = Reader { blobs, attempts: BTreeMap::new(), current: BTreeMap::new() };
+        let mut resumptions = Vec::new();
+        for event in events {
+            if let EventBody::RunResumed { max_cost } = &event.entry.body {
+                resumptions.push(Resumption { seq: event.seq, max_cost: *max_cost });
+            } else {
+                reader.take(event)?;
+            }
+        }
+        let attempts = reader.attempts.into_iter().map(|(key, it)| (key, Arc::new(it))).collect();
+        let is_whole = events.last().is_some_and(|event| {
+            matches!(event.entry.body, EventBody::RunCompleted { .. } | EventBody::RunFailed { .. })
+        });
+        Ok(Self { attempts, resumptions, is_whole })
+    }
+
+    pub(crate) fn attempt(&self, key: &Key) -> Option<&Arc<Attempt>> {
+        self.attempts.get(key)
+    }
+}
+
+impl End {
+    pub(crate) fn is_failure(&self) -> bool {
+        match self {
+            Self::Retried { .. } => true,
+            Self::Over(done) => done.outcome.status == Status::Failed,
+        }
+    }
+}
+
+impl Attempt {
+    /// The next answer of the conversation that these messages belong to. It stays the next one until
+    /// it is [taken](Self::take).
+    pub(crate) fn next(&self, messages: &[Arc<Message>]) -> Next {
+        let said = messages.iter().find(|message| message.role == Role::User);
+        let first = said.map(|message| message.text());
+        let talks = self.talks.lock().unwrap_or_else(PoisonError::into_inner);
+        // The summary of the workflow's turns is asked for before anything else.
+        let is_summary =
+            |id: &str, talk: &Talk| id.ends_with("/summary") && !talk.answers.is_empty();
+        let is_sub = |talk: &Talk| talk.is_sub && talk.first.is_some() && talk.first == first;
+        let summary = talks.iter().find(|(id, talk)| is_summary(id, talk));
+        let sub = || talks.iter().find(|(_, talk)| is_sub(talk));
+        let own = || talks.iter().find(|(_, talk)| !talk.is_sub);
+        let Some((id, talk)) = summary.or_else(sub).or_else(own) else {
+            return Next::Nothing { is_sub: false, was_asked: false };
+        };
+        match talk.answers.front() {
+            Some((seq, _)) => Next::Answer { talk: Arc::clone(id), seq: *seq },
+            None => Next::Nothing { is_sub: talk.is_sub, was_asked: talk.is_open },
+        }
+    }
+
+    /// The next answer of this conversation.
+    pub(crate) fn take(&self, talk: &str) -> Option<Reply> {
+        let mut talks = self.talks.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_, reply) = talks.get_mut(talk)?.answers.pop_front()?;
+        Some(reply)
+    }
+
+    /// What a call of a tool came to, and where in the log.
+    pub(crate) fn result(&self, call: &str, tool: &str) -> Option<(u64, CompletedTool)> {
+        let mut tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner);
+        tools.get_mut(&(call.to_owned(), tool.to_owned()))?.pop_front()
+    }
+}
+
+struct Reader<'a> {
+    blobs: &'a dyn BlobStore,
+    attempts: BTreeMap<Key, Attempt>,
+    /// The attempt that each stage is at.
+    current: BTreeMap<(Arc<str>, Arc<str>, u32), u32>,
+}
+
+impl Reader<'_> {
+    fn take(&mut self, event: &Event) -> Result<(), ReplayError> {
+        let (entry, seq) = (&event.entry, event.seq);
+        let Some((node, visit)) = entry.node_id.clone().zip(entry.visit) else { return Ok(()) };
+        let branch = entry.branch.clone().unwrap_or_default();
+        let stage = (branch, node, visit);
+        if matches!(entry.body, EventBody::StageStarted { .. }) {
+            self.current.insert(stage.clone(), 1);
+        }
+        let attempt = self.current.get(&stage).copied().unwrap_or(1);
+        let (branch, node, visit) = stage.clone();
+        let of_attempt = self.attempts.entry(Key { branch, node, visit, attempt }).or_default();
+        match &entry.body {
+            EventBody::StageRetrying { attempt, failure, usage, .. } => {
+                let end = End::Retried { failure: failure.clone(), usage: usage.clone() };
+                of_attempt.end = Some((seq, end));
+                self.current.insert(stage, attempt.saturating_add(1));
+            }
+            EventBody::StageCompleted(done) | EventBody::StageFailed(done) => {
+                of_attempt.end = Some((seq, End::Over(Arc::clone(done))));
+            }
+            EventBody::GateAnswered { selected, label, text, .. } => {
+                let (key, label, text) = (selected.clone(), label.clone(), text.clone());
+                of_attempt.answer = Some((seq, GateAnswer { key, label, text }));
+            }
+            EventBody::AgentToolCompleted(done) => of_attempt.tool(self.blobs, seq, done)?,
+            EventBody::AgentMessage { role, message: Some(message), usage, .. } => {
+                let said = spoken(self.blobs, role, message, seq)?;
+                of_attempt.said(entry, seq, said, usage.as_ref());
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl Attempt {
+    fn tool(
+        &mut self,
+        blobs: &dyn BlobStore,
+        seq: u64,
+        done: &CompletedTool,
+    ) -> Result<(), ReplayError> {
+        let output = Arc::new(resolved(blobs, &done.output)?);
+        let tools = self.tools.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let calls = tools.entry((done.call_id.clone(), done.tool.clone())).or_default();
+        calls.push_back((seq, CompletedTool { output, ..done.clone() }));
+        self.called.push(done.tool.clone());
+        Ok(())
+    }
+
+    fn said(&mut self, entry: &Entry, seq: u64, said: Message, usage: Option<&Usage>) {
+        let talks = self.talks.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let talk = talks.entry(entry.session_id.clone().unwrap_or_default()).or_default();
+        talk.is_sub = entry.parent_session_id.is_some();
+        talk.is_open = said.role != Role::Assistant;
+        if said.role == Role::Assistant {
+            let calls = said.tool_calls().next().is_some();
+            let stop = if calls { StopReason::ToolCalls } else { StopReason::Complete };
+            let usage = usage.cloned().unwrap_or_default();
+            talk.answers.push_back((seq, Reply { content: said.content, usage, stop }));
+            return;
+        }
+        let text = said.text();
+        if text == CONTINUE
+            && let Some((_, cut)) = talk.answers.back_mut()
+        {
+            cut.stop = StopReason::MaxTokens;
+        }
+        talk.first.get_or_insert(text);
+    }
+}
+
+/// A recorded message: a whole one, or a plain text of that role; itself, or as a blob.
+pub(crate) fn spoken(
+    blobs: &dyn BlobStore,
+    role: &str,
+    message: &Value,
+    seq: u64,
+) -> Result<Message, ReplayError> {
+    match resolved(blobs, message)? {
+        Value::String(text) if role == "assistant" => Ok(Message::assistant(text)),
+        Value::String(text) if role == "system" => Ok(Message::system(text)),
+        Value::String(text) => Ok(Message::user(text)),
+        whole => Message::deserialize(whole)
+            .map_err(|error| ReplayError::Message { seq, reason: error.to_string() }),
+    }
+}
+
+/// The value, or what it refers to.
+pub(crate) fn resolved(blobs: &dyn BlobStore, value: &Value) -> Result<Value, ReadError> {
+    match BlobRef::from_value(value) {
+        Some(blob) => read_blob(blobs, &blob),
+        None => Ok(value.clone()),
+    }
+}
