@@ -26,6 +26,10 @@ pub(super) struct Seen {
     pub(super) usage: Usage,
     /// Tool calls of Chat Completions.
     pub(super) calls: Calls,
+    /// Something came that is no event.
+    pub(super) is_blank: bool,
+    /// An event came.
+    pub(super) is_event: bool,
     /// Why an answer of Chat Completions is over, as soon as it says so.
     pub(super) finish: Option<String>,
     /// Why the model will not answer.
@@ -55,6 +59,12 @@ impl Frames {
 
 impl ChatFrameSink for Frames {
     fn on_frame(&self, _: &FrameCtx, frame: RawFrameRef<'_>) {
+        if chats(self.kind) {
+            let mut seen = self.seen();
+            let is_event = !frame.data.is_empty() || frame.event.is_some();
+            (seen.is_event, seen.is_blank) =
+                (seen.is_event || is_event, seen.is_blank || !is_event);
+        }
         // Most events are plain text: they are not parsed twice.
         let has = |word: &str| frame.data.contains(word);
         match (self.kind, frame.event) {
@@ -106,7 +116,7 @@ impl ChatFrameSink for Frames {
 
 impl Seen {
     /// Adds a chunk of Chat Completions. One chunk may have all of it.
-    fn add_chunk(&mut self, chunk: &Value) {
+    pub(super) fn add_chunk(&mut self, chunk: &Value) {
         self.calls.add(chunk);
         let choice = &chunk["choices"][0];
         self.refusal.push_str(choice["delta"]["refusal"].as_str().unwrap_or_default());

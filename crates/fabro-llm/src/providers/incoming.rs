@@ -15,6 +15,7 @@ use super::body::Told;
 use super::calls::arguments;
 use super::frames::{Frames, Mark};
 use super::provider::chats;
+use super::whole::Whole;
 use super::{Provider, ProviderKind, failure};
 use crate::{ErrorKind, Message, ModelError, ModelInfo, Part, Reasoning, StopReason, ToolCall};
 
@@ -30,8 +31,11 @@ pub(super) struct Asked {
 
 pub(super) struct Incoming {
     asked: Asked,
-    events: ChatStream,
+    /// None where the provider does not stream.
+    events: Option<ChatStream>,
     frames: Arc<Frames>,
+    /// How to ask without a stream, as long as that was not done.
+    whole: Option<Whole>,
     /// Parts to be told before the next event is looked at.
     ready: VecDeque<Part>,
     /// The thought that is being told.
@@ -42,9 +46,14 @@ pub(super) struct Incoming {
 }
 
 impl Incoming {
-    pub(super) fn new(asked: Asked, events: ChatStream, frames: Arc<Frames>) -> Self {
+    pub(super) fn new(
+        asked: Asked,
+        events: Option<ChatStream>,
+        frames: Arc<Frames>,
+        whole: Option<Whole>,
+    ) -> Self {
         let (ready, thought) = (VecDeque::new(), Reasoning::default());
-        Self { asked, events, frames, ready, thought, begun: false, over: false }
+        Self { asked, events, frames, whole, ready, thought, begun: false, over: false }
     }
 
     pub(super) fn into_stream(self) -> impl Stream<Item = Result<Part, ModelError>> + Send {
@@ -63,10 +72,14 @@ impl Incoming {
             if self.over {
                 return None;
             }
-            let failed = match self.events.next().await {
+            let event = match &mut self.events {
+                Some(events) => events.next().await,
+                None => None,
+            };
+            let failed = match event {
                 Some(Ok(event)) => self.take(event).err(),
                 Some(Err(error)) => Some(self.failure(&error)),
-                None => self.finish_unsaid().err(),
+                None => self.finish_unsaid().await.err(),
             };
             if let Some(error) = failed {
                 self.over = true;
@@ -124,7 +137,15 @@ impl Incoming {
 
     /// The stream is over without an event that says so. However cleanly the connection was closed,
     /// the turn is not whole, unless it gave a reason to stop: some servers leave `[DONE]` out.
-    fn finish_unsaid(&mut self) -> Result<(), ModelError> {
+    async fn finish_unsaid(&mut self) -> Result<(), ModelError> {
+        if let Some(whole) = self.take_whole() {
+            let said = whole.ask(&self.frames).await?;
+            self.thought.text = said.thought;
+            self.end_thought();
+            if !said.text.is_empty() {
+                self.ready.push_back(Part::Text(said.text));
+            }
+        }
         let finish = self.frames.seen().finish.take();
         let Some(finish) = finish else {
             return Err(self.broken("it ended before it was whole"));
@@ -134,6 +155,14 @@ impl Incoming {
         self.over = true;
         let stop = Some(Stop::from(finish));
         self.finish(StreamEnd { captured_stop_reason: stop, ..StreamEnd::default() })
+    }
+
+    /// Where there was an answer, but no stream.
+    fn take_whole(&mut self) -> Option<Whole> {
+        let seen = self.frames.seen();
+        let is_other = self.events.is_none() || (seen.is_blank && !seen.is_event);
+        drop(seen);
+        self.whole.take().filter(|_| is_other)
     }
 
     fn finish(&mut self, end: StreamEnd) -> Result<(), ModelError> {

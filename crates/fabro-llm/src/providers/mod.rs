@@ -10,8 +10,10 @@ mod outgoing;
 mod provider;
 mod route;
 mod schema;
+mod whole;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -21,7 +23,9 @@ use genai::Client;
 use self::address::Address;
 use self::frames::Frames;
 use self::incoming::{Asked, Incoming};
+use self::provider::chats;
 pub use self::provider::{Provider, Secret};
+use self::whole::Whole;
 use crate::{Catalog, ErrorKind, Model, ModelError, Part, Request};
 pub use fabro_types::ProviderKind;
 
@@ -52,6 +56,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// Thoughts go back to the kind of provider that had them. Signed and sealed ones always do; plain
 /// ones only within the turn that calls tools.
 ///
+/// A server of Chat Completions that answers without a stream is asked once more, and from then on, for
+/// no stream.
+///
 /// A stream that breaks off, ends early or is not understood is [`ErrorKind::BrokenStream`].
 /// Messages of errors hold no key and no header, and at most 500 characters of what the provider
 /// says.
@@ -70,6 +77,8 @@ struct Shared {
     addresses: Vec<Address>,
     catalog: Catalog,
     client: Client,
+    /// Which of the providers do not stream.
+    whole: Vec<AtomicBool>,
 }
 
 /// A provider that cannot be set up.
@@ -133,7 +142,8 @@ impl Providers {
             .with_reqwest(http)
             .build()
             .map_err(|error| SetupError::Client(error.to_string()))?;
-        Ok(Self { shared: Arc::new(Shared { providers, addresses, catalog, client }) })
+        let whole = providers.iter().map(|_| AtomicBool::default()).collect();
+        Ok(Self { shared: Arc::new(Shared { providers, addresses, catalog, client, whole }) })
     }
 
     /// The provider that a request goes to, and the name by which it knows the model.
@@ -166,19 +176,28 @@ impl Model for Providers {
     }
 }
 
-async fn start(shared: &Shared, request: Request) -> Result<Incoming, ModelError> {
+async fn start(shared: &Arc<Shared>, request: Request) -> Result<Incoming, ModelError> {
     let (index, model) = route::route(&shared.providers, &shared.catalog, &request)?;
     let (provider, address) = (&shared.providers[index], &shared.addresses[index]);
     let info = shared.catalog.find(&model).cloned();
-    let call = outgoing::call(provider, address, &model, info.as_ref(), &request)?;
     let frames = Arc::new(Frames::new(provider.kind));
+    let messages = request.messages.clone();
+    let asked = |info| {
+        let (provider, address) = (provider.clone(), address.clone());
+        Asked { provider, address, model: model.clone(), info, messages }
+    };
+    let whole = chats(provider.kind).then(|| {
+        let (shared, model, request) = (Arc::clone(shared), model.clone(), request.clone());
+        Whole { shared, index, model, request }
+    });
+    if whole.as_ref().is_some_and(Whole::is_usual) {
+        return Ok(Incoming::new(asked(info), None, frames, whole));
+    }
+    let call = outgoing::call(provider, address, &model, info.as_ref(), &request)?;
     let options = call.options.with_raw_frame_sink_arc(frames.clone());
     let sent = shared.client.exec_chat_stream(call.target, call.messages, Some(&options)).await;
     let response = sent.map_err(|error| failure::failure(&error, provider, address))?;
-    let messages = request.messages;
-    let (provider, address) = (provider.clone(), address.clone());
-    let asked = Asked { provider, address, model, info, messages };
-    Ok(Incoming::new(asked, response.stream, frames))
+    Ok(Incoming::new(asked(info), Some(response.stream), frames, whole))
 }
 
 /// Makes ring the source of all TLS of this process, unless another one is installed already. Done

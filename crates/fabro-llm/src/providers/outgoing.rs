@@ -21,7 +21,7 @@ use crate::{
     ToolSpec,
 };
 
-const REQUEST_TIMEOUT: Duration = Duration::from_mins(10);
+pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_mins(10);
 const STREAM_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// A request in the terms of the client.
