@@ -213,7 +213,8 @@ impl Parts {
         };
         let (tell, mut told) = mpsc::unbounded_channel();
         let tried = |error: &ModelError, next: String| {
-            let message = redact(&format!("{error}; {next}"));
+            // What comes next stands first: a line for people may be cut.
+            let message = redact(&format!("{next}: {error}"));
             // The other end outlives this one.
             let _ = tell.send(EventBody::AgentError { class: error.class(), message });
         };

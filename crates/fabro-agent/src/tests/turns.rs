@@ -289,7 +289,7 @@ async fn failed_tries_are_told_and_counted() {
     assert_eq!((answer.turns, answer.usage.turns), (1, 2));
     assert_snapshot!(told(&journal.records()), @r"
     user: hello
-    error transient_infra: the model is overloaded: try again later; asking again in 1 s
+    error transient_infra: asking again in 1 s: the model is overloaded: try again later
     --
     assistant: there (2 turns)
     ");
@@ -316,7 +316,7 @@ async fn a_failed_try_is_recorded_before_the_next_one() {
     assert!(tokio::time::timeout(in_the_wait, sent).await.is_err());
     assert_snapshot!(told(&journal.records()), @r"
     user: hello
-    error transient_infra: the model is overloaded: try again later; asking again in 1 s
+    error transient_infra: asking again in 1 s: the model is overloaded: try again later
     ");
     // Who is killed in the wait goes on with the same question.
     let model = Play::list(vec![say("there")]);
