@@ -39,6 +39,7 @@ pub enum Command {
     Context(ContextArgs),
     Explain(ExplainArgs),
     Compact(CompactArgs),
+    Replay(ReplayArgs),
     Answer(AnswerArgs),
     Steer(SteerArgs),
     Cancel(CancelArgs),
@@ -336,6 +337,24 @@ pub struct CompactArgs {
     /// Make the summary without a model
     #[arg(long)]
     pub no_summary: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Replay a run without executing anything, and show what comes out differently
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Examples:\n  fabro replay latest\n  fabro replay latest --workflow review.fabro\n  fabro replay 01K3 --workflow review --json | jq '.differences[].stage'\n\nAnswers of models and people, results of tools and outcomes of scripts are those of the record.\nExits with 1 when something else comes out."
+)]
+pub struct ReplayArgs {
+    /// The run: its id, the beginning of it, or `latest`
+    pub run: String,
+
+    /// Another workflow, to see what it would have changed [default: the one kept with the run]
+    #[arg(long, value_name = "FILE")]
+    pub workflow: Option<PathBuf>,
 
     /// Print JSON
     #[arg(long)]

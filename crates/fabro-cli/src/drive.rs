@@ -17,7 +17,6 @@ use crate::commands::cancel::{end_family, end_stages_left_behind};
 use crate::error;
 use crate::exit::{self, Exit};
 use crate::global::Global;
-use crate::run_env;
 use crate::wiring;
 use fabro_terminal::{Mode, Progress};
 
@@ -47,7 +46,7 @@ pub struct Driven {
 pub async fn drive(driven: Driven, global: &Global) -> anyhow::Result<Exit> {
     let Driven { store, lock, plan, mut settings, dry_run, state, events, max_cost, mode } = driven;
     if !dry_run {
-        settings.env = run_env::expanded(&settings.env)?;
+        settings.env = fabro_setup::expanded(&settings.env)?;
     }
     let store = Arc::new(store);
     let run_id = lock.run();
@@ -72,7 +71,7 @@ pub async fn drive(driven: Driven, global: &Global) -> anyhow::Result<Exit> {
     let work = async {
         if is_new && !dry_run {
             let (exec, work_dir) = (LocalExec::new(), Path::new(&work_dir));
-            let redactor = crate::agents::redactor(&settings);
+            let redactor = fabro_setup::redactor(&settings);
             match prepare(&exec, &settings, run_id, &run_dir, work_dir, &redactor, &stop).await {
                 Ok(()) => {}
                 Err(NotPrepared::Failed(failure)) => first = Input::Abort { failure },

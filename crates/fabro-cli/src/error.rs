@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::io;
 
 use fabro_config::ConfigError;
+use fabro_setup::SetupError;
 use fabro_store::StoreError;
 
 use crate::exit::{self, Exit};
@@ -74,7 +75,8 @@ pub fn next(error: &anyhow::Error) -> Option<&str> {
         Some(ConfigError::Read { .. }) => Some("check its permissions, or name another file"),
         _ => None,
     };
-    own.or(named)
+    let settings = error.chain().find_map(|cause| cause.downcast_ref::<SetupError>());
+    own.or(named).or(settings.map(|error| error.fix.as_str()))
 }
 
 /// The exit code an error leads to.
@@ -90,7 +92,7 @@ pub fn exit_of(error: &anyhow::Error) -> Exit {
             return exit::USAGE;
         }
     }
-    if error.downcast_ref::<ConfigError>().is_some() {
+    if error.chain().any(|cause| cause.is::<ConfigError>() || cause.is::<SetupError>()) {
         return exit::USAGE;
     }
     exit::FAILED

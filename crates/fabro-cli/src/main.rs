@@ -11,7 +11,7 @@
 //! | code | meaning |
 //! | --- | --- |
 //! | 0 | succeeded |
-//! | 1 | the run failed or was canceled; `fmt --check` found something; `doctor` did |
+//! | 1 | the run failed or was canceled; `fmt --check` found something; `doctor` or `model test` did; `replay` came out differently |
 //! | 2 | wrong arguments, or a workflow that is not valid |
 //! | 3 | the run waits for a person or for a larger budget |
 //! | 4 | the store cannot be read or written |
@@ -19,7 +19,6 @@
 
 #![expect(unreachable_pub, reason = "nothing of a program is reachable from outside")]
 
-mod agents;
 mod cli;
 mod commands;
 mod drive;
@@ -28,7 +27,6 @@ mod exit;
 mod files;
 mod global;
 mod output;
-mod run_env;
 mod wiring;
 
 use std::process::ExitCode;

@@ -1,13 +1,11 @@
 //! What a run is driven with: from the settings kept with it to handlers, model and people.
 
-use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
 use async_trait::async_trait;
-use fabro_config::{ModelEntry, ProviderSettings, Settings};
 use fabro_engine::checkpoint;
 use fabro_events::{Event, EventBody, EventSink};
 use fabro_handlers::{Limits, ModelDefaults, Registry, RunSettings, Services};
@@ -15,18 +13,14 @@ use fabro_human::{
     AskError, AutoApprove, Chain, Interviewer, Question, QueueInterviewer, Reply,
     TerminalInterviewer, Unavailable,
 };
-use fabro_llm::{
-    Catalog, Model, ModelInfo, Providers, ScriptedModel, SimulatedModel, Unconfigured,
-};
 use fabro_redact::Redactor;
 use fabro_sandbox::{Exec, LocalExec};
+pub use fabro_setup::{catalog, client, model, providers};
 use fabro_types::RunId;
 
-use crate::agents;
 use crate::cli::ShownArgs;
 use crate::error;
 use crate::global::Global;
-use crate::run_env;
 use fabro_terminal::{Mode, Progress};
 
 /// Milliseconds since 1970.
@@ -55,7 +49,7 @@ pub fn handlers(
     progress: &Arc<Progress>,
     files: Arc<dyn EventSink>,
 ) -> anyhow::Result<Arc<Registry>> {
-    let redactor = agents::redactor(settings);
+    let redactor = fabro_setup::redactor(settings);
     Ok(Registry::new(Services {
         exec: (!dry_run).then(|| Arc::new(LocalExec::new()) as Arc<dyn Exec>),
         env: settings.env.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
@@ -66,7 +60,7 @@ pub fn handlers(
             configured: settings.configured_model.clone(),
             configured_provider: settings.configured_provider.clone(),
         },
-        agents: agents::agents(settings, Some(run), redactor, dry_run)?,
+        agents: fabro_setup::agents(settings, Some(run), redactor, dry_run)?,
         limits: Limits::default(),
         interviewer: interviewer(settings, dry_run, events, progress)?,
         // What the run itself does is told to both by its driver.
@@ -75,58 +69,13 @@ pub fn handlers(
     }))
 }
 
-/// Who can serve models: what the settings name, and what the environment configures.
-pub fn providers(settings: &Settings) -> Vec<ProviderSettings> {
-    fabro_config::providers(&settings.providers, |name| std::env::var(name).ok())
-}
-
-/// The models that are known, those of the settings among them.
-pub fn catalog(models: &BTreeMap<String, ModelEntry>) -> Catalog {
-    let mut catalog = Catalog::builtin();
-    catalog.extend(models.values().map(|entry| ModelInfo {
-        provider: entry.provider.clone(),
-        aliases: entry.aliases.clone(),
-        context_window: entry.context_window,
-        max_output_tokens: entry.max_output_tokens,
-        input_cost: entry.input_cost,
-        output_cost: entry.output_cost,
-        cached_cost: entry.cached_cost,
-        ..ModelInfo::new(&entry.name)
-    }));
-    catalog
-}
-
 /// Checks the settings of a run before it exists.
 pub fn check(settings: &RunSettings) -> anyhow::Result<()> {
-    run_env::expanded(&settings.env)?;
+    fabro_setup::expanded(&settings.env)?;
     model(settings, false)?;
-    agents::agents(settings, None, Redactor::default(), false)?;
+    fabro_setup::agents(settings, None, Redactor::default(), false)?;
     queue(settings)?;
     Ok(())
-}
-
-/// Who answers the LLM stages of a run.
-pub fn model(settings: &RunSettings, dry_run: bool) -> anyhow::Result<Arc<dyn Model>> {
-    if dry_run {
-        return Ok(Arc::new(SimulatedModel));
-    }
-    match &settings.model_script {
-        Some(text) => Ok(Arc::new(ScriptedModel::from_json(text).map_err(|error| {
-            error::usage(format!("the model script is not valid: {error}"), "mend the file")
-        })?)),
-        None if settings.providers.is_empty() => Ok(Arc::new(Unconfigured)),
-        None => Ok(Arc::new(client(&settings.providers, &settings.models)?)),
-    }
-}
-
-/// The client for these providers.
-pub fn client(
-    providers: &[ProviderSettings],
-    models: &BTreeMap<String, ModelEntry>,
-) -> anyhow::Result<Providers> {
-    let providers = providers.iter().map(agents::provider).collect::<anyhow::Result<_>>()?;
-    let client = Providers::new(providers, catalog(models));
-    client.map_err(|error| error::usage(error.to_string(), "mend the settings of the provider"))
 }
 
 fn interviewer(

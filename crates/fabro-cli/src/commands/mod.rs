@@ -16,6 +16,7 @@ mod inspect;
 mod model;
 mod model_test;
 mod ps;
+mod replay;
 mod resume;
 mod rm;
 mod run;
@@ -40,6 +41,7 @@ pub fn dispatch(command: Command, global: &Global) -> anyhow::Result<Exit> {
         Command::Events(args) => events::events(&args, global),
         Command::Context(args) => context::context(&args, global),
         Command::Compact(args) => block_on(compact::compact(args, global)),
+        Command::Replay(args) => block_on(replay::replay(args, global)),
         Command::Explain(args) => explain::explain(&args, global),
         Command::Answer(args) => answer::answer(&args, global),
         Command::Steer(args) => steer::steer(&args, global),

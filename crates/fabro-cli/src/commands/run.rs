@@ -21,7 +21,6 @@ use crate::drive::{Driven, drive};
 use crate::error;
 use crate::exit::{self, Exit};
 use crate::global::Global;
-use crate::run_env;
 use crate::wiring::{self, read_option};
 use fabro_terminal::diagnostics;
 
@@ -108,34 +107,13 @@ fn prepare(args: &RunArgs, global: &Global) -> anyhow::Result<Prepared> {
     let (cwd, home) = (global.cwd()?, global.home());
     let target = fabro_config::locate(&args.workflow, &cwd, home.as_deref())?;
     warn_about(&target);
-    let file = &target.workflow_file;
-    let source = crate::files::read_workflow(file)?;
     let inputs = inputs(args, &target);
-    let dir = file.parent().map_or_else(|| cwd.clone(), Path::to_owned);
-    let sources = Recording { dir: dir.clone(), home: home.clone(), files: Mutex::default() };
-    let name =
-        file.file_stem().map_or("workflow".into(), |stem| stem.to_string_lossy().into_owned());
-    let checked = fabro_validate::check(&name, &source, &sources, Some(&inputs));
-    let shown = file.strip_prefix(&cwd).unwrap_or(file).to_string_lossy().into_owned();
-    if !checked.is_valid() {
-        let errors: Vec<_> =
-            checked.findings.iter().filter(|f| f.severity == Severity::Error).cloned().collect();
-        let text = diagnostics::render(&shown, &source, &errors, global.paint_stderr());
-        crate::output::stderr(&text);
-        return Err(error::usage(format!("{shown} is not valid"), "mend what is shown above"));
-    }
-    let workflow = checked.workflow.context("a valid workflow")?;
+    let (bundle, workflow) = bundle(&target, &inputs, global)?;
+    let dir = target.workflow_file.parent().map_or_else(|| cwd.clone(), Path::to_owned);
     let goal = goal(args, &target, &workflow, &inputs, home.as_deref())?;
     let settings = run_settings(args, &target, global.settings()?, home.as_deref())?;
-    let (env, secrets) = run_env::without_secrets(&settings.env)?;
-    let bundle = Bundle {
-        name,
-        file: shown,
-        base: String::new(),
-        files: sources.files.into_inner().unwrap_or_else(PoisonError::into_inner),
-        settings: RunSettings { env, ..settings.clone() },
-        source,
-    };
+    let (env, secrets) = fabro_setup::without_secrets(&settings.env)?;
+    let bundle = Bundle { settings: RunSettings { env, ..settings.clone() }, ..bundle };
     if !args.dry_run {
         check_obstacles(&bundle, &workflow)?;
         wiring::check(&settings)?;
@@ -152,6 +130,40 @@ fn prepare(args: &RunArgs, global: &Global) -> anyhow::Result<Prepared> {
         dry_run: args.dry_run,
     };
     Ok(Prepared { plan: Plan::compile(workflow)?, new, settings, secrets, workflow_dir: dir })
+}
+
+/// A workflow that is valid, with the files that it names and no settings; what is wrong with it goes
+/// to stderr.
+pub fn bundle(
+    target: &Target,
+    inputs: &Map<String, Value>,
+    global: &Global,
+) -> anyhow::Result<(Bundle, Workflow)> {
+    let (cwd, home) = (global.cwd()?, global.home());
+    let file = &target.workflow_file;
+    let source = crate::files::read_workflow(file)?;
+    let dir = file.parent().map_or_else(|| cwd.clone(), Path::to_owned);
+    let sources = Recording { dir, home, files: Mutex::default() };
+    let name =
+        file.file_stem().map_or("workflow".into(), |stem| stem.to_string_lossy().into_owned());
+    let checked = fabro_validate::check(&name, &source, &sources, Some(inputs));
+    let shown = file.strip_prefix(&cwd).unwrap_or(file).to_string_lossy().into_owned();
+    if !checked.is_valid() {
+        let errors: Vec<_> =
+            checked.findings.iter().filter(|f| f.severity == Severity::Error).cloned().collect();
+        let text = diagnostics::render(&shown, &source, &errors, global.paint_stderr());
+        crate::output::stderr(&text);
+        return Err(error::usage(format!("{shown} is not valid"), "mend what is shown above"));
+    }
+    let bundle = Bundle {
+        name,
+        file: shown,
+        base: String::new(),
+        files: sources.files.into_inner().unwrap_or_else(PoisonError::into_inner),
+        settings: RunSettings::default(),
+        source,
+    };
+    Ok((bundle, checked.workflow.context("a valid workflow")?))
 }
 
 /// Says what is odd about a run.toml, and what in it later versions act on.

@@ -6,5 +6,6 @@ mod check;
 mod models;
 mod people;
 mod project;
+mod replays;
 mod reports;
 mod secrets;

@@ -14,7 +14,7 @@ use fabro_tools::Tool;
 use fabro_types::RunId;
 use fabro_web::{HttpToolCall, WebFetch, WebSettings};
 
-use crate::{error, wiring};
+use crate::{SetupError, catalog};
 
 /// What the agents of a run work with, if there is a run already; nothing at all in a dry run.
 pub fn agents(
@@ -22,7 +22,7 @@ pub fn agents(
     run: Option<RunId>,
     redactor: Redactor,
     dry_run: bool,
-) -> anyhow::Result<Agents> {
+) -> Result<Agents, SetupError> {
     // By this a later driver finds what one that died left running.
     let marker = run.map(|run| ("FABRO_RUN_ID".to_owned(), run.to_string()));
     let env = agent_env(text_variables(), settings.env.clone().into_iter().chain(marker));
@@ -39,7 +39,7 @@ pub fn agents(
     let asking = Some(asking).filter(|_| settings.model_script.is_none());
     Ok(Agents {
         settings: settings.agent.clone(),
-        catalog: Arc::new(wiring::catalog(&settings.models)),
+        catalog: Arc::new(catalog(&settings.models)),
         asking,
         redactor,
         toolbox,
@@ -86,9 +86,9 @@ fn with_bare_token((name, value): (String, String)) -> Vec<(String, String)> {
 }
 
 /// A provider as the client takes it.
-pub fn provider(settings: &ProviderSettings) -> anyhow::Result<Provider> {
+pub fn provider(settings: &ProviderSettings) -> Result<Provider, SetupError> {
     let missing = |error: fabro_config::MissingVariable| {
-        error::usage(
+        SetupError::new(
             format!("provider `{}`: {error}", settings.name),
             "set the variable, or take it out of the settings",
         )
@@ -104,33 +104,34 @@ pub fn provider(settings: &ProviderSettings) -> anyhow::Result<Provider> {
     })
 }
 
-fn web(settings: &RunSettings, redactor: &Redactor) -> anyhow::Result<Vec<Arc<dyn Tool>>> {
+fn web(settings: &RunSettings, redactor: &Redactor) -> Result<Vec<Arc<dyn Tool>>, SetupError> {
     let allow = settings.agent.web_allow.clone().unwrap_or_default();
     let web = WebFetch::new(WebSettings { allow, ..WebSettings::default() });
-    let mend = |error: fabro_web::SetupError| error::usage(error.to_string(), "mend the settings");
+    let mend =
+        |error: fabro_web::SetupError| SetupError::new(error.to_string(), "mend the settings");
     let mut tools: Vec<Arc<dyn Tool>> = vec![Arc::new(web.map_err(mend)?)];
     for tool in &settings.agent.tools {
         let headers = tool.headers.iter().map(|(name, value)| {
             let value = expand_variables(value, variable).map_err(|error| {
-                error::usage(format!("tool `{}`: {error}", tool.name), "set the variable")
+                SetupError::new(format!("tool `{}`: {error}", tool.name), "set the variable")
             });
             value.map(|value| (name.clone(), value))
         });
-        let headers = headers.collect::<anyhow::Result<_>>()?;
+        let headers = headers.collect::<Result<_, SetupError>>()?;
         let call = HttpToolCall::new(tool.clone(), &headers, redactor.clone()).map_err(mend)?;
         tools.push(Arc::new(call));
     }
     Ok(tools)
 }
 
-fn servers(settings: &RunSettings) -> anyhow::Result<Vec<Server>> {
+fn servers(settings: &RunSettings) -> Result<Vec<Server>, SetupError> {
     settings.agent.mcp.iter().map(|(name, server)| self::server(name, server)).collect()
 }
 
-fn server(name: &str, settings: &McpServer) -> anyhow::Result<Server> {
+fn server(name: &str, settings: &McpServer) -> Result<Server, SetupError> {
     let expand = |(key, value): (&String, &String)| {
         let value = expand_variables(value, variable).map_err(|error| {
-            error::usage(format!("MCP server `{name}`: {error}"), "set the variable")
+            SetupError::new(format!("MCP server `{name}`: {error}"), "set the variable")
         });
         value.map(|value| (key.clone(), value))
     };
@@ -138,13 +139,18 @@ fn server(name: &str, settings: &McpServer) -> anyhow::Result<Server> {
         McpTransport::Command { command, args, env } => Transport::Stdio {
             command: command.clone(),
             args: args.clone(),
-            env: env.iter().map(expand).collect::<anyhow::Result<_>>()?,
+            env: env.iter().map(expand).collect::<Result<_, SetupError>>()?,
         },
         McpTransport::Http { url, headers } => Transport::Http {
             url: url.clone(),
-            headers: headers.iter().map(expand).collect::<anyhow::Result<_>>()?,
+            headers: headers.iter().map(expand).collect::<Result<_, SetupError>>()?,
         },
-        _ => anyhow::bail!("MCP server `{name}` has a transport that is not known"),
+        _ => {
+            return Err(SetupError::new(
+                format!("MCP server `{name}` has a transport that is not known"),
+                "use command or url",
+            ));
+        }
     };
     let usual = Server::new(name, transport);
     let or = |set: Option<Duration>, usual| set.unwrap_or(usual);

@@ -5,20 +5,20 @@ use std::collections::BTreeMap;
 use fabro_config::expand_variables;
 use fabro_redact::{Redactor, is_secret_name};
 
-use crate::error;
+use crate::SetupError;
 
 /// The variables as scripts see them: those of the environment put in for `$NAME`.
-pub fn expanded(env: &BTreeMap<String, String>) -> anyhow::Result<BTreeMap<String, String>> {
+pub fn expanded(env: &BTreeMap<String, String>) -> Result<BTreeMap<String, String>, SetupError> {
     expanded_by(env, |name| std::env::var(name).ok())
 }
 
 fn expanded_by(
     env: &BTreeMap<String, String>,
     lookup: impl Fn(&str) -> Option<String>,
-) -> anyhow::Result<BTreeMap<String, String>> {
+) -> Result<BTreeMap<String, String>, SetupError> {
     let expand = |(name, value): (&String, &String)| {
         let value = expand_variables(value, &lookup).map_err(|missing| {
-            error::usage(
+            SetupError::new(
                 format!("`{name}` of [run.sandbox.env]: {missing}"),
                 "set the variable; a secret that stands in a run.toml is not kept with the run, so a resume needs it too",
             )
@@ -32,7 +32,7 @@ fn expanded_by(
 /// written out becomes a reference to the variable of the environment of the same name.
 pub fn without_secrets(
     env: &BTreeMap<String, String>,
-) -> anyhow::Result<(BTreeMap<String, String>, BTreeMap<String, String>)> {
+) -> Result<(BTreeMap<String, String>, BTreeMap<String, String>), SetupError> {
     let (mut kept, mut secrets) = (BTreeMap::new(), BTreeMap::new());
     for (name, value) in env {
         let reference = format!("${{{name}}}");
@@ -43,7 +43,7 @@ pub fn without_secrets(
             continue;
         };
         if expand_variables(&reference, |_| None).is_ok() {
-            return Err(error::usage(
+            return Err(SetupError::new(
                 format!(
                     "`{name}` of [run.sandbox.env] holds a secret, and settings are kept with each run"
                 ),

@@ -1,0 +1,120 @@
+//! `fabro replay`.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use fabro_engine::RunState;
+use fabro_handlers::Bundle;
+use fabro_replay::{Difference, Replay, Report};
+use fabro_store::RunLog;
+use fabro_terminal::{Paint, clean, one_line};
+
+use crate::cli::ReplayArgs;
+use crate::commands::run;
+use crate::error;
+use crate::exit::{self, Exit};
+use crate::global::Global;
+use crate::output;
+
+/// How much of a text on one line is shown.
+const SHOWN: usize = 300;
+
+/// Replays a run and shows what came out differently.
+pub async fn replay(args: ReplayArgs, global: &Global) -> anyhow::Result<Exit> {
+    let (store, run) = global.run_to_read(&args.run)?;
+    let first = store.read(run, 0, 1)?;
+    let Some(created) = RunState::replay(run, &first).created else {
+        return Err(error::failed(
+            format!("run {run} has no beginning"),
+            "its log is damaged; look at it with `fabro events`",
+        ));
+    };
+    let settings = Bundle::load(&store, &created.bundle)?.settings;
+    let run_dir = store.run_dir(run);
+    let mut what = Replay::new(Arc::new(store), run);
+    what.redactor = fabro_setup::redactor(&settings);
+    what.run_dir = Some(run_dir);
+    what.workflow = match &args.workflow {
+        Some(file) => Some(workflow(file, &created.inputs, global)?),
+        None => None,
+    };
+    let report = fabro_replay::replay(what).await?;
+    if args.json {
+        output::json(&report)?;
+    } else {
+        output::stdout(&text(&report, global.paint_stdout()))?;
+    }
+    Ok(if report.is_same() { exit::SUCCEEDED } else { exit::FAILED })
+}
+
+/// A workflow file with the files that it names.
+fn workflow(
+    file: &Path,
+    inputs: &serde_json::Map<String, serde_json::Value>,
+    global: &Global,
+) -> anyhow::Result<Bundle> {
+    let (cwd, home) = (global.cwd()?, global.home());
+    let target = fabro_config::locate(&file.to_string_lossy(), &cwd, home.as_deref())?;
+    let (bundle, _) = run::bundle(&target, inputs, global)?;
+    Ok(bundle)
+}
+
+fn text(report: &Report, paint: Paint) -> String {
+    let end = if report.is_whole { "" } else { ", up to where the record ends" };
+    let mut text = String::new();
+    let Some((first, more)) = report.differences.split_first() else {
+        for unanswered in &report.unanswered {
+            let _ = writeln!(text, "{} {}", paint.bad("✗"), clean(unanswered));
+        }
+        if report.is_same() {
+            let mark = paint.good("✓");
+            let _ = writeln!(text, "{mark} the same: {} events{end}", report.compared);
+        }
+        return text;
+    };
+    text.push_str(&difference(first, paint));
+    for unanswered in &report.unanswered {
+        let _ = writeln!(text, "{}", paint.dim(&clean(unanswered)));
+    }
+    if !more.is_empty() {
+        let places: Vec<String> = more.iter().take(5).map(place).collect();
+        let dots = if more.len() > places.len() { ", …" } else { "" };
+        let places = format!("and then: {}{dots}; --json shows all", places.join(", "));
+        let _ = writeln!(text, "{}", paint.dim(&clean(&places)));
+    }
+    let _ = writeln!(text, "{} events compared{end}", report.compared);
+    text
+}
+
+fn place(difference: &Difference) -> String {
+    let stage = difference.stage.as_deref().unwrap_or("the run");
+    let branch = difference.branch.iter().map(|branch| format!(" in {branch}"));
+    format!("{} of {stage}{}", difference.aspect.as_str(), branch.collect::<String>())
+}
+
+fn difference(difference: &Difference, paint: Paint) -> String {
+    let seq = difference.seq.map(|seq| format!("  event {seq}")).unwrap_or_default();
+    let head = paint.bold(&clean(&place(difference)));
+    let mut text = format!("{} {head}{}\n", paint.bad("✗"), paint.dim(&seq));
+    if let Some(diff) = &difference.diff {
+        for line in diff.lines() {
+            let shown = clean(line);
+            let painted = match line.chars().next() {
+                Some('-') => paint.bad(&shown),
+                Some('+') => paint.good(&shown),
+                Some('@') => paint.dim(&shown),
+                _ => shown.into_owned(),
+            };
+            let _ = writeln!(text, "{painted}");
+        }
+        return text;
+    }
+    let said = |said: &Option<String>| match said {
+        Some(said) => one_line(said, SHOWN),
+        None => "nothing".to_owned(),
+    };
+    let _ = writeln!(text, "  recorded  {}", paint.bad(&said(&difference.recorded)));
+    let _ = writeln!(text, "  came out  {}", paint.good(&said(&difference.replayed)));
+    text
+}

@@ -1,0 +1,77 @@
+use insta::assert_snapshot;
+
+use super::project::{Project, filters};
+
+const FLOW: &str = r#"digraph flow {
+    start -> count -> plan -> check
+    check -> exit [condition="outcome=succeeded"]
+    check -> plan
+    count [shape=parallelogram, script="echo counted >> traces; ls *.fabro"]
+    plan [prompt="@plan.md"]
+    check [shape=parallelogram, script="test $(wc -l < traces) -ge 1"]
+}"#;
+
+const MODEL: &str = r#"{"plan": [
+    {"tool_calls": [{"name": "write_file", "arguments": {"file_path": "plan.txt", "content": "x"}}]},
+    {"text": "Done."}]}"#;
+
+fn project() -> Project {
+    let files =
+        [("flow.fabro", FLOW), ("plan.md", "Make a plan.\nBe short.\n"), ("model.json", MODEL)];
+    let project = Project::with(&files);
+    assert_eq!(project.exit(&["run", "flow.fabro", "--model-script", "model.json"]), 0);
+    project
+}
+
+#[test]
+fn a_run_comes_out_the_same_and_nothing_is_done() {
+    let project = project();
+    std::fs::remove_file(project.path().join("plan.txt")).unwrap();
+    let events = project.output(&["events", "latest"]).stdout;
+    // Neither the files nor the workflow are needed any more.
+    project.write("plan.md", b"Something else");
+    assert_snapshot!(project.run(&["replay", "latest"]), @r"
+    exit 0
+    ── stdout
+    ✓ the same: 18 events
+    ");
+    assert_eq!(project.read("traces"), "counted\n");
+    assert!(!project.path().join("plan.txt").exists());
+    assert_eq!(project.output(&["events", "latest"]).stdout, events);
+}
+
+#[test]
+fn a_change_is_seen_where_it_begins() {
+    let project = project();
+    project.write("plan.md", b"Make a plan.\nBe brief.\n");
+    filters().bind(|| {
+        assert_snapshot!(project.run(&["replay", "latest", "--workflow", "flow.fabro"]), @r"
+        exit 1
+        ── stdout
+        ✗ prompt of plan@1  event 10
+        @@ -9,3 +9,3 @@
+         
+         Make a plan.
+        -Be short.
+        +Be brief.
+        18 events compared
+        ");
+    });
+    project.write("other.fabro", FLOW.replace("outcome=succeeded", "outcome=failed").as_bytes());
+    project.write("plan.md", b"Make a plan.\nBe short.\n");
+    assert_snapshot!(project.run(&["replay", "latest", "--workflow", "other.fabro"]), @r"
+    exit 1
+    ── stdout
+    ✗ edge of check@1  event 19
+      recorded  check@1 → exit
+      came out  check@1 → plan
+    plan@2 needs something that was not recorded
+    and then: event of exit@1; --json shows all
+    16 events compared
+    ");
+    let json = project.output(&["replay", "latest", "--workflow", "other.fabro", "--json"]).stdout;
+    let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    assert_eq!(json["differences"][0]["aspect"], "edge");
+    assert_eq!(project.exit(&["replay", "latest", "--workflow", "gone.fabro"]), 2);
+    assert_eq!(project.exit(&["replay", "01ZZZ"]), 2);
+}

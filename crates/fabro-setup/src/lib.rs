@@ -1,0 +1,50 @@
+//! From settings and the environment to what a run works with: providers, tools, servers, secrets.
+//!
+//! Settings (`fabro-config`, kept with a run as [`RunSettings`](fabro_handlers::RunSettings)) name
+//! things; here they are looked up in the environment and made: [`model`] is who answers, [`agents`]
+//! is what agents work with, and [`redactor`] knows every secret of both, so that none is recorded.
+//!
+//! ```
+//! use fabro_handlers::RunSettings;
+//!
+//! let settings = RunSettings {
+//!     model_script: Some(r#"{"*": [{"text": "Hello."}]}"#.to_owned()),
+//!     ..RunSettings::default()
+//! };
+//! assert!(fabro_setup::model(&settings, false).is_ok());
+//! let broken = RunSettings { model_script: Some("{".to_owned()), ..RunSettings::default() };
+//! let error = fabro_setup::model(&broken, false).err().unwrap();
+//! assert_eq!(error.fix, "mend the file");
+//! ```
+//!
+//! # Limits
+//!
+//! - Reads the environment of the process, each time it is asked. Variables that are no UTF-8 are as
+//!   good as absent.
+//! - Nothing is started or asked here: servers start when an agent needs them.
+
+mod agents;
+mod env;
+mod models;
+mod trial;
+
+pub use agents::{agents, provider, redactor};
+pub use env::{expanded, without_secrets};
+pub use models::{catalog, client, model, providers};
+pub use trial::{Mishap, Tried, try_all, try_model};
+
+/// Settings that cannot be used here and now.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct SetupError {
+    /// What is wrong.
+    pub message: String,
+    /// What to do.
+    pub fix: String,
+}
+
+impl SetupError {
+    fn new(message: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { message: message.into(), fix: fix.into() }
+    }
+}

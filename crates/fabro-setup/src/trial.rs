@@ -1,0 +1,145 @@
+//! Trying models with a question.
+
+use std::time::Instant;
+
+use fabro_config::{ProviderSettings, Settings};
+use fabro_llm::{
+    Catalog, ErrorKind, Message, ModelError, Origin, Providers, Reply, Request, complete,
+};
+use fabro_types::Usage;
+use serde::Serialize;
+
+use crate::client;
+
+const QUESTION: &str = "Which planet do people live on? Answer with one word.";
+/// Enough for a word, and for a model that thinks before it says it.
+const MAX_TOKENS: u32 = 1_024;
+
+/// How a question went.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Tried {
+    /// Who was asked.
+    pub provider: Option<String>,
+    /// The model, as the provider calls it.
+    pub model: Option<String>,
+    /// The answer; `None` when there is none.
+    pub answer: Option<String>,
+    /// From the question to the whole answer, in milliseconds.
+    pub latency_ms: u64,
+    /// What it used.
+    pub usage: Usage,
+    /// In US dollars; null when the price is not known.
+    pub cost_usd: Option<f64>,
+    /// Why there is no answer.
+    pub error: Option<Mishap>,
+}
+
+/// Why a question has no answer.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Mishap {
+    /// A stable word: `auth`, `rate_limit`, …, or `settings`.
+    pub kind: &'static str,
+    /// What happened.
+    pub message: String,
+    /// What to do.
+    pub fix: String,
+}
+
+/// Asks one model, by its name or `provider/model`, and gives how it went.
+pub async fn try_model(client: &Providers, name: String) -> Tried {
+    ask(client, None, Some(name)).await
+}
+
+/// Asks each provider, all at the same time. One that cannot be set up does not stop the others.
+pub async fn try_all(providers: &[ProviderSettings], settings: &Settings) -> Vec<Tried> {
+    let usual = usual(providers, settings);
+    let mut asked = Vec::new();
+    for provider in providers {
+        let name = provider.name.clone();
+        let client = client(std::slice::from_ref(provider), &settings.models);
+        let model = usual.as_ref().filter(|(own, _)| *own == name).map(|(_, model)| model.clone());
+        asked.push(async move {
+            match client {
+                Ok(client) => ask(&client, Some(name), model).await,
+                Err(error) => Tried {
+                    provider: Some(name),
+                    error: Some(Mishap {
+                        kind: "settings",
+                        message: error.message,
+                        fix: error.fix,
+                    }),
+                    ..Tried::default()
+                },
+            }
+        });
+    }
+    futures_util::future::join_all(asked).await
+}
+
+/// The model that the settings choose, and the provider that serves it.
+fn usual(providers: &[ProviderSettings], settings: &Settings) -> Option<(String, String)> {
+    let client = client(providers, &settings.models).ok()?;
+    let model = settings.model.name.clone()?;
+    let request = request(settings.model.provider.clone(), Some(model.clone()));
+    let (provider, _) = client.route(&request).ok()?;
+    Some((provider.name.clone(), model))
+}
+
+fn request(provider: Option<String>, model: Option<String>) -> Request {
+    let question = Message::user(QUESTION).into();
+    let mut request = Request::new(Origin::new("model test"), vec![question]);
+    (request.provider, request.model) = (provider, model);
+    request.max_tokens = Some(MAX_TOKENS);
+    request
+}
+
+async fn ask(client: &Providers, provider: Option<String>, model: Option<String>) -> Tried {
+    let request = request(provider.clone(), model.clone());
+    let (provider, model) = match client.route(&request) {
+        Ok((provider, model)) => (Some(provider.name.clone()), Some(model)),
+        Err(_) => (provider, model),
+    };
+    let began = Instant::now();
+    let answer = complete(client, request).await;
+    let latency_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let tried = Tried { provider, model, latency_ms, ..Tried::default() };
+    match answer {
+        Ok(reply) => answered(tried, &reply, client.catalog()),
+        Err(error) => Tried { usage: error.usage.clone(), error: Some(mishap(error)), ..tried },
+    }
+}
+
+fn answered(tried: Tried, reply: &Reply, catalog: &Catalog) -> Tried {
+    let known = tried.model.as_deref().and_then(|model| catalog.find(model));
+    let has_price = known.is_some_and(|model| model.input_cost.is_some());
+    Tried {
+        answer: Some(reply.text().trim().to_owned()),
+        cost_usd: (has_price || reply.usage.cost_usd > 0.0).then_some(reply.usage.cost_usd),
+        usage: reply.usage.clone(),
+        ..tried
+    }
+}
+
+fn mishap(error: ModelError) -> Mishap {
+    let fix = match error.kind {
+        ErrorKind::RateLimit | ErrorKind::Overloaded => match error.retry_after {
+            Some(wait) => {
+                format!("try again in {:.1}s", wait.as_secs_f64())
+            }
+            None => "try again later".to_owned(),
+        },
+        ErrorKind::Timeout => "try again, or raise request_timeout of the provider".to_owned(),
+        ErrorKind::Unreachable => "check base_url of the provider, and whether it is up".to_owned(),
+        ErrorKind::Auth => {
+            "set the key in the environment, or name its variable in api_key_env of the provider"
+                .to_owned()
+        }
+        ErrorKind::Quota => "raise the quota at the provider".to_owned(),
+        ErrorKind::BrokenStream => {
+            "try again; if it stays so, check that the provider's kind fits what it speaks"
+                .to_owned()
+        }
+        _ => "check the model's name, and the kind and base_url of the provider".to_owned(),
+    };
+    Mishap { kind: error.kind.as_str(), message: error.message, fix }
+}
