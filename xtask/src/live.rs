@@ -80,7 +80,19 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
         (None, None) => bail!("there is no server"),
     };
     let dir = tempfile::Builder::new().prefix("live-").tempdir()?;
+    let settings = format!(
+        "_version = 1\n[run.model]\nprovider = \"local\"\n[providers.local]\n\
+         kind = \"openai-compatible\"\nbase_url = \"{base_url}\"\n"
+    );
+    fs::create_dir(dir.path().join(".fabro"))?;
+    fs::write(dir.path().join(".fabro/config.toml"), settings)?;
     let live = Live { fabro, base_url, dir };
+    let tried = live.json(&["model", "test", "--json"])?;
+    for tried in tried.as_array().into_iter().flatten() {
+        ensure!(tried["answer"].is_string(), "model test: got {tried}");
+        let (provider, answer) = (&tried["provider"], &tried["answer"]);
+        say(&format!("model test: {provider} says {answer} after {} ms", tried["latency_ms"]));
+    }
     let context = live.run("prompt", PROMPT)?;
     let response = context["last_response"].as_str().unwrap_or_default();
     ensure!(!response.trim().is_empty(), "prompt: the answer is empty");
@@ -110,6 +122,8 @@ impl Live {
         let took = started.elapsed().as_millis();
         let usage = self.json(&["inspect", "latest", "--json"])?["usage"].take();
         say(&format!("{name}: {} events in {took} ms, usage {usage}", events.lines().count()));
+        // Answers of a model that is never twice the same come out the same from the record.
+        say(&format!("{name}: replayed: {}", self.fabro(&["replay", "latest"])?.trim()));
         self.json(&["context", "latest", "--json"])
     }
 
