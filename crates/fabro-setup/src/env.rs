@@ -7,6 +7,9 @@ use fabro_redact::{Redactor, is_secret_name};
 
 use crate::SetupError;
 
+/// Values of variables, by name.
+pub type Variables = BTreeMap<String, String>;
+
 /// The variables as scripts see them: those of the environment put in for `$NAME`.
 pub fn expanded(env: &BTreeMap<String, String>) -> Result<BTreeMap<String, String>, SetupError> {
     expanded_by(env, |name| std::env::var(name).ok())
@@ -32,7 +35,7 @@ fn expanded_by(
 /// written out becomes a reference to the variable of the environment of the same name.
 pub fn without_secrets(
     env: &BTreeMap<String, String>,
-) -> Result<(BTreeMap<String, String>, BTreeMap<String, String>), SetupError> {
+) -> Result<(Variables, Variables), SetupError> {
     let (mut kept, mut secrets) = (BTreeMap::new(), BTreeMap::new());
     for (name, value) in env {
         let reference = format!("${{{name}}}");

@@ -29,7 +29,7 @@ mod models;
 mod trial;
 
 pub use agents::{agents, provider, redactor};
-pub use env::{expanded, without_secrets};
+pub use env::{Variables, expanded, without_secrets};
 pub use models::{catalog, client, model, providers};
 pub use trial::{Mishap, Tried, try_all, try_model};
 
