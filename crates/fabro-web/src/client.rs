@@ -65,5 +65,11 @@ fn plain() -> ClientBuilder {
         .referer(false)
         // An idle connection belongs to the async runtime that opened it, which may be gone.
         .pool_max_idle_per_host(0)
+        // Whatever features others switch on: what is read is counted as it comes, so nothing is
+        // asked for that grows when it is unpacked.
+        .no_gzip()
+        .no_brotli()
+        .no_zstd()
+        .no_deflate()
         .user_agent(concat!("fabro/", env!("CARGO_PKG_VERSION")))
 }
