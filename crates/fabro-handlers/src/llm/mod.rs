@@ -146,12 +146,12 @@ impl LlmHandler {
             ToolSet::default()
         };
         let (tools, system) =
-            if is_agent { self.equip(stage, tools) } else { (tools, String::new()) };
+            if is_agent { self.equip(stage, tools).await } else { (tools, String::new()) };
         Ok(Work { memory, in_turns, context, tools, system, summary: update, notes })
     }
 
     /// The skills of an agent as a tool more, and its system prompt.
-    fn equip(&self, stage: &Stage, tools: ToolSet) -> (ToolSet, String) {
+    async fn equip(&self, stage: &Stage, tools: ToolSet) -> (ToolSet, String) {
         let work_dir = Path::new(&stage.run.work_dir);
         let settings = &self.agents.settings;
         let own = [".fabro/skills", ".claude/skills"].map(|dir| work_dir.join(dir));
@@ -160,7 +160,7 @@ impl LlmHandler {
         let is_wanted = !tools.names().is_empty() && is_named(stage, "use_skill");
         let (skills, broken) = if is_wanted { read_skills(&dirs) } else { Default::default() };
         for error in broken {
-            tracing::warn!(%error, "a skill is left out");
+            warn(&stage.reporter, "tools", format!("a skill is left out: {error}")).await;
         }
         let tools = use_skill(skills.clone()).into_iter().fold(tools, ToolSet::with);
         let wants_docs = stage.node().attrs.bool("project_memory") != Some(false)

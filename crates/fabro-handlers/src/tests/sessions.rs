@@ -392,3 +392,15 @@ fn tools_that_do_not_come_do_not_outlast_their_stage() {
     scene.drive().unwrap();
     assert!(scene.story().contains("timed out after 1s"), "{}", scene.story());
 }
+
+#[test]
+fn a_skill_that_cannot_be_read_is_told() {
+    let scene = Scene::new(ONE)
+        .model(&json!({"a": [{"text": "done"}]}).to_string())
+        .agents(agents(&Arc::default()));
+    let skill = scene.work_dir().join(".fabro/skills/broken");
+    std::fs::create_dir_all(&skill).unwrap();
+    std::fs::write(skill.join("SKILL.md"), "no front matter").unwrap();
+    scene.drive().unwrap();
+    assert!(talk(&scene).contains("warning: tools"), "{}", talk(&scene));
+}
