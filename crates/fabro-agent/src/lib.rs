@@ -77,6 +77,7 @@ mod ledger;
 mod message;
 mod prompt;
 mod repeats;
+mod sent;
 mod session;
 mod settings;
 mod shorten;

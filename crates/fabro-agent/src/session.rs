@@ -14,6 +14,7 @@ use crate::agents::Agents;
 use crate::ledger::Ledger;
 use crate::message::{Turned, preview, user_note};
 use crate::repeats::{self, Repeats, Verdict};
+use crate::sent::Sent;
 use crate::steering::{Letters, steering};
 use crate::transcript::{Earlier, INTERRUPTED, OpenCalls};
 use crate::{Parts, Record, SessionError, Steer, Steering, Transcript};
@@ -36,6 +37,7 @@ pub struct Session {
     pub(crate) specs: Arc<[ToolSpec]>,
     pub(crate) system: Option<Arc<Message>>,
     pub(crate) messages: Vec<Turned>,
+    pub(crate) sent: Sent,
     pub(crate) meter: Meter,
     pub(crate) ledger: Arc<Ledger>,
     /// What the next record begins with.
@@ -108,6 +110,7 @@ impl Session {
             tools,
             system,
             messages: Vec::new(),
+            sent: Sent::default(),
             meter,
             ledger,
             pending: Record::default(),
@@ -385,7 +388,8 @@ impl Session {
                 self.messages.splice(..old, [Turned(summary)]);
             }
         }
-        // What was counted may be gone.
+        // What was sent and counted may be gone.
+        self.sent = Sent::default();
         let system = &self.parts.settings.system;
         self.meter = Meter::default();
         self.meter.set_system_prompt(system);

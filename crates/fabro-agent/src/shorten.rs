@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ledger::Ledger;
 use crate::message::Turned;
+use crate::sent::Sent;
 use crate::{JournalError, Parts, Record, Session, SessionError};
 
 impl Session {
@@ -157,6 +158,7 @@ impl Session {
     ) -> Result<Report, SessionError> {
         let system = |text| Turned(Arc::new(Message::system(text)));
         done.apply(&mut self.messages, &mut self.meter, system);
+        self.sent = Sent::default();
         (self.is_tight, self.shorten_from) = (false, 0);
         let body = EventBody::AgentCompactionCompleted(Box::new(completed(&done.report, usage)));
         self.note(body);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use fabro_compaction::{Moment, should_compact};
 use fabro_events::EventBody;
 use fabro_llm::{
-    Content, ErrorKind, Message, ModelError, Progress, Reasoning, Reply, Request, Role, StopReason,
+    Content, ErrorKind, Message, ModelError, Progress, Reasoning, Reply, Request, StopReason,
     ToolCall, ask,
 };
 use fabro_redact::Redactor;
@@ -20,16 +20,14 @@ use crate::message::{answer_note, preview, user_note};
 use crate::session::{CONTINUE, MOST_CUTS};
 use crate::{Parts, Record, Session, SessionError};
 
-/// What the user says to a summary that answers follow directly.
-const GO_ON: &str = "[Go on from the summary. What you did last follows.]";
-
 impl Session {
     /// Asks for the next answer, which is whole and not empty.
     pub(crate) async fn ask(&mut self, cancel: &CancellationToken) -> Result<Reply, SessionError> {
         let mut was_empty = false;
         let mut retried = false;
         loop {
-            let mut request = self.parts.request(self.sent());
+            let messages = self.sent.catch_up(self.system.as_ref(), &self.messages);
+            let mut request = self.parts.request(messages);
             request.tools = Arc::clone(&self.specs);
             request.output_schema.clone_from(&self.parts.settings.output_schema);
             let began = self.began.take();
@@ -66,21 +64,6 @@ impl Session {
                 }
             }
         }
-    }
-
-    /// The conversation as the model gets it.
-    fn sent(&self) -> Vec<Arc<Message>> {
-        let mut sent = Vec::with_capacity(self.messages.len() + 2);
-        sent.extend(self.system.clone());
-        let summaries = self.messages.iter().take_while(|it| it.0.role == Role::System).count();
-        let (summaries, rest) = self.messages.split_at(summaries);
-        sent.extend(summaries.iter().map(|message| Arc::clone(&message.0)));
-        if rest.first().is_some_and(|first| first.0.role != Role::User) {
-            // Some providers take no conversation that begins with an answer.
-            sent.push(Arc::new(Message::user(GO_ON)));
-        }
-        sent.extend(rest.iter().map(|message| Arc::clone(&message.0)));
-        sent
     }
 
     /// Records an answer and puts it into the conversation; gives the calls it asks for.
@@ -178,7 +161,7 @@ pub(crate) struct Asked {
 
 impl Parts {
     /// A request with these messages, in the words of the settings.
-    pub(crate) fn request(&self, messages: Vec<Arc<Message>>) -> Request {
+    pub(crate) fn request(&self, messages: impl Into<Arc<Vec<Arc<Message>>>>) -> Request {
         let settings = &self.settings;
         let mut request = Request::new(settings.origin.clone(), messages);
         request.model.clone_from(&settings.model);

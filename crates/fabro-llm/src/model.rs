@@ -42,8 +42,9 @@ impl<M: Model + ?Sized> Model for Arc<M> {
 pub struct Request {
     /// Where it comes from.
     pub origin: Origin,
-    /// The conversation so far, oldest first. Shared, so that asking again costs no copy.
-    pub messages: Vec<Arc<Message>>,
+    /// The conversation so far, oldest first. Shared, so that neither asking again nor a long
+    /// conversation costs a copy; [`Arc::make_mut`] changes it.
+    pub messages: Arc<Vec<Arc<Message>>>,
     /// The tools that the model may call.
     pub tools: Arc<[ToolSpec]>,
     /// The JSON Schema that the answer is to match, where the provider can be told.
@@ -63,10 +64,10 @@ pub struct Request {
 
 impl Request {
     /// A request with nothing chosen but its messages.
-    pub fn new(origin: Origin, messages: Vec<Arc<Message>>) -> Self {
+    pub fn new(origin: Origin, messages: impl Into<Arc<Vec<Arc<Message>>>>) -> Self {
         Self {
             origin,
-            messages,
+            messages: messages.into(),
             tools: Arc::default(),
             output_schema: None,
             model: None,

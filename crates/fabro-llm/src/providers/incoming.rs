@@ -26,7 +26,7 @@ pub(super) struct Asked {
     pub(super) model: String,
     pub(super) info: Option<ModelInfo>,
     /// The conversation, for the ids that are taken.
-    pub(super) messages: Vec<Arc<Message>>,
+    pub(super) messages: Arc<Vec<Arc<Message>>>,
 }
 
 pub(super) struct Incoming {

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use fabro_llm::{Content, Message, ProviderKind, Reasoning, Role, ToolCall, complete};
 use fabro_testing::{Block, Response, Server};
 use insta::assert_snapshot;
@@ -92,9 +94,9 @@ async fn thoughts_go_back_as_they_came() {
     }
     "#);
 
-    request.messages.push(reply.into_message().into());
-    request.messages.push(result("c1", "text of a", false));
-    request.messages.push(result("c2", "no such file", true));
+    Arc::make_mut(&mut request.messages).push(reply.into_message().into());
+    Arc::make_mut(&mut request.messages).push(result("c1", "text of a", false));
+    Arc::make_mut(&mut request.messages).push(result("c2", "no such file", true));
     assert_eq!(complete(&client, request).await.unwrap().text(), "done");
     assert_snapshot!(pretty(&server.requests()[1].json()["messages"]), @r#"
     [
@@ -308,15 +310,14 @@ async fn thinking_is_not_switched_on_in_the_middle_of_a_turn() {
         provider: Some("gemini".to_owned()),
         ..Reasoning::default()
     };
-    request
-        .messages
+    Arc::make_mut(&mut request.messages)
         .push(message(Role::Assistant, vec![Content::Reasoning(foreign), Content::ToolCall(call)]));
-    request.messages.push(result("c", "", false));
+    Arc::make_mut(&mut request.messages).push(result("c", "", false));
     let body = sent(KIND, request.clone()).await;
     assert_eq!(body["thinking"], Value::Null);
     assert_snapshot!(body["messages"][1], @r#"{"role":"assistant","content":[{"type":"tool_use","id":"c","name":"ls","input":{"invalid_arguments":"{\"half"}}]}"#);
-    request.messages.push(Message::assistant("done").into());
-    request.messages.push(Message::user("More").into());
+    Arc::make_mut(&mut request.messages).push(Message::assistant("done").into());
+    Arc::make_mut(&mut request.messages).push(Message::user("More").into());
     assert_eq!(sent(KIND, request).await["thinking"]["budget_tokens"], 1024);
 }
 

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use std::collections::BTreeMap;
 
 use fabro_llm::{
@@ -61,9 +63,9 @@ async fn tools_are_called_side_by_side() {
       "stop": "tool_calls"
     }
     "#);
-    request.messages.push(reply.into_message().into());
-    request.messages.push(result("c1", "text of a", false));
-    request.messages.push(result("c2", "no such file", true));
+    Arc::make_mut(&mut request.messages).push(reply.into_message().into());
+    Arc::make_mut(&mut request.messages).push(result("c1", "text of a", false));
+    Arc::make_mut(&mut request.messages).push(result("c2", "no such file", true));
     assert_eq!(complete(&client, request.clone()).await.unwrap().text(), "done");
     assert_snapshot!(pretty(&server.requests()[1].json()["messages"]), @r#"
     [
@@ -112,8 +114,8 @@ async fn tools_are_called_side_by_side() {
     "#);
 
     // In the next turn the thought has served its purpose.
-    request.messages.push(Message::assistant("done").into());
-    request.messages.push(Message::user("More").into());
+    Arc::make_mut(&mut request.messages).push(Message::assistant("done").into());
+    Arc::make_mut(&mut request.messages).push(Message::user("More").into());
     let body = sent(KIND, request).await;
     assert_eq!(body["messages"][2]["reasoning_content"], Value::Null);
 }
@@ -121,7 +123,7 @@ async fn tools_are_called_side_by_side() {
 #[tokio::test]
 async fn everything_of_a_request_is_sent() {
     let mut request = request("Hi");
-    request.messages.insert(1, Message::system("[Context Summary]").into());
+    Arc::make_mut(&mut request.messages).insert(1, Message::system("[Context Summary]").into());
     request.model = Some("gpt-5.2".to_owned());
     request.tools = tools();
     request.reasoning_effort = Some("low".to_owned());
@@ -258,7 +260,7 @@ async fn calls_without_an_id_of_their_own_get_one() {
     for _ in 0..3 {
         let reply = complete(&client, request.clone()).await.unwrap();
         let new = reply.tool_calls().into_iter().map(|call| call.id);
-        request.messages.push(reply.message().into());
+        Arc::make_mut(&mut request.messages).push(reply.message().into());
         ids.extend(new);
     }
     assert_snapshot!(ids.join(" "), @"call_0 call_2_1 call_3_0 call_3_1 call_4_0 call_4_1");
@@ -301,8 +303,10 @@ async fn the_catalog_of_the_user_prices_answers() {
 async fn messages_without_content_are_left_out() {
     let mut request = request("Hi");
     let sealed = Reasoning { signature: Some("x".to_owned()), ..Reasoning::default() };
-    request.messages.push(message(Role::Assistant, vec![Content::Reasoning(sealed)]));
-    request.messages.push(message(Role::Assistant, vec![Content::Text { text: String::new() }]));
+    Arc::make_mut(&mut request.messages)
+        .push(message(Role::Assistant, vec![Content::Reasoning(sealed)]));
+    Arc::make_mut(&mut request.messages)
+        .push(message(Role::Assistant, vec![Content::Text { text: String::new() }]));
     let body = sent(KIND, request).await;
     assert_eq!(body["messages"].as_array().map(Vec::len), Some(2));
 }

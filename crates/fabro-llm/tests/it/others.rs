@@ -1,5 +1,7 @@
 //! The Responses API and Gemini, from bytes as they send them.
 
+use std::sync::Arc;
+
 use fabro_llm::{ErrorKind, ProviderKind, Request, StopReason, complete};
 use fabro_testing::{Response, Server};
 use insta::assert_snapshot;
@@ -21,8 +23,8 @@ async fn tool_turn(kind: ProviderKind, first: Response, last: Response) -> (Stri
     assert_eq!(reply.stop, StopReason::ToolCalls);
     let told = serde_json::to_string_pretty(&reply).unwrap();
     let id = reply.tool_calls()[0].id.clone();
-    request.messages.push(reply.into_message().into());
-    request.messages.push(result(&id, "text of a", false));
+    Arc::make_mut(&mut request.messages).push(reply.into_message().into());
+    Arc::make_mut(&mut request.messages).push(result(&id, "text of a", false));
     assert_eq!(complete(&client, request).await.unwrap().text(), "done");
     (told, server.requests()[1].json())
 }
