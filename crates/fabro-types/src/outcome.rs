@@ -109,18 +109,11 @@ pub fn failure_signature(node: &str, class: FailureClass, message: &str) -> Stri
     let mut rest = lower.as_str();
     let mut after_word = false;
     while let Some(first) = rest.chars().next() {
-        let hex = rest.strip_prefix("0x").map_or(rest, |digits| digits);
-        let prefix = rest.len() - hex.len();
-        let run = hex.bytes().take_while(u8::is_ascii_hexdigit).count();
-        let ends = !hex[run..].starts_with(|c: char| c.is_alphanumeric());
-        let has_digit = hex[..run].bytes().any(|byte| byte.is_ascii_digit());
-        let all_digits = hex[..run].bytes().all(|byte| byte.is_ascii_digit());
-        let is_hex = ends
-            && !after_word
-            && ((prefix > 0 && run > 0) || (run >= 8 && has_digit && !all_digits));
-        if is_hex {
+        // Looked for at the beginning of a word alone, so that no digit is looked at twice.
+        let hex = if after_word { 0 } else { hex_length(rest) };
+        if hex > 0 {
             text.push_str("<hex>");
-            rest = &hex[run..];
+            rest = &rest[hex..];
             after_word = true;
         } else if first.is_ascii_digit() {
             let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
@@ -134,6 +127,20 @@ pub fn failure_signature(node: &str, class: FailureClass, message: &str) -> Stri
         }
     }
     text.chars().take(240).collect()
+}
+
+/// The length of the hexadecimal number that a word is, in bytes; 0 when it is none.
+fn hex_length(text: &str) -> usize {
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    let prefix = text.len() - digits.len();
+    let run = digits.bytes().take_while(u8::is_ascii_hexdigit).count();
+    let (run, after) = digits.split_at(run);
+    let has_digit = run.bytes().any(|byte| byte.is_ascii_digit());
+    let all_digits = run.bytes().all(|byte| byte.is_ascii_digit());
+    let is_number =
+        if prefix > 0 { !run.is_empty() } else { run.len() >= 8 && has_digit && !all_digits };
+    let is_word = !after.starts_with(char::is_alphanumeric);
+    if is_number && is_word { prefix + run.len() } else { 0 }
 }
 
 /// What a stage used of a model.
@@ -276,7 +283,16 @@ mod tests {
         insta::assert_snapshot!(sign("Exit code 101"), @"test|deterministic|exit code <n>");
         insta::assert_snapshot!(sign("at 0xDEADbeef, commit 1a2b3c4d5e, 250ms"), @"test|deterministic|at <hex>, commit <hex>, <n>ms");
         insta::assert_snapshot!(sign("feedback 12345678 décor"), @"test|deterministic|feedback <n> décor");
+        insta::assert_snapshot!(sign("0x1g 0x 0xff 12345678a deadbeefcafe 1a2b3c4dz"), @"test|deterministic|<n>x<n>g <n>x <hex> <hex> deadbeefcafe <n>a<n>b<n>c<n>dz");
         assert_eq!(sign(&"x".repeat(9999)).chars().count(), 240);
+    }
+
+    #[test]
+    fn long_words_of_hexadecimal_letters_are_read_once() {
+        for word in ["a", "a1", "0x"] {
+            let text = word.repeat(1_000_000) + "z";
+            assert_eq!(failure_signature("", FailureClass::Canceled, &text).chars().count(), 240);
+        }
     }
 
     #[test]
