@@ -52,7 +52,7 @@ fn size(hir: &Hir) -> u64 {
         HirKind::Class(Class::Unicode(class)) => 2 * STATE + class_size(class),
         HirKind::Repetition(repetition) => {
             let times = repetition.max.unwrap_or_else(|| repetition.min.saturating_add(1));
-            (size(&repetition.sub) + STATE).saturating_mul(u64::from(times.max(1)))
+            size(&repetition.sub).saturating_add(STATE).saturating_mul(u64::from(times.max(1)))
         }
         HirKind::Capture(capture) => size(&capture.sub).saturating_add(2 * STATE),
         HirKind::Concat(parts) => parts.iter().map(size).fold(0, u64::saturating_add),
@@ -100,7 +100,10 @@ mod tests {
 
     #[test]
     fn what_grows_too_large_is_refused_at_once() {
-        for pattern in [r"(((a{900}){900}){900}){900}", r"(\w{50}){20}", r"(.{1000}){3}"] {
+        let beyond_count = format!("{}a{}", "(".repeat(9), "{900})".repeat(9));
+        for pattern in
+            [r"(((a{900}){900}){900}){900}", &beyond_count, r"(\w{50}){20}", r"(.{1000}){3}"]
+        {
             assert!(matches!(Pattern::parse(pattern), Err(PatternError::TooLarge)), "{pattern}");
         }
         assert!(matches!(Pattern::parse("(["), Err(PatternError::Syntax(_))));
