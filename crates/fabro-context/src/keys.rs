@@ -72,11 +72,13 @@ const RESERVED: [&str; 3] = [OUTCOME, PREFERRED_LABEL, CURRENT_NODE];
 /// Why an agent may not write this key; `None` when it may.
 ///
 /// Keys that the engine and its handlers write are theirs alone, so that no model can forge the
-/// exit code of a command or the answer of a person.
+/// exit code of a command or the answer of a person. The same key with `context.` before it is
+/// refused too: conditions and templates would read that one first.
 pub fn refusal(key: &str) -> Option<String> {
     if key.is_empty() {
         return Some("a key may not be empty".to_owned());
     }
+    let key = key.strip_prefix("context.").unwrap_or(key);
     if RESERVED.contains(&key) {
         return Some(format!("`{key}` is written by the engine"));
     }
@@ -94,7 +96,10 @@ mod tests {
         {
             assert!(refusal(key).is_some(), "{key}");
         }
-        for key in ["tests_passed", "outcomes", "commander", "lastly", "score.total"] {
+        for key in ["context.outcome", "context.command.exit_code", "context.last_stage"] {
+            assert!(refusal(key).is_some(), "{key}");
+        }
+        for key in ["tests_passed", "outcomes", "commander", "lastly", "score.total", "context.x"] {
             assert_eq!(refusal(key), None, "{key}");
         }
     }
