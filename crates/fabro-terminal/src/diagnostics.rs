@@ -12,8 +12,11 @@ use crate::paint::{Paint, clean};
 /// The longest stretch of source that is drawn, in bytes.
 const DRAWN: usize = 4_096;
 
-/// How many findings of one file are drawn.
+/// How many findings of one file are told.
 const MOST: usize = 50;
+
+/// How many of them are drawn that are by the same rule. The others are told in a line each.
+const ALIKE: usize = 5;
 
 /// A finding as data.
 #[derive(Clone, Debug, Serialize)]
@@ -55,14 +58,22 @@ pub fn as_data(source: &str, findings: &[Diagnostic]) -> Vec<Finding> {
     data.collect()
 }
 
-/// The findings, one after another, each with the source lines it is about.
+/// The findings, one after another, each with the source lines it is about; then in a line each
+/// those of which there are many, and how many more there are.
 pub fn render(file: &str, source: &str, findings: &[Diagnostic], paint: Paint) -> String {
     let renderer = if paint.is_on() { Renderer::styled() } else { Renderer::plain() };
-    let positions = Positions::new(source, findings);
-    let mut text = String::new();
     let shown = most_severe(findings);
+    let positions = Positions::new(source, shown.iter().copied());
+    let mut drawn = BTreeMap::new();
+    let (mut text, mut rest) = (String::new(), String::new());
     for finding in &shown {
         let (start, _) = positions.of(finding.span);
+        let alike: &mut usize = drawn.entry(finding.rule).or_default();
+        *alike += 1;
+        if *alike > ALIKE {
+            rest.push_str(&line(file, start, finding, paint));
+            continue;
+        }
         let window = window(source, finding.span);
         if window.end - window.start > DRAWN {
             text.push_str(&plain(file, start, finding, paint));
@@ -82,8 +93,12 @@ pub fn render(file: &str, source: &str, findings: &[Diagnostic], paint: Paint) -
     if left > 0 {
         let file = clean(file);
         let more = format!("… and {left} more in {file}; `fabro validate --format json` lists all");
-        text.push_str(&more);
-        text.push_str("\n\n");
+        rest.push_str(&more);
+        rest.push('\n');
+    }
+    if !rest.is_empty() {
+        text.push_str(&rest);
+        text.push('\n');
     }
     text
 }
@@ -133,12 +148,16 @@ fn draw(
     text
 }
 
+/// For what was drawn often enough.
+fn line(file: &str, at: Position, finding: &Diagnostic, paint: Paint) -> String {
+    let message = clean(&finding.message);
+    let place = format!("{}:{}:{}", clean(file), at.line, at.column);
+    format!("{place}: {}[{}]: {message}\n", severity(finding, paint), finding.rule)
+}
+
 /// For lines too long to be drawn.
 fn plain(file: &str, at: Position, finding: &Diagnostic, paint: Paint) -> String {
-    let word = match finding.severity {
-        Severity::Error => paint.error("error"),
-        Severity::Warning => paint.warning("warning"),
-    };
+    let (word, file) = (severity(finding, paint), clean(file));
     let message = clean(&finding.message);
     let mut text =
         format!("{word}[{}]: {message}\n --> {file}:{}:{}\n", finding.rule, at.line, at.column);
@@ -146,6 +165,13 @@ fn plain(file: &str, at: Position, finding: &Diagnostic, paint: Paint) -> String
         let _ = writeln!(text, "  = help: {}", clean(fix));
     }
     text
+}
+
+fn severity(finding: &Diagnostic, paint: Paint) -> String {
+    match finding.severity {
+        Severity::Error => paint.error("error"),
+        Severity::Warning => paint.warning("warning"),
+    }
 }
 
 /// The whole lines that a span touches; of a span over many lines the first.
@@ -163,7 +189,7 @@ fn window(source: &str, span: Span) -> Span {
 struct Positions(BTreeMap<usize, Position>);
 
 impl Positions {
-    fn new(source: &str, findings: &[Diagnostic]) -> Self {
+    fn new<'a>(source: &str, findings: impl IntoIterator<Item = &'a Diagnostic>) -> Self {
         let mut places: BTreeMap<usize, Position> = BTreeMap::new();
         for finding in findings {
             places.insert(finding.span.start, Position { line: 1, column: 1 });
@@ -258,6 +284,23 @@ mod tests {
         1:5001-1:5002
         error[rule]: wrong
          --> f:1:5001
+        ");
+    }
+
+    #[test]
+    fn of_what_is_alike_the_first_are_drawn() {
+        let finding = |at| Diagnostic::warning("rule", Span::new(at, at + 1), "wrong");
+        let findings: Vec<_> = (0..60).map(finding).collect();
+        let text = render("f", &"x".repeat(60), &findings, Paint::new(false));
+        let ends: Vec<_> = text.lines().skip(ALIKE * 6).collect();
+        insta::assert_snapshot!(ends[..3].join("\n"), @r"
+        f:1:6: warning[rule]: wrong
+        f:1:7: warning[rule]: wrong
+        f:1:8: warning[rule]: wrong
+        ");
+        insta::assert_snapshot!(ends[44..].join("\n"), @r"
+        f:1:50: warning[rule]: wrong
+        … and 10 more in f; `fabro validate --format json` lists all
         ");
     }
 
