@@ -194,6 +194,14 @@ fn json_is_redacted_in_place() {
 }
 
 #[test]
+fn many_secret_keys_take_linear_time() {
+    let keys = (0..50_000).map(|number| (format!("ghp_{number:036}"), Value::Null));
+    let mut value = Value::Object(keys.collect());
+    redactor().redact_value(&mut value);
+    assert!(value.get("[redacted]").is_some() && value.get("[redacted]#50000").is_some());
+}
+
+#[test]
 fn depth_costs_no_stack() {
     let mut value = json!(KEY);
     for _ in 0..200_000 {

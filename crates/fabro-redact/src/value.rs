@@ -1,6 +1,7 @@
 //! Secrets in JSON.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
@@ -38,13 +39,12 @@ fn redact_keys(redactor: &Redactor, entries: Map<String, Value>) -> Map<String, 
     // Entries whose keys stay have them; the others take what is left.
     let mut redacted = Map::with_capacity(entries.len());
     let mut number = 1;
-    let kept: Vec<String> = entries.keys().cloned().collect();
-    let is_kept = |key: &str| kept.iter().any(|kept| kept == key);
+    let kept: BTreeSet<String> = entries.keys().cloned().collect();
     for (key, value) in entries {
         let mut new = redactor.redact(&key).into_owned();
         if new != key {
             let mark = new.clone();
-            while redacted.contains_key(&new) || is_kept(&new) {
+            while redacted.contains_key(&new) || kept.contains(&new) {
                 number += 1;
                 new = format!("{mark}#{number}");
             }
