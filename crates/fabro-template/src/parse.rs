@@ -1,3 +1,4 @@
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -209,7 +210,7 @@ fn syntax_error(text: &str, error: &Error, whole: Span) -> TemplateError {
 
 /// A value that is asked about in one place is guarded in the others.
 fn share_optional(reads: &mut [Read]) {
-    let asked: std::collections::BTreeSet<_> =
+    let asked: BTreeSet<_> =
         reads.iter().filter(|read| read.optional).map(|read| read.target.clone()).collect();
     for read in reads {
         read.optional |= asked.contains(&read.target);
@@ -229,7 +230,7 @@ pub(crate) fn jinja(text: &str) -> Result<Template, TemplateError> {
         found
     })?;
     check_undeclared(original.undeclared_variables(false), |name| {
-        file.names.iter().find(|(known, _)| *known == name).map_or(Span::default(), |(_, at)| *at)
+        file.names.get(name).copied().unwrap_or_default()
     })?;
     let mut environment = engine::environment();
     environment
@@ -259,7 +260,7 @@ struct File<'a> {
     source: String,
     reads: Vec<Read>,
     /// The first place of every name in a tag.
-    names: Vec<(&'a str, Span)>,
+    names: BTreeMap<&'a str, Span>,
     elifs: usize,
     plain: bool,
 }
@@ -320,7 +321,7 @@ impl<'a> File<'a> {
         self.source.push_str(&rewritten(self.text, inside, tag.after, &reads));
         self.reads.extend(reads);
         for token in tag.tokens.iter().filter(|token| token.kind == Kind::Name) {
-            self.names.push((token.text, token.span()));
+            self.names.entry(token.text).or_insert_with(|| token.span());
         }
         Ok(tag.after)
     }
@@ -353,12 +354,16 @@ fn next_tag(text: &str, from: usize) -> Option<(usize, u8)> {
 
 /// Where a `{% raw %}` block that opens here ends; its content is text.
 fn raw_block(text: &str, open: usize) -> Option<usize> {
-    let is_tag = |at: usize, name: &str| {
-        let inside = &text[at + 2..];
-        let end = inside.find("%}")?;
-        let inner = inside[..end].trim_start_matches(['-', '+']).trim_end_matches(['-', '+']);
-        (inner.trim() == name).then_some(at + 2 + end + 2)
-    };
-    let from = is_tag(open, "raw")?;
-    text[from..].match_indices("{%").find_map(|(at, _)| is_tag(from + at, "endraw"))
+    let from = open + tag_of(&text[open..], "raw")?;
+    let mut ends = text[from..].match_indices("{%");
+    ends.find_map(|(at, _)| Some(from + at + tag_of(&text[from + at..], "endraw")?))
+}
+
+/// The length of the tag at the beginning of the text if it has nothing but this name in it.
+fn tag_of(text: &str, name: &str) -> Option<usize> {
+    const TRIMS: [char; 2] = ['-', '+'];
+    let inside = text.strip_prefix("{%")?.trim_start_matches(TRIMS).trim_start();
+    let after = inside.strip_prefix(name)?.trim_start().trim_start_matches(TRIMS);
+    let after = after.strip_prefix("%}")?;
+    Some(text.len() - after.len())
 }
