@@ -72,6 +72,7 @@ mod agents;
 mod calls;
 mod documents;
 mod error;
+mod given;
 mod journal;
 mod ledger;
 mod message;

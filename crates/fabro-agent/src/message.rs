@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use fabro_compaction::{CallRef, ResultRef, Role as TurnRole, Turn};
-use fabro_events::EventBody;
+use fabro_events::{EventBody, Given};
 use fabro_llm::{Content, Message, Role};
 use fabro_types::{BlobRef, Usage};
 use serde_json::Value;
@@ -81,22 +81,24 @@ pub(crate) fn is_blob_name(text: &str) -> bool {
 }
 
 /// The note of what a user says.
-pub(crate) fn user_note(text: &str) -> EventBody {
+pub(crate) fn user_note(text: &str, given: Option<Box<Given>>) -> EventBody {
     EventBody::AgentMessage {
         role: "user".to_owned(),
         text: preview(text),
         message: Some(Arc::new(text_value(Role::User, text))),
         usage: None,
+        given,
     }
 }
 
 /// The note of an answer.
-pub(crate) fn answer_note(message: &Message, usage: Usage) -> EventBody {
+pub(crate) fn answer_note(message: &Message, usage: Usage, given: Option<Box<Given>>) -> EventBody {
     EventBody::AgentMessage {
         role: "assistant".to_owned(),
         text: preview(&message.text()),
         message: Some(Arc::new(message_value(message))),
         usage: Some(usage),
+        given,
     }
 }
 

@@ -4,13 +4,14 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use fabro_compaction::{Files, Meter};
-use fabro_events::{EventBody, Note};
+use fabro_events::{EventBody, Given, Note};
 use fabro_llm::{Message, Role, ToolSpec};
 use fabro_tools::ToolSet;
 use fabro_types::Usage;
 use tokio_util::sync::CancellationToken;
 
 use crate::agents::Agents;
+use crate::given::{given, is_same, meter};
 use crate::ledger::Ledger;
 use crate::message::{Turned, preview, user_note};
 use crate::repeats::{self, Repeats, Verdict};
@@ -39,6 +40,8 @@ pub struct Session {
     pub(crate) messages: Vec<Turned>,
     pub(crate) sent: Sent,
     pub(crate) meter: Meter,
+    /// What the model gets besides the messages, until it is recorded.
+    pub(crate) given: Option<Box<Given>>,
     pub(crate) ledger: Arc<Ledger>,
     /// What the next record begins with.
     pub(crate) pending: Record,
@@ -101,17 +104,17 @@ impl Session {
             tools = agents.tools().into_iter().fold(tools, ToolSet::with);
         }
         let (steering, letters) = steering();
-        let mut meter = Meter::default();
-        meter.set_system_prompt(&settings.system);
+        let specs = tools.specs(settings.permissions);
         let system = (!settings.system.is_empty())
             .then(|| Arc::new(Message::system(settings.system.clone())));
         let mut session = Self {
-            specs: tools.specs(settings.permissions),
+            meter: meter(settings, &specs),
+            given: given(settings, &specs),
+            specs,
             tools,
             system,
             messages: Vec::new(),
             sent: Sent::default(),
-            meter,
             ledger,
             pending: Record::default(),
             carried: Usage::default(),
@@ -166,6 +169,11 @@ impl Session {
         for agent in &transcript.lost {
             self.note(EventBody::AgentSubClosed { agent_id: agent.clone() });
         }
+        if let (Some(before), Some(now)) = (&transcript.given, &self.given)
+            && is_same(before, now)
+        {
+            self.given = None;
+        }
         self.due = transcript.due.clone();
         let (files, open) = transcript.into_parts();
         self.files.merge(files);
@@ -186,7 +194,8 @@ impl Session {
         self.settle();
         (self.repeats, self.due) = (Repeats::default(), Verdict::Fine);
         self.cuts = 0;
-        self.note(user_note(&text));
+        let given = self.given.take();
+        self.note(user_note(&text, given));
         self.push(Arc::new(Message::user(text)));
         self.run(cancel).await
     }
@@ -390,9 +399,7 @@ impl Session {
         }
         // What was sent and counted may be gone.
         self.sent = Sent::default();
-        let system = &self.parts.settings.system;
-        self.meter = Meter::default();
-        self.meter.set_system_prompt(system);
+        self.meter.track::<Turned>(&[]);
         for message in std::mem::take(&mut transcript.messages) {
             self.push(message);
         }

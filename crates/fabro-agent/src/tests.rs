@@ -3,6 +3,7 @@
 mod agents;
 mod compaction;
 mod crash;
+mod given;
 mod turns;
 
 use std::convert::Infallible;

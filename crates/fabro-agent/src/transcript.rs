@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fabro_compaction::Files;
-use fabro_events::{CompletedCompaction, CompletedTool, Event, EventBody, Note};
+use fabro_events::{CompletedCompaction, CompletedTool, Event, EventBody, Given, Note};
 use fabro_llm::{Content, Message, Role, ToolCall};
 use fabro_types::{BlobRef, Usage};
 use serde::Deserialize;
@@ -27,6 +27,8 @@ pub struct Transcript {
     pub(crate) files: Files,
     pub(crate) turns: u32,
     pub(crate) corrections: u32,
+    /// What the model got besides the messages, as it was recorded last.
+    pub(crate) given: Option<Box<Given>>,
     /// How many agents were begun.
     pub(crate) spawned: u32,
     /// Those that were not closed.
@@ -219,10 +221,13 @@ struct Reader<F> {
 impl<E: std::error::Error + 'static, F: FnMut(&BlobRef) -> Result<Value, E>> Reader<F> {
     fn own(&mut self, body: &EventBody) -> Result<(), TranscriptError<E>> {
         match body {
-            EventBody::AgentMessage { role, message: Some(message), usage, .. } => {
+            EventBody::AgentMessage { role, message: Some(message), usage, given, .. } => {
                 let message = self.message(role, message)?;
                 self.used(usage.as_ref());
                 self.said(message);
+                if given.is_some() {
+                    self.transcript.given.clone_from(given);
+                }
             }
             EventBody::AgentMessage { usage, .. } => self.used(usage.as_ref()),
             EventBody::AgentToolCompleted(done) => self.tool(done)?,

@@ -95,7 +95,8 @@ impl Session {
             arguments: preview(&call.arguments.to_string()),
         });
         let started: Vec<_> = started.collect();
-        self.note(answer_note(recorded, usage));
+        let given = self.given.take();
+        self.note(answer_note(recorded, usage, given));
         self.push(Arc::new(message));
         self.turns += 1;
         self.count_cuts(is_cut, &calls)?;
@@ -119,7 +120,7 @@ impl Session {
         let is_last = self.cuts > MOST_CUTS;
         match (calls.is_empty(), is_last) {
             (true, false) => {
-                self.note(user_note(CONTINUE));
+                self.note(user_note(CONTINUE, None));
                 self.push(Arc::new(Message::user(CONTINUE)));
             }
             (true, true) => {

@@ -188,6 +188,10 @@ pub enum EventBody {
         /// What an answer cost: its turn, and those before it that failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         usage: Option<Usage>,
+        /// What the model is given besides the messages, from this one on. Absent where that is
+        /// what it was given before, or nothing.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        given: Option<Box<Given>>,
     },
     /// An agent's tool begins.
     #[serde(rename = "agent.tool.started")]
@@ -365,6 +369,18 @@ pub struct CompletedStage {
     /// The script as it ran, where that differs from the node's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<Arc<str>>,
+}
+
+/// What a model is given besides the messages of a conversation.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Given {
+    /// The system prompt: a text, or a reference to a blob of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system: Option<Arc<Value>>,
+    /// The definitions of its tools: a list of objects `{name, description, parameters}`, or a
+    /// reference to a blob of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Arc<Value>>,
 }
 
 /// The end of a tool call.

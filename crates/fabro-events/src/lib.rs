@@ -24,8 +24,8 @@ use std::sync::Arc;
 
 pub use body::{
     Candidate, CompletedCompaction, CompletedStage, CompletedTool, CreatedRun, EdgeChoice,
-    EventBody, ForkPoint, GateOption, ParentStage, PauseReason, PlannedBranch, QuestionType, Tier,
-    WindowUse,
+    EventBody, ForkPoint, GateOption, Given, ParentStage, PauseReason, PlannedBranch, QuestionType,
+    Tier, WindowUse,
 };
 use fabro_types::RunId;
 use serde::{Deserialize, Serialize};

@@ -54,6 +54,24 @@ fn entries_read_back() {
 }
 
 #[test]
+fn messages_read_back_with_and_without_what_was_given() {
+    let check = |given: &str, expect: Option<Given>| {
+        let text = format!(
+            r#"{{"event":"agent.message","properties":{{"role":"user","text":"Hi"{given}}}}}"#
+        );
+        let entry: Entry = serde_json::from_str(&text).unwrap();
+        let EventBody::AgentMessage { given, .. } = &entry.body else { panic!() };
+        assert_eq!(given.as_deref(), expect.as_ref());
+        assert_eq!(serde_json::to_string(&entry).unwrap(), text);
+    };
+    let value = |name: &str| Some(Arc::new(serde_json::Value::from(name)));
+    check("", None);
+    check(r#","given":{"tools":"t"}"#, Some(Given { system: None, tools: value("t") }));
+    let both = Given { system: value("s"), tools: value("t") };
+    check(r#","given":{"system":"s","tools":"t"}"#, Some(both));
+}
+
+#[test]
 fn times_outside_the_calendar_do_not_panic() {
     for ms in [i64::MIN, i64::MAX] {
         assert!(timestamp(ms).ends_with('Z'));

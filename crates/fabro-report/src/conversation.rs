@@ -11,6 +11,17 @@ use crate::ReportError;
 use crate::at::{StageKey, find};
 use crate::stage::read;
 
+/// What a model is given besides the messages; nothing in logs of versions that did not record it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Given {
+    /// The system prompt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system: Option<Value>,
+    /// The definitions of its tools: a list of objects `{name, description, parameters}`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Value>,
+}
+
 /// One message of an agent's conversation, as it was recorded.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Spoken {
@@ -33,6 +44,10 @@ pub struct Spoken {
     /// Of a summary: how many messages before it it replaced. They stay in this list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replaces: Option<u64>,
+    /// What the model was given from this message on, where that is told here first: in the
+    /// conversation of an agent that another one began, and where it changed.
+    #[serde(flatten)]
+    pub given: Given,
 }
 
 /// A stage (as `NODE@VISIT`) and the events of its conversation with a model: those of its last
@@ -54,15 +69,20 @@ pub fn conversation<'e>(
     Ok((key.name(), of_last_attempt(&events, &key)))
 }
 
-/// The messages of a stage's conversation, with large ones read back.
+/// What the stage's model was given at first, and the messages of its conversation, with large ones
+/// read back.
 pub(crate) fn transcript(
     events: &[&Event],
     key: &StageKey,
     blobs: &dyn BlobStore,
-) -> Result<Vec<Spoken>, ReportError> {
+) -> Result<(Given, Vec<Spoken>), ReportError> {
     let events = of_last_attempt(events, key);
     let spoken = events.into_iter().filter_map(|event| spoken(event, key, blobs).transpose());
-    spoken.collect()
+    let mut spoken = spoken.collect::<Result<Vec<_>, _>>()?;
+    let mut own = spoken.iter_mut().filter(|message| message.session_id.is_none());
+    let first = own.find(|message| message.given != Given::default());
+    let given = first.map(|message| std::mem::take(&mut message.given)).unwrap_or_default();
+    Ok((given, spoken))
 }
 
 fn last_that_talked(events: &[&Event]) -> Option<StageKey> {
@@ -99,10 +119,11 @@ fn spoken(
     key: &StageKey,
     blobs: &dyn BlobStore,
 ) -> Result<Option<Spoken>, ReportError> {
-    let whole = |value: &Value| match BlobRef::from_value(value) {
-        Some(blob) => read(key, "a message", &blob, blobs),
+    let read = |what: &'static str, value: &Value| match BlobRef::from_value(value) {
+        Some(blob) => read(key, what, &blob, blobs),
         None => Ok(value.clone()),
     };
+    let whole = |value: &Value| read("a message", value);
     let session_id = event.entry.parent_session_id.as_ref().and(event.entry.session_id.clone());
     let said = |role: &str, content| Spoken {
         role: role.to_owned(),
@@ -112,14 +133,20 @@ fn spoken(
         call_id: None,
         is_error: false,
         replaces: None,
+        given: Given::default(),
     };
     Ok(Some(match &event.entry.body {
-        EventBody::AgentMessage { role, text, message, .. } => {
+        EventBody::AgentMessage { role, text, message, given, .. } => {
             let content = match message {
                 Some(message) => content(whole(message)?),
                 None => Value::from(text.as_str()),
             };
-            said(role, content)
+            let given = given.as_deref().map(|given| -> Result<_, ReportError> {
+                let system = given.system.as_deref().map(|it| read("the system prompt", it));
+                let tools = given.tools.as_deref().map(|it| read("the tools", it));
+                Ok(Given { system: system.transpose()?, tools: tools.transpose()? })
+            });
+            Spoken { given: given.transpose()?.unwrap_or_default(), ..said(role, content) }
         }
         EventBody::AgentToolCompleted(end) => Spoken {
             tool: Some(end.tool.clone()),

@@ -11,7 +11,7 @@ pub enum ReportError {
     /// A value that the log names cannot be read back.
     #[error("{what} of `{stage}` cannot be read back: {source}")]
     Value {
-        /// What it is: `the prompt`, `the response`, `a message`.
+        /// What it is: `the prompt`, `the response`, `a message`, ….
         what: &'static str,
         /// The stage, as `NODE@VISIT`.
         stage: String,

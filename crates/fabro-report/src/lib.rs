@@ -43,7 +43,7 @@ mod stage;
 
 pub use at::{Gate, open_gates};
 pub use context::{context_at, diff};
-pub use conversation::{Spoken, conversation};
+pub use conversation::{Given, Spoken, conversation};
 pub use error::ReportError;
 pub use explain::{Considered, Explain, explain};
 use fabro_events::Event;

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::ReportError;
 use crate::at::{Gate, StageKey, end_of, find, open_gates};
-use crate::conversation::{Spoken, transcript};
+use crate::conversation::{Given, Spoken, transcript};
 
 /// One visit of a node, with what went in and what came out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -19,6 +19,9 @@ pub struct StageReport {
     pub node: Arc<str>,
     /// Which visit of it.
     pub visit: u32,
+    /// What the model was given before the prompt, in the last attempt.
+    #[serde(flatten)]
+    pub given: Given,
     /// What the model was sent; `None` for stages without a model.
     pub prompt: Option<String>,
     /// What the model answered, or what the command printed.
@@ -54,8 +57,9 @@ pub fn stage(
         Some(blob) => read(&key, "the response", &blob, blobs),
         None => Ok(Value::clone(&value)),
     });
-    let transcript = transcript(&events, &key, blobs)?;
+    let (given, transcript) = transcript(&events, &key, blobs)?;
     Ok(StageReport {
+        given,
         transcript,
         prompt: prompt.transpose()?.map(|value| match value {
             Value::String(text) => text,

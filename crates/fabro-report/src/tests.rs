@@ -9,7 +9,7 @@ use fabro_events::{EventBody, GateOption, PauseReason, QuestionType};
 use fabro_graph::Workflow;
 use fabro_store::{Batch, MemoryStore, RunSummary};
 use fabro_types::{BlobRef, ContextPatch, Failure, FailureClass, Outcome, RunStatus, Usage};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 
@@ -415,6 +415,36 @@ fn ten_thousand_canceled_branches_take_no_time() {
 }
 
 #[test]
+fn what_the_model_was_given_is_read_back() {
+    let mut bench = Bench::new("digraph { start -> talk -> exit }");
+    let mut say = |role: &str, session: &str, parent: Option<&str>, system: &str| {
+        let blob = |value: Value| {
+            let blob = bench.blobs.put(value.to_string().as_bytes()).unwrap();
+            Some(Arc::new(blob.to_value()))
+        };
+        let tools = if parent.is_none() { blob(json!([{"name": "look"}])) } else { None };
+        let given = fabro_events::Given { system: blob(json!(system)), tools };
+        let body = EventBody::AgentMessage {
+            role: role.to_owned(),
+            text: "short".to_owned(),
+            message: None,
+            usage: None,
+            given: Some(Box::new(given)),
+        };
+        let (session_id, parent_session_id) = (Some(session.into()), parent.map(Into::into));
+        let notes = vec![fabro_events::Note { body, session_id, parent_session_id }];
+        bench.input(Input::Note { branch: Arc::from(""), notes, blobs: Vec::new() });
+    };
+    say("user", "talk@1", None, "Be brief.");
+    say("user", "talk@1/a1", Some("talk@1"), "Be quick.");
+    say("assistant", "talk@1", None, "Be kind.");
+    let report = stage(&bench.events, "talk", &*bench.blobs).unwrap();
+    insta::assert_snapshot!(serde_json::to_string(&report).unwrap(), @r#"{"node":"talk","visit":1,"system":"Be brief.","tools":[{"name":"look"}],"prompt":null,"response":null,"outcome":null,"transcript":[{"role":"user","content":"short"},{"role":"user","session_id":"talk@1/a1","content":"short","system":"Be quick."},{"role":"assistant","content":"short","system":"Be kind.","tools":[{"name":"look"}]}]}"#);
+    let missing = stage(&bench.events, "talk", &MemoryBlobs::default()).unwrap_err().to_string();
+    assert!(missing.starts_with("the system prompt of `talk@1` cannot be read back"), "{missing}");
+}
+
+#[test]
 fn a_conversation_is_read_back_from_the_last_attempt() {
     let mut bench = Bench::new("digraph { start -> talk -> exit; talk [max_retries=1] }");
     let branch: Arc<str> = Arc::from("");
@@ -422,11 +452,12 @@ fn a_conversation_is_read_back_from_the_last_attempt() {
         let notes = bodies.into_iter().map(Into::into).collect();
         bench.input(Input::Note { branch: Arc::clone(&branch), notes, blobs: Vec::new() });
     };
-    let message = |role: &str, message: Option<serde_json::Value>| EventBody::AgentMessage {
+    let message = |role: &str, message: Option<Value>| EventBody::AgentMessage {
         role: role.into(),
         text: "short".into(),
         message: message.map(Arc::new),
         usage: None,
+        given: None,
     };
     say(&mut bench, vec![message("user", None)]);
     bench.end("talk", exits(1));

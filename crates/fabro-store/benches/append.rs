@@ -67,6 +67,7 @@ fn events(run_id: RunId, after: u64) -> [Event; 3] {
             text,
             message: None,
             usage: None,
+            given: None,
         });
         Event { run_id, seq: after + more, ts_ms: 1_700_000_000_000, entry }
     })

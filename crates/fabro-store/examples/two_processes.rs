@@ -58,6 +58,7 @@ fn event(run_id: RunId, seq: u64, role: &str, text: &str) -> Event {
         text: text.into(),
         message: None,
         usage: None,
+        given: None,
     };
     Event { run_id, seq, ts_ms: 0, entry: Entry::new(body) }
 }

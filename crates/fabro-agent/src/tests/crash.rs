@@ -47,7 +47,8 @@ fn story() -> Arc<Play> {
 }
 
 fn small() -> Settings {
-    Settings { window: Some(2_000), ..settings() }
+    // Room for 1,600 tokens of messages beside the tools.
+    Settings { window: Some(2_075), ..settings() }
 }
 
 async fn run_until(
@@ -255,6 +256,7 @@ async fn values_may_be_in_blobs() {
         text: String::new(),
         message: Some(name(at)),
         usage: None,
+        given: None,
     };
     let done = fabro_events::CompletedTool {
         call_id: "c".to_owned(),
@@ -300,6 +302,7 @@ fn damaged_conversations_are_refused() {
             text: String::new(),
             message: Some(Arc::new(value)),
             usage: None,
+            given: None,
         };
         let error = Transcript::from_notes(&[body.into()], no_blobs).unwrap_err();
         assert_eq!(error.to_string(), expected);

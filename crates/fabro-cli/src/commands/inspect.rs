@@ -22,7 +22,8 @@ pub fn inspect(args: &InspectArgs, global: &Global) -> anyhow::Result<Exit> {
         if args.json {
             output::json(&report)?;
         } else {
-            output::stdout(&stage_text(&report, paint)?)?;
+            let all = global.command(&format!("inspect {run} {stage} --json"));
+            output::stdout(&stage_text(&report, &all, paint)?)?;
         }
         return Ok(exit::SUCCEEDED);
     }
@@ -112,7 +113,8 @@ fn stages(report: &Inspect, paint: Paint) -> String {
     })
 }
 
-fn stage_text(report: &StageReport, paint: Paint) -> anyhow::Result<String> {
+/// A stage for people; `all` is the command that shows all of it.
+fn stage_text(report: &StageReport, all: &str, paint: Paint) -> anyhow::Result<String> {
     let name = format!("{}@{}", report.node, report.visit);
     let mut text = match &report.outcome {
         None => format!("{} has not ended\n", paint.bold(&name)),
@@ -132,6 +134,13 @@ fn stage_text(report: &StageReport, paint: Paint) -> anyhow::Result<String> {
     if let Some(gate) = &report.gate {
         text.push_str(&questions(std::slice::from_ref(gate), paint));
     }
+    if let Some(tools) = report.given.tools.as_ref().and_then(Value::as_array) {
+        let names: Vec<_> = tools.iter().filter_map(|tool| tool["name"].as_str()).collect();
+        text.push_str(&section("tools", &names.join(", ")));
+    }
+    if let Some(system) = report.given.system.as_ref().and_then(Value::as_str) {
+        text.push_str(&section("system prompt", system));
+    }
     if let Some(prompt) = &report.prompt {
         text.push_str(&section("prompt", prompt));
     }
@@ -143,6 +152,7 @@ fn stage_text(report: &StageReport, paint: Paint) -> anyhow::Result<String> {
     if report.transcript.len() > 2 {
         let lines = report.transcript.iter().map(said).collect::<Vec<_>>().join("\n");
         text.push_str(&section("conversation", &lines));
+        let _ = writeln!(text, "{}", paint.dim(&format!("every message in full: {all}")));
     }
     if let Some(outcome) = &report.outcome {
         text.push_str(&section("outcome", &serde_json::to_string_pretty(outcome)?));
@@ -150,20 +160,25 @@ fn stage_text(report: &StageReport, paint: Paint) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// A message on one line: who, and how it begins.
+/// A message on one line: who, and how it begins; of one that is cut, how long it is.
 fn said(message: &Spoken) -> String {
     const SHOWN: usize = 160;
     let text = match &message.content {
-        Value::String(text) => one_line(text, SHOWN),
+        Value::String(text) => text.clone(),
         Value::Array(parts) => {
             let parts = parts.iter().filter_map(|part| match (&part["text"], &part["name"]) {
                 (Value::String(text), _) => Some(text.clone()),
                 (_, Value::String(tool)) => Some(format!("calls {tool}({})", part["arguments"])),
                 _ => None,
             });
-            one_line(&parts.collect::<Vec<_>>().join(" "), SHOWN)
+            parts.collect::<Vec<_>>().join(" ")
         }
-        other => one_line(&other.to_string(), SHOWN),
+        other => other.to_string(),
+    };
+    let text = one_line(&text, usize::MAX);
+    let text = match text.chars().count() {
+        0..=SHOWN => text,
+        length => format!("{} (cut, {length} characters in all)", one_line(&text, SHOWN)),
     };
     let session = message.session_id.as_deref().map(|it| format!(" {it}")).unwrap_or_default();
     let tool = message.tool.as_deref().map(|it| format!(" {it}")).unwrap_or_default();

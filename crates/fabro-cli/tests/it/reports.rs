@@ -103,6 +103,7 @@ fn talk(project: &Project, node: &str) {
                 text: String::new(),
                 message: Some(std::sync::Arc::new(serde_json::to_value(&message).unwrap())),
                 usage: None,
+                given: None,
             };
             let entry = Entry { node_id: Some(node.into()), visit: Some(1), ..Entry::new(body) };
             Event { run_id, seq, ts_ms: 0, entry }
@@ -224,8 +225,33 @@ fn lists_and_stages() {
     assert_snapshot!(keys(&report), @"id workflow status goal inputs seed stages usage");
     assert_snapshot!(report["stages"][2], @r#"{"rank":3,"node":"check","visit":1,"branch":null,"status":"failed","started_at":"[TS]","ended_at":"[TS]","attempts":1,"edge":"write"}"#);
     let stage = project.json(&["inspect", "latest", "write@1", "--json"]);
-    assert_snapshot!(keys(&stage), @"node visit prompt response outcome transcript");
+    assert_snapshot!(keys(&stage), @"node visit system tools prompt response outcome transcript");
     assert_eq!(stage["outcome"]["status"], "succeeded");
+}
+
+#[test]
+fn a_stage_shows_what_its_model_was_told() {
+    let _filters = filters().bind_to_scope();
+    let project = Project::hello();
+    let whole = project.run(&["inspect", "latest", "write@1"]);
+    assert!(whole.contains("\n── tools\n"), "{whole}");
+    let stage = project.json(&["inspect", "latest", "write@1", "--json"]);
+    let names: Vec<_> =
+        stage["tools"].as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap()).collect();
+    assert!(whole.contains(&format!("── tools\n{}\n", names.join(", "))), "{whole}");
+    let system = stage["system"].as_str().unwrap();
+    assert!(system.starts_with("You are an agent"), "{system}");
+    assert!(whole.contains("── system prompt\nYou are an agent"), "{whole}");
+    assert!(!whole.contains("── conversation"), "{whole}");
+    talk(&project, "write");
+    let cut = project.run(&["inspect", "latest", "write@1"]);
+    let talk = &cut[cut.find("── conversation").unwrap()..cut.find("── outcome").unwrap()];
+    let lines: Vec<_> = talk.lines().collect();
+    assert_snapshot!([&lines[3..5], &lines[lines.len() - 2..]].concat().join("\n"), @r"
+    user: Read file 0. Look closely. Look closely. Look closely. Look closely. Look closely. Look closely. Look closely. Look closely. Look closely. Look closely. Look c… (cut, 292 characters in all)
+    assistant: I have read it. It is long. It is long. It is long. It is long. It is long. It is long. It is long. It is long. It is long. It is long. It is long. It is long.… (cut, 495 characters in all)
+    every message in full: fabro inspect [ID] write@1 --json
+    ");
 }
 
 #[test]

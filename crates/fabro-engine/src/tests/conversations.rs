@@ -19,6 +19,7 @@ fn answer(text: &str, cost_usd: f64) -> Note {
         text: text.into(),
         message: Some(Arc::new(json!(text))),
         usage: Some(usage),
+        given: None,
     }
     .into()
 }

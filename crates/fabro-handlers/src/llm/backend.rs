@@ -141,6 +141,7 @@ async fn record(stage: &Stage, message: &str, answer: &str, usage: &Usage) -> Re
             text: preview(text),
             message: Some(Value::from(text).into()),
             usage,
+            given: None,
         }
         .into()
     };

@@ -56,17 +56,25 @@ impl Journal for StageJournal {
 }
 
 /// Puts the large values of a note into blobs. What the agent is asked goes into one whatever its
-/// size: it is the blob that the end of the stage names as its prompt.
+/// size: it is the blob that the end of the stage names as its prompt. So does what the model is
+/// given besides, for many sessions share it.
 fn put_aside(note: &mut Note, blobs: &mut Vec<NewBlob>) {
     match &mut note.body {
-        EventBody::AgentMessage { role, message: Some(message), .. } if role == "user" => {
-            if let Some(text) = plain_text(message) {
-                *message = Arc::new(Value::String(text));
+        EventBody::AgentMessage { role, message, given, .. } => {
+            if let Some(given) = given {
+                let values = [&mut given.system, &mut given.tools].into_iter().flatten();
+                values.for_each(|value| offload(value, 0, blobs));
             }
-            offload(message, 0, blobs);
-        }
-        EventBody::AgentMessage { message: Some(message), .. } => {
-            offload(message, OFFLOAD_LIMIT, blobs);
+            match message {
+                Some(message) if role == "user" => {
+                    if let Some(text) = plain_text(message) {
+                        *message = Arc::new(Value::String(text));
+                    }
+                    offload(message, 0, blobs);
+                }
+                Some(message) => offload(message, OFFLOAD_LIMIT, blobs),
+                None => {}
+            }
         }
         EventBody::AgentToolCompleted(done) => offload(&mut done.output, OFFLOAD_LIMIT, blobs),
         EventBody::AgentCompactionCompleted(done) => {

@@ -64,6 +64,7 @@ impl LlmHandler {
                 text: preview(&text),
                 message: Some(Value::from(text.as_str()).into()),
                 usage: Some(usage),
+                given: None,
             };
             let parent_session_id = Some(Arc::from(session));
             notes.push(Note { body, session_id: Some(id), parent_session_id });

@@ -128,6 +128,47 @@ fn talk(scene: &Scene) -> String {
 const ONE: &str = "digraph { start -> a -> exit; a [prompt=Work] }";
 
 #[test]
+fn what_agents_are_given_is_a_blob_for_each_text() {
+    let source = "digraph { start -> a -> b -> c -> p -> exit;
+        a [label=Work]; b [label=Work, prompt=More]; c [label=Look]; p [shape=tab] }";
+    let script = json!({"a": [call("write", "x.rs"), {"text": "done"}], "*": [{"text": "done"}]});
+    let toolbox = Arc::default();
+    let scene = Scene::new(source).model(&script.to_string()).agents(agents(&toolbox));
+    scene.drive().unwrap();
+    let mut told = String::new();
+    let mut blobs = BTreeSet::new();
+    for event in scene.events() {
+        let EventBody::AgentMessage { role, given, .. } = &event.entry.body else { continue };
+        let session = event.entry.session_id.as_deref().unwrap_or_default();
+        let _ = write!(told, "{session} {role}:");
+        let given = given.iter().flat_map(|given| [&given.system, &given.tools]).flatten();
+        for value in given {
+            let blob = BlobRef::from_value(value).unwrap();
+            blobs.insert(blob.to_string());
+            let _ = match fabro_engine::read_blob(&*scene.store, &blob).unwrap() {
+                Value::String(text) => {
+                    write!(told, " {}", &text[text.find("The stage").unwrap()..][..20])
+                }
+                tools => write!(told, " {} …", tools[0]["name"]),
+            };
+        }
+        told.push('\n');
+    }
+    insta::assert_snapshot!(told, @r#"
+    a@1 user: The stage is "Work". "close_agent" …
+    a@1 assistant:
+    a@1 assistant:
+    b@1 user: The stage is "Work". "close_agent" …
+    b@1 assistant:
+    c@1 user: The stage is "Look". "close_agent" …
+    c@1 assistant:
+    p@1 user:
+    p@1 assistant:
+    "#);
+    assert_eq!(blobs.len(), 3, "the tools once, the system prompt for each label");
+}
+
+#[test]
 fn an_agent_works_with_its_tools() {
     let toolbox = Arc::default();
     let model = json!({"a": [call("write", "x.rs"), call("run", "rm"), call("wrote", "y"), {"text": "done"}]});

@@ -1,0 +1,54 @@
+//! What a model gets besides the messages: the system prompt, and the definitions of its tools.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use fabro_compaction::Meter;
+use fabro_events::Given;
+use fabro_llm::ToolSpec;
+use fabro_types::BlobRef;
+use serde_json::Value;
+
+use crate::Settings;
+
+/// A meter that has counted what every request begins with.
+pub(crate) fn meter(settings: &Settings, specs: &[ToolSpec]) -> Meter {
+    let mut before = Cow::Borrowed(settings.system.as_str());
+    if let Some(tools) = definitions(specs) {
+        before.to_mut().push_str(&tools.to_string());
+    }
+    let mut meter = Meter::default();
+    meter.set_system_prompt(&before);
+    meter
+}
+
+/// The same for a record, without the secrets in it; none when there is nothing.
+pub(crate) fn given(settings: &Settings, specs: &[ToolSpec]) -> Option<Box<Given>> {
+    let system = (!settings.system.is_empty()).then(|| Value::from(settings.system.as_str()));
+    let [system, tools] = [system, definitions(specs)].map(|value| {
+        let mut value = value?;
+        if let Some(redactor) = &settings.redactor {
+            redactor.redact_value(&mut value);
+        }
+        Some(Arc::new(value))
+    });
+    (system.is_some() || tools.is_some()).then(|| Box::new(Given { system, tools }))
+}
+
+/// Whether a record, whose journal may have put its values into blobs, says the same.
+pub(crate) fn is_same(recorded: &Given, given: &Given) -> bool {
+    let same = |recorded: &Option<Arc<Value>>, given: &Option<Arc<Value>>| match (recorded, given) {
+        (Some(recorded), Some(given)) => {
+            recorded == given
+                || BlobRef::from_value(recorded)
+                    .is_some_and(|blob| blob == BlobRef::of(given.to_string().as_bytes()))
+        }
+        (recorded, given) => recorded.is_none() && given.is_none(),
+    };
+    same(&recorded.system, &given.system) && same(&recorded.tools, &given.tools)
+}
+
+fn definitions(specs: &[ToolSpec]) -> Option<Value> {
+    // A definition has text keys only, so it is always JSON.
+    (!specs.is_empty()).then(|| serde_json::to_value(specs).unwrap_or_default())
+}

@@ -1,0 +1,163 @@
+//! What the model gets besides the messages: recorded once, counted always.
+
+use fabro_events::Given;
+use fabro_redact::Redactor;
+
+use super::*;
+
+const TOOLS: [&str; 3] = ["change", "hang", "look"];
+
+fn told_system() -> Settings {
+    Settings { system: "Be brief.".to_owned(), ..settings() }
+}
+
+/// The messages that say what was given: role, session, system prompt, names of tools.
+fn givens(notes: &[Note]) -> Vec<(String, String, Value, Vec<String>)> {
+    let one = |note: &Note| {
+        let EventBody::AgentMessage { role, given: Some(given), .. } = &note.body else {
+            return None;
+        };
+        let tools = given.tools.as_deref().and_then(Value::as_array);
+        let names = tools.into_iter().flatten().map(|it| it["name"].as_str().unwrap().to_owned());
+        let system = given.system.as_deref().cloned().unwrap_or_default();
+        let session = note.session_id.as_deref().unwrap_or_default();
+        Some((role.clone(), session.to_owned(), system, names.collect()))
+    };
+    notes.iter().filter_map(one).collect()
+}
+
+fn line(role: &str, system: &str) -> (String, String, Value, Vec<String>) {
+    let names = TOOLS.map(str::to_owned).to_vec();
+    (role.to_owned(), "build@1".to_owned(), json!(system), names)
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_recorded_with_the_first_message_only() {
+    let model = Play::list(vec![call("look", json!({})), say("Done.")]);
+    let (mut session, journal) = session(&model, told_system());
+    session.send("Fix it".to_owned(), &never()).await.unwrap();
+    session.correct("As JSON".to_owned(), &never()).await.unwrap();
+    assert_eq!(givens(&journal.notes()), [line("user", "Be brief.")]);
+    let notes = journal.notes();
+    let EventBody::AgentMessage { given: Some(given), .. } = &notes[0].body else { panic!() };
+    let sent = &model.requests()[0].tools;
+    assert_eq!(*given.tools.as_deref().unwrap(), serde_json::to_value(&**sent).unwrap());
+}
+
+#[tokio::test]
+async fn it_is_absent_where_there_is_nothing() {
+    let journal = Arc::new(MemoryJournal::default());
+    let model = Play::list(vec![say("Done.")]);
+    let parts = Parts { tools: ToolSet::default(), ..parts(&model, &journal, settings()) };
+    Session::new(parts).send("Fix it".to_owned(), &never()).await.unwrap();
+    assert_eq!(givens(&journal.notes()), []);
+    assert!(!serde_json::to_string(&journal.notes()[0].body).unwrap().contains("given"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_crash_it_is_recorded_again_only_when_it_is_another() {
+    let model = Play::list(vec![call("look", json!({})), say("Done.")]);
+    let check =
+        async |system: &str, in_blobs: bool, expected: &[(String, String, Value, Vec<String>)]| {
+            let (mut first, journal) = session(&model, told_system());
+            first.send("Fix it".to_owned(), &never()).await.unwrap();
+            let mut notes = journal.records()[0].notes.clone();
+            if in_blobs {
+                notes.iter_mut().for_each(put_aside);
+            }
+            let settings = Settings { system: system.to_owned(), ..settings() };
+            let (mut again, journal) = session(&model, settings);
+            again.restore(Transcript::default());
+            again.restore(Transcript::from_notes(&notes, no_blobs).unwrap());
+            again.resume(&never()).await.unwrap();
+            assert_eq!(givens(&journal.notes()), expected);
+        };
+    for in_blobs in [false, true] {
+        check("Be brief.", in_blobs, &[]).await;
+        check("Take your time.", in_blobs, &[line("assistant", "Take your time.")]).await;
+    }
+}
+
+/// As a journal does that has room for small values only.
+fn put_aside(note: &mut Note) {
+    let EventBody::AgentMessage { given: Some(given), .. } = &mut note.body else { return };
+    let Given { system, tools } = &mut **given;
+    for value in [system, tools].into_iter().flatten() {
+        *value = Arc::new(BlobRef::of(value.to_string().as_bytes()).to_value());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_stage_of_a_thread_tells_its_own() {
+    let model = Play::list(vec![say("Done.")]);
+    let (mut first, journal) = session(&model, told_system());
+    first.send("Fix it".to_owned(), &never()).await.unwrap();
+    let (mut second, own) = session(&model, told_system());
+    second.recall(Transcript::from_notes(&journal.notes(), no_blobs).unwrap());
+    second.send("And that".to_owned(), &never()).await.unwrap();
+    assert_eq!(givens(&own.notes()), [line("user", "Be brief.")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn agents_that_a_session_begins_tell_theirs() {
+    let model = Play::new(|number, request| {
+        let is_first = number == 0 && request.tools.iter().any(|tool| tool.name == "spawn_agent");
+        if is_first { call("spawn_agent", json!({"task": "Look"})) } else { say("Done.") }
+    });
+    let (mut session, journal) = session(&model, Settings { subagent_depth: 1, ..told_system() });
+    session.send("Fix it".to_owned(), &never()).await.unwrap();
+    let told = givens(&journal.notes());
+    let sessions: Vec<_> = told.iter().map(|(_, session, ..)| session.as_str()).collect();
+    let mut sorted = sessions.clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted, ["build@1", "build@1/a1"]);
+    let (_, _, system, tools) = told.iter().find(|it| it.1 == "build@1/a1").unwrap();
+    assert!(system.as_str().unwrap().starts_with("Be brief.\n\nYou work for another agent"));
+    assert_eq!(*tools, TOOLS);
+}
+
+#[tokio::test]
+async fn secrets_are_blanked_out_of_it() {
+    let redactor = Redactor::new([("API_KEY", "sesame-street-7")]);
+    let journal = Arc::new(MemoryJournal::default());
+    let spec = ToolSpec {
+        name: "look".to_owned(),
+        description: "Looks with sesame-street-7.".to_owned(),
+        parameters: Arc::new(json!({"type": "object"})),
+    };
+    let count = || Arc::new(AtomicUsize::new(0));
+    let tool = Fake { spec, needs: Permissions::ReadOnly, at_once: count(), most_at_once: count() };
+    let settings = Settings {
+        system: "The key is sesame-street-7.".to_owned(),
+        redactor: Some(Arc::new(redactor)),
+        ..settings()
+    };
+    let model = Play::list(vec![say("Done.")]);
+    let tools = ToolSet::default().with(Arc::new(tool));
+    let parts = Parts { tools, ..parts(&model, &journal, settings) };
+    Session::new(parts).send("Fix it".to_owned(), &never()).await.unwrap();
+    let recorded = serde_json::to_string(&journal.notes()[0].body).unwrap();
+    assert!(recorded.contains("The key is "), "{recorded}");
+    assert!(!recorded.contains("sesame"), "{recorded}");
+}
+
+#[tokio::test]
+async fn the_estimate_counts_it() {
+    let estimate = |system: &str, tools: ToolSet| {
+        let settings = Settings { system: system.to_owned(), ..settings() };
+        let journal = Arc::new(MemoryJournal::default());
+        let parts = Parts { tools, ..parts(&Play::list(Vec::new()), &journal, settings) };
+        let mut session = Session::new(parts);
+        let fresh = session.estimated_tokens();
+        session.restore(Transcript::default());
+        assert_eq!(session.estimated_tokens(), fresh, "still counted after a crash");
+        fresh
+    };
+    let tools = tools(&Counts::default());
+    let definitions = tools.specs(Permissions::ReadWrite);
+    let definitions = serde_json::to_string(&*definitions).unwrap().len() as u64;
+    assert_eq!(estimate("", ToolSet::default()), 0);
+    assert_eq!(estimate(&"x".repeat(400), ToolSet::default()), 100);
+    assert_eq!(estimate("", tools.clone()), definitions.div_ceil(4));
+    assert_eq!(estimate(&"x".repeat(400), tools), 100 + definitions.div_ceil(4));
+}
