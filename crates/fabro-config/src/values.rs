@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use fabro_redact::is_secret_name;
 use toml::de::DeValue;
 
 use crate::near::near_misses;
 use crate::reader::{Key, Node, Reader};
-use crate::variables::{has_variable, is_variable, sounds_secret};
+use crate::variables::{has_variable, is_variable};
 
 impl Reader {
     /// The entries of a table whose keys the user chooses; those without a name are errors.
@@ -84,7 +85,7 @@ impl Reader {
     /// US dollars, not below 0.
     pub(crate) fn cost(&mut self, name: &str, node: &Node<'_>) -> Option<f64> {
         let number = match node.get_ref() {
-            DeValue::Float(value) => value.as_str().replace('_', "").parse::<f64>().ok(),
+            DeValue::Float(value) => value.as_str().parse::<f64>().ok(),
             DeValue::Integer(value) => {
                 let whole = i64::from_str_radix(value.as_str(), value.radix()).ok();
                 whole.map(|whole| whole as f64)
@@ -106,7 +107,10 @@ impl Reader {
     pub(crate) fn duration(&mut self, name: &str, node: &Node<'_>) -> Option<Duration> {
         let text = match node.get_ref() {
             DeValue::String(text) => text.to_string(),
-            DeValue::Integer(value) => value.as_str().to_owned(),
+            DeValue::Integer(value) => {
+                let seconds = i64::from_str_radix(value.as_str(), value.radix());
+                seconds.map_or_else(|_| value.as_str().to_owned(), |seconds| seconds.to_string())
+            }
             DeValue::Float(value) => value.as_str().to_owned(),
             _ => {
                 self.wrong_type(name, node, "a time");
@@ -227,7 +231,7 @@ impl Reader {
     /// False, and an error, when something that sounds secret stands there as it is. Settings are
     /// kept with each run, and so would be the secret.
     fn is_open(&mut self, full: &str, name: &str, text: &str, node: &Node<'_>) -> bool {
-        if !sounds_secret(name) || has_variable(text) {
+        if !is_secret_name(name) || has_variable(text) {
             return true;
         }
         let message = format!("`{full}` holds a secret, and settings are kept with each run");

@@ -47,28 +47,6 @@ pub(crate) fn has_variable(text: &str) -> bool {
     expand_variables(text, |_| None).is_err()
 }
 
-/// True when what goes by this name (a header, a variable) is likely secret.
-pub(crate) fn sounds_secret(name: &str) -> bool {
-    const WORDS: [&str; 14] = [
-        "auth",
-        "authentication",
-        "authorization",
-        "apikey",
-        "cookie",
-        "credential",
-        "credentials",
-        "key",
-        "passwd",
-        "password",
-        "pat",
-        "pwd",
-        "secret",
-        "token",
-    ];
-    let name = name.to_ascii_lowercase();
-    name.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| WORDS.contains(&word))
-}
-
 /// True for a name that a shell would take: letters, digits and `_`, no digit first.
 pub(crate) fn is_variable(name: &str) -> bool {
     matches!(variable(name), Some((whole, "")) if whole == name)
@@ -107,15 +85,5 @@ mod tests {
             "$C",
             "the environment variable `C` is not set: set it, or correct its name in the settings",
         );
-    }
-
-    #[test]
-    fn secrets_are_known_by_name() {
-        for name in ["Authorization", "X-Api-Key", "GITHUB_TOKEN", "cookie", "DB_PASSWORD"] {
-            assert!(sounds_secret(name), "{name}");
-        }
-        for name in ["X-Team", "X-Max-Tokens", "RUST_LOG", "Keyboard", ""] {
-            assert!(!sounds_secret(name), "{name}");
-        }
     }
 }

@@ -55,8 +55,18 @@ const ABOUT: [&str; 26] = [
 ];
 
 /// Last words that are secrets by themselves.
-const LAST: [&str; 9] =
-    ["AUTH", "AUTHORIZATION", "BEARER", "COOKIE", "DSN", "JWT", "PAT", "PASS", "PWD"];
+const LAST: [&str; 10] = [
+    "AUTH",
+    "AUTHENTICATION",
+    "AUTHORIZATION",
+    "BEARER",
+    "COOKIE",
+    "DSN",
+    "JWT",
+    "PAT",
+    "PASS",
+    "PWD",
+];
 
 /// Ends of words that are secrets wherever they stand.
 const PARTS: [&str; 14] = [

@@ -1,6 +1,8 @@
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use insta::assert_snapshot;
+use serde_json::json;
 
 use super::*;
 use crate::Findings;
@@ -198,4 +200,33 @@ fn hostile_files_end_in_findings() {
     assert!(parse(&format!("{} = 1", "k".repeat(1 << 20))).is_ok());
     let within_toml_but_not_json = format!("_version = 1\n[run]\ninputs.a{} = 1", ".a".repeat(70));
     assert!(parse(&within_toml_but_not_json).is_err());
+}
+
+#[test]
+fn numbers_are_read_in_every_way_toml_writes_them() {
+    let text = "_version = 1\n[run.inputs]\na = 1_000.5\nb = 0x1_0\n[providers.openai]\n\
+        request_timeout = 0x1_0\nstream_timeout = 1_0.5\n[models.m]\ninput_cost = 1_000.5\n";
+    let (config, _) = parse(text).unwrap();
+    assert_eq!((&config.inputs["a"], &config.inputs["b"]), (&json!(1000.5), &json!(16)));
+    let openai = &config.providers["openai"];
+    assert_eq!(openai.request_timeout, Some(Duration::from_secs(16)));
+    assert_eq!(openai.stream_timeout, Some(Duration::from_millis(10_500)));
+    assert_eq!(config.models["m"].input_cost, Some(1000.5));
+}
+
+#[test]
+fn names_of_secrets_and_names_about_them_are_told_apart() {
+    let refused = |name: &str| {
+        let env = format!("_version = 1\n[run.agent.mcp.a]\ncommand = \"x\"\nenv.{name} = \"y\"\n");
+        parse(&env).is_err()
+    };
+    for name in
+        ["GITHUB_TOKEN", "clientSecret", "X-Api-Key", "X-Authentication", "DB_PASSWORD", "cookie"]
+    {
+        assert!(refused(name), "{name}");
+    }
+    for name in ["SSH_KEY_PATH", "X-Max-Tokens", "GITHUB_TOKEN_FILE", "PWD", "RUST_LOG", "Keyboard"]
+    {
+        assert!(!refused(name), "{name}");
+    }
 }
