@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use fabro_mcp::{Server, Servers};
 use fabro_redact::Redactor;
-use fabro_sandbox::{Exec, Files, LocalFiles, Protected};
+use fabro_sandbox::{Exec, Files, LocalFiles, MarkedExec, Protected};
 use fabro_tools::{
     Shell, Tool, ToolSet, WorkflowContext, append_workflow_context, file_tools,
     get_workflow_context,
@@ -68,7 +68,8 @@ impl Toolbox for LocalToolbox {
                 let files: Arc<dyn Files> = Arc::new(Protected::new(files));
                 tools.extend(file_tools(Arc::clone(&files)));
                 let shell = Shell {
-                    exec: Arc::clone(&self.exec),
+                    // Of this agent alone: what its commands leave running ends with its stage.
+                    exec: Arc::new(MarkedExec::new(Arc::clone(&self.exec))),
                     files,
                     root: work_dir.to_owned(),
                     env: self.env.clone(),
@@ -89,5 +90,54 @@ impl Toolbox for LocalToolbox {
         }
         let empty = ToolSet::new().with_redactor(self.redactor.clone());
         Offer { tools: tools.into_iter().fold(empty, ToolSet::with), warnings }
+    }
+}
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests {
+    use fabro_sandbox::LocalExec;
+    use fabro_tools::{Call, MemoryContext, ToolContext};
+    use serde_json::json;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+
+    async fn shell(offer: &Offer, command: &str) -> String {
+        let arguments = json!({ "command": command });
+        let call = Call {
+            id: "1",
+            arguments: arguments.as_object().unwrap(),
+            context: &ToolContext::default(),
+            cancel: &CancellationToken::new(),
+        };
+        offer.tools.get("shell").unwrap().call(call).await.text
+    }
+
+    #[tokio::test]
+    async fn what_an_agent_leaves_ends_with_its_stage() {
+        let place = tempfile::tempdir().unwrap();
+        let env = vec![("PATH".to_owned(), std::env::var("PATH").unwrap())];
+        let toolbox = LocalToolbox::new(Arc::new(LocalExec::new()), env, Redactor::default());
+        let offer = async || {
+            let workflow = Arc::new(MemoryContext::default());
+            toolbox.tools(place.path(), Permissions::Full, workflow).await
+        };
+        let (one, other) = (offer().await, offer().await);
+        let mut left = Vec::new();
+        for offer in [&one, &other] {
+            let start = "setsid -f sh -c 'echo $$ > new; mv new pid; exec sleep 600' >&- 2>&-; \
+                         until test -e pid; do sleep 0.01; done; cat pid; rm pid";
+            left.push(shell(offer, start).await);
+        }
+        let runs = |pid: &str| {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+        };
+        assert!(left.iter().all(|pid| runs(pid)), "later commands may use it");
+        drop(one);
+        assert_eq!((runs(&left[0]), runs(&left[1])), (false, true), "another agent's goes on");
+        drop(other);
+        assert!(!runs(&left[1]));
     }
 }

@@ -63,6 +63,14 @@ pub trait FindFiles: Send + Sync {
     ///
     /// There is no such directory, or it is outside.
     fn list(&self, path: &str) -> Result<Vec<Entry>, FileError>;
+
+    /// Where a path leads, in the form of [`FileInfo::path`], whether or not something is there: a
+    /// link to what does not exist leads to what a write to it would make.
+    ///
+    /// # Errors
+    ///
+    /// The path is outside.
+    fn leads_to(&self, path: &str) -> Result<String, FileError>;
 }
 
 /// All that can be done with the files of a working directory.
@@ -264,5 +272,9 @@ impl<T: FindFiles + ?Sized> FindFiles for Arc<T> {
 
     fn list(&self, path: &str) -> Result<Vec<Entry>, FileError> {
         (**self).list(path)
+    }
+
+    fn leads_to(&self, path: &str) -> Result<String, FileError> {
+        (**self).leads_to(path)
     }
 }

@@ -1,4 +1,11 @@
-use rustix::process::Pid;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::runtime::Handle;
+
+use crate::group::GRACE;
 
 /// Ends the process groups that a driver which died left behind: those with a process whose
 /// environment has `name=value` as it was started. SIGTERM, at most two seconds, SIGKILL; the count
@@ -8,12 +15,71 @@ use rustix::process::Pid;
 /// thread while it waits. It needs `/proc`, so outside Linux it finds nothing and returns 0, as it
 /// does for processes of other users.
 pub fn end_leftovers((name, value): (&str, &str)) -> usize {
-    #[cfg(target_os = "linux")]
-    return linux::end_leftovers(format!("{name}={value}").as_bytes());
-    #[cfg(not(target_os = "linux"))]
-    {
-        let _ = (name, value);
-        0
+    let mut left = Leftovers::ask(name, value);
+    let count = left.groups.len();
+    left.end_within(GRACE);
+    count
+}
+
+/// Ends what one agent leaves running, in whatever process group it is, when it is dropped.
+///
+/// Programs that are started with the [`variable`](Self::variable) in their environment, and those
+/// that these start, are found by it. They get SIGTERM when the mark is dropped, and SIGKILL two
+/// seconds later. The drop waits a tenth of a second for them; longer only where no tokio runtime
+/// goes on waiting. As [`end_leftovers`], it finds nothing outside Linux.
+///
+/// ```
+/// use std::os::unix::process::CommandExt;
+/// use std::process::Command;
+///
+/// let mark = fabro_sandbox::Mark::new();
+/// let (name, value) = mark.variable();
+/// let mut server =
+///     Command::new("sleep").arg("600").process_group(0).env(name, value).spawn()?;
+/// drop(mark);
+/// # #[cfg(not(target_os = "linux"))]
+/// # server.kill()?;
+/// assert!(!server.wait()?.success());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Mark {
+    value: String,
+}
+
+impl Mark {
+    const NAME: &str = "FABRO_AGENT";
+
+    /// For what most programs take to end when they are asked.
+    const WAIT: Duration = Duration::from_millis(100);
+
+    /// A mark that nothing else has.
+    #[expect(clippy::new_without_default, reason = "no two of them are equal")]
+    pub fn new() -> Self {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        // Another process may have had the same id.
+        let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos();
+        Self { value: format!("{}-{now}-{count}", std::process::id()) }
+    }
+
+    /// The name and value of the variable that marks a program.
+    pub fn variable(&self) -> (String, String) {
+        (Self::NAME.to_owned(), self.value.clone())
+    }
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        let mut left = Leftovers::ask(Self::NAME, &self.value);
+        if left.gone_within(Self::WAIT) {
+            return;
+        }
+        let mut rest = move || left.end_within(GRACE.saturating_sub(Self::WAIT));
+        match Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn_blocking(rest)),
+            Err(_) => rest(),
+        }
     }
 }
 
@@ -31,49 +97,44 @@ pub(crate) fn group_runs(group: Pid) -> bool {
     }
 }
 
-#[cfg(target_os = "linux")]
-mod linux {
-    use std::collections::BTreeSet;
-    use std::time::{Duration, Instant};
+/// Process groups that were asked to end.
+struct Leftovers {
+    groups: BTreeSet<i32>,
+}
 
-    use rustix::process::{Pid, Signal, getpid, kill_process_group};
-
-    use crate::group::GRACE;
-
+impl Leftovers {
     const POLL: Duration = Duration::from_millis(10);
 
-    /// More ancestors than any process has: what bounds the walk if `/proc` changes under it.
-    const ANCESTORS: usize = 4096;
-
-    pub(super) fn end_leftovers(marker: &[u8]) -> usize {
-        let mut groups: BTreeSet<i32> =
-            processes().filter(|&pid| has_marker(pid, marker)).filter_map(group_of).collect();
-        for own in own_groups() {
-            groups.remove(&own);
-        }
-        let count = groups.len();
-        signal(&groups, Signal::TERM);
+    fn ask(name: &str, value: &str) -> Self {
+        let left = Self { groups: found(format!("{name}={value}").as_bytes()) };
+        left.signal(Signal::TERM);
         // A stopped process takes its SIGTERM only once it goes on.
-        signal(&groups, Signal::CONT);
-        let deadline = Instant::now() + GRACE;
-        loop {
-            let alive = running();
-            groups.retain(|group| alive.contains(group));
-            if groups.is_empty() || Instant::now() >= deadline {
-                break;
-            }
-            std::thread::sleep(POLL);
+        left.signal(Signal::CONT);
+        left
+    }
+
+    fn end_within(&mut self, limit: Duration) {
+        if !self.gone_within(limit) {
+            self.signal(Signal::KILL);
         }
-        signal(&groups, Signal::KILL);
-        count
     }
 
-    pub(super) fn group_runs(group: Pid) -> bool {
-        running().contains(&group.as_raw_nonzero().get())
+    fn gone_within(&mut self, limit: Duration) -> bool {
+        let deadline = Instant::now() + limit;
+        loop {
+            if !self.groups.is_empty() {
+                let running = running();
+                self.groups.retain(|group| running.contains(group));
+            }
+            if self.groups.is_empty() || Instant::now() >= deadline {
+                return self.groups.is_empty();
+            }
+            std::thread::sleep(Self::POLL);
+        }
     }
 
-    fn signal(groups: &BTreeSet<i32>, signal: Signal) {
-        for &group in groups {
+    fn signal(&self, signal: Signal) {
+        for &group in &self.groups {
             // Group 0 is that of kernel threads, 1 that of init: neither is anybody's leftover.
             if let Some(group) = Pid::from_raw(group).filter(|group| !group.is_init()) {
                 // The one expected error is that the group has just become empty.
@@ -81,9 +142,73 @@ mod linux {
             }
         }
     }
+}
+
+#[cfg(target_os = "linux")]
+use linux::{found, running};
+
+#[cfg(not(target_os = "linux"))]
+fn found(_marker: &[u8]) -> BTreeSet<i32> {
+    BTreeSet::new()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn running() -> BTreeSet<i32> {
+    BTreeSet::new()
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::collections::BTreeSet;
+    use std::time::Duration;
+
+    use rustix::process::{Pid, getpid};
+
+    /// More ancestors than any process has: what bounds the walk if `/proc` changes under it.
+    const ANCESTORS: usize = 4096;
+
+    /// How often a process without an environment is looked at, and how long its start takes at
+    /// most in between.
+    const LOOKS: usize = 4;
+    const START: Duration = Duration::from_millis(1);
+
+    /// The parent of the kernel's own processes, which never have an environment.
+    const KERNEL: i32 = 2;
+
+    /// The groups of processes with this in their environment, but for those of this process and
+    /// its ancestors.
+    pub(super) fn found(marker: &[u8]) -> BTreeSet<i32> {
+        let mut groups = BTreeSet::new();
+        let mut unknown: Vec<i32> = processes().collect();
+        for _ in 0..LOOKS {
+            unknown.retain(|&pid| match std::fs::read(format!("/proc/{pid}/environ")) {
+                // In the middle of its start a process has no environment.
+                Ok(environ) if environ.is_empty() => Stat::read(pid).is_some_and(Stat::may_start),
+                Ok(environ) => {
+                    if environ.split(|&byte| byte == 0).any(|entry| entry == marker) {
+                        groups.extend(Stat::read(pid).map(|stat| stat.group));
+                    }
+                    false
+                }
+                Err(_) => false,
+            });
+            if unknown.is_empty() {
+                break;
+            }
+            std::thread::sleep(START);
+        }
+        for own in own_groups() {
+            groups.remove(&own);
+        }
+        groups
+    }
+
+    pub(super) fn group_runs(group: Pid) -> bool {
+        running().contains(&group.as_raw_nonzero().get())
+    }
 
     /// The groups that have a process which has not ended.
-    fn running() -> BTreeSet<i32> {
+    pub(super) fn running() -> BTreeSet<i32> {
         let stats = processes().filter_map(Stat::read);
         stats.filter(|stat| !stat.ended).map(|stat| stat.group).collect()
     }
@@ -104,15 +229,6 @@ mod linux {
         entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
     }
 
-    fn has_marker(pid: i32, marker: &[u8]) -> bool {
-        std::fs::read(format!("/proc/{pid}/environ"))
-            .is_ok_and(|environ| environ.split(|&byte| byte == 0).any(|entry| entry == marker))
-    }
-
-    fn group_of(pid: i32) -> Option<i32> {
-        Stat::read(pid).map(|stat| stat.group)
-    }
-
     #[derive(Debug, PartialEq, Eq)]
     struct Stat {
         ended: bool,
@@ -125,6 +241,10 @@ mod linux {
             // The name of the process may be any bytes.
             let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
             Self::parse(&String::from_utf8_lossy(&stat))
+        }
+
+        fn may_start(self) -> bool {
+            !self.ended && self.parent != KERNEL
         }
 
         /// `pid (name) state parent group …`, where the name may itself contain `) `.

@@ -46,11 +46,11 @@
 //! - Unix only. The tokio runtime needs its I/O and time drivers.
 //! - A script is not confined: it has the rights of the user who runs it. [`agent_env`] is an
 //!   environment for those that an agent thought of.
-//! - A process that leaves the group on purpose (`setsid`, `set -m`) is not followed while the run
-//!   lives. If it still holds the output open, what it prints after the shell's end is lost.
+//! - A process that leaves the group on purpose (`setsid`, `set -m`) is not followed, unless it has a
+//!   [`Mark`] ([`MarkedExec`] gives it to scripts). If it still holds the output open, what it prints after the shell's end is lost.
 //! - Log files are written by the task that runs the script, without a thread of their own, and are
 //!   as large as the output: only the memory is bounded.
-//! - [`end_leftovers`] reads `/proc`, so it finds nothing outside Linux.
+//! - [`end_leftovers`] and [`Mark`] read `/proc`, so they find nothing outside Linux.
 //! - File operations block; call them where that is allowed. A written file is not synced to disk,
 //!   and loses its other hard links. Names that are no UTF-8 are listed, but cannot be opened.
 //! - [`LocalFiles`] guards against paths and links, not against somebody who moves the root itself or
@@ -64,6 +64,7 @@ mod group;
 mod leftovers;
 mod local;
 mod log;
+mod marked;
 mod process;
 mod tail;
 
@@ -78,8 +79,9 @@ pub use files::{
     Entry, FileError, FileInfo, FileKind, Files, FindFiles, LocalFiles, MemoryFiles, Protected,
     ReadFiles, ReadFilesExt, ReadFirst, WriteFiles,
 };
-pub use leftovers::end_leftovers;
+pub use leftovers::{Mark, end_leftovers};
 pub use local::LocalExec;
+pub use marked::MarkedExec;
 pub use process::{Pipes, Process, Program};
 pub use tail::Tail;
 use tokio_util::sync::CancellationToken;

@@ -170,12 +170,11 @@ impl FindFiles for LocalFiles {
             None => rustix::fs::fstat(directory),
         };
         let found = found.map_err(refused(path))?;
-        let inside = place.inside.to_string_lossy().into_owned();
         match kind(&found) {
             // It was none when the path was resolved.
             FileKind::Link => Err(FileError::Outside { path: path.to_owned() }),
             kind => Ok(FileInfo {
-                path: if inside.is_empty() { ".".to_owned() } else { inside },
+                path: shown(&place.inside),
                 len: if kind == FileKind::File { found.st_size.cast_unsigned() } else { 0 },
                 modified: modified(&found),
                 kind,
@@ -217,6 +216,15 @@ impl FindFiles for LocalFiles {
         entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         Ok(entries)
     }
+
+    fn leads_to(&self, path: &str) -> Result<String, FileError> {
+        Ok(shown(&resolve(&self.root, path, Last::Followed)?))
+    }
+}
+
+fn shown(inside: &Path) -> String {
+    let inside = if inside.as_os_str().is_empty() { Path::new(".") } else { inside };
+    inside.to_string_lossy().into_owned()
 }
 
 /// Writes a new file beside the old one and gives it the name of that.

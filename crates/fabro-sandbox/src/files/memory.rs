@@ -135,8 +135,7 @@ impl FindFiles for MemoryFiles {
             Err(error) => return Err(error),
         };
         let modified = written.map(|written| SystemTime::UNIX_EPOCH + Duration::from_secs(written));
-        let path = if normal.is_empty() { ".".to_owned() } else { normal };
-        Ok(FileInfo { path, kind, len, modified })
+        Ok(FileInfo { path: shown(normal), kind, len, modified })
     }
 
     fn list(&self, path: &str) -> Result<Vec<Entry>, FileError> {
@@ -154,6 +153,14 @@ impl FindFiles for MemoryFiles {
         let entries: BTreeMap<_, _> = entries.collect();
         Ok(entries.into_iter().map(|(name, kind)| Entry { name, kind }).collect())
     }
+
+    fn leads_to(&self, path: &str) -> Result<String, FileError> {
+        normal(path).map(shown)
+    }
+}
+
+fn shown(normal: String) -> String {
+    if normal.is_empty() { ".".to_owned() } else { normal }
 }
 
 fn normal(path: &str) -> Result<String, FileError> {

@@ -27,18 +27,34 @@ impl<F: Files> Protected<F> {
         Self { files }
     }
 
-    fn check(&self, path: &str) -> Result<(), FileError> {
-        let steers = is_protected(Path::new(path))
-            // Links may lead there under another name.
-            || self.resolved(Path::new(path)).is_some_and(|path| is_protected(Path::new(&path)));
-        if steers { Err(FileError::Protected { path: path.to_owned() }) } else { Ok(()) }
+    /// Whether this file may be written, as far as what it steers is concerned.
+    ///
+    /// # Errors
+    ///
+    /// It steers another program, or the path leads out.
+    pub fn may_write(&self, path: &str) -> Result<(), FileError> {
+        self.may_remove(path)?;
+        // A link may lead there under another name, also to what has yet to be made.
+        refuse(path, is_protected(Path::new(&self.files.leads_to(path)?)))
     }
 
-    /// The nearest of the path and what is above it that is there, with links resolved.
-    fn resolved(&self, path: &Path) -> Option<String> {
-        let found = |path: &Path| Some(self.files.info(path.to_str()?).ok()?.path);
-        path.ancestors().take_while(|path| !path.as_os_str().is_empty()).find_map(found)
+    /// Looks at what has the name, link or not, and at all that is above it.
+    fn may_remove(&self, path: &str) -> Result<(), FileError> {
+        let steers = |path: &Path| {
+            let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+                return false;
+            };
+            let parent = parent.to_str().map(|parent| if parent.is_empty() { "." } else { parent });
+            // What is outside, as are the parents of the root, is nobody's to change.
+            let parent = parent.and_then(|parent| self.files.leads_to(parent).ok());
+            parent.is_some_and(|parent| is_protected(&Path::new(&parent).join(name)))
+        };
+        refuse(path, Path::new(path).ancestors().any(steers))
     }
+}
+
+fn refuse(path: &str, steers: bool) -> Result<(), FileError> {
+    if steers { Err(FileError::Protected { path: path.to_owned() }) } else { Ok(()) }
 }
 
 fn is_protected(path: &Path) -> bool {
@@ -63,12 +79,12 @@ impl<F: Files> ReadFiles for Protected<F> {
 
 impl<F: Files> WriteFiles for Protected<F> {
     fn write(&self, path: &str, content: &[u8]) -> Result<(), FileError> {
-        self.check(path)?;
+        self.may_write(path)?;
         self.files.write(path, content)
     }
 
     fn remove(&self, path: &str) -> Result<(), FileError> {
-        self.check(path)?;
+        self.may_remove(path)?;
         self.files.remove(path)
     }
 }
@@ -80,6 +96,10 @@ impl<F: Files> FindFiles for Protected<F> {
 
     fn list(&self, path: &str) -> Result<Vec<Entry>, FileError> {
         self.files.list(path)
+    }
+
+    fn leads_to(&self, path: &str) -> Result<String, FileError> {
+        self.files.leads_to(path)
     }
 }
 
@@ -110,11 +130,39 @@ mod tests {
     #[test]
     fn links_do_not_get_round_it() {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(dir.path().join(".git/hooks")).unwrap();
+        for name in [".git/hooks", ".fabro", "sub", "gitdir"] {
+            std::fs::create_dir_all(dir.path().join(name)).unwrap();
+        }
         std::fs::write(dir.path().join(".git/HEAD"), "ref").unwrap();
         std::os::unix::fs::symlink(".git/hooks", dir.path().join("hooks")).unwrap();
+        let link = |to: &str, name| std::os::unix::fs::symlink(to, dir.path().join(name)).unwrap();
+        link(".git/hooks/post-merge", "new.md");
+        link(".fabro", "dir");
+        link("gitdir", "sub/.git");
+        link("/etc/passwd", "out");
         let files = Protected::new(LocalFiles::new(dir.path()).unwrap());
-        assert!(matches!(files.write("hooks/pre-commit", b"x"), Err(FileError::Protected { .. })));
+        let root = dir.path().canonicalize().unwrap();
+        let absolute = root.join("sub/.git/config");
+        for path in ["hooks/pre-commit", "new.md", "dir/config.toml", absolute.to_str().unwrap()] {
+            let written = files.write(path, b"x");
+            assert!(matches!(written, Err(FileError::Protected { .. })), "{path}: {written:?}");
+        }
+        assert!(matches!(files.remove("hooks/x"), Err(FileError::Protected { .. })));
         assert_eq!(files.read(".git/HEAD", 10).unwrap(), b"ref");
+        // Links themselves are no part of what they lead to.
+        for name in ["hooks", "new.md", "dir", "out"] {
+            files.remove(name).unwrap();
+        }
+    }
+
+    #[test]
+    fn where_the_root_is_does_not_matter() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap().join(".fabro/state/work");
+        std::fs::create_dir_all(&root).unwrap();
+        let files = Protected::new(LocalFiles::new(&root).unwrap());
+        files.write(root.join("a/b.txt").to_str().unwrap(), b"x").unwrap();
+        let hook = files.write(root.join("a/.git/hooks/x").to_str().unwrap(), b"x");
+        assert!(matches!(hook, Err(FileError::Protected { .. })));
     }
 }

@@ -130,6 +130,10 @@ impl<F: Files> FindFiles for ReadFirst<F> {
     fn list(&self, path: &str) -> Result<Vec<Entry>, FileError> {
         self.files.list(path)
     }
+
+    fn leads_to(&self, path: &str) -> Result<String, FileError> {
+        self.files.leads_to(path)
+    }
 }
 
 fn hash(path: &str, mut file: Box<dyn Read + Send + '_>) -> Result<Hash, FileError> {

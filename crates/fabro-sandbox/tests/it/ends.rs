@@ -2,7 +2,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use fabro_sandbox::{Exec, ExecError, Exit, FakeExec, LocalExec, end_leftovers};
+use fabro_sandbox::{Exec, ExecError, Exit, FakeExec, LocalExec, Mark, end_leftovers};
 
 use crate::setup::{Place, all_gone, text};
 
@@ -164,6 +164,34 @@ fn leftovers_are_found_by_their_marker() {
     assert_eq!(end_leftovers(("FABRO_RUN_ID", &format!("{id}0"))), 1);
     other.wait().unwrap();
     assert_eq!(end_leftovers(("FABRO_RUN_ID", &id)), 0);
+}
+
+#[tokio::test]
+#[cfg(target_os = "linux")]
+async fn what_is_marked_ends_with_its_mark() {
+    let (mark, other) = (Mark::new(), Mark::new());
+    let leave = |mark: &Mark, deaf: &str| {
+        let mut place = Place::new();
+        place.env.push(mark.variable());
+        let script =
+            "setsid -f bash -c 'exec >&- 2>&-; exec 3> ready; DEAF sleep 300 & echo $$ >&3; wait'";
+        (place, script.replace("DEAF", deaf))
+    };
+    let mut left = Vec::new();
+    for (mark, deaf) in [(&mark, ""), (&mark, "trap \"\" TERM;"), (&other, "")] {
+        let (place, script) = leave(mark, deaf);
+        let (finished, ready) = tokio::join!(place.run(&script), place.ready());
+        assert_eq!(finished.unwrap().exit, Exit::Code(0));
+        left.push((place, ready));
+    }
+    drop(mark);
+    let (_other, (pid, pipe)) = left.pop().unwrap();
+    assert!(Command::new("kill").args(["-0", &pid]).status().unwrap().success(), "another's");
+    for (_place, (_, pipe)) in left {
+        all_gone(pipe).await;
+    }
+    drop(other);
+    all_gone(pipe).await;
 }
 
 #[test]
