@@ -164,8 +164,8 @@ async fn work(client: &ConnectionTo<Client>, prompt: &str, set: &str) -> Result<
                 Err(error) => say(client, &error.message)?,
             }
         }
-        ["leave"] => {
-            let child = std::process::Command::new("sleep").arg("600").spawn();
+        ["leave", program, ref args @ ..] => {
+            let child = std::process::Command::new(program).args(args).spawn();
             say(client, &child.map(|child| child.id()).unwrap_or_default().to_string())?;
         }
         ["fail"] => {

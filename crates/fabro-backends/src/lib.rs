@@ -38,7 +38,7 @@
 //! | claude | editing, shell and web tools are taken away | edits are accepted; no shell, no web | all of these |
 //! | codex | `--sandbox read-only` | `--sandbox workspace-write` | the same, with the network |
 //! | gemini | what needs an approval is refused | edits are approved | shell and web too |
-//! | ACP | reading and searching are approved | edits in the working directory too | everything |
+//! | ACP | reading and searching are approved | edits in the working directory too, but for `.git` and what steers fabro | everything |
 //!
 //! The programs' own switches that turn every check off are passed only where
 //! [`Cli::with_dangerous`] says so, and the task has `full` permissions.
@@ -47,7 +47,7 @@
 //!
 //! - Unix only. Needs a tokio runtime with its I/O and time drivers.
 //! - There is no time limit of its own: cancel the task. A canceled agent, or one whose future is
-//!   dropped, ends with its process group.
+//!   dropped, ends with its process group. On Linux, what it started in other groups ends too.
 //! - A line of JSON has at most 16 MiB: a longer one is passed over. So is what is no JSON, and what
 //!   has a `type` that is not known. An answer has at most 16 MiB.
 //! - gemini prints its answer at the end and reports nothing before.

@@ -10,10 +10,10 @@ use agent_client_protocol::v1::schema::{
 };
 use agent_client_protocol::{Error, ErrorCode};
 use fabro_redact::Stream;
-use fabro_sandbox::{ExecError, LocalFiles};
+use fabro_sandbox::{ExecError, LocalFiles, Protected};
 use fabro_types::{Permissions, Usage};
 
-use crate::acp::files;
+use crate::acp::files::{self, AgentFiles};
 use crate::{BackendError, Done, Progress, Task};
 
 /// The longest answer.
@@ -26,7 +26,8 @@ const WARNINGS: usize = 20;
 /// Where an agent's requests are answered, and what it says is kept.
 pub(super) struct Desk<'a> {
     task: &'a Task<'a>,
-    files: LocalFiles,
+    root: PathBuf,
+    files: AgentFiles,
     said: Mutex<Said>,
 }
 
@@ -62,11 +63,12 @@ impl<'a> Desk<'a> {
             kinds: BTreeMap::new(),
             warnings: Vec::new(),
         });
-        Ok(Self { task, files, said })
+        let root = files.root().to_owned();
+        Ok(Self { task, root, files: Protected::new(files), said })
     }
 
     pub(super) fn root(&self) -> &Path {
-        self.files.root()
+        &self.root
     }
 
     pub(super) fn warn(&self, warning: &str) {
@@ -125,9 +127,7 @@ impl<'a> Desk<'a> {
         let call = &request.tool_call;
         let known = self.said().kinds.get(&*call.tool_call_id.0).copied();
         let kind = call.fields.kind.or(known).unwrap_or_default();
-        let allowed = covers(self.task.permissions, kind, &paths(call), |path| {
-            files::is_inside(&self.files, path)
-        });
+        let allowed = covers(self.task.permissions, kind, &paths(call), &self.files);
         let kinds = if allowed {
             [PermissionOptionKind::AllowOnce, PermissionOptionKind::AllowAlways]
         } else {
@@ -209,19 +209,17 @@ impl<'a> Desk<'a> {
 }
 
 /// Whether the permissions cover a call of a tool of this kind on these files.
-fn covers(
-    permissions: Permissions,
-    kind: ToolKind,
-    paths: &[PathBuf],
-    inside: impl Fn(&Path) -> bool,
-) -> bool {
-    let all_inside = paths.iter().all(|path| inside(path));
+fn covers(permissions: Permissions, kind: ToolKind, paths: &[PathBuf], files: &AgentFiles) -> bool {
     match kind {
         _ if permissions == Permissions::Full => true,
-        ToolKind::Read | ToolKind::Search | ToolKind::Think => all_inside,
+        ToolKind::Read | ToolKind::Search | ToolKind::Think => {
+            paths.iter().all(|path| files::is_inside(files, path))
+        }
         ToolKind::Edit | ToolKind::Delete | ToolKind::Move => {
             // An edit that does not say of what could be one of anything.
-            permissions == Permissions::ReadWrite && all_inside && !paths.is_empty()
+            permissions == Permissions::ReadWrite
+                && !paths.is_empty()
+                && paths.iter().all(|path| files::may_write(files, path))
         }
         _ => false,
     }

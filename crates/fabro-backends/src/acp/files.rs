@@ -1,13 +1,16 @@
 use std::path::{Component, Path};
 
-use fabro_sandbox::{FileError, FindFiles, LocalFiles, ReadFilesExt, WriteFiles};
+use fabro_sandbox::{FileError, FindFiles, LocalFiles, Protected, ReadFilesExt, WriteFiles};
+
+/// The files that an agent reads and writes through the protocol: the same as with tools of our own.
+pub(super) type AgentFiles = Protected<LocalFiles>;
 
 /// The largest file that an agent reads through the protocol.
 const LARGEST: u64 = 10 * 1024 * 1024;
 
 /// Whether a path leads to something in the working directory, or to something that could be made
 /// there.
-pub(super) fn is_inside(files: &LocalFiles, path: &Path) -> bool {
+pub(super) fn is_inside(files: &AgentFiles, path: &Path) -> bool {
     let Some(text) = path.to_str() else { return false };
     match files.info(text) {
         Ok(_) => true,
@@ -17,9 +20,14 @@ pub(super) fn is_inside(files: &LocalFiles, path: &Path) -> bool {
     }
 }
 
+/// Whether an edit of this file may be approved.
+pub(super) fn may_write(files: &AgentFiles, path: &Path) -> bool {
+    is_inside(files, path) && path.to_str().is_some_and(|path| files.may_write(path).is_ok())
+}
+
 /// The lines of a text file from `line`, counted from 1, at most `limit` of them.
 pub(super) fn read(
-    files: &LocalFiles,
+    files: &AgentFiles,
     path: &Path,
     line: Option<u32>,
     limit: Option<u32>,
@@ -35,7 +43,7 @@ pub(super) fn read(
 }
 
 /// Writes a text file, and makes the directories above it.
-pub(super) fn write(files: &LocalFiles, path: &Path, content: &str) -> Result<(), String> {
+pub(super) fn write(files: &AgentFiles, path: &Path, content: &str) -> Result<(), String> {
     files.write(text(path)?, content.as_bytes()).map_err(|error| error.to_string())
 }
 
@@ -60,7 +68,7 @@ mod tests {
         symlink(&outer, root.join("up")).unwrap();
         symlink(outer.join("absent"), root.join("dangling")).unwrap();
         symlink("sub", root.join("within")).unwrap();
-        let files = LocalFiles::new(&root).unwrap();
+        let files = AgentFiles::new(LocalFiles::new(&root).unwrap());
         let inside = |path: &str| is_inside(&files, Path::new(path));
         assert!(inside(root.join("sub").to_str().unwrap()));
         for path in ["a.txt", "new/deep/a.txt", "within/a.txt", "sub/../sub", "."] {
@@ -76,9 +84,26 @@ mod tests {
     }
 
     #[test]
+    fn what_steers_other_programs_is_read_only() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        fs::create_dir_all(root.join(".git")).unwrap();
+        fs::write(root.join(".git/HEAD"), "ref").unwrap();
+        let files = AgentFiles::new(LocalFiles::new(&root).unwrap());
+        for path in [".git/HEAD", ".git/hooks/pre-commit", ".fabro/config.toml", ".fabro/state/x"] {
+            let path = root.join(path);
+            let said = write(&files, &path, "x").unwrap_err();
+            assert!(said.contains("belongs to git or to fabro"), "{said}");
+            assert!(!may_write(&files, &path));
+        }
+        assert_eq!(read(&files, &root.join(".git/HEAD"), None, None).unwrap(), "ref");
+        assert!(may_write(&files, &root.join("src/new.rs")));
+    }
+
+    #[test]
     fn lines_are_chosen() {
         let directory = tempfile::tempdir().unwrap();
-        let files = LocalFiles::new(directory.path()).unwrap();
+        let files = AgentFiles::new(LocalFiles::new(directory.path()).unwrap());
         let path = Path::new("a/b.txt");
         write(&files, path, "1\n2\n3\n4").unwrap();
         let chosen = |line, limit| read(&files, path, line, limit).unwrap();

@@ -15,7 +15,7 @@ use agent_client_protocol::{
     Client, is_incoming_transport_closed, on_receive_notification, on_receive_request,
 };
 use async_trait::async_trait;
-use fabro_sandbox::{Exit, Pipes, Process, Tail};
+use fabro_sandbox::{Exit, Mark, Pipes, Process, Tail};
 use fabro_types::FailureClass;
 use serde_json::Value;
 use tokio::time::timeout;
@@ -96,7 +96,8 @@ impl Backend for Acp {
         if task.cancel.is_cancelled() {
             return Err(BackendError::Canceled);
         }
-        let env = [task.env, &self.config.env].concat();
+        let mark = Mark::new();
+        let env = [task.env, &self.config.env, &[mark.variable()]].concat();
         let install = "install it, or correct `acp.command`";
         let (mut process, pipes) = start(&self.program, &self.args, &env, &task, install)?;
         let stderr = Mutex::new(Tail::default());

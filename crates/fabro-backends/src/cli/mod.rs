@@ -4,7 +4,7 @@ mod codex;
 mod gemini;
 
 use async_trait::async_trait;
-use fabro_sandbox::Exit;
+use fabro_sandbox::{Exit, Mark};
 use fabro_types::Permissions;
 
 use crate::cli::answer::{Answer, Hearing};
@@ -127,7 +127,9 @@ impl Backend for Cli {
         }
         let program = self.program.as_deref().unwrap_or(self.agent.program());
         let args = self.args(&task);
-        let started = start(program, &args, task.env, &task, self.agent.install())?;
+        let mark = Mark::new();
+        let env = [task.env, &[mark.variable()]].concat();
+        let started = start(program, &args, &env, &task, self.agent.install())?;
         let mut hearing = Hearing::new(self.agent, task.on_event);
         let ended = exchange(started, &task, |bytes| hearing.hear(bytes)).await?;
         self.done(ended.exit, hearing.answer(&ended.stderr), ended.stderr)

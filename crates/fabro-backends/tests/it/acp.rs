@@ -134,6 +134,11 @@ async fn files_are_read_and_written_inside_of_the_working_directory() {
     answer: written
     session: s1
     ");
+    assert_snapshot!(answer("write .git/config hi", Permissions::Full).await, @r"
+    says .git/config belongs to git or to fabro: it can be read, but not changed here
+    answer: .git/config belongs to git or to fabro: it can be read, but not changed here
+    session: s1
+    ");
     assert_snapshot!(answer("write ../a.txt hi", Permissions::Full).await, @r"
     says ../a.txt is outside of the working directory: use a path inside of it
     answer: ../a.txt is outside of the working directory: use a path inside of it
@@ -224,9 +229,11 @@ async fn a_canceled_agent_stops_and_ends() {
 #[tokio::test]
 async fn nothing_is_left_running() {
     let place = Place::new();
-    let said = place.run(&agent("", &Value::Null), "leave", |_| {}).await;
-    let pid = said.lines().find_map(|line| line.strip_prefix("answer: ")).unwrap();
-    gone(pid).await;
+    for prompt in ["leave sleep 600", "leave setsid sleep 600"] {
+        let said = place.run(&agent("", &Value::Null), prompt, |_| {}).await;
+        let pid = said.lines().find_map(|line| line.strip_prefix("answer: ")).unwrap();
+        gone(pid).await;
+    }
 
     // Dropped in the middle.
     let (work, logs) = (place.work(), place.0.path().join("logs"));

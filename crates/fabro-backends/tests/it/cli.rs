@@ -219,6 +219,18 @@ async fn a_canceled_agent_ends_with_all_it_started() {
 }
 
 #[tokio::test]
+#[cfg(target_os = "linux")]
+async fn what_left_its_group_ends_with_the_agent() {
+    let place = Place::new();
+    let answer = prints(&[r#"{"type":"result","subtype":"success","result":"4"}"#]);
+    let leave = "setsid -f sh -c 'echo $$ > new; mv new pid; exec sleep 600' > /dev/null 2>&1";
+    let script = format!("{leave}; until test -e pid; do sleep 0.01; done\n{answer}");
+    let cli = program(&place, CliAgent::Claude, &script);
+    assert_snapshot!(place.run(&cli, "", |_| {}).await, @"answer: 4");
+    gone(std::fs::read_to_string(place.work().join("pid")).unwrap().trim()).await;
+}
+
+#[tokio::test]
 async fn secrets_are_blanked_out_everywhere() {
     let place = Place::new();
     let script = prints(&[
