@@ -34,6 +34,7 @@ fn main() -> std::io::Result<()> {
             })),
             Some("tools/list") if mode == "listless" => continue,
             Some("tools/list") => Ok(page(&request["params"]["cursor"])),
+            Some("tools/call") if request["params"]["name"] == "dawdle" => continue,
             Some("tools/call") => call(&request["params"])?,
             _ => Err("no such method"),
         };
@@ -66,7 +67,8 @@ fn page(cursor: &Value) -> Value {
         once["annotations"] = json!({"readOnlyHint": true});
         return json!({"tools": [echo, once], "nextCursor": "2"});
     }
-    let names = ["env", "fail", "hang", "die", "huge", "flood", "garbage", "leave", "unknown"];
+    let names =
+        ["env", "fail", "hang", "die", "huge", "flood", "garbage", "leave", "dawdle", "unknown"];
     json!({"tools": names.map(tool)})
 }
 

@@ -25,6 +25,9 @@ pub enum Problem {
     /// No answer in time.
     #[error("it did not answer within {} s: check its command, or raise its startup_timeout", .0.as_secs_f64())]
     Silent(Duration),
+    /// No result of a call in time, and after that no answer to a ping.
+    #[error("no result within {} s, nor an answer to a ping: check the server, or raise its tool_timeout", .0.as_secs_f64())]
+    Hung(Duration),
     /// The program ended, or closed its stdout.
     #[error("it ended{}", exit(*.0))]
     Ended(Option<Exit>),

@@ -31,7 +31,8 @@
 //! own, which is ended with [`Servers::close`] (SIGTERM, two seconds, SIGKILL) or killed when the
 //! last tool is dropped. A server that ends in the middle of a call is started once more; the call is
 //! repeated only when the server calls the tool read-only or idempotent, else the agent is told
-//! that it may have taken effect or not.
+//! that it may have taken effect or not. So it is with a server that answers neither a call in its time
+//! nor, after that, a ping: it is ended, and started again.
 //!
 //! # Limits
 //!

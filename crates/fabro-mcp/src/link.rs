@@ -1,11 +1,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fabro_sandbox::Program;
 use fabro_tools::Output;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ClientCapabilities, ClientConfig, Implementation,
-    PaginatedRequestParams, Tool,
+    CallToolRequestParams, CallToolResponse, ClientCapabilities, ClientConfig, ClientRequest,
+    Implementation, PaginatedRequestParams, PingRequest, Tool,
 };
 use rmcp::service::{
     ClientInitializeError, RoleClient, RunningService, ServiceError, serve_client,
@@ -21,6 +22,9 @@ use crate::{Server, Transport, http, result};
 
 /// The most tools that are taken from one server.
 const MOST_TOOLS: usize = 1000;
+
+/// How long a server that did not answer a call in time may take to answer a ping.
+const PING: Duration = Duration::from_secs(5);
 
 /// Where a server's program runs.
 #[derive(Debug)]
@@ -84,12 +88,7 @@ impl Link {
                     return Output::error(self.says(&brief(&error.message)));
                 }
                 Ok(Err(error)) => error,
-                Err(_) => {
-                    let limit = self.server.tool_timeout.as_secs_f64();
-                    return Output::error(self.says(&format!(
-                        "no result within {limit} s; the call may still take effect"
-                    )));
-                }
+                Err(_) => return self.timed_out(&connection).await,
             };
             if !connection.is_broken(&error) {
                 return Output::error(self.says(&self.reason(&error)));
@@ -112,10 +111,29 @@ impl Link {
         }
     }
 
+    /// One slow call says little of the next one. A server that answers nothing at all would cost
+    /// each of them its whole time.
+    async fn timed_out(&self, connection: &Arc<Connection>) -> Output {
+        let limit = self.server.tool_timeout;
+        if connection.answers(limit.min(PING)).await {
+            let limit = limit.as_secs_f64();
+            return Output::error(
+                self.says(&format!("no result within {limit} s; the call may still take effect")),
+            );
+        }
+        self.forget(connection).await;
+        connection.end().await;
+        let said = connection.last_words().await;
+        self.interrupted(&Problem::Hung(limit).at(&self.server.name, said)).await
+    }
+
     async fn interrupted(&self, error: &ServerError) -> Output {
+        let is_program = matches!(self.server.transport, Transport::Stdio { .. });
         let now = match self.connected().await {
-            Ok(_) => "the server was started again".to_owned(),
-            Err(again) => format!("starting the server again failed: {again}"),
+            Ok(_) if is_program => "the server was started again".to_owned(),
+            Ok(_) => "there is a new connection to it".to_owned(),
+            Err(again) if is_program => format!("starting the server again failed: {again}"),
+            Err(again) => format!("connecting again failed: {again}"),
         };
         Output::error(format!(
             "the call was interrupted, and may have taken effect or not: {error}\n{now}"
@@ -236,6 +254,16 @@ impl Connection {
                 tools.truncate(MOST_TOOLS);
                 return Ok(tools);
             }
+        }
+    }
+
+    /// Whether it answers at all: an error is an answer too.
+    async fn answers(&self, limit: Duration) -> bool {
+        let ping = ClientRequest::PingRequest(PingRequest::default());
+        match timeout(limit, self.service.peer().send_request(ping)).await {
+            Ok(Ok(_)) => true,
+            Ok(Err(error)) => !self.is_broken(&error),
+            Err(_) => false,
         }
     }
 

@@ -1,5 +1,6 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use fabro_mcp::{Server, Servers, Transport};
 use insta::assert_snapshot;
@@ -44,6 +45,9 @@ async fn answer(stream: TcpStream, log: Heard, sse: bool) -> Option<()> {
     let method = request["method"].as_str().unwrap_or_default().to_owned();
     let token = head.lines().find(|line| line.to_ascii_lowercase().starts_with("authorization"));
     log.lock().unwrap().push(format!("{method} {}", token.unwrap_or_default()));
+    if request["params"]["name"] == "hang" {
+        std::future::pending::<()>().await;
+    }
     let response = respond(&head, &method, &request, sse);
     stream.write_all(response.as_bytes()).await.ok()
 }
@@ -62,7 +66,9 @@ fn respond(head: &str, method: &str, request: &Value, sse: bool) -> String {
         "tools/list" => json!({"tools": [
             {"name": "echo", "inputSchema": {"type": "object"}},
             {"name": "break", "inputSchema": {"type": "object"}},
+            {"name": "hang", "inputSchema": {"type": "object"}},
         ]}),
+        "ping" => json!({}),
         "tools/call" if request["params"]["name"] == "break" => return status("500 Broken"),
         "tools/call" => json!({"content": [
             {"type": "text", "text": request["params"]["arguments"]["text"]},
@@ -97,7 +103,7 @@ async fn answers_come_as_json_or_as_a_stream() {
     for sse in [false, true] {
         let (url, heard) = serve(sse).await;
         let servers = connect(&url, &[("Authorization", "Bearer abc")]).await;
-        assert_eq!(servers.tools().len(), 2, "{:?}", servers.failed());
+        assert_eq!(servers.tools().len(), 3, "{:?}", servers.failed());
         let said = call(&tool(&servers, "echo"), json!({"text": "hi"})).await;
         assert_eq!(shown(&said), "hi");
         servers.close().await;
@@ -113,6 +119,19 @@ async fn a_request_that_fails_does_not_end_the_connection() {
     let servers = connect(&url, &[]).await;
     let broken = call(&tool(&servers, "break"), json!({})).await;
     assert_snapshot!(shown(&broken), @"error: MCP server `fake`: HTTP 500");
+    let said = call(&tool(&servers, "echo"), json!({"text": "on"})).await;
+    assert_eq!(shown(&said), "on");
+    servers.close().await;
+}
+
+#[tokio::test]
+async fn a_request_that_hangs_does_not_stop_the_next_one() {
+    let (url, _) = serve(false).await;
+    let mut server = Server::new("fake", Transport::Http { url, headers: Vec::new() });
+    server.tool_timeout = Duration::from_millis(200);
+    let servers = Servers::connect(vec![server], Path::new("/"), &[]).await;
+    let hung = call(&tool(&servers, "hang"), json!({})).await;
+    assert_snapshot!(shown(&hung), @"error: MCP server `fake`: no result within 0.2 s; the call may still take effect");
     let said = call(&tool(&servers, "echo"), json!({"text": "on"})).await;
     assert_eq!(shown(&said), "on");
     servers.close().await;

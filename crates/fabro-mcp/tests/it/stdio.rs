@@ -37,6 +37,7 @@ async fn tools_have_names_schemas_and_full_permissions() {
     mcp__fake__flood full {"type":"object","properties":{}}
     mcp__fake__garbage full {"type":"object","properties":{}}
     mcp__fake__leave full {"type":"object","properties":{}}
+    mcp__fake__dawdle full {"type":"object","properties":{}}
     mcp__fake__unknown full {"type":"object","properties":{}}
     "#);
     assert_snapshot!(tools[0].spec().description, @"Says it again");
@@ -95,14 +96,28 @@ async fn a_tool_that_hangs_is_given_up() {
     let mut server = stdio("");
     server.tool_timeout = Duration::from_millis(200);
     let servers = connect(server).await;
-    let hang = tool(&servers, "hang");
+    let hang = tool(&servers, "dawdle");
     assert_snapshot!(shown(&call(&hang, json!({})).await), @"error: MCP server `fake`: no result within 0.2 s; the call may still take effect");
     let cancel = CancellationToken::new();
     cancel.cancel();
     assert_snapshot!(shown(&call_until(&hang, json!({}), &cancel).await), @"error: the call was canceled");
-    let begun = Instant::now();
     servers.close().await;
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_is_started_again() {
+    let mut server = stdio("");
+    server.tool_timeout = Duration::from_millis(200);
+    let servers = connect(server).await;
+    let begun = Instant::now();
+    assert_snapshot!(shown(&call(&tool(&servers, "hang"), json!({})).await), @r"
+    error: the call was interrupted, and may have taken effect or not: MCP server `fake`: no result within 0.2 s, nor an answer to a ping: check the server, or raise its tool_timeout
+    the server was started again
+    ");
     assert!(begun.elapsed() < Duration::from_secs(2), "SIGTERM ends a program that does not read");
+    let said = call(&tool(&servers, "echo"), json!({"text": "on"})).await;
+    assert_eq!(shown(&said), "on null");
+    servers.close().await;
 }
 
 #[tokio::test]
