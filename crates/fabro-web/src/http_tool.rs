@@ -190,7 +190,35 @@ impl HttpToolCall {
         let text = self.redact(&text, cut);
         let gap = if text.trim().is_empty() { "" } else { "\n\n" };
         let text = head(text.trim(), EXCERPT);
-        Ok(Output::error(format!("the tool answered {status}{gap}{text}")))
+        let step = self.step(status);
+        Ok(Output::error(format!("{} answered {status}: {step}{gap}{text}", self.place())))
+    }
+
+    /// Where it asks. The rest of the URL may be as secret as a header.
+    fn place(&self) -> String {
+        self.url.origin().ascii_serialization()
+    }
+
+    /// What to do about an answer that is none.
+    fn step(&self, status: StatusCode) -> String {
+        let wrong = match status.as_u16() {
+            408 | 425 | 429 | 500.. => return "try again later".to_owned(),
+            401 | 403 => "headers",
+            300..=399 | 404 | 405 | 410 => "url and method",
+            _ => return "check the arguments".to_owned(),
+        };
+        format!("check {wrong} of the tool `{}` in the settings", self.spec.name)
+    }
+
+    fn failed(&self, error: &FetchError) -> Output {
+        let mut text = error.to_string();
+        if let FetchError::Http(_) | FetchError::BadRedirect = error {
+            let (place, name) = (self.place(), &self.spec.name);
+            text = format!(
+                "{text}: check that {place} can be reached, and url of the tool `{name}` in the settings"
+            );
+        }
+        Output::error(head(&self.redact(&text, false), EXCERPT))
     }
 
     /// Redacts before anything is cut, for half a secret would not be found. The rest of a secret
@@ -227,10 +255,7 @@ impl Tool for HttpToolCall {
         tokio::select! {
             biased;
             () = call.cancel.cancelled() => Output::error("the call was canceled"),
-            done = self.run(call) => done.unwrap_or_else(|error| {
-                let error = self.redact(&error.to_string(), false);
-                Output::error(head(&error, EXCERPT))
-            })
+            done = self.run(call) => done.unwrap_or_else(|error| self.failed(&error)),
         }
     }
 }

@@ -147,10 +147,10 @@ async fn headers_are_sent_and_never_shown() {
     assert_eq!(server.requests()[0].header("authorization"), Some(&*format!("Bearer {PLANTED}")));
     assert_snapshot!(all, @r"
     you sent [redacted:Authorization] and [redacted:X-Odd], team-seven, [redacted:K]
-    error: the tool answered 401 Unauthorized
+    error: http://127.0.0.1:PORT answered 401 Unauthorized: check headers of the tool `lookup` in the settings
 
     you sent [redacted:Authorization] and [redacted:X-Odd], team-seven, [redacted:K]
-    error: the tool answered 401 Unauthorized
+    error: http://127.0.0.1:PORT answered 401 Unauthorized: check headers of the tool `lookup` in the settings
 
     the answer is application/[redacted:Authorization] (82 bytes), which is no text: only text, HTML, JSON and XML are read
     error: it redirects to http://[redacted:Authorization].example, another place: the settings have to name that one
@@ -186,22 +186,26 @@ async fn answers_that_are_none() {
         Response::bytes(204, "", ""),
         Response::bytes(200, "image/png", "x"),
         Response::bytes(302, "text/plain", "nowhere"),
+        Response::bytes(422, "text/plain", "no word"),
         Response::gone(),
     ] {
         let output = asked(vec![response], json!({}), |_| {}).await.0;
         all.extend([&output.replace(&"x".repeat(2_000), "x*2000"), "\n"]);
     }
     assert_snapshot!(all, @r"
-    error: the tool answered 500 Internal Server Error
+    error: http://127.0.0.1:PORT answered 500 Internal Server Error: try again later
 
     x*2000
-    error: the tool answered 503 Service Unavailable
+    error: http://127.0.0.1:PORT answered 503 Service Unavailable: try again later
     204 No Content, without content
     error: the answer is image/png (1 bytes), which is no text: only text, HTML, JSON and XML are read
-    error: the tool answered 302 Found
+    error: http://127.0.0.1:PORT answered 302 Found: check url and method of the tool `lookup` in the settings
 
     nowhere
-    error: the request failed: connection closed before message completed
+    error: http://127.0.0.1:PORT answered 422 Unprocessable Entity: check the arguments
+
+    no word
+    error: the request failed: connection closed before message completed: check that http://127.0.0.1:PORT can be reached, and url of the tool `lookup` in the settings
     ");
 }
 
