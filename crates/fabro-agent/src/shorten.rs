@@ -12,6 +12,7 @@ use fabro_llm::{Message, ModelError, Reply};
 use fabro_types::{FailureClass, Usage};
 use tokio_util::sync::CancellationToken;
 
+use crate::given;
 use crate::ledger::Ledger;
 use crate::message::Turned;
 use crate::sent::Sent;
@@ -44,14 +45,29 @@ impl Session {
         if self.messages.len() < self.shorten_from {
             return Ok(());
         }
-        let policy = &self.parts.settings.compaction;
-        // Results belong to the answer that asked for them, so "after an answer" is here, too.
-        let reason = should_compact(policy, Moment::AfterAnswer, usage)
-            .or_else(|| should_compact(policy, Moment::BeforeCall, usage));
-        if let Some(reason) = reason {
-            self.shorten(reason, cancel).await?;
+        let Some(reason) = self.is_due(usage) else { return Ok(()) };
+        if self.shorten(reason, cancel).await? {
+            let fixed = given::meter(&self.parts.settings, &self.specs).tokens();
+            let fixed = WindowUse { estimated_tokens: fixed, ..usage };
+            if self.is_due(fixed).is_some() {
+                // It is due whatever the conversation is: not after each turn.
+                self.wait_for_more();
+            }
         }
         Ok(())
+    }
+
+    /// Why a conversation of this size is to be shortened before the next request.
+    fn is_due(&self, usage: WindowUse) -> Option<Reason> {
+        let policy = &self.parts.settings.compaction;
+        // Results belong to the answer that asked for them, so "after an answer" is here, too.
+        should_compact(policy, Moment::AfterAnswer, usage)
+            .or_else(|| should_compact(policy, Moment::BeforeCall, usage))
+    }
+
+    fn wait_for_more(&mut self) {
+        let keep = self.parts.settings.compaction.keep_recent;
+        self.shorten_from = self.messages.len() + keep.max(1);
     }
 
     /// Shortens the conversation; true when it is shorter now.
@@ -138,7 +154,7 @@ impl Session {
                     self.warn("compaction", message);
                 }
                 // The same messages would come to the same.
-                self.shorten_from = self.messages.len() + policy.keep_recent.max(1);
+                self.wait_for_more();
                 Ok(None)
             }
             Err(error) => {

@@ -126,6 +126,19 @@ async fn a_summary_that_fails_changes_nothing_and_is_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_window_that_is_full_from_the_start_is_not_summed_up_after_each_turn() {
+    let model = worker(60, |_| say("## Goal\nGoal\n\n## Progress\nsome"));
+    let system = "Be good. ".repeat(2_000);
+    let settings = Settings { window: Some(5_000), system, ..settings() };
+    let (mut session, journal) = session(&model, settings);
+    session.send("Goal".to_owned(), &never()).await.unwrap();
+    let notes = journal.notes();
+    let done = notes.iter().filter(|it| matches!(it.body, EventBody::AgentCompactionCompleted(_)));
+    // Every third turn: a turn is two messages, and six more are waited for.
+    assert_eq!(done.count(), 19);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_empty_summary_is_a_failed_one() {
     let model = worker(40, |_| say("  "));
     let (mut session, journal) = session(&model, Settings { window: Some(5_000), ..settings() });
