@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use serde_json::Value;
 
 use crate::global::Global;
+use crate::values::{KeyValue, amount, key_value};
 
 /// Runs AI workflows written as graphs.
 ///
@@ -499,76 +499,14 @@ pub struct DoctorArgs {
     pub json: bool,
 }
 
-/// A `key=value` of the command line.
-#[derive(Clone, Debug, PartialEq)]
-pub struct KeyValue {
-    /// The key.
-    pub key: String,
-    /// The value.
-    pub value: Value,
-}
-
-/// Reads `key=value`. The value is JSON when it reads as JSON, else text. A number that JSON would
-/// write in another way (`1.10`, `1e3`) stays text, so nothing of it is lost.
-fn key_value(text: &str) -> Result<KeyValue, String> {
-    let Some((key, value)) = text.split_once('=') else {
-        return Err("write KEY=VALUE".to_owned());
-    };
-    if key.trim().is_empty() {
-        return Err("there is no key before the `=`".to_owned());
-    }
-    let value = match serde_json::from_str::<Value>(value) {
-        Ok(Value::Number(number)) if number.to_string() != value => Value::from(value),
-        Ok(json) => json,
-        Err(_) => Value::from(value),
-    };
-    Ok(KeyValue { key: key.trim().to_owned(), value })
-}
-
-/// Reads an amount of US dollars: more than nothing.
-fn amount(text: &str) -> Result<f64, String> {
-    let number = text.strip_prefix('$').unwrap_or(text).parse::<f64>();
-    match number {
-        Ok(amount) if amount.is_finite() && amount > 0.0 => Ok(amount),
-        _ => Err("write an amount in US dollars above 0, such as 2.50".to_owned()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory as _;
-    use serde_json::json;
 
     use super::*;
 
     #[test]
     fn the_definitions_fit_together() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn values_are_json_where_nothing_is_lost() {
-        let check = |text: &str, expect: Value| {
-            assert_eq!(key_value(text), Ok(KeyValue { key: "k".into(), value: expect }), "{text}");
-        };
-        check("k=3", json!(3));
-        check("k=true", json!(true));
-        check("k=[1, 2]", json!([1, 2]));
-        check("k=\"3\"", json!("3"));
-        check("k=", json!(""));
-        check("k=a=b", json!("a=b"));
-        for text in ["1.10", "1e3", "007", "12345678901234567890123", "0x1f", "yes", "{"] {
-            check(&format!("k={text}"), json!(text));
-        }
-        assert!(key_value("k").is_err());
-        assert!(key_value(" =1").is_err());
-    }
-
-    #[test]
-    fn amounts_are_above_nothing() {
-        assert_eq!(amount("$2.50"), Ok(2.5));
-        for text in ["0", "-1", "NaN", "inf", "much", ""] {
-            assert!(amount(text).is_err(), "{text}");
-        }
     }
 }

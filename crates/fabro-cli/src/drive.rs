@@ -6,14 +6,18 @@ use std::sync::Arc;
 use fabro_engine::{DriveError, Input, Machine, Phase, Plan, RunEnd, RunState, World};
 use fabro_events::{Event, EventSink, PauseReason};
 use fabro_graph::NodeKind;
-use fabro_handlers::{NotPrepared, RunSettings, StatusFiles, prepare, prepare_dir};
+use fabro_handlers::{RunSettings, StatusFiles};
+use fabro_report::Gate;
 use fabro_sandbox::LocalExec;
+use fabro_setup::{
+    Member, NotPrepared, at_work, end_family, end_stages_left_behind, prepare, prepare_dir,
+};
 use fabro_store::{DriverLock, SqliteStore};
 use fabro_types::{RunId, RunStatus};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::commands::cancel::{end_family, end_stages_left_behind};
+use crate::commands::answer::{gates, names};
 use crate::error;
 use crate::exit::{self, Exit};
 use crate::global::Global;
@@ -55,14 +59,20 @@ pub async fn drive(driven: Driven, global: &Global) -> anyhow::Result<Exit> {
     let progress = Progress::new(mode, global.paint_stderr(), wiring::now_ms);
     progress.recall(&events);
     let all_runs = run_dir.parent().map(Path::to_owned).unwrap_or_default();
-    let files = Arc::new(StatusFiles::new(all_runs));
+    let warned = Arc::clone(&progress);
+    let files = Arc::new(StatusFiles::new(all_runs, move |text| warned.warn(text)));
     let shown: Arc<dyn EventSink> = Arc::clone(&progress) as _;
     let handler = wiring::handlers(&settings, run_id, dry_run, &events, &progress, files.clone())?;
     let is_new = state.phase == Phase::Created;
     if !is_new || prepare_dir(&run_dir).exists() {
         let store = Arc::clone(&store);
-        tokio::task::spawn_blocking(move || end_stages_left_behind(&store, run_id)).await??;
+        tokio::task::spawn_blocking(move || end_stages_left_behind(&*store, run_id)).await??;
         files.catch_up(&events);
+    }
+    if has_children && !is_new {
+        for member in at_work(&*store, run_id)?.iter().skip(1) {
+            progress.recall_child(&member.events);
+        }
     }
     drop(events);
     let stop = CancellationToken::new();
@@ -99,10 +109,14 @@ pub async fn drive(driven: Driven, global: &Global) -> anyhow::Result<Exit> {
     progress.finish();
     if has_children && matches!(end, Ok(RunEnd::Over(..))) {
         // Stages that were canceled leave their sub-workflows as they are after an interruption.
-        end_family(&store, run_id, "the run it is part of is over")?;
+        end_family(&*store, run_id, wiring::now_ms(), "the run it is part of is over")?;
     }
+    let waiting = match end {
+        Ok(RunEnd::Paused(PauseReason::Human)) => gates(&store, run_id)?,
+        _ => Vec::new(),
+    };
     drop(lock);
-    conclude(end, run_id, mode, global)
+    conclude(end, &waiting, run_id, mode, global)
 }
 
 /// Waits for signals: the first stops the run cleanly, the second ends the wait.
@@ -131,6 +145,7 @@ async fn interrupted(stop: &CancellationToken, run_id: RunId, global: &Global) {
 
 fn conclude(
     end: Result<RunEnd, DriveError>,
+    waiting: &[(Member, Gate)],
     run_id: RunId,
     mode: Mode,
     global: &Global,
@@ -153,15 +168,16 @@ fn conclude(
             Ok(exit::FAILED)
         }
         Ok(RunEnd::Paused(reason)) => {
-            let next = match reason {
-                PauseReason::Budget => global.command(&format!("resume {run_id} --max-cost USD")),
-                _ => format!(
-                    "{} and then {}",
-                    global.command(&format!("answer {run_id} CHOICE")),
-                    global.command(&format!("resume {run_id}"))
-                ),
+            let places = names(waiting.iter());
+            let at = if places.is_empty() { places } else { format!(" at {places}") };
+            let next = if reason == PauseReason::Budget {
+                global.command(&format!("resume {run_id} --max-cost USD"))
+            } else {
+                let gate = if waiting.len() > 1 { "GATE " } else { "" };
+                let answer = global.command(&format!("answer {run_id} {gate}CHOICE"));
+                format!("{answer} and then {}", global.command(&format!("resume {run_id}")))
             };
-            say(format!("run {run_id} is paused. Go on with: {next}\n"));
+            say(format!("run {run_id} is paused{at}. Go on with: {next}\n"));
             Ok(exit::PAUSED)
         }
         Ok(RunEnd::Stopped) => {

@@ -9,6 +9,7 @@ use fabro_config::{Settings, settings, user_settings_file};
 use fabro_store::{Runs, SqliteStore};
 use fabro_types::RunId;
 
+use crate::error;
 use fabro_terminal::Paint;
 
 /// Options of every command.
@@ -83,6 +84,25 @@ impl Global {
         let store = self.store()?;
         let run = store.find(text)?;
         Ok((store, run))
+    }
+
+    /// The same for a run that can be changed as a whole: not a sub-workflow, whose parent would not
+    /// know of it. `verb` is the command.
+    pub fn whole_run_to_change(
+        &self,
+        text: &str,
+        verb: &str,
+    ) -> anyhow::Result<(SqliteStore, RunId)> {
+        let (store, run) = self.run_to_change(text)?;
+        let root = fabro_setup::root(&store, run)?;
+        if root == run {
+            return Ok((store, run));
+        }
+        let instead = self.command(&format!("{verb} {root}"));
+        Err(error::usage(
+            format!("run {run} is a sub-workflow"),
+            format!("{verb} the run it belongs to: `{instead}`"),
+        ))
     }
 
     /// The store for reading, and the run; with a warning to stderr when the log is damaged.

@@ -27,6 +27,7 @@ mod exit;
 mod files;
 mod global;
 mod output;
+mod values;
 mod wiring;
 
 use std::process::ExitCode;

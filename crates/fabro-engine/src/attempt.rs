@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::drive::Clock;
 use crate::handler::{Handler, Stage, StageEnd};
-use crate::machine::Finished;
+use crate::input::Finished;
 
 /// How long a handler may take to end after it was told to.
 const GRACE: Duration = Duration::from_secs(10);

@@ -1,14 +1,15 @@
-//! The first event of a run.
+//! The first event of a run, and its log as a whole.
 
 use std::sync::Arc;
 
 use fabro_context::keys;
 use fabro_events::{CreatedRun, Entry, Event, EventBody, ParentStage};
+use fabro_store::{RunLog, StoreError};
 use fabro_types::{BlobRef, ContextPatch, RunId};
 use serde_json::{Map, Value};
 
 use crate::Plan;
-use crate::machine::Commit;
+use crate::input::Commit;
 use crate::offload::offload;
 
 /// What a run starts with, besides its workflow.
@@ -64,6 +65,21 @@ pub fn begin(run_id: RunId, now_ms: i64, plan: &Plan, new: NewRun) -> Commit {
 pub fn cancel(run_id: RunId, last_seq: u64, now_ms: i64, reason: String) -> Event {
     let entry = Entry::new(EventBody::RunCanceled { reason });
     Event { run_id, seq: last_seq + 1, ts_ms: now_ms, entry }
+}
+
+/// The whole log of a run.
+pub fn read_all(store: &(impl RunLog + ?Sized), run: RunId) -> Result<Vec<Event>, StoreError> {
+    const PAGE: usize = 4_096;
+    let mut events: Vec<Event> = Vec::new();
+    loop {
+        let after = events.last().map_or(0, |event| event.seq);
+        let page = store.read(run, after, PAGE)?;
+        let whole = page.len() < PAGE;
+        events.extend(page);
+        if whole {
+            return Ok(events);
+        }
+    }
 }
 
 /// Numbers and booleans as such, everything else as it is written.

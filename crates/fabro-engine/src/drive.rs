@@ -18,7 +18,8 @@ use tokio_util::sync::CancellationToken;
 use crate::attempt::{self, Attempt};
 use crate::cursor::{ActiveStage, Position};
 use crate::handler::{Handler, Letter, Mailbox, Report, ReportError, Reporter, Stage};
-use crate::machine::{Input, Machine};
+use crate::input::Input;
+use crate::machine::Machine;
 use crate::state::Phase;
 
 /// How often the inbox is looked into while stages are at work.
@@ -133,8 +134,11 @@ pub async fn drive(machine: Machine, first: Input, world: World) -> Result<RunEn
     };
     let mut in_flight = InFlight::new();
     let end = driver.run(first, inbound, &mut in_flight).await;
-    // Whatever is still at work is not needed: canceled branches, or everything after an error.
-    driver.stop.cancel();
+    if let Ok(RunEnd::Over(..)) = end {
+        driver.running.values().for_each(|running| running.cancel.cancel());
+    } else {
+        driver.stop.cancel();
+    }
     drop(driver);
     while in_flight.next().await.is_some() {}
     end
@@ -290,6 +294,7 @@ impl Driver {
             run_dir: self.world.run_dir.clone(),
             store: Arc::clone(&self.world.store),
             cancel: cancel.clone(),
+            stop: self.stop.clone(),
             reporter: Reporter {
                 branch: Arc::clone(&key.branch),
                 reports: self.reports.clone(),

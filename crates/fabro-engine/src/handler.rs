@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::cursor::{ActiveStage, StageRecord};
-use crate::machine::Finished;
+use crate::input::Finished;
 use crate::{NewBlob, Plan};
 
 /// Runs a stage. The engine knows nothing else about commands, models or people.
@@ -96,6 +96,9 @@ pub struct Stage {
     pub store: Arc<dyn Store>,
     /// Fires when the attempt is to end.
     pub cancel: CancellationToken,
+    /// Fires before that when it is the driver that ends, and the attempt runs again once the run is
+    /// resumed. Where it has not fired, nobody needs the attempt any more.
+    pub stop: CancellationToken,
     /// Takes events into the log.
     pub reporter: Reporter,
     /// Brings answers and steering.

@@ -7,86 +7,16 @@ use std::sync::Arc;
 use fabro_blob::BlobStore;
 use fabro_events::{CompletedStage, Entry, Event, EventBody, Note, PauseReason};
 use fabro_graph::{Node, NodeKind};
-use fabro_types::{BlobRef, Failure, FailureClass, Outcome, Status};
+use fabro_types::{Failure, FailureClass, Outcome, Status};
 
 use crate::cursor::Position;
+use crate::input::{Commit, Finished, Input};
 use crate::offload::{NewBlob, offload};
 use crate::state::{MAIN, Phase, RunState};
 use crate::{Plan, random, retry};
 
 /// Nodes that a line may pass one after the other without a stage that does something.
 const MAX_PASSED: usize = 1_000;
-
-/// Something that happened and that the run must answer.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Input {
-    /// A driver begins with a new run.
-    Start,
-    /// A driver goes on with a run that was left.
-    Resume {
-        /// A new spending limit in US dollars.
-        max_cost: Option<f64>,
-    },
-    /// An attempt of a stage ended.
-    Ended {
-        /// The line it ran on.
-        branch: Arc<str>,
-        /// What came of it.
-        finished: Box<Finished>,
-    },
-    /// A handler reports something that belongs into the log.
-    Note {
-        /// The line its stage runs on.
-        branch: Arc<str>,
-        /// What it is, in order; one record of the log takes them all.
-        notes: Vec<Note>,
-        /// Bytes that they name.
-        blobs: Vec<NewBlob>,
-    },
-    /// Nothing is at work, and nothing can be: gates wait for a person, or the budget is used up.
-    Idle {
-        /// The gates that nobody here can answer.
-        gates: Vec<Arc<str>>,
-    },
-    /// Somebody ends the run.
-    Cancel {
-        /// Who or what.
-        reason: String,
-    },
-    /// The run cannot go on for a reason outside of its stages.
-    Abort {
-        /// Why.
-        failure: Failure,
-    },
-}
-
-/// What came of an attempt.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Finished {
-    /// The outcome.
-    pub outcome: Outcome,
-    /// The prompt a model was sent.
-    pub prompt: Option<BlobRef>,
-    /// The script as it ran, where that differs from the node's.
-    pub script: Option<Arc<str>>,
-    /// Bytes that the fields above name.
-    pub blobs: Vec<NewBlob>,
-}
-
-impl From<Outcome> for Finished {
-    fn from(outcome: Outcome) -> Self {
-        Self { outcome, prompt: None, script: None, blobs: Vec::new() }
-    }
-}
-
-/// What has to be made durable before anybody is told.
-#[derive(Clone, Debug, Default)]
-pub struct Commit {
-    /// The events, in order.
-    pub events: Vec<Event>,
-    /// The blobs they name.
-    pub blobs: Vec<NewBlob>,
-}
 
 /// A run's state together with its plan: takes inputs, gives events.
 pub struct Machine {
@@ -152,9 +82,7 @@ impl Machine {
 
     /// How many tokens may still be used; `None` without a limit.
     pub fn tokens_left(&self) -> Option<u64> {
-        let max = self.plan.workflow().attrs().int("max_tokens_total");
-        let max = max.and_then(|max| u64::try_from(max).ok());
-        let max = max.filter(|_| !self.state.tokens_lifted)?;
+        let max = self.plan.max_tokens().filter(|_| !self.state.tokens_lifted)?;
         let usage = self.state.usage_so_far();
         Some(max.saturating_sub(usage.input_tokens.saturating_add(usage.output_tokens)))
     }
@@ -251,15 +179,19 @@ impl Machine {
                 node.id
             ));
         }
-        let dry_run = self.state.created.as_ref().is_some_and(|created| created.dry_run);
-        let visits = self.visits(branch, &node.id);
-        match self.plan.max_visits(node, dry_run) {
-            Some(max) if visits >= max && counts_visits(node.kind) => too_often(format!(
+        match self.visit_limit(node) {
+            Some(max) if self.visits(branch, &node.id) >= max => too_often(format!(
                 "`{}` was entered {max} times, which is all that its visit limit allows",
                 node.id
             )),
             _ => Ok(()),
         }
+    }
+
+    /// How often a node may be entered; `None` for any number of times.
+    pub(crate) fn visit_limit(&self, node: &Node) -> Option<u32> {
+        let dry_run = self.state.created.as_ref().is_some_and(|created| created.dry_run);
+        self.plan.max_visits(node, dry_run).filter(|_| counts_visits(node.kind))
     }
 
     pub(crate) fn visits(&self, branch: &str, node: &str) -> u32 {

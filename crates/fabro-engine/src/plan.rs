@@ -16,6 +16,7 @@ pub struct Plan {
     conditions: BTreeMap<EdgeIx, Condition>,
     goal_gates: Vec<NodeIx>,
     has_delays: bool,
+    max_tokens: Option<u64>,
 }
 
 /// Why a workflow cannot run. Validation finds all of these before, with their places.
@@ -54,8 +55,11 @@ impl Plan {
                 conditions.insert(ix, parsed);
             }
         }
+        let max_tokens = workflow.attrs().int("max_tokens_total");
+        let max_tokens = max_tokens.and_then(|max| u64::try_from(max).ok());
+        let goal_gates = Vec::new();
         let mut plan =
-            Self { start, conditions, goal_gates: Vec::new(), has_delays: true, workflow };
+            Self { start, conditions, goal_gates, has_delays: true, max_tokens, workflow };
         for ix in plan.workflow.node_indices() {
             let node = plan.workflow.node(ix);
             if node.attrs.bool("goal_gate") == Some(true) {
@@ -69,6 +73,18 @@ impl Plan {
     #[must_use]
     pub fn without_delays(self) -> Self {
         Self { has_delays: false, ..self }
+    }
+
+    /// The same with at most so many tokens to use, which does not raise the workflow's own limit.
+    #[must_use]
+    pub fn with_max_tokens(self, limit: Option<u64>) -> Self {
+        let max_tokens = self.max_tokens.into_iter().chain(limit).min();
+        Self { max_tokens, ..self }
+    }
+
+    /// How many tokens a run may use, those of its sub-workflows included; `None` without a limit.
+    pub(crate) fn max_tokens(&self) -> Option<u64> {
+        self.max_tokens
     }
 
     pub(crate) fn has_delays(&self) -> bool {

@@ -10,7 +10,8 @@ use fabro_types::{Failure, FailureClass, Status};
 
 use crate::cursor::{Cursor, LastStage, Position};
 use crate::fanout::{Policy, Verdict, branch_name, parent_of};
-use crate::machine::{Finished, Machine};
+use crate::input::Finished;
+use crate::machine::Machine;
 use crate::offload::Pending;
 use crate::select::{self, Answer, Question, Reading};
 
@@ -159,9 +160,7 @@ impl Machine {
     }
 
     fn has_visits(&self, branch: &str, node: &Node) -> bool {
-        let dry_run = self.state.created.as_ref().is_some_and(|created| created.dry_run);
-        let max = self.plan.max_visits(node, dry_run);
-        max.is_none_or(|max| self.visits(branch, &node.id) < max)
+        self.visit_limit(node).is_none_or(|max| self.visits(branch, &node.id) < max)
     }
 
     /// The failure that ends the line because the same one has left `node` too often.

@@ -4,6 +4,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use fabro_engine::{Stage, StageEnd, stage_dir};
 use fabro_events::{CompletedStage, Event, EventBody, EventSink};
@@ -75,6 +76,8 @@ impl StageFiles {
 /// Writes `status.json` into the directory of every stage that ended.
 pub struct StatusFiles {
     runs_dir: PathBuf,
+    warn: Box<dyn Fn(&str) + Send + Sync>,
+    has_warned: AtomicBool,
 }
 
 #[derive(Serialize)]
@@ -86,9 +89,11 @@ struct StatusFile<'a> {
 }
 
 impl StatusFiles {
-    /// For all runs whose directories are in `runs_dir`.
-    pub fn new(runs_dir: impl Into<PathBuf>) -> Self {
-        Self { runs_dir: runs_dir.into() }
+    /// For all runs whose directories are in `runs_dir`. That a file cannot be written is told to
+    /// `warn`, once: the log has it all, and the run goes on.
+    pub fn new(runs_dir: impl Into<PathBuf>, warn: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        let has_warned = AtomicBool::new(false);
+        Self { runs_dir: runs_dir.into(), warn: Box::new(warn), has_warned }
     }
 
     /// Writes the files that a driver did not come to write before it died. `events` is the log of
@@ -131,9 +136,12 @@ impl EventSink for StatusFiles {
     fn event(&self, event: &Event) {
         if let EventBody::StageCompleted(end) | EventBody::StageFailed(end) = &event.entry.body
             && let Err(error) = self.write(event, end)
+            && !self.has_warned.swap(true, Ordering::Relaxed)
         {
-            // The log has it all; the file is a convenience that a full disk may cost.
-            tracing::warn!(%error, seq = event.seq, "status.json could not be written");
+            let node = event.entry.node_id.as_deref().unwrap_or_default();
+            (self.warn)(&format!(
+                "status.json of {node} cannot be written: {error}; the run goes on, and its log has all of it"
+            ));
         }
     }
 }

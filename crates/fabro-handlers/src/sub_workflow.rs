@@ -12,16 +12,18 @@ use fabro_condition::Condition;
 use fabro_context::{Context, keys};
 use fabro_engine::{
     Clock, DriveError, Handler, Input, Machine, NewRun, Phase, Plan, Reading, RunEnd, RunState,
-    Stage, StageEnd, World, begin, cancel, drive,
+    Stage, StageEnd, World, begin, cancel, drive, read_all,
 };
 use fabro_events::{Event, EventBody, EventSink, ParentStage};
 use fabro_preamble::Limits;
-use fabro_store::{Batch, Store, StoreError};
+use fabro_store::{Batch, Message, Store, StoreError};
 use fabro_types::{ContextPatch, Failure, FailureClass, Fidelity, Outcome, RunId, RunStatus};
 use serde_json::Value;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::blobs::read_inner;
+use crate::common::warn;
 use crate::preamble::preamble;
 
 /// How deep sub-workflows nest: one that names itself has to end somewhere.
@@ -32,6 +34,9 @@ const STOPPED: &str = "its stop condition holds";
 
 /// Why it is ended when its time is over.
 const LATE: &str = "it took longer than max_cycles × poll_interval";
+
+/// Why it is ended when its own stage is.
+const CALLED_OFF: &str = "its stage was called off";
 
 /// Runs the workflow that a manager node names.
 pub struct SubWorkflowHandler {
@@ -57,9 +62,10 @@ impl SubWorkflowHandler {
     async fn run(&self, stage: &Stage) -> Result<StageEnd, Stop> {
         let Some(stages) = self.stages.upgrade() else { return Err(Stop::Canceled) };
         let child = Child::open(stage, self.clock.now_ms(), &self.limits)?;
-        let stop = stage.cancel.child_token();
-        let watch = StopWatch::new(stage, &child, stop.clone(), Arc::clone(&self.sink))?;
-        let watch = Arc::new(watch);
+        let stop = stage.stop.child_token();
+        let (undecided, mut warnings) = mpsc::unbounded_channel();
+        let sink = Arc::clone(&self.sink);
+        let watch = Arc::new(StopWatch::new(stage, &child, stop.clone(), sink, undecided)?);
         let world = World {
             store: Arc::clone(&stage.store),
             handler: stages,
@@ -83,13 +89,28 @@ impl SubWorkflowHandler {
         let machine = Machine::new(Arc::clone(&child.plan), child.state.clone(), Arc::new(blobs));
         // A child may hold children: the future must have a size of its own.
         let mut driven = Box::pin(drive(machine, first, world));
-        let (end, reason) = tokio::select! {
-            end = &mut driven => (end?, STOPPED),
-            () = tokio::time::sleep(time_limit(stage)) => {
-                stop.cancel();
-                (driven.await?, LATE)
+        let mut late = std::pin::pin!(tokio::time::sleep(time_limit(stage)));
+        let (end, reason) = loop {
+            tokio::select! {
+                end = &mut driven => break (end?, STOPPED),
+                Some(warning) = warnings.recv() => {
+                    warn(&stage.reporter, "stop_condition", warning).await;
+                }
+                () = stage.cancel.cancelled() => {
+                    if !stage.stop.is_cancelled() && child.call_off(&*stage.store).is_err() {
+                        stop.cancel();
+                    }
+                    break (driven.await?, STOPPED);
+                }
+                () = &mut late => {
+                    stop.cancel();
+                    break (driven.await?, LATE);
+                }
             }
         };
+        while let Ok(warning) = warnings.try_recv() {
+            warn(&stage.reporter, "stop_condition", warning).await;
+        }
         match end {
             RunEnd::Over(..) => child.finish(stage),
             RunEnd::Paused(reason) => Ok(StageEnd::Suspended(reason)),
@@ -172,7 +193,7 @@ impl Child {
         let id = stage.run_id.derive(&label);
         let parent = Bundle::load(&*stage.store, &stage.run.bundle)?;
         let bundle = parent.child(stage.node())?;
-        let plan = Arc::new(bundle.plan()?);
+        let plan = Arc::new(bundle.plan()?.with_max_tokens(stage.tokens_left));
         let mut events = read_all(&*stage.store, id)?;
         if events.is_empty() {
             check_depth(stage)?;
@@ -187,6 +208,12 @@ impl Child {
             events = commit.events;
         }
         Ok(Self { id, plan, state: RunState::replay(id, &events) })
+    }
+
+    /// Has the child's driver end it, and what it holds, for nobody needs it any more.
+    fn call_off(&self, store: &dyn Store) -> Result<(), StoreError> {
+        store.post(self.id, &Message::Cancel { reason: CALLED_OFF.to_owned() })?;
+        Ok(())
     }
 
     /// Ends the child's log for one of our own reasons.
@@ -300,21 +327,6 @@ fn final_context(context: &Context, blobs: &dyn BlobStore) -> Value {
     all
 }
 
-/// The whole log of a run.
-pub fn read_all(store: &dyn Store, run: RunId) -> Result<Vec<Event>, StoreError> {
-    const PAGE: usize = 4_096;
-    let mut events: Vec<Event> = Vec::new();
-    loop {
-        let after = events.last().map_or(0, |event| event.seq);
-        let page = store.read(run, after, PAGE)?;
-        let whole = page.len() < PAGE;
-        events.extend(page);
-        if whole {
-            return Ok(events);
-        }
-    }
-}
-
 /// Follows a child's events, and stops it once its stop condition holds after a stage.
 struct StopWatch {
     state: Mutex<RunState>,
@@ -322,6 +334,9 @@ struct StopWatch {
     store: Arc<dyn Store>,
     stop: CancellationToken,
     sink: Arc<dyn EventSink>,
+    /// Takes why the condition cannot be decided, once for each reason.
+    undecided: mpsc::UnboundedSender<String>,
+    said: Mutex<Option<String>>,
 }
 
 impl StopWatch {
@@ -330,6 +345,7 @@ impl StopWatch {
         child: &Child,
         stop: CancellationToken,
         sink: Arc<dyn EventSink>,
+        undecided: mpsc::UnboundedSender<String>,
     ) -> Result<Self, Stop> {
         let text = stage.node().attrs.text("manager.stop_condition");
         let condition = text.map(Condition::parse).transpose().map_err(|error| {
@@ -337,7 +353,15 @@ impl StopWatch {
         })?;
         let condition = condition.filter(|condition| !condition.is_always());
         let store = Arc::clone(&stage.store);
-        Ok(Self { state: Mutex::new(child.state.clone()), condition, store, stop, sink })
+        Ok(Self {
+            state: Mutex::new(child.state.clone()),
+            condition,
+            store,
+            stop,
+            sink,
+            undecided,
+            said: Mutex::default(),
+        })
     }
 
     /// True when a stage has ended and the condition holds.
@@ -347,9 +371,18 @@ impl StopWatch {
         let (Some(condition), Some(main)) = (&self.condition, main) else { return false };
         let reading = Reading { context: &main.context, blobs: &self.store };
         condition.holds(&reading).unwrap_or_else(|error| {
-            tracing::warn!(%error, "the stop condition cannot be decided");
+            self.warn(format!("manager.stop_condition cannot be decided: {error}"));
             false
         })
+    }
+
+    fn warn(&self, warning: String) {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.as_ref() != Some(&warning) {
+            *said = Some(warning.clone());
+            // The stage that would have told it has ended.
+            let _ = self.undecided.send(warning);
+        }
     }
 }
 

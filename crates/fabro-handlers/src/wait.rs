@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fabro_engine::{Handler, Stage, StageEnd};
-use fabro_types::{Failure, FailureClass, Outcome};
+use fabro_types::Outcome;
+
+use crate::common::canceled;
 
 /// Waits for a wait node's `duration`.
 pub struct WaitHandler;
@@ -15,7 +17,7 @@ impl Handler for WaitHandler {
         let duration = stage.node().attrs.duration("duration").unwrap_or(Duration::ZERO);
         tokio::select! {
             () = tokio::time::sleep(duration) => Outcome::succeeded().into(),
-            () = stage.cancel.cancelled() => Failure::new(FailureClass::Canceled, "canceled").into(),
+            () = stage.cancel.cancelled() => canceled().into(),
         }
     }
 }

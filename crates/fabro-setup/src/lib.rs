@@ -3,6 +3,8 @@
 //! Settings (`fabro-config`, kept with a run as [`RunSettings`](fabro_handlers::RunSettings)) name
 //! things; here they are looked up in the environment and made: [`model`] is who answers, [`agents`]
 //! is what agents work with, and [`redactor`] knows every secret of both, so that none is recorded.
+//! [`prepare`] runs the steps before the first stage. [`family`] and [`at_work`] find the runs that are
+//! driven, answered and ended together: a run and its sub-workflows.
 //!
 //! ```
 //! use fabro_handlers::RunSettings;
@@ -22,15 +24,20 @@
 //! - Reads the environment of the process, each time it is asked. Variables that are no UTF-8 are as
 //!   good as absent.
 //! - Nothing is started or asked here: servers start when an agent needs them.
+//! - The family of a run is looked for among all runs of the store.
 
 mod agents;
 mod env;
+mod family;
 mod models;
+mod prepare;
 mod trial;
 
 pub use agents::{agents, provider, redactor};
 pub use env::{Variables, expanded, without_secrets};
+pub use family::{Member, at_work, end_family, end_stages_left_behind, family, root};
 pub use models::{catalog, client, model, providers};
+pub use prepare::{NotPrepared, prepare, prepare_dir};
 pub use trial::{Mishap, Tried, try_all, try_model};
 
 /// Settings that cannot be used here and now.

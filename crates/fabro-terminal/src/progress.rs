@@ -12,18 +12,21 @@ use fabro_types::{RunId, RunStatus};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use crate::agent_line::tokens;
-use crate::line::Line;
+use crate::line::{Line, Mark};
 use crate::paint::Paint;
-use crate::stage_line::{titled, told_text};
+use crate::stage_line::{note_text, titled, told_text};
 use crate::story::{AtWork, StageLine, Story, Told};
 use crate::summary_table::summary_text;
-use crate::text::took;
+use crate::text::{one_line, took};
 
 /// How often what is at work is drawn again.
 const TICK: Duration = Duration::from_millis(80);
 
 /// How many stages at work are shown; a fan-out may have hundreds.
 const SHOWN: usize = 8;
+
+/// The longest warning, in characters.
+const WARNING: usize = 400;
 
 const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 
@@ -109,6 +112,37 @@ impl Progress {
             let mut state = self.shared.lock();
             for event in events {
                 state.story.tell(event);
+            }
+        }
+    }
+
+    /// The same for a sub-workflow that is not over; after its parent's. What it waits for is drawn
+    /// once the run goes on.
+    pub fn recall_child(&self, events: &[Event]) {
+        let mut state = self.shared.lock();
+        if matches!(self.shared.mode, Mode::Live | Mode::Plain) {
+            let shown = state.lines.len();
+            for event in events {
+                state.tell_child(event, self.shared.paint);
+            }
+            state.lines.truncate(shown);
+        }
+    }
+
+    /// Says something that no event of the run says.
+    pub fn warn(&self, text: &str) {
+        let text = one_line(text, WARNING);
+        let line = Line { depth: 0, mark: Mark::Odd, text };
+        let text = note_text(&line, self.shared.paint);
+        match self.shared.mode {
+            Mode::Quiet => {}
+            Mode::Json => crate::stderr(&format!("{text}\n")),
+            Mode::Live | Mode::Plain => {
+                let mut state = self.shared.lock();
+                state.lines.push(text);
+                if self.shared.mode == Mode::Plain && state.suspended == 0 {
+                    state.print();
+                }
             }
         }
     }

@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use fabro_engine::checkpoint;
 use fabro_human::match_answer;
-use fabro_report::{Gate, load, open_gates};
+use fabro_report::{Gate, open_gates};
+use fabro_setup::{Member, at_work, root};
 use fabro_store::{Inbox as _, Message, SqliteStore};
 use fabro_types::RunId;
 
-use super::cancel::family;
 use crate::cli::AnswerArgs;
 use crate::error;
 use crate::exit::{self, Exit};
@@ -34,35 +34,42 @@ pub fn answer(args: &AnswerArgs, global: &Global) -> anyhow::Result<Exit> {
         choice: choice.clone(),
         source: "cli".to_owned(),
     };
-    store.post(*owner, &message)?;
+    store.post(owner.run, &message)?;
     let mut text = format!("answered {}\n", gate.node);
-    if !store.is_driven(run)? {
-        let _ = writeln!(text, "go on with: {}", global.command(&format!("resume {run}")));
+    let root = root(&store, run)?;
+    if !store.is_driven(root)? {
+        let _ = writeln!(text, "go on with: {}", global.command(&format!("resume {root}")));
     }
     output::stdout(&text)?;
     Ok(exit::SUCCEEDED)
 }
 
 /// The gates that wait, each with the run it belongs to.
-pub fn gates(store: &SqliteStore, run: RunId) -> anyhow::Result<Vec<(RunId, Gate)>> {
+pub fn gates(store: &SqliteStore, run: RunId) -> anyhow::Result<Vec<(Member, Gate)>> {
     let mut gates = Vec::new();
-    for member in family(store, run)? {
-        gates.extend(open_gates(&load(store, member)?).into_iter().map(|gate| (member, gate)));
+    for member in at_work(store, run)? {
+        gates.extend(open_gates(&member.events).into_iter().map(|gate| (member.clone(), gate)));
     }
     Ok(gates)
 }
 
 fn select<'a>(
-    gates: &'a [(RunId, Gate)],
+    gates: &'a [(Member, Gate)],
     wanted: Option<&str>,
     global: &Global,
     run: RunId,
-) -> anyhow::Result<&'a (RunId, Gate)> {
+) -> anyhow::Result<&'a (Member, Gate)> {
     let (node, visit) = wanted.map_or((None, None), checkpoint::split);
-    let is_wanted = |(_, gate): &&(RunId, Gate)| {
-        node.is_none_or(|node| *gate.node == *node) && visit.is_none_or(|visit| gate.visit == visit)
+    let is_named = |id: &str, at: u32| {
+        node.is_none_or(|node| id == node) && visit.is_none_or(|visit| at == visit)
     };
-    let found: Vec<_> = gates.iter().filter(is_wanted).collect();
+    let mut found: Vec<_> =
+        gates.iter().filter(|(_, gate)| is_named(&gate.node, gate.visit)).collect();
+    if found.is_empty() {
+        // Or the stage that holds the gate in its sub-workflow: a paused run names that one.
+        let holds = |member: &Member| member.within.iter().any(|(id, at)| is_named(id, *at));
+        found.extend(gates.iter().filter(|(member, _)| holds(member)));
+    }
     match (found.as_slice(), gates) {
         ([one], _) => Ok(one),
         (_, []) => Err(error::usage(
@@ -80,6 +87,7 @@ fn select<'a>(
     }
 }
 
-fn names<'a>(gates: impl Iterator<Item = &'a (RunId, Gate)>) -> String {
+/// The names of gates.
+pub fn names<'a>(gates: impl Iterator<Item = &'a (Member, Gate)>) -> String {
     gates.map(|(_, gate)| format!("{}@{}", gate.node, gate.visit)).collect::<Vec<_>>().join(", ")
 }

@@ -2,8 +2,8 @@
 
 use fabro_engine::{Phase, RunState};
 use fabro_report::load;
-use fabro_sandbox::end_leftovers;
-use fabro_store::{Batch, Inbox as _, Message, RunLog as _, Runs as _, SqliteStore, StoreError};
+use fabro_setup::{end_family, end_stages_left_behind, root};
+use fabro_store::{Inbox as _, Message, SqliteStore, StoreError};
 use fabro_types::RunId;
 
 use crate::cli::CancelArgs;
@@ -22,10 +22,11 @@ pub fn cancel(args: &CancelArgs, global: &Global) -> anyhow::Result<Exit> {
             "there is nothing to cancel; `fabro ps` lists the runs",
         ));
     }
-    match store.lock(run) {
+    // A sub-workflow is at work under the lock of its parent.
+    match store.lock(root(&store, run)?) {
         Ok(_lock) => {
             end_stages_left_behind(&store, run)?;
-            end_family(&store, run, &args.reason)?;
+            end_family(&store, run, now_ms(), &args.reason)?;
             output::stdout(&format!("run {run} canceled\n"))?;
         }
         Err(StoreError::Driven { .. }) => {
@@ -35,48 +36,6 @@ pub fn cancel(args: &CancelArgs, global: &Global) -> anyhow::Result<Exit> {
         Err(error) => return Err(error.into()),
     }
     Ok(exit::SUCCEEDED)
-}
-
-/// Ends the logs of a run and of its sub-workflows that are not over. The caller has the run's lock.
-pub fn end_family(store: &SqliteStore, run: RunId, reason: &str) -> anyhow::Result<()> {
-    for member in family(store, run)? {
-        if ended(store, member)?.is_none() {
-            let last = store.last_seq(member)?;
-            let event = fabro_engine::cancel(member, last, now_ms(), reason.to_owned());
-            store.append(member, last, &Batch::of(&[event]))?;
-        }
-    }
-    Ok(())
-}
-
-/// Ends what a driver that died left running, sub-workflows' scripts too. Blocks while it waits.
-pub fn end_stages_left_behind(store: &SqliteStore, run: RunId) -> anyhow::Result<()> {
-    let family = family(store, run)?;
-    let ended: usize =
-        family.iter().map(|id| end_leftovers(("FABRO_RUN_ID", &id.to_string()))).sum();
-    if ended > 0 {
-        tracing::info!(ended, "ended processes that an earlier driver left");
-    }
-    Ok(())
-}
-
-/// A run and the runs of its sub-workflows, oldest first.
-pub fn family(store: &SqliteStore, run: RunId) -> anyhow::Result<Vec<RunId>> {
-    let mut members = vec![run];
-    let runs = store.list()?;
-    // Sub-workflows may nest; each round finds those one deeper.
-    loop {
-        let before = members.len();
-        for summary in runs.iter().rev() {
-            let is_child = summary.parent.is_some_and(|parent| members.contains(&parent));
-            if is_child && !members.contains(&summary.id) {
-                members.push(summary.id);
-            }
-        }
-        if members.len() == before {
-            return Ok(members);
-        }
-    }
 }
 
 fn ended(store: &SqliteStore, run: RunId) -> anyhow::Result<Option<fabro_types::RunStatus>> {

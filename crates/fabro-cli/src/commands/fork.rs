@@ -9,11 +9,12 @@ use fabro_store::{Batch, RunLog as _};
 use fabro_types::{ContextPatch, RunId};
 use serde::Serialize;
 
-use crate::cli::{ForkArgs, KeyValue};
+use crate::cli::ForkArgs;
 use crate::error;
 use crate::exit::{self, Exit};
 use crate::global::Global;
 use crate::output;
+use crate::values::KeyValue;
 use crate::wiring::now_ms;
 
 #[derive(Serialize)]
@@ -26,7 +27,7 @@ struct Forked {
 
 /// Copies a run up to where a stage ended.
 pub fn fork(args: ForkArgs, global: &Global) -> anyhow::Result<Exit> {
-    let (store, from) = global.run_to_change(&args.run)?;
+    let (store, from) = global.whole_run_to_change(&args.run, "fork")?;
     let events = load(&store, from)?;
     let effective = checkpoint::effective(&events);
     let at = find(&effective, args.stage.as_deref(), from, global)?;
@@ -39,7 +40,7 @@ pub fn fork(args: ForkArgs, global: &Global) -> anyhow::Result<Exit> {
 
 /// Takes a run back to where a stage ended.
 pub fn rewind(args: ForkArgs, global: &Global) -> anyhow::Result<Exit> {
-    let (store, id) = global.run_to_change(&args.run)?;
+    let (store, id) = global.whole_run_to_change(&args.run, "rewind")?;
     let _lock = store.lock(id)?;
     let events = load(&store, id)?;
     let effective = checkpoint::effective(&events);

@@ -18,7 +18,7 @@ use crate::wiring::{self, read_option};
 
 /// Goes on with a run.
 pub async fn resume(args: ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
-    let (store, run_id) = global.run_to_change(&args.run)?;
+    let (store, run_id) = global.whole_run_to_change(&args.run, "resume")?;
     let lock = store.lock(run_id)?;
     let events = read_all(&store, run_id)?;
     let state = RunState::replay(run_id, &events);
@@ -29,12 +29,6 @@ pub async fn resume(args: ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
             "its log is damaged; look at it with `fabro events`",
         ));
     };
-    if let Some(parent) = &created.parent {
-        return Err(error::usage(
-            format!("run {run_id} is a sub-workflow"),
-            format!("resume the run it belongs to: `fabro resume {}`", parent.run_id),
-        ));
-    }
     if let Phase::Ended(status, _) = &state.phase {
         return Err(ended(run_id, *status, global));
     }

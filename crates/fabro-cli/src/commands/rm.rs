@@ -14,7 +14,7 @@ pub fn rm(args: &RmArgs, global: &Global) -> anyhow::Result<Exit> {
     let store = global.store()?;
     let mut runs = Vec::new();
     for text in &args.runs {
-        let run = store.find(text)?;
+        let (_, run) = global.whole_run_to_change(text, "rm")?;
         if !runs.contains(&run) {
             runs.push(run);
         }

@@ -6,10 +6,10 @@ use fabro_engine::{Phase, RunState};
 use fabro_graph::NodeKind;
 use fabro_handlers::Bundle;
 use fabro_report::load;
+use fabro_setup::{family, root};
 use fabro_store::{Inbox as _, Message, SqliteStore};
 use fabro_types::RunId;
 
-use super::cancel::family;
 use crate::cli::SteerArgs;
 use crate::error;
 use crate::exit::{self, Exit};
@@ -54,7 +54,8 @@ pub fn steer(args: &SteerArgs, global: &Global) -> anyhow::Result<Exit> {
         let message = Message::Steer { text: args.text.clone(), node: args.node.clone() };
         store.post(member.run, &message)?;
     }
-    output::stdout(&said(&told, store.is_driven(run)?, run, global))?;
+    let root = root(&store, run)?;
+    output::stdout(&said(&told, store.is_driven(root)?, root, global))?;
     Ok(exit::SUCCEEDED)
 }
 

@@ -42,7 +42,7 @@ fn a_gate_is_answered_later() {
     stage    visits  status time  tokens
     prepare       1  succeeded [T]
     paused in [T], 1 stage
-    run [ID] is paused. Go on with: fabro answer [ID] CHOICE and then fabro resume [ID]
+    run [ID] is paused at review@1. Go on with: fabro answer [ID] CHOICE and then fabro resume [ID]
     ");
     assert_eq!(status(&project), "paused");
     assert_snapshot!(project.run(&["answer", "latest", "maybe"]), @r#"
@@ -243,6 +243,80 @@ fn sub_workflows_end_with_their_run() {
     let runs = project.json(&["ps", "-a", "--json"]);
     let statuses: Vec<_> = runs.as_array().unwrap().iter().map(|run| &run["status"]).collect();
     assert_eq!(statuses, ["canceled", "canceled"]);
+}
+
+#[test]
+fn a_sub_workflow_at_work_is_ended_by_its_parents_driver() {
+    let _filters = filters().bind_to_scope();
+    let child =
+        "digraph { start -> hang -> exit; hang [shape=parallelogram, script=\"exec cat pipe\"] }";
+    let source =
+        "digraph { start -> sub -> exit; sub [shape=house, stack.child_workflow=\"child.fabro\"] }";
+    let project = Project::with(&[("child.fabro", child), ("parent.fabro", source)]);
+    assert!(Command::new("mkfifo").arg(project.path().join("pipe")).status().unwrap().success());
+    let mut run = project.command(&["run", "parent.fabro"]).stderr(Stdio::null()).spawn().unwrap();
+    let pipe = std::fs::OpenOptions::new().write(true).open(project.path().join("pipe")).unwrap();
+    let runs = project.json(&["ps", "-a", "--json"]);
+    let child = runs[0]["id"].as_str().unwrap();
+    assert_snapshot!(project.run(&["rewind", child]), @r"
+    exit 2
+    ── stderr
+    error: run [ID] is a sub-workflow
+      help: rewind the run it belongs to: `fabro rewind [ID]`
+    ");
+    assert_eq!(project.exit(&["rm", child]), 2);
+    assert_eq!(project.exit(&["fork", child]), 2);
+    assert_snapshot!(project.run(&["cancel", child]), @r"
+    exit 0
+    ── stdout
+    run [ID] is being ended by its driver
+    ");
+    assert_eq!(run.wait().unwrap().code(), Some(0));
+    drop(pipe);
+    let stages = project.json(&["inspect", "latest", "--json"]);
+    assert_eq!(stages["stages"][1]["status"], "failed");
+    assert_eq!(project.json(&["ps", "-a", "--json"])[0]["status"], "canceled");
+}
+
+#[test]
+fn a_gate_of_a_sub_workflow_is_answered_by_either_name() {
+    let _filters = filters().bind_to_scope();
+    let source =
+        "digraph { start -> sub -> exit; sub [shape=house, stack.child_workflow=\"gate.fabro\"] }";
+    let project = Project::with(&[("gate.fabro", GATE), ("parent.fabro", source)]);
+    assert_eq!(project.exit(&["run", "parent.fabro"]), 3);
+    assert_snapshot!(project.run(&["resume", "latest"]), @r"
+    exit 3
+    ── stderr
+    · run resumed
+    paused in [T], 0 stages
+    run [ID] is paused at review@1. Go on with: fabro answer [ID] CHOICE and then fabro resume [ID]
+    ");
+    let runs = project.json(&["ps", "-a", "--json"]);
+    assert_eq!(project.exit(&["answer", "latest", "other", "n"]), 2);
+    assert_snapshot!(project.run(&["answer", "latest", "sub", "n"]), @r"
+    exit 0
+    ── stdout
+    answered review
+    go on with: fabro resume [ID]
+    ");
+    assert_eq!(project.exit(&["answer", runs[0]["id"].as_str().unwrap(), "y"]), 2);
+    assert_eq!(project.exit(&["resume", "latest"]), 0);
+}
+
+#[test]
+fn a_gate_that_is_not_needed_any_more_is_not_asked_for() {
+    let source = r#"digraph {
+        start -> fork; fork [shape=component, join_policy=first_success]
+        fork -> sub; fork -> quick; sub -> review; quick -> review
+        sub [shape=house, stack.child_workflow="gate.fabro"]
+        quick [shape=insulator, duration=50ms]
+        review [shape=hexagon]; review -> exit [label="[Y] Yes"]
+    }"#;
+    let project = Project::with(&[("gate.fabro", GATE), ("parent.fabro", source)]);
+    assert_eq!(project.exit(&["run", "parent.fabro"]), 3);
+    assert_eq!(project.exit(&["answer", "latest", "y"]), 0);
+    assert_eq!(project.exit(&["resume", "latest"]), 0);
 }
 
 #[test]

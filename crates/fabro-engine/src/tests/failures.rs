@@ -229,3 +229,43 @@ fn a_goal_gate_whose_retry_target_runs_nothing_ends_the_run() {
         assert!(story.ends_with("goes round among nodes that do nothing (compilation_loop)\n"));
     }
 }
+
+#[test]
+fn a_retry_target_that_does_nothing_is_never_out_of_visits() {
+    let source = r#"digraph {
+        graph [max_node_visits=3]
+        start -> c; c [shape=diamond]; c -> a; a -> c; c -> b [condition="outcome=success && last_stage=a"]
+        b [retry_target=c]; b -> exit [condition="outcome=success"]
+    }"#;
+    insta::assert_snapshot!(run(source, &[("b", vec![exits(1), exits(2), ok()])]), @r"
+    001 start@1 succeeded  -> c (unconditional)
+    002 c@1 succeeded  -> a (unconditional)
+    003 a@1 succeeded  -> c (unconditional)
+    004 c@2 succeeded  -> b (condition)
+    005 b@1 failed  -> c (retry_target)
+    006 c@3 failed  -> a (unconditional)
+    007 a@2 succeeded  -> c (unconditional)
+    008 c@4 succeeded  -> b (condition)
+    009 b@2 failed  -> c (retry_target)
+    010 c@5 failed  -> a (unconditional)
+    011 a@3 succeeded  -> c (unconditional)
+    012 c@6 succeeded  -> b (condition)
+    013 b@3 succeeded  -> exit (condition)
+    014 exit@1 succeeded
+    run succeeded
+    ");
+}
+
+#[test]
+fn a_limit_of_tokens_from_outside_pauses_too() {
+    let source = "digraph { graph [max_tokens_total=100]; start -> a -> b -> exit }";
+    let mut bench = Bench::new(source, &[("a", vec![uses(20)])]);
+    let (workflow, _) = Workflow::from_source("test", source).unwrap();
+    let plan = Plan::compile(workflow).unwrap().with_max_tokens(Some(20)).with_max_tokens(None);
+    bench.plan = Arc::new(plan);
+    insta::assert_snapshot!(bench.story(), @r"
+    001 start@1 succeeded  -> a (unconditional)
+    002 a@1 succeeded  -> b (unconditional)
+    paused: Budget []
+    ");
+}

@@ -87,6 +87,11 @@ pub(super) fn costs(usd: f64) -> Reply {
     Reply::End(Box::new(Outcome { usage: Some(usage), ..Outcome::succeeded() }))
 }
 
+pub(super) fn uses(tokens: u64) -> Reply {
+    let usage = Usage { input_tokens: tokens, ..Usage::default() };
+    Reply::End(Box::new(Outcome { usage: Some(usage), ..Outcome::succeeded() }))
+}
+
 pub(super) struct Bench {
     pub(super) plan: Arc<Plan>,
     pub(super) store: Arc<MemoryStore>,

@@ -109,3 +109,18 @@ fn a_dry_run_executes_nothing() {
     let state = scene.state();
     assert_eq!(state.updated_ms, state.started_ms);
 }
+
+#[test]
+fn a_status_file_that_cannot_be_written_is_told_once() {
+    let scene = Scene::new("digraph { start -> a -> exit; a [shape=insulator] }");
+    scene.drive().unwrap();
+    let blocked = scene.work_dir().join("blocked");
+    std::fs::write(&blocked, "no directory").unwrap();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let warned = Arc::clone(&told);
+    let files = StatusFiles::new(blocked, move |text| warned.lock().unwrap().push(text.to_owned()));
+    scene.events().iter().for_each(|event| files.event(event));
+    let told = told.lock().unwrap();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].starts_with("status.json of start cannot be written: "), "{told:?}");
+}

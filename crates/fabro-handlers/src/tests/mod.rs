@@ -18,6 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use fabro_engine::{
@@ -55,6 +56,8 @@ pub(super) struct Scene {
     inputs: Value,
     people: People,
     started_ms: i64,
+    /// When the driver is told to stop.
+    stop_after: Option<Duration>,
     run_dir: Option<PathBuf>,
     workflow_dir: String,
     store: Arc<MemoryStore>,
@@ -106,6 +109,7 @@ impl Scene {
             inputs: json!({}),
             people: People::Away,
             started_ms: LATE_MS,
+            stop_after: None,
             run_dir: None,
             workflow_dir: String::new(),
             store: Arc::default(),
@@ -238,7 +242,7 @@ impl Scene {
         let (now_ms, since) = (state.updated_ms, tokio::time::Instant::now());
         let clock = Arc::new(move || now_ms + i64::try_from(since.elapsed().as_millis()).unwrap());
         let sink: Arc<dyn EventSink> = Arc::new(Sink {
-            files: StatusFiles::new(self.run_dir().parent().unwrap()),
+            files: StatusFiles::new(self.run_dir().parent().unwrap(), |_| {}),
             store: Arc::clone(&self.store),
             commits: Arc::clone(&self.commits),
             posts: Mutex::new(std::mem::take(&mut *self.posts.lock().unwrap())),
@@ -263,13 +267,21 @@ impl Scene {
             sink: Arc::clone(&sink),
             clock: Arc::clone(&clock) as _,
         });
+        let stop = CancellationToken::new();
+        if let Some(after) = self.stop_after {
+            let stop = stop.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(after).await;
+                stop.cancel();
+            });
+        }
         let world = World {
             store: Arc::clone(&self.store) as _,
             handler,
             sink,
             clock,
             run_dir: self.run_dir(),
-            stop: CancellationToken::new(),
+            stop,
         };
         drive(Machine::new(plan, state, Arc::clone(&self.store) as _), first, world).await
     }

@@ -422,3 +422,81 @@ fn a_child_spends_no_more_than_its_parent_may() {
     run succeeded
     ");
 }
+
+#[test]
+fn a_child_whose_stage_is_called_off_ends_with_all_that_it_holds() {
+    let source = r#"digraph {
+        start -> fork; fork [shape=component, join_policy=first_success]
+        fork -> sub; fork -> quick; sub -> join; quick -> join; join -> exit
+        sub [shape=house, stack.child_workflow="lib/child.fabro"]
+        quick [shape=insulator, duration=2s]; join [shape=tripleoctagon]
+    }"#;
+    let child = "digraph { start -> deep -> exit; deep [shape=house, stack.child_workflow=\"grand.fabro\"] }";
+    let grand = "digraph { start -> ask -> exit; ask [shape=hexagon, timeout=1h] }";
+    let scene = Scene::new(source).file("lib/child.fabro", child).file("lib/grand.fabro", grand);
+    assert!(scene.story().ends_with("run succeeded\n"));
+    let runs = scene.store.list().unwrap();
+    assert_eq!(runs.len(), 3);
+    for run in runs.iter().filter(|run| run.id != scene.run_id()) {
+        let told = story(&scene.store.read(run.id, 0, usize::MAX).unwrap());
+        assert!(told.ends_with("run canceled: its stage was called off\n"), "{told}");
+    }
+}
+
+#[test]
+fn a_child_whose_parent_is_stopped_stays_to_be_resumed() {
+    let child =
+        CHILD.replace("look -> exit", "look -> w -> exit; w [shape=insulator, duration=5m]");
+    let mut scene = nested(&child);
+    scene.stop_after = Some(std::time::Duration::from_mins(1));
+    assert_eq!(scene.drive().unwrap(), RunEnd::Stopped);
+    assert!(!child_story(&scene).contains("canceled"));
+}
+
+#[test]
+fn a_stop_condition_that_cannot_be_decided_is_told_once() {
+    let child =
+        CHILD.replace("look -> exit", "look -> d -> exit; d [shape=parallelogram, script=d]");
+    let lost = format!("\\\"blob://sha256/{}\\\"", "0".repeat(64));
+    let mut scene =
+        nested(&child).model(&MODEL.replace("found\\\": 3", &format!("found\\\": {lost}")));
+    scene.bundle.source = PARENT.replace(
+        "stack.child_workflow",
+        "manager.stop_condition=\"found=3\", stack.child_workflow",
+    );
+    insta::assert_snapshot!(scene.story(), @r"
+    001 start@1 succeeded -> c (unconditional)
+    002 c@1 succeeded -> sub (unconditional)
+    sub warns (stop_condition) manager.stop_condition cannot be decided: `found` cannot be read: blob://sha256/0000000000000000000000000000000000000000000000000000000000000000 is not in the store; restore the store's `blobs` directory, or run the stage that made it again
+    003 sub@1 succeeded -> next (unconditional)
+    004 next@1 succeeded -> exit (unconditional)
+    005 exit@1 succeeded
+    run succeeded
+    ");
+}
+
+#[test]
+fn a_child_uses_no_more_tokens_than_its_parent_may() {
+    let parent = PARENT.replacen("start ->", "graph [max_tokens_total=15]; start ->", 1);
+    let child = CHILD.replace("look -> exit", "look -> look2 -> exit; look2 [shape=tab]");
+    let model = MODEL.replacen('{', r#"{"look2": [{"text": "2"}], "#, 1);
+    let mut scene = nested(&child).model(&model.replace("10}", "20}"));
+    scene.bundle.source = parent;
+    scene.drive().unwrap();
+    insta::assert_snapshot!(child_story(&scene), @r"
+    001 start@1 succeeded -> look (unconditional)
+    002 look@1 succeeded -> look2 (unconditional)
+    paused: Budget []
+    ");
+    scene.drive_with(Some(1.0)).unwrap();
+    insta::assert_snapshot!(story(&scene.events()), @r"
+    001 start@1 succeeded -> c (unconditional)
+    002 c@1 succeeded -> sub (unconditional)
+    paused: Budget []
+    resumed
+    003 sub@1 succeeded -> next (unconditional)
+    004 next@1 succeeded -> exit (unconditional)
+    005 exit@1 succeeded
+    run succeeded
+    ");
+}

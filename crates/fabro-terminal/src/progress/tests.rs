@@ -76,22 +76,49 @@ fn an_agent_shows_what_it_does() {
     insta::assert_snapshot!(shown(&state), @"* implement       3.0s · 2 turns · 31k tokens");
 }
 
+/// The beginning of a sub-workflow.
+fn created(parent: RunId) -> EventBody {
+    EventBody::RunCreated(Arc::new(CreatedRun {
+        workflow: "child".into(),
+        goal: String::new(),
+        inputs: serde_json::Map::new(),
+        seed: 1,
+        work_dir: "/".into(),
+        bundle: BlobRef::of(b"{}"),
+        context: fabro_types::ContextPatch::new(),
+        max_cost: None,
+        parent: Some(ParentStage { run_id: parent, node_id: "sub".into(), visit: 1 }),
+        dry_run: false,
+    }))
+}
+
+#[test]
+fn the_gate_of_a_sub_workflow_is_shown_after_a_resume_too() {
+    let progress = Progress::new(Mode::Live, Paint::new(false), || 0);
+    let asked = EventBody::GateAsked {
+        question: "Ship it?".into(),
+        question_type: fabro_events::QuestionType::YesNo,
+        options: Vec::new(),
+        freeform: false,
+        deadline_ms: None,
+    };
+    progress.recall(&[event(run(1), "", EventBody::RunStarted {})]);
+    progress.recall_child(&[
+        event(run(2), "", created(run(1))),
+        event(run(2), "ask", started("human")),
+        event(run(2), "ask", asked),
+    ]);
+    progress.event(&event(run(2), "", EventBody::RunResumed { max_cost: None }));
+    let state = progress.shared.lock();
+    assert_eq!(state.lines, [""; 0]);
+    let child = &state.children[&run(2)];
+    let at_work = child.story.at_work().next().unwrap();
+    let shown = working(at_work, child.depth, '*', 0, Paint::new(false));
+    assert_eq!(shown, "  ? ask             0ms  waits for an answer");
+}
+
 #[test]
 fn stages_of_sub_workflows_are_indented() {
-    let created = |parent: RunId| {
-        EventBody::RunCreated(Arc::new(CreatedRun {
-            workflow: "child".into(),
-            goal: String::new(),
-            inputs: serde_json::Map::new(),
-            seed: 1,
-            work_dir: "/".into(),
-            bundle: BlobRef::of(b"{}"),
-            context: fabro_types::ContextPatch::new(),
-            max_cost: None,
-            parent: Some(ParentStage { run_id: parent, node_id: "sub".into(), visit: 1 }),
-            dry_run: false,
-        }))
-    };
     let ended = || {
         EventBody::StageCompleted(Arc::new(CompletedStage {
             rank: 1,

@@ -2,12 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use fabro_handlers::RunSettings;
 use fabro_redact::Redactor;
 use fabro_sandbox::{Environment, Exec, ExecError, Exit, Keep, Language, Request};
 use fabro_types::{Failure, FailureClass, RunId};
 use tokio_util::sync::CancellationToken;
-
-use fabro_bundle::RunSettings;
 
 /// Why a run cannot begin.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

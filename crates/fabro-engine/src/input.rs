@@ -1,0 +1,79 @@
+//! What the machine takes in and what it gives.
+
+use std::sync::Arc;
+
+use fabro_events::{Event, Note};
+use fabro_types::{BlobRef, Failure, Outcome};
+
+use crate::offload::NewBlob;
+
+/// Something that happened and that the run must answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Input {
+    /// A driver begins with a new run.
+    Start,
+    /// A driver goes on with a run that was left.
+    Resume {
+        /// A new spending limit in US dollars.
+        max_cost: Option<f64>,
+    },
+    /// An attempt of a stage ended.
+    Ended {
+        /// The line it ran on.
+        branch: Arc<str>,
+        /// What came of it.
+        finished: Box<Finished>,
+    },
+    /// A handler reports something that belongs into the log.
+    Note {
+        /// The line its stage runs on.
+        branch: Arc<str>,
+        /// What it is, in order; one record of the log takes them all.
+        notes: Vec<Note>,
+        /// Bytes that they name.
+        blobs: Vec<NewBlob>,
+    },
+    /// Nothing is at work, and nothing can be: gates wait for a person, or the budget is used up.
+    Idle {
+        /// The gates that nobody here can answer.
+        gates: Vec<Arc<str>>,
+    },
+    /// Somebody ends the run.
+    Cancel {
+        /// Who or what.
+        reason: String,
+    },
+    /// The run cannot go on for a reason outside of its stages.
+    Abort {
+        /// Why.
+        failure: Failure,
+    },
+}
+
+/// What came of an attempt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finished {
+    /// The outcome.
+    pub outcome: Outcome,
+    /// The prompt a model was sent.
+    pub prompt: Option<BlobRef>,
+    /// The script as it ran, where that differs from the node's.
+    pub script: Option<Arc<str>>,
+    /// Bytes that the fields above name.
+    pub blobs: Vec<NewBlob>,
+}
+
+impl From<Outcome> for Finished {
+    fn from(outcome: Outcome) -> Self {
+        Self { outcome, prompt: None, script: None, blobs: Vec::new() }
+    }
+}
+
+/// What has to be made durable before anybody is told.
+#[derive(Clone, Debug, Default)]
+pub struct Commit {
+    /// The events, in order.
+    pub events: Vec<Event>,
+    /// The blobs they name.
+    pub blobs: Vec<NewBlob>,
+}
