@@ -1,5 +1,5 @@
-use std::iter::Peekable;
-use std::vec::IntoIter;
+use std::iter::{Copied, Peekable};
+use std::slice::Iter;
 
 use fabro_types::{Diagnostic, Span};
 use pest::Parser as _;
@@ -26,7 +26,47 @@ use crate::value::{Value, unescape_into};
 /// ```
 pub fn parse(source: &str) -> Result<Document, Diagnostic> {
     let Scanned { code, comments, suspect } = scan::scan(source)?;
-    let file = Grammar::parse(Rule::file, &code)
+    match by_statements(source, &code, &comments) {
+        Some(document) => Ok(document),
+        None => at_once(source, &code, &comments, suspect),
+    }
+}
+
+/// Parses one statement after another, so that what the grammar keeps of a file never takes more
+/// than the largest of them does. `None` when anything does not fit: only the grammar of a whole
+/// file can tell what.
+fn by_statements(source: &str, code: &str, comments: &[Span]) -> Option<Document> {
+    let mut builder = Builder::new(source, comments);
+    let opening = Grammar::parse(Rule::opening, code).ok()?.next()?;
+    let mut at = opening.as_span().end();
+    let Braced { name, head, mut body, .. } = builder.braced(opening.into_inner()).ok()?;
+    loop {
+        let rest = &code[at..];
+        at += rest.len() - rest.trim_start_matches(|c: char| c.is_whitespace() || c == ';').len();
+        if code[at..].starts_with('}') {
+            break;
+        }
+        let some = Grammar::parse(Rule::statements, &code[at..]).ok()?.next()?;
+        let end = at + some.as_span().end();
+        builder.offset = at;
+        for statement in some.into_inner() {
+            body.statements.push(builder.statement(statement).ok()?);
+        }
+        at = end;
+    }
+    body.dangling = builder.comments_before(at);
+    let is_end = code[at + 1..].trim_start().is_empty();
+    is_end.then(|| Document { name, head, body, tail: builder.comments_before(usize::MAX) })
+}
+
+/// Parses a whole file.
+fn at_once(
+    source: &str,
+    code: &str,
+    comments: &[Span],
+    suspect: Option<Span>,
+) -> Result<Document, Diagnostic> {
+    let file = Grammar::parse(Rule::file, code)
         .map_err(|error| {
             let error = refusal::unexpected(source, &error);
             let is_on_its_line = |text: &Span| {
@@ -46,7 +86,7 @@ pub fn parse(source: &str) -> Result<Document, Diagnostic> {
             _ => {}
         }
     }
-    let mut builder = Builder { source, comments: comments.into_iter().peekable(), end: 0 };
+    let mut builder = Builder::new(source, comments);
     let Braced { name, head, body, .. } = match digraph {
         Some(pairs) => builder.braced(pairs)?,
         None => Braced::default(),
@@ -59,7 +99,9 @@ type Parsed<T> = Result<T, Diagnostic>;
 /// Turns pairs into the tree, and gives each comment to what it stands next to.
 struct Builder<'a> {
     source: &'a str,
-    comments: Peekable<IntoIter<Span>>,
+    comments: Peekable<Copied<Iter<'a, Span>>>,
+    // Where the text that the pairs are of begins in the source.
+    offset: usize,
     // Where the last part taken ends; the span of a rule may run on over blanks and comments.
     end: usize,
 }
@@ -73,17 +115,21 @@ struct Braced {
     body: Body,
 }
 
-impl Builder<'_> {
+impl<'a> Builder<'a> {
+    fn new(source: &'a str, comments: &'a [Span]) -> Self {
+        Self { source, comments: comments.iter().copied().peekable(), offset: 0, end: 0 }
+    }
+
     /// The recursion through groups ends at `scan::MAX_NESTING`.
     fn braced(&mut self, pairs: Pairs<'_, Rule>) -> Parsed<Braced> {
         let mut braced = Braced::default();
         for pair in pairs {
             match pair.as_rule() {
                 Rule::subgraph_word => braced.keyword = true,
-                Rule::ident | Rule::string => braced.name = Some(name(&pair)),
-                Rule::open_block => braced.head = self.comments_before(span(&pair).start),
+                Rule::ident | Rule::string => braced.name = Some(self.name(&pair)),
+                Rule::open_block => braced.head = self.comments_before(self.span(&pair).start),
                 Rule::close_block => {
-                    braced.body.dangling = self.comments_before(span(&pair).start);
+                    braced.body.dangling = self.comments_before(self.span(&pair).start);
                 }
                 Rule::statement => {
                     braced.body.statements.push(self.statement(pair)?);
@@ -95,7 +141,7 @@ impl Builder<'_> {
     }
 
     fn statement(&mut self, pair: Pair<'_, Rule>) -> Parsed<Statement> {
-        let start = span(&pair).start;
+        let start = self.span(&pair).start;
         let mut leading = self.comments_before(start);
         let blank_before = self.is_blank_before(start);
         let kind = if is_assignment(&pair) {
@@ -116,11 +162,11 @@ impl Builder<'_> {
         let mut ends = Vec::with_capacity(1);
         let mut list: Option<AttributeList> = None;
         for pair in pair.into_inner() {
-            let span = span(&pair);
+            let span = self.span(&pair);
             match pair.as_rule() {
                 Rule::ident | Rule::string => {
                     self.end = span.end;
-                    ends.push(End::Node(name(&pair)));
+                    ends.push(End::Node(self.name(&pair)));
                 }
                 Rule::group => {
                     leading.extend(self.comments_before(span.start));
@@ -156,7 +202,7 @@ impl Builder<'_> {
 
     /// Appends one block `[..]`.
     fn attributes(&mut self, pair: Pair<'_, Rule>, list: &mut AttributeList) {
-        let span = span(&pair);
+        let span = self.span(&pair);
         // A block without attributes may have left some, which now stand before others.
         let mut before = std::mem::take(&mut list.dangling);
         for pair in pair.into_inner() {
@@ -174,15 +220,15 @@ impl Builder<'_> {
     }
 
     fn attribute(&mut self, pair: Pair<'_, Rule>) -> Attribute {
-        let span = span(&pair);
+        let span = self.span(&pair);
         let mut parts = pair
             .into_inner()
             .filter(|part| matches!(part.as_rule(), Rule::ident | Rule::string | Rule::word));
         let key = match parts.next() {
-            Some(key) => name(&key),
+            Some(key) => self.name(&key),
             None => Name { text: "".into(), quoted: true, span },
         };
-        let value = literal(parts, span);
+        let value = self.literal(parts, span);
         self.end = value.span.end;
         Attribute { key, value, leading: self.comments_before(self.end), trailing: None }
     }
@@ -227,6 +273,52 @@ impl Builder<'_> {
         bytes.take_while(|byte| byte.is_ascii_whitespace()).filter(|byte| **byte == b'\n').count()
             > 1
     }
+
+    fn span(&self, pair: &Pair<'_, Rule>) -> Span {
+        let span = pair.as_span();
+        Span::new(self.offset + span.start(), self.offset + span.end())
+    }
+
+    fn name(&self, pair: &Pair<'_, Rule>) -> Name {
+        let written = pair.as_str();
+        let quoted = pair.as_rule() == Rule::string;
+        let text = if quoted { unquote(written).into() } else { written.into() };
+        Name { text, quoted, span: self.span(pair) }
+    }
+
+    /// The value made of these parts: one word, or one or more quoted texts.
+    fn literal<'b>(&self, parts: impl Iterator<Item = Pair<'b, Rule>>, attribute: Span) -> Literal {
+        let mut parts = parts.peekable();
+        let Some(first) = parts.next() else {
+            return Literal { value: Value::from(""), written: None, span: attribute };
+        };
+        let mut span = self.span(&first);
+        let source = first.as_str();
+        if first.as_rule() == Rule::word {
+            let value = Value::from_word(source);
+            let is_number =
+                matches!(value, Value::Int(_) | Value::Float(_) | Value::Duration { .. });
+            let written = is_number.then(|| source.into());
+            return Literal { value, written, span };
+        }
+        let is_plain = |source: &str| {
+            !source.bytes().any(|byte| matches!(byte, b'\\' | b'\r' | b'\n' | b'\t'))
+        };
+        if parts.peek().is_none() && is_plain(source) {
+            let text = &source[1..source.len() - 1];
+            return Literal { value: Value::from(text), written: None, span };
+        }
+        let mut text = unquote(source);
+        let mut written = source.to_owned();
+        for part in parts {
+            span = span.to(self.span(&part));
+            text.push_str(&unquote(part.as_str()));
+            written.push_str(" + ");
+            written.push_str(part.as_str());
+        }
+        let written = Some(written.replace("\r\n", "\n").into());
+        Literal { value: Value::String(text.into()), written, span }
+    }
 }
 
 fn is_assignment(statement: &Pair<'_, Rule>) -> bool {
@@ -254,52 +346,61 @@ fn keyword(end: &End) -> Option<(&str, Span)> {
     }
 }
 
-fn span(pair: &Pair<'_, Rule>) -> Span {
-    let span = pair.as_span();
-    Span::new(span.start(), span.end())
-}
-
-fn name(pair: &Pair<'_, Rule>) -> Name {
-    let written = pair.as_str();
-    let quoted = pair.as_rule() == Rule::string;
-    let text = if quoted { unquote(written).into() } else { written.into() };
-    Name { text, quoted, span: span(pair) }
-}
-
-/// The value made of these parts: one word, or one or more quoted texts.
-fn literal<'a>(parts: impl Iterator<Item = Pair<'a, Rule>>, attribute: Span) -> Literal {
-    let mut parts = parts.peekable();
-    let Some(first) = parts.next() else {
-        return Literal { value: Value::from(""), written: None, span: attribute };
-    };
-    let mut span = span(&first);
-    let source = first.as_str();
-    if first.as_rule() == Rule::word {
-        let value = Value::from_word(source);
-        let is_number = matches!(value, Value::Int(_) | Value::Float(_) | Value::Duration { .. });
-        let written = is_number.then(|| source.into());
-        return Literal { value, written, span };
-    }
-    let is_plain =
-        |source: &str| !source.bytes().any(|byte| matches!(byte, b'\\' | b'\r' | b'\n' | b'\t'));
-    if parts.peek().is_none() && is_plain(source) {
-        let text = &source[1..source.len() - 1];
-        return Literal { value: Value::from(text), written: None, span };
-    }
-    let mut text = unquote(source);
-    let mut written = source.to_owned();
-    for part in parts {
-        span = span.to(self::span(&part));
-        text.push_str(&unquote(part.as_str()));
-        written.push_str(" + ");
-        written.push_str(part.as_str());
-    }
-    let written = Some(written.replace("\r\n", "\n").into());
-    Literal { value: Value::String(text.into()), written, span }
-}
-
 fn unquote(source: &str) -> String {
     let mut text = String::with_capacity(source.len());
     unescape_into(&source[1..source.len() - 1], &mut text);
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads it in pieces and as a whole.
+    #[track_caller]
+    fn check(source: &str) -> Option<Document> {
+        let Scanned { code, comments, suspect } = scan::scan(source).unwrap();
+        let whole = at_once(source, &code, &comments, suspect).ok();
+        let pieces = by_statements(source, &code, &comments);
+        assert_eq!(pieces, whole, "{source}");
+        whole
+    }
+
+    #[test]
+    fn pieces_are_the_whole() {
+        let all = [
+            "digraph {}",
+            "\u{feff} // first\ndigraph \"two words\" { /* head */ ; ;\n}  // last\n// tail\n",
+            "digraph a {\n# one\nx=1\n\n// two\nb [c=\"d\" // three\n, e=1s] // four\n;b->c\n->d// five\n}",
+            "digraph { a; subgraph s { b // in\n -> {c; d} }\n\n e -> f [x=y][z=1] // out\n}",
+            "digraph { a\u{2003}\u{85}[label=\"\u{e7} } ; //\" + \"x\"]\n}",
+        ];
+        for source in all {
+            assert!(check(source).is_some(), "{source}");
+        }
+        let many: Vec<_> =
+            (0..100).map(|at| format!("n{at} [label=\"{at}\"] // c{at}\nn{at} -> m\n\n")).collect();
+        for count in [15, 16, 17, 32, 100] {
+            assert!(check(&format!("digraph {{ {} }}", many[..count].concat())).is_some());
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_fits_in_neither() {
+        let wrong = [
+            "",
+            "graph {}",
+            "digraph { a -- b }",
+            "digraph { a -> }",
+            "digraph { a } }",
+            "digraph { a } digraph {}",
+            "digraph { a",
+            "digraph { a [b] }",
+            "digraph { node }",
+            "digraph a b {}",
+        ];
+        for source in wrong {
+            assert_eq!(check(source), None, "{source}");
+        }
+    }
 }

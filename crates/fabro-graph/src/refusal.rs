@@ -126,7 +126,7 @@ fn fix(rest: &str, expected: &[&str]) -> Option<&'static str> {
 /// match is exhaustive so that a new rule is given a name.
 fn to_symbol(rule: Rule) -> Option<&'static str> {
     Some(match rule {
-        Rule::file | Rule::digraph | Rule::digraph_word => "`digraph`",
+        Rule::file | Rule::opening | Rule::digraph | Rule::digraph_word => "`digraph`",
         Rule::EOI => "the end of the file",
         Rule::open_block | Rule::group => "`{`",
         Rule::close_block => "`}`",
@@ -135,7 +135,7 @@ fn to_symbol(rule: Rule) -> Option<&'static str> {
         Rule::equals => "`=`",
         Rule::plus => "`+`",
         Rule::arrow => "`->`",
-        Rule::statement | Rule::subgraph_word => "a node or edge",
+        Rule::statements | Rule::statement | Rule::subgraph_word => "a node or edge",
         Rule::attribute => "an attribute",
         Rule::ident => "a name",
         Rule::word => "a value",
