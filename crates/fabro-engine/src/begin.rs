@@ -34,8 +34,10 @@ pub struct NewRun {
 }
 
 /// The commit that creates a run: one event, and the bundle it names. The context starts with
-/// `graph.goal` and every graph attribute as `graph.{name}`.
-pub fn begin(run_id: RunId, now_ms: i64, plan: &Plan, new: NewRun) -> Commit {
+/// `graph.goal` and every graph attribute as `graph.{name}`. Line breaks that end the goal, as
+/// those of a file that it was read from, are left out.
+pub fn begin(run_id: RunId, now_ms: i64, plan: &Plan, mut new: NewRun) -> Commit {
+    new.goal.truncate(new.goal.trim_end_matches(['\n', '\r']).len());
     let mut context = ContextPatch::new();
     for attr in plan.workflow().attrs().iter() {
         let key = format!("{}{}", keys::GRAPH_PREFIX, attr.name);
@@ -67,7 +69,7 @@ pub fn cancel(run_id: RunId, last_seq: u64, now_ms: i64, reason: String) -> Even
     Event { run_id, seq: last_seq + 1, ts_ms: now_ms, entry }
 }
 
-/// The whole log of a run.
+/// The whole log of a run, oldest event first; empty for an unknown run.
 pub fn read_all(store: &(impl RunLog + ?Sized), run: RunId) -> Result<Vec<Event>, StoreError> {
     const PAGE: usize = 4_096;
     let mut events: Vec<Event> = Vec::new();
@@ -90,5 +92,36 @@ fn json(value: &fabro_graph::Value) -> Value {
         Graph::Float(number) => Value::from(*number),
         Graph::Bool(flag) => Value::from(*flag),
         other => Value::from(other.as_text()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fabro_graph::Workflow;
+    use fabro_store::{Batch, MemoryStore};
+
+    use super::*;
+
+    #[test]
+    fn a_goal_ends_with_its_last_line() {
+        let (workflow, _) = Workflow::from_source("test", "digraph { start -> exit }").unwrap();
+        let plan = Plan::compile(workflow).unwrap();
+        let new = NewRun { goal: "Fix it.\n  Soon. \r\n\n".to_owned(), ..NewRun::default() };
+        let commit = begin(RunId::from_parts(0, 1), 0, &plan, new);
+        let EventBody::RunCreated(created) = &commit.events[0].entry.body else { panic!() };
+        assert_eq!(created.goal, "Fix it.\n  Soon. ");
+        assert_eq!(*created.context["graph.goal"], "Fix it.\n  Soon. ");
+    }
+
+    #[test]
+    fn a_long_log_is_read_whole() {
+        let store = MemoryStore::default();
+        let run_id = RunId::from_parts(0, 1);
+        let entry = || Entry::new(EventBody::RunStarted {});
+        let events: Vec<Event> =
+            (1..=9_000).map(|seq| Event { run_id, seq, ts_ms: 0, entry: entry() }).collect();
+        store.append(run_id, 0, &Batch::of(&events)).unwrap();
+        assert_eq!(read_all(&store, run_id).unwrap(), events);
+        assert_eq!(read_all(&store, RunId::from_parts(0, 2)).unwrap(), []);
     }
 }

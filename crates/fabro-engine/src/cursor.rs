@@ -126,6 +126,8 @@ pub struct ActiveStage {
     pub visit: u32,
     /// Order of scheduling.
     pub rank: u32,
+    /// When its first attempt began, in milliseconds since 1970.
+    pub started_ms: i64,
     /// Which attempt, from 1.
     pub attempt: u32,
     /// How long this attempt waits before it starts, in milliseconds.
@@ -256,6 +258,7 @@ impl Cursor {
             handler: Arc::clone(handler),
             visit,
             rank,
+            started_ms: event.ts_ms,
             attempt: 1,
             delay_ms: 0,
             fidelity,

@@ -261,6 +261,7 @@ mod tests {
             handler: "parallel".into(),
             visit: 1,
             rank: 2,
+            started_ms: 0,
             attempt: 1,
             delay_ms: 0,
             fidelity: fabro_types::Fidelity::Compact,

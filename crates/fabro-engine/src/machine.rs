@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use fabro_blob::BlobStore;
-use fabro_events::{CompletedStage, Entry, Event, EventBody, Note, PauseReason};
+use fabro_events::{Candidate, CompletedStage, Entry, Event, EventBody, Note, PauseReason};
 use fabro_graph::{Node, NodeKind};
 use fabro_types::{Failure, FailureClass, Outcome, Status};
 
@@ -25,7 +25,7 @@ pub struct Machine {
     pub(crate) blobs: Arc<dyn BlobStore>,
     pub(crate) todo: VecDeque<Arc<str>>,
     commit: Commit,
-    now_ms: i64,
+    pub(crate) now_ms: i64,
 }
 
 impl Machine {
@@ -369,8 +369,12 @@ impl Machine {
     }
 
     pub(crate) fn fail_run(&mut self, failure: Failure) {
-        let usage = self.state.usage.clone();
-        self.emit(MAIN, EventBody::RunFailed { failure, usage });
+        let body = self.run_failed(failure);
+        self.emit(MAIN, body);
+    }
+
+    pub(crate) fn run_failed(&self, failure: Failure) -> EventBody {
+        EventBody::RunFailed { failure, usage: self.state.usage.clone() }
     }
 
     pub(crate) fn random<'a>(
@@ -383,10 +387,16 @@ impl Machine {
         random::Source { seed, branch, node, visit }
     }
 
-    /// Adds an event about the run itself.
+    /// Adds an event about the run itself, or a branch.
     pub(crate) fn emit(&mut self, branch: &str, body: EventBody) {
+        self.emit_stuck(branch, body, Vec::new());
+    }
+
+    /// Adds the end of a run or a branch whose last stage could not leave by these edges.
+    pub(crate) fn emit_stuck(&mut self, branch: &str, body: EventBody, candidates: Vec<Candidate>) {
         let mut entry = Entry::new(body);
         entry.branch = (!branch.is_empty()).then(|| Arc::from(branch));
+        entry.candidates = candidates;
         self.push(entry);
     }
 

@@ -71,6 +71,7 @@ pub(crate) fn select(question: &Question<'_>) -> Result<Answer, LookupError> {
             to: Arc::clone(&question.plan.workflow().node(edge.to).id),
             label: edge.label().map(Arc::from),
             tier,
+            random: edges.len() > 1 && is_random(question),
             restart: edge.attrs.bool("loop_restart") == Some(true),
             gate: None,
             candidates: candidates.clone(),
@@ -140,8 +141,7 @@ fn suggested(question: &Question<'_>, edges: &[EdgeIx]) -> Vec<EdgeIx> {
 /// Highest weight, then lowest target id, then file order; with `selection=random`, by weight.
 fn best(question: &Question<'_>, edges: &[EdgeIx]) -> Option<EdgeIx> {
     let workflow = question.plan.workflow();
-    let node = workflow.node(question.node);
-    if node.attrs.text("selection") != Some("random") {
+    if !is_random(question) {
         return edges.iter().copied().min_by_key(|edge| {
             let edge = workflow.edge(*edge);
             (Reverse(edge.weight()), Arc::clone(&workflow.node(edge.to).id))
@@ -156,6 +156,11 @@ fn best(question: &Question<'_>, edges: &[EdgeIx]) -> Option<EdgeIx> {
         left = left.saturating_sub(own);
         hit
     })
+}
+
+fn is_random(question: &Question<'_>) -> bool {
+    let node = question.plan.workflow().node(question.node);
+    node.attrs.text("selection") == Some("random")
 }
 
 /// A weight in thousandths; one that is not above 0 counts as 1.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fabro_condition::LookupError;
 use fabro_context::keys;
-use fabro_events::{EdgeChoice, EventBody, PlannedBranch, Tier};
+use fabro_events::{Candidate, EdgeChoice, EventBody, PlannedBranch, Tier};
 use fabro_graph::{Node, NodeIx, NodeKind};
 use fabro_types::{Failure, FailureClass, Status};
 
@@ -89,7 +89,7 @@ impl Machine {
         if !branch.is_empty() {
             let message = "a loop_restart edge cannot be taken inside a fan-out";
             let failure = Failure::new(FailureClass::Structural, message).signed(&node.id);
-            return self.fail_line(branch, failure);
+            return self.fail_choice(branch, failure, choice.candidates);
         }
         let failure = self.last_failure(branch);
         if let Some(failure) = failure.filter(|f| f.class != FailureClass::TransientInfra) {
@@ -97,7 +97,8 @@ impl Machine {
                 "a failure of class {} does not restart the loop: {}",
                 failure.class, failure.message
             );
-            return self.fail_run(Failure { message, ..failure });
+            let failure = Failure { message, ..failure };
+            return self.fail_choice(branch, failure, choice.candidates);
         }
         let to = Arc::clone(&choice.to);
         self.emit_for(branch, node, visit, EventBody::EdgeSelected(choice));
@@ -113,14 +114,14 @@ impl Machine {
             }
             let message = format!("no matching edge leads on from `{}`", node.id);
             let failure = Failure::new(FailureClass::Structural, message).signed(&node.id);
-            return self.fail_line(branch, failure);
+            return self.fail_choice(branch, failure, answer.candidates);
         };
         let origin = self.failed_node(branch).unwrap_or_else(|| Arc::clone(&node.id));
         let Some((tier, to)) = self.jump(branch, &origin) else {
-            return self.fail_line(branch, failure);
+            return self.fail_choice(branch, failure, answer.candidates);
         };
         if let Some(failure) = self.tripped(branch, &origin, failure) {
-            return self.fail_line(branch, failure);
+            return self.fail_choice(branch, failure, answer.candidates);
         }
         let choice = jump(tier, to, None, answer.candidates);
         self.take(branch, node, visit, choice);
@@ -293,7 +294,9 @@ impl Machine {
             return;
         };
         let visit = fan.stage.visit;
+        let took_ms = self.now_ms.saturating_sub(fan.stage.started_ms);
         let mut outcome = fan.outcome(&self.state, status);
+        outcome.duration_ms = u64::try_from(took_ms).unwrap_or_default();
         self.add_blobs(&mut outcome.context_updates);
         outcome.failure = outcome.failure.map(|failure| failure.signed(&node.id));
         self.emit_for(branch, node, visit, EventBody::ParallelCompleted { status });
@@ -317,6 +320,24 @@ impl Machine {
 
     /// Ends a branch with the status of its last stage, or with a failure of the engine's own.
     pub(crate) fn end_branch(&mut self, branch: &Arc<str>, failure: Option<Failure>) {
+        let body = self.branch_end(branch, failure);
+        self.emit(branch, body);
+        self.todo.push_back(Arc::from(parent_of(branch)));
+    }
+
+    /// Ends a line at a stage that these edges do not lead on from.
+    fn fail_choice(&mut self, branch: &Arc<str>, failure: Failure, candidates: Vec<Candidate>) {
+        if branch.is_empty() {
+            let body = self.run_failed(failure);
+            self.emit_stuck(branch, body, candidates);
+        } else {
+            let body = self.branch_end(branch, Some(failure));
+            self.emit_stuck(branch, body, candidates);
+            self.todo.push_back(Arc::from(parent_of(branch)));
+        }
+    }
+
+    fn branch_end(&self, branch: &str, failure: Option<Failure>) -> EventBody {
         let last = self.cursor(branch).and_then(|cursor| cursor.last.as_ref());
         let status = match (&failure, last) {
             (Some(_), _) => Status::Failed,
@@ -325,9 +346,7 @@ impl Machine {
         };
         let own = last.and_then(|last| last.outcome().failure.clone());
         let failure = failure.or(own).filter(|_| status == Status::Failed);
-        let body = EventBody::BranchCompleted { status, failure, canceled: false };
-        self.emit(branch, body);
-        self.todo.push_back(Arc::from(parent_of(branch)));
+        EventBody::BranchCompleted { status, failure, canceled: false }
     }
 }
 
@@ -335,9 +354,9 @@ fn jump(
     tier: Tier,
     to: Arc<str>,
     gate: Option<Arc<str>>,
-    candidates: Vec<fabro_events::Candidate>,
+    candidates: Vec<Candidate>,
 ) -> EdgeChoice {
-    EdgeChoice { to, label: None, tier, restart: false, gate, candidates }
+    EdgeChoice { to, label: None, tier, random: false, restart: false, gate, candidates }
 }
 
 /// Whether a fan-out may begin in this branch: not in one of its own, and not too deep.

@@ -494,6 +494,9 @@ pub struct EdgeChoice {
     pub label: Option<Arc<str>>,
     /// Why it was this one.
     pub tier: Tier,
+    /// It was drawn by weight among several that the rule left; the run's seed decided.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub random: bool,
     /// It starts the loop again with a fresh context.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub restart: bool,

@@ -35,6 +35,7 @@ fn entries_read_back() {
         to: "fix".into(),
         label: None,
         tier: Tier::Condition,
+        random: false,
         restart: false,
         gate: None,
         candidates: vec![Candidate {
@@ -46,8 +47,12 @@ fn entries_read_back() {
             clauses: vec![],
         }],
     };
-    for body in [EventBody::RunStarted {}, EventBody::EdgeSelected(choice)] {
-        let entry = event(body).entry;
+    let looked_at = choice.candidates.clone();
+    let stuck = Entry { candidates: looked_at, ..Entry::new(EventBody::BranchStarted {}) };
+    let drawn = EdgeChoice { random: true, ..choice.clone() };
+    let bodies =
+        [EventBody::RunStarted {}, EventBody::EdgeSelected(choice), EventBody::EdgeSelected(drawn)];
+    for entry in bodies.map(|body| event(body).entry).into_iter().chain([stuck]) {
         let text = serde_json::to_string(&entry).unwrap();
         assert_eq!(serde_json::from_str::<Entry>(&text).unwrap(), entry);
     }

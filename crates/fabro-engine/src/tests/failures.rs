@@ -1,5 +1,47 @@
 use super::*;
 
+/// The edges that the run, or its first branch that failed, could not leave its last stage by.
+fn stuck_at(events: &[Event]) -> String {
+    let stuck = events.iter().find(|event| !event.entry.candidates.is_empty());
+    stuck.map_or_else(String::new, |event| {
+        let seen = event.entry.candidates.iter().map(|candidate| {
+            let clauses =
+                candidate.clauses.iter().map(|it| format!(" {} saw {}", it.text, it.value));
+            format!("{} {}{}", candidate.to, candidate.holds, clauses.collect::<String>())
+        });
+        seen.collect::<Vec<_>>().join("\n")
+    })
+}
+
+#[test]
+fn a_line_that_finds_no_way_on_says_what_it_looked_at() {
+    let check = |source: &str, replies: &[(&str, Vec<Reply>)]| {
+        let bench = Bench::new(source, replies);
+        bench.story();
+        stuck_at(&bench.events())
+    };
+    let plain = r#"digraph { start -> a
+        a -> exit [condition="outcome=success && context.size > 7"]; a -> a [condition="context.size=9"] }"#;
+    let small = [("a", vec![sets("size", 5)])];
+    insta::assert_snapshot!(check(plain, &small), @r"
+    exit false outcome=success saw succeeded context.size > 7 saw 5
+    a false context.size=9 saw 5
+    ");
+    insta::assert_snapshot!(check(plain, &[("a", vec![exits(1)])]), @r"
+    exit false outcome=success saw failed context.size > 7 saw 
+    a false context.size=9 saw
+    ");
+    let tripped =
+        r#"digraph { start -> a; a -> exit [condition="outcome=success"]; a [retry_target=a] }"#;
+    insta::assert_snapshot!(check(tripped, &[("a", vec![exits(1)])]), @"exit false outcome=success saw failed");
+    let restart = "digraph { start -> a; a -> start2 [loop_restart=true]; start2 -> exit }";
+    insta::assert_snapshot!(check(restart, &[("a", vec![exits(1)])]), @"start2 true");
+    let branch = r#"digraph { start -> fork; fork [shape=component]; fork -> a; a -> join [condition="outcome=success && context.size > 7"]
+        fork -> b -> join; join [shape=tripleoctagon]; join -> exit }"#;
+    insta::assert_snapshot!(check(branch, &small), @"join false outcome=success saw succeeded context.size > 7 saw 5");
+    insta::assert_snapshot!(check("digraph { start -> a -> exit }", &[]), @"");
+}
+
 #[test]
 fn a_failure_without_an_edge_takes_the_retry_target() {
     let source = r#"digraph {

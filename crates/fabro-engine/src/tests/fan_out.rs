@@ -273,3 +273,25 @@ fn a_fan_out_is_not_entered_from_its_own_branch() {
     run succeeded
     ");
 }
+
+#[test]
+fn a_fan_out_takes_as_long_as_from_its_start_to_its_end() {
+    let bench = Bench::new(
+        "digraph { start -> fork; fork [shape=component]; fork -> a -> join; fork -> b -> join; join -> exit }",
+        &[],
+    );
+    bench.story();
+    let events = bench.events();
+    let of_fork = |event: &&Event| event.entry.node_id.as_deref() == Some("fork");
+    let started = events.iter().find(of_fork).unwrap();
+    let (end, took) = events
+        .iter()
+        .filter(of_fork)
+        .find_map(|event| match &event.entry.body {
+            EventBody::StageCompleted(end) => Some((event, end.outcome.duration_ms)),
+            _ => None,
+        })
+        .unwrap();
+    assert!(took > 0);
+    assert_eq!(i64::try_from(took).unwrap(), end.ts_ms - started.ts_ms);
+}

@@ -102,4 +102,17 @@ fn a_loop_of_conditional_nodes_ends() {
 fn random_selection_depends_on_the_seed_only() {
     let source = r"digraph { start -> pick; pick [selection=random]; pick -> a [weight=3]; pick -> b; a -> exit; b -> exit }";
     assert_eq!(run(source, &[]), run(source, &[]));
+    let drawn = |source: &str| {
+        let bench = Bench::new(source, &[]);
+        bench.story();
+        let events = bench.events();
+        let drawn = events.iter().filter(
+            |event| matches!(&event.entry.body, EventBody::EdgeSelected(choice) if choice.random),
+        );
+        drawn.filter_map(|event| event.entry.node_id.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(drawn(source), ["pick".into()]);
+    // Where a rule leaves one edge, nothing is drawn.
+    let single = r#"digraph { start -> pick; pick [selection=random]; pick -> a [condition="outcome=success"]; pick -> b; a -> exit; b -> exit }"#;
+    assert_eq!(drawn(single), [] as [Arc<str>; 0]);
 }
