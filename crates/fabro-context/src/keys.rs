@@ -73,16 +73,23 @@ const RESERVED: [&str; 3] = [OUTCOME, PREFERRED_LABEL, CURRENT_NODE];
 ///
 /// Keys that the engine and its handlers write are theirs alone, so that no model can forge the
 /// exit code of a command or the answer of a person. The same key with `context.` before it is
-/// refused too: conditions and templates would read that one first.
+/// refused too: conditions and templates would read that one first. And so is the object that a
+/// dotted key leads into, such as `human` with a `gate` in it: it is read where the flat key is not
+/// there.
 pub fn refusal(key: &str) -> Option<String> {
     if key.is_empty() {
         return Some("a key may not be empty".to_owned());
+    }
+    if key == "context" {
+        return Some(format!("`{key}` stands for all keys: name one"));
     }
     let key = key.strip_prefix("context.").unwrap_or(key);
     if RESERVED.contains(&key) {
         return Some(format!("`{key}` is written by the engine"));
     }
-    let prefix = RESERVED_PREFIXES.iter().find(|prefix| key.starts_with(**prefix))?;
+    let leads_in = |prefix: &&&str| prefix.strip_suffix('.') == Some(key);
+    let is_in = |prefix: &&&str| key.starts_with(**prefix) || leads_in(prefix);
+    let prefix = RESERVED_PREFIXES.iter().find(is_in)?;
     Some(format!("keys that start with `{prefix}` are written by the engine and its handlers"))
 }
 
@@ -98,6 +105,22 @@ mod tests {
         }
         for key in ["context.outcome", "context.command.exit_code", "context.last_stage"] {
             assert!(refusal(key).is_some(), "{key}");
+        }
+        for key in ["human", "command", "parallel", "internal", "graph", "output", "response"] {
+            let reason =
+                format!("keys that start with `{key}.` are written by the engine and its handlers");
+            assert_eq!(
+                refusal(key),
+                Some(reason.clone()),
+                "an object there is read by dotted keys"
+            );
+            assert_eq!(refusal(&format!("context.{key}")), Some(reason));
+        }
+        for key in ["child", "context.child", "parallel.results", "human.gate", "context"] {
+            assert!(refusal(key).is_some(), "{key}");
+        }
+        for key in ["humanity", "current", "last", "failure", "children", "contexts", "my.human"] {
+            assert_eq!(refusal(key), None, "{key}");
         }
         for key in ["tests_passed", "outcomes", "commander", "lastly", "score.total", "context.x"] {
             assert_eq!(refusal(key), None, "{key}");
