@@ -12,6 +12,12 @@ pub trait Lookup {
     /// The value of one flat key, taken literally: dots in it mean nothing. `outcome` and
     /// `preferred_label` are asked for like any other key. `None` when there is no such key.
     fn get(&self, key: &str) -> Result<Option<Cow<'_, Value>>, LookupError>;
+
+    /// What a value that was found inside another, at `path`, stands for when it is a reference to
+    /// one kept elsewhere; `None` when it stands for itself, as all do unless this is implemented.
+    fn referred(&self, _path: &str, _value: &Value) -> Result<Option<Value>, LookupError> {
+        Ok(None)
+    }
 }
 
 impl Lookup for BTreeMap<String, Value> {
@@ -32,7 +38,8 @@ pub(crate) const PREFIX: &str = "context.";
 /// The value that a key, as written in a condition, stands for.
 ///
 /// The literal key comes first, then the key without `context.`; only when neither is there, the
-/// longest of its dotted prefixes that leads to a value in a JSON object or array.
+/// longest of its dotted prefixes that leads to a value in a JSON object or array. A reference at
+/// the end of such a path is read.
 pub(crate) fn resolve<'a>(
     lookup: &'a dyn Lookup,
     key: &str,
@@ -62,8 +69,9 @@ fn resolve_path<'a>(
             Some(Cow::Owned(value)) => value_at(&value, path).cloned().map(Cow::Owned),
             None => None,
         };
-        if found.is_some() {
-            return Ok(found);
+        if let Some(value) = found {
+            let referred = lookup.referred(key, &value)?;
+            return Ok(Some(referred.map_or(value, Cow::Owned)));
         }
     }
     Ok(None)

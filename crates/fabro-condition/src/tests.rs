@@ -364,10 +364,31 @@ impl Lookup for Broken {
     fn get(&self, key: &str) -> Result<Option<Cow<'_, Value>>, LookupError> {
         match key {
             "blob" => Err(LookupError("the blob is too large".to_owned())),
-            "made" => Ok(Some(Cow::Owned(json!({"up": [1]})))),
+            "made" => Ok(Some(Cow::Owned(json!({"up": [1, "elsewhere", "gone"]})))),
             _ => Lookup::get(&self.0, key),
         }
     }
+
+    fn referred(&self, path: &str, value: &Value) -> Result<Option<Value>, LookupError> {
+        match value.as_str() {
+            Some("elsewhere") => Ok(Some(json!("read"))),
+            Some("gone") => Err(LookupError(format!("`{path}` is gone"))),
+            _ => Ok(None),
+        }
+    }
+}
+
+#[test]
+fn references_inside_of_values_are_read() {
+    let lookup = Broken(context(json!({"a": {"b": "elsewhere", "c": ["gone"]}})));
+    let condition = |text| Condition::parse(text).unwrap();
+    for text in ["a.b = read", "context.a.b = read", "made.up.1 = read", "a contains elsewhere"] {
+        assert_eq!(condition(text).holds(&lookup), Ok(true), "{text}");
+    }
+    let verdict = condition("a.b = other").explain(&lookup).unwrap();
+    assert_eq!((verdict.holds, &*verdict.clauses[0].value), (false, "read"));
+    assert_eq!(condition("a.c.0 = x").holds(&lookup).unwrap_err().0, "`a.c.0` is gone");
+    assert_eq!(condition("made.up.2").holds(&lookup).unwrap_err().0, "`made.up.2` is gone");
 }
 
 #[test]

@@ -75,6 +75,28 @@ pub fn read_blob(blobs: &dyn BlobStore, blob: &BlobRef) -> Result<Value, ReadErr
     Ok(serde_json::from_slice(&blobs.get(blob)?)?)
 }
 
+/// Puts what `read` gives for each reference inside of an array or object in its place; `None`
+/// leaves it. References in what was read stay.
+pub fn read_inner<E>(
+    value: &mut Value,
+    read: &mut impl FnMut(&BlobRef) -> Result<Option<Value>, E>,
+) -> Result<(), E> {
+    // Values come from JSON that was parsed, which bounds their depth.
+    let visit = |inner: &mut Value| match BlobRef::from_value(inner) {
+        Some(blob) => read(&blob).map(|found| {
+            if let Some(found) = found {
+                *inner = found;
+            }
+        }),
+        None => read_inner(inner, read),
+    };
+    match value {
+        Value::Array(items) => items.iter_mut().try_for_each(visit),
+        Value::Object(fields) => fields.values_mut().try_for_each(visit),
+        _ => Ok(()),
+    }
+}
+
 /// The same patch with large values, and all command output, replaced by references. The bytes
 /// they name are added to `blobs`.
 pub(crate) fn offload(patch: &mut ContextPatch, blobs: &mut Vec<NewBlob>) {

@@ -26,10 +26,14 @@ pub struct Reading<'a> {
 impl Lookup for Reading<'_> {
     fn get(&self, key: &str) -> Result<Option<Cow<'_, Value>>, LookupError> {
         let Some(value) = self.context.get(key) else { return Ok(None) };
-        let Some(blob) = BlobRef::from_value(value) else { return Ok(Some(Cow::Borrowed(value))) };
+        let read = self.referred(key, value)?;
+        Ok(Some(read.map_or(Cow::Borrowed(value), Cow::Owned)))
+    }
+
+    fn referred(&self, path: &str, value: &Value) -> Result<Option<Value>, LookupError> {
+        let Some(blob) = BlobRef::from_value(value) else { return Ok(None) };
         let read = crate::read_blob(self.blobs, &blob);
-        read.map(|value| Some(Cow::Owned(value)))
-            .map_err(|error| LookupError(format!("`{key}` cannot be read: {error}")))
+        read.map(Some).map_err(|error| LookupError(format!("`{path}` cannot be read: {error}")))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Large values as local files, while a run is at work.
 
+use std::convert::Infallible;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -17,24 +18,13 @@ const INNER_TOTAL: u64 = 1 << 20;
 /// Puts the values that references inside of a value stand for in their place. Those of large
 /// values stay.
 pub(crate) fn read_inner(value: &mut Value, blobs: &dyn BlobStore) {
-    // Values come from JSON that was parsed, which bounds their depth.
-    fn visit(value: &mut Value, blobs: &dyn BlobStore, left: &mut u64) {
-        match value {
-            Value::Array(items) => items.iter_mut().for_each(|item| visit(item, blobs, left)),
-            Value::Object(fields) => fields.values_mut().for_each(|item| visit(item, blobs, left)),
-            Value::String(_) => {
-                let Some(blob) = BlobRef::from_value(value) else { return };
-                let fits = blobs.len(&blob).ok().filter(|bytes| *bytes <= INNER.min(*left));
-                let Some(bytes) = fits else { return };
-                if let Ok(read) = read_blob(blobs, &blob) {
-                    *left -= bytes;
-                    *value = read;
-                }
-            }
-            _ => {}
-        }
-    }
-    visit(value, blobs, &mut { INNER_TOTAL });
+    let mut left = INNER_TOTAL;
+    let Ok(()) = fabro_engine::read_inner(value, &mut |blob| {
+        let fits = blobs.len(blob).ok().filter(|bytes| *bytes <= INNER.min(left));
+        let read = fits.and_then(|bytes| Some((bytes, read_blob(blobs, blob).ok()?)));
+        left -= read.as_ref().map_or(0, |(bytes, _)| *bytes);
+        Ok::<_, Infallible>(read.map(|(_, value)| value))
+    });
 }
 
 /// Why a large value could not be put into a file.

@@ -18,6 +18,22 @@ pub enum ReportError {
         /// Why.
         source: ReadError,
     },
+    /// A value of the context, or one inside of it, cannot be read back.
+    #[error("the value of `{key}` cannot be read back: {source}")]
+    Key {
+        /// The key.
+        key: String,
+        /// Why.
+        source: ReadError,
+    },
+    /// The values inside of one are too large together.
+    #[error(
+        "the value of `{key}` cannot be read back: those inside of it are more than 256 MB together"
+    )]
+    TooMuch {
+        /// The key.
+        key: String,
+    },
     /// The log has no events.
     #[error("the run has no events; `fabro ps` lists the runs there are")]
     Empty,
@@ -51,7 +67,10 @@ pub enum ReportError {
 impl ReportError {
     /// True when the store is to blame, not the question.
     pub fn is_store(&self) -> bool {
-        matches!(self, Self::Store(_) | Self::Value { .. })
+        matches!(
+            self,
+            Self::Store(_) | Self::Value { .. } | Self::Key { .. } | Self::TooMuch { .. }
+        )
     }
 }
 

@@ -39,6 +39,7 @@ mod error;
 mod explain;
 mod inspect;
 mod ps;
+mod read_back;
 mod stage;
 
 pub use at::{Gate, open_gates};
@@ -51,6 +52,7 @@ use fabro_store::{RunLog, StoreError};
 use fabro_types::RunId;
 pub use inspect::{Inspect, StageRow, inspect};
 pub use ps::{PsRow, ps};
+pub use read_back::read_back;
 pub use stage::{StageReport, stage};
 
 /// How many events are read at a time.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fabro_blob::BlobStore;
 use fabro_context::{Change, Context};
 use fabro_engine::read_blob;
-use fabro_report::{context_at, diff, load};
+use fabro_report::{context_at, diff, load, read_back};
 use fabro_types::BlobRef;
 use serde_json::Value;
 
@@ -29,8 +29,9 @@ pub fn context(args: &ContextArgs, global: &Global) -> anyhow::Result<Exit> {
         let mut changes = diff(&events, before, after)?;
         if args.resolve {
             for change in &mut changes {
-                resolve(&mut change.before, &change.key, store.blobs())?;
-                resolve(&mut change.after, &change.key, store.blobs())?;
+                for value in [&mut change.before, &mut change.after].into_iter().flatten() {
+                    resolve(value, &change.key, store.blobs())?;
+                }
             }
         }
         if args.json {
@@ -54,25 +55,17 @@ pub fn context(args: &ContextArgs, global: &Global) -> anyhow::Result<Exit> {
 
 fn resolved(context: &Context, blobs: &dyn BlobStore) -> anyhow::Result<Context> {
     let entries = context.iter().map(|(key, value)| {
-        let mut value = Some(Arc::clone(value));
+        let mut value = Arc::clone(value);
         resolve(&mut value, key, blobs)?;
-        Ok((key.to_owned(), value.unwrap_or_default()))
+        Ok((key.to_owned(), value))
     });
     entries.collect()
 }
 
-/// Puts a large value in the place of the reference to it.
-fn resolve(value: &mut Option<Arc<Value>>, key: &str, blobs: &dyn BlobStore) -> anyhow::Result<()> {
-    if let Some(blob) = value.as_deref().and_then(BlobRef::from_value) {
-        let read = read_blob(blobs, &blob).map_err(|error| {
-            error::store(
-                format!("the value of `{key}` cannot be read back: {error}"),
-                "leave out --resolve to see the reference",
-            )
-        })?;
-        *value = Some(Arc::new(read));
-    }
-    Ok(())
+fn resolve(value: &mut Arc<Value>, key: &str, blobs: &dyn BlobStore) -> anyhow::Result<()> {
+    read_back(key, value, blobs).map_err(|failed| {
+        error::store(failed.to_string(), "leave out --resolve to see the reference")
+    })
 }
 
 fn text(context: &Context, blobs: &dyn BlobStore, paint: Paint) -> String {

@@ -295,3 +295,13 @@ fn templates_see_what_branches_printed() {
     scene.drive().unwrap();
     assert_eq!(scene.read("006-next@1/prompt.md"), "a: output of a\nb: output of b\n");
 }
+
+#[test]
+fn conditions_see_what_branches_printed() {
+    let mut scene = forked(0, 0);
+    scene.bundle.source = FORK.replace(
+        "join -> next -> exit;",
+        r#"join -> next [condition="parallel.results.1.response = \"output of b\" && context.parallel.results.0.updates.command.output = \"output of a\""]; join -> exit; next -> exit;"#,
+    );
+    assert!(scene.story().contains("join@1 succeeded -> next (condition)"));
+}
