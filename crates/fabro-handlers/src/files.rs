@@ -3,8 +3,10 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use fabro_engine::{Stage, StageEnd, stage_dir};
 use fabro_events::{CompletedStage, Event, EventBody, EventSink};
@@ -146,16 +148,54 @@ impl EventSink for StatusFiles {
     }
 }
 
-/// The text of a file that somebody else may have written, when it is a plain file of at most
-/// `limit` bytes that is not older than `since_ms` (milliseconds since 1970).
-pub(crate) fn fresh_text(path: &Path, since_ms: i64, limit: u64) -> Option<String> {
+/// The `status.json` in the working directory, in which an agent may put its directives.
+#[derive(Clone)]
+pub(crate) struct AgentStatus {
+    path: PathBuf,
+    /// What was there before the agent began.
+    before: Option<Stamp>,
+    /// When the agent began, in milliseconds since 1970, where that was in an earlier driver.
+    since_ms: Option<i64>,
+}
+
+/// Differs where a file was written or replaced.
+type Stamp = (SystemTime, u64, u64);
+
+impl AgentStatus {
+    pub(crate) const NAME: &str = "status.json";
+
+    /// As it is now, before the agent begins, or goes on that began at `since_ms`.
+    pub(crate) fn before(work_dir: &Path, since_ms: Option<i64>) -> Self {
+        let path = work_dir.join(Self::NAME);
+        let before = fs::metadata(&path).ok().and_then(|about| stamp(&about));
+        Self { path, before, since_ms }
+    }
+
+    /// Its text, when the agent has written it. Times of files lag a few milliseconds behind the
+    /// clock, so one that was written at once looks older than the agent: what counts is that the
+    /// file is another than before. Only where an earlier driver died, and nobody knows what there
+    /// was before, does its time decide.
+    pub(crate) fn text(&self, limit: u64) -> Option<String> {
+        let about = fs::metadata(&self.path).ok()?;
+        let now = stamp(&about);
+        let is_later = |since| modified_ms(&about).is_some_and(|modified| modified >= since);
+        let is_fresh = now != self.before || self.since_ms.is_some_and(is_later);
+        is_fresh.then(|| text_of_file(&self.path, limit)).flatten()
+    }
+}
+
+/// The text of a plain file of at most `limit` bytes.
+pub(crate) fn text_of_file(path: &Path, limit: u64) -> Option<String> {
     let about = fs::metadata(path).ok()?;
-    let fits = about.is_file() && about.len() <= limit && modified_ms(&about)? >= since_ms;
+    let fits = about.is_file() && about.len() <= limit;
     fits.then(|| fs::read_to_string(path).ok()).flatten()
 }
 
+fn stamp(about: &fs::Metadata) -> Option<Stamp> {
+    Some((about.modified().ok()?, about.len(), about.ino()))
+}
+
 fn modified_ms(about: &fs::Metadata) -> Option<i64> {
-    let modified = about.modified().ok()?;
-    let since = modified.duration_since(std::time::UNIX_EPOCH).ok()?;
+    let since = about.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
     i64::try_from(since.as_millis()).ok()
 }

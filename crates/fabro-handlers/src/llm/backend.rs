@@ -12,6 +12,7 @@ use super::output::{Output, Source, Verdict, invalid, repairs, response_outcome}
 use super::talk::{Answered, Ending};
 use super::{LlmHandler, cannot_record, given_up};
 use crate::common::{known, preview, warn};
+use crate::files::AgentStatus;
 use crate::llm::journal::StageJournal;
 
 impl LlmHandler {
@@ -24,6 +25,7 @@ impl LlmHandler {
     ) -> Result<Ending, StageEnd> {
         let backend = self.backend(stage)?;
         let work_dir = Path::new(&stage.run.work_dir).to_owned();
+        let status = AgentStatus::before(&work_dir, None);
         let before = known(stage, self.tree.before(&work_dir).await).await;
         let most = repairs(stage);
         let mut usage = Usage::default();
@@ -46,8 +48,8 @@ impl LlmHandler {
             usage.add(&Usage { turns: spent.turns.max(1), ..spent });
             let touched = self.tree.touched(&work_dir, before.as_ref()).await;
             let files = known(stage, touched).await;
-            let (since_ms, redactor) = (stage.started_ms, &self.agents.redactor);
-            let source = Source { stage, since_ms, last_file: None, redactor };
+            let redactor = &self.agents.redactor;
+            let source = Source { stage, status: &status, last_file: None, redactor };
             let feedback = match output.verdict(source, &done.text) {
                 Verdict::Holds(value) => {
                     record(stage, message, &done.text, &usage).await?;
@@ -57,7 +59,7 @@ impl LlmHandler {
                         usage,
                         files_touched: files,
                         last_file: None,
-                        since_ms: stage.started_ms,
+                        status,
                     })));
                 }
                 Verdict::Repair(feedback) => feedback,

@@ -11,13 +11,10 @@ use fabro_types::{Failure, FailureClass, Outcome};
 use serde_json::Value;
 
 use crate::directives;
-use crate::files::fresh_text;
+use crate::files::{AgentStatus, text_of_file};
 
 /// How many characters of a response `last_response` keeps.
 const PREVIEW: usize = 200;
-
-/// The file in the working directory that an agent may put its directives in.
-const STATUS_FILE: &str = "status.json";
 
 /// The largest file of an agent that directives are looked for in.
 const SOURCE_BYTES: u64 = 1 << 20;
@@ -119,8 +116,7 @@ pub(crate) fn response_outcome(node: &str, text: &str) -> Outcome {
 #[derive(Clone, Copy)]
 pub(super) struct Source<'a> {
     pub(super) stage: &'a Stage,
-    /// Files that are older than this say nothing; in milliseconds since 1970.
-    pub(super) since_ms: i64,
+    pub(super) status: &'a AgentStatus,
     /// The last file that the agent touched.
     pub(super) last_file: Option<&'a str>,
     /// What is read from files is recorded, without the secrets in it.
@@ -157,11 +153,10 @@ impl Source<'_> {
     /// An agent's `status.json` in the working directory, then the last file it touched.
     fn others(self) -> impl Iterator<Item = String> {
         let is_agent = self.stage.node().kind == NodeKind::Agent;
-        let last = self.last_file.filter(|file| *file != STATUS_FILE);
-        let names = [STATUS_FILE].into_iter().chain(last).filter(move |_| is_agent);
-        let (dir, since) = (Path::new(&self.stage.run.work_dir), self.since_ms);
-        let texts = names.filter_map(|name| fresh_text(&dir.join(name), since, SOURCE_BYTES));
-        let texts = texts.map(|text| self.redactor.redact(&text).into_owned());
-        texts.collect::<Vec<_>>().into_iter()
+        let last = self.last_file.filter(|file| *file != AgentStatus::NAME);
+        let work_dir = Path::new(&self.stage.run.work_dir);
+        let last = last.and_then(|file| text_of_file(&work_dir.join(file), SOURCE_BYTES));
+        let texts = self.status.text(SOURCE_BYTES).into_iter().chain(last);
+        texts.filter(move |_| is_agent).map(move |text| self.redactor.redact(&text).into_owned())
     }
 }

@@ -1,5 +1,6 @@
 //! The conversation of a stage: a session, its thread, its corrections.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -22,6 +23,7 @@ use super::journal::StageJournal;
 use super::output::{self, Output, Verdict, invalid, repairs};
 use super::{LlmHandler, ModelDefaults as Defaults, cannot_record, given_up, is_named};
 use crate::common::warn;
+use crate::files::AgentStatus;
 use crate::memory::read_recorded;
 
 /// How a conversation ended.
@@ -41,8 +43,7 @@ pub(crate) struct Answered {
     pub(crate) usage: Usage,
     pub(crate) files_touched: Vec<String>,
     pub(crate) last_file: Option<String>,
-    /// When the stage began: files that are older say nothing.
-    pub(crate) since_ms: i64,
+    pub(crate) status: AgentStatus,
 }
 
 impl Answered {
@@ -53,8 +54,8 @@ impl Answered {
         output: &Output,
         redactor: &Redactor,
     ) -> Outcome {
-        let last = self.last_file.as_deref();
-        let source = output::Source { stage, since_ms: self.since_ms, last_file: last, redactor };
+        let (status, last_file) = (&self.status, self.last_file.as_deref());
+        let source = output::Source { stage, status, last_file, redactor };
         let mut outcome = output::outcome(source, &self.text, self.value, output).await;
         outcome.usage = Some(self.usage);
         outcome.files_touched = self.files_touched;
@@ -99,10 +100,11 @@ impl LlmHandler {
         let goes_on = !own.is_empty();
         session.restore(Transcript::from_notes(notes, read_recorded(stage)).map_err(|e| lost(&e))?);
         session.restore(own);
-        let since_ms = recorded.first().map_or(stage.started_ms, |first| first.ts_ms);
+        let since_ms = recorded.first().map(|first| first.ts_ms);
+        let status = AgentStatus::before(Path::new(&stage.run.work_dir), since_ms);
         let first = if goes_on { None } else { Some(message) };
         let redactor = self.agents.redactor.clone();
-        let mut conversation = Conversation { session, journal, since_ms, redactor };
+        let mut conversation = Conversation { session, journal, status, redactor };
         let ending = conversation.run(stage, first, output).await?;
         tell_unpriced(stage, &conversation.session.usage(), &unpriced).await;
         Ok(ending)
@@ -221,7 +223,7 @@ fn choose(
 struct Conversation {
     session: Session,
     journal: Arc<StageJournal>,
-    since_ms: i64,
+    status: AgentStatus,
     redactor: Redactor,
 }
 
@@ -242,8 +244,8 @@ impl Conversation {
                 Err(error) => return self.ended(error),
             };
             let last_file = answered.last_file_touched.as_deref();
-            let (since_ms, redactor) = (self.since_ms, &self.redactor);
-            let source = output::Source { stage, since_ms, last_file, redactor };
+            let (status, redactor) = (&self.status, &self.redactor);
+            let source = output::Source { stage, status, last_file, redactor };
             let feedback = match output.verdict(source, &answered.text) {
                 Verdict::Holds(value) => {
                     return Ok(Ending::Answered(Box::new(Answered {
@@ -252,7 +254,7 @@ impl Conversation {
                         usage: answered.usage,
                         files_touched: answered.files_touched,
                         last_file: answered.last_file_touched,
-                        since_ms: self.since_ms,
+                        status: status.clone(),
                     })));
                 }
                 Verdict::Repair(feedback) => feedback,

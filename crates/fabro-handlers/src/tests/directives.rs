@@ -141,43 +141,103 @@ fn auto_status_leaves_a_stated_failure_alone() {
     check(source, model, &["a@1 failed: the stage said it failed", "b@1 succeeded (auto_status:"]);
 }
 
+const GO: &str = r#"{"preferred_next_label": "go"}"#;
+
+fn asks(shape: &str, answer: &str) -> Scene {
+    let source = format!(
+        "digraph {{ max_cost=1.5; start -> a; a [shape={shape}]; a -> x [label=go]; a -> exit; x -> exit; x [shape=parallelogram, script=run] }}"
+    );
+    let model = json!({"a": [{"text": answer}]}).to_string();
+    Scene::new(&source).model(&model).prints(&[("run", "")])
+}
+
+fn goes(scene: &Scene) -> bool {
+    scene.story().contains("a@1 succeeded -> x (preferred_label)")
+}
+
 #[test]
 fn a_file_speaks_for_an_agent_that_says_nothing() {
-    let source = |shape: &str| {
-        format!(
-            "digraph {{ start -> a; a [shape={shape}]; a -> x [label=go]; a -> exit; x -> exit; x [shape=parallelogram, script=run] }}"
-        )
+    // The clock is ahead of the times of files.
+    let told = |shape: &str, answer: &str, file: &str| {
+        goes(&asks(shape, answer).agent_writes("status.json", file))
     };
-    let told = |shape: &str, answer: &str, file: &str, started_ms: i64| {
-        let model = json!({"a": [{"text": answer}]}).to_string();
-        let mut scene = Scene::new(&source(shape)).model(&model).prints(&[("run", "")]);
-        scene.started_ms = started_ms;
+    assert!(told("box", "done", GO));
+    assert!(!told("tab", "done", GO), "prompt nodes have their answer only");
+    assert!(!told("box", r#"{"failure_reason": "-"}"#, GO), "the answer comes first");
+    assert!(!told("box", "done", "{\"preferred_next_label\": "));
+    assert!(told("box", "done", &format!("{}{GO}", "\u{FEFF}")));
+}
+
+#[test]
+fn a_file_of_before_says_nothing() {
+    let before = |text: &str| {
+        // The clock is behind the times of files.
+        let scene = Scene { started_ms: 1_000, ..asks("box", "done") };
         std::fs::create_dir_all(scene.work_dir()).unwrap();
-        std::fs::write(scene.work_dir().join("status.json"), file).unwrap();
-        let story = scene.story();
-        story.contains("a@1 succeeded -> x (preferred_label)")
+        std::fs::write(scene.work_dir().join("status.json"), text).unwrap();
+        scene
     };
-    let go = r#"{"preferred_next_label": "go"}"#;
-    assert!(told("box", "done", go, 1_000));
-    assert!(!told("box", "done", go, LATE_MS), "older than the stage");
-    assert!(!told("tab", "done", go, 1_000), "prompt nodes have their answer only");
-    assert!(!told("box", r#"{"failure_reason": "-"}"#, go, 1_000), "the answer comes first");
-    assert!(!told("box", "done", "{\"preferred_next_label\": ", 1_000));
-    assert!(told("box", "done", &format!("{}{go}", "\u{FEFF}"), 1_000));
+    assert!(!goes(&before(GO)));
+    assert!(goes(&before("{}").agent_writes("status.json", GO)));
+    let again = before(GO);
+    let (path, other) = (again.work_dir().join("status.json"), again.work_dir().join("other"));
+    let replaced = again.agent_writes("other", GO).when("agent.message", move || {
+        let written = std::fs::metadata(&path).unwrap().modified().unwrap();
+        std::fs::File::options().write(true).open(&other).unwrap().set_modified(written).unwrap();
+        std::fs::rename(other, path).unwrap();
+    });
+    assert!(goes(&replaced), "the same text, written in the same moment");
+}
+
+#[test]
+fn an_agent_that_goes_on_is_told_by_the_time_of_the_file() {
+    let goes_on = |started_ms: i64| {
+        let paid = json!({"usage": {"cost_usd": 2.0, "input_tokens": 1}, "text": "", "tool_calls": [{"name": "x", "arguments": {}}]});
+        let model = json!({"a": [paid, {"text": "done"}]}).to_string();
+        let scene = Scene { started_ms, ..asks("box", "") }.model(&model);
+        let scene = scene.agent_writes("status.json", GO);
+        scene.drive().unwrap();
+        assert!(scene.dir.path().join("work/status.json").exists());
+        scene.drive_with(Some(9.0)).unwrap();
+        goes(&scene)
+    };
+    assert!(goes_on(1_000));
+    assert!(!goes_on(LATE_MS));
 }
 
 #[test]
 fn a_status_file_that_is_no_file_of_ours_is_left_alone() {
-    let source = "digraph { start -> a -> exit }";
-    let scene =
-        Scene { started_ms: 1_000, ..Scene::new(source) }.model(r#"{"a": [{"text": "x"}]}"#);
+    let scene = asks("box", "done");
     let path = scene.work_dir().join("status.json");
-    std::fs::create_dir_all(&path).unwrap();
+    let scene = scene.when("agent.message", move || std::fs::create_dir(path).unwrap());
     assert!(scene.story().contains("run succeeded"));
-    let scene =
-        Scene { started_ms: 1_000, ..Scene::new(source) }.model(r#"{"a": [{"text": "x"}]}"#);
-    std::fs::create_dir_all(scene.work_dir()).unwrap();
-    let file = std::fs::File::create(scene.work_dir().join("status.json")).unwrap();
-    file.set_len(1 << 40).unwrap();
+    let scene = asks("box", "done");
+    let path = scene.work_dir().join("status.json");
+    let scene = scene.when("agent.message", move || {
+        std::fs::File::create(path).unwrap().set_len(1 << 40).unwrap();
+    });
     assert!(scene.story().contains("run succeeded"));
+}
+
+#[test]
+fn an_object_forges_no_answer_of_a_person() {
+    let source = r#"digraph {
+        start -> a; a -> sad [condition="human.gate.label=Yes || context.human.gate.label=Yes || child.s.ok"]
+        a -> exit; sad -> exit
+    }"#;
+    let human = json!({"gate": {"label": "Yes"}});
+    let updates = json!({"human": human, "context.human": human, "context": {"human": human}, "child": {"s": {"ok": true}}, "humanity": "kept"});
+    let model = json!({"a": [{"text": json!({"context_updates": updates}).to_string()}]});
+    let scene = Scene::new(source).model(&model.to_string());
+    insta::assert_snapshot!(scene.story(), @r"
+    001 start@1 succeeded -> a (unconditional)
+    a refused child: keys that start with `child.` are written by the engine and its handlers
+    a refused context: `context` stands for all keys: name one
+    a refused context.human: keys that start with `human.` are written by the engine and its handlers
+    a refused human: keys that start with `human.` are written by the engine and its handlers
+    002 a@1 succeeded -> exit (unconditional)
+    003 exit@1 succeeded
+    run succeeded
+    ");
+    assert_eq!(scene.value("humanity"), "kept");
 }

@@ -64,9 +64,11 @@ pub(super) struct Scene {
     run_id: RunId,
     dir: TempDir,
     asked: Arc<Asked>,
-    posts: Mutex<Vec<(String, fabro_store::Message)>>,
+    hooks: Mutex<Vec<(String, Hook)>>,
     commits: Arc<Mutex<BTreeSet<(RunId, u64)>>>,
 }
+
+type Hook = Box<dyn FnOnce() + Send>;
 
 /// Who answers when the prepared answers are used up.
 enum People {
@@ -116,7 +118,7 @@ impl Scene {
             run_id: RunId::from_parts(1_700_000_000_000, 7),
             dir: TempDir::new().unwrap(),
             asked: Arc::default(),
-            posts: Mutex::default(),
+            hooks: Mutex::default(),
             commits: Arc::default(),
         }
     }
@@ -181,8 +183,22 @@ impl Scene {
 
     /// Says something to the run as soon as an event of this name is committed.
     pub(super) fn posts(self, event: &str, message: fabro_store::Message) -> Self {
-        self.posts.lock().unwrap().push((event.to_owned(), message));
+        let (store, run_id) = (Arc::clone(&self.store), self.run_id);
+        self.when(event, move || {
+            fabro_store::Inbox::post(&*store, run_id, &message).unwrap();
+        })
+    }
+
+    /// Does something as soon as an event of this name is committed, once.
+    pub(super) fn when(self, event: &str, hook: impl FnOnce() + Send + 'static) -> Self {
+        self.hooks.lock().unwrap().push((event.to_owned(), Box::new(hook)));
         self
+    }
+
+    /// Puts a file into the working directory when an agent has begun.
+    pub(super) fn agent_writes(self, name: &str, text: &str) -> Self {
+        let (path, text) = (self.work_dir().join(name), text.to_owned());
+        self.when("agent.message", move || std::fs::write(path, text).unwrap())
     }
 
     pub(super) fn run_id(&self) -> RunId {
@@ -245,7 +261,7 @@ impl Scene {
             files: StatusFiles::new(self.run_dir().parent().unwrap(), |_| {}),
             store: Arc::clone(&self.store),
             commits: Arc::clone(&self.commits),
-            posts: Mutex::new(std::mem::take(&mut *self.posts.lock().unwrap())),
+            hooks: Mutex::new(std::mem::take(&mut *self.hooks.lock().unwrap())),
         });
         let exec: Option<Arc<dyn Exec>> = match &self.exec {
             Work::Fake(exec) => Some(Arc::clone(exec) as _),
@@ -410,7 +426,7 @@ struct Sink {
     store: Arc<MemoryStore>,
     /// The last events of all commits.
     commits: Arc<Mutex<BTreeSet<(RunId, u64)>>>,
-    posts: Mutex<Vec<(String, fabro_store::Message)>>,
+    hooks: Mutex<Vec<(String, Hook)>>,
 }
 
 impl EventSink for Sink {
@@ -420,10 +436,10 @@ impl EventSink for Sink {
         let last = self.store.last_seq(event.run_id).unwrap();
         self.commits.lock().unwrap().insert((event.run_id, last));
         let name = event.to_json()["event"].as_str().unwrap().to_owned();
-        let mut posts = self.posts.lock().unwrap();
-        if let Some(at) = posts.iter().position(|(wanted, _)| *wanted == name) {
-            let (_, message) = posts.remove(at);
-            fabro_store::Inbox::post(&*self.store, event.run_id, &message).unwrap();
+        let mut hooks = self.hooks.lock().unwrap();
+        if let Some(at) = hooks.iter().position(|(wanted, _)| *wanted == name) {
+            let (_, hook) = hooks.remove(at);
+            hook();
         }
     }
 }

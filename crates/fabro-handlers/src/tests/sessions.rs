@@ -192,6 +192,16 @@ fn an_agent_works_with_its_tools() {
 }
 
 #[test]
+fn the_last_file_that_an_agent_touched_speaks_for_it() {
+    let source = "digraph { start -> a; a -> x [label=go]; a -> exit; x -> exit }";
+    let model = json!({"a": [call("write", "x.json"), {"text": "done"}], "x": [{"text": "done"}]});
+    let scene = Scene::new(source).model(&model.to_string()).agents(agents(&Arc::default()));
+    let scene = scene.agent_writes("x.json", r#"{"preferred_next_label": "go"}"#);
+    let story = scene.story();
+    assert!(story.contains("a@1 succeeded -> x (preferred_label)"), "{story}");
+}
+
+#[test]
 fn a_budget_pauses_between_two_turns_and_no_turn_is_asked_again() {
     let toolbox = Arc::default();
     let cost = |text: &str| {
