@@ -1,11 +1,13 @@
 //! Files of a working directory.
 
 mod beneath;
+mod json_text;
 mod local;
 mod memory;
 mod protected;
 mod read_first;
 mod resolve;
+mod values;
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -16,6 +18,7 @@ pub use local::LocalFiles;
 pub use memory::MemoryFiles;
 pub use protected::Protected;
 pub use read_first::ReadFirst;
+pub use values::WithValues;
 
 /// Gives the content of files.
 ///
@@ -195,7 +198,7 @@ pub enum FileError {
         /// The path as it was given.
         path: String,
     },
-    /// It steers another program; see [`Protected`].
+    /// It steers another program, or is kept by one; see [`Protected`] and [`WithValues`].
     #[error("{path} belongs to git or to fabro: it can be read, but not changed here")]
     Protected {
         /// The path as it was given.

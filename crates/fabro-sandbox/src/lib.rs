@@ -3,8 +3,8 @@
 //! Two seams. [`Exec`] runs a script: one function that takes a [`Request`] and gives back what it
 //! came to. [`LocalExec`] starts real processes, [`FakeExec`] answers from memory. [`Files`] are the
 //! files of a working directory, in three traits: [`ReadFiles`], [`WriteFiles`], [`FindFiles`].
-//! [`LocalFiles`] lets nobody out of its root, [`MemoryFiles`] has no disk, and [`ReadFirst`] lets
-//! nobody change what they have not read.
+//! [`LocalFiles`] lets nobody out of its root, [`WithValues`] adds single values that may be read,
+//! [`MemoryFiles`] has no disk, and [`ReadFirst`] lets nobody change what they have not read.
 //!
 //! ```
 //! use fabro_sandbox::{Captured, Environment, Exec, Exit, Keep, Language, LocalExec, Request};
@@ -77,7 +77,7 @@ use fabro_redact::Redactor;
 pub use fake::FakeExec;
 pub use files::{
     Entry, FileError, FileInfo, FileKind, Files, FindFiles, LocalFiles, MemoryFiles, Protected,
-    ReadFiles, ReadFilesExt, ReadFirst, WriteFiles,
+    ReadFiles, ReadFilesExt, ReadFirst, WithValues, WriteFiles,
 };
 pub use leftovers::{Mark, end_leftovers};
 pub use local::LocalExec;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use fabro_sandbox::{
     FileError, FileKind, Files, FindFiles, LocalFiles, MemoryFiles, ReadFiles, ReadFilesExt,
-    ReadFirst, WriteFiles,
+    ReadFirst, WithValues, WriteFiles,
 };
 
 /// A working directory `work`, and a directory `out` beside it with a secret.
@@ -341,4 +341,68 @@ fn a_large_file_is_known_without_being_kept() {
     assert!(matches!(files.write("big", b""), Err(FileError::Changed { .. })));
     assert_eq!(files.read("big", 1 << 30).unwrap(), content);
     files.write("big", b"small").unwrap();
+}
+
+/// The path of a value in a directory of a run.
+fn value_in(dir: &std::path::Path, digit: &str, json: &str) -> String {
+    std::fs::create_dir_all(dir).unwrap();
+    let path = dir.join(format!("{}.json", digit.repeat(64)));
+    std::fs::write(&path, json).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn values_are_read_wherever_they_are() {
+    let place = Place::new();
+    let kept = [place.out("run/blobs"), place.work("store/run/blobs"), place.out("late")];
+    let outside = value_in(&kept[0], "a", r#""one\ntwo""#);
+    let inside = value_in(&kept[1], "b", r#"{"three":"\n"}"#);
+    let files = WithValues::new(place.files.clone(), kept.to_vec());
+    let late = value_in(&kept[2], "c", r#""late""#);
+    let relative = format!("../out/run/blobs/{}.json", "a".repeat(64));
+    for (path, shown, content) in [
+        (&outside, &outside, "one\ntwo"),
+        (&format!("file://{outside}"), &outside, "one\ntwo"),
+        (&relative, &outside, "one\ntwo"),
+        (&late, &late, "late"),
+        (&inside, &format!("store/run/blobs/{}.json", "b".repeat(64)), r#"{"three":"\n"}"#),
+    ] {
+        assert_eq!(files.read(path, 100).unwrap(), content.as_bytes(), "{path}");
+        let info = files.info(path).unwrap();
+        assert_eq!((info.path.as_str(), info.kind), (shown.as_str(), FileKind::File), "{path}");
+        for changed in [files.write(path, b"changed"), files.remove(path)] {
+            assert!(matches!(changed, Err(FileError::Protected { .. })), "{path}: {changed:?}");
+        }
+    }
+    assert_eq!(files.read("sub/a.txt", 100).unwrap(), b"inside");
+    files.write(&format!("sub/{}.json", "d".repeat(64)), b"\"d\"").unwrap();
+    assert_eq!(files.read(&format!("sub/{}.json", "d".repeat(64)), 9).unwrap(), b"\"d\"");
+}
+
+#[test]
+fn nothing_but_values_is_read_elsewhere() {
+    let place = Place::new();
+    let blobs = place.out("run/blobs");
+    let value = value_in(&blobs, "a", r#""one""#);
+    let other = value_in(&place.out("other/blobs"), "b", r#""other""#);
+    let deeper = value_in(&blobs.join("deeper"), "c", r#""deeper""#);
+    let link = blobs.join(format!("{}.json", "d".repeat(64))).to_str().unwrap().to_owned();
+    symlink(place.out("secret"), &link).unwrap();
+    symlink(&value, place.work("link")).unwrap();
+    std::fs::write(blobs.join("notes.json"), "secret").unwrap();
+    let files = WithValues::new(place.files.clone(), vec![blobs.clone()]);
+    let up = format!("{}/../../secret", blobs.display());
+    let none = blobs.join(format!("{}.json", "e".repeat(64))).to_str().unwrap().to_owned();
+    assert!(matches!(files.open(&none).map(drop), Err(FileError::NotFound { .. })));
+    let notes = blobs.join("notes.json").to_str().unwrap().to_owned();
+    let blobs = blobs.to_str().unwrap();
+    for path in [&other, &deeper, &link, &up, &notes, "link", blobs, "/etc/passwd"] {
+        let opened = files.open(path).map(drop);
+        assert!(matches!(opened, Err(FileError::Outside { .. })), "{path}: {opened:?}");
+        let found = files.info(path);
+        assert!(matches!(found, Err(FileError::Outside { .. })), "{path}: {found:?}");
+    }
+    for path in [blobs, &value] {
+        assert!(matches!(files.list(path), Err(FileError::Outside { .. })), "{path}");
+    }
 }

@@ -1,5 +1,6 @@
 use std::fmt::Write;
 use std::io::Read;
+use std::ops::Range;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -11,18 +12,23 @@ use serde_json::json;
 
 use super::{SeenFiles, output, said};
 use crate::call::{Stop, arguments, blocking, canceled, spec};
-use crate::limit::push_line;
 use crate::{Call, Output, Tool};
 
 /// How many lines one call gives unless it is told otherwise.
 const LINES: u64 = 2_000;
 
 /// How much of a line is shown, in characters.
-const LINE: usize = 2_000;
+const LINE: u64 = 2_000;
+
+/// The same for a line that is read from a column on: less than what lines of outputs are cut to.
+const PART: u64 = 8_000;
 
 /// After how much text the rest is left for another call, in bytes: less than what outputs are cut
 /// to, because a file cut in its middle is of no use.
 const ENOUGH: usize = 26_000;
+
+/// The longest part of a line, in bytes: no character has more than four.
+const LINE_BYTES: usize = 32_000;
 
 /// How much of a file is looked at to see whether it is text, in bytes.
 const LOOKED_AT: usize = 8_192;
@@ -42,6 +48,7 @@ struct Arguments {
     offset: u64,
     #[serde(default = "all")]
     limit: u64,
+    column: Option<u64>,
 }
 
 fn first() -> u64 {
@@ -56,8 +63,9 @@ impl ReadFile {
     pub(super) fn new(files: Arc<SeenFiles>) -> Self {
         let description = "Reads a text file of the working directory. Each line is given as its \
             number, a tab, and the line itself. Long files come in parts: the end of the output says \
-            with which offset to read on. Lines of more than 2,000 characters are cut. Images and \
-            other binary files cannot be read. A file has to be read before it is changed.";
+            with which offset to read on. Lines of more than 2,000 characters are cut: their end says \
+            with which offset and column to read on. Images and other binary files cannot be read. A \
+            file has to be read before it is changed.";
         let properties = json!({
             "file_path": {
                 "type": "string",
@@ -70,6 +78,10 @@ impl ReadFile {
             "limit": {
                 "type": "integer", "minimum": 1, "maximum": 20_000,
                 "description": "How many lines to read at most. Default 2000."
+            },
+            "column": {
+                "type": "integer", "minimum": 1,
+                "description": "From which character on to read the first line, from 1: up to 8,000 characters of it are given then."
             }
         });
         Self { spec: spec("read_file", description, &properties, &["file_path"]), files }
@@ -100,13 +112,7 @@ fn read(files: &SeenFiles, arguments: &Arguments, stop: &Stop) -> Result<Output,
     let path = &arguments.file_path;
     let mut file = files.open(path).map_err(said)?;
     let shown = files.info(path).map_err(said)?.path;
-    let mut lines = Lines {
-        text: String::new(),
-        line: Vec::new(),
-        number: 1,
-        first: arguments.offset,
-        end: arguments.offset.saturating_add(arguments.limit),
-    };
+    let mut lines = Lines::new(arguments);
     let mut chunk = vec![0; CHUNK];
     let mut looked_at = 0;
     loop {
@@ -138,16 +144,36 @@ fn read(files: &SeenFiles, arguments: &Arguments, stop: &Stop) -> Result<Output,
 /// The lines asked for, out of what comes.
 struct Lines {
     text: String,
-    /// The start of the line at hand.
+    /// The part to show of the line at hand.
     line: Vec<u8>,
+    /// How many characters the line at hand has so far.
+    chars: u64,
+    /// The last byte of the line at hand; `None` before there is any.
+    last: Option<u8>,
     /// Its number.
     number: u64,
     first: u64,
     /// The number of the line after the last one.
     end: u64,
+    /// Which characters are shown of the first line when not those from its start.
+    part: Option<Range<u64>>,
 }
 
 impl Lines {
+    fn new(arguments: &Arguments) -> Self {
+        let part = |column: u64| column - 1..(column - 1).saturating_add(PART);
+        Self {
+            text: String::new(),
+            line: Vec::new(),
+            chars: 0,
+            last: None,
+            number: 1,
+            first: arguments.offset,
+            end: arguments.offset.saturating_add(arguments.limit),
+            part: arguments.column.filter(|column| *column > 0).map(part),
+        }
+    }
+
     /// Takes a piece of the file. Whether no more is needed.
     fn take(&mut self, mut bytes: &[u8]) -> bool {
         while !self.is_full() {
@@ -160,36 +186,74 @@ impl Lines {
             bytes = &bytes[end + 1..];
         }
         // Whether there is more is seen from a line that has begun.
-        self.add(bytes);
-        !self.line.is_empty()
+        self.last = self.last.or(bytes.first().copied());
+        self.last.is_some()
     }
 
     fn is_full(&self) -> bool {
         self.number >= self.end || self.text.len() >= ENOUGH
     }
 
+    /// The characters that are shown of the line at hand.
+    fn shown(&self) -> Range<u64> {
+        let part = self.part.clone().filter(|_| self.number == self.first);
+        part.unwrap_or(0..LINE)
+    }
+
     fn add(&mut self, bytes: &[u8]) {
-        // A character has up to four bytes, and whether one is missing has to be seen.
-        let room = (4 * LINE + 4).saturating_sub(self.line.len());
-        self.line.extend_from_slice(&bytes[..room.min(bytes.len())]);
+        self.last = bytes.last().copied().or(self.last);
+        if self.number < self.first {
+            return;
+        }
+        let shown = self.shown();
+        let mut rest = bytes;
+        while let Some((&byte, after)) = rest.split_first() {
+            if begins_char(byte) {
+                if self.chars >= shown.end {
+                    break;
+                }
+                self.chars += 1;
+            }
+            if (self.chars > shown.start || shown.start == 0) && self.line.len() < LINE_BYTES {
+                self.line.push(byte);
+            }
+            rest = after;
+        }
+        self.chars += rest.iter().filter(|byte| begins_char(**byte)).count() as u64;
     }
 
     fn end_line(&mut self) {
         if self.number >= self.first {
-            let line = String::from_utf8_lossy(&self.line);
-            let line = line.strip_suffix('\r').unwrap_or(&line);
-            // Writing to a string cannot fail.
-            let _ = write!(self.text, "{:>6}\t", self.number);
-            push_line(&mut self.text, line, LINE);
-            self.text.push('\n');
+            self.show_line();
         }
         self.number += 1;
         self.line.clear();
+        (self.chars, self.last) = (0, None);
+    }
+
+    fn show_line(&mut self) {
+        let shown = self.shown();
+        let all = self.chars - u64::from(self.last == Some(b'\r'));
+        let more = all.saturating_sub(shown.end);
+        let line = String::from_utf8_lossy(&self.line);
+        let line = if more == 0 { line.strip_suffix('\r').unwrap_or(&line) } else { &line };
+        // Writing to a string cannot fail.
+        let _ = write!(self.text, "{:>6}\t{line}", self.number);
+        if more > 0 {
+            let (number, column) = (self.number, shown.end + 1);
+            let _ = write!(
+                self.text,
+                " [… {more} more characters: read on with offset {number}, column {column}]"
+            );
+        } else if shown.start > 0 && all <= shown.start {
+            let _ = write!(self.text, "[the line has only {all} characters]");
+        }
+        self.text.push('\n');
     }
 
     fn finish(mut self, path: &str) -> Result<String, String> {
-        let more = self.is_full() && !self.line.is_empty();
-        if !more && !self.line.is_empty() {
+        let more = self.is_full() && self.last.is_some();
+        if !more && self.last.is_some() {
             self.end_line();
         }
         if more {
@@ -203,6 +267,11 @@ impl Lines {
         }
         Ok(self.text)
     }
+}
+
+/// Whether a byte of UTF-8 is the first one of a character.
+fn begins_char(byte: u8) -> bool {
+    byte & 0xc0 != 0x80
 }
 
 /// What kind of binary file a name speaks of.

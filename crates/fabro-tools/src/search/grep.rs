@@ -1,3 +1,4 @@
+use std::fmt::Write;
 use std::io::{self, Read};
 use std::sync::Arc;
 
@@ -6,6 +7,7 @@ use fabro_llm::ToolSpec;
 use fabro_sandbox::{FileKind, Files};
 use fabro_types::Permissions;
 use globset::GlobMatcher;
+use grep_matcher::Matcher;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{
     BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkFinish, SinkMatch,
@@ -22,6 +24,9 @@ use crate::{Call, Output, Tool};
 
 /// How much of a line is shown, in characters.
 const LINE: usize = 500;
+
+/// How much of it stands before the match when the line does not fit, in characters.
+const BEFORE: usize = 100;
 
 /// The longest line that is searched, in bytes; files with longer ones are passed over.
 const LONGEST_LINE: usize = 16 << 20;
@@ -61,7 +66,8 @@ impl Grep {
     pub(crate) fn new(files: Arc<dyn Files>) -> Self {
         let description = "Searches the lines of files for a regular expression (Rust syntax, no \
             look-around). Gives the path of each file, below it the matching lines as \
-            `number:line`, lines of context as `number-line`. Binary files are passed over, and so is \
+            `number:line`, lines of context as `number-line`; of a long line 500 characters with the \
+            match, after the column they begin at. Binary files are passed over, and so is \
             what .gitignore leaves out, unless path names it.";
         let properties = json!({
             "pattern": { "type": "string", "description": "The regular expression." },
@@ -188,8 +194,12 @@ impl Search {
         }
         self.found.text.push_str(path);
         self.found.text.push('\n');
-        let mut sink =
-            FileMatches { before: self.found.text.len(), found: &mut self.found, any: false };
+        let mut sink = FileMatches {
+            before: self.found.text.len(),
+            found: &mut self.found,
+            any: false,
+            matcher: &self.matcher,
+        };
         let searched =
             self.searcher.search_reader(&self.matcher, Stoppable { file, stop }, &mut sink);
         if !sink.any {
@@ -235,11 +245,17 @@ impl Matches {
         self.left == 0 || self.text.len() >= ENOUGH
     }
 
-    fn push(&mut self, number: Option<u64>, mark: char, line: &[u8]) {
-        let line = String::from_utf8_lossy(line);
+    /// Shows a line from `start` on, which is in bytes.
+    fn push(&mut self, number: Option<u64>, mark: char, line: &[u8], start: usize) {
         let number = number.map(|number| number.to_string()).unwrap_or_default();
         self.text.push_str(&number);
         self.text.push(mark);
+        if start > 0 {
+            let column = String::from_utf8_lossy(&line[..start]).chars().count() + 1;
+            // Writing to a string cannot fail.
+            let _ = write!(self.text, "[from column {column}] ");
+        }
+        let line = String::from_utf8_lossy(&line[start..]);
         push_line(&mut self.text, line.trim_end_matches(['\n', '\r']), LINE);
         self.text.push('\n');
     }
@@ -248,6 +264,7 @@ impl Matches {
 /// What is found in one file.
 struct FileMatches<'a> {
     found: &'a mut Matches,
+    matcher: &'a RegexMatcher,
     /// Where the text about this file begins.
     before: usize,
     any: bool,
@@ -261,13 +278,14 @@ impl Sink for FileMatches<'_> {
             return Ok(false);
         }
         self.any = true;
-        self.found.push(found.line_number(), ':', found.bytes());
+        let start = start_to_show(self.matcher, found.bytes());
+        self.found.push(found.line_number(), ':', found.bytes(), start);
         self.found.left -= 1;
         Ok(true)
     }
 
     fn context(&mut self, _: &Searcher, context: &SinkContext<'_>) -> Result<bool, io::Error> {
-        self.found.push(context.line_number(), '-', context.bytes());
+        self.found.push(context.line_number(), '-', context.bytes(), 0);
         Ok(self.found.text.len() < ENOUGH)
     }
 
@@ -287,6 +305,20 @@ impl Sink for FileMatches<'_> {
         }
         Ok(())
     }
+}
+
+/// Where to begin with showing a line so that its first match is seen, in bytes.
+fn start_to_show(matcher: &RegexMatcher, line: &[u8]) -> usize {
+    if line.len() <= LINE {
+        return 0;
+    }
+    let Ok(Some(found)) = matcher.find(line.strip_suffix(b"\n").unwrap_or(line)) else { return 0 };
+    let before = String::from_utf8_lossy(&line[..found.start()]);
+    if before.chars().count() + BEFORE <= LINE {
+        return 0;
+    }
+    let shown: usize = before.chars().rev().take(BEFORE).map(char::len_utf8).sum();
+    found.start().saturating_sub(shown)
 }
 
 /// A file whose end comes when it is time to stop.

@@ -52,6 +52,57 @@ async fn lines_are_numbered_and_come_in_parts() {
 }
 
 #[tokio::test]
+async fn a_long_line_is_read_in_parts() {
+    let long: String = (0..508_000).map(|at| if at % 3 == 0 { 'ä' } else { 'x' }).collect();
+    let files = [("long", format!("first\n{long}\nlast\n")), ("crlf", "y".repeat(2_000) + "\r\n")];
+    let place = Place::new();
+    for (name, text) in &files {
+        place.files().write(name, text.as_bytes()).unwrap();
+    }
+    let agent = Agent::on(place.files());
+    let read = async |path: &str, offset: u64, column: u64| {
+        let arguments = json!({"file_path": path, "offset": offset, "column": column, "limit": 1});
+        agent.ok("read_file", arguments).await
+    };
+    let whole = agent.ok("read_file", json!({"file_path": "long"})).await;
+    let start: String = long.chars().take(2_000).collect();
+    assert_snapshot!(whole.replace(&start, "START"), @r"
+    1	first
+    2	START [… 506000 more characters: read on with offset 2, column 2001]
+    3	last
+    ");
+    assert_eq!(agent.ok("read_file", json!({"file_path": "crlf"})).await.len(), 2_008);
+    let (mut told, mut column) = (start, 2_001);
+    while column <= 508_000 {
+        let text = read("long", 2, column).await;
+        let part = text.strip_prefix("     2\t").unwrap().split([' ', '\n']).next().unwrap();
+        let next = column + part.chars().count() as u64;
+        let more = 508_001 - next;
+        let note = format!(" [… {more} more characters: read on with offset 2, column {next}]\n");
+        assert_eq!(text.contains(&note), more > 0, "{column}: {}", &text[text.len() - 90..]);
+        told += part;
+        column = next;
+    }
+    assert!(told == long);
+    assert_snapshot!(read("long", 1, 3).await, @r"
+         1	rst
+    [the file goes on: read on with offset 2]
+    ");
+    assert_snapshot!(read("long", 1, 6).await, @r"
+         1	[the line has only 5 characters]
+    [the file goes on: read on with offset 2]
+    ");
+    assert_snapshot!(read("crlf", 1, 2_000).await, @"     1	y");
+    let after = agent.ok("read_file", json!({"file_path": "long", "offset": 2, "column": 507_999}));
+    assert_snapshot!(after.await, @r"
+    2	xä
+    3	last
+    ");
+    place.files().write("flood", &vec![0x80; 100_000]).unwrap();
+    assert!(agent.ok("read_file", json!({"file_path": "flood"})).await.len() < 100_000);
+}
+
+#[tokio::test]
 async fn what_is_no_text_is_not_shown() {
     let place = Place::new();
     let files = place.files();

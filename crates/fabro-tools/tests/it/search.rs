@@ -79,6 +79,20 @@ async fn lines_that_match() {
 }
 
 #[tokio::test]
+async fn a_match_far_into_a_line_is_shown() {
+    let before = "x ".repeat(2_000) + &"ä".repeat(150);
+    let text = format!("first\n{before}needle {}\n", "y".repeat(5_000));
+    let (agent, _) = Agent::with(&[("long", &text)]);
+    let found = agent.ok("grep", json!({"pattern": "ne+dle\\b", "context": 1})).await;
+    let found = found.replace(&"ä".repeat(100), "Ä").replace(&"y".repeat(393), "Y");
+    assert_snapshot!(found, @r"
+    long
+    1-first
+    2:[from column 4051] Äneedle Y [… 4607 more characters]
+    ");
+}
+
+#[tokio::test]
 async fn paths_that_match() {
     let (agent, _) = Agent::with(TREE);
     let glob = async |pattern: &str| {
@@ -145,9 +159,9 @@ async fn bombs() {
     [files and directories that could not be searched: 1]
     ");
     let cut = agent.ok("grep", json!({"pattern": "a!"})).await;
-    assert_snapshot!(cut.replace(&"a".repeat(500), "a…a"), @r"
+    assert_snapshot!(cut.replace(&"a".repeat(100), "a…a"), @r"
     a
-    1:a…a [… 99501 more characters]
+    1:[from column 99900] a…aa!
     [files and directories that could not be searched: 1]
     ");
 }
