@@ -72,6 +72,8 @@ pub enum ErrorKind {
     InvalidRequest,
     /// The answer stopped in the middle.
     BrokenStream,
+    /// The answer has no end, or is larger than any answer can be.
+    TooLarge,
     /// The script has no answer for the node.
     Script,
 }
@@ -86,9 +88,11 @@ impl ErrorKind {
             | Self::Unreachable
             | Self::BrokenStream => FailureClass::TransientInfra,
             Self::Quota | Self::ContextOverflow => FailureClass::BudgetExhausted,
-            Self::Auth | Self::ContentFilter | Self::InvalidRequest | Self::Script => {
-                FailureClass::Deterministic
-            }
+            Self::Auth
+            | Self::ContentFilter
+            | Self::InvalidRequest
+            | Self::TooLarge
+            | Self::Script => FailureClass::Deterministic,
         }
     }
 
@@ -105,6 +109,7 @@ impl ErrorKind {
             Self::ContentFilter => "content_filter",
             Self::InvalidRequest => "invalid_request",
             Self::BrokenStream => "broken_stream",
+            Self::TooLarge => "too_large",
             Self::Script => "script",
         }
     }
@@ -123,6 +128,7 @@ impl ErrorKind {
             Self::ContentFilter => "the model's provider refused to answer: change the prompt",
             Self::InvalidRequest => "the model's provider refused the request as invalid",
             Self::BrokenStream => "the model's answer stopped before its end: try again",
+            Self::TooLarge => "the model's answer is too large: check the provider",
             Self::Script => "the model script has no turns for this node: add some",
         }
     }
@@ -145,6 +151,7 @@ mod tests {
             ErrorKind::ContentFilter,
             ErrorKind::InvalidRequest,
             ErrorKind::BrokenStream,
+            ErrorKind::TooLarge,
             ErrorKind::Script,
         ];
         let lines = kinds.map(|kind| format!("{} {}", kind.as_str(), kind.class()));
@@ -159,6 +166,7 @@ mod tests {
         content_filter deterministic
         invalid_request deterministic
         broken_stream transient_infra
+        too_large deterministic
         script deterministic
         ");
     }

@@ -72,26 +72,67 @@ const WORDS: &[(ErrorKind, &[&str])] = &[
     ),
 ];
 
-/// Errors that have no word of their own at their provider, by how their message begins. This is
-/// the only place that looks at messages, and only after words and where a request was refused.
-const BEGINNINGS: &[(ErrorKind, &str)] = &[
-    (ErrorKind::ContextOverflow, "prompt is too long"),
-    (ErrorKind::ContextOverflow, "input length and `max_tokens` exceed context limit"),
-    // Gemini
-    (ErrorKind::ContextOverflow, "The input token count"),
-    // vLLM, and OpenRouter
-    (ErrorKind::ContextOverflow, "This model's maximum context length is"),
-    (ErrorKind::ContextOverflow, "This endpoint's maximum context length is"),
-    // vLLM
-    (ErrorKind::ContextOverflow, "The decoder prompt (length "),
-    (ErrorKind::ContextOverflow, "The input (length "),
-    // llama.cpp of old, Mistral, Ollama, LM Studio
-    (ErrorKind::ContextOverflow, "the request exceeds the available context size"),
-    (ErrorKind::ContextOverflow, "Prompt contains "),
-    (ErrorKind::ContextOverflow, "input length exceeds maximum context length"),
-    (ErrorKind::ContextOverflow, "Trying to keep the first "),
-    (ErrorKind::Quota, "Your credit balance is too low"),
-    (ErrorKind::ContentFilter, "Output blocked by content filtering policy"),
+/// Errors that have no word of their own at their provider, by how their message begins, where `#`
+/// stands for a number. This is the only place that looks at messages, and only after words and
+/// where a request was refused.
+const BEGINNINGS: &[(ErrorKind, &[&str])] = &[
+    (
+        ErrorKind::ContextOverflow,
+        &[
+            // Anthropic, and Bedrock
+            "prompt is too long",
+            "input length and `max_tokens` exceed context limit",
+            "Input is too long for requested model",
+            "Too many input tokens",
+            // OpenAI, xAI, GitHub
+            "Your input exceeds the context window",
+            "This model's maximum prompt length is",
+            "prompt token count of # exceeds the limit",
+            // Gemini
+            "The input token count",
+            // vLLM, DeepSeek, and OpenRouter
+            "This model's maximum context length is",
+            "This endpoint's maximum context length is",
+            "The decoder prompt (length #)",
+            "The engine prompt length # exceeds",
+            "The prompt (total length #) is too long",
+            "The input (length #)",
+            "You passed # input tokens and requested",
+            // SGLang, Together
+            "The input (# tokens) is longer than the model's context length",
+            "Input length (# tokens) exceeds the maximum allowed length",
+            "Requested token count exceeds the model's maximum context length",
+            // TGI, Together
+            "Input validation error: `inputs` tokens + `max_new_tokens` must be <=",
+            "Input validation error: `inputs` must have less than",
+            // llama.cpp
+            "the request exceeds the available context size",
+            "request (# tokens) exceeds the available context size",
+            // LM Studio
+            "Trying to keep the first ",
+            "The number of tokens to keep from the initial prompt is greater than the context length",
+            "Context size has been exceeded",
+            // Ollama
+            "prompt too long; exceeded max context length",
+            "input length exceeds maximum context length",
+            // Mistral
+            "Prompt contains # tokens",
+            // Groq, Cerebras
+            "Please reduce the length of the messages or completion",
+            // Cohere
+            "too many tokens: ",
+            // Fireworks, Moonshot, MiniMax, Zhipu, Qwen
+            "The prompt is too long: ",
+            "Your request exceeded model token limit",
+            "invalid params, context window exceeds limit",
+            "Prompt exceeds max length",
+            "Range of input length should be",
+            // LiteLLM
+            "litellm.ContextWindowExceededError",
+        ],
+    ),
+    (ErrorKind::Quota, &["Your credit balance is too low"]),
+    (ErrorKind::ContentFilter, &["Output blocked by content filtering policy"]),
 ];
 
 /// An error as its provider tells it.
@@ -157,8 +198,9 @@ impl Told {
         }
         let status = status.or(self.number);
         let refused = matches!(status, None | Some(400 | 413 | 422));
-        let begins = |(_, start): &&(ErrorKind, &str)| {
-            self.message.as_ref().is_some_and(|message| message.starts_with(start))
+        let start = self.message.as_deref().map(beginning).unwrap_or_default();
+        let begins = |(_, starts): &&(ErrorKind, &[&str])| {
+            starts.iter().any(|known| start.starts_with(known))
         };
         if let Some((kind, _)) = BEGINNINGS.iter().find(begins).filter(|_| refused) {
             return *kind;
@@ -199,6 +241,19 @@ impl Told {
         self.words.iter_mut().for_each(|word| *word = mask(word).chars().take(80).collect());
         self
     }
+}
+
+/// How a message begins, with `#` for each number.
+fn beginning(message: &str) -> String {
+    let mut shape = String::new();
+    for character in message.trim_start().chars().take(SHOWN) {
+        match character {
+            '0'..='9' if shape.ends_with('#') => {}
+            '0'..='9' => shape.push('#'),
+            other => shape.push(other),
+        }
+    }
+    shape
 }
 
 /// A number of seconds, which may have a fraction.
@@ -279,6 +334,19 @@ mod tests {
         );
         check(400, "Prompt contains 40000 tokens and 0 draft tokens", ErrorKind::ContextOverflow);
         check(400, "The decoder prompt (length 5000) is longer", ErrorKind::ContextOverflow);
+        for message in [
+            "Input is too long for requested model.",
+            "prompt too long; exceeded max context length by 904 tokens",
+            "The input (5000 tokens) is longer than the model's context length (4096 tokens).",
+            "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000",
+            "request (5000 tokens) exceeds the available context size (4096 tokens), try increasing it",
+            "Please reduce the length of the messages or completion.",
+            "too many tokens: size limit exceeded by 904 tokens.",
+            "The engine prompt length 5000 exceeds the max_model_len 4096. Please reduce prompt.",
+        ] {
+            check(400, message, ErrorKind::ContextOverflow);
+        }
+        check(400, "The input (5000 apples) is red", ErrorKind::InvalidRequest);
         check(400, "Your credit balance is too low to access the API", ErrorKind::Quota);
         check(400, "Output blocked by content filtering policy", ErrorKind::ContentFilter);
         check(400, "the tool says that the prompt is too long", ErrorKind::InvalidRequest);

@@ -35,14 +35,21 @@ impl Calls {
         }
     }
 
-    /// The call that a piece belongs to: a new id begins a new call, else it is the call of this
-    /// index, else the last one.
+    /// The call that a piece belongs to: a new id begins a new call, and so does a name at a new
+    /// index; else it is the call of this index, else the last one.
     fn partial(&mut self, piece: &Value) -> &mut Partial {
         let index = piece["index"].as_u64();
         let id = piece["id"].as_str().unwrap_or_default();
         let last = self.0.iter().rposition(|it| index.is_none() || it.index == index);
         let same = last.filter(|place| id.is_empty() || self.0[*place].id == id);
-        let place = same.or_else(|| self.0.iter().rposition(|it| !id.is_empty() && it.id == id));
+        // Some servers give all calls of an answer one id.
+        let begins = piece["function"]["name"].as_str().is_some_and(|name| !name.is_empty());
+        let place = same.or_else(|| {
+            self.0.iter().rposition(|it| {
+                let is_other = begins && index.is_some() && it.index.is_some() && it.index != index;
+                !id.is_empty() && it.id == id && !is_other
+            })
+        });
         let place = place.unwrap_or_else(|| {
             let (name, arguments) = (String::new(), String::new());
             self.0.push(Partial { index, id: id.to_owned(), name, arguments });
@@ -120,6 +127,18 @@ mod tests {
                 &both,
             );
         }
+        // With one id for all of them.
+        let (x, zero, one) = (json!("x"), json!(0), json!(1));
+        check(
+            &json!([
+                piece(zero.clone(), x.clone(), json!("f"), json!("")),
+                piece(one.clone(), x.clone(), json!("g"), json!("")),
+                piece(zero.clone(), x.clone(), none(), json!("{\"a\"")),
+                piece(one, x, none(), json!("{}")),
+                piece(zero, none(), none(), json!(":1}")),
+            ]),
+            &[("x", "f", json!({"a": 1})), ("x", "g", json!({}))],
+        );
         // As an object, without an id, at an absurd place.
         check(
             &json!([piece(json!(u64::MAX), none(), json!("f"), json!({"a": 1}))]),

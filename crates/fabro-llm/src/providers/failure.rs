@@ -11,6 +11,9 @@ use super::address::Address;
 use super::body::{Told, seconds};
 use crate::{ErrorKind, ModelError};
 
+/// How much of the body of an error is looked at, in bytes.
+const LONGEST: usize = 1 << 20;
+
 /// What went wrong, in our terms.
 pub(super) fn failure(error: &genai::Error, provider: &Provider, address: &Address) -> ModelError {
     use genai::Error as E;
@@ -89,7 +92,7 @@ fn by_transport(error: &reqwest::Error, provider: &Provider, address: &Address) 
 }
 
 /// The innermost error says what happened, those around it where.
-fn deepest(error: &dyn Error) -> String {
+pub(super) fn deepest(error: &dyn Error) -> String {
     let mut deepest = error;
     while let Some(source) = deepest.source() {
         deepest = source;
@@ -114,7 +117,7 @@ fn refused(
     body: &str,
     headers: Option<&HeaderMap>,
 ) -> ModelError {
-    let told = Told::from_text(body);
+    let told = Told::from_text(&body[..body.floor_char_boundary(LONGEST)]);
     let wait = headers.and_then(wait).or(told.wait);
     ModelError { retry_after: wait, ..of(provider, Some(status), told) }
 }

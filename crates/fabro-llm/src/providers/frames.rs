@@ -24,6 +24,8 @@ pub(super) struct Seen {
     pub(super) marks: VecDeque<Mark>,
     /// What is known before the end: Anthropic tells at the start what it was sent.
     pub(super) usage: Usage,
+    /// The bytes of all events so far.
+    pub(super) size: usize,
     /// Tool calls of Chat Completions.
     pub(super) calls: Calls,
     /// Something came that is no event.
@@ -59,12 +61,14 @@ impl Frames {
 
 impl ChatFrameSink for Frames {
     fn on_frame(&self, _: &FrameCtx, frame: RawFrameRef<'_>) {
+        let mut seen = self.seen();
+        seen.size = seen.size.saturating_add(frame.data.len());
         if chats(self.kind) {
-            let mut seen = self.seen();
             let is_event = !frame.data.is_empty() || frame.event.is_some();
             (seen.is_event, seen.is_blank) =
                 (seen.is_event || is_event, seen.is_blank || !is_event);
         }
+        drop(seen);
         // Most events are plain text: they are not parsed twice.
         let has = |word: &str| frame.data.contains(word);
         match (self.kind, frame.event) {

@@ -19,6 +19,9 @@ use super::whole::Whole;
 use super::{Provider, ProviderKind, failure};
 use crate::{ErrorKind, Message, ModelError, ModelInfo, Part, Reasoning, StopReason, ToolCall};
 
+/// How large an answer may be, in bytes of its events: no model says as much in one turn.
+const LARGEST: usize = 64 << 20;
+
 /// What is known of a request while its answer comes in.
 pub(super) struct Asked {
     pub(super) provider: Provider,
@@ -40,6 +43,12 @@ pub(super) struct Incoming {
     ready: VecDeque<Part>,
     /// The thought that is being told.
     thought: Reasoning,
+    /// The call that Anthropic is making.
+    call: Option<genai::chat::ToolCall>,
+    /// The ids of calls that the conversation has, from the first call on.
+    taken: Option<BTreeSet<String>>,
+    /// How many calls this answer has made.
+    calls: usize,
     /// Something has been told.
     begun: bool,
     over: bool,
@@ -52,8 +61,19 @@ impl Incoming {
         frames: Arc<Frames>,
         whole: Option<Whole>,
     ) -> Self {
-        let (ready, thought) = (VecDeque::new(), Reasoning::default());
-        Self { asked, events, frames, whole, ready, thought, begun: false, over: false }
+        Self {
+            asked,
+            events,
+            frames,
+            whole,
+            ready: VecDeque::new(),
+            thought: Reasoning::default(),
+            call: None,
+            taken: None,
+            calls: 0,
+            begun: false,
+            over: false,
+        }
     }
 
     pub(super) fn into_stream(self) -> impl Stream<Item = Result<Part, ModelError>> + Send {
@@ -77,6 +97,7 @@ impl Incoming {
                 None => None,
             };
             let failed = match event {
+                Some(Ok(_)) if self.frames.seen().size > LARGEST => Some(self.too_large()),
                 Some(Ok(event)) => self.take(event).err(),
                 Some(Err(error)) => Some(self.failure(&error)),
                 None => self.finish_unsaid().await.err(),
@@ -105,7 +126,13 @@ impl Incoming {
                     self.thought.signature.get_or_insert_default().push_str(&chunk.content);
                 }
             }
-            ChatStreamEvent::ToolCallChunk(_) => self.end_thought(),
+            ChatStreamEvent::ToolCallChunk(chunk) => {
+                self.end_thought();
+                // It has all that is known of the call. Others' calls are told at the end.
+                if self.asked.provider.kind == ProviderKind::Anthropic {
+                    self.call = Some(chunk.tool_call);
+                }
+            }
             ChatStreamEvent::End(end) => {
                 self.end_thought();
                 self.finish(end)?;
@@ -120,6 +147,7 @@ impl Incoming {
         let marks = std::mem::take(&mut self.frames.seen().marks);
         for mark in marks {
             self.end_thought();
+            self.end_call();
             if let Mark::Redacted(data) = mark {
                 self.thought.redacted = Some(data);
                 self.end_thought();
@@ -133,6 +161,31 @@ impl Incoming {
             thought.provider = Some(self.asked.provider.kind.as_str().to_owned());
             self.ready.push_back(Part::Reasoning(thought));
         }
+    }
+
+    fn end_call(&mut self) {
+        if let Some(call) = self.call.take() {
+            let (id, name) = (call.call_id, call.fn_name);
+            self.tell(ToolCall { id, name, arguments: arguments(call.fn_arguments) });
+        }
+    }
+
+    /// No call has an id that another one of the conversation has: some servers count anew in every
+    /// answer, or give none.
+    fn tell(&mut self, mut call: ToolCall) {
+        let messages = &self.asked.messages;
+        let taken = self.taken.get_or_insert_with(|| {
+            let earlier = messages.iter().flat_map(|message| message.tool_calls());
+            earlier.map(|call| call.id.clone()).collect()
+        });
+        let mut place = self.calls;
+        while call.id.is_empty() || taken.contains(&call.id) {
+            call.id = format!("call_{}_{place}", messages.len());
+            place += 1;
+        }
+        taken.insert(call.id.clone());
+        self.calls += 1;
+        self.ready.push_back(Part::ToolCall(call));
     }
 
     /// The stream is over without an event that says so. However cleanly the connection was closed,
@@ -176,41 +229,39 @@ impl Incoming {
         }
         let usage = self.usage(&end);
         let stop = end.captured_stop_reason.clone();
-        let parts = end.captured_content.map(MessageContent::into_parts);
-        let calls = if chats(self.asked.provider.kind) {
-            calls.into_calls()
-        } else {
-            self.captured(parts.unwrap_or_default())
-        };
-        if !self.is_whole(stop.as_ref(), &calls) {
+        let parts = end.captured_content.map(MessageContent::into_parts).unwrap_or_default();
+        match self.asked.provider.kind {
+            // Cut off in the middle.
+            ProviderKind::Anthropic => self.end_call(),
+            kind if chats(kind) => calls.into_calls().into_iter().for_each(|call| self.tell(call)),
+            _ => self.take_captured(parts),
+        }
+        if !self.is_whole(stop.as_ref()) {
             let reason =
                 stop.map_or("it ended before it was whole".to_owned(), |it| it.to_string());
             return Err(self.broken(&reason));
         }
         let stop = match stop {
             Some(Stop::MaxTokens(_)) => StopReason::MaxTokens,
-            _ if calls.is_empty() => StopReason::Complete,
+            _ if self.calls == 0 => StopReason::Complete,
             _ => StopReason::ToolCalls,
         };
-        let calls = self.with_own_ids(calls);
-        self.ready.extend(calls.into_iter().map(Part::ToolCall));
         self.ready.push_back(Part::End { usage, stop });
         Ok(())
     }
 
-    fn is_whole(&self, stop: Option<&Stop>, calls: &[ToolCall]) -> bool {
+    fn is_whole(&self, stop: Option<&Stop>) -> bool {
         match self.asked.provider.kind {
             // Their streams have no event of their own for the end, so a missing reason tells.
             ProviderKind::Gemini | ProviderKind::OpenAiResponses => {
                 stop.is_some_and(|stop| !matches!(stop, Stop::Other(_)))
             }
-            _ => stop.is_some() || self.begun || !self.ready.is_empty() || !calls.is_empty(),
+            _ => stop.is_some() || self.begun || !self.ready.is_empty(),
         }
     }
 
     /// The calls that the client kept, and seals that only come at the end.
-    fn captured(&mut self, parts: Vec<ContentPart>) -> Vec<ToolCall> {
-        let mut calls = Vec::new();
+    fn take_captured(&mut self, parts: Vec<ContentPart>) {
         for part in parts {
             match part {
                 ContentPart::ToolCall(call) => {
@@ -219,7 +270,7 @@ impl Incoming {
                         self.seal(seals.collect::<Vec<_>>().pop());
                     }
                     let (id, name) = (call.call_id, call.fn_name);
-                    calls.push(ToolCall { id, name, arguments: arguments(call.fn_arguments) });
+                    self.tell(ToolCall { id, name, arguments: arguments(call.fn_arguments) });
                 }
                 ContentPart::ThoughtSignature(seal)
                     if self.asked.provider.kind == ProviderKind::OpenAiResponses =>
@@ -229,34 +280,11 @@ impl Incoming {
                 _ => {}
             }
         }
-        calls
     }
 
     fn seal(&mut self, signature: Option<String>) {
         self.thought.signature = signature;
         self.end_thought();
-    }
-
-    /// No call has an id that another one of the conversation has: some servers count anew in every
-    /// answer, or give none.
-    fn with_own_ids(&self, mut calls: Vec<ToolCall>) -> Vec<ToolCall> {
-        if calls.is_empty() {
-            return calls;
-        }
-        let messages = &self.asked.messages;
-        let earlier = messages.iter().flat_map(|message| message.tool_calls());
-        let mut taken: BTreeSet<String> = earlier.map(|call| call.id.clone()).collect();
-        for (index, call) in calls.iter_mut().enumerate() {
-            let mut id = call.id.clone();
-            let mut again = 0;
-            while id.is_empty() || taken.contains(&id) {
-                id = format!("call_{}_{}", messages.len(), index + again);
-                again += 1;
-            }
-            taken.insert(id.clone());
-            call.id = id;
-        }
-        calls
     }
 
     fn usage(&self, end: &StreamEnd) -> Usage {
@@ -296,6 +324,11 @@ impl Incoming {
     fn refused(&self, why: &str) -> ModelError {
         let why = if why.is_empty() { "the answer was filtered" } else { why };
         failure::ours(ErrorKind::ContentFilter, &self.asked.provider, why)
+    }
+
+    fn too_large(&self) -> ModelError {
+        let what = format!("it is larger than {} MB", LARGEST >> 20);
+        failure::ours(ErrorKind::TooLarge, &self.asked.provider, &what)
     }
 
     fn broken(&self, what: &str) -> ModelError {

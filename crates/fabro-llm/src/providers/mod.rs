@@ -1,6 +1,7 @@
 //! Real providers, over HTTP.
 
 mod address;
+mod anthropic;
 mod body;
 mod calls;
 mod failure;
@@ -59,7 +60,11 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// A server of Chat Completions that answers without a stream is asked once more, and from then on, for
 /// no stream.
 ///
-/// A stream that breaks off, ends early or is not understood is [`ErrorKind::BrokenStream`].
+/// A stream that breaks off, ends early or is not understood is [`ErrorKind::BrokenStream`]; one of
+/// more than 64 MB is [`ErrorKind::TooLarge`]. Bodies of errors, answers without a stream and single
+/// events are read whole, however large they are, and a single event in a time that grows with the
+/// square of its size.
+///
 /// Messages of errors hold no key and no header, and at most 500 characters of what the provider
 /// says.
 ///
@@ -137,7 +142,7 @@ impl Providers {
             .connect_timeout(CONNECT_TIMEOUT)
             .user_agent(concat!("fabro/", env!("CARGO_PKG_VERSION")))
             .build()
-            .map_err(|error| SetupError::Client(error.to_string()))?;
+            .map_err(|error| unusable(&error, |name| std::env::var(name).ok()))?;
         let client = Client::builder()
             .with_reqwest(http)
             .build()
@@ -207,8 +212,45 @@ pub fn install_tls() {
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
+/// Why there is no HTTP client: nearly always for want of certificates, and variables may say where
+/// they are.
+fn unusable(error: &dyn std::error::Error, env: impl Fn(&str) -> Option<String>) -> SetupError {
+    let set = ["SSL_CERT_FILE", "SSL_CERT_DIR"].map(|name| (name, env(name)));
+    let set = set.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", value?)));
+    let set: Vec<_> = set.collect();
+    let cause = failure::deepest(error);
+    let fix = if set.is_empty() {
+        "check the certificates of this system".to_owned()
+    } else {
+        format!("mend or unset {}", set.join(" and "))
+    };
+    SetupError::Client(format!("{cause}: {fix}"))
+}
+
 fn invalid(message: String) -> ModelError {
     let error = ModelError::new(ErrorKind::InvalidRequest).with_message(message);
     // No request was made.
     ModelError { usage: fabro_types::Usage::default(), ..error }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn certificates_that_are_not_there_are_told_with_their_variable() {
+        let cause = std::io::Error::other("no certificates");
+        let told = |set: &'static str| {
+            let env = move |name: &str| (name == set).then(|| "/gone.pem".to_owned());
+            unusable(&cause, env).to_string()
+        };
+        assert_eq!(
+            told("SSL_CERT_FILE"),
+            "the HTTP client cannot be set up: no certificates: mend or unset SSL_CERT_FILE=/gone.pem"
+        );
+        assert_eq!(
+            told("HOME"),
+            "the HTTP client cannot be set up: no certificates: check the certificates of this system"
+        );
+    }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use genai::adapter::AdapterKind;
 use genai::chat::{
-    CacheControl, ChatMessage, ChatOptions, ChatRequest, ContentPart, CustomPart, JsonSpec,
-    MessageContent, ReasoningEffort, Tool, ToolResponse,
+    CacheControl, ChatMessage, ChatOptions, ChatRequest, ContentPart, JsonSpec, MessageContent,
+    ReasoningEffort, Tool, ToolResponse,
 };
 use genai::resolver::{AuthData, Endpoint};
 use genai::{ModelIden, ServiceTarget};
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use super::address::{Address, headers};
 use super::provider::chats;
-use super::{Provider, ProviderKind, invalid, schema};
+use super::{Provider, ProviderKind, anthropic, invalid, schema};
 use crate::{
     Content, Message, ModelError, ModelInfo, Reasoning, ReasoningStyle, Request, Role, ToolCall,
     ToolSpec,
@@ -83,8 +83,8 @@ fn options(
     let mut options = ChatOptions::default()
         .with_capture_usage(true)
         .with_capture_reasoning_content(thinks)
-        // Chat Completions' are taken from the wire.
-        .with_capture_tool_calls(!chats(kind))
+        // Chat Completions' are taken from the wire, Anthropic's as they come.
+        .with_capture_tool_calls(!chats(kind) && kind != ProviderKind::Anthropic)
         .with_stream_header_timeout(provider.request_timeout.unwrap_or(REQUEST_TIMEOUT))
         .with_stream_read_timeout(provider.stream_timeout.unwrap_or(STREAM_TIMEOUT))
         .with_extra_body(body(kind, model, info, request));
@@ -179,6 +179,7 @@ fn body(kind: ProviderKind, model: &str, info: Option<&ModelInfo>, request: &Req
     let schema = request.output_schema.as_deref().filter(|_| can_keep_to_schema(info));
     match kind {
         ProviderKind::Anthropic => {
+            put("messages", anthropic::messages(&request.messages));
             if !request.tools.is_empty() {
                 put("tools", anthropic_tools(&request.tools));
             }
@@ -261,11 +262,15 @@ fn anthropic_tools(tools: &[ToolSpec]) -> Value {
     tools.collect()
 }
 
+/// To Anthropic only those of the system: the others stand in the body.
 fn messages(kind: ProviderKind, messages: &[Arc<Message>]) -> Vec<ChatMessage> {
     let anthropic = kind == ProviderKind::Anthropic;
     let turn = turn_start(messages);
     let mut out: Vec<(Role, Vec<ContentPart>)> = Vec::new();
     for (place, message) in messages.iter().enumerate() {
+        if anthropic && message.role != Role::System {
+            continue;
+        }
         let parts = parts(kind, message, place >= turn);
         if parts.is_empty() && message.role != Role::User {
             continue;
@@ -282,8 +287,9 @@ fn messages(kind: ProviderKind, messages: &[Arc<Message>]) -> Vec<ChatMessage> {
         }
     }
     let mut out: Vec<_> = out.into_iter().map(|(role, parts)| chat_message(role, parts)).collect();
-    if anthropic {
-        cache(&mut out);
+    // Anthropic may cache up to the end of what never changes.
+    if let Some(last) = out.last_mut().filter(|_| anthropic) {
+        last.options = Some(CacheControl::Ephemeral.into());
     }
     out
 }
@@ -297,22 +303,6 @@ fn chat_message(role: Role, parts: Vec<ContentPart>) -> ChatMessage {
         Role::User => ChatMessage::user(MessageContent::from_parts(parts)),
         Role::Assistant => ChatMessage::assistant(MessageContent::from_parts(parts)),
         Role::Tool => ChatMessage::tool(MessageContent::from_parts(parts)),
-    }
-}
-
-/// Marks up to where Anthropic may cache: the end of what never changes, and the end of what was
-/// said so far, which the next turn begins with.
-fn cache(messages: &mut [ChatMessage]) {
-    use genai::chat::ChatRole;
-    let mark = |message: &mut ChatMessage| {
-        message.options = Some(CacheControl::Ephemeral.into());
-    };
-    if let Some(system) = messages.iter_mut().rfind(|message| message.role == ChatRole::System) {
-        mark(system);
-    }
-    let last = messages.last_mut();
-    if let Some(last) = last.filter(|it| matches!(it.role, ChatRole::User | ChatRole::Tool)) {
-        mark(last);
     }
 }
 
@@ -330,59 +320,40 @@ fn parts(kind: ProviderKind, message: &Message, in_turn: bool) -> Vec<ContentPar
             },
             Content::Reasoning(_) => {}
             Content::ToolCall(call) => parts.push(call_part(call, seal.take())),
-            Content::ToolResult { id, text, is_error } => {
-                parts.push(result_part(kind, id, text, *is_error));
+            Content::ToolResult { id, text, .. } => {
+                parts.push(ContentPart::ToolResponse(ToolResponse::new(id, text)));
             }
         }
     }
     parts
 }
 
-fn is_own(kind: ProviderKind, thought: &Reasoning) -> bool {
+pub(super) fn is_own(kind: ProviderKind, thought: &Reasoning) -> bool {
     thought.provider.as_deref().is_none_or(|provider| provider == kind.as_str())
 }
 
 fn thought_part(kind: ProviderKind, thought: &Reasoning, in_turn: bool) -> Option<ContentPart> {
-    let custom = |data: Value| ContentPart::Custom(CustomPart { model_iden: None, data });
-    match kind {
-        ProviderKind::Anthropic => match (&thought.redacted, &thought.signature) {
-            (Some(data), _) => Some(custom(json!({"type": "redacted_thinking", "data": data}))),
-            (None, Some(signature)) => Some(custom(json!({
-                "type": "thinking", "thinking": thought.text, "signature": signature,
-            }))),
-            (None, None) => None,
-        },
-        ProviderKind::OpenAiResponses => {
-            thought.signature.clone().map(ContentPart::ThoughtSignature)
-        }
-        _ => {
-            let said = in_turn && !thought.text.is_empty();
-            said.then(|| ContentPart::ReasoningContent(thought.text.clone()))
-        }
+    if kind == ProviderKind::OpenAiResponses {
+        return thought.signature.clone().map(ContentPart::ThoughtSignature);
     }
+    let said = in_turn && !thought.text.is_empty();
+    said.then(|| ContentPart::ReasoningContent(thought.text.clone()))
 }
 
 fn call_part(call: &ToolCall, seal: Option<String>) -> ContentPart {
-    let arguments = if call.arguments.is_object() {
-        call.arguments.clone()
-    } else {
-        // Providers take objects only; what the model wrote stays to be seen.
-        json!({"invalid_arguments": call.arguments})
-    };
     ContentPart::ToolCall(genai::chat::ToolCall {
         call_id: call.id.clone(),
         fn_name: call.name.clone(),
-        fn_arguments: arguments,
+        fn_arguments: input(call),
         thought_signatures: seal.map(|seal| vec![seal]),
     })
 }
 
-fn result_part(kind: ProviderKind, id: &str, text: &str, is_error: bool) -> ContentPart {
-    if kind == ProviderKind::Anthropic && is_error {
-        let data = json!({
-            "type": "tool_result", "tool_use_id": id, "content": text, "is_error": true,
-        });
-        return ContentPart::Custom(CustomPart { model_iden: None, data });
+/// The arguments of a call. Providers take objects only; what the model wrote stays to be seen.
+pub(super) fn input(call: &ToolCall) -> Value {
+    if call.arguments.is_object() {
+        call.arguments.clone()
+    } else {
+        json!({"invalid_arguments": call.arguments})
     }
-    ContentPart::ToolResponse(ToolResponse::new(id, text))
 }

@@ -152,8 +152,8 @@ async fn thoughts_go_back_as_they_came() {
         "content": [
           {
             "type": "tool_result",
-            "content": "text of a",
-            "tool_use_id": "c1"
+            "tool_use_id": "c1",
+            "content": "text of a"
           },
           {
             "type": "tool_result",
@@ -167,6 +167,53 @@ async fn thoughts_go_back_as_they_came() {
         ]
       }
     ]
+    "#);
+}
+
+#[tokio::test]
+async fn thoughts_between_the_rest_stay_where_they_are() {
+    let thought = |text: &str| Block::Thinking {
+        text: text.to_owned(),
+        signature: Some(format!("seal of {text}")),
+    };
+    let call = || Block::Call {
+        id: "c".to_owned(),
+        name: "read_file".to_owned(),
+        arguments: "{}".to_owned(),
+    };
+    let text = |text: &str| Block::Text { text: vec![text.to_owned()] };
+    let turn = Response::turn(vec![
+        thought("1"),
+        text("2"),
+        thought("3"),
+        call(),
+        Block::Redacted { data: "5".to_owned() },
+        call(),
+        text("7"),
+    ]);
+    let server = Server::start(vec![turn, Response::text("done")]).await.unwrap();
+    let client = client(KIND, &server);
+    let mut request = request("Read");
+    request.tools = tools();
+    let reply = complete(&client, request.clone()).await.unwrap();
+    let ids: Vec<_> = reply.tool_calls().into_iter().map(|call| call.id).collect();
+    assert_eq!(ids, ["c", "call_2_1"]);
+    Arc::make_mut(&mut request.messages).push(reply.into_message().into());
+    for id in ids {
+        Arc::make_mut(&mut request.messages).push(result(&id, "", false));
+    }
+    complete(&client, request).await.unwrap();
+    let sent = server.requests()[1].json();
+    let blocks: Vec<_> = sent["messages"][1]["content"].as_array().unwrap().iter().collect();
+    let lines: Vec<_> = blocks.iter().map(ToString::to_string).collect();
+    assert_snapshot!(lines.join("\n"), @r#"
+    {"type":"thinking","thinking":"1","signature":"seal of 1"}
+    {"type":"text","text":"2"}
+    {"type":"thinking","thinking":"3","signature":"seal of 3"}
+    {"type":"tool_use","id":"c","name":"read_file","input":{}}
+    {"type":"redacted_thinking","data":"5"}
+    {"type":"tool_use","id":"call_2_1","name":"read_file","input":{}}
+    {"type":"text","text":"7"}
     "#);
 }
 

@@ -310,3 +310,18 @@ async fn messages_without_content_are_left_out() {
     let body = sent(KIND, request).await;
     assert_eq!(body["messages"].as_array().map(Vec::len), Some(2));
 }
+
+#[tokio::test]
+async fn calls_with_one_id_stay_apart() {
+    let call = |path: &str| Block::Call {
+        id: "x".to_owned(),
+        name: "read_file".to_owned(),
+        arguments: json!({"path": path}).to_string(),
+    };
+    let reply = asked(KIND, Response::turn(vec![call("a"), call("b")])).await.unwrap();
+    let told: Vec<_> =
+        reply.tool_calls().into_iter().map(|call| (call.id, call.arguments)).collect();
+    let arguments = |path: &str| json!({"path": path});
+    let expect = [("x", arguments("a")), ("call_2_1", arguments("b"))];
+    assert_eq!(told, expect.map(|(id, arguments)| (id.to_owned(), arguments)));
+}

@@ -107,6 +107,18 @@ async fn keys_and_headers_are_in_no_message() {
 }
 
 #[tokio::test]
+async fn overflows_are_known_by_their_words() {
+    for told in [
+        r#"{"message": "Input is too long for requested model."}"#,
+        r#"{"error": {"message": "prompt too long; exceeded max context length by 9 tokens", "type": "invalid_request_error"}}"#,
+        r#"{"error": "Input validation error: `inputs` must have less than 4096 tokens. Given: 5000", "error_type": "validation"}"#,
+    ] {
+        let error = refused(BOTH[1], Response::bytes(400, "application/json", told)).await;
+        assert_eq!(error.kind, ErrorKind::ContextOverflow, "{error}");
+    }
+}
+
+#[tokio::test]
 async fn long_messages_are_cut() {
     let error = refused(BOTH[0], Response::bytes(500, "text/plain", "é".repeat(100_000))).await;
     assert!(error.message.chars().count() < 700, "{error}");

@@ -178,6 +178,15 @@ async fn a_large_answer_is_whole() {
 }
 
 #[tokio::test]
+async fn an_answer_without_an_end_is_given_up() {
+    let ping = format!("event: ping\ndata: {}\n\n", "z".repeat(1 << 16));
+    let response = Response::bytes(200, "text/event-stream", ping.repeat(1040));
+    let error = asked(ProviderKind::Anthropic, response).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::TooLarge);
+    assert_snapshot!(error, @"the model's answer is too large: check the provider (test: it is larger than 64 MB)");
+}
+
+#[tokio::test]
 async fn a_turn_that_is_dropped_ends_its_connection() {
     let server = Server::start(vec![Response::text("x").ending(Ending::Hang)]).await.unwrap();
     for kind in BOTH {
