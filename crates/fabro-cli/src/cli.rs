@@ -218,8 +218,8 @@ pub struct GraphArgs {
     /// A workflow file, a run.toml, or the NAME of a workflow
     pub workflow: String,
 
-    /// Print DOT that Graphviz reads
-    #[arg(long, required = true)]
+    /// Print DOT that Graphviz reads; this is what it does anyway
+    #[arg(long)]
     pub dot: bool,
 
     /// Write to a file instead of stdout

@@ -20,6 +20,13 @@ pub const STORE: Exit = Exit(4);
 /// Somebody interrupted the command. The run can be resumed.
 pub const INTERRUPTED: Exit = Exit(130);
 
+impl Exit {
+    /// The code that another `fabro` ended with.
+    pub fn of(code: i32) -> Option<Self> {
+        u8::try_from(code).ok().map(Self)
+    }
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(exit.0)

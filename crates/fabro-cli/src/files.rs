@@ -42,6 +42,12 @@ pub fn read(path: &Path) -> Result<String, String> {
     })
 }
 
+/// Whether that is why the file cannot be read.
+pub fn is_too_large(path: &Path) -> bool {
+    let limit = fabro_graph::MAX_FILE_BYTES as u64;
+    fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() > limit)
+}
+
 fn reason(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::NotFound => "no such file".to_owned(),

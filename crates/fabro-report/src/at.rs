@@ -46,8 +46,23 @@ impl StageKey {
 /// The stage that `NODE@VISIT` means, or `NODE` its last visit. When several branches visited the
 /// node, it is the one that started last.
 pub(crate) fn find(events: &[&Event], text: &str) -> Result<StageKey, ReportError> {
+    find_among(events, text, |body| matches!(body, EventBody::StageStarted { .. }))
+}
+
+/// The same, where an exit counts that was left for a goal gate before it started.
+pub(crate) fn find_left(events: &[&Event], text: &str) -> Result<StageKey, ReportError> {
+    find_among(events, text, |body| {
+        matches!(body, EventBody::StageStarted { .. } | EventBody::EdgeSelected(_))
+    })
+}
+
+fn find_among(
+    events: &[&Event],
+    text: &str,
+    counts: impl Fn(&EventBody) -> bool,
+) -> Result<StageKey, ReportError> {
     let (node, visit) = checkpoint::split(text.trim());
-    let started = |event: &&&Event| matches!(event.entry.body, EventBody::StageStarted { .. });
+    let started = |event: &&&Event| counts(&event.entry.body);
     let wanted = |key: &StageKey| {
         Some(key.node.as_ref()) == node && visit.is_none_or(|visit| visit == key.visit)
     };

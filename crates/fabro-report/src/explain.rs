@@ -2,22 +2,28 @@ use std::sync::Arc;
 
 use fabro_engine::checkpoint;
 use fabro_events::{Candidate, Event, EventBody, Tier};
-use fabro_types::{ClauseVerdict, Weight};
+use fabro_types::{ClauseVerdict, Failure, Weight};
 use serde::Serialize;
 
 use crate::ReportError;
-use crate::at::{end_of, find};
+use crate::at::{StageKey, end_of, find_left};
 
-/// Why a run went on as it did after a stage.
+/// Why a run went on as it did after a stage, or did not.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Explain {
-    /// The node it went on to.
-    pub chosen: Arc<str>,
-    /// The rule that decided.
-    pub tier: Tier,
+    /// The node it went on to; `None` when no edge could be taken.
+    pub chosen: Option<Arc<str>>,
+    /// The rule that decided; `None` when nothing was chosen.
+    pub tier: Option<Tier>,
+    /// What decided a draw among several edges; present only when there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
     /// The goal gate that was not met; present only when that is why.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gate: Option<Arc<str>>,
+    /// What the run, or the branch, failed with; present only when nothing was chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
     /// Every edge that could have been taken, in the order of the file.
     pub candidates: Vec<Considered>,
 }
@@ -52,22 +58,52 @@ impl From<&Candidate> for Considered {
     }
 }
 
-/// Why the run went on as it did after a stage: `NODE@VISIT`, or `NODE` for its last visit.
+/// Why the run went on as it did after a stage, or did not: `NODE@VISIT`, or `NODE` for its last
+/// visit. The exit that a goal gate kept the run from has an explanation too.
 pub fn explain(events: &[Event], stage: &str) -> Result<Explain, ReportError> {
     let events = checkpoint::effective(events);
-    let key = find(&events, stage)?;
+    let key = find_left(&events, stage)?;
     let choice = events.iter().rev().find_map(|event| match &event.entry.body {
         EventBody::EdgeSelected(choice) if key.is(event) => Some(choice),
         _ => None,
     });
     let Some(choice) = choice else {
-        let ended = end_of(&events, &key).is_some();
-        return Err(ReportError::NoEdge { stage: key.name(), ended });
+        return stuck(&events, &key);
+    };
+    let seed = events.iter().find_map(|event| match &event.entry.body {
+        EventBody::RunCreated(created) => Some(created.seed),
+        _ => None,
+    });
+    Ok(Explain {
+        chosen: Some(Arc::clone(&choice.to)),
+        tier: Some(choice.tier),
+        seed: seed.filter(|_| choice.random),
+        gate: choice.gate.clone(),
+        failure: None,
+        candidates: choice.candidates.iter().map(Considered::from).collect(),
+    })
+}
+
+/// What a stage was stuck at that no edge was taken after.
+fn stuck(events: &[&Event], key: &StageKey) -> Result<Explain, ReportError> {
+    let no_edge = |ended| Err(ReportError::NoEdge { stage: key.name(), ended });
+    let Some(end) = end_of(events, key) else { return no_edge(false) };
+    // What ends the line is the next thing that happens in it.
+    let next = events[end + 1..].iter().find(|event| event.entry.branch == key.branch);
+    let Some(last) = next.filter(|event| !event.entry.candidates.is_empty()) else {
+        return no_edge(true);
+    };
+    let failure = match &last.entry.body {
+        EventBody::RunFailed { failure, .. } => Some(failure.clone()),
+        EventBody::BranchCompleted { failure, .. } => failure.clone(),
+        _ => None,
     };
     Ok(Explain {
-        chosen: Arc::clone(&choice.to),
-        tier: choice.tier,
-        gate: choice.gate.clone(),
-        candidates: choice.candidates.iter().map(Considered::from).collect(),
+        chosen: None,
+        tier: None,
+        seed: None,
+        gate: None,
+        failure,
+        candidates: last.entry.candidates.iter().map(Considered::from).collect(),
     })
 }

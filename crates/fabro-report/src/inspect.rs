@@ -1,9 +1,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fabro_engine::{RunState, checkpoint};
+use fabro_engine::{Phase, RunState, checkpoint};
 use fabro_events::{CompletedStage, Event, EventBody, timestamp};
-use fabro_types::{RunId, RunStatus, Usage};
+use fabro_types::{Failure, RunId, RunStatus, Usage};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -19,6 +19,9 @@ pub struct Inspect {
     pub workflow: String,
     /// Where the run stands.
     pub status: RunStatus,
+    /// Why it failed; left out when it has not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
     /// The goal; empty when there is none.
     pub goal: String,
     /// The inputs.
@@ -73,6 +76,10 @@ pub fn inspect(events: &[Event], driven: bool) -> Result<Inspect, ReportError> {
         id: first.run_id,
         workflow: created.workflow.clone(),
         status,
+        failure: match state.phase {
+            Phase::Ended(_, failure) => failure,
+            _ => None,
+        },
         goal: created.goal.clone(),
         inputs: created.inputs.clone(),
         seed: created.seed,

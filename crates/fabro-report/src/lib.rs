@@ -1,9 +1,9 @@
 //! What a run did, as data: inspect, explain, context, lists.
 //!
 //! Everything here is a projection of a run's log: plain data out of events, with the shapes that
-//! `--json` prints. Nothing is printed, and nothing is read but the store. [`load`] reads a log;
-//! [`inspect()`], [`stage()`], [`explain()`], [`context_at`] and [`diff`] answer questions about
-//! it.
+//! `--json` prints. Nothing is printed, and nothing is read but blobs. Given a whole log, as
+//! `fabro_engine::read_all` reads it, [`inspect()`], [`stage()`], [`explain()`], [`context_at`] and
+//! [`diff`] answer questions about it.
 //!
 //! ```
 //! use fabro_events::{CreatedRun, Entry, Event, EventBody};
@@ -47,30 +47,10 @@ pub use context::{context_at, diff};
 pub use conversation::{Given, Spoken, conversation};
 pub use error::ReportError;
 pub use explain::{Considered, Explain, explain};
-use fabro_events::Event;
-use fabro_store::{RunLog, StoreError};
-use fabro_types::RunId;
 pub use inspect::{Inspect, StageRow, inspect};
 pub use ps::{PsRow, ps};
 pub use read_back::read_back;
 pub use stage::{StageReport, stage};
-
-/// How many events are read at a time.
-const PAGE: usize = 1_000;
-
-/// The whole log of a run, oldest event first; empty for an unknown run.
-pub fn load(store: &(impl RunLog + ?Sized), run: RunId) -> Result<Vec<Event>, StoreError> {
-    let mut events = Vec::new();
-    loop {
-        let after = events.last().map_or(0, |event: &Event| event.seq);
-        let page = store.read(run, after, PAGE)?;
-        let is_last = page.len() < PAGE;
-        events.extend(page);
-        if is_last {
-            return Ok(events);
-        }
-    }
-}
 
 #[cfg(test)]
 mod tests;

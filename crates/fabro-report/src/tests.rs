@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use fabro_blob::{BlobStore, MemoryBlobs};
 use fabro_engine::{Finished, Input, Machine, NewRun, Plan, RunState, begin, checkpoint};
-use fabro_events::{EventBody, GateOption, PauseReason, QuestionType};
+use fabro_events::{Event, EventBody, GateOption, PauseReason, QuestionType};
 use fabro_graph::Workflow;
-use fabro_store::{Batch, MemoryStore, RunSummary};
-use fabro_types::{BlobRef, ContextPatch, Failure, FailureClass, Outcome, RunStatus, Usage};
+use fabro_store::RunSummary;
+use fabro_types::{BlobRef, ContextPatch, Failure, FailureClass, Outcome, RunId, RunStatus, Usage};
 use serde_json::{Value, json};
 
 use super::*;
@@ -202,10 +202,57 @@ fn explain_shows_every_candidate() {
       ]
     }
     "#);
-    assert_eq!(explain(&bench.events, "test").unwrap().chosen.as_ref(), "done");
+    assert_eq!(explain(&bench.events, "test").unwrap().chosen.as_deref(), Some("done"));
     let message = |stage| explain(&bench.events, stage).unwrap_err().to_string();
     insta::assert_snapshot!(message("exit"), @"no edge was taken after `exit@1`: the run ended there");
     insta::assert_snapshot!(message("test@3"), @"the run has no stage `test@3`; it has start, plan, test, repair, done, exit");
+}
+
+fn compact(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).unwrap()
+}
+
+#[test]
+fn explain_shows_what_a_failed_run_was_stuck_at() {
+    let source =
+        r#"digraph { start -> a; a -> exit [condition="outcome=success && context.size > 7"] }"#;
+    let mut bench = Bench::new(source);
+    bench.end("a", ok().with_update("size", 5));
+    insta::assert_snapshot!(compact(&explain(&bench.events, "a").unwrap()), @r#"{"chosen":null,"tier":null,"failure":{"class":"structural","message":"no matching edge leads on from `a`","signature":"a|structural|no matching edge leads on from `a`"},"candidates":[{"to":"exit","label":null,"condition":"outcome=success && context.size > 7","weight":0,"holds":false,"clauses":[{"text":"outcome=success","value":"succeeded","holds":true},{"text":"context.size > 7","value":"5","holds":false}]}]}"#);
+    let report = inspect(&bench.events, false).unwrap();
+    insta::assert_snapshot!(compact(&report.failure), @r#"{"class":"structural","message":"no matching edge leads on from `a`","signature":"a|structural|no matching edge leads on from `a`"}"#);
+
+    let mut bench = Bench::new(
+        r#"digraph { start -> fork; fork [shape=component]; join [shape=tripleoctagon]
+        fork -> a; a -> join [condition="outcome=success"]; fork -> b -> join; join -> exit }"#,
+    );
+    bench.end("a", exits(3));
+    insta::assert_snapshot!(compact(&explain(&bench.events, "a").unwrap()), @r#"{"chosen":null,"tier":null,"failure":{"class":"deterministic","message":"exit code 3","signature":"a|deterministic|exit code <n>"},"candidates":[{"to":"join","label":null,"condition":"outcome=success","weight":0,"holds":false,"clauses":[{"text":"outcome=success","value":"failed","holds":false}]}]}"#);
+    bench.finish();
+    assert!(inspect(&bench.events, false).unwrap().failure.is_none());
+
+    let mut restart = Bench::new("digraph { start -> a; a -> b [loop_restart=true]; b -> exit }");
+    restart.end("a", exits(3));
+    insta::assert_snapshot!(compact(&explain(&restart.events, "a").unwrap()), @r#"{"chosen":null,"tier":null,"failure":{"class":"deterministic","message":"a failure of class deterministic does not restart the loop: exit code 3","signature":"a|deterministic|exit code <n>"},"candidates":[{"to":"b","label":null,"condition":null,"weight":0,"holds":true,"clauses":[]}]}"#);
+}
+
+#[test]
+fn explain_shows_the_jump_of_a_goal_gate_before_the_exit_is_reached() {
+    let mut bench =
+        Bench::new("digraph { start -> a -> exit; a [goal_gate=true, retry_target=a] }");
+    bench.end("a", exits(3));
+    insta::assert_snapshot!(compact(&explain(&bench.events, "exit").unwrap()), @r#"{"chosen":"a","tier":"goal_gate","gate":"a","candidates":[]}"#);
+    assert!(stage(&bench.events, "exit", &*bench.blobs).is_err());
+}
+
+#[test]
+fn explain_shows_what_was_drawn() {
+    let source = "digraph { start -> a; a [selection=random]; a -> b -> exit; a -> c -> exit }";
+    let mut bench = Bench::new(source);
+    bench.end("a", ok());
+    let report = explain(&bench.events, "a").unwrap();
+    assert_eq!((report.tier, report.seed), (Some(fabro_events::Tier::Unconditional), Some(9)));
+    assert_eq!(explain(&bench.events, "start").unwrap().seed, None);
 }
 
 #[test]
@@ -340,18 +387,6 @@ fn gates_are_open_until_they_are_answered() {
     assert_eq!(open_gates(&bench.events), []);
     bench.end("gate", Outcome { preferred_label: Some("Yes".into()), ..ok() });
     bench.finish();
-}
-
-#[test]
-fn a_long_log_is_read_whole() {
-    let store = MemoryStore::default();
-    let run_id = RunId::from_parts(0, 1);
-    let body = || fabro_events::Entry::new(EventBody::RunStarted {});
-    let events: Vec<Event> =
-        (1..=2_500).map(|seq| Event { run_id, seq, ts_ms: 0, entry: body() }).collect();
-    store.append(run_id, 0, &Batch::of(&events)).unwrap();
-    assert_eq!(load(&store, run_id).unwrap(), events);
-    assert_eq!(load(&store, RunId::from_parts(0, 2)).unwrap(), []);
 }
 
 #[test]

@@ -4,7 +4,8 @@
 //! things; here they are looked up in the environment and made: [`model`] is who answers, [`agents`]
 //! is what agents work with, and [`redactor`] knows every secret of both, so that none is recorded.
 //! [`prepare`] runs the steps before the first stage. [`family`] and [`at_work`] find the runs that are
-//! driven, answered and ended together: a run and its sub-workflows.
+//! driven, answered and ended together: a run and its sub-workflows. [`start_driver`] is for runs that go
+//! on in the background.
 //!
 //! ```
 //! use fabro_handlers::RunSettings;
@@ -27,6 +28,7 @@
 //! - The family of a run is looked for among all runs of the store.
 
 mod agents;
+mod background;
 mod env;
 mod family;
 mod models;
@@ -34,6 +36,7 @@ mod prepare;
 mod trial;
 
 pub use agents::{agents, provider, redactor};
+pub use background::{BackgroundError, start_driver};
 pub use env::{Variables, expanded, without_secrets};
 pub use family::{Member, at_work, end_family, end_stages_left_behind, family, root};
 pub use models::{catalog, client, model, providers};

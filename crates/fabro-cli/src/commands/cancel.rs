@@ -1,7 +1,6 @@
 //! `fabro cancel`.
 
-use fabro_engine::{Phase, RunState};
-use fabro_report::load;
+use fabro_engine::{Phase, RunState, read_all};
 use fabro_setup::{end_family, end_stages_left_behind, root};
 use fabro_store::{Inbox as _, Message, SqliteStore, StoreError};
 use fabro_types::RunId;
@@ -39,7 +38,7 @@ pub fn cancel(args: &CancelArgs, global: &Global) -> anyhow::Result<Exit> {
 }
 
 fn ended(store: &SqliteStore, run: RunId) -> anyhow::Result<Option<fabro_types::RunStatus>> {
-    let state = RunState::replay(run, &load(store, run)?);
+    let state = RunState::replay(run, &read_all(store, run)?);
     Ok(match state.phase {
         Phase::Ended(status, _) => Some(status),
         _ => None,

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use fabro_agent::{MemoryJournal, Parts, Session, Settings, Transcript};
 use fabro_compaction::{Overrides, Report};
-use fabro_engine::{RunState, checkpoint, read_blob};
+use fabro_engine::{RunState, checkpoint, read_all, read_blob};
 use fabro_events::{Event, EventBody};
 use fabro_handlers::{Bundle, RunSettings, compaction_policy};
 use fabro_llm::Origin;
-use fabro_report::{conversation, load};
+use fabro_report::conversation;
 use fabro_store::SqliteStore;
 use fabro_terminal::{Paint, clean};
 use fabro_tools::{ToolContext, ToolSet};
@@ -33,7 +33,7 @@ struct Shown {
 /// Shows what a stage's conversation would be shortened to. Nothing is recorded.
 pub async fn compact(args: CompactArgs, global: &Global) -> anyhow::Result<Exit> {
     let (store, run) = global.run_to_read(&args.run)?;
-    let events = load(&store, run)?;
+    let events = read_all(&store, run)?;
     let (stage, told) = conversation(&events, args.stage.as_deref())?;
     let blobs = store.blobs();
     let transcript = Transcript::from_events(told.iter().copied(), |blob| read_blob(blobs, blob))?;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use fabro_blob::BlobStore;
 use fabro_context::{Change, Context};
-use fabro_engine::read_blob;
-use fabro_report::{context_at, diff, load, read_back};
+use fabro_engine::{read_all, read_blob};
+use fabro_report::{context_at, diff, read_back};
 use fabro_types::BlobRef;
 use serde_json::Value;
 
@@ -23,7 +23,7 @@ const SHOWN: usize = 120;
 /// Shows the context of a run.
 pub fn context(args: &ContextArgs, global: &Global) -> anyhow::Result<Exit> {
     let (store, run) = global.run_to_read(&args.run)?;
-    let events = load(&store, run)?;
+    let events = read_all(&store, run)?;
     let paint = global.paint_stdout();
     if let Some([before, after]) = args.diff.as_deref() {
         let mut changes = diff(&events, before, after)?;

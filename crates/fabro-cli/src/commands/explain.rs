@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use fabro_report::{Considered, Explain, load};
+use fabro_engine::read_all;
+use fabro_report::{Considered, Explain};
 
 use crate::cli::ExplainArgs;
 use crate::exit::{self, Exit};
@@ -13,7 +14,7 @@ use fabro_terminal::{Paint, one_line};
 /// Shows why a run went on as it did.
 pub fn explain(args: &ExplainArgs, global: &Global) -> anyhow::Result<Exit> {
     let (store, run) = global.run_to_read(&args.run)?;
-    let report = fabro_report::explain(&load(&store, run)?, &args.stage)?;
+    let report = fabro_report::explain(&read_all(&store, run)?, &args.stage)?;
     if args.json {
         output::json(&report)?;
     } else {
@@ -23,12 +24,14 @@ pub fn explain(args: &ExplainArgs, global: &Global) -> anyhow::Result<Exit> {
 }
 
 fn text(stage: &str, report: &Explain, paint: Paint) -> String {
-    let mut text = format!(
-        "{} → {}  {}\n",
-        paint.bold(stage),
-        paint.bold(&report.chosen),
-        paint.dim(&format!("by rule {}", report.tier.as_str()))
-    );
+    let rule = report.tier.map_or_else(String::new, |tier| format!("by rule {}", tier.as_str()));
+    let drawn = report.seed.map(|seed| format!(", drawn by weight with seed {seed}"));
+    let why = match &report.failure {
+        Some(failure) => paint.bad(&one_line(&failure.to_string(), 200)),
+        None => paint.dim(&(rule + &drawn.unwrap_or_default())),
+    };
+    let to = report.chosen.as_deref().unwrap_or("no edge");
+    let mut text = format!("{} → {}  {why}\n", paint.bold(stage), paint.bold(to));
     if let Some(gate) = &report.gate {
         let _ = writeln!(text, "goal gate {gate} is not met");
     }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use fabro_engine::checkpoint::{self, Checkpoint};
+use fabro_engine::read_all;
 use fabro_events::Event;
-use fabro_report::load;
-use fabro_store::{Batch, RunLog as _};
+use fabro_store::{Batch, Inbox as _, InboxId, Message, RunLog as _, SqliteStore};
 use fabro_types::{ContextPatch, RunId};
 use serde::Serialize;
 
@@ -28,7 +28,7 @@ struct Forked {
 /// Copies a run up to where a stage ended.
 pub fn fork(args: ForkArgs, global: &Global) -> anyhow::Result<Exit> {
     let (store, from) = global.whole_run_to_change(&args.run, "fork")?;
-    let events = load(&store, from)?;
+    let events = read_all(&store, from)?;
     let effective = checkpoint::effective(&events);
     let at = find(&effective, args.stage.as_deref(), from, global)?;
     let id: RunId = ulid::Ulid::generate().to_string().parse()?;
@@ -42,14 +42,22 @@ pub fn fork(args: ForkArgs, global: &Global) -> anyhow::Result<Exit> {
 pub fn rewind(args: ForkArgs, global: &Global) -> anyhow::Result<Exit> {
     let (store, id) = global.whole_run_to_change(&args.run, "rewind")?;
     let _lock = store.lock(id)?;
-    let events = load(&store, id)?;
+    let events = read_all(&store, id)?;
     let effective = checkpoint::effective(&events);
     let at = find(&effective, args.stage.as_deref(), id, global)?;
     let last = events.last().map_or(0, |event| event.seq);
     let event = checkpoint::rewind(id, &at, last, now_ms(), patch(args.set));
-    store.append(id, last, &Batch::of(&[event]))?;
+    let canceled = meant_for_its_end(&store, id)?;
+    store.append(id, last, &Batch { consumed: &canceled, ..Batch::of(&[event]) })?;
     let verb = format!("rewound {id} to the end of {}", at.stage);
     tell(&verb, &Forked { id, from: id, stage: at.stage }, args.json, global)
+}
+
+/// Cancellations that came when the run was over already: they are not for what it goes on with.
+fn meant_for_its_end(store: &SqliteStore, run: RunId) -> anyhow::Result<Vec<InboxId>> {
+    let pending = store.pending(run)?.into_iter();
+    let cancel = pending.filter(|(_, message)| matches!(message, Message::Cancel { .. }));
+    Ok(cancel.map(|(id, _)| id).collect())
 }
 
 fn find(

@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use fabro_report::{Gate, Inspect, Spoken, StageReport, load};
+use fabro_engine::read_all;
+use fabro_report::{Gate, Inspect, Spoken, StageReport};
 use serde_json::Value;
 
 use super::answer::gates;
@@ -15,7 +16,7 @@ use fabro_terminal::{Align, Paint, Table, clean, one_line, paint_run, paint_stag
 /// Shows a run, or one of its stages.
 pub fn inspect(args: &InspectArgs, global: &Global) -> anyhow::Result<Exit> {
     let (store, run) = global.run_to_read(&args.run)?;
-    let events = load(&store, run)?;
+    let events = read_all(&store, run)?;
     let paint = global.paint_stdout();
     if let Some(stage) = &args.stage {
         let report = fabro_report::stage(&events, stage, store.blobs())?;
@@ -47,6 +48,9 @@ fn run_text(report: &Inspect, paint: Paint) -> String {
     let mut text = field("run", &report.id.to_string());
     text.push_str(&field("workflow", &clean(&report.workflow)));
     text.push_str(&field("status", &paint_run(report.status, paint)));
+    if let Some(failure) = &report.failure {
+        text.push_str(&field("failure", &paint.bad(&clean(&failure.to_string()))));
+    }
     if !report.goal.is_empty() {
         text.push_str(&field("goal", &one_line(&report.goal, 200)));
     }

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::sync::Arc;
 
-use fabro_engine::{Phase, RunState};
-use fabro_handlers::{Bundle, read_all};
+use fabro_engine::{Phase, RunState, read_all};
+use fabro_handlers::Bundle;
 use fabro_types::{RunId, RunStatus};
 
 use crate::cli::ResumeArgs;
 use crate::commands::run::detach;
 use crate::drive::{Driven, drive};
 use crate::error;
-use crate::exit::{self, Exit};
+use crate::exit::Exit;
 use crate::global::Global;
 use crate::wiring::{self, read_option};
 
@@ -42,10 +42,7 @@ pub async fn resume(args: ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
     }
     settings.auto_approve |= args.auto_approve;
     if args.detach {
-        drop(lock);
-        detach(&store, run_id, &options(&args), &BTreeMap::new())?;
-        crate::output::stdout(&format!("{run_id}\n"))?;
-        return Ok(exit::SUCCEEDED);
+        return detach(&store, lock, &options(&args), &BTreeMap::new());
     }
     let driven = Driven {
         store,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::Context as _;
@@ -12,7 +12,7 @@ use fabro_engine::{NewRun, Plan, RunState, begin};
 use fabro_events::EventBody;
 use fabro_graph::{Sources, Workflow};
 use fabro_handlers::{Bundle, RunSettings, WORKFLOW_DIR, obstacle, render_goal};
-use fabro_store::{Batch, RunLog, SqliteStore};
+use fabro_store::{Batch, DriverLock, RunLog, SqliteStore};
 use fabro_types::{RunId, Severity};
 use serde_json::{Map, Value};
 
@@ -44,10 +44,7 @@ pub async fn run(args: RunArgs, global: &Global) -> anyhow::Result<Exit> {
     let batch = Batch { events: &commit.events, blobs: &commit.blobs, consumed: &[] };
     store.append(run_id, 0, &batch)?;
     if args.detach {
-        drop(lock);
-        detach(&store, run_id, &[], &prepared.secrets)?;
-        crate::output::stdout(&format!("{run_id}\n"))?;
-        return Ok(exit::SUCCEEDED);
+        return detach(&store, lock, &[], &prepared.secrets);
     }
     let state = RunState::replay(run_id, &commit.events);
     let driven = Driven {
@@ -68,29 +65,22 @@ pub async fn run(args: RunArgs, global: &Global) -> anyhow::Result<Exit> {
 /// with these secrets that are not kept with the run.
 pub fn detach(
     store: &SqliteStore,
-    run_id: RunId,
+    lock: DriverLock,
     options: &[OsString],
     secrets: &BTreeMap<String, String>,
-) -> anyhow::Result<()> {
-    use std::os::unix::process::CommandExt as _;
+) -> anyhow::Result<Exit> {
+    let run_id = lock.run();
+    drop(lock);
+    let mut driver = Command::new(std::env::current_exe()?);
+    driver.args(["resume", &run_id.to_string(), "--store"]).arg(store.dir());
+    driver.args(options).envs(secrets);
     let dir = store.run_dir(run_id);
-    std::fs::create_dir_all(&dir)
-        .with_context(|| format!("{} cannot be created", dir.display()))?;
-    let log = dir.join("driver.log");
-    let file = std::fs::File::create(&log)
-        .with_context(|| format!("{} cannot be written", log.display()))?;
-    Command::new(std::env::current_exe()?)
-        .args(["resume", &run_id.to_string(), "--store"])
-        .arg(store.dir())
-        .args(options)
-        .envs(secrets)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(file)
-        .process_group(0)
-        .spawn()
-        .context("the background process cannot be started")?;
-    Ok(())
+    if let Some(ended) = fabro_setup::start_driver(driver, store, run_id, &dir)? {
+        crate::output::stderr(&std::fs::read_to_string(dir.join("driver.log"))?);
+        return Ok(ended.code().and_then(Exit::of).unwrap_or(exit::FAILED));
+    }
+    crate::output::stdout(&format!("{run_id}\n"))?;
+    Ok(exit::SUCCEEDED)
 }
 
 /// A run that is ready to be created.

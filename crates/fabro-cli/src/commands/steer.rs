@@ -2,10 +2,9 @@
 
 use std::fmt::Write as _;
 
-use fabro_engine::{Phase, RunState};
+use fabro_engine::{Phase, RunState, read_all};
 use fabro_graph::NodeKind;
 use fabro_handlers::Bundle;
-use fabro_report::load;
 use fabro_setup::{family, root};
 use fabro_store::{Inbox as _, Message, SqliteStore};
 use fabro_types::RunId;
@@ -65,7 +64,7 @@ fn member(
     run: RunId,
     node: Option<&str>,
 ) -> anyhow::Result<Result<Member, fabro_types::RunStatus>> {
-    let state = RunState::replay(run, &load(store, run)?);
+    let state = RunState::replay(run, &read_all(store, run)?);
     if let Phase::Ended(status, _) = state.phase {
         return Ok(Err(status));
     }

@@ -101,11 +101,11 @@ fn refused(path: &str, error: &anyhow::Error, cwd: &Path) -> Outcome {
     if let Some(ConfigError::Invalid(findings)) = error.downcast_ref() {
         return of_settings(findings, cwd);
     }
-    unreadable(path.to_owned(), error.to_string(), error::next(error))
+    refused_as("unreadable", path.to_owned(), error.to_string(), error::next(error))
 }
 
-fn unreadable(file: String, reason: String, fix: Option<&str>) -> Outcome {
-    let mut finding = Diagnostic::error("unreadable", Span::default(), reason);
+fn refused_as(rule: &'static str, file: String, reason: String, fix: Option<&str>) -> Outcome {
+    let mut finding = Diagnostic::error(rule, Span::default(), reason);
     finding.fix = fix.map(str::to_owned);
     Outcome { file, source: String::new(), findings: vec![finding] }
 }
@@ -137,7 +137,18 @@ fn check_workflow(
     let path = cwd.join(path);
     let source = match files::read(&path) {
         Ok(source) => source,
-        Err(reason) => return unreadable(file, reason, Some("name a text file that can be read")),
+        Err(reason) if files::is_too_large(&path) => {
+            return refused_as(
+                "file-too-large",
+                file,
+                reason,
+                Some("move long prompts into files and name them with @path"),
+            );
+        }
+        Err(reason) => {
+            let fix = Some("name a text file that can be read");
+            return refused_as("unreadable", file, reason, fix);
+        }
     };
     let name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into());
     let dir = path.parent().map_or_else(|| cwd.to_owned(), Path::to_owned);

@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
+use fabro_store::{Inbox as _, Message, Runs as _, SqliteStore};
 use insta::assert_snapshot;
 
 use crate::project::{Project, filters};
@@ -128,6 +129,47 @@ fn a_quiet_resume_says_nothing() {
     assert_eq!(project.exit(&["answer", "latest", "y"]), 0);
     assert_snapshot!(project.run(&["resume", "latest", "--quiet"]), @"exit 0");
     assert_eq!(project.exit(&["resume", "latest", "--quiet", "--json"]), 2);
+}
+
+#[test]
+fn a_run_in_the_background_is_at_work_when_the_command_returns() {
+    let project = waiting();
+    assert_eq!(project.exit(&["answer", "latest", "y"]), 0);
+    assert_eq!(project.exit(&["resume", "latest", "--detach"]), 0);
+    let events = project.run(&["events", "-f", "latest"]);
+    assert!(events.contains("run resumed"), "{events}");
+    assert!(events.trim_end().ends_with("run succeeded"), "{events}");
+
+    assert_eq!(project.exit(&["run", "gate.fabro", "--detach"]), 0);
+    assert!(project.run(&["events", "latest"]).contains("run started"));
+}
+
+#[test]
+fn a_driver_in_the_background_that_cannot_begin_says_why() {
+    let project = waiting();
+    project.write("model.json", b"{");
+    assert_snapshot!(project.run(&["resume", "latest", "--detach", "--model-script", "model.json"]), @r"
+    exit 2
+    ── stderr
+    error: the model script is not valid: line 1, column 1: EOF while parsing an object
+      help: mend the file
+    ");
+}
+
+#[test]
+fn a_cancellation_that_came_too_late_is_not_for_what_a_run_goes_on_with() {
+    let project = Project::with(&[(
+        "two.fabro",
+        "digraph { start -> a -> b -> exit; a [shape=parallelogram, script=true]; b [shape=parallelogram, script=true] }",
+    )]);
+    assert_eq!(project.exit(&["run", "two.fabro"]), 0);
+    let store = SqliteStore::open(&project.path().join(".fabro/state")).unwrap();
+    let run = store.find("latest").unwrap();
+    store.post(run, &Message::Cancel { reason: "too late".into() }).unwrap();
+    drop(store);
+    assert_eq!(project.exit(&["rewind", "latest", "a"]), 0);
+    assert_eq!(project.exit(&["resume", "latest"]), 0);
+    assert_eq!(status(&project), "succeeded");
 }
 
 #[test]

@@ -313,6 +313,61 @@ fn reasons() {
 }
 
 #[test]
+fn reasons_of_a_run_that_failed() {
+    let _filters = filters().bind_to_scope();
+    let project = Project::with(&[(
+        "stuck.fabro",
+        r#"digraph { start -> a; a [shape=parallelogram, script="echo 5"]
+        a -> exit [condition="outcome=success && command.output > 7"]; a -> a [label=again, condition="outcome=fail"] }"#,
+    )]);
+    assert_eq!(project.exit(&["run", "stuck.fabro"]), 1);
+    assert_snapshot!(project.run(&["explain", "latest", "a"]), @r#"
+    exit 0
+    ── stdout
+    a → no edge  no matching edge leads on from `a` (structural)
+      ✗ exit  if outcome=success && command.output > 7
+          ✓ outcome=success  saw "succeeded"
+          ✗ command.output > 7  saw "5"
+      ✗ a  "again"  if outcome=fail
+          ✗ outcome=fail  saw "succeeded"
+    "#);
+    let shown = project.json(&["explain", "latest", "a", "--json"]);
+    assert!(shown["chosen"].is_null() && shown["tier"].is_null(), "{shown}");
+    assert_eq!(shown["candidates"][0]["clauses"][1]["value"], "5");
+    assert_snapshot!(project.run(&["inspect", "latest"]), @r"
+    exit 0
+    ── stdout
+    run       [ID]
+    workflow  stuck
+    status    failed
+    failure   no matching edge leads on from `a` (structural)
+    seed      5821494897450994
+
+    rank  stage    status     attempts  next  branch
+       1  start@1  succeeded         1  a
+       2  a@1      succeeded         1
+    ");
+    assert_snapshot!(project.json(&["inspect", "latest", "--json"])["failure"]["message"], @r#""no matching edge leads on from `a`""#);
+}
+
+#[test]
+fn reasons_of_a_draw() {
+    let project = Project::with(&[(
+        "draw.fabro",
+        "digraph { start -> pick; pick [shape=diamond, selection=random]; pick -> b -> exit; pick -> c -> exit
+        b [shape=parallelogram, script=true]; c [shape=parallelogram, script=true] }",
+    )]);
+    assert_eq!(project.exit(&["run", "draw.fabro", "--seed", "3"]), 0);
+    assert_snapshot!(project.run(&["explain", "latest", "pick"]), @r"
+    exit 0
+    ── stdout
+    pick → b  by rule unconditional, drawn by weight with seed 3
+      ✓ b  unconditional
+      ✓ c  unconditional
+    ");
+}
+
+#[test]
 fn the_context_and_its_changes() {
     let _filters = filters().bind_to_scope();
     let project = Project::hello();
