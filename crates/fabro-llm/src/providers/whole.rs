@@ -50,6 +50,11 @@ impl Whole {
             Ok(answer) => answer.captured_raw_body.unwrap_or_default(),
             // The client asks more of an answer than is needed here.
             Err(genai::Error::ChatResponseGeneration { response_body, .. }) => *response_body,
+            // What it calls its answer says nothing of what it is.
+            Err(genai::Error::WebModelCall {
+                webc_error: genai::webc::Error::ResponseFailedNotJson { body, .. },
+                ..
+            }) => serde_json::from_str(&body).unwrap_or_default(),
             Err(error) => return Err(failure::failure(&error, provider, address)),
         };
         if !body["error"].is_null() {

@@ -130,19 +130,23 @@ async fn servers_that_do_not_stream_are_asked_for_no_stream() {
         "usage": {"prompt_tokens": 7, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 3}},
     });
     let body = serde_json::to_string_pretty(&body).unwrap();
-    let answers = vec![Response::bytes(200, "application/json", body); 3];
-    let server = Server::start(answers).await.unwrap();
-    let model = client(ProviderKind::OpenAiCompatible, &server);
-    for _ in 0..2 {
-        let reply = complete(&model, request("Hi")).await.unwrap();
-        let used = (reply.usage.input_tokens, reply.usage.output_tokens, reply.usage.cached_tokens);
-        assert_eq!((reply.text().as_str(), used), ("whole", (7, 2, 3)));
-        assert_eq!((reply.tool_calls().len(), reply.stop), (2, StopReason::ToolCalls));
-        assert_eq!(reply.tool_calls()[1].arguments, json!({"a": 1}));
+    for content_type in ["application/json", "text/plain", "text/event-stream"] {
+        let answers = vec![Response::bytes(200, content_type, body.as_str()); 3];
+        let server = Server::start(answers).await.unwrap();
+        let model = client(ProviderKind::OpenAiCompatible, &server);
+        for _ in 0..2 {
+            let reply = complete(&model, request("Hi")).await.unwrap();
+            let used =
+                (reply.usage.input_tokens, reply.usage.output_tokens, reply.usage.cached_tokens);
+            assert_eq!((reply.text().as_str(), used), ("whole", (7, 2, 3)));
+            assert_eq!((reply.tool_calls().len(), reply.stop), (2, StopReason::ToolCalls));
+            assert_eq!(reply.tool_calls()[1].arguments, json!({"a": 1}));
+        }
+        // Only the first request was for a stream.
+        let streams: Vec<_> =
+            server.requests().iter().map(|it| it.json()["stream"] == true).collect();
+        assert_eq!(streams, [true, false, false]);
     }
-    // Only the first request was for a stream.
-    let streams: Vec<_> = server.requests().iter().map(|it| it.json()["stream"] == true).collect();
-    assert_eq!(streams, [true, false, false]);
 
     let refusal = r#"{"error": {"code": "context_length_exceeded", "message": "too long"}}"#;
     let refusals = vec![Response::bytes(200, "application/json", refusal); 2];
