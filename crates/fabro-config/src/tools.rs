@@ -2,6 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
+use fabro_types::OWN_TOOLS;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -226,7 +227,7 @@ pub(crate) fn http_tools(reader: &mut Reader, name: &str, node: &Node<'_>) -> Ve
     let mut names = BTreeSet::new();
     for item in reader.array(name, node) {
         let Some(tool) = http_tool(reader, name, item) else { continue };
-        if OWN.contains(&tool.name.as_str()) || tool.name.starts_with("mcp__") {
+        if OWN_TOOLS.contains(&tool.name.as_str()) || tool.name.starts_with("mcp__") {
             let message = format!("`{}` is a tool of fabro's own", tool.name);
             reader.error(item, message, "give it another name");
             continue;
@@ -299,26 +300,6 @@ fn parameters(reader: &mut Reader, full: &str, node: &Node<'_>) -> Value {
     }
     Value::from(text)
 }
-
-/// The names of tools that agents have anyway.
-const OWN: [&str; 16] = [
-    "append_workflow_context",
-    "apply_patch",
-    "close_agent",
-    "edit_file",
-    "get_workflow_context",
-    "glob",
-    "grep",
-    "list_dir",
-    "read_file",
-    "send_input",
-    "shell",
-    "spawn_agent",
-    "use_skill",
-    "wait",
-    "web_fetch",
-    "write_file",
-];
 
 /// What all providers take as the name of a tool.
 fn is_tool_name(name: &str) -> bool {

@@ -25,6 +25,7 @@ mod path;
 mod permissions;
 mod provider_kind;
 mod status;
+mod tools;
 mod weight;
 
 pub use blob_ref::{BlobRef, ParseBlobRefError};
@@ -38,4 +39,5 @@ pub use path::value_at;
 pub use permissions::Permissions;
 pub use provider_kind::ProviderKind;
 pub use status::{RunStatus, Status};
+pub use tools::{OWN_TOOLS, tool_names};
 pub use weight::Weight;

@@ -68,7 +68,7 @@ const RULES: &[Rule] = &[
     rule("undefined-input", Error, "every input that a template reads is given, unless it has a default"),
     rule("unknown-outcome", Warning, "an outcome that a condition asks for is a status, or may be a word of a model"),
     rule("unknown-shape", Warning, "a shape stands for a handler"),
-    rule("unknown-tool", Warning, "names of tools that look like one of ours are written like it"),
+    rule("unknown-tool", Warning, "names of tools that look like one of ours are written like it, and no agent names only unknown ones"),
     rule("unreachable-node", Warning, "every node can be reached from the start"),
     rule("unused-style", Warning, "ids and classes in the model stylesheet are those of nodes"),
     rule("unwritten-key", Warning, "a context key that a condition or template reads can have been written by then"),

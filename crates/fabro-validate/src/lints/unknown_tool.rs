@@ -1,30 +1,12 @@
 use std::collections::HashSet;
 
 use fabro_graph::Diagnostic;
+use fabro_types::{OWN_TOOLS, tool_names};
 
 use crate::checking::Checking;
 
-/// The tools that agents have without any configuration, by name.
-const TOOLS: &[&str] = &[
-    "append_workflow_context",
-    "apply_patch",
-    "close_agent",
-    "edit_file",
-    "get_workflow_context",
-    "glob",
-    "grep",
-    "list_dir",
-    "read_file",
-    "send_input",
-    "shell",
-    "spawn_agent",
-    "use_skill",
-    "wait",
-    "web_fetch",
-    "write_file",
-];
-
-/// Tools whose names look like one of ours. Others may come from the configuration of a run.
+/// Tools whose names look like one of ours, and agents that have none but what a run's settings may
+/// declare.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
     let mut seen = HashSet::new();
     for node in checking.workflow.nodes() {
@@ -33,16 +15,26 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
         if !seen.insert(attr.span) {
             continue;
         }
-        let names = text.split(|c: char| c == ',' || c.is_whitespace());
-        for name in names.filter(|name| !name.is_empty() && !name.starts_with("mcp__")) {
-            if TOOLS.binary_search(&name).is_ok() {
-                continue;
-            }
-            let Some(near) = checking.nearest(name, TOOLS.iter().copied()) else { continue };
+        let is_known = |name: &str| OWN_TOOLS.contains(&name) || name.starts_with("mcp__");
+        let unknown: Vec<_> = tool_names(text).filter(|name| !is_known(name)).collect();
+        let told = findings.len();
+        for name in &unknown {
+            let Some(near) = checking.nearest(name, OWN_TOOLS) else { continue };
             let message = format!("no tool of ours is called `{name}`");
             findings.push(
                 Diagnostic::warning("unknown-tool", attr.span, message)
                     .with_fix(format!("did you mean `{near}`?")),
+            );
+        }
+        if let Some(first) = unknown.first().filter(|_| findings.len() == told)
+            && unknown.len() == tool_names(text).count()
+        {
+            let message = format!(
+                "no tool of ours is called `{first}`: without settings that declare it, the agent has no tools"
+            );
+            findings.push(
+                Diagnostic::warning("unknown-tool", attr.span, message)
+                    .with_fix(format!("choose from {}", OWN_TOOLS.join(", "))),
             );
         }
     }
@@ -71,7 +63,20 @@ mod tests {
     }
 
     #[test]
-    fn the_names_are_in_order() {
-        assert!(super::TOOLS.is_sorted());
+    fn agents_without_any_tool_are_told() {
+        insta::assert_snapshot!(told("unknown-tool", r#"start -> a -> exit; a [prompt=x, tools="nope"]"#), @r#"
+        1:52 warning: no tool of ours is called `nope`: without settings that declare it, the agent has no tools
+          at: "nope"
+          fix: choose from append_workflow_context, apply_patch, close_agent, edit_file, get_workflow_context, glob, grep, list_dir, read_file, send_input, shell, spawn_agent, use_skill, wait, web_fetch, write_file
+        "#);
+        insta::assert_snapshot!(told("unknown-tool", r#"start -> a -> exit; a [prompt=x, tools="read_file;shell deploy"]"#), @r#"
+        1:52 warning: no tool of ours is called `read_file;shell`: without settings that declare it, the agent has no tools
+          at: "read_file;shell deploy"
+          fix: choose from append_workflow_context, apply_patch, close_agent, edit_file, get_workflow_context, glob, grep, list_dir, read_file, send_input, shell, spawn_agent, use_skill, wait, web_fetch, write_file
+        "#);
+        for fine in ["deploy grep", "mcp__docs__search, deploy", "", " , "] {
+            let source = format!(r#"start -> a -> exit; a [prompt=x, tools="{fine}"]"#);
+            assert_eq!(told("unknown-tool", &source), "nothing", "{fine}");
+        }
     }
 }

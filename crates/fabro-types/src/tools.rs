@@ -1,0 +1,37 @@
+/// The names of the tools that agents have without any settings, in order.
+pub const OWN_TOOLS: [&str; 16] = [
+    "append_workflow_context",
+    "apply_patch",
+    "close_agent",
+    "edit_file",
+    "get_workflow_context",
+    "glob",
+    "grep",
+    "list_dir",
+    "read_file",
+    "send_input",
+    "shell",
+    "spawn_agent",
+    "use_skill",
+    "wait",
+    "web_fetch",
+    "write_file",
+];
+
+/// The names in a node's attribute `tools`: between them are commas, white space or both.
+///
+/// ```
+/// let names = fabro_types::tool_names("read_file, grep\nmcp__docs__search,");
+/// assert_eq!(names.collect::<Vec<_>>(), ["read_file", "grep", "mcp__docs__search"]);
+/// ```
+pub fn tool_names(list: &str) -> impl Iterator<Item = &str> {
+    list.split(|c: char| c == ',' || c.is_whitespace()).filter(|name| !name.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_names_are_in_order() {
+        assert!(super::OWN_TOOLS.is_sorted());
+    }
+}
