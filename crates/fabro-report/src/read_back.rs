@@ -90,7 +90,7 @@ mod tests {
             let mut value = Arc::new(json!(vec![BlobRef::of(b"1").to_value(); count]));
             read_back("k", &mut value, &Large).map(|()| value)
         };
-        assert_eq!(*read(16).unwrap(), json!([1; 16]));
+        assert_eq!(*read(16).unwrap(), json!(vec![1; 16]));
         insta::assert_snapshot!(read(17).unwrap_err(), @"the value of `k` cannot be read back: those inside of it are more than 256 MB together");
     }
 }
