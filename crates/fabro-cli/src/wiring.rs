@@ -5,13 +5,11 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
-use async_trait::async_trait;
 use fabro_engine::checkpoint;
 use fabro_events::{Event, EventBody, EventSink};
 use fabro_handlers::{Limits, ModelDefaults, Registry, RunSettings, Services};
 use fabro_human::{
-    AskError, AutoApprove, Chain, Interviewer, Question, QueueInterviewer, Reply,
-    TerminalInterviewer, Unavailable,
+    AutoApprove, Chain, Interviewer, QueueInterviewer, TerminalInterviewer, Unavailable,
 };
 use fabro_redact::Redactor;
 use fabro_sandbox::{Exec, LocalExec};
@@ -87,7 +85,8 @@ fn interviewer(
     let last: Arc<dyn Interviewer> = if settings.auto_approve || dry_run {
         Arc::new(AutoApprove)
     } else if std::io::stdin().is_terminal() && std::io::stderr().is_terminal() {
-        Arc::new(AtTerminal { progress: Arc::clone(progress) })
+        let progress = Arc::clone(progress);
+        Arc::new(TerminalInterviewer::new().freed_by(move || progress.suspend()))
     } else {
         Arc::new(Unavailable)
     };
@@ -107,19 +106,6 @@ fn queue(settings: &RunSettings) -> anyhow::Result<Option<QueueInterviewer>> {
     parsed.map_err(|error| {
         error::usage(format!("the answers are not valid: {error}"), "mend the file")
     })
-}
-
-/// Asks at the terminal, which the progress display leaves free meanwhile.
-struct AtTerminal {
-    progress: Arc<Progress>,
-}
-
-#[async_trait]
-impl Interviewer for AtTerminal {
-    async fn ask(&self, question: &Question) -> Result<Reply, AskError> {
-        let _free = self.progress.suspend();
-        TerminalInterviewer::new().ask(question).await
-    }
 }
 
 /// Reads a text file that an option names.

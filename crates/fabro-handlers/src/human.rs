@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use fabro_context::{Context, keys};
 use fabro_engine::{Handler, Letter, ReportError, Stage, StageEnd};
 use fabro_events::{EventBody, PauseReason, QuestionType};
-use fabro_human::{Answer, Interviewer, NoMatch, Question, Reply, match_answer, options};
+use fabro_human::{Answer, AskError, Interviewer, NoMatch, Question, Reply, match_answer, options};
 use fabro_store::InboxId;
 use fabro_types::{Failure, FailureClass, Outcome, strip_accelerator};
 
@@ -38,7 +38,8 @@ struct Given {
 enum Waited {
     Given(Given),
     TimedOut,
-    Nobody,
+    /// Nobody answers here; `true` if somebody is here who does not want to answer now.
+    Nobody(bool),
     Canceled,
 }
 
@@ -84,11 +85,11 @@ impl Handler for HumanHandler {
                 }
                 Waited::Canceled => return canceled().into(),
                 // Nobody is here, but there is time for an answer from elsewhere.
-                Waited::Nobody if limit.is_some() => {
+                Waited::Nobody(false) if limit.is_some() => {
                     ask = false;
                     continue;
                 }
-                Waited::Nobody => match stage.mailbox.try_next().and_then(given) {
+                Waited::Nobody(_) => match stage.mailbox.try_next().and_then(given) {
                     Some(given) => given,
                     None => return StageEnd::Suspended(PauseReason::Human),
                 },
@@ -161,8 +162,7 @@ impl HumanHandler {
                 Ok(Reply::Answer { text, source }) => {
                     Waited::Given(Given { text, source: source.to_owned(), letter: None })
                 }
-                // A person who does not want to answer now counts as nobody.
-                Ok(Reply::Unavailable) | Err(_) => Waited::Nobody,
+                other => Waited::Nobody(matches!(other, Err(AskError::Interrupted))),
             },
         }
     }

@@ -26,9 +26,10 @@
 //!
 //! # Limits
 //!
-//! - A prompt at the terminal cannot be called back: when its future is dropped, the terminal gets
-//!   its settings back, but a thread goes on reading until the next Enter, Escape or Ctrl-C.
-//! - The terminal is asked one question at a time; others wait for their turn.
+//! - The terminal is asked one question at a time; others wait for their turn. One whose future is
+//!   dropped disappears, and leaves the terminal as it was.
+//! - An answer typed at the terminal has at most 100,000 characters, and keys that come before a
+//!   question is shown count for it.
 //! - Answers are text; nothing here writes down who gave them.
 
 mod answer;

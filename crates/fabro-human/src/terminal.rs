@@ -1,33 +1,68 @@
-use std::io::{IsTerminal, Write};
+use std::any::Any;
+use std::fmt;
+use std::io::IsTerminal;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use fabro_events::{GateOption, QuestionType};
-use inquire::validator::{ErrorMessage, Validation};
-use inquire::{InquireError, MultiSelect, Select, Text};
-use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
+use rustix::process::{Signal, getpid, kill_process};
 use tokio::sync::Mutex;
 
-use crate::{AskError, Interviewer, Question, Reply, match_answer};
+use crate::{AskError, Interviewer, Question, Reply};
+use keys::Keys;
+use prompt::{Input, Prompt, Step};
+use screen::Screen;
+
+mod frame;
+mod keys;
+mod prompt;
+mod screen;
+
+/// How often the keyboard is looked at: not noticed by a person, nor by a processor.
+const TICK: Duration = Duration::from_millis(20);
+
+/// How long a program has to call the question off after Ctrl-C.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// The terminal of this process, which one question at a time has; with what was typed beyond the
+/// last answer.
+static TURN: Mutex<Keys> = Mutex::const_new(Keys::new());
 
 /// Asks at the terminal, on standard error. The source is `terminal`.
 ///
-/// Options are chosen with the arrow keys, or by typing a key, a number or a part of the label.
-/// Where free text is taken, all is typed, and refused until it means something. Where standard
-/// input or standard error is no terminal, nobody is there to answer.
+/// Options are chosen with the arrow keys, or by typing a key, a number or the beginning of the
+/// label, and confirmed with Enter; where several can be chosen, the space bar marks them. Where
+/// free text is taken, all is typed, and refused until it means something. Where standard input or
+/// standard error is no terminal, nobody is there to answer.
 ///
-/// An open prompt keeps a thread of the tokio runtime. A program that ends while one is open should
-/// end its runtime with `shutdown_background`.
-#[derive(Clone, Debug, Default)]
+/// Questions of a process come one at a time, in the order they were asked. One whose future is
+/// dropped, open or not, disappears without taking a key.
+///
+/// Escape leaves a question unanswered. Ctrl-C does what it does elsewhere: the process gets SIGINT,
+/// with the terminal already as it was. A program that is still asking two seconds later is told
+/// that the question was interrupted.
+#[derive(Clone, Default)]
 pub struct TerminalInterviewer {
-    /// Two prompts at once would draw over each other and share the keys.
-    one_at_a_time: Arc<Mutex<()>>,
+    free: Option<Arc<dyn Fn() -> Box<dyn Any + Send> + Send + Sync>>,
 }
 
 impl TerminalInterviewer {
     /// Asks at the terminal of this process.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Calls `free` when the turn of a question comes, to keep the terminal free of all else. What
+    /// it returns is dropped when the question is over.
+    #[must_use]
+    pub fn freed_by<G: Send + 'static>(self, free: impl Fn() -> G + Send + Sync + 'static) -> Self {
+        Self { free: Some(Arc::new(move || Box::new(free()))) }
+    }
+}
+
+impl fmt::Debug for TerminalInterviewer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TerminalInterviewer").finish_non_exhaustive()
     }
 }
 
@@ -37,122 +72,70 @@ impl Interviewer for TerminalInterviewer {
         if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
             return Ok(Reply::Unavailable);
         }
-        let turn = self.one_at_a_time.clone().lock_owned().await;
-        let question = displayable(question);
-        let mut saved = SavedTerminal::new();
-        let prompt = tokio::task::spawn_blocking(move || {
-            let _turn = turn;
-            prompt(&question)
-        });
-        let answered = prompt.await;
-        saved.keep();
-        match answered {
-            Ok(Ok(text)) => Ok(Reply::Answer { text, source: "terminal" }),
-            Ok(Err(InquireError::NotTTY)) => Ok(Reply::Unavailable),
-            Ok(Err(InquireError::OperationCanceled | InquireError::OperationInterrupted)) => {
+        let mut keys = TURN.lock().await;
+        let _freed = self.free.as_ref().map(|free| free());
+        let asked = {
+            let screen = Screen::new(std::io::stdin(), std::io::stderr()).map_err(failed)?;
+            converse(screen, &mut keys, displayable(question)).await.map_err(failed)?
+        };
+        match asked {
+            Step::Answered(text) => Ok(Reply::Answer { text, source: "terminal" }),
+            Step::Interrupted => {
+                kill_process(getpid(), Signal::INT).map_err(failed)?;
+                tokio::time::sleep(GRACE).await;
                 Err(AskError::Interrupted)
             }
-            Ok(Err(error)) => Err(AskError::Terminal { reason: error.to_string() }),
-            Err(error) => Err(AskError::Terminal { reason: error.to_string() }),
+            Step::Left | Step::Open => Err(AskError::Interrupted),
         }
     }
 }
 
-/// What an open prompt has changed besides the terminal's settings: it has pasted text marked, and
-/// may have hidden the cursor.
-const PASTE_OFF_CURSOR_ON: &[u8] = b"\x1b[?2004l\x1b[?25h\r\n";
-
-/// Puts the terminal back as it was when a question is called off with its prompt still open.
-struct SavedTerminal(Option<Termios>);
-
-impl SavedTerminal {
-    fn new() -> Self {
-        Self(tcgetattr(std::io::stdin()).ok())
-    }
-
-    /// The prompt has put the terminal back itself.
-    fn keep(&mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for SavedTerminal {
-    fn drop(&mut self) {
-        if let Some(settings) = &self.0 {
-            // A terminal that is gone needs no settings.
-            let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, settings);
-            let _ = std::io::stderr().write_all(PASTE_OFF_CURSOR_ON);
-        }
-    }
-}
-
-fn prompt(question: &Question) -> Result<String, InquireError> {
+/// Shows the question until a key ends it. Dropped before that, it takes the question off the
+/// screen.
+async fn converse<I: std::os::fd::AsFd, O: std::os::fd::AsFd>(
+    mut screen: Screen<I, O>,
+    keys: &mut Keys,
+    question: Question,
+) -> std::io::Result<Step> {
     if let Some(preview) = &question.preview {
-        writeln!(std::io::stderr(), "{}", preview.trim_end())?;
+        screen.preview(preview.trim_end());
     }
-    let items: Vec<_> = question.options.iter().map(item).collect();
-    let typed = question.freeform
-        || question.question_type == QuestionType::Freeform
-        || question.options.is_empty();
-    if typed {
-        return type_answer(question, &items);
-    }
-    let filter =
-        |input: &str, _: &String, _: &str, index: usize| score(input, &question.options, index);
-    let key = |index: usize| question.options.get(index).map(|option| option.key.clone());
-    if question.question_type == QuestionType::MultiSelect {
-        let chosen = MultiSelect::new(&question.text, items)
-            .with_scorer(&filter)
-            .with_validator(|chosen: &[inquire::list_option::ListOption<&String>]| {
-                Ok(if chosen.is_empty() {
-                    Validation::Invalid(ErrorMessage::Custom("choose at least one".to_owned()))
-                } else {
-                    Validation::Valid
-                })
-            })
-            .raw_prompt()?;
-        let keys: Vec<_> = chosen.iter().filter_map(|chosen| key(chosen.index)).collect();
-        return Ok(keys.join(","));
-    }
-    let chosen = Select::new(&question.text, items).with_scorer(&filter).raw_prompt()?;
-    Ok(key(chosen.index).unwrap_or_default())
-}
-
-fn type_answer(question: &Question, items: &[String]) -> Result<String, InquireError> {
-    let means_something = {
-        let question = question.clone();
-        move |text: &str| {
-            let Question { options, freeform, question_type, .. } = &question;
-            Ok(match match_answer(options, *freeform, *question_type, text) {
-                Ok(_) => Validation::Valid,
-                Err(error) => Validation::Invalid(ErrorMessage::Custom(error.to_string())),
-            })
+    let mut prompt = Prompt::new(question);
+    let mut is_idle = false;
+    loop {
+        while let Some(key) = keys.next(is_idle) {
+            let step = prompt.key(key);
+            if step != Step::Open {
+                let said = said(&prompt, &step);
+                screen.close(said.as_deref().map(|said| (&prompt.question, said)));
+                return Ok(step);
+            }
         }
-    };
-    let help = items.join("  ") + if items.is_empty() { "" } else { "  or your own words" };
-    let prompt = Text::new(&question.text).with_validator(means_something);
-    if items.is_empty() { prompt.prompt() } else { prompt.with_help_message(&help).prompt() }
+        screen.draw(&prompt);
+        tokio::time::sleep(TICK).await;
+        let bytes = screen.read()?;
+        is_idle = bytes.is_empty();
+        keys.push(&bytes);
+    }
 }
 
-fn item(option: &GateOption) -> String {
-    format!("[{}] {}", option.key, option.label)
+/// What stays on the screen beside the question.
+fn said(prompt: &Prompt, step: &Step) -> Option<String> {
+    let options = &prompt.question.options;
+    let label = |index: &usize| options.get(*index).map(|option| option.label.clone());
+    match (step, &prompt.input) {
+        (Step::Answered(text), Input::Text { .. }) => Some(text.trim().to_owned()),
+        (Step::Answered(_), Input::List { marked: Some(marked), .. }) => {
+            Some(marked.iter().filter_map(label).collect::<Vec<_>>().join(", "))
+        }
+        (Step::Answered(_), Input::List { at, .. }) => label(at),
+        (Step::Left, _) => Some("left for later".to_owned()),
+        (Step::Open | Step::Interrupted, _) => None,
+    }
 }
 
-/// Keeps the options that what was typed can mean: the one with this key or number, else those with
-/// this in their label; in the order they came.
-fn score(input: &str, options: &[GateOption], index: usize) -> Option<i64> {
-    let place = -i64::try_from(index).unwrap_or(i64::MAX);
-    let input = input.trim().to_lowercase();
-    let exact = options
-        .iter()
-        .position(|option| option.key.to_lowercase() == input)
-        .or_else(|| input.parse::<usize>().ok()?.checked_sub(1))
-        .filter(|&exact| exact < options.len());
-    let kept = match exact {
-        Some(exact) => exact == index,
-        None => options.get(index)?.label.to_lowercase().contains(&input),
-    };
-    kept.then_some(place)
+fn failed(error: impl fmt::Display) -> AskError {
+    AskError::Terminal { reason: error.to_string() }
 }
 
 /// The question without what would steer the terminal: its texts can come from a model.
@@ -167,46 +150,8 @@ fn displayable(question: &Question) -> Question {
 }
 
 fn plain(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
+    text.chars().filter(|&c| prompt::is_shown(c)).collect()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::options;
-
-    #[track_caller]
-    fn check(input: &str, expected: &[usize]) {
-        let options = options([("[A] Approve", "a"), ("[R] Revise", "b"), ("[S] Save all", "c")]);
-        let kept: Vec<_> =
-            (0..options.len()).filter(|&index| score(input, &options, index).is_some()).collect();
-        assert_eq!(kept, expected, "{input:?}");
-    }
-
-    #[test]
-    fn typing_narrows_the_options() {
-        check("", &[0, 1, 2]);
-        check("a", &[0]);
-        check("2", &[1]);
-        check("s", &[2]);
-        check("se", &[1]);
-        check("v", &[0, 1, 2]);
-        check("x", &[]);
-        check("4", &[]);
-        check("0", &[]);
-    }
-
-    #[test]
-    fn escape_sequences_do_not_reach_the_terminal() {
-        assert_eq!(plain("a\u{1b}[2Jb\r\n\tc\u{9b}d\u{7}"), "a[2Jb\n\tcd");
-        let question = Question {
-            text: "\u{1b}x".to_owned(),
-            preview: Some("\u{7}y".to_owned()),
-            options: options([("z\u{1b}", "z")]),
-            ..Question::default()
-        };
-        let shown = displayable(&question);
-        assert_eq!((shown.text.as_str(), shown.preview.as_deref()), ("x", Some("y")));
-        assert_eq!(shown.options[0].label, "z");
-    }
-}
+mod tests;

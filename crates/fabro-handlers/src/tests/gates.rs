@@ -299,6 +299,17 @@ fn a_gate_gives_up_after_its_time() {
 }
 
 #[test]
+fn a_question_with_a_limit_can_be_left_for_later() {
+    let source = PLAIN.replace("[shape=hexagon]", "[shape=hexagon, timeout=3m]");
+    let scene = Scene::new(&source).prints(&[("run", "")]).leaving();
+    insta::assert_snapshot!(scene.story(), @r#"
+    001 start@1 succeeded -> ask (unconditional)
+    ask asks "ask": [A] Approve, [R] Revise
+    paused: Human ["ask"]
+    "#);
+}
+
+#[test]
 fn time_goes_on_while_nobody_drives_the_run() {
     let source = PLAIN.replace("[shape=hexagon]", "[shape=hexagon, timeout=3m]");
     // A driver that dies: its log ends with the question.

@@ -75,6 +75,7 @@ enum People {
     Away,
     /// Asked, but slow.
     Thinking,
+    Leaving,
     Agreeing,
 }
 
@@ -173,6 +174,11 @@ impl Scene {
 
     pub(super) fn thinking(mut self) -> Self {
         self.people = People::Thinking;
+        self
+    }
+
+    pub(super) fn leaving(mut self) -> Self {
+        self.people = People::Leaving;
         self
     }
 
@@ -315,6 +321,7 @@ impl Scene {
             People::Agreeing => Arc::new(Chain(queue, AutoApprove)),
             People::Away => Arc::new(Chain(queue, Unavailable)),
             People::Thinking => Arc::new(Chain(queue, Silent)),
+            People::Leaving => Arc::new(Chain(queue, Leaving)),
         }
     }
 
@@ -463,6 +470,16 @@ struct Silent;
 impl Interviewer for Silent {
     async fn ask(&self, _: &Question) -> Result<Reply, AskError> {
         std::future::pending().await
+    }
+}
+
+/// Presses Escape.
+struct Leaving;
+
+#[async_trait]
+impl Interviewer for Leaving {
+    async fn ask(&self, _: &Question) -> Result<Reply, AskError> {
+        Err(AskError::Interrupted)
     }
 }
 

@@ -1,0 +1,229 @@
+//! What an open question looks like, in a terminal of some size.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use unicode_width::UnicodeWidthChar;
+
+use super::prompt::{Input, Prompt};
+use crate::Question;
+
+/// The most options that are shown at once.
+const PAGE: usize = 10;
+
+/// How many columns of an answer stay beside its question.
+const SAID: usize = 200;
+
+/// Lines of text, and where the cursor stands.
+#[derive(Debug, Default)]
+pub(super) struct Frame {
+    pub(super) lines: Vec<Line>,
+    /// Row and column from 0; `None` hides it.
+    pub(super) cursor: Option<(usize, usize)>,
+}
+
+/// A line that fits the terminal.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) text: String,
+    pub(super) tone: Tone,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tone {
+    Plain,
+    Strong,
+    Dim,
+}
+
+/// Draws an open question into so many columns and rows.
+pub(super) fn frame(prompt: &Prompt, columns: usize, rows: usize) -> Frame {
+    // The last column stays free: what a terminal does after it differs.
+    let width = columns.saturating_sub(1).max(1);
+    let mut frame = Frame::default();
+    let room = rows.saturating_sub(4).max(1);
+    let mut asked = wrap(&format!("? {}", prompt.question.text), width);
+    if asked.len() > room {
+        asked.truncate(room);
+        asked.push("…".to_owned());
+    }
+    frame.add(asked, Tone::Strong);
+    let hint = prompt.note.as_ref().map_or_else(|| hint(prompt), |note| format!("! {note}"));
+    let mut hint = wrap(&hint, width.saturating_sub(2).max(1));
+    hint.truncate((room / 2).max(1));
+    let left = rows.saturating_sub(frame.lines.len() + hint.len()).max(1);
+    match &prompt.input {
+        Input::Text { chars, at } => frame.text(prompt, (chars, *at), width, left),
+        Input::List { at, marked, .. } => frame.list(prompt, (*at, marked.as_ref()), width, left),
+    }
+    frame.add(hint.iter().map(|line| cut(&format!("  {line}"), width)).collect(), Tone::Dim);
+    frame
+}
+
+fn hint(prompt: &Prompt) -> String {
+    let Input::List { at, marked, .. } = &prompt.input else {
+        return "Enter answers, Esc leaves it for later".to_owned();
+    };
+    let count = prompt.question.options.len();
+    let place = if count > PAGE { format!("{} of {count} · ", at + 1) } else { String::new() };
+    let space = if marked.is_some() { "space marks, " } else { "" };
+    format!("{place}↑↓ or a key, {space}Enter answers, Esc leaves it for later")
+}
+
+/// The lines that stay when a question is over.
+pub(super) fn over(question: &Question, said: &str, columns: usize) -> Vec<String> {
+    let said: String = said.chars().map(visible).collect();
+    let text = format!("? {}  {}", question.text, cut(&said, SAID));
+    wrap(&text, columns.saturating_sub(1).max(1))
+}
+
+impl Frame {
+    fn add(&mut self, lines: Vec<String>, tone: Tone) {
+        self.lines.extend(lines.into_iter().map(|text| Line { text, tone }));
+    }
+
+    fn list(
+        &mut self,
+        prompt: &Prompt,
+        (at, marked): (usize, Option<&BTreeSet<usize>>),
+        width: usize,
+        left: usize,
+    ) {
+        let options = &prompt.question.options;
+        let shown = window(options.len(), at, left.min(PAGE));
+        for (index, option) in options.iter().enumerate().take(shown.end).skip(shown.start) {
+            let mark = match marked {
+                Some(marked) if marked.contains(&index) => "● ",
+                Some(_) => "○ ",
+                None => "",
+            };
+            let (here, tone) = if index == at { ('>', Tone::Strong) } else { (' ', Tone::Plain) };
+            let label = option.label.replace(['\n', '\t'], " ");
+            let text = cut(&format!("{here} {mark}[{}] {label}", option.key), width);
+            self.lines.push(Line { text, tone });
+        }
+    }
+
+    fn text(&mut self, prompt: &Prompt, typed: (&[char], usize), width: usize, left: usize) {
+        let options = prompt.question.options.iter();
+        let items: Vec<_> =
+            options.map(|option| format!("[{}] {}", option.key, option.label)).collect();
+        let mut help = Vec::new();
+        if !items.is_empty() {
+            help = wrap(&format!("  {}  or your own words", items.join("  ")), width);
+            help.truncate((left / 2).max(1));
+        }
+        let left = left.saturating_sub(help.len()).max(1);
+        self.add(help, Tone::Plain);
+        let (chars, at) = typed;
+        let shown: String = chars.iter().map(|&c| visible(c)).collect();
+        let mut lines = fill(&format!("> {shown}"), width);
+        let (row, column) = place(&lines, at + 2, width);
+        if row == lines.len() {
+            lines.push(String::new());
+        }
+        let rows = window(lines.len(), row, left);
+        self.cursor = Some((self.lines.len() + row - rows.start, column));
+        self.add(lines.drain(rows).collect(), Tone::Plain);
+    }
+}
+
+/// Which of `count` things are shown where there is room for `room`, so that `at` is among them.
+fn window(count: usize, at: usize, room: usize) -> Range<usize> {
+    let start = at.saturating_sub(room / 2).min(count.saturating_sub(room));
+    start..count.min(start + room)
+}
+
+/// A character as it stands in the line that is typed.
+fn visible(c: char) -> char {
+    match c {
+        '\n' => '⏎',
+        '\t' => ' ',
+        c => c,
+    }
+}
+
+fn columns_of(c: char) -> usize {
+    c.width().unwrap_or_default()
+}
+
+/// How many columns a text takes.
+pub(super) fn columns(text: &str) -> usize {
+    text.chars().map(columns_of).sum()
+}
+
+/// Where the character of this number stands in filled lines; behind the last one, if there are no
+/// more.
+fn place(lines: &[String], number: usize, width: usize) -> (usize, usize) {
+    let mut left = number;
+    for (row, line) in lines.iter().enumerate() {
+        let count = line.chars().count();
+        if left < count {
+            return (row, line.chars().take(left).map(columns_of).sum());
+        }
+        left -= count;
+    }
+    let last = lines.last().map_or(0, |line| columns(line));
+    if last < width { (lines.len().saturating_sub(1), last) } else { (lines.len(), 0) }
+}
+
+/// The text in lines of this width, with every character.
+fn fill(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut used = 0;
+    for c in text.chars() {
+        let needed = columns_of(c);
+        if used > 0 && used + needed > width {
+            lines.push(String::new());
+            used = 0;
+        }
+        if let Some(line) = lines.last_mut() {
+            line.push(c);
+        }
+        used += needed;
+    }
+    lines
+}
+
+/// The text in lines of this width, broken between words where that is possible.
+pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    for given in text.lines() {
+        let mut line = String::new();
+        let mut used = 0;
+        for word in given.replace('\t', "    ").split_inclusive(' ') {
+            let needed = columns(word.trim_end());
+            if used > 0 && used + needed > width {
+                lines.push(std::mem::take(&mut line));
+                used = 0;
+            }
+            if needed > width {
+                let mut parts = fill(word, width);
+                line = parts.pop().unwrap_or_default();
+                lines.append(&mut parts);
+                used = columns(&line);
+            } else {
+                line.push_str(word);
+                used += columns(word);
+            }
+        }
+        lines.push(line);
+    }
+    for line in &mut lines {
+        line.truncate(line.trim_end().len());
+    }
+    lines
+}
+
+/// As much of the text as fits into this width.
+fn cut(text: &str, width: usize) -> String {
+    if columns(text) <= width {
+        return text.to_owned();
+    }
+    let mut used = 1;
+    let fits = |c: &char| {
+        used += columns_of(*c);
+        used <= width
+    };
+    text.chars().take_while(fits).chain(['…']).collect()
+}

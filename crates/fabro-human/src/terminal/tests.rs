@@ -1,0 +1,368 @@
+use fabro_events::QuestionType;
+use insta::assert_snapshot;
+
+use super::frame::{frame, over};
+use super::keys::Key;
+use super::*;
+use crate::options;
+
+fn question(labels: &[&str]) -> Question {
+    Question {
+        text: "Ship it?".to_owned(),
+        options: options(labels.iter().map(|&label| (label, "target"))),
+        ..Question::default()
+    }
+}
+
+fn typed(prompt: &mut Prompt, text: &str) -> Step {
+    let mut keys = Keys::new();
+    keys.push(text.as_bytes());
+    let mut step = Step::Open;
+    while let Some(key) = keys.next(true) {
+        step = prompt.key(key);
+    }
+    step
+}
+
+/// What is seen; `▏` stands before the character the cursor is on.
+fn seen(prompt: &Prompt, columns: usize, rows: usize) -> String {
+    let frame = frame(prompt, columns, rows);
+    let mut lines: Vec<String> = frame.lines.iter().map(|line| line.text.clone()).collect();
+    for line in &lines {
+        assert!(frame::columns(line) < columns.max(3), "{line:?} is too wide");
+    }
+    assert!(lines.len() <= rows.max(5), "too many lines: {lines:?}");
+    if let Some((row, column)) = frame.cursor {
+        let mut left = column;
+        let line = &mut lines[row];
+        let at = line.char_indices().find(|(_, c)| {
+            let is_here = left == 0;
+            left = left.saturating_sub(frame::columns(&c.to_string()));
+            is_here
+        });
+        let at = at.map_or(line.len(), |(at, _)| at);
+        line.insert(at, '▏');
+    }
+    lines.join("\n")
+}
+
+#[track_caller]
+fn check(question: Question, keys: &str, expected: &str) {
+    let mut prompt = Prompt::new(question);
+    let told = match typed(&mut prompt, keys) {
+        Step::Answered(text) => format!("answer {text:?}"),
+        Step::Open => prompt.note.clone().unwrap_or_else(|| "open".to_owned()),
+        step => format!("{step:?}"),
+    };
+    assert_eq!(told, expected, "{keys:?}");
+}
+
+#[test]
+fn keys_choose_an_option() {
+    let check = |keys, expected| check(question(&["Approve", "[N] No", "Revise"]), keys, expected);
+    check("\r", r#"answer "A""#);
+    check("\x1b[B\r", r#"answer "N""#);
+    check("\x1b[A\r", r#"answer "R""#);
+    check("\x1b[B\x1b[B\x1b[B\r", r#"answer "A""#);
+    check("\x1b[F\r", r#"answer "R""#);
+    check("n\r", r#"answer "N""#);
+    check("3\r", r#"answer "R""#);
+    check("revi\r", r#"answer "R""#);
+    check("rn\r", r#"answer "N""#);
+    check("n\x7f\x7f\r", r#"answer "N""#);
+    check("x", r#"no option for "x""#);
+    check("nx\r", r#"answer "N""#);
+    check("\x1b[200~revise\n\x1b[201~", "open");
+    check("\x1b[200~revise\n\x1b[201~\r", r#"answer "R""#);
+    check("\x1b[200~\x1b[31m\x1b[201~", r#"no option for "[31m""#);
+    check(" \r", r#"answer "A""#);
+    check("\x1b", "Left");
+    check("\x03", "Interrupted");
+}
+
+#[test]
+fn many_options_have_their_numbers() {
+    let labels: Vec<_> = (0..40).map(|_| "a").collect();
+    check(question(&labels), "12\r", r#"answer "12""#);
+    check(question(&labels), "99\r", r#"answer "9""#);
+}
+
+#[test]
+fn words_for_yes_and_no_are_understood_where_they_are_asked_for() {
+    let ask =
+        || Question { question_type: QuestionType::YesNo, ..question(&["[1] Ship", "[2] Stay"]) };
+    check(ask(), "no\r", r#"answer "2""#);
+    check(ask(), "y\r", r#"answer "1""#);
+}
+
+#[test]
+fn several_options_are_marked() {
+    let ask = || Question {
+        question_type: QuestionType::MultiSelect,
+        ..question(&["Approve", "No", "Revise"])
+    };
+    check(ask(), "\r", "choose at least one: the space bar marks it");
+    check(ask(), " \x1b[B\x1b[B \r", r#"answer "A,R""#);
+    check(ask(), "r a \r", r#"answer "A,R""#);
+    check(ask(), "  \r", "choose at least one: the space bar marks it");
+}
+
+#[test]
+fn text_is_typed_and_mended() {
+    let ask = || Question { freeform: true, ..question(&["Approve", "No"]) };
+    check(ask(), "shortér, please\r", r#"answer "shortér, please""#);
+    check(ask(), "ab\x1b[Dx\x1b[Hy\x1b[Fz\r", r#"answer "yaxbz""#);
+    check(ask(), "añ\x7fb\x1b[D\x1b[3~c\r", r#"answer "ac""#);
+    check(ask(), "one two  \x17three\r", r#"answer "one three""#);
+    check(ask(), "gone\x15kept\r", r#"answer "kept""#);
+    check(ask(), "\x7f\x17\x15\x1b[3~\x1b[Dq\r", r#"answer "q""#);
+    check(ask(), "\x1b[200~a\r\n\tb\x07\x1b[201~\r", r#"answer "a\n\tb""#);
+    check(ask(), " \r", r#""" is no answer: choose [A] Approve, [N] No or write some text"#);
+    let many = "x".repeat(99_999);
+    check(ask(), &format!("{many}yz"), "an answer has at most 100000 characters");
+}
+
+#[test]
+fn a_list_is_drawn() {
+    let mut prompt =
+        Prompt::new(question(&["Approve", "[N] No", "中文, which is a rather long one"]));
+    assert_eq!(typed(&mut prompt, "n"), Step::Open);
+    assert_snapshot!(seen(&prompt, 80, 24), @r"
+    ? Ship it?
+      [A] Approve
+    > [N] No
+      [中] 中文, which is a rather long one
+      ↑↓ or a key, Enter answers, Esc leaves it for later
+    ");
+    assert_snapshot!(seen(&prompt, 20, 24), @r"
+    ? Ship it?
+      [A] Approve
+    > [N] No
+      [中] 中文, which…
+      ↑↓ or a key,
+      Enter answers,
+      Esc leaves it for
+      later
+    ");
+    assert_eq!(typed(&mut prompt, "?"), Step::Open);
+    assert_snapshot!(seen(&prompt, 80, 24), @r#"
+    ? Ship it?
+      [A] Approve
+    > [N] No
+      [中] 中文, which is a rather long one
+      ! no option for "?"
+    "#);
+}
+
+#[test]
+fn marks_and_a_window_of_many_are_drawn() {
+    let labels: Vec<_> = (1..=40).map(|number| format!("[{number}] Option")).collect();
+    let labels: Vec<_> = labels.iter().map(String::as_str).collect();
+    let ask = Question { question_type: QuestionType::MultiSelect, ..question(&labels) };
+    let mut prompt = Prompt::new(ask);
+    assert_eq!(typed(&mut prompt, "7 8"), Step::Open);
+    assert_snapshot!(seen(&prompt, 80, 8), @r"
+    ? Ship it?
+      ○ [5] Option
+      ○ [6] Option
+      ● [7] Option
+    > ○ [8] Option
+      ○ [9] Option
+      ○ [10] Option
+      8 of 40 · ↑↓ or a key, space marks, Enter answers, Esc leaves it for later
+    ");
+    for (columns, rows) in [(1, 1), (2, 2), (3, 5), (10, 3)] {
+        seen(&prompt, columns, rows);
+    }
+}
+
+#[test]
+fn text_is_drawn_with_its_cursor() {
+    let ask = Question { freeform: true, ..question(&["Approve", "No"]) };
+    let mut prompt = Prompt::new(ask);
+    assert_snapshot!(seen(&prompt, 80, 24), @r"
+    ? Ship it?
+      [A] Approve  [N] No  or your own words
+    > ▏
+      Enter answers, Esc leaves it for later
+    ");
+    let text = "\x1b[200~line\nand 中文 and so on\x1b[201~\x1b[D\x1b[D\x1b[D";
+    assert_eq!(typed(&mut prompt, text), Step::Open);
+    assert_snapshot!(seen(&prompt, 20, 24), @r"
+    ? Ship it?
+      [A] Approve  [N]
+    No  or your own
+    words
+    > line⏎and 中文 and
+     so▏ on
+      Enter answers,
+      Esc leaves it for
+      later
+    ");
+    assert_eq!(typed(&mut prompt, "\x1b[F\x15123456789 123456"), Step::Open);
+    assert_snapshot!(seen(&prompt, 20, 24), @r"
+    ? Ship it?
+      [A] Approve  [N]
+    No  or your own
+    words
+    > 123456789 123456▏
+      Enter answers,
+      Esc leaves it for
+      later
+    ");
+    for (columns, rows) in [(1, 1), (2, 2), (3, 5), (10, 3)] {
+        seen(&prompt, columns, rows);
+    }
+}
+
+#[test]
+fn a_long_question_is_broken_between_words() {
+    let text = "First, which is rather long:\nshall it all be deployed to production-cluster?";
+    let ask = Question { text: text.to_owned(), ..question(&["Yes"]) };
+    let prompt = Prompt::new(ask.clone());
+    assert_snapshot!(seen(&prompt, 18, 24), @r"
+    ? First, which is
+    rather long:
+    shall it all be
+    deployed to
+    production-cluste
+    r?
+    > [Y] Yes
+      ↑↓ or a key,
+      Enter answers,
+      Esc leaves it
+      for later
+    ");
+    assert_snapshot!(seen(&prompt, 18, 6), @r"
+    ? First, which is
+    rather long:
+    …
+    > [Y] Yes
+      ↑↓ or a key,
+    ");
+    assert_snapshot!(over(&ask, "Yes", 40).join("\n"), @r"
+    ? First, which is rather long:
+    shall it all be deployed to
+    production-cluster?  Yes
+    ");
+}
+
+#[test]
+fn escape_sequences_do_not_reach_the_terminal() {
+    assert_eq!(plain("a\u{1b}[2Jb\r\n\tc\u{9b}d\u{7}"), "a[2Jb\n\tcd");
+    let question = Question {
+        text: "\u{1b}x".to_owned(),
+        preview: Some("\u{7}y".to_owned()),
+        options: options([("z\u{1b}", "z")]),
+        ..Question::default()
+    };
+    let shown = displayable(&question);
+    assert_eq!((shown.text.as_str(), shown.preview.as_deref()), ("x", Some("y")));
+    assert_eq!(shown.options[0].label, "z");
+    let key = Key::Paste("a\u{9b}2J\u{1b}b".to_owned());
+    let mut prompt = Prompt::new(Question { freeform: true, ..Question::default() });
+    assert_eq!(prompt.key(key), Step::Open);
+    assert_eq!(prompt.key(Key::Enter), Step::Answered("a2Jb".to_owned()));
+}
+
+/// A terminal of its own: the side of the keyboard, and that of the program.
+mod pair {
+    use std::os::fd::OwnedFd;
+    use std::time::Duration;
+
+    use rustix::fs::{Mode, OFlags, open};
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    use rustix::termios::{LocalModes, tcgetattr};
+
+    use super::*;
+
+    fn pair() -> (OwnedFd, OwnedFd) {
+        let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&keyboard).unwrap();
+        unlockpt(&keyboard).unwrap();
+        let name = ptsname(&keyboard, Vec::new()).unwrap();
+        let program = open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
+        (keyboard, program)
+    }
+
+    fn press(keyboard: &OwnedFd, keys: &str) {
+        assert_eq!(rustix::io::write(keyboard, keys.as_bytes()).unwrap(), keys.len());
+    }
+
+    /// What has come on the screen, up to where so many questions were over.
+    fn shown(keyboard: &OwnedFd, questions: usize) -> String {
+        let mut all = Vec::new();
+        let end = "\x1b[?25h";
+        while String::from_utf8_lossy(&all).matches(end).count() < questions {
+            let mut bytes = [0; 4096];
+            let count = rustix::io::read(keyboard, &mut bytes).unwrap();
+            all.extend_from_slice(&bytes[..count]);
+        }
+        String::from_utf8_lossy(&all).replace('\x1b', "^").replace("\r\n", "\n").replace('\r', "<")
+    }
+
+    fn is_as_before(program: &OwnedFd) -> bool {
+        let wanted = LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG;
+        tcgetattr(program).unwrap().local_modes.contains(wanted)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_typed_beyond_an_answer_is_for_the_next_question() {
+        let (keyboard, program) = pair();
+        let mut keys = Keys::new();
+        let screen = Screen::new(&program, &program).unwrap();
+        press(&keyboard, "n\r\x1b[B\r");
+        let step = converse(screen, &mut keys, question(&["Approve", "No"])).await.unwrap();
+        assert_eq!(step, Step::Answered("N".to_owned()));
+        assert!(is_as_before(&program));
+        let screen = Screen::new(&program, &program).unwrap();
+        let step = converse(screen, &mut keys, question(&["Approve", "Revise"])).await.unwrap();
+        assert_eq!(step, Step::Answered("R".to_owned()));
+        assert_snapshot!(shown(&keyboard, 2), @r"
+        ^[?2004h<^[1m? Ship it?^[0m^[K<
+        ^[1m> [A] Approve^[0m^[K<
+          [N] No^[K<
+        ^[2m  ↑↓ or a key, Enter answers, Esc leaves it for later^[0m^[K^[J^[?25l<^[3A? Ship it?  No^[K<
+        ^[J^[?2004l^[?25h^[?2004h<? Ship it?  Revise^[K<
+        ^[J^[?2004l^[?25h
+        ");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_question_that_is_called_off_takes_no_key_and_leaves_nothing() {
+        let (keyboard, program) = pair();
+        let mut keys = Keys::new();
+        let screen = Screen::new(&program, &program).unwrap();
+        assert!(!is_as_before(&program));
+        let ask = Question { preview: Some("a\nb".to_owned()), ..question(&["Approve", "No"]) };
+        let asking = converse(screen, &mut keys, ask);
+        assert!(tokio::time::timeout(Duration::from_millis(90), asking).await.is_err());
+        assert!(is_as_before(&program));
+        assert_snapshot!(shown(&keyboard, 1), @r"
+        ^[?2004ha<
+        b<
+        <^[1m? Ship it?^[0m^[K<
+        ^[1m> [A] Approve^[0m^[K<
+          [N] No^[K<
+        ^[2m  ↑↓ or a key, Enter answers, Esc leaves it for later^[0m^[K^[J^[?25l<^[5A^[K^[B^[J^[A^[?2004l^[?25h
+        ");
+
+        press(&keyboard, "\x1b[B\r");
+        let screen = Screen::new(&program, &program).unwrap();
+        let step = converse(screen, &mut keys, question(&["See", "End"])).await.unwrap();
+        assert_eq!(step, Step::Answered("E".to_owned()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn escape_and_a_terminal_that_is_gone_end_a_question() {
+        let (keyboard, program) = pair();
+        let mut keys = Keys::new();
+        press(&keyboard, "\x1b");
+        let screen = Screen::new(&program, &program).unwrap();
+        let step = converse(screen, &mut keys, question(&["Approve"])).await.unwrap();
+        assert_eq!(step, Step::Left);
+        let screen = Screen::new(&program, &program).unwrap();
+        drop(keyboard);
+        assert!(converse(screen, &mut keys, question(&["Approve"])).await.is_err());
+    }
+}
