@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fabro_engine::{Stage, StageEnd, stage_dir};
 use fabro_events::{CompletedStage, Event, EventBody, EventSink};
@@ -154,21 +154,22 @@ pub(crate) struct AgentStatus {
     path: PathBuf,
     /// What was there before the agent began.
     before: Option<Stamp>,
-    /// When the agent began, in milliseconds since 1970, where that was in an earlier driver.
-    since_ms: Option<i64>,
+    /// When the agent began, where that was in an earlier driver.
+    since: Option<SystemTime>,
 }
 
-/// Differs where a file was written or replaced.
+/// The time, size and inode of a file: differs where it was written or replaced.
 type Stamp = (SystemTime, u64, u64);
 
 impl AgentStatus {
     pub(crate) const NAME: &str = "status.json";
 
-    /// As it is now, before the agent begins, or goes on that began at `since_ms`.
+    /// As it is now, before the agent begins, or goes on that began at `since_ms` (milliseconds
+    /// since 1970).
     pub(crate) fn before(work_dir: &Path, since_ms: Option<i64>) -> Self {
         let path = work_dir.join(Self::NAME);
-        let before = fs::metadata(&path).ok().and_then(|about| stamp(&about));
-        Self { path, before, since_ms }
+        let time = |ms: i64| UNIX_EPOCH + Duration::from_millis(u64::try_from(ms).unwrap_or(0));
+        Self { before: stamp(&path), path, since: since_ms.map(time) }
     }
 
     /// Its text, when the agent has written it. Times of files lag a few milliseconds behind the
@@ -176,12 +177,15 @@ impl AgentStatus {
     /// file is another than before. Only where an earlier driver died, and nobody knows what there
     /// was before, does its time decide.
     pub(crate) fn text(&self, limit: u64) -> Option<String> {
-        let about = fs::metadata(&self.path).ok()?;
-        let now = stamp(&about);
-        let is_later = |since| modified_ms(&about).is_some_and(|modified| modified >= since);
-        let is_fresh = now != self.before || self.since_ms.is_some_and(is_later);
+        let now = stamp(&self.path)?;
+        let is_fresh = Some(now) != self.before || self.since.is_some_and(|since| now.0 >= since);
         is_fresh.then(|| text_of_file(&self.path, limit)).flatten()
     }
+}
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    let about = fs::metadata(path).ok()?;
+    Some((about.modified().ok()?, about.len(), about.ino()))
 }
 
 /// The text of a plain file of at most `limit` bytes.
@@ -189,13 +193,4 @@ pub(crate) fn text_of_file(path: &Path, limit: u64) -> Option<String> {
     let about = fs::metadata(path).ok()?;
     let fits = about.is_file() && about.len() <= limit;
     fits.then(|| fs::read_to_string(path).ok()).flatten()
-}
-
-fn stamp(about: &fs::Metadata) -> Option<Stamp> {
-    Some((about.modified().ok()?, about.len(), about.ino()))
-}
-
-fn modified_ms(about: &fs::Metadata) -> Option<i64> {
-    let since = about.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
-    i64::try_from(since.as_millis()).ok()
 }

@@ -1,7 +1,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use fabro_types::{ContextPatch, Status};
+use fabro_types::{ContextPatch, Failure, FailureClass, Outcome, Status};
 use serde_json::{Map, Value};
 
 use crate::explain::kind;
@@ -21,6 +21,41 @@ pub struct Directives {
     /// Values for the context, as they were written: whether a stage may write them is for the
     /// reader to check.
     pub context_updates: ContextPatch,
+}
+
+impl Directives {
+    /// Puts them into the outcome of a stage, all but the context updates. A failure that they
+    /// state is deterministic. An error is a custom word that `takes` does not take; the rest is
+    /// applied.
+    pub fn apply(
+        self,
+        outcome: &mut Outcome,
+        takes: impl FnOnce(&str) -> bool,
+    ) -> Result<(), String> {
+        let untaken = match self.outcome {
+            Some(OutcomeWord::Custom(word)) if !takes(&word) => Err(word),
+            Some(OutcomeWord::Custom(word)) => {
+                outcome.word = Some(word);
+                Ok(())
+            }
+            Some(OutcomeWord::Status(status)) => {
+                outcome.status = status;
+                Ok(())
+            }
+            None => Ok(()),
+        };
+        if outcome.status == Status::Failed {
+            let said = self.failure_reason;
+            let reason = said.unwrap_or_else(|| "the stage said it failed".to_owned());
+            let failure = Failure::new(FailureClass::Deterministic, reason);
+            outcome.failure = Some(Failure { stated: true, ..failure });
+        } else {
+            outcome.notes = self.failure_reason;
+        }
+        outcome.preferred_label = self.preferred_next_label;
+        outcome.suggested_next_ids = self.suggested_next_ids;
+        untaken
+    }
 }
 
 /// The value of an `outcome` directive.

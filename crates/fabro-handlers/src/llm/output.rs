@@ -10,11 +10,9 @@ use fabro_routing::{Checked, Expected, Schema, check, feedback};
 use fabro_types::{Failure, FailureClass, Outcome};
 use serde_json::Value;
 
+use crate::common::preview;
 use crate::directives;
 use crate::files::{AgentStatus, text_of_file};
-
-/// How many characters of a response `last_response` keeps.
-const PREVIEW: usize = 200;
 
 /// The largest file of an agent that directives are looked for in.
 const SOURCE_BYTES: u64 = 1 << 20;
@@ -106,10 +104,9 @@ pub(super) fn invalid(repairs: u32) -> Failure {
 
 /// The keys that every answer of a model writes.
 pub(crate) fn response_outcome(node: &str, text: &str) -> Outcome {
-    let preview: String = text.chars().take(PREVIEW).collect();
     Outcome::succeeded()
         .with_update(format!("{}{node}", keys::RESPONSE_PREFIX), text)
-        .with_update(keys::LAST_RESPONSE, preview)
+        .with_update(keys::LAST_RESPONSE, preview(text))
 }
 
 /// Where directives may be, besides the answer.
