@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use fabro_compaction::{CallRef, ResultRef, Role as TurnRole, Turn};
-use fabro_events::{EventBody, Given};
+use fabro_compaction::{CallRef, Cut, ResultRef, Role as TurnRole, Turn};
+use fabro_events::{EventBody, Given, ShortenedResult};
 use fabro_llm::{Content, Message, Role};
 use fabro_types::{BlobRef, Usage};
 use serde_json::Value;
@@ -58,6 +58,46 @@ impl Turn for Turned {
         });
         results.collect()
     }
+
+    fn with_result(&self, id: &str, text: String) -> Option<Self> {
+        let mut message = Message::clone(&self.0);
+        let mut results = message.content.iter_mut();
+        let found = results.find_map(|content| match content {
+            Content::ToolResult { id: call, text, .. } if call == id => Some(text),
+            _ => None,
+        });
+        *found? = text;
+        Some(Self(Arc::new(message)))
+    }
+}
+
+/// Shortens results among messages, as it is recorded; those that are not among them are left in the
+/// list.
+pub(crate) fn shorten_results(messages: &mut [Arc<Message>], list: &mut Vec<ShortenedResult>) {
+    if list.is_empty() {
+        return;
+    }
+    for message in messages {
+        let mut turned = Turned(Arc::clone(message));
+        list.retain(|shortened| {
+            let results = turned.results();
+            let Some(result) = results.iter().find(|result| result.id == shortened.call_id) else {
+                return true;
+            };
+            let text = cut_of(shortened).text(&result.text);
+            if let Some(shorter) = turned.with_result(&shortened.call_id, text) {
+                turned = shorter;
+            }
+            false
+        });
+        *message = turned.0;
+    }
+}
+
+fn cut_of(shortened: &ShortenedResult) -> Cut {
+    let chars = |chars: u64| usize::try_from(chars).unwrap_or(usize::MAX);
+    let (head, tail) = (chars(shortened.head), chars(shortened.tail));
+    Cut { turn: 0, id: shortened.call_id.clone(), head, tail }
 }
 
 /// The beginning of a text.

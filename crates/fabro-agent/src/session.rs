@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::agents::Agents;
 use crate::given::{given, is_same, meter};
 use crate::ledger::Ledger;
-use crate::message::{Turned, preview, user_note};
+use crate::message::{Turned, preview, shorten_results, user_note};
 use crate::repeats::{self, Repeats, Verdict};
 use crate::sent::Sent;
 use crate::steering::{Letters, steering};
@@ -26,6 +26,9 @@ pub const CONTINUE: &str = "[Your answer reached its limit of tokens and was cut
 
 /// The kind of warning that tells of a correction.
 pub(crate) const CORRECTION: &str = "output_schema";
+
+/// What a result may have in any window, in characters.
+const LEAST_RESULT: usize = 1_000;
 
 /// How often in a row an answer may be cut off.
 pub(crate) const MOST_CUTS: u32 = 3;
@@ -65,8 +68,10 @@ pub struct Session {
     pub(crate) refused: BTreeSet<String>,
     /// The window was nearly full the last time.
     pub(crate) is_tight: bool,
-    /// How many messages there have to be before shortening is tried again.
-    pub(crate) shorten_from: usize,
+    /// How many turns there have to be before a summary is asked for again.
+    pub(crate) shorten_from: u32,
+    /// Shortening it left more than the window takes.
+    pub(crate) is_stuck: bool,
     pub(crate) agents: Option<Agents>,
     /// Told when the first request has its place.
     pub(crate) began: Option<tokio::sync::oneshot::Sender<()>>,
@@ -99,6 +104,11 @@ impl Session {
         let parts = Arc::new(parts);
         let settings = &parts.settings;
         let mut tools = parts.tools.clone();
+        if let Some(window) = settings.window {
+            // A token is estimated at four characters: one result takes a quarter of the window.
+            let chars = usize::try_from(window).unwrap_or(usize::MAX);
+            tools = tools.bounded(chars.max(LEAST_RESULT));
+        }
         let agents = (settings.subagent_depth > 0).then(|| Agents::new(&parts, &ledger));
         if let Some(agents) = &agents {
             tools = agents.tools().into_iter().fold(tools, ToolSet::with);
@@ -131,6 +141,7 @@ impl Session {
             refused: BTreeSet::new(),
             is_tight: false,
             shorten_from: 0,
+            is_stuck: false,
             agents,
             began: None,
             parts,
@@ -389,6 +400,13 @@ impl Session {
 
     /// Puts the messages of a transcript behind those that are there.
     fn take_messages(&mut self, mut transcript: Transcript) -> Transcript {
+        let mut shortened = std::mem::take(&mut transcript.shortened_before);
+        if !shortened.is_empty() {
+            let before = std::mem::take(&mut self.messages).into_iter();
+            let mut before: Vec<_> = before.map(|message| message.0).collect();
+            shorten_results(&mut before, &mut shortened);
+            self.messages = before.into_iter().map(Turned).collect();
+        }
         match std::mem::take(&mut transcript.earlier) {
             Earlier::Whole => {}
             Earlier::Gone => self.messages.clear(),

@@ -7,7 +7,7 @@ use fabro_compaction::{
     Compaction, Moment, Outcome, Overrides, Reason, Report, Request, Summarize, SummarizeError,
     SummaryRequest, WindowUse, compact, should_compact,
 };
-use fabro_events::{CompletedCompaction, EventBody, Note};
+use fabro_events::{CompletedCompaction, EventBody, Note, ShortenedResult};
 use fabro_llm::{Message, ModelError, Reply};
 use fabro_types::{FailureClass, Usage};
 use tokio_util::sync::CancellationToken;
@@ -42,18 +42,26 @@ impl Session {
     ) -> Result<(), SessionError> {
         let usage = self.window_use();
         self.warn_of(usage);
-        if self.messages.len() < self.shorten_from {
-            return Ok(());
-        }
         let Some(reason) = self.is_due(usage) else { return Ok(()) };
-        if self.shorten(reason, cancel).await? {
-            let fixed = given::meter(&self.parts.settings, &self.specs).tokens();
-            let fixed = WindowUse { estimated_tokens: fixed, ..usage };
-            if self.is_due(fixed).is_some() {
-                // It is due whatever the conversation is: not after each turn.
-                self.wait_for_more();
+        let mut policy = self.parts.settings.compaction;
+        let wait = Some(self.shorten_from).filter(|from| self.turns < *from);
+        if wait.is_some() {
+            if self.is_stuck || !is_over(usage) {
+                return Ok(());
             }
+            // It has to fit; nobody is asked for a summary after each turn.
+            policy.generate_summary = false;
         }
+        let is_shorter = self.shorten_with(&policy, reason, cancel).await?.is_some();
+        let fixed = given::meter(&self.parts.settings, &self.specs).tokens();
+        let fixed = WindowUse { estimated_tokens: fixed, ..usage };
+        if let Some(from) = wait {
+            self.shorten_from = from;
+        } else if is_shorter && self.is_due(fixed).is_some() {
+            // It is due whatever the conversation is: not after each turn.
+            self.wait_for_more();
+        }
+        self.is_stuck = is_over(self.window_use());
         Ok(())
     }
 
@@ -66,8 +74,9 @@ impl Session {
     }
 
     fn wait_for_more(&mut self) {
-        let keep = self.parts.settings.compaction.keep_recent;
-        self.shorten_from = self.messages.len() + keep.max(1);
+        // A turn is two messages, as a rule.
+        let keep = u32::try_from(self.parts.settings.compaction.keep_recent).unwrap_or(u32::MAX);
+        self.shorten_from = self.turns.saturating_add(keep.div_ceil(2).max(1));
     }
 
     /// Shortens the conversation; true when it is shorter now.
@@ -176,11 +185,15 @@ impl Session {
         done.apply(&mut self.messages, &mut self.meter, system);
         self.sent = Sent::default();
         (self.is_tight, self.shorten_from) = (false, 0);
-        let body = EventBody::AgentCompactionCompleted(Box::new(completed(&done.report, usage)));
+        let body = EventBody::AgentCompactionCompleted(Box::new(completed(done, usage)));
         self.note(body);
         self.flush().await?;
         Ok(done.report.clone())
     }
+}
+
+fn is_over(usage: WindowUse) -> bool {
+    usage.context_window_size.is_some_and(|window| usage.estimated_tokens > window)
 }
 
 /// Asks the session's own model for summaries.
@@ -258,7 +271,13 @@ impl Summarize for Writer<'_> {
     }
 }
 
-fn completed(report: &Report, usage: Option<Usage>) -> CompletedCompaction {
+fn completed(done: &Compaction, usage: Option<Usage>) -> CompletedCompaction {
+    let Compaction { cuts, report, .. } = done;
+    let shortened = cuts.iter().map(|cut| ShortenedResult {
+        call_id: cut.id.clone(),
+        head: cut.head as u64,
+        tail: cut.tail as u64,
+    });
     CompletedCompaction {
         reason: report.reason.as_str().to_owned(),
         original_turn_count: report.original_turn_count as u64,
@@ -269,6 +288,7 @@ fn completed(report: &Report, usage: Option<Usage>) -> CompletedCompaction {
         messages_after: report.messages_after as u64,
         tokens_before: report.tokens_before,
         summary: Arc::new(report.summary.as_str().into()),
+        shortened_results: shortened.collect(),
         usage,
     }
 }

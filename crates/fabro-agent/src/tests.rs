@@ -132,6 +132,8 @@ impl Tool for Fake {
         self.at_once.fetch_sub(1, Ordering::SeqCst);
         let text = call.arguments.get("says").and_then(Value::as_str);
         let text = text.map_or_else(|| format!("{} {file}", self.spec.name), str::to_owned);
+        let lines = call.arguments.get("lines").and_then(Value::as_u64).unwrap_or(0);
+        let text = text + &"word word\n".repeat(usize::try_from(lines).unwrap());
         match self.spec.name.as_str() {
             "look" => Output { files_read: vec![file], ..Output::ok(text) },
             "change" => Output { files_modified: vec![file], ..Output::ok(text) },

@@ -2,13 +2,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fabro_compaction::Files;
-use fabro_events::{CompletedCompaction, CompletedTool, Event, EventBody, Given, Note};
+use fabro_events::{
+    CompletedCompaction, CompletedTool, Event, EventBody, Given, Note, ShortenedResult,
+};
 use fabro_llm::{Content, Message, Role, ToolCall};
 use fabro_types::{BlobRef, Usage};
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::ledger::Totals;
+use crate::message::shorten_results;
 use crate::repeats::{self, Repeats, Verdict};
 use crate::session::{CONTINUE, CORRECTION};
 
@@ -17,6 +20,8 @@ use crate::session::{CONTINUE, CORRECTION};
 pub struct Transcript {
     /// What became of messages that were there before the first of these.
     pub(crate) earlier: Earlier,
+    /// Results among those messages that were shortened.
+    pub(crate) shortened_before: Vec<ShortenedResult>,
     pub(crate) messages: Vec<Arc<Message>>,
     /// The calls of the last answer, while not all their results are known.
     pub(crate) open: Option<OpenCalls>,
@@ -164,6 +169,12 @@ impl Transcript {
 
     fn compacted(&mut self, done: &CompletedCompaction, summary: String) {
         self.settle();
+        let mut shortened = done.shortened_results.clone();
+        shorten_results(&mut self.messages, &mut shortened);
+        self.shortened_before.extend(shortened);
+        if done.original_turn_count == 0 {
+            return;
+        }
         let summary = Arc::new(Message::system(summary));
         let kept = usize::try_from(done.preserved_turn_count).unwrap_or(usize::MAX);
         let own = self.messages.len();

@@ -1,12 +1,17 @@
+use std::borrow::Cow;
+
 use fabro_tokens::CountTokens;
 use serde::Serialize;
 use thiserror::Error;
 
+use crate::cuts::{Cuttable, saved};
 use crate::deterministic::{deterministic_summary, goal_of};
+use crate::plan::{leading, shorter_plans};
 use crate::sections::{Part, Section, close_fence, parts};
+use crate::text::cut_middle;
 use crate::{
-    Files, Meter, Plan, Policy, Reason, SUMMARY_TAG, Summarize, SummarizeError, SummaryRequest,
-    Turn, is_summary, plan, render_old,
+    Cut, Files, Meter, Plan, Policy, Reason, SUMMARY_TAG, Summarize, SummarizeError,
+    SummaryRequest, Turn, is_summary, plan, render_old,
 };
 
 /// What to do about a conversation.
@@ -14,8 +19,13 @@ use crate::{
 pub struct Request<'a> {
     /// Why it is shortened.
     pub reason: Reason,
-    /// How many of the last messages stay as they are.
+    /// How many of the last messages stay as they are, if there is room for them.
     pub keep_recent: usize,
+    /// What the conversation may take afterwards, in tokens; `None`: whatever the recent messages
+    /// take. Where they take more, fewer of them stay, down to the last call with its results; where
+    /// that is not enough, results are shortened. After an overflow it is at most three quarters of
+    /// what did not fit. When there is not even room for what has to stay, the window counts.
+    pub limit: Option<u64>,
     /// Whether a model writes the summary, if there is one.
     pub generate_summary: bool,
     /// What the model takes, in tokens; bounds what it is asked to summarise, and the summary.
@@ -25,8 +35,9 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// A request with the settings of a policy.
-    pub const fn new(
+    /// A request with the settings of a policy. The limit is the size from which on the policy
+    /// shortens a conversation by itself; there is none when somebody asks for it.
+    pub fn new(
         policy: &Policy,
         reason: Reason,
         context_window_size: Option<u64>,
@@ -35,6 +46,10 @@ impl<'a> Request<'a> {
         Self {
             reason,
             keep_recent: policy.keep_recent,
+            limit: match reason {
+                Reason::Manual => None,
+                Reason::Threshold | Reason::Overflow => policy.threshold(context_window_size),
+            },
             generate_summary: policy.generate_summary,
             context_window_size,
             files,
@@ -45,7 +60,7 @@ impl<'a> Request<'a> {
 /// What came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// There is a summary that is smaller than the messages it is about.
+    /// There is a summary that is smaller than the messages it is about, or results can be cut.
     Compacted(Compaction),
     /// There are no old messages: the conversation stays as it is.
     NothingOld,
@@ -62,14 +77,17 @@ pub enum Outcome {
 /// A conversation that can become smaller. Nothing has changed yet: see [`Compaction::apply`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compaction {
-    /// Which messages the summary replaces.
+    /// Which messages the summary replaces; none when only results are cut.
     pub plan: Plan,
+    /// Results among the messages that stay, which are shortened, as there is no room for them.
+    pub cuts: Vec<Cut>,
     /// What to tell about it; its `summary` is the text of the new message.
     pub report: Report,
 }
 
 impl Compaction {
-    /// Puts the summary in the place of the old messages, in the conversation and in its count.
+    /// Puts the summary in the place of the old messages and cuts results, in the conversation and in
+    /// its count.
     /// `system` makes a message of the role [`Role::System`](crate::Role::System) of a text.
     /// Messages that came in the meantime stay. `false`, and no change, if messages are missing
     /// that were there before.
@@ -80,11 +98,20 @@ impl Compaction {
         system: impl FnOnce(String) -> T,
     ) -> bool {
         meter.track(turns);
-        let is_applied = self.plan.apply(turns, system(self.report.summary.clone()));
-        if is_applied {
+        let last_cut = self.cuts.iter().map(|cut| cut.turn + 1).max().unwrap_or(0);
+        if self.plan.range().end.max(last_cut) > turns.len() {
+            return false;
+        }
+        for cut in &self.cuts {
+            if let Some(shorter) = cut.of(&turns[cut.turn]) {
+                meter.recount(cut.turn, &shorter);
+                turns[cut.turn] = shorter;
+            }
+        }
+        if self.plan.apply(turns, system(self.report.summary.clone())) {
             meter.replace(&self.plan, &turns[self.plan.leading]);
         }
-        is_applied
+        true
     }
 }
 
@@ -97,6 +124,9 @@ pub struct Report {
     pub original_turn_count: usize,
     /// Messages after those, which stay as they are.
     pub preserved_turn_count: usize,
+    /// Results among those that are shortened.
+    #[serde(skip_serializing_if = "is_none")]
+    pub shortened_result_count: usize,
     /// What the new message is estimated to take, in tokens.
     pub summary_token_estimate: u64,
     /// Files whose use the new message tells, or would tell if it had no limit.
@@ -113,10 +143,15 @@ pub struct Report {
     /// What it is estimated to take after, in tokens.
     #[serde(rename = "tokensAfter")]
     pub tokens_after: u64,
-    /// The text of the new message.
+    /// The text of the new message; empty when there is none.
     pub summary: String,
     /// Messages that the summary replaces, under the name that a manual compaction tells them by.
     pub compacted_entries: usize,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_none(count: &usize) -> bool {
+    *count == 0
 }
 
 /// Why there is no compaction. The conversation stays as it is, and another try may do better.
@@ -183,50 +218,110 @@ const INSTRUCTIONS: &str = include_str!("instructions.md");
 /// How much of the first request stands in a summary whose writer left it out, in characters.
 const GOAL_CHARS: usize = 2_000;
 
+/// What a summary takes at least, in tokens.
+const LEAST_SUMMARY: u64 = 150;
+
 /// A compaction that only lacks the summary.
 struct Draft<'a, T> {
     request: &'a Request<'a>,
     plan: Plan,
-    turns: usize,
+    turns: &'a [T],
     old: &'a [T],
     old_tokens: u64,
     tokens_before: u64,
     tracked_file_count: usize,
     /// The section File Operations.
     files: String,
+    room: Room,
+}
+
+/// What there is room for, in tokens.
+struct Room {
+    /// What the conversation may take.
+    limit: u64,
+    /// What the new message may take.
+    summary: u64,
 }
 
 impl<'a, T: Turn> Draft<'a, T> {
-    /// What can be known before there is a summary, or why none is needed.
+    /// What can be known before there is a summary, or what comes of it when none is needed.
     fn new<C: CountTokens>(
         turns: &'a [T],
         meter: &mut Meter<C>,
         request: &'a Request<'a>,
     ) -> Result<Self, Box<Outcome>> {
         meter.track(turns);
-        let plan = plan(turns, request.keep_recent).ok_or(Outcome::NothingOld)?;
+        let first = plan(turns, request.keep_recent);
+        let draft = Self::roomy(turns, meter, request, first);
+        // Nobody is asked for a summary that cannot help.
+        match draft.finish("", meter) {
+            Outcome::Compacted(done) if done.plan.replaced > 0 => Ok(draft),
+            Outcome::NotSmaller { .. } if draft.old.is_empty() => {
+                Err(Box::new(Outcome::NothingOld))
+            }
+            outcome => Err(Box::new(outcome)),
+        }
+    }
+
+    /// The draft that keeps the most messages there is room for.
+    fn roomy<C: CountTokens>(
+        turns: &'a [T],
+        meter: &Meter<C>,
+        request: &'a Request<'a>,
+        first: Option<Plan>,
+    ) -> Self {
+        let limit = request.limit_of(meter.tokens());
+        let leading = leading(turns);
+        let nothing = Plan { leading, replaced: 0, kept: turns.len() - leading };
+        let draft = |plan: Plan| Self::of(turns, meter, request, plan);
+        let wanted = draft(first.unwrap_or(nothing));
+        if limit.is_none() || wanted.is_within() {
+            return wanted;
+        }
+        // So that the next compaction is not due after the next turn.
+        let target = wanted.room.limit / 8 * 5;
+        let fewer = shorter_plans(turns, first);
+        let enough = fewer.partition_point(|plan| draft(*plan).expects() > target);
+        fewer.get(enough).or(fewer.last()).map_or(wanted, |plan| draft(*plan))
+    }
+
+    fn of<C: CountTokens>(
+        turns: &'a [T],
+        meter: &Meter<C>,
+        request: &'a Request<'a>,
+        plan: Plan,
+    ) -> Self {
         let old = &turns[plan.range()];
+        let (old_tokens, tokens_before) = (meter.old_tokens(&plan), meter.tokens());
+        let room = request.room(turns, meter, &plan);
         let mut files = request.files.clone();
         for summary in old.iter().filter(|turn| is_summary(*turn)) {
             files.merge(Files::parse(&summary.text()));
         }
         let window = request.context_window_size.unwrap_or(u64::MAX);
-        let file_chars = usize::try_from(window.clamp(2_000, 32_000)).unwrap_or(usize::MAX);
-        let draft = Self {
+        let file_chars = window.clamp(2_000, 32_000).min(room.summary.saturating_mul(2));
+        Self {
             request,
             plan,
-            turns: turns.len(),
+            turns,
             old,
-            old_tokens: meter.old_tokens(&plan),
-            tokens_before: meter.tokens(),
+            old_tokens,
+            tokens_before,
             tracked_file_count: files.count(),
-            files: files.block(file_chars),
-        };
-        // Nobody is asked for a summary that cannot help.
-        match draft.finish("", meter) {
-            Outcome::Compacted(_) => Ok(draft),
-            outcome => Err(Box::new(outcome)),
+            files: files.block(usize::try_from(file_chars).unwrap_or(usize::MAX)),
+            room,
         }
+    }
+
+    /// What the conversation is expected to take, in tokens, when no result is cut.
+    fn expects(&self) -> u64 {
+        let summary = (self.summary_chars() + self.files.len()) as u64 / 4;
+        self.tokens_before - self.old_tokens + summary.min(self.old_tokens)
+    }
+
+    /// Whether no result has to be cut.
+    fn is_within(&self) -> bool {
+        self.expects() <= self.room.limit
     }
 
     /// The old messages as the model gets to read them: at most three quarters of its window, so
@@ -266,7 +361,7 @@ impl<'a, T: Turn> Draft<'a, T> {
     fn summary_chars(&self) -> usize {
         let window = self.request.context_window_size.unwrap_or(u64::MAX);
         let tokens = (window / 8).min(self.old_tokens / 2).clamp(100, 3_000);
-        tokens as usize * 4
+        tokens.min(self.room.summary / 2) as usize * 4
     }
 
     /// A model's answer without what is added here, and with a goal. `None` if nothing is left.
@@ -293,30 +388,109 @@ impl<'a, T: Turn> Draft<'a, T> {
         Some(format!("## {title}\n{goal}\n\n{heading}{summary}"))
     }
 
+    /// The new message.
+    fn message<C: CountTokens>(&self, summary: &str, meter: &Meter<C>) -> String {
+        let whole = |summary: &str| {
+            let between = if summary.is_empty() || self.files.is_empty() { "" } else { "\n\n" };
+            format!("{SUMMARY_TAG}\n{summary}{between}{}", self.files)
+        };
+        let mut summary = Cow::Borrowed(summary);
+        // A model may write more than it was asked for.
+        for _ in 0..16 {
+            let message = whole(&summary);
+            let tokens = meter.counter().count(&message) as u64;
+            let Some(over) = tokens.checked_sub(self.room.summary).filter(|over| *over > 0) else {
+                return message;
+            };
+            let over = usize::try_from(over).unwrap_or(usize::MAX).saturating_mul(4);
+            let chars = summary.chars().count();
+            let shorter = chars.saturating_sub(over.saturating_add(8)).max(chars / 2);
+            summary = Cow::Owned(close_fence(cut_middle(&summary, shorter)));
+        }
+        whole("")
+    }
+
     fn finish<C: CountTokens>(&self, summary: &str, meter: &Meter<C>) -> Outcome {
-        let between = if summary.is_empty() || self.files.is_empty() { "" } else { "\n\n" };
-        let message = format!("{SUMMARY_TAG}\n{summary}{between}{}", self.files);
-        let summary_token_estimate = meter.counter().count(&message) as u64;
-        let tokens_after = self
-            .tokens_before
-            .saturating_sub(self.old_tokens)
-            .saturating_add(summary_token_estimate);
+        let mut summary = self.message(summary, meter);
+        let mut summary_token_estimate = meter.counter().count(&summary) as u64;
+        let after = |old: u64, new: u64| (self.tokens_before - old).saturating_add(new);
+        let mut tokens_after = after(self.old_tokens, summary_token_estimate);
+        let mut plan = self.plan;
         if summary_token_estimate >= self.old_tokens {
-            return Outcome::NotSmaller { tokens_before: self.tokens_before, tokens_after };
+            let tokens_before = self.tokens_before;
+            let outcome = Outcome::NotSmaller { tokens_before, tokens_after };
+            if tokens_before <= self.room.limit {
+                return outcome;
+            }
+            // Then the old messages stay as well.
+            (summary, summary_token_estimate, tokens_after) = (String::new(), 0, tokens_before);
+            plan.kept += std::mem::take(&mut plan.replaced);
+        }
+        let (cuts, saved) = self.cuts(&plan, tokens_after, meter);
+        if plan.replaced == 0 && cuts.is_empty() {
+            let tokens_before = self.tokens_before;
+            return Outcome::NotSmaller { tokens_before, tokens_after };
         }
         let report = Report {
             reason: self.request.reason,
-            original_turn_count: self.plan.replaced,
-            preserved_turn_count: self.plan.kept,
+            original_turn_count: plan.replaced,
+            preserved_turn_count: plan.kept,
+            shortened_result_count: cuts.len(),
             summary_token_estimate,
             tracked_file_count: self.tracked_file_count,
-            messages_before: self.turns,
-            messages_after: self.turns - self.plan.replaced + 1,
+            messages_before: self.turns.len(),
+            messages_after: self.turns.len() - plan.replaced + usize::from(plan.replaced > 0),
             tokens_before: self.tokens_before,
-            tokens_after,
-            summary: message,
-            compacted_entries: self.plan.replaced,
+            tokens_after: tokens_after - saved,
+            summary,
+            compacted_entries: plan.replaced,
         };
-        Outcome::Compacted(Compaction { plan: self.plan, report })
+        Outcome::Compacted(Compaction { plan, cuts, report })
+    }
+
+    /// The results to cut so that no more than the limit is taken, and what that saves, in tokens.
+    fn cuts<C: CountTokens>(&self, plan: &Plan, tokens: u64, meter: &Meter<C>) -> (Vec<Cut>, u64) {
+        let Some(over) = tokens.checked_sub(self.room.limit).filter(|over| *over > 0) else {
+            return (Vec::new(), 0);
+        };
+        let cuttable = Cuttable::of(self.turns, plan.range().end, meter.counter());
+        let mut wanted = over;
+        loop {
+            let cuts = cuttable.save(wanted);
+            let less = saved(&cuts, self.turns, meter.counter());
+            if less >= over || wanted >= cuttable.most() {
+                return (cuts, less);
+            }
+            // A counter may find more in what stays than in what goes.
+            wanted = wanted.saturating_add(wanted / 8 + 1);
+        }
+    }
+}
+
+impl Request<'_> {
+    /// What a conversation of this size may take afterwards.
+    fn limit_of(&self, tokens: u64) -> Option<u64> {
+        match self.reason {
+            Reason::Overflow => Some(self.limit.unwrap_or(u64::MAX).min(tokens / 4 * 3)),
+            Reason::Threshold | Reason::Manual => self.limit,
+        }
+    }
+
+    fn room<T: Turn, C: CountTokens>(&self, turns: &[T], meter: &Meter<C>, plan: &Plan) -> Room {
+        let tokens = meter.tokens();
+        let Some(limit) = self.limit_of(tokens) else {
+            return Room { limit: u64::MAX, summary: u64::MAX };
+        };
+        let most = Cuttable::of(turns, plan.range().end, meter.counter()).most();
+        let least = tokens - meter.old_tokens(plan) - most;
+        let window = self.context_window_size.unwrap_or(u64::MAX);
+        let limit = match self.reason {
+            _ if least.saturating_add(LEAST_SUMMARY) <= limit => limit,
+            Reason::Overflow => limit.max(window.min(tokens.saturating_sub(1))),
+            Reason::Threshold | Reason::Manual => {
+                limit.max(self.context_window_size.unwrap_or(limit))
+            }
+        };
+        Room { limit, summary: limit.saturating_sub(least) }
     }
 }

@@ -65,6 +65,9 @@
 //!   never begins with a result whose call is gone.
 //! - The files that were read and modified are a section of their own, from the caller and from
 //!   earlier summaries, never in the model's words.
+//! - Where the recent messages are themselves too much, fewer stay, down to the last call with its
+//!   results; where that is too much, results are cut to their beginning and their end, of types
+//!   that can ([`Turn::with_result`]). After it the conversation is below the window if that can be.
 //! - A second summary takes the place of the first and carries it on.
 //! - When the model fails, or the summary would be no smaller than what it replaces, nothing
 //!   changes. Nothing changes before [`Compaction::apply`] either, so a caller can record the
@@ -72,8 +75,8 @@
 //!
 //! # Limits
 //!
-//! - The unit is a message: one that alone is larger than the window is not cut, only summarised
-//!   once it is old.
+//! - Only results of tools are cut: the arguments of the last call, and the last message of a user,
+//!   stay whole however large they are.
 //! - Kept messages may begin with one of the assistant. A provider that wants the user first needs
 //!   a message of the user's from whoever sends them.
 //! - The estimate knows nothing of what a provider adds to messages, and counts pictures only when
@@ -83,6 +86,7 @@
 //! - A summary without a model recognises decisions and next steps by English words.
 
 mod compact;
+mod cuts;
 mod deterministic;
 mod files;
 mod meter;
@@ -98,6 +102,7 @@ mod turn;
 pub use compact::{
     CompactError, Compaction, Outcome, Report, Request, compact, compact_deterministic,
 };
+pub use cuts::Cut;
 pub use deterministic::deterministic_summary;
 pub use files::Files;
 pub use meter::Meter;

@@ -60,6 +60,14 @@ impl<C: CountTokens> Meter<C> {
         self.total = self.turns.iter().fold(0, |sum, tokens| sum.saturating_add(*tokens));
     }
 
+    /// Counts a message again that was counted before and has changed.
+    pub(crate) fn recount<T: Turn>(&mut self, at: usize, turn: &T) {
+        let Some(counted) = self.turns.get_mut(at) else { return };
+        let tokens = turn.tokens(&self.counter);
+        self.total = self.total.saturating_sub(*counted).saturating_add(tokens);
+        *counted = tokens;
+    }
+
     /// The estimate, in tokens.
     pub const fn tokens(&self) -> u64 {
         self.system.saturating_add(self.total)

@@ -10,7 +10,8 @@ use crate::{Role, Turn, is_summary};
 pub struct Plan {
     /// System messages at the very beginning, which stay.
     pub leading: usize,
-    /// Messages after those, which the summary replaces. At least one.
+    /// Messages after those, which the summary replaces. None where there is no summary, and only
+    /// results of tools are shortened.
     pub replaced: usize,
     /// Messages after those, which stay as they are.
     pub kept: usize,
@@ -23,10 +24,11 @@ impl Plan {
     }
 
     /// Puts `summary` in the place of the old messages. Messages that came since the plan was made
-    /// stay; where there are fewer than the plan is about, nothing changes, and `false` comes back.
+    /// stay; where there are fewer than the plan is about, or it replaces none, nothing changes, and
+    /// `false` comes back.
     pub fn apply<T>(&self, turns: &mut Vec<T>, summary: T) -> bool {
         let range = self.range();
-        if range.end > turns.len() {
+        if range.end > turns.len() || range.is_empty() {
             return false;
         }
         turns.splice(range, [summary]);
@@ -46,12 +48,38 @@ impl Plan {
 ///
 /// Linear in the number of messages.
 pub fn plan<T: Turn>(turns: &[T], keep_recent: usize) -> Option<Plan> {
-    let leading =
-        turns.iter().take_while(|turn| turn.role() == Role::System && !is_summary(*turn)).count();
+    let leading = leading(turns);
     if turns.len() - leading <= keep_recent {
         return None;
     }
     let cut = Links::of(turns).cut(leading, turns.len() - keep_recent)?;
+    plan_at(turns, leading, cut)
+}
+
+/// The plans that keep fewer messages than `more` does, or than all of them; most first, down to
+/// the [last exchange](last_exchange).
+pub(crate) fn shorter_plans<T: Turn>(turns: &[T], more: Option<Plan>) -> Vec<Plan> {
+    let leading = leading(turns);
+    let links = Links::of(turns);
+    let first = more.map_or(leading, |plan| plan.range().end) + 1;
+    let cuts = (first..=last_exchange(turns)).filter(|cut| links.is_sound(*cut));
+    cuts.filter_map(|cut| plan_at(turns, leading, cut)).collect()
+}
+
+/// Where the messages begin that no conversation can go on without: the last call and what came
+/// after it, where the model has not answered that yet; else the last message.
+pub(crate) fn last_exchange<T: Turn>(turns: &[T]) -> usize {
+    let answer = turns.iter().rposition(|turn| turn.role() == Role::Assistant);
+    let asks = answer.filter(|at| !turns[*at].calls().is_empty());
+    asks.unwrap_or(turns.len().saturating_sub(1))
+}
+
+/// How many system messages at the beginning stay in any case.
+pub(crate) fn leading<T: Turn>(turns: &[T]) -> usize {
+    turns.iter().take_while(|turn| turn.role() == Role::System && !is_summary(*turn)).count()
+}
+
+fn plan_at<T: Turn>(turns: &[T], leading: usize, cut: usize) -> Option<Plan> {
     let old = &turns[leading..cut];
     let only_a_summary = old.len() == 1 && is_summary(&old[0]);
     let plan = Plan { leading, replaced: old.len(), kept: turns.len() - cut };
@@ -114,15 +142,18 @@ impl Links {
     /// Where the kept messages begin: at `wanted` or, as far as necessary, before it.
     fn cut(&self, leading: usize, wanted: usize) -> Option<usize> {
         let end = self.pending.unwrap_or(self.needs.len());
-        let is_sound = |cut: &usize| {
-            let needs_nothing_older = self.needs.get(*cut).is_none_or(|needs| needs >= cut);
-            needs_nothing_older && !self.orphans.get(*cut).copied().unwrap_or(false)
-        };
+        let is_sound = |cut: &usize| self.is_sound(*cut);
         let before = (leading + 1..=wanted.min(end)).rev().find(is_sound);
         let whole = self.last_broken.map_or(0, |broken| broken + 1);
         if before.is_some_and(|cut| cut >= whole) {
             return before;
         }
         (whole.max(leading + 1)..=end).find(is_sound).filter(|_| whole > leading).or(before)
+    }
+
+    /// Whether messages can be kept from here on.
+    fn is_sound(&self, cut: usize) -> bool {
+        let needs_nothing_older = self.needs.get(cut).is_none_or(|needs| *needs >= cut);
+        needs_nothing_older && !self.orphans.get(cut).copied().unwrap_or(false)
     }
 }

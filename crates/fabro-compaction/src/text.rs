@@ -53,6 +53,6 @@ pub(crate) fn one_line(text: &str, max: usize) -> String {
 }
 
 /// Where the character with this number begins, in bytes.
-fn offset(text: &str, chars: usize) -> usize {
+pub(crate) fn offset(text: &str, chars: usize) -> usize {
     text.char_indices().nth(chars).map_or(text.len(), |(at, _)| at)
 }

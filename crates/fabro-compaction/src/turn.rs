@@ -28,6 +28,15 @@ pub trait Turn {
         Vec::new()
     }
 
+    /// The same message with another text for the result of the call `id`. `None`, the default, for
+    /// a type whose results are never to be shortened, and where there is no such result.
+    fn with_result(&self, _id: &str, _text: String) -> Option<Self>
+    where
+        Self: Sized,
+    {
+        None
+    }
+
     /// What it takes of the model's window, in tokens. The default counts text, calls and results;
     /// a type that sends more than those (thoughts, pictures) adds it here.
     fn tokens(&self, counter: &dyn CountTokens) -> u64 {

@@ -428,10 +428,25 @@ pub struct CompletedCompaction {
     #[serde(rename = "tokensBefore")]
     pub tokens_before: u64,
     /// The message that took the place of the old ones: its text, or a reference to a blob of it.
+    /// Empty when none were replaced.
     pub summary: Arc<Value>,
+    /// Results of tools among the messages that stayed, which were shortened for lack of room.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shortened_results: Vec<ShortenedResult>,
     /// What making the summary cost, where a model made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+}
+
+/// A result of a tool of which only the beginning and the end stay in a conversation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShortenedResult {
+    /// The call that it is the result of.
+    pub call_id: String,
+    /// What stays of its beginning, in characters.
+    pub head: u64,
+    /// What stays of its end, in characters.
+    pub tail: u64,
 }
 
 /// How full a model's window is.

@@ -25,7 +25,7 @@ use std::sync::Arc;
 pub use body::{
     Candidate, CompletedCompaction, CompletedStage, CompletedTool, CreatedRun, EdgeChoice,
     EventBody, ForkPoint, GateOption, Given, ParentStage, PauseReason, PlannedBranch, QuestionType,
-    Tier, WindowUse,
+    ShortenedResult, Tier, WindowUse,
 };
 use fabro_types::RunId;
 use serde::{Deserialize, Serialize};

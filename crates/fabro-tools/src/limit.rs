@@ -19,6 +19,16 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// The same with a start and an end that are not longer than this together.
+    #[must_use]
+    pub const fn bounded(self, chars: usize) -> Self {
+        if self.head.saturating_add(self.tail) <= chars {
+            return self;
+        }
+        let tail = if self.tail < chars / 3 { self.tail } else { chars / 3 };
+        Self { head: chars - tail, tail, ..self }
+    }
+
     /// The start and the end of a text that is too long, and between them how much is missing. Long
     /// lines lose their end first.
     pub fn cut<'a>(&self, text: Cow<'a, str>) -> Cow<'a, str> {
@@ -91,6 +101,15 @@ mod tests {
             lines.cut(Cow::Borrowed("äöüß\näöüßx\nabcd\n\nabcdefg")),
             "äöüß\näöüß [… 1 more characters]\nabcd\n\nabcd [… 3 more characters]"
         );
+    }
+
+    #[test]
+    fn a_bound_keeps_more_of_the_start() {
+        let limits = Limits { head: 50, tail: 10, line: 7 };
+        assert_eq!(limits.bounded(60), limits);
+        assert_eq!(limits.bounded(45), Limits { head: 35, tail: 10, line: 7 });
+        assert_eq!(limits.bounded(15), Limits { head: 10, tail: 5, line: 7 });
+        assert_eq!(limits.bounded(0), Limits { head: 0, tail: 0, line: 7 });
     }
 
     #[test]

@@ -57,6 +57,11 @@ impl ToolSet {
         Self { limits, ..self }
     }
 
+    /// Cuts every output to so many characters, where that is less than its [`Limits`] leave.
+    pub fn bounded(self, chars: usize) -> Self {
+        Self { limits: self.limits.bounded(chars), ..self }
+    }
+
     /// Only the tools of these names. Names that nothing has are left aside; [`names`](Self::names)
     /// tells them apart.
     pub fn select<N: AsRef<str>>(&self, names: &[N]) -> Self {

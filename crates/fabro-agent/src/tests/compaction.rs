@@ -130,12 +130,15 @@ async fn a_window_that_is_full_from_the_start_is_not_summed_up_after_each_turn()
     let model = worker(60, |_| say("## Goal\nGoal\n\n## Progress\nsome"));
     let system = "Be good. ".repeat(2_000);
     let settings = Settings { window: Some(5_000), system, ..settings() };
-    let (mut session, journal) = session(&model, settings);
+    let (mut session, _) = session(&model, settings);
     session.send("Goal".to_owned(), &never()).await.unwrap();
-    let notes = journal.notes();
-    let done = notes.iter().filter(|it| matches!(it.body, EventBody::AgentCompactionCompleted(_)));
-    // Every third turn: a turn is two messages, and six more are waited for.
-    assert_eq!(done.count(), 19);
+    let requests = model.requests();
+    let asked = requests.iter().filter(|request| request.tools.is_empty()).count();
+    // A turn is two messages, and six more are waited for.
+    assert!((10..=20).contains(&asked), "{asked}");
+    let sent = requests.iter().filter(|request| !request.tools.is_empty());
+    let most = sent.map(|request| shown_all(&request.messages).len()).max().unwrap();
+    assert!(most < 4 * 5_000, "{most}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -239,22 +242,109 @@ async fn by_hand_and_without_a_model() {
     assert!(told.contains("compaction started\ncompaction manual 37+5"), "{told}");
 }
 
+/// Reads texts of this length, so many with each answer, and answers after so many turns. A request
+/// that is larger than the window is refused.
+fn reader(window: usize, chars: usize, at_once: usize, turns: usize) -> Arc<Play> {
+    let said = AtomicUsize::new(0);
+    Play::new(move |_, request| {
+        let messages: usize = request.messages.iter().map(|message| shown(message).len()).sum();
+        let tools = serde_json::to_string(&request.tools).unwrap().len();
+        if (messages + tools) / 4 > window {
+            return Turn::Fail(ErrorKind::ContextOverflow);
+        }
+        if request.tools.is_empty() {
+            return say("## Goal\nGoal\n\n## Progress\nsome");
+        }
+        let turn = said.fetch_add(1, Ordering::SeqCst);
+        if turn >= turns {
+            return say("done");
+        }
+        let call =
+            |at: usize| ("look", json!({"file": format!("f{turn}.{at}"), "lines": chars / 10}));
+        Turn::Call(String::new(), (0..at_once).map(call).collect())
+    })
+}
+
 #[tokio::test(start_paused = true)]
-async fn what_would_not_become_smaller_is_left_alone() {
-    // The recent messages alone are too much.
+async fn whatever_the_tools_give_the_conversation_fits() {
+    let sizes = [(26_000, 1), (26_000, 2), (26_000, 4), (60_000, 1), (7_000, 3), (300, 40)];
+    let windows = [4_000, 8_192, 20_000, 32_000];
+    for ((chars, at_once), window) in itertools(&sizes, &windows) {
+        for policy in [Policy::fabro(), Policy::harness()] {
+            let at = format!("{at_once} of {chars} in {window}, keeping {}", policy.keep_recent);
+            let model = reader(window, chars, at_once, 12);
+            let settings =
+                Settings { window: Some(window as u64), compaction: policy, ..settings() };
+            let (mut session, journal) = session(&model, settings.clone());
+            let answer = session.send("Goal".to_owned(), &never()).await;
+            assert_eq!(answer.expect(&at).text, "done");
+            for request in model.requests().iter().filter(|request| !request.tools.is_empty()) {
+                check_whole(&request.messages);
+                assert!(shown_all(&request.messages).contains("Goal"), "{at}");
+            }
+            // At whatever record the program stops, the conversation is the same afterwards.
+            let (mut again, _) = super::session(&Play::list(vec![say("x")]), settings);
+            again.restore(Transcript::from_notes(&journal.notes(), no_blobs).unwrap());
+            assert_eq!(conversation(&again), conversation(&session), "{at}");
+        }
+    }
+}
+
+fn itertools<A: Copy, B: Copy>(one: &[A], other: &[B]) -> Vec<(A, B)> {
+    one.iter().flat_map(|one| other.iter().map(|other| (*one, *other))).collect()
+}
+
+fn shown_all(messages: &[Arc<Message>]) -> String {
+    messages.iter().map(|message| shown(message)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_result_takes_no_more_than_a_quarter_of_the_window() {
+    for (window, expected) in [(None, 25_006), (Some(8_000), 8_032)] {
+        let model = Play::list(vec![call("look", json!({"lines": 2_500})), say("done")]);
+        let (mut session, _) = session(&model, Settings { window, ..settings() });
+        session.send("Goal".to_owned(), &never()).await.unwrap();
+        let messages: Vec<_> = session.messages().collect();
+        let Content::ToolResult { text, .. } = &messages[2].content[0] else { panic!() };
+        assert_eq!(text.chars().count(), expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn results_of_an_earlier_stage_are_shortened_again_when_it_is_recalled() {
+    let model = Play::list(vec![
+        Turn::Call(String::new(), vec![("look", json!({"lines": 390})); 3]),
+        say("done"),
+    ]);
+    let (mut first, journal) = session(&model, settings());
+    first.send("Goal".to_owned(), &never()).await.unwrap();
+    let thread = || Transcript::from_notes(&journal.notes(), no_blobs).unwrap();
+    // Only results can be shortened: there is nothing old.
+    let policy = Policy { keep_recent: 20, ..Policy::fabro() };
+    let settings = Settings { window: Some(2_000), compaction: policy, ..settings() };
+    let (mut second, own) = session(&Play::list(vec![say("more")]), settings.clone());
+    second.recall(thread());
+    second.send("Go on".to_owned(), &never()).await.unwrap();
+    let (mut third, _) = session(&Play::list(vec![say("x")]), settings);
+    third.recall(thread());
+    third.restore(Transcript::from_notes(&own.notes(), no_blobs).unwrap());
+    assert_eq!(conversation(&third), conversation(&second));
+    assert!(third.estimated_tokens() <= 2_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_become_smaller_is_left_alone() {
+    // What the model says itself is too much.
     let model = Play::new(|number, request| {
         assert!(!request.tools.is_empty(), "asked for a summary");
         match number {
-            0..12 => call(
-                "look",
-                json!({"file": number, "says": "z".repeat(if number < 2 { 1 } else { 4_000 })}),
-            ),
+            0 => call("look", json!({"file": number, "says": "z".repeat(20_000)})),
             _ => say("done"),
         }
     });
-    let policy = Policy { keep_recent: 24, ..Policy::fabro() };
-    let settings = Settings { window: Some(3_000), compaction: policy, ..settings() };
+    let settings = Settings { window: Some(3_000), ..settings() };
     let (mut session, journal) = session(&model, settings);
     session.send("Goal".to_owned(), &never()).await.unwrap();
-    assert!(!told(&journal.records()).contains("compaction"));
+    let cut = told(&journal.records()).matches("compaction threshold 0+3").count();
+    assert_eq!(cut, 1, "{}", told(&journal.records()));
 }

@@ -8,7 +8,7 @@ use super::*;
 use crate::compact;
 
 /// Runs what never has to wait.
-fn now<F: Future>(future: F) -> F::Output {
+pub(super) fn now<F: Future>(future: F) -> F::Output {
     let mut future = std::pin::pin!(future);
     match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => output,

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 
 mod compact;
+mod cuts;
 mod plan;
 mod policy;
 mod render;
@@ -38,6 +39,12 @@ impl Turn for Msg {
         results
             .map(|(id, text, is_error)| ResultRef { id, text: text.into(), is_error: *is_error })
             .collect()
+    }
+
+    fn with_result(&self, id: &str, text: String) -> Option<Self> {
+        let mut shorter = self.clone();
+        shorter.results.iter_mut().find(|result| result.0 == id)?.1 = text;
+        Some(shorter)
     }
 }
 
