@@ -369,12 +369,12 @@ impl Machine {
     }
 
     pub(crate) fn fail_run(&mut self, failure: Failure) {
-        let body = self.run_failed(failure);
+        let body = self.run_failed(failure, Vec::new());
         self.emit(MAIN, body);
     }
 
-    pub(crate) fn run_failed(&self, failure: Failure) -> EventBody {
-        EventBody::RunFailed { failure, usage: self.state.usage.clone() }
+    pub(crate) fn run_failed(&self, failure: Failure, candidates: Vec<Candidate>) -> EventBody {
+        EventBody::RunFailed { failure, usage: self.state.usage.clone(), candidates }
     }
 
     pub(crate) fn random<'a>(
@@ -389,14 +389,8 @@ impl Machine {
 
     /// Adds an event about the run itself, or a branch.
     pub(crate) fn emit(&mut self, branch: &str, body: EventBody) {
-        self.emit_stuck(branch, body, Vec::new());
-    }
-
-    /// Adds the end of a run or a branch whose last stage could not leave by these edges.
-    pub(crate) fn emit_stuck(&mut self, branch: &str, body: EventBody, candidates: Vec<Candidate>) {
         let mut entry = Entry::new(body);
         entry.branch = (!branch.is_empty()).then(|| Arc::from(branch));
-        entry.candidates = candidates;
         self.push(entry);
     }
 

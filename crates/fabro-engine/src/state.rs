@@ -164,7 +164,7 @@ impl RunState {
                 self.fan_out(entry, branches, join.as_ref(), *max_parallel);
             }
             EventBody::BranchStarted {} => self.branch_began(entry),
-            EventBody::BranchCompleted { status, failure, canceled } => {
+            EventBody::BranchCompleted { status, failure, canceled, .. } => {
                 self.branch_ended(entry, *status, failure.as_ref(), *canceled);
             }
             EventBody::ParallelCompleted { .. } => {

@@ -287,6 +287,7 @@ impl Machine {
                 status: Status::Skipped,
                 failure: None,
                 canceled: true,
+                candidates: Vec::new(),
             };
             self.emit(&name, body);
         }
@@ -320,7 +321,7 @@ impl Machine {
 
     /// Ends a branch with the status of its last stage, or with a failure of the engine's own.
     pub(crate) fn end_branch(&mut self, branch: &Arc<str>, failure: Option<Failure>) {
-        let body = self.branch_end(branch, failure);
+        let body = self.branch_end(branch, failure, Vec::new());
         self.emit(branch, body);
         self.todo.push_back(Arc::from(parent_of(branch)));
     }
@@ -328,16 +329,21 @@ impl Machine {
     /// Ends a line at a stage that these edges do not lead on from.
     fn fail_choice(&mut self, branch: &Arc<str>, failure: Failure, candidates: Vec<Candidate>) {
         if branch.is_empty() {
-            let body = self.run_failed(failure);
-            self.emit_stuck(branch, body, candidates);
+            let body = self.run_failed(failure, candidates);
+            self.emit(branch, body);
         } else {
-            let body = self.branch_end(branch, Some(failure));
-            self.emit_stuck(branch, body, candidates);
+            let body = self.branch_end(branch, Some(failure), candidates);
+            self.emit(branch, body);
             self.todo.push_back(Arc::from(parent_of(branch)));
         }
     }
 
-    fn branch_end(&self, branch: &str, failure: Option<Failure>) -> EventBody {
+    fn branch_end(
+        &self,
+        branch: &str,
+        failure: Option<Failure>,
+        candidates: Vec<Candidate>,
+    ) -> EventBody {
         let last = self.cursor(branch).and_then(|cursor| cursor.last.as_ref());
         let status = match (&failure, last) {
             (Some(_), _) => Status::Failed,
@@ -346,7 +352,7 @@ impl Machine {
         };
         let own = last.and_then(|last| last.outcome().failure.clone());
         let failure = failure.or(own).filter(|_| status == Status::Failed);
-        EventBody::BranchCompleted { status, failure, canceled: false }
+        EventBody::BranchCompleted { status, failure, canceled: false, candidates }
     }
 }
 

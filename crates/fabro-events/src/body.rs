@@ -53,6 +53,10 @@ pub enum EventBody {
         failure: Failure,
         /// Model usage of the whole run.
         usage: Usage,
+        /// The edges that its last stage could not leave by, in file order: where it ended because
+        /// it found no way on.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        candidates: Vec<Candidate>,
     },
     /// Somebody ended the run.
     #[serde(rename = "run.canceled")]
@@ -127,6 +131,10 @@ pub enum EventBody {
         /// It was ended because the join no longer needed it.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         canceled: bool,
+        /// The edges that its last stage could not leave by, in file order: where it ended because
+        /// it found no way on.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        candidates: Vec<Candidate>,
     },
     /// A fan-out ended.
     #[serde(rename = "parallel.completed")]

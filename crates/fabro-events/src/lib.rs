@@ -67,10 +67,6 @@ pub struct Entry {
     /// The session that spawned that one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_session_id: Option<Arc<str>>,
-    /// Of the end of a run or a branch that found no way on: the edges that its last stage could
-    /// not leave by, in file order.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub candidates: Vec<Candidate>,
 }
 
 impl Entry {
@@ -84,7 +80,6 @@ impl Entry {
             branch: None,
             session_id: None,
             parent_session_id: None,
-            candidates: Vec::new(),
         }
     }
 }

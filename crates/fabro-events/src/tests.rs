@@ -1,4 +1,4 @@
-use fabro_types::Outcome;
+use fabro_types::{Outcome, Status};
 
 use super::*;
 
@@ -47,12 +47,16 @@ fn entries_read_back() {
             clauses: vec![],
         }],
     };
-    let looked_at = choice.candidates.clone();
-    let stuck = Entry { candidates: looked_at, ..Entry::new(EventBody::BranchStarted {}) };
+    let stuck = EventBody::BranchCompleted {
+        status: Status::Failed,
+        failure: None,
+        canceled: false,
+        candidates: choice.candidates.clone(),
+    };
     let drawn = EdgeChoice { random: true, ..choice.clone() };
-    let bodies =
-        [EventBody::RunStarted {}, EventBody::EdgeSelected(choice), EventBody::EdgeSelected(drawn)];
-    for entry in bodies.map(|body| event(body).entry).into_iter().chain([stuck]) {
+    let chosen = [choice, drawn].map(EventBody::EdgeSelected);
+    let bodies = chosen.into_iter().chain([EventBody::RunStarted {}, stuck]);
+    for entry in bodies.map(|body| event(body).entry) {
         let text = serde_json::to_string(&entry).unwrap();
         assert_eq!(serde_json::from_str::<Entry>(&text).unwrap(), entry);
     }

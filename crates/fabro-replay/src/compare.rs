@@ -249,7 +249,7 @@ fn of_many(body: &EventBody) -> Option<(&'static str, Facets)> {
             ("parallel.started", one(Aspect::FanOut, text))
         }
         EventBody::BranchStarted {} => ("parallel.branch.started", Vec::new()),
-        EventBody::BranchCompleted { status, failure, canceled } => {
+        EventBody::BranchCompleted { status, failure, canceled, .. } => {
             let why = failure.as_ref().map(|it| format!(": {}", why(it))).unwrap_or_default();
             let canceled = if *canceled { ", no longer needed" } else { "" };
             let text = format!("{}{canceled}{why}", status.as_str());

@@ -90,20 +90,22 @@ fn stuck(events: &[&Event], key: &StageKey) -> Result<Explain, ReportError> {
     let Some(end) = end_of(events, key) else { return no_edge(false) };
     // What ends the line is the next thing that happens in it.
     let next = events[end + 1..].iter().find(|event| event.entry.branch == key.branch);
-    let Some(last) = next.filter(|event| !event.entry.candidates.is_empty()) else {
+    let (failure, candidates) = match next.map(|event| &event.entry.body) {
+        Some(EventBody::RunFailed { failure, candidates, .. }) => (Some(failure), candidates),
+        Some(EventBody::BranchCompleted { failure, candidates, .. }) => {
+            (failure.as_ref(), candidates)
+        }
+        _ => return no_edge(true),
+    };
+    if candidates.is_empty() {
         return no_edge(true);
-    };
-    let failure = match &last.entry.body {
-        EventBody::RunFailed { failure, .. } => Some(failure.clone()),
-        EventBody::BranchCompleted { failure, .. } => failure.clone(),
-        _ => None,
-    };
+    }
     Ok(Explain {
         chosen: None,
         tier: None,
         seed: None,
         gate: None,
-        failure,
-        candidates: last.entry.candidates.iter().map(Considered::from).collect(),
+        failure: failure.cloned(),
+        candidates: candidates.iter().map(Considered::from).collect(),
     })
 }

@@ -438,6 +438,7 @@ fn ten_thousand_canceled_branches_take_no_time() {
         status: fabro_types::Status::Skipped,
         failure: None,
         canceled: true,
+        candidates: Vec::new(),
     };
     for rank in 0..10_000 {
         push("n", format!("f@1/n{rank}"), started(rank + 10));

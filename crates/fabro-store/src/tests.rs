@@ -158,7 +158,11 @@ fn the_list_follows_the_log() {
             usage: Usage::default(),
             artifact_count: 0,
         },
-        EventBody::RunFailed { failure: failure(), usage: Usage::default() },
+        EventBody::RunFailed {
+            failure: failure(),
+            usage: Usage::default(),
+            candidates: Vec::new(),
+        },
         EventBody::RunCanceled { reason: "test".into() },
         EventBody::RunPaused { reason: PauseReason::Human, message: String::new(), gates: vec![] },
     ];

@@ -126,7 +126,7 @@ fn run_line(event: &Event) -> Option<(Mark, String)> {
         EventBody::RunCompleted { status, usage, .. } => {
             (Mark::of(*status), format!("run {status}{}", used(usage)))
         }
-        EventBody::RunFailed { failure: why, usage } => {
+        EventBody::RunFailed { failure: why, usage, .. } => {
             (Mark::Bad, format!("run failed: {}{}", failure(why), used(usage)))
         }
         EventBody::RunCanceled { reason } => {

@@ -179,7 +179,7 @@ impl Story {
             EventBody::StageCompleted(end) | EventBody::StageFailed(end) => {
                 let stage = self.at_work.remove(branch);
                 if stage.as_ref().is_none_or(|stage| is_work(&stage.handler)) {
-                    let line = finished(event, end, stage.as_ref());
+                    let line = finished(event, end);
                     self.summary.add(event, end, line.duration_ms);
                     self.pending.insert(Arc::clone(branch), line);
                 }
@@ -230,11 +230,8 @@ fn at_work(event: &Event, handler: &Arc<str>) -> AtWork {
     }
 }
 
-fn finished(event: &Event, end: &CompletedStage, stage: Option<&AtWork>) -> StageLine {
+fn finished(event: &Event, end: &CompletedStage) -> StageLine {
     let outcome = &end.outcome;
-    // A fan-out takes as long as its branches; no handler measures that.
-    let fan_out = stage.filter(|stage| stage.handler.as_ref() == "parallel");
-    let whole = fan_out.and_then(|stage| u64::try_from(event.ts_ms - stage.since_ms).ok());
     let notes = || outcome.notes.as_deref().map(|notes| one_line(notes, line::QUOTED));
     StageLine {
         name: line::name(event),
@@ -242,7 +239,7 @@ fn finished(event: &Event, end: &CompletedStage, stage: Option<&AtWork>) -> Stag
         depth: line::depth(event),
         status: outcome.status,
         word: outcome.word.clone(),
-        duration_ms: whole.unwrap_or(outcome.duration_ms),
+        duration_ms: outcome.duration_ms,
         attempts: end.attempts,
         remark: outcome.failure.as_ref().map(line::failure).or_else(notes),
         to: None,

@@ -299,7 +299,12 @@ fn ten_thousand_canceled_branches_take_no_time() {
     assert_eq!(story.at_work().count(), 10_000);
     let status = fabro_types::Status::Skipped;
     for rank in 0..10_000 {
-        let canceled = EventBody::BranchCompleted { status, failure: None, canceled: true };
+        let canceled = EventBody::BranchCompleted {
+            status,
+            failure: None,
+            canceled: true,
+            candidates: Vec::new(),
+        };
         story.tell(&event(rank, canceled));
     }
     assert_eq!(story.at_work().count(), 0);

@@ -2,15 +2,17 @@ use super::*;
 
 /// The edges that the run, or its first branch that failed, could not leave its last stage by.
 fn stuck_at(events: &[Event]) -> String {
-    let stuck = events.iter().find(|event| !event.entry.candidates.is_empty());
-    stuck.map_or_else(String::new, |event| {
-        let seen = event.entry.candidates.iter().map(|candidate| {
-            let clauses =
-                candidate.clauses.iter().map(|it| format!(" {} saw {}", it.text, it.value));
-            format!("{} {}{}", candidate.to, candidate.holds, clauses.collect::<String>())
-        });
-        seen.collect::<Vec<_>>().join("\n")
-    })
+    let looked_at = events.iter().find_map(|event| match &event.entry.body {
+        EventBody::RunFailed { candidates, .. } | EventBody::BranchCompleted { candidates, .. } => {
+            (!candidates.is_empty()).then_some(candidates)
+        }
+        _ => None,
+    });
+    let seen = looked_at.into_iter().flatten().map(|candidate| {
+        let clauses = candidate.clauses.iter().map(|it| format!(" {} saw {}", it.text, it.value));
+        format!("{} {}{}", candidate.to, candidate.holds, clauses.collect::<String>())
+    });
+    seen.collect::<Vec<_>>().join("\n")
 }
 
 #[test]
