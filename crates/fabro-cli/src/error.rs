@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::io;
 
 use fabro_config::ConfigError;
+use fabro_report::ReportError;
 use fabro_setup::SetupError;
 use fabro_store::StoreError;
 
@@ -88,8 +89,10 @@ pub fn exit_of(error: &anyhow::Error) -> Exit {
         if let Some(store) = cause.downcast_ref::<StoreError>() {
             return exit_of_store(store);
         }
-        if cause.downcast_ref::<fabro_report::ReportError>().is_some_and(|it| !it.is_store()) {
-            return exit::USAGE;
+        match cause.downcast_ref::<ReportError>() {
+            Some(ReportError::Store(store)) => return exit_of_store(store),
+            Some(other) => return if other.is_store() { exit::STORE } else { exit::USAGE },
+            None => {}
         }
     }
     if error.chain().any(|cause| cause.is::<ConfigError>() || cause.is::<SetupError>()) {
