@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fabro_blob::{BlobError, BlobStore};
 use fabro_engine::read_blob;
@@ -36,6 +36,11 @@ pub(crate) enum LocalBlobError {
     Io { path: String, source: io::Error },
 }
 
+/// The directory of the files that hold blobs.
+pub(crate) fn local_dir(run_dir: &Path) -> PathBuf {
+    run_dir.join("runtime").join("blobs")
+}
+
 /// The path of a file that holds a blob: `{run_dir}/runtime/blobs/{hex}.json`, made when it is
 /// not there yet.
 pub(crate) fn local_path(
@@ -43,7 +48,7 @@ pub(crate) fn local_path(
     blobs: &dyn BlobStore,
     blob: &BlobRef,
 ) -> Result<String, LocalBlobError> {
-    let dir = run_dir.join("runtime").join("blobs");
+    let dir = local_dir(run_dir);
     let path = dir.join(format!("{}.json", blob.hex()));
     let shown = path.to_string_lossy().into_owned();
     if path.exists() {

@@ -1,7 +1,7 @@
 //! What earlier stages and people have said, as a stage's prompt and its agent's tools tell it.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -15,8 +15,9 @@ use fabro_tools::{AppendError, WorkflowContext};
 use fabro_types::{BlobRef, Failure, FailureClass};
 use serde_json::{Map, Value, json};
 
-use crate::blobs::local_path;
+use crate::blobs::{local_dir, local_path};
 use crate::common::text_of;
+use crate::sub_workflow::run_dirs;
 
 /// The context key of what agents of a stage have put down for later ones.
 const NOTES: &str = "internal.workflow_notes";
@@ -103,6 +104,7 @@ pub(crate) struct StageContext {
     /// What a preamble may show.
     shown: BTreeMap<String, Arc<Value>>,
     notes: Mutex<Vec<String>>,
+    value_dirs: Vec<PathBuf>,
 }
 
 impl StageContext {
@@ -122,7 +124,11 @@ impl StageContext {
             };
             shown.insert(key.to_owned(), value);
         }
-        Ok(Self { shown, notes: Mutex::new(noted) })
+        // What the runs above have told names files of theirs.
+        let dirs = run_dirs(stage)
+            .map_err(|error| Failure::new(FailureClass::TransientInfra, error.to_string()))?;
+        let value_dirs = dirs.iter().map(|dir| local_dir(dir)).collect();
+        Ok(Self { shown, notes: Mutex::new(noted), value_dirs })
     }
 
     /// What the agent put down, as an update of the context; `None` when it did not.
@@ -143,6 +149,10 @@ impl WorkflowContext for StageContext {
     async fn append(&self, text: &str) -> Result<(), AppendError> {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(text.to_owned());
         Ok(())
+    }
+
+    fn value_dirs(&self) -> Vec<PathBuf> {
+        self.value_dirs.clone()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Sub-workflows: another workflow, run once, as a run with a log of its own.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -279,17 +279,27 @@ fn new_run(stage: &Stage, bundle: &Bundle, plan: &Plan) -> Result<NewRun, Stop> 
 
 /// Fails when this stage's run has as many runs above it as there may be.
 fn check_depth(stage: &Stage) -> Result<(), Stop> {
+    if run_dirs(stage)?.len() <= MAX_DEPTH {
+        return Ok(());
+    }
+    let message = format!("sub-workflows nest more than {MAX_DEPTH} deep");
+    Err(Failure::new(FailureClass::Structural, message).into())
+}
+
+/// The directories of this stage's run, of the run that it is a part of, and so on upwards, as deep
+/// as runs nest.
+pub(crate) fn run_dirs(stage: &Stage) -> Result<Vec<PathBuf>, StoreError> {
+    let mut dirs = vec![stage.run_dir.clone()];
     let mut above = stage.run.parent.clone();
-    for _ in 0..MAX_DEPTH {
-        let Some(parent) = above else { return Ok(()) };
+    while let Some(parent) = above.filter(|_| dirs.len() <= MAX_DEPTH) {
+        dirs.push(stage.run_dir.with_file_name(parent.run_id.to_string()));
         let first = stage.store.read(parent.run_id, 0, 1)?;
         above = first.first().and_then(|event| match &event.entry.body {
             EventBody::RunCreated(created) => created.parent.clone(),
             _ => None,
         });
     }
-    let message = format!("sub-workflows nest more than {MAX_DEPTH} deep");
-    Err(Failure::new(FailureClass::Structural, message).into())
+    Ok(dirs)
 }
 
 /// What the child's context has from its parent: what happened there, and where the workflow is.

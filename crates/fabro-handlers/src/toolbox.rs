@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use fabro_mcp::{Server, Servers};
 use fabro_redact::Redactor;
-use fabro_sandbox::{Exec, Files, LocalFiles, MarkedExec, Protected};
+use fabro_sandbox::{Exec, Files, LocalFiles, MarkedExec, Protected, WithValues};
 use fabro_tools::{
     Shell, Tool, ToolSet, WorkflowContext, append_workflow_context, file_tools,
     get_workflow_context,
@@ -60,12 +60,13 @@ impl Toolbox for LocalToolbox {
         permissions: Permissions,
         workflow: Arc<dyn WorkflowContext>,
     ) -> Offer {
-        let mut tools =
-            vec![get_workflow_context(Arc::clone(&workflow)), append_workflow_context(workflow)];
+        let mut tools = vec![get_workflow_context(Arc::clone(&workflow))];
+        tools.push(append_workflow_context(Arc::clone(&workflow)));
         let mut warnings = Vec::new();
         match LocalFiles::new(work_dir) {
             Ok(files) => {
-                let files: Arc<dyn Files> = Arc::new(Protected::new(files));
+                let files = Protected::new(WithValues::new(files, workflow.value_dirs()));
+                let files: Arc<dyn Files> = Arc::new(files);
                 tools.extend(file_tools(Arc::clone(&files)));
                 let shell = Shell {
                     // Of this agent alone: what its commands leave running ends with its stage.

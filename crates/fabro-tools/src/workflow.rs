@@ -1,3 +1,4 @@
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -31,6 +32,13 @@ pub trait WorkflowContext: Send + Sync {
     ///
     /// It cannot be kept.
     async fn append(&self, text: &str) -> Result<(), AppendError>;
+
+    /// The directories, absolute, of the files that stand for values which are too large to be told:
+    /// the agents may read them there, see [`WithValues`](fabro_sandbox::WithValues). None, unless an
+    /// implementation has some.
+    fn value_dirs(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
 }
 
 /// A note that the workflow did not take.

@@ -39,5 +39,5 @@ pub use path::value_at;
 pub use permissions::Permissions;
 pub use provider_kind::ProviderKind;
 pub use status::{RunStatus, Status};
-pub use tools::{OWN_TOOLS, tool_names};
+pub use tools::{OWN_TOOLS, tool_names, unknown_tools};
 pub use weight::Weight;

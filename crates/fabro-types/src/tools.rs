@@ -28,6 +28,12 @@ pub fn tool_names(list: &str) -> impl Iterator<Item = &str> {
     list.split(|c: char| c == ',' || c.is_whitespace()).filter(|name| !name.is_empty())
 }
 
+/// Those of the names in such a list that are neither of our tools nor of those of an MCP server: a
+/// tool that settings declare, or a slip.
+pub fn unknown_tools(list: &str) -> impl Iterator<Item = &str> {
+    tool_names(list).filter(|name| !OWN_TOOLS.contains(name) && !name.starts_with("mcp__"))
+}
+
 #[cfg(test)]
 mod tests {
     #[test]

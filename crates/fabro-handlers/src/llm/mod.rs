@@ -19,7 +19,7 @@ use fabro_memory::{Blocks, assemble};
 use fabro_preamble::Limits;
 use fabro_tokens::O200k;
 use fabro_tools::ToolSet;
-use fabro_types::{BlobRef, Failure, Outcome, Usage};
+use fabro_types::{BlobRef, Failure, Outcome, Usage, tool_names, unknown_tools};
 use serde_json::Value;
 
 pub(crate) use self::output::{Output, response_outcome};
@@ -141,6 +141,11 @@ impl LlmHandler {
             for warning in offer.warnings {
                 warn(&stage.reporter, "tools", warning).await;
             }
+            let named = stage.node().attrs.text("tools").unwrap_or_default();
+            for name in unknown_tools(named).filter(|name| offer.tools.get(name).is_none()) {
+                let warning = format!("the node names `{name}`, and there is no such tool");
+                warn(&stage.reporter, "tools", warning).await;
+            }
             offered(stage, &offer.tools)
         } else {
             ToolSet::default()
@@ -239,7 +244,7 @@ fn offered(stage: &Stage, all: &ToolSet) -> ToolSet {
 /// Whether the node's `tools` name this one; without the attribute they name all.
 fn is_named(stage: &Stage, tool: &str) -> bool {
     let names = stage.node().attrs.text("tools");
-    names.is_none_or(|names| names.split([',', ' ']).any(|name| name.trim() == tool))
+    names.is_none_or(|names| tool_names(names).any(|name| name == tool))
 }
 
 /// What the agent was asked before it was interrupted.

@@ -13,6 +13,7 @@ mod story;
 mod sub_workflows;
 mod templates;
 mod threads;
+mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -29,6 +30,7 @@ use fabro_human::{
     AskError, AutoApprove, Chain, Interviewer, Question, QueueInterviewer, Reply, Unavailable,
 };
 use fabro_llm::{Model, ModelError, Part, Request, Role, ScriptedModel, SimulatedModel};
+use fabro_redact::Redactor;
 use fabro_sandbox::{Captured, Exec, Exit, FakeExec, Finished, LocalExec};
 use fabro_store::{Batch, MemoryStore, RunLog, Runs};
 use fabro_types::{BlobRef, RunId};

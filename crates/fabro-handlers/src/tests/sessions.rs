@@ -192,6 +192,25 @@ fn an_agent_works_with_its_tools() {
 }
 
 #[test]
+fn tools_that_are_not_there_are_told() {
+    let source =
+        "digraph { start -> a -> exit; a [prompt=Work, tools=\"write\\nnope, mcp__x__y wait\"] }";
+    let model = json!({"a": [call("write", "x.rs"), {"text": "done"}]});
+    let scene = Scene::new(source).model(&model.to_string()).agents(agents(&Arc::default()));
+    scene.drive().unwrap();
+    let warnings: Vec<_> = scene
+        .events()
+        .into_iter()
+        .filter_map(|event| match event.entry.body {
+            EventBody::AgentWarning { message, .. } => Some(message),
+            _ => None,
+        })
+        .collect();
+    insta::assert_snapshot!(warnings.join("\n"), @"the node names `nope`, and there is no such tool");
+    assert!(talk(&scene).contains("write gave: wrote x.rs"));
+}
+
+#[test]
 fn the_last_file_that_an_agent_touched_speaks_for_it() {
     let source = "digraph { start -> a; a -> x [label=go]; a -> exit; x -> exit }";
     let model = json!({"a": [call("write", "x.json"), {"text": "done"}], "x": [{"text": "done"}]});

@@ -1,7 +1,7 @@
 use std::collections::HashSet;
 
 use fabro_graph::Diagnostic;
-use fabro_types::{OWN_TOOLS, tool_names};
+use fabro_types::{OWN_TOOLS, tool_names, unknown_tools};
 
 use crate::checking::Checking;
 
@@ -15,8 +15,7 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
         if !seen.insert(attr.span) {
             continue;
         }
-        let is_known = |name: &str| OWN_TOOLS.contains(&name) || name.starts_with("mcp__");
-        let unknown: Vec<_> = tool_names(text).filter(|name| !is_known(name)).collect();
+        let unknown: Vec<_> = unknown_tools(text).collect();
         let told = findings.len();
         for name in &unknown {
             let Some(near) = checking.nearest(name, OWN_TOOLS) else { continue };
