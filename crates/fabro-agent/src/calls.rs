@@ -72,7 +72,7 @@ impl Session {
     /// Whether a call may run beside others.
     fn only_reads(&self, asked: &Asked) -> bool {
         let name = &asked.call.name;
-        self.needs(name) == Some(Permissions::ReadOnly) && !agents::is_ours(name)
+        self.tools.get(name).is_some_and(|tool| tool.only_reads()) && !agents::is_ours(name)
     }
 
     /// Remembers what a call did.

@@ -30,8 +30,12 @@ pub struct Task<'a> {
     pub work_dir: &'a Path,
     /// The model it is to use; its own choice when absent.
     pub model: Option<&'a str>,
-    /// Its whole environment: nothing is inherited.
+    /// Its environment besides [`keys`](Self::keys): nothing is inherited.
     pub env: &'a [(String, String)],
+    /// Variables with keys and settings of all providers of models, for the agents that they are for: a
+    /// command-line agent gets those of its own provider, any other agent gets all. Where both have a
+    /// name, `env` wins.
+    pub keys: &'a [(String, String)],
     /// What it may do.
     pub permissions: Permissions,
     /// Ends it when it is canceled.
@@ -52,6 +56,7 @@ impl<'a> Task<'a> {
             work_dir,
             model: None,
             env: &[],
+            keys: &[],
             permissions: Permissions::default(),
             cancel: CancellationToken::new(),
             logs,

@@ -24,8 +24,10 @@ pub struct Agents {
     pub redactor: Redactor,
     /// Gives them their tools.
     pub toolbox: Arc<dyn Toolbox>,
-    /// The whole environment of agents that are other programs.
+    /// The environment of agents that are other programs.
     pub backend_env: Vec<(String, String)>,
+    /// Variables of the providers of models, of which each of those gets its own.
+    pub backend_keys: Vec<(String, String)>,
 }
 
 impl Default for Agents {
@@ -38,6 +40,7 @@ impl Default for Agents {
             redactor: Redactor::default(),
             toolbox: Arc::new(NoTools),
             backend_env: Vec::new(),
+            backend_keys: Vec::new(),
         }
     }
 }

@@ -57,15 +57,10 @@ impl Registry {
             services;
         let tree = Arc::new(WorkTree::default());
         let (command, wait): (Box<dyn Handler>, Box<dyn Handler>) = match exec {
-            Some(exec) => (
-                Box::new(CommandHandler::new(
-                    exec,
-                    env,
-                    agents.redactor.clone(),
-                    Arc::clone(&tree),
-                )),
-                Box::new(WaitHandler),
-            ),
+            Some(exec) => {
+                let (redactor, tree) = (agents.redactor.clone(), Arc::clone(&tree));
+                (Box::new(CommandHandler::new(exec, env, redactor, tree)), Box::new(WaitHandler))
+            }
             None => (Box::new(DryHandler), Box::new(DryHandler)),
         };
         let llm = Arc::new(LlmHandler::new(model, defaults, limits, agents, Arc::clone(&tree)));
@@ -100,13 +95,17 @@ impl Registry {
 impl Handler for Registry {
     async fn execute(&self, stage: Stage) -> StageEnd {
         let kind = stage.node().kind;
-        if let Some(handler) = self.handler(kind) {
-            let changes_files = !matches!(kind, NodeKind::Human | NodeKind::Wait);
-            let _at_work = changes_files.then(|| self.tree.begin());
-            handler.execute(stage).await
-        } else {
+        let Some(handler) = self.handler(kind) else {
             let message = format!("no handler runs nodes of type {}", kind.as_str());
-            Failure::new(FailureClass::Structural, message).into()
+            return Failure::new(FailureClass::Structural, message).into();
+        };
+        let changes_files = !matches!(kind, NodeKind::Human | NodeKind::Wait);
+        let _at_work = changes_files.then(|| self.tree.begin());
+        let mut end = handler.execute(stage).await;
+        if let StageEnd::Finished(finished) = &mut end {
+            // What a file is called may be as secret as what is in it.
+            self.llm.agents.redactor.redact_all(&mut finished.outcome.files_touched);
         }
+        end
     }
 }

@@ -101,6 +101,15 @@ impl Redactor {
         Cow::Owned(out)
     }
 
+    /// Redacts each of these texts, in place.
+    pub fn redact_all(&self, texts: &mut [String]) {
+        for text in texts {
+            if let Cow::Owned(redacted) = self.redact(text) {
+                *text = redacted;
+            }
+        }
+    }
+
     /// Redacts every string, key and number of a value, however deep, in place. A number that
     /// holds a secret becomes a string. Where redaction makes two keys of an object equal, the
     /// later one gets a number: no entry is lost.

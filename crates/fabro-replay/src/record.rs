@@ -1,6 +1,6 @@
 //! What a log says that each attempt of each stage was given and came to.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fabro_agent::CONTINUE;
@@ -56,7 +56,14 @@ pub(crate) struct Attempt {
     tools: Mutex<BTreeMap<(String, String), Results>>,
     /// The tools that were called.
     pub(crate) called: Vec<String>,
+    /// What agents were asked to begin others for.
+    tasks: BTreeSet<String>,
+    /// The calls of those others, by id.
+    sub_calls: BTreeSet<String>,
 }
+
+/// The tool by which agents begin others.
+const SPAWN: &str = "spawn_agent";
 
 /// What calls came to, with their places in the log.
 type Results = VecDeque<(u64, CompletedTool)>;
@@ -81,11 +88,23 @@ pub(crate) struct GateAnswer {
 struct Talk {
     /// Another agent began it.
     is_sub: bool,
+    /// The place in the log at which that was.
+    spawned: u64,
+    /// The beginning of its task.
+    task: String,
+    /// What it was told first.
     first: Option<String>,
     answers: VecDeque<(u64, Reply)>,
+    /// Its first answer was given out, or asked for where there is none.
+    has_begun: bool,
+    /// The last answer that was given out.
+    last: Option<Said>,
     /// The last thing that was said asks for an answer.
     is_open: bool,
 }
+
+/// What tells an answer from others: its text and the ids of its calls.
+type Said = (String, Vec<String>);
 
 /// What a conversation has to say next.
 pub(crate) enum Next {
@@ -133,29 +152,67 @@ impl Attempt {
     /// The next answer of the conversation that these messages belong to. It stays the next one until
     /// it is [taken](Self::take).
     pub(crate) fn next(&self, messages: &[Arc<Message>]) -> Next {
-        let said = messages.iter().find(|message| message.role == Role::User);
-        let first = said.map(|message| message.text());
-        let talks = self.talks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut talks = self.talks.lock().unwrap_or_else(PoisonError::into_inner);
         // The summary of the workflow's turns is asked for before anything else.
         let is_summary =
             |id: &str, talk: &Talk| id.ends_with("/summary") && !talk.answers.is_empty();
-        let is_sub = |talk: &Talk| talk.is_sub && talk.first.is_some() && talk.first == first;
-        let summary = talks.iter().find(|(id, talk)| is_summary(id, talk));
-        let sub = || talks.iter().find(|(_, talk)| is_sub(talk));
-        let own = || talks.iter().find(|(_, talk)| !talk.is_sub);
-        let Some((id, talk)) = summary.or_else(sub).or_else(own) else {
-            return Next::Nothing { is_sub: false, was_asked: false };
+        let summary = talks.iter().find(|(id, talk)| is_summary(id, talk)).map(|(id, _)| id);
+        // Only who has been answered begins others.
+        let is_underway = talks.values().any(|talk| !talk.is_sub && talk.has_begun);
+        let sub = || self.sub(&talks, messages).filter(|_| is_underway);
+        let id = match summary.or_else(sub) {
+            Some(id) => Arc::clone(id),
+            // An agent of whose conversation nothing was recorded.
+            None if is_underway && self.is_task(messages) => {
+                return Next::Nothing { is_sub: true, was_asked: false };
+            }
+            None => match talks.iter().find(|(_, talk)| !talk.is_sub) {
+                Some((id, _)) => Arc::clone(id),
+                None => return Next::Nothing { is_sub: false, was_asked: false },
+            },
         };
+        let talk = talks.entry(Arc::clone(&id)).or_default();
+        talk.has_begun |= talk.answers.is_empty();
         match talk.answers.front() {
-            Some((seq, _)) => Next::Answer { talk: Arc::clone(id), seq: *seq },
+            Some((seq, _)) => Next::Answer { talk: id, seq: *seq },
             None => Next::Nothing { is_sub: talk.is_sub, was_asked: talk.is_open },
         }
+    }
+
+    /// The conversation of an agent of agents that these messages belong to. Of those with one task
+    /// each request that begins one takes the next; the others go by the last answer.
+    fn sub<'a>(
+        &self,
+        talks: &'a BTreeMap<Arc<str>, Talk>,
+        messages: &[Arc<Message>],
+    ) -> Option<&'a Arc<str>> {
+        let first = first_words(messages)?;
+        let last = messages.iter().rfind(|message| message.role == Role::Assistant);
+        let last = last.map(|message| said(message));
+        let is_told = |talk: &Talk| match &talk.first {
+            Some(told) => *told == first,
+            // It was ended before its first answer; with that its task would have been recorded.
+            None => self.tasks.contains(&first) && first.starts_with(&talk.task),
+        };
+        let subs = talks.iter().filter(|(_, talk)| talk.is_sub && is_told(talk));
+        let fits = |talk: &Talk| match &last {
+            None => !talk.has_begun,
+            last => talk.last == *last,
+        };
+        let fitting = subs.filter(|(_, talk)| fits(talk));
+        fitting.min_by_key(|(_, talk)| talk.spawned).map(|(id, _)| id)
+    }
+
+    fn is_task(&self, messages: &[Arc<Message>]) -> bool {
+        first_words(messages).is_some_and(|first| self.tasks.contains(&first))
     }
 
     /// The next answer of this conversation.
     pub(crate) fn take(&self, talk: &str) -> Option<Reply> {
         let mut talks = self.talks.lock().unwrap_or_else(PoisonError::into_inner);
-        let (_, reply) = talks.get_mut(talk)?.answers.pop_front()?;
+        let talk = talks.get_mut(talk)?;
+        let (_, reply) = talk.answers.pop_front()?;
+        (talk.has_begun, talk.last) = (true, Some(said(&reply.message())));
         Some(reply)
     }
 
@@ -163,6 +220,12 @@ impl Attempt {
     pub(crate) fn result(&self, call: &str, tool: &str) -> Option<(u64, CompletedTool)> {
         let mut tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner);
         tools.get_mut(&(call.to_owned(), tool.to_owned()))?.pop_front()
+    }
+
+    /// Whether a call is one of an agent that another began. Such an agent may have ended before its
+    /// result came, while the stage went on.
+    pub(crate) fn is_of_sub(&self, call: &str) -> bool {
+        self.sub_calls.contains(call)
     }
 }
 
@@ -198,6 +261,9 @@ impl Reader<'_> {
                 let (key, label, text) = (selected.clone(), label.clone(), text.clone());
                 of_attempt.answer = Some((seq, GateAnswer { key, label, text }));
             }
+            EventBody::AgentSubSpawned { agent_id, task } => {
+                of_attempt.spawned(agent_id, seq, task);
+            }
             EventBody::AgentToolCompleted(done) => of_attempt.tool(self.blobs, seq, done)?,
             EventBody::AgentMessage { role, message: Some(message), usage, .. } => {
                 let said = spoken(self.blobs, role, message, seq)?;
@@ -224,12 +290,24 @@ impl Attempt {
         Ok(())
     }
 
+    fn spawned(&mut self, agent: &str, seq: u64, told: &str) {
+        let talks = self.talks.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let talk = talks.entry(Arc::from(agent)).or_default();
+        (talk.is_sub, talk.spawned, talk.task) = (true, seq, told.to_owned());
+    }
+
     fn said(&mut self, entry: &Entry, seq: u64, said: Message, usage: Option<&Usage>) {
         let talks = self.talks.get_mut().unwrap_or_else(PoisonError::into_inner);
         let talk = talks.entry(entry.session_id.clone().unwrap_or_default()).or_default();
         talk.is_sub = entry.parent_session_id.is_some();
         talk.is_open = said.role != Role::Assistant;
         if said.role == Role::Assistant {
+            if talk.is_sub {
+                self.sub_calls.extend(said.tool_calls().map(|call| call.id.clone()));
+            }
+            let spawns = said.tool_calls().filter(|call| call.name == SPAWN);
+            let told = spawns.filter_map(|call| call.arguments["task"].as_str());
+            self.tasks.extend(told.map(str::to_owned));
             let calls = said.tool_calls().next().is_some();
             let stop = if calls { StopReason::ToolCalls } else { StopReason::Complete };
             let usage = usage.cloned().unwrap_or_default();
@@ -244,6 +322,15 @@ impl Attempt {
         }
         talk.first.get_or_insert(text);
     }
+}
+
+fn first_words(messages: &[Arc<Message>]) -> Option<String> {
+    messages.iter().find(|message| message.role == Role::User).map(|message| message.text())
+}
+
+fn said(message: &Message) -> Said {
+    let ids = message.tool_calls().map(|call| call.id.clone()).collect();
+    (message.text().trim().to_owned(), ids)
 }
 
 /// A recorded message: a whole one, or a plain text of that role; itself, or as a blob.

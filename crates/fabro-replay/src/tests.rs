@@ -225,7 +225,8 @@ fn blobs(value: &Value) -> Vec<fabro_types::BlobRef> {
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().start_paused(true).build().unwrap().block_on(future)
 }
 
 /// A report as text.

@@ -84,10 +84,14 @@ impl Tool for RecordedTool {
     }
 
     async fn call(&self, call: Call<'_>) -> Output {
+        let id = call.id;
         if let Some(tool) = &self.done {
             tool.call(call).await;
         }
-        let Some((seq, done)) = self.recorded.attempt.result(call.id, &self.spec().name) else {
+        let Some((seq, done)) = self.recorded.attempt.result(id, &self.spec().name) else {
+            if self.recorded.attempt.is_of_sub(id) {
+                return Output::error("nothing was recorded");
+            }
             // The recorded run ends in the middle of it.
             self.recorded.silent.notify_one();
             return std::future::pending().await;

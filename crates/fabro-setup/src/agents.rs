@@ -1,8 +1,10 @@
 //! What the agents of a run work with, from the settings kept with it and the environment.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fabro_backends::CliAgent;
 use fabro_config::{McpServer, McpTransport, ProviderSettings, expand_variables};
 use fabro_handlers::{Agents, LocalToolbox, NoTools, RunSettings, Toolbox};
 use fabro_llm::{Asking, Fallback};
@@ -43,7 +45,8 @@ pub fn agents(
         asking,
         redactor,
         toolbox,
-        backend_env: backend_env(settings, env),
+        backend_env: backend_env(text_variables(), env),
+        backend_keys: backend_keys(settings, text_variables()),
     })
 }
 
@@ -77,6 +80,20 @@ pub fn redactor(settings: &RunSettings) -> Redactor {
         }
     }
     Redactor::new(values)
+}
+
+/// The redactor of a run whose settings are read back. Other than in a dry run, secrets of
+/// `[run.sandbox.env]` that are references to variables have the values that those have now; where
+/// there is none, there is nothing to be found.
+pub fn recorded_redactor(settings: &RunSettings, dry_run: bool) -> Redactor {
+    if dry_run {
+        return redactor(settings);
+    }
+    let expand = |(name, value): (&String, &String)| {
+        Some((name.clone(), expand_variables(value, variable).ok()?))
+    };
+    let env = settings.env.iter().filter_map(expand).collect();
+    redactor(&RunSettings { env, ..settings.clone() })
 }
 
 /// `Bearer TOKEN` is as secret as `TOKEN`.
@@ -162,21 +179,45 @@ fn server(name: &str, settings: &McpServer) -> Result<Server, SetupError> {
     })
 }
 
-/// Agents that are other programs bring their own tools and need their own keys: what an agent's
-/// tools see, and the variables of the providers.
-fn backend_env(settings: &RunSettings, env: Vec<(String, String)>) -> Vec<(String, String)> {
-    let mut env = env;
-    let usual = ["ANTHROPIC", "OPENAI", "GEMINI", "GOOGLE", "CLAUDE", "CODEX"];
-    let is_theirs = |name: &str| usual.iter().any(|usual| name.starts_with(usual));
-    let own = settings.providers.iter().filter_map(|provider| provider.api_key_env.as_deref());
-    let own: Vec<_> = own.collect();
-    let theirs = text_variables().filter(|(name, _)| is_theirs(name) || own.contains(&&**name));
-    for (name, value) in theirs {
-        if !env.iter().any(|(known, _)| *known == name) {
-            env.push((name, value));
-        }
-    }
-    env
+/// Variables by which programs reach the network where it is not open: proxies, and the certificates
+/// of those who look into what passes. Not for what an agent's tools run.
+const NETWORK: [&str; 12] = [
+    "ALL_PROXY",
+    "HTTPS_PROXY",
+    "HTTP_PROXY",
+    "NO_PROXY",
+    "all_proxy",
+    "https_proxy",
+    "http_proxy",
+    "no_proxy",
+    "NODE_EXTRA_CA_CERTS",
+    "REQUESTS_CA_BUNDLE",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+];
+
+/// Agents that are other programs reach their models by themselves: what an agent's tools see, and how
+/// to get there. `user` are the variables of the environment.
+fn backend_env(
+    user: impl IntoIterator<Item = (String, String)>,
+    env: Vec<(String, String)>,
+) -> Vec<(String, String)> {
+    let network = user.into_iter().filter(|(name, _)| NETWORK.contains(&&**name));
+    let all: BTreeMap<_, _> = network.chain(env).collect();
+    all.into_iter().collect()
+}
+
+/// The variables of the providers of those agents, and the keys that the settings name.
+fn backend_keys(
+    settings: &RunSettings,
+    user: impl IntoIterator<Item = (String, String)>,
+) -> Vec<(String, String)> {
+    let named = |name: &str| {
+        settings.providers.iter().any(|provider| provider.api_key_env.as_deref() == Some(name))
+    };
+    let is_key =
+        |name: &str| CliAgent::ALL.iter().any(|agent| agent.is_own_variable(name)) || named(name);
+    user.into_iter().filter(|(name, _)| is_key(name)).collect()
 }
 
 fn variable(name: &str) -> Option<String> {
@@ -184,7 +225,7 @@ fn variable(name: &str) -> Option<String> {
 }
 
 /// The variables of the environment that are text.
-fn text_variables() -> impl Iterator<Item = (String, String)> {
+pub(crate) fn text_variables() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
@@ -202,6 +243,40 @@ mod tests {
         let marked = agents.backend_env.iter().filter(|(name, _)| name == "FABRO_RUN_ID");
         let runs: Vec<_> = marked.map(|(_, run)| run.clone()).collect();
         assert_eq!(runs, [run.to_string()]);
+    }
+
+    #[test]
+    fn a_reference_is_not_taken_for_the_secret() {
+        let path = std::env::var("PATH").unwrap();
+        let mut settings = RunSettings::default();
+        settings.env.insert("APP_TOKEN".to_owned(), "of-$PATH".to_owned());
+        settings.env.insert("OTHER_TOKEN".to_owned(), "$FABRO_NOT_SET_AT_ALL".to_owned());
+        let redactor = recorded_redactor(&settings, false);
+        for text in ["echo of-$PATH", "echo $FABRO_NOT_SET_AT_ALL"] {
+            assert_eq!(redactor.redact(text), text);
+        }
+        assert_eq!(redactor.redact(&format!("of-{path}")), "[redacted:APP_TOKEN]");
+    }
+
+    #[test]
+    fn other_programs_get_their_way_to_the_network_and_all_keys_apart() {
+        let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+        let user = [
+            ("ANTHROPIC_API_KEY", "1"),
+            ("HTTPS_PROXY", "2"),
+            ("OPENAI_BASE_URL", "3"),
+            ("SSL_CERT_FILE", "4"),
+            ("OTHER_API_KEY", "5"),
+        ]
+        .map(own);
+        let tools = [("PATH", "6"), ("SSL_CERT_FILE", "7")].map(own).to_vec();
+        let names = |list: Vec<(String, String)>| -> Vec<String> {
+            list.into_iter().map(|(name, value)| format!("{name}={value}")).collect()
+        };
+        let env = names(backend_env(user.clone(), tools));
+        assert_eq!(env, ["HTTPS_PROXY=2", "PATH=6", "SSL_CERT_FILE=7"]);
+        let keys = names(backend_keys(&RunSettings::default(), user));
+        assert_eq!(keys, ["ANTHROPIC_API_KEY=1", "OPENAI_BASE_URL=3"]);
     }
 
     #[test]

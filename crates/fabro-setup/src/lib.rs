@@ -35,9 +35,9 @@ mod models;
 mod prepare;
 mod trial;
 
-pub use agents::{agents, provider, redactor};
+pub use agents::{agents, provider, recorded_redactor, redactor};
 pub use background::{BackgroundError, start_driver};
-pub use env::{Variables, expanded, without_secrets};
+pub use env::{Variables, check_inputs, expanded, without_secrets};
 pub use family::{Member, at_work, end_family, end_stages_left_behind, family, root};
 pub use models::{catalog, client, model, providers};
 pub use prepare::{NotPrepared, prepare, prepare_dir};

@@ -109,7 +109,7 @@ impl ToolSet {
     /// Runs one call to its end, whatever the model made of it: a tool that is not there, that is
     /// not permitted, or arguments that do not fit its schema are answered with what to do.
     ///
-    /// The text of the answer is redacted, then cut.
+    /// The text of the answer is redacted, then cut; the names of files are redacted.
     pub async fn run(
         &self,
         name: &str,
@@ -120,10 +120,12 @@ impl ToolSet {
         permissions: Permissions,
     ) -> Output {
         let none = Value::Object(Map::new());
-        let output = match self.prepare(name, arguments, &none, permissions) {
+        let mut output = match self.prepare(name, arguments, &none, permissions) {
             Ok((tool, arguments)) => tool.call(Call { id, arguments, context, cancel }).await,
             Err(problem) => Output::error(problem),
         };
+        self.redactor.redact_all(&mut output.files_read);
+        self.redactor.redact_all(&mut output.files_modified);
         let text = self.limits.cut(self.redactor.redact(&output.text)).into_owned();
         Output { text, ..output }
     }

@@ -21,6 +21,12 @@ pub trait Tool: Send + Sync {
         None
     }
 
+    /// Whether its calls may run beside others: they change nothing. Those of a tool that needs no more
+    /// than to read do, if it does not say otherwise.
+    fn only_reads(&self) -> bool {
+        self.needs() == Permissions::ReadOnly
+    }
+
     /// Runs one call to its end. A failure is an [`Output`] too: the model reads it and goes on.
     /// When `call.cancel` fires the tool ends what it began; dropping the future leaves nothing
     /// running.

@@ -143,6 +143,11 @@ impl Tool for WebFetch {
         Permissions::Full
     }
 
+    /// What it asks for goes out, but nothing here changes.
+    fn only_reads(&self) -> bool {
+        true
+    }
+
     async fn call(&self, call: Call<'_>) -> Output {
         tokio::select! {
             biased;

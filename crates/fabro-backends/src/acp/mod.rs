@@ -97,7 +97,7 @@ impl Backend for Acp {
             return Err(BackendError::Canceled);
         }
         let mark = Mark::new();
-        let env = [task.env, &self.config.env, &[mark.variable()]].concat();
+        let env = [task.keys, task.env, &self.config.env, &[mark.variable()]].concat();
         let install = "install it, or correct `acp.command`";
         let (mut process, pipes) = start(&self.program, &self.args, &env, &task, install)?;
         let stderr = Mutex::new(Tail::default());

@@ -32,6 +32,9 @@ pub enum CliAgent {
 }
 
 impl CliAgent {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Claude, Self::Codex, Self::Gemini];
+
     /// The program for the models of a provider: `anthropic`, `openai` or `gemini`.
     pub fn of_provider(provider: &str) -> Option<Self> {
         match provider {
@@ -49,6 +52,16 @@ impl CliAgent {
             Self::Codex => "codex",
             Self::Gemini => "gemini",
         }
+    }
+
+    /// Whether a variable of the environment is a key or a setting of the program or its provider.
+    pub fn is_own_variable(self, name: &str) -> bool {
+        let prefixes: &[&str] = match self {
+            Self::Claude => &["ANTHROPIC_", "CLAUDE_"],
+            Self::Codex => &["OPENAI_", "CODEX_"],
+            Self::Gemini => &["GEMINI_", "GOOGLE_"],
+        };
+        prefixes.iter().any(|prefix| name.starts_with(prefix))
     }
 
     fn install(self) -> &'static str {
@@ -128,7 +141,9 @@ impl Backend for Cli {
         let program = self.program.as_deref().unwrap_or(self.agent.program());
         let args = self.args(&task);
         let mark = Mark::new();
-        let env = [task.env, &[mark.variable()]].concat();
+        let own = task.keys.iter().filter(|(name, _)| self.agent.is_own_variable(name));
+        let own: Vec<_> = own.cloned().collect();
+        let env = [&own, task.env, &[mark.variable()]].concat();
         let started = start(program, &args, &env, &task, self.agent.install())?;
         let mut hearing = Hearing::new(self.agent, task.on_event);
         let ended = exchange(started, &task, |bytes| hearing.hear(bytes)).await?;

@@ -1,6 +1,6 @@
 use std::os::unix::fs::PermissionsExt;
 
-use fabro_backends::{Cli, CliAgent};
+use fabro_backends::{Backend as _, Cli, CliAgent, Task};
 use fabro_redact::Redactor;
 use fabro_types::Permissions;
 use insta::assert_snapshot;
@@ -52,6 +52,38 @@ const GEMINI: [&str; 3] = [
     "{",
     r#""session_id":"g1","response":"It is 4.","stats":{"models":{"gemini-a":{"api":{"totalRequests":2},"tokens":{"prompt":40,"candidates":3,"cached":10,"thoughts":2}},"gemini-b":{"api":{"totalRequests":1},"tokens":{"prompt":1,"candidates":1}}}}}"#,
 ];
+
+type Variables<'a> = &'a [(String, String)];
+
+async fn run(place: &Place, program: &Cli, env: Variables<'_>, keys: Variables<'_>) {
+    let (work, logs) = (place.work(), place.0.path().join("logs"));
+    let task = Task { env, keys, ..Task::new("", &work, &logs) };
+    assert!(program.run(task).await.is_err(), "it fails");
+}
+
+#[tokio::test]
+async fn each_program_gets_the_keys_of_its_own_provider() {
+    let keys = ["ANTHROPIC_API_KEY", "CODEX_HOME", "GEMINI_API_KEY", "OPENAI_API_KEY", "OTHER_KEY"];
+    let keys = keys.map(|name| (name.to_owned(), "kept".to_owned()));
+    let place = Place::new();
+    let path = [("PATH".to_owned(), std::env::var("PATH").unwrap())];
+    for (agent, own) in [
+        (CliAgent::Claude, "ANTHROPIC_API_KEY"),
+        (CliAgent::Codex, "CODEX_HOME OPENAI_API_KEY"),
+        (CliAgent::Gemini, "GEMINI_API_KEY"),
+    ] {
+        let program = program(&place, agent, "env | grep =kept | sort | tr '\\n' ' ' >&2; exit 3");
+        run(&place, &program, &path, &keys).await;
+        let seen = place.log("stderr.log").replace("=kept", "");
+        assert_eq!(seen.trim(), own, "{agent:?}");
+    }
+    // What a task has of its own is its word.
+    let env = [("PATH", "/usr/bin:/bin"), ("ANTHROPIC_API_KEY", "=kept")]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let program = program(&place, CliAgent::Codex, "env | grep =kept >&2; exit 3");
+    run(&place, &program, &env, &[]).await;
+    assert_eq!(place.log("stderr.log").trim(), "ANTHROPIC_API_KEY==kept");
+}
 
 async fn answer(agent: CliAgent, script: &str) -> String {
     let place = Place::new();

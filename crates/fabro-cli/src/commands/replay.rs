@@ -33,7 +33,7 @@ pub async fn replay(args: ReplayArgs, global: &Global) -> anyhow::Result<Exit> {
     let settings = Bundle::load(&store, &created.bundle)?.settings;
     let run_dir = store.run_dir(run);
     let mut what = Replay::new(Arc::new(store), run);
-    what.redactor = fabro_setup::redactor(&settings);
+    what.redactor = fabro_setup::recorded_redactor(&settings, created.dry_run);
     what.run_dir = Some(run_dir);
     what.workflow = match &args.workflow {
         Some(file) => Some(workflow(file, &created.inputs, global)?),

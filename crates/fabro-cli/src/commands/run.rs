@@ -101,6 +101,7 @@ fn prepare(args: &RunArgs, global: &Global) -> anyhow::Result<Prepared> {
     let (bundle, workflow) = bundle(&target, &inputs, global)?;
     let dir = target.workflow_file.parent().map_or_else(|| cwd.clone(), Path::to_owned);
     let goal = goal(args, &target, &workflow, &inputs, home.as_deref())?;
+    fabro_setup::check_inputs(&inputs, &goal)?;
     let settings = run_settings(args, &target, global.settings()?, home.as_deref())?;
     let (env, secrets) = fabro_setup::without_secrets(&settings.env)?;
     let bundle = Bundle { settings: RunSettings { env, ..settings.clone() }, ..bundle };

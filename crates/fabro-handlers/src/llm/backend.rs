@@ -86,12 +86,12 @@ impl LlmHandler {
         prompt: &str,
     ) -> Result<Done, BackendError> {
         let (work_dir, logs) = (Path::new(&stage.run.work_dir), stage.dir());
-        let reporter = stage.reporter.clone();
+        let (model, reporter) = (self.model_name(stage), stage.reporter.clone());
         let on_event = move |_| reporter.touch();
-        let model = self.model_name(stage);
         let task = Task {
             model: model.as_deref(),
             env: &self.agents.backend_env,
+            keys: &self.agents.backend_keys,
             permissions: self.permissions(stage),
             cancel: stage.cancel.clone(),
             redactor: self.agents.redactor.clone(),

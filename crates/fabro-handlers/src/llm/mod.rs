@@ -52,7 +52,7 @@ pub struct LlmHandler {
     model: Arc<dyn Model>,
     defaults: ModelDefaults,
     limits: Limits,
-    agents: Agents,
+    pub(crate) agents: Agents,
     tree: Arc<WorkTree>,
 }
 

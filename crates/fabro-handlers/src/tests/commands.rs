@@ -213,8 +213,12 @@ fn waiting_takes_its_time() {
 fn files_that_commands_touch_are_asked_of_git() {
     let scene = Scene::new(
         r#"digraph { start; exit; node [shape=parallelogram]; start -> a -> b -> c -> exit
-            a [script="echo 1 > one; echo 2 > two"]; b [script="true"]; c [script="echo 3 > two; rm kept"] }"#,
+            a [script="echo 1 > one; echo 2 > two"]; b [script="true"]; c [script="echo 3 > two; rm kept; touch of-hunter2-hunter2"] }"#,
     )
+    .agents(Agents {
+        redactor: Redactor::new([("PASSWORD", "hunter2-hunter2")]),
+        ..Agents::default()
+    })
     .local();
     let dir = scene.work_dir();
     std::fs::create_dir_all(&dir).unwrap();
@@ -237,5 +241,5 @@ fn files_that_commands_touch_are_asked_of_git() {
             _ => None,
         })
         .collect();
-    assert_eq!(touched, ["", "one two", "", "kept two", ""]);
+    assert_eq!(touched, ["", "one two", "", "kept of-[redacted:PASSWORD] two", ""]);
 }

@@ -97,6 +97,36 @@ fn agents_of_agents_say_what_they_said() {
     assert!(report.is_same() && report.is_whole, "{}", told(&report));
 }
 
+/// An agent that is closed before it answers, and one with the same task that is waited for.
+fn closed() -> Taped {
+    let source = r#"digraph { start -> lead -> exit; lead [prompt="Lead."] }"#;
+    let model = r#"{"lead": [
+        {"tool_calls": [{"name": "spawn_agent", "arguments": {"task": "Count."}}]},
+        {"text": "Too late.", "delay_ms": 60000},
+        {"tool_calls": [{"name": "close_agent", "arguments": {"agent_id": "lead@1/a1"}}]},
+        {"tool_calls": [{"name": "spawn_agent", "arguments": {"task": "Count."}}]},
+        {"tool_calls": [{"name": "read_file", "arguments": {"file_path": "a.txt"}}]},
+        {"tool_calls": [{"name": "wait", "arguments": {}}]},
+        {"text": "Seven."}, {"text": "Done."}]}"#;
+    Taped::new(source).model(model).record()
+}
+
+#[test]
+fn agents_that_never_answered_get_no_answer_of_others() {
+    let taped = closed();
+    let answers = |id: &str| {
+        let events = taped.events();
+        let said = events.iter().filter(|event| {
+            matches!(&event.entry.body, EventBody::AgentMessage { role, .. } if role == "assistant")
+        });
+        said.filter(|event| event.entry.session_id.as_deref() == Some(id)).count()
+    };
+    assert_eq!((answers("lead@1"), answers("lead@1/a1"), answers("lead@1/a2")), (5, 0, 2));
+    let report = taped.replay();
+    assert!(report.is_same() && report.is_whole, "{}", told(&report));
+    Taped::check_everywhere(closed);
+}
+
 #[test]
 fn a_failure_of_the_model_is_that_of_the_record() {
     let source = r#"digraph { start -> fix -> exit; fix [prompt="Fix it."] }"#;

@@ -138,3 +138,15 @@ async fn outputs_are_redacted_then_cut() {
     let cut = agent.ok("echo", text(&long)).await;
     assert!(cut.contains("characters omitted") && cut.chars().count() < 100, "{cut}");
 }
+
+#[tokio::test]
+async fn names_of_files_are_redacted() {
+    let (mut agent, files) = Agent::with(&[]);
+    agent.tools = agent.tools.with_redactor(Redactor::new([("PASSWORD", "hunter2-hunter2")]));
+    let name = "notes/hunter2-hunter2.txt";
+    let written = agent.run("write_file", json!({"file_path": name, "content": "x"})).await;
+    assert_eq!(written.files_modified, ["notes/[redacted:PASSWORD].txt"]);
+    let read = agent.run("read_file", json!({"file_path": name})).await;
+    assert_eq!(read.files_read, ["notes/[redacted:PASSWORD].txt"]);
+    assert_eq!(files.all()[name], b"x");
+}

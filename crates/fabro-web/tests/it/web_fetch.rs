@@ -345,6 +345,7 @@ async fn a_canceled_call_ends() {
     let server = Server::start(vec![Response::silence()]).await.unwrap();
     let tool = web(&["127.0.0.1"]);
     assert_eq!(tool.needs(), Permissions::Full);
+    assert!(tool.only_reads());
     let (context, cancel) = (ToolContext::default(), CancellationToken::new());
     let arguments = json!({"url": server.url()});
     let call = Call {
