@@ -1,8 +1,9 @@
 //! Agents that a session begins: who they are, and what becomes of them.
 
+mod session;
 mod tools;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fabro_events::EventBody;
@@ -11,10 +12,11 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-pub(crate) use tools::is_ours;
+pub(crate) use tools::{begins_one, is_ours, only_waits, tells};
 
 use crate::ledger::Ledger;
 use crate::message::preview;
+use crate::transcript::Left;
 use crate::{JournalError, Parts, Record, Session, SessionError, Steer, Steering};
 
 /// The agents of one session.
@@ -27,6 +29,8 @@ struct Family {
     parent: Arc<Parts>,
     ledger: Arc<Ledger>,
     state: Mutex<State>,
+    /// One of them may not go on for now.
+    spent: Arc<watch::Sender<bool>>,
 }
 
 #[derive(Default)]
@@ -34,6 +38,8 @@ struct State {
     /// How many there were.
     begun: u32,
     agents: BTreeMap<Arc<str>, Arc<Agent>>,
+    /// Those that an earlier process left, until they go on.
+    left: Vec<(String, Left)>,
     /// Those that are no more, and why.
     gone: BTreeMap<Arc<str>, &'static str>,
 }
@@ -53,7 +59,17 @@ enum Status {
     Running,
     Answered(String),
     Failed(String),
+    /// It goes on when there is more to spend.
+    Paused,
     Ended,
+}
+
+/// What an agent begins with.
+enum Start {
+    Task(String),
+    Resume,
+    /// There is nothing to do until it is told something.
+    Rest,
 }
 
 /// What an agent is to be.
@@ -63,6 +79,9 @@ struct Task {
     model: Option<String>,
 }
 
+/// Who tells an agent something, in its notes.
+pub(crate) const SOURCE: &str = "agent";
+
 const SUBAGENT: &str = "You work for another agent, which gave you a task and sees nothing of your \
     work but your last answer. Do the task and nothing else, and answer with what was asked for: \
     results, names of files, and what you could not do.";
@@ -70,7 +89,8 @@ const SUBAGENT: &str = "You work for another agent, which gave you a task and se
 impl Agents {
     pub(crate) fn new(parent: &Arc<Parts>, ledger: &Arc<Ledger>) -> Self {
         let (parent, ledger) = (Arc::clone(parent), Arc::clone(ledger));
-        Self { family: Arc::new(Family { parent, ledger, state: Mutex::default() }) }
+        let (state, spent) = (Mutex::default(), Arc::new(watch::Sender::new(false)));
+        Self { family: Arc::new(Family { parent, ledger, state, spent }) }
     }
 
     /// The tools by which the session deals with them.
@@ -78,12 +98,66 @@ impl Agents {
         tools::tools(&self.family)
     }
 
-    /// Counts those that an earlier process began; `lost` are those that it had not closed.
-    pub(crate) fn restore(&self, begun: u32, lost: BTreeSet<String>) {
+    /// Counts those that an earlier process began, and remembers those that it had not closed.
+    pub(crate) fn restore(&self, begun: u32, left: BTreeMap<String, Left>) {
         let mut state = self.family.state();
         state.begun += begun;
-        let lost = lost.into_iter().map(|id| (Arc::from(id), "was lost when the program stopped"));
-        state.gone.extend(lost);
+        state.left.extend(left);
+    }
+
+    /// Has agents go on: those that an earlier process left, and those that were paused. Gives those
+    /// that cannot.
+    pub(crate) async fn go_on(&self) -> Vec<String> {
+        self.family.spent.send_replace(false);
+        let (left, agents) = {
+            let mut state = self.family.state();
+            (std::mem::take(&mut state.left), state.agents.values().cloned().collect::<Vec<_>>())
+        };
+        for agent in agents {
+            agent.status.send_if_modified(|status| {
+                let is_paused = *status == Status::Paused;
+                if is_paused {
+                    *status = Status::Running;
+                }
+                is_paused
+            });
+        }
+        let mut lost = Vec::new();
+        for (id, left) in left {
+            if !self.family.revive(&id, left).await {
+                self.family.state().gone.insert(Arc::from(id.as_str()), LOST);
+                lost.push(id);
+            }
+        }
+        lost
+    }
+
+    /// Those that an earlier process left and that have not gone on, which now they never will.
+    pub(crate) fn forget(&self) -> Vec<String> {
+        let left = std::mem::take(&mut self.family.state().left);
+        left.into_iter().map(|(id, _)| id).collect()
+    }
+
+    /// Waits until one of them may not go on.
+    pub(crate) async fn spent(&self) {
+        // Its other end is kept here.
+        let _ = self.family.spent.subscribe().wait_for(|spent| *spent).await;
+    }
+
+    /// Waits until all of them have come to rest.
+    pub(crate) async fn rest(&self) {
+        for id in self.family.ids() {
+            // One that is no more rests.
+            let _ = self.family.wait(&id, |status| *status != Status::Running).await;
+        }
+    }
+
+    /// Ends all agents, so that another process may have them go on.
+    pub(crate) async fn stop_all(&self) {
+        let agents = std::mem::take(&mut self.family.state().agents);
+        for agent in agents.into_values() {
+            agent.stop().await;
+        }
     }
 
     /// Ends all agents.
@@ -132,13 +206,51 @@ impl Family {
         let mut session = Session::in_family(parts, Arc::clone(&self.ledger));
         let (began, has_begun) = oneshot::channel();
         session.began = Some(began);
+        self.start(&id, session, Status::Running, Start::Task(task.text));
+        // So that the next request of this session comes after it, whatever is faster. An agent
+        // that ends before it asks lets go of the other end.
+        let _ = has_begun.await;
+        Ok(id)
+    }
+
+    /// Has an agent of an earlier process go on; false when it cannot.
+    async fn revive(&self, id: &str, left: Left) -> bool {
+        let Some(Ok((task, parts))) = tools::task_of(&left.task).map(|task| {
+            let task = Task { text: self.redacted(task.text), ..task };
+            self.parts(&task).map(|parts| (task, Parts { id: Arc::from(id), ..parts }))
+        }) else {
+            return false;
+        };
+        let Left { transcript, end, told, heard, .. } = left;
+        let mut session = Session::in_family(parts, Arc::clone(&self.ledger));
+        let is_new = transcript.is_empty();
+        session.restore(transcript);
+        let unheard = told.into_iter().skip(heard);
+        let is_told = unheard
+            .map(|text| session.steering().send(Steer::new(self.redacted(text), SOURCE)))
+            .fold(false, |_, is_sent| is_sent);
+        let (status, start) = match end.filter(|_| !is_told) {
+            Some(Ok(())) => (Status::Answered(session.answer().text), Start::Rest),
+            Some(Err(message)) => (Status::Failed(message), Start::Rest),
+            None if is_new => (Status::Running, Start::Task(task.text)),
+            None => (Status::Running, Start::Resume),
+        };
+        let (began, has_begun) = oneshot::channel();
+        session.began = Some(began).filter(|_| !matches!(start, Start::Rest));
+        self.start(&Arc::from(id), session, status, start);
+        let _ = has_begun.await;
+        true
+    }
+
+    fn start(&self, id: &Arc<str>, session: Session, status: Status, start: Start) {
         let cancel = CancellationToken::new();
-        let status = Arc::new(watch::Sender::new(Status::Running));
+        let status = Arc::new(watch::Sender::new(status));
         let life = Life {
             parent: Arc::clone(&self.parent),
             steering: session.steering(),
             session,
             status: Arc::clone(&status),
+            spent: Arc::clone(&self.spent),
             cancel: cancel.clone(),
         };
         let agent = Agent {
@@ -146,13 +258,9 @@ impl Family {
             steering: life.steering.clone(),
             _ends: cancel.clone().drop_guard(),
             cancel,
-            task: tokio::sync::Mutex::new(Some(tokio::spawn(life.live(task.text)))),
+            task: tokio::sync::Mutex::new(Some(tokio::spawn(life.live(start)))),
         };
-        self.state().agents.insert(Arc::clone(&id), Arc::new(agent));
-        // So that the next request of this session comes after it, whatever is faster. An agent
-        // that ends before it asks lets go of the other end.
-        let _ = has_begun.await;
-        Ok(id)
+        self.state().agents.insert(Arc::clone(id), Arc::new(agent));
     }
 
     fn parts(&self, task: &Task) -> Result<Parts, String> {
@@ -197,7 +305,7 @@ impl Family {
         let mut is_there = true;
         // In one step with what the agent does when it has answered.
         agent.status.send_modify(|status| {
-            is_there = *status != Status::Ended && agent.steering.send(Steer::new(text, "agent"));
+            is_there = *status != Status::Ended && agent.steering.send(Steer::new(text, SOURCE));
             if is_there {
                 *status = Status::Running;
             }
@@ -205,11 +313,11 @@ impl Family {
         if is_there { Ok(()) } else { Err(format!("agent `{id}` has ended: spawn another one")) }
     }
 
-    /// Waits until an agent has nothing to do.
-    async fn wait(&self, id: &str) -> Result<Status, String> {
+    /// Waits until it is so with an agent.
+    async fn wait(&self, id: &str, is_so: impl FnMut(&Status) -> bool) -> Result<Status, String> {
         let agent = self.find(id)?;
         let mut status = agent.status.subscribe();
-        let status = status.wait_for(|status| *status != Status::Running).await;
+        let status = status.wait_for(is_so).await;
         // The agent's own end of the channel is kept with it.
         Ok(status.map_or(Status::Ended, |status| status.clone()))
     }
@@ -223,11 +331,7 @@ impl Family {
             agent
         };
         let status = agent.status.borrow().clone();
-        agent.cancel.cancel();
-        if let Some(task) = agent.task.lock().await.take() {
-            // It has ended, well or not; there is nothing to be had from it.
-            let _ = task.await;
-        }
+        agent.stop().await;
         self.record(EventBody::AgentSubClosed { agent_id: id.to_owned() }).await?;
         Ok(status)
     }
@@ -252,20 +356,48 @@ impl Family {
     }
 }
 
+impl Agent {
+    async fn stop(&self) {
+        self.cancel.cancel();
+        if let Some(task) = self.task.lock().await.take() {
+            // It has ended, well or not; there is nothing to be had from it.
+            let _ = task.await;
+        }
+    }
+}
+
+/// Why an agent is no more that an earlier process began.
+const LOST: &str = "was lost when the program stopped";
+
 /// What runs in an agent's task.
 struct Life {
     parent: Arc<Parts>,
     session: Session,
     steering: Steering,
     status: Arc<watch::Sender<Status>>,
+    spent: Arc<watch::Sender<bool>>,
     cancel: CancellationToken,
 }
 
 impl Life {
-    async fn live(mut self, task: String) {
-        let mut end = self.session.send(task, &self.cancel).await;
-        while self.ended(end).await && self.is_told_more().await {
-            end = self.session.resume(&self.cancel).await;
+    async fn live(mut self, start: Start) {
+        let mut end = match start {
+            Start::Task(task) => Some(self.session.send(task, &self.cancel).await),
+            Start::Resume => Some(self.session.resume(&self.cancel).await),
+            Start::Rest => None,
+        };
+        loop {
+            // Who waits for its first request need not wait for one that never comes.
+            self.session.began = None;
+            if let Some(end) = end
+                && !self.ended(end).await
+            {
+                return;
+            }
+            if !self.is_to_go_on().await {
+                return;
+            }
+            end = Some(self.session.resume(&self.cancel).await);
         }
     }
 
@@ -278,6 +410,12 @@ impl Life {
                 (Status::Answered(answer.text), EventBody::AgentSubCompleted { agent_id, text })
             }
             Err(SessionError::Canceled | SessionError::Journal(_)) => return false,
+            Err(SessionError::Budget) => {
+                // That is no outcome: who began it pauses, too.
+                self.status.send_replace(Status::Paused);
+                self.spent.send_replace(true);
+                return true;
+            }
             Err(error) => {
                 let message = error.to_string();
                 (Status::Failed(message.clone()), EventBody::AgentSubFailed { agent_id, message })
@@ -293,10 +431,12 @@ impl Life {
         is_recorded
     }
 
-    async fn is_told_more(&mut self) -> bool {
+    async fn is_to_go_on(&mut self) -> bool {
+        let mut status = self.status.subscribe();
         tokio::select! {
             () = self.cancel.cancelled() => false,
             is_told = self.session.letters.wait() => is_told,
+            now = status.wait_for(|status| *status == Status::Running) => now.is_ok(),
         }
     }
 }

@@ -37,32 +37,89 @@ impl Session {
             let readers = rest.iter().take_while(|asked| self.only_reads(asked)).count();
             let (group, after) = rest.split_at(readers.clamp(1, AT_ONCE));
             rest = after;
-            let mut running: FuturesUnordered<_> =
-                group.iter().map(|asked| run(self, asked, cancel)).collect();
-            let mut done = Vec::new();
-            loop {
-                let next = tokio::select! {
-                    biased;
-                    () = cancel.cancelled() => return Err(SessionError::Canceled),
-                    next = running.next() => next,
-                };
-                let Some(output) = next else { break };
-                let note = self.parts.note(EventBody::AgentToolCompleted(Box::new(output.clone())));
-                let record = Record { notes: vec![note], tickets: Vec::new() };
-                self.parts.journal.record(record).await?;
-                done.push(output);
-            }
-            drop(running);
-            for output in done {
-                self.took(&output);
-                let text = output.output.as_str().unwrap_or_default().to_owned();
-                results.insert(output.call_id, (text, output.is_error));
+            match self.run_group(group, cancel, &mut results).await {
+                Ok(()) => {}
+                Err(error) => {
+                    let calls = calls.into_iter().map(|asked| asked.call).collect();
+                    // Those that have no result yet are looked at when the session goes on.
+                    self.open = Some(OpenCalls { calls, results });
+                    return Err(error);
+                }
             }
         }
         let calls = calls.into_iter().map(|asked| asked.call).collect();
         let (message, verdict) = OpenCalls { calls, results }.settle(&mut self.repeats);
         self.push(Arc::new(message));
         self.heed(verdict)
+    }
+
+    /// Waits again where an earlier process did, or this one before it was paused: who only waits
+    /// does nothing twice.
+    pub(crate) async fn wait_again(
+        &mut self,
+        cancel: &CancellationToken,
+    ) -> Result<(), SessionError> {
+        let Some(mut open) = self.open.take() else { return Ok(()) };
+        let waits = open.missing().filter(|call| agents::only_waits(&call.name));
+        let waits: Vec<_> = waits.map(|call| Asked { call: call.clone(), is_cut: false }).collect();
+        let mut end = Ok(());
+        for asked in waits {
+            end = self.run_group(&[asked], cancel, &mut open.results).await;
+            if end.is_err() {
+                break;
+            }
+        }
+        self.open = Some(open);
+        end
+    }
+
+    /// Runs calls at the same time, and records each result as it comes.
+    async fn run_group(
+        &mut self,
+        group: &[Asked],
+        cancel: &CancellationToken,
+        results: &mut BTreeMap<String, (String, bool)>,
+    ) -> Result<(), SessionError> {
+        let mut done = Vec::new();
+        let end = self.run_all(group, cancel, &mut done).await;
+        for output in done {
+            self.took(&output);
+            let text = output.output.as_str().unwrap_or_default().to_owned();
+            results.insert(output.call_id, (text, output.is_error));
+        }
+        end
+    }
+
+    async fn run_all(
+        &self,
+        group: &[Asked],
+        cancel: &CancellationToken,
+        done: &mut Vec<CompletedTool>,
+    ) -> Result<(), SessionError> {
+        let mut running: FuturesUnordered<_> =
+            group.iter().map(|asked| run(self, asked, cancel)).collect();
+        let waits = group.iter().any(|asked| agents::only_waits(&asked.call.name));
+        let spent = async {
+            match &self.agents {
+                Some(agents) if waits => agents.spent().await,
+                _ => std::future::pending().await,
+            }
+        };
+        tokio::pin!(spent);
+        loop {
+            let next = tokio::select! {
+                biased;
+                () = cancel.cancelled() => return Err(SessionError::Canceled),
+                next = running.next() => next,
+                // What is waited for does not come before there is more to spend.
+                () = &mut spent => return Err(SessionError::Budget),
+            };
+            let Some(output) = next else { return Ok(()) };
+            let note = self.parts.note(EventBody::AgentToolCompleted(Box::new(output.clone())));
+            let record = Record { notes: vec![note], tickets: Vec::new() };
+            self.parts.journal.record(record).await?;
+            done.push(output);
+        }
     }
 
     fn needs(&self, tool: &str) -> Option<Permissions> {

@@ -5,7 +5,8 @@
 //! result when its call has ended. Nothing goes on before its record is made, so a session that
 //! breaks off anywhere is read back from its notes as a [`Transcript`] and goes on at the last
 //! complete turn: no recorded answer is asked for again, and a call without a recorded result is
-//! shown to the model as interrupted.
+//! shown to the model as interrupted. Agents that it began go on with it, and it waits again where it
+//! waited for them.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -65,7 +66,8 @@
 //!
 //! - Texts only: no pictures.
 //! - Eight calls that only read run at the same time; all others run one after the other.
-//! - Agents that a session began do not survive a crash: the model is told that they are lost.
+//! - An agent that a session began goes on with it after a crash, unless a tool that it had is gone:
+//!   then the model is told that it is lost.
 //! - Sessions need a tokio runtime with its clock.
 
 mod agents;

@@ -60,8 +60,8 @@ pub struct Session {
     pub(crate) corrections: u32,
     /// Ids of calls, so that each is there once.
     pub(crate) ids: HashSet<String>,
-    /// Calls of an earlier process that have no results yet.
-    open: Option<OpenCalls>,
+    /// Calls of an earlier process, or from before a pause, that have no results yet.
+    pub(crate) open: Option<OpenCalls>,
     /// What the last turn of an earlier process makes necessary.
     due: Verdict,
     /// Tools that the user was told are not permitted.
@@ -174,11 +174,10 @@ impl Session {
         self.corrections += transcript.corrections;
         self.repeats = transcript.repeats.clone();
         self.ledger.restore(transcript.totals.clone());
-        if let Some(agents) = &self.agents {
-            agents.restore(transcript.spawned, transcript.lost.clone());
-        }
-        for agent in &transcript.lost {
-            self.note(EventBody::AgentSubClosed { agent_id: agent.clone() });
+        let left = transcript.left.clone();
+        match &self.agents {
+            Some(agents) => agents.restore(transcript.spawned, left),
+            None => self.closed(left.into_keys()),
         }
         if let (Some(before), Some(now)) = (&transcript.given, &self.given)
             && is_same(before, now)
@@ -202,6 +201,7 @@ impl Session {
         text: String,
         cancel: &CancellationToken,
     ) -> Result<Answer, SessionError> {
+        self.with_agents(cancel).await?;
         self.settle();
         (self.repeats, self.due) = (Repeats::default(), Verdict::Fine);
         self.cuts = 0;
@@ -234,6 +234,13 @@ impl Session {
     ///
     /// [`SessionError::NothingToResume`] when nothing was said yet; else as [`send`](Self::send).
     pub async fn resume(&mut self, cancel: &CancellationToken) -> Result<Answer, SessionError> {
+        let is_over = self.open.is_none() && self.is_answered() && self.letters.is_empty();
+        if is_over {
+            let left = self.agents.as_ref().map(Agents::forget).unwrap_or_default();
+            self.closed(left);
+        } else {
+            self.go_on(cancel).await?;
+        }
         self.settle();
         let due = std::mem::take(&mut self.due);
         self.heed(due)?;
@@ -287,23 +294,8 @@ impl Session {
 
     async fn run(&mut self, cancel: &CancellationToken) -> Result<Answer, SessionError> {
         let end = self.run_turns(cancel).await;
-        let closed = match &self.agents {
-            Some(agents) => agents.close_all().await,
-            None => Ok(()),
-        };
-        match end {
-            Ok(()) => {
-                closed?;
-                Ok(self.answer())
-            }
-            // Nothing more is recorded of a session that is ended.
-            Err(error @ (SessionError::Canceled | SessionError::Journal(_))) => Err(error),
-            Err(error) => {
-                self.flush().await?;
-                closed?;
-                Err(error)
-            }
-        }
+        self.close(end, cancel).await?;
+        Ok(self.answer())
     }
 
     async fn run_turns(&mut self, cancel: &CancellationToken) -> Result<(), SessionError> {

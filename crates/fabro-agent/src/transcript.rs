@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fabro_compaction::Files;
@@ -10,6 +10,7 @@ use fabro_types::{BlobRef, Usage};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::agents;
 use crate::ledger::Totals;
 use crate::message::shorten_results;
 use crate::repeats::{self, Repeats, Verdict};
@@ -37,8 +38,32 @@ pub struct Transcript {
     /// How many agents were begun.
     pub(crate) spawned: u32,
     /// Those that were not closed.
-    pub(crate) lost: BTreeSet<String>,
+    pub(crate) left: BTreeMap<String, Left>,
 }
+
+/// An agent of the session that was not closed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Left {
+    /// The arguments of the call that began it.
+    pub(crate) task: Value,
+    pub(crate) transcript: Transcript,
+    /// How it ended, if it did, and was told nothing since: an answer, or why there is none.
+    pub(crate) end: Option<Result<(), String>>,
+    /// What it was told by the one that began it.
+    pub(crate) told: Vec<String>,
+    /// How much of that has reached it.
+    pub(crate) heard: usize,
+}
+
+/// What is read: an event of the session, or of an agent that it began.
+#[derive(Clone, Copy)]
+struct Said<'a> {
+    body: &'a EventBody,
+    session: Option<&'a str>,
+    is_own: bool,
+}
+
+type ReadBlob<'a, E> = &'a mut dyn FnMut(&BlobRef) -> Result<Value, E>;
 
 /// What a compaction left of the messages before a transcript.
 #[derive(Clone, Debug, Default)]
@@ -79,18 +104,22 @@ pub enum TranscriptError<E: std::error::Error + 'static> {
 
 impl Transcript {
     /// Reads a conversation back from the events of a stage, oldest first; `read_blob` gets the
-    /// value that a reference stands for. Messages of agents that this one began are left out, what
-    /// they used and touched is not.
+    /// value that a reference stands for. Conversations of agents that this one began, and that were
+    /// not closed, are read with it.
     ///
     /// # Errors
     ///
     /// A blob cannot be read, or a recorded message is none.
     pub fn from_events<'a, E: std::error::Error + 'static>(
         events: impl IntoIterator<Item = &'a Event>,
-        read_blob: impl FnMut(&BlobRef) -> Result<Value, E>,
+        mut read_blob: impl FnMut(&BlobRef) -> Result<Value, E>,
     ) -> Result<Self, TranscriptError<E>> {
-        let entries = events.into_iter().map(|event| &event.entry);
-        Self::read(entries.map(|entry| (&entry.body, entry.parent_session_id.is_none())), read_blob)
+        let mut said = events.into_iter().map(|Event { entry, .. }| Said {
+            body: &entry.body,
+            session: entry.session_id.as_deref(),
+            is_own: entry.parent_session_id.is_none(),
+        });
+        Self::read(&mut said, &mut read_blob)
     }
 
     /// The same from notes that a journal was given.
@@ -100,10 +129,14 @@ impl Transcript {
     /// As [`from_events`](Self::from_events).
     pub fn from_notes<'a, E: std::error::Error + 'static>(
         notes: impl IntoIterator<Item = &'a Note>,
-        read_blob: impl FnMut(&BlobRef) -> Result<Value, E>,
+        mut read_blob: impl FnMut(&BlobRef) -> Result<Value, E>,
     ) -> Result<Self, TranscriptError<E>> {
-        let notes = notes.into_iter();
-        Self::read(notes.map(|note| (&note.body, note.parent_session_id.is_none())), read_blob)
+        let mut said = notes.into_iter().map(|note| Said {
+            body: &note.body,
+            session: note.session_id.as_deref(),
+            is_own: note.parent_session_id.is_none(),
+        });
+        Self::read(&mut said, &mut read_blob)
     }
 
     /// Whether nothing was said in it.
@@ -116,19 +149,27 @@ impl Transcript {
         &self.totals.usage
     }
 
-    fn read<'a, E: std::error::Error + 'static>(
-        bodies: impl Iterator<Item = (&'a EventBody, bool)>,
-        read_blob: impl FnMut(&BlobRef) -> Result<Value, E>,
+    fn read<E: std::error::Error + 'static>(
+        all: &mut dyn Iterator<Item = Said<'_>>,
+        read_blob: ReadBlob<'_, E>,
     ) -> Result<Self, TranscriptError<E>> {
-        let mut reader = Reader { transcript: Self::default(), read_blob };
-        for (body, is_own) in bodies {
-            if is_own {
-                reader.own(body)?;
+        let mut reader = Reader { transcript: Self::default(), theirs: BTreeMap::new(), read_blob };
+        for said in all {
+            if said.is_own {
+                reader.own(said.body)?;
             } else {
-                reader.other(body);
+                reader.other(said);
             }
         }
-        Ok(reader.transcript)
+        let Reader { mut transcript, mut theirs, read_blob } = reader;
+        for (id, left) in &mut transcript.left {
+            let all = theirs.remove(id.as_str()).unwrap_or_default().into_iter();
+            let mut all = all.map(|said| Said { is_own: said.session == Some(id), ..said });
+            // What it used and touched counts as the first one's.
+            left.transcript =
+                Self { totals: Totals::default(), ..Self::read(&mut all, read_blob)? };
+        }
+        Ok(transcript)
     }
 
     fn push(&mut self, message: Message) {
@@ -224,12 +265,14 @@ impl OpenCalls {
 pub(crate) const INTERRUPTED: &str = "[interrupted: the program stopped while this call was at \
     work. It is not known whether it ran; check before you repeat it.]";
 
-struct Reader<F> {
+struct Reader<'a, 'b, E> {
     transcript: Transcript,
-    read_blob: F,
+    /// What was recorded of the agents that are left, and of those below them.
+    theirs: BTreeMap<String, Vec<Said<'a>>>,
+    read_blob: ReadBlob<'b, E>,
 }
 
-impl<E: std::error::Error + 'static, F: FnMut(&BlobRef) -> Result<Value, E>> Reader<F> {
+impl<'a, E: std::error::Error + 'static> Reader<'a, '_, E> {
     fn own(&mut self, body: &EventBody) -> Result<(), TranscriptError<E>> {
         match body {
             EventBody::AgentMessage { role, message: Some(message), usage, given, .. } => {
@@ -258,24 +301,53 @@ impl<E: std::error::Error + 'static, F: FnMut(&BlobRef) -> Result<Value, E>> Rea
             }
             EventBody::AgentSubSpawned { agent_id, .. } => {
                 self.transcript.spawned += 1;
-                self.transcript.lost.insert(agent_id.clone());
+                // Calls that begin agents run one after the other.
+                let mut open = self.transcript.open.iter().flat_map(OpenCalls::missing);
+                let call = open.find(|call| agents::begins_one(&call.name));
+                let task = call.map(|call| call.arguments.clone()).unwrap_or_default();
+                let left = Left { task, ..Left::default() };
+                self.transcript.left.insert(agent_id.clone(), left);
+            }
+            EventBody::AgentSubCompleted { agent_id, .. } => self.ended(agent_id, Ok(())),
+            EventBody::AgentSubFailed { agent_id, message } => {
+                self.ended(agent_id, Err(message.clone()));
             }
             EventBody::AgentSubClosed { agent_id } => {
-                self.transcript.lost.remove(agent_id);
+                self.transcript.left.remove(agent_id);
+                self.theirs.remove(agent_id);
             }
             _ => {}
         }
         Ok(())
     }
 
-    /// An event of an agent that the session began.
-    fn other(&mut self, body: &EventBody) {
-        match body {
+    fn ended(&mut self, agent: &str, end: Result<(), String>) {
+        if let Some(left) = self.transcript.left.get_mut(agent) {
+            left.end = Some(end);
+        }
+    }
+
+    /// An event of an agent that the session began, or of one below it.
+    fn other(&mut self, said: Said<'a>) {
+        match said.body {
             EventBody::AgentMessage { usage, .. } => self.used(usage.as_ref()),
             EventBody::AgentCompactionCompleted(done) => self.used(done.usage.as_ref()),
             EventBody::AgentToolCompleted(done) if !done.is_error => self.touched(done),
             _ => {}
         }
+        let Some(session) = said.session else { return };
+        let is_of = |id: &str| {
+            session.strip_prefix(id).is_some_and(|below| below.is_empty() || below.starts_with('/'))
+        };
+        let Some((id, left)) = self.transcript.left.iter_mut().find(|(id, _)| is_of(id)) else {
+            return;
+        };
+        if id == session {
+            left.end = None;
+            let is_told = matches!(said.body, EventBody::AgentSteered { source, .. } if source == agents::SOURCE);
+            left.heard += usize::from(is_told);
+        }
+        self.theirs.entry(id.clone()).or_default().push(said);
     }
 
     fn said(&mut self, message: Message) {
@@ -299,6 +371,16 @@ impl<E: std::error::Error + 'static, F: FnMut(&BlobRef) -> Result<Value, E>> Rea
 
     fn tool(&mut self, done: &CompletedTool) -> Result<(), TranscriptError<E>> {
         let text = self.text(&done.output)?;
+        if !done.is_error {
+            let mut open = self.transcript.open.iter().flat_map(OpenCalls::missing);
+            let call = open.find(|call| call.id == done.call_id);
+            let told = call.and_then(agents::tells);
+            if let Some((agent, text)) = told
+                && let Some(left) = self.transcript.left.get_mut(&agent)
+            {
+                left.told.push(text);
+            }
+        }
         self.transcript.result(&done.call_id, text, done.is_error);
         if !done.is_error {
             let files = &mut self.transcript.files;

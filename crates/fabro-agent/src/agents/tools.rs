@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fabro_llm::ToolSpec;
+use fabro_llm::{ToolCall, ToolSpec};
 use fabro_tools::{Call, Output, Tool};
 use fabro_types::Permissions;
 use futures_util::future::join_all;
@@ -27,6 +27,29 @@ const NAMES: [&str; 4] = ["spawn_agent", "send_input", "wait", "close_agent"];
 /// Whether a tool is one of these. Their calls depend on each other, so they keep their order.
 pub(crate) fn is_ours(tool: &str) -> bool {
     NAMES.contains(&tool)
+}
+
+/// Whether a tool begins agents.
+pub(crate) fn begins_one(tool: &str) -> bool {
+    tool == NAMES[0]
+}
+
+/// Whether a tool only waits, so that it can be called again.
+pub(crate) fn only_waits(tool: &str) -> bool {
+    tool == NAMES[2]
+}
+
+/// Which agent a call tells something, and what.
+pub(crate) fn tells(call: &ToolCall) -> Option<(String, String)> {
+    let arguments = SendArguments::deserialize(&call.arguments).ok();
+    let told = arguments.filter(|_| call.name == NAMES[1])?;
+    Some((told.agent_id, told.text))
+}
+
+/// What arguments of a call begin.
+pub(super) fn task_of(arguments: &Value) -> Option<Task> {
+    let SpawnArguments { task, tools, model } = SpawnArguments::deserialize(arguments).ok()?;
+    Some(Task { text: task, tools, model })
 }
 
 #[derive(Clone, Copy)]
@@ -178,7 +201,7 @@ impl AgentTool {
         }
         let time = Duration::from_secs(arguments.timeout_s.unwrap_or(WAIT_S).min(LONGEST_WAIT_S));
         let all = ids.iter().map(async |id: &Arc<str>| {
-            let status = tokio::time::timeout(time, self.family.wait(id)).await;
+            let status = tokio::time::timeout(time, self.family.wait(id, is_over)).await;
             (Arc::clone(id), status.unwrap_or(Ok(Status::Running)))
         });
         let mut text = String::new();
@@ -205,9 +228,14 @@ impl AgentTool {
     }
 }
 
+/// Whether an agent has nothing to do. One that is paused has.
+fn is_over(status: &Status) -> bool {
+    !matches!(status, Status::Running | Status::Paused)
+}
+
 fn told(status: &Status) -> String {
     match status {
-        Status::Running => "It is still at work.".to_owned(),
+        Status::Running | Status::Paused => "It is still at work.".to_owned(),
         Status::Answered(text) => text.clone(),
         Status::Failed(message) => format!("It failed: {message}"),
         Status::Ended => "It has ended without an answer.".to_owned(),

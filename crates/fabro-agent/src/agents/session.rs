@@ -1,0 +1,78 @@
+//! What a session does about the agents that it began, when it goes on and when it ends.
+
+use fabro_events::EventBody;
+use tokio_util::sync::CancellationToken;
+
+use crate::{Session, SessionError};
+
+impl Session {
+    /// Sees to the agents of the session when its turns have ended. They go on with it where it does.
+    pub(crate) async fn close(
+        &mut self,
+        end: Result<(), SessionError>,
+        cancel: &CancellationToken,
+    ) -> Result<(), SessionError> {
+        let agents = self.agents.as_ref();
+        match (&end, agents) {
+            (_, None) => {}
+            // Nothing more is recorded of a session that is ended.
+            (Err(SessionError::Canceled | SessionError::Journal(_)), Some(agents)) => {
+                agents.stop_all().await;
+            }
+            (Err(SessionError::Budget), Some(agents)) => {
+                let is_ended = tokio::select! {
+                    biased;
+                    () = cancel.cancelled() => true,
+                    () = agents.rest() => false,
+                };
+                if is_ended {
+                    agents.stop_all().await;
+                    return Err(SessionError::Canceled);
+                }
+            }
+            (_, Some(agents)) => {
+                let closed = agents.close_all().await;
+                if end.is_ok() {
+                    closed?;
+                }
+            }
+        }
+        if !matches!(end, Ok(()) | Err(SessionError::Canceled | SessionError::Journal(_))) {
+            self.flush().await?;
+        }
+        end
+    }
+
+    /// Has the agents of the session go on, and waits for those that it waited for.
+    pub(crate) async fn go_on(&mut self, cancel: &CancellationToken) -> Result<(), SessionError> {
+        self.with_agents(cancel).await?;
+        if self.agents.is_none() {
+            return Ok(());
+        }
+        match self.wait_again(cancel).await {
+            Ok(()) => Ok(()),
+            end => self.close(end, cancel).await,
+        }
+    }
+
+    pub(crate) async fn with_agents(
+        &mut self,
+        cancel: &CancellationToken,
+    ) -> Result<(), SessionError> {
+        let Some(agents) = &self.agents else { return Ok(()) };
+        let lost = tokio::select! {
+            biased;
+            () = cancel.cancelled() => return Err(SessionError::Canceled),
+            lost = agents.go_on() => lost,
+        };
+        self.closed(lost);
+        Ok(())
+    }
+
+    /// Notes agents that are no more.
+    pub(crate) fn closed(&mut self, agents: impl IntoIterator<Item = String>) {
+        for agent_id in agents {
+            self.note(EventBody::AgentSubClosed { agent_id });
+        }
+    }
+}
