@@ -152,10 +152,7 @@ impl ToolSet {
         // Null is how some models say that there are none.
         let arguments = if arguments.is_null() { none } else { arguments };
         let Value::Object(members) = arguments else {
-            return Err(format!(
-                "the arguments of `{name}` are {}: pass a JSON object",
-                kind(arguments)
-            ));
+            return Err(no_object(name, arguments));
         };
         let schema = entry.schema.as_ref().map_err(|problem| {
             format!("`{name}` cannot be called, for its JSON Schema is broken: {problem}")
@@ -188,6 +185,17 @@ impl ToolSet {
 impl fmt::Debug for ToolSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ToolSet").field("tools", &self.names()).finish_non_exhaustive()
+    }
+}
+
+/// What is wrong with arguments that are no object. JSON that does not parse comes as its text.
+fn no_object(name: &str, arguments: &Value) -> String {
+    let text = arguments.as_str();
+    match text.and_then(|text| serde_json::from_str::<Value>(text).err()) {
+        Some(error) => format!(
+            "the arguments of `{name}` are broken JSON ({error}): call it again, with all of them"
+        ),
+        None => format!("the arguments of `{name}` are {}: pass a JSON object", kind(arguments)),
     }
 }
 

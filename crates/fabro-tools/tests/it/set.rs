@@ -55,6 +55,7 @@ async fn what_a_model_gets_wrong_is_told() {
     let agent = echo();
     assert_snapshot!(agent.fails("ecko", json!({})).await, @"there is no tool `ecko`: did you mean `echo`?");
     assert_snapshot!(agent.fails("rm", json!({})).await, @"there is no tool `rm`: choose from echo");
+    assert_snapshot!(agent.fails("echo", json!("{\"text\": \"so")).await, @"the arguments of `echo` are broken JSON (EOF while parsing a string at line 1 column 12): call it again, with all of them");
     assert_snapshot!(agent.fails("echo", json!("{\"text\": 1}")).await, @"the arguments of `echo` are a string: pass a JSON object");
     assert_snapshot!(agent.fails("echo", json!({"text": 1, "times": 12, "x": "y"})).await, @r#"the arguments of `echo` do not fit: /text: value is not of type "string"; /times: value is greater than the maximum of 9; Additional properties are not allowed ('x' was unexpected). Call it again."#);
     assert_eq!(agent.ok("echo", Value::Null).await, "nothing");
