@@ -36,7 +36,7 @@ pub struct Statement {
     /// Comments before it (and, rarely, inside it where no attribute can hold them).
     pub leading: Vec<Comment>,
     /// A comment that ends its last line.
-    pub trailing: Option<Comment>,
+    pub trailing: Option<Box<Comment>>,
     /// Whether an empty line stands before it and its leading comments.
     pub blank_before: bool,
     /// From its first to its last byte, without comments around it.
@@ -47,7 +47,7 @@ pub struct Statement {
 #[derive(Clone, Debug, PartialEq)]
 pub enum StatementKind {
     /// `key=value`: an attribute of the graph or subgraph around it.
-    Assignment(Attribute),
+    Assignment(Box<Attribute>),
     /// `graph [..]`, `node [..]`, `edge [..]`.
     Defaults(DefaultsOf, AttributeList),
     /// A node, a subgraph, or edges: `a`, `{b; c}`, `a -> b -> c`, with attributes. A lone
@@ -72,7 +72,7 @@ pub enum End {
     /// A node.
     Node(Name),
     /// `subgraph name { … }` or `{ … }`.
-    Group(Group),
+    Group(Box<Group>),
 }
 
 impl End {
@@ -117,7 +117,7 @@ pub struct Attribute {
     /// Comments before it.
     pub leading: Vec<Comment>,
     /// A comment that ends its line.
-    pub trailing: Option<Comment>,
+    pub trailing: Option<Box<Comment>>,
 }
 
 impl Attribute {

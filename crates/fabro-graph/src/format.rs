@@ -92,7 +92,7 @@ impl Printer {
                 self.attributes(list);
             }
         }
-        self.trailing(statement.trailing.as_ref());
+        self.trailing(statement.trailing.as_deref());
         self.out.push('\n');
     }
 
@@ -137,7 +137,7 @@ impl Printer {
             if at + 1 < texts.len() {
                 self.out.push(',');
             }
-            self.trailing(item.trailing.as_ref());
+            self.trailing(item.trailing.as_deref());
             self.out.push('\n');
         }
         self.comments(&list.dangling, true);

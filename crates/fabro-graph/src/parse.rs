@@ -147,7 +147,7 @@ impl<'a> Builder<'a> {
         let kind = if is_assignment(&pair) {
             let mut attribute = self.attribute(pair);
             leading.append(&mut attribute.leading);
-            StatementKind::Assignment(attribute)
+            StatementKind::Assignment(Box::new(attribute))
         } else {
             self.chain(pair, &mut leading)?
         };
@@ -173,7 +173,7 @@ impl<'a> Builder<'a> {
                     let Braced { keyword, name, head, body } = self.braced(pair.into_inner())?;
                     leading.extend(head);
                     self.end = span.end;
-                    ends.push(End::Group(Group { name, keyword, body, span }));
+                    ends.push(End::Group(Box::new(Group { name, keyword, body, span })));
                 }
                 Rule::attributes => {
                     leading.extend(self.comments_before(span.start));
@@ -205,7 +205,12 @@ impl<'a> Builder<'a> {
         let span = self.span(&pair);
         // A block without attributes may have left some, which now stand before others.
         let mut before = std::mem::take(&mut list.dangling);
-        for pair in pair.into_inner() {
+        let pairs = pair.into_inner();
+        if list.items.is_empty() {
+            // All but the closing bracket are attributes.
+            list.items.reserve_exact(pairs.len().saturating_sub(1));
+        }
+        for pair in pairs {
             if pair.as_rule() == Rule::attribute {
                 let mut attribute = self.attribute(pair);
                 before.append(&mut attribute.leading);
@@ -242,7 +247,7 @@ impl<'a> Builder<'a> {
     }
 
     /// The next comment, when it is the last thing on the line of the part taken last.
-    fn comment_behind(&mut self) -> Option<Comment> {
+    fn comment_behind(&mut self) -> Option<Box<Comment>> {
         let span = *self.comments.peek()?;
         let bytes = self.source.as_bytes();
         let is_separator = |byte: &u8| matches!(byte, b' ' | b'\t' | b',' | b';');
@@ -254,7 +259,7 @@ impl<'a> Builder<'a> {
             return None;
         }
         self.comments.next();
-        Some(self.comment(span))
+        Some(Box::new(self.comment(span)))
     }
 
     fn comment(&self, span: Span) -> Comment {

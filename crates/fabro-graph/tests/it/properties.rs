@@ -136,10 +136,10 @@ fn shape(document: &Document) -> String {
 fn comments(document: &Document) -> Vec<String> {
     fn body(of: &Body, out: &mut Vec<Comment>) {
         for statement in &of.statements {
-            out.extend(statement.leading.iter().chain(&statement.trailing).cloned());
+            out.extend(statement.leading.iter().chain(statement.trailing.as_deref()).cloned());
             let list = match &statement.kind {
                 StatementKind::Assignment(item) => {
-                    out.extend(item.leading.iter().chain(&item.trailing).cloned());
+                    out.extend(item.leading.iter().chain(item.trailing.as_deref()).cloned());
                     continue;
                 }
                 StatementKind::Defaults(_, list) => list,
@@ -153,7 +153,7 @@ fn comments(document: &Document) -> Vec<String> {
                 }
             };
             for item in &list.items {
-                out.extend(item.leading.iter().chain(&item.trailing).cloned());
+                out.extend(item.leading.iter().chain(item.trailing.as_deref()).cloned());
             }
             out.extend(list.dangling.iter().cloned());
         }
