@@ -31,7 +31,8 @@ impl Cut {
             return text.to_owned();
         };
         let (head, tail) = (offset(text, self.head), offset(text, chars - self.tail));
-        let missing = missing + missing_before(&text[head..tail]);
+        // The text is a tool's: it may hold such a word with any number in it.
+        let missing = missing.saturating_add(missing_before(&text[head..tail]));
         format!("{}{MARK}{missing}{WHY}{}", &text[..head], &text[tail..])
     }
 
