@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -14,11 +15,16 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{json, workflow};
+use crate::agents::Model;
+use crate::check::Snapshot;
+use crate::json;
 
 /// Where `fabro resume` finds what a dead driver left: scripts have the run's id in their
 /// environment.
 const MARKER: &str = "FABRO_RUN_ID=";
+
+/// What [`Child::kill`] sends.
+const SIGKILL: i32 = 9;
 
 pub(crate) struct Case {
     dir: TempDir,
@@ -35,17 +41,12 @@ pub(crate) struct Work {
     pub(crate) args: &'static [&'static str],
     /// Names and texts; one of them is `effects.log`, and empty.
     pub(crate) files: Vec<(&'static str, String)>,
-    /// Where models are asked, in the protocol of Chat Completions.
-    pub(crate) base_url: Option<String>,
+    /// Who is asked, in the protocol of Chat Completions, where it is not a script.
+    pub(crate) model: Option<Model>,
 }
 
 impl Case {
-    /// A case of the workflow of commands.
-    pub(crate) fn new(fabro: &Path, name: &str) -> Result<Self> {
-        Self::of(workflow::work(), fabro, name)
-    }
-
-    pub(crate) fn of(work: Work, fabro: &Path, name: &str) -> Result<Self> {
+    pub(crate) fn new(work: Work, fabro: &Path, name: &str) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix(&format!("{name}-")).tempdir()?;
         for (file, text) in &work.files {
             fs::write(dir.path().join(file), text).with_context(|| format!("write {file}"))?;
@@ -57,6 +58,11 @@ impl Case {
     /// The same, with the store in another place.
     pub(crate) fn with_store(self, store: &Path) -> Self {
         Self { store: store.to_owned(), ..self }
+    }
+
+    /// The model that is asked, where it is not a script.
+    pub(crate) fn model(&self) -> Option<&Model> {
+        self.work.model.as_ref()
     }
 
     /// Leaves the folder where it is.
@@ -100,8 +106,13 @@ impl Case {
         Ok(json(&text, "fabro inspect")?["status"] == "succeeded")
     }
 
+    /// What there is now.
+    pub(crate) fn snapshot(&self) -> Result<Snapshot> {
+        Snapshot::new(self.events()?, self.effects()?)
+    }
+
     /// The events of the run and of its sub-workflows, a line each, by run.
-    pub(crate) fn events(&self) -> Result<BTreeMap<String, Vec<String>>> {
+    fn events(&self) -> Result<BTreeMap<String, Vec<String>>> {
         let runs = self.ids(&["--all"])?.into_iter().map(|run| {
             let text = self.ask(&["events", &run, "--json"])?;
             Ok((run, text.lines().map(str::to_owned).collect()))
@@ -167,16 +178,19 @@ impl Case {
     fn settle<'c>(&self, command: &'c mut Command) -> &'c mut Command {
         for (name, _) in env::vars_os() {
             let text = name.to_string_lossy();
-            if text.ends_with("_API_KEY") || text.ends_with("_BASE_URL") {
+            let is_setting = text.starts_with("FABRO_")
+                || text.ends_with("_API_KEY")
+                || text.ends_with("_BASE_URL");
+            if is_setting {
                 command.env_remove(name);
             }
         }
-        if let Some(url) = &self.work.base_url {
-            command.env("OPENAI_BASE_URL", url);
+        if let Some(model) = &self.work.model {
+            command.env("OPENAI_BASE_URL", model.url());
         }
         command.args([Path::new("--store"), &self.store]).current_dir(self.dir.path());
         command.env("HOME", self.dir.path()).env("EFFECTS", self.path("effects.log"));
-        command.env_remove("XDG_CONFIG_HOME").env_remove("FABRO_STORE").stdin(Stdio::null())
+        command.env_remove("XDG_CONFIG_HOME").stdin(Stdio::null())
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -244,15 +258,16 @@ impl Driver {
             match self.lines.recv_timeout(left) {
                 Ok(line) => self.told.push(line),
                 Err(RecvTimeoutError::Timeout) => break,
-                Err(RecvTimeoutError::Disconnected) => {
-                    return self.child.wait().map(Some).context("wait for fabro");
-                }
+                Err(RecvTimeoutError::Disconnected) => match self.child.try_wait()? {
+                    Some(status) => return Ok(Some(status)),
+                    None => thread::sleep(Duration::from_millis(1)),
+                },
             }
         }
-        // Child::kill is SIGKILL; a driver that has just ended is no error.
+        // A driver that has just ended is no error here; how it ended is seen by its status.
         self.child.kill()?;
         let status = self.child.wait()?;
-        Ok(status.code().is_some().then_some(status))
+        Ok((status.signal() != Some(SIGKILL)).then_some(status))
     }
 
     /// The ids of all events that the driver told, once it is gone.

@@ -67,6 +67,24 @@ impl Snapshot {
     }
 }
 
+/// What is wrong with a run that nobody disturbed. All other judgements lean on it: where it shows
+/// nothing, they would find nothing.
+pub(crate) fn peace(peace: &Peace, last: &Snapshot, told: &BTreeSet<String>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (is_empty, what) in [
+        (peace.context.is_empty(), "the context is empty"),
+        (peace.effects.is_empty(), "no stage left a line"),
+        (told.is_empty(), "no event was told"),
+    ] {
+        wrong.extend(is_empty.then(|| what.to_owned()));
+    }
+    let unseen = peace.effects.keys().filter(|stage| !last.committed.contains(*stage));
+    wrong.extend(unseen.map(|stage| format!("{stage} left lines, and its end is not in the log")));
+    let open = last.in_flight.iter();
+    wrong.extend(open.map(|stage| format!("the log has the start of {stage} and not its end")));
+    wrong
+}
+
 /// How the final context differs from that of the undisturbed run.
 pub(crate) fn contexts(
     peace: &BTreeMap<String, String>,
@@ -116,14 +134,13 @@ pub(crate) fn logs(seen: &[Snapshot], last: &Snapshot, told: &BTreeSet<String>) 
     let mut wrong = Vec::new();
     let mut logged = BTreeSet::new();
     for (run, lines) in &last.events {
-        for (line, expected) in lines.iter().zip(1_u64..) {
-            let event: Value = serde_json::from_str(line).unwrap_or_default();
-            if event["seq"].as_u64() != Some(expected) {
-                wrong.push(format!("event {expected} of run {run} has seq {}", event["seq"]));
-                break;
-            }
-            logged.extend(event["id"].as_str().map(str::to_owned));
-        }
+        let events = lines.iter().map(|line| serde_json::from_str(line).unwrap_or_default());
+        let events: Vec<Value> = events.collect();
+        let gap = events.iter().zip(1_u64..).find(|(event, at)| event["seq"] != *at);
+        wrong.extend(
+            gap.map(|(event, at)| format!("event {at} of run {run} has seq {}", event["seq"])),
+        );
+        logged.extend(events.iter().filter_map(|event| event["id"].as_str().map(str::to_owned)));
     }
     for (number, at) in seen.iter().enumerate() {
         for (run, lines) in &at.events {
@@ -202,7 +219,29 @@ mod tests {
         );
         let gap = json!({"id": "r-2", "seq": 2}).to_string();
         let gap = Snapshot::new([("r".to_owned(), vec![gap])].into(), counts(&[])).unwrap();
-        assert_eq!(logs(&[], &gap, &BTreeSet::new()), ["event 1 of run r has seq 2"]);
+        assert_eq!(logs(&[], &gap, &told("r-2")), ["event 1 of run r has seq 2"]);
+    }
+
+    #[test]
+    fn an_undisturbed_run_that_shows_nothing_is_seen() {
+        let check = |events: &[(&str, &str)], context: &[(&str, &str)], told: &[&str]| {
+            let own = |it: &&str| (*it).to_owned();
+            let context = context.iter().map(|(key, value)| (own(key), own(value))).collect();
+            let effects = counts(&[("a@1", 1)]);
+            let told = told.iter().map(own).collect();
+            peace(&Peace { context, effects }, &snapshot(events, &[]), &told)
+        };
+        let whole = [("stage.started", "a"), ("stage.completed", "a")];
+        assert_eq!(check(&whole, &[("a", "1")], &["r-1"]), [""; 0]);
+        assert_eq!(
+            check(&whole[..1], &[], &[]),
+            [
+                "the context is empty",
+                "no event was told",
+                "a@1 left lines, and its end is not in the log",
+                "the log has the start of a@1 and not its end",
+            ]
+        );
     }
 
     #[test]

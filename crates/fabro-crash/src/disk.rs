@@ -1,6 +1,7 @@
 //! The disk fills up, or turns read-only, while a run is at work: exit code 4, and once there is
 //! room again the run goes on to the same end. It needs a file system of its own to fill.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -10,8 +11,8 @@ use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 
 use crate::case::{Case, Driver};
-use crate::check::{Peace, contexts};
-use crate::{complain, say};
+use crate::check::{Peace, Snapshot};
+use crate::{complain, judge, leave_alone, say, workflow};
 
 /// How large the file system is: several times what a run takes.
 const SIZE: u64 = 32 << 20;
@@ -30,17 +31,16 @@ pub(crate) fn run(fabro: &Path, keep: bool) -> Result<String> {
         say("full disk: skipped, for a file system can only be mounted by root");
         return Ok("full disk skipped".to_owned());
     };
-    let (peace, bytes) = in_peace(fabro, &disk)?;
+    let (peace, _) = leave_alone(&disk.case(fabro, "crash-disk")?)?;
+    let bytes = size_of(&disk.store())?;
     let mut full = 0;
     for step in 0..STEPS {
-        disk.clear()?;
-        let mut case = Case::new(fabro, "crash-disk")?.with_store(&disk.store());
+        let mut case = disk.case(fabro, "crash-disk")?;
         let refused = with_room_for(&case, &disk, &peace, bytes * step / STEPS);
         full += u64::from(judged(refused, &mut case, &disk, keep)?);
     }
     ensure!(full > 0, "the disk was never full");
-    disk.clear()?;
-    let mut case = Case::new(fabro, "crash-read-only")?.with_store(&disk.store());
+    let mut case = disk.case(fabro, "crash-read-only")?;
     judged(read_only(&case, &disk, &peace), &mut case, &disk, keep)?;
     Ok(format!("the disk was full {full} times and read-only once"))
 }
@@ -56,60 +56,70 @@ fn judged<T>(done: Result<T>, case: &mut Case, disk: &Disk, keep: bool) -> Resul
     done.map_err(|error| error.context(format!("full disk: {}", case.complaints())))
 }
 
-/// What a run comes to, and how much room it takes.
-fn in_peace(fabro: &Path, disk: &Disk) -> Result<(Peace, u64)> {
-    let case = Case::new(fabro, "crash-disk")?.with_store(&disk.store());
-    let status = case.start()?.end(PATIENCE)?;
-    ensure!(status.success(), "the undisturbed run: {status}: {}", case.complaints());
-    Ok((Peace { context: case.context()?, effects: case.effects()? }, size_of(&disk.store())?))
-}
-
 /// True when the room was too small.
 fn with_room_for(case: &Case, disk: &Disk, peace: &Peace, bytes: u64) -> Result<bool> {
     let filler = disk.fill_but(bytes)?;
-    let status = case.start()?.end(PATIENCE)?;
+    let mut course = Course::default();
+    let status = course.end(case.start()?)?;
     let full = !status.success();
     fs::remove_file(filler)?;
     if full {
         refused(case, status).with_context(|| format!("with room for {bytes} bytes"))?;
     }
-    go_on(case, peace).with_context(|| format!("after room for {bytes} bytes"))?;
+    course.go_on(case, peace).with_context(|| format!("after room for {bytes} bytes"))?;
     Ok(full)
 }
 
 fn read_only(case: &Case, disk: &Disk, peace: &Peace) -> Result<()> {
-    case.start()?.kill_when_told(100, PATIENCE)?;
+    let mut course = Course::default();
+    let mut driver = case.start()?;
+    driver.kill_when_told(100, PATIENCE)?;
+    course.told.extend(driver.told()?);
+    course.seen.push(case.snapshot()?);
+    let run = case.run_id()?.context("there is no run to resume")?;
     disk.remount("ro")?;
-    let run = case.run_id();
-    let resumed = run.and_then(|run| {
-        let run = run.context("there is no run to resume")?;
-        case.resume(&run)?.end(PATIENCE)
-    });
+    let resumed = case.resume(&run).and_then(|driver| course.end(driver));
     disk.remount("rw")?;
     refused(case, resumed.context("a read-only store")?)?;
-    go_on(case, peace)
+    course.go_on(case, peace)
+}
+
+/// What was seen of a run so far.
+#[derive(Default)]
+struct Course {
+    /// What there was after each time that it could not go on.
+    seen: Vec<Snapshot>,
+    /// The events that its drivers told.
+    told: BTreeSet<String>,
+}
+
+impl Course {
+    fn end(&mut self, mut driver: Driver) -> Result<ExitStatus> {
+        let status = driver.end(PATIENCE)?;
+        self.told.extend(driver.told()?);
+        Ok(status)
+    }
+
+    /// Runs on to the end, which must be the right one.
+    fn go_on(mut self, case: &Case, peace: &Peace) -> Result<()> {
+        let driver = match case.run_id()? {
+            None => Some(case.start()?),
+            Some(run) => {
+                self.seen.push(case.snapshot()?);
+                if case.is_over(&run)? { None } else { Some(case.resume(&run)?) }
+            }
+        };
+        if let Some(driver) = driver {
+            let status = self.end(driver)?;
+            ensure!(status.success(), "with room again: {status}");
+        }
+        judge(case, peace, &self.seen, &self.told)
+    }
 }
 
 fn refused(case: &Case, status: ExitStatus) -> Result<()> {
     ensure!(status.code() == Some(CANNOT_RECORD), "{status}, and 4 is right");
     ensure!(case.complaints().contains("error:"), "nothing was said");
-    Ok(())
-}
-
-/// Runs on to the end, which must be the right one.
-fn go_on(case: &Case, peace: &Peace) -> Result<()> {
-    let over = |driver: Result<Driver>| {
-        let status = driver?.end(PATIENCE)?;
-        ensure!(status.success(), "with room again: {status}");
-        Ok(())
-    };
-    match case.run_id()? {
-        None => over(case.start())?,
-        Some(run) if !case.is_over(&run)? => over(case.resume(&run))?,
-        Some(_) => {}
-    }
-    let wrong = contexts(&peace.context, &case.context()?);
-    ensure!(wrong.is_empty(), "{}", wrong.join("\n  "));
     Ok(())
 }
 
@@ -132,12 +142,13 @@ impl Disk {
         self.dir.path().join("store")
     }
 
-    fn clear(&self) -> Result<()> {
+    /// A case of the workflow of commands; what the one before it stored is gone.
+    fn case(&self, fabro: &Path, name: &str) -> Result<Case> {
         let store = self.store();
         if store.exists() {
-            fs::remove_dir_all(store)?;
+            fs::remove_dir_all(&store)?;
         }
-        Ok(())
+        Ok(Case::new(workflow::work(), fabro, name)?.with_store(&store))
     }
 
     /// Leaves room for so many bytes; the file that takes the rest.

@@ -30,7 +30,7 @@ mod disk;
 mod random;
 mod workflow;
 
-use case::{Case, Driver};
+use case::{Case, Driver, Work};
 use check::{Peace, Snapshot};
 use random::Random;
 
@@ -59,33 +59,20 @@ struct Args {
 }
 
 /// What is run again and again.
-trait Kind {
+struct Kind {
     /// The arguments that choose it.
-    fn flags(&self) -> &'static str;
-
-    /// A case for one run.
-    fn case(&mut self, fabro: &Path, name: &str) -> Result<Case>;
-
-    /// What is wrong with the last run, beside what is judged of every kind.
-    fn judge(&self, seen: &[Snapshot], last: &Snapshot) -> Vec<String>;
+    flags: &'static str,
+    /// How many drivers are killed where nobody says.
+    kills: u32,
+    /// What one run needs.
+    work: fn() -> Result<Work>,
 }
 
 /// Commands, and a model that is a script.
-struct Commands;
+const COMMANDS: Kind = Kind { flags: "", kills: 200, work: || Ok(workflow::work()) };
 
-impl Kind for Commands {
-    fn flags(&self) -> &'static str {
-        ""
-    }
-
-    fn case(&mut self, fabro: &Path, name: &str) -> Result<Case> {
-        Case::new(fabro, name)
-    }
-
-    fn judge(&self, _: &[Snapshot], _: &Snapshot) -> Vec<String> {
-        Vec::new()
-    }
-}
+/// Agents that talk to a model and use tools.
+const AGENTS: Kind = Kind { flags: " --agents", kills: 100, work: agents::work };
 
 fn main() -> ExitCode {
     match run(&Args::parse()) {
@@ -103,30 +90,36 @@ fn run(args: &Args) -> Result<()> {
     let seed = args.seed.unwrap_or_else(new_seed);
     say(&format!("crash: seed {seed}"));
     if args.agents {
-        return kill_all(&mut agents::Agents::new()?, &fabro, args, seed);
+        return kill_all(&AGENTS, &fabro, args, seed);
     }
-    kill_all(&mut Commands, &fabro, args, seed)?;
+    kill_all(&COMMANDS, &fabro, args, seed)?;
     say(&format!("crash: {}", disk::run(&fabro, args.keep)?));
     Ok(())
 }
 
-fn kill_all(kind: &mut dyn Kind, fabro: &Path, args: &Args, seed: u64) -> Result<()> {
+fn kill_all(kind: &Kind, fabro: &Path, args: &Args, seed: u64) -> Result<()> {
     let begun = Instant::now();
-    let wanted = args.kills.unwrap_or(if args.agents { 100 } else { 200 });
-    let (peace, time) = in_peace(kind, fabro, args.keep)?;
+    let wanted = args.kills.unwrap_or(kind.kills);
+    let case = |name: &str| Case::new((kind.work)()?, fabro, name);
+    let mut undisturbed = case("crash-undisturbed")?;
+    let left_alone = leave_alone(&undisturbed);
+    if args.keep || left_alone.is_err() {
+        say(&format!("the undisturbed run is kept in {}", undisturbed.keep().display()));
+    }
+    let (peace, time) = left_alone?;
     let stages = peace.stages();
     say(&format!("undisturbed: {stages} stages in {} ms", time.as_millis()));
     let mut random = Random::new(seed);
     let (mut kills, mut runs) = (0, 0);
     while kills < wanted {
         runs += 1;
-        let case = kind.case(fabro, &format!("crash-{seed}-{runs}"))?;
+        let case = case(&format!("crash-{seed}-{runs}"))?;
         let mut disturbed = Disturbed { case, random: &mut random, time, seen: Vec::new() };
-        let done = disturbed.run(kind, &peace, wanted - kills);
+        let done = disturbed.run(&peace, wanted - kills);
         let Disturbed { mut case, seen, .. } = disturbed;
         if let Err(error) = done {
             let dir = case.keep();
-            let flags = kind.flags();
+            let flags = kind.flags;
             let seed = format!("cargo xtask crash{flags} --seed {seed} --kills {wanted}");
             complain(&format!("run {runs} is kept in {}; again: {seed}", dir.display()));
             return Err(error.context(format!("run {runs}, after {} kills", seen.len())));
@@ -144,21 +137,36 @@ fn kill_all(kind: &mut dyn Kind, fabro: &Path, args: &Args, seed: u64) -> Result
     Ok(())
 }
 
-/// The run that nobody disturbs, and how long it takes.
-fn in_peace(kind: &mut dyn Kind, fabro: &Path, keep: bool) -> Result<(Peace, Duration)> {
-    let mut case = kind.case(fabro, "crash-undisturbed")?;
+/// A run that nobody disturbs: what it comes to, and how long it takes.
+fn leave_alone(case: &Case) -> Result<(Peace, Duration)> {
     let started = Instant::now();
-    let status = case.start()?.end(Duration::from_mins(2))?;
+    let mut driver = case.start()?;
+    let status = driver.end(Duration::from_mins(2))?;
     let time = started.elapsed();
-    if keep || !status.success() {
-        say(&format!("the undisturbed run is kept in {}", case.keep().display()));
-    }
     ensure!(status.success(), "the undisturbed run: {status}: {}", case.complaints());
+    let told = driver.told()?.into_iter().collect();
     let peace = Peace { context: case.context()?, effects: case.effects()? };
-    let last = Snapshot::new(case.events()?, case.effects()?)?;
-    let wrong = kind.judge(&[], &last);
+    let wrong = check::peace(&peace, &case.snapshot()?, &told);
     ensure!(wrong.is_empty(), "the undisturbed run: {}", wrong.join("\n  "));
+    judge(case, &peace, &[], &told).context("the undisturbed run")?;
     Ok((peace, time))
+}
+
+/// Fails unless a run that is over came to the same end as the one that nobody disturbed; `seen` is
+/// what there was after each disturbance, and `told` are the events that its drivers told.
+fn judge(case: &Case, peace: &Peace, seen: &[Snapshot], told: &BTreeSet<String>) -> Result<()> {
+    let last = case.snapshot()?;
+    let mut wrong = check::contexts(&peace.context, &case.context()?);
+    wrong.extend(check::effects(&peace.effects, seen, &last));
+    wrong.extend(check::logs(seen, &last, told));
+    wrong.extend(
+        case.model().map(|model| agents::wrong(model, seen.len(), &last)).unwrap_or_default(),
+    );
+    wrong.extend(case.leftovers()?);
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    bail!("{}", wrong.join("\n  "))
 }
 
 /// One run that is killed and resumed until it is over.
@@ -172,7 +180,7 @@ struct Disturbed<'a> {
 }
 
 impl Disturbed<'_> {
-    fn run(&mut self, kind: &dyn Kind, peace: &Peace, kills: u32) -> Result<()> {
+    fn run(&mut self, peace: &Peace, kills: u32) -> Result<()> {
         let mut told = BTreeSet::new();
         let mut run: Option<String> = None;
         loop {
@@ -195,7 +203,7 @@ impl Disturbed<'_> {
             run = self.case.run_id()?;
             let snapshot = match &run {
                 None => Snapshot::default(),
-                Some(_) => Snapshot::new(self.case.events()?, self.case.effects()?)?,
+                Some(_) => self.case.snapshot()?,
             };
             self.seen.push(snapshot);
             // The driver may have died between the last commit and its own end.
@@ -205,7 +213,7 @@ impl Disturbed<'_> {
                 break;
             }
         }
-        self.judge(kind, peace, &told)
+        judge(&self.case, peace, &self.seen, &told)
     }
 
     /// Kills the driver at an instant of chance; the status when it ended before that.
@@ -216,19 +224,6 @@ impl Disturbed<'_> {
             2..=4 => driver.kill_when_told(self.random.below(60), self.time * PATIENCE),
             _ => driver.kill_after(Duration::from_micros(self.random.below(whole))),
         }
-    }
-
-    fn judge(&self, kind: &dyn Kind, peace: &Peace, told: &BTreeSet<String>) -> Result<()> {
-        let last = Snapshot::new(self.case.events()?, self.case.effects()?)?;
-        let mut wrong = check::contexts(&peace.context, &self.case.context()?);
-        wrong.extend(check::effects(&peace.effects, &self.seen, &last));
-        wrong.extend(check::logs(&self.seen, &last, told));
-        wrong.extend(kind.judge(&self.seen, &last));
-        wrong.extend(self.case.leftovers()?);
-        if wrong.is_empty() {
-            return Ok(());
-        }
-        bail!("{}", wrong.join("\n  "))
     }
 }
 

@@ -37,7 +37,7 @@ pub(crate) fn work() -> Work {
         workflow: "crash.fabro",
         args: &["--answers", "answers.json", "--model-script", "model.json"],
         files: files.into(),
-        base_url: None,
+        model: None,
     }
 }
 

@@ -21,7 +21,7 @@ const DELAY: Duration = Duration::from_millis(8);
 pub(super) const INTERRUPTED: &str = "[interrupted:";
 
 /// The server; it ends when this is dropped.
-pub(super) struct Model {
+pub(crate) struct Model {
     url: String,
     log: Arc<Mutex<Vec<Asked>>>,
     stop: Option<oneshot::Sender<()>>,
@@ -60,8 +60,8 @@ impl Model {
     }
 
     /// The base URL of its protocol.
-    pub(super) fn url(&self) -> String {
-        self.url.clone()
+    pub(crate) fn url(&self) -> &str {
+        &self.url
     }
 
     /// All requests so far; the first one has number 1.

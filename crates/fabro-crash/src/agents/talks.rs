@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::model::{Asked, INTERRUPTED};
+use super::model::{Asked, INTERRUPTED, text_of};
 use super::workflow::AT_ONCE;
 
 /// The conversations of one run.
@@ -20,8 +20,7 @@ struct Session {
     is_sub: bool,
     /// The numbers of the requests whose answers were recorded, in order.
     answers: Vec<usize>,
-    /// Calls by id: the command, if it is one, and how often there is a result, and an interrupted
-    /// one.
+    /// What became of its calls, by id.
     calls: BTreeMap<String, Call>,
     wrong: Vec<String>,
 }
@@ -30,8 +29,16 @@ struct Session {
 struct Call {
     /// Whose line the call adds.
     line: Option<String>,
+    /// How many results were recorded; one is right.
     results: usize,
-    is_interrupted: bool,
+    /// The result.
+    output: String,
+}
+
+impl Call {
+    fn is_interrupted(&self) -> bool {
+        self.output.starts_with(INTERRUPTED)
+    }
 }
 
 impl<'a> Talks<'a> {
@@ -61,9 +68,25 @@ impl<'a> Talks<'a> {
             wrong.extend(session.results().map(|why| format!("session {id}: {why}")));
             wrong.extend(self.continues(session).map(|why| format!("session {id}: {why}")));
         }
+        wrong.extend(self.shown());
         wrong.extend(self.paid_twice(kills));
         wrong.extend(self.lines(lines));
         wrong
+    }
+
+    /// What the model was shown of results is what was recorded of them.
+    fn shown(&self) -> BTreeSet<String> {
+        let calls = self.sessions.values().flat_map(|session| &session.calls);
+        let recorded: BTreeMap<_, _> = calls.map(|(id, call)| (id.as_str(), call)).collect();
+        let messages = self.log.iter().flat_map(|asked| &asked.messages);
+        let results = messages.filter(|message| message["role"] == "tool");
+        let wrong = results.filter_map(|message| {
+            let id = message["tool_call_id"].as_str().unwrap_or_default();
+            let was = recorded.get(id).map_or("nothing", |call| &call.output);
+            let is = text_of(message);
+            (is != was).then(|| format!("the result of {id} was shown as `{is}`, and is `{was}`"))
+        });
+        wrong.collect()
     }
 
     /// Answers that were recorded are asked for once, and few are lost.
@@ -97,12 +120,14 @@ impl<'a> Talks<'a> {
     }
 
     /// Each request of a session goes on where the one before it ended.
-    fn continues<'s>(&'s self, session: &'s Session) -> impl Iterator<Item = String> + 's {
+    fn continues(&self, session: &Session) -> impl Iterator<Item = String> {
         session.answers.windows(2).filter_map(|pair| {
             let (before, after) = (self.asked(pair[0])?, self.asked(pair[1])?);
             let (had, has) = (&before.messages, &after.messages);
             let goes_on = has.starts_with(had)
-                && has.get(had.len()).is_some_and(|next| ids(next) == before.calls);
+                && has
+                    .get(had.len())
+                    .is_some_and(|next| ids(next) == before.calls && text_of(next) == before.text);
             let [first, second] = pair else { return None };
             (!goes_on).then(|| format!("request {second} does not continue request {first}"))
         })
@@ -114,7 +139,7 @@ impl<'a> Talks<'a> {
         for call in self.sessions.values().flat_map(|session| session.calls.values()) {
             let Some(line) = &call.line else { continue };
             let (least, most) = bounds.entry(line).or_default();
-            *least += usize::from(call.results > 0 && !call.is_interrupted);
+            *least += usize::from(call.results > 0 && !call.is_interrupted());
             *most += 1;
         }
         let wrong = bounds.iter().filter_map(|(line, (least, most))| {
@@ -143,7 +168,7 @@ impl Session {
                 };
                 call.results += 1;
                 let output = properties["output"].as_str().unwrap_or_default();
-                call.is_interrupted = output.starts_with(INTERRUPTED);
+                output.clone_into(&mut call.output);
             }
             _ => {}
         }
@@ -314,18 +339,40 @@ mod tests {
 
     #[test]
     fn results_and_lines_are_counted() {
-        let after = [question(), calls(&["c"]), result("c")];
-        let log = [asked(&[question()], &["c"], ""), asked(&after, &[], "Done.")];
-        let events = |results: &[&str]| {
+        let check = |results: &[&str], kills: usize, lines: usize, wrong: &[&str]| {
+            let shown = json!({"role": "tool", "tool_call_id": "c",
+                "content": results.last().copied().unwrap_or_default()});
+            let after = [question(), calls(&["c"]), shown];
+            let log = [asked(&[question()], &["c"], ""), asked(&after, &[], "Done.")];
             let mut events = vec![answer(1, &call("c"))];
             events.extend(results.iter().map(|output| completed("c", output)));
             events.push(answer(2, &json!([{"type": "text", "text": "Done."}])));
-            events
+            check(&events, &log, kills, lines, wrong);
         };
-        check(&events(&["done"]), &log, 0, 1, &[]);
-        check(&events(&["done"]), &log, 0, 2, &["calls of a@1 left 2 lines, not 1 to 1"]);
-        check(&events(&["[interrupted: …]"]), &log, 1, 0, &[]);
-        check(&events(&[]), &log, 1, 1, &["session a@1: call c has 0 results"]);
-        check(&events(&["a", "b"]), &log, 1, 1, &["session a@1: call c has 2 results"]);
+        check(&["done"], 0, 1, &[]);
+        check(&["done"], 0, 2, &["calls of a@1 left 2 lines, not 1 to 1"]);
+        check(&["[interrupted: …]"], 1, 0, &[]);
+        check(&[], 1, 1, &["session a@1: call c has 0 results"]);
+        check(&["a", "b"], 1, 1, &["session a@1: call c has 2 results"]);
+    }
+
+    #[test]
+    fn what_was_shown_otherwise_is_found() {
+        let said = json!({"role": "assistant", "content": "Ok.", "tool_calls": [{"id": "c"}]});
+        let after = [question(), said, result("c")];
+        let log = [asked(&[question()], &["c"], "Done."), asked(&after, &[], "Done.")];
+        let done = json!({"type": "text", "text": "Done."});
+        let first = json!([done, call("c")[0]]);
+        let events = [answer(1, &first), completed("c", "undone"), answer(2, &json!([done]))];
+        check(
+            &events,
+            &log,
+            0,
+            1,
+            &[
+                "session a@1: request 2 does not continue request 1",
+                "the result of c was shown as `done`, and is `undone`",
+            ],
+        );
     }
 }

@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 
+use super::Model;
 use crate::case::Work;
 
 /// How many agents are at work at once, at most.
@@ -14,8 +15,8 @@ pub(super) const AT_ONCE: usize = 5;
 const COUNT: &str = r#"{"type": "object", "required": ["count"],
     "properties": {"count": {"type": "integer"}}}"#;
 
-/// The file to run, and what it needs; models are asked at this address.
-pub(super) fn work(base_url: String) -> Work {
+/// The file to run, and what it needs.
+pub(super) fn work(model: Model) -> Work {
     let files = [
         ("agents.fabro", text()),
         ("count.json", COUNT.to_owned()),
@@ -25,7 +26,7 @@ pub(super) fn work(base_url: String) -> Work {
         workflow: "agents.fabro",
         args: &["--model", "scripted"],
         files: files.into(),
-        base_url: Some(base_url),
+        model: Some(model),
     }
 }
 
