@@ -6,7 +6,9 @@ use std::io;
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{
+    AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader,
+};
 use tokio::net::TcpStream;
 
 use crate::wire::{Close, Sent, Wire};
@@ -40,7 +42,7 @@ impl Request {
     }
 }
 
-/// Reads one request; `None` when the other side said nothing at all.
+/// Reads one request; `None` when the other side said nothing at all. One that breaks off is none.
 pub(crate) async fn read(socket: &mut TcpStream) -> io::Result<Option<Request>> {
     let mut reader = BufReader::new(socket);
     let mut head = (&mut reader).take(HEAD_BYTES);
@@ -49,7 +51,11 @@ pub(crate) async fn read(socket: &mut TcpStream) -> io::Result<Option<Request>> 
     let mut word = || words.next().unwrap_or_default().to_owned();
     let (method, path) = (word(), word());
     let mut headers = BTreeMap::new();
-    while let Some(line) = line(&mut head).await?.filter(|line| !line.is_empty()) {
+    loop {
+        let line = line(&mut head).await?.ok_or(io::ErrorKind::UnexpectedEof)?;
+        if line.is_empty() {
+            break;
+        }
         if let Some((name, value)) = line.split_once(':') {
             headers.insert(name.trim().to_ascii_lowercase(), value.trim().to_owned());
         }
@@ -86,14 +92,15 @@ async fn bytes(reader: &mut BufReader<&mut TcpStream>, length: u64) -> io::Resul
         return Err(io::Error::other("the body is too long"));
     }
     let mut body = Vec::new();
-    (&mut *reader).take(length).read_to_end(&mut body).await?;
+    let read = (&mut *reader).take(length).read_to_end(&mut body).await?;
+    if (read as u64) < length {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
     Ok(body)
 }
 
-async fn line<R: AsyncRead + Unpin>(reader: &mut tokio::io::Take<R>) -> io::Result<Option<String>>
-where
-    tokio::io::Take<R>: AsyncBufReadExt,
-{
+/// The next line without its end; `None` at the end of everything.
+async fn line(reader: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<String>> {
     let mut line = String::new();
     let read = reader.read_line(&mut line).await?;
     line.truncate(line.trim_end_matches(['\r', '\n']).len());
@@ -101,8 +108,7 @@ where
 }
 
 /// Writes a response and ends the connection in its way.
-pub(crate) async fn write(socket: TcpStream, wire: Wire) -> io::Result<()> {
-    let mut socket = socket;
+pub(crate) async fn write(mut socket: TcpStream, wire: Wire) -> io::Result<()> {
     if let Some(delay) = wire.delay {
         tokio::time::sleep(delay).await;
     }
@@ -151,12 +157,8 @@ async fn send_piece(
     piece: &str,
     byte_delay: Option<Duration>,
 ) -> io::Result<()> {
-    let pieces = if byte_delay.is_some() {
-        piece.as_bytes().chunks(1)
-    } else {
-        piece.as_bytes().chunks(piece.len().max(1))
-    };
-    for bytes in pieces {
+    let size = if byte_delay.is_some() { 1 } else { piece.len().max(1) };
+    for bytes in piece.as_bytes().chunks(size) {
         let mut chunk = format!("{:x}\r\n", bytes.len()).into_bytes();
         chunk.extend_from_slice(bytes);
         chunk.extend_from_slice(b"\r\n");

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -216,9 +217,9 @@ impl Response {
 
     /// Reads a list of responses from JSON. Each is an object: a turn by `text` (a string, or a list
     /// of its pieces), `thinking`, `tool_calls` (each with `name`, `arguments` and perhaps `id`) or
-    /// exact `blocks`, with `usage`, `stop` and `ending` if wanted; an `error`; or plain bytes by
-    /// `status` and `body`. All can have `path`, `headers`, `retry_after`, `delay_ms` and
-    /// `byte_delay_ms`.
+    /// exact `blocks`, with `usage`, `stop` and `ending` if wanted; an `error`; plain bytes by
+    /// `status` and `body`; or `silence`, which is true. All can have `path`, `headers`,
+    /// `retry_after`, `delay_ms` and `byte_delay_ms`.
     ///
     /// # Errors
     ///
@@ -301,12 +302,13 @@ struct Fields {
     stop: Option<String>,
     ending: Option<Ending>,
     error: Option<Fault>,
-    silence: Option<bool>,
+    #[serde(default)]
+    silence: bool,
     status: Option<u16>,
     body: Option<String>,
     path: Option<String>,
     #[serde(default)]
-    headers: serde_json::Map<String, Value>,
+    headers: BTreeMap<String, String>,
     retry_after: Option<String>,
     delay_ms: Option<u64>,
     byte_delay_ms: Option<u64>,
@@ -338,8 +340,7 @@ impl TryFrom<Fields> for Response {
             || fields.tool_calls.is_some()
             || fields.blocks.is_some();
         let plain = fields.status.is_some() || fields.body.is_some();
-        let silence = fields.silence == Some(true);
-        let kinds = [turn, plain, fields.error.is_some(), silence];
+        let kinds = [turn, plain, fields.error.is_some(), fields.silence];
         if kinds.iter().filter(|kind| **kind).count() != 1 {
             return Err("a response is one of `text`, `thinking`, `tool_calls` or `blocks`, \
                         `error`, `status` and `body`, `silence`"
@@ -348,15 +349,11 @@ impl TryFrom<Fields> for Response {
         if !turn && (fields.usage.is_some() || fields.stop.is_some() || fields.ending.is_some()) {
             return Err("`usage`, `stop` and `ending` belong to a turn".to_owned());
         }
-        let mut headers = Vec::new();
-        for (name, value) in fields.headers {
-            let value = value.as_str().ok_or_else(|| format!("header `{name}` is no text"))?;
-            headers.push((name, value.to_owned()));
-        }
+        let mut headers: Vec<_> = fields.headers.into_iter().collect();
         headers.extend(fields.retry_after.map(|value| ("retry-after".to_owned(), value)));
         let kind = match fields.error {
             Some(fault) => Kind::Fault(fault),
-            None if silence => Kind::Silence(Close::Hang),
+            None if fields.silence => Kind::Silence(Close::Hang),
             None if plain => Kind::Bytes {
                 status: fields.status.unwrap_or(200),
                 body: fields.body.unwrap_or_default().into_bytes(),
