@@ -1,0 +1,210 @@
+//! The ceiling of a fidelity: what gives way to it, and how much work that is.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use proptest::prelude::*;
+
+use super::*;
+
+#[test]
+fn a_parent_that_is_too_long_is_cut_after_a_line() {
+    let parent = run(vec![command("test", &"some words\n".repeat(25), "", 0)], json!({}));
+    let parent = parent.text(Fidelity::Compact);
+    let child = Run { parent: Some(&parent), ..run(vec![], json!({})) };
+    let limits = Limits { compact: 300, high: 0 };
+    let text = child.render(Fidelity::Compact, limits, &O200k).text;
+    let end = "    some words\n    ```\n… (cut)\n\n# This workflow\n\nGoal: Add a /health endpoint";
+    assert!(text.contains(end), "{text}");
+}
+
+#[test]
+fn the_oldest_stages_and_values_are_left_out_first() {
+    let stages = (0..400).map(|n| Stage::new(format!("stage_{n}"), Status::Succeeded)).collect();
+    let mut run = run(stages, json!({}));
+    run.context = (0..3_000)
+        .map(|n| (format!("key_{n:04}"), Shown::Value(Arc::new(json!("some words of a value")))))
+        .collect();
+    let low = run.render(Fidelity::SummaryLow, Limits::default(), &O200k);
+    assert!(low.text.contains(&format!("({} earlier stages omitted)\n", low.omitted_stages)));
+    assert!(low.text.ends_with("- **stage_399**: success"));
+    assert!(low.omitted_stages > 300 && O200k.count(&low.text) > 550, "{}", low.text);
+
+    let medium = run.render(Fidelity::SummaryMedium, Limits::default(), &O200k);
+    assert!(medium.text.ends_with("- (more than 1000 values omitted)"), "{}", medium.text);
+    assert!(O200k.count(&medium.text) > 1_400 && !medium.goal_cut);
+
+    let goal = format!("{GOAL} and say so. ").repeat(200);
+    let cut = Run { goal: &goal, ..run }.render(Fidelity::SummaryMedium, Limits::default(), &O200k);
+    assert!(cut.goal_cut && O200k.count(&cut.text) > 1_400);
+    let frame = "… (goal cut)\n\n## Completed stages\n(400 earlier stages omitted)\n\n## Context\n";
+    assert!(
+        cut.text.ends_with(&format!("{frame}- (more than 1000 values omitted)")),
+        "{}",
+        cut.text
+    );
+}
+
+#[test]
+fn a_huge_stage_is_shown_with_less_detail() {
+    let wide = "x y z ".repeat(20_000);
+    let tall = format!("{wide}\n").repeat(30);
+    let text =
+        run(vec![command("small", "ok", "", 0), command("huge", &tall, &wide, 1)], json!({}))
+            .text(Fidelity::SummaryMedium);
+    assert!(text.contains("- **small**: success\n"), "{text}");
+    assert!(text.contains("(27 lines omitted)") || text.ends_with("- **huge**: fail"), "{text}");
+}
+
+#[test]
+fn only_what_is_shown_is_pulled() {
+    let mut pulled = 0;
+    let mut stages = std::iter::repeat_with(|| {
+        pulled += 1;
+        command("build", &"warning: unused variable `x`\n".repeat(25), "", 0)
+    });
+    let input = Input {
+        goal: GOAL,
+        run_id: "",
+        total_stages: 10_000,
+        stages: &mut stages,
+        context: &mut std::iter::empty(),
+        parent: None,
+    };
+    let preamble = render(input, Fidelity::Compact, &Limits::default(), &O200k);
+    assert_eq!(preamble.omitted_stages, 10_000 - (pulled - 1));
+    assert!(pulled < 200);
+}
+
+/// Adds up what it is asked to count.
+#[derive(Default)]
+struct Work(AtomicUsize);
+
+impl CountTokens for Work {
+    fn count(&self, text: &str) -> usize {
+        self.0.fetch_add(text.len(), Ordering::Relaxed);
+        text.len()
+    }
+}
+
+#[test]
+fn the_work_does_not_grow_with_the_run() {
+    let wide = format!("{}\n", "😀".repeat(700)).repeat(10);
+    let stages = vec![command("wide", &wide, "", 1); 400];
+    for fidelity in [Fidelity::Compact, Fidelity::SummaryMedium, Fidelity::SummaryHigh] {
+        let ceiling = if fidelity == Fidelity::SummaryHigh { 32_000 } else { 8_000 };
+        let work = Work::default();
+        run(stages.clone(), json!({})).render(fidelity, Limits::default(), &work);
+        assert!(work.0.into_inner() < 100 * ceiling);
+    }
+}
+
+/// A counter that finds too much in any text.
+struct Never;
+
+impl CountTokens for Never {
+    fn count(&self, _: &str) -> usize {
+        usize::MAX
+    }
+}
+
+#[test]
+fn any_counter_ends_it() {
+    assert_eq!(every_kind().render(Fidelity::Compact, Limits::default(), &Never).text, "");
+    let limits = Limits { compact: 0, high: 0 };
+    assert_eq!(every_kind().render(Fidelity::Compact, limits, &O200k).text, "");
+}
+
+fn hostile() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![
+        Just("😀👩‍👩‍👧‍👦"),
+        Just("日本語のテキスト"),
+        Just("\u{1b}[31m\0\r"),
+        Just("```"),
+        Just("a"),
+        Just(" "),
+        Just("\n"),
+        Just("𒀀\u{301}\u{200d}"),
+        Just("word and more words "),
+        Just("- `x`\n"),
+        Just("\u{3000}"),
+    ];
+    let row = (piece, prop_oneof![0_usize..40, 1_000_usize..3_000]);
+    proptest::collection::vec(row, 0..4)
+        .prop_map(|rows| rows.iter().map(|(piece, times)| piece.repeat(*times)).collect())
+}
+
+fn hostile_stage() -> impl Strategy<Value = Stage> {
+    let texts = (hostile(), hostile(), hostile(), 0_u8..6, 0_usize..60);
+    texts.prop_map(|(a, b, c, kind, times)| {
+        let detail = match kind {
+            0 => Detail::Command {
+                script: a.clone(),
+                stdout: Output::Text(b.clone()),
+                stderr: Output::File(c.clone()),
+                exit_code: None,
+            },
+            1 => Detail::Llm {
+                model: a.clone(),
+                input_tokens: u64::MAX,
+                output_tokens: 0,
+                response: Output::Text(b.clone()),
+            },
+            2 => Detail::Human { question: a.clone(), answer: b.clone(), text: Some(c.clone()) },
+            3 => {
+                let branch = Branch {
+                    id: a.clone(),
+                    status: Status::Failed,
+                    notes: Some(b.clone()),
+                    output: Output::Text(c.clone()),
+                };
+                Detail::Parallel { branches: vec![branch; times] }
+            }
+            _ => Detail::Other,
+        };
+        Stage {
+            detail,
+            notes: Some(c.clone()),
+            failure: Some(b),
+            preferred_label: Some(c),
+            files: vec![a.clone(); times],
+            ..Stage::new(a, Status::Failed)
+        }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn the_ceiling_holds(
+        goal in hostile(),
+        parent in proptest::option::of(hostile()),
+        stages in proptest::collection::vec(hostile_stage(), 0..8),
+        context in proptest::collection::vec((hostile(), hostile()), 0..5),
+        compact in prop_oneof![0_usize..60, 100_usize..9_000],
+        fidelity in proptest::sample::select(Fidelity::ALL.to_vec()),
+    ) {
+        let context = context
+            .into_iter()
+            .map(|(key, value)| (key, Shown::Value(Arc::new(value.into()))))
+            .collect();
+        let run = Run { goal: &goal, stages, context, parent: parent.as_deref() };
+        let limits = Limits { compact, high: 3 * compact };
+        let preamble = run.render(fidelity, limits, &O200k);
+        let ceiling = match fidelity {
+            Fidelity::Full => 0,
+            Fidelity::Compact | Fidelity::Truncate => compact,
+            Fidelity::SummaryHigh => 3 * compact,
+            Fidelity::SummaryMedium => 1_500,
+            Fidelity::SummaryLow => 600,
+        };
+        let tokens = O200k.count(&preamble.text);
+        prop_assert!(tokens <= ceiling, "{tokens} of {ceiling}");
+        let shown = preamble.parts.iter().filter(|part| matches!(part.source, PartSource::Stage { .. }));
+        if !matches!(fidelity, Fidelity::Full) {
+            prop_assert_eq!(shown.count() + preamble.omitted_stages, run.stages.len());
+        }
+        let hidden = preamble.text.contains(|c: char| c.is_control() && c != '\n');
+        prop_assert!(!hidden);
+    }
+}

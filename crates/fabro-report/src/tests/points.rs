@@ -1,0 +1,60 @@
+//! A run as it was at some point.
+
+use std::collections::BTreeMap;
+
+use fabro_engine::checkpoint;
+use fabro_types::{ContextPatch, RunStatus};
+
+use super::*;
+
+#[test]
+fn the_context_after_a_stage_and_what_changed() {
+    let bench = repaired();
+    let context = context_at(&bench.events, Some("test@1")).unwrap();
+    assert_eq!(context.get("size"), Some(&json!(1)));
+    assert_eq!(context.text("outcome"), "failed");
+    assert_eq!(context_at(&bench.events, None).unwrap().get("size"), Some(&json!(2)));
+    let changes = diff(&bench.events, "test@1", "repair").unwrap();
+    let changes: Vec<_> = changes.iter().filter(|change| !change.key.contains('.')).collect();
+    insta::assert_snapshot!(serde_json::to_string(&changes).unwrap(), @r#"[{"key":"current_node","before":"test","after":"repair"},{"key":"last_stage","before":"test","after":"repair"},{"key":"outcome","before":"failed","after":"succeeded"},{"key":"size","before":1,"after":2}]"#);
+    assert!(matches!(context_at(&[], None), Err(ReportError::Empty)));
+}
+
+#[test]
+fn a_branch_has_its_own_context() {
+    let mut bench = Bench::new(
+        "digraph { start -> fork; fork [shape=component]
+        fork -> a -> join; fork -> b -> join; join -> exit }",
+    );
+    bench.end("a", ok().with_update("who", "a"));
+    bench.end("b", ok().with_update("who", "b"));
+    bench.finish();
+    let who = |at| context_at(&bench.events, at).unwrap().text("who").to_owned();
+    assert_eq!([who(Some("a")), who(Some("b")), who(None)], ["a", "b", ""]);
+}
+
+#[test]
+fn a_rewind_takes_back_what_came_after() {
+    let mut bench = repaired();
+    let run_id = bench.events[0].run_id;
+    let effective = checkpoint::effective(&bench.events);
+    let at = checkpoint::find(&effective, Some("plan")).unwrap();
+    let set = ContextPatch::from([("size".to_owned(), Arc::new(json!(5)))]);
+    let last = bench.events.len() as u64;
+    bench.events.push(checkpoint::rewind(run_id, &at, last, 99_000, set));
+    let report = inspect(&bench.events, false).unwrap();
+    assert_eq!(report.status, RunStatus::Interrupted);
+    let nodes: Vec<&str> = report.stages.iter().map(|row| row.node.as_ref()).collect();
+    assert_eq!(nodes, ["start", "plan"]);
+    assert_eq!(context_at(&bench.events, None).unwrap().get("size"), Some(&json!(5)));
+    assert!(explain(&bench.events, "test").is_err());
+}
+
+#[test]
+fn a_branch_is_taken_with_those_inside_it() {
+    let names = ["", "f@1/a", "f@1/a-b", "f@1/a/g@1/x", "f@1/a/g@1/y", "f@1/b"];
+    let mut map: BTreeMap<Arc<str>, &str> =
+        names.into_iter().map(|name| (Arc::from(name), name)).collect();
+    assert_eq!(at::take_line(&mut map, "f@1/a"), ["f@1/a", "f@1/a/g@1/x", "f@1/a/g@1/y"]);
+    assert_eq!(map.into_values().collect::<Vec<_>>(), ["", "f@1/a-b", "f@1/b"]);
+}
