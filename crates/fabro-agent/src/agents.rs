@@ -277,14 +277,14 @@ impl Family {
             (settings.provider, settings.window) = (None, None);
         }
         let tools = match &task.tools {
-            None => parent.tools.clone(),
+            None => parent.tools.for_another_agent(),
             Some(names) => {
                 let known = parent.tools.names();
                 if let Some(name) = names.iter().find(|name| !known.contains(name)) {
                     let known = known.join(", ");
                     return Err(format!("there is no tool `{name}` to give: choose from {known}"));
                 }
-                parent.tools.select(names)
+                parent.tools.select(names).for_another_agent()
             }
         };
         Ok(Parts {

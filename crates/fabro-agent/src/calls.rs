@@ -158,7 +158,7 @@ impl Session {
 async fn run(session: &Session, asked: &Asked, cancel: &CancellationToken) -> CompletedTool {
     let Asked { call, is_cut } = asked;
     let began = Instant::now();
-    let Output { mut text, is_error, files_read, files_modified } = if *is_cut {
+    let Output { mut text, is_error, files_read, files_modified, files_seen } = if *is_cut {
         Output::error(CUT_OFF)
     } else {
         let parts = &session.parts;
@@ -177,6 +177,7 @@ async fn run(session: &Session, asked: &Asked, cancel: &CancellationToken) -> Co
         output: Arc::new(text.into()),
         files_read,
         files_modified,
+        files_seen,
         duration_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
     }
 }

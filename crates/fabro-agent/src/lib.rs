@@ -72,6 +72,7 @@
 
 mod agents;
 mod calls;
+mod conversation;
 mod documents;
 mod error;
 mod given;
@@ -80,7 +81,6 @@ mod ledger;
 mod message;
 mod prompt;
 mod repeats;
-mod sent;
 mod session;
 mod settings;
 mod shorten;

@@ -1,6 +1,6 @@
 //! The session: what it keeps, and the loop of its turns.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use fabro_compaction::{Files, Meter};
@@ -11,11 +11,11 @@ use fabro_types::Usage;
 use tokio_util::sync::CancellationToken;
 
 use crate::agents::Agents;
+use crate::conversation::Conversation;
 use crate::given::{given, is_same, meter};
 use crate::ledger::Ledger;
 use crate::message::{Turned, preview, shorten_results, user_note};
 use crate::repeats::{self, Repeats, Verdict};
-use crate::sent::Sent;
 use crate::steering::{Letters, steering};
 use crate::transcript::{Earlier, INTERRUPTED, OpenCalls};
 use crate::{Parts, Record, SessionError, Steer, Steering, Transcript};
@@ -40,8 +40,7 @@ pub struct Session {
     pub(crate) tools: ToolSet,
     pub(crate) specs: Arc<[ToolSpec]>,
     pub(crate) system: Option<Arc<Message>>,
-    pub(crate) messages: Vec<Turned>,
-    pub(crate) sent: Sent,
+    pub(crate) messages: Conversation,
     pub(crate) meter: Meter,
     /// What the model gets besides the messages, until it is recorded.
     pub(crate) given: Option<Box<Given>>,
@@ -123,8 +122,7 @@ impl Session {
             specs,
             tools,
             system,
-            messages: Vec::new(),
-            sent: Sent::default(),
+            messages: Conversation::default(),
             ledger,
             pending: Record::default(),
             carried: Usage::default(),
@@ -153,7 +151,8 @@ impl Session {
     }
 
     /// Puts the conversation of an earlier stage before what follows: the session goes on in its
-    /// thread. What that stage used and touched is not this session's.
+    /// thread, and has seen the files that it has seen. What that stage used and touched is not this
+    /// session's.
     pub fn recall(&mut self, thread: Transcript) {
         let (files, open) = self.take_messages(thread).into_parts();
         self.files.merge(files);
@@ -367,6 +366,7 @@ impl Session {
                 output: Arc::new(INTERRUPTED.into()),
                 files_read: Vec::new(),
                 files_modified: Vec::new(),
+                files_seen: BTreeMap::new(),
                 duration_ms: 0,
             };
             self.note(EventBody::AgentToolCompleted(Box::new(done)));
@@ -392,24 +392,25 @@ impl Session {
 
     /// Puts the messages of a transcript behind those that are there.
     fn take_messages(&mut self, mut transcript: Transcript) -> Transcript {
+        let messages = self.messages.change();
         let mut shortened = std::mem::take(&mut transcript.shortened_before);
         if !shortened.is_empty() {
-            let before = std::mem::take(&mut self.messages).into_iter();
+            let before = std::mem::take(messages).into_iter();
             let mut before: Vec<_> = before.map(|message| message.0).collect();
             shorten_results(&mut before, &mut shortened);
-            self.messages = before.into_iter().map(Turned).collect();
+            *messages = before.into_iter().map(Turned).collect();
         }
         match std::mem::take(&mut transcript.earlier) {
             Earlier::Whole => {}
-            Earlier::Gone => self.messages.clear(),
+            Earlier::Gone => messages.clear(),
             Earlier::Last { summary, count } => {
-                let old = self.messages.len().saturating_sub(count);
-                self.messages.splice(..old, [Turned(summary)]);
+                let old = messages.len().saturating_sub(count);
+                messages.splice(..old, [Turned(summary)]);
             }
         }
-        // What was sent and counted may be gone.
-        self.sent = Sent::default();
+        // What was counted may be gone.
         self.meter.track::<Turned>(&[]);
+        self.tools.recall_seen(&transcript.files_seen);
         for message in std::mem::take(&mut transcript.messages) {
             self.push(message);
         }
@@ -419,7 +420,7 @@ impl Session {
     pub(crate) fn push(&mut self, message: Arc<Message>) {
         let calls = message.tool_calls();
         self.ids.extend(calls.map(|call| call.id.clone()));
-        self.messages.push(Turned(message));
+        self.messages.push(message);
     }
 
     /// Adds a note to the next record.

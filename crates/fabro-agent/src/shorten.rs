@@ -15,7 +15,6 @@ use tokio_util::sync::CancellationToken;
 use crate::given;
 use crate::ledger::Ledger;
 use crate::message::Turned;
-use crate::sent::Sent;
 use crate::{JournalError, Parts, Record, Session, SessionError};
 
 impl Session {
@@ -182,8 +181,7 @@ impl Session {
         usage: Option<Usage>,
     ) -> Result<Report, SessionError> {
         let system = |text| Turned(Arc::new(Message::system(text)));
-        done.apply(&mut self.messages, &mut self.meter, system);
-        self.sent = Sent::default();
+        done.apply(self.messages.change(), &mut self.meter, system);
         (self.is_tight, self.shorten_from) = (false, 0);
         let body = EventBody::AgentCompactionCompleted(Box::new(completed(done, usage)));
         self.note(body);

@@ -4,6 +4,7 @@ mod agents;
 mod compaction;
 mod crash;
 mod given;
+mod seen;
 mod turns;
 
 use std::convert::Infallible;

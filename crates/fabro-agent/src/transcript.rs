@@ -31,6 +31,8 @@ pub struct Transcript {
     pub(crate) repeats: Repeats,
     pub(crate) totals: Totals,
     pub(crate) files: Files,
+    /// What the agent has seen of files.
+    pub(crate) files_seen: BTreeMap<String, Option<String>>,
     pub(crate) turns: u32,
     pub(crate) corrections: u32,
     /// What the model got besides the messages, as it was recorded last.
@@ -382,6 +384,7 @@ impl<'a, E: std::error::Error + 'static> Reader<'a, '_, E> {
             }
         }
         self.transcript.result(&done.call_id, text, done.is_error);
+        self.transcript.files_seen.extend(done.files_seen.clone());
         if !done.is_error {
             let files = &mut self.transcript.files;
             files.read.extend(done.files_read.iter().cloned());

@@ -26,7 +26,7 @@ impl Session {
         let mut was_empty = false;
         let mut retried = false;
         loop {
-            let messages = self.sent.catch_up(self.system.as_ref(), &self.messages);
+            let messages = self.messages.catch_up(self.system.as_ref());
             let mut request = self.parts.request(messages);
             request.tools = Arc::clone(&self.specs);
             request.output_schema.clone_from(&self.parts.settings.output_schema);

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fabro_types::{
@@ -409,6 +410,10 @@ pub struct CompletedTool {
     /// Files the call wrote, changed or removed, relative to the working directory.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files_modified: Vec<String>,
+    /// What the agent has seen of files by the call, by their paths: the SHA-256 of the content, in
+    /// hexadecimal digits; null of a file that it removed. For changing them after a resume.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub files_seen: BTreeMap<String, Option<String>>,
     /// How long it took, in milliseconds.
     pub duration_ms: u64,
 }

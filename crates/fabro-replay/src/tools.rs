@@ -101,8 +101,13 @@ impl Tool for RecordedTool {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
-        let (files_read, files_modified) = (done.files_read, done.files_modified);
-        Output { text, is_error: done.is_error, files_read, files_modified }
+        Output {
+            text,
+            is_error: done.is_error,
+            files_read: done.files_read,
+            files_modified: done.files_modified,
+            files_seen: done.files_seen,
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use std::time::SystemTime;
 pub use local::LocalFiles;
 pub use memory::MemoryFiles;
 pub use protected::Protected;
-pub use read_first::ReadFirst;
+pub use read_first::{Noticed, ReadFirst, Seen};
 pub use values::WithValues;
 
 /// Gives the content of files.

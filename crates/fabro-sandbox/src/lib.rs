@@ -76,8 +76,8 @@ pub use environment::agent_env;
 use fabro_redact::Redactor;
 pub use fake::FakeExec;
 pub use files::{
-    Entry, FileError, FileInfo, FileKind, Files, FindFiles, LocalFiles, MemoryFiles, Protected,
-    ReadFiles, ReadFilesExt, ReadFirst, WithValues, WriteFiles,
+    Entry, FileError, FileInfo, FileKind, Files, FindFiles, LocalFiles, MemoryFiles, Noticed,
+    Protected, ReadFiles, ReadFilesExt, ReadFirst, Seen, WithValues, WriteFiles,
 };
 pub use leftovers::{Mark, end_leftovers};
 pub use local::LocalExec;

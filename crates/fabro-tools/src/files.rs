@@ -6,8 +6,10 @@ mod write_file;
 
 use std::sync::Arc;
 
-use fabro_sandbox::{FileError, Files, FindFiles, ReadFilesExt, ReadFirst};
+use fabro_sandbox::{FileError, Files, FindFiles, ReadFilesExt, ReadFirst, Seen};
+use tokio_util::sync::CancellationToken;
 
+use crate::call::{Stop, blocking};
 use crate::patch::ApplyPatch;
 use crate::search::{Glob, Grep, ListDir};
 use crate::{Output, Tool};
@@ -15,14 +17,42 @@ use crate::{Output, Tool};
 /// The largest file that is changed in part, in bytes.
 const CHANGED: u64 = 16 << 20;
 
-/// The files of a working directory, as one agent sees them.
+/// The files of a working directory, in one call of an agent.
 pub(crate) type SeenFiles = ReadFirst<Arc<dyn Files>>;
+
+/// The same for all calls of an agent.
+#[derive(Clone)]
+pub(crate) struct AgentFiles {
+    files: Arc<dyn Files>,
+    seen: Seen,
+}
+
+impl AgentFiles {
+    pub(crate) fn seeing(&self, seen: &Seen) -> Self {
+        Self { files: Arc::clone(&self.files), seen: seen.clone() }
+    }
+
+    /// Does the work of a call, and says what it has shown the agent.
+    pub(crate) async fn work(
+        &self,
+        cancel: &CancellationToken,
+        work: impl FnOnce(&SeenFiles, &Stop) -> Result<Output, String> + Send + 'static,
+    ) -> Output {
+        let files = ReadFirst::for_reader(Arc::clone(&self.files), self.seen.clone());
+        let work = move |stop: &Stop| {
+            let output = output(work(&files, stop));
+            Output { files_seen: files.noticed(), ..output }
+        };
+        blocking(cancel, work).await
+    }
+}
 
 /// The tools for files: `read_file`, `list_dir`, `glob`, `grep`, and, for agents that may write,
 /// `write_file`, `edit_file` and `apply_patch`.
 ///
-/// They work on the same files and remember together what was read: a file that exists is changed
-/// only by who has read it with `read_file` and has seen its last state.
+/// A file that exists is changed only by an agent that has read it with `read_file` and has seen its
+/// last state. What was read is remembered by the [`ToolSet`](crate::ToolSet) that they are in; a
+/// call that was dropped or interrupted does not count.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -36,14 +66,14 @@ pub(crate) type SeenFiles = ReadFirst<Arc<dyn Files>>;
 /// assert_eq!(names, ["glob", "grep", "list_dir", "read_file"]);
 /// ```
 pub fn file_tools(files: Arc<dyn Files>) -> Vec<Arc<dyn Tool>> {
-    let seen: Arc<SeenFiles> = Arc::new(ReadFirst::new(Arc::clone(&files)));
+    let seen = AgentFiles { files: Arc::clone(&files), seen: Seen::default() };
     vec![
-        Arc::new(ApplyPatch::new(Arc::clone(&seen))),
-        Arc::new(edit_file::EditFile::new(Arc::clone(&seen))),
+        Arc::new(ApplyPatch::new(seen.clone())),
+        Arc::new(edit_file::EditFile::new(seen.clone())),
         Arc::new(Glob::new(Arc::clone(&files))),
         Arc::new(Grep::new(Arc::clone(&files))),
         Arc::new(ListDir::new(files)),
-        Arc::new(read_file::ReadFile::new(Arc::clone(&seen))),
+        Arc::new(read_file::ReadFile::new(seen.clone())),
         Arc::new(write_file::WriteFile::new(seen)),
     ]
 }

@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -5,6 +6,7 @@ use std::sync::Arc;
 use fabro_llm::ToolSpec;
 use fabro_memory::ToolContext;
 use fabro_redact::Redactor;
+use fabro_sandbox::{Noticed, Seen};
 use fabro_types::Permissions;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -18,19 +20,20 @@ const NEAR: f64 = 0.7;
 
 /// The tools of an agent, by name.
 ///
-/// Clones share the tools, so they are cheap, and what one clone's tools remember (which files were
-/// read) the other's do too.
+/// Clones share the tools, so they are cheap, and they share which files were read: they are of one
+/// agent.
 #[derive(Clone, Default)]
 pub struct ToolSet {
     tools: BTreeMap<String, Arc<Entry>>,
     redactor: Redactor,
     limits: Limits,
+    seen: Seen,
 }
 
 struct Entry {
     tool: Arc<dyn Tool>,
     /// Compiled once; an error is told to whoever calls the tool.
-    schema: Result<Schema, String>,
+    schema: Arc<Result<Schema, String>>,
 }
 
 impl ToolSet {
@@ -42,7 +45,8 @@ impl ToolSet {
 
     /// Adds a tool; one of the same name gives way to it.
     pub fn with(mut self, tool: Arc<dyn Tool>) -> Self {
-        let schema = Schema::compile(&tool.spec().parameters);
+        let schema = Arc::new(Schema::compile(&tool.spec().parameters));
+        let tool = tool.seeing(&self.seen).unwrap_or(tool);
         self.tools.insert(tool.spec().name.clone(), Arc::new(Entry { tool, schema }));
         self
     }
@@ -79,6 +83,23 @@ impl ToolSet {
         set
     }
 
+    /// The same tools for another agent, which has read no files yet.
+    pub fn for_another_agent(&self) -> Self {
+        let seen = Seen::default();
+        let tools = self.tools.iter().filter_map(|(name, entry)| {
+            let tool = entry.tool.seeing(&seen)?;
+            Some((name.clone(), Arc::new(Entry { tool, schema: Arc::clone(&entry.schema) })))
+        });
+        let mut set = self.clone();
+        set.tools.extend(tools);
+        Self { seen, ..set }
+    }
+
+    /// Remembers what the agent has seen of files by earlier calls: see [`Output::files_seen`].
+    pub fn recall_seen(&self, files: &Noticed) {
+        self.seen.recall(files);
+    }
+
     /// The names, in order.
     pub fn names(&self) -> Vec<String> {
         self.tools.keys().cloned().collect()
@@ -109,7 +130,8 @@ impl ToolSet {
     /// Runs one call to its end, whatever the model made of it: a tool that is not there, that is
     /// not permitted, or arguments that do not fit its schema are answered with what to do.
     ///
-    /// The text of the answer is redacted, then cut; the names of files are redacted.
+    /// The text of the answer is redacted, then cut; the names of files are redacted, and not told
+    /// as seen when they have secrets.
     pub async fn run(
         &self,
         name: &str,
@@ -124,8 +146,12 @@ impl ToolSet {
             Ok((tool, arguments)) => tool.call(Call { id, arguments, context, cancel }).await,
             Err(problem) => Output::error(problem),
         };
+        // Not before: a call that is dropped has shown nobody anything.
+        self.seen.recall(&output.files_seen);
         self.redactor.redact_all(&mut output.files_read);
         self.redactor.redact_all(&mut output.files_modified);
+        let is_plain = |path: &String| matches!(self.redactor.redact(path), Cow::Borrowed(_));
+        output.files_seen.retain(|path, _| is_plain(path));
         let text = self.limits.cut(self.redactor.redact(&output.text)).into_owned();
         Output { text, ..output }
     }
@@ -154,7 +180,7 @@ impl ToolSet {
         let Value::Object(members) = arguments else {
             return Err(no_object(name, arguments));
         };
-        let schema = entry.schema.as_ref().map_err(|problem| {
+        let schema = (*entry.schema).as_ref().map_err(|problem| {
             format!("`{name}` cannot be called, for its JSON Schema is broken: {problem}")
         })?;
         let problems = schema.problems(arguments);

@@ -1,6 +1,9 @@
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use fabro_llm::ToolSpec;
 use fabro_memory::ToolContext;
+use fabro_sandbox::{Noticed, Seen};
 use fabro_types::Permissions;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -25,6 +28,11 @@ pub trait Tool: Send + Sync {
     /// than to read do, if it does not say otherwise.
     fn only_reads(&self) -> bool {
         self.needs() == Permissions::ReadOnly
+    }
+
+    /// The same tool for an agent that has seen these files; `None` when it is the same for all.
+    fn seeing(&self, _: &Seen) -> Option<Arc<dyn Tool>> {
+        None
     }
 
     /// Runs one call to its end. A failure is an [`Output`] too: the model reads it and goes on.
@@ -57,6 +65,8 @@ pub struct Output {
     pub files_read: Vec<String>,
     /// Files it wrote, changed or removed, relative to the working directory.
     pub files_modified: Vec<String>,
+    /// What the agent has seen of files by it, if that counts for [changing](crate::file_tools) them.
+    pub files_seen: Noticed,
 }
 
 impl Output {

@@ -265,6 +265,7 @@ async fn values_may_be_in_blobs() {
         output: name(2),
         files_read: Vec::new(),
         files_modified: Vec::new(),
+        files_seen: std::collections::BTreeMap::new(),
         duration_ms: 0,
     };
     let notes =

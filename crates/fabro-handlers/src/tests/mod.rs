@@ -8,6 +8,7 @@ mod fan_out;
 mod files;
 mod gates;
 mod resume;
+mod seen;
 mod sessions;
 mod story;
 mod sub_workflows;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use fabro_sandbox::{
     FileError, FileKind, Files, FindFiles, LocalFiles, MemoryFiles, ReadFiles, ReadFilesExt,
-    ReadFirst, WithValues, WriteFiles,
+    ReadFirst, Seen, WithValues, WriteFiles,
 };
 
 /// A working directory `work`, and a directory `out` beside it with a secret.
@@ -325,6 +325,42 @@ fn only_what_was_read_is_changed() {
     std::fs::write(place.work("sub/a.txt"), "x").unwrap();
     assert!(matches!(files.write("sub/a.txt", b"y"), Err(FileError::Unread { .. })));
     assert!(matches!(files.write("sub", b"y"), Err(FileError::IsDirectory { .. })));
+}
+
+#[test]
+fn what_was_noticed_counts_for_the_same_reader_and_no_other() {
+    let place = Place::new();
+    let first = ReadFirst::new(place.files.clone());
+    first.read("./sub/../sub/a.txt", 100).unwrap();
+    first.write("mine", b"1").unwrap();
+    first.write("gone", b"1").unwrap();
+    let noticed = first.noticed();
+    let names: Vec<_> = noticed.iter().map(|(path, hash)| (&**path, hash.is_some())).collect();
+    assert_eq!(names, [("gone", true), ("mine", true), ("sub/a.txt", true)]);
+    first.remove("gone").unwrap();
+
+    let seen = Seen::default();
+    seen.recall(&noticed);
+    let later = || ReadFirst::for_reader(place.files.clone(), seen.clone());
+    std::fs::write(place.work("gone"), "1").unwrap();
+    later().may_change("gone").unwrap();
+    seen.recall(&first.noticed());
+    assert!(matches!(later().may_change("gone"), Err(FileError::Unread { .. })));
+    later().may_change(&place.absolute("sub/a.txt")).unwrap();
+
+    let second = later();
+    second.write("mine", b"2").unwrap();
+    second.write("mine", b"3").unwrap();
+    // Nobody has seen that who was not told.
+    assert!(matches!(later().may_change("mine"), Err(FileError::Changed { .. })));
+    let other = ReadFirst::new(place.files.clone());
+    assert!(matches!(other.may_change("mine"), Err(FileError::Unread { .. })));
+    seen.recall(&second.noticed());
+    later().may_change("mine").unwrap();
+    let damaged = Seen::default();
+    damaged.recall(&[("mine".to_owned(), Some("no hash".to_owned()))].into());
+    let damaged = ReadFirst::for_reader(place.files.clone(), damaged);
+    assert!(matches!(damaged.may_change("mine"), Err(FileError::Changed { .. })));
 }
 
 #[test]

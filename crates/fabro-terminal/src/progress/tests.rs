@@ -42,6 +42,7 @@ fn done(call_id: &str) -> EventBody {
         output: Arc::new("ok".into()),
         files_read: Vec::new(),
         files_modified: Vec::new(),
+        files_seen: BTreeMap::new(),
         duration_ms: 3,
     }))
 }

@@ -2,14 +2,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fabro_llm::ToolSpec;
-use fabro_sandbox::WriteFiles;
+use fabro_sandbox::{Seen, WriteFiles};
 use fabro_types::Permissions;
 use memchr::memmem;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{SeenFiles, output, said, text_to_change};
-use crate::call::{arguments, blocking, spec};
+use super::{AgentFiles, SeenFiles, said, text_to_change};
+use crate::call::{arguments, spec};
 use crate::{Call, Output, Tool};
 
 /// How many lines an error names.
@@ -18,7 +18,7 @@ const NAMED: usize = 10;
 /// `edit_file`
 pub(super) struct EditFile {
     spec: ToolSpec,
-    files: Arc<SeenFiles>,
+    files: AgentFiles,
 }
 
 #[derive(Deserialize)]
@@ -31,7 +31,7 @@ struct Arguments {
 }
 
 impl EditFile {
-    pub(super) fn new(files: Arc<SeenFiles>) -> Self {
+    pub(super) fn new(files: AgentFiles) -> Self {
         let description = "Replaces a piece of a text file of the working directory. old_string has \
             to be in the file exactly as given, blanks and line ends included, and only once: take \
             in lines before and after it until it is unique, or set replace_all. The line numbers \
@@ -64,13 +64,16 @@ impl Tool for EditFile {
         Permissions::ReadWrite
     }
 
+    fn seeing(&self, seen: &Seen) -> Option<Arc<dyn Tool>> {
+        Some(Arc::new(Self { spec: self.spec.clone(), files: self.files.seeing(seen) }))
+    }
+
     async fn call(&self, call: Call<'_>) -> Output {
         let arguments: Arguments = match arguments(&call) {
             Ok(arguments) => arguments,
             Err(output) => return output,
         };
-        let files = Arc::clone(&self.files);
-        blocking(call.cancel, move |_| output(edit(&files, &arguments))).await
+        self.files.work(call.cancel, move |files, _| edit(files, &arguments)).await
     }
 }
 

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fabro_llm::ToolSpec;
-use fabro_sandbox::{FindFiles, ReadFiles};
+use fabro_sandbox::{FindFiles, ReadFiles, Seen};
 use fabro_types::Permissions;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{SeenFiles, output, said};
-use crate::call::{Stop, arguments, blocking, canceled, spec};
+use super::{AgentFiles, SeenFiles, said};
+use crate::call::{Stop, arguments, canceled, spec};
 use crate::{Call, Output, Tool};
 
 /// How many lines one call gives unless it is told otherwise.
@@ -38,7 +38,7 @@ const CHUNK: usize = 64 * 1024;
 /// `read_file`
 pub(super) struct ReadFile {
     spec: ToolSpec,
-    files: Arc<SeenFiles>,
+    files: AgentFiles,
 }
 
 #[derive(Deserialize)]
@@ -60,7 +60,7 @@ fn all() -> u64 {
 }
 
 impl ReadFile {
-    pub(super) fn new(files: Arc<SeenFiles>) -> Self {
+    pub(super) fn new(files: AgentFiles) -> Self {
         let description = "Reads a text file of the working directory. Each line is given as its \
             number, a tab, and the line itself. Long files come in parts: the end of the output says \
             with which offset to read on. Lines of more than 2,000 characters are cut: their end says \
@@ -98,13 +98,16 @@ impl Tool for ReadFile {
         Permissions::ReadOnly
     }
 
+    fn seeing(&self, seen: &Seen) -> Option<Arc<dyn Tool>> {
+        Some(Arc::new(Self { spec: self.spec.clone(), files: self.files.seeing(seen) }))
+    }
+
     async fn call(&self, call: Call<'_>) -> Output {
         let arguments: Arguments = match arguments(&call) {
             Ok(arguments) => arguments,
             Err(output) => return output,
         };
-        let files = Arc::clone(&self.files);
-        blocking(call.cancel, move |stop| output(read(&files, &arguments, stop))).await
+        self.files.work(call.cancel, move |files, stop| read(files, &arguments, stop)).await
     }
 }
 

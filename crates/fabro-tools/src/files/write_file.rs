@@ -2,19 +2,19 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fabro_llm::ToolSpec;
-use fabro_sandbox::{FileError, FindFiles, WriteFiles};
+use fabro_sandbox::{FileError, FindFiles, Seen, WriteFiles};
 use fabro_types::Permissions;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{SeenFiles, output, said};
-use crate::call::{arguments, blocking, spec};
+use super::{AgentFiles, SeenFiles, said};
+use crate::call::{arguments, spec};
 use crate::{Call, Output, Tool};
 
 /// `write_file`
 pub(super) struct WriteFile {
     spec: ToolSpec,
-    files: Arc<SeenFiles>,
+    files: AgentFiles,
 }
 
 #[derive(Deserialize)]
@@ -24,7 +24,7 @@ struct Arguments {
 }
 
 impl WriteFile {
-    pub(super) fn new(files: Arc<SeenFiles>) -> Self {
+    pub(super) fn new(files: AgentFiles) -> Self {
         let description = "Writes a whole file of the working directory: makes it, with the \
             directories it needs, or replaces all of its content. A file that exists has to be read \
             with read_file first. To change a part of a file use edit_file.";
@@ -52,13 +52,16 @@ impl Tool for WriteFile {
         Permissions::ReadWrite
     }
 
+    fn seeing(&self, seen: &Seen) -> Option<Arc<dyn Tool>> {
+        Some(Arc::new(Self { spec: self.spec.clone(), files: self.files.seeing(seen) }))
+    }
+
     async fn call(&self, call: Call<'_>) -> Output {
         let arguments: Arguments = match arguments(&call) {
             Ok(arguments) => arguments,
             Err(output) => return output,
         };
-        let files = Arc::clone(&self.files);
-        blocking(call.cancel, move |_| output(write(&files, &arguments).map_err(said))).await
+        self.files.work(call.cancel, move |files, _| write(files, &arguments).map_err(said)).await
     }
 }
 

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fabro_llm::ToolSpec;
-use fabro_sandbox::{FileError, FindFiles, WriteFiles};
+use fabro_sandbox::{FileError, FindFiles, Seen, WriteFiles};
 use fabro_types::Permissions;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::lines::patched;
 use super::{Change, Patch};
-use crate::call::{arguments, blocking, spec};
-use crate::files::{SeenFiles, output, said, text_to_change};
+use crate::call::{arguments, spec};
+use crate::files::{AgentFiles, SeenFiles, said, text_to_change};
 use crate::{Call, Output, Tool};
 
 const DESCRIPTION: &str = "Changes several files of the working directory at once: either all of the \
@@ -35,7 +35,7 @@ const DESCRIPTION: &str = "Changes several files of the working directory at onc
 /// `apply_patch`
 pub(crate) struct ApplyPatch {
     spec: ToolSpec,
-    files: Arc<SeenFiles>,
+    files: AgentFiles,
 }
 
 #[derive(Deserialize)]
@@ -44,7 +44,7 @@ struct Arguments {
 }
 
 impl ApplyPatch {
-    pub(crate) fn new(files: Arc<SeenFiles>) -> Self {
+    pub(crate) fn new(files: AgentFiles) -> Self {
         let properties = json!({
             "patch": {
                 "type": "string",
@@ -65,13 +65,16 @@ impl Tool for ApplyPatch {
         Permissions::ReadWrite
     }
 
+    fn seeing(&self, seen: &Seen) -> Option<Arc<dyn Tool>> {
+        Some(Arc::new(Self { spec: self.spec.clone(), files: self.files.seeing(seen) }))
+    }
+
     async fn call(&self, call: Call<'_>) -> Output {
         let Arguments { patch } = match arguments(&call) {
             Ok(arguments) => arguments,
             Err(output) => return output,
         };
-        let files = Arc::clone(&self.files);
-        blocking(call.cancel, move |_| output(apply(&files, &patch))).await
+        self.files.work(call.cancel, move |files, _| apply(files, &patch)).await
     }
 }
 

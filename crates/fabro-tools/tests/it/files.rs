@@ -254,6 +254,53 @@ async fn files_are_read_before_they_are_changed() {
 }
 
 #[tokio::test]
+async fn what_an_agent_has_read_can_be_recalled_for_it() {
+    let place = Place::new();
+    std::fs::write(place.work("b.txt"), "inside\n").unwrap();
+    std::os::unix::fs::symlink("a.txt", place.work("link")).unwrap();
+    let agent = Agent::on(place.files());
+    let read = agent.run("read_file", json!({"file_path": "none"})).await;
+    assert!(read.is_error && read.files_seen.is_empty(), "{read:?}");
+    let read = agent.run("read_file", json!({"file_path": "./link"})).await;
+    assert_eq!(read.files_seen.keys().collect::<Vec<_>>(), ["a.txt"]);
+    let body = "*** Begin Patch\n*** Add File: c\n+x\n*** Delete File: a.txt\n*** End Patch";
+    let edit = |path: &str| json!({"file_path": path, "old_string": "inside", "new_string": "new"});
+
+    let later = || {
+        let agent = Agent::on(place.files());
+        agent.tools.recall_seen(&read.files_seen);
+        agent
+    };
+    // The link leads elsewhere now, to a file of the same content.
+    std::fs::remove_file(place.work("link")).unwrap();
+    std::os::unix::fs::symlink("b.txt", place.work("link")).unwrap();
+    assert!(later().fails("edit_file", edit("link")).await.contains("was not read yet"));
+    let other = later();
+    let other = Agent { tools: other.tools.for_another_agent(), ..other };
+    assert!(other.fails("edit_file", edit("a.txt")).await.contains("was not read yet"));
+    let again = later();
+    let absolute = place.work("a.txt");
+    again.ok("edit_file", edit(absolute.to_str().unwrap())).await;
+    let patched = again.run("apply_patch", json!({"patch": body})).await;
+    let seen: Vec<_> = patched.files_seen.iter().map(|it| (&**it.0, it.1.is_some())).collect();
+    assert_eq!(seen, [("a.txt", false), ("c", true)]);
+    std::fs::write(place.work("a.txt"), "inside\n").unwrap();
+    assert!(again.fails("edit_file", edit("a.txt")).await.contains("was not read yet"));
+}
+
+#[tokio::test]
+async fn names_with_secrets_are_not_told_as_seen() {
+    let (mut agent, _) = Agent::with(&[("key-hunter2-hunter2", "1")]);
+    let redactor = fabro_redact::Redactor::new([("PASSWORD", "hunter2-hunter2")]);
+    agent.tools = agent.tools.with_redactor(redactor);
+    let path = "key-hunter2-hunter2";
+    let read = agent.run("read_file", json!({"file_path": path})).await;
+    assert_eq!(read.files_read, ["key-[redacted:PASSWORD]"]);
+    assert!(read.files_seen.is_empty());
+    agent.ok("write_file", json!({"file_path": path, "content": "2"})).await;
+}
+
+#[tokio::test]
 async fn a_patch_is_applied_as_a_whole() {
     let before = [("a", "1\n2\n3\n"), ("b", "x\n"), ("d/e", "y\n")];
     let (agent, files) = Agent::with(&before);
