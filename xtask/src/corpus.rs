@@ -23,11 +23,11 @@ pub(crate) fn check(corpus: &Path, fabro: &Path) -> Result<()> {
     };
     let cases = read("conditions.jsonl")?;
     let verdicts = read("verdicts.tsv")?;
-    let rows: Vec<Row<'_>> = verdicts.lines().skip(1).filter_map(row).collect();
-    ensure!(!rows.is_empty(), "verdicts.tsv lists no files");
+    let rows = rows(&verdicts)?;
+    let conditions = cases.lines().filter(|line| !line.trim().is_empty()).count();
+    ensure!(conditions > 0, "conditions.jsonl lists no conditions");
     let mut wrong = judge_conditions(&cases);
     wrong.extend(judge_workflows(&rows, &validate(corpus, fabro, &rows)?)?);
-    let conditions = cases.lines().count();
     say(&format!("corpus: {} workflows, {conditions} conditions", rows.len()));
     for line in &wrong {
         complain(line);
@@ -47,9 +47,18 @@ struct Row<'a> {
     shape: &'a str,
 }
 
-fn row(line: &str) -> Option<Row<'_>> {
-    let mut cells = line.split('\t');
-    Some(Row { path: cells.next()?, hint: cells.next()?, shape: cells.next()? })
+fn rows(verdicts: &str) -> Result<Vec<Row<'_>>> {
+    let row = |line| {
+        let mut cells = str::split(line, '\t');
+        Some(Row { path: cells.next()?, hint: cells.next()?, shape: cells.next()? })
+    };
+    let lines = verdicts.lines().zip(1..).skip(1);
+    let rows = lines.map(|(line, number)| {
+        row(line).with_context(|| format!("verdicts.tsv:{number}: path, hint, shape are wanted"))
+    });
+    let rows: Vec<_> = rows.collect::<Result<_>>()?;
+    ensure!(!rows.is_empty(), "verdicts.tsv lists no files");
+    Ok(rows)
 }
 
 /// What `fabro validate --format json` prints about all files at once.
@@ -70,6 +79,7 @@ fn judge_workflows(rows: &[Row<'_>], printed: &Value) -> Result<Vec<String>> {
     ensure!(files.len() == rows.len(), "{} of {} files were judged", files.len(), rows.len());
     let mut wrong = Vec::new();
     for (row, file) in rows.iter().zip(files) {
+        ensure!(file["file"] == row.path, "{} was judged in place of {}", file["file"], row.path);
         let mut say = |message: String| wrong.push(format!("{}: {message}", row.path));
         let findings = file["findings"].as_array().context("`findings` is no array")?;
         let (rules, severities) = (texts(findings, "rule"), texts(findings, "severity"));
@@ -156,14 +166,27 @@ mod tests {
     }
 
     #[test]
+    fn a_line_that_cannot_be_read_is_seen() {
+        let error = |verdicts| rows(verdicts).err().unwrap().to_string();
+        assert_eq!(error("path\thint\tshape\n"), "verdicts.tsv lists no files");
+        assert_eq!(
+            error("path\thint\tshape\na.dot\tvalid\n"),
+            "verdicts.tsv:2: path, hint, shape are wanted"
+        );
+    }
+
+    #[test]
     fn an_answer_that_makes_no_sense_is_seen() {
         let rows = [Row { path: "a.dot", hint: "", shape: "" }];
         assert!(judge_workflows(&rows, &json!({"files": []})).is_err());
-        let file = json!({"valid": true, "findings": [{"rule": "a", "severity": "error"}]});
+        let mut file = json!({"file": "a.dot", "valid": true,
+            "findings": [{"rule": "a", "severity": "error"}]});
         assert_eq!(
             judge_workflows(&rows, &json!({"files": [file]})).unwrap(),
             ["a.dot: `valid` is true, with 1 errors", "a.dot: a finding has no line"]
         );
+        file["file"] = "b.dot".into();
+        assert!(judge_workflows(&rows, &json!({"files": [file]})).is_err());
     }
 
     #[test]

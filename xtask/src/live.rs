@@ -69,15 +69,12 @@ pub(crate) struct Args {
 
 pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
     let fabro = cargo::fabro(root, args.fabro.as_deref(), false)?;
-    // Lives until the end, and is ended with it.
-    let server = match args.base_url {
-        Some(_) => None,
-        None => Some(Server::start(&cargo::target_dir(root).join("live"))?),
-    };
-    let base_url = match (&args.base_url, &server) {
-        (Some(url), _) => url.clone(),
-        (None, Some(server)) => format!("http://127.0.0.1:{}/v1", server.port),
-        (None, None) => bail!("there is no server"),
+    // Our own lives until the end, and is ended with it.
+    let (base_url, _server) = if let Some(url) = &args.base_url {
+        (url.clone(), None)
+    } else {
+        let server = Server::start(&cargo::target_dir(root).join("live"))?;
+        (format!("http://127.0.0.1:{}/v1", server.port), Some(server))
     };
     let dir = tempfile::Builder::new().prefix("live-").tempdir()?;
     let settings = format!(
@@ -88,7 +85,8 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
     fs::write(dir.path().join(".fabro/config.toml"), settings)?;
     let live = Live { fabro, base_url, dir };
     let tried = live.json(&["model", "test", "--json"])?;
-    for tried in tried.as_array().into_iter().flatten() {
+    let tried = tried.as_array().filter(|tried| !tried.is_empty());
+    for tried in tried.context("model test: no provider was tried")? {
         ensure!(tried["answer"].is_string(), "model test: got {tried}");
         let (provider, answer) = (&tried["provider"], &tried["answer"]);
         say(&format!("model test: {provider} says {answer} after {} ms", tried["latency_ms"]));
@@ -134,7 +132,7 @@ impl Live {
 
     fn fabro(&self, args: &[&str]) -> Result<String> {
         let mut command = Command::new(&self.fabro);
-        // Only the server of our own: no key of the environment leads elsewhere.
+        // Only this server: no key or setting of the person's own leads elsewhere.
         let others = std::env::vars_os().map(|(name, _)| name).filter(|name| {
             let name = name.to_string_lossy();
             name.ends_with("_API_KEY") || name.ends_with("_BASE_URL") || name.starts_with("FABRO_")
@@ -142,6 +140,7 @@ impl Live {
         others.for_each(|name| {
             command.env_remove(name);
         });
+        command.env("HOME", self.dir.path()).env_remove("XDG_CONFIG_HOME");
         command.env("OPENAI_BASE_URL", &self.base_url).current_dir(self.dir.path());
         command.args(args).arg("--store").arg(self.dir.path().join("store")).stdin(Stdio::null());
         let output = command.output().context("start fabro")?;

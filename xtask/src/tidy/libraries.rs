@@ -1,5 +1,7 @@
 //! Libraries that only some crates may have.
 
+use std::collections::BTreeSet;
+
 use toml::Value;
 
 use super::Problem;
@@ -18,18 +20,17 @@ const HTTP: [&str; 10] = [
     "ureq",
 ];
 
-const MAY_USE_HTTP: [&str; 5] =
-    ["fabro-llm", "fabro-mcp", "fabro-server", "fabro-testing", "fabro-web"];
+const MAY_USE_HTTP: [&str; 3] = ["fabro-llm", "fabro-mcp", "fabro-web"];
 
-/// Only the crates that talk to others bring an HTTP library; elsewhere it hides behind a feature
-/// of its own name.
+/// Only the crates that talk to others bring an HTTP library; elsewhere it stays behind a feature
+/// that is off by default.
 pub(super) fn http_only_where_allowed(workspace: &Workspace) -> Vec<Problem> {
     let mut problems = Vec::new();
     let watched = workspace.packages.iter().filter(|it| !MAY_USE_HTTP.contains(&it.name.as_str()));
     for package in watched {
         for dependency in package.dependencies() {
             let is_http = HTTP.contains(&dependency.name) && dependency.kind == Kind::Normal;
-            if is_http && !behind_own_feature(package, &dependency) {
+            if is_http && !is_off_by_default(package, &dependency) {
                 let message = format!(
                     "`{}` may not use `{}`: only {} bring an HTTP library",
                     package.name,
@@ -74,12 +75,26 @@ pub(super) fn schemas_stay_local(workspace: &Workspace) -> Vec<Problem> {
     problems
 }
 
-fn behind_own_feature(package: &Package, dependency: &Dependency<'_>) -> bool {
-    let optional = dependency.entry.get("optional").and_then(Value::as_bool) == Some(true);
+/// True when nothing brings it unless somebody asks for a feature.
+fn is_off_by_default(package: &Package, dependency: &Dependency<'_>) -> bool {
+    if dependency.entry.get("optional").and_then(Value::as_bool) != Some(true) {
+        return false;
+    }
     let features = package.manifest.get("features").and_then(Value::as_table);
-    let by_default = features.and_then(|it| it.get("default")).and_then(Value::as_array);
-    let by_default = by_default.into_iter().flatten().filter_map(Value::as_str);
-    optional && !by_default.into_iter().any(|feature| feature == dependency.name)
+    let mut on = BTreeSet::from(["default"]);
+    let mut todo = vec!["default"];
+    while let Some(feature) = todo.pop() {
+        let brings = features.and_then(|it| it.get(feature)).and_then(Value::as_array);
+        for name in brings.into_iter().flatten().filter_map(Value::as_str) {
+            // `dep:name` is the dependency, and `name/feature` turns it on too.
+            let name = name.strip_prefix("dep:").unwrap_or(name);
+            let name = name.split_once('/').map_or(name, |(name, _)| name);
+            if on.insert(name) {
+                todo.push(name);
+            }
+        }
+    }
+    !on.contains(dependency.name)
 }
 
 #[cfg(test)]
@@ -95,11 +110,14 @@ mod tests {
             let manifest = format!("[package]\nname = '{name}'\n{entry}");
             said(http_only_where_allowed, &[("crates/a/Cargo.toml", &manifest)])
         };
-        assert_snapshot!(check("fabro-graph", "[dependencies]\nreqwest = '1'"), @"crates/a/Cargo.toml: `fabro-graph` may not use `reqwest`: only fabro-llm, fabro-mcp, fabro-server, fabro-testing, fabro-web bring an HTTP library");
+        assert_snapshot!(check("fabro-graph", "[dependencies]\nreqwest = '1'"), @"crates/a/Cargo.toml: `fabro-graph` may not use `reqwest`: only fabro-llm, fabro-mcp, fabro-web bring an HTTP library");
         assert_eq!(check("fabro-llm", "[dependencies]\nreqwest = '1'"), "");
         let optional = "[dependencies]\nureq = { version = '1', optional = true }\n";
         assert_eq!(check("fabro-blob", optional), "");
-        assert_ne!(check("fabro-blob", &format!("{optional}[features]\ndefault = ['ureq']")), "");
+        assert_eq!(check("fabro-blob", &format!("{optional}[features]\nweb = ['dep:ureq']")), "");
+        for features in ["default = ['ureq']", "default = ['web']\nweb = ['dep:ureq', 'web']"] {
+            assert_ne!(check("fabro-blob", &format!("{optional}[features]\n{features}")), "");
+        }
     }
 
     #[test]
