@@ -30,7 +30,8 @@ pub fn read(path: &Path) -> Result<String, String> {
     if !meta.is_file() {
         return Err("it is no file".to_owned());
     }
-    let mut bytes = Vec::new();
+    // One more, so that the end is found without growing.
+    let mut bytes = Vec::with_capacity(usize::try_from(meta.len().min(limit)).unwrap_or(0) + 1);
     let file = File::open(path).map_err(|error| reason(&error))?;
     file.take(limit + 1).read_to_end(&mut bytes).map_err(|error| reason(&error))?;
     if bytes.len() as u64 > limit {

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use fabro_types::{Diagnostic, Span};
 use petgraph::graph::DiGraph;
 
-use crate::ast::{self, AttributeList, DefaultsOf, Document, End, Group, StatementKind};
+use crate::ast::{self, AttributeList, DefaultsOf, End, Group, Statement, StatementKind};
 use crate::attrs::{Attr, Attrs, Defaults, Origin, settle};
 use crate::kind::NodeKind;
 use crate::schema::{self, Place};
-use crate::typing;
 use crate::value::quote;
 use crate::workflow::{Adjacency, Cluster, Edge, Node, NodeIx, Workflow};
+use crate::{parse, scan, typing};
 
 /// How many edges groups such as `{a; b} -> {c; d}` may make in one workflow, and how many
 /// classes the labels of subgraphs may give: both grow with the product of what is written.
@@ -24,20 +24,22 @@ const MAX_FINDINGS: usize = 1_000;
 
 const MAX_ID_CHARACTERS: usize = 128;
 
-pub(crate) fn lower(name_if_missing: &str, document: &Document) -> (Workflow, Vec<Diagnostic>) {
+/// Parses and lowers a file. Each statement is lowered as soon as it is read, and then forgotten.
+pub(crate) fn lower(
+    name_if_missing: &str,
+    source: &str,
+) -> Result<(Workflow, Vec<Diagnostic>), Diagnostic> {
+    let scanned = scan::scan(source)?;
+    let mut lowering = Lowering::with_room(source.len());
+    let mut scope = Scope::default();
+    let take = |statement: Statement| lowering.statement(&statement, &mut scope);
+    if let Some(frame) = parse::by_statements(source, &scanned, take) {
+        return Ok(lowering.finish(frame.name, name_if_missing));
+    }
+    let document = parse::at_once(source, &scanned)?;
     let mut lowering = Lowering::default();
-    // Most statements are about one node or one edge; what is larger grows as it goes.
-    let count = document.body.statements.len().min(4_096);
-    lowering.by_id.reserve(count);
-    lowering.nodes.reserve(count);
-    lowering.mentions.reserve(count);
-    lowering.written.reserve(count);
-    lowering.graph.reserve_nodes(count);
-    lowering.graph.reserve_edges(count);
     lowering.body(&document.body, Scope::default());
-    let name = document.name.as_ref().map(|name| name.text.as_ref()).unwrap_or_default();
-    let name = if name.is_empty() { name_if_missing } else { name };
-    lowering.finish(name)
+    Ok(lowering.finish(document.name, name_if_missing))
 }
 
 /// What holds for the nodes and edges of a subgraph.
@@ -67,29 +69,47 @@ struct Lowering {
 }
 
 impl Lowering {
+    /// With room for what a file of so many bytes usually has.
+    fn with_room(bytes: usize) -> Self {
+        let mut lowering = Self::default();
+        let count = (bytes / 48).min(4_096);
+        lowering.by_id.reserve(count);
+        lowering.nodes.reserve(count);
+        lowering.mentions.reserve(count);
+        lowering.written.reserve(count);
+        lowering.graph.reserve_nodes(count);
+        lowering.graph.reserve_edges(count);
+        lowering
+    }
+
     /// The recursion through groups ends at `scan::MAX_NESTING`.
     fn body(&mut self, body: &ast::Body, mut scope: Scope) {
         for statement in &body.statements {
-            match &statement.kind {
-                StatementKind::Assignment(attribute) if !scope.is_subgraph => {
-                    let attr = self.attr(Place::Graph, attribute, Origin::Own);
-                    self.graph_attrs.push(attr);
-                }
-                StatementKind::Assignment(_) => {}
-                StatementKind::Defaults(of, list) => self.defaults(*of, list, &mut scope),
-                StatementKind::Chain(ends, list) => match &ends[..] {
-                    [End::Node(name)] => {
-                        let node = self.mention(name, &scope);
-                        let attrs = self.attrs(Place::Node, list, Origin::Own);
-                        let (own, _) = &mut self.nodes[node.index()];
-                        if own.is_empty() { *own = attrs } else { own.extend(attrs) }
-                    }
-                    [End::Group(group)] => {
-                        self.group(group, &scope);
-                    }
-                    ends => self.chain(ends, list, &scope),
-                },
+            self.statement(statement, &mut scope);
+        }
+    }
+
+    fn statement(&mut self, statement: &Statement, scope: &mut Scope) {
+        match &statement.kind {
+            StatementKind::Assignment(attribute) if !scope.is_subgraph => {
+                let attr = self.attr(Place::Graph, attribute, Origin::Own);
+                self.graph_attrs.push(attr);
             }
+            StatementKind::Assignment(_) => {}
+            StatementKind::Defaults(of, list) => self.defaults(*of, list, scope),
+            StatementKind::Chain(ends, list) => match &ends[..] {
+                [End::Node(name)] => {
+                    let node = self.mention(name, scope);
+                    self.graph[node].has_statement = true;
+                    let attrs = self.attrs(Place::Node, list, Origin::Own);
+                    let (own, _) = &mut self.nodes[node.index()];
+                    if own.is_empty() { *own = attrs } else { own.extend(attrs) }
+                }
+                [End::Group(group)] => {
+                    self.group(group, scope);
+                }
+                ends => self.chain(ends, list, scope),
+            },
         }
     }
 
@@ -186,6 +206,7 @@ impl Lowering {
             kind: NodeKind::Agent,
             classes: Vec::new(),
             attrs: Attrs::default(),
+            has_statement: false,
             span: name.span,
         });
         self.by_id.insert(id, node);
@@ -253,7 +274,7 @@ impl Lowering {
         }
     }
 
-    fn finish(self, name: &str) -> (Workflow, Vec<Diagnostic>) {
+    fn finish(self, name: Option<ast::Name>, name_if_missing: &str) -> (Workflow, Vec<Diagnostic>) {
         let mut graph = self.graph;
         for (node, (own, inherited)) in graph.node_weights_mut().zip(self.nodes) {
             node.attrs = Attrs::new(own, inherited);
@@ -272,8 +293,11 @@ impl Lowering {
         }
         let outgoing = Adjacency::new(&graph, |edge| edge.from);
         let incoming = Adjacency::new(&graph, |edge| edge.to);
+        let name_span = name.as_ref().map(|name| name.span);
+        let name = name.map(|name| name.text).filter(|text| !text.is_empty());
         let workflow = Workflow {
-            name: name.to_owned(),
+            name: name.as_deref().unwrap_or(name_if_missing).to_owned(),
+            name_span,
             attrs: Attrs::new(self.graph_attrs, Defaults::default()),
             graph,
             by_id: self.by_id,

@@ -25,21 +25,42 @@ use crate::value::{Value, unescape_into};
 /// assert_eq!(error.rule, "undirected-edge");
 /// ```
 pub fn parse(source: &str) -> Result<Document, Diagnostic> {
-    let Scanned { code, comments, suspect } = scan::scan(source)?;
-    match by_statements(source, &code, &comments) {
-        Some(document) => Ok(document),
-        None => at_once(source, &code, &comments, suspect),
+    let scanned = scan::scan(source)?;
+    let mut statements = Vec::new();
+    match by_statements(source, &scanned, |statement| statements.push(statement)) {
+        Some(frame) => Ok(frame.around(statements)),
+        None => at_once(source, &scanned),
     }
 }
 
-/// Parses one statement after another, so that what the grammar keeps of a file never takes more
-/// than the largest of them does. `None` when anything does not fit: only the grammar of a whole
-/// file can tell what.
-fn by_statements(source: &str, code: &str, comments: &[Span]) -> Option<Document> {
+/// A file without its statements.
+pub(crate) struct Frame {
+    pub(crate) name: Option<Name>,
+    head: Vec<Comment>,
+    dangling: Vec<Comment>,
+    tail: Vec<Comment>,
+}
+
+impl Frame {
+    fn around(self, statements: Vec<Statement>) -> Document {
+        let Self { name, head, dangling, tail } = self;
+        Document { name, head, body: Body { statements, dangling }, tail }
+    }
+}
+
+/// Parses one statement after another, so that what is kept of a file never takes more than the
+/// largest of them does. `None` when anything does not fit: only the grammar of a whole file can
+/// tell what.
+pub(crate) fn by_statements(
+    source: &str,
+    scanned: &Scanned<'_>,
+    mut take: impl FnMut(Statement),
+) -> Option<Frame> {
+    let Scanned { code, comments, .. } = scanned;
     let mut builder = Builder::new(source, comments);
     let opening = Grammar::parse(Rule::opening, code).ok()?.next()?;
     let mut at = opening.as_span().end();
-    let Braced { name, head, mut body, .. } = builder.braced(opening.into_inner()).ok()?;
+    let Braced { name, head, .. } = builder.braced(opening.into_inner()).ok()?;
     loop {
         let rest = &code[at..];
         at += rest.len() - rest.trim_start_matches(|c: char| c.is_whitespace() || c == ';').len();
@@ -50,29 +71,25 @@ fn by_statements(source: &str, code: &str, comments: &[Span]) -> Option<Document
         let end = at + some.as_span().end();
         builder.offset = at;
         for statement in some.into_inner() {
-            body.statements.push(builder.statement(statement).ok()?);
+            take(builder.statement(statement).ok()?);
         }
         at = end;
     }
-    body.dangling = builder.comments_before(at);
+    let dangling = builder.comments_before(at);
     let is_end = code[at + 1..].trim_start().is_empty();
-    is_end.then(|| Document { name, head, body, tail: builder.comments_before(usize::MAX) })
+    is_end.then(|| Frame { name, head, dangling, tail: builder.comments_before(usize::MAX) })
 }
 
 /// Parses a whole file.
-fn at_once(
-    source: &str,
-    code: &str,
-    comments: &[Span],
-    suspect: Option<Span>,
-) -> Result<Document, Diagnostic> {
+pub(crate) fn at_once(source: &str, scanned: &Scanned<'_>) -> Result<Document, Diagnostic> {
+    let Scanned { code, comments, suspect } = scanned;
     let file = Grammar::parse(Rule::file, code)
         .map_err(|error| {
             let error = refusal::unexpected(source, &error);
             let is_on_its_line = |text: &Span| {
                 code.get(text.end..error.span.start).is_some_and(|gap| !gap.contains('\n'))
             };
-            match suspect.filter(is_on_its_line) {
+            match suspect.as_ref().filter(|text| is_on_its_line(text)) {
                 Some(text) => scan::open_string(text.start),
                 None => error,
             }
@@ -159,9 +176,11 @@ impl<'a> Builder<'a> {
 
     /// Nodes, edges, a subgraph, or defaults, which look like a node.
     fn chain(&mut self, pair: Pair<'_, Rule>, leading: &mut Vec<Comment>) -> Parsed<StatementKind> {
-        let mut ends = Vec::with_capacity(1);
+        let pairs = pair.into_inner();
+        // Between two ends is an arrow; what attributes take is few.
+        let mut ends = Vec::with_capacity(pairs.len().div_ceil(2));
         let mut list: Option<AttributeList> = None;
-        for pair in pair.into_inner() {
+        for pair in pairs {
             let span = self.span(&pair);
             match pair.as_rule() {
                 Rule::ident | Rule::string => {
@@ -364,9 +383,11 @@ mod tests {
     /// Reads it in pieces and as a whole.
     #[track_caller]
     fn check(source: &str) -> Option<Document> {
-        let Scanned { code, comments, suspect } = scan::scan(source).unwrap();
-        let whole = at_once(source, &code, &comments, suspect).ok();
-        let pieces = by_statements(source, &code, &comments);
+        let scanned = scan::scan(source).unwrap();
+        let whole = at_once(source, &scanned).ok();
+        let mut statements = Vec::new();
+        let frame = by_statements(source, &scanned, |statement| statements.push(statement));
+        let pieces = frame.map(|frame| frame.around(statements));
         assert_eq!(pieces, whole, "{source}");
         whole
     }

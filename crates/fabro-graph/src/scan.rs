@@ -46,6 +46,12 @@ fn find_comments(
     let mut line_start = true;
     let mut last = b' ';
     while let Some(&byte) = bytes.get(at) {
+        if byte.is_ascii_alphanumeric() {
+            // Most of a file: no mark begins with it.
+            (line_start, last) = (false, byte);
+            at += 1;
+            continue;
+        }
         let end = match byte {
             b'"' => {
                 let end = string_end(bytes, at).ok_or_else(|| open_string(at))?;

@@ -4,12 +4,11 @@ use std::sync::Arc;
 use fabro_types::{Diagnostic, Span, Weight};
 use petgraph::graph::{DiGraph, EdgeIndex, NodeIndex};
 
-use crate::ast::Document;
 use crate::attrs::{Attr, Attrs, Origin};
 use crate::kind::NodeKind;
 use crate::schema::Place;
 use crate::value::Value;
-use crate::{dot, lower, parse};
+use crate::{dot, lower};
 
 /// Names a node of one workflow.
 pub type NodeIx = NodeIndex<u32>;
@@ -21,6 +20,7 @@ pub type EdgeIx = EdgeIndex<u32>;
 #[derive(Clone, Debug)]
 pub struct Workflow {
     pub(crate) name: String,
+    pub(crate) name_span: Option<Span>,
     pub(crate) attrs: Attrs,
     pub(crate) graph: DiGraph<Node, Edge>,
     pub(crate) by_id: HashMap<Arc<str>, NodeIx>,
@@ -77,6 +77,8 @@ pub struct Node {
     pub classes: Vec<String>,
     /// Its attributes, defaults included.
     pub attrs: Attrs,
+    /// Whether a statement is about it alone (`a` or `a [..]`); else only edges mention it.
+    pub has_statement: bool,
     /// Where its id is first written.
     pub span: Span,
 }
@@ -133,23 +135,23 @@ pub struct Cluster {
 
 impl Workflow {
     /// Parses and lowers a file. `name_if_missing` is the name of a graph without one (the file's
-    /// stem). `Err` is a syntax error; the list has the errors and warnings found afterwards.
+    /// stem). `Err` is a syntax error; the list has the errors and warnings found afterwards. Files
+    /// named by `@path` are not read: see [`resolve_files`](crate::resolve_files).
     pub fn from_source(
         name_if_missing: &str,
         source: &str,
     ) -> Result<(Self, Vec<Diagnostic>), Diagnostic> {
-        Ok(Self::from_document(name_if_missing, &parse::parse(source)?))
-    }
-
-    /// Lowers a parsed file. Files named by `@path` are not read: see
-    /// [`resolve_files`](crate::resolve_files).
-    pub fn from_document(name_if_missing: &str, document: &Document) -> (Self, Vec<Diagnostic>) {
-        lower::lower(name_if_missing, document)
+        lower::lower(name_if_missing, source)
     }
 
     /// The graph's name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Where the graph's name is written; `None` when it has none.
+    pub fn name_span(&self) -> Option<Span> {
+        self.name_span
     }
 
     /// The graph's attributes.

@@ -3,9 +3,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use fabro_condition::{Condition, ConditionError};
-use fabro_graph::{
-    Attr, Attrs, Diagnostic, Document, Edge, EdgeIx, Node, NodeIx, NodeKind, Span, Workflow,
-};
+use fabro_graph::{Attr, Attrs, Diagnostic, Edge, EdgeIx, Node, NodeIx, NodeKind, Span, Workflow};
 use fabro_stylesheet::Stylesheet;
 use fabro_template::{Template, TemplateError};
 use serde_json::{Map, Value};
@@ -21,7 +19,6 @@ use crate::relative::RelativeSources;
 /// What every lint looks at, made once.
 pub(crate) struct Checking<'a> {
     pub(crate) source: &'a str,
-    pub(crate) document: &'a Document,
     pub(crate) workflow: &'a Workflow,
     pub(crate) stylesheet: &'a Stylesheet,
     pub(crate) sources: RelativeSources<'a>,
@@ -54,11 +51,10 @@ impl<'a> Checking<'a> {
         inputs: Option<&'a Map<String, Value>>,
         family: &'a Family,
     ) -> Self {
-        let Read { document, workflow, stylesheet } = read;
+        let Read { workflow, stylesheet } = read;
         let (conditions, of_edge) = conditions(workflow);
         Self {
             source,
-            document,
             workflow,
             stylesheet,
             sources,
@@ -147,8 +143,8 @@ impl<'a> Checking<'a> {
 
     /// The first word or the name of the graph, for findings about the workflow as a whole.
     pub(crate) fn head(&self) -> Span {
-        if let Some(name) = &self.document.name {
-            return name.span;
+        if let Some(span) = self.workflow.name_span() {
+            return span;
         }
         let start = self.source.find("digraph").unwrap_or_default();
         Span::new(start, self.source.len().min(start + "digraph".len()))

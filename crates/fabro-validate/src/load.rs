@@ -1,8 +1,6 @@
 //! The one way a workflow is read, whether to be checked or to be run.
 
-use fabro_graph::{
-    Attr, Diagnostic, Document, NodeKind, Origin, Sources, Value, Workflow, resolve_files,
-};
+use fabro_graph::{Attr, Diagnostic, NodeKind, Origin, Sources, Value, Workflow, resolve_files};
 use fabro_stylesheet::{Stylesheet, Subject};
 
 use crate::checking::syntax_error;
@@ -16,7 +14,6 @@ pub(crate) struct Loaded {
 
 /// A workflow that parses.
 pub(crate) struct Read {
-    pub(crate) document: Document,
     pub(crate) workflow: Workflow,
     /// Empty when there is none, or when it does not parse.
     pub(crate) stylesheet: Stylesheet,
@@ -24,18 +21,17 @@ pub(crate) struct Read {
 
 /// Parses, applies defaults, reads files, applies the stylesheet.
 pub(crate) fn load(name: &str, source: &str, sources: &dyn Sources) -> Loaded {
-    let document = match fabro_graph::parse(source) {
-        Ok(document) => document,
+    let (mut workflow, mut findings) = match Workflow::from_source(name, source) {
+        Ok(lowered) => lowered,
         Err(finding) => return Loaded { read: None, findings: vec![finding] },
     };
-    let (mut workflow, mut findings) = Workflow::from_document(name, &document);
     findings.extend(resolve_files(&mut workflow, sources));
     let stylesheet = match workflow.attrs().get("model_stylesheet") {
         Some(attr) => parse_stylesheet(source, attr, &mut findings),
         None => Stylesheet::default(),
     };
     apply(&stylesheet, &mut workflow);
-    Loaded { read: Some(Read { document, workflow, stylesheet }), findings }
+    Loaded { read: Some(Read { workflow, stylesheet }), findings }
 }
 
 fn parse_stylesheet(source: &str, attr: &Attr, findings: &mut Vec<Diagnostic>) -> Stylesheet {

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use fabro_config::{ConfigError, Findings, RunFile};
-use fabro_graph::Sources;
+use fabro_graph::{Sources, Workflow};
 use fabro_types::{Diagnostic, Severity, Span};
+use fabro_validate::Checked;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -46,13 +47,20 @@ struct FileReport {
 pub fn validate(args: &ValidateArgs, global: &Global) -> anyhow::Result<Exit> {
     let (cwd, home) = (global.cwd()?, global.home());
     let mut outcomes = Vec::new();
+    let mut checked = None;
     for path in &args.paths {
         // What one path means may be missing or broken; the others are checked all the same.
         match wanted(path, &cwd, home.as_deref()) {
-            Ok(all) => outcomes.extend(all.iter().flat_map(|it| check(it, &cwd, home.clone()))),
+            Ok(all) => {
+                for it in &all {
+                    outcomes.extend(check(it, &cwd, home.clone(), &mut checked));
+                }
+            }
             Err(error) => outcomes.push(refused(path, &error, &cwd)),
         }
     }
+    // The process ends here: taking the last workflow apart piece by piece would only take time.
+    std::mem::forget(checked);
     let is_json = args.json || args.format == Format::Json;
     if is_json {
         output::json(&Report { files: outcomes.iter().map(Outcome::as_data).collect() })?;
@@ -118,10 +126,15 @@ fn of_settings(findings: &Findings, cwd: &Path) -> Outcome {
     }
 }
 
-/// The workflow, and its run.toml if that is odd.
-fn check(wanted: &Wanted, cwd: &Path, home: Option<PathBuf>) -> Vec<Outcome> {
+/// The workflow, and its run.toml if that is odd. What was read of it is left in `checked`.
+fn check(
+    wanted: &Wanted,
+    cwd: &Path,
+    home: Option<PathBuf>,
+    checked: &mut Option<Workflow>,
+) -> Vec<Outcome> {
     let inputs = wanted.run_file.as_ref().map(|file| &file.config.inputs);
-    let workflow = check_workflow(&wanted.path, inputs, cwd, home);
+    let workflow = check_workflow(&wanted.path, inputs, cwd, home, checked);
     let warnings = wanted.run_file.as_ref().map(|file| &file.warnings);
     let odd = warnings.filter(|it| !it.list.is_empty()).map(|it| of_settings(it, cwd));
     std::iter::once(workflow).chain(odd).collect()
@@ -132,6 +145,7 @@ fn check_workflow(
     inputs: Option<&Map<String, Value>>,
     cwd: &Path,
     home: Option<PathBuf>,
+    checked: &mut Option<Workflow>,
 ) -> Outcome {
     let file = shown(path, cwd);
     let path = cwd.join(path);
@@ -153,8 +167,9 @@ fn check_workflow(
     let name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into());
     let dir = path.parent().map_or_else(|| cwd.to_owned(), Path::to_owned);
     let sources = Beside { dir, home };
-    let checked = fabro_validate::check(&name, &source, &sources, inputs);
-    Outcome { file, source, findings: checked.findings }
+    let Checked { workflow, findings } = fabro_validate::check(&name, &source, &sources, inputs);
+    *checked = workflow;
+    Outcome { file, source, findings }
 }
 
 /// The files that a workflow names.

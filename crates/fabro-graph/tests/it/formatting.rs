@@ -7,8 +7,8 @@ fn canonical(source: &str) -> String {
     let text = format(&document);
     let again = parse(&text).unwrap_or_else(|error| panic!("{}\n{text}", error.message));
     assert_eq!(format(&again), text);
-    let outline = |document| crate::outline(&Workflow::from_document("x", document).0);
-    assert_eq!(outline(&again).replace('"', ""), outline(&document).replace('"', ""));
+    let outline = |source: &str| crate::outline(&Workflow::from_source("x", source).unwrap().0);
+    assert_eq!(outline(&text).replace('"', ""), outline(source).replace('"', ""));
     text
 }
 

@@ -7,10 +7,11 @@ fn rules(source: &str) -> Vec<&'static str> {
         Err(error) => {
             assert!(source.is_char_boundary(error.span.start), "{error:?}");
             assert!(source.is_char_boundary(error.span.end), "{error:?}");
+            assert_eq!(Workflow::from_source("x", source).unwrap_err(), error);
             vec![error.rule]
         }
         Ok(document) => {
-            let (workflow, findings) = Workflow::from_document("x", &document);
+            let (workflow, findings) = Workflow::from_source("x", source).unwrap();
             assert!(!format(&document).is_empty());
             assert!(!workflow.to_dot().is_empty());
             findings.iter().map(|finding| finding.rule).collect()

@@ -1,7 +1,6 @@
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
-use fabro_graph::ast::{Body, End, StatementKind};
-use fabro_graph::{Diagnostic, Document, Node, NodeIx, NodeKind, Origin};
+use fabro_graph::{Diagnostic, Node, NodeIx, NodeKind};
 
 use crate::checking::Checking;
 
@@ -23,22 +22,12 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
 /// from it, or when it looks like a misspelling.
 pub(crate) fn phantoms<'a>(checking: &Checking<'a>) -> BTreeMap<NodeIx, Option<&'a str>> {
     let workflow = checking.workflow;
-    let may_be = |node: &Node| {
-        // What has attributes of its own has a statement of its own.
-        let has_own = node.attrs.own().any(|attr| attr.origin == Origin::Own);
-        !has_own && !matches!(node.kind, NodeKind::Start | NodeKind::Exit)
-    };
+    let may_be =
+        |node: &Node| !node.has_statement && !matches!(node.kind, NodeKind::Start | NodeKind::Exit);
     let mut phantoms = BTreeMap::new();
-    if !workflow.nodes().any(may_be) {
-        return phantoms;
-    }
-    let declared = declared(checking.document);
     let names: Vec<&str> =
-        workflow.nodes().map(|node| &*node.id).filter(|id| declared.contains(id)).collect();
-    for (ix, node) in checking.nodes() {
-        if !may_be(node) || declared.contains(&*node.id) {
-            continue;
-        }
+        workflow.nodes().filter(|node| node.has_statement).map(|node| &*node.id).collect();
+    for (ix, node) in checking.nodes().filter(|(_, node)| may_be(node)) {
         let near = misspelling(checking, node, &names);
         let is_end = workflow.outgoing(ix).len() == 0 && workflow.incoming(ix).len() > 0;
         if near.is_some() || is_end {
@@ -53,32 +42,6 @@ fn misspelling<'n>(checking: &Checking<'_>, node: &Node, names: &[&'n str]) -> O
     let letters = |name: &str| -> String { name.chars().filter(|c| !c.is_ascii_digit()).collect() };
     let own = letters(&node.id);
     checking.nearest(&node.id, names.iter().copied()).filter(|near| letters(near) != own)
-}
-
-/// The ids that have a statement of their own.
-fn declared(document: &Document) -> HashSet<&str> {
-    let mut ids = HashSet::new();
-    collect(&document.body, &mut ids);
-    ids
-}
-
-/// The recursion through groups ends where the parser's does.
-fn collect<'a>(body: &'a Body, ids: &mut HashSet<&'a str>) {
-    for statement in &body.statements {
-        let StatementKind::Chain(ends, _) = &statement.kind else { continue };
-        match &ends[..] {
-            [End::Node(name)] => {
-                ids.insert(&name.text);
-            }
-            ends => {
-                for end in ends {
-                    if let End::Group(group) = end {
-                        collect(&group.body, ids);
-                    }
-                }
-            }
-        }
-    }
 }
 
 #[cfg(test)]
