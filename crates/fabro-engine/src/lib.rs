@@ -69,7 +69,9 @@ pub use fanout::{Branch, BranchEnd, FanOut};
 pub use handler::{Handler, Letter, Mailbox, ReportError, Reporter, Stage, StageEnd, stage_dir};
 pub use input::{Commit, Finished, Input};
 pub use machine::Machine;
-pub use offload::{LIMIT as OFFLOAD_LIMIT, NewBlob, READ_LIMIT, ReadError, read_blob, read_inner};
+pub use offload::{
+    LIMIT as OFFLOAD_LIMIT, NewBlob, READ_LIMIT, ReadError, offload_value, read_blob, read_inner,
+};
 pub use plan::{Plan, PlanError};
 pub use select::Reading;
 pub use state::{MAIN, Phase, RunState};

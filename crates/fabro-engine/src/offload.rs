@@ -97,19 +97,27 @@ pub fn read_inner<E>(
     }
 }
 
+/// Replaces a value whose serialized JSON is longer than `limit` bytes by a reference; the bytes
+/// that it names are added to `blobs`. With a limit of 0 every value is replaced.
+pub fn offload_value(value: &mut Arc<Value>, limit: usize, blobs: &mut Vec<NewBlob>) {
+    if !may_exceed(value, limit) {
+        return;
+    }
+    let bytes = serde_json::to_vec(value.as_ref()).unwrap_or_default();
+    if bytes.len() > limit {
+        let blob = BlobRef::of(&bytes);
+        blobs.push((blob, Arc::from(bytes)));
+        *value = Arc::new(blob.to_value());
+    }
+}
+
 /// The same patch with large values, and all command output, replaced by references. The bytes
 /// they name are added to `blobs`.
 pub(crate) fn offload(patch: &mut ContextPatch, blobs: &mut Vec<NewBlob>) {
     for (key, value) in patch {
-        let always = key == keys::COMMAND_OUTPUT || key == keys::COMMAND_STDERR;
-        if BlobRef::from_value(value).is_some() || (!always && !may_exceed(value, LIMIT)) {
-            continue;
-        }
-        let bytes = serde_json::to_vec(value.as_ref()).unwrap_or_default();
-        if always || bytes.len() > LIMIT {
-            let blob = BlobRef::of(&bytes);
-            blobs.push((blob, Arc::from(bytes)));
-            *value = Arc::new(blob.to_value());
+        if BlobRef::from_value(value).is_none() {
+            let always = key == keys::COMMAND_OUTPUT || key == keys::COMMAND_STDERR;
+            offload_value(value, if always { 0 } else { LIMIT }, blobs);
         }
     }
 }

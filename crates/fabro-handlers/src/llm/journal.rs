@@ -5,11 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use fabro_agent::{Journal, JournalError, Record};
-use fabro_engine::{NewBlob, OFFLOAD_LIMIT, Reporter};
+use fabro_engine::{NewBlob, OFFLOAD_LIMIT, Reporter, offload_value};
 use fabro_events::{EventBody, Note};
 use fabro_llm::{Content, Message};
 use fabro_store::InboxId;
-use fabro_types::BlobRef;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -63,22 +62,24 @@ fn put_aside(note: &mut Note, blobs: &mut Vec<NewBlob>) {
         EventBody::AgentMessage { role, message, given, .. } => {
             if let Some(given) = given {
                 let values = [&mut given.system, &mut given.tools].into_iter().flatten();
-                values.for_each(|value| offload(value, 0, blobs));
+                values.for_each(|value| offload_value(value, 0, blobs));
             }
             match message {
                 Some(message) if role == "user" => {
                     if let Some(text) = plain_text(message) {
                         *message = Arc::new(Value::String(text));
                     }
-                    offload(message, 0, blobs);
+                    offload_value(message, 0, blobs);
                 }
-                Some(message) => offload(message, OFFLOAD_LIMIT, blobs),
+                Some(message) => offload_value(message, OFFLOAD_LIMIT, blobs),
                 None => {}
             }
         }
-        EventBody::AgentToolCompleted(done) => offload(&mut done.output, OFFLOAD_LIMIT, blobs),
+        EventBody::AgentToolCompleted(done) => {
+            offload_value(&mut done.output, OFFLOAD_LIMIT, blobs);
+        }
         EventBody::AgentCompactionCompleted(done) => {
-            offload(&mut done.summary, OFFLOAD_LIMIT, blobs);
+            offload_value(&mut done.summary, OFFLOAD_LIMIT, blobs);
         }
         _ => {}
     }
@@ -89,14 +90,5 @@ fn plain_text(message: &Value) -> Option<String> {
     match &message.content[..] {
         [Content::Text { text }] => Some(text.clone()),
         _ => None,
-    }
-}
-
-fn offload(value: &mut Arc<Value>, limit: usize, blobs: &mut Vec<NewBlob>) {
-    let bytes: Arc<[u8]> = value.to_string().into_bytes().into();
-    if bytes.len() > limit {
-        let name = BlobRef::of(&bytes);
-        *value = Arc::new(name.to_value());
-        blobs.push((name, bytes));
     }
 }

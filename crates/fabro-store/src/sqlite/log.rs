@@ -3,10 +3,11 @@ use std::collections::BTreeSet;
 use fabro_blob::{BlobError, BlobStore};
 use fabro_events::Event;
 use fabro_types::{BlobRef, RunId, RunStatus};
-use rusqlite::{Connection, OptionalExtension, Transaction, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use super::fault::Fault;
 use super::record::{self, Damage};
+use super::transaction::Transaction;
 use super::{SMALL_BLOB, SqliteStore, refs, runs};
 use crate::gate::{self, Effect};
 use crate::{Batch, InboxId, RunLog, StoreError, summary};
@@ -25,9 +26,9 @@ impl RunLog for SqliteStore {
             self.put_large(blob, bytes)?;
         }
         self.write_with(|transaction| {
-            let known = runs::key(transaction, run)?;
+            let known = end(transaction, run)?;
             make_room(transaction, run, known, expected_seq)?;
-            let key = match (known, batch.events.first()) {
+            let key = match (known.map(|(key, _)| key), batch.events.first()) {
                 (Some(key), _) => key,
                 (None, Some(first)) => insert_run(transaction, run, first.ts_ms)?,
                 (None, None) => return consume(transaction, run, 0, batch.consumed),
@@ -106,6 +107,19 @@ fn last(conn: &Connection, key: i64) -> rusqlite::Result<u64> {
     Ok(select.query_row(range, |row| row.get::<_, Option<i64>>(0))?.map_or(0, seq))
 }
 
+/// The key of a run, if there is one, with what [`last`] says.
+fn end(conn: &Connection, run: RunId) -> rusqlite::Result<Option<(i64, u64)>> {
+    const SQL: &str = "SELECT key,
+            (SELECT id FROM events WHERE id > key << 32 AND id <= key << 32 | 0xffffffff
+                ORDER BY id DESC LIMIT 1)
+        FROM runs WHERE id = ?1";
+    let mut select = conn.prepare_cached(SQL)?;
+    let found = select.query_row([run.to_string()], |row| {
+        Ok((row.get(0)?, row.get::<_, Option<i64>>(1)?.map_or(0, seq)))
+    });
+    found.optional()
+}
+
 /// The last sequence number there is a record of, and whether that record is cut off.
 pub(super) fn last_record(conn: &Connection, key: i64) -> rusqlite::Result<(u64, bool)> {
     const SQL: &str = "SELECT id, entry FROM events WHERE id > ?1 AND id <= ?2
@@ -123,14 +137,14 @@ pub(super) fn last_record(conn: &Connection, key: i64) -> rusqlite::Result<(u64,
 fn make_room(
     transaction: &Transaction<'_>,
     run: RunId,
-    key: Option<i64>,
+    known: Option<(i64, u64)>,
     expected: u64,
 ) -> Result<(), Fault> {
-    let found = key.map_or(Ok(0), |key| last(transaction, key))?;
+    let found = known.map_or(0, |(_, last)| last);
     if found == expected {
         return Ok(());
     }
-    if let Some(key) = key
+    if let Some((key, _)) = known
         && found.checked_sub(1) == Some(expected)
         && last_record(transaction, key)?.1
     {

@@ -8,6 +8,8 @@ mod record;
 mod refs;
 mod runs;
 mod schema;
+mod transaction;
+mod wal;
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -20,7 +22,9 @@ use fabro_types::{BlobRef, RunId};
 use fault::Fault;
 pub use lock::DriverLock;
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
+use rusqlite::{Connection, OptionalExtension};
+use transaction::Transaction;
+use wal::Wal;
 
 use crate::{ChangeMark, Follow, StoreError};
 
@@ -42,6 +46,7 @@ pub struct SqliteStore {
     dir: PathBuf,
     /// The database file.
     path: PathBuf,
+    wal: Wal,
     conn: Mutex<Connection>,
     files: DirBlobs,
     /// Counts what this object committed; `SQLite` counts only what others did.
@@ -80,7 +85,8 @@ impl SqliteStore {
 
     fn with(dir: PathBuf, path: PathBuf, conn: Connection) -> Self {
         let files = DirBlobs::new(dir.join("blobs"));
-        Self { dir, path, conn: Mutex::new(conn), files, commits: AtomicU64::new(0) }
+        let wal = Wal::of(&path);
+        Self { dir, path, wal, conn: Mutex::new(conn), files, commits: AtomicU64::new(0) }
     }
 
     /// The store's directory, absolute.
@@ -116,9 +122,11 @@ impl SqliteStore {
         &self,
         write: impl FnOnce(&Transaction<'_>) -> Result<T, Fault>,
     ) -> Result<T, StoreError> {
-        let mut conn = self.conn();
+        let conn = self.conn();
         let commit = || {
-            let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let transaction = Transaction::begin(&conn)?;
+            // Without more room the commit does as well, and if the disk is full, it says so.
+            let _ = self.wal.make_room(&transaction);
             let value = write(&transaction)?;
             transaction.commit()?;
             Ok(value)
@@ -131,9 +139,7 @@ impl SqliteStore {
 
 impl Drop for SqliteStore {
     fn drop(&mut self) {
-        let mut wal = self.path.clone().into_os_string();
-        wal.push("-wal");
-        if fs::metadata(wal).is_ok_and(|file| file.len() > WAL_KEPT) {
+        if self.wal.len() > WAL_KEPT {
             // Should this fail, the log only stays longer.
             let _ = self.conn().set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false);
         }

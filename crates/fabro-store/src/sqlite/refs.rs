@@ -1,20 +1,19 @@
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 use fabro_types::BlobRef;
+use memchr::memmem::Finder;
+
+const PREFIX: &str = "blob://sha256/";
+
+static FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(PREFIX));
 
 /// Adds the blobs that a text names, wherever in it.
 pub(super) fn collect(text: &[u8], refs: &mut BTreeSet<BlobRef>) {
-    const PREFIX: &[u8] = b"blob://sha256/";
     const HEX: usize = 64;
-    let mut rest = text;
-    // Colons are rare enough in texts, and `blob:` after one rarer.
-    while let Some(colon) = rest.iter().position(|byte| *byte == b':') {
-        let (before, after) = rest.split_at(colon);
-        rest = &after[1..];
-        if !before.ends_with(b"blob") || !after.starts_with(&PREFIX[4..]) {
-            continue;
-        }
-        let name = after.get(PREFIX.len() - 4..PREFIX.len() - 4 + HEX).unwrap_or_default();
+    for at in FINDER.find_iter(text) {
+        let start = at + PREFIX.len();
+        let name = text.get(start..start + HEX).unwrap_or_default();
         let blob = std::str::from_utf8(name).ok().and_then(|hex| BlobRef::from_hex(hex).ok());
         refs.extend(blob);
     }
