@@ -47,10 +47,11 @@ impl Wal {
     /// keeps other writers off its end.
     pub(super) fn make_room(&self, _: &Transaction<'_>) -> io::Result<()> {
         let mut file = self.file()?;
-        let size = file.metadata()?.len();
+        // Its metadata would tell it, too. But a file whose times were looked at gets new ones with
+        // the next write, however soon, and the sync has to wait for them.
+        let size = file.seek(SeekFrom::End(0))?;
         if (SHORT..LONG).contains(&size) && size % STRIDE != 0 {
             let missing = STRIDE - size % STRIDE;
-            file.seek(SeekFrom::Start(size))?;
             file.write_all(&vec![0; missing as usize])?;
         }
         Ok(())
