@@ -150,7 +150,9 @@ impl Stage {
         let mut events = Vec::new();
         let mut after = after_seq;
         while after < until_seq {
-            let page = self.store.read(self.run_id, after, PAGE)?;
+            // No more than there can be of it: many stages of a thread are read one by one.
+            let left = usize::try_from(until_seq - after).unwrap_or(PAGE);
+            let page = self.store.read(self.run_id, after, left.min(PAGE))?;
             let Some(last) = page.last() else { break };
             after = last.seq;
             events.extend(page.into_iter().filter(|event| {

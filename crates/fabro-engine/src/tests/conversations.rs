@@ -1,6 +1,12 @@
+use std::sync::atomic::AtomicUsize;
+
 use super::*;
+use fabro_blob::{BlobError, BlobStore};
 use fabro_events::{Note, PauseReason};
-use fabro_store::{Inbox, Message};
+use fabro_store::{
+    ChangeMark, Follow, Inbox, InboxId, Message, RunSummary, Runs, StoreError, StoreWarning,
+};
+use fabro_types::BlobRef;
 use serde_json::json;
 
 /// Reports one answer after the other, as many as it may, and what it found of them.
@@ -118,4 +124,97 @@ fn steering_waits_for_an_agent_and_is_taken_once() {
         .collect();
     insta::assert_snapshot!(steered.join(" "), @"b");
     assert!(bench.store.pending(bench.run_id).unwrap().is_empty());
+}
+
+/// A store that counts the records it hands out.
+#[derive(Default)]
+struct Counting {
+    store: MemoryStore,
+    handed_out: AtomicUsize,
+}
+
+impl RunLog for Counting {
+    fn append(&self, run: RunId, expected_seq: u64, batch: &Batch<'_>) -> Result<(), StoreError> {
+        self.store.append(run, expected_seq, batch)
+    }
+
+    fn read(&self, run: RunId, after_seq: u64, limit: usize) -> Result<Vec<Event>, StoreError> {
+        let events = self.store.read(run, after_seq, limit)?;
+        self.handed_out.fetch_add(events.len(), Ordering::Relaxed);
+        Ok(events)
+    }
+}
+
+impl Runs for Counting {
+    fn list(&self) -> Result<Vec<RunSummary>, StoreError> {
+        self.store.list()
+    }
+
+    fn find(&self, text: &str) -> Result<RunId, StoreError> {
+        self.store.find(text)
+    }
+
+    fn delete(&self, run: RunId) -> Result<(), StoreError> {
+        self.store.delete(run)
+    }
+
+    fn last_seq(&self, run: RunId) -> Result<u64, StoreError> {
+        self.store.last_seq(run)
+    }
+
+    fn check(&self, run: RunId) -> Result<Option<StoreWarning>, StoreError> {
+        self.store.check(run)
+    }
+}
+
+impl Inbox for Counting {
+    fn post(&self, run: RunId, message: &Message) -> Result<InboxId, StoreError> {
+        self.store.post(run, message)
+    }
+
+    fn pending(&self, run: RunId) -> Result<Vec<(InboxId, Message)>, StoreError> {
+        self.store.pending(run)
+    }
+}
+
+impl Follow for Counting {
+    fn mark(&self) -> Result<ChangeMark, StoreError> {
+        self.store.mark()
+    }
+}
+
+impl BlobStore for Counting {
+    fn get(&self, blob: &BlobRef) -> Result<Vec<u8>, BlobError> {
+        self.store.get(blob)
+    }
+
+    fn put(&self, bytes: &[u8]) -> Result<BlobRef, BlobError> {
+        self.store.put(bytes)
+    }
+
+    fn len(&self, blob: &BlobRef) -> Result<u64, BlobError> {
+        self.store.len(blob)
+    }
+}
+
+#[test]
+fn an_earlier_stage_is_read_without_what_came_after_it() {
+    const STAGES: usize = 40;
+    let nodes: Vec<String> = (0..STAGES).map(|n| format!("n{n}")).collect();
+    let bench = Bench::new(&format!("digraph {{ start -> {} -> exit }}", nodes.join(" -> ")), &[]);
+    let counting = Arc::new(Counting::default());
+    counting.append(bench.run_id, 0, &Batch::of(&bench.events())).unwrap();
+    let talker = Arc::new(Talker { of: 1, now: 1, found: Mutex::default() });
+    let world = World {
+        store: Arc::clone(&counting) as _,
+        handler: Arc::clone(&talker) as _,
+        ..bench.world()
+    };
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_time().start_paused(true);
+    runtime.build().unwrap().block_on(drive(bench.machine(), Input::Start, world)).unwrap();
+    assert_eq!(talker.found.lock().unwrap().len(), STAGES);
+    // What each stage said, and its end, once for every stage after it.
+    let pairs = STAGES * (STAGES - 1) / 2;
+    assert_eq!(counting.handed_out.load(Ordering::Relaxed), 2 * pairs);
 }
