@@ -1,6 +1,7 @@
-//! The syntax tree of a file, as the parser makes it and the formatter prints it.
+//! The syntax tree of a file, as the parser makes it and the formatter prints it. Its names are parts
+//! of the source.
 
-use std::sync::Arc;
+use std::borrow::Cow;
 
 use fabro_types::Span;
 
@@ -8,31 +9,31 @@ use crate::value::{Value, quote};
 
 /// A parsed file: everything that was written, comments included, without meaning.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Document {
+pub struct Document<'a> {
     /// The graph's name, when it has one.
-    pub name: Option<Name>,
+    pub name: Option<Name<'a>>,
     /// Comments before the opening brace.
     pub head: Vec<Comment>,
     /// What stands between the braces.
-    pub body: Body,
+    pub body: Body<'a>,
     /// Comments after the closing brace.
     pub tail: Vec<Comment>,
 }
 
 /// The statements between two braces.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Body {
+pub struct Body<'a> {
     /// In file order.
-    pub statements: Vec<Statement>,
+    pub statements: Vec<Statement<'a>>,
     /// Comments after the last statement.
     pub dangling: Vec<Comment>,
 }
 
 /// One statement with the comments that belong to it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Statement {
+pub struct Statement<'a> {
     /// What it says.
-    pub kind: StatementKind,
+    pub kind: StatementKind<'a>,
     /// Comments before it (and, rarely, inside it where no attribute can hold them).
     pub leading: Vec<Comment>,
     /// A comment that ends its last line.
@@ -45,14 +46,14 @@ pub struct Statement {
 
 /// The forms a statement has.
 #[derive(Clone, Debug, PartialEq)]
-pub enum StatementKind {
+pub enum StatementKind<'a> {
     /// `key=value`: an attribute of the graph or subgraph around it.
-    Assignment(Box<Attribute>),
+    Assignment(Box<Attribute<'a>>),
     /// `graph [..]`, `node [..]`, `edge [..]`.
-    Defaults(DefaultsOf, AttributeList),
+    Defaults(DefaultsOf, AttributeList<'a>),
     /// A node, a subgraph, or edges: `a`, `{b; c}`, `a -> b -> c`, with attributes. A lone
     /// subgraph has none.
-    Chain(Vec<End>, AttributeList),
+    Chain(Vec<End<'a>>, AttributeList<'a>),
 }
 
 /// What a defaults statement is about.
@@ -68,14 +69,14 @@ pub enum DefaultsOf {
 
 /// One end of an edge, or a statement's only element.
 #[derive(Clone, Debug, PartialEq)]
-pub enum End {
+pub enum End<'a> {
     /// A node.
-    Node(Name),
+    Node(Name<'a>),
     /// `subgraph name { … }` or `{ … }`.
-    Group(Box<Group>),
+    Group(Box<Group<'a>>),
 }
 
-impl End {
+impl End<'_> {
     /// Where it is written.
     pub fn span(&self) -> Span {
         match self {
@@ -87,31 +88,31 @@ impl End {
 
 /// A subgraph.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Group {
+pub struct Group<'a> {
     /// Its name, when it has one.
-    pub name: Option<Name>,
+    pub name: Option<Name<'a>>,
     /// Whether the word `subgraph` is written.
     pub keyword: bool,
     /// What stands between its braces.
-    pub body: Body,
+    pub body: Body<'a>,
     /// From the word or brace it begins with to its closing brace.
     pub span: Span,
 }
 
 /// The attributes of a statement; several blocks `[..][..]` are one list.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct AttributeList {
+pub struct AttributeList<'a> {
     /// In file order, repeated keys included.
-    pub items: Vec<Attribute>,
+    pub items: Vec<Attribute<'a>>,
     /// Comments after the last attribute.
     pub dangling: Vec<Comment>,
 }
 
 /// `key=value`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Attribute {
+pub struct Attribute<'a> {
     /// As written, older names included.
-    pub key: Name,
+    pub key: Name<'a>,
     /// What it is set to.
     pub value: Literal,
     /// Comments before it.
@@ -120,7 +121,7 @@ pub struct Attribute {
     pub trailing: Option<Box<Comment>>,
 }
 
-impl Attribute {
+impl Attribute<'_> {
     /// From the key to the end of the value.
     pub fn span(&self) -> Span {
         self.key.span.to(self.value.span)
@@ -129,9 +130,9 @@ impl Attribute {
 
 /// An id or a key, quoted or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Name {
+pub struct Name<'a> {
     /// Without quotes, escapes resolved.
-    pub text: Arc<str>,
+    pub text: Cow<'a, str>,
     /// Whether it was written in quotes; a quoted keyword is an ordinary name.
     pub quoted: bool,
     /// With its quotes.

@@ -23,7 +23,7 @@ const MAX_INDENT: usize = 16 * INDENT;
 ///     "digraph {\n    a -> b [timeout=\"30s\"] // go\n}\n"
 /// );
 /// ```
-pub fn format(document: &Document) -> String {
+pub fn format(document: &Document<'_>) -> String {
     let mut printer = Printer { out: String::new(), depth: 0 };
     printer.comments(&document.head, true);
     printer.out.push_str("digraph ");
@@ -44,7 +44,7 @@ struct Printer {
 
 impl Printer {
     /// `{`, the statements, and `}` without a line end.
-    fn block(&mut self, body: &Body) {
+    fn block(&mut self, body: &Body<'_>) {
         if body.statements.is_empty() && body.dangling.is_empty() {
             self.out.push_str("{}");
             return;
@@ -60,7 +60,7 @@ impl Printer {
         self.out.push('}');
     }
 
-    fn statement(&mut self, statement: &Statement, is_first: bool) {
+    fn statement(&mut self, statement: &Statement<'_>, is_first: bool) {
         self.comments(&statement.leading, is_first);
         if statement.blank_before && !(is_first && statement.leading.is_empty()) {
             self.out.push('\n');
@@ -96,7 +96,7 @@ impl Printer {
         self.out.push('\n');
     }
 
-    fn group(&mut self, group: &Group, in_chain: bool) {
+    fn group(&mut self, group: &Group<'_>, in_chain: bool) {
         if let Some(ids) = inline_ids(group)
             && in_chain
         {
@@ -114,7 +114,7 @@ impl Printer {
     }
 
     /// ` [..]`, or nothing when there is nothing to say.
-    fn attributes(&mut self, list: &AttributeList) {
+    fn attributes(&mut self, list: &AttributeList<'_>) {
         if list.items.is_empty() && list.dangling.is_empty() {
             return;
         }
@@ -171,11 +171,11 @@ impl Printer {
 }
 
 /// The ids of a group that fits into its edge: plain nodes only, on one short line.
-fn inline_ids(group: &Group) -> Option<Vec<String>> {
+fn inline_ids(group: &Group<'_>) -> Option<Vec<String>> {
     if group.name.is_some() || group.keyword || !group.body.dangling.is_empty() {
         return None;
     }
-    let id = |statement: &Statement| match &statement.kind {
+    let id = |statement: &Statement<'_>| match &statement.kind {
         StatementKind::Chain(ends, list)
             if list.items.is_empty()
                 && list.dangling.is_empty()
@@ -194,12 +194,12 @@ fn inline_ids(group: &Group) -> Option<Vec<String>> {
     (!ids.is_empty() && length <= WIDTH - 20).then_some(ids)
 }
 
-fn attribute_text(attribute: &Attribute) -> String {
+fn attribute_text(attribute: &Attribute<'_>) -> String {
     let key = name_text(&attribute.key);
     std::format!("{key}={}", literal_text(&attribute.value))
 }
 
-fn name_text(name: &Name) -> String {
+fn name_text(name: &Name<'_>) -> String {
     if is_plain_id(&name.text) && !is_keyword(&name.text) {
         name.text.to_string()
     } else {

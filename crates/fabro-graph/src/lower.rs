@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use fabro_types::{Diagnostic, Span};
 use petgraph::graph::DiGraph;
+use smallvec::{SmallVec, smallvec};
 
 use crate::ast::{self, AttributeList, DefaultsOf, End, Group, Statement, StatementKind};
 use crate::attrs::{Attr, Attrs, Defaults, Origin, settle};
@@ -32,7 +33,7 @@ pub(crate) fn lower(
     let scanned = scan::scan(source)?;
     let mut lowering = Lowering::with_room(source.len());
     let mut scope = Scope::default();
-    let take = |statement: Statement| lowering.statement(&statement, &mut scope);
+    let take = |statement: Statement<'_>| lowering.statement(&statement, &mut scope);
     if let Some(frame) = parse::by_statements(source, &scanned, take) {
         return Ok(lowering.finish(frame.name, name_if_missing));
     }
@@ -83,13 +84,13 @@ impl Lowering {
     }
 
     /// The recursion through groups ends at `scan::MAX_NESTING`.
-    fn body(&mut self, body: &ast::Body, mut scope: Scope) {
+    fn body(&mut self, body: &ast::Body<'_>, mut scope: Scope) {
         for statement in &body.statements {
             self.statement(statement, &mut scope);
         }
     }
 
-    fn statement(&mut self, statement: &Statement, scope: &mut Scope) {
+    fn statement(&mut self, statement: &Statement<'_>, scope: &mut Scope) {
         match &statement.kind {
             StatementKind::Assignment(attribute) if !scope.is_subgraph => {
                 let attr = self.attr(Place::Graph, attribute, Origin::Own);
@@ -113,7 +114,7 @@ impl Lowering {
         }
     }
 
-    fn defaults(&mut self, of: DefaultsOf, list: &AttributeList, scope: &mut Scope) {
+    fn defaults(&mut self, of: DefaultsOf, list: &AttributeList<'_>, scope: &mut Scope) {
         let (place, defaults) = match of {
             DefaultsOf::Graph if scope.is_subgraph => return,
             DefaultsOf::Graph => {
@@ -128,12 +129,12 @@ impl Lowering {
         }
     }
 
-    fn chain(&mut self, ends: &[End], list: &AttributeList, scope: &Scope) {
+    fn chain(&mut self, ends: &[End<'_>], list: &AttributeList<'_>, scope: &Scope) {
         let attrs = Attrs::new(self.attrs(Place::Edge, list, Origin::Own), scope.edge.clone());
-        let mut sources: Option<(&End, Vec<NodeIx>)> = None;
+        let mut sources: Option<(&End<'_>, SmallVec<[NodeIx; 1]>)> = None;
         for end in ends {
             let targets = match end {
-                End::Node(name) => vec![self.mention(name, scope)],
+                End::Node(name) => smallvec![self.mention(name, scope)],
                 End::Group(group) => {
                     let first = self.group(group, scope);
                     self.mentioned_since(first)
@@ -156,7 +157,7 @@ impl Lowering {
     }
 
     /// Where in `mentions` the nodes of the subgraph begin.
-    fn group(&mut self, group: &Group, scope: &Scope) -> usize {
+    fn group(&mut self, group: &Group<'_>, scope: &Scope) -> usize {
         let label = label(group);
         let name = group.name.as_ref().map(|name| name.text.to_string());
         let class: Arc<str> = label.as_deref().map(class_of).unwrap_or_default().into();
@@ -177,13 +178,13 @@ impl Lowering {
     }
 
     /// The nodes mentioned from there on, each once, in the order of their mention.
-    fn mentioned_since(&self, first: usize) -> Vec<NodeIx> {
+    fn mentioned_since(&self, first: usize) -> SmallVec<[NodeIx; 1]> {
         let mut seen = HashSet::new();
         self.mentions[first..].iter().copied().filter(|node| seen.insert(*node)).collect()
     }
 
-    fn mention(&mut self, name: &ast::Name, scope: &Scope) -> NodeIx {
-        let node = match self.by_id.get(&name.text) {
+    fn mention(&mut self, name: &ast::Name<'_>, scope: &Scope) -> NodeIx {
+        let node = match self.by_id.get(&*name.text) {
             Some(node) => *node,
             None => self.new_node(name, scope),
         };
@@ -196,11 +197,11 @@ impl Lowering {
         node
     }
 
-    fn new_node(&mut self, name: &ast::Name, scope: &Scope) -> NodeIx {
+    fn new_node(&mut self, name: &ast::Name<'_>, scope: &Scope) -> NodeIx {
         if let Some(finding) = check_id(name) {
             self.report(finding);
         }
-        let id = name.text.clone();
+        let id: Arc<str> = name.text.as_ref().into();
         let node = self.graph.add_node(Node {
             id: id.clone(),
             kind: NodeKind::Agent,
@@ -214,12 +215,12 @@ impl Lowering {
         node
     }
 
-    fn attrs(&mut self, place: Place, list: &AttributeList, origin: Origin) -> Vec<Arc<Attr>> {
+    fn attrs(&mut self, place: Place, list: &AttributeList<'_>, origin: Origin) -> Vec<Arc<Attr>> {
         list.items.iter().map(|attribute| self.attr(place, attribute, origin)).collect()
     }
 
     /// The attribute under its name of today, its value of the type that the schema asks for.
-    fn attr(&mut self, place: Place, attribute: &ast::Attribute, origin: Origin) -> Arc<Attr> {
+    fn attr(&mut self, place: Place, attribute: &ast::Attribute<'_>, origin: Origin) -> Arc<Attr> {
         let ast::Attribute { key, value: literal, .. } = attribute;
         let older = if schema::has_older_name(&key.text) {
             schema::older_name(place, &key.text, &literal.value.as_text())
@@ -274,7 +275,11 @@ impl Lowering {
         }
     }
 
-    fn finish(self, name: Option<ast::Name>, name_if_missing: &str) -> (Workflow, Vec<Diagnostic>) {
+    fn finish(
+        self,
+        name: Option<ast::Name<'_>>,
+        name_if_missing: &str,
+    ) -> (Workflow, Vec<Diagnostic>) {
         let mut graph = self.graph;
         for (node, (own, inherited)) in graph.node_weights_mut().zip(self.nodes) {
             node.attrs = Attrs::new(own, inherited);
@@ -332,9 +337,9 @@ fn classes(attrs: &Attrs) -> Vec<String> {
 }
 
 /// The label of a subgraph; the last one wins.
-fn label(group: &Group) -> Option<String> {
-    let of = |attribute: &ast::Attribute| {
-        (&*attribute.key.text == "label").then(|| attribute.value.value.as_text().into_owned())
+fn label(group: &Group<'_>) -> Option<String> {
+    let of = |attribute: &ast::Attribute<'_>| {
+        (attribute.key.text == "label").then(|| attribute.value.value.as_text().into_owned())
     };
     let mut labels = group.body.statements.iter().filter_map(|statement| match &statement.kind {
         StatementKind::Assignment(attribute) => of(attribute),
@@ -351,7 +356,7 @@ fn class_of(label: &str) -> String {
     words.collect::<Vec<_>>().join("-")
 }
 
-fn check_id(name: &ast::Name) -> Option<Diagnostic> {
+fn check_id(name: &ast::Name<'_>) -> Option<Diagnostic> {
     let characters = name.text.chars().count();
     if characters > MAX_ID_CHARACTERS {
         let message =

@@ -24,7 +24,7 @@ use crate::value::{Value, unescape_into};
 /// let error = fabro_graph::parse("digraph { a -- b }").unwrap_err();
 /// assert_eq!(error.rule, "undirected-edge");
 /// ```
-pub fn parse(source: &str) -> Result<Document, Diagnostic> {
+pub fn parse(source: &str) -> Result<Document<'_>, Diagnostic> {
     let scanned = scan::scan(source)?;
     let mut statements = Vec::new();
     match by_statements(source, &scanned, |statement| statements.push(statement)) {
@@ -34,15 +34,15 @@ pub fn parse(source: &str) -> Result<Document, Diagnostic> {
 }
 
 /// A file without its statements.
-pub(crate) struct Frame {
-    pub(crate) name: Option<Name>,
+pub(crate) struct Frame<'a> {
+    pub(crate) name: Option<Name<'a>>,
     head: Vec<Comment>,
     dangling: Vec<Comment>,
     tail: Vec<Comment>,
 }
 
-impl Frame {
-    fn around(self, statements: Vec<Statement>) -> Document {
+impl<'a> Frame<'a> {
+    fn around(self, statements: Vec<Statement<'a>>) -> Document<'a> {
         let Self { name, head, dangling, tail } = self;
         Document { name, head, body: Body { statements, dangling }, tail }
     }
@@ -51,11 +51,11 @@ impl Frame {
 /// Parses one statement after another, so that what is kept of a file never takes more than the
 /// largest of them does. `None` when anything does not fit: only the grammar of a whole file can
 /// tell what.
-pub(crate) fn by_statements(
-    source: &str,
+pub(crate) fn by_statements<'a>(
+    source: &'a str,
     scanned: &Scanned<'_>,
-    mut take: impl FnMut(Statement),
-) -> Option<Frame> {
+    mut take: impl FnMut(Statement<'a>),
+) -> Option<Frame<'a>> {
     let Scanned { code, comments, .. } = scanned;
     let mut builder = Builder::new(source, comments);
     let opening = Grammar::parse(Rule::opening, code).ok()?.next()?;
@@ -81,7 +81,10 @@ pub(crate) fn by_statements(
 }
 
 /// Parses a whole file.
-pub(crate) fn at_once(source: &str, scanned: &Scanned<'_>) -> Result<Document, Diagnostic> {
+pub(crate) fn at_once<'a>(
+    source: &'a str,
+    scanned: &Scanned<'_>,
+) -> Result<Document<'a>, Diagnostic> {
     let Scanned { code, comments, suspect } = scanned;
     let file = Grammar::parse(Rule::file, code)
         .map_err(|error| {
@@ -114,9 +117,9 @@ pub(crate) fn at_once(source: &str, scanned: &Scanned<'_>) -> Result<Document, D
 type Parsed<T> = Result<T, Diagnostic>;
 
 /// Turns pairs into the tree, and gives each comment to what it stands next to.
-struct Builder<'a> {
+struct Builder<'a, 'c> {
     source: &'a str,
-    comments: Peekable<Copied<Iter<'a, Span>>>,
+    comments: Peekable<Copied<Iter<'c, Span>>>,
     // Where the text that the pairs are of begins in the source.
     offset: usize,
     // Where the last part taken ends; the span of a rule may run on over blanks and comments.
@@ -125,20 +128,20 @@ struct Builder<'a> {
 
 /// A graph or subgraph with its braces.
 #[derive(Default)]
-struct Braced {
+struct Braced<'a> {
     keyword: bool,
-    name: Option<Name>,
+    name: Option<Name<'a>>,
     head: Vec<Comment>,
-    body: Body,
+    body: Body<'a>,
 }
 
-impl<'a> Builder<'a> {
-    fn new(source: &'a str, comments: &'a [Span]) -> Self {
+impl<'a, 'c> Builder<'a, 'c> {
+    fn new(source: &'a str, comments: &'c [Span]) -> Self {
         Self { source, comments: comments.iter().copied().peekable(), offset: 0, end: 0 }
     }
 
     /// The recursion through groups ends at `scan::MAX_NESTING`.
-    fn braced(&mut self, pairs: Pairs<'_, Rule>) -> Parsed<Braced> {
+    fn braced(&mut self, pairs: Pairs<'_, Rule>) -> Parsed<Braced<'a>> {
         let mut braced = Braced::default();
         for pair in pairs {
             match pair.as_rule() {
@@ -157,7 +160,7 @@ impl<'a> Builder<'a> {
         Ok(braced)
     }
 
-    fn statement(&mut self, pair: Pair<'_, Rule>) -> Parsed<Statement> {
+    fn statement(&mut self, pair: Pair<'_, Rule>) -> Parsed<Statement<'a>> {
         let start = self.span(&pair).start;
         let mut leading = self.comments_before(start);
         let blank_before = self.is_blank_before(start);
@@ -175,11 +178,15 @@ impl<'a> Builder<'a> {
     }
 
     /// Nodes, edges, a subgraph, or defaults, which look like a node.
-    fn chain(&mut self, pair: Pair<'_, Rule>, leading: &mut Vec<Comment>) -> Parsed<StatementKind> {
+    fn chain(
+        &mut self,
+        pair: Pair<'_, Rule>,
+        leading: &mut Vec<Comment>,
+    ) -> Parsed<StatementKind<'a>> {
         let pairs = pair.into_inner();
         // Between two ends is an arrow; what attributes take is few.
         let mut ends = Vec::with_capacity(pairs.len().div_ceil(2));
-        let mut list: Option<AttributeList> = None;
+        let mut list: Option<AttributeList<'a>> = None;
         for pair in pairs {
             let span = self.span(&pair);
             match pair.as_rule() {
@@ -220,7 +227,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Appends one block `[..]`.
-    fn attributes(&mut self, pair: Pair<'_, Rule>, list: &mut AttributeList) {
+    fn attributes(&mut self, pair: Pair<'_, Rule>, list: &mut AttributeList<'a>) {
         let span = self.span(&pair);
         // A block without attributes may have left some, which now stand before others.
         let mut before = std::mem::take(&mut list.dangling);
@@ -243,7 +250,7 @@ impl<'a> Builder<'a> {
         self.end = span.end;
     }
 
-    fn attribute(&mut self, pair: Pair<'_, Rule>) -> Attribute {
+    fn attribute(&mut self, pair: Pair<'_, Rule>) -> Attribute<'a> {
         let span = self.span(&pair);
         let mut parts = pair
             .into_inner()
@@ -303,11 +310,18 @@ impl<'a> Builder<'a> {
         Span::new(self.offset + span.start(), self.offset + span.end())
     }
 
-    fn name(&self, pair: &Pair<'_, Rule>) -> Name {
-        let written = pair.as_str();
+    fn name(&self, pair: &Pair<'_, Rule>) -> Name<'a> {
+        let span = self.span(pair);
+        let written = &self.source[span.start..span.end];
         let quoted = pair.as_rule() == Rule::string;
-        let text = if quoted { unquote(written).into() } else { written.into() };
-        Name { text, quoted, span: self.span(pair) }
+        let text = if !quoted {
+            written.into()
+        } else if let Some(text) = plain(written) {
+            text.into()
+        } else {
+            unquote(written).into()
+        };
+        Name { text, quoted, span }
     }
 
     /// The value made of these parts: one word, or one or more quoted texts.
@@ -325,11 +339,9 @@ impl<'a> Builder<'a> {
             let written = is_number.then(|| source.into());
             return Literal { value, written, span };
         }
-        let is_plain = |source: &str| {
-            !source.bytes().any(|byte| matches!(byte, b'\\' | b'\r' | b'\n' | b'\t'))
-        };
-        if parts.peek().is_none() && is_plain(source) {
-            let text = &source[1..source.len() - 1];
+        if parts.peek().is_none()
+            && let Some(text) = plain(source)
+        {
             return Literal { value: Value::from(text), written: None, span };
         }
         let mut text = unquote(source);
@@ -349,7 +361,7 @@ fn is_assignment(statement: &Pair<'_, Rule>) -> bool {
     statement.clone().into_inner().nth(1).is_some_and(|part| part.as_rule() == Rule::equals)
 }
 
-fn defaults_of(name: &Name) -> Option<DefaultsOf> {
+fn defaults_of(name: &Name<'_>) -> Option<DefaultsOf> {
     let is = |word: &str| !name.quoted && name.text.eq_ignore_ascii_case(word);
     if is("node") {
         Some(DefaultsOf::Node)
@@ -361,13 +373,19 @@ fn defaults_of(name: &Name) -> Option<DefaultsOf> {
 }
 
 /// A word of the language that stands for a node.
-fn keyword(end: &End) -> Option<(&str, Span)> {
+fn keyword<'e>(end: &'e End<'_>) -> Option<(&'e str, Span)> {
     match end {
         End::Node(name) if !name.quoted && refusal::is_keyword(&name.text) => {
             Some((&name.text, name.span))
         }
         _ => None,
     }
+}
+
+/// What is between the quotes, when it means itself and is printed as it is written.
+fn plain(source: &str) -> Option<&str> {
+    let odd = |byte| matches!(byte, b'\\' | b'\r' | b'\n' | b'\t');
+    (!source.bytes().any(odd)).then(|| &source[1..source.len() - 1])
 }
 
 fn unquote(source: &str) -> String {
@@ -382,7 +400,7 @@ mod tests {
 
     /// Reads it in pieces and as a whole.
     #[track_caller]
-    fn check(source: &str) -> Option<Document> {
+    fn check(source: &str) -> Option<Document<'_>> {
         let scanned = scan::scan(source).unwrap();
         let whole = at_once(source, &scanned).ok();
         let mut statements = Vec::new();

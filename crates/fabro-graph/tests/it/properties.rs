@@ -90,8 +90,8 @@ fn document() -> impl Strategy<Value = String> {
 }
 
 /// Everything that was written, without places, quotes and empty lines.
-fn shape(document: &Document) -> String {
-    fn body(of: &Body, out: &mut String) {
+fn shape(document: &Document<'_>) -> String {
+    fn body(of: &Body<'_>, out: &mut String) {
         for statement in &of.statements {
             match &statement.kind {
                 StatementKind::Assignment(item) => {
@@ -118,10 +118,10 @@ fn shape(document: &Document) -> String {
             }
         }
     }
-    fn value(item: &Attribute) -> String {
+    fn value(item: &Attribute<'_>) -> String {
         item.value.source().trim_matches('"').to_owned()
     }
-    fn items(list: &AttributeList, out: &mut String) {
+    fn items(list: &AttributeList<'_>, out: &mut String) {
         for item in &list.items {
             out.push_str(&format!("[{}={}]", item.key.text, value(item)));
         }
@@ -133,8 +133,8 @@ fn shape(document: &Document) -> String {
 }
 
 /// The texts of all comments; their order may change where one moves out of an edge.
-fn comments(document: &Document) -> Vec<String> {
-    fn body(of: &Body, out: &mut Vec<Comment>) {
+fn comments(document: &Document<'_>) -> Vec<String> {
+    fn body(of: &Body<'_>, out: &mut Vec<Comment>) {
         for statement in &of.statements {
             out.extend(statement.leading.iter().chain(statement.trailing.as_deref()).cloned());
             let list = match &statement.kind {
