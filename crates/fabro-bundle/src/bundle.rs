@@ -8,11 +8,12 @@ use fabro_blob::BlobStore;
 use fabro_config::{AgentSettings, ModelEntry, ProviderSettings};
 use fabro_engine::{Plan, PlanError, ReadError, read_blob};
 use fabro_graph::{MemorySources, Node};
-use fabro_template::{Mode, Template, Values};
 use fabro_types::{BlobRef, Diagnostic};
 use fabro_validate::RelativeSources;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+
+use crate::goal::{GoalError, render_goal};
 
 /// A workflow with everything it needs to run again on another day.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -94,11 +95,8 @@ pub enum BundleError {
         node: Arc<str>,
     },
     /// The goal cannot be rendered.
-    #[error("the goal cannot be rendered: {message}")]
-    Goal {
-        /// Why.
-        message: String,
-    },
+    #[error(transparent)]
+    Goal(#[from] GoalError),
 }
 
 fn first(findings: &[Diagnostic]) -> &str {
@@ -139,7 +137,7 @@ impl Bundle {
     pub fn goal(&self, inputs: &Map<String, Value>) -> Result<Option<String>, BundleError> {
         let plan = self.plan()?;
         let Some(goal) = plan.workflow().attrs().text("goal") else { return Ok(None) };
-        render_goal(goal, inputs).map(Some)
+        Ok(Some(render_goal(goal, inputs)?))
     }
 
     /// The workflow of a manager node.
@@ -162,13 +160,4 @@ impl Bundle {
             settings: self.settings.clone(),
         })
     }
-}
-
-/// A goal with `{{ inputs.… }}` filled in.
-pub fn render_goal(goal: &str, inputs: &Map<String, Value>) -> Result<String, BundleError> {
-    let failed = |message: String| BundleError::Goal { message };
-    let template = Template::parse(goal).map_err(|error| failed(error.to_string()))?;
-    let inputs = inputs.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
-    let values = Values { inputs, ..Values::default() };
-    template.render(Arc::new(values), Mode::Prompt).map_err(|error| failed(error.to_string()))
 }

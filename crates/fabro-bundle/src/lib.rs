@@ -1,7 +1,7 @@
 //! All that a run depends on, kept with the run: its workflow's text, the files it names, settings.
 //!
 //! A [`Bundle`] is stored when a run is created, so that the run can go on when the files it came
-//! from have changed or are gone. [`obstacle`] says what keeps a valid workflow from being run.
+//! from have changed or are gone. [`render_goal`] fills its goal in; [`obstacle`] says what keeps a valid workflow from being run.
 //!
 //! ```
 //! use fabro_bundle::{Bundle, RunSettings};
@@ -24,7 +24,9 @@
 //! - A bundle is one JSON value and is read back as a whole.
 
 mod bundle;
+mod goal;
 mod obstacle;
 
-pub use bundle::{Bundle, BundleError, RunSettings, render_goal};
+pub use bundle::{Bundle, BundleError, RunSettings};
+pub use goal::{GoalError, render_goal};
 pub use obstacle::{Obstacle, obstacle};

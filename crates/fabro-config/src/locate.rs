@@ -3,8 +3,11 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use fabro_types::Span;
+
 use crate::error::{ConfigError, Findings};
 use crate::near::near_misses;
+use crate::reader::place;
 use crate::run::{RunConfig, parse};
 use crate::settings::{ModelSettings, Settings};
 
@@ -77,6 +80,21 @@ impl RunFile {
             models: self.config.models.clone(),
         };
         Ok(own.or(weaker))
+    }
+
+    /// Where the value of a setting, such as `run.goal`, stands in the file, in bytes; the beginning of
+    /// the file when it is not set.
+    pub fn place(&self, setting: &str) -> Span {
+        place(&self.warnings.text, setting).unwrap_or_default()
+    }
+
+    /// Where a part of `text`, which is such a value, stands; the whole value when it is written with
+    /// escapes.
+    pub fn place_in(&self, setting: &str, text: &str, part: Span) -> Span {
+        let whole = self.place(setting);
+        let written = self.warnings.text.get(whole.start..whole.end).unwrap_or_default();
+        let Some(at) = written.find(text).filter(|_| part.end > part.start) else { return whole };
+        Span::new(whole.start + at + part.start, whole.start + at + part.end)
     }
 
     fn dir(&self) -> &Path {

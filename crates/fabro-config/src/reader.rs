@@ -1,5 +1,7 @@
 //! Typed reading of a TOML tree: every complaint becomes a finding at the key or value it is about.
 
+use std::borrow::Cow;
+
 use fabro_types::{Diagnostic, Severity, Span};
 use serde_json::{Map, Number, Value};
 use toml::Spanned;
@@ -28,16 +30,8 @@ pub(crate) fn read<T: Default>(
     known: &'static [&'static [&'static str]],
     body: impl FnOnce(&mut Reader, &DeTable<'_>, &mut T),
 ) -> Result<(T, Vec<Diagnostic>), Vec<Diagnostic>> {
-    // Editors on Windows put a byte order mark there. Blanks of the same length keep the spans.
-    let blanked;
-    let source = match text.strip_prefix('\u{feff}') {
-        Some(rest) => {
-            blanked = format!("   {rest}");
-            &blanked
-        }
-        None => text,
-    };
-    let root = DeTable::parse(source).map_err(|error| {
+    let source = without_mark(text);
+    let root = DeTable::parse(&source).map_err(|error| {
         let span = error.span().map_or_else(Span::default, |span| Span::new(span.start, span.end));
         vec![Diagnostic::error("config-syntax", span, error.message().trim_end_matches('.'))]
     })?;
@@ -52,6 +46,26 @@ pub(crate) fn read<T: Default>(
         return Err(findings);
     }
     Ok((value, findings))
+}
+
+/// Where the value of a setting stands, by its dotted name; `None` when it is not set.
+pub(crate) fn place(text: &str, setting: &str) -> Option<Span> {
+    let source = without_mark(text);
+    let root = DeTable::parse(&source).ok()?;
+    let mut parts = setting.split('.');
+    let mut node = root.get_ref().get(parts.next()?)?;
+    for part in parts {
+        node = node.get_ref().as_table()?.get(part)?;
+    }
+    Some(span(node.span()))
+}
+
+/// Editors on Windows put a byte order mark there. Blanks of the same length keep the spans.
+fn without_mark(text: &str) -> Cow<'_, str> {
+    match text.strip_prefix('\u{feff}') {
+        Some(rest) => Cow::Owned(format!("   {rest}")),
+        None => Cow::Borrowed(text),
+    }
 }
 
 /// The entries of a table in the order of the file.

@@ -66,7 +66,9 @@ mod work_tree;
 pub use agents::{Agents, NoTools, Offer, Toolbox};
 pub use command::CommandHandler;
 pub use dry::DryHandler;
-pub use fabro_bundle::{Bundle, BundleError, Obstacle, RunSettings, obstacle, render_goal};
+pub use fabro_bundle::{
+    Bundle, BundleError, GoalError, Obstacle, RunSettings, obstacle, render_goal,
+};
 pub use fabro_engine::read_all;
 pub use fabro_preamble::Limits;
 pub use fan_in::FanInHandler;

@@ -63,7 +63,7 @@ const RULES: &[Rule] = &[
     rule("start-node", Error, "there is exactly one start node"),
     rule("stylesheet-syntax", Error, "the model stylesheet parses"),
     rule("target-node", Error, "retry targets and default choices are nodes of the workflow"),
-    rule("template-syntax", Error, "templates in goal, prompts and scripts parse"),
+    rule("template-syntax", Error, "templates in goal, prompts and scripts parse, and a goal reads inputs only"),
     rule("thread-without-full", Warning, "a thread is named where fidelity=full continues it"),
     rule("undefined-input", Error, "every input that a template reads is given, unless it has a default"),
     rule("unknown-outcome", Warning, "an outcome that a condition asks for is a status, or may be a word of a model"),

@@ -100,6 +100,29 @@ fn a_goal_comes_from_a_file_or_stands_for_itself() {
 }
 
 #[test]
+fn values_of_a_run_file_are_found_in_it() {
+    let text = "\u{feff}_version = 1\n[run]\ngoal = \"\"\"\nFix é {{ x }}\n\"\"\"\n[run.model]\nscript = 'm.json'\nname = \"a\\tb\"\n";
+    let dir = tree(&[("r.toml", text)]);
+    let run_file = load(&dir.path().join("r.toml")).unwrap();
+    let part = |setting: &str, text: &str, word: &str| {
+        let at = text.find(word).unwrap();
+        let span = run_file.place_in(setting, text, Span::new(at, at + word.len()));
+        run_file.warnings.text[span.start..span.end].to_owned()
+    };
+    let whole = |setting: &str| {
+        let span = run_file.place(setting);
+        run_file.warnings.text[span.start..span.end].to_owned()
+    };
+    assert_eq!(whole("run.model.script"), "'m.json'");
+    assert_eq!(whole("run.model.provider"), "");
+    assert_eq!(whole("run.goal.more"), "");
+    let goal = run_file.goal(None).unwrap().unwrap();
+    assert_eq!(part("run.goal", &goal, "{{ x }}"), "{{ x }}");
+    // Escapes are not followed.
+    assert_eq!(part("run.model.name", "a\tb", "b"), "\"a\\tb\"");
+}
+
+#[test]
 fn paths_of_a_run_file_are_relative_to_it() {
     let dir = tree(&[("r.toml", "_version = 1\n[run.model]\nscript = 'm.json'\n")]);
     let mut run_file = load(&dir.path().join("r.toml")).unwrap();

@@ -39,8 +39,7 @@ struct Use<'a> {
     need: Need,
     attr: &'a Attr,
     span: Span,
-    /// `None` in the goal, which is rendered before any stage.
-    at: Option<usize>,
+    at: usize,
     after: bool,
 }
 
@@ -64,7 +63,7 @@ impl<'a> Search<'_, 'a> {
             .collect()
     }
 
-    fn add(&mut self, attr: &'a Attr, at: Option<usize>, after: bool, keys: &Keys<'_>) {
+    fn add(&mut self, attr: &'a Attr, at: usize, after: bool, keys: &Keys<'_>) {
         self.left = self.left.saturating_sub(keys.len());
         if self.left == 0 {
             return;
@@ -98,7 +97,7 @@ impl<'a> Search<'_, 'a> {
             if let Some(keys) = of_condition[number].take() {
                 // Which branches a fan-out begins is decided before it has written anything.
                 let after = workflow.node(edge.from).kind != NodeKind::Parallel;
-                self.add(attr, Some(edge.from.index()), after, &keys);
+                self.add(attr, edge.from.index(), after, &keys);
                 of_condition[number] = Some(keys);
             }
         }
@@ -117,11 +116,8 @@ impl<'a> Search<'_, 'a> {
             if keys.is_empty() {
                 continue;
             }
-            if text.nodes.is_empty() {
-                self.add(text.attr, None, false, &keys);
-            }
             for node in &text.nodes {
-                self.add(text.attr, Some(node.index()), false, &keys);
+                self.add(text.attr, node.index(), false, &keys);
             }
         }
     }
@@ -136,13 +132,13 @@ impl<'a> Search<'_, 'a> {
         let mut reads = Vec::new();
         let mut of_read = Vec::new();
         for used in &found {
-            match (&used.need, used.at) {
-                (_, None) => findings.push(in_goal(checking, used)),
-                (Need::Impossible { why, fix }, Some(at)) if flow.reached[at] => {
+            let at = used.at;
+            match &used.need {
+                Need::Impossible { why, fix } if flow.reached[at] => {
                     let message = format!("no stage writes `{}`: {why}", used.key);
                     findings.push(used.finding(checking, message, fix.clone()));
                 }
-                (Need::Stage(writer), Some(at)) => {
+                Need::Stage(writer) => {
                     reads.push(Read { writer: *writer, at, after: used.after });
                     of_read.push(used);
                 }
@@ -178,11 +174,6 @@ fn reads_of(condition: &Condition) -> impl Iterator<Item = (&str, Span)> {
     })
 }
 
-fn in_goal(checking: &Checking<'_>, used: &Use<'_>) -> Diagnostic {
-    let message = format!("`{}` is read in the goal, before any stage can write it", used.key);
-    used.finding(checking, message, "read an input instead: {{ inputs.NAME }}".to_owned())
-}
-
 /// The message and the fix for a key that only comes too late, or never.
 fn explain(
     checking: &Checking<'_>,
@@ -192,7 +183,7 @@ fn explain(
 ) -> (String, String) {
     let workflow = checking.workflow;
     let id = |ix| &workflow.node(ix).id;
-    let here = used.at.map_or("", |at| id(NodeIx::new(at)));
+    let here = id(NodeIx::new(used.at));
     let no_stage = format!("no stage before this writes `{}`", used.key);
     let add = match writer {
         Writer::Node(ix) => format!("lead the way to `{here}` through `{}`", id(ix)),
@@ -376,11 +367,6 @@ mod tests {
         1:193 warning: no stage writes `last_answer`: keys of this name belong to the engine, which writes no such key
           at: context.last_answer
           fix: read one of last_stage, last_response, failure_class, failure_signature
-        ");
-        insta::assert_snapshot!(told("unwritten-key", r#"graph [goal="Fix {{ context.issue }}"]; start -> b -> exit; b [prompt=x]"#), @r"
-        1:33 warning: `issue` is read in the goal, before any stage can write it
-          at: context.issue
-          fix: read an input instead: {{ inputs.NAME }}
         ");
         insta::assert_snapshot!(told("unwritten-key", r#"start -> a -> b -> exit; a [prompt=x, output_schema="{}"]; b [shape=parallelogram, script="{{ context.verdict }}"]"#), @r"
         1:107 warning: no stage before this writes `verdict`
