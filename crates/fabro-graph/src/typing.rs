@@ -25,10 +25,12 @@ pub(crate) fn typed(attribute: &Attribute, literal: &Literal) -> Result<Value, D
             None => Value::String(literal.source().into()),
         }),
         ValueType::Int { min } => value.to_int().filter(|int| *int >= min).map(Value::Int),
-        ValueType::Float => value.to_float().filter(|float| *float >= 0.0).map(|_| number(value)),
-        ValueType::Number => value.to_float().map(|_| number(value)),
+        ValueType::Float => {
+            value.to_float().filter(|float| *float >= 0.0).map(|float| number(value, float))
+        }
+        ValueType::Number => value.to_float().map(|float| number(value, float)),
         ValueType::Bool => value.to_bool().map(Value::Bool),
-        ValueType::Duration => value.to_duration().map(|_| number(value)),
+        ValueType::Duration => value.to_duration().map(|_| unquoted(value)),
         ValueType::Words(words) => {
             words.contains(&value.as_text().trim()).then(|| value.as_text().trim().into())
         }
@@ -40,8 +42,16 @@ pub(crate) fn typed(attribute: &Attribute, literal: &Literal) -> Result<Value, D
     })
 }
 
+/// A number out of its quotes, whole where it is written so.
+fn number(value: &Value, float: f64) -> Value {
+    match unquoted(value) {
+        number @ (Value::Int(_) | Value::Float(_)) => number,
+        _ => Value::Float(float),
+    }
+}
+
 /// A number or duration out of its quotes.
-fn number(value: &Value) -> Value {
+fn unquoted(value: &Value) -> Value {
     match value {
         Value::String(text) => Value::from_word(text.trim()),
         value => value.clone(),

@@ -135,7 +135,8 @@ impl Value {
         match self {
             Self::Int(number) => Some(*number as f64),
             Self::Float(number) => Some(*number),
-            Self::String(text) => text.trim().parse().ok(),
+            // A word with an exponent is a number only where one is wanted: `1e3` may be a name.
+            Self::String(text) | Self::Bare(text) => text.trim().parse().ok(),
             _ => None,
         }
         .filter(|number: &f64| number.is_finite())

@@ -354,3 +354,26 @@ fn empty_values_mean_no_value() {
     attribute-value at 101..103 "\"\"": `weight` is empty, so its default counts; take it out, or give it a value
     "#);
 }
+
+#[test]
+fn a_number_is_one_in_quotes_and_out_of_them() {
+    let weight = |written: &str| {
+        let source = format!("digraph {{ a -> b [weight={written}] }}");
+        let (workflow, findings) = fabro_graph::Workflow::from_source("w", &source).unwrap();
+        assert!(findings.is_empty(), "{written}: {findings:?}");
+        workflow.edges().next().unwrap().attrs.float("weight")
+    };
+    for (word, number) in [("1e3", 1e3), ("5e-1", 0.5), (".5e1", 5.0), ("1.e3", 1e3), ("1E3", 1e3)]
+    {
+        assert_eq!(weight(word), Some(number), "{word}");
+        assert_eq!(weight(&format!("\"{word}\"")), Some(number), "in quotes: {word}");
+        let document = format!("digraph {{ a -> b [weight={word}] }}");
+        let formatted = fabro_graph::format(&fabro_graph::parse(&document).unwrap());
+        assert!(formatted.contains(&format!("weight=\"{word}\"")), "{formatted}");
+    }
+    for word in ["1e", "e3", "1e999", "inf", "nan", "0x10"] {
+        let source = format!("digraph {{ a -> b [weight={word}] }}");
+        let (_, findings) = fabro_graph::Workflow::from_source("w", &source).unwrap();
+        assert_eq!(findings.len(), 1, "{word}");
+    }
+}
