@@ -4,16 +4,46 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fabro_events::PauseReason;
+use fabro_graph::NodeKind;
 use fabro_types::{Failure, FailureClass, Outcome, Status};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
+use crate::cursor::{ActiveStage, Position};
 use crate::drive::Clock;
 use crate::handler::{Handler, Stage, StageEnd};
 use crate::input::Finished;
+use crate::state::RunState;
 
 /// How long a handler may take to end after it was told to.
 const GRACE: Duration = Duration::from_secs(10);
+
+/// One attempt of one stage.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    pub(crate) branch: Arc<str>,
+    pub(crate) node: Arc<str>,
+    pub(crate) visit: u32,
+    pub(crate) attempt: u32,
+}
+
+impl Key {
+    pub(crate) fn of(branch: &Arc<str>, at: &ActiveStage) -> Self {
+        Self {
+            branch: Arc::clone(branch),
+            node: Arc::clone(&at.node),
+            visit: at.visit,
+            attempt: at.attempt,
+        }
+    }
+
+    pub(crate) fn is_current(&self, state: &RunState) -> bool {
+        match state.cursors.get(&self.branch).map(|cursor| &cursor.position) {
+            Some(Position::Active(at)) => Self::of(&self.branch, at) == *self,
+            _ => false,
+        }
+    }
+}
 
 pub(crate) struct Attempt {
     pub(crate) stage: Stage,
@@ -29,6 +59,10 @@ pub(crate) enum Ended {
     CannotRecord(String),
     /// It was called off before it began.
     Canceled,
+    /// It is a fan-out that may begin again: its stages are what is run.
+    Due,
+    /// It is a fan-out that has had this long, which is all it may.
+    Overdue(Duration),
 }
 
 impl Attempt {
@@ -40,13 +74,16 @@ impl Attempt {
                 () = cancel.cancelled() => return Ended::Canceled,
             }
         }
+        if self.stage.node().kind == NodeKind::Parallel {
+            return Ended::Due;
+        }
         let started_ms = clock.now_ms();
         self.stage.started_ms = started_ms;
         let mut work = handler.execute(self.stage);
         let limit = tokio::select! {
             biased;
             end = &mut work => return finish(Some(end), started_ms, clock, None),
-            () = over(self.timeout) => time_limit(self.timeout),
+            () = over(self.timeout) => time_limit(self.timeout.unwrap_or_default()),
             () = stalled(self.silence, &self.activity) => silence(self.silence),
         };
         cancel.cancel();
@@ -67,8 +104,8 @@ async fn stalled(limit: Option<Duration>, activity: &Notify) {
     while timeout(limit, activity.notified()).await.is_ok() {}
 }
 
-fn time_limit(limit: Option<Duration>) -> Failure {
-    let limit = limit.unwrap_or_default();
+/// The failure of what took longer than it may.
+pub(crate) fn time_limit(limit: Duration) -> Failure {
     Failure::new(FailureClass::TransientInfra, format!("timed out after {limit:?}"))
 }
 

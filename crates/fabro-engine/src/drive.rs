@@ -15,8 +15,9 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::attempt::{self, Attempt};
-use crate::cursor::{ActiveStage, Position};
+use crate::attempt::{self, Attempt, Key};
+use crate::cursor::ActiveStage;
+use crate::deadlines::Deadlines;
 use crate::handler::{Handler, Letter, Mailbox, Report, ReportError, Reporter, Stage};
 use crate::input::Input;
 use crate::machine::Machine;
@@ -83,16 +84,7 @@ pub enum RunEnd {
 }
 
 type Done = (Key, attempt::Ended);
-type InFlight = FuturesUnordered<Pin<Box<dyn Future<Output = Done> + Send>>>;
-
-/// One attempt of one stage.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
-    branch: Arc<str>,
-    node: Arc<str>,
-    visit: u32,
-    attempt: u32,
-}
+pub(crate) type InFlight = FuturesUnordered<Pin<Box<dyn Future<Output = Done> + Send>>>;
 
 struct Running {
     cancel: CancellationToken,
@@ -108,6 +100,7 @@ struct Driver {
     running: BTreeMap<Key, Running>,
     /// Stages that wait for an answer nobody here can give, or for a larger budget.
     suspended: BTreeMap<Key, PauseReason>,
+    deadlines: Deadlines,
     reports: mpsc::UnboundedSender<Report>,
     stop: CancellationToken,
     mark: Option<ChangeMark>,
@@ -126,6 +119,7 @@ pub async fn drive(machine: Machine, first: Input, world: World) -> Result<RunEn
         machine,
         running: BTreeMap::new(),
         suspended: BTreeMap::new(),
+        deadlines: Deadlines::default(),
         reports,
         stop,
         mark: None,
@@ -252,6 +246,7 @@ impl Driver {
             live
         });
         self.suspended.retain(|key, _| key.is_current(state));
+        self.deadlines.watch(state, self.machine.plan(), &self.stop, in_flight);
         let mut any_listener = false;
         for (key, at) in wanted {
             any_listener |= matches!(&*at.handler, "human" | "agent");
@@ -316,11 +311,18 @@ impl Driver {
     }
 
     fn ended(&mut self, key: Key, ended: attempt::Ended) -> Result<(), DriveError> {
+        if let attempt::Ended::Overdue(limit) = ended {
+            if self.deadlines.is_for(&key, self.machine.state()) {
+                self.decide(Input::Overdue { branch: key.branch, limit });
+            }
+            return Ok(());
+        }
         if self.running.remove(&key).is_none() || !key.is_current(self.machine.state()) {
             return Ok(());
         }
         match ended {
-            attempt::Ended::Canceled => {}
+            attempt::Ended::Canceled | attempt::Ended::Overdue(_) => {}
+            attempt::Ended::Due => self.decide(Input::Due { branch: key.branch }),
             attempt::Ended::Suspended(reason) => {
                 self.suspended.insert(key, reason);
             }
@@ -456,23 +458,5 @@ impl Driver {
     /// True for another attempt that the budget does not allow.
     fn is_held(&self, at: &ActiveStage) -> bool {
         at.attempt > 1 && self.machine.over_budget()
-    }
-}
-
-impl Key {
-    fn of(branch: &Arc<str>, at: &ActiveStage) -> Self {
-        Self {
-            branch: Arc::clone(branch),
-            node: Arc::clone(&at.node),
-            visit: at.visit,
-            attempt: at.attempt,
-        }
-    }
-
-    fn is_current(&self, state: &crate::RunState) -> bool {
-        match state.cursors.get(&self.branch).map(|cursor| &cursor.position) {
-            Some(Position::Active(at)) => Self::of(&self.branch, at) == *self,
-            _ => false,
-        }
     }
 }

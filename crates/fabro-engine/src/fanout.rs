@@ -41,7 +41,7 @@ pub struct Branch {
 pub struct BranchEnd {
     /// The status of its last stage.
     pub status: Status,
-    /// Why, when it failed.
+    /// Why, when it failed or was ended before it was done.
     pub failure: Option<Failure>,
     /// The join did not need it any more.
     pub canceled: bool,
@@ -156,7 +156,7 @@ impl FanOut {
     }
 
     /// The parallel stage's outcome, `parallel.results` in it.
-    pub(crate) fn outcome(&self, state: &RunState, status: Status) -> Outcome {
+    pub(crate) fn outcome(&self, state: &RunState, verdict: Result<Status, Failure>) -> Outcome {
         let results: Vec<Value> = self
             .branches
             .iter()
@@ -164,9 +164,9 @@ impl FanOut {
             .collect();
         let mut outcome =
             Outcome::succeeded().with_update(keys::PARALLEL_RESULTS, Value::Array(results));
-        outcome.status = status;
-        if status == Status::Failed {
-            outcome.failure = Some(self.failure());
+        outcome.status = *verdict.as_ref().unwrap_or(&Status::Failed);
+        if outcome.status == Status::Failed {
+            outcome.failure = Some(verdict.err().unwrap_or_else(|| self.failure()));
         }
         outcome
     }
@@ -200,12 +200,9 @@ fn result(branch: &Branch, cursor: Option<&Cursor>) -> Value {
     let end = branch.end.as_ref();
     let status = end.map_or(Status::Skipped, |end| end.status);
     let notes = match end {
+        Some(BranchEnd { failure: Some(failure), .. }) => Some(failure.message.clone()),
         Some(end) if end.canceled => Some("no longer needed".to_owned()),
-        Some(end) => end
-            .failure
-            .as_ref()
-            .map(|failure| failure.message.clone())
-            .or_else(|| cursor.and_then(|cursor| cursor.last.as_ref()?.outcome().notes.clone())),
+        Some(_) => cursor.and_then(|cursor| cursor.last.as_ref()?.outcome().notes.clone()),
         None => None,
     };
     json!({
@@ -224,19 +221,25 @@ pub(crate) fn parent_of(branch: &str) -> &str {
     ends.nth(1).map_or(MAIN, |at| &branch[..at])
 }
 
-/// A branch's name: the line it comes from, the fan-out and its visit, its first node; a second
-/// branch to the same node gets a number.
+/// What a fan-out is called in the names of its branches: its node and visit, and from the second
+/// attempt on the attempt's number.
+pub(crate) fn fan_name(node: &str, visit: u32, attempt: u32) -> String {
+    let suffix = if attempt > 1 { format!("#{attempt}") } else { String::new() };
+    format!("{node}@{visit}{suffix}")
+}
+
+/// A branch's name: the line it comes from, the [name](fan_name) of the fan-out, its first node; a
+/// second branch to the same node gets a number.
 pub(crate) fn branch_name(
     parent: &str,
     fan: &str,
-    visit: u32,
     target: &str,
     earlier: &[PlannedBranch],
 ) -> Arc<str> {
     let same = earlier.iter().filter(|branch| branch.target.as_ref() == target).count();
     let suffix = if same == 0 { String::new() } else { format!("#{}", same + 1) };
     let slash = if parent.is_empty() { "" } else { "/" };
-    Arc::from(format!("{parent}{slash}{fan}@{visit}/{target}{suffix}"))
+    Arc::from(format!("{parent}{slash}{fan}/{target}{suffix}"))
 }
 
 #[cfg(test)]
@@ -245,13 +248,13 @@ mod tests {
 
     #[test]
     fn names_tell_where_a_branch_came_from() {
-        let outer = branch_name("", "checks", 1, "lint", &[]);
-        let inner = branch_name(&outer, "deep", 2, "a", &[]);
-        assert_eq!(inner.as_ref(), "checks@1/lint/deep@2/a");
+        let outer = branch_name("", &fan_name("checks", 1, 1), "lint", &[]);
+        let inner = branch_name(&outer, &fan_name("deep", 2, 3), "a", &[]);
+        assert_eq!(inner.as_ref(), "checks@1/lint/deep@2#3/a");
         assert_eq!(parent_of(&inner), outer.as_ref());
         assert_eq!(parent_of(&outer), MAIN);
         let twin = PlannedBranch { branch: Arc::clone(&outer), target: "lint".into() };
-        assert_eq!(branch_name("", "checks", 1, "lint", &[twin]).as_ref(), "checks@1/lint#2");
+        assert_eq!(branch_name("", "checks@1", "lint", &[twin]).as_ref(), "checks@1/lint#2");
     }
 
     #[track_caller]

@@ -1,6 +1,7 @@
 //! What the machine takes in and what it gives.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use fabro_events::{Event, Note};
 use fabro_types::{BlobRef, Failure, Outcome};
@@ -23,6 +24,18 @@ pub enum Input {
         branch: Arc<str>,
         /// What came of it.
         finished: Box<Finished>,
+    },
+    /// A fan-out that failed is to run again, now that its delay is over.
+    Due {
+        /// The line it began on.
+        branch: Arc<str>,
+    },
+    /// A fan-out has reached its time limit.
+    Overdue {
+        /// The line it began on.
+        branch: Arc<str>,
+        /// How long it had.
+        limit: Duration,
     },
     /// A handler reports something that belongs into the log.
     Note {

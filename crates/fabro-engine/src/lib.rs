@@ -49,6 +49,7 @@ mod attempt;
 mod begin;
 pub mod checkpoint;
 mod cursor;
+mod deadlines;
 mod drive;
 mod fanout;
 mod handler;

@@ -13,7 +13,7 @@ use crate::cursor::Position;
 use crate::input::{Commit, Finished, Input};
 use crate::offload::{NewBlob, offload};
 use crate::state::{MAIN, Phase, RunState};
-use crate::{Plan, random, retry};
+use crate::{Plan, attempt, random, retry};
 
 /// Nodes that a line may pass one after the other without a stage that does something.
 const MAX_PASSED: usize = 1_000;
@@ -61,6 +61,10 @@ impl Machine {
                 self.todo.extend(self.state.cursors.keys().cloned());
             }
             Input::Ended { branch, finished } => self.ended(&branch, *finished),
+            Input::Due { branch } => self.fan_out_again(&branch),
+            Input::Overdue { branch, limit } => {
+                self.join(&branch, Err(attempt::time_limit(limit)));
+            }
             Input::Note { branch, notes, blobs } => self.note(&branch, notes, blobs),
             Input::Idle { gates } => self.pause(gates),
             Input::Cancel { reason } => self.emit(MAIN, EventBody::RunCanceled { reason }),
@@ -272,7 +276,8 @@ impl Machine {
         }
     }
 
-    fn ended(&mut self, branch: &Arc<str>, finished: Finished) {
+    /// An attempt of the stage at work has ended: another follows, or the stage is over.
+    pub(crate) fn ended(&mut self, branch: &Arc<str>, mut finished: Finished) {
         let Some(stage) =
             self.state.cursors.get(branch).and_then(|cursor| match &cursor.position {
                 Position::Active(stage) => Some(stage.clone()),
@@ -283,7 +288,6 @@ impl Machine {
         };
         let plan = Arc::clone(&self.plan);
         let Some((_, node)) = plan.node(&stage.node) else { return };
-        let mut finished = finished;
         self.commit.blobs.append(&mut finished.blobs);
         let outcome = &mut finished.outcome;
         if outcome.status == Status::Failed {
@@ -409,10 +413,6 @@ impl Machine {
     /// Blobs that the next commit stores.
     pub(crate) fn pending_blobs(&self) -> &[NewBlob] {
         &self.commit.blobs
-    }
-
-    pub(crate) fn add_blobs(&mut self, patch: &mut fabro_types::ContextPatch) {
-        offload(patch, &mut self.commit.blobs);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Whether a failed attempt is followed by another, and when.
 
-use fabro_graph::{Node, Workflow};
+use fabro_graph::{Node, NodeKind, Workflow};
 use fabro_types::{Failure, FailureClass};
 
 use crate::random;
@@ -60,6 +60,8 @@ fn policy(workflow: &Workflow, node: &Node) -> Policy {
         (Some(named), Some(attempts)) => Policy { attempts, ..named },
         (Some(named), None) => named,
         (None, Some(attempts)) => preset(attempts, 5_000, 2),
+        // The stages of its branches have been tried again as the graph says.
+        (None, None) if node.kind == NodeKind::Parallel => preset(1, 0, 1),
         (None, None) => {
             let attempts = workflow.attrs().int("default_max_retries").map_or(1, attempts);
             Policy { any_failure: false, ..preset(attempts, 5_000, 2) }

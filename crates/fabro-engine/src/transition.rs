@@ -9,7 +9,7 @@ use fabro_graph::{Node, NodeIx, NodeKind};
 use fabro_types::{Failure, FailureClass, Status};
 
 use crate::cursor::{Cursor, LastStage, Position};
-use crate::fanout::{Policy, Verdict, branch_name, parent_of};
+use crate::fanout::{Policy, Verdict, branch_name, fan_name, parent_of};
 use crate::input::Finished;
 use crate::machine::Machine;
 use crate::offload::Pending;
@@ -208,12 +208,26 @@ impl Machine {
         Ok(Some(jump(Tier::GoalGate, to, Some(Arc::clone(&gate.id)), Vec::new())))
     }
 
+    /// Begins a fan-out that failed once more.
+    pub(crate) fn fan_out_again(&mut self, branch: &Arc<str>) {
+        let plan = Arc::clone(&self.plan);
+        let Some(Position::Active(stage)) = self.cursor(branch).map(|cursor| &cursor.position)
+        else {
+            return;
+        };
+        match plan.node(&stage.node) {
+            Some((ix, node)) if node.kind == NodeKind::Parallel => self.fan_out(branch, ix, node),
+            _ => {}
+        }
+    }
+
     pub(crate) fn fan_out(&mut self, branch: &Arc<str>, ix: NodeIx, node: &Node) {
-        let visit = self.visits(branch, &node.id);
+        let Some(stage) = self.cursor(branch).and_then(Cursor::active) else { return };
+        let (visit, attempt) = (stage.visit, stage.attempt);
         if let Err(message) = may_fan_out(branch, &node.id) {
             return self.fail_stage(branch, node, FailureClass::Structural, message);
         }
-        let planned = match self.planned(branch, ix, node, visit) {
+        let planned = match self.planned(branch, ix, node, (visit, attempt)) {
             Ok(planned) => planned,
             Err(LookupError(message)) => {
                 return self.fail_stage(branch, node, FailureClass::Deterministic, message);
@@ -242,12 +256,13 @@ impl Machine {
         branch: &str,
         ix: NodeIx,
         node: &Node,
-        visit: u32,
+        (visit, attempt): (u32, u32),
     ) -> Result<Vec<PlannedBranch>, LookupError> {
         let answer = self.select(branch, ix, node, visit)?;
+        let fan = fan_name(&node.id, visit, attempt);
         let mut planned: Vec<PlannedBranch> = Vec::new();
         for candidate in answer.candidates.into_iter().filter(|candidate| candidate.holds) {
-            let name = branch_name(branch, &node.id, visit, &candidate.to, &planned);
+            let name = branch_name(branch, &fan, &candidate.to, &planned);
             planned.push(PlannedBranch { branch: name, target: candidate.to });
         }
         Ok(planned)
@@ -261,7 +276,7 @@ impl Machine {
         };
         let Some((_, node)) = plan.node(&fan.stage.node) else { return };
         if let Verdict::Over(status) = fan.verdict(Policy::of(node, fan.branches().len())) {
-            return self.join(branch, node, status);
+            return self.join(branch, Ok(status));
         }
         let startable: Vec<(Arc<str>, bool)> = fan
             .startable()
@@ -277,15 +292,20 @@ impl Machine {
         }
     }
 
-    fn join(&mut self, branch: &Arc<str>, node: &Node, status: Status) {
-        let open: Vec<Arc<str>> = match self.cursor(branch).map(|cursor| &cursor.position) {
-            Some(Position::Fanned(fan)) => fan.open().map(Arc::clone).collect(),
-            _ => return,
+    /// Ends a fan-out: with the status that its policy gives, or by a failure of its own. Branches
+    /// that are still at work are canceled.
+    pub(crate) fn join(&mut self, branch: &Arc<str>, verdict: Result<Status, Failure>) {
+        let plan = Arc::clone(&self.plan);
+        let Some(Position::Fanned(fan)) = self.cursor(branch).map(|cursor| &cursor.position) else {
+            return;
         };
+        let Some((_, node)) = plan.node(&fan.stage.node) else { return };
+        let (visit, started_ms) = (fan.stage.visit, fan.stage.started_ms);
+        let open: Vec<Arc<str>> = fan.open().map(Arc::clone).collect();
         for name in open {
             let body = EventBody::BranchCompleted {
                 status: Status::Skipped,
-                failure: None,
+                failure: verdict.as_ref().err().cloned(),
                 canceled: true,
                 candidates: Vec::new(),
             };
@@ -294,14 +314,12 @@ impl Machine {
         let Some(Position::Fanned(fan)) = self.cursor(branch).map(|cursor| &cursor.position) else {
             return;
         };
-        let visit = fan.stage.visit;
-        let took_ms = self.now_ms.saturating_sub(fan.stage.started_ms);
-        let mut outcome = fan.outcome(&self.state, status);
+        let mut outcome = fan.outcome(&self.state, verdict);
+        let took_ms = self.now_ms.saturating_sub(started_ms);
         outcome.duration_ms = u64::try_from(took_ms).unwrap_or_default();
-        self.add_blobs(&mut outcome.context_updates);
-        outcome.failure = outcome.failure.map(|failure| failure.signed(&node.id));
+        let status = outcome.status;
         self.emit_for(branch, node, visit, EventBody::ParallelCompleted { status });
-        self.complete(branch, node, outcome.into());
+        self.ended(branch, outcome.into());
     }
 
     fn leave_fan_out(&mut self, branch: &Arc<str>, ix: NodeIx, node: &Node, visit: u32) {

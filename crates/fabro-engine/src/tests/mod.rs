@@ -3,6 +3,7 @@
 mod conversations;
 mod failures;
 mod fan_out;
+mod fan_out_attempts;
 mod resume;
 mod routing;
 

@@ -15,7 +15,30 @@ fn any_prefix_of_the_log_can_be_resumed() {
         ("work", vec![sets("round", 1), exits(1), sets("round", 2)]),
         ("lint", vec![sets("lint", "ok")]),
     ];
-    let whole = Bench::new(source, &replies);
+    check_prefixes(source, &replies);
+}
+
+#[test]
+fn any_prefix_of_the_attempts_of_a_fan_out_can_be_resumed() {
+    let source = r#"digraph {
+        start -> outer -> {fork; c}; outer [shape=component, timeout=1h]
+        fork [shape=component, max_retries=3, timeout=10s, max_parallel=1]; fork -> {a; b} -> merge
+        c -> done -> exit
+        merge [retry_target=fork]; merge -> done [condition="outcome=success"]
+    }"#;
+    let replies = [
+        ("a", vec![exits(1), exits(1), ok(), exits(1), sets("made", "a")]),
+        ("b", vec![exits(2)]),
+        ("merge", vec![exits(3), ok()]),
+    ];
+    check_prefixes(source, &replies);
+    check_prefixes(&source.replace("max_retries=3", "allow_partial=true"), &replies);
+    check_prefixes(&source.replace("max_retries=3", "auto_status=true"), &replies);
+}
+
+#[track_caller]
+fn check_prefixes(source: &str, replies: &[(&str, Vec<Reply>)]) {
+    let whole = Bench::new(source, replies);
     whole.drive(Input::Start);
     let events = whole.events();
     let end = whole.state();
@@ -41,7 +64,7 @@ fn any_prefix_of_the_log_can_be_resumed() {
             retries.count()
         };
         let mut ends = bench.script.ends.lock().unwrap();
-        for (node, list) in &replies {
+        for (node, list) in replies {
             let from = taken(node).min(list.len() - 1);
             ends.insert((*node).to_owned(), list[from..].to_vec());
         }
@@ -170,7 +193,18 @@ fn a_run_can_be_forked_at_the_end_of_every_stage() {
         done -> outer [condition="internal.node_visit_count < 2"]
         done -> exit
     }"#;
-    let whole = Bench::new(source, &[]);
+    check_forks(source, &[]);
+    let again = r"digraph {
+        start -> outer -> {a; inner}; outer [shape=component, timeout=1h]
+        inner [shape=component, max_retries=2]; inner -> {x; y} -> merge -> done
+        a -> done -> exit
+    }";
+    check_forks(again, &[("x", vec![exits(1), exits(1), ok()]), ("y", vec![exits(2)])]);
+}
+
+#[track_caller]
+fn check_forks(source: &str, replies: &[(&str, Vec<Reply>)]) {
+    let whole = Bench::new(source, replies);
     whole.drive(Input::Start);
     let events = whole.events();
     let counted = checkpoint::effective(&events);
