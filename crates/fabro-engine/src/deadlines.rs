@@ -1,6 +1,7 @@
 //! The time limits of the fan-outs at work. A driver that takes a run up again begins them anew.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use tokio::time::sleep;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -11,12 +12,19 @@ use crate::cursor::Position;
 use crate::drive::InFlight;
 use crate::state::RunState;
 
-/// One for each fan-out at work that has a limit; dropping its guard ends the wait.
+/// One for each fan-out at work that has a limit.
 #[derive(Default)]
-pub(crate) struct Deadlines(BTreeMap<Key, DropGuard>);
+pub(crate) struct Deadlines(BTreeMap<Key, Deadline>);
+
+struct Deadline {
+    limit: Duration,
+    /// Ends the wait when it is dropped.
+    _wait: DropGuard,
+}
 
 impl Deadlines {
     /// Begins to wait for the limits of fan-outs that have begun, and gives up those that are over.
+    /// A plan without delays is not waited for: see [`first`](Self::first).
     pub(crate) fn watch(
         &mut self,
         state: &RunState,
@@ -34,19 +42,28 @@ impl Deadlines {
                 continue;
             }
             let given_up = stop.child_token();
-            self.0.insert(key.clone(), given_up.clone().drop_guard());
-            in_flight.push(Box::pin(async move {
-                tokio::select! {
-                    () = sleep(limit) => (key, Ended::Overdue(limit)),
-                    () = given_up.cancelled() => (key, Ended::Canceled),
-                }
-            }));
+            let wait = given_up.clone().drop_guard();
+            self.0.insert(key.clone(), Deadline { limit, _wait: wait });
+            if plan.has_delays() {
+                in_flight.push(Box::pin(async move {
+                    tokio::select! {
+                        () = sleep(limit) => (key, Ended::Overdue(limit)),
+                        () = given_up.cancelled() => (key, Ended::Canceled),
+                    }
+                }));
+            }
         }
     }
 
     /// Whether the fan-out whose time is over is still at work.
     pub(crate) fn is_for(&self, key: &Key, state: &RunState) -> bool {
         self.0.contains_key(key) && is_at_work(key, state)
+    }
+
+    /// The one that is over first when nothing else can happen.
+    pub(crate) fn first(&self) -> Option<(&Key, Duration)> {
+        let limits = self.0.iter().map(|(key, deadline)| (key, deadline.limit));
+        limits.min_by_key(|(_, limit)| *limit)
     }
 }
 

@@ -160,7 +160,7 @@ impl Driver {
             }
             if self.running.is_empty() {
                 self.read_inbox()?;
-                if self.suspended_again() {
+                if self.suspended_again() || self.is_out_of_time() {
                     self.commit()?;
                     continue;
                 }
@@ -453,6 +453,19 @@ impl Driver {
         self.machine.state().active().any(|(branch, at)| {
             !self.is_held(at) && !self.suspended.contains_key(&Key::of(branch, at))
         })
+    }
+
+    /// Ends a fan-out that can only have been ended by its time limit. In a plan without delays, time
+    /// is over when nothing else can happen.
+    fn is_out_of_time(&mut self) -> bool {
+        let stuck = self.suspended.values().any(|reason| *reason == PauseReason::Human);
+        if !stuck || self.machine.plan().has_delays() || self.machine.over_budget() {
+            return false;
+        }
+        let Some((key, limit)) = self.deadlines.first() else { return false };
+        let branch = Arc::clone(&key.branch);
+        self.decide(Input::Overdue { branch, limit });
+        true
     }
 
     /// True for another attempt that the budget does not allow.

@@ -69,7 +69,8 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The same without a wait between the attempts of a stage: what is run again needs none.
+    /// The same without a wait between the attempts of a stage: what is run again needs none. The
+    /// time limit of a fan-out is over when its stages wait for what will not come.
     #[must_use]
     pub fn without_delays(self) -> Self {
         Self { has_delays: false, ..self }

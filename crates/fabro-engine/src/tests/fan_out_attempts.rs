@@ -199,6 +199,31 @@ fn a_time_limit_that_is_not_reached_changes_nothing() {
     assert_eq!(end, RunEnd::Over(fabro_types::RunStatus::Succeeded, None));
 }
 
+/// What is run again finds no end of a branch that the time limit has ended.
+#[test]
+fn a_plan_without_delays_needs_no_time_for_a_limit() {
+    let replies = [("b", vec![Reply::Suspend, ok()])];
+    let mut bench = Bench::new(&forks("timeout=1h, max_retries=1"), &replies);
+    bench.plan = Arc::new(Plan::compile(bench.plan.workflow().clone()).unwrap().without_delays());
+    insta::assert_snapshot!(bench.story(), @r"
+    001 start@1 succeeded  -> fork (unconditional)
+    fork@1 forks 2, joins at merge
+      003 a@1 succeeded  -> merge (unconditional)
+      fork@1/a succeeded
+      fork@1/b canceled
+    fork@1 retries: timed out after 3600s (transient_infra)
+    fork@1 forks 2, joins at merge
+      005 a@2 succeeded  -> merge (unconditional)
+      fork@1#2/a succeeded
+      006 b@2 succeeded  -> merge (unconditional)
+      fork@1#2/b succeeded
+    002 fork@1 succeeded in 2  -> merge (join)
+    007 merge@1 succeeded  -> exit (unconditional)
+    008 exit@1 succeeded
+    run succeeded
+    ");
+}
+
 #[test]
 fn what_no_attempt_is_left_for_may_be_allowed() {
     let replies = [("a", vec![exits(1)]), ("b", vec![exits(2)])];
