@@ -93,7 +93,8 @@ pub trait RunLog: Send + Sync {
 
 /// The runs there are.
 pub trait Runs: Send + Sync {
-    /// All runs, those of sub-workflows included, newest first.
+    /// All runs, those of sub-workflows included, newest first: by when they started, then as they were
+    /// made.
     fn list(&self) -> Result<Vec<RunSummary>, StoreError>;
 
     /// The run that a text means: an id, the beginning of exactly one id, or `latest`. Runs of

@@ -140,7 +140,7 @@ impl Run {
 impl State {
     fn newest_first(&self) -> Vec<&Run> {
         let mut runs: Vec<_> = self.runs.values().collect();
-        runs.sort_unstable_by_key(|run| std::cmp::Reverse(run.born));
+        runs.sort_unstable_by_key(|run| std::cmp::Reverse((run.summary.started_at_ms, run.born)));
         runs
     }
 }

@@ -188,6 +188,21 @@ fn the_list_follows_the_log() {
 }
 
 #[test]
+fn the_newest_run_is_the_one_that_started_last() {
+    each(|store| {
+        // Of runs that start at once another one may be recorded first.
+        for (number, ts_ms) in [(1, 30), (2, 20), (3, 30), (4, 10)] {
+            let run = run(number);
+            let event = Event { ts_ms, ..created(run, "demo", None) };
+            store.append(run, 0, &Batch::of(&[event])).unwrap();
+        }
+        let ids: Vec<_> = store.list().unwrap().iter().map(|run| run.id).collect();
+        assert_eq!(ids, [3, 1, 2, 4].map(run));
+        assert_eq!(store.find("latest").unwrap(), run(3));
+    });
+}
+
+#[test]
 fn a_text_means_one_run() {
     each(|store| {
         let found = |text: &str| match store.find(text) {

@@ -22,7 +22,7 @@ pub(super) fn key(conn: &Connection, run: RunId) -> rusqlite::Result<Option<i64>
 impl Runs for SqliteStore {
     fn list(&self) -> Result<Vec<RunSummary>, StoreError> {
         const SQL: &str = "SELECT id, parent, workflow, goal, status, started, ended
-            FROM runs ORDER BY key DESC";
+            FROM runs ORDER BY started DESC, key DESC";
         let mut runs = self.read_with(|conn| {
             let mut select = conn.prepare_cached(SQL)?;
             let runs = select.query_and_then([], |row| self.summary(row))?;
@@ -35,7 +35,7 @@ impl Runs for SqliteStore {
     fn find(&self, text: &str) -> Result<RunId, StoreError> {
         let known = self.read_with(|conn| {
             let mut select =
-                conn.prepare_cached("SELECT id, parent FROM runs ORDER BY key DESC")?;
+                conn.prepare_cached("SELECT id, parent FROM runs ORDER BY started DESC, key DESC")?;
             let known = select.query_and_then([], |row| {
                 let is_child = row.get_ref(1)? != rusqlite::types::ValueRef::Null;
                 Ok(Known { id: self.id(row, 0)?, is_child })
