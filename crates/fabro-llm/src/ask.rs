@@ -222,5 +222,4 @@ fn fraction(seed: u64, failed: u32) -> f64 {
 }
 
 #[cfg(test)]
-#[path = "ask_tests.rs"]
 mod tests;

@@ -37,6 +37,9 @@
 //!
 //! - Requests carry text, tools, their calls and results; no pictures.
 //! - [`complete`] and [`ask`] hold the whole answer in memory.
+//! - `Providers` reads the body of an error, and a single event of a stream, whole, however large they
+//!   are; only a stream of more than 64 MB is given up between two events. Reading one event takes a
+//!   time that grows with the square of its size, until the timeouts of its provider end it.
 
 mod ask;
 mod catalog;

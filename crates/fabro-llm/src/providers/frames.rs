@@ -26,6 +26,8 @@ pub(super) struct Seen {
     pub(super) usage: Usage,
     /// The bytes of all events so far.
     pub(super) size: usize,
+    /// How many events there were, those that say nothing included.
+    pub(super) count: usize,
     /// Tool calls of Chat Completions.
     pub(super) calls: Calls,
     /// Something came that is no event.
@@ -63,6 +65,7 @@ impl ChatFrameSink for Frames {
     fn on_frame(&self, _: &FrameCtx, frame: RawFrameRef<'_>) {
         let mut seen = self.seen();
         seen.size = seen.size.saturating_add(frame.data.len());
+        seen.count += 1;
         if chats(self.kind) {
             let is_event = !frame.data.is_empty() || frame.event.is_some();
             (seen.is_event, seen.is_blank) =

@@ -14,6 +14,7 @@ use super::address::Address;
 use super::body::Told;
 use super::calls::arguments;
 use super::frames::{Frames, Mark};
+use super::outgoing::longest_event;
 use super::provider::chats;
 use super::whole::Whole;
 use super::{Provider, ProviderKind, failure};
@@ -92,19 +93,33 @@ impl Incoming {
             if self.over {
                 return None;
             }
-            let event = match &mut self.events {
-                Some(events) => events.next().await,
-                None => None,
-            };
-            let failed = match event {
-                Some(Ok(_)) if self.frames.seen().size > LARGEST => Some(self.too_large()),
-                Some(Ok(event)) => self.take(event).err(),
-                Some(Err(error)) => Some(self.failure(&error)),
-                None => self.finish_unsaid().await.err(),
+            let failed = match self.event().await {
+                Ok(Some(Ok(_))) if self.frames.seen().size > LARGEST => Some(self.too_large()),
+                Ok(Some(Ok(event))) => self.take(event).err(),
+                Ok(Some(Err(error))) => Some(self.failure(&error)),
+                Ok(None) => self.finish_unsaid().await.err(),
+                Err(timeout) => Some(timeout),
             };
             if let Some(error) = failed {
                 self.over = true;
                 return Some(Err(self.with_usage(error)));
+            }
+        }
+    }
+
+    /// The client limits pauses only: bytes that come and come and make no event would never end.
+    async fn event(&mut self) -> Result<Option<genai::Result<ChatStreamEvent>>, ModelError> {
+        let Some(events) = &mut self.events else { return Ok(None) };
+        let most = longest_event(&self.asked.provider);
+        loop {
+            let seen = self.frames.seen().count;
+            if let Ok(event) = tokio::time::timeout(most, events.next()).await {
+                return Ok(event);
+            }
+            // Signs of life are none of the client's events.
+            if self.frames.seen().count == seen {
+                let what = "what it sends has no end";
+                return Err(failure::ours(ErrorKind::Timeout, &self.asked.provider, what));
             }
         }
     }

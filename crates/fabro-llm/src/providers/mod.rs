@@ -7,6 +7,7 @@ mod calls;
 mod failure;
 mod frames;
 mod incoming;
+mod names;
 mod outgoing;
 mod provider;
 mod route;
@@ -63,7 +64,11 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// A stream that breaks off, ends early or is not understood is [`ErrorKind::BrokenStream`]; one of
 /// more than 64 MB is [`ErrorKind::TooLarge`]. Bodies of errors, answers without a stream and single
 /// events are read whole, however large they are, and a single event in a time that grows with the
-/// square of its size.
+/// square of its size. What is not whole after both timeouts of its provider together is
+/// [`ErrorKind::Timeout`].
+///
+/// Names of tools and ids of calls are sent in a form that the provider takes, each under one of its
+/// own; what has that form already is sent as it is. The request itself is not changed.
 ///
 /// Messages of errors hold no key and no header, and at most 500 characters of what the provider
 /// says.
@@ -122,9 +127,15 @@ pub enum SetupError {
         /// The provider.
         provider: String,
     },
-    /// The HTTP client cannot be made.
-    #[error("the HTTP client cannot be set up: {0}")]
-    Client(String),
+    /// The HTTP client cannot be made, whatever the settings of providers: nearly always for want of
+    /// certificates.
+    #[error("the HTTP client cannot be set up: {reason}: {fix}")]
+    Client {
+        /// Why not.
+        reason: String,
+        /// What to do.
+        fix: String,
+    },
 }
 
 impl Providers {
@@ -135,6 +146,7 @@ impl Providers {
     /// A provider's settings cannot be used.
     pub fn new(providers: Vec<Provider>, catalog: Catalog) -> Result<Self, SetupError> {
         install_tls();
+        let variable = |name: &str| std::env::var(name).ok();
         let addresses = providers.iter().map(Address::new).collect::<Result<_, _>>()?;
         // A redirect would carry the key to another place.
         let http = reqwest::Client::builder()
@@ -142,11 +154,9 @@ impl Providers {
             .connect_timeout(CONNECT_TIMEOUT)
             .user_agent(concat!("fabro/", env!("CARGO_PKG_VERSION")))
             .build()
-            .map_err(|error| unusable(&error, |name| std::env::var(name).ok()))?;
-        let client = Client::builder()
-            .with_reqwest(http)
-            .build()
-            .map_err(|error| SetupError::Client(error.to_string()))?;
+            .map_err(|error| unusable(&error, variable))?;
+        let client = Client::builder().with_reqwest(http).build();
+        let client = client.map_err(|error| unusable(&error, variable))?;
         let whole = providers.iter().map(|_| AtomicBool::default()).collect();
         Ok(Self { shared: Arc::new(Shared { providers, addresses, catalog, client, whole }) })
     }
@@ -212,19 +222,18 @@ pub fn install_tls() {
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// Why there is no HTTP client: nearly always for want of certificates, and variables may say where
-/// they are.
+/// Why there is no HTTP client; variables may say where certificates are.
 fn unusable(error: &dyn std::error::Error, env: impl Fn(&str) -> Option<String>) -> SetupError {
     let set = ["SSL_CERT_FILE", "SSL_CERT_DIR"].map(|name| (name, env(name)));
     let set = set.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", value?)));
     let set: Vec<_> = set.collect();
-    let cause = failure::deepest(error);
+    let reason = failure::deepest(error);
     let fix = if set.is_empty() {
         "check the certificates of this system".to_owned()
     } else {
         format!("mend or unset {}", set.join(" and "))
     };
-    SetupError::Client(format!("{cause}: {fix}"))
+    SetupError::Client { reason, fix }
 }
 
 fn invalid(message: String) -> ModelError {

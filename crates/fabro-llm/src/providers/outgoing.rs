@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use super::address::{Address, headers};
 use super::provider::chats;
-use super::{Provider, ProviderKind, anthropic, invalid, schema};
+use super::{Provider, ProviderKind, anthropic, invalid, names, schema};
 use crate::{
     Content, Message, ModelError, ModelInfo, Reasoning, ReasoningStyle, Request, Role, ToolCall,
     ToolSpec,
@@ -23,6 +23,12 @@ use crate::{
 
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_mins(10);
 const STREAM_TIMEOUT: Duration = Duration::from_mins(5);
+
+/// How long an event may take to be whole, and the beginning of an answer with the first one.
+pub(super) fn longest_event(provider: &Provider) -> Duration {
+    let begin = provider.request_timeout.unwrap_or(REQUEST_TIMEOUT);
+    begin.saturating_add(provider.stream_timeout.unwrap_or(STREAM_TIMEOUT))
+}
 
 /// A request in the terms of the client.
 pub(super) struct Call {
@@ -39,6 +45,7 @@ pub(super) fn call(
     request: &Request,
 ) -> Result<Call, ModelError> {
     let kind = provider.kind;
+    let request = &*names::fit(kind, request);
     let effort = effort(kind, info, request)?;
     let adapter = match kind {
         ProviderKind::Anthropic => AdapterKind::Anthropic,

@@ -7,6 +7,7 @@
 mod anthropic;
 mod chat;
 mod errors;
+mod names;
 mod others;
 mod streams;
 

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use fabro_llm::{
-    Catalog, ErrorKind, Model, Part, Provider, ProviderKind, Providers, StopReason, complete,
+    Catalog, ErrorKind, Model, Part, Provider, ProviderKind, Providers, Reply, StopReason, complete,
 };
 use fabro_testing::{Ending, Fault, Response, Server};
 use futures_util::StreamExt;
@@ -170,6 +170,54 @@ async fn silence_is_a_timeout() {
             let error = complete(&model, request("Hi")).await.unwrap_err();
             assert_eq!(error.kind, ErrorKind::Timeout, "{error}");
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_and_has_no_end_is_a_timeout() {
+    let timeout = Some(Duration::from_secs(30));
+    let pause = Duration::from_millis(250);
+    let endless = "z".repeat(500);
+    for kind in BOTH {
+        for (status, body, expect) in [
+            (500, endless.clone(), Err(ErrorKind::Timeout)),
+            (401, "{\"error\": \"no\"}".to_owned(), Err(ErrorKind::Auth)),
+            (200, format!("data: {endless}"), Err(ErrorKind::Timeout)),
+            // Signs of life are welcome.
+            (200, format!("{}{}", ": wait\n\n".repeat(50), said(kind)), Ok("whole".to_owned())),
+        ] {
+            let response = Response::bytes(status, "text/event-stream", body).byte_delay(pause);
+            let server = Server::start(vec![response]).await.unwrap();
+            let provider = Provider {
+                request_timeout: timeout,
+                stream_timeout: timeout,
+                ..provider(kind, &server)
+            };
+            let model = Providers::new(vec![provider], Catalog::empty()).unwrap();
+            let reply = complete(&model, request("Hi")).await;
+            let told = reply.as_ref().map(Reply::text).map_err(|error| error.kind);
+            assert_eq!(told, expect, "{kind:?} {reply:?}");
+        }
+    }
+}
+
+/// A short answer in short events.
+fn said(kind: ProviderKind) -> String {
+    match kind {
+        ProviderKind::Anthropic => [
+            r#"event: content_block_delta
+data: {"delta":{"type":"text_delta","text":"whole"}}"#,
+            "event: message_stop\ndata: {}",
+            "",
+        ]
+        .join("\n\n"),
+        _ => [
+            r#"data: {"choices":[{"delta":{"content":"whole"}}]}"#,
+            r#"data: {"choices":[{"finish_reason":"stop"}]}"#,
+            "data: [DONE]",
+            "",
+        ]
+        .join("\n\n"),
     }
 }
 
