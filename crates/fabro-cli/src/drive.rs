@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use fabro_engine::{DriveError, Input, Machine, Phase, Plan, RunEnd, RunState, World};
+use fabro_engine::{DriveError, Input, Machine, Phase, Plan, RunEnd, RunState, World, checkpoint};
 use fabro_events::{Event, EventSink, PauseReason};
 use fabro_graph::NodeKind;
 use fabro_handlers::{RunSettings, StatusFiles};
@@ -57,7 +57,7 @@ pub async fn drive(driven: Driven, global: &Global) -> anyhow::Result<Exit> {
     let has_children = plan.workflow().nodes().any(|node| node.kind == NodeKind::ManagerLoop);
     let run_dir = store.run_dir(run_id);
     let progress = Progress::new(mode, global.paint_stderr(), wiring::now_ms);
-    progress.recall(&events);
+    progress.recall(&checkpoint::effective(&events));
     let all_runs = run_dir.parent().map(Path::to_owned).unwrap_or_default();
     let warned = Arc::clone(&progress);
     let files = Arc::new(StatusFiles::new(all_runs, move |text| warned.warn(text)));

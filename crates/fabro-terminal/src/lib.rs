@@ -25,7 +25,8 @@
 //! - Text of scripts, models and people is shown without control characters, and lines and cells are
 //!   cut: nothing that is shown can move the cursor or fill the screen.
 //! - Of the stages at work eight are drawn, of the findings of a file fifty.
-//! - Events that a rewind took back are told like any others.
+//! - Events that a rewind took back are told like any others; [`Progress::recall`] is given those that
+//!   count.
 
 mod agent_line;
 pub mod diagnostics;

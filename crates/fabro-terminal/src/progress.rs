@@ -99,11 +99,11 @@ impl Progress {
         Arc::new(Self { shared, ticker: Mutex::default() })
     }
 
-    /// Takes account of the log so far: what earlier drivers have shown is not shown again, and
-    /// the creation of a run that no driver has seen yet is.
-    pub fn recall(&self, events: &[Event]) {
+    /// Takes account of the log so far, without what a rewind took back: what earlier drivers have
+    /// shown is not shown again, and the creation of a run that no driver has seen yet is.
+    pub fn recall(&self, events: &[&Event]) {
         self.shared.lock().run = events.first().map(|event| event.run_id);
-        let was_driven = |event: &Event| matches!(event.entry.body, EventBody::RunStarted {});
+        let was_driven = |event: &&Event| matches!(event.entry.body, EventBody::RunStarted {});
         if !events.iter().any(was_driven) {
             for event in events {
                 self.event(event);

@@ -103,7 +103,7 @@ fn the_gate_of_a_sub_workflow_is_shown_after_a_resume_too() {
         freeform: false,
         deadline_ms: None,
     };
-    progress.recall(&[event(run(1), "", EventBody::RunStarted {})]);
+    progress.recall(&[&event(run(1), "", EventBody::RunStarted {})]);
     progress.recall_child(&[
         event(run(2), "", created(run(1))),
         event(run(2), "ask", started("human")),
