@@ -20,6 +20,55 @@ pub fn effective<'a>(events: impl IntoIterator<Item = &'a Event>) -> Vec<&'a Eve
     kept
 }
 
+/// How a stage is called: `NODE`, which is its last visit, `NODE@VISIT`, or `BRANCH/NODE@VISIT`,
+/// for branches of one fan-out may make the same visit of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StageName<'a> {
+    /// The branch, as events name it; `None` for any line.
+    pub branch: Option<&'a str>,
+    /// The node.
+    pub node: &'a str,
+    /// Which visit of it, from 1; `None` for the last.
+    pub visit: Option<u32>,
+}
+
+impl<'a> StageName<'a> {
+    /// Takes a name apart.
+    pub fn parse(text: &'a str) -> Self {
+        let (branch, stage) = match text.rsplit_once('/') {
+            Some((branch, stage)) => (Some(branch), stage),
+            None => (None, text),
+        };
+        let (node, visit) = split(stage);
+        Self { branch, node: node.unwrap_or_default(), visit }
+    }
+
+    /// Whether the entry is about a stage of this name.
+    pub fn is_of(&self, entry: &Entry) -> bool {
+        entry.node_id.as_deref() == Some(self.node)
+            && self.visit.is_none_or(|visit| entry.visit == Some(visit))
+            && self.branch.is_none_or(|branch| entry.branch.as_deref() == Some(branch))
+    }
+}
+
+/// The stages that a name means, in full, in the order in which they started: more than one where
+/// several branches made that visit of the node.
+pub fn meant(events: &[&Event], name: StageName<'_>) -> Vec<String> {
+    let started = events.iter().map(|event| &event.entry);
+    let started = started.filter(|it| matches!(it.body, EventBody::StageStarted { .. }));
+    let last = started.clone().rfind(|entry| name.is_of(entry));
+    let visit = last.and_then(|entry| entry.visit);
+    let name = StageName { visit, ..name };
+    let full = |entry: &Entry| match &entry.branch {
+        Some(branch) => format!("{branch}/{}@{}", name.node, visit.unwrap_or(1)),
+        None => format!("{}@{}", name.node, visit.unwrap_or(1)),
+    };
+    match last {
+        Some(_) => started.filter(|entry| name.is_of(entry)).map(full).collect(),
+        None => Vec::new(),
+    }
+}
+
 /// Where a stage ended: the place in the log, and its name as `NODE@VISIT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
@@ -29,18 +78,18 @@ pub struct Checkpoint {
     pub stage: String,
 }
 
-/// Finds the end of a stage among the events that count: `NODE@VISIT`, or `NODE` for its last
-/// visit, or no stage at all for the last one. Nothing follows an exit, so its end is never found.
-/// `None` when there is none.
+/// Finds the end of a stage among the events that count, by its [name](StageName), or without one
+/// the last of the main line. Of several that the name means it is the one that ended last. Nothing
+/// follows an exit, so its end is never found. `None` when there is none.
 pub fn find(events: &[&Event], stage: Option<&str>) -> Option<Checkpoint> {
-    let (node, visit) = stage.map_or((None, None), split);
+    let name = stage.map(StageName::parse);
     events.iter().enumerate().rev().find_map(|(index, event)| {
         let is_end =
             matches!(event.entry.body, EventBody::StageCompleted(_) | EventBody::StageFailed(_));
         let id = event.entry.node_id.as_deref()?;
         let at = event.entry.visit.unwrap_or(1);
-        let wanted = match node {
-            Some(node) => id == node && visit.is_none_or(|visit| visit == at),
+        let wanted = match name {
+            Some(name) => name.is_of(&event.entry),
             None => event.entry.branch.is_none(),
         };
         let found = is_end && wanted && !is_exit(&events[..index], event);

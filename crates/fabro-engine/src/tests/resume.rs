@@ -244,3 +244,31 @@ fn another_attempt_waits_for_the_budget_too() {
     run succeeded
     ");
 }
+
+#[test]
+fn stages_of_branches_are_told_apart_by_their_branch() {
+    let source = r#"digraph {
+        start -> fork; fork [shape=component, max_parallel=1]; fork -> a -> c; fork -> b -> c; fork -> d
+        c -> join; d -> join -> more; more -> c [condition="internal.node_visit_count < 2"]; more -> exit
+    }"#;
+    let bench = Bench::new(source, &[]);
+    bench.drive(Input::Start);
+    let events = bench.events();
+    let counted = checkpoint::effective(&events);
+    let meant = |text| checkpoint::meant(&counted, checkpoint::StageName::parse(text)).join(" ");
+    assert_eq!(meant("c@1"), "fork@1/a/c@1 fork@1/b/c@1");
+    assert_eq!(meant("fork@1/a/c@1"), "fork@1/a/c@1");
+    assert_eq!(meant("fork@1/a/c"), "fork@1/a/c@1");
+    assert_eq!(meant("c"), "c@3");
+    assert_eq!(meant("c@2"), "");
+    assert_eq!(meant("a/c@1"), "");
+    let branch_at = |text| {
+        let at = checkpoint::find(&counted, Some(text))?;
+        let end = counted.iter().find(|event| event.seq == at.seq)?;
+        end.entry.branch.as_deref()
+    };
+    assert_eq!(branch_at("fork@1/a/c@1"), Some("fork@1/a"));
+    assert_eq!(branch_at("fork@1/b/c"), Some("fork@1/b"));
+    assert_eq!(branch_at("c@1"), Some("fork@1/b"));
+    assert_eq!(branch_at("fork@2/b/c@1"), None);
+}
