@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use fabro_context::{Context, keys};
 use fabro_events::{CompletedStage, EdgeChoice, Entry, Event, EventBody, Tier};
+use fabro_graph::NodeKind;
 use fabro_types::{ContextPatch, Failure, Fidelity, Outcome, Status, Usage};
 use imbl::{OrdMap, Vector};
 use serde_json::Value;
@@ -287,11 +288,11 @@ impl Cursor {
         stage.since_seq = seq;
         stage.talked = false;
         stage.spent = Usage::default();
-        let node = Arc::clone(&stage.node);
+        let (node, handler) = (Arc::clone(&stage.node), Arc::clone(&stage.handler));
         self.failed_as(failure);
         let key = format!("{}{node}", keys::RETRY_COUNT_PREFIX);
         self.context.set(key, Value::from(attempt));
-        self.count_turns(&node, usage.turns);
+        self.count_turns(&node, &handler, usage.turns);
     }
 
     fn failed_as(&mut self, failure: &Failure) {
@@ -299,8 +300,9 @@ impl Cursor {
         self.context.set(keys::FAILURE_SIGNATURE, Value::from(failure.signature.as_str()));
     }
 
-    fn count_turns(&mut self, node: &Arc<str>, turns: u32) {
-        if turns > 0 {
+    /// The turns of a sub-workflow were its own nodes': its log has them.
+    fn count_turns(&mut self, node: &Arc<str>, handler: &str, turns: u32) {
+        if turns > 0 && handler != NodeKind::ManagerLoop.as_str() {
             let taken = self.turns.get(node).copied().unwrap_or_default();
             self.turns.insert(Arc::clone(node), taken + turns);
         }
@@ -321,7 +323,8 @@ impl Cursor {
             return;
         }
         self.context.set(keys::LAST_STAGE, Value::from(stage.node.as_ref()));
-        self.count_turns(&stage.node, outcome.usage.as_ref().map_or(0, |usage| usage.turns));
+        let turns = outcome.usage.as_ref().map_or(0, |usage| usage.turns);
+        self.count_turns(&stage.node, &stage.handler, turns);
         if self.is_branch() {
             self.remember_for_join(&stage.node, outcome);
         }

@@ -251,10 +251,6 @@ impl Child {
         let key = format!("{}{}", keys::CHILD_PREFIX, stage.at.node);
         outcome = outcome.with_update(key, context.unwrap_or_default());
         outcome.usage = Some(run.usage).filter(|usage| usage.turns > 0 || usage.cost_usd > 0.0);
-        // Its turns were the child's; the parent's model script does not move on by them.
-        if let Some(usage) = &mut outcome.usage {
-            usage.turns = 0;
-        }
         Ok(outcome.into())
     }
 }

@@ -65,6 +65,23 @@ fn the_childs_final_context_is_the_parents() {
 }
 
 #[test]
+fn the_childs_turns_are_usage_but_move_no_script_of_the_parents_on() {
+    let scene = nested(CHILD).model(r#"{"*": [{"text": "first"}, {"text": "second"}]}"#);
+    scene.drive().unwrap();
+    let turns = |node: &str| {
+        scene.events().into_iter().find_map(|event| match event.entry.body {
+            EventBody::StageCompleted(end) if event.entry.node_id.as_deref() == Some(node) => {
+                end.outcome.usage.as_ref().map(|usage| usage.turns)
+            }
+            _ => None,
+        })
+    };
+    assert_eq!((turns("sub"), turns("next")), (Some(1), Some(1)));
+    assert_eq!(scene.state().usage.turns, 2);
+    assert_eq!(scene.value("response.next"), "first");
+}
+
+#[test]
 fn the_parents_preamble_comes_first() {
     let scene = nested(CHILD);
     scene.drive().unwrap();
