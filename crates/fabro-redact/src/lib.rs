@@ -32,7 +32,8 @@
 //! # Limits
 //!
 //! - Values of fewer than 8 characters, blanks around them aside, are not looked for: they would be
-//!   found in ordinary text.
+//!   found in ordinary text. Neither are words that variables are set to without being secrets, as
+//!   `disabled`, `postgres` and `changeme`.
 //! - In base64 the first and the last character may hold bits of a neighbour; up to six bits of a
 //!   secret stay there. Base64 broken into lines is not found.
 //! - Of values longer than 4,096 bytes only the value itself and its JSON forms are looked for. A
@@ -74,7 +75,8 @@ impl Redactor {
     /// A value is found as `[redacted:NAME]`, or as `[redacted]` when its name is blank. Of a name
     /// the first 64 characters are shown; those other than ASCII letters, digits, `_`, `-` and `.`
     /// as `_`, so that a mark can stand inside of any JSON string or shell word. Where two names
-    /// have one value, the first is shown. Values shorter than [`SHORTEST_VALUE`] are left aside.
+    /// have one value, the first is shown. Values shorter than [`SHORTEST_VALUE`] are left aside, and
+    /// so are words that are no secrets (see the limits of the crate).
     pub fn new<N: AsRef<str>, V: AsRef<str>>(values: impl IntoIterator<Item = (N, V)>) -> Self {
         Self { rules: Arc::new(Rules::new(values)) }
     }
@@ -99,6 +101,20 @@ impl Redactor {
         let mut out = Vec::with_capacity(bytes.len());
         scan.emit(&self.rules, bytes, 0, &mut out);
         Cow::Owned(out)
+    }
+
+    /// The name of a value that a text holds, in any of its forms, as it was given to
+    /// [`new`](Self::new). Shapes have no names and are not looked for.
+    ///
+    /// ```
+    /// let redactor = fabro_redact::Redactor::new([("DB_PASSWORD", "correct horse")]);
+    /// assert_eq!(redactor.value_in("it is correct%20horse"), Some("DB_PASSWORD"));
+    /// assert_eq!(redactor.value_in("it is [redacted:DB_PASSWORD]"), None);
+    /// ```
+    pub fn value_in(&self, text: &str) -> Option<&str> {
+        let mut scan = Scan::new(&self.rules);
+        scan.advance(&self.rules, text.as_bytes(), 0);
+        self.rules.name(scan.value()?)
     }
 
     /// Redacts each of these texts, in place.

@@ -13,6 +13,20 @@ use crate::shapes::{SHAPES, Shape};
 /// Longest name shown, in characters.
 const NAME_CHARS: usize = 64;
 
+/// What variables are set to that keep nothing secret: switches, and passwords that everybody knows.
+const PLAIN: [&str; 10] = [
+    "changeme",
+    "development",
+    "disabled",
+    "localhost",
+    "optional",
+    "password",
+    "postgres",
+    "production",
+    "required",
+    "undefined",
+];
+
 /// The patterns of all values and of the beginnings of all shapes.
 pub(crate) struct Rules {
     automaton: NFA,
@@ -22,6 +36,7 @@ pub(crate) struct Rules {
     patterns: Vec<Pattern>,
     /// By number of the value.
     marks: Vec<String>,
+    names: Vec<String>,
 }
 
 /// What a pattern stands for.
@@ -36,16 +51,17 @@ impl Rules {
     pub(crate) fn new<N: AsRef<str>, V: AsRef<str>>(
         values: impl IntoIterator<Item = (N, V)>,
     ) -> Self {
-        let mut marks = Vec::new();
+        let (mut marks, mut names) = (Vec::new(), Vec::new());
         // In order, so that the automaton does not depend on anything but the values.
         let mut texts: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
         for (name, value) in values {
             let value = value.as_ref().trim();
-            if value.chars().nth(SHORTEST_VALUE - 1).is_some() {
+            if value.chars().nth(SHORTEST_VALUE - 1).is_some() && !is_plain(value) {
                 for form in forms(value) {
                     texts.entry(form).or_insert(marks.len());
                 }
                 marks.push(mark(name.as_ref()));
+                names.push(name.as_ref().to_owned());
             }
         }
         let shapes = SHAPES.iter().map(|shape| (shape.prefix.as_bytes(), Pattern::Shape(shape)));
@@ -53,12 +69,17 @@ impl Rules {
         let (texts, patterns): (Vec<_>, Vec<_>) = shapes.chain(values).unzip();
         let (automaton, start) = compile(&texts);
         let depths = depths(&automaton, start, &texts);
-        Self { automaton, start, depths, patterns, marks }
+        Self { automaton, start, depths, patterns, marks, names }
     }
 
     /// How many values are looked for.
     pub(crate) fn values(&self) -> usize {
         self.marks.len()
+    }
+
+    /// The name that came with a value.
+    pub(crate) fn name(&self, value: usize) -> Option<&str> {
+        self.names.get(value).map(String::as_str)
     }
 
     /// What stands in the place of a value, or of a shape.
@@ -116,6 +137,10 @@ fn depths(automaton: &NFA, start: StateID, texts: &[&[u8]]) -> HashMap<StateID, 
         }
     }
     depths
+}
+
+fn is_plain(value: &str) -> bool {
+    PLAIN.iter().any(|plain| value.eq_ignore_ascii_case(plain))
 }
 
 fn mark(name: &str) -> String {

@@ -19,6 +19,8 @@ pub(crate) struct Scan {
     out: usize,
     /// Bytes before this one are secret and have a mark already, if they are not out.
     covered: usize,
+    /// The value that ended first.
+    value: Option<usize>,
 }
 
 #[derive(Debug)]
@@ -30,7 +32,13 @@ struct Found {
 
 impl Scan {
     pub(crate) fn new(rules: &Rules) -> Self {
-        Self { state: rules.start, at: 0, open: Vec::new(), found: Vec::new(), out: 0, covered: 0 }
+        let (open, found) = (Vec::new(), Vec::new());
+        Self { state: rules.start, at: 0, open, found, out: 0, covered: 0, value: None }
+    }
+
+    /// The value that ended first.
+    pub(crate) fn value(&self) -> Option<usize> {
+        self.value
     }
 
     /// Whether nothing was found that is not out.
@@ -155,6 +163,7 @@ impl Scan {
             }
         }
         if let Some(found) = longest {
+            self.value = self.value.or(found.value);
             self.add(found);
         }
     }

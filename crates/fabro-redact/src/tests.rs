@@ -87,6 +87,29 @@ fn short_and_blank_values_are_left_aside() {
 }
 
 #[test]
+fn words_that_keep_nothing_secret_are_left_aside() {
+    let redactor = Redactor::new([("A_TOKEN", "Disabled"), ("DB_PASSWORD", " postgres ")]);
+    for text in ["disabled Disabled", "postgres://postgres@localhost/app"] {
+        assert!(matches!(redactor.redact(text), Cow::Borrowed(_)), "{text}");
+    }
+    let redactor = Redactor::new([("DB_PASSWORD", "postgres-1")]);
+    assert_eq!(redactor.redact("is postgres-1"), "is [redacted:DB_PASSWORD]");
+}
+
+#[test]
+fn the_name_of_a_value_is_found_by_any_of_its_forms() {
+    let redactor = redactor();
+    for text in [KEY, &json!({ "a": KEY }).to_string(), &format!("Bearer abcdefghijklmnop{KEY}")] {
+        assert_eq!(redactor.value_in(text), Some("KEY"), "{text}");
+    }
+    // A mark in a text does not hide what else is in it.
+    assert_eq!(redactor.value_in("[redacted:PIN] 73190264"), Some("PIN"));
+    for text in ["abc1234", "[redacted:KEY]", "ghp_abcdefghijklmnopqrstuvwxyz0123456789"] {
+        assert_eq!(redactor.value_in(text), None, "{text}");
+    }
+}
+
+#[test]
 fn names_are_fit_for_any_place() {
     let redactor = Redactor::new([("a \"b\"\n", "the-value-of-it"), ("x", "the-value-of-it")]);
     assert_eq!(redactor.redact("the-value-of-it"), "[redacted:a__b_]");
