@@ -19,6 +19,7 @@
 //! [`BlobStore::put_json_string`] of a [`DirBlobs`] need 64 KiB whatever the size.
 
 mod dir;
+mod file;
 mod json_string;
 mod memory;
 
@@ -28,6 +29,7 @@ use std::sync::Arc;
 
 pub use dir::DirBlobs;
 use fabro_types::BlobRef;
+pub use file::as_file;
 pub use json_string::text_to_json_string;
 pub use memory::MemoryBlobs;
 

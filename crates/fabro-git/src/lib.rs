@@ -28,6 +28,8 @@
 //! The `git` program is asked, and asked to take no lock: the index, the stash and the references stay
 //! as they are, and a git command of somebody else at the same time is not disturbed.
 //!
+//! A [`WorkTree`] does both for stages that follow one another, and asks once between two of them.
+//!
 //! # Limits
 //!
 //! - Unix only; the tokio runtime needs its I/O and time drivers.
@@ -43,11 +45,13 @@ mod print;
 mod run;
 mod snapshot;
 mod status;
+mod work_tree;
 
 use std::time::Duration;
 
 pub use changed::changed;
 pub use snapshot::Snapshot;
+pub use work_tree::{AtWork, Untold, WorkTree};
 
 /// How long a call may take.
 pub const TIME_LIMIT: Duration = Duration::from_secs(10);

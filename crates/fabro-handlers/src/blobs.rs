@@ -1,11 +1,9 @@
 //! Large values as local files, while a run is at work.
 
 use std::convert::Infallible;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
-use fabro_blob::{BlobError, BlobStore};
+use fabro_blob::{BlobError, BlobStore, as_file};
 use fabro_engine::read_blob;
 use fabro_types::BlobRef;
 use serde_json::Value;
@@ -27,15 +25,6 @@ pub(crate) fn read_inner(value: &mut Value, blobs: &dyn BlobStore) {
     });
 }
 
-/// Why a large value could not be put into a file.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum LocalBlobError {
-    #[error(transparent)]
-    Blob(#[from] BlobError),
-    #[error("write {path}: {source}")]
-    Io { path: String, source: io::Error },
-}
-
 /// The directory of the files that hold blobs.
 pub(crate) fn local_dir(run_dir: &Path) -> PathBuf {
     run_dir.join("runtime").join("blobs")
@@ -47,19 +36,7 @@ pub(crate) fn local_path(
     run_dir: &Path,
     blobs: &dyn BlobStore,
     blob: &BlobRef,
-) -> Result<String, LocalBlobError> {
-    let dir = local_dir(run_dir);
-    let path = dir.join(format!("{}.json", blob.hex()));
-    let shown = path.to_string_lossy().into_owned();
-    if path.exists() {
-        return Ok(shown);
-    }
-    let failed = |source| LocalBlobError::Io { path: shown.clone(), source };
-    fs::create_dir_all(&dir).map_err(failed)?;
-    // Written aside and renamed, so that a file under its final name is always whole.
-    let part = dir.join(format!("{}.part", blob.hex()));
-    let mut file = fs::File::create(&part).map_err(failed)?;
-    blobs.copy_to(blob, &mut file)?;
-    fs::rename(&part, &path).map_err(failed)?;
-    Ok(shown)
+) -> Result<String, BlobError> {
+    let path = as_file(&local_dir(run_dir), blobs, blob)?;
+    Ok(path.to_string_lossy().into_owned())
 }

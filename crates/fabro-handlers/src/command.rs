@@ -16,10 +16,10 @@ use fabro_template::Mode;
 use fabro_types::{Failure, FailureClass, Outcome};
 use serde_json::Value;
 
+use crate::WorkTree;
 use crate::common::known;
 use crate::files::StageFiles;
 use crate::render::{Syntax, render};
-use crate::work_tree::WorkTree;
 
 /// How many bytes of a large output are looked through for its last line.
 const TAIL: u64 = 4_096;

@@ -2,10 +2,9 @@
 
 use fabro_engine::{Reporter, Stage, read_blob};
 use fabro_events::EventBody;
+use fabro_git::Untold;
 use fabro_types::{BlobRef, Failure, FailureClass, Outcome};
 use serde_json::Value;
-
-use crate::work_tree::Untold;
 
 /// The outcome of a stage that was told to end.
 pub(crate) fn canceled() -> Outcome {

@@ -10,11 +10,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fabro_engine::{Stage, StageEnd, stage_dir};
 use fabro_events::{CompletedStage, Event, EventBody, EventSink};
+use fabro_types::{Failure, FailureClass, Outcome};
 use serde::Serialize;
 
 /// Files that an attempt writes, and that make way for the next attempt's.
 const ATTEMPT_FILES: [&str; 6] =
     ["prompt.md", "response.md", "script.sh", "script.py", "stdout.log", "stderr.log"];
+
+/// What an attempt or a stage came to.
+const STATUS: &str = "status.json";
 
 /// A file of a stage that could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -36,13 +40,14 @@ pub(crate) struct StageFiles {
 }
 
 impl StageFiles {
-    /// Makes the directory; files of an earlier attempt move to `attempt-N/`.
+    /// Makes the directory; files of an earlier attempt move to `attempt-N/`, and its
+    /// `status.json` is written there.
     pub(crate) fn open(stage: &Stage) -> Result<Self, FileError> {
         let dir = stage.dir();
         fs::create_dir_all(&dir).map_err(|source| FileError { path: dir.clone(), source })?;
         let files = Self { dir };
         if stage.at.attempt > 1 {
-            files.put_away(stage.at.attempt - 1)?;
+            files.put_away(stage)?;
         }
         Ok(files)
     }
@@ -56,23 +61,47 @@ impl StageFiles {
         fs::write(&path, text).map_err(|source| FileError { path, source })
     }
 
-    fn put_away(&self, attempt: u32) -> Result<(), FileError> {
-        let earlier = self.dir.join(format!("attempt-{attempt}"));
-        if earlier.exists() {
+    fn put_away(&self, stage: &Stage) -> Result<(), FileError> {
+        let earlier = self.dir.join(format!("attempt-{}", stage.at.attempt - 1));
+        let failed = |path: &Path, source| FileError { path: path.to_owned(), source };
+        // Written last: without it, a driver died before all was put away.
+        let status = earlier.join(STATUS);
+        if status.exists() {
             return Ok(());
         }
-        fs::create_dir(&earlier).map_err(|source| FileError { path: earlier.clone(), source })?;
+        fs::create_dir_all(&earlier).map_err(|source| failed(&earlier, source))?;
         for name in ATTEMPT_FILES {
             let (from, to) = (self.dir.join(name), earlier.join(name));
             match fs::rename(&from, &to) {
                 Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                    return Err(FileError { path: to, source });
+                    return Err(failed(&to, source));
                 }
                 _ => {}
             }
         }
-        Ok(())
+        let json = attempt_status(stage).map_err(|source| failed(&status, source))?;
+        fs::write(&status, json).map_err(|source| failed(&status, source))
     }
+}
+
+/// What the attempt before this one came to: the log tells where this one begins.
+fn attempt_status(stage: &Stage) -> io::Result<Vec<u8>> {
+    let at = &stage.at;
+    let found = stage.store.read(stage.run_id, at.since_seq.saturating_sub(1), 1);
+    let event = found.map_err(io::Error::other)?.pop();
+    let outcome = match event.map(|event| event.entry.body) {
+        Some(EventBody::StageRetrying { failure, usage, .. }) => {
+            Outcome { usage, ..Outcome::failed(failure) }
+        }
+        _ => Outcome::failed(Failure::new(FailureClass::Structural, "the log does not tell")),
+    };
+    let (rank, attempts) = (at.rank, at.attempt - 1);
+    let end = CompletedStage { rank, attempts, outcome, prompt: None, script: None };
+    let mut status =
+        serde_json::to_value(StatusFile { node: &at.node, visit: at.visit, end: &end })?;
+    // The log does not tell that of an attempt.
+    status.as_object_mut().and_then(|status| status.remove("duration_ms"));
+    Ok(serde_json::to_vec(&status)?)
 }
 
 /// Writes `status.json` into the directory of every stage that ended.
@@ -104,7 +133,7 @@ impl StatusFiles {
         for event in events {
             if let EventBody::StageCompleted(end) | EventBody::StageFailed(end) = &event.entry.body
                 && let Some(dir) = self.dir(event, end)
-                && !dir.join("status.json").exists()
+                && !dir.join(STATUS).exists()
             {
                 self.event(event);
             }
@@ -123,7 +152,7 @@ impl StatusFiles {
         };
         let Some(dir) = self.dir(event, end) else { return Ok(()) };
         let json = serde_json::to_vec(&StatusFile { node, visit, end })?;
-        let path = dir.join("status.json");
+        let path = dir.join(STATUS);
         match fs::write(&path, &json) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 fs::create_dir_all(&dir)?;
@@ -162,7 +191,7 @@ pub(crate) struct AgentStatus {
 type Stamp = (SystemTime, u64, u64);
 
 impl AgentStatus {
-    pub(crate) const NAME: &str = "status.json";
+    pub(crate) const NAME: &str = STATUS;
 
     /// As it is now, before the agent begins, or goes on that began at `since_ms` (milliseconds
     /// since 1970).

@@ -10,6 +10,7 @@ use fabro_context::{Context, keys};
 use fabro_engine::{Handler, Letter, ReportError, Stage, StageEnd};
 use fabro_events::{EventBody, PauseReason, QuestionType};
 use fabro_human::{Answer, AskError, Interviewer, NoMatch, Question, Reply, match_answer, options};
+use fabro_redact::Redactor;
 use fabro_store::InboxId;
 use fabro_types::{Failure, FailureClass, Outcome, strip_accelerator};
 
@@ -18,12 +19,31 @@ use crate::common::{canceled, text_of, warn};
 /// Asks people.
 pub struct HumanHandler {
     interviewer: Arc<dyn Interviewer>,
+    redactor: Redactor,
 }
 
 impl HumanHandler {
     /// Questions go to `interviewer`, and to anybody who answers through the run's inbox.
     pub fn new(interviewer: Arc<dyn Interviewer>) -> Self {
-        Self { interviewer }
+        Self { interviewer, redactor: Redactor::default() }
+    }
+
+    /// The same, which blanks these secrets out of free text before it is recorded: nobody is asked
+    /// again for one.
+    pub fn with_redactor(self, redactor: Redactor) -> Self {
+        Self { redactor, ..self }
+    }
+
+    /// What a text means here, without the secrets in it.
+    fn read(&self, gate: &Gate, text: &str) -> Result<Answer, NoMatch> {
+        match gate.read(text) {
+            Ok(Answer::Text(text)) => Ok(Answer::Text(self.redactor.redact(&text).into_owned())),
+            Ok(chosen) => Ok(chosen),
+            Err(mut no_match) => {
+                no_match.answer = self.redactor.redact(&no_match.answer).into_owned();
+                Err(no_match)
+            }
+        }
     }
 }
 
@@ -95,7 +115,7 @@ impl Handler for HumanHandler {
                 },
             };
             let Given { text, source, letter } = given;
-            let answer = match gate.read(&text) {
+            let answer = match self.read(&gate, &text) {
                 Ok(answer) => answer,
                 Err(no_match) => {
                     warn(&stage.reporter, "gate", no_match.to_string()).await;

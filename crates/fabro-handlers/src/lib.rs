@@ -61,7 +61,6 @@ mod render;
 mod sub_workflow;
 mod toolbox;
 mod wait;
-mod work_tree;
 
 pub use agents::{Agents, NoTools, Offer, Toolbox};
 pub use command::CommandHandler;
@@ -70,6 +69,7 @@ pub use fabro_bundle::{
     Bundle, BundleError, GoalError, Obstacle, RunSettings, obstacle, render_goal,
 };
 pub use fabro_engine::read_all;
+pub use fabro_git::WorkTree;
 pub use fabro_preamble::Limits;
 pub use fan_in::FanInHandler;
 pub use files::StatusFiles;
@@ -79,7 +79,6 @@ pub use registry::{Registry, Services};
 pub use sub_workflow::SubWorkflowHandler;
 pub use toolbox::LocalToolbox;
 pub use wait::WaitHandler;
-pub use work_tree::WorkTree;
 
 /// The context key of the workflow file's directory.
 pub const WORKFLOW_DIR: &str = "internal.workflow_dir";

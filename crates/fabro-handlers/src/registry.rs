@@ -9,8 +9,9 @@ use fabro_graph::NodeKind;
 use fabro_human::Interviewer;
 use fabro_llm::Model;
 use fabro_preamble::Limits;
+use fabro_redact::Redactor;
 use fabro_sandbox::Exec;
-use fabro_types::{Failure, FailureClass};
+use fabro_types::{Failure, FailureClass, Outcome};
 
 use crate::{
     Agents, CommandHandler, DryHandler, FanInHandler, HumanHandler, LlmHandler, ModelDefaults,
@@ -63,6 +64,7 @@ impl Registry {
             }
             None => (Box::new(DryHandler), Box::new(DryHandler)),
         };
+        let redactor = agents.redactor.clone();
         let llm = Arc::new(LlmHandler::new(model, defaults, limits, agents, Arc::clone(&tree)));
         Arc::new_cyclic(|own: &Weak<Self>| {
             let own: Weak<dyn Handler> = own.clone();
@@ -70,7 +72,7 @@ impl Registry {
                 command,
                 fan_in: FanInHandler::new(Arc::clone(&llm)),
                 llm,
-                human: HumanHandler::new(interviewer),
+                human: HumanHandler::new(interviewer).with_redactor(redactor),
                 wait,
                 sub_workflow: SubWorkflowHandler::new(own, limits, sink, clock),
                 tree,
@@ -103,9 +105,25 @@ impl Handler for Registry {
         let _at_work = changes_files.then(|| self.tree.begin());
         let mut end = handler.execute(stage).await;
         if let StageEnd::Finished(finished) = &mut end {
+            let (redactor, outcome) = (&self.llm.agents.redactor, &mut finished.outcome);
             // What a file is called may be as secret as what is in it.
-            self.llm.agents.redactor.redact_all(&mut finished.outcome.files_touched);
+            redactor.redact_all(&mut outcome.files_touched);
+            if matches!(kind, NodeKind::Agent | NodeKind::Prompt) {
+                blank(redactor, outcome);
+            }
         }
         end
     }
+}
+
+/// Blanks secrets out of what a model's stage gives. Its answer was read without them already; what
+/// a tool put down was not, nor what stood in JSON of the answer in escapes.
+fn blank(redactor: &Redactor, outcome: &mut Outcome) {
+    for value in outcome.context_updates.values_mut() {
+        redactor.redact_value(Arc::make_mut(value));
+    }
+    redactor.redact_all(&mut outcome.suggested_next_ids);
+    let failure = outcome.failure.as_mut().map(|failure| &mut failure.message);
+    let texts = [outcome.notes.as_mut(), outcome.preferred_label.as_mut(), failure];
+    texts.into_iter().flatten().for_each(|text| redactor.redact_all(std::slice::from_mut(text)));
 }

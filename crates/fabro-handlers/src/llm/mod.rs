@@ -26,13 +26,13 @@ pub(crate) use self::output::{Output, response_outcome};
 use self::summary::Summarised;
 pub use self::talk::compaction_policy;
 pub(crate) use self::talk::{Ending, Talk};
+use crate::WorkTree;
 use crate::agents::Agents;
 use crate::common::{canceled, text_of, warn};
 use crate::files::StageFiles;
 use crate::memory::{self, StageContext};
 use crate::preamble::preamble;
 use crate::render::render_prompt;
-use crate::work_tree::WorkTree;
 
 /// What to ask a model for when the node says nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

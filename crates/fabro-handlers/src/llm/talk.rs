@@ -292,6 +292,7 @@ impl Conversation {
                 Some(letter) = stage.mailbox.next() => {
                     if let Letter::Steer { id, text } = letter {
                         let ticket = self.journal.ticket(id);
+                        let text = self.redactor.redact(&text);
                         // A session that is over leaves the letter to the next agent.
                         let _ = steering.send(Steer::new(text, "inbox").with_ticket(ticket));
                     }

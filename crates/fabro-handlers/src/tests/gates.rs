@@ -425,3 +425,38 @@ fn gates_in_branches_wait_for_their_own_answers() {
     run succeeded
     "#);
 }
+
+#[test]
+fn free_text_is_recorded_without_secrets() {
+    let redactor = Redactor::new([("PASSWORD", "hunter2-hunter2")]);
+    let blanked = |source: &str, answers: Value| {
+        let mut scene = Scene::new(source).prints(&[("run", "")]).answers(&answers.to_string());
+        scene.agents.redactor = redactor.clone();
+        let story = scene.story();
+        let log = format!("{:?}", scene.events());
+        assert!(!log.contains("hunter2"), "{log}");
+        story.lines().filter(|line| line.contains("ask ")).collect::<Vec<_>>().join("\n")
+    };
+    insta::assert_snapshot!(blanked(GATE, json!({"ask": ["it is hunter2-hunter2"]})), @r#"
+    001 start@1 succeeded -> ask (unconditional)
+    ask asks "Ship it?": [A] Approve, [R] Revise, [P] plan or text
+    ask is told freeform "Say more" Some("it is [redacted:PASSWORD]") by answers
+    "#);
+    // The beginning of one is no less secret.
+    let long = format!("{}hunter2-hunter2", "-".repeat(50));
+    insta::assert_snapshot!(blanked(PLAIN, json!({"ask": [long, "A"]})), @r#"
+    001 start@1 succeeded -> ask (unconditional)
+    ask asks "ask": [A] Approve, [R] Revise
+    ask warns (gate) "--------------------------------------------------[redacted:…" is no answer: choose [A] Approve or [R] Revise
+    ask is told A "Approve" None by answers
+    "#);
+}
+
+#[test]
+fn an_option_is_chosen_by_its_own_words() {
+    let source = PLAIN.replace("Revise", "use hunter2-hunter2");
+    let mut scene = Scene::new(&source).prints(&[("run", "")]);
+    scene.agents.redactor = Redactor::new([("PASSWORD", "hunter2-hunter2")]);
+    let scene = scene.answers(r#"{"ask": ["Use hunter2-hunter2"]}"#);
+    assert!(scene.story().contains("002 ask@1 succeeded -> plan"));
+}

@@ -474,3 +474,21 @@ fn a_skill_that_cannot_be_read_is_told() {
     scene.drive().unwrap();
     assert!(talk(&scene).contains("warning: tools"), "{}", talk(&scene));
 }
+
+#[test]
+fn what_a_stage_gives_holds_no_secrets() {
+    let source = "digraph { start -> plan -> exit; plan [prompt=Plan, context_tool=write] }";
+    let answer = r#"{"context_updates": {"k": ["\u0068unter-two"]}}"#;
+    let note = call("append_workflow_context", "it is hunter-two");
+    let model = json!({"plan": [note, {"text": answer}]});
+    let redactor = Redactor::new([("PASSWORD", "hunter-two")]);
+    let agents = Agents { redactor, ..agents(&Arc::default()) };
+    let steer = fabro_store::Message::Steer { text: "as hunter-two".into(), node: None };
+    let scene = Scene::new(source).model(&model.to_string()).agents(agents);
+    let scene = scene.posts("stage.started", steer);
+    scene.drive().unwrap();
+    assert!(talk(&scene).contains("inbox steers: as [redacted:PASSWORD]"), "{}", talk(&scene));
+    assert_eq!(scene.value("internal.workflow_notes"), json!(["it is [redacted:PASSWORD]"]));
+    assert_eq!(scene.value("k"), json!(["[redacted:PASSWORD]"]));
+    assert!(!format!("{:?}", scene.events()).contains("hunter-two"));
+}

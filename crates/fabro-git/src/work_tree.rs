@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use fabro_git::{GitError, Snapshot, changed};
+use crate::{GitError, Snapshot, changed};
 
 /// What is known of the files that stages work on.
 ///
@@ -27,11 +27,11 @@ struct State {
 }
 
 /// A stage at work; ends when it is dropped.
-pub(crate) struct AtWork<'a>(&'a WorkTree);
+pub struct AtWork<'a>(&'a WorkTree);
 
 impl WorkTree {
     /// A stage begins that may change files.
-    pub(crate) fn begin(&self) -> AtWork<'_> {
+    pub fn begin(&self) -> AtWork<'_> {
         let mut state = self.lock();
         state.busy += 1;
         state.begun += 1;
@@ -40,7 +40,11 @@ impl WorkTree {
 
     /// What the files in a directory are like before the stage that has just begun works on them.
     /// `None` where no git work tree is; then nothing is asked.
-    pub(crate) async fn before(&self, dir: &Path) -> Result<Option<Snapshot>, Untold> {
+    ///
+    /// # Errors
+    ///
+    /// Git gave no answer.
+    pub async fn before(&self, dir: &Path) -> Result<Option<Snapshot>, Untold> {
         if !dir.ancestors().any(|dir| dir.join(".git").exists()) {
             return Ok(None);
         }
@@ -57,7 +61,11 @@ impl WorkTree {
     }
 
     /// The files that differ from before, relative to the directory.
-    pub(crate) async fn touched(
+    ///
+    /// # Errors
+    ///
+    /// Git gave no answer.
+    pub async fn touched(
         &self,
         dir: &Path,
         before: Option<&Snapshot>,
@@ -92,4 +100,4 @@ impl Drop for AtWork<'_> {
 
 /// The files are not known. What to tell of it, the first time.
 #[derive(Debug)]
-pub(crate) struct Untold(pub(crate) Option<String>);
+pub struct Untold(pub Option<String>);
