@@ -149,9 +149,9 @@ impl Plan {
 
     /// How often a node may be entered; `None` for any number of times.
     pub(crate) fn max_visits(&self, node: &Node, dry_run: bool) -> Option<u32> {
-        let own = node.attrs.int("max_visits").filter(|visits| *visits > 0);
-        let graph = self.workflow.attrs().int("max_node_visits").filter(|visits| *visits > 0);
-        let limit = own.or(graph).or(dry_run.then_some(10))?;
+        let own = node.attrs.int("max_visits");
+        let said = own.or_else(|| self.workflow.attrs().int("max_node_visits"));
+        let limit = said.or(dry_run.then_some(10)).filter(|visits| *visits > 0)?;
         Some(u32::try_from(limit).unwrap_or(u32::MAX))
     }
 

@@ -142,6 +142,22 @@ fn visits_are_limited() {
 }
 
 #[test]
+fn a_visit_limit_of_zero_is_none() {
+    let check = |graph: &str, node: &str, expect: [Option<u32>; 2]| {
+        let source = format!("digraph {{ graph [{graph}]; start -> a -> exit; a [{node}] }}");
+        let plan = Bench::new(&source, &[]).plan;
+        let a = plan.node("a").unwrap().1;
+        assert_eq!([false, true].map(|dry| plan.max_visits(a, dry)), expect, "{graph} {node}");
+    };
+    check("", "", [None, Some(10)]);
+    check("max_node_visits=0", "", [None, None]);
+    check("max_node_visits=30", "", [Some(30), Some(30)]);
+    check("", "max_visits=0", [None, None]);
+    check("max_node_visits=5", "max_visits=0", [None, None]);
+    check("max_node_visits=0", "max_visits=2", [Some(2), Some(2)]);
+}
+
+#[test]
 fn goal_gates_send_the_run_back_from_the_exit() {
     let source = r"digraph {
         start -> work -> test -> exit
