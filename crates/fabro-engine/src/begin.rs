@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::Plan;
 use crate::input::Commit;
-use crate::offload::offload;
+use crate::offload::offload_patch;
 
 /// What a run starts with, besides its workflow.
 #[derive(Clone, Debug, Default)]
@@ -46,7 +46,7 @@ pub fn begin(run_id: RunId, now_ms: i64, plan: &Plan, mut new: NewRun) -> Commit
     context.insert(format!("{}goal", keys::GRAPH_PREFIX), Arc::new(new.goal.clone().into()));
     let bundle = BlobRef::of(&new.bundle);
     let mut blobs = vec![(bundle, Arc::from(new.bundle))];
-    offload(&mut context, &mut blobs);
+    offload_patch(&mut context, &mut blobs);
     let created = CreatedRun {
         workflow: plan.workflow().name().to_owned(),
         goal: new.goal,

@@ -71,7 +71,8 @@ pub use handler::{Handler, Letter, Mailbox, ReportError, Reporter, Stage, StageE
 pub use input::{Commit, Finished, Input};
 pub use machine::Machine;
 pub use offload::{
-    LIMIT as OFFLOAD_LIMIT, NewBlob, READ_LIMIT, ReadError, offload_value, read_blob, read_inner,
+    LIMIT as OFFLOAD_LIMIT, NewBlob, READ_LIMIT, ReadError, offload_patch, offload_value,
+    read_blob, read_inner,
 };
 pub use plan::{Plan, PlanError};
 pub use select::Reading;

@@ -11,7 +11,7 @@ use fabro_types::{Failure, FailureClass, Outcome, Status};
 
 use crate::cursor::Position;
 use crate::input::{Commit, Finished, Input};
-use crate::offload::{NewBlob, offload};
+use crate::offload::{NewBlob, offload_patch};
 use crate::state::{MAIN, Phase, RunState};
 use crate::{Plan, attempt, random, retry};
 
@@ -312,7 +312,7 @@ impl Machine {
     }
 
     pub(crate) fn complete(&mut self, branch: &Arc<str>, node: &Node, mut finished: Finished) {
-        offload(&mut finished.outcome.context_updates, &mut self.commit.blobs);
+        offload_patch(&mut finished.outcome.context_updates, &mut self.commit.blobs);
         let active = self.state.cursors.get(branch).and_then(|cursor| cursor.active());
         let visit = active.map_or_else(|| self.visits(branch, &node.id), |stage| stage.visit);
         let failed =

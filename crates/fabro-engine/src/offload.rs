@@ -113,7 +113,7 @@ pub fn offload_value(value: &mut Arc<Value>, limit: usize, blobs: &mut Vec<NewBl
 
 /// The same patch with large values, and all command output, replaced by references. The bytes
 /// they name are added to `blobs`.
-pub(crate) fn offload(patch: &mut ContextPatch, blobs: &mut Vec<NewBlob>) {
+pub fn offload_patch(patch: &mut ContextPatch, blobs: &mut Vec<NewBlob>) {
     for (key, value) in patch {
         if BlobRef::from_value(value).is_none() {
             let always = key == keys::COMMAND_OUTPUT || key == keys::COMMAND_STDERR;
@@ -163,7 +163,7 @@ mod tests {
     fn check(key: &str, value: &Value, expect_blob: bool) {
         let mut patch = ContextPatch::from([(key.to_owned(), Arc::new(value.clone()))]);
         let mut blobs = Vec::new();
-        offload(&mut patch, &mut blobs);
+        offload_patch(&mut patch, &mut blobs);
         assert_eq!(BlobRef::from_value(&patch[key]).is_some(), expect_blob, "{key}");
         if expect_blob {
             assert_eq!(serde_json::from_slice::<Value>(&blobs[0].1).unwrap(), *value);
