@@ -5,15 +5,13 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
-use fabro_engine::checkpoint;
 use fabro_events::{Event, EventBody, EventSink};
-use fabro_handlers::{Limits, ModelDefaults, Registry, RunSettings, Services};
-use fabro_human::{
-    AutoApprove, Chain, Interviewer, QueueInterviewer, TerminalInterviewer, Unavailable,
-};
+use fabro_handlers::{Bundle, Limits, ModelDefaults, Registry, RunSettings, Services};
+use fabro_human::{AutoApprove, Chain, Interviewer, TerminalInterviewer, Unavailable};
 use fabro_redact::Redactor;
 use fabro_sandbox::{Exec, LocalExec};
 pub use fabro_setup::{catalog, client, model, providers};
+use fabro_store::{RunLog as _, SqliteStore};
 use fabro_types::RunId;
 
 use crate::cli::ShownArgs;
@@ -67,13 +65,14 @@ pub fn handlers(
     }))
 }
 
-/// Checks the settings of a run before it exists.
-pub fn check(settings: &RunSettings) -> anyhow::Result<()> {
-    fabro_setup::expanded(&settings.env)?;
-    model(settings, false)?;
-    fabro_setup::agents(settings, None, Redactor::default(), false)?;
-    queue(settings)?;
-    Ok(())
+/// Knows the secrets of a run that is recorded, or of the one that it is a sub-workflow of.
+pub fn run_redactor(store: &SqliteStore, run: RunId) -> anyhow::Result<Redactor> {
+    let first = store.read(fabro_setup::root(store, run)?, 0, 1)?.pop();
+    let Some(EventBody::RunCreated(created)) = first.map(|event| event.entry.body) else {
+        return Ok(Redactor::default());
+    };
+    let bundle = Bundle::load(store, &created.bundle)?;
+    Ok(fabro_setup::recorded_redactor(&bundle.settings, false))
 }
 
 fn interviewer(
@@ -90,21 +89,9 @@ fn interviewer(
     } else {
         Arc::new(Unavailable)
     };
-    let Some(queue) = queue(settings)? else { return Ok(last) };
-    for event in checkpoint::effective(events) {
-        if let EventBody::GateAnswered { source, .. } = &event.entry.body
-            && source == "answers"
-        {
-            queue.skip(event.entry.node_id.as_deref().unwrap_or_default(), 1);
-        }
-    }
-    Ok(Arc::new(Chain(queue, last)))
-}
-
-fn queue(settings: &RunSettings) -> anyhow::Result<Option<QueueInterviewer>> {
-    let parsed = settings.answers.as_deref().map(QueueInterviewer::from_json).transpose();
-    parsed.map_err(|error| {
-        error::usage(format!("the answers are not valid: {error}"), "mend the file")
+    Ok(match fabro_setup::answers(settings, events)? {
+        Some(answers) => Arc::new(Chain(answers, last)),
+        None => last,
     })
 }
 

@@ -66,13 +66,19 @@ pub fn redactor(settings: &RunSettings) -> Redactor {
         });
         values.extend(headers.flat_map(with_bare_token));
     }
-    let headers = settings.agent.mcp.values().filter_map(|server| match &server.transport {
-        McpTransport::Http { headers, .. } => Some(headers),
+    let servers = settings.agent.mcp.values();
+    let env = servers.clone().filter_map(|server| match &server.transport {
         McpTransport::Command { env, .. } => Some(env),
         _ => None,
     });
-    for (name, value) in headers.chain(settings.agent.tools.iter().map(|it| &it.headers)).flatten()
-    {
+    // A server may be told the user's home just as well.
+    let env = env.flatten().filter(|(name, _)| is_secret_name(name));
+    let headers = servers.filter_map(|server| match &server.transport {
+        McpTransport::Http { headers, .. } => Some(headers),
+        _ => None,
+    });
+    let headers = headers.chain(settings.agent.tools.iter().map(|it| &it.headers)).flatten();
+    for (name, value) in headers.chain(env) {
         if let Some(value) = Some(value).filter(|value| value.contains('$'))
             && let Ok(value) = expand_variables(value, variable)
         {
@@ -220,7 +226,7 @@ fn backend_keys(
     user.into_iter().filter(|(name, _)| is_key(name)).collect()
 }
 
-fn variable(name: &str) -> Option<String> {
+pub(crate) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
@@ -256,6 +262,23 @@ mod tests {
             assert_eq!(redactor.redact(text), text);
         }
         assert_eq!(redactor.redact(&format!("of-{path}")), "[redacted:APP_TOKEN]");
+    }
+
+    #[test]
+    fn what_a_server_is_told_is_secret_by_its_name() {
+        let path = std::env::var("PATH").unwrap();
+        let own = |name: &str| (name.to_owned(), "in-$PATH".to_owned());
+        let transport = McpTransport::Command {
+            command: "x".to_owned(),
+            args: Vec::new(),
+            env: [own("SEARCH"), ("A_TOKEN".to_owned(), "of-$PATH".to_owned())].into(),
+        };
+        let mut settings = RunSettings::default();
+        let server = McpServer { transport, ..McpServer::default() };
+        settings.agent.mcp.insert("s".to_owned(), server);
+        let text = format!("in-{path}");
+        assert_eq!(redactor(&settings).redact(&text), text);
+        assert_eq!(redactor(&settings).redact(&format!("of-{path}")), "[redacted:A_TOKEN]");
     }
 
     #[test]

@@ -5,10 +5,7 @@ use std::collections::BTreeMap;
 use fabro_config::expand_variables;
 use fabro_redact::{Redactor, is_secret_name};
 
-use serde_json::{Map, Value};
-
 use crate::SetupError;
-use crate::agents::text_variables;
 
 /// Values of variables, by name.
 pub type Variables = BTreeMap<String, String>;
@@ -62,38 +59,6 @@ pub fn without_secrets(
     Ok((kept, secrets))
 }
 
-/// Refuses inputs and a goal that hold the value of a variable of the environment whose name sounds
-/// secret: both are kept with the run as they are.
-pub fn check_inputs(inputs: &Map<String, Value>, goal: &str) -> Result<(), SetupError> {
-    check_inputs_by(inputs, goal, text_variables())
-}
-
-fn check_inputs_by(
-    inputs: &Map<String, Value>,
-    goal: &str,
-    user: impl IntoIterator<Item = (String, String)>,
-) -> Result<(), SetupError> {
-    let secrets: Vec<_> = user.into_iter().filter(|(name, _)| is_secret_name(name)).collect();
-    let redactor = Redactor::new(secrets.iter().map(|(name, value)| (name, value)));
-    let texts = inputs.iter().map(|(name, value)| (format!("input `{name}`"), value.to_string()));
-    for (what, text) in texts.chain([("the goal".to_owned(), goal.to_owned())]) {
-        let redacted = redactor.redact(&text);
-        let is_in = |name: &str| {
-            let mark = format!("[redacted:{name}]");
-            redacted.contains(&mark) && !text.contains(&mark)
-        };
-        if let Some((name, _)) = secrets.iter().find(|(name, _)| is_in(name)) {
-            return Err(SetupError::new(
-                format!(
-                    "{what} holds the value of the secret variable `{name}`, and would be kept with the run"
-                ),
-                format!("leave it out: scripts have the environment, and can read ${name} there"),
-            ));
-        }
-    }
-    Ok(())
-}
-
 fn is_secret(name: &str, value: &str) -> bool {
     !value.is_empty() && (is_secret_name(name) || Redactor::default().redact(value) != value)
 }
@@ -131,23 +96,6 @@ mod tests {
         assert_eq!(expanded_by(&kept, known).unwrap(), expanded_by(&written, known).unwrap());
         let missing = expanded_by(&kept, |_| None).unwrap_err().to_string();
         assert!(missing.contains("`API_TOKEN` is not set"), "{missing}");
-    }
-
-    #[test]
-    fn inputs_and_the_goal_hold_no_secret_of_the_environment() {
-        let user = || [("GH_TOKEN".to_owned(), "hunter2\"hunter2".to_owned())];
-        let check = |input: Value, goal: &str| {
-            let inputs = [("t".to_owned(), input)].into_iter().collect();
-            check_inputs_by(&inputs, goal, user()).map_err(|error| error.to_string())
-        };
-        let of = |what: &str| {
-            Err(format!(
-                "{what} holds the value of the secret variable `GH_TOKEN`, and would be kept with the run"
-            ))
-        };
-        assert_eq!(check("as $GH_TOKEN [redacted:GH_TOKEN]".into(), "hunter2"), Ok(()));
-        assert_eq!(check(serde_json::json!([{"a": "x hunter2\"hunter2"}]), ""), of("input `t`"));
-        assert_eq!(check(Value::Null, "with hunter2\"hunter2"), of("the goal"));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Settings (`fabro-config`, kept with a run as [`RunSettings`](fabro_handlers::RunSettings)) name
 //! things; here they are looked up in the environment and made: [`model`] is who answers, [`agents`]
 //! is what agents work with, and [`redactor`] knows every secret of both, so that none is recorded.
+//! [`check_kept`] and [`check_given`] refuse what people give a run where it holds one of them.
 //! [`prepare`] runs the steps before the first stage. [`family`] and [`at_work`] find the runs that are
 //! driven, answered and ended together: a run and its sub-workflows. [`start_driver`] is for runs that go
 //! on in the background.
@@ -31,16 +32,20 @@ mod agents;
 mod background;
 mod env;
 mod family;
+mod given;
 mod models;
 mod prepare;
+mod settings;
 mod trial;
 
 pub use agents::{agents, provider, recorded_redactor, redactor};
 pub use background::{BackgroundError, start_driver};
-pub use env::{Variables, check_inputs, expanded, without_secrets};
+pub use env::{Variables, expanded, without_secrets};
 pub use family::{Member, at_work, end_family, end_stages_left_behind, family, root};
+pub use given::{answers, check_given, check_kept, check_values};
 pub use models::{catalog, client, model, providers};
 pub use prepare::{NotPrepared, prepare, prepare_dir};
+pub use settings::{check, run_settings};
 pub use trial::{Mishap, Tried, try_all, try_model};
 
 /// Settings that cannot be used here and now.

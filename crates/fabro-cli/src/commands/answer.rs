@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use fabro_engine::checkpoint;
-use fabro_human::match_answer;
+use fabro_human::{Answer, match_answer};
 use fabro_report::{Gate, open_gates};
-use fabro_setup::{Member, at_work, root};
+use fabro_setup::{Member, at_work, check_given, root};
 use fabro_store::{Inbox as _, Message, SqliteStore};
 use fabro_types::RunId;
 
@@ -14,6 +14,7 @@ use crate::error;
 use crate::exit::{self, Exit};
 use crate::global::Global;
 use crate::output;
+use crate::wiring::run_redactor;
 
 /// Answers a gate, of the run or of one of its sub-workflows.
 pub fn answer(args: &AnswerArgs, global: &Global) -> anyhow::Result<Exit> {
@@ -25,8 +26,11 @@ pub fn answer(args: &AnswerArgs, global: &Global) -> anyhow::Result<Exit> {
     };
     let gates = gates(&store, run)?;
     let (owner, gate) = select(&gates, wanted, global, run)?;
-    match_answer(&gate.options, gate.freeform, gate.question_type, choice)
-        .map_err(|error| error::usage(error.to_string(), "answer with one of these"))?;
+    let read = match_answer(&gate.options, gate.freeform, gate.question_type, choice);
+    if !matches!(read, Ok(Answer::Option(_) | Answer::Options(_))) {
+        check_given(&run_redactor(&store, run)?, "the answer", choice)?;
+    }
+    read.map_err(|error| error::usage(error.to_string(), "answer with one of these"))?;
     let message = Message::Answer {
         node: gate.node.to_string(),
         visit: gate.visit,

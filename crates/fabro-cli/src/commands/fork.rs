@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fabro_engine::checkpoint::{self, Checkpoint};
-use fabro_engine::read_all;
+use fabro_engine::{NewBlob, offload_patch, read_all};
 use fabro_events::Event;
 use fabro_store::{Batch, Inbox as _, InboxId, Message, RunLog as _, SqliteStore};
 use fabro_types::{ContextPatch, RunId};
@@ -15,7 +15,7 @@ use crate::exit::{self, Exit};
 use crate::global::Global;
 use crate::output;
 use crate::values::KeyValue;
-use crate::wiring::now_ms;
+use crate::wiring::{now_ms, run_redactor};
 
 #[derive(Serialize)]
 struct Forked {
@@ -32,8 +32,9 @@ pub fn fork(args: ForkArgs, global: &Global) -> anyhow::Result<Exit> {
     let effective = checkpoint::effective(&events);
     let at = find(&effective, args.stage.as_deref(), from, global)?;
     let id: RunId = ulid::Ulid::generate().to_string().parse()?;
-    let copied = checkpoint::fork(&effective, &at, id, now_ms(), patch(args.set));
-    store.append(id, 0, &Batch::of(&copied))?;
+    let (set, blobs) = patch(args.set, &store, from)?;
+    let copied = checkpoint::fork(&effective, &at, id, now_ms(), set);
+    store.append(id, 0, &Batch { blobs: &blobs, ..Batch::of(&copied) })?;
     let verb = format!("forked {from} after {}", at.stage);
     tell(&verb, &Forked { id, from, stage: at.stage }, args.json, global)
 }
@@ -46,9 +47,10 @@ pub fn rewind(args: ForkArgs, global: &Global) -> anyhow::Result<Exit> {
     let effective = checkpoint::effective(&events);
     let at = find(&effective, args.stage.as_deref(), id, global)?;
     let last = events.last().map_or(0, |event| event.seq);
-    let event = checkpoint::rewind(id, &at, last, now_ms(), patch(args.set));
+    let (set, blobs) = patch(args.set, &store, id)?;
+    let event = checkpoint::rewind(id, &at, last, now_ms(), set);
     let canceled = meant_for_its_end(&store, id)?;
-    store.append(id, last, &Batch { consumed: &canceled, ..Batch::of(&[event]) })?;
+    store.append(id, last, &Batch { events: &[event], blobs: &blobs, consumed: &canceled })?;
     let verb = format!("rewound {id} to the end of {}", at.stage);
     tell(&verb, &Forked { id, from: id, stage: at.stage }, args.json, global)
 }
@@ -76,8 +78,20 @@ fn find(
     })
 }
 
-fn patch(set: Vec<KeyValue>) -> ContextPatch {
-    set.into_iter().map(|item| (item.key, Arc::new(item.value))).collect()
+/// What is set, with the blobs of large values.
+fn patch(
+    set: Vec<KeyValue>,
+    store: &SqliteStore,
+    run: RunId,
+) -> anyhow::Result<(ContextPatch, Vec<NewBlob>)> {
+    if !set.is_empty() {
+        let values = set.iter().map(|item| (&item.key, &item.value));
+        fabro_setup::check_values(&run_redactor(store, run)?, "--set", values)?;
+    }
+    let mut set = set.into_iter().map(|item| (item.key, Arc::new(item.value))).collect();
+    let mut blobs = Vec::new();
+    offload_patch(&mut set, &mut blobs);
+    Ok((set, blobs))
 }
 
 fn tell(verb: &str, forked: &Forked, json: bool, global: &Global) -> anyhow::Result<Exit> {

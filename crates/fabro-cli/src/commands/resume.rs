@@ -7,6 +7,7 @@ use std::sync::Arc;
 use fabro_engine::{Phase, RunState, read_all};
 use fabro_handlers::Bundle;
 use fabro_types::{RunId, RunStatus};
+use serde_json::Map;
 
 use crate::cli::ResumeArgs;
 use crate::commands::run::detach;
@@ -36,6 +37,7 @@ pub async fn resume(args: ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
     let mut settings = bundle.settings.clone();
     if let Some(path) = &args.answers {
         settings.answers = Some(read_option(path, "the answers")?);
+        fabro_setup::check_kept(&settings, &Map::new(), "")?;
     }
     if let Some(path) = &args.model_script {
         settings.model_script = Some(read_option(path, "the model script")?);

@@ -101,13 +101,13 @@ fn prepare(args: &RunArgs, global: &Global) -> anyhow::Result<Prepared> {
     let (bundle, workflow) = bundle(&target, &inputs, global)?;
     let dir = target.workflow_file.parent().map_or_else(|| cwd.clone(), Path::to_owned);
     let goal = goal(args, &target, &workflow, &inputs, home.as_deref())?;
-    fabro_setup::check_inputs(&inputs, &goal)?;
     let settings = run_settings(args, &target, global.settings()?, home.as_deref())?;
+    fabro_setup::check_kept(&settings, &inputs, &goal)?;
     let (env, secrets) = fabro_setup::without_secrets(&settings.env)?;
     let bundle = Bundle { settings: RunSettings { env, ..settings.clone() }, ..bundle };
     if !args.dry_run {
         check_obstacles(&bundle, &workflow)?;
-        wiring::check(&settings)?;
+        fabro_setup::check(&settings)?;
     }
     let seed = args.seed.unwrap_or_else(|| bundle.seed(&inputs));
     let new = NewRun {
@@ -219,25 +219,18 @@ fn run_settings(
         None => configured,
     };
     let config = file.map(|file| file.config.clone()).unwrap_or_default();
-    let providers = wiring::providers(&configured);
-    let own_fallbacks = !config.model.fallbacks.is_empty();
     // The settings' script stands in for a provider; the one of the command line is meant as said.
-    let stand_in = file.and_then(|file| file.model_script(home)).or(configured.model.script);
-    let script = args.model_script.clone().or(stand_in.filter(|_| providers.is_empty()));
+    let stand_in = file.and_then(|file| file.model_script(home));
+    let stand_in = stand_in.or(configured.model.script.clone());
+    let settings = fabro_setup::run_settings(config, configured);
+    let stand_in = stand_in.filter(|_| settings.providers.is_empty());
+    let script = args.model_script.clone().or(stand_in);
     Ok(RunSettings {
-        env: config.env,
-        prepare: config.prepare.into_iter().map(|step| step.script).collect(),
         model_script: script.map(|path| read_option(&path, "the model script")).transpose()?,
-        model: args.model.clone().or(config.model.name),
-        provider: config.model.provider,
-        configured_model: configured.model.name,
-        configured_provider: configured.model.provider,
+        model: args.model.clone().or(settings.model),
         answers: args.answers.as_deref().map(|p| read_option(p, "the answers")).transpose()?,
         auto_approve: args.auto_approve,
-        providers,
-        agent: configured.agent,
-        models: configured.models,
-        fallbacks: if own_fallbacks { config.model.fallbacks } else { configured.model.fallbacks },
+        ..settings
     })
 }
 

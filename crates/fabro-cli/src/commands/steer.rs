@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use fabro_engine::{Phase, RunState, read_all};
 use fabro_graph::NodeKind;
 use fabro_handlers::Bundle;
-use fabro_setup::{family, root};
+use fabro_setup::{check_given, family, root};
 use fabro_store::{Inbox as _, Message, SqliteStore};
 use fabro_types::RunId;
 
@@ -14,6 +14,7 @@ use crate::error;
 use crate::exit::{self, Exit};
 use crate::global::Global;
 use crate::output;
+use crate::wiring::run_redactor;
 
 /// A run, or one of its sub-workflows, that is not over.
 struct Member {
@@ -30,6 +31,7 @@ pub fn steer(args: &SteerArgs, global: &Global) -> anyhow::Result<Exit> {
         return Err(error::usage("there is nothing to say", "write RUN \"TEXT\""));
     }
     let (store, run) = global.run_to_change(&args.run)?;
+    check_given(&run_redactor(&store, run)?, "the text", &args.text)?;
     let node = args.node.as_deref();
     let mut members = Vec::new();
     for id in family(&store, run)? {

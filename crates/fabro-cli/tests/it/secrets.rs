@@ -37,7 +37,8 @@ fn check(project: &Project, output: &Output) {
     assert!(!found(printed.as_bytes()), "{printed}");
     let mut dirs = vec![project.path().join(".fabro/state")];
     while let Some(dir) = dirs.pop() {
-        for entry in std::fs::read_dir(&dir).unwrap() {
+        // Before the first run there is none.
+        for entry in std::fs::read_dir(&dir).into_iter().flatten() {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 dirs.push(path);
@@ -104,4 +105,47 @@ fn a_resume_takes_secrets_of_the_run_from_the_environment() {
     let output = run(&project, &["resume", "latest"], &env);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     check(&project, &output);
+}
+
+#[test]
+fn what_people_give_is_refused_where_it_holds_a_secret() {
+    let flow = "digraph Gate { start -> ask -> work -> exit
+        ask [shape=hexagon, label=\"Go on?\"]
+        ask -> work [freeform=true]
+        work [prompt=\"Work.\"] }";
+    let project = project(flow, r#"{"work": [{"text": "done"}]}"#);
+    let word = format!("the word is {TOKEN}");
+    let answers = serde_json::json!({ "ask": [word.as_str()] }).to_string();
+    std::fs::write(project.path().join("answers.json"), answers).unwrap();
+    let set = format!("word={TOKEN}");
+    let refused = |args: &[&str]| {
+        let output = run(&project, args, &[("MY_TOKEN", TOKEN), ("SANDBOX_TOKEN", SANDBOX)]);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {output:?}");
+        check(&project, &output);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        told.lines().next().unwrap_or_default().to_owned()
+    };
+    let start = ["run", "run.toml", "--model-script", "script.json"];
+    let mut told = vec![
+        refused(&[&start[..], &["--answers", "answers.json"]].concat()),
+        refused(&[&start[..], &["-I", &set]].concat()),
+    ];
+    let paused = run(&project, &start, &[("MY_TOKEN", TOKEN)]);
+    assert_eq!(paused.status.code(), Some(3), "{paused:?}");
+    told.extend([
+        refused(&["answer", "latest", &word]),
+        refused(&["resume", "latest", "--answers", "answers.json"]),
+        refused(&["steer", "latest", &word]),
+        refused(&["fork", "latest", "start", "--set", &set]),
+        refused(&["rewind", "latest", "start", "--set", &format!("at={SANDBOX}")]),
+    ]);
+    insta::assert_snapshot!(told.join("\n"), @r"
+    error: the file of answers holds the value of the secret `MY_TOKEN`, and would be kept with the run
+    error: `word` of the inputs holds the value of the secret `MY_TOKEN`, and would be kept with the run
+    error: the answer holds the value of the secret `MY_TOKEN`, and would be kept with the run
+    error: the file of answers holds the value of the secret `MY_TOKEN`, and would be kept with the run
+    error: the text holds the value of the secret `MY_TOKEN`, and would be kept with the run
+    error: `word` of --set holds the value of the secret `MY_TOKEN`, and would be kept with the run
+    error: `at` of --set holds the value of the secret `SANDBOX_TOKEN`, and would be kept with the run
+    ");
 }
