@@ -1,6 +1,6 @@
 use std::collections::HashSet;
 
-use fabro_graph::{Attr, Diagnostic, Node};
+use fabro_graph::{Attr, Diagnostic, Node, NodeKind};
 use fabro_types::{LineIndex, Severity};
 
 use crate::checking::{Checking, syntax_error};
@@ -11,6 +11,7 @@ use crate::relative::RelativeSources;
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
     let mut seen = HashSet::new();
     for node in checking.workflow.nodes() {
+        findings.extend(second(node));
         let Some((key, text)) = child(checking, node) else { continue };
         let Some(attr) = attr(node) else { continue };
         if !seen.insert(attr.span) {
@@ -32,6 +33,19 @@ pub(super) fn child<'a>(checking: &Checking<'_>, node: &'a Node) -> Option<(Chil
     }
     let base = checking.sources.folder().to_owned();
     Some((ChildKey::Inline { base, text: text.to_owned() }, text))
+}
+
+/// Of two sub-workflows one counts.
+fn second(node: &Node) -> Option<Diagnostic> {
+    let (file, inline) =
+        (node.attrs.get("stack.child_workflow")?, node.attrs.get("stack.child_dot_source")?);
+    if node.kind != NodeKind::ManagerLoop {
+        return None;
+    }
+    let message =
+        format!("`{}` does nothing, for `{}` names the sub-workflow", inline.name, file.name);
+    let finding = Diagnostic::warning("child-workflow", inline.span, message);
+    Some(finding.with_fix("take one of them out"))
 }
 
 fn attr(node: &Node) -> Option<&Attr> {
@@ -130,6 +144,15 @@ mod tests {
           fix: did you mean `work`?
         ");
         insta::assert_snapshot!(told("child-workflow", r#"start -> m -> exit; m [shape=house, stack.child_dot_source="digraph { start -> exit }"]"#), @"nothing");
+    }
+
+    #[test]
+    fn only_one_counts() {
+        insta::assert_snapshot!(told_with("child-workflow", r#"start -> m -> exit; m [shape=house, stack.child_dot_source="digraph { oops }", stack.child_workflow="c.fabro"]"#, &[("c.fabro", "digraph { start -> exit }")], None), @r#"
+        1:72 warning: `stack.child_dot_source` does nothing, for `stack.child_workflow` names the sub-workflow
+          at: "digraph { oops }"
+          fix: take one of them out
+        "#);
     }
 
     #[test]
