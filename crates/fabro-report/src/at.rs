@@ -1,13 +1,11 @@
-//! Finding stages and gates in a log.
+//! Finding stages in a log.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use fabro_engine::checkpoint;
-use fabro_engine::{Phase, RunState};
-use fabro_events::{Event, EventBody, GateOption, QuestionType};
-use serde::Serialize;
+use fabro_events::{Event, EventBody};
 
 use crate::ReportError;
 
@@ -95,62 +93,4 @@ pub(crate) fn take_line<V>(map: &mut BTreeMap<Arc<str>, V>, branch: &str) -> Vec
     let inside: Vec<Arc<str>> = inside.map(Arc::clone).collect();
     let own = map.remove(branch);
     own.into_iter().chain(inside.iter().filter_map(|name| map.remove(name))).collect()
-}
-
-/// A gate that waits for an answer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Gate {
-    /// Its node.
-    pub node: Arc<str>,
-    /// Which visit of it.
-    pub visit: u32,
-    /// The branch it is asked in; `None` on the main line.
-    pub branch: Option<Arc<str>>,
-    /// The question.
-    pub question: String,
-    /// How it is asked.
-    pub question_type: QuestionType,
-    /// What can be chosen.
-    pub options: Vec<GateOption>,
-    /// Free text is taken too.
-    pub freeform: bool,
-}
-
-/// The gates of a run that have been asked and not answered, the main line's first.
-pub fn open_gates(events: &[Event]) -> Vec<Gate> {
-    let Some(first) = events.first() else { return Vec::new() };
-    let events = checkpoint::effective(events);
-    let mut state = RunState::new(first.run_id);
-    for event in &events {
-        state.apply(event);
-    }
-    if matches!(state.phase, Phase::Ended(..)) {
-        return Vec::new();
-    }
-    let waiting = state.active().filter(|(_, stage)| stage.gate_asked_ms.is_some());
-    waiting
-        .filter_map(|(branch, stage)| {
-            let branch = (!branch.is_empty()).then(|| Arc::clone(branch));
-            let key = StageKey { branch, node: Arc::clone(&stage.node), visit: stage.visit };
-            let last = events.iter().rev().find(|event| is_gate(event) && key.is(event))?;
-            let EventBody::GateAsked { question, question_type, options, freeform, .. } =
-                &last.entry.body
-            else {
-                return None;
-            };
-            Some(Gate {
-                node: key.node,
-                visit: key.visit,
-                branch: key.branch,
-                question: question.clone(),
-                question_type: *question_type,
-                options: options.clone(),
-                freeform: *freeform,
-            })
-        })
-        .collect()
-}
-
-fn is_gate(event: &Event) -> bool {
-    matches!(event.entry.body, EventBody::GateAsked { .. } | EventBody::GateAnswered { .. })
 }

@@ -8,7 +8,8 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::ReportError;
-use crate::at::{Gate, StageKey, open_gates, take_line};
+use crate::at::{StageKey, take_line};
+use crate::gate::{Gate, open_gates};
 
 /// A run as a whole.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -37,16 +37,17 @@ mod context;
 mod conversation;
 mod error;
 mod explain;
+mod gate;
 mod inspect;
 mod ps;
 mod read_back;
 mod stage;
 
-pub use at::{Gate, open_gates};
 pub use context::{context_at, diff};
 pub use conversation::{Given, Spoken, conversation};
 pub use error::ReportError;
 pub use explain::{Considered, Explain, explain};
+pub use gate::{Gate, find_gates, gate_names, open_gates};
 pub use inspect::{Inspect, StageRow, inspect};
 pub use ps::{PsRow, ps};
 pub use read_back::read_back;

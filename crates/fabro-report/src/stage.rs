@@ -9,8 +9,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::ReportError;
-use crate::at::{Gate, StageKey, end_of, find, open_gates};
+use crate::at::{StageKey, end_of, find};
 use crate::conversation::{Given, Spoken, transcript};
+use crate::gate::{Gate, open_gates};
 
 /// One visit of a node, with what went in and what came out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
