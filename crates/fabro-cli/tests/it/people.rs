@@ -407,6 +407,23 @@ fn a_copy_goes_its_own_way() {
 }
 
 #[test]
+fn a_large_value_is_set_as_a_blob() {
+    let project = Project::hello();
+    let large = "x".repeat(110_000);
+    let set = format!("large={large}");
+    let forked = project.json(&["fork", "latest", "write@1", "--set", &set, "--json"]);
+    let id = forked["id"].as_str().unwrap();
+    assert_eq!(project.exit(&["rewind", "--set", &set, id]), 0);
+    let events = project.run(&["events", id, "--json"]);
+    assert_eq!(events.matches("checkpoint.forked").count(), 2);
+    assert!(!events.contains(&large));
+    let context = project.json(&["context", id, "--json"]);
+    assert!(context["large"].as_str().unwrap().starts_with("blob://sha256/"));
+    let context = project.json(&["context", id, "--json", "--resolve"]);
+    assert_eq!(context["large"], *large);
+}
+
+#[test]
 fn a_run_is_taken_back() {
     let _filters = filters().bind_to_scope();
     let project = Project::hello();
