@@ -7,17 +7,15 @@ use fabro_engine::{DriveError, Input, Machine, Phase, Plan, RunEnd, RunState, Wo
 use fabro_events::{Event, EventSink, PauseReason};
 use fabro_graph::NodeKind;
 use fabro_handlers::{RunSettings, StatusFiles};
-use fabro_report::Gate;
+use fabro_report::{Gate, gate_names};
 use fabro_sandbox::LocalExec;
-use fabro_setup::{
-    Member, NotPrepared, at_work, end_family, end_stages_left_behind, prepare, prepare_dir,
-};
+use fabro_setup::{NotPrepared, at_work, end_family, end_stages_left_behind, prepare, prepare_dir};
 use fabro_store::{DriverLock, SqliteStore};
 use fabro_types::{RunId, RunStatus};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::commands::answer::{gates, names};
+use crate::commands::answer::gates;
 use crate::error;
 use crate::exit::{self, Exit};
 use crate::global::Global;
@@ -112,7 +110,7 @@ pub async fn drive(driven: Driven, global: &Global) -> anyhow::Result<Exit> {
         end_family(&*store, run_id, wiring::now_ms(), "the run it is part of is over")?;
     }
     let waiting = match end {
-        Ok(RunEnd::Paused(PauseReason::Human)) => gates(&store, run_id)?,
+        Ok(RunEnd::Paused(PauseReason::Human)) => gates(&store, run_id)?.1,
         _ => Vec::new(),
     };
     drop(lock);
@@ -145,7 +143,7 @@ async fn interrupted(stop: &CancellationToken, run_id: RunId, global: &Global) {
 
 fn conclude(
     end: Result<RunEnd, DriveError>,
-    waiting: &[(Member, Gate)],
+    waiting: &[Gate],
     run_id: RunId,
     mode: Mode,
     global: &Global,
@@ -168,7 +166,7 @@ fn conclude(
             Ok(exit::FAILED)
         }
         Ok(RunEnd::Paused(reason)) => {
-            let places = names(waiting.iter());
+            let places = gate_names(waiting).join(", ");
             let at = if places.is_empty() { places } else { format!(" at {places}") };
             let next = if reason == PauseReason::Budget {
                 global.command(&format!("resume {run_id} --max-cost USD"))

@@ -2,10 +2,9 @@
 
 use std::fmt::Write as _;
 
-use fabro_engine::checkpoint;
 use fabro_human::{Answer, match_answer};
-use fabro_report::{Gate, open_gates};
-use fabro_setup::{Member, at_work, check_given, root};
+use fabro_report::{Gate, find_gates, gate_names, open_gates};
+use fabro_setup::{at_work, check_given, root};
 use fabro_store::{Inbox as _, Message, SqliteStore};
 use fabro_types::RunId;
 
@@ -24,8 +23,9 @@ pub fn answer(args: &AnswerArgs, global: &Global) -> anyhow::Result<Exit> {
         [choice] => (None, choice),
         _ => return Err(error::usage("there is no answer", "write RUN [GATE] CHOICE")),
     };
-    let gates = gates(&store, run)?;
-    let (owner, gate) = select(&gates, wanted, global, run)?;
+    let (owners, gates) = gates(&store, run)?;
+    let at = select(&gates, wanted, global, run)?;
+    let (owner, gate) = (owners[at], &gates[at]);
     let read = match_answer(&gate.options, gate.freeform, gate.question_type, choice);
     if !matches!(read, Ok(Answer::Option(_) | Answer::Options(_))) {
         check_given(&run_redactor(&store, run)?, "the answer", choice)?;
@@ -38,7 +38,7 @@ pub fn answer(args: &AnswerArgs, global: &Global) -> anyhow::Result<Exit> {
         choice: choice.clone(),
         source: "cli".to_owned(),
     };
-    store.post(owner.run, &message)?;
+    store.post(owner, &message)?;
     let mut text = format!("answered {}\n", gate.node);
     let root = root(&store, run)?;
     if !store.is_driven(root)? {
@@ -48,50 +48,48 @@ pub fn answer(args: &AnswerArgs, global: &Global) -> anyhow::Result<Exit> {
     Ok(exit::SUCCEEDED)
 }
 
-/// The gates that wait, each with the run it belongs to.
-pub fn gates(store: &SqliteStore, run: RunId) -> anyhow::Result<Vec<(Member, Gate)>> {
-    let mut gates = Vec::new();
+/// The runs of the gates that wait, and the gates.
+pub fn gates(store: &SqliteStore, run: RunId) -> anyhow::Result<(Vec<RunId>, Vec<Gate>)> {
+    let (mut owners, mut gates) = (Vec::new(), Vec::new());
     for member in at_work(store, run)? {
-        gates.extend(open_gates(&member.events).into_iter().map(|gate| (member.clone(), gate)));
+        let within = member.within.iter().map(|(node, visit)| format!("{node}@{visit}"));
+        let within: Vec<_> = within.collect();
+        for gate in open_gates(&member.events) {
+            owners.push(member.run);
+            gates.push(Gate { within: within.clone(), ..gate });
+        }
     }
-    Ok(gates)
+    Ok((owners, gates))
 }
 
-fn select<'a>(
-    gates: &'a [(Member, Gate)],
+/// The place of the gate that is meant.
+fn select(
+    gates: &[Gate],
     wanted: Option<&str>,
     global: &Global,
     run: RunId,
-) -> anyhow::Result<&'a (Member, Gate)> {
-    let (node, visit) = wanted.map_or((None, None), checkpoint::split);
-    let is_named = |id: &str, at: u32| {
-        node.is_none_or(|node| id == node) && visit.is_none_or(|visit| at == visit)
+) -> anyhow::Result<usize> {
+    let found = match wanted {
+        Some(name) => find_gates(gates, name),
+        None => (0..gates.len()).collect(),
     };
-    let mut found: Vec<_> =
-        gates.iter().filter(|(_, gate)| is_named(&gate.node, gate.visit)).collect();
-    if found.is_empty() {
-        // Or the stage that holds the gate in its sub-workflow: a paused run names that one.
-        let holds = |member: &Member| member.within.iter().any(|(id, at)| is_named(id, *at));
-        found.extend(gates.iter().filter(|(member, _)| holds(member)));
-    }
-    match (found.as_slice(), gates) {
-        ([one], _) => Ok(one),
-        (_, []) => Err(error::usage(
+    let names = gate_names(gates);
+    match found[..] {
+        [one] => Ok(one),
+        _ if gates.is_empty() => Err(error::usage(
             format!("no gate of run {run} waits for an answer"),
             format!("see where it is with `{}`", global.command(&format!("inspect {run}"))),
         )),
-        ([], _) => Err(error::usage(
+        [] => Err(error::usage(
             format!("no gate `{}` waits for an answer", wanted.unwrap_or_default()),
-            format!("waiting: {}", names(gates.iter())),
+            format!("waiting: {}", names.join(", ")),
         )),
-        _ => Err(error::usage(
-            "several gates wait for an answer",
-            format!("name one of them before the choice: {}", names(found.into_iter())),
-        )),
+        _ => {
+            let found: Vec<_> = found.iter().map(|at| names[*at].as_str()).collect();
+            Err(error::usage(
+                "several gates wait for an answer",
+                format!("name one of them before the choice: {}", found.join(", ")),
+            ))
+        }
     }
-}
-
-/// The names of gates.
-pub fn names<'a>(gates: impl Iterator<Item = &'a (Member, Gate)>) -> String {
-    gates.map(|(_, gate)| format!("{}@{}", gate.node, gate.visit)).collect::<Vec<_>>().join(", ")
 }

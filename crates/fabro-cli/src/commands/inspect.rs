@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use fabro_engine::read_all;
-use fabro_report::{Gate, Inspect, Spoken, StageReport};
+use fabro_report::{Gate, Inspect, Spoken, StageReport, gate_names};
 use serde_json::Value;
 
 use super::answer::gates;
@@ -29,13 +29,14 @@ pub fn inspect(args: &InspectArgs, global: &Global) -> anyhow::Result<Exit> {
         return Ok(exit::SUCCEEDED);
     }
     let mut report = fabro_report::inspect(&events, store.is_driven(run)?)?;
-    report.gates = gates(&store, run)?.into_iter().map(|(_, gate)| gate).collect();
+    (_, report.gates) = gates(&store, run)?;
     if args.json {
         output::json(&report)?;
     } else {
         let mut text = run_text(&report, paint);
         if !report.gates.is_empty() {
-            let answer = global.command(&format!("answer {run} CHOICE"));
+            let gate = if report.gates.len() > 1 { "GATE " } else { "" };
+            let answer = global.command(&format!("answer {run} {gate}CHOICE"));
             let _ = writeln!(text, "\n{}answer with: {answer}", questions(&report.gates, paint));
         }
         output::stdout(&text)?;
@@ -77,8 +78,8 @@ fn run_text(report: &Inspect, paint: Paint) -> String {
 /// Gates that wait, each with what it asks and what can be chosen.
 fn questions(gates: &[Gate], paint: Paint) -> String {
     let mut text = String::new();
-    for gate in gates {
-        let name = paint.bold(&format!("{}@{}", gate.node, gate.visit));
+    for (gate, name) in gates.iter().zip(gate_names(gates)) {
+        let name = paint.bold(&name);
         let _ = writeln!(text, "{} {name} asks: {}", paint.odd("?"), clean(&gate.question));
         for option in &gate.options {
             let label = one_line(&option.label, 100);

@@ -1,0 +1,53 @@
+//! Gates that wait in several sub-workflows at once.
+
+use insta::assert_snapshot;
+
+use crate::project::{Project, filters};
+
+const CHILD: &str = "digraph { start -> ask; ask [shape=hexagon, label=\"Ship it?\"]
+    ask -> exit [label=\"[Y] Yes\"]; ask -> exit [label=\"[N] No\"] }";
+
+const PARENT: &str = "digraph { start -> fan; fan [shape=component]; fan -> { one; two } -> join
+    one [shape=house, stack.child_workflow=\"child.fabro\"]
+    two [shape=house, stack.child_workflow=\"child.fabro\"]
+    join [shape=tripleoctagon]; join -> exit }";
+
+#[test]
+fn gates_of_two_sub_workflows_are_told_apart() {
+    let _filters = filters().bind_to_scope();
+    let project = Project::with(&[("child.fabro", CHILD), ("parent.fabro", PARENT)]);
+    assert_snapshot!(project.run(&["run", "parent.fabro", "-q"]), @r"
+    exit 3
+    ── stderr
+    run [ID] is paused at one@1/ask@1, two@1/ask@1. Go on with: fabro answer [ID] GATE CHOICE and then fabro resume [ID]
+    ");
+    let report = project.json(&["inspect", "latest", "--json"]);
+    let within: Vec<_> =
+        report["gates"].as_array().unwrap().iter().map(|it| &it["within"]).collect();
+    assert_snapshot!(serde_json::json!(within), @r#"[["one@1"],["two@1"]]"#);
+    let text = project.run(&["inspect", "latest"]);
+    assert_snapshot!(text[text.find('?').unwrap()..], @r"
+    ? one@1/ask@1 asks: Ship it?
+        [Y] Yes  → exit
+        [N] No  → exit
+    ? two@1/ask@1 asks: Ship it?
+        [Y] Yes  → exit
+        [N] No  → exit
+    answer with: fabro answer [ID] GATE CHOICE
+    ");
+    assert_snapshot!(project.run(&["answer", "latest", "y"]), @r"
+    exit 2
+    ── stderr
+    error: several gates wait for an answer
+      help: name one of them before the choice: one@1/ask@1, two@1/ask@1
+    ");
+    assert_snapshot!(project.run(&["answer", "latest", "ask", "y"]), @r"
+    exit 2
+    ── stderr
+    error: several gates wait for an answer
+      help: name one of them before the choice: one@1/ask@1, two@1/ask@1
+    ");
+    assert_eq!(project.exit(&["answer", "latest", "one@1/ask@1", "y"]), 0);
+    assert_eq!(project.exit(&["answer", "latest", "two/ask", "y"]), 0);
+    assert_eq!(project.exit(&["resume", "latest"]), 0);
+}
