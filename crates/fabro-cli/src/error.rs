@@ -4,13 +4,16 @@ use std::fmt;
 use std::fmt::Write as _;
 use std::io;
 
-use fabro_config::ConfigError;
+use fabro_config::{ConfigError, RunFile};
 use fabro_report::ReportError;
 use fabro_setup::SetupError;
 use fabro_store::StoreError;
+use fabro_types::Diagnostic;
 
+use crate::commands::shown;
 use crate::exit::{self, Exit};
-use fabro_terminal::{Paint, clean};
+use crate::global::Global;
+use fabro_terminal::{Paint, clean, diagnostics};
 
 /// An error of the command itself: what is wrong, what to do next, and how to exit.
 #[derive(Debug)]
@@ -38,9 +41,36 @@ pub fn failed(message: impl Into<String>, next: impl Into<String>) -> anyhow::Er
     CliError { message: message.into(), next: next.into(), exit: exit::FAILED }.into()
 }
 
-/// Something cannot be recorded. `next` says what to do.
+/// What an argument names cannot be written: it is no place for that, or there is no room.
+pub fn unwritable(what: &str, error: &io::Error, next: &str) -> anyhow::Error {
+    use io::ErrorKind::{QuotaExceeded, StorageFull};
+    let message = format!("{what}: {error}");
+    match error.kind() {
+        StorageFull | QuotaExceeded => store(message, next),
+        _ => usage(message, next),
+    }
+}
+
+/// Something cannot be recorded or written. `next` says what to do.
 pub fn store(message: impl Into<String>, next: impl Into<String>) -> anyhow::Error {
     CliError { message: message.into(), next: next.into(), exit: exit::STORE }.into()
+}
+
+/// A file with these errors, which are shown on stderr first.
+pub fn not_valid(
+    shown: &str,
+    source: &str,
+    errors: &[Diagnostic],
+    global: &Global,
+) -> anyhow::Error {
+    crate::output::stderr(&diagnostics::render(shown, source, errors, global.paint_stderr()));
+    usage(format!("{shown} is not valid"), "mend what is shown above")
+}
+
+/// The same for a run.toml.
+pub fn not_valid_in(file: &RunFile, finding: Diagnostic, global: &Global) -> anyhow::Error {
+    let shown = shown(&file.path, &global.cwd().unwrap_or_default());
+    not_valid(&shown, &file.warnings.text, &[finding], global)
 }
 
 /// Prints the error, with what to do next, to stderr. A pipe whose reader has left is no error:

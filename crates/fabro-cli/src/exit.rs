@@ -15,7 +15,7 @@ pub const FAILED: Exit = Exit(1);
 pub const USAGE: Exit = Exit(2);
 /// The run waits for a person or for a larger budget.
 pub const PAUSED: Exit = Exit(3);
-/// The store cannot be read or written.
+/// The store cannot be read or written, or what was asked for cannot be written.
 pub const STORE: Exit = Exit(4);
 /// Somebody interrupted the command. The run can be resumed.
 pub const INTERRUPTED: Exit = Exit(130);

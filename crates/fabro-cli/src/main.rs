@@ -14,7 +14,7 @@
 //! | 1 | the run failed or was canceled; `fmt --check` found something; `doctor` or `model test` did; `replay` came out differently |
 //! | 2 | wrong arguments, or a workflow that is not valid |
 //! | 3 | the run waits for a person or for a larger budget |
-//! | 4 | the store cannot be read or written |
+//! | 4 | the store cannot be read or written, or what was asked for cannot be written |
 //! | 130 | interrupted; the run can be resumed |
 
 #![expect(unreachable_pub, reason = "nothing of a program is reachable from outside")]

@@ -2,12 +2,26 @@
 
 use std::io;
 
-pub use fabro_terminal::{stderr, stdout};
+pub use fabro_terminal::stderr;
 use tracing_subscriber::EnvFilter;
+
+use crate::error;
+
+/// Writes to stdout, all of it or an error.
+pub fn stdout(text: &str) -> anyhow::Result<()> {
+    fabro_terminal::stdout(text).map_err(|error| match error.kind() {
+        // Whoever read it has left, which is no error.
+        io::ErrorKind::BrokenPipe => error.into(),
+        _ => error::store(
+            format!("stdout cannot be written: {error}"),
+            "make room there, or write to another place",
+        ),
+    })
+}
 
 /// Writes a value to stdout as JSON, for people to read as well.
 pub fn json(value: &impl serde::Serialize) -> anyhow::Result<()> {
-    Ok(stdout(&format!("{}\n", serde_json::to_string_pretty(value)?))?)
+    stdout(&format!("{}\n", serde_json::to_string_pretty(value)?))
 }
 
 /// Sends traces to stderr, as much as `-v`, `-vv` or `FABRO_LOG` ask for. Nothing is set up when

@@ -4,6 +4,7 @@
 //! things; here they are looked up in the environment and made: [`model`] is who answers, [`agents`]
 //! is what agents work with, and [`redactor`] knows every secret of both, so that none is recorded.
 //! [`check_kept`] and [`check_given`] refuse what people give a run where it holds one of them.
+//! [`check_run_file`] finds what a run.toml names and cannot have, [`Beside`] reads what a workflow names.
 //! [`prepare`] runs the steps before the first stage. [`family`] and [`at_work`] find the runs that are
 //! driven, answered and ended together: a run and its sub-workflows. [`start_driver`] is for runs that go
 //! on in the background.
@@ -32,9 +33,11 @@ mod agents;
 mod background;
 mod env;
 mod family;
+mod files;
 mod given;
 mod models;
 mod prepare;
+mod run_file;
 mod settings;
 mod trial;
 
@@ -42,9 +45,11 @@ pub use agents::{agents, provider, recorded_redactor, redactor};
 pub use background::{BackgroundError, start_driver};
 pub use env::{Variables, expanded, without_secrets};
 pub use family::{Member, at_work, end_family, end_stages_left_behind, family, root};
+pub use files::{Beside, is_too_large, read_text};
 pub use given::{answers, check_given, check_kept, check_values};
 pub use models::{catalog, client, model, providers};
 pub use prepare::{NotPrepared, prepare, prepare_dir};
+pub use run_file::{check_run_file, goal_of, model_script_of};
 pub use settings::{check, run_settings};
 pub use trial::{Mishap, Tried, try_all, try_model};
 

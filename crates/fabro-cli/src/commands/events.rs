@@ -1,6 +1,5 @@
 //! `fabro events`.
 
-use std::io::{self, Write};
 use std::time::Duration;
 
 use fabro_events::{Event, EventBody};
@@ -71,9 +70,7 @@ impl Shown {
                 self.last = event.seq;
                 self.over = is_end(event, self.over);
             }
-            let mut out = io::stdout().lock();
-            out.write_all(text.as_bytes())?;
-            out.flush()?;
+            output::stdout(&text)?;
             if page.len() < PAGE {
                 return Ok(());
             }

@@ -4,8 +4,6 @@ use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 
-use anyhow::Context as _;
-
 use super::walk::{shown, workflows_in};
 use crate::cli::FmtArgs;
 use crate::error;
@@ -67,10 +65,9 @@ fn one(path: &Path, cwd: &Path, args: &FmtArgs, global: &Global) -> anyhow::Resu
     if args.check {
         output::stdout(&format!("{name}\n"))?;
     } else if args.write {
-        replace(path, &formatted).with_context(|| {
-            format!(
-                "{name} cannot be written; it is unchanged: check the permissions of its folder"
-            )
+        replace(path, &formatted).map_err(|error| {
+            let what = format!("{name} cannot be written, and is unchanged");
+            error::unwritable(&what, &error, "check the permissions of its folder, and its space")
         })?;
     }
     Ok(Done::Changed)
@@ -79,7 +76,9 @@ fn one(path: &Path, cwd: &Path, args: &FmtArgs, global: &Global) -> anyhow::Resu
 fn stdin(check: bool, global: &Global) -> anyhow::Result<Done> {
     let mut bytes = Vec::new();
     let limit = fabro_graph::MAX_FILE_BYTES as u64;
-    io::stdin().lock().take(limit + 1).read_to_end(&mut bytes).context("stdin cannot be read")?;
+    io::stdin().lock().take(limit + 1).read_to_end(&mut bytes).map_err(|error| {
+        error::usage(format!("stdin cannot be read: {error}"), "give the text of a workflow")
+    })?;
     let source = String::from_utf8(bytes)
         .map_err(|_| error::usage("stdin is no UTF-8 text", "give the text of a workflow"))?;
     let Some(formatted) = formatted("stdin", &source, global) else { return Ok(Done::Invalid) };

@@ -1,6 +1,5 @@
 //! `fabro graph`.
 
-use anyhow::Context as _;
 use fabro_graph::Workflow;
 use fabro_types::Severity;
 
@@ -11,7 +10,6 @@ use crate::exit::{self, Exit};
 use crate::files;
 use crate::global::Global;
 use crate::output;
-use fabro_terminal::diagnostics;
 
 /// Prints a workflow as DOT.
 pub fn graph(args: &GraphArgs, global: &Global) -> anyhow::Result<Exit> {
@@ -32,13 +30,14 @@ pub fn graph(args: &GraphArgs, global: &Global) -> anyhow::Result<Exit> {
     findings.retain(|finding| finding.severity == Severity::Error);
     let file = shown(&path, &cwd);
     let Some(workflow) = workflow.filter(|_| findings.is_empty()) else {
-        output::stderr(&diagnostics::render(&file, &source, &findings, global.paint_stderr()));
-        return Err(error::usage(format!("{file} is not valid"), "mend what is shown above"));
+        return Err(error::not_valid(&file, &source, &findings, global));
     };
     let dot = workflow.to_dot();
     match &args.output {
-        Some(path) => std::fs::write(path, dot)
-            .with_context(|| format!("{} cannot be written; name another file", path.display()))?,
+        Some(path) => std::fs::write(path, dot).map_err(|error| {
+            let what = format!("{} cannot be written", path.display());
+            error::unwritable(&what, &error, "name another file")
+        })?,
         None => output::stdout(&dot)?,
     }
     Ok(exit::SUCCEEDED)

@@ -2,9 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
-use std::io::Write as _;
-
-use anyhow::Context as _;
+use std::io::{self, Write as _};
 
 use crate::cli::InitArgs;
 use crate::error;
@@ -35,14 +33,17 @@ pub fn init(args: &InitArgs) -> anyhow::Result<Exit> {
             "nothing was changed; run it with `fabro run hello`, or choose another directory",
         ));
     }
-    let cannot = || format!("{} cannot be made; choose another directory", dir.display());
-    fs::create_dir_all(&dir).with_context(cannot)?;
+    let cannot = |error: io::Error| {
+        let what = format!("{} cannot be made", dir.display());
+        error::unwritable(&what, &error, "choose another directory")
+    };
+    fs::create_dir_all(&dir).map_err(cannot)?;
     let mut text = String::new();
     for (name, content) in FILES {
         let path = dir.join(name);
         let mut file =
-            OpenOptions::new().write(true).create_new(true).open(&path).with_context(cannot)?;
-        file.write_all(content.as_bytes()).with_context(cannot)?;
+            OpenOptions::new().write(true).create_new(true).open(&path).map_err(cannot)?;
+        file.write_all(content.as_bytes()).map_err(cannot)?;
         let _ = writeln!(text, "{}", path.display());
     }
     let there = match args.dir.strip_prefix(".") {

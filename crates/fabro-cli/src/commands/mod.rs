@@ -24,6 +24,8 @@ mod steer;
 mod validate;
 mod walk;
 
+pub use walk::shown;
+
 use crate::cli::Command;
 use crate::exit::Exit;
 use crate::global::Global;

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
 
 use anyhow::Context as _;
-use fabro_config::{Settings, Target};
+use fabro_config::Target;
 use fabro_engine::{NewRun, Plan, RunState, begin};
 use fabro_events::EventBody;
-use fabro_graph::{Sources, Workflow};
-use fabro_handlers::{Bundle, RunSettings, WORKFLOW_DIR, obstacle, render_goal};
+use fabro_graph::Workflow;
+use fabro_handlers::{Bundle, GoalError, RunSettings, WORKFLOW_DIR, obstacle, render_goal};
+use fabro_setup::{Beside, goal_of, model_script_of};
 use fabro_store::{Batch, DriverLock, RunLog, SqliteStore};
 use fabro_types::{RunId, Severity};
 use serde_json::{Map, Value};
@@ -22,7 +22,6 @@ use crate::error;
 use crate::exit::{self, Exit};
 use crate::global::Global;
 use crate::wiring::{self, read_option};
-use fabro_terminal::diagnostics;
 
 /// Creates a run and drives it.
 pub async fn run(args: RunArgs, global: &Global) -> anyhow::Result<Exit> {
@@ -100,8 +99,8 @@ fn prepare(args: &RunArgs, global: &Global) -> anyhow::Result<Prepared> {
     let inputs = inputs(args, &target);
     let (bundle, workflow) = bundle(&target, &inputs, global)?;
     let dir = target.workflow_file.parent().map_or_else(|| cwd.clone(), Path::to_owned);
-    let goal = goal(args, &target, &workflow, &inputs, home.as_deref())?;
-    let settings = run_settings(args, &target, global.settings()?, home.as_deref())?;
+    let goal = goal(args, &target, &workflow, &inputs, global)?;
+    let settings = run_settings(args, &target, global)?;
     fabro_setup::check_kept(&settings, &inputs, &goal)?;
     let (env, secrets) = fabro_setup::without_secrets(&settings.env)?;
     let bundle = Bundle { settings: RunSettings { env, ..settings.clone() }, ..bundle };
@@ -134,7 +133,7 @@ pub fn bundle(
     let file = &target.workflow_file;
     let source = crate::files::read_workflow(file)?;
     let dir = file.parent().map_or_else(|| cwd.clone(), Path::to_owned);
-    let sources = Recording { dir, home, files: Mutex::default() };
+    let sources = Beside::new(dir, home);
     let name =
         file.file_stem().map_or("workflow".into(), |stem| stem.to_string_lossy().into_owned());
     let checked = fabro_validate::check(&name, &source, &sources, Some(inputs));
@@ -142,15 +141,13 @@ pub fn bundle(
     if !checked.is_valid() {
         let errors: Vec<_> =
             checked.findings.iter().filter(|f| f.severity == Severity::Error).cloned().collect();
-        let text = diagnostics::render(&shown, &source, &errors, global.paint_stderr());
-        crate::output::stderr(&text);
-        return Err(error::usage(format!("{shown} is not valid"), "mend what is shown above"));
+        return Err(error::not_valid(&shown, &source, &errors, global));
     }
     let bundle = Bundle {
         name,
         file: shown,
         base: String::new(),
-        files: sources.files.into_inner().unwrap_or_else(PoisonError::into_inner),
+        files: sources.into_texts(),
         settings: RunSettings::default(),
         source,
     };
@@ -194,58 +191,50 @@ fn goal(
     target: &Target,
     workflow: &Workflow,
     inputs: &Map<String, Value>,
-    home: Option<&Path>,
+    global: &Global,
 ) -> anyhow::Result<String> {
     let goal = match (&args.goal, &args.goal_file, &target.run_file) {
         (Some(goal), ..) => Some(goal.clone()),
         (_, Some(file), _) => Some(read_option(file, "the goal")?.trim_end().to_owned()),
-        (_, _, Some(file)) => file.goal(home)?,
+        (_, _, Some(file)) => match goal_of(file, inputs, global.home().as_deref()) {
+            Ok(Some(goal)) => return Ok(goal),
+            Ok(None) => None,
+            Err(finding) => return Err(error::not_valid_in(file, finding, global)),
+        },
         _ => None,
     };
     let goal = goal.or_else(|| workflow.attrs().text("goal").map(str::to_owned));
-    render_goal(&goal.unwrap_or_default(), inputs)
-        .map_err(|error| error::usage(error.to_string(), "give the input with -I KEY=VALUE"))
+    render_goal(&goal.unwrap_or_default(), inputs).map_err(|GoalError { message, fix, .. }| {
+        error::usage(format!("the goal cannot be rendered: {message}"), fix)
+    })
 }
 
-fn run_settings(
-    args: &RunArgs,
-    target: &Target,
-    configured: Settings,
-    home: Option<&Path>,
-) -> anyhow::Result<RunSettings> {
-    let file = target.run_file.as_ref();
+fn run_settings(args: &RunArgs, target: &Target, global: &Global) -> anyhow::Result<RunSettings> {
+    let (file, home) = (target.run_file.as_ref(), global.home());
     let configured = match file {
-        Some(file) => file.settings(configured, home)?,
-        None => configured,
+        Some(file) => file.settings(global.settings()?, home.as_deref())?,
+        None => global.settings()?,
     };
     let config = file.map(|file| file.config.clone()).unwrap_or_default();
-    // The settings' script stands in for a provider; the one of the command line is meant as said.
-    let stand_in = file.and_then(|file| file.model_script(home));
-    let stand_in = stand_in.or(configured.model.script.clone());
+    let script = configured.model.script.clone();
     let settings = fabro_setup::run_settings(config, configured);
-    let stand_in = stand_in.filter(|_| settings.providers.is_empty());
-    let script = args.model_script.clone().or(stand_in);
+    let read = |path: &PathBuf| read_option(path, "the model script");
+    // The settings' script stands in for a provider; the one of the command line is meant as said.
+    let model_script = match (&args.model_script, file) {
+        (Some(path), _) => Some(read(path)?),
+        _ if !settings.providers.is_empty() => None,
+        (None, Some(file)) => match model_script_of(file, home.as_deref()) {
+            Ok(Some(text)) => Some(text),
+            Ok(None) => script.as_ref().map(read).transpose()?,
+            Err(finding) => return Err(error::not_valid_in(file, finding, global)),
+        },
+        (None, None) => script.as_ref().map(read).transpose()?,
+    };
     Ok(RunSettings {
-        model_script: script.map(|path| read_option(&path, "the model script")).transpose()?,
+        model_script,
         model: args.model.clone().or(settings.model),
         answers: args.answers.as_deref().map(|p| read_option(p, "the answers")).transpose()?,
         auto_approve: args.auto_approve,
         ..settings
     })
-}
-
-/// Reads the files that a workflow names, and remembers their texts for the run.
-struct Recording {
-    dir: PathBuf,
-    home: Option<PathBuf>,
-    files: Mutex<BTreeMap<String, String>>,
-}
-
-impl Sources for Recording {
-    fn read(&self, path: &str) -> Result<String, String> {
-        let text = crate::files::read_beside(&self.dir, self.home.as_deref(), path)?;
-        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        files.insert(path.to_owned(), text.clone());
-        Ok(text)
-    }
 }

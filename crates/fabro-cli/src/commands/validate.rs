@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use fabro_config::{ConfigError, Findings, RunFile};
-use fabro_graph::{Sources, Workflow};
+use fabro_graph::Workflow;
+use fabro_setup::Beside;
 use fabro_types::{Diagnostic, Severity, Span};
 use fabro_validate::Checked;
 use serde::Serialize;
@@ -13,7 +14,6 @@ use super::walk::{shown, workflows_in};
 use crate::cli::{Format, ValidateArgs};
 use crate::error;
 use crate::exit::{self, Exit};
-use crate::files;
 use crate::global::Global;
 use crate::output;
 use fabro_terminal::{Paint, diagnostics};
@@ -133,10 +133,15 @@ fn check(
     home: Option<PathBuf>,
     checked: &mut Option<Workflow>,
 ) -> Vec<Outcome> {
+    let mut odd = None;
+    if let Some(file) = &wanted.run_file {
+        let mut findings = file.warnings.clone();
+        findings.list.extend(fabro_setup::check_run_file(file, home.as_deref()));
+        findings.list.sort_by_key(|finding| finding.span.start);
+        odd = Some(of_settings(&findings, cwd)).filter(|it| !it.findings.is_empty());
+    }
     let inputs = wanted.run_file.as_ref().map(|file| &file.config.inputs);
     let workflow = check_workflow(&wanted.path, inputs, cwd, home, checked);
-    let warnings = wanted.run_file.as_ref().map(|file| &file.warnings);
-    let odd = warnings.filter(|it| !it.list.is_empty()).map(|it| of_settings(it, cwd));
     std::iter::once(workflow).chain(odd).collect()
 }
 
@@ -149,9 +154,9 @@ fn check_workflow(
 ) -> Outcome {
     let file = shown(path, cwd);
     let path = cwd.join(path);
-    let source = match files::read(&path) {
+    let source = match fabro_setup::read_text(&path) {
         Ok(source) => source,
-        Err(reason) if files::is_too_large(&path) => {
+        Err(reason) if fabro_setup::is_too_large(&path) => {
             return refused_as(
                 "file-too-large",
                 file,
@@ -166,22 +171,10 @@ fn check_workflow(
     };
     let name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into());
     let dir = path.parent().map_or_else(|| cwd.to_owned(), Path::to_owned);
-    let sources = Beside { dir, home };
+    let sources = Beside::new(dir, home);
     let Checked { workflow, findings } = fabro_validate::check(&name, &source, &sources, inputs);
     *checked = workflow;
     Outcome { file, source, findings }
-}
-
-/// The files that a workflow names.
-struct Beside {
-    dir: PathBuf,
-    home: Option<PathBuf>,
-}
-
-impl Sources for Beside {
-    fn read(&self, path: &str) -> Result<String, String> {
-        files::read_beside(&self.dir, self.home.as_deref(), path)
-    }
 }
 
 fn human(outcomes: &[Outcome], paint: Paint) -> String {

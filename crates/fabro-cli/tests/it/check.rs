@@ -362,3 +362,38 @@ fn one_bad_path_does_not_hide_the_others() {
     5 files checked: 2 errors, 1 warning
     ");
 }
+
+#[test]
+fn what_cannot_be_written_is_said() {
+    let project = Project::with(&[("good.fabro", GOOD)]);
+    let to_full = |args: &[&str]| {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = project.command(args).stdout(full).output().unwrap();
+        format!("exit {:?}: {}", output.status.code(), String::from_utf8_lossy(&output.stderr))
+    };
+    assert_snapshot!(to_full(&["fmt", "good.fabro"]), @r"
+    exit Some(4): error: stdout cannot be written: No space left on device (os error 28)
+      help: make room there, or write to another place
+    ");
+    for args in [&["validate", "."][..], &["ps", "--json"], &["graph", "good.fabro"]] {
+        assert_eq!(to_full(args), to_full(&["fmt", "good.fabro"]), "{args:?}");
+    }
+    assert_snapshot!(project.run(&["init", "good.fabro"]), @r"
+    exit 2
+    ── stderr
+    error: good.fabro/.fabro/workflows/hello cannot be made: Not a directory (os error 20)
+      help: choose another directory
+    ");
+    assert_snapshot!(project.run(&["graph", "good.fabro", "-o", "none/good.dot"]), @r"
+    exit 2
+    ── stderr
+    error: none/good.dot cannot be written: No such file or directory (os error 2)
+      help: name another file
+    ");
+    assert_snapshot!(project.run(&["graph", "good.fabro", "-o", "/dev/full"]), @r"
+    exit 4
+    ── stderr
+    error: /dev/full cannot be written: No space left on device (os error 28)
+      help: name another file
+    ");
+}

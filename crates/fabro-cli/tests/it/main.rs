@@ -4,9 +4,11 @@
 
 mod check;
 mod damage;
+mod gates;
 mod models;
 mod people;
 mod project;
 mod replays;
 mod reports;
+mod run_file;
 mod secrets;

@@ -1,0 +1,148 @@
+//! What a run.toml names: found where it is written, before there is a run.
+
+use std::path::Path;
+
+use fabro_config::{ConfigError, RunFile, Settings};
+use fabro_handlers::{GoalError, render_goal};
+use fabro_llm::ScriptedModel;
+use fabro_types::Diagnostic;
+use serde_json::{Map, Value};
+
+use crate::{read_text, without_secrets};
+
+/// The rule of values that cannot be used.
+const RULE: &str = "setting-value";
+
+/// What keeps runs of a run.toml from being created, whatever the environment has: its goal, its model
+/// script, what its agents are given, and secrets in its variables.
+pub fn check_run_file(file: &RunFile, home: Option<&Path>) -> Vec<Diagnostic> {
+    let goal = goal_of(file, &file.config.inputs, home).err();
+    let script = model_script_of(file, home).err();
+    let agent = file.settings(Settings::default(), home).err().map(|error| {
+        Diagnostic::error(RULE, file.place("run.agent"), error.to_string())
+            .with_fix("correct the path, which is relative to this file, or the file that it names")
+    });
+    let env = without_secrets(&file.config.env).err().map(|error| {
+        Diagnostic::error(RULE, file.place("run.sandbox.env"), error.message).with_fix(error.fix)
+    });
+    [goal, script, agent, env].into_iter().flatten().collect()
+}
+
+/// The goal that a run.toml sets, with these inputs filled in; `None` when it sets none.
+///
+/// # Errors
+/// The file that it names cannot be read, or it cannot be rendered.
+pub fn goal_of(
+    file: &RunFile,
+    inputs: &Map<String, Value>,
+    home: Option<&Path>,
+) -> Result<Option<String>, Diagnostic> {
+    const SETTING: &str = "run.goal";
+    let Some(written) = &file.config.goal else { return Ok(None) };
+    let named = written.strip_prefix('@').filter(|rest| !rest.starts_with('@')).map(str::trim);
+    let goal = file.goal(home).map_err(|error| {
+        let message = match (&error, named) {
+            (ConfigError::Read { source, .. }, Some(named)) => {
+                format!("`run.goal` names the file `{named}`: {}", crate::files::reason(source))
+            }
+            _ => format!("`run.goal`: {error}"),
+        };
+        Diagnostic::error(RULE, file.place(SETTING), message).with_fix(
+            "create the file, correct the path, which is relative to this file, or write @@ for a text that begins with @",
+        )
+    })?;
+    let text = goal.unwrap_or_default();
+    let goal = render_goal(&text, inputs).map_err(|GoalError { message, span, fix }| {
+        let (place, message) = match named {
+            Some(named) => {
+                let before = text.as_bytes().iter().take(span.start);
+                let line = before.filter(|byte| **byte == b'\n').count() + 1;
+                (file.place(SETTING), format!("{named}, line {line}: {message}"))
+            }
+            None => (file.place_in(SETTING, &text, span), message),
+        };
+        Diagnostic::error(RULE, place, message).with_fix(fix)
+    })?;
+    Ok(Some(goal))
+}
+
+/// The text of the model script that a run.toml names; `None` when it names none.
+///
+/// # Errors
+/// It cannot be read, or is none.
+pub fn model_script_of(file: &RunFile, home: Option<&Path>) -> Result<Option<String>, Diagnostic> {
+    const SETTING: &str = "run.model.script";
+    let (Some(path), Some(named)) = (file.model_script(home), &file.config.model.script) else {
+        return Ok(None);
+    };
+    let error = |message: String, fix: &str| {
+        Diagnostic::error(RULE, file.place(SETTING), message).with_fix(fix)
+    };
+    let text = read_text(&path).map_err(|reason| {
+        let fix = "create the file, or correct the path, which is relative to this file";
+        error(format!("`{SETTING}` names the file `{named}`: {reason}"), fix)
+    })?;
+    if let Err(reason) = ScriptedModel::from_json(&text) {
+        let message = format!("`{SETTING}` names `{named}`, which is no model script: {reason}");
+        return Err(error(message, "mend that file"));
+    }
+    Ok(Some(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use fabro_config::load;
+
+    use super::*;
+
+    /// The findings for a run.toml with these lines, beside `goal.md` and `bad.json`.
+    #[track_caller]
+    fn check(lines: &str, expect: &str) {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+        write("run.toml", &format!("_version = 1\n{lines}\n"));
+        write("goal.md", "Fix it:\n{{ inputs.q }}\n");
+        write("bad.json", "{\"a\": 3}");
+        let file = load(&dir.path().join("run.toml")).unwrap();
+        let findings = check_run_file(&file, None);
+        let text = findings.iter().map(|it| {
+            let at = &file.warnings.text[it.span.start..it.span.end];
+            format!("{} at {at}: {} ({})", it.rule, it.message, it.fix.as_deref().unwrap())
+        });
+        assert_eq!(text.collect::<Vec<_>>().join("\n"), expect);
+    }
+
+    #[test]
+    fn what_a_run_file_names_is_looked_at() {
+        check("[run]\ngoal = \"Greet {{ inputs.q }}\"\n[run.inputs]\nq = 1", "");
+        check("", "");
+        check(
+            "[run]\ngoal = \"@no.md\"",
+            "setting-value at \"@no.md\": `run.goal` names the file `no.md`: no such file (create the file, correct the path, which is relative to this file, or write @@ for a text that begins with @)",
+        );
+        check(
+            "[run]\ngoal = \"Ask {{ inputs.q }}\"",
+            "setting-value at inputs.q: the input `q` is not given (set it under [run.inputs], or with --input q=…)",
+        );
+        check(
+            "[run]\ngoal = \"@goal.md\"",
+            "setting-value at \"@goal.md\": goal.md, line 2: the input `q` is not given (set it under [run.inputs], or with --input q=…)",
+        );
+        check(
+            "[run]\ngoal = \"Ask {{ inputs.q\"",
+            "setting-value at {{: `{{` is not closed (add `}}`)",
+        );
+        check(
+            "[run.model]\nscript = \"no.json\"",
+            "setting-value at \"no.json\": `run.model.script` names the file `no.json`: no such file (create the file, or correct the path, which is relative to this file)",
+        );
+        check(
+            "[run.model]\nscript = \"bad.json\"",
+            "setting-value at \"bad.json\": `run.model.script` names `bad.json`, which is no model script: line 1, column 7: invalid type: integer `3`, expected a list of turns, as [{\"text\": \"…\"}] (mend that file)",
+        );
+        check(
+            "[run.sandbox.env]\n\"API-TOKEN\" = \"secret\"",
+            "setting-value at [run.sandbox.env]: `API-TOKEN` of [run.sandbox.env] holds a secret, and settings are kept with each run (put it into a variable of the environment, and write `$NAME`)",
+        );
+    }
+}
