@@ -61,7 +61,8 @@ impl Session {
     ) -> Result<(), SessionError> {
         let Some(mut open) = self.open.take() else { return Ok(()) };
         let waits = open.missing().filter(|call| agents::only_waits(&call.name));
-        let waits: Vec<_> = waits.map(|call| Asked { call: call.clone(), is_cut: false }).collect();
+        let waits: Vec<_> =
+            waits.map(|call| Asked { call: call.clone(), said: None, is_cut: false }).collect();
         let mut end = Ok(());
         for asked in waits {
             end = self.run_group(&[asked], cancel, &mut open.results).await;
@@ -156,14 +157,17 @@ impl Session {
 
 /// Runs one call to its end.
 async fn run(session: &Session, asked: &Asked, cancel: &CancellationToken) -> CompletedTool {
-    let Asked { call, is_cut } = asked;
+    let Asked { call, said, is_cut } = asked;
     let began = Instant::now();
     let Output { mut text, is_error, files_read, files_modified, files_seen } = if *is_cut {
         Output::error(CUT_OFF)
     } else {
         let parts = &session.parts;
         let permissions = parts.settings.permissions;
-        let (id, arguments) = (&call.id, &call.arguments);
+        let (id, arguments) = (&call.id, said.as_ref().unwrap_or(&call.arguments));
+        if let Some(before_call) = &parts.settings.before_call {
+            before_call(&parts.id, call).await;
+        }
         session.tools.run(&call.name, id, arguments, &parts.context, cancel, permissions).await
     };
     if is_blob_name(&text) {

@@ -38,7 +38,7 @@ pub fn project_docs(dir: &Path) -> String {
 }
 
 /// The nearest folder with `.git` or `.fabro`, else the folder itself.
-fn project_root(dir: &Path) -> PathBuf {
+pub(crate) fn project_root(dir: &Path) -> PathBuf {
     let is_root = |it: &&Path| it.join(".git").exists() || it.join(".fabro").is_dir();
     dir.ancestors().find(is_root).unwrap_or(dir).to_owned()
 }

@@ -94,7 +94,7 @@ pub use error::SessionError;
 pub use journal::{Journal, JournalError, MemoryJournal, Record};
 pub use prompt::{SystemInfo, system_prompt};
 pub use session::{Answer, CONTINUE, Session};
-pub use settings::{MayAsk, Parts, Price, Settings};
+pub use settings::{BeforeCall, MayAsk, Parts, Price, Settings};
 pub use skills::{SKILL_BYTES, Skill, SkillError, read_skills, use_skill};
 pub use steering::{Steer, Steering};
 pub use transcript::{Transcript, TranscriptError};

@@ -57,7 +57,7 @@ pub struct Session {
     /// Answers in a row that were cut off.
     pub(crate) cuts: u32,
     pub(crate) corrections: u32,
-    /// Ids of calls, so that each is there once.
+    /// Ids of all calls there ever were, so that each is there once, in the record too.
     pub(crate) ids: HashSet<String>,
     /// Calls of an earlier process, or from before a pause, that have no results yet.
     pub(crate) open: Option<OpenCalls>,
@@ -154,7 +154,7 @@ impl Session {
     /// thread, and has seen the files that it has seen. What that stage used and touched is not this
     /// session's.
     pub fn recall(&mut self, thread: Transcript) {
-        let (files, open) = self.take_messages(thread).into_parts();
+        let Transcript { files, open, .. } = self.take_messages(thread);
         self.files.merge(files);
         if let Some(open) = open {
             // Recalling it again gives the same, so it needs no record.
@@ -184,7 +184,7 @@ impl Session {
             self.given = None;
         }
         self.due = transcript.due.clone();
-        let (files, open) = transcript.into_parts();
+        let Transcript { files, open, .. } = transcript;
         self.files.merge(files);
         self.open = open;
     }
@@ -266,6 +266,11 @@ impl Session {
     /// What the session has used so far, agents that it began included.
     pub fn usage(&self) -> Usage {
         self.ledger.usage()
+    }
+
+    /// Files that were written, changed or removed so far, as in an [`Answer`].
+    pub fn files_touched(&self) -> Vec<String> {
+        self.ledger.get().touched.into_iter().collect()
     }
 
     /// How many [corrections](Self::correct) there were, those before a crash included.
@@ -392,6 +397,7 @@ impl Session {
 
     /// Puts the messages of a transcript behind those that are there.
     fn take_messages(&mut self, mut transcript: Transcript) -> Transcript {
+        self.ids.extend(std::mem::take(&mut transcript.ids));
         let messages = self.messages.change();
         let mut shortened = std::mem::take(&mut transcript.shortened_before);
         if !shortened.is_empty() {
@@ -418,8 +424,6 @@ impl Session {
     }
 
     pub(crate) fn push(&mut self, message: Arc<Message>) {
-        let calls = message.tool_calls();
-        self.ids.extend(calls.map(|call| call.id.clone()));
         self.messages.push(message);
     }
 
@@ -454,11 +458,5 @@ impl Parts {
             session_id: Some(Arc::clone(&self.id)),
             parent_session_id: self.parent.clone(),
         }
-    }
-}
-
-impl Transcript {
-    fn into_parts(self) -> (Files, Option<OpenCalls>) {
-        (self.files, self.open)
     }
 }

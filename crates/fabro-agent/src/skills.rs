@@ -11,7 +11,7 @@ use fabro_tools::{Call, Output, Tool};
 use fabro_types::Permissions;
 use serde_json::{Value, json};
 
-use crate::documents::read_start;
+use crate::documents::{project_root, read_start};
 
 /// The longest text of a skill, in bytes.
 pub const SKILL_BYTES: usize = 128 * 1024;
@@ -24,6 +24,10 @@ const DESCRIPTION_CHARS: usize = 500;
 
 /// How much of the list of skills stands in a prompt, in bytes.
 const LIST_BYTES: usize = 16 * 1024;
+
+/// Why a skill of a project may not be read.
+const OUTSIDE: &str =
+    "a link leads out of the project; name the folder under `skills` of [run.agent]";
 
 /// Something an agent can look up how to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,19 +94,25 @@ impl Skill {
     }
 }
 
-/// Reads the skills of folders such as `.fabro/skills`: each folder in them with a `SKILL.md` is
-/// one. Of two with one name, the one of the earlier folder counts. They are ordered by name; what
-/// is wrong with a file is told, and the others are read.
-pub fn read_skills(dirs: &[PathBuf]) -> (Vec<Skill>, Vec<SkillError>) {
+/// Reads the skills for agents that work in `work_dir`: those of its folders `.fabro/skills` and
+/// `.claude/skills`, then those of `more`. Each folder in these with a `SKILL.md` is one. Of two with
+/// one name, the one of the earlier folder counts. They are ordered by name; what is wrong with a
+/// file is told, and the others are read. As with [`project_docs`](crate::project_docs), files of
+/// `work_dir` that lead out of the project are not read; folders of `more` may lead anywhere.
+pub fn read_skills(work_dir: &Path, more: &[PathBuf]) -> (Vec<Skill>, Vec<SkillError>) {
     let mut skills: BTreeMap<String, Skill> = BTreeMap::new();
     let mut errors = Vec::new();
-    for dir in dirs {
+    let root = work_dir.canonicalize().map(|dir| project_root(&dir));
+    let root = root.unwrap_or_else(|_| work_dir.to_owned());
+    let own = [".fabro/skills", ".claude/skills"].map(|dir| work_dir.join(dir));
+    let own = own.iter().map(|dir| (dir, Some(root.as_path())));
+    for (dir, root) in own.chain(more.iter().map(|dir| (dir, None))) {
         // A folder that is not there has no skills.
         let Ok(entries) = dir.read_dir() else { continue };
         let mut paths: Vec<_> = entries.flatten().map(|it| it.path().join("SKILL.md")).collect();
         paths.sort();
         for path in paths.into_iter().filter(|path| path.exists()).take(MOST_SKILLS) {
-            match read(&path) {
+            match read(&path, root) {
                 Ok(skill) => {
                     skills.entry(skill.name.clone()).or_insert(skill);
                 }
@@ -178,11 +188,14 @@ impl Tool for UseSkill {
     }
 }
 
-fn read(path: &Path) -> Result<Skill, SkillError> {
-    let text = read_start(path, SKILL_BYTES).map_err(|error| SkillError::Unreadable {
-        path: path.to_owned(),
-        reason: error.to_string(),
-    })?;
+/// Reads a skill, which has to be below `root` if there is one.
+fn read(path: &Path, root: Option<&Path>) -> Result<Skill, SkillError> {
+    let unreadable = |reason: String| SkillError::Unreadable { path: path.to_owned(), reason };
+    let real = path.canonicalize().map_err(|error| unreadable(error.to_string()))?;
+    if root.is_some_and(|root| !real.starts_with(root)) {
+        return Err(unreadable(OUTSIDE.to_owned()));
+    }
+    let text = read_start(&real, SKILL_BYTES).map_err(|error| unreadable(error.to_string()))?;
     if text.len() > SKILL_BYTES {
         return Err(SkillError::TooLong { path: path.to_owned() });
     }
@@ -286,7 +299,7 @@ mod tests {
     fn the_first_folder_counts_and_bad_files_are_told() {
         let dir = tempfile::tempdir().unwrap();
         for (path, text) in [
-            ("a/one/SKILL.md", "---\nname: x\ndescription: first\n---\n"),
+            ("p/.fabro/skills/one/SKILL.md", "---\nname: x\ndescription: first\n---\n"),
             ("b/two/SKILL.md", "---\nname: x\ndescription: second\n---\n"),
             ("b/three/SKILL.md", "---\ndescription: other\n---\n"),
             ("b/four/SKILL.md", "nothing"),
@@ -297,13 +310,40 @@ mod tests {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         }
-        let dirs = ["a", "b", "none"].map(|it| dir.path().join(it));
-        let (skills, errors) = read_skills(&dirs);
+        let more = ["b", "none"].map(|it| dir.path().join(it));
+        let (skills, errors) = read_skills(&dir.path().join("p"), &more);
         assert_eq!(list(&skills), "- three: other\n- x: first\n");
         assert!(matches!(
             errors.as_slice(),
             [SkillError::FrontMatter { .. }, SkillError::TooLong { .. }]
         ));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_out_of_the_project_are_followed_only_from_folders_that_are_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let skills = dir.path().join("project/.claude/skills");
+        for (path, name) in [("outside/far", "far"), ("project/docs/near", "near")] {
+            let path = dir.path().join(path);
+            std::fs::create_dir_all(&path).unwrap();
+            let text = format!("---\nname: {name}\ndescription: {name}\n---\n");
+            std::fs::write(path.join("SKILL.md"), text).unwrap();
+        }
+        std::fs::create_dir_all(&skills).unwrap();
+        std::fs::create_dir(dir.path().join("project/.fabro")).unwrap();
+        for (path, link) in [("outside/far", "one"), ("project/docs/near", "two")] {
+            std::os::unix::fs::symlink(dir.path().join(path), skills.join(link)).unwrap();
+        }
+        let read = |more: &[PathBuf]| {
+            let (skills, errors) = read_skills(&dir.path().join("project"), more);
+            (skills.into_iter().map(|it| it.name).collect::<Vec<_>>(), errors)
+        };
+        let (path, reason) = (skills.join("one/SKILL.md"), OUTSIDE.to_owned());
+        let outside = SkillError::Unreadable { path, reason };
+        assert_eq!(read(&[]), (vec!["near".to_owned()], vec![outside.clone()]));
+        let both = vec!["far".to_owned(), "near".to_owned()];
+        assert_eq!(read(&[dir.path().join("outside")]), (both, vec![outside]));
     }
 
     #[test]

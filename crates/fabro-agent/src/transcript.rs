@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use fabro_compaction::Files;
@@ -24,6 +24,8 @@ pub struct Transcript {
     /// Results among those messages that were shortened.
     pub(crate) shortened_before: Vec<ShortenedResult>,
     pub(crate) messages: Vec<Arc<Message>>,
+    /// The ids of all calls, those that a compaction dropped included.
+    pub(crate) ids: HashSet<String>,
     /// The calls of the last answer, while not all their results are known.
     pub(crate) open: Option<OpenCalls>,
     /// What the agent is to be told because of its last turn, unless it was.
@@ -188,6 +190,7 @@ impl Transcript {
         self.due = Verdict::Fine;
         self.turns += 1;
         let calls: Vec<_> = message.tool_calls().cloned().collect();
+        self.ids.extend(calls.iter().map(|call| call.id.clone()));
         self.push(message);
         if !calls.is_empty() {
             self.open = Some(OpenCalls { calls, results: BTreeMap::new() });

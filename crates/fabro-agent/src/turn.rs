@@ -12,6 +12,7 @@ use fabro_llm::{
 };
 use fabro_redact::Redactor;
 use fabro_types::Usage;
+use serde_json::Value;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio_util::sync::CancellationToken;
 
@@ -72,6 +73,10 @@ impl Session {
         let mut usage = std::mem::take(&mut self.carried);
         usage.add(&reply.usage);
         let mut message = reply.into_message();
+        let redactor = self.parts.settings.redactor.clone();
+        if let Some(redactor) = &redactor {
+            self.redact_said(redactor, &mut message);
+        }
         self.make_unique(&mut message);
         if message.tool_calls().next().is_some() {
             // Some providers refuse to be sent a blank text.
@@ -79,29 +84,19 @@ impl Session {
                 .content
                 .retain(|it| !matches!(it, Content::Text { text } if text.trim().is_empty()));
         }
-        let redactor = self.parts.settings.redactor.clone();
-        if let Some(redactor) = &redactor {
-            redact_said(redactor, &mut message);
-        }
-        let calls: Vec<_> = message
-            .tool_calls()
-            .map(|call| Asked { call: call.clone(), is_cut: is_cut && !call.arguments.is_object() })
-            .collect();
-        let recorded = redactor.map(|redactor| redact_asked(&redactor, message.clone()));
-        let recorded = recorded.as_ref().unwrap_or(&message);
-        let started = recorded.tool_calls().map(|call| EventBody::AgentToolStarted {
-            call_id: call.id.clone(),
-            tool: call.name.clone(),
-            arguments: preview(&call.arguments.to_string()),
-        });
-        let started: Vec<_> = started.collect();
+        let calls: Vec<_> =
+            tool_calls(&mut message).map(|call| asked(call, redactor.as_deref(), is_cut)).collect();
         let given = self.given.take();
-        self.note(answer_note(recorded, usage, given));
+        self.note(answer_note(&message, usage, given));
         self.push(Arc::new(message));
         self.turns += 1;
         self.count_cuts(is_cut, &calls)?;
-        for body in started {
-            self.note(body);
+        for Asked { call, .. } in &calls {
+            self.note(EventBody::AgentToolStarted {
+                call_id: call.id.clone(),
+                tool: call.name.clone(),
+                arguments: preview(&call.arguments.to_string()),
+            });
         }
         let usage = self.window_use();
         self.warn_of(usage);
@@ -134,28 +129,49 @@ impl Session {
         Ok(())
     }
 
-    /// Gives calls that have no id of their own a new one: not all models make them different.
-    fn make_unique(&self, message: &mut Message) {
-        let mut own: Vec<String> = Vec::new();
-        for (index, content) in message.content.iter_mut().enumerate() {
-            let Content::ToolCall(call) = content else { continue };
-            if call.id.is_empty() || self.ids.contains(&call.id) || own.contains(&call.id) {
-                let name = if call.id.is_empty() { "call" } else { &call.id };
-                let mut id = format!("{name}-{}-{index}", self.messages.len());
-                while self.ids.contains(&id) || own.contains(&id) {
-                    id.push('x');
-                }
-                call.id = id;
+    /// Blanks secrets out of what the model says, and out of the names it makes up. A sealed thought
+    /// stays: its provider wants it back as it was.
+    fn redact_said(&self, redactor: &Redactor, message: &mut Message) {
+        let blank = |text: &mut String| {
+            if let Cow::Owned(redacted) = redactor.redact(text) {
+                *text = redacted;
             }
-            own.push(call.id.clone());
+        };
+        for content in &mut message.content {
+            match content {
+                Content::Text { text }
+                | Content::Reasoning(Reasoning { text, signature: None, .. }) => blank(text),
+                Content::ToolCall(call) => {
+                    blank(&mut call.id);
+                    if self.tools.get(&call.name).is_none() {
+                        blank(&mut call.name);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Gives calls that have no id of their own a new one: not all models make them different.
+    fn make_unique(&mut self, message: &mut Message) {
+        for call in tool_calls(message) {
+            if call.id.is_empty() || self.ids.contains(&call.id) {
+                let name = if call.id.is_empty() { "call" } else { &call.id };
+                let mut new = (self.ids.len()..).map(|number| format!("{name}-{number}"));
+                call.id = new.find(|id| !self.ids.contains(id)).unwrap_or_default();
+            }
+            self.ids.insert(call.id.clone());
         }
     }
 }
 
-/// A call, as the model asked for it.
+/// A call that the model asks for.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
+    /// As it is recorded, and as every later request shows it: without the secrets in it.
     pub(crate) call: ToolCall,
+    /// Its arguments as the model said them, where they differ: those that the tool gets.
+    pub(crate) said: Option<Value>,
     /// The answer ended in the middle of its arguments.
     pub(crate) is_cut: bool,
 }
@@ -266,30 +282,23 @@ impl Parts {
     }
 }
 
-/// Blanks secrets out of what the model says. A sealed thought stays: its provider wants it back as
-/// it was.
-fn redact_said(redactor: &Redactor, message: &mut Message) {
-    for content in &mut message.content {
-        let (Content::Text { text } | Content::Reasoning(Reasoning { text, signature: None, .. })) =
-            content
-        else {
-            continue;
-        };
-        if let Cow::Owned(redacted) = redactor.redact(text) {
-            *text = redacted;
-        }
-    }
+fn tool_calls(message: &mut Message) -> impl Iterator<Item = &mut ToolCall> {
+    message.content.iter_mut().filter_map(|content| match content {
+        Content::ToolCall(call) => Some(call),
+        _ => None,
+    })
 }
 
-/// Blanks secrets out of what the model asks for, as it is recorded: a tool gets the arguments as
-/// they are.
-fn redact_asked(redactor: &Redactor, mut message: Message) -> Message {
-    for content in &mut message.content {
-        if let Content::ToolCall(call) = content {
-            redactor.redact_value(&mut call.arguments);
-        }
+/// Takes up a call, and blanks the secrets in its arguments.
+fn asked(call: &mut ToolCall, redactor: Option<&Redactor>, is_cut: bool) -> Asked {
+    let is_cut = is_cut && !call.arguments.is_object();
+    let mut said = None;
+    if let Some(redactor) = redactor {
+        let arguments = call.arguments.clone();
+        redactor.redact_value(&mut call.arguments);
+        said = (arguments != call.arguments).then_some(arguments);
     }
-    message
+    Asked { call: call.clone(), said, is_cut }
 }
 
 /// Whether an answer says nothing and asks for nothing.

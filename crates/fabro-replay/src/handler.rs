@@ -11,8 +11,10 @@ use fabro_graph::{Node, NodeKind};
 use fabro_handlers::{
     Agents, FanInHandler, HumanHandler, Limits, LlmHandler, ModelDefaults, RunSettings,
 };
+use fabro_llm::ToolCall;
 use fabro_redact::Redactor;
 use fabro_types::{Failure, FailureClass, Outcome};
+use futures_util::FutureExt;
 use tokio::sync::Notify;
 
 use crate::model::Recorded;
@@ -27,7 +29,9 @@ pub(crate) struct Replayer {
     /// How the recorded run was started.
     pub(crate) settings: RunSettings,
     pub(crate) redactor: Redactor,
-    /// Nodes that are the same in the recorded workflow; `None` when all of it is.
+    /// The recorded workflow.
+    pub(crate) own: Arc<Plan>,
+    /// Nodes that are the same in it; `None` when all of it is.
     pub(crate) same: Option<BTreeSet<Arc<str>>>,
     /// What was asked for that nobody recorded.
     pub(crate) unanswered: Mutex<Vec<String>>,
@@ -156,8 +160,25 @@ impl Replayer {
             configured: self.settings.configured_model.clone(),
             configured_provider: self.settings.configured_provider.clone(),
         };
+        let own = self.own.node(&recorded.key.node);
+        let schema = own.and_then(|(_, node)| node.attrs.text("output_schema"));
+        let was_asked = schema.is_some_and(|schema| schema.trim() == "routing");
+        let attempt = Arc::clone(&recorded.attempt);
+        let left_in_files = move || attempt.left_in_files(was_asked);
+        let held = recorded.clone();
+        let before_call = move |session: &str, call: &ToolCall| {
+            let seq = held.attempt.held(session, &call.id);
+            let held = held.clone();
+            async move {
+                if let Some(seq) = seq {
+                    held.turnstile.pass(&held.key, seq).await;
+                }
+            }
+            .boxed()
+        };
         let (model, tree) = (Arc::new(recorded), Arc::default());
-        Arc::new(LlmHandler::new(model, defaults, Limits::default(), agents, tree))
+        let handler = LlmHandler::new(model, defaults, Limits::default(), agents, tree);
+        Arc::new(handler.recorded(left_in_files, Arc::new(before_call)))
     }
 }
 

@@ -60,7 +60,7 @@
 //!
 //! Of a stage that is the same in both workflows the outcome is the recorded one, so it need not
 //! follow from files that are no longer what they were. Of a stage that was changed it follows from
-//! the recorded answer.
+//! the recorded answer, and where that has no directives from those of the recorded outcome.
 //!
 //! # Limits
 //!

@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use fabro_agent::CONTINUE;
 use fabro_blob::BlobStore;
+use fabro_context::keys;
 use fabro_engine::{ReadError, Stage, read_blob};
 use fabro_events::{CompletedStage, CompletedTool, Entry, Event, EventBody};
 use fabro_llm::{Message, Reply, Role, StopReason};
-use fabro_types::{BlobRef, Failure, Status, Usage};
+use fabro_types::{BlobRef, Failure, Outcome, Status, Usage};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::ReplayError;
 use crate::turnstile::Resumption;
@@ -54,6 +55,11 @@ pub(crate) struct Attempt {
     talks: Mutex<BTreeMap<Arc<str>, Talk>>,
     /// By call and tool.
     tools: Mutex<BTreeMap<(String, String), Results>>,
+    /// Where calls by which agents deal with others ended that did nothing before, by session and
+    /// call.
+    held: BTreeMap<(Arc<str>, String), u64>,
+    /// Sessions that began another agent by a call without a result yet.
+    spawning: BTreeSet<Arc<str>>,
     /// The tools that were called.
     pub(crate) called: Vec<String>,
     /// What agents were asked to begin others for.
@@ -64,6 +70,9 @@ pub(crate) struct Attempt {
 
 /// The tool by which agents begin others.
 const SPAWN: &str = "spawn_agent";
+
+/// Those by which they deal with them, besides waiting, which is done again.
+const HELD: [&str; 3] = [SPAWN, "send_input", "close_agent"];
 
 /// What calls came to, with their places in the log.
 type Results = VecDeque<(u64, CompletedTool)>;
@@ -94,13 +103,23 @@ struct Talk {
     task: String,
     /// What it was told first.
     first: Option<String>,
-    answers: VecDeque<(u64, Reply)>,
+    answers: VecDeque<Answer>,
     /// Its first answer was given out, or asked for where there is none.
     has_begun: bool,
     /// The last answer that was given out.
     last: Option<Said>,
+    /// What was said to that.
+    correction: Option<String>,
     /// The last thing that was said asks for an answer.
     is_open: bool,
+}
+
+/// An answer, with its place in the log.
+struct Answer {
+    seq: u64,
+    reply: Reply,
+    /// What was said to it, where it was the last one of its turn.
+    correction: Option<String>,
 }
 
 /// What tells an answer from others: its text and the ids of its calls.
@@ -146,6 +165,43 @@ impl End {
             Self::Over(done) => done.outcome.status == Status::Failed,
         }
     }
+
+    /// Directives that come to this end; the status alone is one only where there had to be some.
+    fn directives(&self, was_asked: bool) -> Option<Value> {
+        let (status, outcome, failure) = match self {
+            Self::Retried { failure, .. } => (Status::Failed, None, Some(failure)),
+            Self::Over(done) => {
+                (done.outcome.status, Some(&done.outcome), done.outcome.failure.as_ref())
+            }
+        };
+        if failure.is_some_and(|failure| !failure.stated) {
+            return None;
+        }
+        let mut found = Map::new();
+        let mut say = |field: &str, said: Option<Value>| {
+            found.extend(said.map(|said| (field.to_owned(), said)));
+        };
+        let word = outcome.and_then(|outcome| outcome.word.as_deref());
+        let status = (was_asked || status != Status::Succeeded).then(|| status.as_str());
+        say("outcome", word.or(status).map(Value::from));
+        say("failure_reason", failure.map(|failure| failure.message.as_str().into()));
+        if let Some(outcome) = outcome {
+            let Outcome { notes, preferred_label, suggested_next_ids, context_updates, .. } =
+                outcome;
+            if failure.is_none() {
+                say("failure_reason", notes.as_deref().map(Value::from));
+            }
+            say("preferred_next_label", preferred_label.as_deref().map(Value::from));
+            let ids = suggested_next_ids;
+            say("suggested_next_ids", (!ids.is_empty()).then(|| Value::from(ids.clone())));
+            // The others are not the agent's.
+            let updates = context_updates.iter().filter(|(key, _)| keys::refusal(key).is_none());
+            let updates: Map<_, _> =
+                updates.map(|(key, value)| (key.clone(), Value::clone(value))).collect();
+            say("context_updates", (!updates.is_empty()).then_some(Value::Object(updates)));
+        }
+        (!found.is_empty()).then_some(Value::Object(found))
+    }
 }
 
 impl Attempt {
@@ -174,7 +230,7 @@ impl Attempt {
         let talk = talks.entry(Arc::clone(&id)).or_default();
         talk.has_begun |= talk.answers.is_empty();
         match talk.answers.front() {
-            Some((seq, _)) => Next::Answer { talk: id, seq: *seq },
+            Some(answer) => Next::Answer { talk: id, seq: answer.seq },
             None => Next::Nothing { is_sub: talk.is_sub, was_asked: talk.is_open },
         }
     }
@@ -211,9 +267,29 @@ impl Attempt {
     pub(crate) fn take(&self, talk: &str) -> Option<Reply> {
         let mut talks = self.talks.lock().unwrap_or_else(PoisonError::into_inner);
         let talk = talks.get_mut(talk)?;
-        let (_, reply) = talk.answers.pop_front()?;
+        let Answer { reply, correction, .. } = talk.answers.pop_front()?;
         (talk.has_begun, talk.last) = (true, Some(said(&reply.message())));
+        talk.correction = correction;
         Some(reply)
+    }
+
+    /// What the files of the stage's agent made of the last answer, which has no directives itself:
+    /// a text with those of the recorded outcome, or what the agent was told. `was_asked` when the
+    /// recorded answer had to have some.
+    pub(crate) fn left_in_files(&self, was_asked: bool) -> Option<Result<String, String>> {
+        let talks = self.talks.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_own = |id: &str, talk: &Talk| !talk.is_sub && !id.ends_with("/summary");
+        let (_, own) = talks.iter().find(|(id, talk)| is_own(id, talk))?;
+        if let Some(told) = &own.correction {
+            return was_asked.then(|| Err(told.clone()));
+        }
+        let (_, end) = self.end.as_ref().filter(|_| own.answers.is_empty())?;
+        end.directives(was_asked).map(|found| Ok(found.to_string()))
+    }
+
+    /// Where a call ended by which an agent deals with others, if it did nothing before.
+    pub(crate) fn held(&self, session: &str, call: &str) -> Option<u64> {
+        self.held.get(&(Arc::from(session), call.to_owned())).copied()
     }
 
     /// What a call of a tool came to, and where in the log.
@@ -262,9 +338,13 @@ impl Reader<'_> {
                 of_attempt.answer = Some((seq, GateAnswer { key, label, text }));
             }
             EventBody::AgentSubSpawned { agent_id, task } => {
+                of_attempt.spawning.extend(entry.session_id.clone());
                 of_attempt.spawned(agent_id, seq, task);
             }
-            EventBody::AgentToolCompleted(done) => of_attempt.tool(self.blobs, seq, done)?,
+            EventBody::AgentToolCompleted(done) => {
+                of_attempt.ended(entry, seq, done);
+                of_attempt.tool(self.blobs, seq, done)?;
+            }
             EventBody::AgentMessage { role, message: Some(message), usage, .. } => {
                 let said = spoken(self.blobs, role, message, seq)?;
                 of_attempt.said(entry, seq, said, usage.as_ref());
@@ -290,6 +370,15 @@ impl Attempt {
         Ok(())
     }
 
+    /// A call has ended. Those by which an agent begins others come one after the other.
+    fn ended(&mut self, entry: &Entry, seq: u64, done: &CompletedTool) {
+        let Some(session) = &entry.session_id else { return };
+        let is_done = done.tool == SPAWN && self.spawning.remove(session);
+        if !is_done && HELD.contains(&done.tool.as_str()) {
+            self.held.insert((Arc::clone(session), done.call_id.clone()), seq);
+        }
+    }
+
     fn spawned(&mut self, agent: &str, seq: u64, told: &str) {
         let talks = self.talks.get_mut().unwrap_or_else(PoisonError::into_inner);
         let talk = talks.entry(Arc::from(agent)).or_default();
@@ -311,14 +400,17 @@ impl Attempt {
             let calls = said.tool_calls().next().is_some();
             let stop = if calls { StopReason::ToolCalls } else { StopReason::Complete };
             let usage = usage.cloned().unwrap_or_default();
-            talk.answers.push_back((seq, Reply { content: said.content, usage, stop }));
+            let reply = Reply { content: said.content, usage, stop };
+            talk.answers.push_back(Answer { seq, reply, correction: None });
             return;
         }
         let text = said.text();
-        if text == CONTINUE
-            && let Some((_, cut)) = talk.answers.back_mut()
-        {
-            cut.stop = StopReason::MaxTokens;
+        if let Some(last) = talk.answers.back_mut() {
+            if text == CONTINUE {
+                last.reply.stop = StopReason::MaxTokens;
+            } else {
+                last.correction = Some(text.clone());
+            }
         }
         talk.first.get_or_insert(text);
     }

@@ -83,7 +83,8 @@ pub async fn replay(replay: Replay) -> Result<Report, ReplayError> {
     let record = Record::read(&recorded, &*overlay)?;
     let turnstile = Arc::new(Turnstile::new(record.resumptions.clone()));
     let (settings, unanswered) = (own.settings, Mutex::default());
-    let handler = Replayer { record, turnstile, settings, redactor, same, unanswered };
+    let own = own_plan;
+    let handler = Replayer { record, turnstile, settings, redactor, own, same, unanswered };
     let temp = tempfile::tempdir().map_err(ReplayError::TempDir)?;
     let player = Player {
         run,

@@ -2,6 +2,7 @@
 
 mod agents;
 mod differences;
+mod files;
 mod people;
 
 use std::collections::BTreeMap;
@@ -143,6 +144,7 @@ impl Taped {
             }
             EventBody::StageRetrying { .. }
             | EventBody::AgentToolCompleted(_)
+            | EventBody::AgentSubSpawned { .. }
             | EventBody::GateAsked { .. }
             | EventBody::GateAnswered { .. } => true,
             _ => false,

@@ -242,6 +242,62 @@ async fn a_thread_goes_on_with_the_conversation_of_earlier_stages() {
     assert_eq!(again.resume(&never()).await.unwrap(), answer);
 }
 
+/// Numbers the calls of each answer anew.
+struct Renumbered(Arc<Play>);
+
+impl Model for Renumbered {
+    fn stream(&self, request: Request) -> BoxStream<'static, Result<Part, ModelError>> {
+        let renumber = |part| match part {
+            Ok(Part::ToolCall(call)) => {
+                let (_, id) = call.id.split_once('.').unwrap();
+                Ok(Part::ToolCall(ToolCall { id: format!("c{id}"), ..call }))
+            }
+            part => part,
+        };
+        self.0.stream(request).map(renumber).boxed()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn ids_of_calls_that_a_compaction_dropped_are_not_given_again() {
+    #[track_caller]
+    fn check_ids(notes: &[Note]) {
+        let ids: Vec<_> = notes
+            .iter()
+            .filter_map(|note| match &note.body {
+                EventBody::AgentToolStarted { call_id, .. } => Some(call_id.as_str()),
+                _ => None,
+            })
+            .collect();
+        assert!(ids.len() > 15 && ids.iter().all(|id| id.len() < 8), "{ids:?}");
+        assert_eq!(ids.len(), ids.iter().collect::<BTreeSet<_>>().len(), "{ids:?}");
+    }
+    let model = story();
+    let begin = |journal: &Arc<Dying>| {
+        let parts = parts(&model, journal, small());
+        Session::new(Parts { model: Arc::new(Renumbered(Arc::clone(&model))), ..parts })
+    };
+    let journal =
+        |left: usize| Arc::new(Dying { kept: MemoryJournal::default(), left: left.into() });
+    let (first, second) = (journal(40), journal(usize::MAX));
+    begin(&first).send("Fix it".to_owned(), &never()).await.unwrap_err();
+    let mut notes = first.kept.notes();
+    let is_compaction = |note: &Note| matches!(note.body, EventBody::AgentCompactionCompleted(_));
+    assert!(notes.iter().any(is_compaction));
+    let mut session = begin(&second);
+    session.restore(Transcript::from_notes(&notes, no_blobs).unwrap());
+    session.resume(&never()).await.unwrap();
+    notes.extend(second.kept.notes());
+    check_ids(&notes);
+    // A stage that goes on in its thread.
+    let third = journal(usize::MAX);
+    let mut session = begin(&third);
+    session.recall(Transcript::from_notes(&notes, no_blobs).unwrap());
+    session.send("Once more".to_owned(), &never()).await.unwrap();
+    notes.extend(third.kept.notes());
+    check_ids(&notes);
+}
+
 #[tokio::test]
 async fn values_may_be_in_blobs() {
     let texts = ["the question", "the result"];

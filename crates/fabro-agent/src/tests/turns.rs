@@ -197,6 +197,15 @@ async fn limits_of_turns_and_spending() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_touched_before_a_failure_is_known() {
+    let change = call("change", json!({"file": "a"}));
+    let model = Play::list(vec![change, Turn::Fail(ErrorKind::InvalidRequest)]);
+    let (mut session, _) = session(&model, settings());
+    session.send("go".to_owned(), &never()).await.unwrap_err();
+    assert_eq!(session.files_touched(), ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_spent_budget_loses_nothing() {
     let model = Play::new(|number, _| match number {
         0..=2 => call("look", json!({"file": number})),
@@ -379,10 +388,10 @@ async fn calls_get_ids_of_their_own() {
     session.send("go".to_owned(), &never()).await.unwrap();
     assert_snapshot!(conversation(&session), @r"
     user: go
-    assistant: [x look] [x-1-1 look] [call-1-2 look]
-    tool: [x -> look a] [x-1-1 -> look a] [call-1-2 -> look a]
-    assistant: [x-3-0 look] [x-3-1 look] [call-3-2 look]
-    tool: [x-3-0 -> look a] [x-3-1 -> look a] [call-3-2 -> look a]
+    assistant: [x look] [x-1 look] [call-2 look]
+    tool: [x -> look a] [x-1 -> look a] [call-2 -> look a]
+    assistant: [x-3 look] [x-4 look] [call-5 look]
+    tool: [x-3 -> look a] [x-4 -> look a] [call-5 -> look a]
     assistant: done
     ");
 }
@@ -418,6 +427,30 @@ async fn secrets_are_blanked_out_of_answers_and_errors() {
     let answer = session.send("go".to_owned(), &never()).await.unwrap();
     assert!(!answer.text.contains("hunter2"), "{}", answer.text);
     assert!(!format!("{:?}", journal.records()).contains("hunter2"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_secret_in_a_call_reaches_its_tool_and_nobody_else() {
+    let redactor = fabro_redact::Redactor::new([("KEY", "hunter2-hunter2")]);
+    let model = Play::list(vec![
+        call("change", json!({"file": "hunter2-hunter2", "says": "x"})),
+        call("hunter2-hunter2", json!({})),
+        say("done"),
+    ]);
+    let (mut session, journal) = discreet(&model, redactor.clone());
+    // Which file it was is told without the redactor of the tools.
+    session.tools = session.tools.with_redactor(fabro_redact::Redactor::default());
+    let answer = session.send("go".to_owned(), &never()).await.unwrap();
+    assert_eq!(answer.files_touched, ["hunter2-hunter2"]);
+    let requests = model.requests();
+    let last = &requests[2].messages;
+    let shown = |messages: &[Arc<Message>]| format!("{messages:?}");
+    assert!(shown(last).contains("[redacted:KEY]") && !shown(last).contains("hunter2"));
+    // After a crash it is shown the same.
+    let (mut again, _) = discreet(&model, redactor);
+    again.restore(Transcript::from_notes(&journal.notes(), no_blobs).unwrap());
+    let messages: Vec<_> = again.messages().cloned().collect();
+    assert_eq!(shown(&messages[..last.len()]), shown(last));
 }
 
 fn discreet(model: &Arc<Play>, redactor: fabro_redact::Redactor) -> (Session, Arc<MemoryJournal>) {

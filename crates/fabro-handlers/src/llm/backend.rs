@@ -27,7 +27,7 @@ impl LlmHandler {
         let work_dir = Path::new(&stage.run.work_dir).to_owned();
         let status = AgentStatus::before(&work_dir, None);
         let before = known(stage, self.tree.before(&work_dir).await).await;
-        let most = repairs(stage);
+        let (most, reading) = (repairs(stage), self.reading());
         let mut usage = Usage::default();
         let mut prompt = message.to_owned();
         let mut corrections = 0;
@@ -48,8 +48,7 @@ impl LlmHandler {
             usage.add(&Usage { turns: spent.turns.max(1), ..spent });
             let touched = self.tree.touched(&work_dir, before.as_ref()).await;
             let files = known(stage, touched).await;
-            let redactor = &self.agents.redactor;
-            let source = Source { stage, status: &status, last_file: None, redactor };
+            let source = Source { stage, status: &status, last_file: None, reading: &reading };
             let feedback = match output.verdict(source, &done.text) {
                 Verdict::Holds(value) => {
                     record(stage, message, &done.text, &usage).await?;

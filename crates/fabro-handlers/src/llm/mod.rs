@@ -6,11 +6,11 @@ mod output;
 mod summary;
 mod talk;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fabro_agent::{SystemInfo, project_docs, read_skills, system_prompt, use_skill};
+use fabro_agent::{BeforeCall, SystemInfo, project_docs, read_skills, system_prompt, use_skill};
 use fabro_engine::{Finished, Handler, NewBlob, Stage, StageEnd};
 use fabro_events::{Event, EventBody, Note, PauseReason};
 use fabro_graph::NodeKind;
@@ -22,6 +22,7 @@ use fabro_tools::ToolSet;
 use fabro_types::{BlobRef, Failure, Outcome, Usage, tool_names, unknown_tools};
 use serde_json::Value;
 
+use self::output::{Known, Reading};
 pub(crate) use self::output::{Output, response_outcome};
 use self::summary::Summarised;
 pub use self::talk::compaction_policy;
@@ -54,6 +55,13 @@ pub struct LlmHandler {
     limits: Limits,
     pub(crate) agents: Agents,
     tree: Arc<WorkTree>,
+    known: Option<Recorded>,
+}
+
+/// What is known of a stage that is replayed.
+struct Recorded {
+    left_in_files: Known,
+    before_call: BeforeCall,
 }
 
 impl LlmHandler {
@@ -66,7 +74,25 @@ impl LlmHandler {
         agents: Agents,
         tree: Arc<WorkTree>,
     ) -> Self {
-        Self { model, defaults, limits, agents, tree }
+        Self { model, defaults, limits, agents, tree, known: None }
+    }
+
+    /// The same for a stage that was recorded. The files of its agent are not looked at: instead
+    /// `left_in_files` gives the text with directives that was in them, or what the agent was told of
+    /// one that does not hold. A call begins when `before_call` is over.
+    #[must_use]
+    pub fn recorded(
+        self,
+        left_in_files: impl Fn() -> Option<Result<String, String>> + Send + Sync + 'static,
+        before_call: BeforeCall,
+    ) -> Self {
+        let known = Some(Recorded { left_in_files: Arc::new(left_in_files), before_call });
+        Self { known, ..self }
+    }
+
+    fn reading(&self) -> Reading {
+        let known = self.known.as_ref().map(|known| Arc::clone(&known.left_in_files));
+        Reading { redactor: self.agents.redactor.clone(), known }
     }
 
     async fn run(&self, mut stage: Stage) -> Result<StageEnd, StageEnd> {
@@ -104,7 +130,7 @@ impl LlmHandler {
             Ending::Failed(outcome) => Finished::from(*outcome),
             Ending::Answered(answered) => {
                 files.write("response.md", &answered.text)?;
-                Finished::from(answered.outcome(stage, &output, &self.agents.redactor).await)
+                Finished::from(answered.outcome(stage, &output, &self.reading()).await)
             }
         };
         for (key, value) in work.context.update().into_iter().chain(work.summary) {
@@ -159,11 +185,10 @@ impl LlmHandler {
     async fn equip(&self, stage: &Stage, tools: ToolSet) -> (ToolSet, String) {
         let work_dir = Path::new(&stage.run.work_dir);
         let settings = &self.agents.settings;
-        let own = [".fabro/skills", ".claude/skills"].map(|dir| work_dir.join(dir));
-        let dirs: Vec<PathBuf> =
-            own.into_iter().chain(settings.skills.iter().flatten().cloned()).collect();
+        let more = settings.skills.as_deref().unwrap_or_default();
         let is_wanted = !tools.names().is_empty() && is_named(stage, "use_skill");
-        let (skills, broken) = if is_wanted { read_skills(&dirs) } else { Default::default() };
+        let (skills, broken) =
+            if is_wanted { read_skills(work_dir, more) } else { Default::default() };
         for error in broken {
             warn(&stage.reporter, "tools", format!("a skill is left out: {error}")).await;
         }

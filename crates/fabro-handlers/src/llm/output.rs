@@ -1,6 +1,7 @@
 //! What a stage makes of its agent's answer: validated output, directives, context keys.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use fabro_context::keys;
 use fabro_engine::Stage;
@@ -71,6 +72,9 @@ impl Output {
         };
         let mut checked = check(text, expected);
         if matches!((&checked, self), (Checked::Missing, Self::Routing)) {
+            if let Some(Err(feedback)) = source.known().and_then(|known| known()) {
+                return Verdict::Repair(feedback);
+            }
             // The next source counts only where the one before has nothing at all.
             for text in source.others() {
                 match check(&text, Expected::Routing) {
@@ -116,9 +120,21 @@ pub(super) struct Source<'a> {
     pub(super) status: &'a AgentStatus,
     /// The last file that the agent touched.
     pub(super) last_file: Option<&'a str>,
-    /// What is read from files is recorded, without the secrets in it.
-    pub(super) redactor: &'a Redactor,
+    pub(super) reading: &'a Reading,
 }
+
+/// How the files of agents are read.
+#[derive(Clone)]
+pub(super) struct Reading {
+    /// What is read is recorded, without the secrets in it.
+    pub(super) redactor: Redactor,
+    /// What is known to have been in them; they are not looked at then.
+    pub(super) known: Option<Known>,
+}
+
+/// Gives the text with directives that was in them, or what the agent was told of one that does not
+/// hold.
+pub(super) type Known = Arc<dyn Fn() -> Option<Result<String, String>> + Send + Sync>;
 
 /// What a stage came to by its answer.
 pub(super) async fn outcome(
@@ -138,7 +154,7 @@ pub(super) async fn outcome(
     outcome
 }
 
-impl Source<'_> {
+impl<'a> Source<'a> {
     /// The text with the directives when the answer has none.
     fn of_directives(self, response: &str) -> Option<String> {
         if fabro_routing::extract(response).is_some() {
@@ -149,11 +165,27 @@ impl Source<'_> {
 
     /// An agent's `status.json` in the working directory, then the last file it touched.
     fn others(self) -> impl Iterator<Item = String> {
-        let is_agent = self.stage.node().kind == NodeKind::Agent;
+        let texts = match self.known() {
+            Some(known) => [known().and_then(Result::ok), None],
+            None if self.is_agent() => self.files(),
+            None => [None, None],
+        };
+        let redactor = &self.reading.redactor;
+        texts.into_iter().flatten().map(|text| redactor.redact(&text).into_owned())
+    }
+
+    fn files(self) -> [Option<String>; 2] {
         let last = self.last_file.filter(|file| *file != AgentStatus::NAME);
         let work_dir = Path::new(&self.stage.run.work_dir);
         let last = last.and_then(|file| text_of_file(&work_dir.join(file), SOURCE_BYTES));
-        let texts = self.status.text(SOURCE_BYTES).into_iter().chain(last);
-        texts.filter(move |_| is_agent).map(move |text| self.redactor.redact(&text).into_owned())
+        [self.status.text(SOURCE_BYTES), last]
+    }
+
+    fn known(self) -> Option<&'a Known> {
+        self.reading.known.as_ref().filter(|_| self.is_agent())
+    }
+
+    fn is_agent(self) -> bool {
+        self.stage.node().kind == NodeKind::Agent
     }
 }

@@ -14,13 +14,12 @@ use fabro_engine::{Letter, ReadError, Stage, StageEnd, StageRecord};
 use fabro_events::{Event, Note};
 use fabro_graph::NodeKind;
 use fabro_llm::{Asking, Fallback, Origin, RetryPolicy};
-use fabro_redact::Redactor;
 use fabro_tools::{ToolContext, ToolSet};
 use fabro_types::{Failure, FailureClass, Fidelity, Outcome, Permissions, Usage};
 use serde_json::Value;
 
 use super::journal::StageJournal;
-use super::output::{self, Output, Verdict, invalid, repairs};
+use super::output::{self, Output, Reading, Verdict, invalid, repairs};
 use super::{LlmHandler, ModelDefaults as Defaults, cannot_record, given_up, is_named};
 use crate::common::warn;
 use crate::files::AgentStatus;
@@ -52,10 +51,10 @@ impl Answered {
         self,
         stage: &Stage,
         output: &Output,
-        redactor: &Redactor,
+        reading: &Reading,
     ) -> Outcome {
         let (status, last_file) = (&self.status, self.last_file.as_deref());
-        let source = output::Source { stage, status, last_file, redactor };
+        let source = output::Source { stage, status, last_file, reading };
         let mut outcome = output::outcome(source, &self.text, self.value, output).await;
         outcome.usage = Some(self.usage);
         outcome.files_touched = self.files_touched;
@@ -103,8 +102,8 @@ impl LlmHandler {
         let since_ms = recorded.first().map(|first| first.ts_ms);
         let status = AgentStatus::before(Path::new(&stage.run.work_dir), since_ms);
         let first = if goes_on { None } else { Some(message) };
-        let redactor = self.agents.redactor.clone();
-        let mut conversation = Conversation { session, journal, status, redactor };
+        let reading = self.reading();
+        let mut conversation = Conversation { session, journal, status, reading };
         let ending = conversation.run(stage, first, output).await?;
         tell_unpriced(stage, &conversation.session.usage(), &unpriced).await;
         Ok(ending)
@@ -136,6 +135,7 @@ impl LlmHandler {
                 0
             },
             may_ask: Some(budget(stage)),
+            before_call: self.known.as_ref().map(|known| Arc::clone(&known.before_call)),
             price: Some(self.price(unpriced)),
             redactor: Some(Arc::new(self.agents.redactor.clone())),
             origin: Origin { node: Arc::clone(&stage.at.node), taken: stage.turns.clone() },
@@ -224,7 +224,7 @@ struct Conversation {
     session: Session,
     journal: Arc<StageJournal>,
     status: AgentStatus,
-    redactor: Redactor,
+    reading: Reading,
 }
 
 impl Conversation {
@@ -244,8 +244,8 @@ impl Conversation {
                 Err(error) => return self.ended(error),
             };
             let last_file = answered.last_file_touched.as_deref();
-            let (status, redactor) = (&self.status, &self.redactor);
-            let source = output::Source { stage, status, last_file, redactor };
+            let (status, reading) = (&self.status, &self.reading);
+            let source = output::Source { stage, status, last_file, reading };
             let feedback = match output.verdict(source, &answered.text) {
                 Verdict::Holds(value) => {
                     return Ok(Ending::Answered(Box::new(Answered {
@@ -292,7 +292,7 @@ impl Conversation {
                 Some(letter) = stage.mailbox.next() => {
                     if let Letter::Steer { id, text } = letter {
                         let ticket = self.journal.ticket(id);
-                        let text = self.redactor.redact(&text);
+                        let text = self.reading.redactor.redact(&text);
                         // A session that is over leaves the letter to the next agent.
                         let _ = steering.send(Steer::new(text, "inbox").with_ticket(ticket));
                     }
@@ -310,7 +310,8 @@ impl Conversation {
             SessionError::Journal(error) => return Err(cannot_record(error)),
             error => {
                 let failed = Outcome::failed(error.into());
-                Ending::Failed(Box::new(Outcome { usage: Some(usage), ..failed }))
+                let files_touched = self.session.files_touched();
+                Ending::Failed(Box::new(Outcome { usage: Some(usage), files_touched, ..failed }))
             }
         })
     }

@@ -127,6 +127,24 @@ fn agents_that_never_answered_get_no_answer_of_others() {
     Taped::check_everywhere(closed);
 }
 
+/// An agent that is begun, or another one where the program stopped at that.
+fn begun() -> Taped {
+    let source = r#"digraph { start -> lead -> exit; lead [prompt="Lead."] }"#;
+    let model = r#"{"lead": [
+        {"tool_calls": [{"name": "spawn_agent", "arguments": {"task": "Count."}}]},
+        {"tool_calls": [{"name": "spawn_agent", "arguments": {"task": "Add."}}]},
+        {"text": "One."},
+        {"tool_calls": [{"name": "send_input", "arguments": {"agent_id": "lead@1/a1", "text": "More."}}]},
+        {"tool_calls": [{"name": "wait", "arguments": {}}]},
+        {"text": "Two."}, {"text": "Done."}, {"text": "Really."}, {"text": "Yes."}]}"#;
+    Taped::new(source).model(model).record()
+}
+
+#[test]
+fn agents_that_were_never_begun_are_not_begun() {
+    Taped::check_everywhere(begun);
+}
+
 #[test]
 fn a_failure_of_the_model_is_that_of_the_record() {
     let source = r#"digraph { start -> fix -> exit; fix [prompt="Fix it."] }"#;
