@@ -15,21 +15,30 @@ const OF_MODELS: &[&str] = &[
 ];
 
 /// Attributes about a model's answer or tools, written on a node that asks no model. What comes from
-/// the defaults of a scope is meant for others there.
+/// the defaults of a scope is meant for others there. Nor does a gate have a prompt: it asks its label.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
     for node in checking.workflow.nodes() {
         if node.kind.is_llm() || node.kind == NodeKind::FanIn {
             continue;
         }
         let own = node.attrs.own().filter(|attr| attr.origin == Origin::Own);
-        for attr in own.filter(|attr| OF_MODELS.contains(&&*attr.name)) {
+        for attr in own {
+            let (why, fix) = if OF_MODELS.contains(&&*attr.name) {
+                (
+                    "asks no model",
+                    "remove it, or make the node an agent (shape=box) or a prompt (shape=tab)",
+                )
+            } else if node.kind == NodeKind::Human && &*attr.name == "prompt" {
+                ("asks its label", "write the question as the node's label")
+            } else {
+                continue;
+            };
             let message = format!(
-                "`{}` has no effect on `{}`, a {} node, which asks no model",
+                "`{}` has no effect on `{}`, a {} node, which {why}",
                 attr.written, node.id, node.kind
             );
-            findings.push(Diagnostic::warning("without-effect", attr.key_span, message).with_fix(
-                "remove it, or make the node an agent (shape=box) or a prompt (shape=tab)",
-            ));
+            findings
+                .push(Diagnostic::warning("without-effect", attr.key_span, message).with_fix(fix));
         }
     }
 }
@@ -37,6 +46,16 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
 #[cfg(test)]
 mod tests {
     use crate::testing::told;
+
+    #[test]
+    fn a_gate_asks_its_label() {
+        insta::assert_snapshot!(told("without-effect", r#"node [prompt=x]; start -> a -> exit; a [shape=hexagon, prompt="Ship it?"]"#), @r"
+        1:68 warning: `prompt` has no effect on `a`, a human node, which asks its label
+          at: prompt
+          fix: write the question as the node's label
+        ");
+        insta::assert_snapshot!(told("without-effect", r#"node [prompt=x]; start -> a -> exit; a [shape=hexagon, label="Ship it?"]"#), @"nothing");
+    }
 
     #[test]
     fn what_asks_no_model_takes_no_schema_and_no_tools() {
