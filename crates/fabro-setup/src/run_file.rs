@@ -109,7 +109,8 @@ mod tests {
             let at = &file.warnings.text[it.span.start..it.span.end];
             format!("{} at {at}: {} ({})", it.rule, it.message, it.fix.as_deref().unwrap())
         });
-        assert_eq!(text.collect::<Vec<_>>().join("\n"), expect);
+        let text = text.collect::<Vec<_>>().join("\n");
+        assert_eq!(text.replace(&dir.path().display().to_string(), "DIR"), expect);
     }
 
     #[test]
@@ -139,6 +140,10 @@ mod tests {
         check(
             "[run.model]\nscript = \"bad.json\"",
             "setting-value at \"bad.json\": `run.model.script` names `bad.json`, which is no model script: line 1, column 7: invalid type: integer `3`, expected a list of turns, as [{\"text\": \"…\"}] (mend that file)",
+        );
+        check(
+            "[[run.agent.tools]]\nname = \"t\"\ndescription = \"d\"\nurl = \"http://x.test/\"\nparameters = \"@no.json\"",
+            "setting-value at agent: cannot read DIR/no.json: No such file or directory (os error 2) (correct the path, which is relative to this file, or the file that it names)",
         );
         check(
             "[run.sandbox.env]\n\"API-TOKEN\" = \"secret\"",

@@ -1,7 +1,8 @@
-//! Gates that wait in several sub-workflows at once.
+//! Gates of sub-workflows.
 
 use insta::assert_snapshot;
 
+use crate::people::GATE;
 use crate::project::{Project, filters};
 
 const CHILD: &str = "digraph { start -> ask; ask [shape=hexagon, label=\"Ship it?\"]
@@ -49,5 +50,31 @@ fn gates_of_two_sub_workflows_are_told_apart() {
     ");
     assert_eq!(project.exit(&["answer", "latest", "one@1/ask@1", "y"]), 0);
     assert_eq!(project.exit(&["answer", "latest", "two/ask", "y"]), 0);
+    assert_eq!(project.exit(&["resume", "latest"]), 0);
+}
+
+#[test]
+fn a_gate_of_a_sub_workflow_is_answered_by_either_name() {
+    let _filters = filters().bind_to_scope();
+    let source =
+        "digraph { start -> sub -> exit; sub [shape=house, stack.child_workflow=\"gate.fabro\"] }";
+    let project = Project::with(&[("gate.fabro", GATE), ("parent.fabro", source)]);
+    assert_eq!(project.exit(&["run", "parent.fabro"]), 3);
+    assert_snapshot!(project.run(&["resume", "latest"]), @r"
+    exit 3
+    ── stderr
+    · run resumed
+    paused in [T], 0 stages
+    run [ID] is paused at review@1. Go on with: fabro answer [ID] CHOICE and then fabro resume [ID]
+    ");
+    let runs = project.json(&["ps", "-a", "--json"]);
+    assert_eq!(project.exit(&["answer", "latest", "other", "n"]), 2);
+    assert_snapshot!(project.run(&["answer", "latest", "sub", "n"]), @r"
+    exit 0
+    ── stdout
+    answered review
+    go on with: fabro resume [ID]
+    ");
+    assert_eq!(project.exit(&["answer", runs[0]["id"].as_str().unwrap(), "y"]), 2);
     assert_eq!(project.exit(&["resume", "latest"]), 0);
 }

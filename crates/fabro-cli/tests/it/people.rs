@@ -8,7 +8,7 @@ use insta::assert_snapshot;
 
 use crate::project::{Project, filters};
 
-const GATE: &str = r#"digraph gate {
+pub(crate) const GATE: &str = r#"digraph gate {
     start -> prepare -> review
     prepare [shape=parallelogram, script="echo ready"]
     review [shape=hexagon, label="Ship it?"]
@@ -318,32 +318,6 @@ fn a_sub_workflow_at_work_is_ended_by_its_parents_driver() {
     let stages = project.json(&["inspect", "latest", "--json"]);
     assert_eq!(stages["stages"][1]["status"], "failed");
     assert_eq!(project.json(&["ps", "-a", "--json"])[0]["status"], "canceled");
-}
-
-#[test]
-fn a_gate_of_a_sub_workflow_is_answered_by_either_name() {
-    let _filters = filters().bind_to_scope();
-    let source =
-        "digraph { start -> sub -> exit; sub [shape=house, stack.child_workflow=\"gate.fabro\"] }";
-    let project = Project::with(&[("gate.fabro", GATE), ("parent.fabro", source)]);
-    assert_eq!(project.exit(&["run", "parent.fabro"]), 3);
-    assert_snapshot!(project.run(&["resume", "latest"]), @r"
-    exit 3
-    ── stderr
-    · run resumed
-    paused in [T], 0 stages
-    run [ID] is paused at review@1. Go on with: fabro answer [ID] CHOICE and then fabro resume [ID]
-    ");
-    let runs = project.json(&["ps", "-a", "--json"]);
-    assert_eq!(project.exit(&["answer", "latest", "other", "n"]), 2);
-    assert_snapshot!(project.run(&["answer", "latest", "sub", "n"]), @r"
-    exit 0
-    ── stdout
-    answered review
-    go on with: fabro resume [ID]
-    ");
-    assert_eq!(project.exit(&["answer", runs[0]["id"].as_str().unwrap(), "y"]), 2);
-    assert_eq!(project.exit(&["resume", "latest"]), 0);
 }
 
 #[test]
