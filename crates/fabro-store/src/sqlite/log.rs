@@ -227,7 +227,11 @@ fn consume(
 ) -> Result<(), Fault> {
     for id in consumed {
         let changed = transaction
-            .prepare_cached("UPDATE inbox SET pending = 0 WHERE id = ?1 AND run = ?2 AND pending")?
+            // The events say what came of it; what was sent may hold what they do not.
+            .prepare_cached(
+                "UPDATE inbox SET pending = 0, message = ''
+                 WHERE id = ?1 AND run = ?2 AND pending",
+            )?
             .execute([id.0, key])?;
         if changed == 0 {
             return Err(StoreError::NotPending { run, id: *id }.into());

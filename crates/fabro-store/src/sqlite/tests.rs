@@ -206,6 +206,23 @@ fn a_truncated_database_is_an_error_and_stays_as_it_is() {
 }
 
 #[test]
+fn what_a_message_said_is_gone_once_it_is_consumed() {
+    let dir = Dir::new();
+    let store = dir.open();
+    fill(&store, run(1), 1..=1);
+    let said = crate::Message::Steer { text: "said-in-confidence".into(), node: None };
+    let id = store.post(run(1), &said).unwrap();
+    let is_kept = || {
+        dir.sql("PRAGMA wal_checkpoint(TRUNCATE)");
+        memchr::memmem::find(&fs::read(dir.db()).unwrap(), b"said-in-confidence").is_some()
+    };
+    assert!(is_kept());
+    let batch = Batch { consumed: &[id], ..Batch::default() };
+    store.append(run(1), 1, &batch).unwrap();
+    assert!(!is_kept());
+}
+
+#[test]
 fn a_corrupted_blob_is_found() {
     let dir = Dir::new();
     let store = dir.open();
