@@ -59,5 +59,10 @@ pub fn client(
 ) -> Result<Providers, SetupError> {
     let providers = providers.iter().map(provider).collect::<Result<_, SetupError>>()?;
     let client = Providers::new(providers, catalog(models));
-    client.map_err(|error| SetupError::new(error.to_string(), "mend the settings of the provider"))
+    client.map_err(|error| match error {
+        fabro_llm::SetupError::Client { reason, fix } => {
+            SetupError::new(format!("the HTTP client cannot be set up: {reason}"), fix)
+        }
+        error => SetupError::new(error.to_string(), "mend the settings of the provider"),
+    })
 }
