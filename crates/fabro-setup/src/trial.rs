@@ -139,7 +139,6 @@ fn mishap(error: ModelError) -> Mishap {
             "try again; if it stays so, check that the provider's kind fits what it speaks"
                 .to_owned()
         }
-        ErrorKind::TooLarge => "try again, or set max_tokens to end its answers earlier".to_owned(),
         _ => "check the model's name, and the kind and base_url of the provider".to_owned(),
     };
     Mishap { kind: error.kind.as_str(), message: error.message, fix }
