@@ -92,7 +92,7 @@ impl LlmHandler {
             settings,
             context,
         });
-        for transcript in thread(stage)? {
+        for transcript in self.thread(stage)? {
             session.recall(transcript);
         }
         let own = transcript(stage, recorded)?;
@@ -107,6 +107,17 @@ impl LlmHandler {
         let ending = conversation.run(stage, first, output).await?;
         tell_unpriced(stage, &conversation.session.usage(), &unpriced).await;
         Ok(ending)
+    }
+
+    /// The conversations of earlier stages that the stage's goes on with.
+    fn thread(&self, stage: &Stage) -> Result<Vec<Transcript>, StageEnd> {
+        let thread = stage.at.thread_id.as_ref().filter(|_| stage.fidelity() == Fidelity::Full);
+        let Some(thread) = thread else { return Ok(Vec::new()) };
+        let same = |record: &&Arc<StageRecord>| record.thread_id.as_ref() == Some(thread);
+        self.threads.recall(stage.run_id, stage.history.iter().filter(same), |record| {
+            let events = stage.recorded_by(record).map_err(cannot_record)?;
+            transcript(stage, &events)
+        })
     }
 
     fn settings(&self, stage: &Stage, output: &Output, unpriced: &Arc<AtomicBool>) -> Settings {
@@ -329,19 +340,6 @@ enum Say {
     Correction(String),
     /// It goes on where it was.
     Nothing,
-}
-
-/// The conversations of earlier stages that the stage's goes on with.
-fn thread(stage: &Stage) -> Result<Vec<Transcript>, StageEnd> {
-    let full = stage.fidelity() == Fidelity::Full;
-    let Some(thread) = stage.at.thread_id.as_ref().filter(|_| full) else { return Ok(Vec::new()) };
-    let same = |record: &&Arc<StageRecord>| record.thread_id.as_ref() == Some(thread);
-    let records = stage.history.iter().filter(same);
-    let read = records.map(|record| {
-        let events = stage.recorded_by(record).map_err(cannot_record)?;
-        transcript(stage, &events)
-    });
-    read.collect()
 }
 
 fn transcript(stage: &Stage, events: &[Event]) -> Result<Transcript, StageEnd> {
