@@ -17,6 +17,7 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+//! # runtime.block_on(async {
 //! let workflow = |source: &str| Bundle {
 //!     name: "hello".into(),
 //!     file: "hello.fabro".into(),
@@ -37,13 +38,14 @@
 //! store.append(run, 1, &Batch::of(&commit.events))?;
 //!
 //! let mut what = Replay::new(Arc::new(store), run);
-//! assert!(runtime.block_on(replay(what.clone()))?.is_same());
+//! assert!(replay(what.clone()).await?.is_same());
 //!
 //! what.workflow = Some(workflow("digraph { start -> done; done [shape=Msquare] }"));
-//! let report = runtime.block_on(replay(what))?;
+//! let report = replay(what).await?;
 //! assert_eq!(report.differences[0].recorded.as_deref(), Some("start@1 → exit"));
 //! assert_eq!(report.differences[0].replayed.as_deref(), Some("start@1 → done"));
 //! # Ok(())
+//! # })
 //! # }
 //! ```
 //!
