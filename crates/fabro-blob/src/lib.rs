@@ -22,6 +22,7 @@ mod dir;
 mod file;
 mod json_string;
 mod memory;
+mod value;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,6 +33,9 @@ use fabro_types::BlobRef;
 pub use file::as_file;
 pub use json_string::text_to_json_string;
 pub use memory::MemoryBlobs;
+pub use value::{
+    NewBlob, OFFLOAD_LIMIT, READ_LIMIT, ReadError, offload_value, read_blob, read_inner,
+};
 
 /// Where blobs are kept. `put` and `get` are all an implementation has to have.
 pub trait BlobStore: Send + Sync {

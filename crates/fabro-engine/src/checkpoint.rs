@@ -56,17 +56,13 @@ impl<'a> StageName<'a> {
 pub fn meant(events: &[&Event], name: StageName<'_>) -> Vec<String> {
     let started = events.iter().map(|event| &event.entry);
     let started = started.filter(|it| matches!(it.body, EventBody::StageStarted { .. }));
-    let last = started.clone().rfind(|entry| name.is_of(entry));
-    let visit = last.and_then(|entry| entry.visit);
-    let name = StageName { visit, ..name };
-    let full = |entry: &Entry| match &entry.branch {
-        Some(branch) => format!("{branch}/{}@{}", name.node, visit.unwrap_or(1)),
-        None => format!("{}@{}", name.node, visit.unwrap_or(1)),
+    let Some(last) = started.clone().rfind(|entry| name.is_of(entry)) else { return Vec::new() };
+    let name = StageName { visit: last.visit, ..name };
+    let full = |entry: &Entry| {
+        let branch = entry.branch.as_ref().map(|branch| format!("{branch}/")).unwrap_or_default();
+        format!("{branch}{}@{}", name.node, entry.visit.unwrap_or(1))
     };
-    match last {
-        Some(_) => started.filter(|entry| name.is_of(entry)).map(full).collect(),
-        None => Vec::new(),
-    }
+    started.filter(|entry| name.is_of(entry)).map(full).collect()
 }
 
 /// Where a stage ended: the place in the log, and its name as `NODE@VISIT`.

@@ -55,11 +55,6 @@ impl Deadlines {
         }
     }
 
-    /// Whether the fan-out whose time is over is still at work.
-    pub(crate) fn is_for(&self, key: &Key, state: &RunState) -> bool {
-        self.0.contains_key(key) && is_at_work(key, state)
-    }
-
     /// The one that is over first when nothing else can happen.
     pub(crate) fn first(&self) -> Option<(&Key, Duration)> {
         let limits = self.0.iter().map(|(key, deadline)| (key, deadline.limit));
@@ -67,7 +62,8 @@ impl Deadlines {
     }
 }
 
-fn is_at_work(key: &Key, state: &RunState) -> bool {
+/// Whether this attempt of a fan-out is not over.
+pub(crate) fn is_at_work(key: &Key, state: &RunState) -> bool {
     match state.cursors.get(&key.branch).map(|cursor| &cursor.position) {
         Some(Position::Fanned(fan)) => Key::of(&key.branch, &fan.stage) == *key,
         _ => false,

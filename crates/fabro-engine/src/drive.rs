@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::attempt::{self, Attempt, Key};
 use crate::cursor::ActiveStage;
-use crate::deadlines::Deadlines;
+use crate::deadlines::{Deadlines, is_at_work};
 use crate::handler::{Handler, Letter, Mailbox, Report, ReportError, Reporter, Stage};
 use crate::input::Input;
 use crate::machine::Machine;
@@ -311,10 +311,10 @@ impl Driver {
     }
 
     fn ended(&mut self, key: Key, ended: attempt::Ended) -> Result<(), DriveError> {
-        if let attempt::Ended::Overdue(limit) = ended {
-            if self.deadlines.is_for(&key, self.machine.state()) {
-                self.decide(Input::Overdue { branch: key.branch, limit });
-            }
+        if let attempt::Ended::Overdue(limit) = ended
+            && is_at_work(&key, self.machine.state())
+        {
+            self.decide(Input::Overdue { branch: key.branch, limit });
             return Ok(());
         }
         if self.running.remove(&key).is_none() || !key.is_current(self.machine.state()) {

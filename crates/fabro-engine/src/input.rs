@@ -6,7 +6,7 @@ use std::time::Duration;
 use fabro_events::{Event, Note};
 use fabro_types::{BlobRef, Failure, Outcome};
 
-use crate::offload::NewBlob;
+use crate::NewBlob;
 
 /// Something that happened and that the run must answer.
 #[derive(Clone, Debug, PartialEq)]

@@ -58,6 +58,7 @@ mod machine;
 mod offload;
 mod plan;
 mod random;
+mod recalled;
 mod retry;
 mod select;
 mod state;
@@ -66,15 +67,16 @@ mod transition;
 pub use begin::{NewRun, begin, cancel, read_all};
 pub use cursor::{ActiveStage, Cursor, LastStage, NodeEnd, Position, StageRecord};
 pub use drive::{Clock, DriveError, RunEnd, World, drive};
+pub use fabro_blob::{
+    NewBlob, OFFLOAD_LIMIT, READ_LIMIT, ReadError, offload_value, read_blob, read_inner,
+};
 pub use fanout::{Branch, BranchEnd, FanOut};
 pub use handler::{Handler, Letter, Mailbox, ReportError, Reporter, Stage, StageEnd, stage_dir};
 pub use input::{Commit, Finished, Input};
 pub use machine::Machine;
-pub use offload::{
-    LIMIT as OFFLOAD_LIMIT, NewBlob, READ_LIMIT, ReadError, offload_patch, offload_value,
-    read_blob, read_inner,
-};
+pub use offload::offload_patch;
 pub use plan::{Plan, PlanError};
+pub use recalled::Recalled;
 pub use select::Reading;
 pub use state::{MAIN, Phase, RunState};
 

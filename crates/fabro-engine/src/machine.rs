@@ -9,11 +9,12 @@ use fabro_events::{Candidate, CompletedStage, Entry, Event, EventBody, Note, Pau
 use fabro_graph::{Node, NodeKind};
 use fabro_types::{Failure, FailureClass, Outcome, Status};
 
+use crate::attempt::time_limit;
 use crate::cursor::Position;
 use crate::input::{Commit, Finished, Input};
-use crate::offload::{NewBlob, offload_patch};
+use crate::offload::offload_patch;
 use crate::state::{MAIN, Phase, RunState};
-use crate::{Plan, attempt, random, retry};
+use crate::{NewBlob, Plan, random, retry};
 
 /// Nodes that a line may pass one after the other without a stage that does something.
 const MAX_PASSED: usize = 1_000;
@@ -61,10 +62,8 @@ impl Machine {
                 self.todo.extend(self.state.cursors.keys().cloned());
             }
             Input::Ended { branch, finished } => self.ended(&branch, *finished),
-            Input::Due { branch } => self.fan_out_again(&branch),
-            Input::Overdue { branch, limit } => {
-                self.join(&branch, Err(attempt::time_limit(limit)));
-            }
+            Input::Due { branch } => self.fan_out(&branch),
+            Input::Overdue { branch, limit } => self.join(&branch, Err(time_limit(limit))),
             Input::Note { branch, notes, blobs } => self.note(&branch, notes, blobs),
             Input::Idle { gates } => self.pause(gates),
             Input::Cancel { reason } => self.emit(MAIN, EventBody::RunCanceled { reason }),
@@ -150,7 +149,7 @@ impl Machine {
         passed: usize,
     ) {
         let plan = Arc::clone(&self.plan);
-        let Some((ix, node)) = plan.node(id) else {
+        let Some((_, node)) = plan.node(id) else {
             let message = format!("there is no node `{id}`");
             return self.fail_line(branch, Failure::new(FailureClass::Structural, message));
         };
@@ -170,7 +169,7 @@ impl Machine {
                 let outcome = self.passed_on(branch);
                 self.complete(branch, node, outcome.into());
             }
-            NodeKind::Parallel => self.fan_out(branch, ix, node),
+            NodeKind::Parallel => self.fan_out(branch),
             _ => {}
         }
     }

@@ -208,21 +208,14 @@ impl Machine {
         Ok(Some(jump(Tier::GoalGate, to, Some(Arc::clone(&gate.id)), Vec::new())))
     }
 
-    /// Begins a fan-out that failed once more.
-    pub(crate) fn fan_out_again(&mut self, branch: &Arc<str>) {
+    /// Begins the fan-out that its own stage stands for, once more if it failed.
+    pub(crate) fn fan_out(&mut self, branch: &Arc<str>) {
         let plan = Arc::clone(&self.plan);
-        let Some(Position::Active(stage)) = self.cursor(branch).map(|cursor| &cursor.position)
-        else {
+        let Some(Position::Active(stage)) = self.cursor(branch).map(|it| &it.position) else {
             return;
         };
-        match plan.node(&stage.node) {
-            Some((ix, node)) if node.kind == NodeKind::Parallel => self.fan_out(branch, ix, node),
-            _ => {}
-        }
-    }
-
-    pub(crate) fn fan_out(&mut self, branch: &Arc<str>, ix: NodeIx, node: &Node) {
-        let Some(stage) = self.cursor(branch).and_then(Cursor::active) else { return };
+        let found = plan.node(&stage.node).filter(|(_, node)| node.kind == NodeKind::Parallel);
+        let Some((ix, node)) = found else { return };
         let (visit, attempt) = (stage.visit, stage.attempt);
         if let Err(message) = may_fan_out(branch, &node.id) {
             return self.fail_stage(branch, node, FailureClass::Structural, message);

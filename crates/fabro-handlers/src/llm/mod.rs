@@ -5,7 +5,6 @@ mod journal;
 mod output;
 mod summary;
 mod talk;
-mod threads;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use async_trait::async_trait;
 use fabro_agent::{
     BeforeCall, SystemInfo, Transcript, project_docs, read_skills, system_prompt, use_skill,
 };
-use fabro_engine::{Finished, Handler, NewBlob, Stage, StageEnd};
+use fabro_engine::{Finished, Handler, NewBlob, Recalled, Stage, StageEnd};
 use fabro_events::{Event, EventBody, Note, PauseReason};
 use fabro_graph::NodeKind;
 use fabro_llm::Model;
@@ -30,7 +29,6 @@ pub(crate) use self::output::{Output, response_outcome};
 use self::summary::Summarised;
 pub use self::talk::compaction_policy;
 pub(crate) use self::talk::{Ending, Talk};
-use self::threads::Threads;
 use crate::WorkTree;
 use crate::agents::Agents;
 use crate::common::{canceled, text_of, warn};
@@ -59,7 +57,7 @@ pub struct LlmHandler {
     limits: Limits,
     pub(crate) agents: Agents,
     tree: Arc<WorkTree>,
-    threads: Threads<Transcript>,
+    threads: Recalled<Transcript>,
     known: Option<Recorded>,
 }
 
@@ -79,7 +77,7 @@ impl LlmHandler {
         agents: Agents,
         tree: Arc<WorkTree>,
     ) -> Self {
-        Self { model, defaults, limits, agents, tree, threads: Threads::default(), known: None }
+        Self { model, defaults, limits, agents, tree, threads: Recalled::default(), known: None }
     }
 
     /// The same for a stage that was recorded. The files of its agent are not looked at: instead

@@ -1,28 +1,24 @@
-//! What earlier stages of a conversation said, kept for the stage after the next.
+//! What was read of earlier stages, kept for the next stage that needs it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fabro_engine::StageRecord;
 use fabro_types::RunId;
 
-/// What was read of the stages of the conversation that was recalled last: the next stage of it
-/// needs all of that again. `T` is what is read of a stage.
-pub(super) struct Threads<T>(Mutex<BTreeMap<Key, T>>);
+use crate::StageRecord;
+
+/// What was read of the stages of one conversation: the next stage of it needs all of that again.
+/// `T` is what is read of a stage. Holds no more than what was recalled last.
+#[derive(Default)]
+pub struct Recalled<T>(Mutex<BTreeMap<Key, T>>);
 
 /// A stage, by the place in its run's log where it ended.
 type Key = (RunId, u64);
 
-impl<T> Default for Threads<T> {
-    fn default() -> Self {
-        Self(Mutex::default())
-    }
-}
-
-impl<T: Clone> Threads<T> {
-    /// What these stages of a run said, oldest first. Only those that the stage before did not
-    /// recall are read.
-    pub(super) fn recall<'a, E>(
+impl<T: Clone> Recalled<T> {
+    /// What was read of these stages of a run, which are in order. Only those that were not recalled
+    /// last time are read now.
+    pub fn recall<'a, E>(
         &self,
         run: RunId,
         records: impl Iterator<Item = &'a Arc<StageRecord>>,
@@ -72,7 +68,7 @@ mod tests {
 
     #[test]
     fn each_stage_of_a_conversation_is_read_once() {
-        let threads = Threads::default();
+        let recalled = Recalled::default();
         let reads = Cell::new(0);
         let recall = |run: u128, seqs: &[u64]| {
             let records: Vec<_> = seqs.iter().map(|seq| record(*seq)).collect();
@@ -80,7 +76,7 @@ mod tests {
                 reads.set(reads.get() + 1);
                 Ok::<_, ()>(format!("{run}.{}", record.until_seq))
             };
-            threads.recall(RunId::from_parts(0, run), records.iter(), read).unwrap().join(" ")
+            recalled.recall(RunId::from_parts(0, run), records.iter(), read).unwrap().join(" ")
         };
         let seqs: Vec<u64> = (1..=50).map(|stage| stage * 5).collect();
         for stages in 1..=seqs.len() {
@@ -92,6 +88,6 @@ mod tests {
         assert_eq!(recall(1, &[5, 11]), "1.5 1.11");
         assert_eq!(reads.get(), 54);
         // No more is kept than the conversation that was recalled last.
-        assert_eq!(threads.0.lock().unwrap().len(), 2);
+        assert_eq!(recalled.0.lock().unwrap().len(), 2);
     }
 }
