@@ -187,8 +187,10 @@ fn other_line(event: &Event, name: &str) -> Option<(Mark, String)> {
             (Mark::Note, fan_out(name, branches, join.as_deref(), *max_parallel))
         }
         EventBody::BranchStarted {} => (Mark::Note, format!("branch {} started", branch(event))),
-        EventBody::BranchCompleted { canceled: true, .. } => {
-            (Mark::Note, format!("branch {} canceled: it was not needed any more", branch(event)))
+        EventBody::BranchCompleted { canceled: true, failure: why, .. } => {
+            let not_needed = || "it was not needed any more".to_owned();
+            let why = why.as_ref().map_or_else(not_needed, failure);
+            (Mark::Note, format!("branch {} canceled: {why}", branch(event)))
         }
         EventBody::BranchCompleted { status, failure: why, .. } => {
             let why = why.as_ref().map(|why| format!(": {}", failure(why))).unwrap_or_default();

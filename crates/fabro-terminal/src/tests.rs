@@ -219,6 +219,25 @@ fn branches_are_told_with_their_fan_out() {
 }
 
 #[test]
+fn a_branch_that_its_fan_out_took_too_long_for_says_so() {
+    let mut bench = Bench::new(
+        "digraph { start -> fork; fork [shape=component]
+        fork -> a -> join; fork -> b -> join; join -> exit }",
+    );
+    bench.end("b", ok());
+    bench.input(Input::Overdue { branch: Arc::from(""), limit: std::time::Duration::from_secs(9) });
+    bench.finish();
+    insta::assert_snapshot!(story(&bench.events), @r#"
+    fork forks 2 branches: a, b; they meet at join
+      b succeeded 1.2s None -> Some("join") ()
+      branch a canceled: timed out after 9s (transient_infra)
+    fork failed 2.0s Some("timed out after 9s (transient_infra)") -> Some("join") (the branches meet there)
+    join succeeded 1.2s None -> Some("exit") ()
+    run succeeded
+    "#);
+}
+
+#[test]
 fn a_rewind_is_told() {
     let mut bench = repaired();
     let run_id = bench.events[0].run_id;
