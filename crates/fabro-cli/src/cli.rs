@@ -249,7 +249,7 @@ pub struct InspectArgs {
     pub run: String,
 
     /// A stage, for its prompt, response and outcome
-    #[arg(value_name = "NODE[@VISIT]")]
+    #[arg(value_name = "[BRANCH/]NODE[@VISIT]")]
     pub stage: Option<String>,
 
     /// Print JSON
@@ -285,7 +285,7 @@ pub struct ContextArgs {
     pub run: String,
 
     /// As it was when this stage had ended, not as it is now
-    #[arg(long, value_name = "NODE[@VISIT]", conflicts_with = "diff")]
+    #[arg(long, value_name = "[BRANCH/]NODE[@VISIT]", conflicts_with = "diff")]
     pub at: Option<String>,
 
     /// What changed between the ends of two stages
@@ -309,7 +309,7 @@ pub struct ExplainArgs {
     pub run: String,
 
     /// The stage
-    #[arg(value_name = "NODE[@VISIT]")]
+    #[arg(value_name = "[BRANCH/]NODE[@VISIT]")]
     pub stage: String,
 
     /// Print JSON
@@ -327,7 +327,7 @@ pub struct CompactArgs {
     pub run: String,
 
     /// The stage [default: the one that talked with a model last]
-    #[arg(value_name = "NODE[@VISIT]")]
+    #[arg(value_name = "[BRANCH/]NODE[@VISIT]")]
     pub stage: Option<String>,
 
     /// How many of the last messages stay as they are [default: as in the run's settings]
@@ -411,7 +411,7 @@ pub struct ForkArgs {
     pub run: String,
 
     /// The stage after which to go on [default: the last one]
-    #[arg(value_name = "NODE[@VISIT]")]
+    #[arg(value_name = "[BRANCH/]NODE[@VISIT]")]
     pub stage: Option<String>,
 
     /// Change the context there; JSON if the value reads as such, else text. Repeatable

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use fabro_engine::checkpoint;
+use fabro_engine::checkpoint::{StageName, meant};
 use fabro_events::{Event, EventBody};
 
 use crate::ReportError;
@@ -41,8 +41,26 @@ impl StageKey {
     }
 }
 
-/// The stage that `NODE@VISIT` means, or `NODE` its last visit. When several branches visited the
-/// node, it is the one that started last.
+/// Checks that the name of a stage means one stage among the events that count: with a visit, but
+/// without its branch, it may mean those of several branches.
+///
+/// # Errors
+///
+/// It means more than one: the error has their names in full. That there is none is no error here.
+pub fn check_stage(events: &[&Event], stage: &str) -> Result<(), ReportError> {
+    let name = StageName::parse(stage.trim());
+    if name.visit.is_none() {
+        return Ok(());
+    }
+    let stages = meant(events, name);
+    if stages.len() > 1 {
+        return Err(ReportError::SeveralStages { stage: stage.to_owned(), stages });
+    }
+    Ok(())
+}
+
+/// The stage of a [name](StageName); of those that one without a visit means, the one that started
+/// last.
 pub(crate) fn find(events: &[&Event], text: &str) -> Result<StageKey, ReportError> {
     find_among(events, text, |body| matches!(body, EventBody::StageStarted { .. }))
 }
@@ -59,15 +77,13 @@ fn find_among(
     text: &str,
     counts: impl Fn(&EventBody) -> bool,
 ) -> Result<StageKey, ReportError> {
-    let (node, visit) = checkpoint::split(text.trim());
-    let started = |event: &&&Event| counts(&event.entry.body);
-    let wanted = |key: &StageKey| {
-        Some(key.node.as_ref()) == node && visit.is_none_or(|visit| visit == key.visit)
-    };
-    let mut stages = events.iter().filter(started).filter_map(|event| StageKey::of(event));
-    stages.clone().rfind(wanted).ok_or_else(|| {
+    check_stage(events, text)?;
+    let name = StageName::parse(text.trim());
+    let started = events.iter().filter(|event| counts(&event.entry.body));
+    let last = started.clone().rfind(|event| name.is_of(&event.entry));
+    last.and_then(|event| StageKey::of(event)).ok_or_else(|| {
         let mut known: Vec<String> = Vec::new();
-        for key in stages.by_ref() {
+        for key in started.filter_map(|event| StageKey::of(event)) {
             // A loop visits the same few nodes again and again.
             if known.len() <= 8 && !known.iter().any(|name| *name == *key.node) {
                 known.push(key.node.to_string());

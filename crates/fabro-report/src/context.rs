@@ -5,9 +5,9 @@ use fabro_events::Event;
 use crate::ReportError;
 use crate::at::{end_of, find};
 
-/// The context as it was when a stage (`NODE@VISIT`, or `NODE` for its last visit) had ended, as
-/// that stage's line of the run saw it; without a stage, the main line's as it is now. Large values
-/// are references to blobs.
+/// The context as it was when a stage, named as [`StageName`](checkpoint::StageName) has it, had
+/// ended, as that stage's line of the run saw it; without a stage, the main line's as it is now.
+/// Large values are references to blobs.
 pub fn context_at(events: &[Event], at: Option<&str>) -> Result<Context, ReportError> {
     let first = events.first().ok_or(ReportError::Empty)?;
     let events = checkpoint::effective(events);

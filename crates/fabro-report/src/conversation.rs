@@ -56,7 +56,7 @@ pub struct Spoken {
 ///
 /// # Errors
 ///
-/// The run has no such stage, or no stage that talked.
+/// The run has no such stage or several, or no stage that talked.
 pub fn conversation<'e>(
     events: &'e [Event],
     stage: Option<&str>,

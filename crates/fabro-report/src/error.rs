@@ -48,6 +48,14 @@ pub enum ReportError {
         /// Stages it has, in the order they started.
         stages: Vec<String>,
     },
+    /// Several branches made this visit of the node.
+    #[error("`{stage}` means {} stages: name one of {}", stages.len(), listed(stages))]
+    SeveralStages {
+        /// What was asked for.
+        stage: String,
+        /// Each of them as `BRANCH/NODE@VISIT`, in the order they started.
+        stages: Vec<String>,
+    },
     /// The stage has not ended.
     #[error("`{stage}` has not ended; look again when it has")]
     NotEnded {
@@ -75,12 +83,14 @@ impl ReportError {
 }
 
 fn known(stages: &[String]) -> String {
-    const SHOWN: usize = 8;
     match stages {
         [] => "; none has started yet".to_owned(),
-        some => {
-            let more = if some.len() > SHOWN { ", …" } else { "" };
-            format!("; it has {}{more}", some[..some.len().min(SHOWN)].join(", "))
-        }
+        some => format!("; it has {}", listed(some)),
     }
+}
+
+fn listed(stages: &[String]) -> String {
+    const SHOWN: usize = 8;
+    let more = if stages.len() > SHOWN { ", …" } else { "" };
+    format!("{}{more}", stages[..stages.len().min(SHOWN)].join(", "))
 }

@@ -58,8 +58,9 @@ impl From<&Candidate> for Considered {
     }
 }
 
-/// Why the run went on as it did after a stage, or did not: `NODE@VISIT`, or `NODE` for its last
-/// visit. The exit that a goal gate kept the run from has an explanation too.
+/// Why the run went on as it did after a stage, or did not. The stage is named as
+/// [`StageName`](checkpoint::StageName) has it. The exit that a goal gate kept the run from has an
+/// explanation too.
 pub fn explain(events: &[Event], stage: &str) -> Result<Explain, ReportError> {
     let events = checkpoint::effective(events);
     let key = find_left(&events, stage)?;

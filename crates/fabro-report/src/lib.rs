@@ -43,6 +43,7 @@ mod ps;
 mod read_back;
 mod stage;
 
+pub use at::check_stage;
 pub use context::{context_at, diff};
 pub use conversation::{Given, Spoken, conversation};
 pub use error::ReportError;

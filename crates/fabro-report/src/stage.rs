@@ -37,9 +37,9 @@ pub struct StageReport {
     pub transcript: Vec<Spoken>,
 }
 
-/// What a stage (`NODE@VISIT`, or `NODE` for its last visit) was given and what it came to. Prompt
-/// and response are read back from `blobs`, unless they are too large for that; large values in the
-/// outcome stay references.
+/// What a stage, named as [`StageName`](checkpoint::StageName) has it, was given and what it came to.
+/// Prompt and response are read back from `blobs`, unless they are too large for that; large values
+/// in the outcome stay references.
 pub fn stage(
     events: &[Event],
     stage: &str,

@@ -68,6 +68,9 @@ fn find(
     run: RunId,
     global: &Global,
 ) -> anyhow::Result<Checkpoint> {
+    if let Some(stage) = stage {
+        fabro_report::check_stage(events, stage)?;
+    }
     checkpoint::find(events, stage).ok_or_else(|| {
         let message = match stage {
             Some(stage) => format!("run {run} has no end of a stage `{stage}` to go on from"),

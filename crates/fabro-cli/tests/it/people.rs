@@ -381,6 +381,34 @@ fn a_copy_goes_its_own_way() {
 }
 
 #[test]
+fn a_stage_that_several_branches_made_is_named_with_its_branch() {
+    let _filters = filters().bind_to_scope();
+    let source = r#"digraph {
+        start -> fork; fork [shape=component, max_parallel=1]
+        a [shape=parallelogram, script="true"]; b [shape=parallelogram, script="true"]
+        c [shape=parallelogram, script="true"]; d [shape=parallelogram, script="true"]
+        fork -> a -> c; fork -> b -> c; fork -> d; c -> join; d -> join; join -> exit
+        join [shape=tripleoctagon]
+    }"#;
+    let project = Project::with(&[("wide.fabro", source)]);
+    assert_eq!(project.exit(&["run", "wide.fabro"]), 0);
+    assert_snapshot!(project.run(&["fork", "latest", "c@1"]), @r"
+    exit 2
+    ── stderr
+    error: `c@1` means 2 stages: name one of fork@1/a/c@1, fork@1/b/c@1
+    ");
+    assert_eq!(
+        project.run(&["rewind", "latest", "c@1"]),
+        project.run(&["inspect", "latest", "c@1"])
+    );
+    assert_eq!(project.exit(&["inspect", "latest", "fork@1/a/c@1"]), 0);
+    assert_eq!(project.exit(&["fork", "latest", "fork@1/a/c@1"]), 0);
+    let copy = project.json(&["inspect", "latest", "--json"]);
+    let last = copy["stages"].as_array().unwrap().last().unwrap();
+    assert_eq!((&last["node"], &last["branch"]), (&"c".into(), &"fork@1/a".into()));
+}
+
+#[test]
 fn a_large_value_is_set_as_a_blob() {
     let project = Project::hello();
     let large = "x".repeat(110_000);

@@ -34,6 +34,32 @@ fn a_branch_has_its_own_context() {
 }
 
 #[test]
+fn stages_of_branches_are_named_with_their_branch() {
+    let mut bench = Bench::new(
+        "digraph { start -> fork; fork [shape=component]; fork -> a -> c; fork -> b -> c; fork -> d
+        c -> join; d -> join; join -> exit }",
+    );
+    bench.end("a", ok());
+    bench.end("c", ok().with_update("who", "a"));
+    bench.end("b", ok());
+    bench.end("c", ok().with_update("who", "b"));
+    bench.finish();
+    let who = |at| context_at(&bench.events, Some(at)).map(|it| it.text("who").to_owned());
+    assert_eq!(who("fork@1/a/c@1").unwrap(), "a");
+    assert_eq!(who("fork@1/a/c").unwrap(), "a");
+    assert_eq!(who("fork@1/b/c@1").unwrap(), "b");
+    // Without a visit it is the last.
+    assert_eq!(who("c").unwrap(), "b");
+    insta::assert_snapshot!(who("c@1").unwrap_err(), @"`c@1` means 2 stages: name one of fork@1/a/c@1, fork@1/b/c@1");
+    insta::assert_snapshot!(who("fork@1/d/c@1").unwrap_err(), @"the run has no stage `fork@1/d/c@1`; it has start, fork, a, b, d, c, join, exit");
+    let several = |error| matches!(error, Some(ReportError::SeveralStages { .. }));
+    assert!(several(explain(&bench.events, "c@1").err()));
+    assert!(several(stage(&bench.events, "c@1", &*bench.blobs).err()));
+    assert!(several(conversation(&bench.events, Some("c@1")).err()));
+    assert_eq!(explain(&bench.events, "fork@1/a/c@1").unwrap().chosen.as_deref(), Some("join"));
+}
+
+#[test]
 fn a_rewind_takes_back_what_came_after() {
     let mut bench = repaired();
     let run_id = bench.events[0].run_id;
