@@ -1,6 +1,8 @@
 //! What people give a run: inputs, a goal, answers, messages, values of the context. All of it is
 //! recorded, so it must hold no secrets.
 
+use std::collections::BTreeMap;
+
 use fabro_engine::checkpoint;
 use fabro_events::{Event, EventBody};
 use fabro_handlers::RunSettings;
@@ -59,14 +61,48 @@ pub fn answers(
     let queue = QueueInterviewer::from_json(text).map_err(|error| {
         SetupError::new(format!("the answers are not valid: {error}"), "mend the file")
     })?;
+    for (node, count) in given_before(events) {
+        queue.skip(node, count);
+    }
+    Ok(Some(queue))
+}
+
+/// What to tell of lists that [`answers`] has nothing left of, because as many were given before: in a
+/// file that is not the one `recorded` with the run, they were likely meant for what comes now. Nothing
+/// of a file that is not valid.
+pub fn used_up(settings: &RunSettings, recorded: &RunSettings, events: &[Event]) -> Vec<String> {
+    if settings.answers == recorded.answers {
+        return Vec::new();
+    }
+    let text = settings.answers.as_deref().unwrap_or("{}");
+    // That it is not valid is told where the answers are taken.
+    let lists: BTreeMap<String, Vec<Value>> = serde_json::from_str(text).unwrap_or_default();
+    let told = |(node, given): (&str, usize)| {
+        let listed = lists.get(node)?.len();
+        (1..=given).contains(&listed).then(|| {
+            let given = match given {
+                1 => "1 answer was".to_owned(),
+                more => format!("{more} answers were"),
+            };
+            format!(
+                "`{node}`: {given} given before, the file has {listed}: list them from the run's beginning"
+            )
+        })
+    };
+    given_before(events).into_iter().filter_map(told).collect()
+}
+
+/// How many prepared answers each gate has had.
+fn given_before(events: &[Event]) -> BTreeMap<&str, usize> {
+    let mut given = BTreeMap::new();
     for event in checkpoint::effective(events) {
         if let EventBody::GateAnswered { source, .. } = &event.entry.body
             && source == "answers"
         {
-            queue.skip(event.entry.node_id.as_deref().unwrap_or_default(), 1);
+            *given.entry(event.entry.node_id.as_deref().unwrap_or_default()).or_default() += 1;
         }
     }
-    Ok(Some(queue))
+    given
 }
 
 fn check_answers(settings: &RunSettings, redactor: &Redactor) -> Result<(), SetupError> {
@@ -78,6 +114,9 @@ fn check_answers(settings: &RunSettings, redactor: &Redactor) -> Result<(), Setu
 
 #[cfg(test)]
 mod tests {
+    use fabro_events::Entry;
+    use fabro_types::RunId;
+
     use super::*;
 
     fn settings(answers: &str) -> RunSettings {
@@ -108,6 +147,33 @@ mod tests {
         assert_eq!(check(none(), "", answers), of("the file of answers"));
         // That it is no JSON is told where it is read.
         assert_eq!(check(none(), "", "hunter2\"hunter2"), of("the file of answers"));
+    }
+
+    #[test]
+    fn lists_that_were_used_up_are_told() {
+        let answered = |(seq, (node, source)): (u64, (&str, &str))| {
+            let body = EventBody::GateAnswered {
+                selected: "Y".into(),
+                label: "Yes".into(),
+                text: None,
+                source: source.into(),
+            };
+            let entry = Entry { node_id: Some(node.into()), visit: Some(1), ..Entry::new(body) };
+            Event { run_id: RunId::from_parts(0, 1), seq, ts_ms: 0, entry }
+        };
+        let given = [("a", "answers"), ("b", "answers"), ("b", "answers"), ("c", "cli")];
+        let events: Vec<Event> = (1..).zip(given).map(answered).collect();
+        let told = |file: &str| used_up(&settings(file), &settings("{}"), &events).join("\n");
+        assert_eq!(
+            told(r#"{"a": ["Y"], "b": ["N"], "c": ["N"], "d": ["Y"]}"#),
+            "`a`: 1 answer was given before, the file has 1: list them from the run's beginning\n\
+             `b`: 2 answers were given before, the file has 1: list them from the run's beginning"
+        );
+        for file in [r#"{"a": ["Y", "N"], "b": []}"#, "{}", "{"] {
+            assert_eq!(told(file), "");
+        }
+        let own = settings(r#"{"a": ["Y"]}"#);
+        assert_eq!(used_up(&own, &own, &events), [""; 0]);
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub use background::{BackgroundError, start_driver};
 pub use env::{Variables, expanded, without_secrets};
 pub use family::{Member, at_work, end_family, end_stages_left_behind, family, root};
 pub use files::{Beside, is_too_large, read_text};
-pub use given::{answers, check_given, check_kept, check_values};
+pub use given::{answers, check_given, check_kept, check_values, used_up};
 pub use models::{catalog, client, model, providers};
 pub use prepare::{NotPrepared, prepare, prepare_dir};
 pub use run_file::{check_run_file, goal_of, model_script_of};

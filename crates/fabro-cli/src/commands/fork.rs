@@ -68,9 +68,7 @@ fn find(
     run: RunId,
     global: &Global,
 ) -> anyhow::Result<Checkpoint> {
-    if let Some(stage) = stage {
-        fabro_report::check_stage(events, stage)?;
-    }
+    stage.map(|stage| fabro_report::check_stage(events, stage)).transpose()?;
     checkpoint::find(events, stage).ok_or_else(|| {
         let message = match stage {
             Some(stage) => format!("run {run} has no end of a stage `{stage}` to go on from"),

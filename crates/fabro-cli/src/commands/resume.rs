@@ -23,8 +23,7 @@ pub async fn resume(args: ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
     let lock = store.lock(run_id)?;
     let events = read_all(&store, run_id)?;
     let state = RunState::replay(run_id, &events);
-    let created = state.created.clone();
-    let Some(created) = created else {
+    let Some(created) = state.created.clone() else {
         return Err(error::failed(
             format!("run {run_id} has no beginning"),
             "its log is damaged; look at it with `fabro events`",
@@ -38,6 +37,10 @@ pub async fn resume(args: ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
     if let Some(path) = &args.answers {
         settings.answers = Some(read_option(path, "the answers")?);
         fabro_setup::check_kept(&settings, &Map::new(), "")?;
+        for warning in fabro_setup::used_up(&settings, &bundle.settings, &events) {
+            let word = global.paint_stderr().warning("warning:");
+            crate::output::stderr(&format!("{word} {warning}\n"));
+        }
     }
     if let Some(path) = &args.model_script {
         settings.model_script = Some(read_option(path, "the model script")?);

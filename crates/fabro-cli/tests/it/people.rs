@@ -409,6 +409,28 @@ fn a_stage_that_several_branches_made_is_named_with_its_branch() {
 }
 
 #[test]
+fn answers_that_were_given_before_are_not_taken_for_new_ones() {
+    let _filters = filters().bind_to_scope();
+    let source = r#"digraph { start -> a; a [shape=hexagon]; b [shape=hexagon]
+        a -> a [label="[N] No"]; a -> b [label="[Y] Yes"]; b -> exit [label="[Y] Yes"] }"#;
+    let project = Project::with(&[
+        ("two.fabro", source),
+        ("first.json", r#"{"a": ["N"]}"#),
+        ("rest.json", r#"{"a": ["Y"]}"#),
+        ("all.json", r#"{"a": ["N", "Y"]}"#),
+    ]);
+    assert_eq!(project.exit(&["run", "two.fabro", "--answers", "first.json"]), 3);
+    let told = |args: &[&str]| {
+        let said = project.run(args);
+        said.lines().filter(|line| line.contains("warning")).collect::<String>()
+    };
+    assert_eq!(told(&["resume", "latest"]), "");
+    assert_eq!(told(&["resume", "latest", "--answers", "first.json"]), "");
+    assert_snapshot!(told(&["resume", "latest", "--answers", "rest.json"]), @"warning: `a`: 1 answer was given before, the file has 1: list them from the run's beginning");
+    assert_eq!(told(&["resume", "latest", "--answers", "all.json"]), "");
+}
+
+#[test]
 fn a_large_value_is_set_as_a_blob() {
     let project = Project::hello();
     let large = "x".repeat(110_000);
