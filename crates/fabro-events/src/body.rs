@@ -126,10 +126,10 @@ pub enum EventBody {
     BranchCompleted {
         /// How.
         status: Status,
-        /// Why, when it failed.
+        /// Why, when it failed, or when it was canceled because its fan-out failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         failure: Option<Failure>,
-        /// It was ended because the join no longer needed it.
+        /// It was ended before its time: the join no longer needed it, or the fan-out failed.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         canceled: bool,
         /// The edges that its last stage could not leave by, in file order: where it ended because
