@@ -1,39 +1,74 @@
 //! What was read of earlier stages, kept for the next stage that needs it.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fabro_types::RunId;
 
 use crate::StageRecord;
 
-/// What was read of the stages of one conversation: the next stage of it needs all of that again.
-/// `T` is what is read of a stage. Holds no more than what was recalled last.
-#[derive(Default)]
-pub struct Recalled<T>(Mutex<BTreeMap<Key, T>>);
+/// How many times something is recalled without a stage before what was read of it is given up: so
+/// many conversations may go on by turns.
+const PATIENCE: u64 = 64;
+
+/// What was read of the stages of conversations: the next stage of one needs all of that again. `T`
+/// is what is read of a stage. Holds no more than what was recalled lately.
+pub struct Recalled<T>(Mutex<Kept<T>>);
+
+struct Kept<T> {
+    // With the time it was recalled last.
+    stages: BTreeMap<Key, (u64, Arc<T>)>,
+    // Counts what was recalled.
+    now: u64,
+}
 
 /// A stage, by the place in its run's log where it ended.
 type Key = (RunId, u64);
 
-impl<T: Clone> Recalled<T> {
-    /// What was read of these stages of a run, which are in order. Only those that were not recalled
-    /// last time are read now.
+impl<T> Default for Recalled<T> {
+    fn default() -> Self {
+        Self(Mutex::new(Kept { stages: BTreeMap::new(), now: 0 }))
+    }
+}
+
+impl<T> Recalled<T> {
+    /// What was read of these stages of a run, in their order. Only those that were not recalled
+    /// lately are read now.
     pub fn recall<'a, E>(
         &self,
         run: RunId,
         records: impl Iterator<Item = &'a Arc<StageRecord>>,
         read: impl Fn(&StageRecord) -> Result<T, E>,
-    ) -> Result<Vec<T>, E> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let all = records.map(|record| {
-            let key = (run, record.until_seq);
-            let said = known.get(&key).cloned().map_or_else(|| read(record), Ok)?;
-            Ok((key, said))
+    ) -> Result<Vec<Arc<T>>, E> {
+        let known: Vec<_> = {
+            let kept = self.kept();
+            let known = |key| kept.stages.get(&key).map(|(_, said)| Arc::clone(said));
+            records.map(|record| (record, known((run, record.until_seq)))).collect()
+        };
+        // Others are not kept waiting for what is read.
+        let all = known.into_iter().map(|(record, said)| {
+            let said = said.map_or_else(|| read(record).map(Arc::new), Ok)?;
+            Ok(((run, record.until_seq), said))
         });
         let all = all.collect::<Result<Vec<_>, E>>()?;
-        let said = all.iter().map(|(_, said)| said.clone()).collect();
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = all.into_iter().collect();
+        let said = all.iter().map(|(_, said)| Arc::clone(said)).collect();
+        self.kept().keep(all);
         Ok(said)
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Kept<T> {
+    fn keep(&mut self, recalled: Vec<(Key, Arc<T>)>) {
+        self.now += 1;
+        let now = self.now;
+        self.stages.extend(recalled.into_iter().map(|(key, said)| (key, (now, said))));
+        if now.is_multiple_of(PATIENCE) {
+            self.stages.retain(|_, (last, _)| now - *last < PATIENCE);
+        }
     }
 }
 
@@ -76,18 +111,31 @@ mod tests {
                 reads.set(reads.get() + 1);
                 Ok::<_, ()>(format!("{run}.{}", record.until_seq))
             };
-            recalled.recall(RunId::from_parts(0, run), records.iter(), read).unwrap().join(" ")
+            let said = recalled.recall(RunId::from_parts(0, run), records.iter(), read).unwrap();
+            said.iter().map(|said| said.as_str()).collect::<Vec<_>>().join(" ")
         };
-        let seqs: Vec<u64> = (1..=50).map(|stage| stage * 5).collect();
-        for stages in 1..=seqs.len() {
-            recall(1, &seqs[..stages]);
+        let seqs: Vec<u64> = (1..=100).map(|stage| stage * 5).collect();
+        let (one, other): (Vec<u64>, Vec<u64>) = seqs.iter().partition(|seq| **seq % 2 == 0);
+        // Two conversations of a run, by turns.
+        for stages in 1..=50 {
+            recall(1, &one[..stages]);
+            recall(1, &other[..stages]);
         }
-        assert_eq!(reads.get(), 50);
-        // Another run, and another conversation of the same.
+        assert_eq!(reads.get(), 100);
         assert_eq!(recall(2, &[5, 10]), "2.5 2.10");
         assert_eq!(recall(1, &[5, 11]), "1.5 1.11");
-        assert_eq!(reads.get(), 54);
-        // No more is kept than the conversation that was recalled last.
-        assert_eq!(recalled.0.lock().unwrap().len(), 2);
+        assert_eq!(reads.get(), 103);
+    }
+
+    #[test]
+    fn what_is_not_recalled_again_is_given_up() {
+        let recalled = Recalled::default();
+        let recall = |seq| {
+            recalled.recall(RunId::from_parts(0, 1), [record(seq)].iter(), |_| Ok::<_, ()>(()))
+        };
+        for seq in 1..=10 * PATIENCE {
+            recall(seq + 2).unwrap();
+        }
+        assert!(recalled.kept().stages.len() < 2 * PATIENCE as usize);
     }
 }

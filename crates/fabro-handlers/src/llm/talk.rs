@@ -93,7 +93,7 @@ impl LlmHandler {
             context,
         });
         for transcript in self.thread(stage)? {
-            session.recall(transcript);
+            session.recall(Arc::unwrap_or_clone(transcript));
         }
         let own = transcript(stage, recorded)?;
         let goes_on = !own.is_empty();
@@ -110,7 +110,7 @@ impl LlmHandler {
     }
 
     /// The conversations of earlier stages that the stage's goes on with.
-    fn thread(&self, stage: &Stage) -> Result<Vec<Transcript>, StageEnd> {
+    fn thread(&self, stage: &Stage) -> Result<Vec<Arc<Transcript>>, StageEnd> {
         let thread = stage.at.thread_id.as_ref().filter(|_| stage.fidelity() == Fidelity::Full);
         let Some(thread) = thread else { return Ok(Vec::new()) };
         let same = |record: &&Arc<StageRecord>| record.thread_id.as_ref() == Some(thread);
