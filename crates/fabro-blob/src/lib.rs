@@ -3,6 +3,7 @@
 //! A blob is the serialized JSON of one value and is named by its SHA-256
 //! ([`BlobRef`]). Writing the same bytes twice stores them once. A write
 //! returns when the bytes are on stable storage, and a read checks them against their name.
+//! [`offload_value`] puts blobs in the place of large values, and [`read_blob`] reads them back.
 //!
 //! ```
 //! use fabro_blob::{BlobStore, MemoryBlobs};

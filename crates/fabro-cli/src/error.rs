@@ -41,13 +41,15 @@ pub fn failed(message: impl Into<String>, next: impl Into<String>) -> anyhow::Er
     CliError { message: message.into(), next: next.into(), exit: exit::FAILED }.into()
 }
 
-/// What an argument names cannot be written: it is no place for that, or there is no room.
+/// What an argument names cannot be written: the argument is wrong, or the place refuses.
 pub fn unwritable(what: &str, error: &io::Error, next: &str) -> anyhow::Error {
-    use io::ErrorKind::{QuotaExceeded, StorageFull};
+    use io::ErrorKind::{AlreadyExists, InvalidFilename, IsADirectory, NotADirectory, NotFound};
     let message = format!("{what}: {error}");
     match error.kind() {
-        StorageFull | QuotaExceeded => store(message, next),
-        _ => usage(message, next),
+        AlreadyExists | InvalidFilename | IsADirectory | NotADirectory | NotFound => {
+            usage(message, next)
+        }
+        _ => store(message, next),
     }
 }
 

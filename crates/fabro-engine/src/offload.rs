@@ -38,8 +38,8 @@ impl Pending<'_> {
     }
 }
 
-/// The same patch with large values, and all command output, replaced by references. The bytes
-/// they name are added to `blobs`.
+/// Puts references in the place of a patch's large values and of all command output. The bytes they
+/// name are added to `blobs`.
 pub fn offload_patch(patch: &mut ContextPatch, blobs: &mut Vec<NewBlob>) {
     for (key, value) in patch {
         if BlobRef::from_value(value).is_none() {
