@@ -177,10 +177,10 @@ impl FanOut {
             .iter()
             .filter_map(|branch| Some((&branch.target, branch.end.as_ref()?.failure.as_ref()?)))
             .collect();
-        let Some((_, first)) = failures.first() else {
+        if failures.is_empty() {
             let message = "too few branches succeeded, though none failed";
             return Failure::new(FailureClass::Deterministic, message);
-        };
+        }
         let reasons: Vec<String> = failures
             .iter()
             .take(3)
@@ -192,8 +192,23 @@ impl FanOut {
             self.branches.len(),
             reasons.join("; ")
         );
-        Failure::new(first.class, message)
+        let all = || failures.iter().map(|(_, failure)| *failure);
+        let mut failure = Failure::new(class_of(all()), message);
+        failure.terminal = all().all(|failure| failure.terminal);
+        failure.retry_after_ms = all().filter_map(|failure| failure.retry_after_ms).max();
+        failure
     }
+}
+
+/// The class of several failures, whatever their order: one that may be retried makes another attempt
+/// worth its while, transient ones first; without any, the gravest says why there is none.
+fn class_of<'a>(failures: impl Iterator<Item = &'a Failure> + Clone) -> FailureClass {
+    let is_final = |class| matches!(class, FailureClass::Canceled | FailureClass::Structural);
+    let retryable =
+        failures.clone().filter(|failure| !failure.terminal && !is_final(failure.class));
+    let first = retryable.map(|failure| failure.class).min();
+    let gravest = failures.map(|failure| failure.class).max();
+    first.or(gravest).unwrap_or(FailureClass::Deterministic)
 }
 
 fn result(branch: &Branch, cursor: Option<&Cursor>) -> Value {

@@ -4,6 +4,7 @@ mod conversations;
 mod failures;
 mod fan_out;
 mod fan_out_attempts;
+mod fan_out_retries;
 mod resume;
 mod routing;
 
