@@ -3,13 +3,17 @@
 use fabro_context::keys;
 use fabro_engine::Stage;
 use fabro_events::EventBody;
+use fabro_redact::Redactor;
 use fabro_types::Outcome;
 
 use crate::common::warn;
 
-/// Puts the directives of `text` into the outcome; what is not allowed is reported and left out.
-pub(crate) async fn apply(outcome: &mut Outcome, stage: &Stage, text: &str) {
-    let Some(found) = fabro_routing::extract(text) else { return };
+/// Puts the directives of `text` into the outcome, without secrets; what is not allowed is reported
+/// and left out.
+pub(crate) async fn apply(outcome: &mut Outcome, stage: &Stage, redactor: &Redactor, text: &str) {
+    // The text was looked through already, but not what its JSON writes in escapes.
+    let object = fabro_routing::extract(text).map(|found| redactor.redact_json(&text[found.span]));
+    let Some(found) = object.and_then(|object| fabro_routing::extract(&object)) else { return };
     for warning in found.warnings {
         warn(&stage.reporter, "directive", warning.message).await;
     }

@@ -116,14 +116,13 @@ impl Handler for Registry {
     }
 }
 
-/// Blanks secrets out of what a model's stage gives. Its answer was read without them already; what
-/// a tool put down was not, nor what stood in JSON of the answer in escapes.
+/// Blanks secrets out of what a model's stage gives: what its tools noted, the values of an answer by
+/// a schema and why the model failed. Its directives were read without them.
 fn blank(redactor: &Redactor, outcome: &mut Outcome) {
     for value in outcome.context_updates.values_mut() {
         redactor.redact_value(Arc::make_mut(value));
     }
-    redactor.redact_all(&mut outcome.suggested_next_ids);
-    let failure = outcome.failure.as_mut().map(|failure| &mut failure.message);
-    let texts = [outcome.notes.as_mut(), outcome.preferred_label.as_mut(), failure];
-    texts.into_iter().flatten().for_each(|text| redactor.redact_all(std::slice::from_mut(text)));
+    if let Some(failure) = &mut outcome.failure {
+        redactor.redact_all(std::slice::from_mut(&mut failure.message));
+    }
 }

@@ -133,6 +133,23 @@ impl Redactor {
         value::redact(self, value);
     }
 
+    /// The same for a text that is JSON, so that secrets are found however its escapes write them.
+    /// The text comes back in compact form; one that is no JSON as [`redact`](Self::redact) gives it.
+    ///
+    /// ```
+    /// let redactor = fabro_redact::Redactor::new([("DB_PASSWORD", "correct horse")]);
+    /// let text = r#"{"it is": "\u0063orrect horse"}"#;
+    /// assert_eq!(redactor.redact(text), text);
+    /// assert_eq!(redactor.redact_json(text), r#"{"it is":"[redacted:DB_PASSWORD]"}"#);
+    /// ```
+    pub fn redact_json(&self, text: &str) -> String {
+        let Ok(mut value) = serde_json::from_str(text) else {
+            return self.redact(text).into_owned();
+        };
+        self.redact_value(&mut value);
+        value.to_string()
+    }
+
     /// A redactor for bytes that come in pieces.
     pub fn stream(&self) -> Stream {
         Stream::new(Arc::clone(&self.rules))

@@ -217,6 +217,18 @@ fn json_is_redacted_in_place() {
 }
 
 #[test]
+fn json_is_read_before_it_is_redacted() {
+    let check = |text: &str, expect: &str| assert_eq!(redactor().redact_json(text), expect);
+    check(
+        r#" {"\u006eameless-one": [1.0, "in \u0037319\u00302\u0036\u0034"], "a": 73190264} "#,
+        r#"{"[redacted]":[1.0,"in [redacted:PIN]"],"a":"[redacted:PIN]"}"#,
+    );
+    check("no JSON, nameless-one", "no JSON, [redacted]");
+    let deep = format!("{}73190264{}", "[".repeat(100_000), "]".repeat(100_000));
+    check(&deep, &deep.replace("73190264", "[redacted:PIN]"));
+}
+
+#[test]
 fn many_secret_keys_take_linear_time() {
     let keys = (0..50_000).map(|number| (format!("ghp_{number:036}"), Value::Null));
     let mut value = Value::Object(keys.collect());

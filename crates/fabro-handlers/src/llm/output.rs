@@ -149,8 +149,9 @@ pub(super) async fn outcome(
     if let (Output::Custom(_), Some(value)) = (output, value) {
         return outcome.with_update(format!("{}{node}", keys::OUTPUT_PREFIX), value);
     }
+    let redactor = &source.reading.redactor;
     let source = source.of_directives(text);
-    directives::apply(&mut outcome, stage, source.as_deref().unwrap_or(text)).await;
+    directives::apply(&mut outcome, stage, redactor, source.as_deref().unwrap_or(text)).await;
     outcome
 }
 

@@ -241,3 +241,54 @@ fn an_object_forges_no_answer_of_a_person() {
     ");
     assert_eq!(scene.value("humanity"), "kept");
 }
+
+#[test]
+fn what_an_answer_asks_for_is_read_without_secrets() {
+    let source = r#"digraph {
+        start -> ask -> exit; ask -> sad [condition="outcome=shrug"]; sad -> exit
+    }"#;
+    let blanked = |answer: &str| {
+        // As JSON may be written, so that the text of the answer shows none.
+        let answer = answer.replace("hunter2", r"\u0068unter2");
+        let model = json!({"ask": [{"text": answer}]}).to_string();
+        let mut scene = Scene::new(source).model(&model);
+        scene.agents.redactor = Redactor::new([("MY_TOKEN", "hunter2-secret-value")]);
+        let story = scene.story();
+        let log = format!("{:?}", scene.events());
+        assert!(!log.contains("hunter2"), "{log}");
+        let lines: Vec<_> = story.lines().filter(|line| line.contains("ask")).collect();
+        lines.join("\n") + "\n" + &scene.context(&["[", "deep", "preferred_label"])
+    };
+    insta::assert_snapshot!(blanked(r#"{"context_updates": {"hunter2-secret-value": "v"}}"#), @r#"
+    001 start@1 succeeded -> ask (unconditional)
+    002 ask@1 succeeded -> exit (unconditional)
+    [redacted:MY_TOKEN] = "v"
+    preferred_label = ""
+    "#);
+    insta::assert_snapshot!(blanked(r#"{"outcome": "hunter2-secret-value"}"#), @r#"
+    001 start@1 succeeded -> ask (unconditional)
+    ask warns (directive) outcome `[redacted:MY_TOKEN]` is no status, and no edge asks for it: ignored
+    002 ask@1 succeeded -> exit (unconditional)
+    preferred_label = ""
+    "#);
+    insta::assert_snapshot!(blanked(r#"{"context_updates": {"internal.hunter2-secret-value": "v"}}"#), @r#"
+    001 start@1 succeeded -> ask (unconditional)
+    ask refused internal.[redacted:MY_TOKEN]: keys that start with `internal.` are written by the engine and its handlers
+    002 ask@1 succeeded -> exit (unconditional)
+    preferred_label = ""
+    "#);
+    // Nothing is lost where two keys become one, and what stands deeper is no less secret.
+    insta::assert_snapshot!(blanked(r#"{"context_updates": {"[redacted:MY_TOKEN]": 1, "hunter2-secret-value": 2, "deep": [{"hunter2-secret-value": "is hunter2-secret-value"}]}}"#), @r#"
+    001 start@1 succeeded -> ask (unconditional)
+    002 ask@1 succeeded -> exit (unconditional)
+    [redacted:MY_TOKEN] = 1
+    [redacted:MY_TOKEN]#2 = 2
+    deep = [{"[redacted:MY_TOKEN]":"is [redacted:MY_TOKEN]"}]
+    preferred_label = ""
+    "#);
+    insta::assert_snapshot!(blanked(r#"{"outcome": "failed", "failure_reason": "no hunter2-secret-value", "preferred_next_label": "hunter2-secret-value", "suggested_next_ids": ["hunter2-secret-value"]}"#), @r#"
+    001 start@1 succeeded -> ask (unconditional)
+    002 ask@1 failed: no [redacted:MY_TOKEN] (deterministic) -> exit (unconditional)
+    preferred_label = ""
+    "#);
+}
