@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::attempt::{self, Attempt, Key};
 use crate::cursor::ActiveStage;
 use crate::deadlines::{Deadlines, is_at_work};
+use crate::fanout::is_of_fan_out;
 use crate::handler::{Handler, Letter, Mailbox, Report, ReportError, Reporter, Stage};
 use crate::input::Input;
 use crate::machine::Machine;
@@ -92,12 +93,16 @@ struct Running {
     letters: mpsc::UnboundedSender<Letter>,
     is_agent: bool,
     delivered: BTreeSet<InboxId>,
+    /// Fires when its handler has ended.
+    ended: CancellationToken,
 }
 
 struct Driver {
     world: World,
     machine: Machine,
     running: BTreeMap<Key, Running>,
+    /// Branches of the stages that were called off and whose handlers may still be ending.
+    ending: Vec<(Arc<str>, CancellationToken)>,
     /// Stages that wait for an answer nobody here can give, or for a larger budget.
     suspended: BTreeMap<Key, PauseReason>,
     deadlines: Deadlines,
@@ -118,6 +123,7 @@ pub async fn drive(machine: Machine, first: Input, world: World) -> Result<RunEn
         world,
         machine,
         running: BTreeMap::new(),
+        ending: Vec::new(),
         suspended: BTreeMap::new(),
         deadlines: Deadlines::default(),
         reports,
@@ -238,10 +244,12 @@ impl Driver {
             }
         }
         let state = self.machine.state();
+        self.ending.retain(|(_, ended)| !ended.is_cancelled());
         self.running.retain(|key, running| {
             let live = key.is_current(state);
             if !live {
                 running.cancel.cancel();
+                self.ending.push((Arc::clone(&key.branch), running.ended.clone()));
             }
             live
         });
@@ -250,17 +258,33 @@ impl Driver {
         let mut any_listener = false;
         for (key, at) in wanted {
             any_listener |= matches!(&*at.handler, "human" | "agent");
-            if let Some(attempt) = self.prepare(&key, at) {
+            let ended = CancellationToken::new();
+            if let Some(attempt) = self.prepare(&key, at, ended.clone()) {
                 let handler = Arc::clone(&self.world.handler);
                 let clock = Arc::clone(&self.world.clock);
-                let done = async move { (key, attempt.run(&*handler, &*clock).await) };
-                in_flight.push(Box::pin(done));
+                let earlier = self.earlier_stages(&key);
+                let ended = ended.drop_guard();
+                in_flight.push(Box::pin(async move {
+                    for stage in earlier {
+                        stage.cancelled().await;
+                    }
+                    let end = attempt.run(&*handler, &*clock).await;
+                    drop(ended);
+                    (key, end)
+                }));
             }
         }
         any_listener
     }
 
-    fn prepare(&mut self, key: &Key, at: ActiveStage) -> Option<Attempt> {
+    /// The ends of what is left of a fan-out's earlier attempts: two of them never work side by side.
+    fn earlier_stages(&self, key: &Key) -> Vec<CancellationToken> {
+        let is_earlier = |branch: &str| is_of_fan_out(branch, &key.branch, &key.node, key.visit);
+        let earlier = self.ending.iter().filter(|(branch, _)| is_earlier(branch));
+        earlier.map(|(_, ended)| ended.clone()).collect()
+    }
+
+    fn prepare(&mut self, key: &Key, at: ActiveStage, ended: CancellationToken) -> Option<Attempt> {
         let run = self.machine.state();
         let cursor = run.cursors.get(&key.branch)?;
         let plan = Arc::clone(self.machine.plan());
@@ -304,6 +328,7 @@ impl Driver {
             letters,
             is_agent: node.kind == fabro_graph::NodeKind::Agent,
             delivered: BTreeSet::new(),
+            ended,
         };
         self.running.insert(key.clone(), running);
         self.mark = None;

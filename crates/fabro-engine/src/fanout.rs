@@ -243,6 +243,13 @@ pub(crate) fn fan_name(node: &str, visit: u32, attempt: u32) -> String {
     format!("{node}@{visit}{suffix}")
 }
 
+/// Whether a branch belongs to an attempt of this fan-out, or to a fan-out in one of its branches.
+pub(crate) fn is_of_fan_out(branch: &str, parent: &str, node: &str, visit: u32) -> bool {
+    let slash = if parent.is_empty() { "" } else { "/" };
+    let name = format!("{parent}{slash}{}", fan_name(node, visit, 1));
+    branch.strip_prefix(&name).is_some_and(|rest| rest.starts_with(['/', '#']))
+}
+
 /// A branch's name: the line it comes from, the [name](fan_name) of the fan-out, its first node; a
 /// second branch to the same node gets a number.
 pub(crate) fn branch_name(
@@ -270,6 +277,22 @@ mod tests {
         assert_eq!(parent_of(&outer), MAIN);
         let twin = PlannedBranch { branch: Arc::clone(&outer), target: "lint".into() };
         assert_eq!(branch_name("", "checks@1", "lint", &[twin]).as_ref(), "checks@1/lint#2");
+    }
+
+    #[test]
+    fn a_fan_out_knows_the_branches_of_all_its_attempts() {
+        let main = |branch| is_of_fan_out(branch, "", "fork", 1);
+        for branch in ["fork@1/a", "fork@1#2/a", "fork@1/a/inner@1/b"] {
+            assert!(main(branch), "{branch}");
+        }
+        for branch in ["", "fork@2/a", "fork@11/a", "refork@1/a", "outer@1/c/fork@1/a"] {
+            assert!(!main(branch), "{branch}");
+        }
+        let inner = |branch| is_of_fan_out(branch, "outer@1/c", "fork", 1);
+        assert!(inner("outer@1/c/fork@1#3/a"));
+        for branch in ["outer@1/c", "outer@1/c#2/fork@1/a", "outer@1#2/c/fork@1/a", "fork@1/a"] {
+            assert!(!inner(branch), "{branch}");
+        }
     }
 
     #[track_caller]

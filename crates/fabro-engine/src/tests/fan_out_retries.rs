@@ -77,3 +77,84 @@ fn the_longest_time_that_a_branch_was_asked_to_wait_is_waited() {
     assert_eq!(delay(&asked(30_000), &asked(7_000)), Some(30_000));
     assert_eq!(delay(&plain(Deterministic), &asked(7_000)), Some(7_000));
 }
+
+/// Runs `a` and `b` until they are called off and three seconds more, and notes when.
+#[derive(Default)]
+struct Slow(Mutex<Vec<String>>);
+
+#[async_trait]
+impl Handler for Slow {
+    async fn execute(&self, stage: Stage) -> StageEnd {
+        let name = format!("{} in {}", stage.node().id, stage.branch.as_deref().unwrap_or("main"));
+        if !matches!(&*stage.node().id, "a" | "b") {
+            return Outcome::succeeded().into();
+        }
+        self.0.lock().unwrap().push(format!("{name} begins"));
+        stage.cancel.cancelled().await;
+        tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+        self.0.lock().unwrap().push(format!("{name} has ended"));
+        Failure::new(FailureClass::Canceled, "canceled").into()
+    }
+}
+
+fn slowly(source: &str) -> (String, String) {
+    let bench = Bench::new(source, &[]);
+    let slow = Arc::new(Slow::default());
+    let world = World { handler: Arc::clone(&slow) as _, ..bench.world() };
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    runtime.unwrap().block_on(drive(bench.machine(), Input::Start, world)).unwrap();
+    let log = slow.0.lock().unwrap().join("\n");
+    (log, story(&bench.events()))
+}
+
+#[test]
+fn another_attempt_begins_when_all_stages_of_the_last_one_have_ended() {
+    let source = FORKS.replace("max_retries=1", "timeout=1s, max_retries=1, retry_policy=standard");
+    let (log, story) = slowly(&source);
+    insta::assert_snapshot!(log, @r"
+    a in fork@1/a begins
+    b in fork@1/b begins
+    a in fork@1/a has ended
+    b in fork@1/b has ended
+    a in fork@1#2/a begins
+    b in fork@1#2/b begins
+    a in fork@1#2/a has ended
+    b in fork@1#2/b has ended
+    ");
+    insta::assert_snapshot!(story, @r"
+    001 start@1 succeeded  -> fork (unconditional)
+    fork@1 forks 2, joins at merge
+      fork@1/a canceled
+      fork@1/b canceled
+    fork@1 retries: timed out after 1s (transient_infra)
+    fork@1 forks 2, joins at merge
+      fork@1#2/a canceled
+      fork@1#2/b canceled
+    002 fork@1 failed in 2  -> merge (join)
+    007 merge@1 succeeded  -> exit (unconditional)
+    008 exit@1 succeeded
+    run succeeded
+    ");
+}
+
+#[test]
+fn another_attempt_waits_for_the_fan_outs_in_its_branches_too() {
+    let source = r"digraph {
+        start -> outer -> {inner; c} -> done -> exit
+        outer [shape=component, timeout=1s, max_retries=1, retry_policy=standard]
+        inner [shape=component, timeout=500ms, max_retries=9, retry_policy=standard]
+        inner -> {a; b} -> done
+    }";
+    let (log, _) = slowly(source);
+    insta::assert_snapshot!(log, @r"
+    a in outer@1/inner/inner@1/a begins
+    b in outer@1/inner/inner@1/b begins
+    a in outer@1/inner/inner@1/a has ended
+    b in outer@1/inner/inner@1/b has ended
+    a in outer@1#2/inner/inner@2/a begins
+    b in outer@1#2/inner/inner@2/b begins
+    a in outer@1#2/inner/inner@2/a has ended
+    b in outer@1#2/inner/inner@2/b has ended
+    ");
+}
