@@ -10,6 +10,7 @@ use crate::Plan;
 use crate::attempt::{Ended, Key};
 use crate::cursor::Position;
 use crate::drive::InFlight;
+use crate::fanout::fan_name;
 use crate::state::RunState;
 
 /// One for each fan-out at work that has a limit.
@@ -55,11 +56,17 @@ impl Deadlines {
         }
     }
 
-    /// The one that is over first when nothing else can happen.
-    pub(crate) fn first(&self) -> Option<(&Key, Duration)> {
-        let limits = self.0.iter().map(|(key, deadline)| (key, deadline.limit));
-        limits.min_by_key(|(_, limit)| *limit)
+    /// The one that the plan says is over first when nothing else can happen.
+    pub(crate) fn first(&self, plan: &Plan) -> Option<(&Key, Duration)> {
+        let over = self.0.iter().filter_map(|it| Some((plan.overdue(&name(it.0))?, it)));
+        over.min_by_key(|(at, _)| *at).map(|(_, (key, deadline))| (key, deadline.limit))
     }
+}
+
+/// What the names of its branches begin with.
+fn name(Key { branch, node, visit, attempt }: &Key) -> String {
+    let slash = if branch.is_empty() { "" } else { "/" };
+    format!("{branch}{slash}{}", fan_name(node, *visit, *attempt))
 }
 
 /// Whether this attempt of a fan-out is not over.

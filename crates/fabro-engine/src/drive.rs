@@ -480,14 +480,14 @@ impl Driver {
         })
     }
 
-    /// Ends a fan-out that can only have been ended by its time limit. In a plan without delays, time
-    /// is over when nothing else can happen.
+    /// Ends a fan-out by its time limit where the plan says so and nothing else can happen.
     fn is_out_of_time(&mut self) -> bool {
         let stuck = self.suspended.values().any(|reason| *reason == PauseReason::Human);
-        if !stuck || self.machine.plan().has_delays() || self.machine.over_budget() {
+        if !stuck || self.machine.over_budget() {
             return false;
         }
-        let Some((key, limit)) = self.deadlines.first() else { return false };
+        let first = self.deadlines.first(self.machine.plan());
+        let Some((key, limit)) = first else { return false };
         let branch = Arc::clone(&key.branch);
         self.decide(Input::Overdue { branch, limit });
         true

@@ -15,7 +15,8 @@ pub struct Plan {
     start: NodeIx,
     conditions: BTreeMap<EdgeIx, Condition>,
     goal_gates: Vec<NodeIx>,
-    has_delays: bool,
+    /// See [`without_delays`](Self::without_delays); `None` when time is waited for.
+    overdue: Option<BTreeMap<Arc<str>, u64>>,
     max_tokens: Option<u64>,
 }
 
@@ -58,8 +59,7 @@ impl Plan {
         let max_tokens = workflow.attrs().int("max_tokens_total");
         let max_tokens = max_tokens.and_then(|max| u64::try_from(max).ok());
         let goal_gates = Vec::new();
-        let mut plan =
-            Self { start, conditions, goal_gates, has_delays: true, max_tokens, workflow };
+        let mut plan = Self { start, conditions, goal_gates, overdue: None, max_tokens, workflow };
         for ix in plan.workflow.node_indices() {
             let node = plan.workflow.node(ix);
             if node.attrs.bool("goal_gate") == Some(true) {
@@ -69,11 +69,13 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The same without a wait between the attempts of a stage: what is run again needs none. The
-    /// time limit of a fan-out is over when its stages wait for what will not come.
+    /// The same without a wait between the attempts of a stage: what is run again needs none. Only
+    /// these attempts of fan-outs reach their time limits, the one with the lowest number first, when
+    /// stages wait for what will not come. Each is named as the names of its branches begin:
+    /// `outer@1/lint/deep@1#2`.
     #[must_use]
-    pub fn without_delays(self) -> Self {
-        Self { has_delays: false, ..self }
+    pub fn without_delays(self, overdue: BTreeMap<Arc<str>, u64>) -> Self {
+        Self { overdue: Some(overdue), ..self }
     }
 
     /// The same with at most so many tokens to use, which does not raise the workflow's own limit.
@@ -89,7 +91,12 @@ impl Plan {
     }
 
     pub(crate) fn has_delays(&self) -> bool {
-        self.has_delays
+        self.overdue.is_none()
+    }
+
+    /// When this attempt of a fan-out is over by its time limit, as a place among the others.
+    pub(crate) fn overdue(&self, fan_out: &str) -> Option<u64> {
+        self.overdue.as_ref()?.get(fan_out).copied()
     }
 
     /// The workflow itself.

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -55,19 +56,20 @@ pub async fn replay(replay: Replay) -> Result<Report, ReplayError> {
     let events = read_all(&*store, run)?;
     let created = created(run, &events)?;
     let own = Bundle::load(&*store, &created.bundle)?;
-    let own_plan = Arc::new(own.plan()?.without_delays());
-
     // What was copied from another run, or comes before a rewind, is not played.
     let is_cut = |event: &Event| matches!(event.entry.body, EventBody::CheckpointForked(_));
     let cut = events.iter().rposition(is_cut);
     let (before, _) = events.split_at(cut.map_or(1, |cut| cut + 1));
     let after = before.last().map_or(0, |event| event.seq);
+    let recorded = counted(&events, after);
+    let overdue = overdue(&recorded);
     let mut beginning = Commit { events: before.to_vec(), ..Commit::default() };
 
+    let own_plan = Arc::new(own.plan()?.without_delays(overdue.clone()));
     let (mut plan, mut same) = (Arc::clone(&own_plan), None);
     if let Some(other) = workflow {
         let other = Bundle { settings: own.settings.clone(), ..other };
-        plan = Arc::new(other.plan()?.without_delays());
+        plan = Arc::new(other.plan()?.without_delays(overdue));
         same = Some(same_nodes(&own_plan, &plan));
         let new = new_run(&created, &own, &other)?;
         let begun = begin(run, before.first().map_or(0, |event| event.ts_ms), &plan, new);
@@ -79,7 +81,6 @@ pub async fn replay(replay: Replay) -> Result<Report, ReplayError> {
     let Commit { events: begun, blobs } = &beginning;
     overlay.append(run, 0, &Batch { events: begun, blobs, consumed: &[] })?;
 
-    let recorded = counted(&events, after);
     let record = Record::read(&recorded, &*overlay)?;
     let turnstile = Arc::new(Turnstile::new(record.resumptions.clone()));
     let (settings, unanswered) = (own.settings, Mutex::default());
@@ -109,6 +110,19 @@ pub async fn replay(replay: Replay) -> Result<Report, ReplayError> {
 /// The events behind a place in the log that count.
 fn counted(events: &[Event], after: u64) -> Vec<&Event> {
     checkpoint::effective(events).into_iter().filter(|event| event.seq > after).collect()
+}
+
+/// The attempts of fan-outs that reached their time limits, each with the place in the log: it alone
+/// ends branches with a failure that is not theirs.
+fn overdue(counted: &[&Event]) -> BTreeMap<Arc<str>, u64> {
+    let ended = counted.iter().filter_map(|event| match &event.entry.body {
+        EventBody::BranchCompleted { canceled: true, failure: Some(_), .. } => {
+            let (fan_out, _) = event.entry.branch.as_deref()?.rsplit_once('/')?;
+            Some((Arc::from(fan_out), event.seq))
+        }
+        _ => None,
+    });
+    ended.collect()
 }
 
 /// What plays a run.

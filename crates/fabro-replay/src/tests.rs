@@ -3,6 +3,7 @@
 mod agents;
 mod differences;
 mod files;
+mod limits;
 mod people;
 
 use std::collections::BTreeMap;
@@ -32,6 +33,7 @@ struct Taped {
     run: RunId,
     bundle: Bundle,
     scripts: Vec<(String, i32, String)>,
+    endless: Vec<String>,
     model: String,
     answers: String,
     dir: TempDir,
@@ -44,6 +46,7 @@ impl Taped {
             run: RunId::from_parts(1_700_000_000_000, 7),
             bundle: bundle(source),
             scripts: Vec::new(),
+            endless: Vec::new(),
             model: "{}".to_owned(),
             answers: "{}".to_owned(),
             dir: TempDir::new().unwrap(),
@@ -65,6 +68,11 @@ impl Taped {
 
     fn exits(mut self, script: &str, code: i32) -> Self {
         self.scripts.push((script.to_owned(), code, String::new()));
+        self
+    }
+
+    fn hangs(mut self, script: &str) -> Self {
+        self.endless.push(script.to_owned());
         self
     }
 
@@ -96,6 +104,7 @@ impl Taped {
         let exec = scripts.fold(FakeExec::new(), |exec, (script, code, out)| {
             exec.with(script.as_str(), Exit::Code(*code), out)
         });
+        let exec = self.endless.iter().fold(exec, FakeExec::with_endless);
         let exec = Arc::new(exec);
         let toolbox = LocalToolbox::new(Arc::clone(&exec) as _, Vec::new(), Redactor::default());
         let handler = Registry::new(Services {
@@ -152,9 +161,12 @@ impl Taped {
         // A question is recorded with its answer, and with what a correction says of the one before.
         let says = |event: &Event| matches!(event.entry.body, EventBody::AgentMessage { .. });
         let warns = |event: &Event| matches!(event.entry.body, EventBody::AgentWarning { .. });
+        let joins = |event: &Event| matches!(event.entry.body, EventBody::ParallelCompleted { .. });
         let events = self.events();
         let is_place = |place: &usize| match (&events[place - 1], &events[*place]) {
             (before, event) if says(event) => !says(before) && !warns(before),
+            // A fan-out ends together with its branches.
+            (before, _) if joins(before) => false,
             (_, event) => begins(event),
         };
         (1..events.len()).filter(is_place).collect()

@@ -199,12 +199,20 @@ fn a_time_limit_that_is_not_reached_changes_nothing() {
     assert_eq!(end, RunEnd::Over(fabro_types::RunStatus::Succeeded, None));
 }
 
+/// A bench where these fan-outs reach their time limits, in this order.
+fn undelayed(source: &str, replies: &[(&str, Vec<Reply>)], overdue: &[&str]) -> Bench {
+    let mut bench = Bench::new(source, replies);
+    let overdue = overdue.iter().zip(0..).map(|(name, at)| (Arc::from(*name), at)).collect();
+    let plan = Plan::compile(bench.plan.workflow().clone()).unwrap();
+    bench.plan = Arc::new(plan.without_delays(overdue));
+    bench
+}
+
 /// What is run again finds no end of a branch that the time limit has ended.
 #[test]
 fn a_plan_without_delays_needs_no_time_for_a_limit() {
     let replies = [("b", vec![Reply::Suspend, ok()])];
-    let mut bench = Bench::new(&forks("timeout=1h, max_retries=1"), &replies);
-    bench.plan = Arc::new(Plan::compile(bench.plan.workflow().clone()).unwrap().without_delays());
+    let bench = undelayed(&forks("timeout=1h, max_retries=1"), &replies, &["fork@1"]);
     insta::assert_snapshot!(bench.story(), @r"
     001 start@1 succeeded  -> fork (unconditional)
     fork@1 forks 2, joins at merge
@@ -222,6 +230,31 @@ fn a_plan_without_delays_needs_no_time_for_a_limit() {
     008 exit@1 succeeded
     run succeeded
     ");
+}
+
+#[test]
+fn a_plan_without_delays_knows_which_limits_are_reached() {
+    let source = r"digraph {
+        start -> outer -> {inner; c}; outer [shape=component, timeout=3s]
+        inner [shape=component, timeout=2s]; inner -> {a; b} -> merge -> d -> done
+        c -> done -> exit
+    }";
+    let check = |overdue: &[&str]| {
+        let replies = [("b", vec![Reply::Suspend]), ("d", vec![Reply::Suspend])];
+        let bench = undelayed(source, &replies, overdue);
+        let end = bench.drive(Input::Start);
+        let over = bench.events().into_iter().filter_map(|event| match event.entry.body {
+            EventBody::StageFailed(_) => event.entry.node_id,
+            _ => None,
+        });
+        format!("[{}] {end:?}", over.collect::<Vec<_>>().join(" "))
+    };
+    insta::assert_snapshot!(check(&["outer@1"]), @"[outer] Over(Succeeded, None)");
+    insta::assert_snapshot!(check(&["outer@1/inner/inner@1", "outer@1"]), @"[inner outer] Over(Succeeded, None)");
+    // Not the one above it, and not another attempt.
+    insta::assert_snapshot!(check(&["outer@1/inner/inner@1"]), @"[inner] Paused(Human)");
+    insta::assert_snapshot!(check(&["outer@2", "outer@1#2", "inner@1"]), @"[] Paused(Human)");
+    insta::assert_snapshot!(check(&[]), @"[] Paused(Human)");
 }
 
 #[test]
