@@ -43,12 +43,10 @@ pub fn failed(message: impl Into<String>, next: impl Into<String>) -> anyhow::Er
 
 /// What an argument names cannot be written: the argument is wrong, or the place refuses.
 pub fn unwritable(what: &str, error: &io::Error, next: &str) -> anyhow::Error {
-    use io::ErrorKind::{AlreadyExists, InvalidFilename, IsADirectory, NotADirectory, NotFound};
+    use io::ErrorKind::{AlreadyExists, IsADirectory, NotADirectory, NotFound};
     let message = format!("{what}: {error}");
     match error.kind() {
-        AlreadyExists | InvalidFilename | IsADirectory | NotADirectory | NotFound => {
-            usage(message, next)
-        }
+        AlreadyExists | IsADirectory | NotADirectory | NotFound => usage(message, next),
         _ => store(message, next),
     }
 }

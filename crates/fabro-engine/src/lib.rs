@@ -58,7 +58,6 @@ mod machine;
 mod offload;
 mod plan;
 mod random;
-mod recalled;
 mod retry;
 mod select;
 mod state;
@@ -76,7 +75,6 @@ pub use input::{Commit, Finished, Input};
 pub use machine::Machine;
 pub use offload::offload_patch;
 pub use plan::{Plan, PlanError};
-pub use recalled::Recalled;
 pub use select::Reading;
 pub use state::{MAIN, Phase, RunState};
 

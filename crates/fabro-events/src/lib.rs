@@ -19,6 +19,7 @@
 //! that wrote it or a later one. Times are whole milliseconds.
 
 mod body;
+pub mod stage_name;
 
 use std::sync::Arc;
 

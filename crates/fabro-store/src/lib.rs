@@ -28,6 +28,7 @@
 mod error;
 mod gate;
 mod memory;
+mod recalled;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod summary;
@@ -39,6 +40,7 @@ use fabro_blob::BlobStore;
 use fabro_events::Event;
 use fabro_types::{BlobRef, RunId};
 pub use memory::MemoryStore;
+pub use recalled::Recalled;
 use serde::{Deserialize, Serialize};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{DriverLock, SqliteStore};

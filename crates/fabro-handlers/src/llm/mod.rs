@@ -13,12 +13,13 @@ use async_trait::async_trait;
 use fabro_agent::{
     BeforeCall, SystemInfo, Transcript, project_docs, read_skills, system_prompt, use_skill,
 };
-use fabro_engine::{Finished, Handler, NewBlob, Recalled, Stage, StageEnd};
+use fabro_engine::{Finished, Handler, NewBlob, Stage, StageEnd};
 use fabro_events::{Event, EventBody, Note, PauseReason};
 use fabro_graph::NodeKind;
 use fabro_llm::Model;
 use fabro_memory::{Blocks, assemble};
 use fabro_preamble::Limits;
+use fabro_store::Recalled;
 use fabro_tokens::O200k;
 use fabro_tools::ToolSet;
 use fabro_types::{BlobRef, Failure, Outcome, Usage, tool_names, unknown_tools};

@@ -76,20 +76,18 @@ impl Output {
                 return Verdict::Repair(feedback);
             }
             // The next source counts only where the one before has nothing at all.
-            for text in source.others() {
-                match check(&text, Expected::Routing) {
-                    Checked::Missing => {}
-                    found => {
-                        checked = found;
-                        break;
-                    }
-                }
+            let mut others = source.others().map(|text| check(&text, Expected::Routing));
+            if let Some(found) = others.find(|it| !matches!(it, Checked::Missing)) {
+                checked = found;
             }
         }
         match (checked, self) {
             (Checked::Valid(value), Self::Custom(_)) => Verdict::Holds(Some(value)),
             (Checked::Valid(_), _) => Verdict::Holds(None),
-            (checked, _) => Verdict::Repair(feedback(&checked, expected)),
+            (checked, _) => {
+                let redactor = &source.reading.redactor;
+                Verdict::Repair(redactor.redact(&feedback(&checked, expected)).into_owned())
+            }
         }
     }
 }

@@ -10,7 +10,7 @@ use fabro_agent::{
 };
 use fabro_compaction::{Overrides, Policy};
 use fabro_config::{CompactionPreset, CompactionSettings};
-use fabro_engine::{Letter, ReadError, Stage, StageEnd, StageRecord};
+use fabro_engine::{Letter, ReadError, Stage, StageEnd};
 use fabro_events::{Event, Note};
 use fabro_graph::NodeKind;
 use fabro_llm::{Asking, Fallback, Origin, RetryPolicy};
@@ -113,11 +113,9 @@ impl LlmHandler {
     fn thread(&self, stage: &Stage) -> Result<Vec<Arc<Transcript>>, StageEnd> {
         let thread = stage.at.thread_id.as_ref().filter(|_| stage.fidelity() == Fidelity::Full);
         let Some(thread) = thread else { return Ok(Vec::new()) };
-        let same = |record: &&Arc<StageRecord>| record.thread_id.as_ref() == Some(thread);
-        self.threads.recall(stage.run_id, stage.history.iter().filter(same), |record| {
-            let events = stage.recorded_by(record).map_err(cannot_record)?;
-            transcript(stage, &events)
-        })
+        let same = stage.history.iter().filter(|it| it.thread_id.as_ref() == Some(thread));
+        let read = |it: &Arc<_>| transcript(stage, &stage.recorded_by(it).map_err(cannot_record)?);
+        self.threads.recall(stage.run_id, same.map(|it| (it.until_seq, it)), read)
     }
 
     fn settings(&self, stage: &Stage, output: &Output, unpriced: &Arc<AtomicBool>) -> Settings {

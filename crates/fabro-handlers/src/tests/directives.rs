@@ -292,3 +292,14 @@ fn what_an_answer_asks_for_is_read_without_secrets() {
     preferred_label = ""
     "#);
 }
+
+#[test]
+fn what_is_wrong_with_an_answer_is_told_without_secrets() {
+    let source = r#"digraph { start -> a -> exit; a [output_retries=1, output_schema="{\"properties\":{\"a\":{\"enum\":[1,2]}}}"] }"#;
+    let model = json!({"a": [{"text": r#"{"a":"\u0068unter2-secret-value"}"#}]}).to_string();
+    let mut scene = Scene::new(source).model(&model);
+    scene.agents.redactor = Redactor::new([("MY_TOKEN", "hunter2-secret-value")]);
+    scene.story();
+    let log = format!("{:?}", scene.events());
+    assert!(log.contains("is none of") && !log.contains("hunter2"), "{log}");
+}

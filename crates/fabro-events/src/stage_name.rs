@@ -1,0 +1,56 @@
+//! How stages are called where a person or another program names one.
+
+use crate::{Entry, Event, EventBody};
+
+/// How a stage is called: `NODE`, which is its last visit, `NODE@VISIT`, or `BRANCH/NODE@VISIT`,
+/// for branches of one fan-out may make the same visit of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StageName<'a> {
+    /// The branch, as events name it; `None` for any line.
+    pub branch: Option<&'a str>,
+    /// The node.
+    pub node: &'a str,
+    /// Which visit of it, from 1; `None` for the last.
+    pub visit: Option<u32>,
+}
+
+impl<'a> StageName<'a> {
+    /// Takes a name apart.
+    pub fn parse(text: &'a str) -> Self {
+        let (branch, stage) = match text.rsplit_once('/') {
+            Some((branch, stage)) => (Some(branch), stage),
+            None => (None, text),
+        };
+        let (node, visit) = split(stage);
+        Self { branch, node: node.unwrap_or_default(), visit }
+    }
+
+    /// Whether the entry is about a stage of this name.
+    pub fn is_of(&self, entry: &Entry) -> bool {
+        entry.node_id.as_deref() == Some(self.node)
+            && self.visit.is_none_or(|visit| entry.visit == Some(visit))
+            && self.branch.is_none_or(|branch| entry.branch.as_deref() == Some(branch))
+    }
+}
+
+/// The stages that a name means, in full, in the order in which they started: more than one where
+/// several branches made that visit of the node.
+pub fn meant(events: &[&Event], name: StageName<'_>) -> Vec<String> {
+    let started = events.iter().map(|event| &event.entry);
+    let started = started.filter(|it| matches!(it.body, EventBody::StageStarted { .. }));
+    let Some(last) = started.clone().rfind(|entry| name.is_of(entry)) else { return Vec::new() };
+    let name = StageName { visit: last.visit, ..name };
+    let full = |entry: &Entry| {
+        let branch = entry.branch.as_ref().map(|branch| format!("{branch}/")).unwrap_or_default();
+        format!("{branch}{}@{}", name.node, entry.visit.unwrap_or(1))
+    };
+    started.filter(|entry| name.is_of(entry)).map(full).collect()
+}
+
+/// Splits `NODE@VISIT`; the visit is absent when there is none or it is no number.
+pub fn split(stage: &str) -> (Option<&str>, Option<u32>) {
+    match stage.rsplit_once('@') {
+        Some((node, visit)) if visit.parse::<u32>().is_ok() => (Some(node), visit.parse().ok()),
+        _ => (Some(stage), None),
+    }
+}
