@@ -133,7 +133,8 @@ pub(crate) fn text_at<'a>(table: &'a Table, path: &[&str]) -> Option<&'a str> {
 }
 
 fn is_member(dir: &str) -> bool {
-    dir == "xtask" || dir.strip_prefix("crates/").is_some_and(|name| !name.contains('/'))
+    ["xtask", "xtask/crash"].contains(&dir)
+        || dir.strip_prefix("crates/").is_some_and(|name| !name.contains('/'))
 }
 
 fn is_rust(path: &str) -> bool {

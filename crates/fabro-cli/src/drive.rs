@@ -7,9 +7,9 @@ use fabro_engine::{DriveError, Input, Machine, Phase, Plan, RunEnd, RunState, Wo
 use fabro_events::{Event, EventSink, PauseReason};
 use fabro_graph::NodeKind;
 use fabro_handlers::{RunSettings, StatusFiles};
-use fabro_report::{Gate, gate_names};
+use fabro_inspect::{Gate, gate_names};
+use fabro_run::{NotPrepared, at_work, end_family, end_stages_left_behind, prepare, prepare_dir};
 use fabro_sandbox::LocalExec;
-use fabro_setup::{NotPrepared, at_work, end_family, end_stages_left_behind, prepare, prepare_dir};
 use fabro_store::{DriverLock, SqliteStore};
 use fabro_types::{RunId, RunStatus};
 use tokio::signal::unix::{SignalKind, signal};
@@ -48,7 +48,7 @@ pub struct Driven {
 pub async fn drive(driven: Driven, global: &Global) -> anyhow::Result<Exit> {
     let Driven { store, lock, plan, mut settings, dry_run, state, events, max_cost, mode } = driven;
     if !dry_run {
-        settings.env = fabro_setup::expanded(&settings.env)?;
+        settings.env = fabro_run::expanded(&settings.env)?;
     }
     let store = Arc::new(store);
     let run_id = lock.run();
@@ -79,7 +79,7 @@ pub async fn drive(driven: Driven, global: &Global) -> anyhow::Result<Exit> {
     let work = async {
         if is_new && !dry_run {
             let (exec, work_dir) = (LocalExec::new(), Path::new(&work_dir));
-            let redactor = fabro_setup::redactor(&settings);
+            let redactor = fabro_run::redactor(&settings);
             match prepare(&exec, &settings, run_id, &run_dir, work_dir, &redactor, &stop).await {
                 Ok(()) => {}
                 Err(NotPrepared::Failed(failure)) => first = Input::Abort { failure },

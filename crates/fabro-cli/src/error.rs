@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::io;
 
 use fabro_config::{ConfigError, RunFile};
-use fabro_report::ReportError;
-use fabro_setup::SetupError;
+use fabro_inspect::ReportError;
+use fabro_run::SetupError;
 use fabro_store::StoreError;
 use fabro_types::Diagnostic;
 

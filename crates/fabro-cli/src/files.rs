@@ -6,7 +6,7 @@ use crate::error;
 
 /// The text of a workflow file.
 pub fn read_workflow(path: &Path) -> anyhow::Result<String> {
-    fabro_setup::read_text(path).map_err(|reason| {
+    fabro_run::read_text(path).map_err(|reason| {
         let message = format!("{} cannot be read: {reason}", path.display());
         error::usage(message, "name a .fabro file that can be read")
     })

@@ -94,7 +94,7 @@ impl Global {
         verb: &str,
     ) -> anyhow::Result<(SqliteStore, RunId)> {
         let (store, run) = self.run_to_change(text)?;
-        let root = fabro_setup::root(&store, run)?;
+        let root = fabro_run::root(&store, run)?;
         if root == run {
             return Ok((store, run));
         }

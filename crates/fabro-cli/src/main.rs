@@ -2,7 +2,7 @@
 //!
 //! This crate only puts the others together. `cli` defines the command line, `commands` has a file
 //! for each command, `wiring` and `drive` bring a run's handlers, model, people and driver
-//! together. What a run did is computed in `fabro-report` and drawn by `fabro-terminal`; here it is
+//! together. What a run did is computed in `fabro-inspect` and drawn by `fabro-terminal`; here it is
 //! printed.
 //!
 //! Results go to stdout; progress, warnings and errors to stderr. With `--json` stdout has nothing

@@ -6,11 +6,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
 use fabro_events::{Event, EventBody, EventSink};
+use fabro_gate::{AutoApprove, Chain, Interviewer, TerminalInterviewer, Unavailable};
 use fabro_handlers::{Bundle, Limits, ModelDefaults, Registry, RunSettings, Services};
-use fabro_human::{AutoApprove, Chain, Interviewer, TerminalInterviewer, Unavailable};
 use fabro_redact::Redactor;
+pub use fabro_run::{catalog, client, model, providers};
 use fabro_sandbox::{Exec, LocalExec};
-pub use fabro_setup::{catalog, client, model, providers};
 use fabro_store::{RunLog as _, SqliteStore};
 use fabro_types::RunId;
 
@@ -45,7 +45,7 @@ pub fn handlers(
     progress: &Arc<Progress>,
     files: Arc<dyn EventSink>,
 ) -> anyhow::Result<Arc<Registry>> {
-    let redactor = fabro_setup::redactor(settings);
+    let redactor = fabro_run::redactor(settings);
     Ok(Registry::new(Services {
         exec: (!dry_run).then(|| Arc::new(LocalExec::new()) as Arc<dyn Exec>),
         env: settings.env.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
@@ -56,7 +56,7 @@ pub fn handlers(
             configured: settings.configured_model.clone(),
             configured_provider: settings.configured_provider.clone(),
         },
-        agents: fabro_setup::agents(settings, Some(run), redactor, dry_run)?,
+        agents: fabro_run::agents(settings, Some(run), redactor, dry_run)?,
         limits: Limits::default(),
         interviewer: interviewer(settings, dry_run, events, progress)?,
         // What the run itself does is told to both by its driver.
@@ -67,12 +67,12 @@ pub fn handlers(
 
 /// Knows the secrets of a run that is recorded, or of the one that it is a sub-workflow of.
 pub fn run_redactor(store: &SqliteStore, run: RunId) -> anyhow::Result<Redactor> {
-    let first = store.read(fabro_setup::root(store, run)?, 0, 1)?.pop();
+    let first = store.read(fabro_run::root(store, run)?, 0, 1)?.pop();
     let Some(EventBody::RunCreated(created)) = first.map(|event| event.entry.body) else {
         return Ok(Redactor::default());
     };
     let bundle = Bundle::load(store, &created.bundle)?;
-    Ok(fabro_setup::recorded_redactor(&bundle.settings, false))
+    Ok(fabro_run::recorded_redactor(&bundle.settings, false))
 }
 
 fn interviewer(
@@ -89,7 +89,7 @@ fn interviewer(
     } else {
         Arc::new(Unavailable)
     };
-    Ok(match fabro_setup::answers(settings, events)? {
+    Ok(match fabro_run::answers(settings, events)? {
         Some(answers) => Arc::new(Chain(answers, last)),
         None => last,
     })

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use fabro_engine::{Input, Machine, NewRun, RunState, World, begin, drive};
 use fabro_events::{Event, EventSink};
+use fabro_gate::AutoApprove;
 use fabro_handlers::{Agents, Bundle, Limits, ModelDefaults, Registry, RunSettings, Services};
-use fabro_human::AutoApprove;
 use fabro_llm::ScriptedModel;
 use fabro_sandbox::LocalExec;
 use fabro_store::{Batch, MemoryStore, RunLog};

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use fabro_engine::{Input, Machine, NewRun, RunEnd, RunState, World, begin, drive};
 use fabro_events::{Event, EventSink};
+use fabro_gate::AutoApprove;
 use fabro_handlers::{
     Agents, Bundle, Limits, ModelDefaults, Offer, Registry, RunSettings, Services, Toolbox,
 };
-use fabro_human::AutoApprove;
 use fabro_llm::{Model, ModelError, Part, Request, StopReason, ToolCall, ToolSpec};
 use fabro_store::{Batch, MemoryStore, SqliteStore, Store};
 use fabro_tools::{Call, Output, Tool, ToolSet, WorkflowContext};

@@ -2,7 +2,7 @@
 
 use fabro_engine::{Reporter, Stage, read_blob};
 use fabro_events::EventBody;
-use fabro_git::Untold;
+use fabro_sandbox::git::Untold;
 use fabro_types::{BlobRef, Failure, FailureClass, Outcome};
 use serde_json::Value;
 

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use fabro_context::{Context, keys};
 use fabro_engine::{Handler, Letter, ReportError, Stage, StageEnd};
 use fabro_events::{EventBody, PauseReason, QuestionType};
-use fabro_human::{Answer, AskError, Interviewer, NoMatch, Question, Reply, match_answer, options};
+use fabro_gate::{Answer, AskError, Interviewer, NoMatch, Question, Reply, match_answer, options};
 use fabro_redact::Redactor;
 use fabro_store::InboxId;
 use fabro_types::{Failure, FailureClass, Outcome, strip_accelerator};

@@ -69,8 +69,8 @@ pub use fabro_bundle::{
     Bundle, BundleError, GoalError, Obstacle, RunSettings, obstacle, render_goal,
 };
 pub use fabro_engine::read_all;
-pub use fabro_git::WorkTree;
 pub use fabro_preamble::Limits;
+pub use fabro_sandbox::git::WorkTree;
 pub use fan_in::FanInHandler;
 pub use files::StatusFiles;
 pub use human::HumanHandler;

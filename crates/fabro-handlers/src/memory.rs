@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use fabro_context::keys;
 use fabro_engine::{Stage, StageRecord};
 use fabro_events::{Event, EventBody};
-use fabro_memory::{Memory, REMEMBERED_TURNS, Speaker, Turn};
+use fabro_preamble::memory::{Memory, REMEMBERED_TURNS, Speaker, Turn};
 use fabro_retrieval::Index;
 use fabro_tokens::O200k;
 use fabro_tools::{AppendError, WorkflowContext};
@@ -90,7 +90,7 @@ pub(crate) async fn passages(
         Ok::<_, fabro_retrieval::RetrievalError>(fabro_retrieval::block(
             &hits,
             &O200k,
-            fabro_memory::RAG_TOKENS,
+            fabro_preamble::memory::RAG_TOKENS,
         ))
     });
     let failed =

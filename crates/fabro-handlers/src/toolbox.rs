@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fabro_mcp::{Server, Servers};
 use fabro_redact::Redactor;
 use fabro_sandbox::{Exec, Files, LocalFiles, MarkedExec, Protected, WithValues};
+use fabro_tools::mcp::{Server, Servers};
 use fabro_tools::{
     Shell, Tool, ToolSet, WorkflowContext, append_workflow_context, file_tools,
     get_workflow_context,

@@ -53,6 +53,7 @@
 
 mod budget;
 mod context;
+pub mod memory;
 mod render;
 mod stage;
 mod text;

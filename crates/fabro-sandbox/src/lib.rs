@@ -60,6 +60,7 @@ mod ends;
 mod environment;
 mod fake;
 mod files;
+pub mod git;
 mod group;
 mod leftovers;
 mod local;

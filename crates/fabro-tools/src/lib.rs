@@ -63,15 +63,19 @@
 mod call;
 mod files;
 mod limit;
+#[cfg(feature = "mcp")]
+pub mod mcp;
 mod patch;
 mod schema;
 mod search;
 mod set;
 mod shell;
 mod tool;
+#[cfg(feature = "web")]
+pub mod web;
 mod workflow;
 
-pub use fabro_memory::ToolContext;
+pub use fabro_preamble::memory::ToolContext;
 pub use files::file_tools;
 pub use limit::Limits;
 pub use patch::{Change, Hunk, Line, Patch, PatchError};

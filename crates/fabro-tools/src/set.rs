@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use fabro_llm::ToolSpec;
-use fabro_memory::ToolContext;
+use fabro_preamble::memory::ToolContext;
 use fabro_redact::Redactor;
 use fabro_sandbox::{Noticed, Seen};
 use fabro_types::Permissions;

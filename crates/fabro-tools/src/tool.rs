@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fabro_llm::ToolSpec;
-use fabro_memory::ToolContext;
+use fabro_preamble::memory::ToolContext;
 use fabro_sandbox::{Noticed, Seen};
 use fabro_types::Permissions;
 use serde_json::{Map, Value};

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use fabro_events::QuestionType;
-use fabro_human::{Answer, QueueInterviewer, match_answer, options};
+use fabro_gate::{Answer, QueueInterviewer, match_answer, options};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

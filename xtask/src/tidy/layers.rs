@@ -33,7 +33,7 @@ impl Member {
 pub(super) const MEMBERS: &[Member] = &[
     member("fabro-types", 0).pure(),
     member("fabro-tokens", 0).pure().entry_point(),
-    member("fabro-testing", 0).entry_point(),
+    member("fabro-fakes", 0).entry_point(),
     member("fabro-graph", 1).pure().entry_point(),
     member("fabro-condition", 1).pure().entry_point(),
     member("fabro-stylesheet", 1).pure().entry_point(),
@@ -44,28 +44,23 @@ pub(super) const MEMBERS: &[Member] = &[
     member("fabro-blob", 1).entry_point(),
     member("fabro-compaction", 1).pure().entry_point(),
     member("fabro-redact", 1).pure().entry_point(),
-    member("fabro-memory", 1).pure().entry_point(),
     member("fabro-context", 2).pure(),
     member("fabro-validate", 2).entry_point(),
     member("fabro-config", 2).entry_point(),
     member("fabro-store", 2).entry_point(),
     member("fabro-llm", 2).entry_point(),
     member("fabro-sandbox", 2).entry_point(),
-    member("fabro-human", 2).entry_point(),
+    member("fabro-gate", 2).entry_point(),
     member("fabro-retrieval", 2).entry_point(),
-    member("fabro-git", 2).entry_point(),
     member("fabro-engine", 3).entry_point(),
     member("fabro-tools", 3).entry_point(),
-    member("fabro-mcp", 4).entry_point(),
     member("fabro-agent", 4).entry_point(),
-    member("fabro-backends", 4).entry_point(),
-    member("fabro-web", 4).entry_point(),
+    member("fabro-external-agents", 4).entry_point(),
     member("fabro-bundle", 4),
     member("fabro-handlers", 5),
-    member("fabro-setup", 6),
+    member("fabro-run", 6),
     member("fabro-terminal", 6),
-    member("fabro-report", 6),
-    member("fabro-replay", 6).entry_point(),
+    member("fabro-inspect", 6),
     member("fabro-cli", 7),
     // The developers' tools, above every layer.
     member("fabro-crash", 8),
@@ -112,7 +107,7 @@ pub(super) fn only_lower_layers(workspace: &Workspace) -> Vec<Problem> {
 
 /// The engine reaches no model, no sandbox and nobody: handlers bring them.
 pub(super) fn engine_knows_no_effects(workspace: &Workspace) -> Vec<Problem> {
-    const EFFECTS: [&str; 3] = ["fabro-llm", "fabro-sandbox", "fabro-human"];
+    const EFFECTS: [&str; 3] = ["fabro-llm", "fabro-sandbox", "fabro-gate"];
     let mut problems = Vec::new();
     let mut seen = BTreeSet::from(["fabro-engine"]);
     let mut todo = vec!["fabro-engine"];
@@ -183,7 +178,7 @@ mod tests {
     #[test]
     fn a_way_from_the_engine_to_a_model_is_seen() {
         let engine = "[package]\nname = 'fabro-engine'\n[dependencies]\nfabro-store = {}\n\
-            [dev-dependencies]\nfabro-human = {}";
+            [dev-dependencies]\nfabro-gate = {}";
         let store =
             "[package]\nname = 'fabro-store'\n[dependencies]\nfabro-llm = { optional = true }";
         let files = [("crates/e/Cargo.toml", engine), ("crates/s/Cargo.toml", store)];

@@ -20,7 +20,7 @@ const HTTP: [&str; 10] = [
     "ureq",
 ];
 
-const MAY_USE_HTTP: [&str; 3] = ["fabro-llm", "fabro-mcp", "fabro-web"];
+const MAY_USE_HTTP: [&str; 2] = ["fabro-llm", "fabro-tools"];
 
 /// Only the crates that talk to others bring an HTTP library; elsewhere it stays behind a feature
 /// that is off by default.
@@ -110,7 +110,7 @@ mod tests {
             let manifest = format!("[package]\nname = '{name}'\n{entry}");
             said(http_only_where_allowed, &[("crates/a/Cargo.toml", &manifest)])
         };
-        assert_snapshot!(check("fabro-graph", "[dependencies]\nreqwest = '1'"), @"crates/a/Cargo.toml: `fabro-graph` may not use `reqwest`: only fabro-llm, fabro-mcp, fabro-web bring an HTTP library");
+        assert_snapshot!(check("fabro-graph", "[dependencies]\nreqwest = '1'"), @"crates/a/Cargo.toml: `fabro-graph` may not use `reqwest`: only fabro-llm, fabro-tools bring an HTTP library");
         assert_eq!(check("fabro-llm", "[dependencies]\nreqwest = '1'"), "");
         let optional = "[dependencies]\nureq = { version = '1', optional = true }\n";
         assert_eq!(check("fabro-blob", optional), "");

@@ -65,7 +65,6 @@ const CHECKS: &[Check] = &[
     documents::examples,
     members::metadata,
     members::lints,
-    size::crates,
     size::files,
     words::unfinished,
     words::silenced_lints,

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use fabro_human::{Answer, match_answer};
-use fabro_report::{Gate, find_gates, gate_names, open_gates};
-use fabro_setup::{at_work, check_given, root};
+use fabro_gate::{Answer, match_answer};
+use fabro_inspect::{Gate, find_gates, gate_names, open_gates};
+use fabro_run::{at_work, check_given, root};
 use fabro_store::{Inbox as _, Message, SqliteStore};
 use fabro_types::RunId;
 

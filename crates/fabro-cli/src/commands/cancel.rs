@@ -1,7 +1,7 @@
 //! `fabro cancel`.
 
 use fabro_engine::{Phase, RunState, read_all};
-use fabro_setup::{end_family, end_stages_left_behind, root};
+use fabro_run::{end_family, end_stages_left_behind, root};
 use fabro_store::{Inbox as _, Message, SqliteStore, StoreError};
 use fabro_types::RunId;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fabro_blob::BlobStore;
 use fabro_context::{Change, Context};
 use fabro_engine::{read_all, read_blob};
-use fabro_report::{context_at, diff, read_back};
+use fabro_inspect::{context_at, diff, read_back};
 use fabro_types::BlobRef;
 use serde_json::Value;
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use fabro_engine::read_all;
-use fabro_report::{Considered, Explain};
+use fabro_inspect::{Considered, Explain};
 
 use crate::cli::ExplainArgs;
 use crate::exit::{self, Exit};
@@ -14,7 +14,7 @@ use fabro_terminal::{Paint, one_line};
 /// Shows why a run went on as it did.
 pub fn explain(args: &ExplainArgs, global: &Global) -> anyhow::Result<Exit> {
     let (store, run) = global.run_to_read(&args.run)?;
-    let report = fabro_report::explain(&read_all(&store, run)?, &args.stage)?;
+    let report = fabro_inspect::explain(&read_all(&store, run)?, &args.stage)?;
     if args.json {
         output::json(&report)?;
     } else {

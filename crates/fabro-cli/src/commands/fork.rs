@@ -68,7 +68,7 @@ fn find(
     run: RunId,
     global: &Global,
 ) -> anyhow::Result<Checkpoint> {
-    stage.map(|stage| fabro_report::check_stage(events, stage)).transpose()?;
+    stage.map(|stage| fabro_inspect::check_stage(events, stage)).transpose()?;
     checkpoint::find(events, stage).ok_or_else(|| {
         let message = match stage {
             Some(stage) => format!("run {run} has no end of a stage `{stage}` to go on from"),
@@ -87,7 +87,7 @@ fn patch(
 ) -> anyhow::Result<(ContextPatch, Vec<NewBlob>)> {
     if !set.is_empty() {
         let values = set.iter().map(|item| (&item.key, &item.value));
-        fabro_setup::check_values(&run_redactor(store, run)?, "--set", values)?;
+        fabro_run::check_values(&run_redactor(store, run)?, "--set", values)?;
     }
     let mut set = set.into_iter().map(|item| (item.key, Arc::new(item.value))).collect();
     let mut blobs = Vec::new();

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use fabro_engine::read_all;
-use fabro_report::{Gate, Inspect, Spoken, StageReport, gate_names};
+use fabro_inspect::{Gate, Inspect, Spoken, StageReport, gate_names};
 use serde_json::Value;
 
 use super::answer::gates;
@@ -19,7 +19,7 @@ pub fn inspect(args: &InspectArgs, global: &Global) -> anyhow::Result<Exit> {
     let events = read_all(&store, run)?;
     let paint = global.paint_stdout();
     if let Some(stage) = &args.stage {
-        let report = fabro_report::stage(&events, stage, store.blobs())?;
+        let report = fabro_inspect::stage(&events, stage, store.blobs())?;
         if args.json {
             output::json(&report)?;
         } else {
@@ -28,7 +28,7 @@ pub fn inspect(args: &InspectArgs, global: &Global) -> anyhow::Result<Exit> {
         }
         return Ok(exit::SUCCEEDED);
     }
-    let mut report = fabro_report::inspect(&events, store.is_driven(run)?)?;
+    let mut report = fabro_inspect::inspect(&events, store.is_driven(run)?)?;
     (_, report.gates) = gates(&store, run)?;
     if args.json {
         output::json(&report)?;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use fabro_setup::{Mishap, Tried, try_all, try_model};
+use fabro_run::{Mishap, Tried, try_all, try_model};
 use fabro_terminal::{Paint, clean, one_line, took};
 use fabro_types::Usage;
 

@@ -1,6 +1,6 @@
 //! `fabro ps`.
 
-use fabro_report::PsRow;
+use fabro_inspect::PsRow;
 use fabro_store::{Runs, SqliteStore, StoreError};
 
 use crate::cli::PsArgs;
@@ -18,7 +18,7 @@ pub fn ps(args: &PsArgs, global: &Global) -> anyhow::Result<Exit> {
         Err(StoreError::NoStore { .. }) => Vec::new(),
         Err(error) => return Err(error.into()),
     };
-    let rows = fabro_report::ps(runs, args.all);
+    let rows = fabro_inspect::ps(runs, args.all);
     if args.json {
         output::json(&rows)?;
     } else if rows.is_empty() {

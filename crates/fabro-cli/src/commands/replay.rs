@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fabro_engine::RunState;
 use fabro_handlers::Bundle;
-use fabro_replay::{Difference, Replay, Report};
+use fabro_inspect::replay::{Difference, Replay, Report};
 use fabro_store::RunLog;
 use fabro_terminal::{Paint, clean, one_line};
 
@@ -33,13 +33,13 @@ pub async fn replay(args: ReplayArgs, global: &Global) -> anyhow::Result<Exit> {
     let settings = Bundle::load(&store, &created.bundle)?.settings;
     let run_dir = store.run_dir(run);
     let mut what = Replay::new(Arc::new(store), run);
-    what.redactor = fabro_setup::recorded_redactor(&settings, created.dry_run);
+    what.redactor = fabro_run::recorded_redactor(&settings, created.dry_run);
     what.run_dir = Some(run_dir);
     what.workflow = match &args.workflow {
         Some(file) => Some(workflow(file, &created.inputs, global)?),
         None => None,
     };
-    let report = fabro_replay::replay(what).await?;
+    let report = fabro_inspect::replay::replay(what).await?;
     if args.json {
         output::json(&report)?;
     } else {

@@ -36,8 +36,8 @@ pub async fn resume(args: ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
     let mut settings = bundle.settings.clone();
     if let Some(path) = &args.answers {
         settings.answers = Some(read_option(path, "the answers")?);
-        fabro_setup::check_kept(&settings, &Map::new(), "")?;
-        for warning in fabro_setup::used_up(&settings, &bundle.settings, &events) {
+        fabro_run::check_kept(&settings, &Map::new(), "")?;
+        for warning in fabro_run::used_up(&settings, &bundle.settings, &events) {
             let word = global.paint_stderr().warning("warning:");
             crate::output::stderr(&format!("{word} {warning}\n"));
         }

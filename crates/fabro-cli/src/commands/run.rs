@@ -11,7 +11,7 @@ use fabro_engine::{NewRun, Plan, RunState, begin};
 use fabro_events::EventBody;
 use fabro_graph::Workflow;
 use fabro_handlers::{Bundle, GoalError, RunSettings, WORKFLOW_DIR, obstacle, render_goal};
-use fabro_setup::{Beside, goal_of, model_script_of};
+use fabro_run::{Beside, goal_of, model_script_of};
 use fabro_store::{Batch, DriverLock, RunLog, SqliteStore};
 use fabro_types::{RunId, Severity};
 use serde_json::{Map, Value};
@@ -74,7 +74,7 @@ pub fn detach(
     driver.args(["resume", &run_id.to_string(), "--store"]).arg(store.dir());
     driver.args(options).envs(secrets);
     let dir = store.run_dir(run_id);
-    if let Some(ended) = fabro_setup::start_driver(driver, store, run_id, &dir)? {
+    if let Some(ended) = fabro_run::start_driver(driver, store, run_id, &dir)? {
         crate::output::stderr(&std::fs::read_to_string(dir.join("driver.log"))?);
         return Ok(ended.code().and_then(Exit::of).unwrap_or(exit::FAILED));
     }
@@ -101,12 +101,12 @@ fn prepare(args: &RunArgs, global: &Global) -> anyhow::Result<Prepared> {
     let dir = target.workflow_file.parent().map_or_else(|| cwd.clone(), Path::to_owned);
     let goal = goal(args, &target, &workflow, &inputs, global)?;
     let settings = run_settings(args, &target, global)?;
-    fabro_setup::check_kept(&settings, &inputs, &goal)?;
-    let (env, secrets) = fabro_setup::without_secrets(&settings.env)?;
+    fabro_run::check_kept(&settings, &inputs, &goal)?;
+    let (env, secrets) = fabro_run::without_secrets(&settings.env)?;
     let bundle = Bundle { settings: RunSettings { env, ..settings.clone() }, ..bundle };
     if !args.dry_run {
         check_obstacles(&bundle, &workflow)?;
-        fabro_setup::check(&settings)?;
+        fabro_run::check(&settings)?;
     }
     let seed = args.seed.unwrap_or_else(|| bundle.seed(&inputs));
     let new = NewRun {
@@ -217,7 +217,7 @@ fn run_settings(args: &RunArgs, target: &Target, global: &Global) -> anyhow::Res
     };
     let config = file.map(|file| file.config.clone()).unwrap_or_default();
     let script = configured.model.script.clone();
-    let settings = fabro_setup::run_settings(config, configured);
+    let settings = fabro_run::run_settings(config, configured);
     let read = |path: &PathBuf| read_option(path, "the model script");
     // The settings' script stands in for a provider; the one of the command line is meant as said.
     let model_script = match (&args.model_script, file) {

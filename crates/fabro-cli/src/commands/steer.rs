@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use fabro_engine::{Phase, RunState, read_all};
 use fabro_graph::NodeKind;
 use fabro_handlers::Bundle;
-use fabro_setup::{check_given, family, root};
+use fabro_run::{check_given, family, root};
 use fabro_store::{Inbox as _, Message, SqliteStore};
 use fabro_types::RunId;
 

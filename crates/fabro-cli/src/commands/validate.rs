@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use fabro_config::{ConfigError, Findings, RunFile};
 use fabro_graph::Workflow;
-use fabro_setup::Beside;
+use fabro_run::Beside;
 use fabro_types::{Diagnostic, Severity, Span};
 use fabro_validate::Checked;
 use serde::Serialize;
@@ -136,7 +136,7 @@ fn check(
     let mut odd = None;
     if let Some(file) = &wanted.run_file {
         let mut findings = file.warnings.clone();
-        findings.list.extend(fabro_setup::check_run_file(file, home.as_deref()));
+        findings.list.extend(fabro_run::check_run_file(file, home.as_deref()));
         findings.list.sort_by_key(|finding| finding.span.start);
         odd = Some(of_settings(&findings, cwd)).filter(|it| !it.findings.is_empty());
     }
@@ -154,9 +154,9 @@ fn check_workflow(
 ) -> Outcome {
     let file = shown(path, cwd);
     let path = cwd.join(path);
-    let source = match fabro_setup::read_text(&path) {
+    let source = match fabro_run::read_text(&path) {
         Ok(source) => source,
-        Err(reason) if fabro_setup::is_too_large(&path) => {
+        Err(reason) if fabro_run::is_too_large(&path) => {
             return refused_as(
                 "file-too-large",
                 file,

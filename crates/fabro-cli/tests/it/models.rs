@@ -1,4 +1,4 @@
-use fabro_testing::{Fault, Response, Server};
+use fabro_fakes::{Fault, Response, Server};
 use insta::assert_snapshot;
 
 use super::project::{Project, filters};

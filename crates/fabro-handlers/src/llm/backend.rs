@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use fabro_backends::{Acp, Backend, BackendError, Cli, CliAgent, Done, Task};
 use fabro_engine::{Stage, StageEnd};
 use fabro_events::{EventBody, Note};
+use fabro_external_agents::{Acp, Backend, BackendError, Cli, CliAgent, Done, Task};
 use fabro_types::{Failure, FailureClass, Outcome, Usage};
 use serde_json::{Map, Value};
 

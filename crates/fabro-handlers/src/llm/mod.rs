@@ -17,8 +17,8 @@ use fabro_engine::{Finished, Handler, NewBlob, Stage, StageEnd};
 use fabro_events::{Event, EventBody, Note, PauseReason};
 use fabro_graph::NodeKind;
 use fabro_llm::Model;
-use fabro_memory::{Blocks, assemble};
 use fabro_preamble::Limits;
+use fabro_preamble::memory::{Blocks, assemble};
 use fabro_store::Recalled;
 use fabro_tokens::O200k;
 use fabro_tools::ToolSet;
@@ -153,7 +153,7 @@ impl LlmHandler {
         let memory = if is_agent || in_turns || node.attrs.get("rag").is_some() {
             memory::memory(stage)?
         } else {
-            fabro_memory::Memory::default()
+            fabro_preamble::memory::Memory::default()
         };
         let Summarised { memory, update, notes } = self.summarised(stage, memory, recorded).await?;
         let context = Arc::new(StageContext::new(stage, memory::noted(recorded))?);
@@ -218,7 +218,7 @@ impl LlmHandler {
         let prompt = render_prompt(stage)?;
         let before = preamble(stage, stage.fidelity(), &self.limits)?;
         let said = if work.in_turns {
-            work.memory.block(&O200k, fabro_memory::MEMORY_TOKENS)
+            work.memory.block(&O200k, fabro_preamble::memory::MEMORY_TOKENS)
         } else {
             String::new()
         };
@@ -240,7 +240,7 @@ impl LlmHandler {
 
 /// What a stage's agent knows and has.
 struct Work {
-    memory: fabro_memory::Memory,
+    memory: fabro_preamble::memory::Memory,
     /// The prompt tells of the memory.
     in_turns: bool,
     context: Arc<StageContext>,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fabro_engine::{Stage, StageEnd};
 use fabro_events::{Event, EventBody, Note};
 use fabro_llm::{Message, Origin, Request, ask};
-use fabro_memory::{Memory, RECENT_TURNS};
+use fabro_preamble::memory::{Memory, RECENT_TURNS};
 use fabro_types::Usage;
 use serde_json::{Value, json};
 

@@ -27,7 +27,7 @@ use fabro_engine::{
     DriveError, Input, Machine, NewRun, Phase, RunEnd, RunState, World, begin, drive,
 };
 use fabro_events::{Event, EventBody, EventSink};
-use fabro_human::{
+use fabro_gate::{
     AskError, AutoApprove, Chain, Interviewer, Question, QueueInterviewer, Reply, Unavailable,
 };
 use fabro_llm::{Model, ModelError, Part, Request, Role, ScriptedModel, SimulatedModel};

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
+use fabro_fakes::{Block, Response, Server};
 use fabro_llm::{Content, Message, ProviderKind, Reasoning, Role, ToolCall, complete};
-use fabro_testing::{Block, Response, Server};
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 

@@ -2,11 +2,11 @@ use std::sync::Arc;
 
 use std::collections::BTreeMap;
 
+use fabro_fakes::{Block, Response, Server};
 use fabro_llm::{
     Catalog, Content, Message, ModelInfo, Provider, ProviderKind, Providers, Reasoning, Role,
     StopReason, complete,
 };
-use fabro_testing::{Block, Response, Server};
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 

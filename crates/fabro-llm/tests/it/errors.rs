@@ -1,10 +1,10 @@
 use std::time::Duration;
 
+use fabro_fakes::{Fault, Response, Server};
 use fabro_llm::{
     Asking, Catalog, ErrorKind, Fallback, ModelError, Progress, Provider, ProviderKind, Providers,
     RetryPolicy, ask, complete,
 };
-use fabro_testing::{Fault, Response, Server};
 use insta::assert_snapshot;
 
 use crate::{BOTH, asked, client, provider, request};

@@ -13,11 +13,11 @@ mod streams;
 
 use std::sync::Arc;
 
+use fabro_fakes::{Response, Server};
 use fabro_llm::{
     Catalog, Content, Message, ModelError, Origin, Provider, ProviderKind, Providers, Reply,
     Request, Role, Secret, ToolSpec, complete,
 };
-use fabro_testing::{Response, Server};
 use serde_json::{Value, json};
 
 const BOTH: [ProviderKind; 2] = [ProviderKind::Anthropic, ProviderKind::OpenAiCompatible];

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use fabro_fakes::{Block, Response, Server};
 use fabro_llm::{Content, ProviderKind, Request, Role, ToolCall, complete};
-use fabro_testing::{Block, Response, Server};
 use serde_json::{Value, json};
 
 use crate::{BOTH, client, message, request, result, tools};

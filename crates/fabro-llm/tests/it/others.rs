@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use fabro_fakes::{Response, Server};
 use fabro_llm::{ErrorKind, ProviderKind, Request, StopReason, complete};
-use fabro_testing::{Response, Server};
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 

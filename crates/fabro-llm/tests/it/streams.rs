@@ -1,9 +1,9 @@
 use std::time::Duration;
 
+use fabro_fakes::{Ending, Fault, Response, Server};
 use fabro_llm::{
     Catalog, ErrorKind, Model, Part, Provider, ProviderKind, Providers, Reply, StopReason, complete,
 };
-use fabro_testing::{Ending, Fault, Response, Server};
 use futures_util::StreamExt;
 use insta::assert_snapshot;
 use serde_json::{Value, json};

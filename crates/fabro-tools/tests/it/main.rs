@@ -3,6 +3,8 @@
 
 #[cfg(test)]
 mod files;
+#[cfg(all(test, feature = "mcp"))]
+mod mcp;
 #[cfg(test)]
 mod search;
 #[cfg(test)]
@@ -11,5 +13,7 @@ mod set;
 mod setup;
 #[cfg(test)]
 mod shell;
+#[cfg(all(test, feature = "web"))]
+mod web;
 #[cfg(test)]
 mod workflow;

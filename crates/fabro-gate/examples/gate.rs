@@ -1,0 +1,30 @@
+//! Asks at the terminal, or approves where there is none: `cargo run -p fabro-gate --example gate`.
+
+use std::io::Write;
+
+use fabro_gate::{
+    AutoApprove, Chain, Interviewer, Question, Reply, TerminalInterviewer, match_answer, options,
+};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let question = Question {
+        node: "review".into(),
+        visit: 1,
+        text: "Ship it?".to_owned(),
+        preview: Some("3 files changed".to_owned()),
+        options: options([("[A] Approve", "ship"), ("[R] Revise", "plan"), ("Stop", "exit")]),
+        freeform: std::env::args().any(|argument| argument == "--freeform"),
+        ..Question::default()
+    };
+    let mut out = std::io::stdout();
+    match Chain(TerminalInterviewer::new(), AutoApprove).ask(&question).await? {
+        Reply::Unavailable => writeln!(out, "nobody there")?,
+        Reply::Answer { text, source } => {
+            let Question { options, freeform, question_type, .. } = &question;
+            let answer = match_answer(options, *freeform, *question_type, &text)?;
+            writeln!(out, "{answer:?} from {source}")?;
+        }
+    }
+    Ok(())
+}

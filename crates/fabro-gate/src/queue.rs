@@ -1,0 +1,152 @@
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+use async_trait::async_trait;
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
+
+use crate::{AskError, Interviewer, Question, Reply};
+
+/// Gives prepared answers: each gate has a list, taken in order. The source is `answers`. A gate
+/// whose list is used up, or that has none, is unavailable.
+///
+/// ```
+/// use fabro_gate::{Interviewer, Question, QueueInterviewer, Reply};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+/// let answers = QueueInterviewer::from_json(r#"{"review": ["R", "shorter, please"]}"#)?;
+/// let question = Question { node: "review".into(), ..Question::default() };
+/// let mut ask = || runtime.block_on(answers.ask(&question));
+/// assert_eq!(ask()?, Reply::Answer { text: "R".to_owned(), source: "answers" });
+/// assert_eq!(ask()?, Reply::Answer { text: "shorter, please".to_owned(), source: "answers" });
+/// assert_eq!(ask()?, Reply::Unavailable);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Default)]
+pub struct QueueInterviewer {
+    answers: Mutex<BTreeMap<String, VecDeque<String>>>,
+}
+
+impl QueueInterviewer {
+    /// Reads an object of lists by node: `{"review": ["A", "free text"]}`.
+    ///
+    /// # Errors
+    ///
+    /// The text is no JSON, or of another form: the error says where, and what to write instead.
+    pub fn from_json(text: &str) -> Result<Self, AnswersError> {
+        let Lists(answers) = serde_json::from_str(text).map_err(|error| {
+            let message = error.to_string();
+            let place = format!(" at line {} column {}", error.line(), error.column());
+            AnswersError {
+                line: error.line().max(1),
+                column: error.column().max(1),
+                message: message.strip_suffix(&place).unwrap_or(&message).to_owned(),
+            }
+        })?;
+        Ok(Self { answers: Mutex::new(answers) })
+    }
+
+    /// Passes over the first `count` answers of a gate: those that an earlier driver of the run
+    /// gave.
+    pub fn skip(&self, node: &str, count: usize) {
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(list) = answers.get_mut(node) {
+            list.drain(..count.min(list.len()));
+        }
+    }
+}
+
+#[async_trait]
+impl Interviewer for QueueInterviewer {
+    async fn ask(&self, question: &Question) -> Result<Reply, AskError> {
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = answers.get_mut(&*question.node).and_then(VecDeque::pop_front);
+        Ok(next.map_or(Reply::Unavailable, |text| Reply::Answer { text, source: "answers" }))
+    }
+}
+
+/// A file of answers that does not parse.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}, column {column}: {message}")]
+#[non_exhaustive]
+pub struct AnswersError {
+    /// Line, from 1.
+    pub line: usize,
+    /// Column in bytes, from 1.
+    pub column: usize,
+    /// What is wrong and what to write instead.
+    pub message: String,
+}
+
+struct Lists(BTreeMap<String, VecDeque<String>>);
+
+impl<'de> Deserialize<'de> for Lists {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(ListsVisitor).map(Lists)
+    }
+}
+
+struct ListsVisitor;
+
+impl<'de> Visitor<'de> for ListsVisitor {
+    type Value = BTreeMap<String, VecDeque<String>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(r#"an object of answers by node, as {"review": ["A", "free text"]}"#)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut lists = BTreeMap::new();
+        while let Some(node) = map.next_key::<String>()? {
+            if lists.contains_key(&node) {
+                let message =
+                    format!("`{node}` is listed twice: put all its answers into one list");
+                return Err(A::Error::custom(message));
+            }
+            lists.insert(node, map.next_value()?);
+        }
+        Ok(lists)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_say_where_and_what_to_write() {
+        let files = [
+            "",
+            "[\"A\"]",
+            "{\"a\": \"A\"}",
+            "{\n \"a\": [1]}",
+            "{\"a\": [], \"a\": []}",
+            "{\"a\": [[[[",
+        ];
+        let errors = files.map(|text| QueueInterviewer::from_json(text).unwrap_err().to_string());
+        insta::assert_snapshot!(errors.join("\n"), @r#"
+        line 1, column 1: EOF while parsing a value
+        line 1, column 1: invalid type: sequence, expected an object of answers by node, as {"review": ["A", "free text"]}
+        line 1, column 9: invalid type: string "A", expected a sequence
+        line 2, column 8: invalid type: integer `1`, expected a string
+        line 1, column 13: `a` is listed twice: put all its answers into one list
+        line 1, column 7: invalid type: sequence, expected a string
+        "#);
+    }
+
+    #[tokio::test]
+    async fn each_gate_has_its_own_list() {
+        let answers = QueueInterviewer::from_json(r#"{"a": ["1", "2"], "b": ["3"]}"#).unwrap();
+        let mut told = Vec::new();
+        for node in ["a", "b", "a", "b", "c"] {
+            let question = Question { node: node.into(), ..Question::default() };
+            told.push(match answers.ask(&question).await.unwrap() {
+                Reply::Answer { text, .. } => text,
+                Reply::Unavailable => "-".to_owned(),
+            });
+        }
+        assert_eq!(told, ["1", "3", "2", "-", "-"]);
+    }
+}

@@ -1,0 +1,59 @@
+//! What a run did, as data: inspect, explain, context, lists.
+//!
+//! Everything here is a projection of a run's log: plain data out of events, with the shapes that
+//! `--json` prints. Nothing is printed, and nothing is read but blobs. Given a whole log, as
+//! `fabro_engine::read_all` reads it, [`inspect()`], [`stage()`], [`explain()`], [`context_at`] and
+//! [`diff`] answer questions about it.
+//!
+//! ```
+//! use fabro_events::{CreatedRun, Entry, Event, EventBody};
+//! use fabro_types::{BlobRef, RunId, RunStatus};
+//!
+//! let created = CreatedRun {
+//!     workflow: "hello".into(),
+//!     goal: "Say hello".into(),
+//!     inputs: Default::default(),
+//!     seed: 1,
+//!     work_dir: "/tmp".into(),
+//!     bundle: BlobRef::of(b"{}"),
+//!     context: Default::default(),
+//!     max_cost: None,
+//!     parent: None,
+//!     dry_run: false,
+//! };
+//! let entry = Entry::new(EventBody::RunCreated(created.into()));
+//! let log = [Event { run_id: RunId::from_parts(0, 7), seq: 1, ts_ms: 0, entry }];
+//! let report = fabro_inspect::inspect(&log, false)?;
+//! assert_eq!((report.goal.as_str(), report.status), ("Say hello", RunStatus::Interrupted));
+//! # Ok::<(), fabro_inspect::ReportError>(())
+//! ```
+//!
+//! Events that a rewind took back count for nothing.
+//!
+//! Limits: a log is held in memory as a whole; every report costs time linear in it.
+
+mod at;
+mod context;
+mod conversation;
+mod error;
+mod explain;
+mod gate;
+mod inspect;
+mod ps;
+mod read_back;
+pub mod replay;
+mod stage;
+
+pub use at::check_stage;
+pub use context::{context_at, diff};
+pub use conversation::{Given, Spoken, conversation};
+pub use error::ReportError;
+pub use explain::{Considered, Explain, explain};
+pub use gate::{Gate, find_gates, gate_names, open_gates};
+pub use inspect::{Inspect, StageRow, inspect};
+pub use ps::{PsRow, ps};
+pub use read_back::read_back;
+pub use stage::{StageReport, stage};
+
+#[cfg(test)]
+mod tests;

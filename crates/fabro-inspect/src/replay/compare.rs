@@ -1,0 +1,300 @@
+//! Two logs side by side: by lines, and on each line event by event.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use fabro_blob::BlobStore;
+use fabro_events::{CompletedStage, Event, EventBody};
+use fabro_types::Failure;
+use serde_json::{Map, Value};
+use similar::TextDiff;
+
+use crate::replay::record::{resolved, spoken};
+use crate::replay::{Aspect, Difference, ReplayError};
+
+/// How the instructions of a server's tool begin in a prompt.
+const SERVER_TOOL: &str = "### mcp__";
+
+/// A log as it is compared.
+pub(crate) struct Log {
+    lines: BTreeMap<Line, Vec<Item>>,
+    /// Branches that were ended before they were done, or that never ended.
+    cut: BTreeSet<Arc<str>>,
+    pub(crate) is_whole: bool,
+}
+
+/// A branch, and in it a session that is not the stage's own.
+type Line = (Arc<str>, Option<Arc<str>>);
+
+/// Something that happened on a line.
+struct Item {
+    seq: u64,
+    /// The same at the same place, or else the two logs have gone different ways.
+    at: (&'static str, Option<String>),
+    facets: Vec<(Aspect, String)>,
+}
+
+impl Log {
+    /// `moved` is a path that stands for another one in every text.
+    pub(crate) fn read(
+        events: &[&Event],
+        blobs: &dyn BlobStore,
+        moved: Option<&(String, String)>,
+    ) -> Result<Self, ReplayError> {
+        let mut log = Self { lines: BTreeMap::new(), cut: BTreeSet::new(), is_whole: false };
+        let mut asked = BTreeSet::new();
+        for event in events {
+            let branch = event.entry.branch.clone().unwrap_or_default();
+            match &event.entry.body {
+                EventBody::BranchStarted {} => _ = log.cut.insert(Arc::clone(&branch)),
+                EventBody::BranchCompleted { canceled: false, .. } => _ = log.cut.remove(&branch),
+                EventBody::RunCompleted { .. } | EventBody::RunFailed { .. } => log.is_whole = true,
+                _ => {}
+            }
+            let Some((name, mut facets)) = facets(event, blobs)? else { continue };
+            let stage = stage(event);
+            // A gate that is asked once more was given an answer that means nothing to it.
+            if name == "gate.asked" && !asked.insert((branch.clone(), stage.clone())) {
+                continue;
+            }
+            if let Some((from, to)) = moved {
+                for (_, text) in &mut facets {
+                    *text = text.replace(from, to);
+                }
+            }
+            let entry = &event.entry;
+            let session = entry.session_id.clone().filter(|_| entry.parent_session_id.is_some());
+            let item = Item { seq: event.seq, at: (name, stage), facets };
+            log.lines.entry((branch, session)).or_default().push(item);
+        }
+        Ok(log)
+    }
+
+    fn items(&self, line: &Line) -> impl Iterator<Item = &Item> {
+        self.lines.get(line).into_iter().flatten()
+    }
+
+    /// A line need not have come as far in both: it was cut off by others.
+    fn is_loose(&self, (branch, session): &Line) -> bool {
+        let inner = |outer: &&Arc<str>| {
+            branch
+                .strip_prefix(&***outer)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        session.is_some() || self.cut.iter().any(|outer| inner(&outer))
+    }
+}
+
+/// How many recorded events were looked at, and where they differ.
+pub(crate) fn compare(recorded: &Log, replayed: &Log) -> (u64, Vec<Difference>) {
+    let (mut compared, mut found) = (0, Vec::new());
+    let lines: BTreeSet<&Line> = recorded.lines.keys().chain(replayed.lines.keys()).collect();
+    for line in lines {
+        let is_loose = recorded.is_loose(line) && replayed.is_loose(line);
+        let (mut old, mut new) = (recorded.items(line), replayed.items(line));
+        loop {
+            let pair = (old.next(), new.next());
+            compared += u64::from(pair.0.is_some());
+            match pair {
+                (Some(old), Some(new)) if old.at == new.at => {
+                    found.extend(facet_differences(line, old, new));
+                }
+                (None, None) => break,
+                // What comes after the end of the record has nothing to be compared with.
+                (None, Some(_)) if !recorded.is_whole => break,
+                _ if is_loose => break,
+                (old, new) => {
+                    found.push(other_way(line, old, new));
+                    break;
+                }
+            }
+        }
+    }
+    found.sort_by_key(|(seq, _)| *seq);
+    (compared, found.into_iter().map(|(_, difference)| difference).collect())
+}
+
+fn facet_differences(line: &Line, old: &Item, new: &Item) -> Vec<(u64, Difference)> {
+    let differ = old.facets.iter().zip(&new.facets);
+    let differ = differ.filter(|((aspect, old), (_, new))| !is_same(*aspect, old, new));
+    let found = differ.map(|((aspect, before), (_, after))| {
+        let is_long = before.contains('\n') || after.contains('\n');
+        let difference = Difference {
+            aspect: *aspect,
+            branch: Some(line.0.clone()).filter(|branch| !branch.is_empty()),
+            stage: old.at.1.clone(),
+            seq: Some(old.seq),
+            recorded: Some(before.clone()),
+            replayed: Some(after.clone()),
+            diff: is_long.then(|| diff(before, after)),
+        };
+        (old.seq, difference)
+    });
+    found.collect()
+}
+
+/// What servers have to say of their tools is not there to be said again.
+fn is_same(aspect: Aspect, old: &str, new: &str) -> bool {
+    if old == new {
+        return true;
+    }
+    if aspect != Aspect::Prompt || new.len() > old.len() {
+        return false;
+    }
+    let (old, new) = (old.as_bytes(), new.as_bytes());
+    let head = old.iter().zip(new).take_while(|(a, b)| a == b).count();
+    let tail = old.iter().rev().zip(new.iter().rev()).take_while(|(a, b)| a == b).count();
+    let tail = tail.min(new.len() - head);
+    // What is missing may begin, or end, as what follows it does.
+    let near = SERVER_TOOL.len();
+    let missing = head.saturating_sub(near)..(old.len() - tail + near).min(old.len());
+    head + tail == new.len() && String::from_utf8_lossy(&old[missing]).contains(SERVER_TOOL)
+}
+
+fn diff(before: &str, after: &str) -> String {
+    let diff = TextDiff::from_lines(before, after);
+    let mut unified = diff.unified_diff();
+    unified.context_radius(2).missing_newline_hint(false).to_string()
+}
+
+/// From here on the two have nothing to do with each other.
+fn other_way(line: &Line, old: Option<&Item>, new: Option<&Item>) -> (u64, Difference) {
+    let at = old.or(new);
+    let difference = Difference {
+        aspect: Aspect::Event,
+        branch: Some(line.0.clone()).filter(|branch| !branch.is_empty()),
+        stage: at.and_then(|item| item.at.1.clone()),
+        seq: old.map(|item| item.seq),
+        recorded: old.map(Item::text),
+        replayed: new.map(Item::text),
+        diff: None,
+    };
+    (at.map_or(0, |item| item.seq), difference)
+}
+
+impl Item {
+    fn text(&self) -> String {
+        let (name, stage) = &self.at;
+        let stage = stage.as_deref().map(|stage| format!(" {stage}")).unwrap_or_default();
+        let text = self.facets.first().map(|(_, text)| text.lines().next().unwrap_or_default());
+        let text = text.filter(|text| !text.is_empty()).map(|text| format!(": {text}"));
+        format!("{name}{stage}{}", text.unwrap_or_default())
+    }
+}
+
+fn stage(event: &Event) -> Option<String> {
+    let node = event.entry.node_id.as_deref()?;
+    Some(format!("{node}@{}", event.entry.visit.unwrap_or(1)))
+}
+
+type Facets = Vec<(Aspect, String)>;
+
+/// What of an event is compared; `None` for one that is not.
+fn facets(
+    event: &Event,
+    blobs: &dyn BlobStore,
+) -> Result<Option<(&'static str, Facets)>, ReplayError> {
+    let one = |aspect, text: String| vec![(aspect, text)];
+    let node = || stage(event).unwrap_or_default();
+    Ok(Some(match &event.entry.body {
+        EventBody::RunCompleted { .. } => ("run.completed", Vec::new()),
+        EventBody::RunFailed { failure, .. } => ("run.failed", one(Aspect::Run, why(failure))),
+        EventBody::StageStarted { handler, fidelity, thread_id, .. } => {
+            let thread = thread_id.as_ref().map(|it| format!(", thread {it}")).unwrap_or_default();
+            let text = format!("{handler}, fidelity {}{thread}", fidelity.as_str());
+            ("stage.started", one(Aspect::Start, text))
+        }
+        EventBody::StageRetrying { attempt, failure, .. } => {
+            let text = format!("attempt {attempt} failed: {}", why(failure));
+            ("stage.retrying", one(Aspect::Outcome, text))
+        }
+        // An end is an end: that it is another one is told by what it came to.
+        EventBody::StageCompleted(done) | EventBody::StageFailed(done) => {
+            ("stage.ended", ended(done, blobs)?)
+        }
+        EventBody::EdgeSelected(choice) => {
+            let label = choice.label.as_ref().map(|it| format!(" \"{it}\"")).unwrap_or_default();
+            let gate =
+                choice.gate.as_ref().map(|it| format!(", goal gate {it}")).unwrap_or_default();
+            let restart = if choice.restart { ", restart" } else { "" };
+            let text = format!("{} → {}{label}{restart}{gate}", node(), choice.to);
+            ("edge.selected", one(Aspect::Edge, text))
+        }
+        EventBody::LoopRestart { to } => ("loop.restart", one(Aspect::Edge, to.to_string())),
+        EventBody::ContextRefused { key, .. } => {
+            ("context.refused", one(Aspect::Context, key.clone()))
+        }
+        EventBody::AgentMessage { role, message: Some(message), .. } => {
+            let said = spoken(blobs, role, message, event.seq)?;
+            let calls = said.tool_calls().map(|it| format!("\n{}({})", it.name, it.arguments));
+            let text = said.text() + &calls.collect::<String>();
+            match role.as_str() {
+                "assistant" => ("agent.answer", one(Aspect::Answer, text)),
+                _ => ("agent.message", one(Aspect::Prompt, text)),
+            }
+        }
+        other => return Ok(of_many(other)),
+    }))
+}
+
+/// The same of fan-outs and gates.
+fn of_many(body: &EventBody) -> Option<(&'static str, Facets)> {
+    let one = |aspect, text: String| vec![(aspect, text)];
+    Some(match body {
+        EventBody::ParallelStarted { branches, join, max_parallel } => {
+            let names: Vec<&str> = branches.iter().map(|it| &*it.branch).collect();
+            let join = join.as_deref().unwrap_or("nowhere");
+            let text = format!("{}, joined at {join}, {max_parallel} at a time", names.join(" "));
+            ("parallel.started", one(Aspect::FanOut, text))
+        }
+        EventBody::BranchStarted {} => ("parallel.branch.started", Vec::new()),
+        EventBody::BranchCompleted { status, failure, canceled, .. } => {
+            let why = failure.as_ref().map(|it| format!(": {}", why(it))).unwrap_or_default();
+            let canceled = if *canceled { ", no longer needed" } else { "" };
+            let text = format!("{}{canceled}{why}", status.as_str());
+            ("parallel.branch.completed", one(Aspect::FanOut, text))
+        }
+        EventBody::ParallelCompleted { status } => {
+            ("parallel.completed", one(Aspect::FanOut, status.as_str().to_owned()))
+        }
+        EventBody::GateAsked { question, options, freeform, .. } => {
+            let mut lines = vec![question.clone()];
+            lines.extend(options.iter().map(|it| format!("[{}] {} → {}", it.key, it.label, it.to)));
+            lines.extend(freeform.then(|| "free text".to_owned()));
+            ("gate.asked", one(Aspect::Gate, lines.join("\n")))
+        }
+        EventBody::GateAnswered { selected, label, text, .. } => {
+            let text = text.as_ref().map(|text| format!(": {text}")).unwrap_or_default();
+            ("gate.answered", one(Aspect::Gate, format!("[{selected}] {label}{text}")))
+        }
+        _ => return None,
+    })
+}
+
+fn why(failure: &Failure) -> String {
+    failure.to_string()
+}
+
+fn ended(done: &CompletedStage, blobs: &dyn BlobStore) -> Result<Facets, ReplayError> {
+    let CompletedStage { attempts, outcome, script, .. } = done;
+    let mut text = outcome.status.as_str().to_owned();
+    let mut say = |name: &str, said: Option<&str>| {
+        if let Some(said) = said.filter(|said| !said.is_empty()) {
+            let _ = write!(text, ", {name} {said}");
+        }
+    };
+    say("word", outcome.word.as_deref());
+    say("label", outcome.preferred_label.as_deref());
+    say("next", Some(&outcome.suggested_next_ids.join(" ")));
+    say("after attempts:", (*attempts > 1).then(|| attempts.to_string()).as_deref());
+    say("because of", outcome.failure.as_ref().map(why).as_deref());
+    let mut updates = Map::new();
+    for (key, value) in &outcome.context_updates {
+        updates.insert(key.clone(), resolved(blobs, value)?);
+    }
+    let updates =
+        if updates.is_empty() { String::new() } else { format!("{:#}", Value::Object(updates)) };
+    let script = script.as_deref().unwrap_or_default().to_owned();
+    Ok(vec![(Aspect::Outcome, text), (Aspect::Context, updates), (Aspect::Outcome, script)])
+}

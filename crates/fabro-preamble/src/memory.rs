@@ -1,0 +1,215 @@
+//! What the LLM and human stages of a workflow have said: recent turns, a summary, and the block that tells them.
+//!
+//! A [`Memory`] is folded from [`Turn`]s, one for each stage in which a model or a person spoke. The
+//! last [`RECENT_TURNS`] are kept as they are; of those before, a line each goes into a summary. The
+//! same turns always give the same memory.
+//!
+//! ```
+//! use fabro_preamble::memory::{Blocks, Memory, Speaker, Turn, assemble};
+//! use fabro_tokens::CharsPerFour;
+//!
+//! let memory = Memory::fold([
+//!     Turn::new("draft", Speaker::Llm, "Here is the plan. It has two steps."),
+//!     Turn::new("review", Speaker::Human, "Step two is missing a test."),
+//! ]);
+//! let message = assemble(
+//!     &Blocks {
+//!         preamble: "Goal: Add a /health endpoint",
+//!         memory: &memory.block(&CharsPerFour, 2_000),
+//!         partner: memory.partner().unwrap_or_default(),
+//!         prompt: "Answer your partner.",
+//!         ..Blocks::default()
+//!     },
+//!     &CharsPerFour,
+//! );
+//! assert_eq!(message, "\
+//! Goal: Add a /health endpoint\n\n## Conversation so far (2 turns)
+//!
+//! [1] draft (llm): Here is the plan. It has two steps.
+//!
+//! [2] review (human): Step two is missing a test.
+//!
+//! Partner just said: Step two is missing a test.
+//!
+//! Answer your partner.");
+//! ```
+//!
+//! [`assemble`] is the one place where the message of a user is put together; [`ToolContext`] is
+//! what tools get of the same memory.
+//!
+//! # Limits
+//!
+//! - The summary has at most 100 lines of at most 160 characters of what was said; older lines are
+//!   dropped, and it says how many. It is an excerpt, not an understanding: a caller that has a model
+//!   summarise hands its text over with [`Memory::with_summary`].
+//! - A memory holds its recent turns whole, however long they are. Only the block is cut.
+//! - Preamble, partner and prompt are not cut by [`assemble`].
+
+mod assemble;
+mod block;
+mod cut;
+mod summary;
+
+use std::fmt;
+
+pub use assemble::{Blocks, MEMORY_TOKENS, RAG_TOKENS, TOOL_INSTRUCTION_TOKENS, assemble};
+use fabro_tokens::CountTokens;
+use serde::{Deserialize, Serialize};
+use summary::Summary;
+
+/// How many turns a memory keeps whole.
+pub const RECENT_TURNS: usize = 12;
+
+/// How many turns a memory tells anything of.
+pub const REMEMBERED_TURNS: usize = RECENT_TURNS + summary::LINES;
+
+/// What was said in one stage.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Turn {
+    /// The id of the stage's node.
+    pub node: String,
+    /// Who spoke.
+    pub kind: Speaker,
+    /// The last text of the stage.
+    pub text: String,
+    /// Which turn of the workflow it is, from 1; [`Memory::push`] sets it.
+    #[serde(default)]
+    pub round: u64,
+}
+
+impl Turn {
+    /// A turn whose round is set when it is remembered.
+    pub fn new(node: impl Into<String>, kind: Speaker, text: impl Into<String>) -> Self {
+        Self { node: node.into(), kind, text: text.into(), round: 0 }
+    }
+}
+
+/// Who speaks in a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Speaker {
+    /// A model.
+    Llm,
+    /// A person.
+    Human,
+}
+
+impl fmt::Display for Speaker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Llm => "llm",
+            Self::Human => "human",
+        })
+    }
+}
+
+/// What was said so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// The oldest first.
+    recent: Vec<Turn>,
+    summary: Summary,
+    /// Takes the place of `summary`.
+    given: Option<String>,
+    round: u64,
+}
+
+impl Memory {
+    /// The memory of these turns, the oldest first.
+    pub fn fold(turns: impl IntoIterator<Item = Turn>) -> Self {
+        let mut memory = Self::default();
+        for turn in turns {
+            memory.push(turn);
+        }
+        memory
+    }
+
+    /// A memory that knows only of the number of the turns before the first one it will be told.
+    /// With [`REMEMBERED_TURNS`] after them it is the same as if it had been told all.
+    pub fn after(earlier: u64) -> Self {
+        Self { summary: Summary::after(earlier), round: earlier, ..Self::default() }
+    }
+
+    /// Remembers one more turn. The cost does not grow with the number of turns before.
+    pub fn push(&mut self, turn: Turn) {
+        self.round += 1;
+        if self.recent.len() == RECENT_TURNS {
+            let oldest = self.recent.remove(0);
+            self.summary.add(&oldest);
+        }
+        self.recent.push(Turn { round: self.round, ..turn });
+    }
+
+    /// Uses this text, of a model for instance, as the summary of the turns before the recent ones.
+    /// A blank one leaves the summary as it is.
+    pub fn with_summary(mut self, summary: impl Into<String>) -> Self {
+        let summary = summary.into().trim().to_owned();
+        self.given = Some(summary).filter(|summary| !summary.is_empty());
+        self
+    }
+
+    /// The summary of the turns before the recent ones, a line each, without a line end at its end;
+    /// empty when there are none.
+    pub fn summary(&self) -> String {
+        self.given.clone().unwrap_or_else(|| self.summary.text())
+    }
+
+    /// The last [`RECENT_TURNS`] turns, the oldest first.
+    pub fn recent_turns(&self) -> &[Turn] {
+        &self.recent
+    }
+
+    /// How many turns there were.
+    pub fn round(&self) -> u64 {
+        self.round
+    }
+
+    /// The text of the last turn.
+    pub fn partner(&self) -> Option<&str> {
+        self.recent.last().map(|turn| &*turn.text)
+    }
+
+    /// What to look for in documents before a stage with this prompt: what the partner said, or the
+    /// prompt when nobody spoke, and the last line of the summary.
+    pub fn query(&self, prompt: &str) -> String {
+        let said = self.partner().filter(|text| !text.trim().is_empty()).unwrap_or(prompt);
+        match self.summary().lines().last() {
+            Some(line) => format!("{said}\n{line}"),
+            None => said.to_owned(),
+        }
+    }
+
+    /// Summary and recent turns as Markdown of at most `max_tokens`, whatever was said; empty when
+    /// nothing was.
+    ///
+    /// One turn takes at most half of it, cut with a note. When there is not room for all, the oldest
+    /// lines go first, and a note says how many.
+    pub fn block(&self, counter: &dyn CountTokens, max_tokens: usize) -> String {
+        block::render(self, counter, max_tokens)
+    }
+}
+
+/// What a tool is told of a workflow's conversation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolContext {
+    /// The summary of the turns before the recent ones; may be empty.
+    pub workflow_summary: String,
+    /// The recent turns as `node (kind): text`, the oldest first.
+    pub recent_turns: Vec<String>,
+    /// How many turns there were.
+    pub round: u64,
+}
+
+impl From<&Memory> for ToolContext {
+    fn from(memory: &Memory) -> Self {
+        let turn = |turn: &Turn| format!("{} ({}): {}", turn.node, turn.kind, turn.text);
+        Self {
+            workflow_summary: memory.summary(),
+            recent_turns: memory.recent.iter().map(turn).collect(),
+            round: memory.round,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

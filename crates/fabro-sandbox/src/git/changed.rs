@@ -1,0 +1,70 @@
+//! Comparing two moments.
+
+use std::collections::BTreeSet;
+
+use crate::git::GitError;
+use crate::git::run::{git, within_time};
+use crate::git::snapshot::{Snapshot, prints};
+
+/// The tree of no files, for either length of ids. Git knows it in every repository.
+const EMPTY_TREES: [&str; 2] = [
+    "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
+    "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
+];
+
+/// The files that appeared, vanished or got other contents between two snapshots of one directory:
+/// their paths below it, sorted by bytes. What of a path is no UTF-8 is shown as `U+FFFD`.
+///
+/// To be called soon after the second one was taken: files that were edited before the first one and
+/// are committed now are looked at once more.
+///
+/// # Errors
+///
+/// As [`Snapshot::take`]; also when a commit of the first snapshot is gone.
+pub async fn changed(before: &Snapshot, after: &Snapshot) -> Result<Vec<String>, GitError> {
+    let paths = within_time(paths(before, after)).await?;
+    Ok(paths.iter().map(|path| String::from_utf8_lossy(path).into_owned()).collect())
+}
+
+async fn paths(before: &Snapshot, after: &Snapshot) -> Result<BTreeSet<Vec<u8>>, GitError> {
+    let mut changed = committed(before, after).await?;
+    // Whether a file that differed from its commit at one of the moments is another now does not
+    // follow from the commits.
+    for (path, print) in &after.dirty {
+        let was = before.dirty.get(path);
+        if was.is_none_or(|was| was.differs(print)) {
+            changed.insert(path.clone());
+        } else {
+            changed.remove(path);
+        }
+    }
+    let clean_now = before.dirty.keys().filter(|path| !after.dirty.contains_key(*path)).cloned();
+    let now = prints(after.place.dir.clone(), clean_now.collect()).await?;
+    for (path, print) in &now {
+        if before.dirty.get(path).is_none_or(|was| was.differs(print)) {
+            changed.insert(path.clone());
+        } else {
+            changed.remove(path);
+        }
+    }
+    Ok(changed)
+}
+
+/// What differs between the two commits.
+async fn committed(before: &Snapshot, after: &Snapshot) -> Result<BTreeSet<Vec<u8>>, GitError> {
+    // Commits of two repositories cannot be compared.
+    if before.head == after.head || before.place.top != after.place.top {
+        return Ok(BTreeSet::new());
+    }
+    let sha256 = [before, after].iter().any(|at| at.head().is_some_and(|id| id.len() > 40));
+    let tree = |at: &Snapshot| {
+        at.head.clone().unwrap_or_else(|| EMPTY_TREES[usize::from(sha256)].to_owned())
+    };
+    let (from, to) = (tree(before), tree(after));
+    let arguments = ["-r", "-z", "--name-only", "--no-renames", &from, &to];
+    let path = Some(after.place.pathspec.as_os_str());
+    let output = git(&after.place.cwd, "diff-tree", &arguments, path).await?.output("diff-tree")?;
+    let paths = output.split(|byte| *byte == 0).filter(|path| !path.is_empty());
+    let below = paths.filter_map(|path| path.strip_prefix(&*after.place.prefix));
+    Ok(below.map(<[u8]>::to_owned).collect())
+}

@@ -1,0 +1,154 @@
+//! Where a work tree stands.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Component, Path, PathBuf};
+
+use crate::git::GitError;
+use crate::git::print::{Allowance, Print};
+use crate::git::run::{Answer, git, within_time};
+use crate::git::status::{self, Entry};
+
+/// Repositories inside of one another are looked into as deep as this.
+const DEPTH: u8 = 4;
+
+/// Where a directory of a work tree stands at some moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    pub(crate) place: Place,
+    /// Absent before the first commit.
+    pub(crate) head: Option<String>,
+    /// What differs from the commit, by its path below the directory.
+    pub(crate) dirty: BTreeMap<Vec<u8>, Print>,
+}
+
+/// Where the directory is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The directory itself, which need not be there any more.
+    pub(crate) dir: PathBuf,
+    /// The nearest directory above that is there, where git can be run.
+    pub(crate) cwd: PathBuf,
+    /// The way from `cwd` to `dir`, as git takes it.
+    pub(crate) pathspec: OsString,
+    /// The top of the work tree.
+    pub(crate) top: PathBuf,
+    /// The way from `top` to `dir`: empty, or with `/` at its end.
+    pub(crate) prefix: Vec<u8>,
+}
+
+impl Snapshot {
+    /// Where a directory stands now, and all below it. `None` outside of a work tree, in a bare
+    /// repository, and where there is no git.
+    ///
+    /// A directory that is gone, in a work tree that is not, has lost all its files.
+    ///
+    /// # Errors
+    ///
+    /// A repository that git refuses to read, an answer that is not understood or too long, and the
+    /// end of the [time](crate::git::TIME_LIMIT).
+    pub async fn take(dir: &Path) -> Result<Option<Self>, GitError> {
+        within_time(take(dir, DEPTH)).await
+    }
+
+    /// The commit that the work tree is on; absent before the first one.
+    pub fn head(&self) -> Option<&str> {
+        self.head.as_deref()
+    }
+
+    /// Whether all files are as they are committed, ignored ones aside.
+    pub fn is_clean(&self) -> bool {
+        self.dirty.is_empty()
+    }
+
+    /// Whether any file is another, or the commit.
+    pub(crate) fn differs(&self, other: &Self) -> bool {
+        self.head != other.head
+            || self.dirty.len() != other.dirty.len()
+            || self
+                .dirty
+                .iter()
+                .any(|(path, print)| other.dirty.get(path).is_none_or(|other| print.differs(other)))
+    }
+}
+
+async fn take(dir: &Path, depth: u8) -> Result<Option<Snapshot>, GitError> {
+    let Some(place) = place(dir).await? else { return Ok(None) };
+    let path = Some(place.pathspec.as_os_str());
+    let output = git(&place.cwd, "status", &status::ARGUMENTS, path).await?.output("status")?;
+    let status = status::parse(&output)?;
+    let (mut files, mut repositories) = (Vec::new(), Vec::new());
+    for Entry { path, is_repository } in status.entries {
+        if let Some(path) = path.strip_prefix(&*place.prefix) {
+            if is_repository { &mut repositories } else { &mut files }.push(path.to_owned());
+        }
+    }
+    let mut dirty = prints(place.dir.clone(), files).await?;
+    for path in repositories {
+        let print = repository(&place.dir.join(OsStr::from_bytes(&path)), depth).await;
+        dirty.insert(path, print);
+    }
+    Ok(Some(Snapshot { place, head: status.head, dirty }))
+}
+
+/// A repository inside of another. One that cannot be asked is no reason to fail.
+async fn repository(dir: &Path, depth: u8) -> Print {
+    let inner = match depth.checked_sub(1) {
+        Some(depth) => Box::pin(take(dir, depth)).await.ok().flatten(),
+        None => None,
+    };
+    Print::Repository(inner.map(Box::new))
+}
+
+/// What is at these paths below a directory.
+pub(crate) async fn prints(
+    dir: PathBuf,
+    paths: Vec<Vec<u8>>,
+) -> Result<BTreeMap<Vec<u8>, Print>, GitError> {
+    let read = move || {
+        let mut allowance = Allowance::new();
+        let print = |path: Vec<u8>| {
+            let print = allowance.print(&dir.join(OsStr::from_bytes(&path)));
+            (path, print)
+        };
+        paths.into_iter().map(print).collect()
+    };
+    tokio::task::spawn_blocking(read).await.map_err(|error| GitError::Run(error.into()))
+}
+
+async fn place(dir: &Path) -> Result<Option<Place>, GitError> {
+    let dir = std::path::absolute(dir)?;
+    let Some(there) = dir.ancestors().find(|above| above.is_dir()) else { return Ok(None) };
+    let gone = dir.strip_prefix(there).unwrap_or(Path::new(""));
+    if gone.components().any(|component| !matches!(component, Component::Normal(_))) {
+        return Ok(None);
+    }
+    // Git goes by real paths.
+    let cwd = there.canonicalize()?;
+    let asked = ["--is-inside-work-tree", "--show-cdup"];
+    let answer = match git(&cwd, "rev-parse", &asked, None).await? {
+        Answer::NoGit => return Ok(None),
+        Answer::Refused(_) if !has_repository(&cwd) => return Ok(None),
+        answer => answer.output("rev-parse")?,
+    };
+    // The second line has `../` for each level below the top.
+    let answer = String::from_utf8_lossy(&answer);
+    let Some(up) = answer.strip_prefix("true\n") else { return Ok(None) };
+    let levels = up.matches("../").count();
+    let Some(top) = cwd.ancestors().nth(levels) else { return Ok(None) };
+    let real = if gone.as_os_str().is_empty() { cwd.clone() } else { cwd.join(gone) };
+    let below = real.strip_prefix(top).unwrap_or(Path::new(""));
+    let mut prefix = below.as_os_str().as_bytes().to_owned();
+    if !prefix.is_empty() {
+        prefix.push(b'/');
+    }
+    let pathspec =
+        if gone.as_os_str().is_empty() { ".".into() } else { gone.as_os_str().to_owned() };
+    Ok(Some(Place { top: top.to_owned(), dir: real, cwd, pathspec, prefix }))
+}
+
+/// Whether there is a repository, which git then refused for a reason that the user should know.
+fn has_repository(dir: &Path) -> bool {
+    dir.ancestors().any(|above| above.join(".git").exists())
+}

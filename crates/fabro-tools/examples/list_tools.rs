@@ -1,0 +1,48 @@
+//! Lists the tools of a server and calls the first one.
+//!
+//! `cargo run -p fabro-tools --features mcp --example list_tools [COMMAND [ARGUMENT …]]`; without a command it talks
+//! to a server that is a few lines of shell.
+
+use fabro_tools::mcp::{Server, Servers, Transport};
+use fabro_tools::{Call, ToolContext};
+use serde_json::Map;
+use tokio_util::sync::CancellationToken;
+
+const SERVER: &str = r#"
+answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$1" "$2"; }
+while read -r line; do
+    id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+    case $line in
+        *'"initialize"'*) answer "$id" '{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"clock","version":"1"}}';;
+        *'"tools/list"'*) answer "$id" '{"tools":[{"name":"year","description":"Tells the year","inputSchema":{"type":"object"}}]}';;
+        *'"tools/call"'*) answer "$id" '{"content":[{"type":"text","text":"'"$(date +%Y)"'"}]}';;
+    esac
+done"#;
+
+#[tokio::main(flavor = "current_thread")]
+#[expect(clippy::print_stdout, reason = "an example shows what it got")]
+async fn main() {
+    let mut words = std::env::args().skip(1);
+    let (command, args) = match words.next() {
+        Some(command) => (command, words.collect()),
+        None => ("sh".to_owned(), vec!["-c".to_owned(), SERVER.to_owned()]),
+    };
+    let path = ("PATH".to_owned(), std::env::var("PATH").unwrap_or_default());
+    let transport = Transport::Stdio { command, args, env: Vec::new() };
+    let servers = vec![Server::new("example", transport)];
+    let servers = Servers::connect(servers, std::path::Path::new("."), &[path]).await;
+    for error in servers.failed() {
+        println!("{error}");
+    }
+    let tools = servers.tools();
+    for tool in &tools {
+        println!("{}: {}", tool.spec().name, tool.spec().description);
+    }
+    if let Some(tool) = tools.first() {
+        let (arguments, context) = (Map::new(), ToolContext::default());
+        let cancel = CancellationToken::new();
+        let call = Call { id: "1", arguments: &arguments, context: &context, cancel: &cancel };
+        println!("{:?}", tool.call(call).await);
+    }
+    servers.close().await;
+}

@@ -1,0 +1,67 @@
+use std::collections::HashMap;
+
+use reqwest::Url;
+use reqwest::header::{HeaderName, HeaderValue};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::{
+    StreamableHttpClientTransportConfig, StreamableHttpError,
+};
+
+use crate::mcp::error::{Problem, brief};
+
+/// The protocol sets them itself.
+const RESERVED: [&str; 4] = ["accept", "mcp-session-id", "mcp-protocol-version", "last-event-id"];
+
+/// A connection that sends its first request when it is spoken to.
+pub(crate) fn transport(
+    url: &str,
+    headers: &[(String, String)],
+) -> Result<StreamableHttpClientTransport<reqwest::Client>, Problem> {
+    let valid = Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https"));
+    if !valid {
+        return Err(Problem::Url);
+    }
+    let headers = headers.iter().map(|(name, value)| header(name, value));
+    let headers = headers.collect::<Result<HashMap<_, _>, _>>()?;
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        // An error means that another thread was faster, with whatever provider it prefers.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    }
+    let config = StreamableHttpClientTransportConfig::with_uri(url).custom_headers(headers);
+    Ok(StreamableHttpClientTransport::from_config(config))
+}
+
+fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), Problem> {
+    let problem = || Problem::Header(name.to_owned());
+    let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| problem())?;
+    if RESERVED.contains(&key.as_str()) {
+        return Err(problem());
+    }
+    let mut value = HeaderValue::from_str(value).map_err(|_| problem())?;
+    value.set_sensitive(true);
+    Ok((key, value))
+}
+
+/// An error with its causes, briefly. URLs may carry keys, so it names none.
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static), url: Option<&str>) -> String {
+    let error = match error.downcast_ref() {
+        Some(StreamableHttpError::<reqwest::Error>::Client(error)) => error,
+        _ => error,
+    };
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let said = error.to_string();
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        cause = error.source();
+    }
+    if let Some(url) = url {
+        let parsed = Url::parse(url).map(String::from).unwrap_or_default();
+        for form in [parsed.as_str(), url].into_iter().filter(|form| !form.is_empty()) {
+            text = text.replace(form, "its URL");
+        }
+    }
+    brief(&text)
+}

@@ -1,0 +1,122 @@
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex as StdMutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use fabro_sandbox::{ExecError, Exit, Process, Tail};
+use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
+use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::mcp::error::Problem;
+
+/// The largest message that is read.
+pub(crate) const LONGEST: usize = 8 * 1024 * 1024;
+
+/// How long a program that closed its stdout may take to exit before it is ended.
+const EXIT: Duration = Duration::from_secs(2);
+
+/// How long the end of stderr is waited for when the program is gone.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// A server that was started.
+pub(crate) struct Child {
+    process: Mutex<Option<Process>>,
+    too_long: Arc<AtomicBool>,
+    tail: Arc<StdMutex<Tail>>,
+    listener: Mutex<JoinHandle<()>>,
+}
+
+impl Child {
+    pub(crate) fn start(
+        program: &fabro_sandbox::Program<'_>,
+    ) -> Result<(Self, Messages, ChildStdin), ExecError> {
+        let (process, pipes) = Process::start(program)?;
+        let too_long = Arc::<AtomicBool>::default();
+        let messages = Messages { stdout: pipes.stdout, line: 0, too_long: Arc::clone(&too_long) };
+        let tail = Arc::<StdMutex<Tail>>::default();
+        let listener = Mutex::new(tokio::spawn(listen(pipes.stderr, Arc::clone(&tail))));
+        let process = Mutex::new(Some(process));
+        Ok((Self { process, too_long, tail, listener }, messages, pipes.stdin))
+    }
+
+    /// Why nothing more comes from it. Ends it, if it has not ended yet.
+    pub(crate) async fn problem(&self) -> Problem {
+        if self.too_long.load(Ordering::Relaxed) {
+            self.end().await;
+            return Problem::TooLong(LONGEST);
+        }
+        Problem::Ended(self.exit().await)
+    }
+
+    /// Ends it, and whatever it started.
+    pub(crate) async fn end(&self) {
+        if let Some(mut process) = self.process.lock().await.take() {
+            process.end().await;
+        }
+    }
+
+    /// The last lines it wrote to stderr, when it has ended.
+    pub(crate) async fn last_words(&self) -> String {
+        let mut listener = self.listener.lock().await;
+        if !listener.is_finished() {
+            // Something outside the group may hold the pipe; what was read so far has to do then.
+            let _ = timeout(LAST_WORDS, &mut *listener).await;
+        }
+        self.tail.lock().unwrap_or_else(PoisonError::into_inner).text()
+    }
+
+    async fn exit(&self) -> Option<Exit> {
+        let mut process = self.process.lock().await.take()?;
+        if let Ok(exit) = timeout(EXIT, process.wait()).await {
+            return exit.ok();
+        }
+        process.end().await;
+        None
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.listener.get_mut().abort();
+    }
+}
+
+async fn listen(mut stderr: ChildStderr, tail: Arc<StdMutex<Tail>>) {
+    let mut chunk = [0; Tail::BYTES];
+    while let Ok(read @ 1..) = stderr.read(&mut chunk).await {
+        tail.lock().unwrap_or_else(PoisonError::into_inner).push(&chunk[..read]);
+    }
+}
+
+/// The stdout of a server, which breaks off at a line that is too long.
+pub(crate) struct Messages {
+    stdout: ChildStdout,
+    /// How long the line at hand is so far.
+    line: usize,
+    too_long: Arc<AtomicBool>,
+}
+
+impl AsyncRead for Messages {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.stdout).poll_read(cx, buf))?;
+        let new = &buf.filled()[before..];
+        self.line = match memchr::memrchr(b'\n', new) {
+            Some(end) => new.len() - end - 1,
+            None => self.line + new.len(),
+        };
+        if self.line > LONGEST {
+            self.too_long.store(true, Ordering::Relaxed);
+            return Poll::Ready(Err(std::io::ErrorKind::FileTooLarge.into()));
+        }
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,83 @@
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use crate::{Call, Output, Tool, ToolContext};
+use async_trait::async_trait;
+use fabro_llm::ToolSpec;
+use fabro_types::Permissions;
+use rmcp::model::{CallToolRequestParams, MetaObject, RequestMetaObject};
+use serde_json::{Value, json};
+
+use crate::mcp::link::Link;
+
+/// A tool of a server.
+pub(crate) struct McpTool {
+    spec: ToolSpec,
+    link: Arc<Link>,
+    /// What the server calls it.
+    name: Cow<'static, str>,
+    repeatable: bool,
+    instructions: Option<String>,
+}
+
+impl McpTool {
+    /// The tool `offered`, which the model calls `name`.
+    pub(crate) fn new(
+        name: String,
+        offered: rmcp::model::Tool,
+        link: Arc<Link>,
+        instructions: Option<String>,
+    ) -> Self {
+        let hints = offered.annotations.unwrap_or_default();
+        let repeatable = hints.read_only_hint == Some(true) || hints.idempotent_hint == Some(true);
+        let description = match (offered.description, offered.title) {
+            (Some(description), _) => description.into_owned(),
+            (None, Some(title)) => title,
+            (None, None) => format!("`{}` of the MCP server `{}`", offered.name, link.server.name),
+        };
+        let mut schema = Arc::unwrap_or_clone(offered.input_schema);
+        // Servers leave out what is implied, and providers insist on it.
+        schema.entry("type").or_insert_with(|| json!("object"));
+        schema.entry("properties").or_insert_with(|| json!({}));
+        let parameters = Arc::new(Value::Object(schema));
+        let spec = ToolSpec { name, description, parameters };
+        Self { spec, link, name: offered.name, repeatable, instructions }
+    }
+}
+
+#[async_trait]
+impl Tool for McpTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn needs(&self) -> Permissions {
+        Permissions::Full
+    }
+
+    fn instructions(&self) -> Option<&str> {
+        self.instructions.as_deref()
+    }
+
+    async fn call(&self, call: Call<'_>) -> Output {
+        let mut params =
+            CallToolRequestParams::new(self.name.clone()).with_arguments(call.arguments.clone());
+        if self.link.server.context {
+            params.meta = Some(meta(call.context));
+        }
+        tokio::select! {
+            biased;
+            () = call.cancel.cancelled() => Output::error("the call was canceled"),
+            output = self.link.call(params, self.repeatable) => output,
+        }
+    }
+}
+
+fn meta(context: &ToolContext) -> RequestMetaObject {
+    let told = json!({
+        "workflow_summary": context.workflow_summary,
+        "recent_turns": context.recent_turns,
+        "round": context.round,
+    });
+    RequestMetaObject(MetaObject([("fabro/context".to_owned(), told)].into_iter().collect()))
+}

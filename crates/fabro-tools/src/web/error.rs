@@ -1,0 +1,110 @@
+use std::error::Error;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use crate::web::cut::head;
+
+/// Settings of a tool that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SetupError {
+    /// What may be fetched although it is private is no host.
+    #[error("`{0}` is no host: write HOST or HOST:PORT, such as `127.0.0.1:8080`")]
+    Allow(String),
+    /// The URL of an HTTP tool cannot be called.
+    #[error("the tool `{tool}` has no usable url: write a whole one, with http:// or https://")]
+    Url {
+        /// The tool's name.
+        tool: String,
+    },
+    /// The parameters of an HTTP tool are no object.
+    #[error("the parameters of the tool `{tool}` are no JSON Schema: make them an object")]
+    Parameters {
+        /// The tool's name.
+        tool: String,
+    },
+    /// A header of an HTTP tool cannot be sent. Its value may be secret, so it is not told.
+    #[error("the header `{header}` of the tool `{tool}` cannot be sent: check its name and value")]
+    Header {
+        /// The tool's name.
+        tool: String,
+        /// The header's name.
+        header: String,
+    },
+}
+
+/// A host that is not connected to.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error(
+        "`{host}` is at {address}, which is no public address; only the settings can permit it, \
+         with `web_allow` in `[run.agent]`"
+    )]
+    Private { host: String, address: IpAddr },
+    #[error("`{host}` cannot be found ({reason}): check its name")]
+    Unknown { host: String, reason: String },
+}
+
+impl Refusal {
+    pub(crate) fn private(host: &str, address: IpAddr) -> Self {
+        Self::Private { host: head(host, SHOWN).to_owned(), address }
+    }
+
+    pub(crate) fn unknown(host: &str, reason: String) -> Self {
+        Self::Unknown { host: head(host, SHOWN).to_owned(), reason }
+    }
+}
+
+/// What a request came to instead of an answer. The messages are for the agent. They show what came
+/// from servers as it is and whole, so that secrets in them can be found; whoever shows them cuts.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FetchError {
+    #[error("`{0}` is no URL: write a whole one, with http:// or https://")]
+    NoUrl(String),
+    #[error("`{0}` cannot be fetched: only http:// and https:// can")]
+    Scheme(String),
+    #[error("a URL with a name or password in it is not fetched: leave them out")]
+    UserInfo,
+    #[error("{0}")]
+    Refused(#[from] Refusal),
+    #[error("it redirects to what is no URL")]
+    BadRedirect,
+    #[error("more than {0} redirects: this may be a loop")]
+    Redirects(usize),
+    #[error("it redirects to {0}, another place: the settings have to name that one")]
+    Elsewhere(String),
+    #[error("the arguments make a URL of {0} bytes, too long for a GET: shorten them")]
+    TooLong(usize),
+    #[error("no whole answer within {0:?}: try again later, or something smaller")]
+    Time(Duration),
+    #[error(
+        "the answer is {media} ({size}), which is no text: only text, HTML, JSON and XML are read"
+    )]
+    NoText { media: String, size: String },
+    #[error("the answer is compressed ({0}), though that was not asked for: it cannot be read")]
+    Compressed(String),
+    #[error("the request failed: {0}")]
+    Http(String),
+    #[error("no HTTP client can be made: {0}")]
+    Client(String),
+}
+
+impl From<reqwest::Error> for FetchError {
+    /// Says what lies deepest: what is around it only says that a request failed, and where.
+    fn from(error: reqwest::Error) -> Self {
+        let error = error.without_url();
+        let mut deepest: &(dyn Error + 'static) = &error;
+        loop {
+            if let Some(refusal) = deepest.downcast_ref::<Refusal>() {
+                return Self::Refused(refusal.clone());
+            }
+            match deepest.source() {
+                Some(source) => deepest = source,
+                None => return Self::Http(deepest.to_string()),
+            }
+        }
+    }
+}
+
+/// How many characters of what somebody else wrote an error shows.
+pub(crate) const SHOWN: usize = 200;

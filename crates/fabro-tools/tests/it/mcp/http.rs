@@ -1,0 +1,165 @@
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use fabro_tools::mcp::{Server, Servers, Transport};
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::{call, shown, tool};
+
+type Heard = Arc<Mutex<Vec<String>>>;
+
+/// Answers each request on a connection of its own, until the runtime ends.
+async fn serve(sse: bool) -> (String, Heard) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp?key=s3cret", listener.local_addr().unwrap());
+    let heard = Heard::default();
+    let log = Arc::clone(&heard);
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(answer(stream, Arc::clone(&log), sse));
+        }
+    });
+    (url, heard)
+}
+
+async fn answer(stream: TcpStream, log: Heard, sse: bool) -> Option<()> {
+    let mut stream = BufReader::new(stream);
+    let (mut head, mut length) = (String::new(), 0);
+    while !head.ends_with("\r\n\r\n") {
+        let before = head.len();
+        if stream.read_line(&mut head).await.ok()? == 0 {
+            return None;
+        }
+        let header = head[before..].to_ascii_lowercase();
+        if let Some(value) = header.strip_prefix("content-length:") {
+            length = value.trim().parse().ok()?;
+        }
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).await.ok()?;
+    let request: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let method = request["method"].as_str().unwrap_or_default().to_owned();
+    let token = head.lines().find(|line| line.to_ascii_lowercase().starts_with("authorization"));
+    log.lock().unwrap().push(format!("{method} {}", token.unwrap_or_default()));
+    if request["params"]["name"] == "hang" {
+        std::future::pending::<()>().await;
+    }
+    let response = respond(&head, &method, &request, sse);
+    stream.write_all(response.as_bytes()).await.ok()
+}
+
+fn respond(head: &str, method: &str, request: &Value, sse: bool) -> String {
+    let status = |status: &str| format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
+    if !head.starts_with("POST") {
+        return status(if head.starts_with("GET") { "405 No Stream" } else { "204 Gone" });
+    }
+    let result = match method {
+        "initialize" => json!({
+            "protocolVersion": "2025-06-18",
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "web", "version": "1"},
+        }),
+        "tools/list" => json!({"tools": [
+            {"name": "echo", "inputSchema": {"type": "object"}},
+            {"name": "break", "inputSchema": {"type": "object"}},
+            {"name": "hang", "inputSchema": {"type": "object"}},
+        ]}),
+        "ping" => json!({}),
+        "tools/call" if request["params"]["name"] == "break" => return status("500 Broken"),
+        "tools/call" => json!({"content": [
+            {"type": "text", "text": request["params"]["arguments"]["text"]},
+        ]}),
+        _ => return status("202 Accepted"),
+    };
+    let message = json!({"jsonrpc": "2.0", "id": request["id"], "result": result}).to_string();
+    let (kind, body) = if sse {
+        ("text/event-stream", format!("event: message\ndata: {message}\n\n"))
+    } else {
+        ("application/json", message)
+    };
+    let length = body.len();
+    format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\nmcp-session-id: s1\r\n\
+         content-length: {length}\r\nconnection: close\r\n\r\n{body}"
+    )
+}
+
+async fn connect(url: &str, headers: &[(&str, &str)]) -> Servers {
+    let headers = headers.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+    let server = Server::new("fake", Transport::Http { url: url.to_owned(), headers });
+    Servers::connect(vec![server], Path::new("/"), &[]).await
+}
+
+async fn failure(url: &str, headers: &[(&str, &str)]) -> String {
+    connect(url, headers).await.failed().iter().map(ToString::to_string).collect()
+}
+
+#[tokio::test]
+async fn answers_come_as_json_or_as_a_stream() {
+    for sse in [false, true] {
+        let (url, heard) = serve(sse).await;
+        let servers = connect(&url, &[("Authorization", "Bearer abc")]).await;
+        assert_eq!(servers.tools().len(), 3, "{:?}", servers.failed());
+        let said = call(&tool(&servers, "echo"), json!({"text": "hi"})).await;
+        assert_eq!(shown(&said), "hi");
+        servers.close().await;
+        let heard = heard.lock().unwrap().clone();
+        assert!(heard.iter().all(|line| line.ends_with("Bearer abc")), "{heard:?}");
+        assert!(heard[0].starts_with("initialize"));
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_fails_does_not_end_the_connection() {
+    let (url, _) = serve(false).await;
+    let servers = connect(&url, &[]).await;
+    let broken = call(&tool(&servers, "break"), json!({})).await;
+    assert_snapshot!(shown(&broken), @"error: MCP server `fake`: HTTP 500");
+    let said = call(&tool(&servers, "echo"), json!({"text": "on"})).await;
+    assert_eq!(shown(&said), "on");
+    servers.close().await;
+}
+
+#[tokio::test]
+async fn a_request_that_hangs_does_not_stop_the_next_one() {
+    let (url, _) = serve(false).await;
+    let mut server = Server::new("fake", Transport::Http { url, headers: Vec::new() });
+    server.tool_timeout = Duration::from_millis(200);
+    let servers = Servers::connect(vec![server], Path::new("/"), &[]).await;
+    let hung = call(&tool(&servers, "hang"), json!({})).await;
+    assert_snapshot!(shown(&hung), @"error: MCP server `fake`: no result within 0.2 s; the call may still take effect");
+    let said = call(&tool(&servers, "echo"), json!({"text": "on"})).await;
+    assert_eq!(shown(&said), "on");
+    servers.close().await;
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_reached_says_why() {
+    assert_snapshot!(failure("ftp://example.org/", &[]).await, @"MCP server `fake`: its URL is not valid: give one that begins with http:// or https://");
+    assert_snapshot!(failure("http://", &[]).await, @"MCP server `fake`: its URL is not valid: give one that begins with http:// or https://");
+    let refused = failure("http://127.0.0.1:1/?key=s3cret", &[]).await;
+    assert!(refused.starts_with("MCP server `fake`: error sending request for url (its URL): "));
+    assert!(refused.contains("onnection refused"), "{refused}");
+    assert_snapshot!(failure("http://127.0.0.1:1/", &[("a b", "c")]).await, @"MCP server `fake`: its header `a b` cannot be sent: check its name and value");
+    assert_snapshot!(failure("http://127.0.0.1:1/", &[("Accept", "c")]).await, @"MCP server `fake`: its header `Accept` cannot be sent: check its name and value");
+}
+
+#[tokio::test]
+async fn a_log_in_that_is_needed_is_said() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut request = [0; 4096];
+            let _ = stream.read(&mut request).await;
+            let refusal =
+                "HTTP/1.1 401 No\r\nwww-authenticate: Bearer\r\ncontent-length: 0\r\n\r\n";
+            let _ = stream.write_all(refusal.as_bytes()).await;
+        }
+    });
+    assert_snapshot!(failure(&url, &[]).await, @"MCP server `fake`: it asks for authorization: set its Authorization header");
+}
