@@ -81,7 +81,7 @@ pub(crate) fn unexpected(source: &str, error: &Error<Rule>) -> Diagnostic {
             return Diagnostic::error("nesting-too-deep", span, "subgraphs are nested too deep")
                 .with_fix("flatten the subgraphs");
         }
-        ErrorVariant::CustomError { .. } => Vec::new(),
+        ErrorVariant::CustomError { message } => return syntax(span, message.clone()),
     };
     // Words before signs.
     expected.sort_unstable_by_key(|symbol| (symbol.starts_with('`'), *symbol));
@@ -147,6 +147,7 @@ fn to_symbol(rule: Rule) -> Option<&'static str> {
         | Rule::port
         | Rule::no_more
         | Rule::end
+        | Rule::group_start
         | Rule::value
         | Rule::name
         | Rule::new_statement

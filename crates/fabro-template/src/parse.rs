@@ -275,8 +275,8 @@ impl<'a> File<'a> {
             done = match sign {
                 b'#' => self.comment(open)?,
                 b'{' => self.tag(open, "}}")?,
-                _ => match raw_block(self.text, open) {
-                    Some(end) => self.copy(open, end),
+                _ => match tag_of(&self.text[open..], "raw") {
+                    Some(length) => self.raw_block(open, open + length)?,
                     None => self.tag(open, "%}")?,
                 },
             };
@@ -298,6 +298,19 @@ impl<'a> File<'a> {
     fn copy(&mut self, from: usize, to: usize) -> usize {
         self.source.push_str(&self.text[from..to]);
         to
+    }
+
+    /// Copies a `{% raw %}` block, whose content is text.
+    fn raw_block(&mut self, open: usize, inside: usize) -> Result<usize, TemplateError> {
+        let mut tags = self.text[inside..].match_indices("{%").map(|(at, _)| inside + at);
+        match tags.find_map(|at| Some(at + tag_of(&self.text[at..], "endraw")?)) {
+            Some(end) => Ok(self.copy(open, end)),
+            None => {
+                let error =
+                    TemplateError::new("`{% raw %}` is not closed", Span::new(open, inside));
+                Err(error.with_fix("add `{% endraw %}`"))
+            }
+        }
     }
 
     fn comment(&mut self, open: usize) -> Result<usize, TemplateError> {
@@ -350,13 +363,6 @@ fn next_tag(text: &str, from: usize) -> Option<(usize, u8)> {
         let sign = *text.as_bytes().get(from + at + 1)?;
         matches!(sign, b'{' | b'%' | b'#').then_some((from + at, sign))
     })
-}
-
-/// Where a `{% raw %}` block that opens here ends; its content is text.
-fn raw_block(text: &str, open: usize) -> Option<usize> {
-    let from = open + tag_of(&text[open..], "raw")?;
-    let mut ends = text[from..].match_indices("{%");
-    ends.find_map(|(at, _)| Some(from + at + tag_of(&text[from + at..], "endraw")?))
 }
 
 /// The length of the tag at the beginning of the text if it has nothing but this name in it.

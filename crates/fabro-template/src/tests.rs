@@ -389,6 +389,9 @@ fn hostile_templates_are_refused_or_bounded() {
     // Neither of these is linear by itself: finding the end of a raw block, and the place of a name.
     let raw = format!("{{% raw %}}{}{{%- endraw -%}}{{{{ goal }}}}", "{% ".repeat(100_000));
     assert!(Template::parse_jinja(&raw).is_ok());
+    let unclosed = "{% raw %}".repeat(100_000);
+    let error = Template::parse_jinja(&unclosed).unwrap_err();
+    assert_eq!((error.message.as_str(), error.span.start), ("`{% raw %}` is not closed", 0));
     let unknown: Vec<_> = (0..20_000).map(|name| format!("{{{{ a{name} }}}}")).collect();
     assert!(Template::parse_jinja(&unknown.concat()).is_err());
     let text = "{{ \"".repeat(100_000);

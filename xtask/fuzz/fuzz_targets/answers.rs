@@ -9,6 +9,9 @@ use fabro_gate::{Answer, QueueInterviewer, match_answer, options};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
+    if text.len() > fabro_fuzz::MAX_INPUT {
+        return;
+    }
     let _ = QueueInterviewer::from_json(text);
     let (labels, answer) = text.split_once('\n').unwrap_or((text, ""));
     let options = options(labels.split(',').map(|label| (label, "target")));

@@ -5,5 +5,8 @@ use fabro_llm::ScriptedModel;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
+    if text.len() > fabro_fuzz::MAX_INPUT {
+        return;
+    }
     let _ = ScriptedModel::from_json(text);
 });

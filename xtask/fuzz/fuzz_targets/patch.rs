@@ -13,6 +13,9 @@ use tokio_util::sync::CancellationToken;
 
 fuzz_target!(|input: (&str, &str)| {
     let (patch, file) = input;
+    if patch.len() + file.len() > fabro_fuzz::MAX_INPUT {
+        return;
+    }
     let is_patch = Patch::parse(patch).is_ok();
     let files = Arc::new(MemoryFiles::new([("a", file)]));
     let before = files.all();

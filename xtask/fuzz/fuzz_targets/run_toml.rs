@@ -4,6 +4,9 @@
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
+    if text.len() > fabro_fuzz::MAX_INPUT {
+        return;
+    }
     match fabro_config::parse(text) {
         Ok((config, _)) => {
             let json = serde_json::to_string(&config.inputs).expect("inputs are JSON");
