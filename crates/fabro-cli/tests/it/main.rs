@@ -6,6 +6,7 @@ mod check;
 mod damage;
 mod gates;
 mod models;
+mod old_stores;
 mod people;
 mod project;
 mod replays;
