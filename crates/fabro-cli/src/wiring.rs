@@ -7,7 +7,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::Context as _;
 use fabro_events::{Event, EventBody, EventSink};
 use fabro_gate::{AutoApprove, Chain, Interviewer, TerminalInterviewer, Unavailable};
-use fabro_handlers::{Bundle, Limits, ModelDefaults, Registry, RunSettings, Services};
+use fabro_handlers::{
+    Bundle, BundledChildren, Limits, ModelDefaults, Registry, RunSettings, Services,
+};
 use fabro_redact::Redactor;
 pub use fabro_run::{catalog, client, model, providers};
 use fabro_sandbox::{Exec, LocalExec};
@@ -60,6 +62,7 @@ pub fn handlers(
         limits: Limits::default(),
         interviewer: interviewer(settings, dry_run, events, progress)?,
         // What the run itself does is told to both by its driver.
+        children: Arc::new(BundledChildren),
         sink: Arc::new(vec![files, Arc::clone(progress) as _]),
         clock: Arc::new(now_ms),
     }))

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use fabro_engine::{Input, Machine, NewRun, RunState, World, begin, drive};
 use fabro_events::{Event, EventSink};
 use fabro_gate::AutoApprove;
-use fabro_handlers::{Agents, Bundle, Limits, ModelDefaults, Registry, RunSettings, Services};
+use fabro_handlers::{
+    Agents, Bundle, BundledChildren, Limits, ModelDefaults, Registry, RunSettings, Services,
+};
 use fabro_llm::ScriptedModel;
 use fabro_sandbox::LocalExec;
 use fabro_store::{Batch, MemoryStore, RunLog};
@@ -56,6 +58,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         agents: Agents::default(),
         limits: Limits::default(),
         interviewer: Arc::new(AutoApprove),
+        children: Arc::new(BundledChildren),
         sink: Arc::clone(&sink),
         clock: Arc::new(|| 0),
     });

@@ -12,7 +12,8 @@ use fabro_engine::{Input, Machine, NewRun, RunEnd, RunState, World, begin, drive
 use fabro_events::{Event, EventSink};
 use fabro_gate::AutoApprove;
 use fabro_handlers::{
-    Agents, Bundle, Limits, ModelDefaults, Offer, Registry, RunSettings, Services, Toolbox,
+    Agents, Bundle, BundledChildren, Limits, ModelDefaults, Offer, Registry, RunSettings, Services,
+    Toolbox,
 };
 use fabro_llm::{Model, ModelError, Part, Request, StopReason, ToolCall, ToolSpec};
 use fabro_store::{Batch, MemoryStore, SqliteStore, Store};
@@ -134,6 +135,7 @@ async fn run(
         agents: Agents { toolbox: Arc::new(OneTool), ..Agents::default() },
         limits: Limits::default(),
         interviewer: Arc::new(AutoApprove),
+        children: Arc::new(BundledChildren),
         sink: Arc::clone(&sink),
         clock: Arc::new(|| 0),
     });

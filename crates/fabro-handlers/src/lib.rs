@@ -46,6 +46,7 @@
 
 mod agents;
 mod blobs;
+mod children;
 mod command;
 mod common;
 mod directives;
@@ -63,6 +64,7 @@ mod toolbox;
 mod wait;
 
 pub use agents::{Agents, NoTools, Offer, Toolbox};
+pub use children::{BundledChildren, ChildWorkflow, ChildWorkflows};
 pub use command::CommandHandler;
 pub use dry::DryHandler;
 pub use fabro_bundle::{

@@ -14,8 +14,8 @@ use fabro_sandbox::Exec;
 use fabro_types::{Failure, FailureClass, Outcome};
 
 use crate::{
-    Agents, CommandHandler, DryHandler, FanInHandler, HumanHandler, LlmHandler, ModelDefaults,
-    SubWorkflowHandler, WaitHandler, WorkTree,
+    Agents, ChildWorkflows, CommandHandler, DryHandler, FanInHandler, HumanHandler, LlmHandler,
+    ModelDefaults, SubWorkflowHandler, WaitHandler, WorkTree,
 };
 
 /// Hands every stage to the handler of its kind.
@@ -45,6 +45,8 @@ pub struct Services {
     pub limits: Limits,
     /// Answers gates.
     pub interviewer: Arc<dyn Interviewer>,
+    /// Loads sub-workflows.
+    pub children: Arc<dyn ChildWorkflows>,
     /// Is told of the events of sub-workflows.
     pub sink: Arc<dyn EventSink>,
     /// The time, for sub-workflows.
@@ -54,8 +56,18 @@ pub struct Services {
 impl Registry {
     /// The handlers of one run.
     pub fn new(services: Services) -> Arc<Self> {
-        let Services { exec, env, model, defaults, agents, limits, interviewer, sink, clock } =
-            services;
+        let Services {
+            exec,
+            env,
+            model,
+            defaults,
+            agents,
+            limits,
+            interviewer,
+            children,
+            sink,
+            clock,
+        } = services;
         let tree = Arc::new(WorkTree::default());
         let (command, wait): (Box<dyn Handler>, Box<dyn Handler>) = match exec {
             Some(exec) => {
@@ -74,7 +86,7 @@ impl Registry {
                 llm,
                 human: HumanHandler::new(interviewer).with_redactor(redactor),
                 wait,
-                sub_workflow: SubWorkflowHandler::new(own, limits, sink, clock),
+                sub_workflow: SubWorkflowHandler::new(own, children, limits, sink, clock),
                 tree,
             }
         })

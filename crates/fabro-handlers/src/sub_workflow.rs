@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fabro_blob::BlobStore;
-use fabro_bundle::{Bundle, BundleError};
 use fabro_condition::Condition;
 use fabro_context::{Context, keys};
 use fabro_engine::{
@@ -23,6 +22,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::blobs::read_inner;
+use crate::children::{ChildWorkflow, ChildWorkflows};
 use crate::common::warn;
 use crate::preamble::preamble;
 
@@ -42,26 +42,29 @@ const CALLED_OFF: &str = "its stage was called off";
 pub struct SubWorkflowHandler {
     /// The handler of the child's stages: the one this is part of.
     stages: Weak<dyn Handler>,
+    children: Arc<dyn ChildWorkflows>,
     limits: Limits,
     sink: Arc<dyn EventSink>,
     clock: Arc<dyn Clock>,
 }
 
 impl SubWorkflowHandler {
-    /// The child's stages are run by `stages`, and its events told to `sink`; what they are told of
-    /// the parent keeps to `limits`.
+    /// `children` loads the child, `stages` runs its stages, and its events are reported to `sink`;
+    /// the part of their preamble that describes the parent keeps to `limits`.
     pub fn new(
         stages: Weak<dyn Handler>,
+        children: Arc<dyn ChildWorkflows>,
         limits: Limits,
         sink: Arc<dyn EventSink>,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        Self { stages, limits, sink, clock }
+        Self { stages, children, limits, sink, clock }
     }
 
     async fn run(&self, stage: &Stage) -> Result<StageEnd, Stop> {
         let Some(stages) = self.stages.upgrade() else { return Err(Stop::Canceled) };
-        let child = Child::open(stage, self.clock.now_ms(), &self.limits)?;
+        let child =
+            Child::open(stage, self.children.load(stage)?, self.clock.now_ms(), &self.limits)?;
         let stop = stage.stop.child_token();
         let (undecided, mut warnings) = mpsc::unbounded_channel();
         let sink = Arc::clone(&self.sink);
@@ -154,12 +157,6 @@ impl From<DriveError> for Stop {
     }
 }
 
-impl From<BundleError> for Stop {
-    fn from(error: BundleError) -> Self {
-        Self::Failed(Failure::new(FailureClass::Structural, error.to_string()))
-    }
-}
-
 impl From<Failure> for Stop {
     fn from(failure: Failure) -> Self {
         Self::Failed(failure)
@@ -183,7 +180,12 @@ struct Child {
 impl Child {
     /// The child of this stage, made when it does not exist yet. Its id follows from the stage, so
     /// that a parent that is resumed finds it again, and one that was rewound does not.
-    fn open(stage: &Stage, now_ms: i64, limits: &Limits) -> Result<Self, Stop> {
+    fn open(
+        stage: &Stage,
+        workflow: ChildWorkflow,
+        now_ms: i64,
+        limits: &Limits,
+    ) -> Result<Self, Stop> {
         let branch = stage.branch.as_deref().unwrap_or_default();
         let mut label =
             format!("{branch}\n{}@{}.{}", stage.at.node, stage.at.visit, stage.at.attempt);
@@ -191,13 +193,12 @@ impl Child {
             let _ = write!(label, "\n{}", stage.rewound_seq);
         }
         let id = stage.run_id.derive(&label);
-        let parent = Bundle::load(&*stage.store, &stage.run.bundle)?;
-        let bundle = parent.child(stage.node())?;
-        let plan = Arc::new(bundle.plan()?.with_max_tokens(stage.tokens_left));
+        let ChildWorkflow { plan, goal, bundle } = workflow;
+        let plan = Arc::new(plan.with_max_tokens(stage.tokens_left));
         let mut events = read_all(&*stage.store, id)?;
         if events.is_empty() {
             check_depth(stage)?;
-            let mut commit = begin(id, now_ms, &plan, new_run(stage, &bundle, &plan)?);
+            let mut commit = begin(id, now_ms, &plan, new_run(stage, goal, bundle, &plan));
             if let Some(Event { entry, .. }) = commit.events.first_mut()
                 && let EventBody::RunCreated(created) = &mut entry.body
             {
@@ -255,14 +256,14 @@ impl Child {
     }
 }
 
-fn new_run(stage: &Stage, bundle: &Bundle, plan: &Plan) -> Result<NewRun, Stop> {
+fn new_run(stage: &Stage, goal: Option<String>, bundle: Vec<u8>, plan: &Plan) -> NewRun {
     let own_budget = plan.workflow().attrs().float("max_cost");
-    Ok(NewRun {
-        goal: bundle.goal(&stage.run.inputs)?.unwrap_or_else(|| stage.run.goal.clone()),
+    NewRun {
+        goal: goal.unwrap_or_else(|| stage.run.goal.clone()),
         inputs: stage.run.inputs.clone(),
         seed: stage.run.seed,
         work_dir: stage.run.work_dir.clone(),
-        bundle: bundle.to_bytes(),
+        bundle,
         max_cost: own_budget.into_iter().chain(stage.budget).reduce(f64::min),
         parent: Some(ParentStage {
             run_id: stage.run_id,
@@ -270,7 +271,7 @@ fn new_run(stage: &Stage, bundle: &Bundle, plan: &Plan) -> Result<NewRun, Stop> 
             visit: stage.at.visit,
         }),
         dry_run: stage.run.dry_run,
-    })
+    }
 }
 
 /// Fails when this stage's run has as many runs above it as there may be.

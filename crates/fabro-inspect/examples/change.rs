@@ -6,7 +6,9 @@ use std::sync::Arc;
 use fabro_engine::{Input, Machine, NewRun, RunState, World, begin, drive};
 use fabro_events::Event;
 use fabro_gate::AutoApprove;
-use fabro_handlers::{Agents, Bundle, Limits, ModelDefaults, Registry, RunSettings, Services};
+use fabro_handlers::{
+    Agents, Bundle, BundledChildren, Limits, ModelDefaults, Registry, RunSettings, Services,
+};
 use fabro_inspect::replay::{Replay, replay};
 use fabro_llm::ScriptedModel;
 use fabro_store::{Batch, MemoryStore, RunLog};
@@ -67,6 +69,7 @@ async fn record(store: &Arc<MemoryStore>, run: RunId) -> Result<(), Box<dyn std:
         agents: Agents::default(),
         limits: Limits::default(),
         interviewer: Arc::new(AutoApprove),
+        children: Arc::new(BundledChildren),
         sink: Arc::new(|_: &Event| {}),
         clock: Arc::new(|| 0),
     });

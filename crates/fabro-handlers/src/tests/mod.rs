@@ -42,7 +42,10 @@ use tokio_util::sync::CancellationToken;
 
 use self::story::story;
 
-use crate::{Agents, Bundle, Limits, ModelDefaults, Registry, RunSettings, Services, StatusFiles};
+use crate::{
+    Agents, Bundle, BundledChildren, Limits, ModelDefaults, Registry, RunSettings, Services,
+    StatusFiles,
+};
 
 /// When runs begin; late enough for files on disk to be older.
 const LATE_MS: i64 = 4_000_000_000_000;
@@ -289,6 +292,7 @@ impl Scene {
             agents: self.agents.clone(),
             limits: Limits::default(),
             interviewer: self.interviewer(dry_run),
+            children: Arc::new(BundledChildren),
             sink: Arc::clone(&sink),
             clock: Arc::clone(&clock) as _,
         });

@@ -14,7 +14,8 @@ use fabro_engine::{Input, Machine, NewRun, RunEnd, RunState, World, begin, drive
 use fabro_events::{Event, EventBody};
 use fabro_gate::QueueInterviewer;
 use fabro_handlers::{
-    Agents, Bundle, Limits, LocalToolbox, ModelDefaults, Registry, RunSettings, Services, read_all,
+    Agents, Bundle, BundledChildren, Limits, LocalToolbox, ModelDefaults, Registry, RunSettings,
+    Services, read_all,
 };
 use fabro_llm::ScriptedModel;
 use fabro_redact::Redactor;
@@ -119,6 +120,7 @@ impl Taped {
             },
             limits: Limits::default(),
             interviewer: Arc::new(QueueInterviewer::from_json(&self.answers).unwrap()),
+            children: Arc::new(BundledChildren),
             sink: Arc::new(|_: &Event| {}),
             clock: Arc::new(|| 2_000),
         });
