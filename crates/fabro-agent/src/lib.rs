@@ -93,11 +93,11 @@ pub use documents::{DOCUMENT_BYTES, project_docs};
 pub use error::SessionError;
 pub use journal::{Journal, JournalError, MemoryJournal, Record};
 pub use prompt::{SystemInfo, system_prompt};
-pub use session::{Answer, CONTINUE, Session};
+pub use session::{Answer, Session};
 pub use settings::{BeforeCall, MayAsk, Parts, Price, Settings};
 pub use skills::{SKILL_BYTES, Skill, SkillError, read_skills, use_skill};
 pub use steering::{Steer, Steering};
-pub use transcript::{Transcript, TranscriptError};
+pub use transcript::{Transcript, TranscriptError, recorded_purpose};
 
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use fabro_compaction::{CallRef, Cut, ResultRef, Role as TurnRole, Turn};
-use fabro_events::{EventBody, Given, ShortenedResult};
+use fabro_events::{EventBody, Given, MessagePurpose, ShortenedResult};
 use fabro_llm::{Content, Message, Role};
 use fabro_types::{BlobRef, Usage};
 use serde_json::Value;
@@ -120,14 +120,19 @@ pub(crate) fn is_blob_name(text: &str) -> bool {
     text.starts_with("blob://") && text.parse::<BlobRef>().is_ok()
 }
 
-/// The note of what a user says.
-pub(crate) fn user_note(text: &str, given: Option<Box<Given>>) -> EventBody {
+/// The note of a user message.
+pub(crate) fn user_note(
+    text: &str,
+    purpose: MessagePurpose,
+    given: Option<Box<Given>>,
+) -> EventBody {
     EventBody::AgentMessage {
         role: "user".to_owned(),
         text: preview(text),
         message: Some(Arc::new(text_value(Role::User, text))),
         usage: None,
         given,
+        purpose: Some(purpose),
     }
 }
 
@@ -139,6 +144,7 @@ pub(crate) fn answer_note(message: &Message, usage: Usage, given: Option<Box<Giv
         message: Some(Arc::new(message_value(message))),
         usage: Some(usage),
         given,
+        purpose: None,
     }
 }
 

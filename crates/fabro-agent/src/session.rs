@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use fabro_compaction::{Files, Meter};
-use fabro_events::{EventBody, Given, Note};
+use fabro_events::{EventBody, Given, MessagePurpose, Note};
 use fabro_llm::{Message, Role, ToolSpec};
 use fabro_tools::ToolSet;
 use fabro_types::Usage;
@@ -20,18 +20,18 @@ use crate::steering::{Letters, steering};
 use crate::transcript::{Earlier, INTERRUPTED, OpenCalls};
 use crate::{Parts, Record, SessionError, Steer, Steering, Transcript};
 
-/// What a model is told whose answer reached its limit of tokens.
-pub const CONTINUE: &str = "[Your answer reached its limit of tokens and was cut off. Go on \
+/// Asks the model to continue an answer that reached its token limit.
+pub(crate) const CONTINUE: &str = "[Your answer reached its limit of tokens and was cut off. Go on \
     exactly where it stopped; do not repeat what you said.]";
 
-/// The kind of warning that tells of a correction.
-pub(crate) const CORRECTION: &str = "output_schema";
+/// The kind of the warning that reports a correction.
+const CORRECTION_WARNING: &str = "output_schema";
 
 /// What a result may have in any window, in characters.
 const LEAST_RESULT: usize = 1_000;
 
-/// How often in a row an answer may be cut off.
-pub(crate) const MOST_CUTS: u32 = 3;
+/// How often in a row an answer that was cut off is continued.
+pub(crate) const MAX_CONTINUATIONS: u32 = 3;
 
 /// A conversation of a model with its tools, until the model has answered.
 pub struct Session {
@@ -56,6 +56,8 @@ pub struct Session {
     pub(crate) turns: u32,
     /// Answers in a row that were cut off.
     pub(crate) cuts: u32,
+    /// The parts of the current answer that were cut off and continued.
+    pub(crate) partial_answer: String,
     pub(crate) corrections: u32,
     /// Ids of all calls there ever were, so that each is there once, in the record too.
     pub(crate) ids: HashSet<String>,
@@ -132,6 +134,7 @@ impl Session {
             files: Files::default(),
             turns: 0,
             cuts: 0,
+            partial_answer: String::new(),
             corrections: 0,
             ids: HashSet::new(),
             open: None,
@@ -200,12 +203,22 @@ impl Session {
         text: String,
         cancel: &CancellationToken,
     ) -> Result<Answer, SessionError> {
+        self.send_for(MessagePurpose::Request, text, cancel).await
+    }
+
+    async fn send_for(
+        &mut self,
+        purpose: MessagePurpose,
+        text: String,
+        cancel: &CancellationToken,
+    ) -> Result<Answer, SessionError> {
         self.with_agents(cancel).await?;
         self.settle();
-        (self.repeats, self.due) = (Repeats::default(), Verdict::Fine);
+        self.repeats = Repeats::default();
+        self.due = Verdict::Fine;
         self.cuts = 0;
         let given = self.given.take();
-        self.note(user_note(&text, given));
+        self.note(user_note(&text, purpose, given));
         self.push(Arc::new(Message::user(text)));
         self.run(cancel).await
     }
@@ -221,8 +234,8 @@ impl Session {
         cancel: &CancellationToken,
     ) -> Result<Answer, SessionError> {
         self.corrections += 1;
-        self.warn(CORRECTION, &preview(&text));
-        self.send(text, cancel).await
+        self.warn(CORRECTION_WARNING, &preview(&text));
+        self.send_for(MessagePurpose::Correction, text, cancel).await
     }
 
     /// Goes on with a conversation that was [restored](Self::restore): gives its answer when it has
@@ -383,16 +396,12 @@ impl Session {
 
     /// The last answer, with the parts before it that were cut off.
     fn last_text(&self) -> String {
-        let mut texts = Vec::new();
-        let mut messages = self.messages.iter().rev().map(|message| &message.0);
-        while let Some(answer) = messages.next().filter(|it| it.role == Role::Assistant) {
-            texts.push(answer.text());
-            if messages.next().is_none_or(|before| before.text() != CONTINUE) {
-                break;
+        match self.messages.last() {
+            Some(Turned(last)) if last.role == Role::Assistant => {
+                format!("{}{}", self.partial_answer, last.text())
             }
+            _ => String::new(),
         }
-        texts.reverse();
-        texts.concat()
     }
 
     /// Puts the messages of a transcript behind those that are there.
@@ -420,10 +429,14 @@ impl Session {
         for message in std::mem::take(&mut transcript.messages) {
             self.push(message);
         }
+        self.partial_answer = std::mem::take(&mut transcript.partial_answer);
         transcript
     }
 
     pub(crate) fn push(&mut self, message: Arc<Message>) {
+        if message.role != Role::Assistant {
+            self.partial_answer.clear();
+        }
         self.messages.push(message);
     }
 

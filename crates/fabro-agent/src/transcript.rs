@@ -3,7 +3,8 @@ use std::sync::Arc;
 
 use fabro_compaction::Files;
 use fabro_events::{
-    CompletedCompaction, CompletedTool, Event, EventBody, Given, Note, ShortenedResult,
+    CompletedCompaction, CompletedTool, Event, EventBody, Given, MessagePurpose, Note,
+    ShortenedResult,
 };
 use fabro_llm::{Content, Message, Role, ToolCall};
 use fabro_types::{BlobRef, Usage};
@@ -14,7 +15,6 @@ use crate::agents;
 use crate::ledger::Totals;
 use crate::message::shorten_results;
 use crate::repeats::{self, Repeats, Verdict};
-use crate::session::{CONTINUE, CORRECTION};
 
 /// What was recorded of a conversation before.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +24,8 @@ pub struct Transcript {
     /// Results among those messages that were shortened.
     pub(crate) shortened_before: Vec<ShortenedResult>,
     pub(crate) messages: Vec<Arc<Message>>,
+    /// The parts of the last answer that were cut off and continued.
+    pub(crate) partial_answer: String,
     /// The ids of all calls, those that a compaction dropped included.
     pub(crate) ids: HashSet<String>,
     /// The calls of the last answer, while not all their results are known.
@@ -157,7 +159,12 @@ impl Transcript {
         all: &mut dyn Iterator<Item = Said<'_>>,
         read_blob: ReadBlob<'_, E>,
     ) -> Result<Self, TranscriptError<E>> {
-        let mut reader = Reader { transcript: Self::default(), theirs: BTreeMap::new(), read_blob };
+        let mut reader = Reader {
+            transcript: Self::default(),
+            follows_warning: false,
+            theirs: BTreeMap::new(),
+            read_blob,
+        };
         for said in all {
             if said.is_own {
                 reader.own(said.body)?;
@@ -165,7 +172,7 @@ impl Transcript {
                 reader.other(said);
             }
         }
-        let Reader { mut transcript, mut theirs, read_blob } = reader;
+        let Reader { mut transcript, mut theirs, read_blob, .. } = reader;
         for (id, left) in &mut transcript.left {
             let all = theirs.remove(id.as_str()).unwrap_or_default().into_iter();
             let mut all = all.map(|said| Said { is_own: said.session == Some(id), ..said });
@@ -177,12 +184,23 @@ impl Transcript {
     }
 
     fn push(&mut self, message: Message) {
+        if message.role != Role::Assistant {
+            self.partial_answer.clear();
+        }
         self.messages.push(Arc::new(message));
     }
 
     fn user(&mut self, text: String) {
         self.settle();
         self.push(Message::user(text));
+    }
+
+    /// Continues the last answer, which was cut off.
+    fn continuation(&mut self, message: Message) {
+        self.settle();
+        let last = self.messages.last().filter(|last| last.role == Role::Assistant);
+        self.partial_answer.push_str(&last.map(|last| last.text()).unwrap_or_default());
+        self.messages.push(Arc::new(message));
     }
 
     fn answer(&mut self, message: Message) {
@@ -270,8 +288,33 @@ impl OpenCalls {
 pub(crate) const INTERRUPTED: &str = "[interrupted: the program stopped while this call was at \
     work. It is not known whether it ran; check before you repeat it.]";
 
+/// Why a recorded user message was sent. `follows_warning`: a warning that the answer is not what
+/// its stage requires was recorded just before it.
+///
+/// Logs of earlier versions do not mark their messages. Only there, a continuation is recognised by
+/// its text, and a correction by the warning before it.
+pub fn recorded_purpose(
+    mark: Option<MessagePurpose>,
+    text: &str,
+    follows_warning: bool,
+) -> MessagePurpose {
+    const UNMARKED_CONTINUATION: &str = "[Your answer reached its limit of tokens and was cut off. \
+        Go on exactly where it stopped; do not repeat what you said.]";
+    match mark {
+        Some(purpose) => purpose,
+        None if text == UNMARKED_CONTINUATION => MessagePurpose::Continuation,
+        None if follows_warning => MessagePurpose::Correction,
+        None => MessagePurpose::Request,
+    }
+}
+
+/// The kind of warning that was recorded before a correction by versions that did not mark messages.
+const UNMARKED_CORRECTION_WARNING: &str = "output_schema";
+
 struct Reader<'a, 'b, E> {
     transcript: Transcript,
+    /// The last event was a warning that the answer is not what its stage requires.
+    follows_warning: bool,
     /// What was recorded of the agents that are left, and of those below them.
     theirs: BTreeMap<String, Vec<Said<'a>>>,
     read_blob: ReadBlob<'b, E>,
@@ -280,10 +323,12 @@ struct Reader<'a, 'b, E> {
 impl<'a, E: std::error::Error + 'static> Reader<'a, '_, E> {
     fn own(&mut self, body: &EventBody) -> Result<(), TranscriptError<E>> {
         match body {
-            EventBody::AgentMessage { role, message: Some(message), usage, given, .. } => {
+            EventBody::AgentMessage {
+                role, message: Some(message), usage, given, purpose, ..
+            } => {
                 let message = self.message(role, message)?;
                 self.used(usage.as_ref());
-                self.said(message);
+                self.message_sent(message, *purpose);
                 if given.is_some() {
                     self.transcript.given.clone_from(given);
                 }
@@ -301,8 +346,8 @@ impl<'a, E: std::error::Error + 'static> Reader<'a, '_, E> {
                     self.transcript.due = Verdict::Fine;
                 }
             }
-            EventBody::AgentWarning { kind, .. } if kind == CORRECTION => {
-                self.transcript.corrections += 1;
+            EventBody::AgentWarning { kind, .. } if kind == UNMARKED_CORRECTION_WARNING => {
+                self.follows_warning = true;
             }
             EventBody::AgentSubSpawned { agent_id, .. } => {
                 self.transcript.spawned += 1;
@@ -355,22 +400,27 @@ impl<'a, E: std::error::Error + 'static> Reader<'a, '_, E> {
         self.theirs.entry(id.clone()).or_default().push(said);
     }
 
-    fn said(&mut self, message: Message) {
+    fn message_sent(&mut self, message: Message, mark: Option<MessagePurpose>) {
+        let transcript = &mut self.transcript;
         match message.role {
-            Role::Assistant => self.transcript.answer(message),
+            Role::Assistant => transcript.answer(message),
             Role::User => {
                 let text = message.text();
-                self.transcript.user(text);
+                let follows_warning = std::mem::take(&mut self.follows_warning);
+                let purpose = recorded_purpose(mark, &text, follows_warning);
+                if purpose == MessagePurpose::Continuation {
+                    transcript.continuation(message);
+                    return;
+                }
+                transcript.corrections += u32::from(purpose == MessagePurpose::Correction);
+                transcript.user(text);
+                transcript.repeats = Repeats::default();
+                transcript.due = Verdict::Fine;
             }
             Role::System | Role::Tool => {
-                self.transcript.settle();
-                self.transcript.push(message);
+                transcript.settle();
+                transcript.push(message);
             }
-        }
-        let is_user = self.transcript.messages.last().is_some_and(|last| last.role == Role::User);
-        if is_user && self.transcript.messages.last().is_some_and(|last| last.text() != CONTINUE) {
-            self.transcript.repeats = Repeats::default();
-            self.transcript.due = Verdict::Fine;
         }
     }
 

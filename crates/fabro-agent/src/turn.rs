@@ -5,7 +5,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use fabro_compaction::{Moment, should_compact};
-use fabro_events::EventBody;
+use fabro_events::{EventBody, MessagePurpose};
 use fabro_llm::{
     Content, ErrorKind, Message, ModelError, Progress, Reasoning, Reply, Request, StopReason,
     ToolCall, ask,
@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ledger::Ledger;
 use crate::message::{answer_note, preview, user_note};
-use crate::session::{CONTINUE, MOST_CUTS};
+use crate::session::{CONTINUE, MAX_CONTINUATIONS};
 use crate::{Parts, Record, Session, SessionError};
 
 impl Session {
@@ -112,11 +112,13 @@ impl Session {
             return Ok(());
         }
         self.cuts += 1;
-        let is_last = self.cuts > MOST_CUTS;
+        let is_last = self.cuts > MAX_CONTINUATIONS;
         match (calls.is_empty(), is_last) {
             (true, false) => {
-                self.note(user_note(CONTINUE, None));
-                self.push(Arc::new(Message::user(CONTINUE)));
+                self.note(user_note(CONTINUE, MessagePurpose::Continuation, None));
+                let cut = self.messages.last().map(|last| last.0.text()).unwrap_or_default();
+                self.partial_answer.push_str(&cut);
+                self.messages.push(Arc::new(Message::user(CONTINUE)));
             }
             (true, true) => {
                 let message = "the answer is still cut off after being continued 3 times; it is \

@@ -201,6 +201,9 @@ pub enum EventBody {
         /// what it was given before, or nothing.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         given: Option<Box<Given>>,
+        /// Why a user message was sent. Absent in other messages, and in logs of earlier versions.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        purpose: Option<MessagePurpose>,
     },
     /// An agent's tool begins.
     #[serde(rename = "agent.tool.started")]
@@ -378,6 +381,19 @@ pub struct CompletedStage {
     /// The script as it ran, where that differs from the node's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<Arc<str>>,
+}
+
+/// Why a user message of a conversation was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum MessagePurpose {
+    /// A task or a question.
+    Request,
+    /// To continue an answer that reached its token limit.
+    Continuation,
+    /// To ask again, because the answer did not match what its stage requires.
+    Correction,
 }
 
 /// What a model is given besides the messages of a conversation.

@@ -25,8 +25,8 @@ use std::sync::Arc;
 
 pub use body::{
     Candidate, CompletedCompaction, CompletedStage, CompletedTool, CreatedRun, EdgeChoice,
-    EventBody, ForkPoint, GateOption, Given, ParentStage, PauseReason, PlannedBranch, QuestionType,
-    ShortenedResult, Tier, WindowUse,
+    EventBody, ForkPoint, GateOption, Given, MessagePurpose, ParentStage, PauseReason,
+    PlannedBranch, QuestionType, ShortenedResult, Tier, WindowUse,
 };
 use fabro_types::RunId;
 use serde::{Deserialize, Serialize};

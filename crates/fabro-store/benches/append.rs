@@ -68,6 +68,7 @@ fn events(run_id: RunId, after: u64) -> [Event; 3] {
             message: None,
             usage: None,
             given: None,
+            purpose: None,
         });
         Event { run_id, seq: after + more, ts_ms: 1_700_000_000_000, entry }
     })

@@ -59,6 +59,7 @@ fn event(run_id: RunId, seq: u64, role: &str, text: &str) -> Event {
         message: None,
         usage: None,
         given: None,
+        purpose: None,
     };
     Event { run_id, seq, ts_ms: 0, entry: Entry::new(body) }
 }

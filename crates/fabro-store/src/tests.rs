@@ -29,7 +29,14 @@ pub(crate) fn event(run_id: RunId, seq: u64, body: EventBody) -> Event {
 
 pub(crate) fn message(run_id: RunId, seq: u64, text: &str) -> Event {
     let (role, text) = ("assistant".into(), text.into());
-    let body = EventBody::AgentMessage { role, text, message: None, usage: None, given: None };
+    let body = EventBody::AgentMessage {
+        role,
+        text,
+        message: None,
+        usage: None,
+        given: None,
+        purpose: None,
+    };
     event(run_id, seq, body)
 }
 

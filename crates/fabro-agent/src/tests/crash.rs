@@ -313,6 +313,7 @@ async fn values_may_be_in_blobs() {
         message: Some(name(at)),
         usage: None,
         given: None,
+        purpose: None,
     };
     let done = fabro_events::CompletedTool {
         call_id: "c".to_owned(),
@@ -360,6 +361,7 @@ fn damaged_conversations_are_refused() {
             message: Some(Arc::new(value)),
             usage: None,
             given: None,
+            purpose: None,
         };
         let error = Transcript::from_notes(&[body.into()], no_blobs).unwrap_err();
         assert_eq!(error.to_string(), expected);

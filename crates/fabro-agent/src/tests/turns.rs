@@ -251,6 +251,52 @@ async fn texts_that_are_cut_off_are_continued() {
     assert_eq!(session.messages().filter(|message| message.text() == CONTINUE).count(), 3);
 }
 
+/// The notes as versions before the marking of messages recorded them.
+fn unmarked(mut notes: Vec<Note>) -> Vec<Note> {
+    for note in &mut notes {
+        if let EventBody::AgentMessage { purpose, .. } = &mut note.body {
+            *purpose = None;
+        }
+    }
+    notes
+}
+
+#[tokio::test(start_paused = true)]
+async fn continuations_are_recognised_by_their_mark_and_in_old_records_by_their_text() {
+    let cut = |text: &str| Turn::Cut(text.to_owned(), Vec::new());
+    let model = Play::list(vec![cut("one "), say("two")]);
+    let (mut session, journal) = session(&model, settings());
+    session.send("count".to_owned(), &never()).await.unwrap();
+    for notes in [journal.notes(), unmarked(journal.notes())] {
+        let (mut again, _) = super::session(&model, settings());
+        again.restore(Transcript::from_notes(&notes, no_blobs).unwrap());
+        assert_eq!(again.resume(&never()).await.unwrap().text, "one two");
+    }
+
+    // A request with the words of a continuation is a request.
+    let model = Play::list(vec![say("one "), say("two")]);
+    let (mut session, journal) = super::session(&model, settings());
+    session.send("count".to_owned(), &never()).await.unwrap();
+    assert_eq!(session.send(CONTINUE.to_owned(), &never()).await.unwrap().text, "two");
+    let (mut again, _) = super::session(&model, settings());
+    again.restore(Transcript::from_notes(&journal.notes(), no_blobs).unwrap());
+    assert_eq!(again.resume(&never()).await.unwrap().text, "two");
+}
+
+#[tokio::test(start_paused = true)]
+async fn corrections_are_counted_by_their_mark_and_in_old_records_by_their_warning() {
+    let model = Play::list(vec![say("one"), say("two"), say("three")]);
+    let (mut session, journal) = session(&model, settings());
+    session.send("count".to_owned(), &never()).await.unwrap();
+    session.correct("not a number".to_owned(), &never()).await.unwrap();
+    session.send("and now?".to_owned(), &never()).await.unwrap();
+    for notes in [journal.notes(), unmarked(journal.notes())] {
+        let (mut again, _) = super::session(&model, settings());
+        again.restore(Transcript::from_notes(&notes, no_blobs).unwrap());
+        assert_eq!(again.corrections(), 1);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn calls_that_are_cut_off_do_not_run() {
     let cut =

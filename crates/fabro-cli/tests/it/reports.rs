@@ -104,6 +104,7 @@ fn talk(project: &Project, node: &str) {
                 message: Some(std::sync::Arc::new(serde_json::to_value(&message).unwrap())),
                 usage: None,
                 given: None,
+                purpose: None,
             };
             let entry = Entry { node_id: Some(node.into()), visit: Some(1), ..Entry::new(body) };
             Event { run_id, seq, ts_ms: 0, entry }

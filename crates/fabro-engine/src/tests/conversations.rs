@@ -26,6 +26,7 @@ fn answer(text: &str, cost_usd: f64) -> Note {
         message: Some(Arc::new(json!(text))),
         usage: Some(usage),
         given: None,
+        purpose: None,
     }
     .into()
 }

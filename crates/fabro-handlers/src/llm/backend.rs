@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use fabro_engine::{Stage, StageEnd};
-use fabro_events::{EventBody, Note};
+use fabro_events::{EventBody, MessagePurpose, Note};
 use fabro_external_agents::{Acp, Backend, BackendError, Cli, CliAgent, Done, Task};
 use fabro_types::{Failure, FailureClass, Outcome, Usage};
 use serde_json::{Map, Value};
@@ -143,6 +143,7 @@ async fn record(stage: &Stage, message: &str, answer: &str, usage: &Usage) -> Re
             message: Some(Value::from(text).into()),
             usage,
             given: None,
+            purpose: (role == "user").then_some(MessagePurpose::Request),
         }
         .into()
     };

@@ -65,6 +65,7 @@ impl LlmHandler {
                 message: Some(Value::from(text.as_str()).into()),
                 usage: Some(usage),
                 given: None,
+                purpose: None,
             };
             let parent_session_id = Some(Arc::from(session));
             notes.push(Note { body, session_id: Some(id), parent_session_id });

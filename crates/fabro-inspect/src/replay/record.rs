@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fabro_agent::CONTINUE;
+use fabro_agent::recorded_purpose;
 use fabro_blob::BlobStore;
 use fabro_context::keys;
 use fabro_engine::{ReadError, Stage, read_blob};
-use fabro_events::{CompletedStage, CompletedTool, Entry, Event, EventBody};
+use fabro_events::{CompletedStage, CompletedTool, Entry, Event, EventBody, MessagePurpose};
 use fabro_llm::{Message, Reply, Role, StopReason};
 use fabro_types::{BlobRef, Failure, Outcome, Status, Usage};
 use serde::Deserialize;
@@ -345,9 +345,9 @@ impl Reader<'_> {
                 of_attempt.ended(entry, seq, done);
                 of_attempt.tool(self.blobs, seq, done)?;
             }
-            EventBody::AgentMessage { role, message: Some(message), usage, .. } => {
+            EventBody::AgentMessage { role, message: Some(message), usage, purpose, .. } => {
                 let said = spoken(self.blobs, role, message, seq)?;
-                of_attempt.said(entry, seq, said, usage.as_ref());
+                of_attempt.said(entry, seq, said, *purpose, usage.as_ref());
             }
             _ => {}
         }
@@ -385,7 +385,14 @@ impl Attempt {
         (talk.is_sub, talk.spawned, talk.task) = (true, seq, told.to_owned());
     }
 
-    fn said(&mut self, entry: &Entry, seq: u64, said: Message, usage: Option<&Usage>) {
+    fn said(
+        &mut self,
+        entry: &Entry,
+        seq: u64,
+        said: Message,
+        purpose: Option<MessagePurpose>,
+        usage: Option<&Usage>,
+    ) {
         let talks = self.talks.get_mut().unwrap_or_else(PoisonError::into_inner);
         let talk = talks.entry(entry.session_id.clone().unwrap_or_default()).or_default();
         talk.is_sub = entry.parent_session_id.is_some();
@@ -406,7 +413,7 @@ impl Attempt {
         }
         let text = said.text();
         if let Some(last) = talk.answers.back_mut() {
-            if text == CONTINUE {
+            if recorded_purpose(purpose, &text, false) == MessagePurpose::Continuation {
                 last.reply.stop = StopReason::MaxTokens;
             } else {
                 last.correction = Some(text.clone());

@@ -21,6 +21,7 @@ fn what_the_model_was_given_is_read_back() {
             message: None,
             usage: None,
             given: Some(Box::new(given)),
+            purpose: None,
         };
         let (session_id, parent_session_id) = (Some(session.into()), parent.map(Into::into));
         let notes = vec![Note { body, session_id, parent_session_id }];
@@ -49,6 +50,7 @@ fn a_conversation_is_read_back_from_the_last_attempt() {
         message: message.map(Arc::new),
         usage: None,
         given: None,
+        purpose: None,
     };
     say(&mut bench, vec![message("user", None)]);
     bench.end("talk", exits(1));

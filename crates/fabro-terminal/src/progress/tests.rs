@@ -23,7 +23,14 @@ fn started(handler: &str) -> EventBody {
 fn answer(input_tokens: u64) -> EventBody {
     let usage = Usage { input_tokens, output_tokens: 50, ..Usage::default() };
     let (role, text) = ("assistant".to_owned(), "I will".to_owned());
-    EventBody::AgentMessage { role, text, message: None, usage: Some(usage), given: None }
+    EventBody::AgentMessage {
+        role,
+        text,
+        message: None,
+        usage: Some(usage),
+        given: None,
+        purpose: None,
+    }
 }
 
 fn calls(call_id: &str, tool: &str, arguments: &str) -> EventBody {
