@@ -5,79 +5,49 @@ use fabro_types::ProviderKind;
 use crate::provider::ProviderSettings;
 
 /// A provider that is known by its name.
-pub(crate) struct Usual {
+pub(crate) struct KnownProvider {
     name: &'static str,
     pub(crate) kind: ProviderKind,
     /// The variables that hold its key; the first that is set counts.
     pub(crate) keys: &'static [&'static str],
-    /// The variable that names another place for it.
-    base: &'static str,
-    /// Where it is, when its kind does not say.
+    /// Its address, when its kind does not imply it.
     pub(crate) base_url: Option<&'static str>,
+}
+
+const fn known(
+    name: &'static str,
+    kind: ProviderKind,
+    keys: &'static [&'static str],
+) -> KnownProvider {
+    KnownProvider { name, kind, keys, base_url: None }
 }
 
 const fn compatible(
     name: &'static str,
     keys: &'static [&'static str],
-    base: &'static str,
     base_url: &'static str,
-) -> Usual {
-    Usual { name, kind: ProviderKind::OpenAiCompatible, keys, base, base_url: Some(base_url) }
+) -> KnownProvider {
+    KnownProvider { name, kind: ProviderKind::OpenAiCompatible, keys, base_url: Some(base_url) }
 }
 
-/// The first that is configured serves models that nothing assigns to a provider, so the order
-/// matters.
-const USUAL: [Usual; 10] = [
-    Usual {
-        name: "anthropic",
-        kind: ProviderKind::Anthropic,
-        keys: &["ANTHROPIC_API_KEY"],
-        base: "ANTHROPIC_BASE_URL",
-        base_url: None,
-    },
-    Usual {
-        name: "openai",
-        kind: ProviderKind::OpenAi,
-        keys: &["OPENAI_API_KEY"],
-        base: "OPENAI_BASE_URL",
-        base_url: None,
-    },
-    Usual {
-        name: "gemini",
-        kind: ProviderKind::Gemini,
-        keys: &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
-        base: "GEMINI_BASE_URL",
-        base_url: None,
-    },
-    compatible(
-        "openrouter",
-        &["OPENROUTER_API_KEY"],
-        "OPENROUTER_BASE_URL",
-        "https://openrouter.ai/api/v1",
-    ),
-    compatible("groq", &["GROQ_API_KEY"], "GROQ_BASE_URL", "https://api.groq.com/openai/v1"),
-    compatible("deepseek", &["DEEPSEEK_API_KEY"], "DEEPSEEK_BASE_URL", "https://api.deepseek.com"),
-    compatible("mistral", &["MISTRAL_API_KEY"], "MISTRAL_BASE_URL", "https://api.mistral.ai/v1"),
-    compatible("xai", &["XAI_API_KEY"], "XAI_BASE_URL", "https://api.x.ai/v1"),
-    compatible(
-        "together",
-        &["TOGETHER_API_KEY"],
-        "TOGETHER_BASE_URL",
-        "https://api.together.xyz/v1",
-    ),
-    // The same provider by another protocol, so nothing in the environment means it.
-    Usual {
-        name: "openai-responses",
-        kind: ProviderKind::OpenAiResponses,
-        keys: &["OPENAI_API_KEY"],
-        base: "OPENAI_BASE_URL",
-        base_url: None,
-    },
+/// The first that is configured serves models that are assigned to no provider, so the order
+/// matters. The last is `openai` by another protocol: the environment never means it.
+const KNOWN_PROVIDERS: [KnownProvider; 10] = [
+    known("anthropic", ProviderKind::Anthropic, &["ANTHROPIC_API_KEY"]),
+    known("openai", ProviderKind::OpenAi, &["OPENAI_API_KEY"]),
+    known("gemini", ProviderKind::Gemini, &["GEMINI_API_KEY", "GOOGLE_API_KEY"]),
+    compatible("openrouter", &["OPENROUTER_API_KEY"], "https://openrouter.ai/api/v1"),
+    compatible("groq", &["GROQ_API_KEY"], "https://api.groq.com/openai/v1"),
+    compatible("deepseek", &["DEEPSEEK_API_KEY"], "https://api.deepseek.com"),
+    compatible("mistral", &["MISTRAL_API_KEY"], "https://api.mistral.ai/v1"),
+    compatible("xai", &["XAI_API_KEY"], "https://api.x.ai/v1"),
+    compatible("together", &["TOGETHER_API_KEY"], "https://api.together.xyz/v1"),
+    known("openai-responses", ProviderKind::OpenAiResponses, &["OPENAI_API_KEY"]),
 ];
 
 /// What is known of a provider of this name.
-pub(crate) fn usual(name: &str) -> Option<&'static Usual> {
-    USUAL.iter().find(|usual| usual.name == name)
+pub(crate) fn known_provider(name: &str) -> Option<&'static KnownProvider> {
+    KNOWN_PROVIDERS.iter().find(|known| known.name == name)
 }
 
 /// The providers that the environment configures: those whose key or whose base URL is set, in a
@@ -93,17 +63,18 @@ pub(crate) fn usual(name: &str) -> Option<&'static Usual> {
 /// ```
 pub fn detect_providers(lookup: impl Fn(&str) -> Option<String>) -> Vec<ProviderSettings> {
     let set = |name: &str| lookup(name).filter(|value| !value.trim().is_empty());
-    let from_environment = USUAL.iter().filter(|usual| usual.name != "openai-responses");
-    let found = from_environment.filter_map(|usual| {
-        let key = usual.keys.iter().find(|name| set(name).is_some());
-        let base = set(usual.base).map(|url| url.trim().to_owned());
-        if key.is_none() && base.is_none() {
+    let in_environment = KNOWN_PROVIDERS.iter().filter(|known| known.name != "openai-responses");
+    let found = in_environment.filter_map(|known| {
+        let key = known.keys.iter().find(|name| set(name).is_some());
+        let base_url = set(&format!("{}_BASE_URL", known.name.to_uppercase()));
+        if key.is_none() && base_url.is_none() {
             return None;
         }
+        let base_url = base_url.as_deref().map(str::trim).or(known.base_url);
         Some(ProviderSettings {
-            base_url: base.or_else(|| usual.base_url.map(str::to_owned)),
+            base_url: base_url.map(str::to_owned),
             api_key_env: key.map(|name| (*name).to_owned()),
-            ..ProviderSettings::new(usual.name, usual.kind)
+            ..ProviderSettings::new(known.name, known.kind)
         })
     });
     found.collect()
@@ -117,14 +88,12 @@ pub fn providers(
     lookup: impl Fn(&str) -> Option<String>,
 ) -> Vec<ProviderSettings> {
     let detected = detect_providers(lookup);
-    let of = |name: &str| detected.iter().find(|found| found.name == name);
     let named = configured.values().map(|provider| {
         let mut provider = provider.clone();
-        if let Some(found) = of(&provider.name).filter(|found| found.kind == provider.kind) {
-            let is_preset = usual(&provider.name).is_some_and(|usual| {
-                usual.base_url.is_some() && usual.base_url == provider.base_url.as_deref()
-            });
-            if provider.base_url.is_none() || is_preset {
+        let is_same = |it: &&ProviderSettings| it.name == provider.name && it.kind == provider.kind;
+        if let Some(found) = detected.iter().find(is_same) {
+            let preset = known_provider(&provider.name).and_then(|known| known.base_url);
+            if provider.base_url.as_deref().is_none_or(|url| Some(url) == preset) {
                 provider.base_url.clone_from(&found.base_url);
             }
         }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use fabro_types::{Diagnostic, LineIndex, Severity};
 
-/// What was found in one settings file, with the text it was found in.
+/// The diagnostics of one settings file, with its text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
     /// The file.
@@ -35,7 +35,7 @@ impl fmt::Display for Findings {
     }
 }
 
-/// Why a run's settings cannot be had.
+/// Why the settings of a run cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -47,15 +47,15 @@ pub enum ConfigError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The path names no regular file.
-    #[error("{} is no file: name a workflow file (.fabro, .dot, .gv) or a run.toml{}", path.display(), suggest(near))]
+    /// The path does not name a regular file.
+    #[error("{} is not a file: name a workflow file (.fabro, .dot, .gv) or a run.toml{}", path.display(), suggest(near))]
     NotAFile {
         /// What was named.
         path: PathBuf,
-        /// What may have been meant.
+        /// Similar names.
         near: Vec<String>,
     },
     /// The file is larger than any settings file or goal should be.
@@ -66,8 +66,8 @@ pub enum ConfigError {
         /// How many bytes it may have.
         limit: u64,
     },
-    /// A file that should hold a JSON Schema holds no JSON object.
-    #[error("{} is no JSON Schema: {source}", path.display())]
+    /// A file that should hold a JSON Schema does not hold a JSON object.
+    #[error("{} is not a JSON Schema: {source}", path.display())]
     Schema {
         /// The file.
         path: PathBuf,
@@ -79,17 +79,17 @@ pub enum ConfigError {
     NoFile {
         /// The file that was asked for.
         path: PathBuf,
-        /// What may have been meant.
+        /// Similar names.
         near: Vec<String>,
     },
     /// A run.toml names a workflow that is not there.
-    #[error("{} names the workflow {}, which is no file: correct `workflow.graph`{}", run_file.display(), graph.display(), suggest(near))]
+    #[error("{} names the workflow {}, which is not a file: correct `workflow.graph`{}", run_file.display(), graph.display(), suggest(near))]
     NoGraph {
         /// The run.toml.
         run_file: PathBuf,
         /// The file it names.
         graph: PathBuf,
-        /// What may have been meant.
+        /// Similar names.
         near: Vec<String>,
     },
     /// No project folder holds a workflow of that name.
@@ -102,8 +102,10 @@ pub enum ConfigError {
         /// Names of workflows that exist, nearest first.
         near: Vec<String>,
     },
-    /// The text is neither a path nor a name.
-    #[error("`{0}` names no workflow: give a workflow file, a run.toml, or the name of a workflow")]
+    /// The text is neither a path nor a name of a workflow.
+    #[error(
+        "`{0}` does not name a workflow: give a workflow file, a run.toml, or the name of a workflow"
+    )]
     NoName(String),
 }
 

@@ -7,7 +7,7 @@ use fabro_types::Span;
 
 use crate::error::{ConfigError, Findings};
 use crate::near::near_misses;
-use crate::reader::place;
+use crate::reader::find_span;
 use crate::run::{RunConfig, parse};
 use crate::settings::{ModelSettings, Settings};
 
@@ -32,7 +32,7 @@ pub struct RunFile {
     pub path: PathBuf,
     /// What it sets.
     pub config: RunConfig,
-    /// What is odd about it; the list is empty when nothing is.
+    /// Its warnings; the list is empty when there are none.
     pub warnings: Findings,
 }
 
@@ -44,10 +44,10 @@ impl RunFile {
         expand(self.dir(), home, Path::new(graph))
     }
 
-    /// The file of ready answers it names.
+    /// The file of canned responses it names.
     pub fn model_script(&self, home: Option<&Path>) -> Option<PathBuf> {
         let script = self.config.model.script.as_deref()?;
-        Some(expand(self.dir(), home, Path::new(script)))
+        Some(expand(self.dir(), home, script))
     }
 
     /// The goal it sets; `@file` is read.
@@ -82,16 +82,16 @@ impl RunFile {
         Ok(own.or(weaker))
     }
 
-    /// Where the value of a setting, such as `run.goal`, stands in the file, in bytes; the beginning of
-    /// the file when it is not set.
-    pub fn place(&self, setting: &str) -> Span {
-        place(&self.warnings.text, setting).unwrap_or_default()
+    /// The span of the value of a setting, such as `run.goal`; the beginning of the file when it is not
+    /// set.
+    pub fn span_of(&self, setting: &str) -> Span {
+        find_span(&self.warnings.text, setting).unwrap_or_default()
     }
 
-    /// Where a part of `text`, which is such a value, stands; the whole value when it is written with
-    /// escapes.
-    pub fn place_in(&self, setting: &str, text: &str, part: Span) -> Span {
-        let whole = self.place(setting);
+    /// The span of a part of `text`, which is such a value; of the whole value when it is written
+    /// with escapes.
+    pub fn span_within(&self, setting: &str, text: &str, part: Span) -> Span {
+        let whole = self.span_of(setting);
         let written = self.warnings.text.get(whole.start..whole.end).unwrap_or_default();
         let Some(at) = written.find(text).filter(|_| part.end > part.start) else { return whole };
         Span::new(whole.start + at + part.start, whole.start + at + part.end)
@@ -218,7 +218,7 @@ fn names_in(dir: &Path) -> Vec<String> {
     entries.flatten().filter_map(|entry| name_of(entry.path())).collect()
 }
 
-/// Says what is wrong with a path that should be a file.
+/// The error for a path that should be a file and is not.
 fn existing(path: &Path) -> Result<(), ConfigError> {
     match fs::metadata(path) {
         Ok(kind) if kind.is_dir() => {

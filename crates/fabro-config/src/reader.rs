@@ -1,56 +1,74 @@
-//! Typed reading of a TOML tree: every complaint becomes a finding at the key or value it is about.
+//! Checks a TOML file against a [`Schema`]: every error becomes a diagnostic at its key or value, and
+//! what remains is JSON that serde deserializes.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use fabro_types::{Diagnostic, Severity, Span};
-use serde_json::{Map, Number, Value};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 use toml::Spanned;
 use toml::de::{DeInteger, DeString, DeTable, DeValue};
 
 use crate::near::near_misses;
-
-/// Half of what a JSON reader takes, so that an input may be put inside other values.
-const MAX_DEPTH: usize = 64;
+use crate::schema::{Kind, Schema};
 
 pub(crate) type Key<'i> = Spanned<DeString<'i>>;
 pub(crate) type Node<'i> = Spanned<DeValue<'i>>;
 
-/// Collects findings while a file is read.
-pub(crate) struct Reader {
-    /// Dotted names of all settings of this kind of file, in groups. `NAME` stands for any name.
-    known: &'static [&'static [&'static str]],
-    findings: Vec<Diagnostic>,
-    errors: usize,
+/// What a file sets, checked.
+pub(crate) struct CheckedSettings(Value);
+
+impl CheckedSettings {
+    /// The value at a JSON pointer such as `/run/goal`; the default when the file does not set it.
+    #[expect(clippy::expect_used, reason = "a value of another type is an error of the reader")]
+    pub(crate) fn take<T: Default + DeserializeOwned>(&mut self, pointer: &str) -> T {
+        let value = self.0.pointer_mut(pointer).map(Value::take);
+        let value = value.map(serde_json::from_value);
+        value.map_or_else(T::default, |it| it.expect("the schema admits what the types hold"))
+    }
 }
 
-/// Reads `text` with `body`, which gets the top-level table. Errors come first-found first; without
-/// any, the value and the warnings.
-pub(crate) fn read<T: Default>(
+/// Collects diagnostics while a file is read.
+pub(crate) struct Reader {
+    schema: Schema,
+    diagnostics: Vec<Diagnostic>,
+    errors: usize,
+    /// The names of the HTTP tools so far.
+    pub(crate) tools: BTreeSet<String>,
+}
+
+/// Checks `text`.
+///
+/// # Errors
+///
+/// All errors and warnings in the order of the file, when at least one is an error; otherwise the
+/// warnings come with the settings.
+pub(crate) fn read(
     text: &str,
-    known: &'static [&'static [&'static str]],
-    body: impl FnOnce(&mut Reader, &DeTable<'_>, &mut T),
-) -> Result<(T, Vec<Diagnostic>), Vec<Diagnostic>> {
-    let source = without_mark(text);
+    schema: Schema,
+) -> Result<(CheckedSettings, Vec<Diagnostic>), Vec<Diagnostic>> {
+    let source = without_byte_order_mark(text);
     let root = DeTable::parse(&source).map_err(|error| {
         let span = error.span().map_or_else(Span::default, |span| Span::new(span.start, span.end));
         vec![Diagnostic::error("config-syntax", span, error.message().trim_end_matches('.'))]
     })?;
-    let mut reader = Reader { known, findings: Vec::new(), errors: 0 };
-    let mut value = T::default();
+    let mut reader = Reader { schema, diagnostics: Vec::new(), errors: 0, tools: BTreeSet::new() };
+    let mut settings = Map::new();
     if reader.version(root.get_ref()) {
-        body(&mut reader, root.get_ref(), &mut value);
+        settings = reader.table("", "", root.get_ref());
     }
-    let mut findings = reader.findings;
-    findings.sort_by_key(|finding| finding.span.start);
-    if findings.iter().any(|finding| finding.severity == Severity::Error) {
-        return Err(findings);
+    let mut diagnostics = reader.diagnostics;
+    diagnostics.sort_by_key(|diagnostic| diagnostic.span.start);
+    if diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error) {
+        return Err(diagnostics);
     }
-    Ok((value, findings))
+    Ok((CheckedSettings(Value::Object(settings)), diagnostics))
 }
 
-/// Where the value of a setting stands, by its dotted name; `None` when it is not set.
-pub(crate) fn place(text: &str, setting: &str) -> Option<Span> {
-    let source = without_mark(text);
+/// The span of the value of a setting, by its dotted name; `None` when it is not set.
+pub(crate) fn find_span(text: &str, setting: &str) -> Option<Span> {
+    let source = without_byte_order_mark(text);
     let root = DeTable::parse(&source).ok()?;
     let mut parts = setting.split('.');
     let mut node = root.get_ref().get(parts.next()?)?;
@@ -60,8 +78,8 @@ pub(crate) fn place(text: &str, setting: &str) -> Option<Span> {
     Some(span(node.span()))
 }
 
-/// Editors on Windows put a byte order mark there. Blanks of the same length keep the spans.
-fn without_mark(text: &str) -> Cow<'_, str> {
+/// Editors on Windows write a byte order mark. Spaces of the same length keep the spans.
+fn without_byte_order_mark(text: &str) -> Cow<'_, str> {
     match text.strip_prefix('\u{feff}') {
         Some(rest) => Cow::Owned(format!("   {rest}")),
         None => Cow::Borrowed(text),
@@ -76,60 +94,112 @@ pub(crate) fn entries<'t, 'i>(table: &'t DeTable<'i>) -> Vec<(&'t Key<'i>, &'t N
 }
 
 impl Reader {
+    /// Reads the table called `name`. `pattern` is the same name with `NAME` for what the user chose.
+    fn table(&mut self, name: &str, pattern: &str, table: &DeTable<'_>) -> Map<String, Value> {
+        let of_names = join(pattern, "NAME");
+        let has_names = self.has_settings_below(&of_names);
+        let mut map = Map::new();
+        for (key, node) in entries(table) {
+            let (key_name, full) = (key.get_ref().as_ref(), join(name, key.get_ref()));
+            if has_names {
+                if let Some(entry) = self.named_entry(key_name, name, &of_names, node) {
+                    map.insert(key_name.to_owned(), Value::Object(entry));
+                }
+                continue;
+            }
+            let key_pattern = join(pattern, key_name);
+            // A quoted key with a dot in it is not a path.
+            let kind = self.kind(&key_pattern).filter(|_| !key_name.contains('.'));
+            let value = match kind {
+                Some(kind) => self.value(&full, kind, node),
+                None if self.has_settings_below(&key_pattern) => self
+                    .as_table(&full, node)
+                    .map(|table| Value::Object(self.table(&full, &key_pattern, table))),
+                None => {
+                    self.unknown(name, pattern, key);
+                    None
+                }
+            };
+            map.extend(value.map(|value| (key_name.to_owned(), value)));
+        }
+        map
+    }
+
+    /// One entry of a table whose keys the user chooses.
+    fn named_entry(
+        &mut self,
+        key: &str,
+        table: &str,
+        pattern: &str,
+        node: &Node<'_>,
+    ) -> Option<Map<String, Value>> {
+        if key.trim().is_empty() {
+            self.error(node, format!("`{table}` has an entry without a name"), "give it a name");
+            return None;
+        }
+        let full = join(table, key);
+        let errors = self.errors;
+        let entries = self.as_table(&full, node)?;
+        let mut entry = self.table(&full, pattern, entries);
+        if self.errors == errors {
+            self.check_entry(pattern, &full, key, node, &mut entry);
+        }
+        Some(entry)
+    }
+
+    /// An array of tables.
+    pub(crate) fn tables(&mut self, name: &str, node: &Node<'_>) -> Value {
+        let mut tables = Vec::new();
+        for item in self.array(name, node) {
+            let errors = self.errors;
+            let Some(table) = self.as_table(name, item) else { continue };
+            let mut entry = self.table(name, name, table);
+            if self.errors == errors {
+                self.check_item(name, item, &mut entry);
+            }
+            if self.errors == errors {
+                tables.push(Value::Object(entry));
+            }
+        }
+        Value::Array(tables)
+    }
+
+    fn kind(&self, pattern: &str) -> Option<Kind> {
+        let mut settings = self.schema.iter().copied().flatten();
+        settings.find(|(name, _)| *name == pattern).map(|(_, kind)| *kind)
+    }
+
+    fn has_settings_below(&self, pattern: &str) -> bool {
+        let below =
+            |name: &str| name.strip_prefix(pattern).is_some_and(|rest| rest.starts_with('.'));
+        self.schema.iter().copied().flatten().any(|(name, _)| below(name))
+    }
+
     pub(crate) fn error(&mut self, at: &Node<'_>, message: String, fix: &str) {
         self.errors += 1;
-        self.findings
+        self.diagnostics
             .push(Diagnostic::error("setting-value", span(at.span()), message).with_fix(fix));
     }
 
-    /// A key this version does not have: a warning that names what may have been meant.
-    pub(crate) fn unknown(&mut self, section: &str, key: &Key<'_>) {
-        self.unknown_in(section, section, key);
-    }
-
-    /// The same in a section with a name of the user's: `known` is what the section is called in the
-    /// list of settings.
-    pub(crate) fn unknown_in(&mut self, section: &str, known: &str, key: &Key<'_>) {
-        let full = join(section, key.get_ref());
-        let message = format!("`{full}` is no setting");
-        let finding = Diagnostic::warning("unknown-setting", span(key.span()), message);
-        let fix = match self.meant(known, key.get_ref()) {
-            Some(meant) => match meant.strip_prefix(known).filter(|_| !known.is_empty()) {
-                Some(rest) => format!("did you mean `{section}{rest}`?"),
-                None => format!("did you mean `{meant}`?"),
+    /// A key that this version does not have: a warning that names what may have been meant.
+    fn unknown(&mut self, table: &str, pattern: &str, key: &Key<'_>) {
+        let message = format!("`{}` is not a setting", join(table, key.get_ref()));
+        let warning = Diagnostic::warning("unknown-setting", span(key.span()), message);
+        let fix = match self.closest_setting(pattern, key.get_ref()) {
+            Some(closest) => match closest.strip_prefix(pattern).filter(|_| !pattern.is_empty()) {
+                Some(rest) => format!("did you mean `{table}{rest}`?"),
+                None => format!("did you mean `{closest}`?"),
             },
             None => "remove it, or correct its name".into(),
         };
-        self.findings.push(finding.with_fix(fix));
+        self.diagnostics.push(warning.with_fix(fix));
     }
 
-    /// A string with something in it.
-    pub(crate) fn text(&mut self, name: &str, node: &Node<'_>) -> Option<String> {
-        let DeValue::String(text) = node.get_ref() else {
-            self.wrong_type(name, node, "a string");
-            return None;
-        };
-        if text.trim().is_empty() {
-            self.error(node, format!("`{name}` is empty"), "give it a value, or leave it out");
-            return None;
-        }
-        if text.contains('\0') {
-            self.error(node, format!("`{name}` holds a NUL character"), "remove it");
-            return None;
-        }
-        Some(text.to_string())
-    }
-
-    /// The entries of a section in the order of the file; none, and an error, when it is no table.
-    pub(crate) fn section<'t, 'i>(
+    pub(crate) fn as_table<'t, 'i>(
         &mut self,
         name: &str,
         node: &'t Node<'i>,
-    ) -> Vec<(&'t Key<'i>, &'t Node<'i>)> {
-        self.table(name, node).map(entries).unwrap_or_default()
-    }
-
-    fn table<'t, 'i>(&mut self, name: &str, node: &'t Node<'i>) -> Option<&'t DeTable<'i>> {
+    ) -> Option<&'t DeTable<'i>> {
         let table = node.get_ref().as_table();
         if table.is_none() {
             self.wrong_type(name, node, "a table");
@@ -145,65 +215,7 @@ impl Reader {
         array
     }
 
-    /// An array of strings with something in them; others are left out, each with an error.
-    pub(crate) fn texts(&mut self, name: &str, node: &Node<'_>) -> Vec<String> {
-        self.array(name, node).iter().filter_map(|item| self.text(name, item)).collect()
-    }
-
-    /// A table of any values, as JSON in the order of the file. Dates become text.
-    pub(crate) fn json_table(&mut self, name: &str, node: &Node<'_>) -> Map<String, Value> {
-        let Some(table) = self.table(name, node) else { return Map::new() };
-        let mut map = Map::new();
-        for (key, value) in entries(table) {
-            if let Some(value) = self.json(&join(name, key.get_ref()), value, 1) {
-                map.insert(key.get_ref().to_string(), value);
-            }
-        }
-        map
-    }
-
-    fn json(&mut self, name: &str, node: &Node<'_>, depth: usize) -> Option<Value> {
-        if depth > MAX_DEPTH {
-            self.error(node, format!("`{name}` nests deeper than {MAX_DEPTH}"), "flatten it");
-            return None;
-        }
-        Some(match node.get_ref() {
-            DeValue::String(text) => Value::String(text.to_string()),
-            DeValue::Boolean(value) => Value::Bool(*value),
-            DeValue::Integer(value) => self.integer(name, node, value)?.into(),
-            DeValue::Float(value) => {
-                let number = value.as_str().parse().ok().and_then(Number::from_f64);
-                let Some(number) = number else {
-                    self.error(node, format!("`{name}` is no finite number"), "write it in quotes");
-                    return None;
-                };
-                Value::Number(number)
-            }
-            DeValue::Datetime(value) => Value::String(value.to_string()),
-            DeValue::Array(items) => Value::Array(
-                items.iter().filter_map(|item| self.json(name, item, depth + 1)).collect(),
-            ),
-            DeValue::Table(table) => Value::Object(
-                entries(table)
-                    .into_iter()
-                    .filter_map(|(key, value)| {
-                        let value = self.json(name, value, depth + 1)?;
-                        Some((key.get_ref().to_string(), value))
-                    })
-                    .collect(),
-            ),
-        })
-    }
-
-    fn integer(&mut self, name: &str, node: &Node<'_>, value: &DeInteger<'_>) -> Option<i64> {
-        let number = i64::from_str_radix(value.as_str(), value.radix()).ok();
-        if number.is_none() {
-            self.error(node, format!("`{name}` does not fit into 64 bits"), "write it in quotes");
-        }
-        number
-    }
-
-    /// True when the rest of the file may be read.
+    /// True when the rest of the file can be read.
     fn version(&mut self, root: &DeTable<'_>) -> bool {
         let Some(node) = root.get("_version") else {
             let finding = Diagnostic::warning(
@@ -211,29 +223,21 @@ impl Reader {
                 Span::default(),
                 "`_version` is missing: the file is read as version 1",
             );
-            self.findings.push(finding.with_fix("put `_version = 1` on the first line"));
+            self.diagnostics.push(finding.with_fix("put `_version = 1` on the first line"));
             return true;
         };
-        let version = match node.get_ref() {
-            DeValue::Integer(value) => i64::from_str_radix(value.as_str(), value.radix()).ok(),
-            _ => None,
-        };
+        let version = node.get_ref().as_integer().and_then(integer);
         let (message, fix) = match version {
             Some(1) => return true,
             Some(newer) if newer > 1 => (
                 format!("`_version` is {newer}, and this fabro reads version 1"),
                 "use a newer fabro for this file",
             ),
-            _ => ("`_version` is no version".to_owned(), "write `_version = 1`"),
+            _ => ("`_version` is not a version number".to_owned(), "write `_version = 1`"),
         };
         let finding = Diagnostic::error("settings-version", span(node.span()), message);
-        self.findings.push(finding.with_fix(fix));
+        self.diagnostics.push(finding.with_fix(fix));
         false
-    }
-
-    /// How many errors there are so far.
-    pub(crate) fn errors(&self) -> usize {
-        self.errors
     }
 
     pub(crate) fn wrong_type(&mut self, name: &str, node: &Node<'_>, expected: &str) {
@@ -249,35 +253,38 @@ impl Reader {
         self.error(node, message, &fix);
     }
 
-    /// The setting an unknown key may stand for: a slip in the key, else the same key elsewhere.
-    fn meant(&self, section: &str, key: &str) -> Option<String> {
-        let all = || self.known.iter().copied().flatten().copied();
-        let beside = all().filter_map(|known| {
-            let rest = match section {
-                "" => known,
-                _ => known.strip_prefix(section)?.strip_prefix('.')?,
+    /// The setting that an unknown key may stand for: a similar key of the same table, else the same
+    /// key of another one.
+    fn closest_setting(&self, pattern: &str, key: &str) -> Option<String> {
+        let all = || self.schema.iter().copied().flatten().map(|(name, _)| *name);
+        let siblings = all().filter_map(|name| {
+            let rest = match pattern {
+                "" => name,
+                _ => name.strip_prefix(pattern)?.strip_prefix('.')?,
             };
             rest.split('.').next()
         });
-        if let Some(near) = near_misses(key, beside).first() {
-            return Some(join(section, near));
+        if let Some(near) = near_misses(key, siblings).first() {
+            return Some(join(pattern, near));
         }
-        let elsewhere = |known: &&str| {
-            let mut parts = known.split('.').filter(|part| *part != "NAME");
-            parts.any(|part| part == key || (part.len() > 3 && near(part, key)))
+        let is_near = |part: &str| part.len() > 3 && !near_misses(key, [part]).is_empty();
+        let elsewhere = |name: &&str| {
+            let mut parts = name.split('.').filter(|part| *part != "NAME");
+            parts.any(|part| part == key || is_near(part))
         };
-        let known = all().find(elsewhere)?;
-        let end = known.find(key).map_or(known.len(), |at| at + key.len());
-        Some(known[..end].to_owned())
+        let name = all().find(elsewhere)?;
+        let end = name.find(key).map_or(name.len(), |at| at + key.len());
+        Some(name[..end].to_owned())
     }
 }
 
-fn near(known: &str, word: &str) -> bool {
-    !near_misses(word, [known]).is_empty()
+/// `None` when it does not fit into 64 bits.
+pub(crate) fn integer(value: &DeInteger<'_>) -> Option<i64> {
+    i64::from_str_radix(value.as_str(), value.radix()).ok()
 }
 
-fn join(section: &str, key: &str) -> String {
-    if section.is_empty() { key.to_owned() } else { format!("{section}.{key}") }
+pub(crate) fn join(table: &str, key: &str) -> String {
+    if table.is_empty() { key.to_owned() } else { format!("{table}.{key}") }
 }
 
 fn span(range: std::ops::Range<usize>) -> Span {

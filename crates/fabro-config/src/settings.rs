@@ -2,40 +2,42 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use fabro_types::Diagnostic;
-use toml::de::DeTable;
+use serde::Deserialize;
 
-use crate::agent::{self, AgentSettings};
+use crate::agent::AgentSettings;
 use crate::error::{ConfigError, Findings};
 use crate::locate::{expand, read_text};
-use crate::provider::{self, ModelEntry, ProviderSettings};
-use crate::reader::{Node, Reader, entries, read};
-use crate::{run, tools};
+use crate::provider::{ModelEntry, ProviderSettings};
+use crate::reader::read;
+use crate::schema::CONFIG_FILE;
 
-/// What a project (`.fabro/config.toml`) or a user (`~/.config/fabro/config.toml`) sets once for all
-/// runs; the weakest of all places where a model is named.
+/// What a project (`.fabro/config.toml`) or a user (`~/.config/fabro/config.toml`) sets for all runs.
+/// A model named anywhere else comes before the one named here.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
     /// `run.model`.
     pub model: ModelSettings,
     /// `run.agent`.
     pub agent: AgentSettings,
-    /// `providers`: who serves models, by name.
+    /// `providers`: providers of models, by name.
     pub providers: BTreeMap<String, ProviderSettings>,
-    /// `models`: what is known of models beyond the catalog, by name.
+    /// `models`: what overrides the built-in catalog, by name.
     pub models: BTreeMap<String, ModelEntry>,
 }
 
-/// Which model to ask when nothing else says.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// `[run.model]`: which model to ask.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
 pub struct ModelSettings {
-    /// `name`: the model.
+    /// `name`: the model, such as `claude-sonnet-4-5`.
     pub name: Option<String>,
-    /// `provider`: who serves it.
+    /// `provider`: the provider that serves it, such as `anthropic`.
     pub provider: Option<String>,
-    /// `fallbacks`: what to ask instead when it fails, in order: `provider` or `provider/model`.
+    /// `fallbacks`: the models to try when it fails, in order: `provider` or `provider/model`.
     pub fallbacks: Vec<String>,
-    /// `script`: a file of ready answers, used only while no provider is configured. [`settings`]
-    /// makes it absolute; [`parse_settings`] leaves it as written.
+    /// `script`: a file of canned responses, used only while no provider is configured.
+    /// [`settings`] makes it absolute; [`parse`](crate::parse) and [`parse_settings`] leave it as
+    /// written.
     pub script: Option<PathBuf>,
 }
 
@@ -45,7 +47,8 @@ impl Settings {
     /// are taken as a whole, by name; settings of agents one by one.
     #[must_use]
     pub fn or(self, weaker: Self) -> Self {
-        let (strong, weak) = (self.model, weaker.model);
+        let strong = self.model;
+        let weak = weaker.model;
         let provider = match strong.name {
             Some(_) => strong.provider,
             None => strong.provider.or(weak.provider),
@@ -57,21 +60,28 @@ impl Settings {
             fallbacks,
             script: strong.script.or(weak.script),
         };
-        let (mut providers, mut models) = (weaker.providers, weaker.models);
+        let mut providers = weaker.providers;
         providers.extend(self.providers);
+        let mut models = weaker.models;
         models.extend(self.models);
         Self { model, agent: self.agent.or(weaker.agent), providers, models }
     }
 }
 
-/// Reads the text of a `config.toml`. The warnings are keys that are no setting and a missing
-/// `_version`.
+/// Reads the text of a `config.toml`. The warnings are unknown keys and a missing `_version`.
 ///
 /// # Errors
 ///
 /// Everything found in the file, in its order, at least one of them an error.
 pub fn parse_settings(text: &str) -> Result<(Settings, Vec<Diagnostic>), Vec<Diagnostic>> {
-    read(text, &[KNOWN, agent::KNOWN, tools::KNOWN, provider::KNOWN], top)
+    let (mut checked, warnings) = read(text, CONFIG_FILE)?;
+    let settings = Settings {
+        model: checked.take("/run/model"),
+        agent: checked.take("/run/agent"),
+        providers: checked.take("/providers"),
+        models: checked.take("/models"),
+    };
+    Ok((settings, warnings))
 }
 
 /// The user's settings file: `fabro/config.toml` in `config_home` (the value of `XDG_CONFIG_HOME`,
@@ -116,44 +126,6 @@ pub fn settings(
     Ok((settings, warnings))
 }
 
-const KNOWN: &[&str] = &[
-    "_version",
-    "run.model.name",
-    "run.model.provider",
-    "run.model.fallbacks",
-    "run.model.script",
-];
-
-fn top(reader: &mut Reader, table: &DeTable<'_>, settings: &mut Settings) {
-    for (key, value) in entries(table) {
-        match key.get_ref().as_ref() {
-            "_version" => {}
-            "run" => {
-                for (key, value) in reader.section("run", value) {
-                    match key.get_ref().as_ref() {
-                        "model" => settings.model = model(reader, value),
-                        "agent" => settings.agent = agent::agent(reader, value),
-                        _ => reader.unknown("run", key),
-                    }
-                }
-            }
-            "providers" => settings.providers = provider::providers(reader, value),
-            "models" => settings.models = provider::models(reader, value),
-            _ => reader.unknown("", key),
-        }
-    }
-}
-
-fn model(reader: &mut Reader, node: &Node<'_>) -> ModelSettings {
-    let model = run::model(reader, node);
-    ModelSettings {
-        name: model.name,
-        provider: model.provider,
-        fallbacks: model.fallbacks,
-        script: model.script.map(PathBuf::from),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -162,11 +134,9 @@ mod tests {
 
     fn named(name: Option<&str>, provider: Option<&str>) -> Settings {
         let own = |text: Option<&str>| text.map(str::to_owned);
-        let (name, provider) = (own(name), own(provider));
-        Settings {
-            model: ModelSettings { name, provider, ..ModelSettings::default() },
-            ..Settings::default()
-        }
+        let model =
+            ModelSettings { name: own(name), provider: own(provider), ..ModelSettings::default() };
+        Settings { model, ..Settings::default() }
     }
 
     #[test]
@@ -192,7 +162,7 @@ mod tests {
         assert_eq!(both.model.name.as_deref(), Some("m"));
         assert_eq!(both.model.script, Some(dir.path().join(".fabro/p.json")));
         assert_eq!(warnings.len(), 1);
-        assert_eq!(warnings[0].list[0].message, "`run.model.model` is no setting");
+        assert_eq!(warnings[0].list[0].message, "`run.model.model` is not a setting");
         fs::remove_file(project).unwrap();
         let (only, _) = settings(&cwd, Some(&user), Some(Path::new("/home/x"))).unwrap();
         assert_eq!(only.model.script.as_deref(), Some(Path::new("/home/x/u.json")));

@@ -162,29 +162,29 @@ cached_cost = "free"
 aliases = "x"
 widnow = 3
 "#), @r"
-    c:3:1: `providers.mine` has no `kind` (say what it speaks: `anthropic`, `openai`, `openai-responses`, `gemini`, `openai-compatible`)
+    c:3:1: `providers.mine` has no `kind` (name its protocol: `anthropic`, `openai`, `openai-responses`, `gemini`, `openai-compatible`)
     c:5:8: `providers.near.kind` is `openai-compatibel` (did you mean `openai-compatible`?)
-    c:6:1: `providers.nowhere` has no `base_url` (say where it is, such as `http://127.0.0.1:8080/v1`)
-    c:8:1: `providers` has one without a name (give it a name)
+    c:6:1: `providers.nowhere` has no `base_url` (give its address, such as `http://127.0.0.1:8080/v1`)
+    c:8:1: `providers` has an entry without a name (give it a name)
     c:11:8: `providers.odd.kind` is an integer, but a string is expected (write it in quotes)
-    c:12:12: `providers.odd.base_url` is no address (write it as `http://HOST:PORT/PATH` or `https://HOST/PATH`)
-    c:13:15: `providers.odd.api_key_env` is no name of a variable (write the name of the variable that holds the key)
-    c:14:21: `providers.odd.headers.a b` is no name of a header (correct the name)
-    c:14:42: `providers.odd.headers.Authorization` holds a secret, and settings are kept with each run (put it into a variable of the environment, and write `$NAME`)
-    c:14:66: `providers.odd.headers.X` holds a line end (remove it)
+    c:12:12: `providers.odd.base_url` is not a URL (write it as `http://HOST:PORT/PATH` or `https://HOST/PATH`)
+    c:13:15: `providers.odd.api_key_env` is not the name of an environment variable (write the name of the variable that holds the key)
+    c:14:21: `providers.odd.headers.a b` is not the name of a header (correct the name)
+    c:14:42: `providers.odd.headers.Authorization` contains a secret, and settings are stored with each run (put it into an environment variable, and write `$NAME`)
+    c:14:66: `providers.odd.headers.X` contains a line break (remove it)
     c:14:78: `providers.odd.headers.Y` is an integer, but a string is expected (write it in quotes)
-    c:15:19: `providers.odd.request_timeout` is no time (write it as `500ms`, `30s`, `10m` or `2h`)
-    c:16:18: `providers.odd.stream_timeout` is no time (write it as `500ms`, `30s`, `10m` or `2h`)
-    c:17:1: warning: `providers.odd.retries` is no setting (remove it, or correct its name)
-    c:18:1: warning: `providers.odd.base_ulr` is no setting (did you mean `providers.odd.base_url`?)
-    c:21:12: `providers.secret.base_url` holds a name or a password (take it out, and put it into a header as `$NAME`)
+    c:15:19: `providers.odd.request_timeout` is not a duration (write it as `500ms`, `30s`, `10m` or `2h`)
+    c:16:18: `providers.odd.stream_timeout` is not a duration (write it as `500ms`, `30s`, `10m` or `2h`)
+    c:17:1: warning: `providers.odd.retries` is not a setting (remove it, or correct its name)
+    c:18:1: warning: `providers.odd.base_ulr` is not a setting (did you mean `providers.odd.base_url`?)
+    c:21:12: `providers.secret.base_url` contains a user name or a password (remove it, and put it into a header as `$NAME`)
     c:23:18: `models.m.context_window` is 0 (use a whole number of at least 1)
     c:24:21: `models.m.max_output_tokens` is -1 (use a whole number of at least 1)
-    c:25:14: `models.m.input_cost` is no price (use US dollars for a million tokens, 0 or more)
-    c:26:15: `models.m.output_cost` is no price (use US dollars for a million tokens, 0 or more)
+    c:25:14: `models.m.input_cost` is not a price (use US dollars for a million tokens, 0 or more)
+    c:26:15: `models.m.output_cost` is not a price (use US dollars for a million tokens, 0 or more)
     c:27:15: `models.m.cached_cost` is a string, but a number is expected (make it a number)
     c:28:11: `models.m.aliases` is a string, but an array is expected (make it an array)
-    c:29:1: warning: `models.m.widnow` is no setting (remove it, or correct its name)
+    c:29:1: warning: `models.m.widnow` is not a setting (remove it, or correct its name)
     ");
 }
 
@@ -231,29 +231,29 @@ url = "http://x"
     c:3:25: `run.agent.permissions` is `fulll` (did you mean `full`?)
     c:4:23: `run.agent.max_turns` is 0 (use a whole number of at least 1)
     c:5:28: `run.agent.subagent_depth` is 99999999999 (use a smaller number)
-    c:6:24: `run.agent.web_allow` names `http://x`, which is no host (write HOST or HOST:PORT, such as `127.0.0.1:8080`)
-    c:6:42: `run.agent.web_allow` names `h:0`, which is no host (write HOST or HOST:PORT, such as `127.0.0.1:8080`)
-    c:6:49: `run.agent.web_allow` names `a/b`, which is no host (write HOST or HOST:PORT, such as `127.0.0.1:8080`)
-    c:6:56: `run.agent.web_allow` names `[::1`, which is no host (write HOST or HOST:PORT, such as `127.0.0.1:8080`)
+    c:6:24: `run.agent.web_allow` names `http://x`, which is not a host (write HOST or HOST:PORT, such as `127.0.0.1:8080`)
+    c:6:42: `run.agent.web_allow` names `h:0`, which is not a host (write HOST or HOST:PORT, such as `127.0.0.1:8080`)
+    c:6:49: `run.agent.web_allow` names `a/b`, which is not a host (write HOST or HOST:PORT, such as `127.0.0.1:8080`)
+    c:6:56: `run.agent.web_allow` names `[::1`, which is not a host (write HOST or HOST:PORT, such as `127.0.0.1:8080`)
     c:7:26: `run.agent.project_docs` is a string, but a boolean is expected (make it a boolean)
-    c:8:11: warning: `run.agent.maxturns` is no setting (did you mean `run.agent.max_turns`?)
+    c:8:11: warning: `run.agent.maxturns` is not a setting (did you mean `run.agent.max_turns`?)
     c:9:35: `run.agent.compaction.preset` is `loose` (use `fabro`, `harness` or `strict`)
     c:9:58: `run.agent.compaction.keep_recent` is -1 (use a whole number of at least 0)
     c:9:72: `run.agent.compaction.enabled` is an integer, but a boolean is expected (make it a boolean)
-    c:9:75: warning: `run.agent.compaction.on` is no setting (remove it, or correct its name)
-    c:10:1: `run.agent.mcp.both` has settings of a command and of a url (give it the `command` that starts it, or the `url` where it is)
-    c:13:1: `run.agent.mcp.neither` has neither `command` nor `url` (give it the `command` that starts it, or the `url` where it is)
-    c:15:1: `run.agent.mcp.half` has no `command` (give it the `command` that starts it, or the `url` where it is)
-    c:17:1: `a b` is no name of a server (use at most 64 letters, digits, `_` and `-`)
-    c:21:24: `run.agent.mcp.secret.env.GITHUB_TOKEN` holds a secret, and settings are kept with each run (put it into a variable of the environment, and write `$NAME`)
-    c:21:43: `run.agent.mcp.secret.env.A=B` is no name of a variable (correct the name)
+    c:9:75: warning: `run.agent.compaction.on` is not a setting (remove it, or correct its name)
+    c:10:1: `run.agent.mcp.both` has settings of a command and of a URL (give it the `command` that starts it, or the `url` of a running server)
+    c:13:1: `run.agent.mcp.neither` has neither `command` nor `url` (give it the `command` that starts it, or the `url` of a running server)
+    c:15:1: `run.agent.mcp.half` has no `command` (give it the `command` that starts it, or the `url` of a running server)
+    c:17:1: `a b` is not a valid server name (use at most 64 letters, digits, `_` and `-`)
+    c:21:24: `run.agent.mcp.secret.env.GITHUB_TOKEN` contains a secret, and settings are stored with each run (put it into an environment variable, and write `$NAME`)
+    c:21:43: `run.agent.mcp.secret.env.A=B` is not the name of an environment variable (correct the name)
     c:22:1: a tool of `run.agent.tools` has no `description` (give it one)
     c:22:1: a tool of `run.agent.tools` has no `url` (give it one)
-    c:25:8: `run.agent.tools.name` is `a b`, which no model could call (use at most 64 letters, digits, `_` and `-`)
-    c:28:14: `run.agent.tools.parameters` is a string that names no file (make it a table, or write `@file.json`)
+    c:25:8: `run.agent.tools.name` is `a b`, which is not a valid tool name (use at most 64 letters, digits, `_` and `-`)
+    c:28:14: `run.agent.tools.parameters` is a string that does not name a file (make it a table, or write `@file.json`)
     c:29:10: `run.agent.tools.method` is `get` (did you mean `GET`?)
-    c:30:22: `run.agent.tools.headers.Cookie` holds a secret, and settings are kept with each run (put it into a variable of the environment, and write `$NAME`)
-    c:35:1: two of `run.agent.tools` are named `twice` (give each a name of its own)
+    c:30:22: `run.agent.tools.headers.Cookie` contains a secret, and settings are stored with each run (put it into an environment variable, and write `$NAME`)
+    c:35:1: two of `run.agent.tools` are named `twice` (give each its own name)
     ");
 }
 
@@ -328,7 +328,7 @@ fn a_schema_that_cannot_be_had_is_named() {
     };
     assert_snapshot!(check(), @"cannot read DIR/t.json: No such file or directory (os error 2)");
     fs::write(dir.path().join("t.json"), "[]").unwrap();
-    assert_snapshot!(check(), @"DIR/t.json is no JSON Schema: invalid type: sequence, expected a map at line 1 column 0");
+    assert_snapshot!(check(), @"DIR/t.json is not a JSON Schema: invalid type: sequence, expected a map at line 1 column 0");
 }
 
 #[test]
@@ -338,6 +338,6 @@ fn tools_of_settings_do_not_take_names_of_ours() {
             "_version = 1\n[[run.agent.tools]]\nname = \"{name}\"\ndescription = \"d\"\nurl = \"http://h/x\"\n"
         );
         let errors = crate::parse(&text).unwrap_err();
-        assert_eq!(errors[0].message, format!("`{name}` is a tool of fabro's own"));
+        assert_eq!(errors[0].message, format!("`{name}` is the name of a built-in tool"));
     }
 }

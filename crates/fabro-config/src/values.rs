@@ -1,246 +1,350 @@
-//! Reading of values that have a meaning: times, addresses, counts, names of variables.
+//! Checks the value of a setting, by its [`Kind`].
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fabro_redact::is_secret_name;
+use serde_json::{Map, Number, Value};
 use toml::de::DeValue;
 
 use crate::near::near_misses;
-use crate::reader::{Key, Node, Reader};
+use crate::reader::{Node, Reader, entries, integer, join};
+use crate::schema::Kind;
 use crate::variables::{has_variable, is_variable};
 
+/// Half of what a JSON reader takes, so that an input may be put inside other values.
+const MAX_DEPTH: usize = 64;
+
+/// Why a value is refused.
+pub(crate) enum Problem {
+    /// What is expected instead, with its article.
+    WrongType(&'static str),
+    /// The rest of a sentence that begins with the name of the setting.
+    Invalid { message: String, fix: String },
+}
+
+fn invalid<T>(message: impl Into<String>, fix: impl Into<String>) -> Result<T, Problem> {
+    Err(Problem::Invalid { message: message.into(), fix: fix.into() })
+}
+
 impl Reader {
-    /// The entries of a table whose keys the user chooses; those without a name are errors.
-    pub(crate) fn named<'t, 'i>(
-        &mut self,
-        table: &str,
-        node: &'t Node<'i>,
-    ) -> Vec<(&'t Key<'i>, &'t Node<'i>)> {
-        let mut entries = self.section(table, node);
-        entries.retain(|(key, value)| {
-            let named = !key.get_ref().trim().is_empty();
-            if !named {
-                self.error(value, format!("`{table}` has one without a name"), "give it a name");
-            }
-            named
-        });
-        entries
+    /// The value of a setting as JSON; `None` after an error.
+    pub(crate) fn value(&mut self, name: &str, kind: Kind, node: &Node<'_>) -> Option<Value> {
+        match kind {
+            Kind::Version => None,
+            Kind::Strings => Some(self.items(name, node, |item| string(item))),
+            Kind::Arguments => Some(self.items(name, node, |item| any_string(item))),
+            Kind::Hosts => Some(self.items(name, node, |item| host(item))),
+            Kind::Patterns => Some(self.items(name, node, |item| pattern(item))),
+            Kind::Headers => Some(self.pairs(name, node, header)),
+            Kind::Env => Some(self.pairs(name, node, variable_of_script)),
+            Kind::OpenEnv => Some(self.pairs(name, node, variable_of_server)),
+            Kind::JsonSchema if node.get_ref().is_str() => self.checked(name, node, schema_file),
+            Kind::JsonSchema | Kind::Inputs => Some(self.json_table(name, node)),
+            Kind::Tables => Some(self.tables(name, node)),
+            _ => self.checked(name, node, |node| scalar(kind, node)),
+        }
     }
 
-    /// One of these words.
-    pub(crate) fn word<T>(
+    /// Reports why `read` refuses a value.
+    fn checked<'t, 'i, T>(
+        &mut self,
+        name: &str,
+        node: &'t Node<'i>,
+        read: impl FnOnce(&'t Node<'i>) -> Result<T, Problem>,
+    ) -> Option<Value>
+    where
+        T: Into<Value>,
+    {
+        match read(node) {
+            Ok(value) => Some(value.into()),
+            Err(Problem::WrongType(expected)) => {
+                self.wrong_type(name, node, expected);
+                None
+            }
+            Err(Problem::Invalid { message, fix }) => {
+                self.error(node, format!("`{name}` {message}"), &fix);
+                None
+            }
+        }
+    }
+
+    /// An array whose items `read` reads.
+    fn items(
         &mut self,
         name: &str,
         node: &Node<'_>,
-        words: &[&str],
-        parse: impl FnOnce(&str) -> Option<T>,
-    ) -> Option<T> {
-        let word = self.text(name, node)?;
-        let parsed = parse(&word);
-        if parsed.is_none() {
-            let fix = match near_misses(&word, words.iter().copied()).first() {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => format!("use {}", either(words)),
-            };
-            self.error(node, format!("`{name}` is `{word}`"), &fix);
-        }
-        parsed
+        read: for<'t> fn(&'t Node<'_>) -> Result<&'t str, Problem>,
+    ) -> Value {
+        let items = self.array(name, node).iter();
+        items.filter_map(|item| self.checked(name, item, read)).collect()
     }
 
-    /// `true` or `false`.
-    pub(crate) fn flag(&mut self, name: &str, node: &Node<'_>) -> Option<bool> {
-        let flag = node.get_ref().as_bool();
-        if flag.is_none() {
-            self.wrong_type(name, node, "a boolean");
+    /// A table whose keys the user chooses and whose values are strings.
+    fn pairs(
+        &mut self,
+        name: &str,
+        node: &Node<'_>,
+        read: for<'t> fn(&str, &'t Node<'_>) -> Result<&'t str, Problem>,
+    ) -> Value {
+        let mut map = Map::new();
+        for (key, value) in self.as_table(name, node).map(entries).unwrap_or_default() {
+            let key = key.get_ref().as_ref();
+            let value = self.checked(&join(name, key), value, |value| read(key, value));
+            map.extend(value.map(|value| (key.to_owned(), value)));
         }
-        flag
+        Value::Object(map)
     }
 
-    /// A whole number of at least `least`.
-    pub(crate) fn count(&mut self, name: &str, node: &Node<'_>, least: u64) -> Option<u64> {
-        let DeValue::Integer(value) = node.get_ref() else {
-            self.wrong_type(name, node, "an integer");
+    /// A table of any values, as JSON in the order of the file. Dates become strings.
+    fn json_table(&mut self, name: &str, node: &Node<'_>) -> Value {
+        let mut map = Map::new();
+        for (key, value) in self.as_table(name, node).map(entries).unwrap_or_default() {
+            let value = self.json(&join(name, key.get_ref()), value, 1);
+            map.extend(value.map(|value| (key.get_ref().to_string(), value)));
+        }
+        Value::Object(map)
+    }
+
+    fn json(&mut self, name: &str, node: &Node<'_>, depth: usize) -> Option<Value> {
+        if depth > MAX_DEPTH {
+            self.error(node, format!("`{name}` nests deeper than {MAX_DEPTH}"), "flatten it");
             return None;
-        };
-        let number = i64::from_str_radix(value.as_str(), value.radix()).ok();
-        let number = number.and_then(|it| u64::try_from(it).ok()).filter(|it| *it >= least);
-        if number.is_none() {
-            let fix = format!("use a whole number of at least {least}");
-            self.error(node, format!("`{name}` is {}", value.as_str()), &fix);
         }
-        number
-    }
-
-    /// The same below 4294967296.
-    pub(crate) fn small(&mut self, name: &str, node: &Node<'_>, least: u64) -> Option<u32> {
-        let count = self.count(name, node, least)?;
-        let small = u32::try_from(count).ok();
-        if small.is_none() {
-            self.error(node, format!("`{name}` is {count}"), "use a smaller number");
-        }
-        small
-    }
-
-    /// US dollars, not below 0.
-    pub(crate) fn cost(&mut self, name: &str, node: &Node<'_>) -> Option<f64> {
-        let number = match node.get_ref() {
-            DeValue::Float(value) => value.as_str().parse::<f64>().ok(),
-            DeValue::Integer(value) => {
-                let whole = i64::from_str_radix(value.as_str(), value.radix()).ok();
-                whole.map(|whole| whole as f64)
+        match node.get_ref() {
+            DeValue::Array(items) => {
+                Some(items.iter().filter_map(|item| self.json(name, item, depth + 1)).collect())
             }
-            _ => {
-                self.wrong_type(name, node, "a number");
-                return None;
+            DeValue::Table(table) => {
+                let items = entries(table).into_iter().filter_map(|(key, value)| {
+                    Some((key.get_ref().to_string(), self.json(name, value, depth + 1)?))
+                });
+                Some(items.collect())
             }
-        };
-        let cost = number.filter(|cost| cost.is_finite() && *cost >= 0.0);
-        if cost.is_none() {
-            let fix = "use US dollars for a million tokens, 0 or more";
-            self.error(node, format!("`{name}` is no price"), fix);
+            _ => self.checked(name, node, json_scalar),
         }
-        cost
-    }
-
-    /// A time above nothing: `500ms`, `30s`, `10m`, `2h`, or a number of seconds.
-    pub(crate) fn duration(&mut self, name: &str, node: &Node<'_>) -> Option<Duration> {
-        let text = match node.get_ref() {
-            DeValue::String(text) => text.to_string(),
-            DeValue::Integer(value) => {
-                let seconds = i64::from_str_radix(value.as_str(), value.radix());
-                seconds.map_or_else(|_| value.as_str().to_owned(), |seconds| seconds.to_string())
-            }
-            DeValue::Float(value) => value.as_str().to_owned(),
-            _ => {
-                self.wrong_type(name, node, "a time");
-                return None;
-            }
-        };
-        let time = duration(&text).filter(|time| !time.is_zero());
-        if time.is_none() {
-            let fix = "write it as `500ms`, `30s`, `10m` or `2h`";
-            self.error(node, format!("`{name}` is no time"), fix);
-        }
-        time
-    }
-
-    /// An address of the web, without a password in it.
-    pub(crate) fn url(&mut self, name: &str, node: &Node<'_>) -> Option<String> {
-        let url = self.text(name, node)?;
-        let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
-        let host = rest.map(|rest| rest.split(['/', '?', '#']).next().unwrap_or_default());
-        let odd = |c: char| c.is_whitespace() || c.is_control();
-        match host {
-            Some(host) if host.contains('@') => {
-                let fix = "take it out, and put it into a header as `$NAME`";
-                self.error(node, format!("`{name}` holds a name or a password"), fix);
-                None
-            }
-            Some(host) if !host.is_empty() && !url.contains(odd) => Some(url),
-            _ => {
-                let fix = "write it as `http://HOST:PORT/PATH` or `https://HOST/PATH`";
-                self.error(node, format!("`{name}` is no address"), fix);
-                None
-            }
-        }
-    }
-
-    /// The name of a variable of the environment. What is refused is not repeated: it may be the
-    /// secret itself.
-    pub(crate) fn variable(&mut self, name: &str, node: &Node<'_>) -> Option<String> {
-        let text = self.text(name, node)?;
-        let variable = text.strip_prefix('$').unwrap_or(&text);
-        if is_variable(variable) {
-            return Some(variable.to_owned());
-        }
-        let message = format!("`{name}` is no name of a variable");
-        self.error(node, message, "write the name of the variable that holds the key");
-        None
-    }
-
-    /// Headers of a request. Secrets have to come from variables.
-    pub(crate) fn headers(&mut self, name: &str, node: &Node<'_>) -> BTreeMap<String, String> {
-        let mut headers = BTreeMap::new();
-        for (key, value) in self.section(name, node) {
-            let header = key.get_ref().as_ref();
-            let full = format!("{name}.{header}");
-            let is_part = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
-            if header.is_empty() || !header.chars().all(is_part) {
-                self.error(value, format!("`{full}` is no name of a header"), "correct the name");
-            } else if let Some(text) = self.text(&full, value)
-                && self.is_open(&full, header, &text, value)
-            {
-                if text.contains(char::is_control) {
-                    self.error(value, format!("`{full}` holds a line end"), "remove it");
-                } else {
-                    headers.insert(header.to_owned(), text);
-                }
-            }
-        }
-        headers
-    }
-
-    /// Variables of a program. Secrets have to come from variables of ours.
-    pub(crate) fn secret_env(&mut self, name: &str, node: &Node<'_>) -> BTreeMap<String, String> {
-        let mut env = self.env(name, node);
-        for (key, value) in self.section(name, node) {
-            let variable = key.get_ref().as_ref();
-            let full = format!("{name}.{variable}");
-            let is_open = env
-                .get(variable)
-                .is_none_or(|text| text.is_empty() || self.is_open(&full, variable, text, value));
-            if !is_open {
-                env.remove(variable);
-            }
-        }
-        env
-    }
-
-    /// Variables of scripts.
-    pub(crate) fn env(&mut self, name: &str, node: &Node<'_>) -> BTreeMap<String, String> {
-        let mut env = BTreeMap::new();
-        for (key, value) in self.section(name, node) {
-            let variable = key.get_ref().as_ref();
-            let full = format!("{name}.{variable}");
-            if variable.is_empty() || variable.contains(['=', '\0']) {
-                self.error(value, format!("`{full}` is no name of a variable"), "correct the name");
-            } else if value.get_ref().as_str() == Some("") {
-                // Set but empty differs from not set: scripts test for it.
-                env.insert(variable.to_owned(), String::new());
-            } else if let Some(text) = self.text(&full, value) {
-                env.insert(variable.to_owned(), text);
-            }
-        }
-        env
-    }
-
-    /// An array of strings, empty ones among them.
-    pub(crate) fn any_texts(&mut self, name: &str, node: &Node<'_>) -> Vec<String> {
-        let mut texts = Vec::new();
-        for item in self.array(name, node) {
-            if item.get_ref().as_str() == Some("") {
-                texts.push(String::new());
-            } else {
-                texts.extend(self.text(name, item));
-            }
-        }
-        texts
-    }
-
-    /// False, and an error, when something that sounds secret stands there as it is. Settings are
-    /// kept with each run, and so would be the secret.
-    fn is_open(&mut self, full: &str, name: &str, text: &str, node: &Node<'_>) -> bool {
-        if !is_secret_name(name) || has_variable(text) {
-            return true;
-        }
-        let message = format!("`{full}` holds a secret, and settings are kept with each run");
-        self.error(node, message, "put it into a variable of the environment, and write `$NAME`");
-        false
     }
 }
 
-fn either(words: &[&str]) -> String {
+fn json_scalar(node: &Node<'_>) -> Result<Value, Problem> {
+    let value = match node.get_ref() {
+        DeValue::Boolean(value) => return Ok(Value::Bool(*value)),
+        DeValue::Integer(value) => integer(value).map(Value::from),
+        DeValue::Float(value) => {
+            value.as_str().parse().ok().and_then(Number::from_f64).map(Value::Number)
+        }
+        DeValue::Datetime(value) => return Ok(Value::String(value.to_string())),
+        other => return Ok(other.as_str().unwrap_or_default().into()),
+    };
+    let message = match node.get_ref() {
+        DeValue::Integer(_) => "does not fit into 64 bits",
+        _ => "is not a finite number",
+    };
+    value.map_or_else(|| invalid(message, "write it in quotes"), Ok)
+}
+
+fn scalar(kind: Kind, node: &Node<'_>) -> Result<Value, Problem> {
+    Ok(match kind {
+        Kind::String => string(node)?.into(),
+        Kind::Bool => node.get_ref().as_bool().ok_or(Problem::WrongType("a boolean"))?.into(),
+        Kind::Count(least) => count(node, least)?.into(),
+        Kind::SmallCount(least) => match u32::try_from(count(node, least)?) {
+            Ok(count) => count.into(),
+            Err(_) => return invalid(format!("is {}", digits(node)), "use a smaller number"),
+        },
+        Kind::Price => price(node)?,
+        Kind::Duration => duration(node)?,
+        Kind::Url => url(node)?.into(),
+        Kind::Variable => variable(node)?.into(),
+        Kind::Word(words) => word(node, words)?.into(),
+        Kind::ToolName => tool_name(node)?.into(),
+        _ => unreachable!("the value of this kind is an array or a table"),
+    })
+}
+
+fn string<'t>(node: &'t Node<'_>) -> Result<&'t str, Problem> {
+    let text = node.get_ref().as_str().ok_or(Problem::WrongType("a string"))?;
+    if text.trim().is_empty() {
+        return invalid("is empty", "give it a value, or leave it out");
+    }
+    if text.contains('\0') {
+        return invalid("contains a NUL character", "remove it");
+    }
+    Ok(text)
+}
+
+fn any_string<'t>(node: &'t Node<'_>) -> Result<&'t str, Problem> {
+    if node.get_ref().as_str() == Some("") { Ok("") } else { string(node) }
+}
+
+fn word<'t>(node: &'t Node<'_>, words: &[&str]) -> Result<&'t str, Problem> {
+    let word = string(node)?;
+    if words.contains(&word) {
+        return Ok(word);
+    }
+    let fix = match near_misses(word, words.iter().copied()).first() {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("use {}", one_of(words)),
+    };
+    invalid(format!("is `{word}`"), fix)
+}
+
+fn digits<'t>(node: &'t Node<'_>) -> &'t str {
+    node.get_ref().as_integer().map_or("", |value| value.as_str())
+}
+
+fn count(node: &Node<'_>, least: u64) -> Result<u64, Problem> {
+    let value = node.get_ref().as_integer().ok_or(Problem::WrongType("an integer"))?;
+    let number = integer(value).and_then(|it| u64::try_from(it).ok());
+    match number.filter(|number| *number >= least) {
+        Some(number) => Ok(number),
+        None => invalid(
+            format!("is {}", value.as_str()),
+            format!("use a whole number of at least {least}"),
+        ),
+    }
+}
+
+fn price(node: &Node<'_>) -> Result<Value, Problem> {
+    let number = match node.get_ref() {
+        DeValue::Float(value) => value.as_str().parse::<f64>().ok(),
+        DeValue::Integer(value) => integer(value).map(|whole| whole as f64),
+        _ => return Err(Problem::WrongType("a number")),
+    };
+    match number.filter(|price| *price >= 0.0).and_then(Number::from_f64) {
+        Some(price) => Ok(Value::Number(price)),
+        None => invalid("is not a price", "use US dollars for a million tokens, 0 or more"),
+    }
+}
+
+fn duration(node: &Node<'_>) -> Result<Value, Problem> {
+    let text = match node.get_ref() {
+        DeValue::String(text) => text.to_string(),
+        DeValue::Integer(value) => integer(value).unwrap_or_default().to_string(),
+        DeValue::Float(value) => value.as_str().to_owned(),
+        _ => return Err(Problem::WrongType("a duration")),
+    };
+    let duration = parse_duration(&text).filter(|duration| !duration.is_zero());
+    match duration.and_then(|duration| serde_json::to_value(duration).ok()) {
+        Some(duration) => Ok(duration),
+        None => invalid("is not a duration", "write it as `500ms`, `30s`, `10m` or `2h`"),
+    }
+}
+
+fn url<'t>(node: &'t Node<'_>) -> Result<&'t str, Problem> {
+    let url = string(node)?;
+    let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
+    let host = rest.and_then(|rest| rest.split(['/', '?', '#']).next()).unwrap_or_default();
+    if host.contains('@') {
+        let fix = "remove it, and put it into a header as `$NAME`";
+        return invalid("contains a user name or a password", fix);
+    }
+    if host.is_empty() || url.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        let fix = "write it as `http://HOST:PORT/PATH` or `https://HOST/PATH`";
+        return invalid("is not a URL", fix);
+    }
+    Ok(url)
+}
+
+/// What is refused is not repeated: it may be the secret itself.
+fn variable<'t>(node: &'t Node<'_>) -> Result<&'t str, Problem> {
+    let text = string(node)?;
+    let variable = text.strip_prefix('$').unwrap_or(text);
+    if is_variable(variable) {
+        return Ok(variable);
+    }
+    let fix = "write the name of the variable that holds the key";
+    invalid("is not the name of an environment variable", fix)
+}
+
+fn header<'t>(name: &str, node: &'t Node<'_>) -> Result<&'t str, Problem> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+    if name.is_empty() || !name.chars().all(is_part) {
+        return invalid("is not the name of a header", "correct the name");
+    }
+    let text = open(name, string(node)?)?;
+    if text.contains(char::is_control) {
+        return invalid("contains a line break", "remove it");
+    }
+    Ok(text)
+}
+
+/// A variable that is set but empty differs from one that is not set.
+fn variable_of_script<'t>(name: &str, node: &'t Node<'_>) -> Result<&'t str, Problem> {
+    if name.is_empty() || name.contains(['=', '\0']) {
+        return invalid("is not the name of an environment variable", "correct the name");
+    }
+    any_string(node)
+}
+
+fn variable_of_server<'t>(name: &str, node: &'t Node<'_>) -> Result<&'t str, Problem> {
+    open(name, variable_of_script(name, node)?)
+}
+
+/// Refuses a value that its name calls secret and that is written out. Settings are stored with each
+/// run, and so would be the secret.
+fn open<'t>(name: &str, text: &'t str) -> Result<&'t str, Problem> {
+    if text.is_empty() || !is_secret_name(name) || has_variable(text) {
+        return Ok(text);
+    }
+    let fix = "put it into an environment variable, and write `$NAME`";
+    invalid("contains a secret, and settings are stored with each run", fix)
+}
+
+fn host<'t>(node: &'t Node<'_>) -> Result<&'t str, Problem> {
+    let host = string(node)?;
+    if is_host(host) {
+        return Ok(host);
+    }
+    let fix = "write HOST or HOST:PORT, such as `127.0.0.1:8080`";
+    invalid(format!("names `{host}`, which is not a host"), fix)
+}
+
+fn pattern<'t>(node: &'t Node<'_>) -> Result<&'t str, Problem> {
+    let pattern = string(node)?;
+    if pattern.starts_with(['/', '~']) || pattern.split(['/', '\\']).any(|part| part == "..") {
+        let fix = "write patterns relative to the working directory";
+        return invalid(format!("names `{pattern}`, outside the working directory"), fix);
+    }
+    Ok(pattern)
+}
+
+fn tool_name<'t>(node: &'t Node<'_>) -> Result<&'t str, Problem> {
+    let tool = string(node)?;
+    if is_tool_name(tool) {
+        return Ok(tool);
+    }
+    let fix = "use at most 64 letters, digits, `_` and `-`";
+    invalid(format!("is `{tool}`, which is not a valid tool name"), fix)
+}
+
+fn schema_file<'t>(node: &'t Node<'_>) -> Result<&'t str, Problem> {
+    let text = string(node)?;
+    if text.strip_prefix('@').is_none_or(|file| file.trim().is_empty()) {
+        let fix = "make it a table, or write `@file.json`";
+        return invalid("is a string that does not name a file", fix);
+    }
+    Ok(text)
+}
+
+/// What every provider accepts as the name of a tool.
+pub(crate) fn is_tool_name(name: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    (1..=64).contains(&name.len()) && name.chars().all(is_part)
+}
+
+fn is_host(text: &str) -> bool {
+    let is_port = |port: &str| port.parse::<u16>().is_ok_and(|port| port > 0);
+    if let Some(rest) = text.strip_prefix('[') {
+        let Some((host, port)) = rest.split_once(']') else { return false };
+        let is_port = port.is_empty() || port.strip_prefix(':').is_some_and(is_port);
+        return host.parse::<std::net::Ipv6Addr>().is_ok() && is_port;
+    }
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    let (host, port) = text.split_once(':').unwrap_or((text, "1"));
+    !host.is_empty() && host.chars().all(is_part) && is_port(port)
+}
+
+fn one_of(words: &[&str]) -> String {
     match words {
         [] => String::new(),
         [one] => format!("`{one}`"),
@@ -248,7 +352,7 @@ fn either(words: &[&str]) -> String {
     }
 }
 
-fn duration(text: &str) -> Option<Duration> {
+fn parse_duration(text: &str) -> Option<Duration> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let millis = match text.get(digits..)? {
         "ms" => 1,

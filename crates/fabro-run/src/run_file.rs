@@ -19,11 +19,11 @@ pub fn check_run_file(file: &RunFile, home: Option<&Path>) -> Vec<Diagnostic> {
     let goal = goal_of(file, &file.config.inputs, home).err();
     let script = model_script_of(file, home).err();
     let agent = file.settings(Settings::default(), home).err().map(|error| {
-        Diagnostic::error(RULE, file.place("run.agent"), error.to_string())
+        Diagnostic::error(RULE, file.span_of("run.agent"), error.to_string())
             .with_fix("correct the path, which is relative to this file, or the file that it names")
     });
     let env = without_secrets(&file.config.env).err().map(|error| {
-        Diagnostic::error(RULE, file.place("run.sandbox.env"), error.message).with_fix(error.fix)
+        Diagnostic::error(RULE, file.span_of("run.sandbox.env"), error.message).with_fix(error.fix)
     });
     [goal, script, agent, env].into_iter().flatten().collect()
 }
@@ -47,7 +47,7 @@ pub fn goal_of(
             }
             _ => format!("`run.goal`: {error}"),
         };
-        Diagnostic::error(RULE, file.place(SETTING), message).with_fix(
+        Diagnostic::error(RULE, file.span_of(SETTING), message).with_fix(
             "create the file, correct the path, which is relative to this file, or write @@ for a text that begins with @",
         )
     })?;
@@ -57,9 +57,9 @@ pub fn goal_of(
             Some(named) => {
                 let before = text.as_bytes().iter().take(span.start);
                 let line = before.filter(|byte| **byte == b'\n').count() + 1;
-                (file.place(SETTING), format!("{named}, line {line}: {message}"))
+                (file.span_of(SETTING), format!("{named}, line {line}: {message}"))
             }
-            None => (file.place_in(SETTING, &text, span), message),
+            None => (file.span_within(SETTING, &text, span), message),
         };
         Diagnostic::error(RULE, place, message).with_fix(fix)
     })?;
@@ -75,8 +75,9 @@ pub fn model_script_of(file: &RunFile, home: Option<&Path>) -> Result<Option<Str
     let (Some(path), Some(named)) = (file.model_script(home), &file.config.model.script) else {
         return Ok(None);
     };
+    let named = named.display();
     let error = |message: String, fix: &str| {
-        Diagnostic::error(RULE, file.place(SETTING), message).with_fix(fix)
+        Diagnostic::error(RULE, file.span_of(SETTING), message).with_fix(fix)
     };
     let text = read_text(&path).map_err(|reason| {
         let fix = "create the file, or correct the path, which is relative to this file";

@@ -72,11 +72,11 @@ fn what_is_not_there_is_said_with_what_is() {
     assert_eq!((tried.len(), near), (3 * depth, vec!["review".to_owned()]));
     assert_snapshot!(check(&dir, "", "reviwe"), @"there is no workflow `reviwe` (did you mean `review`?); looked for DIR/.fabro/workflows/reviwe/workflow.toml, DIR/.fabro/workflows/reviwe/workflow.fabro, DIR/.fabro/workflows/reviwe.fabro, and the same in the folders above");
     assert_snapshot!(check(&dir, "", "src/mian.dot"), @"there is no file DIR/src/mian.dot (did you mean `main.dot`?)");
-    assert_snapshot!(check(&dir, "", "src/"), @"DIR/src/ is no file: name a workflow file (.fabro, .dot, .gv) or a run.toml (did you mean one of `DIR/src/bad.toml`, `DIR/src/lost.toml`, `DIR/src/main.dot`?)");
-    assert_snapshot!(check(&dir, "", "src/lost.toml"), @"DIR/src/lost.toml names the workflow DIR/src/mian.dot, which is no file: correct `workflow.graph` (did you mean `main.dot`?)");
+    assert_snapshot!(check(&dir, "", "src/"), @"DIR/src/ is not a file: name a workflow file (.fabro, .dot, .gv) or a run.toml (did you mean one of `DIR/src/bad.toml`, `DIR/src/lost.toml`, `DIR/src/main.dot`?)");
+    assert_snapshot!(check(&dir, "", "src/lost.toml"), @"DIR/src/lost.toml names the workflow DIR/src/mian.dot, which is not a file: correct `workflow.graph` (did you mean `main.dot`?)");
     assert_snapshot!(check(&dir, "", "src/bad.toml"), @"DIR/src/bad.toml:3:8: `run.goal` is an integer, but a string is expected (write it in quotes)");
-    assert_snapshot!(check(&dir, "", ""), @"`` names no workflow: give a workflow file, a run.toml, or the name of a workflow");
-    assert_snapshot!(check(&dir, "", ".."), @"`..` names no workflow: give a workflow file, a run.toml, or the name of a workflow");
+    assert_snapshot!(check(&dir, "", ""), @"`` does not name a workflow: give a workflow file, a run.toml, or the name of a workflow");
+    assert_snapshot!(check(&dir, "", ".."), @"`..` does not name a workflow: give a workflow file, a run.toml, or the name of a workflow");
 }
 
 #[test]
@@ -106,11 +106,11 @@ fn values_of_a_run_file_are_found_in_it() {
     let run_file = load(&dir.path().join("r.toml")).unwrap();
     let part = |setting: &str, text: &str, word: &str| {
         let at = text.find(word).unwrap();
-        let span = run_file.place_in(setting, text, Span::new(at, at + word.len()));
+        let span = run_file.span_within(setting, text, Span::new(at, at + word.len()));
         run_file.warnings.text[span.start..span.end].to_owned()
     };
     let whole = |setting: &str| {
-        let span = run_file.place(setting);
+        let span = run_file.span_of(setting);
         run_file.warnings.text[span.start..span.end].to_owned()
     };
     assert_eq!(whole("run.model.script"), "'m.json'");

@@ -5,7 +5,8 @@ use insta::assert_snapshot;
 use serde_json::json;
 
 use super::*;
-use crate::Findings;
+use crate::schema::{Kind, PROVIDER_KINDS};
+use crate::{Findings, ProviderKind};
 
 /// What the file sets, as far as it sets anything, and what was found in it.
 #[track_caller]
@@ -88,9 +89,42 @@ fn every_setting_is_read() {
 #[test]
 fn the_reference_names_every_setting() {
     let reference = include_str!("../../reference.md");
-    for name in [KNOWN, agent::KNOWN, tools::KNOWN, provider::KNOWN].concat() {
+    for (name, _) in RUN_FILE.concat() {
         assert!(reference.contains(&format!("`{name}`")), "reference.md lacks `{name}`");
     }
+}
+
+#[test]
+fn the_words_of_the_schema_are_those_of_the_types() {
+    for word in PROVIDER_KINDS {
+        let text = format!("_version = 1\n[providers.p]\nkind = '{word}'\nbase_url = 'http://x'");
+        assert_eq!(parse(&text).unwrap().0.providers["p"].kind.as_str(), *word);
+    }
+    assert_eq!(PROVIDER_KINDS.len(), ProviderKind::ALL.len());
+    for (name, kind) in RUN_FILE.concat() {
+        let Kind::Word(words) = kind else { continue };
+        if name.starts_with("providers.") {
+            continue;
+        }
+        for word in words {
+            let text = match name.strip_prefix("run.agent.tools.") {
+                Some(key) => format!(
+                    "_version = 1\n[[run.agent.tools]]\nname = 't'\ndescription = 'd'\n\
+                     url = 'http://x'\n{key} = '{word}'"
+                ),
+                None => format!("_version = 1\n{name} = '{word}'"),
+            };
+            parse(&text).unwrap_or_else(|errors| panic!("{name} {word}: {errors:?}"));
+        }
+    }
+}
+
+#[test]
+fn a_quoted_key_is_not_a_path() {
+    assert_snapshot!(check("_version = 1\n\"run.goal\" = 'x'\n[run.model]\n\"\" = 1"), @r"
+    run.toml:2:1: warning: `run.goal` is not a setting (remove it, or correct its name)
+    run.toml:4:1: warning: `run.model.` is not a setting (remove it, or correct its name)
+    ");
 }
 
 #[test]
@@ -120,13 +154,13 @@ shell = "zsh"
 "#;
     assert_snapshot!(check(text), @r#"
     prepare [PrepareStep { script: "a" }]
-    run.toml:2:2: warning: `worfklow` is no setting (did you mean `workflow`?)
-    run.toml:4:2: warning: `inputs` is no setting (did you mean `run.inputs`?)
-    run.toml:7:1: warning: `run.gaol` is no setting (did you mean `run.goal`?)
-    run.toml:8:7: warning: `run.model.nmae` is no setting (did you mean `run.model.name`?)
-    run.toml:9:1: warning: `run.colour` is no setting (remove it, or correct its name)
-    run.toml:11:1: warning: `run.sandbox.image` is no setting (remove it, or correct its name)
-    run.toml:14:1: warning: `run.prepare.steps.shell` is no setting (remove it, or correct its name)
+    run.toml:2:2: warning: `worfklow` is not a setting (did you mean `workflow`?)
+    run.toml:4:2: warning: `inputs` is not a setting (did you mean `run.inputs`?)
+    run.toml:7:1: warning: `run.gaol` is not a setting (did you mean `run.goal`?)
+    run.toml:8:7: warning: `run.model.nmae` is not a setting (did you mean `run.model.name`?)
+    run.toml:9:1: warning: `run.colour` is not a setting (remove it, or correct its name)
+    run.toml:11:1: warning: `run.sandbox.image` is not a setting (remove it, or correct its name)
+    run.toml:14:1: warning: `run.prepare.steps.shell` is not a setting (remove it, or correct its name)
     "#);
 }
 
@@ -148,16 +182,16 @@ artifacts.include = ["ok/**", "../up/*"]
     run.toml:2:12: `workflow` is a string, but a table is expected (make it a table)
     run.toml:4:8: `run.goal` is an integer, but a string is expected (write it in quotes)
     run.toml:5:18: `run.inputs.big` does not fit into 64 bits (write it in quotes)
-    run.toml:5:46: `run.inputs.far` is no finite number (write it in quotes)
+    run.toml:5:46: `run.inputs.far` is not a finite number (write it in quotes)
     run.toml:6:14: `run.model.name` is empty (give it a value, or leave it out)
     run.toml:7:19: `run.model.fallbacks` is a string, but an array is expected (make it an array)
     run.toml:8:25: `run.sandbox.env.DEBUG` is a boolean, but a string is expected (write it in quotes)
-    run.toml:8:39: `run.sandbox.env.A=B` is no name of a variable (correct the name)
+    run.toml:8:39: `run.sandbox.env.A=B` is not the name of an environment variable (correct the name)
     run.toml:9:18: a step of `run.prepare.steps` has no `script` (give it one)
     run.toml:9:22: `run.prepare.steps` is a string, but a table is expected (make it a table)
     run.toml:9:38: `run.prepare.steps.script` is empty (give it a value, or leave it out)
     run.toml:10:21: `run.agent.permissions` is `write` (use `read-only`, `read-write` or `full`)
-    run.toml:11:21: `run.artifacts.include` names `../up/*`, outside the working directory (write patterns relative to the working directory)
+    run.toml:11:31: `run.artifacts.include` names `../up/*`, outside the working directory (write patterns relative to the working directory)
     ");
 }
 
@@ -168,8 +202,8 @@ fn only_version_one_is_read() {
     run.toml:1:1: warning: `_version` is missing: the file is read as version 1 (put `_version = 1` on the first line)
     "#);
     assert_snapshot!(check("_version = 2\n[run]\ngoal = 3"), @"run.toml:1:12: `_version` is 2, and this fabro reads version 1 (use a newer fabro for this file)");
-    assert_snapshot!(check("_version = '1'"), @"run.toml:1:12: `_version` is no version (write `_version = 1`)");
-    assert_snapshot!(check("_version = 99999999999999999999"), @"run.toml:1:12: `_version` is no version (write `_version = 1`)");
+    assert_snapshot!(check("_version = '1'"), @"run.toml:1:12: `_version` is not a version number (write `_version = 1`)");
+    assert_snapshot!(check("_version = 99999999999999999999"), @"run.toml:1:12: `_version` is not a version number (write `_version = 1`)");
 }
 
 #[test]

@@ -71,9 +71,11 @@ async fn arguments_are_the_body() {
     let (output, requests) = asked(ok(), json!({"word": "a b", "n": 1}), |_| {}).await;
     assert_eq!(output, r#"{"found": true}"#);
     assert_snapshot!(requests[0], @r#"POST /t {"word":"a b","n":1}"#);
-    for method in [HttpMethod::Put, HttpMethod::Patch, HttpMethod::Delete] {
+    let methods =
+        [(HttpMethod::Put, "PUT"), (HttpMethod::Patch, "PATCH"), (HttpMethod::Delete, "DELETE")];
+    for (method, name) in methods {
         let (_, requests) = asked(ok(), json!({"a": null}), |it| it.method = method).await;
-        assert_eq!(requests[0], format!("{} /t {{\"a\":null}}", method.as_str()));
+        assert_eq!(requests[0], format!("{name} /t {{\"a\":null}}"));
     }
 }
 

@@ -1,0 +1,131 @@
+//! Every setting of the files, with the kind of its value. The reader checks a file against these
+//! tables, and serde makes the types of the crate from what passed.
+
+/// The name of a setting in dots, and the kind of its value. `NAME` is a key that the user chooses.
+pub(crate) type Setting = (&'static str, Kind);
+
+/// The settings of one kind of file, in groups.
+pub(crate) type Schema = &'static [&'static [Setting]];
+
+/// What the value of a setting may be.
+#[derive(Clone, Copy)]
+pub(crate) enum Kind {
+    /// `_version`, which is read before everything else.
+    Version,
+    /// A string with something other than whitespace in it.
+    String,
+    /// An array of such strings.
+    Strings,
+    /// An array of strings, empty ones among them.
+    Arguments,
+    Bool,
+    /// An integer of at least this.
+    Count(u64),
+    /// The same below 2^32.
+    SmallCount(u64),
+    /// US dollars, 0 or more.
+    Price,
+    /// More than 0: `500ms`, `30s`, `10m`, `2h`, or a number of seconds.
+    Duration,
+    /// A URL without a password in it.
+    Url,
+    /// The name of an environment variable, with or without a leading `$`.
+    Variable,
+    /// HTTP headers; a secret must come from an environment variable.
+    Headers,
+    /// Environment variables for scripts.
+    Env,
+    /// Environment variables where a secret must come from another environment variable.
+    OpenEnv,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// An array of hosts, each with or without a port.
+    Hosts,
+    /// An array of glob patterns relative to the working directory.
+    Patterns,
+    /// What every provider accepts as the name of a tool.
+    ToolName,
+    /// A JSON Schema as a table, or `@FILE`.
+    JsonSchema,
+    /// A table of any values.
+    Inputs,
+    /// An array of tables, whose settings have this one's name before theirs.
+    Tables,
+}
+
+use Kind::{
+    Arguments, Bool, Count, Duration, Env, Headers, Hosts, Inputs, JsonSchema, OpenEnv, Patterns,
+    Price, SmallCount, String, Strings, Tables, ToolName, Url, Variable, Version, Word,
+};
+
+pub(crate) const PROVIDER_KINDS: &[&str] =
+    &["anthropic", "openai", "openai-responses", "gemini", "openai-compatible"];
+
+/// The settings of a run.toml.
+pub(crate) const RUN_FILE: Schema = &[
+    &[
+        ("_version", Version),
+        ("workflow.graph", String),
+        ("run.goal", String),
+        ("run.inputs", Inputs),
+        ("run.sandbox.env", Env),
+        ("run.prepare.steps", Tables),
+        ("run.prepare.steps.script", String),
+        ("run.artifacts.include", Patterns),
+    ],
+    COMMON,
+];
+
+/// The settings of a config.toml.
+pub(crate) const CONFIG_FILE: Schema = &[&[("_version", Version)], COMMON];
+
+const COMMON: &[Setting] = &[
+    ("run.model.name", String),
+    ("run.model.provider", String),
+    ("run.model.fallbacks", Strings),
+    ("run.model.script", String),
+    ("run.agent.permissions", Word(&["read-only", "read-write", "full"])),
+    ("run.agent.max_turns", SmallCount(1)),
+    ("run.agent.web_allow", Hosts),
+    ("run.agent.project_docs", Bool),
+    ("run.agent.summary_model", String),
+    ("run.agent.subagent_depth", SmallCount(0)),
+    ("run.agent.context_window", Count(1)),
+    ("run.agent.skills", Strings),
+    ("run.agent.compaction.preset", Word(&["fabro", "harness", "strict"])),
+    ("run.agent.compaction.enabled", Bool),
+    ("run.agent.compaction.compact_at_tokens", Count(1)),
+    ("run.agent.compaction.reserve_tokens", Count(0)),
+    ("run.agent.compaction.keep_recent", SmallCount(0)),
+    ("run.agent.compaction.recover_from_overflow", Bool),
+    ("run.agent.mcp.NAME.command", String),
+    ("run.agent.mcp.NAME.args", Arguments),
+    ("run.agent.mcp.NAME.env", OpenEnv),
+    ("run.agent.mcp.NAME.url", Url),
+    ("run.agent.mcp.NAME.headers", Headers),
+    ("run.agent.mcp.NAME.context", Bool),
+    ("run.agent.mcp.NAME.startup_timeout", Duration),
+    ("run.agent.mcp.NAME.tool_timeout", Duration),
+    ("run.agent.tools", Tables),
+    ("run.agent.tools.name", ToolName),
+    ("run.agent.tools.description", String),
+    ("run.agent.tools.parameters", JsonSchema),
+    ("run.agent.tools.url", Url),
+    ("run.agent.tools.method", Word(&["GET", "POST", "PUT", "PATCH", "DELETE"])),
+    ("run.agent.tools.headers", Headers),
+    ("run.agent.tools.context", Bool),
+    ("run.agent.tools.instructions", String),
+    ("providers.NAME.kind", Word(PROVIDER_KINDS)),
+    ("providers.NAME.base_url", Url),
+    ("providers.NAME.api_key_env", Variable),
+    ("providers.NAME.headers", Headers),
+    ("providers.NAME.request_timeout", Duration),
+    ("providers.NAME.stream_timeout", Duration),
+    ("models.NAME.provider", String),
+    ("models.NAME.context_window", Count(1)),
+    ("models.NAME.max_output_tokens", Count(1)),
+    ("models.NAME.input_cost", Price),
+    ("models.NAME.output_cost", Price),
+    ("models.NAME.cached_cost", Price),
+    ("models.NAME.aliases", Strings),
+];
