@@ -17,10 +17,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let context: BTreeMap<String, Value> = serde_json::from_str(&values)?;
 
     let condition = Condition::parse(&text)?;
-    let verdict = condition.explain(&context)?;
-    println!("{condition}: {}", verdict.holds);
-    for clause in verdict.clauses {
-        println!("  {}  saw `{}`: {}", clause.text, clause.value, clause.holds);
+    let result = condition.explain(&context);
+    println!("{condition}: {}", result.holds);
+    for clause in result.clauses {
+        println!("  {}  with `{}`: {}", clause.text, clause.value, clause.holds);
     }
     Ok(())
 }

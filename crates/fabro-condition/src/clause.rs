@@ -8,9 +8,9 @@ use crate::pattern::Pattern;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Operator {
-    /// `=` or `==`: the same text.
+    /// `=` or `==`: equal as text.
     Equal,
-    /// `!=`: another text.
+    /// `!=`: not equal as text.
     NotEqual,
     /// `>`, both sides numbers.
     Greater,
@@ -20,14 +20,14 @@ pub enum Operator {
     GreaterOrEqual,
     /// `<=`, both sides numbers.
     LessOrEqual,
-    /// `contains`: a part of a text, or an item of an array.
+    /// `contains`: a substring, or an item of an array.
     Contains,
-    /// `matches`: a regular expression finds something.
+    /// `matches`: a regular expression matches somewhere.
     Matches,
 }
 
 impl Operator {
-    /// The operator as it is written; `=` for both of its spellings.
+    /// The operator as written; `=` for both of its spellings.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Equal => "=",
@@ -62,14 +62,14 @@ pub struct Clause {
     pub(crate) text: Box<str>,
     pub(crate) span: Span,
     pub(crate) key: Box<str>,
-    /// The key holds a status, so that both spellings of one are equal.
+    /// The value of the key is a status, so that both spellings of one are equal.
     pub(crate) reads_status: bool,
-    pub(crate) test: Option<Test>,
+    pub(crate) comparison: Option<Comparison>,
 }
 
-/// What a key is compared with; everything that can be worked out before evaluation is.
+/// What a key is compared with, precomputed as far as possible.
 #[derive(Clone, Debug)]
-pub(crate) struct Test {
+pub(crate) struct Comparison {
     pub(crate) operator: Operator,
     pub(crate) value: Box<str>,
     /// The value as a number, for the numeric operators.
@@ -81,17 +81,17 @@ pub(crate) struct Test {
 }
 
 impl Clause {
-    /// The clause as it is written.
+    /// The clause as written.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Where it stands, in bytes of the text of the condition.
+    /// Its span, in bytes of the text of the condition.
     pub fn span(&self) -> Span {
         self.span
     }
 
-    /// Its key as it is written, such as `context.score`.
+    /// Its key as written, such as `context.score`.
     pub fn key(&self) -> &str {
         &self.key
     }
@@ -103,17 +103,17 @@ impl Clause {
 
     /// Its comparison; `None` when the key stands alone.
     pub fn operator(&self) -> Option<Operator> {
-        self.test.as_ref().map(|test| test.operator)
+        self.comparison.as_ref().map(|comparison| comparison.operator)
     }
 
     /// What the key is compared with, without quotes; `None` when the key stands alone.
     pub fn value(&self) -> Option<&str> {
-        self.test.as_ref().map(|test| &*test.value)
+        self.comparison.as_ref().map(|comparison| &*comparison.value)
     }
 }
 
 impl PartialEq for Clause {
-    /// Equal when they mean the same: how they are spaced and quoted does not matter.
+    /// Equal when only whitespace and quotes differ.
     fn eq(&self, other: &Self) -> bool {
         self.key == other.key
             && self.operator() == other.operator()

@@ -2,86 +2,86 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::io::{self, Write};
 
-use fabro_types::{ClauseVerdict, Status};
+use fabro_types::{ClauseResult, Status, excerpt};
 use serde_json::Value;
 
-use crate::clause::{Clause, Operator, Test};
-use crate::lookup::resolve;
+use crate::Lookup;
+use crate::clause::{Clause, Comparison, Operator};
+use crate::lookup::value_of;
 use crate::number::Number;
-use crate::{Lookup, LookupError};
 
-/// Whether a condition holds, and what each of its clauses saw.
+/// Whether a condition holds, and why.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Verdict {
+pub struct ConditionResult {
     /// The condition as a whole.
     pub holds: bool,
-    /// Every clause in the order of the text, those too that could not change the result.
-    pub clauses: Vec<ClauseVerdict>,
+    /// Every clause in the order of the text, including those that cannot change the result.
+    pub clauses: Vec<ClauseResult>,
 }
 
-/// The longest value that a verdict repeats, in characters.
-const SHOWN: usize = 200;
+/// The longest value that a result repeats, in characters.
+const MAX_VALUE: usize = 200;
 
 impl Clause {
     /// Whether the clause holds.
-    pub(crate) fn holds(&self, lookup: &dyn Lookup) -> Result<bool, LookupError> {
-        Ok(self.judge(resolve(lookup, &self.key)?.as_deref().unwrap_or(&Value::Null)))
+    pub(crate) fn holds(&self, lookup: &dyn Lookup) -> bool {
+        self.test(value_of(lookup, &self.key).as_deref().unwrap_or(&Value::Null))
     }
 
-    /// The same with the value that it saw.
-    pub(crate) fn verdict(&self, lookup: &dyn Lookup) -> Result<ClauseVerdict, LookupError> {
-        let seen = resolve(lookup, &self.key)?;
-        let value = seen.as_deref().unwrap_or(&Value::Null);
-        Ok(self.shown(&text_of(value), self.judge(value)))
-    }
-
-    /// A verdict over a value that is already text.
-    pub(crate) fn shown(&self, value: &str, holds: bool) -> ClauseVerdict {
-        ClauseVerdict { text: self.text.to_string(), value: shortened(value), holds }
-    }
-
-    fn judge(&self, seen: &Value) -> bool {
-        let Some(test) = &self.test else { return is_true(seen) };
-        match test.operator {
-            Operator::Equal => self.equals(test, seen),
-            Operator::NotEqual => !self.equals(test, seen),
-            Operator::Greater => test.orders(seen, |order| order == Ordering::Greater),
-            Operator::Less => test.orders(seen, |order| order == Ordering::Less),
-            Operator::GreaterOrEqual => test.orders(seen, |order| order != Ordering::Less),
-            Operator::LessOrEqual => test.orders(seen, |order| order != Ordering::Greater),
-            Operator::Contains => match seen {
-                Value::Array(items) => items.iter().any(|item| same_text(item, &test.value)),
-                _ => self.any_spelling(seen, |text| text.contains(&*test.value)),
-            },
-            Operator::Matches => test
-                .pattern
-                .as_ref()
-                .is_some_and(|pattern| self.any_spelling(seen, |text| pattern.finds(text))),
+    /// Whether the clause holds, with the value that was tested.
+    pub(crate) fn explain(&self, lookup: &dyn Lookup) -> ClauseResult {
+        let found = value_of(lookup, &self.key);
+        let value = found.as_deref().unwrap_or(&Value::Null);
+        ClauseResult {
+            text: self.text.to_string(),
+            value: excerpt(&text_of(value), MAX_VALUE).into_owned(),
+            holds: self.test(value),
         }
     }
 
-    fn equals(&self, test: &Test, seen: &Value) -> bool {
-        same_text(seen, &test.value)
-            || (self.reads_status
-                && test.status.is_some()
-                && seen.as_str().and_then(Status::parse) == test.status)
+    fn test(&self, value: &Value) -> bool {
+        let Some(comparison) = &self.comparison else { return is_true(value) };
+        let order = || comparison.order(value);
+        match comparison.operator {
+            Operator::Equal => self.equals(comparison, value),
+            Operator::NotEqual => !self.equals(comparison, value),
+            Operator::Greater => order().is_some_and(Ordering::is_gt),
+            Operator::Less => order().is_some_and(Ordering::is_lt),
+            Operator::GreaterOrEqual => order().is_some_and(Ordering::is_ge),
+            Operator::LessOrEqual => order().is_some_and(Ordering::is_le),
+            Operator::Contains => match value {
+                Value::Array(items) => items.iter().any(|item| same_text(item, &comparison.value)),
+                _ => self.any_spelling(value, |text| text.contains(&*comparison.value)),
+            },
+            Operator::Matches => comparison
+                .pattern
+                .as_ref()
+                .is_some_and(|pattern| self.any_spelling(value, |text| pattern.is_match(text))),
+        }
     }
 
-    /// Looks at the text of a value, and of a status at all its spellings: `outcome matches
-    /// ^success` is to hold whichever of them the context happens to keep.
-    fn any_spelling(&self, seen: &Value, looks: impl Fn(&str) -> bool) -> bool {
-        let status = seen.as_str().filter(|_| self.reads_status).and_then(Status::parse);
+    fn equals(&self, comparison: &Comparison, value: &Value) -> bool {
+        same_text(value, &comparison.value)
+            || (self.reads_status
+                && comparison.status.is_some()
+                && value.as_str().and_then(Status::parse) == comparison.status)
+    }
+
+    /// Tests the text of a value; of a status all its spellings, so that `outcome matches ^success`
+    /// does not depend on the one that the context has.
+    fn any_spelling(&self, value: &Value, matches: impl Fn(&str) -> bool) -> bool {
+        let status = value.as_str().filter(|_| self.reads_status).and_then(Status::parse);
         match status {
-            Some(status) => spellings(status).iter().any(|word| looks(word)),
-            None => looks(&text_of(seen)),
+            Some(status) => spellings(status).iter().any(|word| matches(word)),
+            None => matches(&text_of(value)),
         }
     }
 }
 
-impl Test {
-    fn orders(&self, seen: &Value, accepts: impl Fn(Ordering) -> bool) -> bool {
-        let order = Number::of(seen).zip(self.number).and_then(|(left, right)| left.compare(right));
-        order.is_some_and(accepts)
+impl Comparison {
+    /// How a value compares with this one, when both are numbers.
+    fn order(&self, value: &Value) -> Option<Ordering> {
+        Number::of(value)?.compare(self.number?)
     }
 }
 
@@ -94,7 +94,7 @@ fn spellings(status: Status) -> &'static [&'static str] {
     }
 }
 
-/// A key alone: something that is neither empty, `false` nor `0`.
+/// A key alone: a value that is not empty, `false` or `0`.
 fn is_true(value: &Value) -> bool {
     match value {
         Value::Null => false,
@@ -104,7 +104,7 @@ fn is_true(value: &Value) -> bool {
     }
 }
 
-/// The text a value compares by: nothing for null, compact JSON for arrays and objects.
+/// The text that a value is compared by: empty for null, compact JSON for arrays and objects.
 fn text_of(value: &Value) -> Cow<'_, str> {
     match value {
         Value::Null => Cow::Borrowed(""),
@@ -126,7 +126,7 @@ fn same_text(value: &Value, text: &str) -> bool {
     }
 }
 
-/// Takes what is written off the front of what is expected; fails at the first difference.
+/// A writer that fails at the first byte that is not the expected one.
 struct Expected<'a>(&'a [u8]);
 
 impl Write for Expected<'_> {
@@ -137,12 +137,5 @@ impl Write for Expected<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-fn shortened(text: &str) -> String {
-    match text.char_indices().nth(SHOWN) {
-        None => text.to_owned(),
-        Some(_) => text.chars().take(SHOWN - 1).chain(['…']).collect(),
     }
 }

@@ -11,7 +11,7 @@ pub(crate) enum Number {
 }
 
 impl Number {
-    /// Reads a number as people write it. Words that Rust takes for numbers (`inf`, `nan`) are none.
+    /// Parses a decimal number. The words that Rust reads as numbers (`inf`, `nan`) are not numbers.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         if let Ok(whole) = text.parse() {

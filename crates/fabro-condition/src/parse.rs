@@ -1,18 +1,16 @@
-use fabro_types::{Span, Status};
+use fabro_types::{Span, Status, SyntaxError, Unexpected, unexpected};
 use pest::Parser;
-use pest::error::{ErrorVariant, InputLocation};
 use pest::iterators::Pair;
 
-use crate::clause::{Clause, Operator, Test};
+use crate::Expr;
+use crate::clause::{Clause, Comparison, Operator};
 use crate::lookup::PREFIX;
 use crate::number::Number;
 use crate::pattern::{Pattern, PatternError};
-use crate::{ConditionError, Expr};
 
-/// The deepest nesting of brackets, so that neither the grammar nor what comes after it can run out
-/// of stack.
+/// The deepest nesting of parentheses, so that neither the grammar nor `lower` can run out of stack.
 const MAX_DEPTH: usize = 128;
-/// The longest key in bytes; each dot of a key can cost a look-up.
+/// The longest key in bytes: each dot of a key can cost a lookup.
 const MAX_KEY: usize = 512;
 /// Keys that hold a status.
 const STATUS_KEYS: [&str; 2] = ["outcome", "parallel.fan_in.best_outcome"];
@@ -21,8 +19,8 @@ const STATUS_KEYS: [&str; 2] = ["outcome", "parallel.fan_in.best_outcome"];
 #[grammar = "condition.pest"]
 struct Grammar;
 
-/// Reads a condition into its clauses and the expression over them.
-pub(crate) fn parse(text: &str) -> Result<(Vec<Clause>, Expr), ConditionError> {
+/// Parses a condition into its clauses and the expression over them.
+pub(crate) fn parse(text: &str) -> Result<(Vec<Clause>, Expr), SyntaxError> {
     check_depth(text)?;
     let mut pairs =
         Grammar::parse(Rule::condition, text).map_err(|error| syntax_error(text, &error))?;
@@ -37,10 +35,11 @@ pub(crate) fn parse(text: &str) -> Result<(Vec<Clause>, Expr), ConditionError> {
     Ok((clauses, expr))
 }
 
-/// Refuses brackets that are too deep, wherever they stand outside quotes.
-fn check_depth(text: &str) -> Result<(), ConditionError> {
+/// Rejects parentheses that are nested too deep outside of quotes.
+fn check_depth(text: &str) -> Result<(), SyntaxError> {
     let bytes = text.as_bytes();
-    let (mut at, mut depth) = (0, 0_usize);
+    let mut at = 0;
+    let mut depth = 0_usize;
     while let Some(byte) = bytes.get(at) {
         match byte {
             b'\\' => at += 1,
@@ -50,8 +49,8 @@ fn check_depth(text: &str) -> Result<(), ConditionError> {
             _ => {}
         }
         if depth > MAX_DEPTH {
-            let message = format!("brackets are nested more than {MAX_DEPTH} deep");
-            return Err(ConditionError::new(message, Span::new(at, at + 1))
+            let message = format!("parentheses are nested more than {MAX_DEPTH} deep");
+            return Err(SyntaxError::new(message, Span::new(at, at + 1))
                 .with_fix("split the condition over several edges, or flatten it"));
         }
         at += 1;
@@ -71,7 +70,7 @@ fn closing_quote(bytes: &[u8], open: usize) -> Option<usize> {
 }
 
 /// Builds the expression of an `any_of`, `all_of` or `unary`. Nesting is bounded by `check_depth`.
-fn lower(pair: Pair<'_, Rule>, clauses: &mut Vec<Clause>) -> Result<Expr, ConditionError> {
+fn lower(pair: Pair<'_, Rule>, clauses: &mut Vec<Clause>) -> Result<Expr, SyntaxError> {
     let rule = pair.as_rule();
     match rule {
         Rule::any_of | Rule::all_of => {
@@ -108,7 +107,7 @@ fn lower(pair: Pair<'_, Rule>, clauses: &mut Vec<Clause>) -> Result<Expr, Condit
             clauses.push(clause(&pair)?);
             Ok(Expr::Clause(clauses.len() - 1))
         }
-        // A group: its expression is between the brackets.
+        // A group: its expression is between the parentheses.
         _ => match pair.into_inner().next() {
             Some(inner) => lower(inner, clauses),
             None => Ok(Expr::All(Vec::new())),
@@ -123,8 +122,10 @@ fn negate(expr: Expr) -> Expr {
     }
 }
 
-fn clause(pair: &Pair<'_, Rule>) -> Result<Clause, ConditionError> {
-    let (mut key, mut operator, mut value) = ("", None, None);
+fn clause(pair: &Pair<'_, Rule>) -> Result<Clause, SyntaxError> {
+    let mut key = "";
+    let mut operator = None;
+    let mut value = None;
     for part in pair.clone().into_inner() {
         match part.as_rule() {
             Rule::key => key = part.as_str(),
@@ -136,12 +137,12 @@ fn clause(pair: &Pair<'_, Rule>) -> Result<Clause, ConditionError> {
     let start = pair.as_span().start();
     if key.len() > MAX_KEY {
         let span = Span::new(start, start + key.len());
-        return Err(ConditionError::new(format!("the key is longer than {MAX_KEY} bytes"), span));
+        return Err(SyntaxError::new(format!("the key is longer than {MAX_KEY} bytes"), span));
     }
     let context_key = key.strip_prefix(PREFIX).unwrap_or(key);
     let reads_status = STATUS_KEYS.contains(&context_key);
-    let test = match (operator, value) {
-        (Some(operator), Some(value)) => Some(test(operator, value, reads_status)?),
+    let comparison = match (operator, value) {
+        (Some(operator), Some(value)) => Some(comparison(operator, value, reads_status)?),
         _ => None,
     };
     Ok(Clause {
@@ -149,16 +150,16 @@ fn clause(pair: &Pair<'_, Rule>) -> Result<Clause, ConditionError> {
         span: Span::new(start, start + written.len()),
         key: key.into(),
         reads_status,
-        test,
+        comparison,
     })
 }
 
-fn test(
+fn comparison(
     operator: Operator,
     pair: Pair<'_, Rule>,
     reads_status: bool,
-) -> Result<Test, ConditionError> {
-    let span = Span::new(pair.as_span().start(), pair.as_span().end());
+) -> Result<Comparison, SyntaxError> {
+    let span = Span::from(pair.as_span());
     let value = match pair.into_inner().next() {
         Some(inner) => text_of(&inner)?,
         None => String::new(),
@@ -170,18 +171,18 @@ fn test(
         _ => None,
     };
     let status = if reads_status { Status::parse(&value) } else { None };
-    Ok(Test { operator, number: Number::parse(&value), status, pattern, value: value.into() })
+    Ok(Comparison { operator, number: Number::parse(&value), status, pattern, value: value.into() })
 }
 
 /// The text that a value stands for.
-fn text_of(pair: &Pair<'_, Rule>) -> Result<String, ConditionError> {
+fn text_of(pair: &Pair<'_, Rule>) -> Result<String, SyntaxError> {
     let text = pair.as_str();
-    let span = Span::new(pair.as_span().start(), pair.as_span().end());
+    let span = Span::from(pair.as_span());
     match pair.as_rule() {
         Rule::quoted => Ok(unquote(text)),
-        Rule::trailing => Err(ConditionError::new("there is text after the closing quote", span)
+        Rule::trailing => Err(SyntaxError::new("there is text after the closing quote", span)
             .with_fix("put the whole value in quotes, or join the clauses with `&&` or `||`")),
-        Rule::unclosed => Err(ConditionError::new("the quote is not closed", span)
+        Rule::unclosed => Err(SyntaxError::new("the quote is not closed", span)
             .with_fix("add a `\"`, or write `\\\"` for a quote inside a quoted value")),
         _ => Ok(text.trim().to_owned()),
     }
@@ -199,73 +200,52 @@ fn unquote(text: &str) -> String {
     plain
 }
 
-fn pattern_error(error: &PatternError, span: Span) -> ConditionError {
+fn pattern_error(error: &PatternError, span: Span) -> SyntaxError {
     match error {
-        PatternError::TooLarge => ConditionError::new("the regular expression is too large", span)
+        PatternError::TooLarge => SyntaxError::new("the regular expression is too large", span)
             .with_fix("use fewer or smaller repetitions such as `{1000}`"),
         PatternError::Syntax(error) => {
-            // The last line says what is wrong; those before it draw the pattern again.
+            // The last line says what is wrong; those before it repeat the pattern.
             let text = error.to_string();
             let reason = text.lines().last().unwrap_or_default();
             let reason = reason.strip_prefix("error: ").unwrap_or(reason);
-            ConditionError::new(format!("the regular expression does not parse: {reason}"), span)
+            SyntaxError::new(format!("invalid regular expression: {reason}"), span)
         }
     }
 }
 
-fn syntax_error(text: &str, error: &pest::error::Error<Rule>) -> ConditionError {
-    let at = match error.location {
-        InputLocation::Pos(at) | InputLocation::Span((at, _)) => at,
-    };
-    let rest = text[at..].chars();
-    let found: String =
-        rest.take(40).take_while(|c| !matches!(c, ' ' | '\t' | '\r' | '\n')).collect();
-    let span = Span::new(at, at + found.len());
-    let wanted = match &error.variant {
-        ErrorVariant::ParsingError { positives, .. } => words(positives),
-        ErrorVariant::CustomError { message } => message.clone(),
-    };
-    let seen = if found.is_empty() { "the end".to_owned() } else { format!("`{found}`") };
-    let mut error = ConditionError::new(format!("expected {wanted}, found {seen}"), span);
-    error.fix = fix_for(&found).filter(|_| !(found.starts_with(')') && wanted == "a condition"));
+fn syntax_error(text: &str, error: &pest::error::Error<Rule>) -> SyntaxError {
+    let Unexpected { mut error, expected, rest } = unexpected(text, error, to_symbol);
+    error.fix = fix(rest, &expected).map(str::to_owned);
     error
 }
 
-fn fix_for(found: &str) -> Option<String> {
-    let fix = match found.to_ascii_lowercase().as_str() {
-        "and" | "&" => "write `&&` for and",
-        "or" | "|" => "write `||` for or",
+fn fix(rest: &str, expected: &[&str]) -> Option<&'static str> {
+    let word: String = rest.chars().take_while(|c| c.is_alphanumeric()).collect();
+    Some(match word.to_ascii_lowercase().as_str() {
+        "and" => "write `&&` for and",
+        "or" => "write `||` for or",
         "not" => "write `!` for not",
         "in" => "write `list contains item`",
-        "" => return None,
-        _ if found.starts_with('~') || found.starts_with("=~") => {
-            "write `matches` for a regular expression"
-        }
-        _ if found.starts_with(')') => {
-            "open the bracket, or put the value that it belongs to in quotes"
-        }
-        _ if found.starts_with(|c: char| c == '"' || c == '\'' || c.is_ascii_digit()) => {
-            "write a key first: it begins with a letter and has no quotes"
-        }
-        _ => return None,
-    };
-    Some(fix.to_owned())
+        _ => match rest.chars().next()? {
+            '&' if !rest.starts_with("&&") => "write `&&` for and",
+            '|' if !rest.starts_with("||") => "write `||` for or",
+            '~' => "write `matches` for a regular expression",
+            '=' if rest.starts_with("=~") => "write `matches` for a regular expression",
+            ')' if expected != ["a condition"] => {
+                "add the opening parenthesis, or put the value that it belongs to in quotes"
+            }
+            '"' | '\'' | '0'..='9' => {
+                "begin with a key: a word that begins with a letter, not quoted"
+            }
+            _ => return None,
+        },
+    })
 }
 
-/// What the grammar would have taken, in words, in a fixed order.
-fn words(rules: &[Rule]) -> String {
-    let mut words: Vec<&str> = rules.iter().map(|rule| to_words(*rule)).collect();
-    words.sort_unstable();
-    words.dedup();
-    match words.as_slice() {
-        [] => "something else".to_owned(),
-        [one] => (*one).to_owned(),
-        [most @ .., last] => format!("{} or {last}", most.join(", ")),
-    }
-}
-
-fn to_words(rule: Rule) -> &'static str {
-    match rule {
+/// What a rule is called in messages. The match is exhaustive so that a new rule is given a name.
+fn to_symbol(rule: Rule) -> Option<&'static str> {
+    Some(match rule {
         Rule::condition
         | Rule::any_of
         | Rule::all_of
@@ -287,5 +267,5 @@ fn to_words(rule: Rule) -> &'static str {
         Rule::not => "`!`",
         Rule::close => "`)`",
         Rule::stop | Rule::blank | Rule::WHITESPACE | Rule::EOI => "the end",
-    }
+    })
 }

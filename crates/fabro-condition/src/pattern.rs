@@ -1,28 +1,28 @@
-//! The regular expression of a `matches` clause: checked when the condition is read, compiled when
-//! it is first asked. A workflow may have thousands of them, of which a run needs a few.
+//! The regular expression of a `matches` clause: checked when the condition is parsed, compiled when
+//! it is first used. A workflow may have thousands of them, of which a run needs a few.
 
 use std::sync::OnceLock;
 
 use regex::{Regex, RegexBuilder};
 use regex_syntax::hir::{Class, ClassUnicode, Hir, HirKind};
 
-/// What one compiled regular expression may take, in bytes, by our estimate.
+/// The largest compiled regular expression, in bytes, by our estimate.
 const MAX_BYTES: u64 = 2 << 20;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern {
     text: Box<str>,
-    compiled: OnceLock<Option<Regex>>,
+    compiled: OnceLock<Regex>,
 }
 
-/// Why a text is no pattern.
+/// Why a text is not a pattern.
 pub(crate) enum PatternError {
     Syntax(Box<regex_syntax::Error>),
     TooLarge,
 }
 
 impl Pattern {
-    /// Takes time in proportion to the text, however large the compiled form would be.
+    /// Takes time linear in the text, however large the compiled form would be.
     pub(crate) fn parse(text: &str) -> Result<Self, PatternError> {
         let hir = regex_syntax::Parser::new()
             .parse(text)
@@ -33,16 +33,18 @@ impl Pattern {
         Ok(Self { text: text.into(), compiled: OnceLock::new() })
     }
 
-    /// Whether it is found anywhere in the text.
-    pub(crate) fn finds(&self, text: &str) -> bool {
-        // Its syntax and its size are checked already, so that compiling it again cannot fail.
-        let compile = || RegexBuilder::new(&self.text).size_limit(usize::MAX).build().ok();
-        self.compiled.get_or_init(compile).as_ref().is_some_and(|regex| regex.is_match(text))
+    /// Whether it matches anywhere in the text.
+    #[expect(clippy::expect_used, reason = "`parse` has checked syntax and size")]
+    pub(crate) fn is_match(&self, text: &str) -> bool {
+        let compile = || RegexBuilder::new(&self.text).size_limit(usize::MAX).build();
+        self.compiled
+            .get_or_init(|| compile().expect("a pattern that parses compiles"))
+            .is_match(text)
     }
 }
 
-/// About the bytes that the compiled form takes; measured ones are between half and twice of it. The
-/// recursion ends at the 250 levels that the parser allows.
+/// About the bytes of the compiled form, which has between half and twice of them. The recursion
+/// ends at the 250 levels that the parser allows.
 fn size(hir: &Hir) -> u64 {
     const STATE: u64 = 32;
     match hir.kind() {
@@ -107,7 +109,7 @@ mod tests {
             assert!(matches!(Pattern::parse(pattern), Err(PatternError::TooLarge)), "{pattern}");
         }
         assert!(matches!(Pattern::parse("(["), Err(PatternError::Syntax(_))));
-        let found = Pattern::parse(r"^v\d+$").ok().filter(|pattern| pattern.finds("v12"));
-        assert!(found.is_some_and(|pattern| !pattern.finds("v")));
+        let found = Pattern::parse(r"^v\d+$").ok().filter(|pattern| pattern.is_match("v12"));
+        assert!(found.is_some_and(|pattern| !pattern.is_match("v")));
     }
 }

@@ -75,7 +75,7 @@ pub use input::{Commit, Finished, Input};
 pub use machine::Machine;
 pub use offload::offload_patch;
 pub use plan::{Plan, PlanError};
-pub use select::Reading;
+pub use select::{LookupError, Reading};
 pub use state::{MAIN, Phase, RunState};
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
 //! Which edge a stage leaves by, and why. Rules: `docs/workflow-language.md`, "Transitions".
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fabro_blob::BlobStore;
-use fabro_condition::{Lookup, LookupError};
+use fabro_condition::{Clause, Condition, ConditionResult, Lookup};
 use fabro_context::Context;
 use fabro_events::{Candidate, EdgeChoice, Tier};
 use fabro_graph::{EdgeIx, NodeIx};
@@ -15,7 +17,13 @@ use serde_json::Value;
 use crate::Plan;
 use crate::random;
 
-/// A context as conditions see it: blobs are read back, up to 16 MB each.
+/// A context value that a condition needs and that cannot be read: its blob is too large, missing or
+/// damaged.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct LookupError(pub String);
+
+/// A context whose blobs, of up to 16 MB each, are read for conditions.
 pub struct Reading<'a> {
     /// The keys.
     pub context: &'a Context,
@@ -23,17 +31,56 @@ pub struct Reading<'a> {
     pub blobs: &'a dyn BlobStore,
 }
 
-impl Lookup for Reading<'_> {
-    fn get(&self, key: &str) -> Result<Option<Cow<'_, Value>>, LookupError> {
-        let Some(value) = self.context.get(key) else { return Ok(None) };
-        let read = self.referred(key, value)?;
-        Ok(Some(read.map_or(Cow::Borrowed(value), Cow::Owned)))
+impl Reading<'_> {
+    /// Evaluates a condition.
+    ///
+    /// # Errors
+    /// A value that decides the result cannot be read.
+    pub fn evaluate(&self, condition: &Condition) -> Result<ConditionResult, LookupError> {
+        let keys = condition.clauses().iter().map(Clause::key);
+        let values = keys.map(|key| (key, self.find(key).transpose())).collect();
+        let values = KeyValues { values, error: RefCell::default() };
+        condition.holds(&values);
+        match values.error.take() {
+            Some(error) => Err(error),
+            None => Ok(condition.explain(&values)),
+        }
     }
 
-    fn referred(&self, path: &str, value: &Value) -> Result<Option<Value>, LookupError> {
-        let Some(blob) = BlobRef::from_value(value) else { return Ok(None) };
+    fn find(&self, key: &str) -> Result<Option<Cow<'_, Value>>, LookupError> {
+        let get = |flat: &str| {
+            let value = self.context.get(flat);
+            value.map(|value| self.read(flat, Cow::Borrowed(value))).transpose()
+        };
+        let value = fabro_condition::find(key, get)?;
+        value.map(|value| self.read(key, value)).transpose()
+    }
+
+    /// The value itself, or what its reference leads to.
+    fn read<'v>(&self, key: &str, value: Cow<'v, Value>) -> Result<Cow<'v, Value>, LookupError> {
+        let Some(blob) = BlobRef::from_value(&value) else { return Ok(value) };
         let read = crate::read_blob(self.blobs, &blob);
-        read.map(Some).map_err(|error| LookupError(format!("`{path}` cannot be read: {error}")))
+        read.map(Cow::Owned)
+            .map_err(|error| LookupError(format!("`{key}` cannot be read: {error}")))
+    }
+}
+
+/// The values of the keys of one condition.
+struct KeyValues<'a> {
+    values: BTreeMap<&'a str, Option<Result<Cow<'a, Value>, LookupError>>>,
+    /// The first value that was needed and could not be read.
+    error: RefCell<Option<LookupError>>,
+}
+
+impl Lookup for KeyValues<'_> {
+    fn get(&self, key: &str) -> Option<Cow<'_, Value>> {
+        match self.values.get(key)?.as_ref()? {
+            Ok(value) => Some(Cow::Borrowed(&**value)),
+            Err(error) => {
+                self.error.borrow_mut().get_or_insert_with(|| error.clone());
+                Some(Cow::Owned(Value::from(format!("({error})"))))
+            }
+        }
     }
 }
 
@@ -92,14 +139,14 @@ fn look(question: &Question<'_>) -> Result<Vec<Candidate>, LookupError> {
         .map(|ix| {
             let edge = workflow.edge(ix);
             let condition = question.plan.condition(ix);
-            let verdict = condition.map(|c| c.explain(&question.reading)).transpose()?;
+            let result = condition.map(|it| question.reading.evaluate(it)).transpose()?;
             Ok(Candidate {
                 to: Arc::clone(&workflow.node(edge.to).id),
                 label: edge.label().map(Arc::from),
                 condition: condition.and_then(|_| edge.condition()).map(Arc::from),
                 weight: edge.weight(),
-                holds: verdict.as_ref().is_none_or(|verdict| verdict.holds),
-                clauses: verdict.map(|verdict| verdict.clauses).unwrap_or_default(),
+                holds: result.as_ref().is_none_or(|result| result.holds),
+                clauses: result.map(|result| result.clauses).unwrap_or_default(),
             })
         })
         .collect()
@@ -176,7 +223,30 @@ fn parts(weight: Weight) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use fabro_blob::MemoryBlobs;
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn blobs_are_read_where_a_condition_needs_them() {
+        let blobs = MemoryBlobs::default();
+        let blob = |value: Value| blobs.put(value.to_string().as_bytes()).unwrap().to_value();
+        let mut context = Context::new();
+        context.set("report", blob(json!({"score": 91})));
+        context.set("branches", json!([{"text": blob(json!("done"))}]));
+        let gone = blob(json!("gone"));
+        blobs.remove(&BlobRef::from_value(&gone).unwrap());
+        context.set("gone", gone);
+        let reading = Reading { context: &context, blobs: &blobs };
+        let evaluate = |text: &str| reading.evaluate(&Condition::parse(text).unwrap());
+        for text in ["report.score > 90", "context.branches.0.text = done", "report || gone"] {
+            assert!(evaluate(text).unwrap().holds, "{text}");
+        }
+        let result = evaluate("report || gone").unwrap();
+        assert!(result.clauses[1].value.starts_with("(`gone` cannot be read: "));
+        assert!(evaluate("report && gone").is_err());
+    }
 
     #[test]
     fn labels_match_without_their_accelerators() {

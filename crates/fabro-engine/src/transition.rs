@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use fabro_condition::LookupError;
 use fabro_context::keys;
 use fabro_events::{Candidate, EdgeChoice, EventBody, PlannedBranch, Tier};
 use fabro_graph::{Node, NodeIx, NodeKind};
@@ -13,7 +12,7 @@ use crate::fanout::{Policy, Verdict, branch_name, fan_name, parent_of};
 use crate::input::Finished;
 use crate::machine::Machine;
 use crate::offload::Pending;
-use crate::select::{self, Answer, Question, Reading};
+use crate::select::{self, Answer, LookupError, Question, Reading};
 
 /// How deep fan-outs may nest.
 const MAX_DEPTH: usize = 16;

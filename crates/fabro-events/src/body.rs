@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fabro_types::{
-    BlobRef, ClauseVerdict, ContextPatch, Failure, FailureClass, Fidelity, Outcome, RunId, Status,
+    BlobRef, ClauseResult, ContextPatch, Failure, FailureClass, Fidelity, Outcome, RunId, Status,
     Usage, Weight,
 };
 use serde::{Deserialize, Serialize};
@@ -570,7 +570,7 @@ pub struct Candidate {
     pub holds: bool,
     /// What each clause saw.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub clauses: Vec<ClauseVerdict>,
+    pub clauses: Vec<ClauseResult>,
 }
 
 /// A branch of a fan-out before it starts.

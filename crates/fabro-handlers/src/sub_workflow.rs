@@ -377,10 +377,13 @@ impl StopWatch {
         let main = state.main().filter(|main| !main.history.is_empty());
         let (Some(condition), Some(main)) = (&self.condition, main) else { return false };
         let reading = Reading { context: &main.context, blobs: &self.store };
-        condition.holds(&reading).unwrap_or_else(|error| {
-            self.warn(format!("manager.stop_condition cannot be decided: {error}"));
-            false
-        })
+        match reading.evaluate(condition) {
+            Ok(result) => result.holds,
+            Err(error) => {
+                self.warn(format!("manager.stop_condition cannot be decided: {error}"));
+                false
+            }
+        }
     }
 
     fn warn(&self, warning: String) {

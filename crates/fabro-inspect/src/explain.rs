@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use fabro_engine::checkpoint;
 use fabro_events::{Candidate, Event, EventBody, Tier};
-use fabro_types::{ClauseVerdict, Failure, Weight};
+use fabro_types::{ClauseResult, Failure, Weight};
 use serde::Serialize;
 
 use crate::ReportError;
@@ -42,7 +42,7 @@ pub struct Considered {
     /// Whether its condition held; true without one.
     pub holds: bool,
     /// What each clause of the condition saw.
-    pub clauses: Vec<ClauseVerdict>,
+    pub clauses: Vec<ClauseResult>,
 }
 
 impl From<&Candidate> for Considered {

@@ -20,24 +20,34 @@ mod diagnostic;
 mod fidelity;
 mod id;
 mod label;
+mod nearest;
 mod outcome;
 mod path;
 mod permissions;
+#[cfg(feature = "pest")]
+mod pest_error;
 mod provider_kind;
 mod status;
+mod syntax;
+mod text;
 mod tools;
 mod weight;
 
 pub use blob_ref::{BlobRef, ParseBlobRefError};
-pub use clause::ClauseVerdict;
+pub use clause::ClauseResult;
 pub use diagnostic::{Diagnostic, LineIndex, Position, Severity, Span};
 pub use fidelity::{Fidelity, ParseFidelityError};
 pub use id::{ParseRunIdError, RunId};
 pub use label::{accelerator, strip_accelerator};
+pub use nearest::{near_names, nearest};
 pub use outcome::{ContextPatch, Failure, FailureClass, Outcome, Usage, failure_signature};
 pub use path::value_at;
 pub use permissions::Permissions;
+#[cfg(feature = "pest")]
+pub use pest_error::{Unexpected, found, unexpected};
 pub use provider_kind::ProviderKind;
 pub use status::{RunStatus, Status};
+pub use syntax::SyntaxError;
+pub use text::{excerpt, one_line, one_of};
 pub use tools::{OWN_TOOLS, tool_names, unknown_tools};
 pub use weight::Weight;

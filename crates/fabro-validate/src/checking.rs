@@ -2,7 +2,7 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-use fabro_condition::{Condition, ConditionError};
+use fabro_condition::{Condition, SyntaxError};
 use fabro_graph::{Attr, Attrs, Diagnostic, Edge, EdgeIx, Node, NodeIx, NodeKind, Span, Workflow};
 use fabro_stylesheet::Stylesheet;
 use fabro_template::{Template, TemplateError};
@@ -27,7 +27,7 @@ pub(crate) struct Checking<'a> {
     /// Every text with a template in it, once, however many nodes share it.
     pub(crate) texts: Vec<Text<'a>>,
     /// Each condition text once, however many edges share it.
-    conditions: Vec<Result<Condition, ConditionError>>,
+    conditions: Vec<Result<Condition, SyntaxError>>,
     nearby: Nearby,
     flow: OnceCell<Flow>,
     phantoms: OnceCell<BTreeMap<NodeIx, Option<&'a str>>>,
@@ -70,7 +70,7 @@ impl<'a> Checking<'a> {
     }
 
     /// The condition of an edge; `None` for a plain edge, an error for one that does not parse.
-    pub(crate) fn condition(&self, edge: EdgeIx) -> Option<&Result<Condition, ConditionError>> {
+    pub(crate) fn condition(&self, edge: EdgeIx) -> Option<&Result<Condition, SyntaxError>> {
         self.condition_index(edge).map(|at| &self.conditions[at])
     }
 
@@ -185,7 +185,7 @@ pub(crate) fn syntax_error(
     Diagnostic::error(rule, Places::new(source, attr).span(span), message).with_fix(fix)
 }
 
-fn conditions(workflow: &Workflow) -> (Vec<Result<Condition, ConditionError>>, Vec<Option<usize>>) {
+fn conditions(workflow: &Workflow) -> (Vec<Result<Condition, SyntaxError>>, Vec<Option<usize>>) {
     let mut conditions = Vec::new();
     let mut by_span: HashMap<Span, usize> = HashMap::new();
     let of_edge = workflow.edges().map(|edge| {

@@ -71,7 +71,7 @@ fn conditions(ours: &str, theirs: &str) -> Result<[f64; 3], Box<dyn Error>> {
     let condition = Condition::parse(ours).map_err(|error| error.message)?;
     let tree = evalexpr::build_operator_tree(theirs)?;
     let program = Program::compile(theirs)?;
-    let holds = || condition.holds(&context).is_ok_and(|holds| holds);
+    let holds = || condition.holds(&context);
     let evaluates = || tree.eval_boolean_with_context(&variables).is_ok_and(|holds| holds);
     let executes = || matches!(program.execute(&cel_context), Ok(CelValue::Bool(true)));
     if !(holds() && evaluates() && executes()) {

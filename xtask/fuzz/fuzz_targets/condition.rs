@@ -18,7 +18,5 @@ fuzz_target!(|text: &str| {
         ("outcome".to_owned(), json!("succeeded")),
         ("a".to_owned(), json!({"b": [1, "x", null]})),
     ]);
-    let holds = condition.holds(&context).expect("nothing to look up fails");
-    let verdict = condition.explain(&context).expect("nothing to look up fails");
-    assert_eq!(verdict.holds, holds);
+    assert_eq!(condition.explain(&context).holds, condition.holds(&context));
 });

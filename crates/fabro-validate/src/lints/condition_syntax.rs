@@ -1,6 +1,6 @@
 use std::collections::HashSet;
 
-use fabro_condition::{Condition, ConditionError};
+use fabro_condition::{Condition, SyntaxError};
 use fabro_graph::{Attr, Diagnostic};
 
 use crate::checking::{Checking, syntax_error};
@@ -27,7 +27,7 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
     }
 }
 
-fn finding(checking: &Checking<'_>, attr: &Attr, error: &ConditionError) -> Diagnostic {
+fn finding(checking: &Checking<'_>, attr: &Attr, error: &SyntaxError) -> Diagnostic {
     let said = (error.message.as_str(), error.span, error.fix.as_deref());
     syntax_error(checking.source, "condition-syntax", attr, said)
 }
@@ -44,7 +44,7 @@ mod tests {
           fix: write clauses such as outcome=success, joined by && or ||
         "#);
         insta::assert_snapshot!(told("condition-syntax", r#"start -> a; a -> b [condition="version matches (["]; a -> exit; b -> exit"#), @r"
-        1:60 error: the regular expression does not parse: unclosed character class
+        1:60 error: invalid regular expression: unclosed character class
           at: ([
           fix: write clauses such as outcome=success, joined by && or ||
         ");
@@ -54,8 +54,8 @@ mod tests {
           fix: write clauses such as outcome=success, joined by && or ||
         "#);
         insta::assert_snapshot!(told("condition-syntax", r#"start -> m -> exit; m [shape=house, stack.child_dot_source="digraph { start -> exit }", manager.stop_condition="=x"]"#), @r"
-        1:125 error: expected a condition, found `=x`
-          at: =x
+        1:125 error: expected a condition, found `=`
+          at: =
           fix: write clauses such as outcome=success, joined by && or ||
         ");
         insta::assert_snapshot!(told("condition-syntax", r#"start -> a; edge [condition="= x"]; a -> b -> exit"#), @r"
