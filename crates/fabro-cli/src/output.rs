@@ -34,8 +34,6 @@ pub fn trace(verbose: u8) {
     };
     let filter = std::env::var("FABRO_LOG").ok().filter(|text| !text.is_empty());
     let Some(filter) = filter.as_deref().or(level) else { return };
-    // The client of providers logs whole bodies.
-    let filter = format!("{filter},genai=off");
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(filter))
         .with_writer(io::stderr)

@@ -3,41 +3,41 @@ use std::sync::LazyLock;
 use fabro_types::Usage;
 use serde::{Deserialize, Serialize};
 
-/// What is known of a model. What is `None` is not known.
+/// Properties of a model; `None` is unknown.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ModelInfo {
-    /// What the provider calls it.
+    /// The name that the provider uses.
     pub name: String,
-    /// Who serves it, by the name or the kind of a provider.
+    /// The provider that serves it, by name or kind.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
-    /// Other names it is found by.
+    /// Other names of it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub aliases: Vec<String>,
-    /// What it takes, question and answer together, in tokens.
+    /// Its context window, input and output together, in tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context_window: Option<u64>,
     /// The longest answer, in tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_output_tokens: Option<u64>,
-    /// What a million tokens sent cost, in US dollars.
+    /// The price of a million input tokens, in US dollars.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_cost: Option<f64>,
-    /// What a million tokens of answers cost, in US dollars.
+    /// The price of a million output tokens, in US dollars.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_cost: Option<f64>,
-    /// What a million tokens read from the provider's cache cost, in US dollars; as `input_cost`
-    /// where it is not known.
+    /// The price of a million tokens read from the provider's cache, in US dollars; `input_cost` where
+    /// it is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cached_cost: Option<f64>,
     /// It can call tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<bool>,
-    /// How its thinking is asked for.
+    /// How it is told how long to think.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<ReasoningStyle>,
-    /// The provider can hold its answer to a JSON Schema.
+    /// The provider can enforce a JSON Schema on its answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<bool>,
 }
@@ -47,7 +47,7 @@ pub struct ModelInfo {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ReasoningStyle {
-    /// It does not think, or cannot be told.
+    /// It does not think, or has no setting for it.
     None,
     /// By a word.
     Effort,
@@ -56,12 +56,12 @@ pub enum ReasoningStyle {
 }
 
 impl ModelInfo {
-    /// A model of which only the name is known.
+    /// A model of which everything but the name is unknown.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), ..Self::default() }
     }
 
-    /// What this usage costs in US dollars; `None` when the prices are not known.
+    /// The cost of this usage in US dollars; `None` when the prices are unknown.
     pub fn cost(&self, usage: &Usage) -> Option<f64> {
         let (input, output) = (self.input_cost?, self.output_cost?);
         let cached = usage.cached_tokens.min(usage.input_tokens);
@@ -76,7 +76,7 @@ impl ModelInfo {
         self.name == name || self.aliases.iter().any(|alias| alias == name)
     }
 
-    /// Takes what `other` does not know from `self`.
+    /// `other`, with unknown properties filled from `self`.
     fn completed(&self, other: Self) -> Self {
         let known = self.clone();
         Self {
@@ -95,11 +95,12 @@ impl ModelInfo {
     }
 }
 
-/// A data file, so that a test reads the whole of it.
-static BUILTIN: LazyLock<Vec<ModelInfo>> =
-    LazyLock::new(|| serde_json::from_str(include_str!("catalog.json")).unwrap_or_default());
+#[expect(clippy::expect_used, reason = "the file is part of the program, and a test reads it")]
+static BUILTIN: LazyLock<Vec<ModelInfo>> = LazyLock::new(|| {
+    serde_json::from_str(include_str!("catalog.json")).expect("catalog.json is valid")
+});
 
-/// The models that are known: their windows, prices and abilities.
+/// Known models with their context windows, prices and capabilities.
 ///
 /// ```
 /// use fabro_llm::{Catalog, ModelInfo};
@@ -127,10 +128,9 @@ impl Catalog {
         Self { models: BUILTIN.clone() }
     }
 
-    /// What is known of the model of this name. A provider before the name (`anthropic/…`) is
-    /// passed over where it leads to nothing. Failing an exact name or alias, the longest known name
-    /// counts that this one begins with, up to a mark such as `-`, so dated versions are what their
-    /// family is.
+    /// The model of this name. A provider before the name (`anthropic/…`) is ignored where nothing is
+    /// found with it. Without an exact name or alias, the longest known name counts that this one begins
+    /// with, up to a character such as `-`, so dated versions have the properties of their family.
     pub fn find(&self, name: &str) -> Option<&ModelInfo> {
         let bare = name.rsplit('/').next().unwrap_or(name);
         let exact = |name: &str| self.models.iter().find(|model| model.is_called(name));
@@ -151,21 +151,20 @@ impl Catalog {
         self.models.iter().filter(begins).max_by_key(|model| model.name.len())
     }
 
-    /// What this usage costs in US dollars, at the list price of its model; `None` when the price is
-    /// not known.
+    /// The cost of this usage in US dollars, at the list price of its model; `None` when it is unknown.
     pub fn cost(&self, usage: &Usage) -> Option<f64> {
         self.find(usage.model.as_deref()?)?.cost(usage)
     }
 
-    /// Every model, the user's own last.
+    /// All models, the user's own last.
     pub fn iter(&self) -> impl Iterator<Item = &ModelInfo> {
         self.models.iter()
     }
 }
 
 impl Extend<ModelInfo> for Catalog {
-    /// Adds models, or says more of known ones. What an entry does not say is taken from the model
-    /// of that name, else from its family.
+    /// Adds models, or overrides properties of known ones. Properties that an entry leaves out are those
+    /// of the model of that name, else of its family.
     fn extend<I: IntoIterator<Item = ModelInfo>>(&mut self, models: I) {
         for model in models {
             let base = self.find(&model.name).cloned();
@@ -174,21 +173,6 @@ impl Extend<ModelInfo> for Catalog {
             self.models.push(model);
         }
     }
-}
-
-/// What this usage costs in US dollars, at the list price of its model; `None` when the model is
-/// not in [`Catalog::builtin`].
-///
-/// ```
-/// use fabro_types::Usage;
-///
-/// let model = Some("claude-sonnet-4-5".to_owned());
-/// let usage = Usage { model, input_tokens: 100_000, output_tokens: 10_000, ..Usage::default() };
-/// assert_eq!(fabro_llm::cost(&usage), Some(0.45));
-/// ```
-pub fn cost(usage: &Usage) -> Option<f64> {
-    static CATALOG: LazyLock<Catalog> = LazyLock::new(Catalog::builtin);
-    CATALOG.cost(usage)
 }
 
 #[cfg(test)]
@@ -204,7 +188,7 @@ mod tests {
             cached_tokens,
             ..Usage::default()
         };
-        assert_eq!(cost(&usage), expect, "{model}");
+        assert_eq!(Catalog::builtin().cost(&usage), expect, "{model}");
     }
 
     #[test]
@@ -219,11 +203,11 @@ mod tests {
         check("gpt-5000", 0, None);
         check("my-own-model", 0, None);
         check("gpt-oss-20b", 0, None);
-        assert_eq!(cost(&Usage::default()), None);
+        assert_eq!(Catalog::builtin().cost(&Usage::default()), None);
     }
 
     #[test]
-    fn the_file_makes_sense() {
+    fn the_file_is_consistent() {
         let names: std::collections::BTreeSet<_> =
             BUILTIN.iter().flat_map(|model| model.aliases.iter().chain([&model.name])).collect();
         let count: usize = BUILTIN.iter().map(|model| 1 + model.aliases.len()).sum();
@@ -237,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn users_say_more() {
+    fn users_override_properties() {
         let mut catalog = Catalog::builtin();
         let count = catalog.iter().count();
         let mine = ModelInfo {

@@ -9,32 +9,32 @@ use fabro_types::{Failure, FailureClass, Usage};
 pub struct ModelError {
     /// What went wrong; decides how the failure is treated.
     pub kind: ErrorKind,
-    /// The same for people.
+    /// The same as a sentence.
     pub message: String,
-    /// How long the provider asks to be left alone.
+    /// How long to wait before the next request, where the provider says so.
     pub retry_after: Option<Duration>,
-    /// What was used: a turn for each request made, and its tokens where they are known.
+    /// What was used: one turn for each request, and its tokens where they are known.
     pub usage: Usage,
 }
 
 impl ModelError {
-    /// An error of this kind, in the kind's own words.
+    /// An error of this kind, with the kind's own message.
     pub fn new(kind: ErrorKind) -> Self {
         Self {
             kind,
-            message: kind.words().to_owned(),
+            message: kind.message().to_owned(),
             retry_after: None,
             usage: Usage { turns: 1, ..Usage::default() },
         }
     }
 
-    /// The same error with another message, for people.
+    /// The same error with another message.
     pub fn with_message(mut self, message: impl Into<String>) -> Self {
         self.message = message.into();
         self
     }
 
-    /// What may be done about it.
+    /// How the failure is treated.
     pub fn class(&self) -> FailureClass {
         self.kind.class()
     }
@@ -56,23 +56,23 @@ pub enum ErrorKind {
     RateLimit,
     /// The provider cannot take the request now.
     Overloaded,
-    /// No answer, or no more of it, in time.
+    /// No answer, or the rest of it, in time.
     Timeout,
-    /// Nobody is there to be asked: no such host, or it refuses the connection.
+    /// No connection: no such host, or it refuses.
     Unreachable,
-    /// The key is missing, wrong or not allowed to do this.
+    /// The key is missing, wrong or not authorized.
     Auth,
-    /// The account has nothing left to spend.
+    /// The account has no quota or credit left.
     Quota,
-    /// The conversation is larger than the model's window.
+    /// The conversation is larger than the model's context window.
     ContextOverflow,
     /// The provider refuses to answer this.
     ContentFilter,
-    /// The provider does not understand the request.
+    /// The provider refuses the request as invalid.
     InvalidRequest,
     /// The answer stopped in the middle.
     BrokenStream,
-    /// The answer has no end, or is larger than any answer can be.
+    /// The answer, or one event of it, is larger than the limit.
     TooLarge,
     /// The script has no answer for the node.
     Script,
@@ -96,7 +96,7 @@ impl ErrorKind {
         }
     }
 
-    /// Its name for programs.
+    /// Its name in records and settings.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::RateLimit => "rate_limit",
@@ -114,7 +114,7 @@ impl ErrorKind {
         }
     }
 
-    pub(crate) fn words(self) -> &'static str {
+    pub(crate) fn message(self) -> &'static str {
         match self {
             Self::RateLimit => "the model's rate limit is reached: try again later",
             Self::Overloaded => "the model is overloaded: try again later",
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_decide_classes() {
+    fn kinds_have_classes() {
         let kinds = [
             ErrorKind::RateLimit,
             ErrorKind::Overloaded,
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_keeps_the_wait() {
+    fn a_failure_keeps_retry_after() {
         let mut error = ModelError::new(ErrorKind::RateLimit).with_message("429");
         error.retry_after = Some(Duration::from_millis(1500));
         let failure = Failure::from(error);

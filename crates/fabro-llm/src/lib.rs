@@ -1,16 +1,15 @@
-//! One narrow trait for language models, with a simulated, a scripted and a recorded one.
+//! One narrow trait for language models, with a simulated and a scripted one.
 //!
 //! [`Model`] has one function: a [`Request`] goes in, a stream of [`Part`]s comes out, and a turn
-//! is whole only when the stream said [`Part::End`]. [`complete`] collects such a stream. What went
-//! wrong is a [`ModelError`], whose kind decides how the failure is treated.
+//! is complete only when the stream ends with [`Part::End`]. [`complete`] collects such a stream. A
+//! failure is a [`ModelError`], whose kind decides whether it is retried.
 //!
-//! [`SimulatedModel`] answers dry runs. [`ScriptedModel`] plays the answers of a JSON file: the
-//! place in its lists comes from the request alone, so a run that was interrupted goes on where it
-//! was. [`RecordedModel`] gives the answers of a [`Recording`] again.
+//! [`SimulatedModel`] answers dry runs. [`ScriptedModel`] plays the answers of a JSON file: which one
+//! depends on the request alone, so an interrupted run continues where it was.
 //!
-//! [`ask`] asks any of them for a whole turn, again and elsewhere where that may help. [`Catalog`]
-//! knows windows and prices. Behind the feature `providers`, `Providers` is a model that asks real
-//! ones over HTTP.
+//! [`ask`] gets a whole turn from any of them, with retries and failover. [`Catalog`] has context
+//! windows and prices. With the feature `providers`, `Providers` is a model that calls real ones over
+//! HTTP.
 //!
 //! ```
 //! use fabro_llm::{Message, Origin, Request, ScriptedModel, complete};
@@ -37,9 +36,7 @@
 //!
 //! - Requests carry text, tools, their calls and results; no pictures.
 //! - [`complete`] and [`ask`] hold the whole answer in memory.
-//! - `Providers` reads the body of an error, and a single event of a stream, whole, however large they
-//!   are; only a stream of more than 64 MB is given up between two events. Reading one event takes a
-//!   time that grows with the square of its size, until the timeouts of its provider end it.
+//! - `Providers` gives up an answer of more than 64 MB and an event of more than 16 MB.
 
 mod ask;
 mod catalog;
@@ -48,20 +45,18 @@ mod message;
 mod model;
 #[cfg(feature = "providers")]
 mod providers;
-mod recorded;
 mod script;
 mod scripted;
 mod simulated;
 mod unconfigured;
 
 pub use ask::{Asking, Fallback, Progress, RetryPolicy, ask};
-pub use catalog::{Catalog, ModelInfo, ReasoningStyle, cost};
+pub use catalog::{Catalog, ModelInfo, ReasoningStyle};
 pub use error::{ErrorKind, ModelError};
 pub use message::{Content, Message, Reasoning, Role, ToolCall, ToolSpec};
 pub use model::{Model, Origin, Part, Reply, Request, StopReason, collect, complete};
 #[cfg(feature = "providers")]
 pub use providers::{Provider, ProviderKind, Providers, Secret, SetupError, install_tls};
-pub use recorded::{RecordedModel, Recording};
 pub use script::ScriptError;
 pub use scripted::ScriptedModel;
 pub use simulated::SimulatedModel;

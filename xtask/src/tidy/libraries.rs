@@ -7,9 +7,8 @@ use toml::Value;
 use super::Problem;
 use crate::workspace::{Dependency, Kind, Package, Workspace};
 
-const HTTP: [&str; 10] = [
+const HTTP: [&str; 9] = [
     "axum",
-    "genai",
     "hyper",
     "hyper-util",
     "isahc",

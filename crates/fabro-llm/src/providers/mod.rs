@@ -1,80 +1,81 @@
 //! Real providers, over HTTP.
+//!
+//! A module for each HTTP interface, each with `request` (builds JSON) and `events` (reads the events
+//! of the answer into a [`turn::Turn`]), both without I/O: `chat_completions`, `responses`,
+//! `anthropic`, `gemini`. Everything else is shared: `wire` (what a request body is made from),
+//! `http` and `sse` (sending, reading, limits), `failure` and `error_body` (errors), `names` (names and
+//! ids that providers accept), `routing` (which provider), `endpoint` (URLs and headers).
 
-mod address;
 mod anthropic;
-mod body;
-mod calls;
+mod chat_completions;
+mod conversation;
+mod endpoint;
+mod error_body;
+mod events;
 mod failure;
-mod frames;
-mod incoming;
+mod gemini;
+mod http;
 mod names;
-mod outgoing;
 mod provider;
-mod route;
+mod responses;
+mod routing;
 mod schema;
-mod whole;
+mod sse;
+mod turn;
+mod wire;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use futures_util::stream::{self, BoxStream};
-use genai::Client;
+use futures_util::stream::{self, BoxStream, Stream};
 
-use self::address::Address;
-use self::frames::Frames;
-use self::incoming::{Asked, Incoming};
-use self::provider::chats;
+use self::endpoint::Endpoint;
+use self::events::{EventError, EventReader, Progress};
+use self::http::Body;
 pub use self::provider::{Provider, Secret};
-use self::whole::Whole;
+use self::sse::Frame;
+use self::turn::Turn;
+use self::wire::{Wire, WireRequest};
 use crate::{Catalog, ErrorKind, Model, ModelError, Part, Request};
 pub use fabro_types::ProviderKind;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Models behind providers that are reached over HTTP: Anthropic, `OpenAI` (Chat Completions and
-/// Responses), Gemini, and everything that speaks Chat Completions.
+/// Responses), Gemini, and every server that is compatible with Chat Completions.
 ///
 /// A request goes to the provider that it names, by name or by kind. Where it names none, the
-/// model decides: by a provider before its name (`openai/gpt-5`), by what the catalog says, by the
-/// shape of its name (`claude-…`, `gpt-…`, `gemini-…`), and failing all of these it is the first
-/// provider. Where the provider that a model belongs to is not configured, the first one that speaks
-/// Chat Completions for others, or that has an address of its own, is taken to serve it. A model
+/// model decides: by a provider before its name (`openai/gpt-5`), by its entry in the catalog, by the
+/// form of its name (`claude-…`, `gpt-…`, `gemini-…`), and failing all of these it is the first
+/// provider. Where the provider that a model belongs to is not configured, the first one that is
+/// compatible with Chat Completions, or that has an address of its own, is assumed to serve it. A model
 /// that is named as a provider is that provider's default.
 ///
-/// What each provider is told of a request, beyond messages, tools and `max_tokens`:
+/// What is sent of a request, beyond messages, tools and `max_tokens`:
 ///
 /// - `reasoning_effort` as effort or as a budget of thinking, unless the catalog says that the model
 ///   does not think. A budget that `max_tokens` has no room for is lowered.
-/// - `speed`: to `OpenAI` and its like `fast` is the tier `priority` and `standard` is `default`; to
-///   Anthropic `fast` is its fast mode and `standard` is `standard_only`; other words are sent as
-///   tiers as they are. Gemini has none.
-/// - `output_schema` as the schema of the answer, unless the catalog says that the model has no such
-///   thing. Anthropic gets it without the keywords it refuses, and not at all where the schema leaves
+/// - `speed`: for `OpenAI` and compatible servers `fast` is the tier `priority` and `standard` is
+///   `default`; for Anthropic `fast` is its fast mode and `standard` is `standard_only`; other words
+///   are sent as tiers unchanged. Gemini has none.
+/// - `output_schema` as the schema of the answer, unless the catalog says that the model does not accept
+///   one. Anthropic gets it without the keywords it refuses, and not at all where the schema leaves
 ///   an object open; Gemini gets it only without tools.
-/// - To Anthropic, that it may cache up to the tools, the system's messages and the last message.
+/// - To Anthropic, cache marks at the tools, the system's messages and the last message.
 ///
-/// Thoughts go back to the kind of provider that had them. Signed and sealed ones always do; plain
-/// ones only within the turn that calls tools.
+/// Reasoning goes back to the kind of provider that it came from. Signed and redacted blocks always do;
+/// plain text only within the turn that calls tools.
 ///
-/// A server of Chat Completions that answers without a stream is asked once more, and from then on, for
-/// no stream.
+/// An answer of Chat Completions that is not a stream is read as it is. A stream that breaks off, ends
+/// early or is not valid is [`ErrorKind::BrokenStream`]. An answer of more than 64 MB, or an event of
+/// more than 16 MB, is [`ErrorKind::TooLarge`]. A line of a stream that is not whole after both timeouts
+/// of its provider together is [`ErrorKind::Timeout`]. Of the body of an error, at most 1 MB is read.
 ///
-/// A stream that breaks off, ends early or is not understood is [`ErrorKind::BrokenStream`]; one of
-/// more than 64 MB is [`ErrorKind::TooLarge`]. Bodies of errors, answers without a stream and single
-/// events are read whole, however large they are, and a single event in a time that grows with the
-/// square of its size. What is not whole after both timeouts of its provider together is
-/// [`ErrorKind::Timeout`].
+/// Names of tools and ids of calls are sent in a form that the provider accepts, each under one of its
+/// own; what has that form already is sent unchanged. The request itself is not changed.
 ///
-/// Names of tools and ids of calls are sent in a form that the provider takes, each under one of its
-/// own; what has that form already is sent as it is. The request itself is not changed.
-///
-/// Messages of errors hold no key and no header, and at most 500 characters of what the provider
-/// says.
-///
-/// This client logs failures and more by `tracing`, with whole bodies: a subscriber should switch
-/// its target `genai` off.
+/// Messages of errors hold no key and no header, and at most 500 characters of the provider's message.
 #[derive(Clone, Debug)]
 pub struct Providers {
     shared: Arc<Shared>,
@@ -84,29 +85,25 @@ pub struct Providers {
 struct Shared {
     providers: Vec<Provider>,
     /// In the order of the providers.
-    addresses: Vec<Address>,
+    endpoints: Vec<Endpoint>,
     catalog: Catalog,
-    client: Client,
-    /// Which of the providers do not stream.
-    whole: Vec<AtomicBool>,
+    client: reqwest::Client,
 }
 
 /// A provider that cannot be set up.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SetupError {
-    /// Its base URL is none.
-    #[error("the base URL of provider `{provider}` is no URL of http or https ({reason}): mend it")]
+    /// Its base URL is not valid.
+    #[error("the base URL of provider `{provider}` is not an http or https URL ({reason}): fix it")]
     BaseUrl {
         /// The provider.
         provider: String,
         /// What is wrong with it.
         reason: String,
     },
-    /// It has no base URL, and there is no usual one.
-    #[error(
-        "provider `{provider}` has no base URL: say where it is, as in `http://127.0.0.1:8080/v1`"
-    )]
+    /// It has no base URL, and its kind has no default.
+    #[error("provider `{provider}` has no base URL: set one, as in `http://127.0.0.1:8080/v1`")]
     NoBaseUrl {
         /// The provider.
         provider: String,
@@ -127,19 +124,19 @@ pub enum SetupError {
         /// The provider.
         provider: String,
     },
-    /// The HTTP client cannot be made, whatever the settings of providers: nearly always for want of
-    /// certificates.
+    /// The HTTP client cannot be built, independent of providers: nearly always because certificates are
+    /// missing.
     #[error("the HTTP client cannot be set up: {reason}: {fix}")]
     Client {
         /// Why not.
         reason: String,
-        /// What to do.
+        /// How to fix it.
         fix: String,
     },
 }
 
 impl Providers {
-    /// A client for these providers, the first one being the default. Nothing is asked yet.
+    /// A client for these providers, the first one being the default. No request is made yet.
     ///
     /// # Errors
     ///
@@ -147,18 +144,15 @@ impl Providers {
     pub fn new(providers: Vec<Provider>, catalog: Catalog) -> Result<Self, SetupError> {
         install_tls();
         let variable = |name: &str| std::env::var(name).ok();
-        let addresses = providers.iter().map(Address::new).collect::<Result<_, _>>()?;
-        // A redirect would carry the key to another place.
-        let http = reqwest::Client::builder()
+        let endpoints = providers.iter().map(Endpoint::new).collect::<Result<_, _>>()?;
+        // A redirect would send the key to another server.
+        let client = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(CONNECT_TIMEOUT)
             .user_agent(concat!("fabro/", env!("CARGO_PKG_VERSION")))
             .build()
-            .map_err(|error| unusable(&error, variable))?;
-        let client = Client::builder().with_reqwest(http).build();
-        let client = client.map_err(|error| unusable(&error, variable))?;
-        let whole = providers.iter().map(|_| AtomicBool::default()).collect();
-        Ok(Self { shared: Arc::new(Shared { providers, addresses, catalog, client, whole }) })
+            .map_err(|error| client_error(&error, variable))?;
+        Ok(Self { shared: Arc::new(Shared { providers, endpoints, catalog, client }) })
     }
 
     /// The provider that a request goes to, and the name by which it knows the model.
@@ -167,11 +161,11 @@ impl Providers {
     ///
     /// Of kind [`ErrorKind::Auth`] when that provider is not configured, or has no key.
     pub fn route(&self, request: &Request) -> Result<(&Provider, String), ModelError> {
-        let (index, model) = route::route(&self.shared.providers, &self.shared.catalog, request)?;
+        let (index, model) = routing::route(&self.shared.providers, &self.shared.catalog, request)?;
         Ok((&self.shared.providers[index], model))
     }
 
-    /// What is known of models.
+    /// The catalog of models.
     pub fn catalog(&self) -> &Catalog {
         &self.shared.catalog
     }
@@ -181,8 +175,8 @@ impl Model for Providers {
     fn stream(&self, request: Request) -> BoxStream<'static, Result<Part, ModelError>> {
         let shared = Arc::clone(&self.shared);
         stream::once(async move {
-            match start(&shared, request).await {
-                Ok(incoming) => incoming.into_stream().boxed(),
+            match send(&shared, &request).await {
+                Ok(answer) => answer.into_parts().boxed(),
                 Err(error) => stream::iter([Err(error)]).boxed(),
             }
         })
@@ -191,47 +185,88 @@ impl Model for Providers {
     }
 }
 
-async fn start(shared: &Arc<Shared>, request: Request) -> Result<Incoming, ModelError> {
-    let (index, model) = route::route(&shared.providers, &shared.catalog, &request)?;
-    let (provider, address) = (&shared.providers[index], &shared.addresses[index]);
-    let info = shared.catalog.find(&model).cloned();
-    let frames = Arc::new(Frames::new(provider.kind));
-    let messages = request.messages.clone();
-    let asked = |info| {
-        let (provider, address) = (provider.clone(), address.clone());
-        Asked { provider, address, model: model.clone(), info, messages }
-    };
-    let whole = chats(provider.kind).then(|| {
-        let (shared, model, request) = (Arc::clone(shared), model.clone(), request.clone());
-        Whole { shared, index, model, request }
-    });
-    if whole.as_ref().is_some_and(Whole::is_usual) {
-        return Ok(Incoming::new(asked(info), None, frames, whole));
-    }
-    let call = outgoing::call(provider, address, &model, info.as_ref(), &request)?;
-    let options = call.options.with_raw_frame_sink_arc(frames.clone());
-    let sent = shared.client.exec_chat_stream(call.target, call.messages, Some(&options)).await;
-    let response = sent.map_err(|error| failure::failure(&error, provider, address))?;
-    Ok(Incoming::new(asked(info), Some(response.stream), frames, whole))
+async fn send(shared: &Shared, request: &Request) -> Result<Answer, ModelError> {
+    let (index, model) = routing::route(&shared.providers, &shared.catalog, request)?;
+    let provider = &shared.providers[index];
+    let endpoint = &shared.endpoints[index];
+    let info = shared.catalog.find(&model);
+    let body = WireRequest::new(provider, &model, info, request)?.body();
+    let is_fast = request.speed.as_deref() == Some("fast");
+    let body = http::send(&shared.client, provider, endpoint, &model, is_fast, &body).await?;
+    let messages = Arc::clone(&request.messages);
+    Ok(Answer {
+        reader: Wire::of(provider.kind).event_reader(),
+        turn: Turn::new(provider.kind, model.clone(), info.cloned(), messages),
+        body,
+        has_ended: false,
+    })
 }
 
-/// Makes ring the source of all TLS of this process, unless another one is installed already. Done
-/// by [`Providers::new`]; others who build HTTP clients call it first.
+/// An answer while it arrives.
+struct Answer {
+    body: Body,
+    reader: Box<dyn EventReader>,
+    turn: Turn,
+    /// The turn is whole, or has failed.
+    has_ended: bool,
+}
+
+impl Answer {
+    fn into_parts(self) -> impl Stream<Item = Result<Part, ModelError>> + Send {
+        stream::unfold(self, |mut answer| async move {
+            let part = answer.next().await?;
+            Some((part, answer))
+        })
+    }
+
+    async fn next(&mut self) -> Option<Result<Part, ModelError>> {
+        loop {
+            if let Some(part) = self.turn.pop_part() {
+                return Some(Ok(part));
+            }
+            if self.has_ended {
+                return None;
+            }
+            if let Err(error) = self.read().await {
+                self.has_ended = true;
+                return Some(Err(ModelError { usage: self.turn.usage(), ..error }));
+            }
+        }
+    }
+
+    async fn read(&mut self) -> Result<(), ModelError> {
+        let frame = self.body.next().await?;
+        let progress = match frame {
+            Some(Frame::Event(event)) => self.reader.read(&event, &mut self.turn),
+            Some(Frame::Whole(body)) => serde_json::from_str(&body)
+                .map_err(EventError::Malformed)
+                .and_then(|body| self.reader.read_whole(&body, &mut self.turn))
+                .map(|()| Progress::Ended),
+            None => self.reader.close(&mut self.turn).map(|()| Progress::Ended),
+        };
+        let progress =
+            progress.map_err(|error| failure::unusable_turn(error, self.body.provider()))?;
+        self.has_ended = progress == Progress::Ended;
+        Ok(())
+    }
+}
+
+/// Installs ring as the TLS provider of this process, unless another one is installed already.
+/// [`Providers::new`] does it; other code calls it before it builds an HTTP client.
 pub fn install_tls() {
-    // An error says that one is installed, which is as good.
+    // The only error is that one is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// Why there is no HTTP client; variables may say where certificates are.
-fn unusable(error: &dyn std::error::Error, env: impl Fn(&str) -> Option<String>) -> SetupError {
-    let set = ["SSL_CERT_FILE", "SSL_CERT_DIR"].map(|name| (name, env(name)));
-    let set = set.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", value?)));
-    let set: Vec<_> = set.collect();
+/// Why the HTTP client cannot be built; variables may say where certificates are.
+fn client_error(error: &dyn std::error::Error, env: impl Fn(&str) -> Option<String>) -> SetupError {
+    let names = ["SSL_CERT_FILE", "SSL_CERT_DIR"].into_iter();
+    let set: Vec<_> = names.filter_map(|name| Some(format!("{name}={}", env(name)?))).collect();
     let reason = failure::deepest(error);
     let fix = if set.is_empty() {
         "check the certificates of this system".to_owned()
     } else {
-        format!("mend or unset {}", set.join(" and "))
+        format!("fix or unset {}", set.join(" and "))
     };
     SetupError::Client { reason, fix }
 }
@@ -243,22 +278,25 @@ fn invalid(message: String) -> ModelError {
 }
 
 #[cfg(test)]
-mod tests {
+mod tests;
+
+#[cfg(test)]
+mod setup_tests {
     use super::*;
 
     #[test]
-    fn certificates_that_are_not_there_are_told_with_their_variable() {
+    fn missing_certificates_are_reported_with_their_variable() {
         let cause = std::io::Error::other("no certificates");
-        let told = |set: &'static str| {
+        let message = |set: &'static str| {
             let env = move |name: &str| (name == set).then(|| "/gone.pem".to_owned());
-            unusable(&cause, env).to_string()
+            client_error(&cause, env).to_string()
         };
         assert_eq!(
-            told("SSL_CERT_FILE"),
-            "the HTTP client cannot be set up: no certificates: mend or unset SSL_CERT_FILE=/gone.pem"
+            message("SSL_CERT_FILE"),
+            "the HTTP client cannot be set up: no certificates: fix or unset SSL_CERT_FILE=/gone.pem"
         );
         assert_eq!(
-            told("HOME"),
+            message("HOME"),
             "the HTTP client cannot be set up: no certificates: check the certificates of this system"
         );
     }

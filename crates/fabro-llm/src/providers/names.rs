@@ -1,14 +1,14 @@
-//! Names of tools and ids of calls in a form that providers take.
+//! Names of tools and ids of calls in a form that providers accept.
 //!
-//! Models make names up, and servers make ids that no other one reads (`functions.read_file:0`):
-//! one such call would have every later request of its conversation refused. The conversation keeps
-//! them as they came; only what is sent differs.
+//! Models invent names, and some servers make ids that no other server accepts
+//! (`functions.read_file:0`): one such call would get every later request of its conversation refused.
+//! The conversation keeps them unchanged; only what is sent differs.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::ProviderKind;
+use super::{ProviderKind, gemini};
 use crate::{Content, Request};
 
 /// The most characters of a name.
@@ -18,11 +18,11 @@ const LONGEST_ID: usize = 40;
 /// The same for servers that have long ids of their own.
 const LONGEST_OTHER_ID: usize = 64;
 
-/// Texts that do not fit, and what is sent for each.
+/// Names or ids that a provider refuses, and what is sent for each.
 type Renamed<'a> = BTreeMap<&'a str, String>;
 
-/// The request with every call and every result under names and ids that this kind takes. What fits
-/// stays as it is, and so do the names of tools that the request offers.
+/// The request with names and ids that this kind of provider accepts. Valid ones are not changed, and
+/// neither are the names of tools that the request offers.
 pub(super) fn fit(kind: ProviderKind, request: &Request) -> Cow<'_, Request> {
     let contents = || request.messages.iter().flat_map(|message| &message.content);
     let offered = request.tools.iter().map(|tool| tool.name.as_str());
@@ -53,19 +53,19 @@ pub(super) fn fit(kind: ProviderKind, request: &Request) -> Cow<'_, Request> {
 }
 
 fn fits_name(kind: ProviderKind, name: &str) -> bool {
-    // Gemini takes no others at the beginning.
+    // Gemini accepts no other characters at the beginning.
     let begins = kind != ProviderKind::Gemini || name.starts_with(can_begin);
     begins && is_plain(name, LONGEST_NAME)
 }
 
 fn fits_id(kind: ProviderKind, id: &str) -> bool {
     match kind {
-        // Some models know their calls by the form of their ids.
+        // Some models recognise their calls by the form of their ids.
         ProviderKind::OpenAiCompatible => {
             (1..=LONGEST_OTHER_ID).contains(&id.len()) && id.bytes().all(|it| it.is_ascii_graphic())
         }
-        // The client makes these where Gemini gives none, and does not send them.
-        ProviderKind::Gemini if id.starts_with("call#") => true,
+        // It is not sent.
+        ProviderKind::Gemini if gemini::unsent_id_name(id).is_some() => true,
         _ => is_plain(id, LONGEST_ID),
     }
 }
@@ -82,7 +82,7 @@ fn can_begin(char: char) -> bool {
     char.is_ascii_alphabetic() || char == '_'
 }
 
-/// What those that do not fit are called instead, which nothing else is.
+/// A unique replacement for each one that does not fit.
 fn renamed<'a>(
     all: &(impl Iterator<Item = &'a str> + Clone),
     longest: usize,
@@ -95,7 +95,7 @@ fn renamed<'a>(
     }
     let mut taken: BTreeSet<Cow<'_, str>> =
         all.clone().filter(|text| fits(text)).map(Cow::Borrowed).collect();
-    // How many have been made of one text, so that none is tried twice.
+    // How many replacements each plain form has, so that no number is tried twice.
     let mut made: BTreeMap<String, usize> = BTreeMap::new();
     for text in odd {
         if renamed.contains_key(text) {
@@ -115,12 +115,11 @@ fn renamed<'a>(
     renamed
 }
 
-/// As much of a text as may stand in a name.
+/// The text with every character replaced that a name cannot have.
 fn plain(text: &str, longest: usize) -> String {
     let begin = if text.starts_with(can_begin) { "" } else { "_" };
     let rest = text.chars().map(|char| if is_plain_char(char) { char } else { '_' });
     let plain: String = begin.chars().chain(rest).take(longest).collect();
-    // Nothing was said.
     if text.is_empty() { "unnamed".to_owned() } else { plain }
 }
 
@@ -167,20 +166,20 @@ mod tests {
     fn check(texts: &[&str], expect: &[&str]) {
         let fits = |text: &str| fits_name(ProviderKind::Gemini, text);
         let renamed = renamed(&texts.iter().copied(), LONGEST_NAME, fits);
-        let told: Vec<_> =
+        let result: Vec<_> =
             texts.iter().map(|text| renamed.get(text).map_or(*text, String::as_str)).collect();
-        assert_eq!(told, expect);
+        assert_eq!(result, expect);
         let different: BTreeSet<_> = texts.iter().collect();
-        assert_eq!(told.iter().collect::<BTreeSet<_>>().len(), different.len());
-        assert!(told.iter().all(|text| fits(text)));
+        assert_eq!(result.iter().collect::<BTreeSet<_>>().len(), different.len());
+        assert!(result.iter().all(|text| fits(text)));
     }
 
     #[test]
-    fn what_does_not_fit_gets_a_name_of_its_own() {
+    fn invalid_names_get_unique_replacements() {
         check(&["read_file", "a-B_9", "_"], &["read_file", "a-B_9", "_"]);
         check(&["", "read file", "✓", "mcp.x/y"], &["unnamed", "read_file", "__", "mcp_x_y"]);
         check(&["2fa", "-x", "2fa"], &["_2fa", "_-x", "_2fa"]);
-        // Whatever comes first, what fits keeps its own.
+        // In any order, valid names are kept.
         check(&["a b", "a.b", "a_b", "a_b_2", "a:b"], &["a_b_3", "a_b_4", "a_b", "a_b_2", "a_b_5"]);
         let long = |end: &str| format!("{}{end}", "a".repeat(64));
         check(
@@ -190,26 +189,26 @@ mod tests {
     }
 
     #[test]
-    fn ten_thousand_that_look_alike_are_named_in_no_time() {
+    fn ten_thousand_similar_names_are_fast() {
         let texts: Vec<_> = (0..10_000).map(|n| "✓".repeat(100) + &n.to_string()).collect();
         let renamed = renamed(&texts.iter().map(String::as_str), LONGEST_NAME, |_| false);
         assert_eq!(renamed.values().collect::<BTreeSet<_>>().len(), 10_000);
     }
 
     #[test]
-    fn ids_fit_where_they_were_made() {
+    fn ids_are_valid_where_they_were_made() {
         use ProviderKind::{Anthropic, Gemini, OpenAi, OpenAiCompatible, OpenAiResponses};
-        let takers = |id: &str| {
+        let accepting = |id: &str| {
             let all = [Anthropic, OpenAi, OpenAiResponses, Gemini, OpenAiCompatible];
             all.into_iter().filter(|kind| fits_id(*kind, id)).collect::<Vec<_>>()
         };
         let all = [Anthropic, OpenAi, OpenAiResponses, Gemini, OpenAiCompatible];
-        assert_eq!(takers("toolu_01A09q90qw90lq917835lq9"), all);
-        assert_eq!(takers("functions.read_file:0"), [OpenAiCompatible]);
-        assert_eq!(takers("call#read_file#0"), [Gemini, OpenAiCompatible]);
-        assert_eq!(takers("chatcmpl-tool-0123456789abcdef0123456789abcdef"), [OpenAiCompatible]);
+        assert_eq!(accepting("toolu_01A09q90qw90lq917835lq9"), all);
+        assert_eq!(accepting("functions.read_file:0"), [OpenAiCompatible]);
+        assert_eq!(accepting("call#read_file#0"), [Gemini, OpenAiCompatible]);
+        assert_eq!(accepting("chatcmpl-tool-0123456789abcdef0123456789abcdef"), [OpenAiCompatible]);
         for id in ["", "a b", "ä", &"x".repeat(65)] {
-            assert_eq!(takers(id), []);
+            assert_eq!(accepting(id), []);
         }
     }
 }

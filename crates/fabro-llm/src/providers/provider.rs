@@ -4,19 +4,19 @@ use std::time::Duration;
 
 use fabro_types::ProviderKind;
 
-/// Who serves models, and how it is reached.
+/// A server of models, and how it is reached.
 #[derive(Clone)]
 pub struct Provider {
-    /// What requests call it.
+    /// The name that requests use.
     pub name: String,
-    /// What it speaks.
+    /// The API that it speaks.
     pub kind: ProviderKind,
-    /// Where it is; the usual place of its kind when absent. The version (`/v1`) may be missing
-    /// where it is clear.
+    /// The default address of its kind when absent. The version (`/v1`) may be left out where it is
+    /// clear.
     pub base_url: Option<String>,
-    /// Its key. Only the usual places need one.
+    /// Its API key. Only the default addresses need one.
     pub key: Option<Secret>,
-    /// Sent with every request; they go before its own.
+    /// Sent with every request; they replace our own.
     pub headers: BTreeMap<String, String>,
     /// How long an answer may take to begin; ten minutes when absent.
     pub request_timeout: Option<Duration>,
@@ -25,7 +25,7 @@ pub struct Provider {
 }
 
 impl Provider {
-    /// A provider at the usual place of its kind, with no key.
+    /// A provider at the default address of its kind, without a key.
     pub fn new(name: impl Into<String>, kind: ProviderKind) -> Self {
         Self {
             name: name.into(),
@@ -38,18 +38,19 @@ impl Provider {
         }
     }
 
-    /// Takes out of a text what nobody is to read: the key and the values of headers.
-    pub(super) fn masked(&self, text: &str) -> String {
+    /// The text without the key and the values of headers.
+    pub(super) fn redacted(&self, text: &str) -> String {
         // Shorter values are no secrets (`none`), and would be found in any text.
         let key = self.key.as_ref().map(Secret::reveal).filter(|key| key.len() >= 6);
         let headers = self.headers.values().map(String::as_str).filter(|value| value.len() >= 8);
         let secrets = key.into_iter().chain(headers);
-        secrets.fold(text.to_owned(), |text, secret| {
-            // `Bearer abc` is a header's value; `abc` alone is to be hidden too.
-            let last = secret.rsplit(' ').next().unwrap_or(secret);
-            let last = if last.len() >= 8 { last } else { secret };
-            text.replace(secret, "[hidden]").replace(last, "[hidden]")
-        })
+        let mut text = text.to_owned();
+        for secret in secrets {
+            // `Bearer abc` is a header's value; `abc` alone is a secret too.
+            let last = secret.rsplit(' ').next().filter(|last| last.len() >= 8);
+            text = text.replace(secret, "[hidden]").replace(last.unwrap_or(secret), "[hidden]");
+        }
+        text
     }
 }
 
@@ -67,17 +68,12 @@ impl fmt::Debug for Provider {
     }
 }
 
-/// It speaks Chat Completions.
-pub(super) fn chats(kind: ProviderKind) -> bool {
-    matches!(kind, ProviderKind::OpenAi | ProviderKind::OpenAiCompatible)
-}
-
-/// A key. It cannot be printed.
+/// An API key. It cannot be printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// A key, without the white space around it.
+    /// A key, without whitespace around it.
     pub fn new(key: impl AsRef<str>) -> Self {
         Self(key.as_ref().trim().to_owned())
     }

@@ -1,11 +1,12 @@
-//! JSON Schemas as providers take them.
+//! JSON Schemas of answers in the form that providers accept.
 
 use serde_json::{Map, Value, json};
 
-/// How deep schemas are looked into; deeper ones are not sent.
+/// The deepest nesting; schemas that are nested deeper are not sent.
 const DEPTH: u32 = 64;
 
-/// Keywords that Anthropic refuses. What they ask for is checked here anyway, on the answer.
+/// Keywords that Anthropic refuses and that are left out: the answer is validated against the whole
+/// schema anyway.
 const REFUSED: [&str; 13] = [
     "minimum",
     "maximum",
@@ -22,11 +23,12 @@ const REFUSED: [&str; 13] = [
     "maxProperties",
 ];
 
-/// Keywords that are kept as they are.
+/// Keywords that are sent unchanged.
 const KEPT: [&str; 9] =
     ["type", "title", "description", "default", "examples", "enum", "const", "required", "format"];
 
-/// The schema for Anthropic, where all objects are closed; `None` when it cannot be said so.
+/// The schema for Anthropic, where all objects have to be closed; `None` when that would change what
+/// the schema means.
 pub(super) fn for_anthropic(schema: &Value) -> Option<Value> {
     if schema["type"] != "object" {
         return None;
@@ -52,13 +54,13 @@ fn closed(schema: &Value, depth: u32) -> Option<Value> {
                 value.as_array()?.iter().map(|it| closed(it, depth)).collect::<Option<_>>()?
             }
             "additionalProperties" if *value == false => value.clone(),
-            // What it means cannot be left out, nor said.
+            // Anthropic does not know it, and leaving it out would change the meaning.
             _ => return None,
         };
         out.insert(key.clone(), value);
     }
     if is_object(&out) {
-        // An object of unknown fields would become an empty one.
+        // An object with any fields would become an empty one.
         out.get("properties")?;
         out.insert("additionalProperties".to_owned(), false.into());
     }
@@ -73,9 +75,9 @@ fn is_object(schema: &Map<String, Value>) -> bool {
         })
 }
 
-/// The form of the answer as Chat Completions and Responses take it. `strict` makes the provider
-/// keep to the schema to the letter, but it refuses schemas that leave anything open.
-pub(super) fn named(schema: &Value) -> Value {
+/// The schema for Chat Completions and Responses. `strict` makes the provider enforce it, but is
+/// refused for schemas that leave anything open.
+pub(super) fn for_openai(schema: &Value) -> Value {
     let strict = schema["type"] == "object" && is_strict(schema, DEPTH);
     json!({"name": "answer", "strict": strict, "schema": schema})
 }
@@ -92,7 +94,7 @@ fn is_strict(schema: &Value, depth: u32) -> bool {
         "type" | "description" | "enum" | "const" | "required" | "additionalProperties" => true,
         "properties" => all(value),
         "items" => is_strict(value, depth),
-        // Not at the root.
+        // Not allowed at the root.
         "anyOf" => depth + 1 < DEPTH && all(value),
         _ => false,
     });
@@ -119,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn schemas_are_sent_only_as_they_can_be_kept() {
+    fn schemas_keep_their_meaning() {
         let closed = json!({"type": "object", "properties": {"a": {"type": "string"}},
             "required": ["a"], "additionalProperties": false});
         check(&closed, &closed, true);

@@ -125,6 +125,18 @@ async fn long_messages_are_cut() {
 }
 
 #[tokio::test]
+async fn only_the_beginning_of_an_error_is_read() {
+    // What it would mean stands behind the first megabyte.
+    let body =
+        format!(r#"{{"x": "{}", "error": {{"code": "invalid_api_key"}}}}"#, "é".repeat(1 << 20));
+    for kind in BOTH {
+        let error = refused(kind, Response::bytes(500, "application/json", body.as_str())).await;
+        assert_eq!(error.kind, ErrorKind::Overloaded);
+        assert!(error.message.chars().count() < 700, "{error}");
+    }
+}
+
+#[tokio::test]
 async fn a_redirect_is_not_followed() {
     let elsewhere = Server::start(vec![Response::text("x")]).await.unwrap();
     for kind in BOTH {

@@ -75,16 +75,12 @@ async fn a_turn_of_responses() {
         {
           "type": "reasoning",
           "text": "Hm",
+          "signature": "sealed",
           "provider": "openai-responses"
         },
         {
           "type": "text",
           "text": "Let me look"
-        },
-        {
-          "type": "reasoning",
-          "signature": "sealed",
-          "provider": "openai-responses"
         },
         {
           "type": "tool_call",
@@ -129,7 +125,8 @@ async fn a_turn_of_responses() {
               }
             }
           },
-          "description": "does read_file"
+          "description": "does read_file",
+          "strict": false
         }
       ],
       "input": [
@@ -221,7 +218,7 @@ async fn responses_end_in_many_ways() {
     Overloaded: the model is overloaded: try again later (test: server_error: m)
     ContextOverflow: the conversation exceeds the model's context window: shorten it, or choose a larger model (test: context_length_exceeded: m)
     ContentFilter: the model's provider refused to answer: change the prompt (test: No)
-    BrokenStream: the model's answer stopped before its end: try again (test: it ended before it was whole)
+    BrokenStream: the model's answer stopped before its end: try again (test: it ended before it was complete)
     ");
 }
 
@@ -385,7 +382,7 @@ async fn gemini_ends_in_many_ways() {
     MaxTokens half
     ContentFilter: the model's provider refused to answer: change the prompt (test: the answer was filtered)
     BrokenStream: the model's answer stopped before its end: try again (test: MALFORMED_FUNCTION_CALL)
-    BrokenStream: the model's answer stopped before its end: try again (test: it ended before it was whole)
+    BrokenStream: the model's answer stopped before its end: try again (test: it ended before it was complete)
     ContentFilter: the model's provider refused to answer: change the prompt (test: SAFETY)
     Overloaded: the model is overloaded: try again later (test: UNAVAILABLE: m)
     ");

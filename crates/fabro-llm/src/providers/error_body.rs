@@ -1,4 +1,4 @@
-//! What providers say of an error, and what it means.
+//! The bodies of errors, and which kind of error they mean.
 
 use std::time::Duration;
 
@@ -6,75 +6,65 @@ use serde_json::Value;
 
 use crate::ErrorKind;
 
-const SHOWN: usize = 500;
+/// How many characters of a provider's message are kept.
+const LONGEST_MESSAGE: usize = 500;
 
-/// The words of providers by what they mean. The first line that has a word of the error counts, so
-/// what is most special comes first.
-const WORDS: &[(ErrorKind, &[&str])] = &[
-    (
-        ErrorKind::Quota,
-        &[
-            "insufficient_quota",
-            "billing_error",
-            "billing_not_active",
-            "billing_hard_limit_reached",
-            "insufficient_balance",
-            "insufficient_credits",
-        ],
-    ),
-    (
-        ErrorKind::ContextOverflow,
-        &[
-            "context_length_exceeded",
-            // llama.cpp
-            "exceed_context_size_error",
-            "request_too_large",
-        ],
-    ),
-    (
-        ErrorKind::ContentFilter,
-        &["content_filter", "content_policy_violation", "moderation_blocked", "refusal"],
-    ),
-    (
-        ErrorKind::Auth,
-        &[
-            "invalid_api_key",
-            "API_KEY_INVALID",
-            "authentication_error",
-            "permission_error",
-            "UNAUTHENTICATED",
-            "PERMISSION_DENIED",
-        ],
-    ),
-    (
-        ErrorKind::RateLimit,
-        &["rate_limit_exceeded", "rate_limit_error", "too_many_requests", "RESOURCE_EXHAUSTED"],
-    ),
-    (ErrorKind::Timeout, &["timeout_error", "DEADLINE_EXCEEDED"]),
-    (
-        ErrorKind::Overloaded,
-        &[
-            "overloaded_error",
-            "server_is_overloaded",
-            "slow_down",
-            "api_error",
-            "server_error",
-            "internal_server_error",
-            "internal_error",
-            "service_unavailable",
-            "UNAVAILABLE",
-            "INTERNAL",
-        ],
-    ),
-    (
-        ErrorKind::InvalidRequest,
-        &["not_found_error", "model_not_found", "invalid_value", "unsupported_value", "NOT_FOUND"],
-    ),
+/// The kind that an error code of a provider stands for.
+fn kind_of_code(code: &str) -> Option<ErrorKind> {
+    Some(match code {
+        "insufficient_quota"
+        | "billing_error"
+        | "billing_not_active"
+        | "billing_hard_limit_reached"
+        | "insufficient_balance"
+        | "insufficient_credits" => ErrorKind::Quota,
+        // The second one is of llama.cpp.
+        "context_length_exceeded" | "exceed_context_size_error" | "request_too_large" => {
+            ErrorKind::ContextOverflow
+        }
+        "content_filter" | "content_policy_violation" | "moderation_blocked" | "refusal" => {
+            ErrorKind::ContentFilter
+        }
+        "invalid_api_key"
+        | "API_KEY_INVALID"
+        | "authentication_error"
+        | "permission_error"
+        | "UNAUTHENTICATED"
+        | "PERMISSION_DENIED" => ErrorKind::Auth,
+        "rate_limit_exceeded" | "rate_limit_error" | "too_many_requests" | "RESOURCE_EXHAUSTED" => {
+            ErrorKind::RateLimit
+        }
+        "timeout_error" | "DEADLINE_EXCEEDED" => ErrorKind::Timeout,
+        "overloaded_error"
+        | "server_is_overloaded"
+        | "slow_down"
+        | "api_error"
+        | "server_error"
+        | "internal_server_error"
+        | "internal_error"
+        | "service_unavailable"
+        | "UNAVAILABLE"
+        | "INTERNAL" => ErrorKind::Overloaded,
+        "not_found_error" | "model_not_found" | "invalid_value" | "unsupported_value"
+        | "NOT_FOUND" => ErrorKind::InvalidRequest,
+        _ => return None,
+    })
+}
+
+/// Where an error has codes of several kinds, the first of these counts: the most specific one.
+const PRECEDENCE: [ErrorKind; 8] = [
+    ErrorKind::Quota,
+    ErrorKind::ContextOverflow,
+    ErrorKind::ContentFilter,
+    ErrorKind::Auth,
+    ErrorKind::RateLimit,
+    ErrorKind::Timeout,
+    ErrorKind::Overloaded,
+    ErrorKind::InvalidRequest,
 ];
 
-/// Errors that have no word of their own at their provider, by how their message begins, where `#`
-/// stands for a number. This is the only place that looks at messages, and only after words and
-/// where a request was refused.
+/// Errors without a code of their own, by how their message begins, where `#` stands for a number. This
+/// is the only place that looks at messages, and only after codes and where a request was refused.
 const BEGINNINGS: &[(ErrorKind, &[&str])] = &[
     (
         ErrorKind::ContextOverflow,
@@ -135,24 +125,24 @@ const BEGINNINGS: &[(ErrorKind, &[&str])] = &[
     (ErrorKind::ContentFilter, &["Output blocked by content filtering policy"]),
 ];
 
-/// An error as its provider tells it.
+/// An error as its provider reports it.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Told {
-    /// Its type, code, status and reasons: whatever the provider has words for.
-    words: Vec<String>,
-    /// A status that stands in the body.
-    number: Option<u16>,
+pub(super) struct ErrorBody {
+    /// Its code, type, status and reasons, as far as they are words.
+    codes: Vec<String>,
+    /// The HTTP status, where the body has it.
+    status: Option<u16>,
     message: Option<String>,
-    /// How long to wait, where the body says it.
+    /// How long to wait before the next request, where the body says it.
     pub(super) wait: Option<Duration>,
 }
 
-impl Told {
+impl ErrorBody {
     /// Reads the body of an error.
     pub(super) fn from_text(text: &str) -> Self {
         match serde_json::from_str::<Value>(text) {
             Ok(value) => Self::from_value(&value),
-            // A page for people says no more than the status does.
+            // A web page says no more than the status does.
             Err(_) if text.trim_start().starts_with('<') => Self::default(),
             Err(_) => {
                 let text = text.trim();
@@ -171,32 +161,32 @@ impl Told {
             _ => value,
         };
         let text = |value: &Value| value.as_str().map(str::to_owned);
-        let mut told = Self {
+        let mut body = Self {
             message: text(error)
                 .or_else(|| text(&error["message"]))
                 .or_else(|| text(&error["detail"])),
             ..Self::default()
         };
         for key in ["code", "type", "status", "reason"] {
-            told.words.extend(text(&error[key]));
+            body.codes.extend(text(&error[key]));
             let number = error[key].as_u64().and_then(|number| u16::try_from(number).ok());
-            told.number = told.number.or(number.filter(|number| (300..600).contains(number)));
+            body.status = body.status.or(number.filter(|number| (300..600).contains(number)));
         }
         for detail in error["details"].as_array().into_iter().flatten() {
-            told.words.extend(text(&detail["reason"]));
+            body.codes.extend(text(&detail["reason"]));
             let delay = detail["retryDelay"].as_str().and_then(|delay| delay.strip_suffix('s'));
-            told.wait = told.wait.or(delay.and_then(seconds));
+            body.wait = body.wait.or(delay.and_then(seconds));
         }
-        told
+        body
     }
 
-    /// What it means, together with the status it came with. Without one it came inside a stream.
+    /// The kind of error, together with the status that came with it. Errors inside a stream have none.
     pub(super) fn kind(&self, status: Option<u16>) -> ErrorKind {
-        let says = |words: &&[&str]| self.words.iter().any(|word| words.contains(&word.as_str()));
-        if let Some((kind, _)) = WORDS.iter().find(|(_, words)| says(words)) {
-            return *kind;
+        let kinds: Vec<_> = self.codes.iter().filter_map(|code| kind_of_code(code)).collect();
+        if let Some(kind) = PRECEDENCE.into_iter().find(|kind| kinds.contains(kind)) {
+            return kind;
         }
-        let status = status.or(self.number);
+        let status = status.or(self.status);
         let refused = matches!(status, None | Some(400 | 413 | 422));
         let start = self.message.as_deref().map(beginning).unwrap_or_default();
         let begins = |(_, starts): &&(ErrorKind, &[&str])| {
@@ -206,7 +196,7 @@ impl Told {
             return *kind;
         }
         match status {
-            // An event that nothing is known of: the answer broke off.
+            // An unknown error inside a stream: the answer broke off.
             None => ErrorKind::BrokenStream,
             Some(401 | 403 | 407) => ErrorKind::Auth,
             Some(402) => ErrorKind::Quota,
@@ -218,35 +208,37 @@ impl Told {
         }
     }
 
-    /// For people: status, word and message, as far as there are any.
-    pub(super) fn shown(&self, status: Option<u16>) -> String {
+    /// Status, code and message, as far as there are any.
+    pub(super) fn summary(&self, status: Option<u16>) -> String {
         let status = status.map(|status| status.to_string());
-        let words = status.as_deref().into_iter().chain(self.words.first().map(String::as_str));
-        let mut shown = words.collect::<Vec<_>>().join(" ");
+        let words = status.as_deref().into_iter().chain(self.codes.first().map(String::as_str));
+        let mut summary = words.collect::<Vec<_>>().join(" ");
         if let Some(message) = &self.message {
-            if !shown.is_empty() {
-                shown.push_str(": ");
+            if !summary.is_empty() {
+                summary.push_str(": ");
             }
-            shown.extend(message.chars().take(SHOWN));
-            if message.chars().nth(SHOWN).is_some() {
-                shown.push('…');
+            summary.extend(message.chars().take(LONGEST_MESSAGE));
+            if message.chars().nth(LONGEST_MESSAGE).is_some() {
+                summary.push('…');
             }
         }
-        shown
+        summary
     }
 
-    /// The message with what `mask` makes of it; before it is cut, so that nothing escapes by halves.
-    pub(super) fn masked(mut self, mask: impl Fn(&str) -> String) -> Self {
-        self.message = self.message.map(|message| mask(&message));
-        self.words.iter_mut().for_each(|word| *word = mask(word).chars().take(80).collect());
+    /// With secrets redacted; done before the message is cut, so that no half of a secret is left.
+    pub(super) fn redacted(mut self, redact: impl Fn(&str) -> String) -> Self {
+        self.message = self.message.map(|message| redact(&message));
+        for code in &mut self.codes {
+            *code = redact(code).chars().take(80).collect();
+        }
         self
     }
 }
 
-/// How a message begins, with `#` for each number.
+/// The beginning of a message, with `#` for each number.
 fn beginning(message: &str) -> String {
     let mut shape = String::new();
-    for character in message.trim_start().chars().take(SHOWN) {
+    for character in message.trim_start().chars().take(LONGEST_MESSAGE) {
         match character {
             '0'..='9' if shape.ends_with('#') => {}
             '0'..='9' => shape.push('#'),
@@ -267,13 +259,13 @@ mod tests {
 
     #[track_caller]
     fn check(status: u16, body: &str, expect: &str) {
-        let told = Told::from_text(body);
+        let error = ErrorBody::from_text(body);
         let status = (status > 0).then_some(status);
-        assert_eq!(format!("{:?}: {}", told.kind(status), told.shown(status)), expect);
+        assert_eq!(format!("{:?}: {}", error.kind(status), error.summary(status)), expect);
     }
 
     #[test]
-    fn words_go_before_the_status() {
+    fn codes_go_before_the_status() {
         check(
             429,
             r#"{"error": {"message": "Slow down", "type": "requests", "code": "rate_limit_exceeded"}}"#,
@@ -317,14 +309,14 @@ mod tests {
     }
 
     #[test]
-    fn messages_count_only_by_their_beginning_and_where_a_request_was_refused() {
+    fn only_the_beginning_of_a_refusal_counts() {
         let body = |message: &str| {
             format!(
                 r#"{{"type": "error", "error": {{"type": "invalid_request_error", "message": "{message}"}}}}"#
             )
         };
         let check = |status, message: &str, kind| {
-            assert_eq!(Told::from_text(&body(message)).kind(Some(status)), kind, "{message}");
+            assert_eq!(ErrorBody::from_text(&body(message)).kind(Some(status)), kind, "{message}");
         };
         check(400, "prompt is too long: 3 tokens > 2 maximum", ErrorKind::ContextOverflow);
         check(
@@ -378,8 +370,8 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_may_stand_in_the_body() {
+    fn the_body_may_say_how_long_to_wait() {
         let body = r#"{"error": {"details": [{"@type": "x"}, {"retryDelay": "34.5s"}]}}"#;
-        assert_eq!(Told::from_text(body).wait, Some(Duration::from_millis(34_500)));
+        assert_eq!(ErrorBody::from_text(body).wait, Some(Duration::from_millis(34_500)));
     }
 }

@@ -1,7 +1,7 @@
 use super::{Provider, ProviderKind, invalid};
 use crate::{Catalog, ErrorKind, ModelError, Request};
 
-/// The provider of a request, by its place in the list, and the model's name there.
+/// The index of the provider that a request goes to, and the model's name there.
 pub(super) fn route(
     providers: &[Provider],
     catalog: &Catalog,
@@ -11,7 +11,7 @@ pub(super) fn route(
     let (index, model) = match (&request.provider, &request.model) {
         (Some(name), model) => {
             let index = named(name).ok_or_else(|| not_configured(name))?;
-            // A prefix that says the same again is not part of the model's name.
+            // A prefix that repeats the provider is not part of the model's name.
             let model = model.as_deref().map(|model| {
                 let prefix = model.split_once('/').filter(|(prefix, _)| *prefix == name);
                 prefix.map_or(model, |(_, rest)| rest)
@@ -30,7 +30,7 @@ pub(super) fn route(
     let provider = providers.get(index).ok_or_else(|| {
         invalid("no provider is configured: set a key, a base URL, or [providers.NAME]".to_owned())
     })?;
-    has_key(provider)?;
+    require_key(provider)?;
     let model = match model {
         Some(model) => catalog.resolve(model).to_owned(),
         None => default_model(provider, catalog),
@@ -44,10 +44,10 @@ fn find(providers: &[Provider], name: &str) -> Option<usize> {
     by_name.or_else(|| providers.iter().position(|provider| Some(provider.kind) == kind))
 }
 
-/// The provider that a model belongs to, or another one that may well serve it.
+/// The provider that a model belongs to, or another one that may serve it.
 fn by_model(providers: &[Provider], catalog: &Catalog, model: &str) -> Result<usize, ModelError> {
     let known = catalog.find(model).and_then(|info| info.provider.as_deref());
-    let Some(owner) = known.or_else(|| shape(model)) else { return Ok(0) };
+    let Some(owner) = known.or_else(|| owner_by_name(model)) else { return Ok(0) };
     let same = |kind: ProviderKind| {
         kind.as_str() == owner || (owner == "openai" && kind == ProviderKind::OpenAiResponses)
     };
@@ -60,8 +60,8 @@ fn by_model(providers: &[Provider], catalog: &Catalog, model: &str) -> Result<us
     place.ok_or_else(|| not_configured(owner))
 }
 
-/// Whose model it is, by the way they name them.
-fn shape(model: &str) -> Option<&'static str> {
+/// The provider that names its models like this.
+fn owner_by_name(model: &str) -> Option<&'static str> {
     let name = model.rsplit('/').next().unwrap_or(model);
     let series_o = name.strip_prefix('o').is_some_and(|rest| {
         let mut rest = rest.chars();
@@ -79,14 +79,15 @@ fn shape(model: &str) -> Option<&'static str> {
     }
 }
 
-/// The user's first model of this provider, else a usual one.
+/// The user's first model of this provider, else a default.
 fn default_model(provider: &Provider, catalog: &Catalog) -> String {
-    let elsewhere = provider.base_url.as_ref().is_some_and(|url| !url.contains("api.openai.com"));
+    let is_other_address =
+        provider.base_url.as_ref().is_some_and(|url| !url.contains("api.openai.com"));
     let usual = match provider.kind {
         ProviderKind::Anthropic => "claude-sonnet-4-5",
-        ProviderKind::OpenAi | ProviderKind::OpenAiResponses if !elsewhere => "gpt-5.2",
+        ProviderKind::OpenAi | ProviderKind::OpenAiResponses if !is_other_address => "gpt-5.2",
         ProviderKind::Gemini => "gemini-2.5-pro",
-        // Servers of a single model do not look at its name.
+        // Servers of a single model ignore its name.
         _ => "default",
     };
     let own = |model: &&crate::ModelInfo| {
@@ -95,8 +96,8 @@ fn default_model(provider: &Provider, catalog: &Catalog) -> String {
     catalog.iter().find(own).map_or(usual, |model| &model.name).to_owned()
 }
 
-/// The usual places let nobody in without a key.
-fn has_key(provider: &Provider) -> Result<(), ModelError> {
+/// The default addresses require a key.
+fn require_key(provider: &Provider) -> Result<(), ModelError> {
     let own_headers = !provider.headers.is_empty();
     if provider.key.is_some() || provider.base_url.is_some() || own_headers {
         return Ok(());
@@ -106,11 +107,11 @@ fn has_key(provider: &Provider) -> Result<(), ModelError> {
 }
 
 fn not_configured(name: &str) -> ModelError {
-    let way = match ProviderKind::parse(name) {
+    let fix = match ProviderKind::parse(name) {
         Some(_) => format!("set {}, or [providers.{name}]", variable(name)),
         None => format!("set [providers.{name}] in a settings file"),
     };
-    auth(format!("provider `{name}` is not configured: {way}"))
+    auth(format!("provider `{name}` is not configured: {fix}"))
 }
 
 fn variable(name: &str) -> String {
@@ -135,7 +136,7 @@ mod tests {
         Provider { key, base_url: base_url.map(str::to_owned), ..Provider::new(name, kind) }
     }
 
-    fn told(providers: &[Provider], provider: Option<&str>, model: Option<&str>) -> String {
+    fn routed(providers: &[Provider], provider: Option<&str>, model: Option<&str>) -> String {
         let mut catalog = Catalog::builtin();
         let mine = ModelInfo {
             provider: Some("local".to_owned()),
@@ -160,7 +161,8 @@ mod tests {
             provider("local", ProviderKind::OpenAiCompatible, Some("http://h/v1")),
             provider("google", ProviderKind::Gemini, None),
         ];
-        let check = |provider, model, expect: &str| assert_eq!(told(&all, provider, model), expect);
+        let check =
+            |provider, model, expect: &str| assert_eq!(routed(&all, provider, model), expect);
         check(None, None, "anthropic claude-sonnet-4-5");
         check(None, Some("gpt-5.2-codex"), "openai gpt-5.2-codex");
         check(None, Some("o4-mini-x"), "openai o4-mini-x");
@@ -193,25 +195,25 @@ mod tests {
     }
 
     #[test]
-    fn a_server_of_ones_own_serves_whatever_is_asked() {
+    fn a_server_at_its_own_address_serves_any_model() {
         let own = [provider("openai", ProviderKind::OpenAi, Some("http://127.0.0.1:1/v1"))];
-        assert_eq!(told(&own, None, Some("claude-sonnet-4-5")), "openai claude-sonnet-4-5");
-        assert_eq!(told(&own, None, Some("qwen/qwen3")), "openai qwen/qwen3");
-        assert_eq!(told(&own, None, None), "openai default");
+        assert_eq!(routed(&own, None, Some("claude-sonnet-4-5")), "openai claude-sonnet-4-5");
+        assert_eq!(routed(&own, None, Some("qwen/qwen3")), "openai qwen/qwen3");
+        assert_eq!(routed(&own, None, None), "openai default");
         let usual = [provider("openai", ProviderKind::OpenAi, None)];
         assert_eq!(
-            told(&usual, None, Some("claude-sonnet-4-5")),
+            routed(&usual, None, Some("claude-sonnet-4-5")),
             "Auth: provider `anthropic` is not configured: set ANTHROPIC_API_KEY, or [providers.anthropic]"
         );
         let responses = [provider("mine", ProviderKind::OpenAiResponses, None)];
-        assert_eq!(told(&responses, None, Some("gpt-5")), "mine gpt-5");
+        assert_eq!(routed(&responses, None, Some("gpt-5")), "mine gpt-5");
         assert_eq!(
-            told(&[], None, None),
+            routed(&[], None, None),
             "InvalidRequest: no provider is configured: set a key, a base URL, or [providers.NAME]"
         );
         let keyless = [Provider::new("anthropic", ProviderKind::Anthropic)];
         assert_eq!(
-            told(&keyless, None, None),
+            routed(&keyless, None, None),
             "Auth: provider `anthropic` has no key: set ANTHROPIC_API_KEY"
         );
     }

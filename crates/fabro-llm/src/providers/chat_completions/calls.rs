@@ -1,43 +1,43 @@
 //! Tool calls of Chat Completions, put together from their pieces.
 //!
-//! Servers differ here: some leave the index out, some say the same one for every call, some send
+//! Servers differ here: some leave the index out, some send the same one for every call, some send
 //! arguments as an object.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use crate::ToolCall;
-
+/// The calls whose pieces have arrived so far.
 #[derive(Debug, Default)]
-pub(super) struct Calls(Vec<Partial>);
+pub(super) struct PartialCalls(Vec<PartialCall>);
 
 #[derive(Debug)]
-struct Partial {
+pub(super) struct PartialCall {
     index: Option<u64>,
-    id: String,
-    name: String,
-    arguments: String,
+    pub(super) id: String,
+    pub(super) name: String,
+    /// JSON text, as far as it has arrived.
+    pub(super) arguments: String,
 }
 
-impl Calls {
-    /// Adds what a chunk says.
-    pub(super) fn add(&mut self, chunk: &Value) {
-        for piece in chunk["choices"][0]["delta"]["tool_calls"].as_array().into_iter().flatten() {
-            let partial = self.partial(piece);
-            let function = &piece["function"];
-            if partial.name.is_empty() {
-                function["name"].as_str().unwrap_or_default().clone_into(&mut partial.name);
-            }
-            match &function["arguments"] {
-                Value::Null => {}
-                Value::String(more) => partial.arguments.push_str(more),
-                whole => partial.arguments = whole.to_string(),
-            }
-        }
+impl PartialCalls {
+    /// Adds an entry of `tool_calls` that is a piece of a call.
+    pub(super) fn add(&mut self, piece: &Value) {
+        self.find_or_insert(piece).extend(&piece["function"]);
+    }
+
+    /// Adds an entry of `tool_calls` that is a whole call.
+    pub(super) fn add_whole(&mut self, call: &Value) {
+        self.insert(None, call["id"].as_str().unwrap_or_default()).extend(&call["function"]);
+    }
+
+    fn insert(&mut self, index: Option<u64>, id: &str) -> &mut PartialCall {
+        let id = id.to_owned();
+        let name = String::new();
+        self.0.push_mut(PartialCall { index, id, name, arguments: String::new() })
     }
 
     /// The call that a piece belongs to: a new id begins a new call, and so does a name at a new
     /// index; else it is the call of this index, else the last one.
-    fn partial(&mut self, piece: &Value) -> &mut Partial {
+    fn find_or_insert(&mut self, piece: &Value) -> &mut PartialCall {
         let index = piece["index"].as_u64();
         let id = piece["id"].as_str().unwrap_or_default();
         let last = self.0.iter().rposition(|it| index.is_none() || it.index == index);
@@ -50,32 +50,28 @@ impl Calls {
                 !id.is_empty() && it.id == id && !is_other
             })
         });
-        let place = place.unwrap_or_else(|| {
-            let (name, arguments) = (String::new(), String::new());
-            self.0.push(Partial { index, id: id.to_owned(), name, arguments });
-            self.0.len() - 1
-        });
-        &mut self.0[place]
+        match place {
+            Some(place) => &mut self.0[place],
+            None => self.insert(index, id),
+        }
     }
 
     /// The whole calls, in order.
-    pub(super) fn into_calls(self) -> Vec<ToolCall> {
-        let calls = self.0.into_iter().map(|partial| ToolCall {
-            id: partial.id,
-            name: partial.name,
-            arguments: arguments(Value::String(partial.arguments)),
-        });
-        calls.collect()
+    pub(super) fn into_calls(self) -> Vec<PartialCall> {
+        self.0
     }
 }
 
-/// Arguments as they come, text that may be JSON. What is none stays a text.
-pub(super) fn arguments(value: Value) -> Value {
-    match value {
-        Value::Null => Value::Object(Map::new()),
-        Value::String(text) if text.trim().is_empty() => Value::Object(Map::new()),
-        Value::String(text) => serde_json::from_str(&text).unwrap_or(Value::String(text)),
-        value => value,
+impl PartialCall {
+    fn extend(&mut self, function: &Value) {
+        if self.name.is_empty() {
+            function["name"].as_str().unwrap_or_default().clone_into(&mut self.name);
+        }
+        match &function["arguments"] {
+            Value::Null => {}
+            Value::String(more) => self.arguments.push_str(more),
+            whole => self.arguments = whole.to_string(),
+        }
     }
 }
 
@@ -86,27 +82,25 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(pieces: &Value, expect: &[(&str, &str, Value)]) {
-        let mut calls = Calls::default();
+    fn check(pieces: &Value, expect: &[(&str, &str, &str)]) {
+        let mut calls = PartialCalls::default();
         for piece in pieces.as_array().unwrap() {
-            calls.add(&json!({"choices": [{"delta": {"tool_calls": [piece]}}]}));
+            calls.add(piece);
         }
         let calls = calls.into_calls();
-        let told: Vec<_> = calls
-            .iter()
-            .map(|call| (call.id.as_str(), call.name.as_str(), call.arguments.clone()))
-            .collect();
-        assert_eq!(told, expect);
+        let calls: Vec<_> =
+            calls.iter().map(|call| (&*call.id, &*call.name, &*call.arguments)).collect();
+        assert_eq!(calls, expect);
     }
 
     #[test]
     fn pieces_find_their_call() {
         let piece = |index: Value, id: Value, name: Value, arguments: Value| json!({"index": index, "id": id, "function": {"name": name, "arguments": arguments}});
         let none = || Value::Null;
-        let a = ("x", "f", json!({"a": 1}));
-        let b = ("y", "g", json!({}));
+        let a = ("x", "f", r#"{"a":1}"#);
+        let b = ("y", "g", "");
         let both = [a, b];
-        // As it should be, interleaved.
+        // As specified, interleaved.
         check(
             &json!([
                 piece(json!(0), json!("x"), json!("f"), json!("")),
@@ -116,7 +110,7 @@ mod tests {
             ]),
             &both,
         );
-        // Without an index; with the same one; with the id said again and again.
+        // Without an index; with the same one; with the id repeated.
         for (index, id) in [(none(), none()), (json!(0), none()), (none(), json!("x"))] {
             check(
                 &json!([
@@ -137,17 +131,17 @@ mod tests {
                 piece(one, x, none(), json!("{}")),
                 piece(zero, none(), none(), json!(":1}")),
             ]),
-            &[("x", "f", json!({"a": 1})), ("x", "g", json!({}))],
+            &[("x", "f", r#"{"a":1}"#), ("x", "g", "{}")],
         );
         // As an object, without an id, at an absurd place.
         check(
             &json!([piece(json!(u64::MAX), none(), json!("f"), json!({"a": 1}))]),
-            &[("", "f", json!({"a": 1}))],
+            &[("", "f", r#"{"a":1}"#)],
         );
         check(
             &json!([piece(json!(0), json!("x"), json!("f"), json!("{\"a\""))]),
-            &[("x", "f", json!("{\"a\""))],
+            &[("x", "f", "{\"a\"")],
         );
-        check(&json!(["nonsense", {}, []]), &[("", "", json!({}))]);
+        check(&json!(["nonsense", {}, []]), &[("", "", "")]);
     }
 }

@@ -1,0 +1,131 @@
+//! Events of Anthropic's Messages API.
+
+use serde_json::Value;
+
+use crate::providers::events::{Event, EventError, EventReader, FinishReason, Progress, set_count};
+use crate::providers::turn::{Tokens, Turn};
+
+/// Reads one stream of events.
+#[derive(Debug, Default)]
+pub(in crate::providers) struct Reader {
+    /// The call whose input is arriving.
+    call: Option<PartialCall>,
+    usage: CountedTokens,
+}
+
+#[derive(Debug)]
+struct PartialCall {
+    id: String,
+    name: String,
+    input: String,
+    /// Some servers send the whole input at the start.
+    input_at_start: Value,
+}
+
+/// Tokens as Anthropic counts them: apart from each other.
+#[derive(Debug, Default)]
+struct CountedTokens {
+    uncached: u64,
+    cache_read: u64,
+    cache_written: u64,
+    output: u64,
+}
+
+impl EventReader for Reader {
+    fn read(&mut self, event: &Event, turn: &mut Turn) -> Result<Progress, EventError> {
+        match event.name.as_str() {
+            "message_start" => self.add_usage(&event.json()?["message"]["usage"], turn),
+            "content_block_start" => self.start_block(&event.json()?["content_block"], turn),
+            "content_block_delta" => self.add_delta(&event.json()?["delta"], turn),
+            "content_block_stop" => self.end_block(turn),
+            "message_delta" => {
+                let data = event.json()?;
+                self.add_usage(&data["usage"], turn);
+                if let Some(reason) = data["delta"]["stop_reason"].as_str() {
+                    turn.finish = Some(finish_reason(reason));
+                }
+            }
+            "message_stop" => {
+                // A call that was cut off has no end of its own.
+                self.end_block(turn);
+                turn.end()?;
+                return Ok(Progress::Ended);
+            }
+            "error" => return Err(EventError::Reported(event.json()?)),
+            _ => {}
+        }
+        Ok(Progress::More)
+    }
+}
+
+impl Reader {
+    fn start_block(&mut self, block: &Value, turn: &mut Turn) {
+        self.end_block(turn);
+        let text = |key: &str| block[key].as_str().unwrap_or_default();
+        match text("type") {
+            "text" => turn.add_text(text("text")),
+            "thinking" => {
+                turn.add_reasoning(text("thinking"));
+                turn.add_signature(text("signature"));
+            }
+            "redacted_thinking" => turn.add_redacted(text("data")),
+            "tool_use" => {
+                self.call = Some(PartialCall {
+                    id: text("id").to_owned(),
+                    name: text("name").to_owned(),
+                    input: String::new(),
+                    input_at_start: block["input"].clone(),
+                });
+            }
+            _ => {}
+        }
+    }
+
+    fn add_delta(&mut self, delta: &Value, turn: &mut Turn) {
+        let text = |key: &str| delta[key].as_str().unwrap_or_default();
+        match text("type") {
+            "text_delta" => turn.add_text(text("text")),
+            "thinking_delta" => turn.add_reasoning(text("thinking")),
+            "signature_delta" => turn.add_signature(text("signature")),
+            "input_json_delta" => {
+                if let Some(call) = &mut self.call {
+                    call.input.push_str(text("partial_json"));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn end_block(&mut self, turn: &mut Turn) {
+        turn.end_reasoning();
+        if let Some(call) = self.call.take() {
+            let is_streamed = !call.input.is_empty();
+            let input = if is_streamed { call.input.into() } else { call.input_at_start };
+            turn.add_call(&call.id, &call.name, input);
+        }
+    }
+
+    /// Counts are cumulative; a later one replaces an earlier one.
+    fn add_usage(&mut self, usage: &Value, turn: &mut Turn) {
+        let counted = &mut self.usage;
+        set_count(&mut counted.uncached, &usage["input_tokens"]);
+        set_count(&mut counted.cache_read, &usage["cache_read_input_tokens"]);
+        set_count(&mut counted.cache_written, &usage["cache_creation_input_tokens"]);
+        set_count(&mut counted.output, &usage["output_tokens"]);
+        let input = counted.uncached.saturating_add(counted.cache_read);
+        turn.tokens = Tokens {
+            input: input.saturating_add(counted.cache_written),
+            output: counted.output,
+            cached: counted.cache_read,
+            cache_written: counted.cache_written,
+        };
+    }
+}
+
+fn finish_reason(reason: &str) -> FinishReason {
+    match reason {
+        "max_tokens" | "model_context_window_exceeded" => FinishReason::MaxTokens,
+        "refusal" => FinishReason::Filtered,
+        _ => FinishReason::Complete,
+    }
+}

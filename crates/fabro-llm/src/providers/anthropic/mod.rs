@@ -1,0 +1,4 @@
+//! Anthropic's Messages API.
+
+pub(super) mod events;
+pub(super) mod request;

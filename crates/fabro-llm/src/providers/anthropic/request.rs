@@ -1,0 +1,246 @@
+//! Request bodies of Anthropic's Messages API.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::providers::ProviderKind;
+use crate::providers::conversation::{arguments_object, description, is_own, text, turn_start};
+use crate::providers::schema;
+use crate::providers::wire::{Effort, WireRequest};
+use crate::{Content, Message, ReasoningStyle, Role, ToolSpec};
+
+/// Anthropic requires a limit; this one where the catalog does not know the model.
+const DEFAULT_MAX_TOKENS: u32 = 64_000;
+
+/// The body of a request.
+pub(in crate::providers) fn body(wire: &WireRequest<'_>) -> Value {
+    let request = &*wire.request;
+    let max_tokens = wire.max_tokens.or(wire.max_output_tokens).unwrap_or(DEFAULT_MAX_TOKENS);
+    let mut body = json!({"model": wire.model, "stream": true});
+    if let Some(system) = system(&request.messages) {
+        body["system"] = system;
+    }
+    body["messages"] = messages(&request.messages);
+    let thinking = thinking(wire, max_tokens);
+    if let Some(thinking) = thinking.thinking {
+        body["thinking"] = thinking;
+    }
+    if let Some(effort) = thinking.effort {
+        body["output_config"]["effort"] = json!(effort);
+    }
+    if let Some(schema) = wire.output_schema().and_then(schema::for_anthropic) {
+        body["output_config"]["format"] = json!({"type": "json_schema", "schema": schema});
+    }
+    body["max_tokens"] = max_tokens.into();
+    if !request.tools.is_empty() {
+        body["tools"] = tools(&request.tools);
+    }
+    match request.speed.as_deref() {
+        Some("fast") => body["speed"] = "fast".into(),
+        Some("standard") => body["service_tier"] = "standard_only".into(),
+        Some(tier) => body["service_tier"] = tier.into(),
+        None => {}
+    }
+    body
+}
+
+/// The system's messages, one block each. Everything up to the last one may be cached.
+fn system(messages: &[Arc<Message>]) -> Option<Value> {
+    let system = messages.iter().filter(|message| message.role == Role::System);
+    let mut blocks: Vec<_> = system
+        .map(|message| text(message))
+        .filter(|text| !text.is_empty())
+        .map(|text| json!({"type": "text", "text": text}))
+        .collect();
+    mark_cacheable(blocks.last_mut()?);
+    Some(blocks.into())
+}
+
+/// All messages but those of the system. All tool results of a turn are in one message.
+fn messages(messages: &[Arc<Message>]) -> Value {
+    let mut grouped: Vec<(Role, Vec<Value>)> = Vec::new();
+    for message in messages.iter().filter(|message| message.role != Role::System) {
+        let blocks: Vec<_> = message.content.iter().filter_map(block).collect();
+        if blocks.is_empty() && message.role != Role::User {
+            continue;
+        }
+        match grouped.last_mut() {
+            Some((Role::Tool, earlier)) if message.role == Role::Tool => earlier.extend(blocks),
+            _ => grouped.push((message.role, blocks)),
+        }
+    }
+    // The next turn begins with everything up to here.
+    let last = grouped.last_mut().filter(|(role, _)| *role != Role::Assistant);
+    if let Some(block) = last.and_then(|(_, blocks)| blocks.last_mut()) {
+        mark_cacheable(block);
+    }
+    let messages = grouped.into_iter().map(|(role, blocks)| {
+        let role = if role == Role::Assistant { "assistant" } else { "user" };
+        json!({"role": role, "content": content(blocks)})
+    });
+    messages.collect()
+}
+
+fn mark_cacheable(block: &mut Value) {
+    block["cache_control"] = json!({"type": "ephemeral"});
+}
+
+/// A single text block is sent as a string.
+fn content(blocks: Vec<Value>) -> Value {
+    match blocks.as_slice() {
+        [] => "".into(),
+        [one] if one["type"] == "text" && one["cache_control"].is_null() => one["text"].clone(),
+        _ => blocks.into(),
+    }
+}
+
+fn block(content: &Content) -> Option<Value> {
+    match content {
+        Content::Text { text } if text.is_empty() => None,
+        Content::Text { text } => Some(json!({"type": "text", "text": text})),
+        Content::Reasoning(thought) if !is_own(ProviderKind::Anthropic, thought) => None,
+        Content::Reasoning(thought) => match (&thought.redacted, &thought.signature) {
+            (Some(data), _) => Some(json!({"type": "redacted_thinking", "data": data})),
+            (None, Some(signature)) => Some(json!({
+                "type": "thinking", "thinking": thought.text, "signature": signature,
+            })),
+            (None, None) => None,
+        },
+        Content::ToolCall(call) => Some(json!({
+            "type": "tool_use", "id": call.id, "name": call.name, "input": arguments_object(call),
+        })),
+        Content::ToolResult { id, text, is_error } => {
+            let mut block = json!({"type": "tool_result", "tool_use_id": id, "content": text});
+            if *is_error {
+                block["is_error"] = true.into();
+            }
+            Some(block)
+        }
+    }
+}
+
+fn tools(tools: &[ToolSpec]) -> Value {
+    let tools = tools.iter().map(|spec| {
+        json!({
+            "name": spec.name,
+            "description": description(spec),
+            "input_schema": *spec.parameters,
+        })
+    });
+    let mut tools: Vec<_> = tools.collect();
+    tools.last_mut().into_iter().for_each(mark_cacheable);
+    tools.into()
+}
+
+/// What the body says about thinking.
+#[derive(Default)]
+struct Thinking {
+    thinking: Option<Value>,
+    effort: Option<Effort>,
+}
+
+fn thinking(wire: &WireRequest<'_>, max_tokens: u32) -> Thinking {
+    let Some(effort) = wire.effort else { return Thinking::default() };
+    let version = claude_version(wire.model);
+    if effort == Effort::None {
+        let always_on = ["fable", "mythos"].iter().any(|family| wire.model.contains(family));
+        let on_by_default = version.is_some_and(|(major, _)| major >= 5) && !always_on;
+        let thinking = on_by_default.then(|| json!({"type": "disabled"}));
+        return Thinking { thinking, effort: None };
+    }
+    let takes_effort = wire.reasoning == Some(ReasoningStyle::Effort);
+    let is_opus = wire.model.contains("opus");
+    match version {
+        Some(version) if version >= (4, 6) => adaptive(effort, version >= (4, 7)),
+        // It takes an effort, and thinks without being told to.
+        Some((4, 5)) if is_opus => {
+            Thinking { thinking: None, effort: Some(effort.clamp(Effort::Low, Effort::High)) }
+        }
+        None if takes_effort => adaptive(effort, true),
+        _ => {
+            let budget = budget(effort, max_tokens);
+            // Thinking cannot be switched on in the middle of a turn.
+            let budget = budget.filter(|_| !turn_began_without_thinking(&wire.request.messages));
+            let enabled = |tokens| json!({"type": "enabled", "budget_tokens": tokens});
+            Thinking { thinking: budget.map(enabled), effort: None }
+        }
+    }
+}
+
+fn adaptive(effort: Effort, takes_xhigh: bool) -> Thinking {
+    let effort = match effort {
+        Effort::None | Effort::Minimal => Effort::Low,
+        Effort::XHigh if !takes_xhigh => Effort::High,
+        other => other,
+    };
+    let thinking = json!({"type": "adaptive", "display": "summarized"});
+    Thinking { thinking: Some(thinking), effort: Some(effort) }
+}
+
+/// The most tokens of thinking that leave room for the answer; `None` where there is no room.
+fn budget(effort: Effort, max_tokens: u32) -> Option<u32> {
+    let wanted = match effort {
+        Effort::None | Effort::Minimal | Effort::Low => 1024,
+        Effort::Medium => 8000,
+        Effort::High | Effort::XHigh | Effort::Max => 24_000,
+    };
+    [wanted, 8000, 1024].into_iter().find(|budget| *budget <= wanted && *budget < max_tokens)
+}
+
+/// The version in names such as `claude-sonnet-4-6-20260101`; from 4.6 on, models think adaptively.
+fn claude_version(model: &str) -> Option<(u32, u32)> {
+    let (_, rest) = model.split_once("claude-")?;
+    let mut segments = rest.split('-');
+    let family = segments.next()?;
+    // Dates are not versions.
+    let number = |segment: &str| segment.parse().ok().filter(|_| segment.len() <= 2);
+    let major = segments.next().and_then(number);
+    let minor = major.and_then(|_| segments.next()).and_then(number).unwrap_or(0);
+    match family {
+        "fable" | "mythos" => Some((major.unwrap_or(5), minor)),
+        "opus" | "sonnet" | "haiku" => Some((major?, minor)),
+        _ => None,
+    }
+}
+
+fn turn_began_without_thinking(messages: &[Arc<Message>]) -> bool {
+    let turn = &messages[turn_start(messages)..];
+    let first = turn.iter().find(|message| message.role == Role::Assistant);
+    first.is_some_and(|message| {
+        !message.content.iter().any(|content| {
+            matches!(content, Content::Reasoning(thought)
+                if is_own(ProviderKind::Anthropic, thought)
+                    && (thought.signature.is_some() || thought.redacted.is_some()))
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_from_names() {
+        for (model, expect) in [
+            ("claude-sonnet-4-6", Some((4, 6))),
+            ("anthropic/claude-opus-4-5-20251101", Some((4, 5))),
+            ("claude-opus-4-20250514", Some((4, 0))),
+            ("claude-haiku-5", Some((5, 0))),
+            ("claude-fable-5-1", Some((5, 1))),
+            ("claude-3-7-sonnet", None),
+            ("claude-next-9", None),
+            ("glm-4.6", None),
+        ] {
+            assert_eq!(claude_version(model), expect, "{model}");
+        }
+    }
+
+    #[test]
+    fn budgets_leave_room_for_the_answer() {
+        assert_eq!(budget(Effort::High, 64_000), Some(24_000));
+        assert_eq!(budget(Effort::High, 24_000), Some(8000));
+        assert_eq!(budget(Effort::Low, 64_000), Some(1024));
+        assert_eq!(budget(Effort::Low, 1024), None);
+    }
+}

@@ -1,0 +1,5 @@
+//! Chat Completions: `OpenAI` and compatible servers.
+
+mod calls;
+pub(super) mod events;
+pub(super) mod request;

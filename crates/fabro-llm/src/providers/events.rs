@@ -1,0 +1,85 @@
+//! What the readers of all event streams have in common.
+
+use serde_json::Value;
+
+use super::turn::Turn;
+
+/// One server-sent event.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Event {
+    /// Its type; empty when it has none.
+    pub(super) name: String,
+    pub(super) data: String,
+}
+
+impl Event {
+    pub(super) fn json(&self) -> Result<Value, EventError> {
+        serde_json::from_str(&self.data).map_err(EventError::Malformed)
+    }
+}
+
+/// Whether more is to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    More,
+    Ended,
+}
+
+/// Reads the events of one stream into a turn. Does no I/O. Events, blocks, finish reasons and fields
+/// that it does not know are ignored.
+pub(super) trait EventReader: Send {
+    /// Reads one event.
+    fn read(&mut self, event: &Event, turn: &mut Turn) -> Result<Progress, EventError>;
+
+    /// The connection was closed before an event ended the turn.
+    fn close(&mut self, _turn: &mut Turn) -> Result<(), EventError> {
+        Err(EventError::ended_early())
+    }
+
+    /// Reads the body of a server that did not stream.
+    fn read_whole(&mut self, body: &Value, _turn: &mut Turn) -> Result<(), EventError> {
+        Err(if body["error"].is_null() {
+            EventError::Incomplete("the answer is not a stream of events".to_owned())
+        } else {
+            EventError::Reported(body.clone())
+        })
+    }
+}
+
+/// Why a model stopped, as far as that matters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum FinishReason {
+    /// It was done, called tools, or stopped for a reason that is not known.
+    Complete,
+    MaxTokens,
+    /// The provider held the answer back.
+    Filtered,
+    /// The answer is of no use, in the provider's word.
+    Failed(String),
+}
+
+/// Why a turn cannot be used.
+#[derive(Debug)]
+pub(super) enum EventError {
+    /// An event is not JSON.
+    Malformed(serde_json::Error),
+    /// The provider sent an error inside its answer.
+    Reported(Value),
+    /// The provider refuses to answer.
+    Refused(String),
+    /// The turn is not whole.
+    Incomplete(String),
+}
+
+impl EventError {
+    pub(super) fn ended_early() -> Self {
+        Self::Incomplete("it ended before it was complete".to_owned())
+    }
+}
+
+/// A count of tokens, if it is there.
+pub(super) fn set_count(field: &mut u64, value: &Value) {
+    if let Some(count) = value.as_u64() {
+        *field = count;
+    }
+}

@@ -1,0 +1,81 @@
+//! Events of Gemini's `streamGenerateContent`: each is a response with more parts.
+
+use serde_json::Value;
+
+use super::unsent_id;
+use crate::providers::events::{Event, EventError, EventReader, FinishReason, Progress, set_count};
+use crate::providers::turn::Turn;
+
+/// Reads one stream of events.
+#[derive(Debug, Default)]
+pub(in crate::providers) struct Reader;
+
+impl EventReader for Reader {
+    fn read(&mut self, event: &Event, turn: &mut Turn) -> Result<Progress, EventError> {
+        let response = event.json()?;
+        if !response["error"].is_null() {
+            return Err(EventError::Reported(response));
+        }
+        if let Some(reason) = response["promptFeedback"]["blockReason"].as_str() {
+            return Err(EventError::Refused(reason.to_owned()));
+        }
+        add_usage(&response["usageMetadata"], turn);
+        let candidate = &response["candidates"][0];
+        for part in candidate["content"]["parts"].as_array().into_iter().flatten() {
+            add_part(part, turn);
+        }
+        let Some(reason) = candidate["finishReason"].as_str() else { return Ok(Progress::More) };
+        turn.finish = Some(finish_reason(reason));
+        turn.end()?;
+        Ok(Progress::Ended)
+    }
+}
+
+fn add_part(part: &Value, turn: &mut Turn) {
+    let call = &part["functionCall"];
+    if call.is_object() {
+        turn.end_reasoning();
+        // The signature belongs to the call.
+        turn.add_signature(part["thoughtSignature"].as_str().unwrap_or_default());
+        let name = call["name"].as_str().unwrap_or_default();
+        let id = match call["id"].as_str() {
+            Some(id) => id.to_owned(),
+            None => turn.unused_id(|number| unsent_id(name, number)),
+        };
+        turn.add_call(&id, name, call["args"].clone());
+    } else if let Some(text) = part["text"].as_str() {
+        match part["thought"].as_bool() {
+            Some(true) => turn.add_reasoning(text),
+            _ => turn.add_text(text),
+        }
+    }
+}
+
+fn add_usage(usage: &Value, turn: &mut Turn) {
+    let count = |key: &str| usage[key].as_u64().unwrap_or(0);
+    if usage.is_object() {
+        turn.tokens.input =
+            count("promptTokenCount").saturating_add(count("toolUsePromptTokenCount"));
+        turn.tokens.output =
+            count("candidatesTokenCount").saturating_add(count("thoughtsTokenCount"));
+    }
+    set_count(&mut turn.tokens.cached, &usage["cachedContentTokenCount"]);
+}
+
+/// An answer that ends for another reason is of no use.
+fn finish_reason(reason: &str) -> FinishReason {
+    match reason {
+        "STOP" => FinishReason::Complete,
+        "MAX_TOKENS" => FinishReason::MaxTokens,
+        "SAFETY"
+        | "RECITATION"
+        | "BLOCKLIST"
+        | "PROHIBITED_CONTENT"
+        | "SPII"
+        | "LANGUAGE"
+        | "IMAGE_SAFETY"
+        | "IMAGE_PROHIBITED_CONTENT"
+        | "IMAGE_RECITATION" => FinishReason::Filtered,
+        other => FinishReason::Failed(other.to_owned()),
+    }
+}

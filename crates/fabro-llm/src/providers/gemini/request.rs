@@ -1,0 +1,147 @@
+//! Request bodies of Gemini's `streamGenerateContent`. The model is in the URL.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::unsent_id_name;
+use crate::providers::ProviderKind;
+use crate::providers::conversation::{arguments_object, description, is_own, text};
+use crate::providers::wire::{Effort, WireRequest};
+use crate::{Content, Message, Role, ToolSpec};
+
+/// Stands for the signature of a call that was made elsewhere.
+const NO_SIGNATURE: &str = "skip_thought_signature_validator";
+
+/// The body of a request.
+pub(in crate::providers) fn body(wire: &WireRequest<'_>) -> Value {
+    let request = &*wire.request;
+    let mut body = json!({});
+    let config = generation_config(wire);
+    if config.as_object().is_some_and(|config| !config.is_empty()) {
+        body["generationConfig"] = config;
+    }
+    let system = request.messages.iter().filter(|message| message.role == Role::System);
+    let system: Vec<_> = system.map(|it| text(it)).filter(|text| !text.is_empty()).collect();
+    if !system.is_empty() {
+        body["systemInstruction"] = json!({"parts": [{"text": system.join("\n\n")}]});
+    }
+    if !request.tools.is_empty() {
+        let tools: Vec<_> = request.tools.iter().map(declaration).collect();
+        body["tools"] = json!([{"functionDeclarations": tools}]);
+    }
+    body["contents"] = contents(&request.messages, wire.model.contains("gemini-3"));
+    body
+}
+
+fn generation_config(wire: &WireRequest<'_>) -> Value {
+    let mut config = json!({});
+    let (level, budget) = match wire.effort {
+        None | Some(Effort::None) => (None, None),
+        Some(Effort::Minimal) => (Some("MINIMAL"), Some(1000)),
+        Some(Effort::Low) => (Some("LOW"), Some(1000)),
+        Some(Effort::Medium) => (Some("MEDIUM"), Some(8000)),
+        Some(Effort::High | Effort::XHigh | Effort::Max) => (Some("HIGH"), Some(24_000)),
+    };
+    let takes_level = ["gemini-3", "gemma-4"].iter().any(|name| wire.model.contains(name));
+    if takes_level && let Some(level) = level {
+        config["thinkingConfig"]["thinkingLevel"] = level.into();
+    } else if let Some(budget) = budget {
+        config["thinkingConfig"]["thinkingBudget"] = budget.into();
+    }
+    if wire.may_think() {
+        config["thinkingConfig"]["includeThoughts"] = true.into();
+    }
+    // Older models refuse a schema beside tools.
+    if let Some(schema) = wire.output_schema().filter(|_| wire.request.tools.is_empty()) {
+        config["responseMimeType"] = "application/json".into();
+        config["responseJsonSchema"] = schema.clone();
+    }
+    if let Some(max_tokens) = wire.max_tokens {
+        config["maxOutputTokens"] = max_tokens.into();
+    }
+    config
+}
+
+fn declaration(spec: &ToolSpec) -> Value {
+    json!({
+        "name": spec.name,
+        "description": description(spec),
+        "parametersJsonSchema": *spec.parameters,
+    })
+}
+
+/// All messages but those of the system. All tool results of a turn are in one content.
+fn contents(messages: &[Arc<Message>], needs_signatures: bool) -> Value {
+    let calls = messages.iter().flat_map(|message| message.tool_calls());
+    let names: BTreeMap<&str, &str> = calls.map(|call| (&*call.id, &*call.name)).collect();
+    let mut grouped: Vec<(Role, Vec<Value>)> = Vec::new();
+    for message in messages.iter().filter(|message| message.role != Role::System) {
+        let parts = match message.role {
+            Role::Assistant => model_parts(message, needs_signatures),
+            _ => message.content.iter().filter_map(|content| user_part(content, &names)).collect(),
+        };
+        if parts.is_empty() && message.role != Role::User {
+            continue;
+        }
+        match grouped.last_mut() {
+            Some((Role::Tool, earlier)) if message.role == Role::Tool => earlier.extend(parts),
+            _ => grouped.push((message.role, parts)),
+        }
+    }
+    let contents = grouped.into_iter().map(|(role, parts)| {
+        let role = if role == Role::Assistant { "model" } else { "user" };
+        json!({"role": role, "parts": parts})
+    });
+    contents.collect()
+}
+
+/// A signature is a reasoning block before the call that it is sent with.
+fn model_parts(message: &Message, needs_signatures: bool) -> Vec<Value> {
+    let mut parts = Vec::new();
+    let mut signature = None;
+    let mut is_first_call = true;
+    for content in &message.content {
+        match content {
+            Content::Text { text } if !text.is_empty() => parts.push(json!({"text": text})),
+            Content::Reasoning(thought) if is_own(ProviderKind::Gemini, thought) => {
+                signature.clone_from(&thought.signature);
+            }
+            Content::ToolCall(call) => {
+                let mut part = json!({"functionCall": with_id(&call.id, json!({
+                    "name": call.name, "args": arguments_object(call),
+                }))});
+                let dummy = (needs_signatures && is_first_call).then(|| NO_SIGNATURE.to_owned());
+                if let Some(signature) = signature.take().or(dummy) {
+                    part["thoughtSignature"] = signature.into();
+                }
+                is_first_call = false;
+                parts.push(part);
+            }
+            _ => {}
+        }
+    }
+    parts
+}
+
+fn user_part(content: &Content, names: &BTreeMap<&str, &str>) -> Option<Value> {
+    match content {
+        Content::Text { text } if !text.is_empty() => Some(json!({"text": text})),
+        Content::ToolResult { id, text, .. } => {
+            let name = names.get(&**id).copied().or_else(|| unsent_id_name(id)).unwrap_or(id);
+            let response = json!({"name": name, "content": text});
+            let response = with_id(id, json!({"name": name, "response": response}));
+            Some(json!({"functionResponse": response}))
+        }
+        _ => None,
+    }
+}
+
+/// Ids that we made are not sent.
+fn with_id(id: &str, mut object: Value) -> Value {
+    if unsent_id_name(id).is_none() {
+        object["id"] = id.into();
+    }
+    object
+}

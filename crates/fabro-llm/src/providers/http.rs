@@ -1,0 +1,188 @@
+//! Sends requests and reads answers, each within bounds of time and size.
+
+use std::time::Duration;
+
+use bytes::BytesMut;
+use reqwest::{Client, Response};
+use serde_json::Value;
+use tokio::time::timeout;
+use tokio_util::codec::{Decoder, LinesCodec, LinesCodecError};
+
+use super::endpoint::Endpoint;
+use super::sse::{Frame, Parser};
+use super::{Provider, failure};
+use crate::{ErrorKind, ModelError};
+
+const REQUEST_TIMEOUT: Duration = Duration::from_mins(10);
+const STREAM_TIMEOUT: Duration = Duration::from_mins(5);
+
+/// The largest answer, in bytes: no model writes as much in one turn.
+const LARGEST_ANSWER: usize = 64 << 20;
+/// The largest event, in bytes.
+const LARGEST_EVENT: usize = 16 << 20;
+/// How much of the body of an error is read, in bytes.
+const LARGEST_ERROR: usize = 1 << 20;
+
+/// How long an answer may take.
+#[derive(Clone, Copy, Debug)]
+struct Timeouts {
+    /// Until it begins.
+    begin: Duration,
+    /// Between two pieces of it.
+    pause: Duration,
+}
+
+impl Timeouts {
+    fn of(provider: &Provider) -> Self {
+        Self {
+            begin: provider.request_timeout.unwrap_or(REQUEST_TIMEOUT),
+            pause: provider.stream_timeout.unwrap_or(STREAM_TIMEOUT),
+        }
+    }
+
+    /// For one line or one error body: pieces may arrive without ever making a whole.
+    fn whole(self) -> Duration {
+        self.begin.saturating_add(self.pause)
+    }
+}
+
+/// Sends a request and waits until its answer begins.
+pub(super) async fn send(
+    client: &Client,
+    provider: &Provider,
+    endpoint: &Endpoint,
+    model: &str,
+    is_fast: bool,
+    body: &Value,
+) -> Result<Body, ModelError> {
+    let timeouts = Timeouts::of(provider);
+    let request = client
+        .post(endpoint.url(provider.kind, model))
+        .headers(endpoint.headers(provider.kind, is_fast))
+        .json(body);
+    let Ok(response) = timeout(timeouts.begin, request.send()).await else {
+        let what = "it did not begin to answer";
+        return Err(failure::own(ErrorKind::Timeout, provider, what));
+    };
+    let response = response.map_err(|error| failure::transport(&error, provider, endpoint))?;
+    if response.status().is_success() {
+        return Ok(Body::new(response, provider.clone(), endpoint.clone()));
+    }
+    let status = response.status().as_u16();
+    let headers = response.headers().clone();
+    let Ok(text) = timeout(timeouts.whole(), error_text(response)).await else {
+        return Err(failure::endless(provider));
+    };
+    let text = text.map_err(|error| failure::transport(&error, provider, endpoint))?;
+    Err(failure::refused(provider, status, &headers, &text))
+}
+
+/// The body of an error, as far as it is looked at.
+async fn error_text(mut response: Response) -> Result<String, reqwest::Error> {
+    let mut bytes = Vec::new();
+    while let Some(chunk) = response.chunk().await? {
+        let room = LARGEST_ERROR - bytes.len();
+        bytes.extend_from_slice(&chunk[..chunk.len().min(room)]);
+        if bytes.len() == LARGEST_ERROR {
+            break;
+        }
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The body of an answer.
+pub(super) struct Body {
+    response: Response,
+    provider: Provider,
+    endpoint: Endpoint,
+    timeouts: Timeouts,
+    lines: LinesCodec,
+    /// Received, but not read yet.
+    buffer: BytesMut,
+    received: usize,
+    is_closed: bool,
+    parser: Parser,
+}
+
+impl Body {
+    fn new(response: Response, provider: Provider, endpoint: Endpoint) -> Self {
+        Self {
+            timeouts: Timeouts::of(&provider),
+            response,
+            provider,
+            endpoint,
+            lines: LinesCodec::new_with_max_length(LARGEST_EVENT),
+            buffer: BytesMut::new(),
+            received: 0,
+            is_closed: false,
+            parser: Parser::default(),
+        }
+    }
+
+    pub(super) fn provider(&self) -> &Provider {
+        &self.provider
+    }
+
+    /// The next event, or the whole body where it is not a stream; `None` at its end.
+    pub(super) async fn next(&mut self) -> Result<Option<Frame>, ModelError> {
+        loop {
+            let most = self.timeouts.whole();
+            let Ok(line) = timeout(most, self.next_line()).await else {
+                return Err(failure::endless(&self.provider));
+            };
+            let Some(line) = line? else { return Ok(self.parser.finish()) };
+            if let Some(event) = self.parser.line(&line) {
+                return Ok(Some(Frame::Event(event)));
+            }
+            if self.parser.held() > LARGEST_EVENT {
+                return Err(self.too_large("an event of it", LARGEST_EVENT));
+            }
+        }
+    }
+
+    async fn next_line(&mut self) -> Result<Option<String>, ModelError> {
+        loop {
+            let line = if self.is_closed {
+                self.lines.decode_eof(&mut self.buffer)
+            } else {
+                self.lines.decode(&mut self.buffer)
+            };
+            match line {
+                Ok(Some(line)) => return Ok(Some(line)),
+                Ok(None) if self.is_closed => return Ok(None),
+                Ok(None) => self.receive().await?,
+                Err(LinesCodecError::MaxLineLengthExceeded) => {
+                    return Err(self.too_large("an event of it", LARGEST_EVENT));
+                }
+                Err(LinesCodecError::Io(_)) => {
+                    let what = "the answer is not text";
+                    return Err(failure::own(ErrorKind::BrokenStream, &self.provider, what));
+                }
+            }
+        }
+    }
+
+    async fn receive(&mut self) -> Result<(), ModelError> {
+        let Ok(chunk) = timeout(self.timeouts.pause, self.response.chunk()).await else {
+            let what = "its answer stopped in the middle";
+            return Err(failure::own(ErrorKind::Timeout, &self.provider, what));
+        };
+        let chunk =
+            chunk.map_err(|error| failure::transport(&error, &self.provider, &self.endpoint))?;
+        let Some(chunk) = chunk else {
+            self.is_closed = true;
+            return Ok(());
+        };
+        self.received += chunk.len();
+        if self.received > LARGEST_ANSWER {
+            return Err(self.too_large("it", LARGEST_ANSWER));
+        }
+        self.buffer.extend_from_slice(&chunk);
+        Ok(())
+    }
+
+    fn too_large(&self, what: &str, limit: usize) -> ModelError {
+        let what = format!("{what} is larger than {} MB", limit >> 20);
+        failure::own(ErrorKind::TooLarge, &self.provider, &what)
+    }
+}

@@ -1,0 +1,4 @@
+//! The Responses API of `OpenAI`.
+
+pub(super) mod events;
+pub(super) mod request;

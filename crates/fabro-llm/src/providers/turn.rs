@@ -1,0 +1,205 @@
+//! The answer that a stream of events builds up, in our own types.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use fabro_types::Usage;
+use serde_json::{Map, Value};
+
+use super::ProviderKind;
+use super::events::{EventError, FinishReason};
+use crate::{Message, ModelInfo, Part, Reasoning, StopReason, ToolCall};
+
+/// One turn of a model while its events arrive. Readers add to it; its parts are handed out as soon
+/// as they are whole.
+pub(super) struct Turn {
+    kind: ProviderKind,
+    model: String,
+    info: Option<ModelInfo>,
+    /// The conversation so far, for the ids of calls that it uses.
+    messages: Arc<Vec<Arc<Message>>>,
+    /// Parts that are not handed out yet.
+    parts: VecDeque<Part>,
+    /// There was a part.
+    has_parts: bool,
+    /// The reasoning that is arriving.
+    reasoning: Reasoning,
+    /// The ids of all calls of the conversation; filled at the first call.
+    used_ids: Option<BTreeSet<String>>,
+    /// How many calls this turn has made.
+    calls: usize,
+    /// Tokens so far, as the provider counts them.
+    pub(super) tokens: Tokens,
+    /// Why the model stopped, once it says so.
+    pub(super) finish: Option<FinishReason>,
+    /// Why the model refuses to answer; empty when it does not.
+    pub(super) refusal: String,
+}
+
+/// Tokens of one turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tokens {
+    /// The whole input, cached parts included.
+    pub(super) input: u64,
+    /// The whole output, thinking included.
+    pub(super) output: u64,
+    /// Input that was read from the provider's cache.
+    pub(super) cached: u64,
+    /// Input that was written into the provider's cache, where that costs extra.
+    pub(super) cache_written: u64,
+}
+
+impl Turn {
+    pub(super) fn new(
+        kind: ProviderKind,
+        model: String,
+        info: Option<ModelInfo>,
+        messages: Arc<Vec<Arc<Message>>>,
+    ) -> Self {
+        Self {
+            kind,
+            model,
+            info,
+            messages,
+            parts: VecDeque::new(),
+            has_parts: false,
+            reasoning: Reasoning::default(),
+            used_ids: None,
+            calls: 0,
+            tokens: Tokens::default(),
+            finish: None,
+            refusal: String::new(),
+        }
+    }
+
+    /// The next part that was not handed out yet.
+    pub(super) fn pop_part(&mut self) -> Option<Part> {
+        self.parts.pop_front()
+    }
+
+    fn push(&mut self, part: Part) {
+        self.has_parts = true;
+        self.parts.push_back(part);
+    }
+
+    pub(super) fn add_text(&mut self, text: &str) {
+        if !text.is_empty() {
+            self.end_reasoning();
+            self.push(Part::Text(text.to_owned()));
+        }
+    }
+
+    pub(super) fn add_reasoning(&mut self, text: &str) {
+        self.reasoning.text.push_str(text);
+    }
+
+    /// Adds to the signature of the reasoning that is arriving.
+    pub(super) fn add_signature(&mut self, signature: &str) {
+        if !signature.is_empty() {
+            self.reasoning.signature.get_or_insert_default().push_str(signature);
+        }
+    }
+
+    /// A block of reasoning that only the provider can read.
+    pub(super) fn add_redacted(&mut self, data: &str) {
+        self.end_reasoning();
+        self.reasoning.redacted = Some(data.to_owned());
+        self.end_reasoning();
+    }
+
+    /// The block of reasoning is whole, if there is one.
+    pub(super) fn end_reasoning(&mut self) {
+        let mut reasoning = std::mem::take(&mut self.reasoning);
+        if reasoning != Reasoning::default() {
+            reasoning.provider = Some(self.kind.as_str().to_owned());
+            self.push(Part::Reasoning(reasoning));
+        }
+    }
+
+    /// A whole call. Some servers count ids anew in every answer, or give none: an id that is empty or
+    /// used in the conversation is replaced.
+    pub(super) fn add_call(&mut self, id: &str, name: &str, arguments: Value) {
+        self.end_reasoning();
+        let id = if id.is_empty() || self.used_ids().contains(id) {
+            let count = self.messages.len();
+            self.unused_id(|number| format!("call_{count}_{number}"))
+        } else {
+            id.to_owned()
+        };
+        self.used_ids().insert(id.clone());
+        self.calls += 1;
+        let name = name.to_owned();
+        self.push(Part::ToolCall(ToolCall { id, name, arguments: parse_arguments(arguments) }));
+    }
+
+    /// An id that no call of the conversation has; `make` gets a number from the place of the call on.
+    pub(super) fn unused_id(&mut self, make: impl Fn(usize) -> String) -> String {
+        let mut number = self.calls;
+        loop {
+            let id = make(number);
+            if !self.used_ids().contains(&id) {
+                return id;
+            }
+            number += 1;
+        }
+    }
+
+    fn used_ids(&mut self) -> &mut BTreeSet<String> {
+        let messages = &self.messages;
+        self.used_ids.get_or_insert_with(|| {
+            let calls = messages.iter().flat_map(|message| message.tool_calls());
+            calls.map(|call| call.id.clone()).collect()
+        })
+    }
+
+    /// The provider says that the turn is whole: adds the end, or the reason why there is none.
+    pub(super) fn end(&mut self) -> Result<(), EventError> {
+        if !self.refusal.is_empty() {
+            return Err(EventError::Refused(std::mem::take(&mut self.refusal)));
+        }
+        self.end_reasoning();
+        let stop = match self.finish.take() {
+            Some(FinishReason::Filtered) => {
+                return Err(EventError::Refused("the answer was filtered".to_owned()));
+            }
+            Some(FinishReason::Failed(reason)) => return Err(EventError::Incomplete(reason)),
+            // The end itself was announced; an answer without any content and reason is none.
+            None if !self.has_parts => return Err(EventError::ended_early()),
+            Some(FinishReason::MaxTokens) => StopReason::MaxTokens,
+            _ if self.calls == 0 => StopReason::Complete,
+            _ => StopReason::ToolCalls,
+        };
+        let usage = self.usage();
+        self.push(Part::End { usage, stop });
+        Ok(())
+    }
+
+    /// What is known to be spent so far.
+    pub(super) fn usage(&self) -> Usage {
+        let Tokens { input, output, cached, cache_written } = self.tokens;
+        let mut usage = Usage {
+            model: Some(self.model.clone()),
+            turns: 1,
+            input_tokens: input,
+            output_tokens: output,
+            cached_tokens: cached,
+            ..Usage::default()
+        };
+        if let Some(info) = &self.info {
+            // Writing into the cache costs a quarter more.
+            let surcharge = cache_written as f64 * info.input_cost.unwrap_or(0.0) * 0.25 / 1e6;
+            usage.cost_usd = info.cost(&usage).unwrap_or(0.0) + surcharge;
+        }
+        usage
+    }
+}
+
+/// Arguments as they arrive: text that may be JSON. What is not JSON stays text.
+fn parse_arguments(value: Value) -> Value {
+    match value {
+        Value::Null => Value::Object(Map::new()),
+        Value::String(text) if text.trim().is_empty() => Value::Object(Map::new()),
+        Value::String(text) => serde_json::from_str(&text).unwrap_or(Value::String(text)),
+        value => value,
+    }
+}

@@ -1,0 +1,150 @@
+//! The HTTP interfaces that providers speak, and what a request body is made from on each of them.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::events::EventReader;
+use super::{
+    Provider, ProviderKind, anthropic, chat_completions, gemini, invalid, names, responses,
+};
+use crate::{ModelError, ModelInfo, ReasoningStyle, Request};
+
+/// An HTTP interface. Each has a module with its requests and its events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wire {
+    /// Chat Completions: `OpenAI` and compatible servers.
+    ChatCompletions,
+    /// The Responses API of `OpenAI`.
+    Responses,
+    /// The Messages API of Anthropic.
+    Anthropic,
+    /// `streamGenerateContent` of Gemini.
+    Gemini,
+}
+
+impl Wire {
+    pub(super) fn of(kind: ProviderKind) -> Self {
+        match kind {
+            ProviderKind::OpenAi | ProviderKind::OpenAiCompatible => Self::ChatCompletions,
+            ProviderKind::OpenAiResponses => Self::Responses,
+            ProviderKind::Anthropic => Self::Anthropic,
+            ProviderKind::Gemini => Self::Gemini,
+        }
+    }
+
+    /// A reader for one stream of events.
+    pub(super) fn event_reader(self) -> Box<dyn EventReader> {
+        match self {
+            Self::ChatCompletions => Box::<chat_completions::events::Reader>::default(),
+            Self::Responses => Box::<responses::events::Reader>::default(),
+            Self::Anthropic => Box::<anthropic::events::Reader>::default(),
+            Self::Gemini => Box::<gemini::events::Reader>::default(),
+        }
+    }
+}
+
+/// How long to think, in the words of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Effort {
+    #[serde(alias = "zero")]
+    None,
+    Minimal,
+    Low,
+    Medium,
+    High,
+    XHigh,
+    Max,
+}
+
+impl Effort {
+    fn parse(word: &str) -> Result<Self, ModelError> {
+        let effort = serde_json::from_value(word.into());
+        effort.map_err(|_| {
+            invalid(format!(
+                "reasoning effort `{word}` is not known: use `low`, `medium` or `high`"
+            ))
+        })
+    }
+}
+
+/// What a request body is made from: decisions that do not depend on the wire.
+pub(super) struct WireRequest<'a> {
+    pub(super) provider: &'a Provider,
+    /// As the provider knows it.
+    pub(super) model: &'a str,
+    /// With names and ids that this provider accepts.
+    pub(super) request: Cow<'a, Request>,
+    /// How the model is told how long to think, where that is known.
+    pub(super) reasoning: Option<ReasoningStyle>,
+    /// `None` where nothing was asked for, or the model does not think.
+    pub(super) effort: Option<Effort>,
+    /// The requested limit, at most what the model can do.
+    pub(super) max_tokens: Option<u32>,
+    /// The longest answer of the model, where that is known.
+    pub(super) max_output_tokens: Option<u32>,
+    accepts_schema: bool,
+}
+
+impl<'a> WireRequest<'a> {
+    pub(super) fn new(
+        provider: &'a Provider,
+        model: &'a str,
+        info: Option<&ModelInfo>,
+        request: &'a Request,
+    ) -> Result<Self, ModelError> {
+        let effort = request.reasoning_effort.as_deref().map(Effort::parse).transpose()?;
+        let reasoning = info.and_then(|info| info.reasoning);
+        let most = info.and_then(|info| info.max_output_tokens);
+        let most = most.map(|most| u32::try_from(most).unwrap_or(u32::MAX));
+        Ok(Self {
+            provider,
+            model,
+            request: names::fit(provider.kind, request),
+            reasoning,
+            effort: effort.filter(|_| reasoning != Some(ReasoningStyle::None)),
+            max_tokens: request.max_tokens.map(|wanted| wanted.min(most.unwrap_or(u32::MAX))),
+            max_output_tokens: most,
+            accepts_schema: info.and_then(|info| info.output_schema) != Some(false),
+        })
+    }
+
+    /// The body to send.
+    pub(super) fn body(&self) -> Value {
+        match Wire::of(self.provider.kind) {
+            Wire::ChatCompletions => chat_completions::request::body(self),
+            Wire::Responses => responses::request::body(self),
+            Wire::Anthropic => anthropic::request::body(self),
+            Wire::Gemini => gemini::request::body(self),
+        }
+    }
+
+    /// The JSON Schema of the answer, unless the model is known not to accept one.
+    pub(super) fn output_schema(&self) -> Option<&Value> {
+        self.request.output_schema.as_deref().filter(|_| self.accepts_schema)
+    }
+
+    /// It may think, as far as known.
+    pub(super) fn may_think(&self) -> bool {
+        self.reasoning != Some(ReasoningStyle::None)
+    }
+
+    /// The service tier in the words of `OpenAI`.
+    pub(super) fn openai_tier(&self) -> Option<&str> {
+        match self.request.speed.as_deref() {
+            Some("fast") => Some("priority"),
+            Some("standard") => Some("default"),
+            other => other,
+        }
+    }
+
+    /// With it, requests of one conversation meet where their beginning is cached. Compatible servers
+    /// may not know it.
+    pub(super) fn openai_cache_key(&self) -> Option<String> {
+        let is_openai = self.provider.kind != ProviderKind::OpenAiCompatible;
+        let is_default_address = self.provider.base_url.is_none();
+        (is_openai && is_default_address).then(|| format!("fabro-{}", self.request.origin.node))
+    }
+}
