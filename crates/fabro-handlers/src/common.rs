@@ -1,5 +1,7 @@
 //! What several handlers say and read in the same way.
 
+use std::borrow::Cow;
+
 use fabro_engine::{Reporter, Stage, read_blob};
 use fabro_events::EventBody;
 use fabro_sandbox::git::Untold;
@@ -11,14 +13,18 @@ pub(crate) fn canceled() -> Outcome {
     Outcome::failed(Failure::new(FailureClass::Canceled, "canceled"))
 }
 
+/// A value, read back when it is a reference.
+pub(crate) fn value_of<'a>(stage: &Stage, value: &'a Value) -> Result<Cow<'a, Value>, Failure> {
+    let Some(blob) = BlobRef::from_value(value) else { return Ok(Cow::Borrowed(value)) };
+    read_blob(&*stage.store, &blob)
+        .map(Cow::Owned)
+        .map_err(|error| Failure::new(FailureClass::Deterministic, error.to_string()))
+}
+
 /// A text value, read back when it is a reference.
 pub(crate) fn text_of(stage: &Stage, value: &Value) -> Result<String, Failure> {
-    let read = match BlobRef::from_value(value) {
-        Some(blob) => &read_blob(&*stage.store, &blob)
-            .map_err(|error| Failure::new(FailureClass::Deterministic, error.to_string()))?,
-        None => value,
-    };
-    Ok(read.as_str().map_or_else(|| read.to_string(), str::to_owned))
+    let value = value_of(stage, value)?;
+    Ok(value.as_str().map_or_else(|| value.to_string(), str::to_owned))
 }
 
 /// The first 200 characters.

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fabro_context::keys;
-use fabro_engine::{Finished, Handler, Stage, StageEnd, read_blob};
+use fabro_engine::{Finished, Handler, Stage, StageEnd};
 use fabro_events::PauseReason;
 use fabro_tools::{ToolContext, ToolSet};
-use fabro_types::{BlobRef, Failure, FailureClass, Outcome, Status};
+use fabro_types::{Failure, FailureClass, Outcome, Status};
 use serde_json::Value;
 
-use crate::common::{canceled, warn};
+use crate::common::{canceled, text_of, value_of, warn};
 use crate::files::StageFiles;
 use crate::llm::{Ending, LlmHandler, Output, Talk, cannot_record, prompt_blob, response_outcome};
 use crate::render::render_prompt;
@@ -124,17 +124,11 @@ fn results(stage: &Stage) -> Result<Vec<Value>, Failure> {
     let Some(value) = stage.context.get(keys::PARALLEL_RESULTS) else {
         return Err(failure("a fan-in needs a fan-out before it"));
     };
-    let read = match BlobRef::from_value(value) {
-        Some(blob) => {
-            read_blob(&*stage.store, &blob).map_err(|error| failure(&error.to_string()))?
-        }
-        None => value.clone(),
-    };
-    Ok(read.as_array().cloned().unwrap_or_default())
+    Ok(value_of(stage, value)?.as_array().cloned().unwrap_or_default())
 }
 
 fn answer(stage: &Stage, value: &Value) -> Result<String, Failure> {
-    if value.is_null() { Ok(String::new()) } else { crate::common::text_of(stage, value) }
+    if value.is_null() { Ok(String::new()) } else { text_of(stage, value) }
 }
 
 fn status(result: &Value) -> Option<Status> {

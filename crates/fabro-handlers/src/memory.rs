@@ -16,7 +16,7 @@ use fabro_types::{BlobRef, Failure, FailureClass};
 use serde_json::{Map, Value, json};
 
 use crate::blobs::{local_dir, local_path};
-use crate::common::text_of;
+use crate::common::{text_of, value_of};
 use crate::sub_workflow::run_dirs;
 
 /// The context key of what agents of a stage have put down for later ones.
@@ -156,30 +156,41 @@ impl WorkflowContext for StageContext {
     }
 }
 
-/// What the agent of a stage put down for later ones, by the record of its conversation.
-pub(crate) fn noted(events: &[Event]) -> Vec<String> {
-    let mut asked: BTreeMap<String, String> = BTreeMap::new();
-    let mut notes = Vec::new();
+/// The notes for later stages that the agent of this stage appended before it was interrupted, as
+/// the record of its conversation has them.
+pub(crate) fn recorded_notes(stage: &Stage, events: &[Event]) -> Result<Vec<String>, Failure> {
+    let appended: Vec<&str> = events
+        .iter()
+        .filter_map(|event| match &event.entry.body {
+            EventBody::AgentToolCompleted(done) if done.tool == APPEND && !done.is_error => {
+                Some(done.call_id.as_str())
+            }
+            _ => None,
+        })
+        .collect();
+    if appended.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut texts = BTreeMap::new();
     for event in events {
-        match &event.entry.body {
-            EventBody::AgentMessage { message: Some(message), .. } => {
-                for part in message["content"].as_array().into_iter().flatten() {
-                    if let (Some(APPEND), Some(id), Some(text)) = (
-                        part["name"].as_str(),
-                        part["id"].as_str(),
-                        part["arguments"]["text"].as_str(),
-                    ) {
-                        asked.insert(id.to_owned(), text.to_owned());
-                    }
-                }
+        let EventBody::AgentMessage { role, message: Some(message), .. } = &event.entry.body else {
+            continue;
+        };
+        if role != "assistant" {
+            continue;
+        }
+        // The text of a large answer is in a blob, its calls included.
+        let message = value_of(stage, message)?;
+        for part in message["content"].as_array().into_iter().flatten() {
+            let call = (&part["name"], &part["id"], &part["arguments"]["text"]);
+            if let (Value::String(name), Value::String(id), Value::String(text)) = call
+                && name == APPEND
+            {
+                texts.insert(id.clone(), text.clone());
             }
-            EventBody::AgentToolCompleted(done) if !done.is_error => {
-                notes.extend(asked.remove(&done.call_id));
-            }
-            _ => {}
         }
     }
-    notes
+    Ok(appended.into_iter().filter_map(|id| texts.remove(id)).collect())
 }
 
 /// The value that a reference in a recorded conversation stands for.

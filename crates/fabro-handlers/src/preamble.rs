@@ -110,10 +110,12 @@ impl Teller<'_> {
 
     fn branches(&self, results: Option<&Arc<Value>>) -> Vec<Branch> {
         let Some(results) = results else { return Vec::new() };
-        let read = self.read(results);
-        let branches = read.as_ref().unwrap_or(results).as_array().cloned().unwrap_or_default();
+        let blob = BlobRef::from_value(results);
+        let read = blob.and_then(|blob| read_blob(&*self.stage.store, &blob).ok());
+        let branches = read.as_ref().unwrap_or(results).as_array();
         branches
-            .iter()
+            .into_iter()
+            .flatten()
             .map(|branch| Branch {
                 id: branch["id"].as_str().unwrap_or_default().to_owned(),
                 status: branch["status"].as_str().and_then(Status::parse).unwrap_or(Status::Failed),
@@ -123,27 +125,8 @@ impl Teller<'_> {
             .collect()
     }
 
-    fn read(&self, value: &Value) -> Option<Value> {
-        let blob = BlobRef::from_value(value)?;
-        read_blob(&*self.stage.store, &blob).ok()
-    }
-
-    /// A text value: itself when it is short, else the path of a file that holds it.
     fn output(&self, value: Option<&Value>) -> Output {
-        let Some(value) = value else { return Output::None };
-        let Some(blob) = BlobRef::from_value(value) else {
-            return match value {
-                Value::Null => Output::None,
-                Value::String(text) => Output::Text(text.clone()),
-                other => Output::Text(other.to_string()),
-            };
-        };
-        let short = self.stage.store.len(&blob).is_ok_and(|bytes| bytes <= INLINE);
-        match self.read(value).filter(|_| short) {
-            Some(Value::String(text)) => Output::Text(text),
-            Some(other) => Output::Text(other.to_string()),
-            None => Output::File(self.path(&blob)),
-        }
+        output(&*self.stage.store, value, |blob| self.path(blob))
     }
 
     fn shown(&self, key: &str, value: &Arc<Value>) -> Shown {
@@ -163,5 +146,55 @@ impl Teller<'_> {
     fn path(&self, blob: &BlobRef) -> String {
         local_path(&self.stage.run_dir, &*self.stage.store, blob)
             .unwrap_or_else(|error| format!("({error})"))
+    }
+}
+
+/// A text value: itself when it is short, else the path of a file that holds it. The size is looked
+/// up first: a large value is not read for its path.
+fn output(
+    blobs: &dyn BlobStore,
+    value: Option<&Value>,
+    path: impl Fn(&BlobRef) -> String,
+) -> Output {
+    let text = |value: &Value| match value {
+        Value::Null => Output::None,
+        Value::String(text) => Output::Text(text.clone()),
+        other => Output::Text(other.to_string()),
+    };
+    let Some(value) = value else { return Output::None };
+    let Some(blob) = BlobRef::from_value(value) else { return text(value) };
+    let is_short = blobs.len(&blob).is_ok_and(|bytes| bytes <= INLINE);
+    let read = is_short.then(|| read_blob(blobs, &blob).ok()).flatten();
+    read.map_or_else(|| Output::File(path(&blob)), |value| text(&value))
+}
+
+#[cfg(test)]
+mod tests {
+    use fabro_blob::BlobError;
+
+    use super::*;
+
+    /// Blobs of which only the size can be asked.
+    struct Sizes(u64);
+
+    impl BlobStore for Sizes {
+        fn get(&self, blob: &BlobRef) -> Result<Vec<u8>, BlobError> {
+            panic!("{blob} is read")
+        }
+
+        fn put(&self, _: &[u8]) -> Result<BlobRef, BlobError> {
+            panic!("nothing is stored")
+        }
+
+        fn len(&self, _: &BlobRef) -> Result<u64, BlobError> {
+            Ok(self.0)
+        }
+    }
+
+    #[test]
+    fn a_large_value_is_shown_as_a_path_without_being_read() {
+        let value = BlobRef::of(b"large").to_value();
+        let shown = output(&Sizes(INLINE + 1), Some(&value), |_| "PATH".to_owned());
+        assert!(matches!(shown, Output::File(path) if path == "PATH"));
     }
 }

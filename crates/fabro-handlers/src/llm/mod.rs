@@ -156,7 +156,7 @@ impl LlmHandler {
             fabro_preamble::memory::Memory::default()
         };
         let Summarised { memory, update, notes } = self.summarised(stage, memory, recorded).await?;
-        let context = Arc::new(StageContext::new(stage, memory::noted(recorded))?);
+        let context = Arc::new(StageContext::new(stage, memory::recorded_notes(stage, recorded)?)?);
         let has_tools = is_agent && node.attrs.text("backend").is_none_or(|it| it == "api");
         let tools = if has_tools && !stage.run.dry_run {
             let work_dir = Path::new(&stage.run.work_dir);

@@ -492,3 +492,21 @@ fn what_a_stage_gives_holds_no_secrets() {
     assert_eq!(scene.value("k"), json!(["[redacted:PASSWORD]"]));
     assert!(!format!("{:?}", scene.events()).contains("hunter-two"));
 }
+
+#[test]
+fn notes_appended_in_a_large_answer_survive_an_interruption() {
+    let note = json!({"name": "append_workflow_context", "arguments": {"text": "Use tabs."}});
+    // The answer is so large that it is recorded as a blob, and so dear that the run pauses.
+    let answer = json!({
+        "text": "x".repeat(120_000),
+        "tool_calls": [note],
+        "usage": {"cost_usd": 2.0},
+    });
+    let model = json!({"a": [answer, {"text": "done"}]});
+    let source =
+        "digraph { graph [max_cost=1.5]; start -> a -> exit; a [prompt=A, context_tool=write] }";
+    let scene = Scene::new(source).model(&model.to_string()).agents(agents(&Arc::default()));
+    scene.drive().unwrap();
+    scene.drive_with(Some(9.0)).unwrap();
+    assert_eq!(scene.value("internal.workflow_notes"), json!(["Use tabs."]));
+}
