@@ -74,7 +74,7 @@ impl Attempt {
                 () = cancel.cancelled() => return Ended::Canceled,
             }
         }
-        if self.stage.node().kind == NodeKind::Parallel {
+        if self.stage.spec().kind == NodeKind::Parallel {
             return Ended::Due;
         }
         let started_ms = clock.now_ms();

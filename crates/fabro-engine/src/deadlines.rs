@@ -6,12 +6,12 @@ use std::time::Duration;
 use tokio::time::sleep;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::Plan;
 use crate::attempt::{Ended, Key};
 use crate::cursor::Position;
 use crate::drive::InFlight;
 use crate::fanout::fan_name;
 use crate::state::RunState;
+use crate::{Plan, RunOptions};
 
 /// One for each fan-out at work that has a limit.
 #[derive(Default)]
@@ -30,13 +30,14 @@ impl Deadlines {
         &mut self,
         state: &RunState,
         plan: &Plan,
+        options: &RunOptions,
         stop: &CancellationToken,
         in_flight: &InFlight,
     ) {
         self.0.retain(|key, _| is_at_work(key, state));
         for (branch, cursor) in &state.cursors {
             let Position::Fanned(fan) = &cursor.position else { continue };
-            let limit = plan.node(&fan.stage.node).and_then(|(_, node)| Plan::timeout(node));
+            let limit = plan.find(&fan.stage.node).and_then(|node| node.timeout);
             let Some(limit) = limit else { continue };
             let key = Key::of(branch, &fan.stage);
             if self.0.contains_key(&key) {
@@ -45,7 +46,7 @@ impl Deadlines {
             let given_up = stop.child_token();
             let wait = given_up.clone().drop_guard();
             self.0.insert(key.clone(), Deadline { limit, _wait: wait });
-            if plan.has_delays() {
+            if options.has_delays() {
                 in_flight.push(Box::pin(async move {
                     tokio::select! {
                         () = sleep(limit) => (key, Ended::Overdue(limit)),
@@ -57,8 +58,8 @@ impl Deadlines {
     }
 
     /// The one that the plan says is over first when nothing else can happen.
-    pub(crate) fn first(&self, plan: &Plan) -> Option<(&Key, Duration)> {
-        let over = self.0.iter().filter_map(|it| Some((plan.overdue(&name(it.0))?, it)));
+    pub(crate) fn first(&self, options: &RunOptions) -> Option<(&Key, Duration)> {
+        let over = self.0.iter().filter_map(|it| Some((options.overdue_rank(&name(it.0))?, it)));
         over.min_by_key(|(at, _)| *at).map(|(_, (key, deadline))| (key, deadline.limit))
     }
 }

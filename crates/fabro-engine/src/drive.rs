@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use fabro_events::{EventBody, EventSink, Note, PauseReason};
 use fabro_store::{Batch, ChangeMark, InboxId, Message, Store, StoreError};
-use fabro_types::{Failure, RunStatus};
+use fabro_types::{Failure, NodeKind, RunStatus};
 use futures_util::future::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::{mpsc, oneshot};
@@ -254,7 +254,8 @@ impl Driver {
             live
         });
         self.suspended.retain(|key, _| key.is_current(state));
-        self.deadlines.watch(state, self.machine.plan(), &self.stop, in_flight);
+        let (plan, options) = (self.machine.plan(), self.machine.options());
+        self.deadlines.watch(state, plan, options, &self.stop, in_flight);
         let mut any_listener = false;
         for (key, at) in wanted {
             any_listener |= matches!(&*at.handler, "human" | "agent");
@@ -288,14 +289,13 @@ impl Driver {
         let run = self.machine.state();
         let cursor = run.cursors.get(&key.branch)?;
         let plan = Arc::clone(self.machine.plan());
-        let (_, node) = plan.node(&key.node)?;
+        let node = plan.find(&key.node)?;
         let (letters, mail) = mpsc::unbounded_channel();
         let cancel = self.stop.child_token();
         let activity = Arc::new(tokio::sync::Notify::new());
-        let silence = node.kind.is_llm().then(|| plan.stall_timeout()).flatten();
+        let silence = plan.graph().stall_timeout.filter(|_| node.kind.is_llm());
         // A gate's time runs from the question, over a restart too: its handler sees to it.
-        let timeout =
-            crate::Plan::timeout(node).filter(|_| node.kind != fabro_graph::NodeKind::Human);
+        let timeout = node.timeout.filter(|_| node.kind != NodeKind::Human);
         let delay = Duration::from_millis(at.delay_ms);
         let stage = Stage {
             run_id: run.run_id,
@@ -326,7 +326,7 @@ impl Driver {
             cancel,
             activity: Arc::clone(&activity),
             letters,
-            is_agent: node.kind == fabro_graph::NodeKind::Agent,
+            is_agent: node.kind == NodeKind::Agent,
             delivered: BTreeSet::new(),
             ended,
         };
@@ -486,7 +486,7 @@ impl Driver {
         if !stuck || self.machine.over_budget() {
             return false;
         }
-        let first = self.deadlines.first(self.machine.plan());
+        let first = self.deadlines.first(self.machine.options());
         let Some((key, limit)) = first else { return false };
         let branch = Arc::clone(&key.branch);
         self.decide(Input::Overdue { branch, limit });

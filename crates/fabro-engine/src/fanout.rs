@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fabro_context::keys;
 use fabro_events::PlannedBranch;
-use fabro_graph::Node;
+use fabro_plan::JoinPolicy;
 use fabro_types::{Failure, FailureClass, Outcome, Status};
 use serde_json::{Value, json};
 
@@ -54,27 +54,6 @@ pub(crate) enum Verdict {
     Wait,
     /// The fan-out is over, with this status.
     Over(Status),
-}
-
-/// When branches count as joined.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Policy {
-    WaitAll,
-    FirstSuccess,
-    Quorum(usize),
-}
-
-impl Policy {
-    pub(crate) fn of(node: &Node, branches: usize) -> Self {
-        match node.attrs.text("join_policy") {
-            Some("first_success") => Self::FirstSuccess,
-            Some("quorum") => {
-                let own = node.attrs.int("quorum").and_then(|n| usize::try_from(n).ok());
-                Self::Quorum(own.filter(|n| *n > 0).unwrap_or(branches / 2 + 1))
-            }
-            _ => Self::WaitAll,
-        }
-    }
 }
 
 impl FanOut {
@@ -136,22 +115,26 @@ impl FanOut {
         }
     }
 
-    pub(crate) fn verdict(&self, policy: Policy) -> Verdict {
+    pub(crate) fn verdict(&self, policy: JoinPolicy) -> Verdict {
         let ended = self.branches.iter().filter_map(|branch| branch.end.as_ref());
         let good = ended.clone().filter(|end| end.status.is_good()).count();
         let whole = ended.clone().filter(|end| end.status == Status::Succeeded).count();
         let open = self.branches.len() - ended.count();
+        let quorum = match policy {
+            JoinPolicy::Quorum(Some(needed)) => needed as usize,
+            _ => self.branches.len() / 2 + 1,
+        };
         match policy {
-            Policy::FirstSuccess if good > 0 => Verdict::Over(Status::Succeeded),
-            Policy::Quorum(needed) if good >= needed => Verdict::Over(Status::Succeeded),
-            Policy::Quorum(needed) if good + open < needed => Verdict::Over(Status::Failed),
+            JoinPolicy::FirstSuccess if good > 0 => Verdict::Over(Status::Succeeded),
+            JoinPolicy::Quorum(_) if good >= quorum => Verdict::Over(Status::Succeeded),
+            JoinPolicy::Quorum(_) if good + open < quorum => Verdict::Over(Status::Failed),
             _ if open > 0 => Verdict::Wait,
-            Policy::FirstSuccess | Policy::Quorum(_) => Verdict::Over(Status::Failed),
-            Policy::WaitAll if whole == self.branches.len() => Verdict::Over(Status::Succeeded),
-            Policy::WaitAll if good == 0 && !self.branches.is_empty() => {
+            JoinPolicy::FirstSuccess | JoinPolicy::Quorum(_) => Verdict::Over(Status::Failed),
+            JoinPolicy::WaitAll if whole == self.branches.len() => Verdict::Over(Status::Succeeded),
+            JoinPolicy::WaitAll if good == 0 && !self.branches.is_empty() => {
                 Verdict::Over(Status::Failed)
             }
-            Policy::WaitAll => Verdict::Over(Status::PartiallySucceeded),
+            JoinPolicy::WaitAll => Verdict::Over(Status::PartiallySucceeded),
         }
     }
 
@@ -296,7 +279,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(ends: &[Option<Status>], policy: Policy, expect: Verdict) {
+    fn check(ends: &[Option<Status>], policy: JoinPolicy, expect: Verdict) {
         let stage = ActiveStage {
             node: "fork".into(),
             handler: "parallel".into(),
@@ -331,16 +314,16 @@ mod tests {
     fn join_policies() {
         use Status::{Failed, PartiallySucceeded, Succeeded};
         let (yes, no, part) = (Some(Succeeded), Some(Failed), Some(PartiallySucceeded));
-        check(&[yes, None], Policy::WaitAll, Verdict::Wait);
-        check(&[yes, yes], Policy::WaitAll, Verdict::Over(Succeeded));
-        check(&[yes, no], Policy::WaitAll, Verdict::Over(PartiallySucceeded));
-        check(&[part, yes], Policy::WaitAll, Verdict::Over(PartiallySucceeded));
-        check(&[no, no], Policy::WaitAll, Verdict::Over(Failed));
-        check(&[no, None], Policy::FirstSuccess, Verdict::Wait);
-        check(&[None, yes], Policy::FirstSuccess, Verdict::Over(Succeeded));
-        check(&[no, no], Policy::FirstSuccess, Verdict::Over(Failed));
-        check(&[yes, None, None], Policy::Quorum(2), Verdict::Wait);
-        check(&[yes, None, yes], Policy::Quorum(2), Verdict::Over(Succeeded));
-        check(&[no, no, None], Policy::Quorum(2), Verdict::Over(Failed));
+        check(&[yes, None], JoinPolicy::WaitAll, Verdict::Wait);
+        check(&[yes, yes], JoinPolicy::WaitAll, Verdict::Over(Succeeded));
+        check(&[yes, no], JoinPolicy::WaitAll, Verdict::Over(PartiallySucceeded));
+        check(&[part, yes], JoinPolicy::WaitAll, Verdict::Over(PartiallySucceeded));
+        check(&[no, no], JoinPolicy::WaitAll, Verdict::Over(Failed));
+        check(&[no, None], JoinPolicy::FirstSuccess, Verdict::Wait);
+        check(&[None, yes], JoinPolicy::FirstSuccess, Verdict::Over(Succeeded));
+        check(&[no, no], JoinPolicy::FirstSuccess, Verdict::Over(Failed));
+        check(&[yes, None, None], JoinPolicy::Quorum(Some(2)), Verdict::Wait);
+        check(&[yes, None, yes], JoinPolicy::Quorum(Some(2)), Verdict::Over(Succeeded));
+        check(&[no, no, None], JoinPolicy::Quorum(Some(2)), Verdict::Over(Failed));
     }
 }

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use fabro_context::Context;
 use fabro_events::{CreatedRun, Event, EventBody, Note, PauseReason};
 use fabro_graph::Node;
+use fabro_plan::NodeSpec;
 use fabro_store::{InboxId, Store, StoreError};
 use fabro_types::{Failure, Fidelity, Outcome, RunId};
 use imbl::{OrdMap, Vector};
@@ -113,6 +114,11 @@ impl Stage {
             // A stage is only ever made for a node of its plan.
             None => self.plan.start(),
         }
+    }
+
+    /// The node as the plan has it, with the type of every attribute.
+    pub fn spec(&self) -> &NodeSpec {
+        self.plan.spec(self.plan.node(&self.at.node).map_or_else(Default::default, |(ix, _)| ix))
     }
 
     /// How much the preamble tells.

@@ -56,7 +56,7 @@ mod handler;
 mod input;
 mod machine;
 mod offload;
-mod plan;
+mod options;
 mod random;
 mod retry;
 mod select;
@@ -69,12 +69,17 @@ pub use drive::{Clock, DriveError, RunEnd, World, drive};
 pub use fabro_blob::{
     NewBlob, OFFLOAD_LIMIT, READ_LIMIT, ReadError, offload_value, read_blob, read_inner,
 };
+pub use fabro_plan::{
+    AgentSpec, Backend, CommandSpec, ContextTool, EdgeSpec, GraphSpec, HumanSpec, JoinPolicy,
+    Language, LlmSpec, ManagerSpec, NodeBody, NodeSpec, OutputSpec, ParallelSpec, Plan, PlanError,
+    TextTemplate,
+};
 pub use fanout::{Branch, BranchEnd, FanOut};
 pub use handler::{Handler, Letter, Mailbox, ReportError, Reporter, Stage, StageEnd, stage_dir};
 pub use input::{Commit, Finished, Input};
 pub use machine::Machine;
 pub use offload::offload_patch;
-pub use plan::{Plan, PlanError};
+pub use options::RunOptions;
 pub use select::{LookupError, Reading};
 pub use state::{MAIN, Phase, RunState};
 

@@ -6,18 +6,21 @@ use std::sync::Arc;
 
 use fabro_blob::BlobStore;
 use fabro_events::{Candidate, CompletedStage, Entry, Event, EventBody, Note, PauseReason};
-use fabro_graph::{Node, NodeKind};
-use fabro_types::{Failure, FailureClass, Outcome, Status};
+use fabro_plan::NodeSpec;
+use fabro_types::{Failure, FailureClass, NodeKind, Outcome, Status};
 
 use crate::attempt::time_limit;
 use crate::cursor::Position;
 use crate::input::{Commit, Finished, Input};
 use crate::offload::offload_patch;
 use crate::state::{MAIN, Phase, RunState};
-use crate::{NewBlob, Plan, random, retry};
+use crate::{NewBlob, Plan, RunOptions, random, retry};
 
 /// Nodes that a line may pass one after the other without a stage that does something.
 const MAX_PASSED: usize = 1_000;
+
+/// The visit limit of a dry run, where nothing a stage would write ends a loop.
+const DRY_RUN_VISITS: u32 = 10;
 
 /// A run's state together with its plan: takes inputs, gives events.
 pub struct Machine {
@@ -27,12 +30,31 @@ pub struct Machine {
     pub(crate) todo: VecDeque<Arc<str>>,
     commit: Commit,
     pub(crate) now_ms: i64,
+    options: RunOptions,
 }
 
 impl Machine {
     /// A machine for a run in this state; `blobs` is read when a condition looks at a large value.
     pub fn new(plan: Arc<Plan>, state: RunState, blobs: Arc<dyn BlobStore>) -> Self {
-        Self { plan, state, blobs, todo: VecDeque::new(), commit: Commit::default(), now_ms: 0 }
+        Self {
+            plan,
+            state,
+            blobs,
+            todo: VecDeque::new(),
+            commit: Commit::default(),
+            now_ms: 0,
+            options: RunOptions::default(),
+        }
+    }
+
+    /// The same machine with these options.
+    #[must_use]
+    pub fn with_options(self, options: RunOptions) -> Self {
+        Self { options, ..self }
+    }
+
+    pub(crate) fn options(&self) -> &RunOptions {
+        &self.options
     }
 
     /// The state, everything handled so far included.
@@ -85,15 +107,15 @@ impl Machine {
 
     /// How many tokens may still be used; `None` without a limit.
     pub fn tokens_left(&self) -> Option<u64> {
-        let max = self.plan.max_tokens().filter(|_| !self.state.tokens_lifted)?;
+        let limits = self.plan.graph().max_tokens.into_iter().chain(self.options.max_tokens);
+        let max = limits.min().filter(|_| !self.state.tokens_lifted)?;
         let usage = self.state.usage_so_far();
         Some(max.saturating_sub(usage.input_tokens.saturating_add(usage.output_tokens)))
     }
 
     /// What may still be spent, in US dollars; `None` without a limit.
     pub fn budget(&self) -> Option<f64> {
-        let graph = self.plan.workflow().attrs();
-        let max = self.state.max_cost.or_else(|| graph.float("max_cost"))?;
+        let max = self.state.max_cost.or(self.plan.graph().max_cost)?;
         Some(max - self.state.usage_so_far().cost_usd)
     }
 
@@ -149,7 +171,7 @@ impl Machine {
         passed: usize,
     ) {
         let plan = Arc::clone(&self.plan);
-        let Some((_, node)) = plan.node(id) else {
+        let Some(node) = plan.find(id) else {
             let message = format!("there is no node `{id}`");
             return self.fail_line(branch, Failure::new(FailureClass::Structural, message));
         };
@@ -174,7 +196,7 @@ impl Machine {
         }
     }
 
-    fn check_visits(&self, branch: &str, node: &Node, passed: usize) -> Result<(), Failure> {
+    fn check_visits(&self, branch: &str, node: &NodeSpec, passed: usize) -> Result<(), Failure> {
         let too_often = |message| Err(Failure::new(FailureClass::CompilationLoop, message));
         if passed > MAX_PASSED {
             return too_often(format!(
@@ -192,9 +214,9 @@ impl Machine {
     }
 
     /// How often a node may be entered; `None` for any number of times.
-    pub(crate) fn visit_limit(&self, node: &Node) -> Option<u32> {
+    pub(crate) fn visit_limit(&self, node: &NodeSpec) -> Option<u32> {
         let dry_run = self.state.created.as_ref().is_some_and(|created| created.dry_run);
-        self.plan.max_visits(node, dry_run).filter(|_| counts_visits(node.kind))
+        visit_limit(node, dry_run)
     }
 
     pub(crate) fn visits(&self, branch: &str, node: &str) -> u32 {
@@ -205,7 +227,7 @@ impl Machine {
     fn start_stage(
         &mut self,
         branch: &str,
-        node: &Node,
+        node: &NodeSpec,
         via: Option<(Arc<str>, Option<Arc<str>>)>,
     ) {
         let Some(cursor) = self.state.cursors.get(branch) else { return };
@@ -229,7 +251,7 @@ impl Machine {
         let workflow = self.plan.workflow();
         let (from, to) = (workflow.find(from)?, workflow.find(to)?);
         let edges = || workflow.outgoing(from).filter(|ix| workflow.edge(*ix).to == to);
-        let exact = edges().find(|ix| workflow.edge(*ix).label() == label);
+        let exact = edges().find(|ix| self.plan.edge(*ix).label.as_deref() == label);
         // A jump has no label; it may still go where an edge leads.
         exact.or_else(|| edges().next().filter(|_| label.is_none()))
     }
@@ -249,7 +271,7 @@ impl Machine {
         }
     }
 
-    fn exit(&mut self, branch: &Arc<str>, node: &Node) {
+    fn exit(&mut self, branch: &Arc<str>, node: &NodeSpec) {
         if branch.is_empty() {
             match self.unmet_gate() {
                 Err(failure) => return self.fail_run(failure),
@@ -286,7 +308,7 @@ impl Machine {
             return;
         };
         let plan = Arc::clone(&self.plan);
-        let Some((_, node)) = plan.node(&stage.node) else { return };
+        let Some(node) = plan.find(&stage.node) else { return };
         self.commit.blobs.append(&mut finished.blobs);
         let outcome = &mut finished.outcome;
         if outcome.status == Status::Failed {
@@ -298,8 +320,8 @@ impl Machine {
         if let Some(failure) = outcome.failure.clone().filter(|_| outcome.status == Status::Failed)
         {
             let random = self.random(branch, &node.id, stage.visit);
-            let delay = retry::delay(plan.workflow(), node, stage.attempt, &failure, &random);
-            if let Some(delay_ms) = delay.map(|ms| if plan.has_delays() { ms } else { 0 }) {
+            let delay = retry::delay(&node.retry, stage.attempt, &failure, &random);
+            if let Some(delay_ms) = delay.map(|ms| if self.options.has_delays() { ms } else { 0 }) {
                 let usage = outcome.usage.clone();
                 let attempt = stage.attempt;
                 let body = EventBody::StageRetrying { attempt, delay_ms, failure, usage };
@@ -310,7 +332,7 @@ impl Machine {
         self.complete(branch, node, finished);
     }
 
-    pub(crate) fn complete(&mut self, branch: &Arc<str>, node: &Node, mut finished: Finished) {
+    pub(crate) fn complete(&mut self, branch: &Arc<str>, node: &NodeSpec, mut finished: Finished) {
         offload_patch(&mut finished.outcome.context_updates, &mut self.commit.blobs);
         let active = self.state.cursors.get(branch).and_then(|cursor| cursor.active());
         let visit = active.map_or_else(|| self.visits(branch, &node.id), |stage| stage.visit);
@@ -339,7 +361,7 @@ impl Machine {
             return;
         };
         let plan = Arc::clone(&self.plan);
-        let Some((_, node)) = plan.node(&stage.node) else { return };
+        let Some(node) = plan.find(&stage.node) else { return };
         self.commit.blobs.append(&mut blobs);
         for note in notes {
             let mut entry = entry_for(branch, node, stage.visit, note.body);
@@ -398,7 +420,7 @@ impl Machine {
     }
 
     /// Adds an event about a stage.
-    pub(crate) fn emit_for(&mut self, branch: &str, node: &Node, visit: u32, body: EventBody) {
+    pub(crate) fn emit_for(&mut self, branch: &str, node: &NodeSpec, visit: u32, body: EventBody) {
         self.push(entry_for(branch, node, visit, body));
     }
 
@@ -415,13 +437,19 @@ impl Machine {
     }
 }
 
-fn entry_for(branch: &str, node: &Node, visit: u32, body: EventBody) -> Entry {
+fn entry_for(branch: &str, node: &NodeSpec, visit: u32, body: EventBody) -> Entry {
     let mut entry = Entry::new(body);
     entry.branch = (!branch.is_empty()).then(|| Arc::from(branch));
     entry.node_id = Some(Arc::clone(&node.id));
-    entry.node_label = Some(node.label()).filter(|label| **label != *node.id).map(Arc::from);
+    entry.node_label = Some(Arc::clone(&node.label)).filter(|label| *label != node.id);
     entry.visit = Some(visit);
     entry
+}
+
+/// How often a node may be entered; `None` for any number of times.
+pub(crate) fn visit_limit(node: &NodeSpec, dry_run: bool) -> Option<u32> {
+    let limit = node.max_visits.or(dry_run.then_some(DRY_RUN_VISITS));
+    limit.filter(|limit| *limit > 0 && counts_visits(node.kind))
 }
 
 fn counts_visits(kind: NodeKind) -> bool {
@@ -429,16 +457,13 @@ fn counts_visits(kind: NodeKind) -> bool {
 }
 
 /// Turns a failure that no attempt is left for into what the node allows instead.
-fn forgive(node: &Node, outcome: &mut Outcome, failure: &Failure) {
+fn forgive(node: &NodeSpec, outcome: &mut Outcome, failure: &Failure) {
     let closed = matches!(failure.class, FailureClass::Canceled | FailureClass::Structural);
-    if node.attrs.bool("auto_status") == Some(true)
-        && !failure.stated
-        && failure.class != FailureClass::Canceled
-    {
+    if node.auto_status && !failure.stated && failure.class != FailureClass::Canceled {
         outcome.status = Status::Succeeded;
         outcome.failure = None;
         outcome.notes.get_or_insert_with(|| format!("auto_status: {}", failure.message));
-    } else if node.attrs.bool("allow_partial") == Some(true) && !closed {
+    } else if node.allow_partial && !closed {
         outcome.status = Status::PartiallySucceeded;
         outcome.notes.get_or_insert_with(|| format!("partial: {}", failure.message));
     }

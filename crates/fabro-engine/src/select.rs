@@ -11,10 +11,10 @@ use fabro_condition::{Clause, Condition, ConditionResult, Lookup};
 use fabro_context::Context;
 use fabro_events::{Candidate, EdgeChoice, Tier};
 use fabro_graph::{EdgeIx, NodeIx};
+use fabro_plan::{Plan, Selection};
 use fabro_types::{BlobRef, Outcome, Weight, accelerator, strip_accelerator};
 use serde_json::Value;
 
-use crate::Plan;
 use crate::random;
 
 /// A context value that a condition needs and that cannot be read: its blob is too large, missing or
@@ -117,13 +117,13 @@ pub(crate) fn select(question: &Question<'_>) -> Result<Answer, LookupError> {
     let chosen = tiers.into_iter().find(|(_, edges)| !edges.is_empty());
     let edge = chosen.and_then(|(tier, edges)| {
         let ix = best(question, &edges)?;
-        let edge = question.plan.workflow().edge(ix);
+        let edge = question.plan.edge(ix);
         let choice = EdgeChoice {
             to: Arc::clone(&question.plan.workflow().node(edge.to).id),
-            label: edge.label().map(Arc::from),
+            label: edge.label.clone(),
             tier,
             random: edges.len() > 1 && is_random(question),
-            restart: edge.attrs.bool("loop_restart") == Some(true),
+            restart: edge.loop_restart,
             gate: None,
             candidates: candidates.clone(),
         };
@@ -137,14 +137,15 @@ fn look(question: &Question<'_>) -> Result<Vec<Candidate>, LookupError> {
     workflow
         .outgoing(question.node)
         .map(|ix| {
-            let edge = workflow.edge(ix);
-            let condition = question.plan.condition(ix);
-            let result = condition.map(|it| question.reading.evaluate(it)).transpose()?;
+            let edge = question.plan.edge(ix);
+            let condition = edge.condition.as_ref();
+            let result =
+                condition.map(|it| question.reading.evaluate(&it.parsed)).transpose()?;
             Ok(Candidate {
                 to: Arc::clone(&workflow.node(edge.to).id),
-                label: edge.label().map(Arc::from),
-                condition: condition.and_then(|_| edge.condition()).map(Arc::from),
-                weight: edge.weight(),
+                label: edge.label.clone(),
+                condition: condition.map(|condition| Arc::clone(&condition.text)),
+                weight: edge.weight,
                 holds: result.as_ref().is_none_or(|result| result.holds),
                 clauses: result.map(|result| result.clauses).unwrap_or_default(),
             })
@@ -165,9 +166,9 @@ fn labelled(question: &Question<'_>, edges: &[EdgeIx]) -> Vec<EdgeIx> {
     let Some(preferred) = preferred.filter(|label| !label.trim().is_empty()) else {
         return Vec::new();
     };
-    let workflow = question.plan.workflow();
     let matches = |edge: &&EdgeIx| {
-        workflow.edge(**edge).label().is_some_and(|label| label_matches(label, preferred))
+        let label = question.plan.edge(**edge).label.as_ref();
+        label.is_some_and(|label| label_matches(label, preferred))
     };
     edges.iter().filter(matches).copied().collect()
 }
@@ -194,11 +195,11 @@ fn best(question: &Question<'_>, edges: &[EdgeIx]) -> Option<EdgeIx> {
     let workflow = question.plan.workflow();
     if !is_random(question) {
         return edges.iter().copied().min_by_key(|edge| {
-            let edge = workflow.edge(*edge);
-            (Reverse(edge.weight()), Arc::clone(&workflow.node(edge.to).id))
+            let edge = question.plan.edge(*edge);
+            (Reverse(edge.weight), Arc::clone(&workflow.node(edge.to).id))
         });
     }
-    let weight = |edge: &EdgeIx| parts(workflow.edge(*edge).weight());
+    let weight = |edge: &EdgeIx| parts(question.plan.edge(*edge).weight);
     let total = edges.iter().map(weight).fold(0_u64, u64::saturating_add);
     let mut left = question.random.below(total, "edge");
     edges.iter().copied().find(|edge| {
@@ -210,8 +211,7 @@ fn best(question: &Question<'_>, edges: &[EdgeIx]) -> Option<EdgeIx> {
 }
 
 fn is_random(question: &Question<'_>) -> bool {
-    let node = question.plan.workflow().node(question.node);
-    node.attrs.text("selection") == Some("random")
+    question.plan.spec(question.node).selection == Selection::Random
 }
 
 /// A weight in thousandths; one that is not above 0 counts as 1.

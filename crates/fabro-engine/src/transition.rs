@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use fabro_context::keys;
 use fabro_events::{Candidate, EdgeChoice, EventBody, PlannedBranch, Tier};
-use fabro_graph::{Node, NodeIx, NodeKind};
-use fabro_types::{Failure, FailureClass, Status};
+use fabro_graph::NodeIx;
+use fabro_plan::{NodeSpec, RetryTargets};
+use fabro_types::{Failure, FailureClass, NodeKind, Status};
 
 use crate::cursor::{Cursor, LastStage, Position};
-use crate::fanout::{Policy, Verdict, branch_name, fan_name, parent_of};
+use crate::fanout::{Verdict, branch_name, fan_name, parent_of};
 use crate::input::Finished;
 use crate::machine::Machine;
 use crate::offload::Pending;
@@ -21,7 +22,8 @@ impl Machine {
     /// A stage has ended: which way does its line go?
     pub(crate) fn choose(&mut self, branch: &Arc<str>, id: &str, visit: u32) {
         let plan = Arc::clone(&self.plan);
-        let Some((ix, node)) = plan.node(id) else { return };
+        let Some(ix) = plan.workflow().find(id) else { return };
+        let node = plan.spec(ix);
         if node.kind == NodeKind::Parallel {
             return self.leave_fan_out(branch, ix, node, visit);
         }
@@ -43,7 +45,7 @@ impl Machine {
         &self,
         branch: &str,
         ix: NodeIx,
-        node: &Node,
+        node: &NodeSpec,
         visit: u32,
     ) -> Result<Answer, LookupError> {
         let Some(cursor) = self.state.cursors.get(branch) else {
@@ -63,7 +65,7 @@ impl Machine {
         })
     }
 
-    fn take(&mut self, branch: &Arc<str>, node: &Node, visit: u32, choice: EdgeChoice) {
+    fn take(&mut self, branch: &Arc<str>, node: &NodeSpec, visit: u32, choice: EdgeChoice) {
         let arrived = self.own_join(branch).is_some_and(|join| join == choice.to);
         self.emit_for(branch, node, visit, EventBody::EdgeSelected(choice));
         if arrived {
@@ -84,7 +86,7 @@ impl Machine {
         }
     }
 
-    fn restart(&mut self, branch: &Arc<str>, node: &Node, visit: u32, choice: EdgeChoice) {
+    fn restart(&mut self, branch: &Arc<str>, node: &NodeSpec, visit: u32, choice: EdgeChoice) {
         if !branch.is_empty() {
             let message = "a loop_restart edge cannot be taken inside a fan-out";
             let failure = Failure::new(FailureClass::Structural, message).signed(&node.id);
@@ -105,7 +107,7 @@ impl Machine {
         self.todo.push_back(Arc::clone(branch));
     }
 
-    fn no_edge(&mut self, branch: &Arc<str>, node: &Node, visit: u32, answer: Answer) {
+    fn no_edge(&mut self, branch: &Arc<str>, node: &NodeSpec, visit: u32, answer: Answer) {
         let Some(failure) = self.last_failure(branch) else {
             let dead_end = answer.candidates.is_empty() && node.kind != NodeKind::Parallel;
             if !branch.is_empty() && dead_end {
@@ -143,23 +145,26 @@ impl Machine {
 
     /// The retry target of a failed node, or its fallback, that may still be entered.
     fn jump(&self, branch: &str, failed: &str) -> Option<(Tier, Arc<str>)> {
-        let (_, node) = self.plan.node(failed)?;
-        // The graph's targets are places on the main line; a branch would leave its fan-out for them.
-        let graph = Some(self.plan.workflow().attrs()).filter(|_| branch.is_empty());
-        let of_graph = |name| graph.and_then(|attrs| attrs.text(name));
-        let named = [
-            (Tier::RetryTarget, node.attrs.text("retry_target")),
-            (Tier::FallbackRetryTarget, node.attrs.text("fallback_retry_target")),
-            (Tier::RetryTarget, of_graph("retry_target")),
-            (Tier::FallbackRetryTarget, of_graph("fallback_retry_target")),
+        let own = self.plan.find(failed)?.retry_targets;
+        // The graph's targets are on the main line; a branch would leave its fan-out for them.
+        let graph = if branch.is_empty() {
+            self.plan.graph().retry_targets
+        } else {
+            RetryTargets::default()
+        };
+        let targets = [
+            (Tier::RetryTarget, own.first),
+            (Tier::FallbackRetryTarget, own.fallback),
+            (Tier::RetryTarget, graph.first),
+            (Tier::FallbackRetryTarget, graph.fallback),
         ];
-        named.into_iter().find_map(|(tier, id)| {
-            let (_, target) = self.plan.node(id?)?;
+        targets.into_iter().find_map(|(tier, target)| {
+            let target = self.plan.spec(target?);
             self.has_visits(branch, target).then(|| (tier, Arc::clone(&target.id)))
         })
     }
 
-    fn has_visits(&self, branch: &str, node: &Node) -> bool {
+    fn has_visits(&self, branch: &str, node: &NodeSpec) -> bool {
         self.visit_limit(node).is_none_or(|max| self.visits(branch, &node.id) < max)
     }
 
@@ -168,8 +173,7 @@ impl Machine {
         if !matches!(failure.class, FailureClass::Deterministic | FailureClass::Structural) {
             return None;
         }
-        let limit = self.plan.workflow().attrs().int("loop_restart_signature_limit").unwrap_or(3);
-        let limit = u32::try_from(limit).ok().filter(|limit| *limit > 0)?;
+        let limit = self.plan.graph().signature_limit?;
         let counts = self.cursor(branch)?.breaker.get(node);
         let before = counts.and_then(|counts| counts.get(&failure.signature)).copied();
         let times = before.unwrap_or_default() + 1;
@@ -182,9 +186,8 @@ impl Machine {
     /// The jump that an unmet goal gate asks for at the exit; an error when it asks in vain.
     pub(crate) fn unmet_gate(&self) -> Result<Option<EdgeChoice>, Failure> {
         let Some(cursor) = self.state.main() else { return Ok(None) };
-        let workflow = self.plan.workflow();
         let ended = self.plan.goal_gates().iter().filter_map(|ix| {
-            let node = workflow.node(*ix);
+            let node = self.plan.spec(*ix);
             cursor.ends.get(&node.id).map(|end| (end, node))
         });
         let unmet = ended
@@ -213,8 +216,9 @@ impl Machine {
         let Some(Position::Active(stage)) = self.cursor(branch).map(|it| &it.position) else {
             return;
         };
-        let found = plan.node(&stage.node).filter(|(_, node)| node.kind == NodeKind::Parallel);
-        let Some((ix, node)) = found else { return };
+        let Some(ix) = plan.workflow().find(&stage.node) else { return };
+        let node = plan.spec(ix);
+        let Some(parallel) = node.parallel() else { return };
         let (visit, attempt) = (stage.visit, stage.attempt);
         if let Err(message) = may_fan_out(branch, &node.id) {
             return self.fail_stage(branch, node, FailureClass::Structural, message);
@@ -229,15 +233,14 @@ impl Machine {
             let message = "no edge of the fan-out may be taken".to_owned();
             return self.fail_stage(branch, node, FailureClass::Structural, message);
         }
-        let join = self.plan.join(ix).map(|ix| Arc::clone(&self.plan.workflow().node(ix).id));
-        let max = node.attrs.int("max_parallel").unwrap_or(4).max(1);
-        let max_parallel = u32::try_from(max).unwrap_or(u32::MAX);
+        let join = self.plan.join(ix).map(|ix| Arc::clone(&self.plan.spec(ix).id));
+        let max_parallel = parallel.max_parallel;
         let body = EventBody::ParallelStarted { branches: planned, join, max_parallel };
         self.emit_for(branch, node, visit, body);
         self.todo.push_back(Arc::clone(branch));
     }
 
-    fn fail_stage(&mut self, branch: &Arc<str>, node: &Node, class: FailureClass, why: String) {
+    fn fail_stage(&mut self, branch: &Arc<str>, node: &NodeSpec, class: FailureClass, why: String) {
         let failure = Failure::new(class, why).signed(&node.id);
         self.complete(branch, node, Finished::from(fabro_types::Outcome::failed(failure)));
     }
@@ -247,7 +250,7 @@ impl Machine {
         &self,
         branch: &str,
         ix: NodeIx,
-        node: &Node,
+        node: &NodeSpec,
         (visit, attempt): (u32, u32),
     ) -> Result<Vec<PlannedBranch>, LookupError> {
         let answer = self.select(branch, ix, node, visit)?;
@@ -266,8 +269,9 @@ impl Machine {
         let Some(Position::Fanned(fan)) = self.cursor(branch).map(|cursor| &cursor.position) else {
             return;
         };
-        let Some((_, node)) = plan.node(&fan.stage.node) else { return };
-        if let Verdict::Over(status) = fan.verdict(Policy::of(node, fan.branches().len())) {
+        let Some(node) = plan.find(&fan.stage.node) else { return };
+        let policy = node.parallel().map(|parallel| parallel.join_policy).unwrap_or_default();
+        if let Verdict::Over(status) = fan.verdict(policy) {
             return self.join(branch, Ok(status));
         }
         let startable: Vec<(Arc<str>, bool)> = fan
@@ -291,7 +295,7 @@ impl Machine {
         let Some(Position::Fanned(fan)) = self.cursor(branch).map(|cursor| &cursor.position) else {
             return;
         };
-        let Some((_, node)) = plan.node(&fan.stage.node) else { return };
+        let Some(node) = plan.find(&fan.stage.node) else { return };
         let (visit, started_ms) = (fan.stage.visit, fan.stage.started_ms);
         let open: Vec<Arc<str>> = fan.open().map(Arc::clone).collect();
         for name in open {
@@ -314,7 +318,7 @@ impl Machine {
         self.ended(branch, outcome.into());
     }
 
-    fn leave_fan_out(&mut self, branch: &Arc<str>, ix: NodeIx, node: &Node, visit: u32) {
+    fn leave_fan_out(&mut self, branch: &Arc<str>, ix: NodeIx, node: &NodeSpec, visit: u32) {
         // Results are what tells a fan-out that was joined from one that could not begin.
         let joined =
             self.cursor(branch).and_then(|cursor| cursor.last.as_ref()).is_some_and(|last| {

@@ -134,6 +134,16 @@ impl Attrs {
         self.get(name)?.value.text()
     }
 
+    /// The text of a string or a bare word, shared with the workflow.
+    pub fn shared_text(&self, name: &str) -> Option<Arc<str>> {
+        self.get(name)?.value.shared_text()
+    }
+
+    /// The attribute is there and `true`.
+    pub fn is_true(&self, name: &str) -> bool {
+        self.bool(name) == Some(true)
+    }
+
     /// `true` or `false`.
     pub fn bool(&self, name: &str) -> Option<bool> {
         self.get(name)?.value.to_bool()

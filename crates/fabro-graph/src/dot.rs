@@ -1,7 +1,7 @@
 use crate::attrs::{Attr, Attrs, Origin};
-use crate::kind::NodeKind;
 use crate::value::quote_into;
 use crate::workflow::{Cluster, Node, NodeIx, Workflow};
+use fabro_types::NodeKind;
 
 /// How many attributes of one element are printed. Nobody writes more; but nodes share the
 /// defaults of their scope, and edges the attributes of their chain, which are told apart here.

@@ -1,7 +1,7 @@
 use std::collections::{HashMap, HashSet};
 
-use crate::kind::NodeKind;
 use crate::workflow::{NodeIx, Workflow};
+use fabro_types::NodeKind;
 
 /// Where the branches of a fan-out meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,11 +10,11 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::ast::{self, AttributeList, DefaultsOf, End, Group, Statement, StatementKind};
 use crate::attrs::{Attr, Attrs, Defaults, Origin, settle};
-use crate::kind::NodeKind;
 use crate::schema::{self, Place};
 use crate::value::quote;
 use crate::workflow::{Adjacency, Cluster, Edge, Node, NodeIx, Workflow};
 use crate::{parse, scan, typing};
+use fabro_types::NodeKind;
 
 /// How many edges groups such as `{a; b} -> {c; d}` may make in one workflow, and how many
 /// classes the labels of subgraphs may give: both grow with the product of what is written.
@@ -35,12 +35,12 @@ pub(crate) fn lower(
     let mut scope = Scope::default();
     let take = |statement: Statement<'_>| lowering.statement(&statement, &mut scope);
     if let Some(frame) = parse::by_statements(source, &scanned, take) {
-        return Ok(lowering.finish(frame.name, name_if_missing));
+        return Ok(lowering.finish(source, frame.name, name_if_missing));
     }
     let document = parse::at_once(source, &scanned)?;
     let mut lowering = Lowering::default();
     lowering.body(&document.body, Scope::default());
-    Ok(lowering.finish(document.name, name_if_missing))
+    Ok(lowering.finish(source, document.name, name_if_missing))
 }
 
 /// What holds for the nodes and edges of a subgraph.
@@ -277,6 +277,7 @@ impl Lowering {
 
     fn finish(
         self,
+        source: &str,
         name: Option<ast::Name<'_>>,
         name_if_missing: &str,
     ) -> (Workflow, Vec<Diagnostic>) {
@@ -301,6 +302,7 @@ impl Lowering {
         let name_span = name.as_ref().map(|name| name.span);
         let name = name.map(|name| name.text).filter(|text| !text.is_empty());
         let workflow = Workflow {
+            source: source.into(),
             name: name.as_deref().unwrap_or(name_if_missing).to_owned(),
             name_span,
             attrs: Attrs::new(self.graph_attrs, Defaults::default()),

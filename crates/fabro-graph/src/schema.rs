@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use crate::kind::NodeKind;
+use fabro_types::NodeKind;
 
 /// What an attribute can stand on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

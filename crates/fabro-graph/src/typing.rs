@@ -3,9 +3,9 @@ use std::borrow::Cow;
 use fabro_types::Diagnostic;
 
 use crate::ast::Literal;
-use crate::kind::NodeKind;
 use crate::schema::{Attribute, ValueType};
 use crate::value::Value;
+use fabro_types::NodeKind;
 
 /// The value as the type the schema asks for, so that whoever reads it later cannot fail. Numbers,
 /// durations and booleans may be written in quotes. An empty value is a warning, for it means no

@@ -108,6 +108,14 @@ impl Value {
         }
     }
 
+    /// The same, shared with the workflow.
+    pub fn shared_text(&self) -> Option<Arc<str>> {
+        match self {
+            Self::String(text) | Self::Bare(text) => Some(Arc::clone(text)),
+            _ => None,
+        }
+    }
+
     /// The value as `true` or `false`, quoted or not, in any case.
     pub fn to_bool(&self) -> Option<bool> {
         match self {

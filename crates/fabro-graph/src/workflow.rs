@@ -5,10 +5,10 @@ use fabro_types::{Diagnostic, Span, Weight};
 use petgraph::graph::{DiGraph, EdgeIndex, NodeIndex};
 
 use crate::attrs::{Attr, Attrs, Origin};
-use crate::kind::NodeKind;
 use crate::schema::Place;
 use crate::value::Value;
 use crate::{dot, lower};
+use fabro_types::NodeKind;
 
 /// Names a node of one workflow.
 pub type NodeIx = NodeIndex<u32>;
@@ -19,6 +19,7 @@ pub type EdgeIx = EdgeIndex<u32>;
 /// A workflow: nodes, edges and attributes with their types, defaults applied.
 #[derive(Clone, Debug)]
 pub struct Workflow {
+    pub(crate) source: Arc<str>,
     pub(crate) name: String,
     pub(crate) name_span: Option<Span>,
     pub(crate) attrs: Attrs,
@@ -142,6 +143,20 @@ impl Workflow {
         source: &str,
     ) -> Result<(Self, Vec<Diagnostic>), Diagnostic> {
         lower::lower(name_if_missing, source)
+    }
+
+    /// The text that it was read from, to which all spans refer.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// The name of the graph, or else the word `digraph`: where findings about the workflow as a
+    /// whole point to.
+    pub fn head_span(&self) -> Span {
+        self.name_span.unwrap_or_else(|| {
+            let start = self.source.find("digraph").unwrap_or_default();
+            Span::new(start, self.source.len().min(start + "digraph".len()))
+        })
     }
 
     /// The graph's name.

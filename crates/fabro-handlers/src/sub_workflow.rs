@@ -10,8 +10,8 @@ use fabro_blob::BlobStore;
 use fabro_condition::Condition;
 use fabro_context::{Context, keys};
 use fabro_engine::{
-    Clock, DriveError, Handler, Input, Machine, NewRun, Phase, Plan, Reading, RunEnd, RunState,
-    Stage, StageEnd, World, begin, cancel, drive, read_all,
+    Clock, DriveError, Handler, Input, Machine, NewRun, Phase, Plan, Reading, RunEnd, RunOptions,
+    RunState, Stage, StageEnd, World, begin, cancel, drive, read_all,
 };
 use fabro_events::{Event, EventBody, EventSink, ParentStage};
 use fabro_preamble::Limits;
@@ -89,7 +89,9 @@ impl SubWorkflowHandler {
             return child.finish(stage);
         }
         let blobs = Arc::clone(&stage.store);
-        let machine = Machine::new(Arc::clone(&child.plan), child.state.clone(), Arc::new(blobs));
+        let options = RunOptions { max_tokens: stage.tokens_left, ..RunOptions::default() };
+        let machine = Machine::new(Arc::clone(&child.plan), child.state.clone(), Arc::new(blobs))
+            .with_options(options);
         // A child may hold children: the future must have a size of its own.
         let mut driven = Box::pin(drive(machine, first, world));
         let mut late = std::pin::pin!(tokio::time::sleep(time_limit(stage)));
@@ -194,7 +196,7 @@ impl Child {
         }
         let id = stage.run_id.derive(&label);
         let ChildWorkflow { plan, goal, bundle } = workflow;
-        let plan = Arc::new(plan.with_max_tokens(stage.tokens_left));
+        let plan = Arc::new(plan);
         let mut events = read_all(&*stage.store, id)?;
         if events.is_empty() {
             check_depth(stage)?;

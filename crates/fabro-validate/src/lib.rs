@@ -38,8 +38,9 @@ mod family;
 mod flow;
 mod lints;
 mod load;
+#[cfg(test)]
+mod lowering_tests;
 mod near;
-mod places;
 mod relative;
 mod rules;
 #[cfg(test)]
@@ -48,6 +49,7 @@ mod testing;
 mod tests;
 
 use fabro_graph::{Diagnostic, Sources, Workflow};
+use fabro_plan::Specs;
 use fabro_types::Severity;
 use serde_json::{Map, Value};
 
@@ -96,7 +98,9 @@ fn check_in(
     let loaded = load::load(name, source, &sources);
     let mut findings = loaded.findings;
     if let Some(read) = &loaded.read {
-        lints::run(&Checking::new(source, read, sources, inputs, family), &mut findings);
+        let (specs, errors) = Specs::lower(&read.workflow);
+        findings.extend(errors);
+        lints::run(&Checking::new(read, &specs, sources, inputs, family), &mut findings);
     }
     sort(&mut findings);
     Checked { workflow: loaded.read.map(|read| read.workflow), findings }

@@ -1,9 +1,8 @@
 //! The one way a workflow is read, whether to be checked or to be run.
 
 use fabro_graph::{Attr, Diagnostic, NodeKind, Origin, Sources, Value, Workflow, resolve_files};
+use fabro_plan::attribute_error;
 use fabro_stylesheet::{Stylesheet, Subject};
-
-use crate::checking::syntax_error;
 
 /// A workflow as far as it could be read.
 pub(crate) struct Loaded {
@@ -38,7 +37,7 @@ fn parse_stylesheet(source: &str, attr: &Attr, findings: &mut Vec<Diagnostic>) -
     let text = attr.value.as_text();
     Stylesheet::parse(&text).unwrap_or_else(|error| {
         let said = (error.message.as_str(), error.span, error.fix.as_deref());
-        findings.push(syntax_error(source, "stylesheet-syntax", attr, said));
+        findings.push(attribute_error(source, "stylesheet-syntax", attr, said));
         Stylesheet::default()
     })
 }

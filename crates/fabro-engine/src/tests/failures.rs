@@ -146,8 +146,12 @@ fn a_visit_limit_of_zero_is_none() {
     let check = |graph: &str, node: &str, expect: [Option<u32>; 2]| {
         let source = format!("digraph {{ graph [{graph}]; start -> a -> exit; a [{node}] }}");
         let plan = Bench::new(&source, &[]).plan;
-        let a = plan.node("a").unwrap().1;
-        assert_eq!([false, true].map(|dry| plan.max_visits(a, dry)), expect, "{graph} {node}");
+        let a = plan.find("a").unwrap();
+        assert_eq!(
+            [false, true].map(|dry| crate::machine::visit_limit(a, dry)),
+            expect,
+            "{graph} {node}"
+        );
     };
     check("", "", [None, Some(10)]);
     check("max_node_visits=0", "", [None, None]);
@@ -320,9 +324,7 @@ fn a_retry_target_that_does_nothing_is_never_out_of_visits() {
 fn a_limit_of_tokens_from_outside_pauses_too() {
     let source = "digraph { graph [max_tokens_total=100]; start -> a -> b -> exit }";
     let mut bench = Bench::new(source, &[("a", vec![uses(20)])]);
-    let (workflow, _) = Workflow::from_source("test", source).unwrap();
-    let plan = Plan::compile(workflow).unwrap().with_max_tokens(Some(20)).with_max_tokens(None);
-    bench.plan = Arc::new(plan);
+    bench.options.max_tokens = Some(20);
     insta::assert_snapshot!(bench.story(), @r"
     001 start@1 succeeded  -> a (unconditional)
     002 a@1 succeeded  -> b (unconditional)

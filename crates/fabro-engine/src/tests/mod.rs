@@ -99,6 +99,7 @@ pub(super) struct Bench {
     pub(super) store: Arc<MemoryStore>,
     pub(super) script: Arc<Script>,
     pub(super) run_id: RunId,
+    pub(super) options: RunOptions,
 }
 
 impl Bench {
@@ -115,7 +116,8 @@ impl Bench {
             begin(run_id, 0, &plan, NewRun { goal: "test it".into(), ..NewRun::default() });
         let batch = Batch { events: &commit.events, blobs: &commit.blobs, consumed: &[] };
         store.append(run_id, 0, &batch).unwrap();
-        Self { plan, store, script: Arc::new(script), run_id }
+        let options = RunOptions::default();
+        Self { plan, store, script: Arc::new(script), run_id, options }
     }
 
     pub(super) fn events(&self) -> Vec<Event> {
@@ -128,6 +130,7 @@ impl Bench {
 
     pub(super) fn machine(&self) -> Machine {
         Machine::new(Arc::clone(&self.plan), self.state(), Arc::clone(&self.store) as _)
+            .with_options(self.options.clone())
     }
 
     pub(super) fn world(&self) -> World {

@@ -3,7 +3,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fabro_engine::{
-    Commit, Input, Machine, NewRun, Plan, RunEnd, RunState, World, begin, checkpoint, drive,
+    Commit, Input, Machine, NewRun, Plan, RunEnd, RunOptions, RunState, World, begin, checkpoint,
+    drive,
 };
 use fabro_events::{CreatedRun, Event, EventBody};
 use fabro_handlers::{Bundle, read_all};
@@ -65,11 +66,11 @@ pub async fn replay(replay: Replay) -> Result<Report, ReplayError> {
     let overdue = overdue(&recorded);
     let mut beginning = Commit { events: before.to_vec(), ..Commit::default() };
 
-    let own_plan = Arc::new(own.plan()?.without_delays(overdue.clone()));
+    let own_plan = Arc::new(own.plan()?);
     let (mut plan, mut same) = (Arc::clone(&own_plan), None);
     if let Some(other) = workflow {
         let other = Bundle { settings: own.settings.clone(), ..other };
-        plan = Arc::new(other.plan()?.without_delays(overdue));
+        plan = Arc::new(other.plan()?);
         same = Some(same_nodes(&own_plan, &plan));
         let new = new_run(&created, &own, &other)?;
         let begun = begin(run, before.first().map_or(0, |event| event.ts_ms), &plan, new);
@@ -90,6 +91,7 @@ pub async fn replay(replay: Replay) -> Result<Report, ReplayError> {
     let player = Player {
         run,
         plan,
+        overdue,
         overlay: Arc::clone(&overlay),
         handler: Arc::new(handler),
         now_ms: begun.last().map_or(0, |event| event.ts_ms),
@@ -129,6 +131,7 @@ fn overdue(counted: &[&Event]) -> BTreeMap<Arc<str>, u64> {
 struct Player {
     run: RunId,
     plan: Arc<Plan>,
+    overdue: BTreeMap<Arc<str>, u64>,
     overlay: Arc<Overlay>,
     handler: Arc<Replayer>,
     now_ms: i64,
@@ -152,7 +155,9 @@ impl Player {
                 stop: self.handler.turnstile.open(),
             };
             let blobs = Arc::clone(&self.overlay) as _;
-            let machine = Machine::new(Arc::clone(&self.plan), state, blobs);
+            let options =
+                RunOptions { replay_overdue: Some(self.overdue.clone()), ..RunOptions::default() };
+            let machine = Machine::new(Arc::clone(&self.plan), state, blobs).with_options(options);
             next = match drive(machine, input, world).await? {
                 RunEnd::Over(..) => None,
                 RunEnd::Paused(_) | RunEnd::Stopped => resume(&self.handler.turnstile),

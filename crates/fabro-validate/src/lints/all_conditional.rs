@@ -17,7 +17,7 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
     for (ix, node) in checking.nodes() {
         let count = checking.workflow.outgoing(ix).len();
         let conditions: Option<Vec<&Condition>> =
-            checking.outgoing(ix).map(|(edge, _)| checking.parsed(edge)).collect();
+            checking.outgoing(ix).map(|(edge, _)| checking.condition(edge)).collect();
         let Some(conditions) = conditions.filter(|_| count > 0) else { continue };
         let Some(gap) = gap(checking, ix, node, &conditions) else { continue };
         let which = if count == 1 { "the only edge" } else { "every edge" };

@@ -1,9 +1,10 @@
 use std::collections::HashSet;
 
 use fabro_graph::{Attr, Diagnostic, Node, NodeKind};
+use fabro_plan::attribute_error;
 use fabro_types::{LineIndex, Severity};
 
-use crate::checking::{Checking, syntax_error};
+use crate::checking::Checking;
 use crate::family::{ChildError, ChildKey, Family, MAX_DEPTH, Verdict};
 use crate::relative::RelativeSources;
 
@@ -101,7 +102,7 @@ fn finding(checking: &Checking<'_>, attr: &Attr, error: &ChildError) -> Diagnost
     }
     let message = format!("the sub-workflow has an error: {message}");
     let said = (message.as_str(), *span, fix.as_deref());
-    syntax_error(checking.source, "child-workflow", attr, said)
+    attribute_error(checking.workflow.source(), "child-workflow", attr, said)
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
 fn counts_visits(checking: &Checking<'_>, edge: EdgeIx) -> bool {
     let reads =
         |condition: &Condition| condition.keys().any(|key| key == "internal.node_visit_count");
-    checking.parsed(edge).is_some_and(reads)
+    checking.condition(edge).is_some_and(reads)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
     let mut exits = workflow.exits().map(|ix| workflow.node(ix));
     let Some(first) = exits.next() else {
         let message = "the workflow has no exit node";
-        let finding = Diagnostic::error("exit-node", checking.head(), message);
+        let finding = Diagnostic::error("exit-node", checking.workflow.head_span(), message);
         return findings
             .push(finding.with_fix("add a node with the id `exit`, or with shape=Msquare"));
     };

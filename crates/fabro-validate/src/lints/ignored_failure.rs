@@ -48,7 +48,7 @@ fn goes_on_regardless(checking: &Checking<'_>, ix: NodeIx) -> bool {
     while let Some(node) = seen.get(at).copied() {
         at += 1;
         for (edge, target) in checking.outgoing(node) {
-            if checking.condition(edge).is_some() {
+            if checking.is_conditional(edge) {
                 return false;
             }
             plain = true;

@@ -2,7 +2,6 @@
 
 mod all_conditional;
 mod child_workflow;
-mod condition_syntax;
 mod dead_end;
 mod default_choice;
 mod duplicate_accelerator;
@@ -17,13 +16,11 @@ mod ignored_failure;
 mod missing_attribute;
 mod missing_prompt;
 mod misspelled_attribute;
-mod output_schema;
 mod quorum;
 mod random_with_conditions;
 mod schema_with_acp;
 mod start_node;
 mod target_node;
-mod template_syntax;
 mod thread_without_full;
 mod undefined_input;
 mod unknown_outcome;
@@ -44,7 +41,6 @@ type Lint = fn(&Checking<'_>, &mut Vec<Diagnostic>);
 const LINTS: &[Lint] = &[
     all_conditional::check,
     child_workflow::check,
-    condition_syntax::check,
     dead_end::check,
     default_choice::check,
     duplicate_accelerator::check,
@@ -59,13 +55,11 @@ const LINTS: &[Lint] = &[
     missing_attribute::check,
     missing_prompt::check,
     misspelled_attribute::check,
-    output_schema::check,
     quorum::check,
     random_with_conditions::check,
     schema_with_acp::check,
     start_node::check,
     target_node::check,
-    template_syntax::check,
     thread_without_full::check,
     undefined_input::check,
     unknown_outcome::check,

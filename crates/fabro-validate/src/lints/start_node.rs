@@ -2,24 +2,9 @@ use fabro_graph::{Diagnostic, NodeKind};
 
 use crate::checking::Checking;
 
-const FIX: &str = "add a node with the id `start`, or with shape=Mdiamond";
-
-/// A run begins at the one start node, and never comes back to it.
+/// A run never comes back to its start node. That there is exactly one is checked by `fabro-plan`.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
     let workflow = checking.workflow;
-    let mut starts = workflow.nodes().filter(|node| node.kind == NodeKind::Start);
-    let Some(first) = starts.next() else {
-        let message = "the workflow has no start node";
-        let finding = Diagnostic::error("start-node", checking.head(), message);
-        return findings.push(finding.with_fix(FIX));
-    };
-    for other in starts {
-        let message = format!("`{}` is a second start node, after `{}`", other.id, first.id);
-        findings.push(
-            Diagnostic::error("start-node", other.span, message)
-                .with_fix("keep one of them, and give the other a handler of its own"),
-        );
-    }
     for edge in workflow.edges() {
         let target = workflow.node(edge.to);
         if target.kind == NodeKind::Start {

@@ -1,11 +1,11 @@
 use std::collections::BTreeSet;
 
 use fabro_graph::Diagnostic;
+use fabro_plan::AttributeText;
 use fabro_template::ReadTarget;
 use serde_json::{Map, Value};
 
 use crate::checking::{Checking, Text};
-use crate::places::Places;
 
 /// Templates that read an input which the run does not have.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
@@ -21,15 +21,15 @@ fn look(
     inputs: &Map<String, Value>,
     findings: &mut Vec<Diagnostic>,
 ) {
-    let Ok(template) = &text.template else { return };
     let mut told = BTreeSet::new();
     let mut places = None;
-    for read in template.reads().iter().filter(|read| !read.optional) {
+    for read in text.template.reads().iter().filter(|read| !read.optional) {
         let ReadTarget::Input(name) = &read.target else { continue };
         if is_given(inputs, name) || !told.insert(name) {
             continue;
         }
-        let places = places.get_or_insert_with(|| Places::new(checking.source, text.attr));
+        let places =
+            places.get_or_insert_with(|| AttributeText::new(checking.workflow.source(), text.attr));
         let message = format!("the input `{name}` is not given");
         let root = name.split('.').next().unwrap_or(name);
         let fix = match checking.nearest(root, inputs.keys().map(String::as_str)) {

@@ -11,7 +11,7 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
     let flow = checking.flow();
     for ix in checking.workflow.edge_indices() {
         let edge = checking.workflow.edge(ix);
-        let Some(condition) = checking.parsed(ix) else { continue };
+        let Some(condition) = checking.condition(ix) else { continue };
         if words_pass[edge.from.index()] || !flow.reached[edge.from.index()] {
             continue;
         }

@@ -1,10 +1,10 @@
 use std::collections::HashSet;
 
 use fabro_graph::Diagnostic;
+use fabro_plan::AttributeText;
 use fabro_stylesheet::Selector;
 
 use crate::checking::Checking;
-use crate::places::Places;
 
 /// Rules of the stylesheet for an id or a class that no node has.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
@@ -26,7 +26,8 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
             }
             _ => continue,
         };
-        let places = places.get_or_insert_with(|| Places::new(checking.source, attr));
+        let places =
+            places.get_or_insert_with(|| AttributeText::new(checking.workflow.source(), attr));
         let message = format!("`{}` matches no node of this workflow", rule.selector);
         let fix = match near {
             Some(near) => format!("did you mean `{near}`?"),

@@ -81,33 +81,27 @@ impl<'a> Search<'_, 'a> {
     fn conditions(&mut self) {
         let checking = self.checking;
         let workflow = checking.workflow;
-        let mut of_condition: Vec<Option<Keys<'_>>> = vec![None; checking.condition_count()];
+        // Edges that share a text are looked at once for each node that they leave.
+        let mut by_span: HashMap<Span, Keys<'_>> = HashMap::new();
         let mut seen = HashSet::new();
         for ix in workflow.edge_indices() {
             let edge = workflow.edge(ix);
-            let Some(number) = checking.condition_index(ix) else { continue };
-            let Some(condition) = checking.parsed(ix) else { continue };
+            let Some(condition) = checking.condition(ix) else { continue };
             let Some(attr) = edge.attrs.get("condition") else { continue };
-            if !seen.insert((edge.from, number)) {
+            if !seen.insert((edge.from, attr.span)) {
                 continue;
             }
-            if of_condition[number].is_none() {
-                of_condition[number] = Some(self.keys(reads_of(condition)));
-            }
-            if let Some(keys) = of_condition[number].take() {
-                // Which branches a fan-out begins is decided before it has written anything.
-                let after = workflow.node(edge.from).kind != NodeKind::Parallel;
-                self.add(attr, edge.from.index(), after, &keys);
-                of_condition[number] = Some(keys);
-            }
+            let keys = by_span.entry(attr.span).or_insert_with(|| self.keys(reads_of(condition)));
+            // Which branches a fan-out begins is decided before it has written anything.
+            let after = workflow.node(edge.from).kind != NodeKind::Parallel;
+            self.add(attr, edge.from.index(), after, keys);
         }
     }
 
     fn texts(&mut self) {
         let checking = self.checking;
         for text in &checking.texts {
-            let Ok(template) = &text.template else { continue };
-            let reads = template.reads().iter().filter(|read| !read.optional);
+            let reads = text.template.reads().iter().filter(|read| !read.optional);
             let reads = reads.filter_map(|read| match &read.target {
                 ReadTarget::Context(key) => Some((key.as_str(), read.span)),
                 _ => None,
@@ -217,9 +211,9 @@ fn explain(
 fn stop_conditions(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
     let mut children: HashMap<ChildKey, Option<fabro_graph::Workflow>> = HashMap::new();
     let mut seen = HashSet::new();
-    for (_, node) in checking.of_kind(NodeKind::ManagerLoop) {
+    for (ix, node) in checking.of_kind(NodeKind::ManagerLoop) {
         let Some(attr) = node.attrs.get("manager.stop_condition") else { continue };
-        let Ok(condition) = Condition::parse(&attr.value.as_text()) else { continue };
+        let Some(condition) = checking.stop_condition(ix) else { continue };
         let Some((key, text)) = super::child_workflow::child(checking, node) else { continue };
         if !seen.insert((attr.span, key.clone())) {
             continue;
@@ -229,7 +223,7 @@ fn stop_conditions(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
             load(&node.id, text, &sources).read.map(|read| read.workflow)
         });
         let Some(child) = child else { continue };
-        for (key, span) in reads_of(&condition) {
+        for (key, span) in reads_of(condition) {
             let (why, fix) = match need(child, key, checking.nearby()) {
                 Need::Nothing => continue,
                 Need::Impossible { why, fix } => (format!(": {why}"), fix),

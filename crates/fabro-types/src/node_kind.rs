@@ -1,4 +1,7 @@
 use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Which handler runs a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -110,5 +113,31 @@ impl NodeKind {
 impl fmt::Display for NodeKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
+    }
+}
+
+impl Serialize for NodeKind {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for NodeKind {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        name.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// The text is not the name of a handler.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a kind of node")]
+pub struct ParseNodeKindError(pub String);
+
+impl FromStr for NodeKind {
+    type Err = ParseNodeKindError;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        Self::from_type(name).ok_or_else(|| ParseNodeKindError(name.to_owned()))
     }
 }

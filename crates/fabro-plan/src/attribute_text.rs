@@ -1,18 +1,18 @@
-use fabro_graph::{Attr, Origin, Span, schema};
+use fabro_graph::{Attr, Diagnostic, Origin, Span, schema};
 
-/// Where the text of an attribute stands in the source: maps places in the text, in which escapes
-/// are resolved and pieces joined, to places in the file.
+/// Maps spans in the text of an attribute, in which escapes are resolved and pieces joined, to
+/// spans in the source file.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub struct AttributeText {
     whole: Span,
     /// Offsets in the text and in the source, ascending, where both begin to run in step; empty when
     /// the text does not stand in the source.
     steps: Vec<(usize, usize)>,
 }
 
-impl Places {
+impl AttributeText {
     /// Reads the attribute's value once.
-    pub(crate) fn new(source: &str, attr: &Attr) -> Self {
+    pub fn new(source: &str, attr: &Attr) -> Self {
         let whole = attr.span;
         let literal = source.get(whole.start..whole.end).unwrap_or_default();
         let steps = if attr.file.is_some() || attr.origin == Origin::Stylesheet {
@@ -31,9 +31,9 @@ impl Places {
         Self { whole, steps }
     }
 
-    /// The place in the source of a place in the text; the whole value when the text comes from
-    /// elsewhere. Never empty, so that there is something to underline.
-    pub(crate) fn span(&self, text: Span) -> Span {
+    /// The span in the source of a span in the text; the whole value when the text comes from
+    /// another file. Never empty, so that there is something to underline.
+    pub fn span(&self, text: Span) -> Span {
         if self.steps.is_empty() {
             return self.whole;
         }
@@ -49,6 +49,35 @@ impl Places {
         let (from, to) = self.steps[after.saturating_sub(1)];
         to + text.saturating_sub(from)
     }
+}
+
+/// An error of a language inside an attribute, at its position in the source. For the text of
+/// another file the message has the line.
+pub fn attribute_error(
+    source: &str,
+    rule: &'static str,
+    attr: &Attr,
+    error: (&str, Span, Option<&str>),
+) -> Diagnostic {
+    let (message, span, fix) = error;
+    let message = match &attr.file {
+        Some(file) => {
+            let text = attr.value.as_text();
+            let line =
+                text.as_bytes().iter().take(span.start).filter(|byte| **byte == b'\n').count();
+            format!("{file}, line {}: {message}", line + 1)
+        }
+        None => message.to_owned(),
+    };
+    let fix = fix.unwrap_or(match rule {
+        "condition-syntax" => "write clauses such as outcome=success, joined by && or ||",
+        "stylesheet-syntax" => "write rules such as .hard { model: …; }",
+        "template-syntax" => {
+            "write {{ context.KEY }}, {{ inputs.NAME }} or {{ goal }}, with filters of Jinja"
+        }
+        _ => "correct it there",
+    });
+    Diagnostic::error(rule, AttributeText::new(source, attr).span(span), message).with_fix(fix)
 }
 
 fn takes_files(attr: &Attr) -> bool {
@@ -96,7 +125,7 @@ mod tests {
         let attr = workflow.attrs().get("goal").unwrap();
         let text = attr.value.as_text().into_owned();
         let at = text.find(part).unwrap_or_else(|| panic!("{part:?} is not in {text:?}"));
-        let span = Places::new(&source, attr).span(Span::new(at, at + part.len()));
+        let span = AttributeText::new(&source, attr).span(Span::new(at, at + part.len()));
         assert_eq!(&source[span.start..span.end], expect);
     }
 
@@ -121,9 +150,9 @@ mod tests {
     fn an_empty_place_has_something_to_underline() {
         let source = "digraph { graph [goal=\"ab\"] }";
         let (workflow, _) = Workflow::from_source("x", source).unwrap();
-        let places = Places::new(source, workflow.attrs().get("goal").unwrap());
+        let text = AttributeText::new(source, workflow.attrs().get("goal").unwrap());
         let at = |start, end| {
-            let span = places.span(Span::new(start, end));
+            let span = text.span(Span::new(start, end));
             &source[span.start..span.end]
         };
         assert_eq!([at(0, 0), at(2, 2), at(1, 99)], ["a", "\"", "b\""]);

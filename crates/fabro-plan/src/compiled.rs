@@ -1,0 +1,176 @@
+//! The languages inside attributes, each text compiled once however many nodes and edges share it.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use fabro_condition::Condition;
+use fabro_graph::{Attr, Diagnostic, Span, Workflow};
+use fabro_routing::{Schema, SchemaError};
+use fabro_template::{ReadTarget, Template};
+
+use crate::attribute_text::attribute_error;
+use crate::spec::TextTemplate;
+
+/// Compiled texts by the span of their attribute; `None` for one that has an error.
+#[derive(Clone, Debug, Default)]
+pub struct Compiled {
+    conditions: HashMap<Span, Option<Arc<Condition>>>,
+    templates: HashMap<Span, Option<TextTemplate>>,
+    schemas: HashMap<Span, Option<Arc<Schema>>>,
+    schema_files: HashMap<Arc<str>, Result<Arc<Schema>, SchemaProblem>>,
+}
+
+impl Compiled {
+    /// The condition in this attribute; `None` when it does not parse.
+    pub fn condition(&self, attr: &Attr) -> Option<&Arc<Condition>> {
+        self.conditions.get(&attr.span)?.as_ref()
+    }
+
+    /// The template in this attribute; `None` when it does not parse.
+    pub fn template(&self, attr: &Attr) -> Option<&TextTemplate> {
+        self.templates.get(&attr.span)?.as_ref()
+    }
+}
+
+/// Compiles texts and collects their errors.
+pub(crate) struct Compiler<'w> {
+    pub(crate) workflow: &'w Workflow,
+    pub(crate) compiled: Compiled,
+    pub(crate) findings: Vec<Diagnostic>,
+}
+
+impl Compiler<'_> {
+    pub(crate) fn condition(&mut self, attr: &Attr) -> Option<Arc<Condition>> {
+        if let Some(known) = self.compiled.conditions.get(&attr.span) {
+            return known.clone();
+        }
+        let condition = match Condition::parse(&attr.value.as_text()) {
+            Ok(condition) => Some(Arc::new(condition)),
+            Err(error) => {
+                let error = (error.message.as_str(), error.span, error.fix.as_deref());
+                self.report("condition-syntax", attr, error);
+                None
+            }
+        };
+        self.compiled.conditions.insert(attr.span, condition.clone());
+        condition
+    }
+
+    pub(crate) fn template(&mut self, attr: &Attr) -> Option<TextTemplate> {
+        if let Some(known) = self.compiled.templates.get(&attr.span) {
+            return known.clone();
+        }
+        let text = attr.value.shared_text()?;
+        let is_jinja = |file: &str| Path::new(file).extension().is_some_and(|end| end == "j2");
+        let parsed = if attr.file.as_deref().is_some_and(is_jinja) {
+            Template::parse_jinja(&text)
+        } else {
+            Template::parse(&text)
+        };
+        let template = match parsed {
+            Ok(template) => Some(TextTemplate { text, template }),
+            Err(error) => {
+                let error = (error.message.as_str(), error.span, error.fix.as_deref());
+                self.report("template-syntax", attr, error);
+                None
+            }
+        };
+        self.compiled.templates.insert(attr.span, template.clone());
+        template
+    }
+
+    /// The goal is rendered before any stage: it cannot read what exists only later.
+    pub(crate) fn goal(&mut self, attr: &Attr) -> Option<TextTemplate> {
+        let goal = self.template(attr)?;
+        for read in goal.template.reads() {
+            let (message, fix) = match &read.target {
+                ReadTarget::Goal => (
+                    "a goal cannot read `goal`, which is itself".to_owned(),
+                    "write the text, or read an input: {{ inputs.NAME }}",
+                ),
+                ReadTarget::Context(key) if !read.optional => (
+                    format!("`{key}` is read in the goal, before any stage can write it"),
+                    "read an input instead: {{ inputs.NAME }}",
+                ),
+                _ => continue,
+            };
+            self.report("template-syntax", attr, (&message, read.span, Some(fix)));
+        }
+        Some(goal)
+    }
+
+    /// The JSON Schema in an `output_schema`.
+    pub(crate) fn schema(&mut self, attr: &Attr) -> Option<Arc<Schema>> {
+        if let Some(known) = self.compiled.schemas.get(&attr.span) {
+            return known.clone();
+        }
+        let text = attr.value.text()?;
+        let compiled = match &attr.file {
+            Some(file) => {
+                let files = &mut self.compiled.schema_files;
+                files.entry(Arc::clone(file)).or_insert_with(|| compile_schema(text)).clone()
+            }
+            None => compile_schema(text),
+        };
+        let schema = match compiled {
+            Ok(schema) => Some(schema),
+            Err(SchemaProblem { message, span, fix }) => {
+                self.report("output-schema", attr, (&message, span, Some(fix)));
+                None
+            }
+        };
+        self.compiled.schemas.insert(attr.span, schema.clone());
+        schema
+    }
+
+    pub(crate) fn report(
+        &mut self,
+        rule: &'static str,
+        attr: &Attr,
+        error: (&str, Span, Option<&str>),
+    ) {
+        self.findings.push(attribute_error(self.workflow.source(), rule, attr, error));
+    }
+}
+
+#[derive(Clone, Debug)]
+struct SchemaProblem {
+    message: String,
+    span: Span,
+    fix: &'static str,
+}
+
+fn compile_schema(text: &str) -> Result<Arc<Schema>, SchemaProblem> {
+    let error = match Schema::compile(text) {
+        Ok(schema) => return Ok(Arc::new(schema)),
+        Err(error) => error,
+    };
+    let span = match &error {
+        SchemaError::NotJson { line, column, .. } => {
+            let at = offset(text, *line, *column);
+            Span::new(at, at + 1)
+        }
+        _ => Span::new(0, text.len()),
+    };
+    let fix = match &error {
+        SchemaError::NotJson { .. } | SchemaError::NotAnObject => {
+            "write `routing`, a JSON Schema such as {\"type\": \"object\"}, or @ and the path of one"
+        }
+        SchemaError::OutsideReference { .. } => {
+            "copy what it refers to into `$defs`, and write #/$defs/NAME"
+        }
+        SchemaError::MissingReference { .. } => "define it in `$defs`, or correct the reference",
+        _ => {
+            "correct it there; the keywords are those of JSON Schema, draft 2020-12 unless `$schema` names another"
+        }
+    };
+    Err(SchemaProblem { message: error.to_string(), span, fix })
+}
+
+/// Of a line and a column in bytes, both from 1.
+fn offset(text: &str, line: usize, column: usize) -> usize {
+    let lines = text.split_inclusive('\n').take(line.saturating_sub(1));
+    let at = lines.map(str::len).sum::<usize>() + column.saturating_sub(1);
+    text.floor_char_boundary(at.min(text.len().saturating_sub(1)))
+}

@@ -1,0 +1,214 @@
+//! A workflow compiled for running: every attribute as a typed specification, with all its errors.
+//!
+//! [`Plan::compile`] lowers the attributes of a workflow once: conditions, templates and output
+//! schemas are compiled, retry policies, joins and fidelities are types, defaults are applied. After
+//! that no code looks an attribute up by name. All errors come out at once, with their spans;
+//! validation reports the same ones, so that what does not run does not validate either.
+//!
+//! ```
+//! use fabro_graph::Workflow;
+//! use fabro_plan::{JoinPolicy, Plan};
+//!
+//! let source = r#"digraph checks {
+//!     start -> checks -> lint -> done -> exit
+//!     checks -> test -> done
+//!     checks [shape=component, join_policy=first_success]
+//!     lint [shape=parallelogram, script="cargo clippy", timeout=5m, max_retries=2]
+//! }"#;
+//! let (workflow, _) = Workflow::from_source("checks", source).unwrap();
+//! let plan = Plan::compile(workflow).unwrap();
+//!
+//! let lint = plan.find("lint").unwrap();
+//! assert_eq!(lint.timeout.unwrap().as_secs(), 300);
+//! assert_eq!(lint.retry.attempts, 3);
+//! assert_eq!(&*lint.command().unwrap().script.as_ref().unwrap().text, "cargo clippy");
+//! let checks = plan.find("checks").unwrap().parallel().unwrap();
+//! assert_eq!(checks.join_policy, JoinPolicy::FirstSuccess);
+//! ```
+//!
+//! # Limits
+//!
+//! Options of one run (a budget, a dry run) are not part of a plan. Names of nodes that do not
+//! exist, unreachable nodes and the like are findings of `fabro-validate`.
+
+mod attribute_text;
+mod compiled;
+mod lower;
+mod spec;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, OnceLock};
+
+use fabro_condition::Condition;
+use fabro_graph::{Diagnostic, EdgeIx, Join, Node, NodeIx, Workflow, join};
+use fabro_types::{Fidelity, NodeKind, Severity};
+
+pub use attribute_text::{AttributeText, attribute_error};
+pub use compiled::Compiled;
+pub use fabro_events::QuestionType;
+pub use lower::Specs;
+pub use spec::{
+    AgentSpec, Backend, CommandSpec, ContextTool, EdgeCondition, EdgeSpec, GraphSpec, HumanSpec,
+    JoinPolicy, Language, LlmSpec, ManagerSpec, NodeBody, NodeSpec, OutputSpec, ParallelSpec,
+    RetryPolicy, RetryTargets, Selection, TextTemplate,
+};
+
+/// A workflow together with everything that is worked out once and used at every stage.
+#[derive(Debug)]
+pub struct Plan {
+    workflow: Workflow,
+    graph: GraphSpec,
+    nodes: Vec<NodeSpec>,
+    edges: Vec<EdgeSpec>,
+    start: NodeIx,
+    goal_gates: Vec<NodeIx>,
+    /// The search takes time in proportion to the branches, so it is made when it is first needed.
+    joins: BTreeMap<NodeIx, OnceLock<Option<NodeIx>>>,
+}
+
+/// Why a workflow cannot run. Validation reports the same findings.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the workflow cannot run: {}", messages(.findings))]
+pub struct PlanError {
+    /// All errors.
+    pub findings: Vec<Diagnostic>,
+}
+
+fn messages(findings: &[Diagnostic]) -> String {
+    let messages: Vec<&str> = findings.iter().map(|finding| finding.message.as_str()).collect();
+    messages.join("; ")
+}
+
+impl Plan {
+    /// Lowers every attribute once. Takes time in proportion to the workflow.
+    pub fn compile(workflow: Workflow) -> Result<Self, PlanError> {
+        let (specs, findings) = Specs::lower(&workflow);
+        Self::from_specs(workflow, specs, findings)
+    }
+
+    /// The plan of a workflow that was [lowered](Specs::lower) before, with these findings.
+    pub fn from_specs(
+        workflow: Workflow,
+        specs: Specs,
+        mut findings: Vec<Diagnostic>,
+    ) -> Result<Self, PlanError> {
+        findings.retain(|finding| finding.severity == Severity::Error);
+        let Some(start) = workflow.start().filter(|_| findings.is_empty()) else {
+            return Err(PlanError { findings });
+        };
+        let Specs { graph, nodes, edges, .. } = specs;
+        let mut goal_gates = Vec::new();
+        let mut joins = BTreeMap::new();
+        for (ix, node) in workflow.node_indices().zip(&nodes) {
+            if node.goal_gate {
+                goal_gates.push(ix);
+            }
+            if node.kind == NodeKind::Parallel {
+                joins.insert(ix, OnceLock::new());
+            }
+        }
+        Ok(Self { workflow, graph, nodes, edges, start, goal_gates, joins })
+    }
+
+    /// The workflow as written.
+    pub fn workflow(&self) -> &Workflow {
+        &self.workflow
+    }
+
+    /// What the graph's own attributes say.
+    pub fn graph(&self) -> &GraphSpec {
+        &self.graph
+    }
+
+    /// The specification of a node.
+    pub fn spec(&self, node: NodeIx) -> &NodeSpec {
+        &self.nodes[node.index()]
+    }
+
+    /// The specification of the node with this id.
+    pub fn find(&self, id: &str) -> Option<&NodeSpec> {
+        self.workflow.find(id).map(|ix| self.spec(ix))
+    }
+
+    /// The specification of an edge.
+    pub fn edge(&self, edge: EdgeIx) -> &EdgeSpec {
+        &self.edges[edge.index()]
+    }
+
+    /// The edges that leave a node, in file order.
+    pub fn outgoing(&self, node: NodeIx) -> impl ExactSizeIterator<Item = &EdgeSpec> {
+        self.workflow.outgoing(node).map(|edge| self.edge(edge))
+    }
+
+    /// The start node.
+    pub fn start(&self) -> &Node {
+        self.workflow.node(self.start)
+    }
+
+    /// A node by its id.
+    pub fn node(&self, id: &str) -> Option<(NodeIx, &Node)> {
+        let ix = self.workflow.find(id)?;
+        Some((ix, self.workflow.node(ix)))
+    }
+
+    /// The parsed condition of an edge; `None` for an unconditional one.
+    pub fn condition(&self, edge: EdgeIx) -> Option<&Condition> {
+        self.edge(edge).condition.as_ref().map(|condition| &*condition.parsed)
+    }
+
+    /// The nodes that must have ended well, if they were visited, before the run may end.
+    pub fn goal_gates(&self) -> &[NodeIx] {
+        &self.goal_gates
+    }
+
+    /// Where the branches of a fan-out join; `None` when they never meet, and for other nodes.
+    pub fn join(&self, parallel: NodeIx) -> Option<NodeIx> {
+        let search = || match join(&self.workflow, parallel, &mut { usize::MAX }) {
+            Join::At(node) => Some(node),
+            Join::Nowhere | Join::GaveUp => None,
+        };
+        *self.joins.get(&parallel)?.get_or_init(search)
+    }
+
+    /// The conditions that may be evaluated once this node has ended: of its own edges, and of the
+    /// edges of conditional nodes that follow it.
+    pub fn conditions_after(&self, node: NodeIx) -> Vec<&Condition> {
+        let mut conditions = Vec::new();
+        let mut seen = BTreeSet::from([node]);
+        let mut queue = vec![node];
+        while let Some(node) = queue.pop() {
+            for edge in self.outgoing(node) {
+                conditions.extend(edge.condition.as_ref().map(|condition| &*condition.parsed));
+                let passes_on = self.spec(edge.to).kind == NodeKind::Conditional;
+                if passes_on && seen.insert(edge.to) {
+                    queue.push(edge.to);
+                }
+            }
+        }
+        conditions
+    }
+
+    /// True when a condition after this node, or after conditional nodes that follow it, compares
+    /// `outcome` with this word.
+    pub fn takes_word(&self, node: NodeIx, word: &str) -> bool {
+        let conditions = self.conditions_after(node);
+        conditions.iter().any(|condition| condition.outcome_words().any(|known| known == word))
+    }
+
+    /// Fidelity and thread of a stage that is entered by `edge`: the edge's, else the node's, else
+    /// the graph's.
+    pub fn fidelity(&self, edge: Option<EdgeIx>, node: &NodeSpec) -> (Fidelity, Option<Arc<str>>) {
+        let edge = edge.map(|ix| self.edge(ix));
+        let of_edge = edge.and_then(|edge| edge.fidelity);
+        let fidelity = of_edge.or(node.fidelity).unwrap_or(self.graph.default_fidelity);
+        if fidelity != Fidelity::Full || !node.kind.is_llm() {
+            return (fidelity, None);
+        }
+        let thread = edge
+            .and_then(|edge| edge.thread_id.as_ref())
+            .or(node.thread_id.as_ref())
+            .or(self.graph.default_thread.as_ref())
+            .unwrap_or(&node.id);
+        (fidelity, Some(Arc::clone(thread)))
+    }
+}

@@ -1,0 +1,356 @@
+//! Lowering: from attributes by name to typed specifications.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fabro_events::QuestionType;
+use fabro_graph::{Attr, Attrs, Diagnostic, Edge, Node, Span, Workflow};
+use fabro_template::Template;
+use fabro_types::{NodeKind, Permissions, tool_names};
+
+use crate::compiled::{Compiled, Compiler};
+use crate::spec::{
+    AgentSpec, Backend, CommandSpec, ContextTool, EdgeCondition, EdgeSpec, GraphSpec, HumanSpec,
+    JoinPolicy, Language, LlmSpec, ManagerSpec, NodeBody, NodeSpec, OutputSpec, ParallelSpec,
+    RetryPolicy, RetryTargets, Selection, TextTemplate,
+};
+
+/// How often an answer that does not match its schema is sent back, unless the node says.
+const OUTPUT_RETRIES: u32 = 2;
+
+/// The specifications of a workflow, as far as they have no errors: what validation looks at.
+#[derive(Clone, Debug)]
+pub struct Specs {
+    /// Of the graph.
+    pub graph: GraphSpec,
+    /// Of the nodes, by index.
+    pub nodes: Vec<NodeSpec>,
+    /// Of the edges, by index.
+    pub edges: Vec<EdgeSpec>,
+    /// Conditions, templates and schemas by their attribute.
+    pub compiled: Compiled,
+}
+
+impl Specs {
+    /// Lowers every attribute once. The list has all errors that keep the workflow from running;
+    /// what has an error is left out of the specifications.
+    pub fn lower(workflow: &Workflow) -> (Self, Vec<Diagnostic>) {
+        let compiler =
+            Compiler { workflow, compiled: Compiled::default(), findings: start_errors(workflow) };
+        let mut lowering = Lowering { attrs: workflow.attrs(), compiler };
+        let graph = lowering.graph();
+        let nodes = workflow.nodes().map(|node| lowering.node(node)).collect();
+        let edges = workflow.edges().map(|edge| lowering.edge(edge)).collect();
+        let Compiler { compiled, findings, .. } = lowering.compiler;
+        (Self { graph, nodes, edges, compiled }, findings)
+    }
+}
+
+/// A run begins at the one start node.
+fn start_errors(workflow: &Workflow) -> Vec<Diagnostic> {
+    let mut starts = workflow.nodes().filter(|node| node.kind == NodeKind::Start);
+    let Some(first) = starts.next() else {
+        let message = "the workflow has no start node";
+        let finding = Diagnostic::error("start-node", workflow.head_span(), message);
+        return vec![finding.with_fix("add a node with the id `start`, or with shape=Mdiamond")];
+    };
+    let second = |other: &Node| {
+        let message = format!("`{}` is a second start node, after `{}`", other.id, first.id);
+        Diagnostic::error("start-node", other.span, message)
+            .with_fix("keep one of them, and give the other a handler of its own")
+    };
+    starts.map(second).collect()
+}
+
+struct Lowering<'w> {
+    /// The graph's own attributes, which have defaults for nodes.
+    attrs: &'w Attrs,
+    compiler: Compiler<'w>,
+}
+
+impl Lowering<'_> {
+    fn graph(&mut self) -> GraphSpec {
+        let attrs = self.attrs;
+        let stall_timeout = attrs.duration("stall_timeout").unwrap_or(Duration::from_mins(30));
+        let signature_limit = attrs.int("loop_restart_signature_limit").unwrap_or(3);
+        GraphSpec {
+            goal: attrs.get("goal").and_then(|attr| self.compiler.goal(attr)),
+            default_model: attrs.shared_text("default_model"),
+            default_provider: attrs.shared_text("default_provider"),
+            default_fidelity: parsed(attrs, "default_fidelity").unwrap_or_default(),
+            default_thread: attrs.shared_text("default_thread"),
+            max_cost: attrs.float("max_cost"),
+            max_tokens: attrs.int("max_tokens_total").and_then(|max| u64::try_from(max).ok()),
+            stall_timeout: Some(stall_timeout).filter(|limit| !limit.is_zero()),
+            retry_targets: self.retry_targets(attrs),
+            signature_limit: u32::try_from(signature_limit).ok().filter(|limit| *limit > 0),
+        }
+    }
+
+    fn node(&mut self, node: &Node) -> NodeSpec {
+        let attrs = &node.attrs;
+        let max_visits = attrs.int("max_visits").or_else(|| self.attrs.int("max_node_visits"));
+        let selection = match attrs.text("selection") {
+            Some("random") => Selection::Random,
+            _ => Selection::Deterministic,
+        };
+        NodeSpec {
+            id: Arc::clone(&node.id),
+            label: attrs
+                .shared_text("label")
+                .filter(|label| !label.is_empty())
+                .unwrap_or_else(|| Arc::clone(&node.id)),
+            kind: node.kind,
+            timeout: attrs.duration("timeout").filter(|limit| !limit.is_zero()),
+            max_visits: max_visits.map(count),
+            retry: self.retry_policy(node),
+            retry_targets: self.retry_targets(attrs),
+            fidelity: parsed(attrs, "fidelity"),
+            thread_id: attrs.shared_text("thread_id"),
+            goal_gate: attrs.is_true("goal_gate"),
+            auto_status: attrs.is_true("auto_status"),
+            allow_partial: attrs.is_true("allow_partial"),
+            selection,
+            body: self.body(node),
+        }
+    }
+
+    /// Texts are compiled whatever the kind: an error in one that has no effect is an error too.
+    fn body(&mut self, node: &Node) -> NodeBody {
+        let attrs = &node.attrs;
+        let prompt = self.prompt(node);
+        let script = attrs.get("script").and_then(|attr| self.compiler.template(attr));
+        let output = self.output(attrs);
+        let stop = attrs.get("manager.stop_condition");
+        let stop_condition = stop.and_then(|attr| self.compiler.condition(attr));
+        match node.kind {
+            NodeKind::Start => NodeBody::Start,
+            NodeKind::Exit => NodeBody::Exit,
+            NodeKind::Conditional => NodeBody::Conditional,
+            NodeKind::Agent => {
+                let llm = self.llm(attrs, prompt, output);
+                NodeBody::Agent(Box::new(agent(attrs, llm)))
+            }
+            NodeKind::Prompt => NodeBody::Prompt(Box::new(self.llm(attrs, prompt, output))),
+            NodeKind::FanIn => {
+                let asks = has_text(attrs, "prompt");
+                NodeBody::FanIn(asks.then(|| Box::new(self.llm(attrs, prompt, output))))
+            }
+            NodeKind::Command => {
+                let is_python = attrs.text("language") == Some("python");
+                let language = if is_python { Language::Python } else { Language::Shell };
+                NodeBody::Command(CommandSpec { script, language })
+            }
+            NodeKind::Human => NodeBody::Human(HumanSpec {
+                question_type: question_type(attrs.text("question_type")),
+                default_choice: attrs.shared_text("human.default_choice"),
+            }),
+            NodeKind::Parallel => NodeBody::Parallel(parallel(attrs)),
+            NodeKind::Wait => NodeBody::Wait(attrs.duration("duration").unwrap_or_default()),
+            NodeKind::ManagerLoop => {
+                let stop_condition = stop_condition.filter(|condition| !condition.is_always());
+                NodeBody::Manager(Box::new(manager(attrs, stop_condition)))
+            }
+        }
+    }
+
+    /// The prompt, or for a model stage without one its label.
+    fn prompt(&mut self, node: &Node) -> TextTemplate {
+        let attrs = &node.attrs;
+        let prompt = attrs.get("prompt").filter(|_| has_text(attrs, "prompt"));
+        let label = || attrs.get("label").filter(|_| node.kind.is_llm());
+        let compiled = prompt.or_else(label).and_then(|attr| self.compiler.template(attr));
+        compiled.unwrap_or_else(|| plain(&node.id))
+    }
+
+    fn output(&mut self, attrs: &Attrs) -> OutputSpec {
+        let Some(attr) = attrs.get("output_schema") else { return OutputSpec::Free };
+        match attr.value.text().map(str::trim) {
+            None | Some("") => OutputSpec::Free,
+            Some("routing") => OutputSpec::Routing,
+            Some(text) if is_missing_file(attr, text) => OutputSpec::Free,
+            Some(_) => self.compiler.schema(attr).map_or(OutputSpec::Free, OutputSpec::Schema),
+        }
+    }
+
+    fn llm(&mut self, attrs: &Attrs, prompt: TextTemplate, output: OutputSpec) -> LlmSpec {
+        let number = |name| attrs.int(name).and_then(|max| u32::try_from(max).ok());
+        let memory = attrs.text("memory").or_else(|| self.attrs.text("memory"));
+        let rag = attrs.text("rag").map(str::trim).filter(|globs| !globs.is_empty());
+        LlmSpec {
+            prompt,
+            model: attrs.shared_text("model"),
+            provider: attrs.shared_text("provider"),
+            reasoning_effort: attrs.shared_text("reasoning_effort"),
+            speed: attrs.shared_text("speed"),
+            max_tokens: number("max_tokens"),
+            max_turns: number("max_turns"),
+            fallbacks: attrs
+                .text("fallbacks")
+                .map(|names| tool_names(names).map(Arc::from).collect()),
+            backend: self.backend(attrs),
+            output,
+            output_retries: attrs.int("output_retries").map_or(OUTPUT_RETRIES, count),
+            permissions: attrs.text("permissions").and_then(Permissions::parse),
+            memory_turns: memory == Some("turns"),
+            rag: rag.map(Arc::from),
+        }
+    }
+
+    fn backend(&mut self, attrs: &Attrs) -> Backend {
+        match attrs.text("backend") {
+            Some("cli") => Backend::Cli,
+            Some("acp") => Backend::Acp {
+                command: attrs.shared_text("acp.command"),
+                config: attrs.get("acp.config").and_then(|attr| self.acp_config(attr)),
+            },
+            _ => Backend::Api,
+        }
+    }
+
+    fn acp_config(&mut self, attr: &Attr) -> Option<serde_json::Value> {
+        let text = attr.value.as_text();
+        match serde_json::from_str(&text) {
+            Ok(config) => Some(config),
+            Err(error) => {
+                let message = format!("acp.config is not JSON: {error}");
+                let fix = "write a JSON object such as {\"mode\": \"ask\"}";
+                let whole = Span::new(0, text.len());
+                self.compiler.report("attribute-value", attr, (&message, whole, Some(fix)));
+                None
+            }
+        }
+    }
+
+    fn edge(&mut self, edge: &Edge) -> EdgeSpec {
+        let attrs = &edge.attrs;
+        let condition = attrs.get("condition").filter(|_| edge.condition().is_some());
+        let condition = condition.and_then(|attr| {
+            let parsed = self.compiler.condition(attr)?;
+            Some(EdgeCondition { text: edge.condition()?.into(), parsed })
+        });
+        EdgeSpec {
+            from: edge.from,
+            to: edge.to,
+            label: attrs.shared_text("label").filter(|label| !label.is_empty()),
+            condition,
+            weight: edge.weight(),
+            fidelity: parsed(attrs, "fidelity"),
+            thread_id: attrs.shared_text("thread_id"),
+            loop_restart: attrs.is_true("loop_restart"),
+            freeform: attrs.is_true("freeform"),
+        }
+    }
+
+    fn retry_targets(&self, attrs: &Attrs) -> RetryTargets {
+        // Names of nodes that do not exist are findings of validation.
+        let target = |name| self.compiler.workflow.find(attrs.text(name)?);
+        RetryTargets { first: target("retry_target"), fallback: target("fallback_retry_target") }
+    }
+
+    /// `retry_policy` is a preset; `max_retries` replaces its number of attempts, or is a policy of
+    /// its own.
+    fn retry_policy(&self, node: &Node) -> RetryPolicy {
+        let preset = |attempts, first_delay_ms, backoff_factor| RetryPolicy {
+            attempts,
+            first_delay_ms,
+            backoff_factor,
+            any_failure: true,
+        };
+        let attempts = |retries: i64| count(retries).saturating_add(1);
+        let own = node.attrs.int("max_retries").map(attempts);
+        let named = node.attrs.text("retry_policy").and_then(|name| match name {
+            "none" => Some(preset(1, 0, 1)),
+            "standard" => Some(preset(5, 200, 2)),
+            "aggressive" => Some(preset(5, 500, 2)),
+            "linear" => Some(preset(3, 500, 1)),
+            "patient" => Some(preset(3, 2_000, 3)),
+            _ => None,
+        });
+        match (named, own) {
+            (Some(named), Some(attempts)) => RetryPolicy { attempts, ..named },
+            (Some(named), None) => named,
+            (None, Some(attempts)) => preset(attempts, 5_000, 2),
+            // The stages of its branches have been retried as the graph says.
+            (None, None) if node.kind == NodeKind::Parallel => preset(1, 0, 1),
+            (None, None) => {
+                let attempts = self.attrs.int("default_max_retries").map_or(1, attempts);
+                RetryPolicy { any_failure: false, ..preset(attempts, 5_000, 2) }
+            }
+        }
+    }
+}
+
+fn agent(attrs: &Attrs, llm: LlmSpec) -> AgentSpec {
+    AgentSpec {
+        llm,
+        tools: attrs.text("tools").map(|names| tool_names(names).map(Arc::from).collect()),
+        context_tool: match attrs.text("context_tool") {
+            Some("write") => ContextTool::Write,
+            Some("off") => ContextTool::Off,
+            _ => ContextTool::Read,
+        },
+        project_memory: attrs.bool("project_memory") != Some(false),
+    }
+}
+
+fn parallel(attrs: &Attrs) -> ParallelSpec {
+    let join_policy = match attrs.text("join_policy") {
+        Some("first_success") => JoinPolicy::FirstSuccess,
+        Some("quorum") => {
+            JoinPolicy::Quorum(attrs.int("quorum").map(count).filter(|needed| *needed > 0))
+        }
+        _ => JoinPolicy::WaitAll,
+    };
+    let max_parallel = attrs.int("max_parallel").map_or(4, count).max(1);
+    ParallelSpec { join_policy, max_parallel }
+}
+
+fn manager(attrs: &Attrs, stop_condition: Option<Arc<fabro_condition::Condition>>) -> ManagerSpec {
+    let child = attrs.get("stack.child_workflow");
+    let source = child.or_else(|| attrs.get("stack.child_dot_source"));
+    let interval = attrs.duration("manager.poll_interval").unwrap_or(Duration::from_secs(45));
+    let cycles = attrs.int("manager.max_cycles").map_or(1_000, count).max(1);
+    ManagerSpec {
+        file: child.and_then(|attr| attr.file.clone()),
+        source: source.and_then(|attr| attr.value.shared_text()),
+        timeout: interval.saturating_mul(cycles),
+        stop_condition,
+    }
+}
+
+fn question_type(word: Option<&str>) -> QuestionType {
+    match word {
+        Some("yes_no") => QuestionType::YesNo,
+        Some("confirmation") => QuestionType::Confirmation,
+        Some("multi_select") => QuestionType::MultiSelect,
+        Some("freeform") => QuestionType::Freeform,
+        _ => QuestionType::MultipleChoice,
+    }
+}
+
+/// A text without tags, such as an id.
+#[expect(clippy::expect_used, reason = "an id has no `{{`, so that nothing in it can be wrong")]
+fn plain(text: &Arc<str>) -> TextTemplate {
+    let template = Template::parse(text).expect("a text without tags is a template");
+    TextTemplate { text: Arc::clone(text), template }
+}
+
+/// The text is there and not only whitespace, which means the same as no text.
+fn has_text(attrs: &Attrs, name: &str) -> bool {
+    attrs.text(name).is_some_and(|text| !text.trim().is_empty())
+}
+
+/// The file is missing, which is an error of its own.
+fn is_missing_file(attr: &Attr, text: &str) -> bool {
+    attr.file.is_none() && text.starts_with('@') && !text.starts_with("@@")
+}
+
+fn parsed<T: std::str::FromStr>(attrs: &Attrs, name: &str) -> Option<T> {
+    attrs.text(name)?.parse().ok()
+}
+
+/// A whole number from 0, as large as 32 bits hold.
+fn count(number: i64) -> u32 {
+    u32::try_from(number.max(0)).unwrap_or(u32::MAX)
+}

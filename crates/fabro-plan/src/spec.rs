@@ -1,0 +1,384 @@
+//! The typed specifications of nodes, edges and the graph: what attributes mean, with defaults
+//! applied.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fabro_condition::Condition;
+use fabro_events::QuestionType;
+use fabro_graph::NodeIx;
+use fabro_routing::Schema;
+use fabro_template::Template;
+use fabro_types::{Fidelity, NodeKind, Permissions, Weight};
+use serde_json::Value;
+
+/// Everything that the engine and the handlers know about a node.
+#[derive(Clone, Debug)]
+pub struct NodeSpec {
+    /// The id.
+    pub id: Arc<str>,
+    /// The label, or the id when there is none.
+    pub label: Arc<str>,
+    /// Which handler runs it.
+    pub kind: NodeKind,
+    /// The time limit of one attempt (`timeout`).
+    pub timeout: Option<Duration>,
+    /// The visit limit (`max_visits`, or the graph's `max_node_visits`); 0 is without limit.
+    pub max_visits: Option<u32>,
+    /// Attempts and delays after a failure.
+    pub retry: RetryPolicy,
+    /// Where a failure that no edge takes jumps to.
+    pub retry_targets: RetryTargets,
+    /// The node's own `fidelity`; see [`Plan::fidelity`](crate::Plan::fidelity).
+    pub fidelity: Option<Fidelity>,
+    /// The node's own `thread_id`.
+    pub thread_id: Option<Arc<str>>,
+    /// The run may only end when this node, if visited, succeeded.
+    pub goal_gate: bool,
+    /// A failure that the stage did not state itself counts as succeeded.
+    pub auto_status: bool,
+    /// When attempts or time run out, the stage is partially succeeded instead of failed.
+    pub allow_partial: bool,
+    /// How an edge is chosen among equals.
+    pub selection: Selection,
+    /// What only nodes of this kind have.
+    pub body: NodeBody,
+}
+
+impl NodeSpec {
+    /// The request to a model: of an agent, a prompt, or a fan-in with a prompt.
+    pub fn llm(&self) -> Option<&LlmSpec> {
+        match &self.body {
+            NodeBody::Agent(agent) => Some(&agent.llm),
+            NodeBody::Prompt(llm) => Some(llm),
+            NodeBody::FanIn(llm) => llm.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// The agent.
+    pub fn agent(&self) -> Option<&AgentSpec> {
+        match &self.body {
+            NodeBody::Agent(agent) => Some(agent),
+            _ => None,
+        }
+    }
+
+    /// The script of a command.
+    pub fn command(&self) -> Option<&CommandSpec> {
+        match &self.body {
+            NodeBody::Command(command) => Some(command),
+            _ => None,
+        }
+    }
+
+    /// The human gate.
+    pub fn human(&self) -> Option<&HumanSpec> {
+        match &self.body {
+            NodeBody::Human(human) => Some(human),
+            _ => None,
+        }
+    }
+
+    /// The fan-out.
+    pub fn parallel(&self) -> Option<&ParallelSpec> {
+        match &self.body {
+            NodeBody::Parallel(parallel) => Some(parallel),
+            _ => None,
+        }
+    }
+
+    /// The sub-workflow.
+    pub fn manager(&self) -> Option<&ManagerSpec> {
+        match &self.body {
+            NodeBody::Manager(manager) => Some(manager),
+            _ => None,
+        }
+    }
+}
+
+/// What only nodes of one kind have.
+#[derive(Clone, Debug)]
+pub enum NodeBody {
+    /// Where a run begins.
+    Start,
+    /// Where a run ends.
+    Exit,
+    /// A choice between edges.
+    Conditional,
+    /// A model with tools.
+    Agent(Box<AgentSpec>),
+    /// One question to a model.
+    Prompt(Box<LlmSpec>),
+    /// A script.
+    Command(CommandSpec),
+    /// A question to a person.
+    Human(HumanSpec),
+    /// The beginning of a fan-out.
+    Parallel(ParallelSpec),
+    /// Where branches join; with a prompt a model chooses the best one.
+    FanIn(Option<Box<LlmSpec>>),
+    /// A pause of this length.
+    Wait(Duration),
+    /// A sub-workflow.
+    Manager(Box<ManagerSpec>),
+}
+
+/// What a model is asked, and how.
+#[derive(Clone, Debug)]
+pub struct LlmSpec {
+    /// The prompt; the label when there is none.
+    pub prompt: TextTemplate,
+    /// The node's own model.
+    pub model: Option<Arc<str>>,
+    /// The node's own provider.
+    pub provider: Option<Arc<str>>,
+    /// How hard the model thinks.
+    pub reasoning_effort: Option<Arc<str>>,
+    /// The provider's service class.
+    pub speed: Option<Arc<str>>,
+    /// The length of one answer.
+    pub max_tokens: Option<u32>,
+    /// The turn limit.
+    pub max_turns: Option<u32>,
+    /// The node's own models or providers to try when the first one does not answer.
+    pub fallbacks: Option<Vec<Arc<str>>>,
+    /// What runs the request.
+    pub backend: Backend,
+    /// What the answer must be.
+    pub output: OutputSpec,
+    /// How often an answer that does not match is sent back for repair.
+    pub output_retries: u32,
+    /// The node's own permissions for tools.
+    pub permissions: Option<Permissions>,
+    /// The prompt has the conversation of earlier stages (`memory=turns`, the node's or the graph's).
+    pub memory_turns: bool,
+    /// Files to search for passages that go into the prompt, as a pattern.
+    pub rag: Option<Arc<str>>,
+}
+
+/// What an agent has besides its request.
+#[derive(Clone, Debug)]
+pub struct AgentSpec {
+    /// The request.
+    pub llm: LlmSpec,
+    /// The names of the tools that it may use; `None` for all.
+    pub tools: Option<Vec<Arc<str>>>,
+    /// What it may do with the workflow's memory.
+    pub context_tool: ContextTool,
+    /// It reads AGENTS.md and the like.
+    pub project_memory: bool,
+}
+
+impl AgentSpec {
+    /// Whether its `tools` allow this one.
+    pub fn may_use(&self, tool: &str) -> bool {
+        self.tools.as_ref().is_none_or(|tools| tools.iter().any(|name| **name == *tool))
+    }
+}
+
+/// What runs the request of a model stage.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Backend {
+    /// A provider's API.
+    Api,
+    /// A command-line agent.
+    Cli,
+    /// An ACP agent.
+    Acp {
+        /// The command that starts it.
+        command: Option<Arc<str>>,
+        /// Its settings, a JSON value.
+        config: Option<Value>,
+    },
+}
+
+/// What the answer of a model must be.
+#[derive(Clone, Debug)]
+pub enum OutputSpec {
+    /// Anything.
+    Free,
+    /// An object of routing directives.
+    Routing,
+    /// JSON that matches this schema.
+    Schema(Arc<Schema>),
+}
+
+/// What an agent may do with the workflow's memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ContextTool {
+    /// Read it.
+    #[default]
+    Read,
+    /// Read it and add notes.
+    Write,
+    /// Nothing.
+    Off,
+}
+
+/// A script.
+#[derive(Clone, Debug)]
+pub struct CommandSpec {
+    /// The script; without one the stage fails.
+    pub script: Option<TextTemplate>,
+    /// What runs it.
+    pub language: Language,
+}
+
+/// What runs a script.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Language {
+    /// The shell.
+    #[default]
+    Shell,
+    /// Python.
+    Python,
+}
+
+/// A human gate. Its options are the node's edges.
+#[derive(Clone, Debug)]
+pub struct HumanSpec {
+    /// How it asks.
+    pub question_type: QuestionType,
+    /// The target taken when time runs out or the gate is approved automatically.
+    pub default_choice: Option<Arc<str>>,
+}
+
+/// The beginning of a fan-out. Its branches are the node's edges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParallelSpec {
+    /// When the branches count as joined.
+    pub join_policy: JoinPolicy,
+    /// How many branches run at once.
+    pub max_parallel: u32,
+}
+
+/// When the branches of a fan-out count as joined.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum JoinPolicy {
+    /// When all branches have ended.
+    #[default]
+    WaitAll,
+    /// When one branch has succeeded.
+    FirstSuccess,
+    /// When so many branches have succeeded; more than half without a number.
+    Quorum(Option<u32>),
+}
+
+/// A sub-workflow.
+#[derive(Clone, Debug)]
+pub struct ManagerSpec {
+    /// Its file as written, when it has one.
+    pub file: Option<Arc<str>>,
+    /// Its source; `None` when the node names no sub-workflow.
+    pub source: Option<Arc<str>>,
+    /// How long it may take: `manager.poll_interval` times `manager.max_cycles`.
+    pub timeout: Duration,
+    /// Ends it when the condition holds after one of its stages.
+    pub stop_condition: Option<Arc<Condition>>,
+}
+
+/// Everything that the engine and the handlers know about an edge.
+#[derive(Clone, Debug)]
+pub struct EdgeSpec {
+    /// Its source.
+    pub from: NodeIx,
+    /// Its target.
+    pub to: NodeIx,
+    /// The label, unless it is empty.
+    pub label: Option<Arc<str>>,
+    /// When it may be taken; `None` for an unconditional edge.
+    pub condition: Option<EdgeCondition>,
+    /// The weight; 0 when none is written.
+    pub weight: Weight,
+    /// The fidelity of the stage that it leads to.
+    pub fidelity: Option<Fidelity>,
+    /// The conversation of the stage that it leads to.
+    pub thread_id: Option<Arc<str>>,
+    /// It starts the workflow again at its target, with a fresh context.
+    pub loop_restart: bool,
+    /// It takes an answer to a human gate that matches no option.
+    pub freeform: bool,
+}
+
+/// The condition of an edge.
+#[derive(Clone, Debug)]
+pub struct EdgeCondition {
+    /// As written, without whitespace around it.
+    pub text: Arc<str>,
+    /// Parsed.
+    pub parsed: Arc<Condition>,
+}
+
+/// What the graph's own attributes say.
+#[derive(Clone, Debug)]
+pub struct GraphSpec {
+    /// The goal, which the run's settings may replace.
+    pub goal: Option<TextTemplate>,
+    /// The model where neither node, stylesheet nor command line names one.
+    pub default_model: Option<Arc<str>>,
+    /// The provider where neither node, stylesheet nor command line names one.
+    pub default_provider: Option<Arc<str>>,
+    /// The fidelity where neither edge nor node has one.
+    pub default_fidelity: Fidelity,
+    /// The conversation where neither edge nor node names one.
+    pub default_thread: Option<Arc<str>>,
+    /// The spending limit in US dollars.
+    pub max_cost: Option<f64>,
+    /// The token limit of the run, its sub-workflows included.
+    pub max_tokens: Option<u64>,
+    /// How long a model stage may show no activity; `None` without a watchdog.
+    pub stall_timeout: Option<Duration>,
+    /// Where a failure on the main line jumps to when the node has no target of its own.
+    pub retry_targets: RetryTargets,
+    /// How often one failure may come back before the run ends; `None` for any number.
+    pub signature_limit: Option<u32>,
+}
+
+/// Where a failed stage or an unmet goal gate jumps to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RetryTargets {
+    /// `retry_target`
+    pub first: Option<NodeIx>,
+    /// `fallback_retry_target`
+    pub fallback: Option<NodeIx>,
+}
+
+/// How often, and how fast, a failed stage is tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryPolicy {
+    /// Attempts, the first one included.
+    pub attempts: u32,
+    /// The delay before the second attempt, in milliseconds.
+    pub first_delay_ms: u64,
+    /// How much longer each further delay is.
+    pub backoff_factor: u64,
+    /// Retries every retryable failure, not only transient ones.
+    pub any_failure: bool,
+}
+
+/// How an edge is chosen among equals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Selection {
+    /// The highest weight, then the lowest target id.
+    #[default]
+    Deterministic,
+    /// At random, by weight.
+    Random,
+}
+
+/// A text of the workflow that is rendered before it is used: a prompt, a script, the goal.
+#[derive(Clone)]
+pub struct TextTemplate {
+    /// As written.
+    pub text: Arc<str>,
+    /// Parsed.
+    pub template: Template,
+}
+
+impl fmt::Debug for TextTemplate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TextTemplate").field(&self.text).finish()
+    }
+}
