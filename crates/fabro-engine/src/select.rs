@@ -139,8 +139,7 @@ fn look(question: &Question<'_>) -> Result<Vec<Candidate>, LookupError> {
         .map(|ix| {
             let edge = question.plan.edge(ix);
             let condition = edge.condition.as_ref();
-            let result =
-                condition.map(|it| question.reading.evaluate(&it.parsed)).transpose()?;
+            let result = condition.map(|it| question.reading.evaluate(&it.parsed)).transpose()?;
             Ok(Candidate {
                 to: Arc::clone(&workflow.node(edge.to).id),
                 label: edge.label.clone(),
