@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use fabro_compaction::Policy;
-use fabro_llm::{Asking, Model, Origin, ToolCall};
+use fabro_llm::{Model, Origin, RequestPolicy, ToolCall};
 use fabro_redact::Redactor;
 use fabro_tools::{ToolContext, ToolSet};
 use fabro_types::{Permissions, Usage};
@@ -66,7 +66,7 @@ pub struct Settings {
     /// When and how the conversation is shortened.
     pub compaction: Policy,
     /// How often a failed turn is tried again, and who is asked instead.
-    pub asking: Asking,
+    pub asking: RequestPolicy,
     /// How many levels of agents may be begun below this one. At 0 there are no tools for it.
     pub subagent_depth: u32,
     /// Asked before each turn with what the session has used, agents that it began included.
@@ -100,7 +100,7 @@ impl Default for Settings {
             permissions: Permissions::default(),
             window: None,
             compaction: Policy::default(),
-            asking: Asking::default(),
+            asking: RequestPolicy::default(),
             subagent_depth: 1,
             may_ask: None,
             before_call: None,

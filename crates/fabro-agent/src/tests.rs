@@ -16,8 +16,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fabro_events::{EventBody, Note};
 use fabro_llm::{
-    Asking, Content, ErrorKind, Message, Model, ModelError, Origin, Part, Request, RetryPolicy,
-    Role, StopReason, ToolCall, ToolSpec,
+    Content, ErrorKind, Message, Model, ModelError, Origin, Part, Request, RequestPolicy,
+    RetryPolicy, Role, StopReason, ToolCall, ToolSpec,
 };
 use fabro_tools::{Call, Output, Tool, ToolContext, ToolSet};
 use fabro_types::{BlobRef, Permissions, Usage};
@@ -175,7 +175,7 @@ fn settings() -> Settings {
     Settings {
         origin: Origin::new("build"),
         subagent_depth: 0,
-        asking: Asking { retry: RetryPolicy::none(), ..Asking::default() },
+        asking: RequestPolicy { retry: RetryPolicy::none(), ..RequestPolicy::default() },
         ..Settings::default()
     }
 }

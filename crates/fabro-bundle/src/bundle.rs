@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fabro_blob::BlobStore;
-use fabro_config::{AgentSettings, ModelEntry, ProviderSettings};
+use fabro_config::{AgentSettings, ProviderSettings};
 use fabro_engine::{Plan, PlanError, ReadError, read_blob};
 use fabro_graph::{MemorySources, Node};
-use fabro_types::{BlobRef, Diagnostic};
+use fabro_types::{BlobRef, Diagnostic, ModelInfo};
 use fabro_validate::RelativeSources;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -62,7 +62,7 @@ pub struct RunSettings {
     /// Who serves models, the first one when nothing else says.
     pub providers: Vec<ProviderSettings>,
     /// Models that the catalog does not know, or not like this, by name.
-    pub models: BTreeMap<String, ModelEntry>,
+    pub models: BTreeMap<String, ModelInfo>,
     /// What to ask when a model fails, in order: `provider` or `provider/model`.
     pub fallbacks: Vec<String>,
 }

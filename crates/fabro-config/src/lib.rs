@@ -54,7 +54,7 @@ pub use detect::{detect_providers, providers};
 pub use error::{ConfigError, Findings};
 pub use fabro_types::{Permissions, ProviderKind};
 pub use locate::{RunFile, Target, load, locate};
-pub use provider::{ModelEntry, ProviderSettings};
+pub use provider::ProviderSettings;
 pub use run::{PrepareStep, RunConfig, Unsupported, parse, unsupported};
 pub use settings::{ModelSettings, Settings, parse_settings, settings, user_settings_file};
 pub use store_dir::{project_dir, store_dir};

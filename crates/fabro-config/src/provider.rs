@@ -78,32 +78,3 @@ impl ProviderSettings {
         self.headers.iter().map(resolve).collect()
     }
 }
-
-/// One `[models.NAME]`: what overrides the built-in catalog for a model.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ModelEntry {
-    /// Its name at the provider.
-    pub name: String,
-    /// `provider`: the provider that serves it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub provider: Option<String>,
-    /// `context_window`: input and output together, in tokens.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub context_window: Option<u64>,
-    /// `max_output_tokens`: the longest response, in tokens.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_output_tokens: Option<u64>,
-    /// `input_cost`: the price of a million input tokens, in US dollars.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub input_cost: Option<f64>,
-    /// `output_cost`: the price of a million output tokens, in US dollars.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub output_cost: Option<f64>,
-    /// `cached_cost`: the price of a million tokens from the provider's cache, in US dollars.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cached_cost: Option<f64>,
-    /// `aliases`: its other names.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub aliases: Vec<String>,
-}

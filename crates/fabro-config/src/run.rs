@@ -1,12 +1,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use fabro_types::Diagnostic;
+use fabro_types::{Diagnostic, ModelInfo};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::agent::AgentSettings;
-use crate::provider::{ModelEntry, ProviderSettings};
+use crate::provider::ProviderSettings;
 use crate::reader::read;
 use crate::schema::RUN_FILE;
 use crate::settings::ModelSettings;
@@ -33,7 +33,7 @@ pub struct RunConfig {
     /// `providers`: providers of models, by name.
     pub providers: BTreeMap<String, ProviderSettings>,
     /// `models`: what overrides the built-in catalog, by name.
-    pub models: BTreeMap<String, ModelEntry>,
+    pub models: BTreeMap<String, ModelInfo>,
 }
 
 /// One `[[run.prepare.steps]]`.

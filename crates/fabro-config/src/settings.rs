@@ -1,13 +1,13 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use fabro_types::Diagnostic;
+use fabro_types::{Diagnostic, ModelInfo};
 use serde::Deserialize;
 
 use crate::agent::AgentSettings;
 use crate::error::{ConfigError, Findings};
 use crate::locate::{expand, read_text};
-use crate::provider::{ModelEntry, ProviderSettings};
+use crate::provider::ProviderSettings;
 use crate::reader::read;
 use crate::schema::CONFIG_FILE;
 
@@ -22,7 +22,7 @@ pub struct Settings {
     /// `providers`: providers of models, by name.
     pub providers: BTreeMap<String, ProviderSettings>,
     /// `models`: what overrides the built-in catalog, by name.
-    pub models: BTreeMap<String, ModelEntry>,
+    pub models: BTreeMap<String, ModelInfo>,
 }
 
 /// `[run.model]`: which model to ask.

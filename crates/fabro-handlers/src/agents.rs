@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fabro_config::AgentSettings;
-use fabro_llm::{Asking, Catalog};
+use fabro_llm::{Catalog, RequestPolicy};
 use fabro_redact::Redactor;
 use fabro_tools::{ToolSet, WorkflowContext};
 use fabro_types::Permissions;
@@ -19,7 +19,7 @@ pub struct Agents {
     pub catalog: Arc<Catalog>,
     /// How often a model is asked again, and who is asked instead; `None` where the first answer is
     /// final, as that of a script.
-    pub asking: Option<Asking>,
+    pub asking: Option<RequestPolicy>,
     /// Knows the secrets that must not be recorded.
     pub redactor: Redactor,
     /// Gives them their tools.

@@ -6,8 +6,8 @@
 use std::io::Write;
 
 use fabro_llm::{
-    Asking, Catalog, Message, Origin, Part, Progress, Provider, ProviderKind, Providers, Request,
-    Secret, ask,
+    Catalog, Message, Origin, Part, Progress, Provider, ProviderKind, Providers, Request,
+    RequestPolicy, Secret, ask,
 };
 
 #[tokio::main(flavor = "current_thread")]
@@ -30,7 +30,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     request.model = name;
     request.max_tokens = Some(200);
     let mut out = std::io::stdout();
-    let reply = ask(&model, request, &Asking::default(), |progress| {
+    let reply = ask(&model, request, &RequestPolicy::default(), |progress| {
         // What cannot be shown is not worth ending for.
         let _ = match progress {
             Progress::Part(Part::Text(text)) => write!(out, "{text}").and_then(|()| out.flush()),

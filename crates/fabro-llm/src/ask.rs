@@ -4,19 +4,19 @@ use fabro_types::{FailureClass, Usage};
 
 use crate::{ErrorKind, Model, ModelError, Part, Reply, Request, collect};
 
-/// When to ask again.
+/// When a failed request is retried.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RetryPolicy {
-    /// Requests in all to one model, the first included.
+    /// All requests to one model, the first included.
     pub tries: u32,
-    /// The wait after the first failed one.
+    /// The delay before the first retry.
     pub first: Duration,
-    /// How much longer each wait is than the one before.
+    /// How much longer each delay is than the one before.
     pub factor: f64,
-    /// The longest wait. A provider that asks for a longer one is not asked again.
+    /// The longest delay. When a provider asks for a longer one, the request is not retried.
     pub cap: Duration,
-    /// Waits are made up to half as long again, or as short, so that many who were refused together
-    /// do not come back together. Not those that the provider asks for.
+    /// Delays vary by up to half of their length, so that requests which were refused together are not
+    /// retried together. Delays that the provider asks for do not vary.
     pub jitter: bool,
 }
 
@@ -34,13 +34,13 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// One try.
+    /// One try, no retry.
     pub fn none() -> Self {
         Self { tries: 1, ..Self::default() }
     }
 
-    /// The wait after the `failed`th failed try, counted from 1; `None` to give up.
-    fn wait(&self, error: &ModelError, failed: u32, seed: u64) -> Option<Duration> {
+    /// The delay after the `failed`th failed try, counted from 1; `None` to give up.
+    fn delay(&self, error: &ModelError, failed: u32, seed: u64) -> Option<Duration> {
         if failed >= self.tries || error.class() != FailureClass::TransientInfra {
             return None;
         }
@@ -50,13 +50,13 @@ impl RetryPolicy {
         let exponent = i32::try_from(failed - 1).unwrap_or(i32::MAX);
         let jitter = if self.jitter { 0.5 + fraction(seed, failed) } else { 1.0 };
         let seconds = self.first.as_secs_f64() * self.factor.powi(exponent) * jitter;
-        // Not a number of seconds at all: the longest.
-        let wait = Duration::try_from_secs_f64(seconds).unwrap_or(self.cap);
-        Some(wait.min(self.cap))
+        // Settings that give no valid number of seconds: the longest.
+        let delay = Duration::try_from_secs_f64(seconds).unwrap_or(self.cap);
+        Some(delay.min(self.cap))
     }
 }
 
-/// Another model to ask when the first one cannot be had.
+/// Another model to use when the first one fails.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fallback {
     /// The provider; `None` lets the model's name decide.
@@ -66,7 +66,7 @@ pub struct Fallback {
 }
 
 impl Fallback {
-    /// A model by its name, `provider/model`, or a provider alone: whoever routes the request knows
+    /// A model by its name, `provider/model`, or a provider alone: the routing of the request decides
     /// which it is.
     pub fn new(name: impl Into<String>) -> Self {
         Self { provider: None, model: Some(name.into()) }
@@ -83,69 +83,69 @@ impl std::fmt::Display for Fallback {
     }
 }
 
-/// How hard to try.
+/// Retries and failover of a request.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Asking {
-    /// When to ask the same model again.
+pub struct RequestPolicy {
+    /// Retries with the same model.
     pub retry: RetryPolicy,
-    /// Whom to ask after that, in order.
+    /// The models to use after that, in order.
     pub fallbacks: Vec<Fallback>,
-    /// Varies the waits: the same seed makes the same ones.
+    /// The seed of the jitter.
     pub seed: u64,
 }
 
-/// What happens while a model is asked.
+/// What happens during [`ask`].
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Progress<'a> {
     /// A piece of the answer. When [`Progress::Retrying`] or [`Progress::Failover`] follows, the
-    /// pieces so far are void.
+    /// pieces so far are discarded.
     Part(&'a Part),
-    /// The request failed and is made again.
+    /// The request failed and is retried.
     Retrying {
         /// Why it failed.
         error: &'a ModelError,
-        /// After this time.
+        /// The delay before the retry.
         wait: Duration,
         /// The request that failed, counted from 1 for each model.
         failed: u32,
     },
-    /// The model is given up for another one.
+    /// The next model is used.
     Failover {
-        /// The other one.
+        /// The next model.
         to: &'a Fallback,
         /// Why the last request failed.
         error: &'a ModelError,
     },
 }
 
-/// Asks a model for one whole turn: again when that may help, then others.
+/// Gets one whole turn from a model, with retries and failover.
 ///
-/// Failures that pass ([`FailureClass::TransientInfra`]) are tried again, a stream that broke off
-/// among them; half an answer is dropped. When that does not help, or the key or the quota is the
-/// matter, each fallback is asked in turn, with tries of its own. What the request itself brought
-/// about (it is invalid, too long, or filtered) is not asked of anybody else.
+/// Transient failures ([`FailureClass::TransientInfra`]) are retried, among them a stream that broke
+/// off; a partial answer is discarded. When retries are used up, or the key or the quota is the
+/// problem, each fallback is used in order, with its own retries. A failure that the request itself
+/// caused (it is invalid, too long, or filtered) ends this without failover.
 ///
 /// The usage of an answer and of an error is that of all requests made. [`Origin::taken`] of the
-/// request counts on for the asking node with every one that failed.
+/// request is incremented for its node with every request that failed.
 ///
 /// # Errors
 ///
-/// The error of the model that was to be asked; where fallbacks failed too, the first of all these
-/// errors that may pass, with what the others said.
+/// The error of the first model; where fallbacks failed too, the first transient one of all their
+/// errors, with the messages of the others.
 ///
 /// [`Origin::taken`]: crate::Origin::taken
 pub async fn ask(
     model: &(impl Model + ?Sized),
     mut request: Request,
-    asking: &Asking,
+    policy: &RequestPolicy,
     mut watch: impl FnMut(Progress<'_>) + Send,
 ) -> Result<Reply, ModelError> {
     let mut used = Usage::default();
     let mut errors: Vec<ModelError> = Vec::new();
-    let mut fallbacks = asking.fallbacks.iter();
+    let mut fallbacks = policy.fallbacks.iter();
     loop {
-        let error = match persist(model, &mut request, asking, &mut used, &mut watch).await {
+        let error = match with_retries(model, &mut request, policy, &mut used, &mut watch).await {
             Ok(mut reply) => {
                 used.add(&reply.usage);
                 reply.usage = used;
@@ -153,7 +153,7 @@ pub async fn ask(
             }
             Err(error) => error,
         };
-        let next = if others_may_help(error.kind) { fallbacks.next() } else { None };
+        let next = if may_fail_over(error.kind) { fallbacks.next() } else { None };
         if let Some(to) = next {
             watch(Progress::Failover { to, error: &error });
             request.provider.clone_from(&to.provider);
@@ -161,16 +161,16 @@ pub async fn ask(
             errors.push(error);
         } else {
             errors.push(error);
-            return Err(summed_up(errors, used));
+            return Err(combined(errors, used));
         }
     }
 }
 
-/// Asks one model until it answers or it is no use.
-async fn persist(
+/// Sends a request to one model until it answers or the retries are used up.
+async fn with_retries(
     model: &(impl Model + ?Sized),
     request: &mut Request,
-    asking: &Asking,
+    policy: &RequestPolicy,
     used: &mut Usage,
     watch: &mut (impl FnMut(Progress<'_>) + Send),
 ) -> Result<Reply, ModelError> {
@@ -185,20 +185,22 @@ async fn persist(
         used.add(&error.usage);
         let node = request.origin.node.clone();
         *request.origin.taken.entry(node).or_default() += 1;
-        let Some(wait) = asking.retry.wait(&error, failed, asking.seed) else { return Err(error) };
+        let Some(wait) = policy.retry.delay(&error, failed, policy.seed) else {
+            return Err(error);
+        };
         watch(Progress::Retrying { error: &error, wait, failed });
         tokio::time::sleep(wait).await;
     }
 }
 
-fn others_may_help(kind: ErrorKind) -> bool {
+fn may_fail_over(kind: ErrorKind) -> bool {
     kind.class() == FailureClass::TransientInfra
         || matches!(kind, ErrorKind::Auth | ErrorKind::Quota)
 }
 
-fn summed_up(errors: Vec<ModelError>, usage: Usage) -> ModelError {
-    let passes = |error: &ModelError| error.class() == FailureClass::TransientInfra;
-    let chosen = errors.iter().position(passes).unwrap_or(0);
+fn combined(errors: Vec<ModelError>, usage: Usage) -> ModelError {
+    let is_transient = |error: &ModelError| error.class() == FailureClass::TransientInfra;
+    let chosen = errors.iter().position(is_transient).unwrap_or(0);
     let messages: Vec<_> = errors.iter().map(|error| error.message.clone()).collect();
     let error = errors.into_iter().nth(chosen);
     let error = error.unwrap_or_else(|| ModelError::new(ErrorKind::BrokenStream));

@@ -1,99 +1,6 @@
 use std::sync::LazyLock;
 
-use fabro_types::Usage;
-use serde::{Deserialize, Serialize};
-
-/// Properties of a model; `None` is unknown.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ModelInfo {
-    /// The name that the provider uses.
-    pub name: String,
-    /// The provider that serves it, by name or kind.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub provider: Option<String>,
-    /// Other names of it.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub aliases: Vec<String>,
-    /// Its context window, input and output together, in tokens.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub context_window: Option<u64>,
-    /// The longest answer, in tokens.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_output_tokens: Option<u64>,
-    /// The price of a million input tokens, in US dollars.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub input_cost: Option<f64>,
-    /// The price of a million output tokens, in US dollars.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub output_cost: Option<f64>,
-    /// The price of a million tokens read from the provider's cache, in US dollars; `input_cost` where
-    /// it is unknown.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cached_cost: Option<f64>,
-    /// It can call tools.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tools: Option<bool>,
-    /// How it is told how long to think.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reasoning: Option<ReasoningStyle>,
-    /// The provider can enforce a JSON Schema on its answer.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub output_schema: Option<bool>,
-}
-
-/// How a model is told how long to think.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum ReasoningStyle {
-    /// It does not think, or has no setting for it.
-    None,
-    /// By a word.
-    Effort,
-    /// By a number of tokens, which counts towards the longest answer.
-    Budget,
-}
-
-impl ModelInfo {
-    /// A model of which everything but the name is unknown.
-    pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), ..Self::default() }
-    }
-
-    /// The cost of this usage in US dollars; `None` when the prices are unknown.
-    pub fn cost(&self, usage: &Usage) -> Option<f64> {
-        let (input, output) = (self.input_cost?, self.output_cost?);
-        let cached = usage.cached_tokens.min(usage.input_tokens);
-        let fresh = usage.input_tokens - cached;
-        let dollars = fresh as f64 * input
-            + cached as f64 * self.cached_cost.unwrap_or(input)
-            + usage.output_tokens as f64 * output;
-        Some(dollars / 1e6)
-    }
-
-    fn is_called(&self, name: &str) -> bool {
-        self.name == name || self.aliases.iter().any(|alias| alias == name)
-    }
-
-    /// `other`, with unknown properties filled from `self`.
-    fn completed(&self, other: Self) -> Self {
-        let known = self.clone();
-        Self {
-            name: other.name,
-            provider: other.provider.or(known.provider),
-            aliases: other.aliases,
-            context_window: other.context_window.or(known.context_window),
-            max_output_tokens: other.max_output_tokens.or(known.max_output_tokens),
-            input_cost: other.input_cost.or(known.input_cost),
-            output_cost: other.output_cost.or(known.output_cost),
-            cached_cost: other.cached_cost.or(known.cached_cost),
-            tools: other.tools.or(known.tools),
-            reasoning: other.reasoning.or(known.reasoning),
-            output_schema: other.output_schema.or(known.output_schema),
-        }
-    }
-}
+use fabro_types::{ModelInfo, Usage};
 
 #[expect(clippy::expect_used, reason = "the file is part of the program, and a test reads it")]
 static BUILTIN: LazyLock<Vec<ModelInfo>> = LazyLock::new(|| {
@@ -168,7 +75,10 @@ impl Extend<ModelInfo> for Catalog {
     fn extend<I: IntoIterator<Item = ModelInfo>>(&mut self, models: I) {
         for model in models {
             let base = self.find(&model.name).cloned();
-            let model = base.map_or_else(|| model.clone(), |base| base.completed(model.clone()));
+            let model = match base {
+                Some(base) => model.or(&base),
+                None => model,
+            };
             self.models.retain(|known| known.name != model.name);
             self.models.push(model);
         }
@@ -208,6 +118,12 @@ mod tests {
 
     #[test]
     fn the_file_is_consistent() {
+        let json: serde_json::Value = serde_json::from_str(include_str!("catalog.json")).unwrap();
+        for (model, json) in BUILTIN.iter().zip(json.as_array().unwrap()) {
+            let known = serde_json::to_value(model).unwrap();
+            let unknown = json.as_object().unwrap().keys().find(|key| known.get(*key).is_none());
+            assert_eq!(unknown, None, "{}", model.name);
+        }
         let names: std::collections::BTreeSet<_> =
             BUILTIN.iter().flat_map(|model| model.aliases.iter().chain([&model.name])).collect();
         let count: usize = BUILTIN.iter().map(|model| 1 + model.aliases.len()).sum();

@@ -50,9 +50,10 @@ mod scripted;
 mod simulated;
 mod unconfigured;
 
-pub use ask::{Asking, Fallback, Progress, RetryPolicy, ask};
-pub use catalog::{Catalog, ModelInfo, ReasoningStyle};
+pub use ask::{Fallback, Progress, RequestPolicy, RetryPolicy, ask};
+pub use catalog::Catalog;
 pub use error::{ErrorKind, ModelError};
+pub use fabro_types::{ModelInfo, ReasoningStyle};
 pub use message::{Content, Message, Reasoning, Role, ToolCall, ToolSpec};
 pub use model::{Model, Origin, Part, Reply, Request, StopReason, collect, complete};
 #[cfg(feature = "providers")]

@@ -6,9 +6,9 @@ use serde_json::Value;
 /// One message of a conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Message {
-    /// Who says it.
+    /// Who wrote it.
     pub role: Role,
-    /// What it says, in order.
+    /// Its content, in order.
     pub content: Vec<Content>,
 }
 
@@ -41,7 +41,7 @@ impl Message {
         texts.collect()
     }
 
-    /// The tools it wants to run, in order.
+    /// Its tool calls, in order.
     pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.content.iter().filter_map(|content| match content {
             Content::ToolCall(call) => Some(call),
@@ -50,13 +50,13 @@ impl Message {
     }
 }
 
-/// Who says a message.
+/// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// The rules of the conversation.
+    /// The instructions of the conversation.
     System,
-    /// The one who asks.
+    /// The user.
     User,
     /// The model.
     Assistant,
@@ -74,16 +74,16 @@ pub enum Content {
         /// The text.
         text: String,
     },
-    /// What the model thought before it went on. The provider that made it wants it back unchanged,
-    /// at its place, as long as tools are called.
+    /// Reasoning of the model. Its provider requires it back unchanged, at its place, as long as tools
+    /// are called.
     Reasoning(Reasoning),
-    /// The model wants a tool to run.
+    /// A tool call of the model.
     ToolCall(ToolCall),
-    /// What a tool gave back.
+    /// The result of a tool call.
     ToolResult {
         /// The `id` of the call.
         id: String,
-        /// The result, as the model gets to read it.
+        /// The result, as text for the model.
         text: String,
         /// The tool failed, and the text says why.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -91,20 +91,20 @@ pub enum Content {
     },
 }
 
-/// A thought of a model.
+/// A block of reasoning.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reasoning {
-    /// The thought, or a summary of it; empty where the provider hides it.
+    /// The text, or a summary of it; empty where the provider hides it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
-    /// The provider's seal on the text, or on the call that follows.
+    /// The provider's signature of the text, or of the call that follows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<String>,
-    /// The thought itself where only the provider can read it.
+    /// The encrypted reasoning, where only the provider can read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redacted: Option<String>,
-    /// Whose thought it is, by the kind of provider: nobody else gets to see it, for the seals of
-    /// one are refused by another. `None` is shown to all.
+    /// The kind of provider that it comes from. It is sent to no other kind, because the signatures of
+    /// one are refused by another. `None` is sent to all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
 }
@@ -120,13 +120,13 @@ pub struct ToolSpec {
     pub parameters: Arc<Value>,
 }
 
-/// A wish of the model to run a tool.
+/// A tool call of a model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// Names the call for its result; no other call of the conversation has it.
+    /// Links the call to its result; unique in the conversation.
     pub id: String,
     /// The tool.
     pub name: String,
-    /// Its arguments: an object, unless the model erred.
+    /// Its arguments: an object, unless the model made a mistake.
     pub arguments: Value,
 }

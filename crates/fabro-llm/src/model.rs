@@ -9,12 +9,12 @@ use serde_json::Value;
 
 use crate::{Content, ErrorKind, Message, ModelError, Reasoning, Role, ToolCall, ToolSpec};
 
-/// A language model, or something that answers like one.
+/// A language model, or a substitute for one.
 pub trait Model: Send + Sync {
-    /// Starts one turn. Dropping the stream gives the turn up.
+    /// Starts one turn. Dropping the stream cancels it.
     ///
-    /// A stream ends with [`Part::End`] or with an error; one that just stops is broken. What
-    /// follows an error or the end is not looked at.
+    /// A stream ends with [`Part::End`] or with an error; one that stops without them is broken. Items
+    /// after an error or the end are ignored.
     fn stream(&self, request: Request) -> BoxStream<'static, Result<Part, ModelError>>;
 }
 
@@ -36,18 +36,18 @@ impl<M: Model + ?Sized> Model for Arc<M> {
     }
 }
 
-/// What a model is asked, and where in the run.
+/// A request for one turn.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Request {
-    /// Where it comes from.
+    /// The place in a run that it comes from.
     pub origin: Origin,
-    /// The conversation so far, oldest first. Shared, so that neither asking again nor a long
+    /// The conversation so far, oldest first. Shared, so that neither a retry nor a long
     /// conversation costs a copy; [`Arc::make_mut`] changes it.
     pub messages: Arc<Vec<Arc<Message>>>,
     /// The tools that the model may call.
     pub tools: Arc<[ToolSpec]>,
-    /// The JSON Schema that the answer is to match, where the provider can be told.
+    /// The JSON Schema that the answer is to match, for providers that can enforce it.
     pub output_schema: Option<Arc<Value>>,
     /// The model's name; `None` leaves the choice to the provider's default.
     pub model: Option<String>,
@@ -84,7 +84,7 @@ impl Request {
 pub struct Origin {
     /// The node that asks.
     pub node: Arc<str>,
-    /// How many turns each node has had so far on this line of the run, failed ones included.
+    /// How many turns each node has had so far on this branch of the run, failed ones included.
     pub taken: OrdMap<Arc<str>, u32>,
 }
 
@@ -105,7 +105,7 @@ pub enum Part {
     Reasoning(Reasoning),
     /// A whole tool call.
     ToolCall(ToolCall),
-    /// The turn is whole; nothing follows.
+    /// The turn is complete.
     End {
         /// What the turn used.
         usage: Usage,
@@ -119,32 +119,32 @@ pub enum Part {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum StopReason {
-    /// It had said everything.
+    /// The answer is complete.
     Complete,
-    /// It waits for the results of its tool calls.
+    /// It called tools and waits for their results.
     ToolCalls,
-    /// The answer reached its limit of tokens and is cut off.
+    /// The answer reached the limit of tokens and is cut off.
     MaxTokens,
 }
 
 /// A whole turn of a model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reply {
-    /// What it says, in order: thoughts, texts, tool calls.
+    /// Its content, in order: reasoning, text, tool calls.
     pub content: Vec<Content>,
-    /// What it used: one turn, and those that failed before it where it was asked again.
+    /// What it used: one turn, and the failed ones before it where it was retried.
     pub usage: Usage,
     /// Why it stopped.
     pub stop: StopReason,
 }
 
 impl Reply {
-    /// Its text; empty when it only called tools.
+    /// Its text; empty when it has only tool calls.
     pub fn text(&self) -> String {
         self.message().text()
     }
 
-    /// The tools it wants to run, in order.
+    /// Its tool calls, in order.
     pub fn tool_calls(&self) -> Vec<ToolCall> {
         self.message().tool_calls().cloned().collect()
     }
@@ -160,12 +160,12 @@ impl Reply {
     }
 }
 
-/// Asks a model and waits for the whole turn.
+/// Sends a request and waits for the whole turn.
 ///
 /// # Errors
 ///
-/// The first error of the stream, or [`ErrorKind::BrokenStream`] when it stops without an end: half
-/// an answer is never given out as a whole one.
+/// The first error of the stream, or [`ErrorKind::BrokenStream`] when it stops without an end: a
+/// partial answer is never returned as a whole one.
 pub async fn complete<M: Model + ?Sized>(model: &M, request: Request) -> Result<Reply, ModelError> {
     collect(model.stream(request), |_| {}).await
 }
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_end_is_no_answer() {
+    async fn a_stream_without_an_end_is_broken() {
         assert_eq!(ask(vec![Ok(text("a"))]).await, Err(ErrorKind::BrokenStream));
         assert_eq!(ask(Vec::new()).await, Err(ErrorKind::BrokenStream));
     }

@@ -30,20 +30,20 @@ pub struct ScriptError {
 /// Turns by node. No list is empty.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Script {
-    pub(crate) by_node: BTreeMap<String, Vec<Turn>>,
-    pub(crate) any: Option<Vec<Turn>>,
+    pub(crate) by_node: BTreeMap<String, Vec<ScriptedTurn>>,
+    pub(crate) any: Option<Vec<ScriptedTurn>>,
 }
 
-/// One answer.
+/// One turn of a script.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Turn {
+pub(crate) struct ScriptedTurn {
     pub(crate) delay: Option<Duration>,
     pub(crate) usage: Usage,
-    pub(crate) answer: Answer,
+    pub(crate) result: ScriptedResult,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Answer {
+pub(crate) enum ScriptedResult {
     Reply { text: String, tool_calls: Vec<ScriptedCall> },
     Error { kind: ErrorKind, retry_after: Option<Duration> },
 }
@@ -59,7 +59,8 @@ pub(crate) struct ScriptedCall {
 impl Script {
     pub(crate) fn from_json(text: &str) -> Result<Self, ScriptError> {
         serde_json::from_str(text).map_err(|error| {
-            let (line, column) = (error.line().max(1), error.column().max(1));
+            let line = error.line().max(1);
+            let column = error.column().max(1);
             let message = error.to_string();
             let place = format!(" at line {} column {}", error.line(), error.column());
             let message = message.strip_suffix(&place).unwrap_or(&message).to_owned();
@@ -70,13 +71,13 @@ impl Script {
 
 impl<'de> Deserialize<'de> for Script {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Lists)
+        deserializer.deserialize_map(ScriptVisitor)
     }
 }
 
-struct Lists;
+struct ScriptVisitor;
 
-impl<'de> Visitor<'de> for Lists {
+impl<'de> Visitor<'de> for ScriptVisitor {
     type Value = Script;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -103,7 +104,7 @@ impl<'de> Visitor<'de> for Lists {
     }
 }
 
-struct Turns(Vec<Turn>);
+struct Turns(Vec<ScriptedTurn>);
 
 impl<'de> Deserialize<'de> for Turns {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -114,54 +115,54 @@ impl<'de> Deserialize<'de> for Turns {
 struct TurnsVisitor;
 
 impl<'de> Visitor<'de> for TurnsVisitor {
-    type Value = Vec<Turn>;
+    type Value = Vec<ScriptedTurn>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(r#"a list of turns, as [{"text": "…"}]"#)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<Turn>, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<ScriptedTurn>, A::Error> {
         std::iter::from_fn(|| seq.next_element().transpose()).collect()
     }
 }
 
-impl<'de> Deserialize<'de> for Turn {
+impl<'de> Deserialize<'de> for ScriptedTurn {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(TurnVisitor)
     }
 }
 
-/// Takes objects only, where a derived reader would take a list of the fields' values too.
+/// Accepts objects only, where a derived deserializer would accept a list of values too.
 struct TurnVisitor;
 
 impl<'de> Visitor<'de> for TurnVisitor {
-    type Value = Turn;
+    type Value = ScriptedTurn;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(r#"a turn, as {"text": "…"} or {"error": "timeout"}"#)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Turn, A::Error> {
-        Fields::deserialize(MapAccessDeserializer::new(map))?.turn().map_err(A::Error::custom)
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ScriptedTurn, A::Error> {
+        TurnFields::deserialize(MapAccessDeserializer::new(map))?.turn().map_err(A::Error::custom)
     }
 }
 
-/// A turn as it is written: which fields go together is checked afterwards.
+/// The fields of a turn; which of them go together is checked afterwards.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Fields {
+struct TurnFields {
     text: Option<String>,
     tool_calls: Option<Vec<ScriptedCall>>,
-    error: Option<ErrorWord>,
+    error: Option<ScriptedError>,
     retry_after_s: Option<f64>,
     delay_ms: Option<u64>,
     #[serde(default)]
-    usage: Spent,
+    usage: ScriptedUsage,
 }
 
 #[derive(Default, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Spent {
+struct ScriptedUsage {
     input_tokens: u64,
     output_tokens: u64,
     cached_tokens: u64,
@@ -170,7 +171,7 @@ struct Spent {
 
 #[derive(Clone, Copy, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum ErrorWord {
+enum ScriptedError {
     RateLimit,
     Overloaded,
     Timeout,
@@ -180,7 +181,7 @@ enum ErrorWord {
     InvalidRequest,
 }
 
-impl ErrorWord {
+impl ScriptedError {
     fn kind(self) -> ErrorKind {
         match self {
             Self::RateLimit => ErrorKind::RateLimit,
@@ -194,10 +195,10 @@ impl ErrorWord {
     }
 }
 
-impl Fields {
-    fn turn(self) -> Result<Turn, &'static str> {
-        let answer = match (self.error, self.text, self.tool_calls) {
-            (Some(word), None, None) => Answer::Error {
+impl TurnFields {
+    fn turn(self) -> Result<ScriptedTurn, &'static str> {
+        let result = match (self.error, self.text, self.tool_calls) {
+            (Some(word), None, None) => ScriptedResult::Error {
                 kind: word.kind(),
                 retry_after: self.retry_after_s.map(seconds).transpose()?,
             },
@@ -208,7 +209,7 @@ impl Fields {
             (None, ..) if self.retry_after_s.is_some() => {
                 return Err("`retry_after_s` belongs to an `error`: add one, or remove it");
             }
-            (None, text, tool_calls) => Answer::Reply {
+            (None, text, tool_calls) => ScriptedResult::Reply {
                 text: text.unwrap_or_default(),
                 tool_calls: tool_calls.unwrap_or_default(),
             },
@@ -224,7 +225,7 @@ impl Fields {
             cost_usd: self.usage.cost_usd,
             turns: 1,
         };
-        Ok(Turn { delay: self.delay_ms.map(Duration::from_millis), usage, answer })
+        Ok(ScriptedTurn { delay: self.delay_ms.map(Duration::from_millis), usage, result })
     }
 }
 
@@ -255,7 +256,10 @@ mod tests {
         let any = script.any.unwrap();
         assert_eq!(any.len(), 7);
         let retry_after = Some(Duration::from_millis(1500));
-        assert_eq!(any[0].answer, Answer::Error { kind: ErrorKind::RateLimit, retry_after });
+        assert_eq!(
+            any[0].result,
+            ScriptedResult::Error { kind: ErrorKind::RateLimit, retry_after }
+        );
         assert_eq!(any[6].usage.input_tokens, 9);
     }
 

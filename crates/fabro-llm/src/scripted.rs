@@ -3,7 +3,7 @@ use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
 use serde_json::Value;
 
-use crate::script::{Answer, Script, ScriptedCall, Turn};
+use crate::script::{Script, ScriptedCall, ScriptedResult, ScriptedTurn};
 use crate::{
     ErrorKind, Model, ModelError, Origin, Part, Request, ScriptError, StopReason, ToolCall,
 };
@@ -18,7 +18,7 @@ use crate::{
 ///
 /// Each request takes one turn, a failed one too; the last turn of a list is repeated. A node with
 /// its own list is at the turn that [`Origin::taken`] says; the nodes without one share the list
-/// under `*`, so their place is the sum of what all of them have taken.
+/// under `*`, so their position is the sum of what all of them have taken.
 #[derive(Debug)]
 pub struct ScriptedModel {
     script: Script,
@@ -29,13 +29,13 @@ impl ScriptedModel {
     ///
     /// # Errors
     ///
-    /// The text is no JSON, or no script: the error says where, and what to write instead.
+    /// The text is not JSON, or not a script: the error says where, and what to write instead.
     pub fn from_json(text: &str) -> Result<Self, ScriptError> {
         Ok(Self { script: Script::from_json(text)? })
     }
 
     /// The turn that this request takes, and its number, from 0.
-    fn turn(&self, origin: &Origin) -> Result<(u64, &Turn), ModelError> {
+    fn turn(&self, origin: &Origin) -> Result<(u64, &ScriptedTurn), ModelError> {
         let (turns, number) = if let Some(turns) = self.script.by_node.get(&*origin.node) {
             (turns, origin.taken.get(&origin.node).copied().map_or(0, u64::from))
         } else if let Some(turns) = &self.script.any {
@@ -63,11 +63,11 @@ impl Model for ScriptedModel {
         };
         let model = request.model.or_else(|| Some("scripted".to_owned()));
         let usage = Usage { model, ..turn.usage };
-        let parts = match turn.answer {
-            Answer::Reply { text, tool_calls } => {
+        let parts = match turn.result {
+            ScriptedResult::Reply { text, tool_calls } => {
                 reply(text, tool_calls, &request.origin.node, number, usage)
             }
-            Answer::Error { kind, retry_after } => {
+            ScriptedResult::Error { kind, retry_after } => {
                 vec![Err(ModelError { retry_after, usage, ..ModelError::new(kind) })]
             }
         };
@@ -92,7 +92,7 @@ fn reply(
 ) -> Vec<Result<Part, ModelError>> {
     let stop = if tool_calls.is_empty() { StopReason::Complete } else { StopReason::ToolCalls };
     let calls = tool_calls.into_iter().enumerate().map(|(index, call)| {
-        // The number of the turn and not its place in the list, so that a repeated turn has new ids.
+        // The number of the turn, not its index in the list, so that a repeated turn has new ids.
         let id = format!("call-{node}-{number}-{index}");
         Part::ToolCall(ToolCall { id, name: call.name, arguments: Value::Object(call.arguments) })
     });
@@ -124,11 +124,11 @@ mod tests {
 
     async fn check(script: &str, node: &str, taken: &[(&str, u32)], expected: &str) {
         let model = ScriptedModel::from_json(script).unwrap();
-        let told = match complete(&model, request(node, taken)).await {
+        let result = match complete(&model, request(node, taken)).await {
             Ok(reply) => reply.text(),
             Err(error) => error.to_string(),
         };
-        assert_eq!(told, expected, "{node} {taken:?}");
+        assert_eq!(result, expected, "{node} {taken:?}");
     }
 
     const SCRIPT: &str = r#"{
@@ -137,7 +137,7 @@ mod tests {
     }"#;
 
     #[tokio::test]
-    async fn a_listed_node_has_its_own_place() {
+    async fn a_listed_node_has_its_own_position() {
         check(SCRIPT, "plan", &[], "p0").await;
         check(SCRIPT, "plan", &[("plan", 1), ("other", 7)], "p1").await;
         check(SCRIPT, "plan", &[("plan", 2)], "p1").await;
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn other_nodes_share_one_place() {
+    async fn other_nodes_share_one_position() {
         check(SCRIPT, "b", &[], "a0").await;
         check(SCRIPT, "b", &[("plan", 5)], "a0").await;
         check(SCRIPT, "c", &[("b", 1), ("plan", 5)], "a1").await;
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn errors_wait_and_tell_what_they_used() {
+    async fn errors_have_a_delay_and_a_usage() {
         let model = ScriptedModel::from_json(
             r#"{"a": [{"error": "rate_limit", "retry_after_s": 30, "delay_ms": 250, "usage": {"input_tokens": 5}}]}"#,
         )

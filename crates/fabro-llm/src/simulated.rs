@@ -4,7 +4,7 @@ use futures_util::stream::{self, BoxStream};
 
 use crate::{Model, ModelError, Part, Request, StopReason};
 
-/// Answers every request with a line that names the node, at once and for nothing.
+/// Answers every request with a line that names the node, at once and at no cost.
 ///
 /// ```
 /// use fabro_llm::{Origin, Request, SimulatedModel, complete};

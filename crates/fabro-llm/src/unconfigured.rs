@@ -3,13 +3,13 @@ use futures_util::stream::{self, BoxStream};
 
 use crate::{ErrorKind, Model, ModelError, Part, Request};
 
-/// Stands where no model is configured: every request is an error that says so.
+/// The model where none is configured: every request is an error that says so.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unconfigured;
 
 impl Model for Unconfigured {
     fn stream(&self, request: Request) -> BoxStream<'static, Result<Part, ModelError>> {
-        let message = format!("no model is configured, but `{}` asks one", request.origin.node);
+        let message = format!("no model is configured, but `{}` needs one", request.origin.node);
         let error = ModelError::new(ErrorKind::InvalidRequest).with_message(message);
         stream::iter([Err(error)]).boxed()
     }
@@ -25,6 +25,6 @@ mod tests {
         let request = Request::new(Origin::new("plan"), Vec::new());
         let error = complete(&Unconfigured, request).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::InvalidRequest);
-        assert_eq!(error.to_string(), "no model is configured, but `plan` asks one");
+        assert_eq!(error.to_string(), "no model is configured, but `plan` needs one");
     }
 }

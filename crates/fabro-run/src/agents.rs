@@ -7,7 +7,7 @@ use std::time::Duration;
 use fabro_config::{McpServer, McpTransport, ProviderSettings, expand_variables};
 use fabro_external_agents::CliAgent;
 use fabro_handlers::{Agents, LocalToolbox, NoTools, RunSettings, Toolbox};
-use fabro_llm::{Asking, Fallback};
+use fabro_llm::{Fallback, RequestPolicy};
 use fabro_llm::{Provider, Secret};
 use fabro_redact::{Redactor, is_secret_name};
 use fabro_sandbox::{LocalExec, agent_env};
@@ -37,7 +37,7 @@ pub fn agents(
     };
     // Answers of a script are final.
     let fallbacks = settings.fallbacks.iter().map(Fallback::new).collect();
-    let asking = Asking { fallbacks, ..Asking::default() };
+    let asking = RequestPolicy { fallbacks, ..RequestPolicy::default() };
     let asking = Some(asking).filter(|_| settings.model_script.is_none());
     Ok(Agents {
         settings: settings.agent.clone(),

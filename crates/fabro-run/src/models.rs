@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fabro_config::{ModelEntry, ProviderSettings, Settings};
+use fabro_config::{ProviderSettings, Settings};
 use fabro_handlers::RunSettings;
 use fabro_llm::{
     Catalog, Model, ModelInfo, Providers, ScriptedModel, SimulatedModel, Unconfigured,
@@ -15,18 +15,9 @@ pub fn providers(settings: &Settings) -> Vec<ProviderSettings> {
 }
 
 /// The models that are known, those of the settings among them.
-pub fn catalog(models: &BTreeMap<String, ModelEntry>) -> Catalog {
+pub fn catalog(models: &BTreeMap<String, ModelInfo>) -> Catalog {
     let mut catalog = Catalog::builtin();
-    catalog.extend(models.values().map(|entry| ModelInfo {
-        provider: entry.provider.clone(),
-        aliases: entry.aliases.clone(),
-        context_window: entry.context_window,
-        max_output_tokens: entry.max_output_tokens,
-        input_cost: entry.input_cost,
-        output_cost: entry.output_cost,
-        cached_cost: entry.cached_cost,
-        ..ModelInfo::new(&entry.name)
-    }));
+    catalog.extend(models.values().cloned());
     catalog
 }
 
@@ -55,7 +46,7 @@ pub fn model(settings: &RunSettings, dry_run: bool) -> Result<Arc<dyn Model>, Se
 /// A variable is missing, or a provider's settings cannot be used.
 pub fn client(
     providers: &[ProviderSettings],
-    models: &BTreeMap<String, ModelEntry>,
+    models: &BTreeMap<String, ModelInfo>,
 ) -> Result<Providers, SetupError> {
     let providers = providers.iter().map(provider).collect::<Result<_, SetupError>>()?;
     let client = Providers::new(providers, catalog(models));

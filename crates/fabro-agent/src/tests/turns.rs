@@ -335,9 +335,9 @@ async fn an_empty_answer_is_asked_for_once_more() {
 #[tokio::test(start_paused = true)]
 async fn failed_tries_are_told_and_counted() {
     let model = Play::list(vec![Turn::Fail(ErrorKind::Overloaded), say("there")]);
-    let asking = Asking {
+    let asking = RequestPolicy {
         retry: RetryPolicy { jitter: false, ..RetryPolicy::default() },
-        ..Asking::default()
+        ..RequestPolicy::default()
     };
     let (mut session, journal) = session(&model, Settings { asking: asking.clone(), ..settings() });
     let answer = session.send("hello".to_owned(), &never()).await.unwrap();
@@ -363,7 +363,7 @@ async fn failed_tries_are_told_and_counted() {
 async fn a_failed_try_is_recorded_before_the_next_one() {
     let fails = Play::list(vec![Turn::Fail(ErrorKind::Overloaded)]);
     let retry = RetryPolicy { jitter: false, ..RetryPolicy::default() };
-    let asking = Asking { retry, ..Asking::default() };
+    let asking = RequestPolicy { retry, ..RequestPolicy::default() };
     let (mut session, journal) = session(&fails, Settings { asking, ..settings() });
     let never = never();
     let sent = session.send("hello".to_owned(), &never);

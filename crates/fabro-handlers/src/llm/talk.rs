@@ -13,7 +13,7 @@ use fabro_config::{CompactionPreset, CompactionSettings};
 use fabro_engine::{Letter, ReadError, Stage, StageEnd};
 use fabro_events::{Event, Note};
 use fabro_graph::NodeKind;
-use fabro_llm::{Asking, Fallback, Origin, RetryPolicy};
+use fabro_llm::{Fallback, Origin, RequestPolicy, RetryPolicy};
 use fabro_tools::{ToolContext, ToolSet};
 use fabro_types::{Failure, FailureClass, Fidelity, Outcome, Permissions, Usage};
 use serde_json::Value;
@@ -154,11 +154,11 @@ impl LlmHandler {
     }
 
     /// How hard models are asked, and whom else: the node's own fallbacks, else the run's.
-    pub(super) fn asking(&self, stage: &Stage) -> Asking {
+    pub(super) fn asking(&self, stage: &Stage) -> RequestPolicy {
         let Some(asking) = &self.agents.asking else {
-            return Asking { retry: RetryPolicy::none(), ..Asking::default() };
+            return RequestPolicy { retry: RetryPolicy::none(), ..RequestPolicy::default() };
         };
-        let mut asking = Asking { seed: stage.run.seed, ..asking.clone() };
+        let mut asking = RequestPolicy { seed: stage.run.seed, ..asking.clone() };
         if let Some(own) = stage.node().attrs.text("fallbacks") {
             let names = own.split([',', ' ']).map(str::trim).filter(|name| !name.is_empty());
             asking.fallbacks = names.map(Fallback::new).collect();

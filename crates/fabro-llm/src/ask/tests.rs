@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::{Origin, ScriptedModel, StopReason};
 
-/// Plays answers by the model's name, and keeps what it was asked.
+/// Plays answers and checks which model is asked.
 struct Double {
     turns: Mutex<Vec<(&'static str, Result<&'static str, ModelError>)>>,
     asked: Mutex<Vec<String>>,
@@ -49,18 +49,18 @@ fn later(seconds: u64) -> Result<&'static str, ModelError> {
     Err(error)
 }
 
-fn asking(fallbacks: &[&str]) -> Asking {
-    Asking {
+fn asking(fallbacks: &[&str]) -> RequestPolicy {
+    RequestPolicy {
         retry: RetryPolicy { jitter: false, ..RetryPolicy::default() },
         fallbacks: fallbacks.iter().map(|name| Fallback::new(*name)).collect(),
         seed: 0,
     }
 }
 
-/// What happened, line by line, and at the end what came of it and how long it took.
-async fn told(
+/// What happened, line by line, then the result and how long it took.
+async fn log(
     turns: Vec<(&'static str, Result<&'static str, ModelError>)>,
-    asking: &Asking,
+    asking: &RequestPolicy,
 ) -> String {
     let model = Double::new(turns);
     let started = Instant::now();
@@ -86,13 +86,13 @@ async fn told(
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_passes_is_asked_again() {
+async fn transient_errors_are_retried() {
     let turns = vec![
         ("p/m", fails(ErrorKind::Overloaded)),
         ("p/m", fails(ErrorKind::BrokenStream)),
         ("p/m", Ok("whole")),
     ];
-    insta::assert_snapshot!(told(turns, &asking(&[])).await, @r"
+    insta::assert_snapshot!(log(turns, &asking(&[])).await, @r"
     part half
     retrying after 1 in 1s: Overloaded
     part half
@@ -109,7 +109,7 @@ async fn three_tries_are_made() {
         ("p/m", fails(ErrorKind::Unreachable)),
         ("p/m", fails(ErrorKind::RateLimit)),
     ];
-    insta::assert_snapshot!(told(turns, &asking(&[])).await, @r"
+    insta::assert_snapshot!(log(turns, &asking(&[])).await, @r"
     part half
     retrying after 1 in 1s: Timeout
     part half
@@ -117,26 +117,26 @@ async fn three_tries_are_made() {
     part half
     RateLimit: RateLimit (3) after 3s
     ");
-    let once = Asking { retry: RetryPolicy::none(), ..Asking::default() };
-    insta::assert_snapshot!(told(vec![("p/m", fails(ErrorKind::Timeout))], &once).await, @r"
+    let once = RequestPolicy { retry: RetryPolicy::none(), ..RequestPolicy::default() };
+    insta::assert_snapshot!(log(vec![("p/m", fails(ErrorKind::Timeout))], &once).await, @r"
     part half
     Timeout: Timeout (1) after 0ns
     ");
 }
 
 #[tokio::test(start_paused = true)]
-async fn waits_that_are_asked_for_are_kept_up_to_a_minute() {
-    insta::assert_snapshot!(told(vec![("p/m", later(60)), ("p/m", Ok("x"))], &asking(&[])).await, @r"
+async fn retry_after_is_obeyed_up_to_a_minute() {
+    insta::assert_snapshot!(log(vec![("p/m", later(60)), ("p/m", Ok("x"))], &asking(&[])).await, @r"
     part half
     retrying after 1 in 60s: later
     part x
     x (2) after 60s
     ");
-    insta::assert_snapshot!(told(vec![("p/m", later(61))], &asking(&[])).await, @r"
+    insta::assert_snapshot!(log(vec![("p/m", later(61))], &asking(&[])).await, @r"
     part half
     RateLimit: later (1) after 0ns
     ");
-    insta::assert_snapshot!(told(vec![("p/m", later(61)), ("b", Ok("x"))], &asking(&["b"])).await, @r"
+    insta::assert_snapshot!(log(vec![("p/m", later(61)), ("b", Ok("x"))], &asking(&["b"])).await, @r"
     part half
     failover to b: later
     part x
@@ -145,14 +145,14 @@ async fn waits_that_are_asked_for_are_kept_up_to_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn others_are_asked_when_that_may_help() {
+async fn fallbacks_are_used_where_they_may_help() {
     let turns = vec![
         ("p/m", fails(ErrorKind::Auth)),
         ("b", fails(ErrorKind::Quota)),
         ("c", fails(ErrorKind::BrokenStream)),
         ("c", Ok("whole")),
     ];
-    insta::assert_snapshot!(told(turns, &asking(&["b", "c"])).await, @r"
+    insta::assert_snapshot!(log(turns, &asking(&["b", "c"])).await, @r"
     part half
     failover to b: Auth
     part half
@@ -168,16 +168,16 @@ async fn others_are_asked_when_that_may_help() {
         ErrorKind::ContextOverflow,
         ErrorKind::Script,
     ] {
-        let line = told(vec![("p/m", fails(kind))], &asking(&["b"])).await;
+        let line = log(vec![("p/m", fails(kind))], &asking(&["b"])).await;
         assert_eq!(line, format!("part half\n{kind:?}: {kind:?} (1) after 0ns"));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_that_may_pass_is_told_first() {
+async fn a_transient_error_is_reported_first() {
     let turns =
         vec![("p/m", fails(ErrorKind::Auth)), ("b", later(100)), ("c", fails(ErrorKind::Quota))];
-    insta::assert_snapshot!(told(turns, &asking(&["b", "c"])).await, @r"
+    insta::assert_snapshot!(log(turns, &asking(&["b", "c"])).await, @r"
     part half
     failover to b: Auth
     part half
@@ -186,7 +186,7 @@ async fn an_error_that_may_pass_is_told_first() {
     RateLimit: Auth; the fallbacks failed too: later; Quota (3) after 0ns
     ");
     let turns = vec![("p/m", fails(ErrorKind::Auth)), ("b", fails(ErrorKind::InvalidRequest))];
-    insta::assert_snapshot!(told(turns, &asking(&["b", "c"])).await, @r"
+    insta::assert_snapshot!(log(turns, &asking(&["b", "c"])).await, @r"
     part half
     failover to b: Auth
     part half
@@ -200,27 +200,27 @@ async fn failed_requests_count_for_their_node() {
     let model = ScriptedModel::from_json(script).unwrap();
     let mut request = Request::new(Origin::new("plan"), Vec::new());
     request.origin.taken.insert("plan".into(), 1);
-    let reply = ask(&model, request, &Asking::default(), |_| {}).await.unwrap();
+    let reply = ask(&model, request, &RequestPolicy::default(), |_| {}).await.unwrap();
     assert_eq!((reply.text().as_str(), reply.usage.turns, reply.usage.input_tokens), ("yes", 2, 7));
 }
 
 #[test]
-fn waits_grow_and_vary_within_bounds() {
+fn delays_grow_and_vary_within_bounds() {
     let error = ModelError::new(ErrorKind::Overloaded);
     let policy = RetryPolicy { tries: 100, ..RetryPolicy::default() };
     for seed in 0..200 {
         for failed in 1..99 {
             let base = 2_f64.powi(i32::try_from(failed).unwrap() - 1);
-            let wait = policy.wait(&error, failed, seed).unwrap().as_secs_f64();
+            let wait = policy.delay(&error, failed, seed).unwrap().as_secs_f64();
             assert!(wait >= (base * 0.5).min(60.0) && wait <= (base * 1.5).min(60.0), "{wait}");
         }
     }
     let different: std::collections::BTreeSet<_> =
-        (0..50).map(|seed| policy.wait(&error, 1, seed)).collect();
+        (0..50).map(|seed| policy.delay(&error, 1, seed)).collect();
     assert!(different.len() > 40);
-    assert_eq!(policy.wait(&error, 1, 7), policy.wait(&error, 1, 7));
+    assert_eq!(policy.delay(&error, 1, 7), policy.delay(&error, 1, 7));
     let wild = RetryPolicy { factor: f64::NAN, ..policy };
-    assert_eq!(wild.wait(&error, 1, 0).map(|wait| wait <= policy.cap), Some(true));
+    assert_eq!(wild.delay(&error, 1, 0).map(|wait| wait <= policy.cap), Some(true));
     let wild = RetryPolicy { factor: -1e300, jitter: false, ..policy };
-    assert_eq!(wild.wait(&error, 4, 0), Some(policy.cap));
+    assert_eq!(wild.delay(&error, 4, 0), Some(policy.cap));
 }

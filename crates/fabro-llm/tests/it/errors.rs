@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use fabro_fakes::{Fault, Response, Server};
 use fabro_llm::{
-    Asking, Catalog, ErrorKind, Fallback, ModelError, Progress, Provider, ProviderKind, Providers,
-    RetryPolicy, ask, complete,
+    Catalog, ErrorKind, Fallback, ModelError, Progress, Provider, ProviderKind, Providers,
+    RequestPolicy, RetryPolicy, ask, complete,
 };
 use insta::assert_snapshot;
 
@@ -179,7 +179,7 @@ async fn a_request_is_made_again_and_elsewhere() {
     let model = Providers::new(providers, Catalog::builtin()).unwrap();
     let retry = RetryPolicy { first: Duration::from_millis(1), ..RetryPolicy::default() };
     let fallbacks = vec![Fallback::new("other/their-model")];
-    let asking = Asking { retry, fallbacks, seed: 1 };
+    let asking = RequestPolicy { retry, fallbacks, seed: 1 };
     let mut told = Vec::new();
     let reply = ask(&model, request("Hi"), &asking, |progress| match progress {
         Progress::Retrying { error, failed, .. } => told.push(format!("{failed} {:?}", error.kind)),
