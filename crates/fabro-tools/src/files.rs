@@ -6,13 +6,16 @@ mod write_file;
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
+use fabro_llm::ToolSpec;
 use fabro_sandbox::{FileError, Files, FindFiles, ReadFilesExt, ReadFirst, Seen};
-use tokio_util::sync::CancellationToken;
+use fabro_types::Permissions;
+use serde::de::DeserializeOwned;
 
-use crate::call::{Stop, blocking};
-use crate::patch::ApplyPatch;
-use crate::search::{Glob, Grep, ListDir};
-use crate::{Output, Tool};
+use crate::call::{Stop, arguments, blocking, canceled};
+use crate::patch::apply_patch;
+use crate::search::{glob, grep, list_dir};
+use crate::{Call, Output, Tool};
 
 /// The largest file that is changed in part, in bytes.
 const CHANGED: u64 = 16 << 20;
@@ -20,30 +23,61 @@ const CHANGED: u64 = 16 << 20;
 /// The files of a working directory, in one call of an agent.
 pub(crate) type SeenFiles = ReadFirst<Arc<dyn Files>>;
 
-/// The same for all calls of an agent.
-#[derive(Clone)]
-pub(crate) struct AgentFiles {
+/// A tool that works on files: what it does with its arguments, which are typed.
+pub(crate) struct FileTool<A> {
+    pub(crate) spec: ToolSpec,
+    pub(crate) needs: Permissions,
+    /// Blocks, and stops early when [`Stop`] says so.
+    pub(crate) run: fn(&SeenFiles, &A, &Stop) -> Result<Output, String>,
+}
+
+impl<A: DeserializeOwned + Send + 'static> FileTool<A> {
+    pub(crate) fn with(self, files: &Arc<dyn Files>) -> Arc<dyn Tool> {
+        let files = Arc::clone(files);
+        Arc::new(ToolOnFiles { tool: Arc::new(self), files, seen: Seen::default() })
+    }
+}
+
+/// A [`FileTool`] with the files of an agent.
+struct ToolOnFiles<A> {
+    tool: Arc<FileTool<A>>,
     files: Arc<dyn Files>,
     seen: Seen,
 }
 
-impl AgentFiles {
-    pub(crate) fn seeing(&self, seen: &Seen) -> Self {
-        Self { files: Arc::clone(&self.files), seen: seen.clone() }
+#[async_trait]
+impl<A: DeserializeOwned + Send + 'static> Tool for ToolOnFiles<A> {
+    fn spec(&self) -> &ToolSpec {
+        &self.tool.spec
     }
 
-    /// Does the work of a call, and says what it has shown the agent.
-    pub(crate) async fn work(
-        &self,
-        cancel: &CancellationToken,
-        work: impl FnOnce(&SeenFiles, &Stop) -> Result<Output, String> + Send + 'static,
-    ) -> Output {
+    fn needs(&self) -> Permissions {
+        self.tool.needs
+    }
+
+    fn seeing(&self, seen: &Seen) -> Option<Arc<dyn Tool>> {
+        Some(Arc::new(Self {
+            tool: Arc::clone(&self.tool),
+            files: Arc::clone(&self.files),
+            seen: seen.clone(),
+        }))
+    }
+
+    async fn call(&self, call: Call<'_>) -> Output {
+        let arguments: A = match arguments(&call) {
+            Ok(arguments) => arguments,
+            Err(output) => return output,
+        };
         let files = ReadFirst::for_reader(Arc::clone(&self.files), self.seen.clone());
+        let run = self.tool.run;
         let work = move |stop: &Stop| {
-            let output = output(work(&files, stop));
+            let output = run(&files, &arguments, stop).unwrap_or_else(Output::error);
+            if stop.is_canceled() && output.files_modified.is_empty() {
+                return canceled();
+            }
             Output { files_seen: files.noticed(), ..output }
         };
-        blocking(cancel, work).await
+        blocking(call.cancel, work).await
     }
 }
 
@@ -66,15 +100,14 @@ impl AgentFiles {
 /// assert_eq!(names, ["glob", "grep", "list_dir", "read_file"]);
 /// ```
 pub fn file_tools(files: Arc<dyn Files>) -> Vec<Arc<dyn Tool>> {
-    let seen = AgentFiles { files: Arc::clone(&files), seen: Seen::default() };
     vec![
-        Arc::new(ApplyPatch::new(seen.clone())),
-        Arc::new(edit_file::EditFile::new(seen.clone())),
-        Arc::new(Glob::new(Arc::clone(&files))),
-        Arc::new(Grep::new(Arc::clone(&files))),
-        Arc::new(ListDir::new(files)),
-        Arc::new(read_file::ReadFile::new(seen.clone())),
-        Arc::new(write_file::WriteFile::new(seen)),
+        apply_patch().with(&files),
+        edit_file::edit_file().with(&files),
+        glob().with(&files),
+        grep().with(&files),
+        list_dir().with(&files),
+        read_file::read_file().with(&files),
+        write_file::write_file().with(&files),
     ]
 }
 
@@ -91,9 +124,4 @@ pub(crate) fn text_to_change(files: &SeenFiles, path: &str) -> Result<(String, S
 #[expect(clippy::needless_pass_by_value, reason = "it stands where errors are mapped")]
 pub(crate) fn said(error: FileError) -> String {
     error.to_string()
-}
-
-/// A failure is an output too.
-pub(crate) fn output(result: Result<Output, String>) -> Output {
-    result.unwrap_or_else(Output::error)
 }

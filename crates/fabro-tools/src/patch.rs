@@ -5,4 +5,4 @@ mod parse;
 mod tool;
 
 pub use parse::{Change, Hunk, Line, Patch, PatchError};
-pub(crate) use tool::ApplyPatch;
+pub(crate) use tool::apply_patch;

@@ -5,9 +5,9 @@ mod grep;
 mod list_dir;
 mod walk;
 
-pub(crate) use glob::Glob;
-pub(crate) use grep::Grep;
-pub(crate) use list_dir::ListDir;
+pub(crate) use glob::glob;
+pub(crate) use grep::grep;
+pub(crate) use list_dir::list_dir;
 
 use globset::{GlobBuilder, GlobMatcher};
 
@@ -20,8 +20,16 @@ const ENOUGH: usize = 26_000;
 const NOT_ALL: &str =
     "[not everything was looked at: the call takes too long. Choose a smaller path.]";
 
+fn working_directory() -> String {
+    ".".to_owned()
+}
+
+fn default_limit() -> usize {
+    200
+}
+
 /// Compiles a glob over whole relative paths; one without `/` is for names, wherever they are.
-fn glob(pattern: &str) -> Result<GlobMatcher, String> {
+fn compile_glob(pattern: &str) -> Result<GlobMatcher, String> {
     if pattern.len() > PATTERN {
         return Err(format!("the glob is longer than {PATTERN} bytes: shorten it"));
     }

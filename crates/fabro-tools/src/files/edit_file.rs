@@ -1,28 +1,18 @@
-use std::sync::Arc;
-
-use async_trait::async_trait;
-use fabro_llm::ToolSpec;
-use fabro_sandbox::{Seen, WriteFiles};
+use fabro_sandbox::WriteFiles;
 use fabro_types::Permissions;
 use memchr::memmem;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{AgentFiles, SeenFiles, said, text_to_change};
-use crate::call::{arguments, spec};
-use crate::{Call, Output, Tool};
+use super::{FileTool, SeenFiles, said, text_to_change};
+use crate::Output;
+use crate::call::spec;
 
 /// How many lines an error names.
 const NAMED: usize = 10;
 
-/// `edit_file`
-pub(super) struct EditFile {
-    spec: ToolSpec,
-    files: AgentFiles,
-}
-
 #[derive(Deserialize)]
-struct Arguments {
+pub(crate) struct Arguments {
     file_path: String,
     old_string: String,
     new_string: String,
@@ -30,50 +20,30 @@ struct Arguments {
     replace_all: bool,
 }
 
-impl EditFile {
-    pub(super) fn new(files: AgentFiles) -> Self {
-        let description = "Replaces a piece of a text file of the working directory. old_string has \
-            to be in the file exactly as given, blanks and line ends included, and only once: take \
-            in lines before and after it until it is unique, or set replace_all. The line numbers \
-            that read_file shows are no part of the file. The file has to be read first. To make a \
-            file use write_file.";
-        let properties = json!({
-            "file_path": {
-                "type": "string",
-                "description": "Path of the file, relative to the working directory or absolute inside of it."
-            },
-            "old_string": { "type": "string", "description": "The text to replace." },
-            "new_string": { "type": "string", "description": "What takes its place; empty to remove it." },
-            "replace_all": {
-                "type": "boolean",
-                "description": "Whether to replace every occurrence. Default false."
-            }
-        });
-        let required = ["file_path", "old_string", "new_string"];
-        Self { spec: spec("edit_file", description, &properties, &required), files }
-    }
-}
-
-#[async_trait]
-impl Tool for EditFile {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn needs(&self) -> Permissions {
-        Permissions::ReadWrite
-    }
-
-    fn seeing(&self, seen: &Seen) -> Option<Arc<dyn Tool>> {
-        Some(Arc::new(Self { spec: self.spec.clone(), files: self.files.seeing(seen) }))
-    }
-
-    async fn call(&self, call: Call<'_>) -> Output {
-        let arguments: Arguments = match arguments(&call) {
-            Ok(arguments) => arguments,
-            Err(output) => return output,
-        };
-        self.files.work(call.cancel, move |files, _| edit(files, &arguments)).await
+/// The tool `edit_file`.
+pub(super) fn edit_file() -> FileTool<Arguments> {
+    let description = "Replaces a piece of a text file of the working directory. old_string has \
+        to be in the file exactly as given, blanks and line ends included, and only once: take \
+        in lines before and after it until it is unique, or set replace_all. The line numbers \
+        that read_file shows are no part of the file. The file has to be read first. To make a \
+        file use write_file.";
+    let properties = json!({
+        "file_path": {
+            "type": "string",
+            "description": "Path of the file, relative to the working directory or absolute inside of it."
+        },
+        "old_string": { "type": "string", "description": "The text to replace." },
+        "new_string": { "type": "string", "description": "What takes its place; empty to remove it." },
+        "replace_all": {
+            "type": "boolean",
+            "description": "Whether to replace every occurrence. Default false."
+        }
+    });
+    let required = ["file_path", "old_string", "new_string"];
+    FileTool {
+        spec: spec("edit_file", description, &properties, &required),
+        needs: Permissions::ReadWrite,
+        run: |files, arguments, _| edit(files, arguments),
     }
 }
 

@@ -1,18 +1,14 @@
-use std::fmt::Write;
-use std::io::Read;
-use std::ops::Range;
-use std::sync::Arc;
-
-use async_trait::async_trait;
-use fabro_llm::ToolSpec;
-use fabro_sandbox::{FindFiles, ReadFiles, Seen};
+use fabro_sandbox::{FindFiles, ReadFiles};
 use fabro_types::Permissions;
 use serde::Deserialize;
 use serde_json::json;
+use std::fmt::Write;
+use std::io::Read;
+use std::ops::Range;
 
-use super::{AgentFiles, SeenFiles, said};
-use crate::call::{Stop, arguments, canceled, spec};
-use crate::{Call, Output, Tool};
+use super::{FileTool, SeenFiles, said};
+use crate::Output;
+use crate::call::{Stop, canceled, spec};
 
 /// How many lines one call gives unless it is told otherwise.
 const LINES: u64 = 2_000;
@@ -35,14 +31,8 @@ const LOOKED_AT: usize = 8_192;
 
 const CHUNK: usize = 64 * 1024;
 
-/// `read_file`
-pub(super) struct ReadFile {
-    spec: ToolSpec,
-    files: AgentFiles,
-}
-
 #[derive(Deserialize)]
-struct Arguments {
+pub(crate) struct Arguments {
     file_path: String,
     #[serde(default = "first")]
     offset: u64,
@@ -59,55 +49,35 @@ fn all() -> u64 {
     LINES
 }
 
-impl ReadFile {
-    pub(super) fn new(files: AgentFiles) -> Self {
-        let description = "Reads a text file of the working directory. Each line is given as its \
-            number, a tab, and the line itself. Long files come in parts: the end of the output says \
-            with which offset to read on. Lines of more than 2,000 characters are cut: their end says \
-            with which offset and column to read on. Images and other binary files cannot be read. A \
-            file has to be read before it is changed.";
-        let properties = json!({
-            "file_path": {
-                "type": "string",
-                "description": "Path of the file, relative to the working directory or absolute inside of it."
-            },
-            "offset": {
-                "type": "integer", "minimum": 1,
-                "description": "Number of the first line to read, from 1. Default 1."
-            },
-            "limit": {
-                "type": "integer", "minimum": 1, "maximum": 20_000,
-                "description": "How many lines to read at most. Default 2000."
-            },
-            "column": {
-                "type": "integer", "minimum": 1,
-                "description": "From which character on to read the first line, from 1: up to 8,000 characters of it are given then."
-            }
-        });
-        Self { spec: spec("read_file", description, &properties, &["file_path"]), files }
-    }
-}
-
-#[async_trait]
-impl Tool for ReadFile {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn needs(&self) -> Permissions {
-        Permissions::ReadOnly
-    }
-
-    fn seeing(&self, seen: &Seen) -> Option<Arc<dyn Tool>> {
-        Some(Arc::new(Self { spec: self.spec.clone(), files: self.files.seeing(seen) }))
-    }
-
-    async fn call(&self, call: Call<'_>) -> Output {
-        let arguments: Arguments = match arguments(&call) {
-            Ok(arguments) => arguments,
-            Err(output) => return output,
-        };
-        self.files.work(call.cancel, move |files, stop| read(files, &arguments, stop)).await
+/// The tool `read_file`.
+pub(super) fn read_file() -> FileTool<Arguments> {
+    let description = "Reads a text file of the working directory. Each line is given as its \
+        number, a tab, and the line itself. Long files come in parts: the end of the output says \
+        with which offset to read on. Lines of more than 2,000 characters are cut: their end says \
+        with which offset and column to read on. Images and other binary files cannot be read. A \
+        file has to be read before it is changed.";
+    let properties = json!({
+        "file_path": {
+            "type": "string",
+            "description": "Path of the file, relative to the working directory or absolute inside of it."
+        },
+        "offset": {
+            "type": "integer", "minimum": 1,
+            "description": "Number of the first line to read, from 1. Default 1."
+        },
+        "limit": {
+            "type": "integer", "minimum": 1, "maximum": 20_000,
+            "description": "How many lines to read at most. Default 2000."
+        },
+        "column": {
+            "type": "integer", "minimum": 1,
+            "description": "From which character on to read the first line, from 1: up to 8,000 characters of it are given then."
+        }
+    });
+    FileTool {
+        spec: spec("read_file", description, &properties, &["file_path"]),
+        needs: Permissions::ReadOnly,
+        run: read,
     }
 }
 

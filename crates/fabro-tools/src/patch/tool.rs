@@ -1,19 +1,15 @@
-use std::collections::BTreeMap;
-use std::fmt::Write;
-use std::sync::Arc;
-
-use async_trait::async_trait;
-use fabro_llm::ToolSpec;
-use fabro_sandbox::{FileError, FindFiles, Seen, WriteFiles};
+use fabro_sandbox::{FileError, FindFiles, WriteFiles};
 use fabro_types::Permissions;
 use serde::Deserialize;
 use serde_json::json;
+use std::collections::BTreeMap;
+use std::fmt::Write;
 
 use super::lines::patched;
 use super::{Change, Patch};
-use crate::call::{arguments, spec};
-use crate::files::{AgentFiles, SeenFiles, said, text_to_change};
-use crate::{Call, Output, Tool};
+use crate::Output;
+use crate::call::spec;
+use crate::files::{FileTool, SeenFiles, said, text_to_change};
 
 const DESCRIPTION: &str = "Changes several files of the working directory at once: either all of the \
     patch is applied, or none of it. Files that are changed or deleted have to be read first. Form:\n\
@@ -32,49 +28,23 @@ const DESCRIPTION: &str = "Changes several files of the working directory at onc
     Give about three lines that stay before and after a change, copied exactly. Hunks of a file come in \
     its order; each goes to the first place behind the one before where its lines are.";
 
-/// `apply_patch`
-pub(crate) struct ApplyPatch {
-    spec: ToolSpec,
-    files: AgentFiles,
-}
-
 #[derive(Deserialize)]
-struct Arguments {
+pub(crate) struct Arguments {
     patch: String,
 }
 
-impl ApplyPatch {
-    pub(crate) fn new(files: AgentFiles) -> Self {
-        let properties = json!({
-            "patch": {
-                "type": "string",
-                "description": "The whole patch, from `*** Begin Patch` to `*** End Patch`."
-            }
-        });
-        Self { spec: spec("apply_patch", DESCRIPTION, &properties, &["patch"]), files }
-    }
-}
-
-#[async_trait]
-impl Tool for ApplyPatch {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn needs(&self) -> Permissions {
-        Permissions::ReadWrite
-    }
-
-    fn seeing(&self, seen: &Seen) -> Option<Arc<dyn Tool>> {
-        Some(Arc::new(Self { spec: self.spec.clone(), files: self.files.seeing(seen) }))
-    }
-
-    async fn call(&self, call: Call<'_>) -> Output {
-        let Arguments { patch } = match arguments(&call) {
-            Ok(arguments) => arguments,
-            Err(output) => return output,
-        };
-        self.files.work(call.cancel, move |files, _| apply(files, &patch)).await
+/// The tool `apply_patch`.
+pub(crate) fn apply_patch() -> FileTool<Arguments> {
+    let properties = json!({
+        "patch": {
+            "type": "string",
+            "description": "The whole patch, from `*** Begin Patch` to `*** End Patch`."
+        }
+    });
+    FileTool {
+        spec: spec("apply_patch", DESCRIPTION, &properties, &["patch"]),
+        needs: Permissions::ReadWrite,
+        run: |files, arguments, _| apply(files, &arguments.patch),
     }
 }
 

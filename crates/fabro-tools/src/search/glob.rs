@@ -1,37 +1,27 @@
-use std::cmp::Reverse;
-use std::fmt::Write;
-use std::sync::Arc;
-
-use async_trait::async_trait;
-use fabro_llm::ToolSpec;
-use fabro_sandbox::{FileKind, Files};
+use fabro_sandbox::FileKind;
 use fabro_types::Permissions;
 use serde::Deserialize;
 use serde_json::json;
+use std::cmp::Reverse;
+use std::fmt::Write;
 
 use super::walk::{Ended, Next, walk};
-use super::{ENOUGH, NOT_ALL, glob};
-use crate::call::{Stop, arguments, blocking, canceled, spec};
-use crate::files::{output, said};
-use crate::{Call, Output, Tool};
+use super::{ENOUGH, NOT_ALL, compile_glob, default_limit, working_directory};
+use crate::Output;
+use crate::call::{Stop, spec};
+use crate::files::{FileTool, SeenFiles, said};
 
 /// How many paths are kept in memory at most.
 const KEPT: usize = 200_000;
 
-/// `glob`
-pub(crate) struct Glob {
-    spec: ToolSpec,
-    files: Arc<dyn Files>,
-}
-
 #[derive(Deserialize)]
-struct Arguments {
+pub(crate) struct Arguments {
     pattern: String,
-    #[serde(default = "here")]
+    #[serde(default = "working_directory")]
     path: String,
     #[serde(default)]
     sort: Sort,
-    #[serde(default = "limit")]
+    #[serde(default = "default_limit")]
     limit: usize,
 }
 
@@ -43,61 +33,37 @@ enum Sort {
     Modified,
 }
 
-fn here() -> String {
-    ".".to_owned()
-}
-
-fn limit() -> usize {
-    200
-}
-
-impl Glob {
-    pub(crate) fn new(files: Arc<dyn Files>) -> Self {
-        let description = "Finds files by their path: `**/*.rs`, `src/*.{ts,tsx}`, `Cargo.toml`. \
-            `*` and `?` stand for characters of one name, `**` for any directories. A pattern \
-            without `/` finds names in every directory. Files that .gitignore leaves out are left \
-            out, unless path is inside such a directory.";
-        let properties = json!({
-            "pattern": { "type": "string", "description": "The glob, relative to path." },
-            "path": {
-                "type": "string",
-                "description": "The directory to look in. Default: the working directory."
-            },
-            "sort": {
-                "enum": ["name", "modified"],
-                "description": "By name, or the last modified first. Default name."
-            },
-            "limit": {
-                "type": "integer", "minimum": 1, "maximum": 2_000,
-                "description": "How many paths to give at most. Default 200."
-            }
-        });
-        Self { spec: spec("glob", description, &properties, &["pattern"]), files }
+/// The tool `glob`.
+pub(crate) fn glob() -> FileTool<Arguments> {
+    let description = "Finds files by their path: `**/*.rs`, `src/*.{ts,tsx}`, `Cargo.toml`. \
+        `*` and `?` stand for characters of one name, `**` for any directories. A pattern \
+        without `/` finds names in every directory. Files that .gitignore leaves out are left \
+        out, unless path is inside such a directory.";
+    let properties = json!({
+        "pattern": { "type": "string", "description": "The glob, relative to path." },
+        "path": {
+            "type": "string",
+            "description": "The directory to look in. Default: the working directory."
+        },
+        "sort": {
+            "enum": ["name", "modified"],
+            "description": "By name, or the last modified first. Default name."
+        },
+        "limit": {
+            "type": "integer", "minimum": 1, "maximum": 2_000,
+            "description": "How many paths to give at most. Default 200."
+        }
+    });
+    FileTool {
+        spec: spec("glob", description, &properties, &["pattern"]),
+        needs: Permissions::ReadOnly,
+        run: search,
     }
 }
 
-#[async_trait]
-impl Tool for Glob {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn needs(&self) -> Permissions {
-        Permissions::ReadOnly
-    }
-
-    async fn call(&self, call: Call<'_>) -> Output {
-        let arguments: Arguments = match arguments(&call) {
-            Ok(arguments) => arguments,
-            Err(output) => return output,
-        };
-        let files = Arc::clone(&self.files);
-        blocking(call.cancel, move |stop| output(search(&*files, &arguments, stop))).await
-    }
-}
-
-fn search(files: &dyn Files, arguments: &Arguments, stop: &Stop) -> Result<Output, String> {
-    let matcher = glob(&arguments.pattern)?;
+fn search(files: &SeenFiles, arguments: &Arguments, stop: &Stop) -> Result<Output, String> {
+    let files = &**files.inner();
+    let matcher = compile_glob(&arguments.pattern)?;
     let start = files.info(&arguments.path).map_err(said)?.path;
     let prefix = if start == "." { String::new() } else { format!("{start}/") };
     let mut found: Vec<String> = Vec::new();
@@ -112,9 +78,6 @@ fn search(files: &dyn Files, arguments: &Arguments, stop: &Stop) -> Result<Outpu
         if found.len() < KEPT { Next::Into } else { Next::End }
     });
     let ended = ended.map_err(said)?;
-    if stop.is_canceled() {
-        return Ok(canceled());
-    }
     match arguments.sort {
         Sort::Name => found.sort_unstable(),
         Sort::Modified => {

@@ -1,9 +1,3 @@
-use std::fmt::Write;
-use std::io::{self, Read};
-use std::sync::Arc;
-
-use async_trait::async_trait;
-use fabro_llm::ToolSpec;
 use fabro_sandbox::{FileKind, Files};
 use fabro_types::Permissions;
 use globset::GlobMatcher;
@@ -14,13 +8,15 @@ use grep_searcher::{
 };
 use serde::Deserialize;
 use serde_json::json;
+use std::fmt::Write;
+use std::io::{self, Read};
 
 use super::walk::{Ended, Next, walk};
-use super::{ENOUGH, NOT_ALL, PATTERN, glob};
-use crate::call::{Stop, arguments, blocking, canceled, spec};
-use crate::files::{output, said};
+use super::{ENOUGH, NOT_ALL, PATTERN, compile_glob, working_directory};
+use crate::Output;
+use crate::call::{Stop, spec};
+use crate::files::{FileTool, SeenFiles, said};
 use crate::limit::push_line;
-use crate::{Call, Output, Tool};
 
 /// How much of a line is shown, in characters.
 const LINE: usize = 500;
@@ -34,16 +30,10 @@ const LONGEST_LINE: usize = 16 << 20;
 /// How large a compiled pattern may be, in bytes.
 const COMPILED: usize = 4 << 20;
 
-/// `grep`
-pub(crate) struct Grep {
-    spec: ToolSpec,
-    files: Arc<dyn Files>,
-}
-
 #[derive(Deserialize)]
-struct Arguments {
+pub(crate) struct Arguments {
     pattern: String,
-    #[serde(default = "here")]
+    #[serde(default = "working_directory")]
     path: String,
     glob: Option<String>,
     #[serde(default)]
@@ -54,66 +44,46 @@ struct Arguments {
     limit: usize,
 }
 
-fn here() -> String {
-    ".".to_owned()
-}
-
 fn limit() -> usize {
     100
 }
 
-impl Grep {
-    pub(crate) fn new(files: Arc<dyn Files>) -> Self {
-        let description = "Searches the lines of files for a regular expression (Rust syntax, no \
-            look-around). Gives the path of each file, below it the matching lines as \
-            `number:line`, lines of context as `number-line`; of a long line 500 characters with the \
-            match, after the column they begin at. Binary files are passed over, and so is \
-            what .gitignore leaves out, unless path names it.";
-        let properties = json!({
-            "pattern": { "type": "string", "description": "The regular expression." },
-            "path": {
-                "type": "string",
-                "description": "The file or directory to search. Default: the working directory."
-            },
-            "glob": {
-                "type": "string",
-                "description": "Only files whose path below `path` matches, such as `*.rs` or `src/**/*.ts`."
-            },
-            "ignore_case": { "type": "boolean", "description": "Default false." },
-            "context": {
-                "type": "integer", "minimum": 0, "maximum": 20,
-                "description": "How many lines to show before and after each match. Default 0."
-            },
-            "limit": {
-                "type": "integer", "minimum": 1, "maximum": 1_000,
-                "description": "How many matching lines to give at most. Default 100."
-            }
-        });
-        Self { spec: spec("grep", description, &properties, &["pattern"]), files }
+/// The tool `grep`.
+pub(crate) fn grep() -> FileTool<Arguments> {
+    let description = "Searches the lines of files for a regular expression (Rust syntax, no \
+        look-around). Gives the path of each file, below it the matching lines as \
+        `number:line`, lines of context as `number-line`; of a long line 500 characters with the \
+        match, after the column they begin at. Binary files are passed over, and so is \
+        what .gitignore leaves out, unless path names it.";
+    let properties = json!({
+        "pattern": { "type": "string", "description": "The regular expression." },
+        "path": {
+            "type": "string",
+            "description": "The file or directory to search. Default: the working directory."
+        },
+        "glob": {
+            "type": "string",
+            "description": "Only files whose path below `path` matches, such as `*.rs` or `src/**/*.ts`."
+        },
+        "ignore_case": { "type": "boolean", "description": "Default false." },
+        "context": {
+            "type": "integer", "minimum": 0, "maximum": 20,
+            "description": "How many lines to show before and after each match. Default 0."
+        },
+        "limit": {
+            "type": "integer", "minimum": 1, "maximum": 1_000,
+            "description": "How many matching lines to give at most. Default 100."
+        }
+    });
+    FileTool {
+        spec: spec("grep", description, &properties, &["pattern"]),
+        needs: Permissions::ReadOnly,
+        run: search,
     }
 }
 
-#[async_trait]
-impl Tool for Grep {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn needs(&self) -> Permissions {
-        Permissions::ReadOnly
-    }
-
-    async fn call(&self, call: Call<'_>) -> Output {
-        let arguments: Arguments = match arguments(&call) {
-            Ok(arguments) => arguments,
-            Err(output) => return output,
-        };
-        let files = Arc::clone(&self.files);
-        blocking(call.cancel, move |stop| output(search(&*files, &arguments, stop))).await
-    }
-}
-
-fn search(files: &dyn Files, arguments: &Arguments, stop: &Stop) -> Result<Output, String> {
+fn search(files: &SeenFiles, arguments: &Arguments, stop: &Stop) -> Result<Output, String> {
+    let files = &**files.inner();
     let mut search = Search {
         matcher: matcher(&arguments.pattern, arguments.ignore_case)?,
         searcher: SearcherBuilder::new()
@@ -126,7 +96,7 @@ fn search(files: &dyn Files, arguments: &Arguments, stop: &Stop) -> Result<Outpu
         found: Matches { text: String::new(), left: arguments.limit },
         unreadable: 0,
     };
-    let only = arguments.glob.as_deref().map(glob).transpose()?;
+    let only = arguments.glob.as_deref().map(compile_glob).transpose()?;
     let start = files.info(&arguments.path).map_err(said)?;
     let ended = if start.kind == FileKind::Directory {
         search.directory(files, &start.path, only.as_ref(), stop).map_err(said)?
@@ -135,9 +105,6 @@ fn search(files: &dyn Files, arguments: &Arguments, stop: &Stop) -> Result<Outpu
         search.file(&start.path, file, stop);
         Ended::Whole { unreadable: 0 }
     };
-    if stop.is_canceled() {
-        return Ok(canceled());
-    }
     Ok(Output::ok(search.told(&ended, stop)))
 }
 

@@ -1,90 +1,56 @@
-use std::sync::Arc;
-
-use async_trait::async_trait;
-use fabro_llm::ToolSpec;
-use fabro_sandbox::{FileKind, Files};
+use fabro_sandbox::FileKind;
 use fabro_types::Permissions;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::walk::{Ended, Next, walk};
-use super::{ENOUGH, NOT_ALL};
-use crate::call::{Stop, arguments, blocking, canceled, spec};
-use crate::files::{output, said};
-use crate::{Call, Output, Tool};
-
-/// `list_dir`
-pub(crate) struct ListDir {
-    spec: ToolSpec,
-    files: Arc<dyn Files>,
-}
+use super::{ENOUGH, NOT_ALL, default_limit, working_directory};
+use crate::Output;
+use crate::call::{Stop, spec};
+use crate::files::{FileTool, SeenFiles, said};
 
 #[derive(Deserialize)]
-struct Arguments {
-    #[serde(default = "here")]
+pub(crate) struct Arguments {
+    #[serde(default = "working_directory")]
     path: String,
     #[serde(default = "depth")]
     depth: usize,
-    #[serde(default = "limit")]
+    #[serde(default = "default_limit")]
     limit: usize,
-}
-
-fn here() -> String {
-    ".".to_owned()
 }
 
 fn depth() -> usize {
     1
 }
 
-fn limit() -> usize {
-    200
-}
-
-impl ListDir {
-    pub(crate) fn new(files: Arc<dyn Files>) -> Self {
-        let description = "Lists what is in a directory: directories end with `/`, links with `@`, \
-            what is deeper is indented. Directories that .gitignore leaves out are named, but not \
-            gone into.";
-        let properties = json!({
-            "path": {
-                "type": "string",
-                "description": "The directory. Default: the working directory."
-            },
-            "depth": {
-                "type": "integer", "minimum": 1, "maximum": 10,
-                "description": "How many levels to go down. Default 1."
-            },
-            "limit": {
-                "type": "integer", "minimum": 1, "maximum": 2_000,
-                "description": "How many entries to give at most. Default 200."
-            }
-        });
-        Self { spec: spec("list_dir", description, &properties, &[]), files }
+/// The tool `list_dir`.
+pub(crate) fn list_dir() -> FileTool<Arguments> {
+    let description = "Lists what is in a directory: directories end with `/`, links with `@`, \
+        what is deeper is indented. Directories that .gitignore leaves out are named, but not \
+        gone into.";
+    let properties = json!({
+        "path": {
+            "type": "string",
+            "description": "The directory. Default: the working directory."
+        },
+        "depth": {
+            "type": "integer", "minimum": 1, "maximum": 10,
+            "description": "How many levels to go down. Default 1."
+        },
+        "limit": {
+            "type": "integer", "minimum": 1, "maximum": 2_000,
+            "description": "How many entries to give at most. Default 200."
+        }
+    });
+    FileTool {
+        spec: spec("list_dir", description, &properties, &[]),
+        needs: Permissions::ReadOnly,
+        run: list,
     }
 }
 
-#[async_trait]
-impl Tool for ListDir {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn needs(&self) -> Permissions {
-        Permissions::ReadOnly
-    }
-
-    async fn call(&self, call: Call<'_>) -> Output {
-        let arguments: Arguments = match arguments(&call) {
-            Ok(arguments) => arguments,
-            Err(output) => return output,
-        };
-        let files = Arc::clone(&self.files);
-        blocking(call.cancel, move |stop| output(list(&*files, &arguments, stop))).await
-    }
-}
-
-fn list(files: &dyn Files, arguments: &Arguments, stop: &Stop) -> Result<Output, String> {
+fn list(files: &SeenFiles, arguments: &Arguments, stop: &Stop) -> Result<Output, String> {
+    let files = &**files.inner();
     let start = files.info(&arguments.path).map_err(said)?.path;
     let mut text = String::new();
     let mut shown = 0;
@@ -104,9 +70,6 @@ fn list(files: &dyn Files, arguments: &Arguments, stop: &Stop) -> Result<Output,
         if it.is_ignored || it.depth == arguments.depth { Next::Over } else { Next::Into }
     });
     let ended = ended.map_err(said)?;
-    if stop.is_canceled() {
-        return Ok(canceled());
-    }
     if text.is_empty() {
         text.push_str("[the directory is empty]");
     }
