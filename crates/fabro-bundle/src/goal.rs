@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use fabro_template::{Mode, ReadTarget, RenderError, Template, TemplateError, Values};
+use fabro_template::{Mode, ReadTarget, RenderError, SyntaxError, Template, Values};
 use fabro_types::Span;
 use serde_json::{Map, Value};
 
@@ -34,8 +34,8 @@ pub fn render_goal(goal: &str, inputs: &Map<String, Value>) -> Result<String, Go
     template.render(Arc::new(values), Mode::Text).map_err(|error| not_rendered(&template, error))
 }
 
-fn not_a_template(error: TemplateError) -> GoalError {
-    let TemplateError { message, span, fix, .. } = error;
+fn not_a_template(error: SyntaxError) -> GoalError {
+    let SyntaxError { message, span, fix, .. } = error;
     let fix =
         fix.unwrap_or_else(|| "read inputs as {{ inputs.NAME }}, with filters of Jinja".into());
     GoalError { message, span, fix }

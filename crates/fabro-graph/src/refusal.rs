@@ -1,9 +1,7 @@
-//! Errors of the syntax, in the words of a person.
+//! Syntax errors: their messages and fixes.
 
-use std::borrow::Cow;
-
-use fabro_types::{Diagnostic, Span};
-use pest::error::{Error, ErrorVariant, InputLocation};
+use fabro_types::{Diagnostic, Span, Unexpected, found};
+use pest::error::Error;
 use pest::iterators::Pair;
 
 use crate::grammar::Rule;
@@ -22,24 +20,25 @@ pub(crate) fn refused(pair: &Pair<'_, Rule>) -> Diagnostic {
     let is = |word: &str| text.get(..word.len()).is_some_and(|t| t.eq_ignore_ascii_case(word));
     let at = |length: usize| Span::new(start, start + length);
     match pair.as_rule() {
-        Rule::arrow => {
-            Diagnostic::error("undirected-edge", at(2), "`--` is an edge without a direction")
-                .with_fix("write `->`")
-        }
+        Rule::arrow => Diagnostic::error("undirected-edge", at(2), "`--` is an undirected edge")
+            .with_fix("write `->`"),
         Rule::port => Diagnostic::error("port", at(text.len()), "nodes have no ports")
             .with_fix("remove the colon and what follows it"),
         Rule::refused if is("strict") => {
             Diagnostic::error("strict-graph", at(6), "`strict` is not part of the language")
                 .with_fix("remove `strict`: several edges between two nodes are allowed")
         }
-        Rule::refused => not_a_digraph(at(5), "`graph` has edges without a direction"),
+        Rule::refused => not_a_digraph(at(5), "a `graph` has undirected edges"),
         _ if is("digraph") || is("graph") || is("strict") => {
             let length = text.bytes().take_while(u8::is_ascii_alphabetic).count();
             Diagnostic::error("second-graph", at(length), "a file holds one graph only")
                 .with_fix("move this graph into a file of its own")
         }
-        _ => syntax(at(first_char(text)), format!("{} after the end of the graph", found(text)))
-            .with_fix("remove it, or the closing brace before it"),
+        _ => {
+            let (length, found) = found(text);
+            syntax(at(length), format!("{found} after the end of the graph"))
+                .with_fix("remove it, or the closing brace before it")
+        }
     }
 }
 
@@ -66,53 +65,34 @@ pub(crate) fn edge_after_attributes(span: Span) -> Diagnostic {
         .with_fix("write the attributes behind the last node of the edge")
 }
 
-/// The error of the grammar, with the text that does not fit and what would.
+/// The error of the grammar, with the text that was found and what was expected.
 pub(crate) fn unexpected(source: &str, error: &Error<Rule>) -> Diagnostic {
-    let start = match error.location {
-        InputLocation::Pos(start) | InputLocation::Span((start, _)) => start,
-    };
-    let rest = source.get(start..).unwrap_or_default();
-    let span = Span::new(start, start + first_char(rest));
-    let mut expected: Vec<&'static str> = match &error.variant {
-        ErrorVariant::ParsingError { positives, .. } => {
-            positives.iter().filter_map(|rule| to_symbol(*rule)).collect()
-        }
-        ErrorVariant::CustomError { message } if message.contains("stack") => {
-            return Diagnostic::error("nesting-too-deep", span, "subgraphs are nested too deep")
-                .with_fix("flatten the subgraphs");
-        }
-        ErrorVariant::CustomError { message } => return syntax(span, message.clone()),
-    };
-    // Words before signs.
-    expected.sort_unstable_by_key(|symbol| (symbol.starts_with('`'), *symbol));
-    expected.dedup();
+    let Unexpected { mut error, expected, rest } =
+        fabro_types::unexpected(source, error, to_symbol);
+    if error.message.starts_with("stack") {
+        return Diagnostic::error("nesting-too-deep", error.span, "subgraphs are nested too deep")
+            .with_fix("flatten the subgraphs");
+    }
     if expected.contains(&"`digraph`") {
-        return not_a_digraph(span, &format!("{} where the graph should begin", found(rest)));
+        return not_a_digraph(error.span, &error.message);
     }
-    let message = match expected.split_last() {
-        None => format!("unexpected {}", found(rest)),
-        Some((last, [])) => format!("expected {last}, found {}", found(rest)),
-        Some((last, others)) => {
-            format!("expected {} or {last}, found {}", others.join(", "), found(rest))
-        }
-    };
-    match fix(rest, &expected) {
-        Some(fix) => syntax(span, message).with_fix(fix),
-        None => syntax(span, message),
-    }
+    error.fix = fix(rest, &expected).map(str::to_owned);
+    error.into_diagnostic("syntax")
 }
 
 fn fix(rest: &str, expected: &[&str]) -> Option<&'static str> {
     let expects = |symbol| expected.contains(&symbol);
     Some(match rest.chars().next() {
         Some('“' | '”' | '„' | '‘' | '’') => "use straight double quotes",
-        Some('\'') => "write texts in double quotes",
+        Some('\'') => "write strings in double quotes",
         Some('>' | '-') if expects("`->`") => "write `->` for an edge",
-        Some(_) if expects("a value") => "write texts with blanks or signs in double quotes",
+        Some(_) if expects("a value") => {
+            "write strings with whitespace or punctuation in double quotes"
+        }
         Some(_) if expected == ["`=`"] => "write key=value",
         Some(_) if expected == ["`{`"] => "put a name of several words in quotes",
         Some(_) if expects("`]`") => {
-            "separate attributes by commas, put texts in double quotes, and end the list with `]`"
+            "separate attributes by commas, put strings in double quotes, and end the list with `]`"
         }
         Some(_) if expects("a name") => "write the id of a node",
         Some(_) if expects("`}`") => "begin a node, an edge or an attribute here, or remove it",
@@ -127,7 +107,7 @@ fn fix(rest: &str, expected: &[&str]) -> Option<&'static str> {
 fn to_symbol(rule: Rule) -> Option<&'static str> {
     Some(match rule {
         Rule::file | Rule::opening | Rule::digraph | Rule::digraph_word => "`digraph`",
-        Rule::EOI => "the end of the file",
+        Rule::EOI => "the end",
         Rule::open_block | Rule::group => "`{`",
         Rule::close_block => "`}`",
         Rule::attributes => "`[`",
@@ -139,7 +119,7 @@ fn to_symbol(rule: Rule) -> Option<&'static str> {
         Rule::attribute => "an attribute",
         Rule::ident => "a name",
         Rule::word => "a value",
-        Rule::string => "a quoted text",
+        Rule::string => "a quoted string",
         Rule::refused
         | Rule::rest
         | Rule::block
@@ -163,24 +143,4 @@ fn syntax(span: Span, message: impl Into<String>) -> Diagnostic {
 fn not_a_digraph(span: Span, message: &str) -> Diagnostic {
     Diagnostic::error("not-a-digraph", span, message)
         .with_fix("a workflow is written as digraph Name { … }")
-}
-
-/// The first word or sign of a text, in quotes of our own.
-fn found(rest: &str) -> Cow<'static, str> {
-    let Some(first) = rest.chars().next() else {
-        return Cow::Borrowed("the end of the file");
-    };
-    let word: String =
-        rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').take(40).collect();
-    Cow::Owned(match first {
-        '"' => "a quoted text".to_owned(),
-        '`' => "a backtick".to_owned(),
-        first if first.is_control() || first == '\u{a0}' => first.escape_unicode().to_string(),
-        first if word.is_empty() => format!("`{first}`"),
-        _ => format!("`{word}`"),
-    })
-}
-
-fn first_char(text: &str) -> usize {
-    text.chars().next().map_or(0, char::len_utf8)
 }

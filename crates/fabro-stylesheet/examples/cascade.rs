@@ -2,9 +2,9 @@
 
 #![expect(clippy::print_stdout, reason = "the point of the example is what it prints")]
 
-use fabro_stylesheet::{Stylesheet, StylesheetError, Subject};
+use fabro_stylesheet::{Stylesheet, Subject, SyntaxError};
 
-fn main() -> Result<(), StylesheetError> {
+fn main() -> Result<(), SyntaxError> {
     let sheet = Stylesheet::parse(
         "
         *       { model: claude-sonnet-4-5; provider: anthropic; }

@@ -23,15 +23,14 @@
 //!
 //! The properties are `model`, `provider`, `reasoning_effort` (`low`, `medium`, `high`), `speed`,
 //! `backend` (`api`, `cli`, `acp`) and `max_tokens`; `llm_model` and `llm_provider` are older names of
-//! the first two. A value with blanks in it stands in single or double quotes. Comments are
+//! the first two. A value with whitespace in it is written in single or double quotes. Comments are
 //! `/* … */`.
 //!
 //! # Limits
 //!
-//! Selectors do not combine: no lists (`.a, .b`), no `box.hard`. Reading takes time in proportion to
-//! the text; asking for the properties of a node does not depend on the number of rules.
+//! Selectors do not combine: no lists (`.a, .b`), no `box.hard`. Parsing takes time linear in the
+//! text; finding the properties of a node does not depend on the number of rules.
 
-mod error;
 mod parse;
 mod property;
 #[cfg(test)]
@@ -41,15 +40,15 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 
 use fabro_types::Span;
+pub use fabro_types::SyntaxError;
 
-pub use error::StylesheetError;
 use property::PROPERTIES;
 
 /// A model stylesheet, ready to be applied to nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stylesheet {
     rules: Vec<StyleRule>,
-    /// For each selector the properties that its rules leave standing.
+    /// For each selector the declarations that win among its own rules.
     merged: BTreeMap<Selector, Merged>,
 }
 
@@ -59,11 +58,11 @@ type Merged = [Option<(usize, usize)>; PROPERTIES.len()];
 /// One rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StyleRule {
-    /// The nodes that it is about.
+    /// The nodes that it applies to.
     pub selector: Selector,
-    /// Where the selector stands, in bytes of the text of the stylesheet.
+    /// The span of the selector, in bytes of the stylesheet.
     pub span: Span,
-    /// What it sets, in the order of the text; of a property that is there twice the last counts.
+    /// What it sets, in the order of the text; of a repeated property the last value counts.
     pub declarations: Vec<Declaration>,
 }
 
@@ -74,25 +73,25 @@ pub struct Declaration {
     pub property: &'static str,
     /// The value without quotes.
     pub value: String,
-    /// Where the value stands, in bytes of the text of the stylesheet.
+    /// The span of the value, in bytes of the stylesheet.
     pub span: Span,
 }
 
-/// Which nodes a rule is about, the least specific first.
+/// Which nodes a rule applies to, the least specific first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Selector {
-    /// `*`: all of them.
+    /// `*`: all nodes.
     Any,
-    /// `box`: those of a shape.
+    /// `box`: the nodes of a shape.
     Shape(String),
-    /// `.hard`: those of a class, case included.
+    /// `.hard`: the nodes of a class; case matters.
     Class(String),
-    /// `#review`: the one of this id.
+    /// `#review`: the node with this id.
     Id(String),
 }
 
 impl Selector {
-    /// Whether a node is among those it is about.
+    /// Whether it selects a node.
     pub fn matches(&self, subject: &Subject<'_>) -> bool {
         match self {
             Self::Any => true,
@@ -121,16 +120,16 @@ pub struct Subject<'a> {
     pub id: &'a str,
     /// Its shape, such as `box`.
     pub shape: &'a str,
-    /// Its classes, those of its subgraphs among them.
+    /// Its classes, including those of its subgraphs.
     pub classes: &'a [String],
 }
 
 impl Stylesheet {
-    /// Reads a stylesheet. Blank text is one without rules.
+    /// Parses a stylesheet. An empty text is a stylesheet without rules.
     ///
     /// # Errors
-    /// The first place that does not parse, or a property or value that there is not.
-    pub fn parse(text: &str) -> Result<Self, StylesheetError> {
+    /// The first syntax error, unknown property or invalid value.
+    pub fn parse(text: &str) -> Result<Self, SyntaxError> {
         let rules = parse::parse(text)?;
         let mut merged = BTreeMap::<_, Merged>::new();
         for (rule_at, rule) in rules.iter().enumerate() {

@@ -15,7 +15,8 @@ pub(crate) enum Values {
     PositiveInteger,
 }
 
-/// All properties; their order is the order in which a cascade is told.
+/// All properties, in the order in which [`Stylesheet::properties`](crate::Stylesheet::properties)
+/// lists them.
 pub(crate) const PROPERTIES: [Property; 6] = [
     Property { name: "model", older: Some("llm_model"), values: Values::Text },
     Property { name: "provider", older: Some("llm_provider"), values: Values::Text },
@@ -29,45 +30,30 @@ pub(crate) const PROPERTIES: [Property; 6] = [
     Property { name: "max_tokens", older: None, values: Values::PositiveInteger },
 ];
 
-/// The place of a property in [`PROPERTIES`].
+/// The index of a property in [`PROPERTIES`].
 pub(crate) fn find(name: &str) -> Option<usize> {
     PROPERTIES.iter().position(|property| property.name == name || property.older == Some(name))
 }
 
-/// The property that was probably meant.
-pub(crate) fn nearest(name: &str) -> Option<&'static str> {
-    let name = name.to_lowercase().replace('-', "_");
-    PROPERTIES
-        .iter()
-        .flat_map(|property| [Some(property.name), property.older])
-        .flatten()
-        .map(|known| (strsim::osa_distance(&name, known), known))
-        .filter(|(distance, known)| *distance <= known.len() / 3)
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, known)| known)
+/// The names of all properties.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    PROPERTIES.iter().map(|property| property.name)
 }
 
 impl Values {
-    /// What is wrong with a value and what to write; `None` when nothing is.
-    pub(crate) fn refuse(self, value: &str) -> Option<(&'static str, String)> {
+    /// What is wrong with a value and how to fix it; `None` for a valid value.
+    pub(crate) fn reject(self, value: &str) -> Option<(&'static str, String)> {
         match self {
             Self::Text if value.is_empty() => {
-                Some(("the value is empty", "give it a value or take the property out".to_owned()))
+                Some(("the value is empty", "write a value, or remove the property".to_owned()))
             }
             Self::OneOf(words) if !words.contains(&value) => {
-                Some(("it has fixed values", format!("write {}", one_of(words))))
+                Some(("not one of its values", format!("write {}", fabro_types::one_of(words))))
             }
             Self::PositiveInteger if !value.parse::<u64>().is_ok_and(|number| number > 0) => {
-                Some(("it is a positive integer", "write a number such as 4096".to_owned()))
+                Some(("not a positive integer", "write a number such as 4096".to_owned()))
             }
             _ => None,
         }
-    }
-}
-
-fn one_of(words: &[&str]) -> String {
-    match words {
-        [most @ .., last] => format!("{} or {last}", most.join(", ")),
-        [] => String::new(),
     }
 }

@@ -84,31 +84,31 @@ fn rules_are_told_for_lints() {
 fn errors_point_and_help() {
     insta::assert_snapshot!(error("* { model: foo;"), @r"
 * { model: foo;
-               ^ expected `}` or a property, found the end
+               ^ expected a property or `}`, found the end
 ");
     insta::assert_snapshot!(error("* { modle: foo }"), @r"
 * { modle: foo }
-    ^^^^^ `modle` is no property of a stylesheet; did you mean `model`?
+    ^^^^^ `modle` is not a property of a stylesheet; did you mean `model`?
 ");
     insta::assert_snapshot!(error("* { reasoning-effort: low }"), @r"
 * { reasoning-effort: low }
-    ^^^^^^^^^^^^^^^^ `reasoning-effort` is no property of a stylesheet; did you mean `reasoning_effort`?
+    ^^^^^^^^^^^^^^^^ `reasoning-effort` is not a property of a stylesheet; did you mean `reasoning_effort`?
 ");
     insta::assert_snapshot!(error("* { color: red }"), @r"
 * { color: red }
-    ^^^^^ `color` is no property of a stylesheet; the properties are model, provider, reasoning_effort, speed, backend, max_tokens
+    ^^^^^ `color` is not a property of a stylesheet; the properties are model, provider, reasoning_effort, speed, backend, max_tokens
 ");
     insta::assert_snapshot!(error("* { reasoning_effort: extreme }"), @r"
 * { reasoning_effort: extreme }
-                      ^^^^^^^^ reasoning_effort cannot be `extreme`: it has fixed values; write low, medium or high
+                      ^^^^^^^^ reasoning_effort cannot be `extreme`: not one of its values; write low, medium or high
 ");
     insta::assert_snapshot!(error("* { backend: http }"), @r"
 * { backend: http }
-             ^^^^^ backend cannot be `http`: it has fixed values; write api, cli or acp
+             ^^^^^ backend cannot be `http`: not one of its values; write api, cli or acp
 ");
     insta::assert_snapshot!(error("* { max_tokens: 0 }"), @r"
 * { max_tokens: 0 }
-                ^^ max_tokens cannot be `0`: it is a positive integer; write a number such as 4096
+                ^^ max_tokens cannot be `0`: not a positive integer; write a number such as 4096
 ");
     insta::assert_snapshot!(error("* { model: ; }"), @r"
 * { model: ; }
@@ -116,11 +116,11 @@ fn errors_point_and_help() {
 ");
     insta::assert_snapshot!(error("* { model: '' }"), @r"
 * { model: '' }
-           ^^ model cannot be ``: the value is empty; give it a value or take the property out
+           ^^ model cannot be ``: the value is empty; write a value, or remove the property
 ");
     insta::assert_snapshot!(error("* { model: a provider: b }"), @r"
 * { model: a provider: b }
-           ^^^^^^^^^^^^^ a value without quotes is one word; is a `;` missing? else put the value in quotes
+           ^^^^^^^^^^^^^ a value without quotes is one word; add the missing `;`, or put the value in quotes
 ");
     insta::assert_snapshot!(error("* { model: \"a; } /* b */"), @r#"
 * { model: "a; } /* b */
@@ -136,23 +136,23 @@ fn errors_point_and_help() {
 ");
     insta::assert_snapshot!(error("#opus"), @r"
 #opus
-     ^ expected `{`, found the end; after a selector comes `{ property: value; }`
+     ^ expected `{`, found the end; write `{ property: value; }` after the selector
 ");
     insta::assert_snapshot!(error("#café { model: a }"), @r"
 #café { model: a }
-    ^ expected `{`, found `é`; after a selector comes `{ property: value; }`
+    ^ expected `{`, found `é`; write `{ property: value; }` after the selector
 ");
     insta::assert_snapshot!(error("böx { model: a }"), @r"
 böx { model: a }
- ^^ expected `{`, found `öx`; after a selector comes `{ property: value; }`
+ ^^ expected `{`, found `öx`; write `{ property: value; }` after the selector
 ");
     insta::assert_snapshot!(error(".a, .b { model: a }"), @r"
 .a, .b { model: a }
-  ^ expected `{`, found `,`; write a rule of its own for each selector
+  ^ expected `{`, found `,`; write a separate rule for each selector
 ");
     insta::assert_snapshot!(error("box.hard { model: a }"), @r"
 box.hard { model: a }
-   ^^^^^ expected `{`, found `.hard`; after a selector comes `{ property: value; }`
+   ^ expected `{`, found `.`; write `{ property: value; }` after the selector
 ");
     insta::assert_snapshot!(error("* { model: a } /* open"), @r"
 * { model: a } /* open
@@ -165,7 +165,7 @@ box.hard { model: a }
     insta::assert_snapshot!(error("* { // note\n model: a }"), @r"
 * { // note
  model: a }
-    ^ expected `}` or a property, found `/`; write comments as `/* … */`
+    ^ expected a property or `}`, found `/`; write comments as `/* … */`
 ");
 }
 

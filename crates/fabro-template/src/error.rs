@@ -1,29 +1,3 @@
-use fabro_types::Span;
-
-/// A template that cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-#[non_exhaustive]
-pub struct TemplateError {
-    /// What is wrong, a fragment without a full stop.
-    pub message: String,
-    /// Where, in bytes of the text of the template.
-    pub span: Span,
-    /// What to write instead, when that can be said.
-    pub fix: Option<String>,
-}
-
-impl TemplateError {
-    pub(crate) fn new(message: impl Into<String>, span: Span) -> Self {
-        Self { message: message.into(), span, fix: None }
-    }
-
-    pub(crate) fn with_fix(mut self, fix: impl Into<String>) -> Self {
-        self.fix = Some(fix.into());
-        self
-    }
-}
-
 /// A template that cannot be rendered with the values there are.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -51,10 +51,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use fabro_types::Span;
+pub use fabro_types::SyntaxError;
 use minijinja::Environment;
 
 use engine::Root;
-pub use error::{RenderError, TemplateError};
+pub use error::RenderError;
 use parse::Part;
 pub use vars::{Values, Vars};
 
@@ -114,7 +115,7 @@ impl Template {
     /// # Errors
     /// The first tag of ours that does not parse, names a filter or a value that there is not, or
     /// is not closed.
-    pub fn parse(text: &str) -> Result<Self, TemplateError> {
+    pub fn parse(text: &str) -> Result<Self, SyntaxError> {
         parse::ours(text)
     }
 
@@ -123,7 +124,7 @@ impl Template {
     /// # Errors
     /// The first place that does not parse, names a filter or a value that there is not, or needs
     /// another file.
-    pub fn parse_jinja(text: &str) -> Result<Self, TemplateError> {
+    pub fn parse_jinja(text: &str) -> Result<Self, SyntaxError> {
         parse::jinja(text)
     }
 

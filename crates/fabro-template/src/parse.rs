@@ -7,7 +7,7 @@ use minijinja::{Error, ErrorKind};
 
 use crate::engine::{self, DOLLAR_GOAL, EXPRESSIONS};
 use crate::scan::{self, Kind, Tag, Token};
-use crate::{Body, Read, ReadTarget, Template, TemplateError};
+use crate::{Body, Read, ReadTarget, SyntaxError, Template};
 
 /// The most `elif`s of one template file: the engine nests each in the one before it.
 const MAX_ELIFS: usize = 100;
@@ -33,7 +33,7 @@ pub(crate) struct Formula {
 }
 
 /// Reads text in which `{{ goal … }}`, `{{ inputs… }}` and `{{ context… }}` are expressions.
-pub(crate) fn ours(text: &str) -> Result<Template, TemplateError> {
+pub(crate) fn ours(text: &str) -> Result<Template, SyntaxError> {
     let (mut parts, mut reads) = (Vec::new(), Vec::new());
     let (mut done, mut from) = (0, 0);
     let mut trims = false;
@@ -99,7 +99,7 @@ fn formula(
     inside: usize,
     tag: &Tag<'_>,
     reads: &[Read],
-) -> Result<Formula, TemplateError> {
+) -> Result<Formula, SyntaxError> {
     let source = &text[inside..tag.end];
     let original = EXPRESSIONS
         .compile_expression(source)
@@ -143,7 +143,7 @@ fn rewritten(text: &str, from: usize, to: usize, reads: &[Read]) -> String {
 }
 
 /// Filters and tests that there are not are found before anything runs.
-fn check_names(tokens: &[Token<'_>]) -> Result<(), TemplateError> {
+fn check_names(tokens: &[Token<'_>]) -> Result<(), SyntaxError> {
     let mut state = EXPRESSIONS.empty_state();
     for (at, token) in tokens.iter().enumerate() {
         let name = |at: usize| tokens.get(at).filter(|token| token.kind == Kind::Name);
@@ -163,7 +163,7 @@ fn check_names(tokens: &[Token<'_>]) -> Result<(), TemplateError> {
         };
         if let Some(what) = unknown {
             let message = format!("there is no {what} `{}`", token.text);
-            return Err(TemplateError::new(message, token.span()));
+            return Err(SyntaxError::new(message, token.span()));
         }
     }
     Ok(())
@@ -176,7 +176,7 @@ fn is_kind(error: Option<&Error>, kind: ErrorKind) -> bool {
 fn check_undeclared(
     names: impl IntoIterator<Item = String>,
     place: impl Fn(&str) -> Span,
-) -> Result<(), TemplateError> {
+) -> Result<(), SyntaxError> {
     let known = |name: &str| {
         ["goal", "inputs", "context", DOLLAR_GOAL].contains(&name)
             || EXPRESSIONS.globals().any(|(global, _)| global == name)
@@ -185,7 +185,7 @@ fn check_undeclared(
     match unknown.map(|name| (place(&name), name)).min_by_key(|(span, _)| span.start) {
         None => Ok(()),
         Some((span, name)) => {
-            Err(TemplateError::new(format!("there is no `{name}` in templates"), span).with_fix(
+            Err(SyntaxError::new(format!("there is no `{name}` in templates"), span).with_fix(
                 format!("read `goal`, `inputs.{name}` or `context.{name}`, or quote a text"),
             ))
         }
@@ -196,7 +196,7 @@ fn place_of(tokens: &[Token<'_>], name: &str) -> Option<Span> {
     tokens.iter().find(|token| token.kind == Kind::Name && token.text == name).map(Token::span)
 }
 
-fn syntax_error(text: &str, error: &Error, whole: Span) -> TemplateError {
+fn syntax_error(text: &str, error: &Error, whole: Span) -> SyntaxError {
     let range = error.range().map(|range| (whole.start + range.start, whole.start + range.end));
     let span = range.filter(|(start, end)| start < end && *end <= whole.end).map_or(
         whole,
@@ -205,7 +205,7 @@ fn syntax_error(text: &str, error: &Error, whole: Span) -> TemplateError {
             Span::new(text.floor_char_boundary(start), text.ceil_char_boundary(end))
         },
     );
-    TemplateError::new(engine::reason(error), span)
+    SyntaxError::new(engine::reason(error), span)
 }
 
 /// A value that is asked about in one place is guarded in the others.
@@ -218,7 +218,7 @@ fn share_optional(reads: &mut [Read]) {
 }
 
 /// Reads a template file in the whole of Jinja.
-pub(crate) fn jinja(text: &str) -> Result<Template, TemplateError> {
+pub(crate) fn jinja(text: &str) -> Result<Template, SyntaxError> {
     let mut file = File { text, source: String::with_capacity(text.len()), ..File::default() };
     file.read()?;
     let check = engine::environment();
@@ -266,7 +266,7 @@ struct File<'a> {
 }
 
 impl<'a> File<'a> {
-    fn read(&mut self) -> Result<(), TemplateError> {
+    fn read(&mut self) -> Result<(), SyntaxError> {
         self.plain = true;
         let mut done = 0;
         while let Some((open, sign)) = next_tag(self.text, done) {
@@ -301,27 +301,26 @@ impl<'a> File<'a> {
     }
 
     /// Copies a `{% raw %}` block, whose content is text.
-    fn raw_block(&mut self, open: usize, inside: usize) -> Result<usize, TemplateError> {
+    fn raw_block(&mut self, open: usize, inside: usize) -> Result<usize, SyntaxError> {
         let mut tags = self.text[inside..].match_indices("{%").map(|(at, _)| inside + at);
         match tags.find_map(|at| Some(at + tag_of(&self.text[at..], "endraw")?)) {
             Some(end) => Ok(self.copy(open, end)),
             None => {
-                let error =
-                    TemplateError::new("`{% raw %}` is not closed", Span::new(open, inside));
+                let error = SyntaxError::new("`{% raw %}` is not closed", Span::new(open, inside));
                 Err(error.with_fix("add `{% endraw %}`"))
             }
         }
     }
 
-    fn comment(&mut self, open: usize) -> Result<usize, TemplateError> {
+    fn comment(&mut self, open: usize) -> Result<usize, SyntaxError> {
         match self.text[open..].find("#}") {
             Some(length) => Ok(self.copy(open, open + length + 2)),
-            None => Err(TemplateError::new("the comment is not closed", Span::new(open, open + 2))
+            None => Err(SyntaxError::new("the comment is not closed", Span::new(open, open + 2))
                 .with_fix("add `#}`")),
         }
     }
 
-    fn tag(&mut self, open: usize, close: &str) -> Result<usize, TemplateError> {
+    fn tag(&mut self, open: usize, close: &str) -> Result<usize, SyntaxError> {
         let marked = self.text[open + 2..].starts_with(['-', '+']);
         let inside = open + 2 + usize::from(marked);
         let tag = scan::tag(self.text, open, inside, close)?;
@@ -339,18 +338,18 @@ impl<'a> File<'a> {
         Ok(tag.after)
     }
 
-    fn check_statement(&mut self, tag: &Tag<'a>) -> Result<(), TemplateError> {
+    fn check_statement(&mut self, tag: &Tag<'a>) -> Result<(), SyntaxError> {
         let Some(first) = tag.tokens.first() else { return Ok(()) };
         self.elifs += usize::from(first.text == "elif");
         if self.elifs > MAX_ELIFS {
             let message = format!("there are more than {MAX_ELIFS} `elif`s");
-            return Err(TemplateError::new(message, first.span()));
+            return Err(SyntaxError::new(message, first.span()));
         }
         if ["include", "import", "from", "extends"].contains(&first.text) {
             let message =
                 format!("`{}` needs other template files, and there are none", first.text);
             return Err(
-                TemplateError::new(message, first.span()).with_fix("put the text into this file")
+                SyntaxError::new(message, first.span()).with_fix("put the text into this file")
             );
         }
         Ok(())

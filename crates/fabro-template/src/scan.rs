@@ -2,7 +2,7 @@
 
 use fabro_types::Span;
 
-use crate::{Read, ReadTarget, TemplateError};
+use crate::{Read, ReadTarget, SyntaxError};
 
 /// The longest expression, in tokens: the expression engine nests as deep as an expression is long.
 const MAX_TOKENS: usize = 400;
@@ -57,7 +57,7 @@ pub(crate) fn tag<'a>(
     open: usize,
     from: usize,
     close: &str,
-) -> Result<Tag<'a>, TemplateError> {
+) -> Result<Tag<'a>, SyntaxError> {
     let bytes = text.as_bytes();
     let mut tokens: Vec<Token<'a>> = Vec::new();
     let (mut at, mut depth) = (from, 0_usize);
@@ -88,7 +88,7 @@ pub(crate) fn tag<'a>(
         at += length;
         if tokens.len() > MAX_TOKENS {
             let message = format!("the expression has more than {MAX_TOKENS} parts");
-            return Err(TemplateError::new(message, Span::new(open, at))
+            return Err(SyntaxError::new(message, Span::new(open, at))
                 .with_fix("let a stage work it out and write it into the context"));
         }
     }
@@ -96,8 +96,8 @@ pub(crate) fn tag<'a>(
         .with_fix(format!("add `{close}`")))
 }
 
-fn unclosed(message: &str, start: usize, end: usize) -> TemplateError {
-    TemplateError::new(message, Span::new(start, end))
+fn unclosed(message: &str, start: usize, end: usize) -> SyntaxError {
+    SyntaxError::new(message, Span::new(start, end))
 }
 
 /// Kind and length of the first token; `None` for a quote that is not closed.
@@ -126,7 +126,7 @@ fn quoted_length(rest: &str, quote: char) -> Option<usize> {
 }
 
 /// The values that a tag reads by name, and where they stand.
-pub(crate) fn reads(tokens: &[Token<'_>]) -> Result<Vec<Read>, TemplateError> {
+pub(crate) fn reads(tokens: &[Token<'_>]) -> Result<Vec<Read>, SyntaxError> {
     let mut reads = Vec::new();
     for (at, token) in tokens.iter().enumerate() {
         if is_root(tokens, at)
@@ -148,11 +148,7 @@ fn is_root(tokens: &[Token<'_>], at: usize) -> bool {
     tokens[at].is_name_of(&["goal", "inputs", "context"]) && !attribute_or_filter && !argument
 }
 
-fn read(
-    tokens: &[Token<'_>],
-    root: usize,
-    token: &Token<'_>,
-) -> Result<Option<Read>, TemplateError> {
+fn read(tokens: &[Token<'_>], root: usize, token: &Token<'_>) -> Result<Option<Read>, SyntaxError> {
     if token.text == "goal" {
         return Ok(Some(Read { target: ReadTarget::Goal, span: token.span(), optional: false }));
     }
@@ -163,7 +159,7 @@ fn read(
             return Ok(None);
         }
         let name = token.text;
-        return Err(TemplateError::new(format!("`{name}` is not a value"), token.span())
+        return Err(SyntaxError::new(format!("`{name}` is not a value"), token.span())
             .with_fix(format!("name one of its keys: `{name}.KEY` or `{name}[\"KEY\"]`")));
     };
     let key = segments.join(".");

@@ -45,7 +45,7 @@ fn check_jinja(text: &str, expected: &str) {
 
 /// An error as it is shown: the text, a mark under the place, the message and the fix.
 #[track_caller]
-fn error(parsed: Result<Template, crate::TemplateError>, text: &str) -> String {
+fn error(parsed: Result<Template, crate::SyntaxError>, text: &str) -> String {
     let error = parsed.expect_err("should not parse");
     let width = text[error.span.start..error.span.end].chars().count().max(1);
     let indent = text[..error.span.start].chars().count();

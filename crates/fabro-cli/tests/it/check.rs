@@ -119,7 +119,7 @@ fn files_that_cannot_be_read_are_findings() {
     assert_snapshot!(project.run(&["validate", "good.fabro", "empty.fabro", "binary.fabro"]), @r"
     exit 2
     ── stdout
-    error[not-a-digraph]: the end of the file where the graph should begin
+    error[not-a-digraph]: expected `digraph`, found the end
      --> empty.fabro:1:1
       |
     1 |
@@ -282,7 +282,7 @@ fn fmt_takes_stdin() {
     assert_snapshot!(project.run_with(&["fmt", "-"], "digraph x{"), @r"
     exit 2
     ── stderr
-    error[syntax]: expected a node or edge or `}`, found the end of the file
+    error[syntax]: expected a node or edge or `}`, found the end
      --> stdin:1:11
       |
     1 | digraph x{
@@ -309,7 +309,7 @@ fn graph_prints_dot() {
     assert_snapshot!(project.run(&["graph", "bad.fabro", "--dot"]), @r"
     exit 2
     ── stderr
-    error[syntax]: expected a node or edge or `}`, found the end of the file
+    error[syntax]: expected a node or edge or `}`, found the end
      --> bad.fabro:1:10
       |
     1 | digraph {

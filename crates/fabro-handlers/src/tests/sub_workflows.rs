@@ -180,7 +180,7 @@ fn a_child_inline_or_invalid() {
     ");
     insta::assert_snapshot!(inline("digraph { start -> "), @r"
     001 start@1 succeeded -> sub (unconditional)
-    002 sub@1 failed: test.fabro is not valid: expected a name, a quoted text or `{`, found the end of the file (structural) -> exit (unconditional)
+    002 sub@1 failed: test.fabro is not valid: expected a name, a quoted string or `{`, found the end (structural) -> exit (unconditional)
     003 exit@1 succeeded
     run succeeded
     ");
