@@ -63,12 +63,11 @@ pub async fn drive(driven: Driven, global: &Global) -> anyhow::Result<Exit> {
     let handler = wiring::handlers(&settings, run_id, dry_run, &events, &progress, files.clone())?;
     let is_new = state.phase == Phase::Created;
     if !is_new || prepare_dir(&run_dir).exists() {
-        let store = Arc::clone(&store);
-        tokio::task::spawn_blocking(move || end_stages_left_behind(&*store, run_id)).await??;
+        end_stages_left_behind(&*store, run_id).await?;
         files.catch_up(&events);
     }
     if has_children && !is_new {
-        for member in at_work(&*store, run_id)?.iter().skip(1) {
+        for member in at_work(&*store, run_id).await?.iter().skip(1) {
             progress.recall_child(&member.events);
         }
     }
@@ -107,10 +106,10 @@ pub async fn drive(driven: Driven, global: &Global) -> anyhow::Result<Exit> {
     progress.finish();
     if has_children && matches!(end, Ok(RunEnd::Over(..))) {
         // Stages that were canceled leave their sub-workflows as they are after an interruption.
-        end_family(&*store, run_id, wiring::now_ms(), "the run it is part of is over")?;
+        end_family(&*store, run_id, wiring::now_ms(), "the run it is part of is over").await?;
     }
     let waiting = match end {
-        Ok(RunEnd::Paused(PauseReason::Human)) => gates(&store, run_id)?.1,
+        Ok(RunEnd::Paused(PauseReason::Human)) => gates(&store, run_id).await?.1,
         _ => Vec::new(),
     };
     drop(lock);

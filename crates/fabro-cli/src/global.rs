@@ -78,23 +78,23 @@ impl Global {
     }
 
     /// The store that has this run already, for writing, and the run.
-    pub fn run_to_change(&self, text: &str) -> anyhow::Result<(SqliteStore, RunId)> {
+    pub async fn run_to_change(&self, text: &str) -> anyhow::Result<(SqliteStore, RunId)> {
         // A store that is not there is an error here, not a reason to create one.
         drop(self.store_to_read()?);
         let store = self.store()?;
-        let run = store.find(text)?;
+        let run = store.find(text).await?;
         Ok((store, run))
     }
 
     /// The same for a run that can be changed as a whole: not a sub-workflow, whose parent would not
     /// know of it. `verb` is the command.
-    pub fn whole_run_to_change(
+    pub async fn whole_run_to_change(
         &self,
         text: &str,
         verb: &str,
     ) -> anyhow::Result<(SqliteStore, RunId)> {
-        let (store, run) = self.run_to_change(text)?;
-        let root = fabro_run::root(&store, run)?;
+        let (store, run) = self.run_to_change(text).await?;
+        let root = fabro_run::root(&store, run).await?;
         if root == run {
             return Ok((store, run));
         }
@@ -106,10 +106,10 @@ impl Global {
     }
 
     /// The store for reading, and the run; with a warning to stderr when the log is damaged.
-    pub fn run_to_read(&self, text: &str) -> anyhow::Result<(SqliteStore, RunId)> {
+    pub async fn run_to_read(&self, text: &str) -> anyhow::Result<(SqliteStore, RunId)> {
         let store = self.store_to_read()?;
-        let run = store.find(text)?;
-        if let Some(warning) = store.check(run)? {
+        let run = store.find(text).await?;
+        if let Some(warning) = store.check(run).await? {
             let paint = self.paint_stderr();
             crate::output::stderr(&format!("{} {warning}\n", paint.warning("warning:")));
         }

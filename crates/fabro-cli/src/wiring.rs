@@ -69,8 +69,8 @@ pub fn handlers(
 }
 
 /// Knows the secrets of a run that is recorded, or of the one that it is a sub-workflow of.
-pub fn run_redactor(store: &SqliteStore, run: RunId) -> anyhow::Result<Redactor> {
-    let first = store.read(fabro_run::root(store, run)?, 0, 1)?.pop();
+pub async fn run_redactor(store: &SqliteStore, run: RunId) -> anyhow::Result<Redactor> {
+    let first = store.read(fabro_run::root(store, run).await?, 0, 1).await?.pop();
     let Some(EventBody::RunCreated(created)) = first.map(|event| event.entry.body) else {
         return Ok(Redactor::default());
     };

@@ -42,7 +42,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let created = begin(run_id, 0, &plan, NewRun::default());
     let store = Arc::new(MemoryStore::default());
     let batch = Batch { events: &created.events, blobs: &created.blobs, consumed: &[] };
-    store.append(run_id, 0, &batch)?;
+    store.append(run_id, 0, &batch).await?;
 
     let started = Instant::now();
     let state = RunState::replay(run_id, &created.events);

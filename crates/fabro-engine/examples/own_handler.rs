@@ -46,7 +46,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let created = begin(run_id, 0, &plan, NewRun::default());
     let store = Arc::new(MemoryStore::default());
     let batch = Batch { events: &created.events, blobs: &created.blobs, consumed: &[] };
-    store.append(run_id, 0, &batch)?;
+    store.append(run_id, 0, &batch).await?;
 
     let state = RunState::replay(run_id, &created.events);
     let machine = Machine::new(plan, state, Arc::clone(&store) as _);
@@ -60,7 +60,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let end = drive(machine, Input::Start, world).await?;
     // The log is all there is: any reader comes to the same state.
-    let events = store.read(run_id, 0, usize::MAX)?;
+    let events = store.read(run_id, 0, usize::MAX).await?;
     let state = RunState::replay(run_id, &events);
     let rows = state.main().and_then(|main| main.context.get("rows").cloned());
     writeln!(std::io::stdout(), "{end:?} with {} rows", rows.unwrap_or_default())?;

@@ -70,12 +70,15 @@ pub fn cancel(run_id: RunId, last_seq: u64, now_ms: i64, reason: String) -> Even
 }
 
 /// The whole log of a run, oldest event first; empty for an unknown run.
-pub fn read_all(store: &(impl RunLog + ?Sized), run: RunId) -> Result<Vec<Event>, StoreError> {
+pub async fn read_all(
+    store: &(impl RunLog + ?Sized),
+    run: RunId,
+) -> Result<Vec<Event>, StoreError> {
     const PAGE: usize = 4_096;
     let mut events: Vec<Event> = Vec::new();
     loop {
         let after = events.last().map_or(0, |event| event.seq);
-        let page = store.read(run, after, PAGE)?;
+        let page = store.read(run, after, PAGE).await?;
         let whole = page.len() < PAGE;
         events.extend(page);
         if whole {
@@ -113,15 +116,15 @@ mod tests {
         assert_eq!(*created.context["graph.goal"], "Fix it.\n  Soon. ");
     }
 
-    #[test]
-    fn a_long_log_is_read_whole() {
+    #[tokio::test]
+    async fn a_long_log_is_read_whole() {
         let store = MemoryStore::default();
         let run_id = RunId::from_parts(0, 1);
         let entry = || Entry::new(EventBody::RunStarted {});
         let events: Vec<Event> =
             (1..=9_000).map(|seq| Event { run_id, seq, ts_ms: 0, entry: entry() }).collect();
-        store.append(run_id, 0, &Batch::of(&events)).unwrap();
-        assert_eq!(read_all(&store, run_id).unwrap(), events);
-        assert_eq!(read_all(&store, RunId::from_parts(0, 2)).unwrap(), []);
+        store.append(run_id, 0, &Batch::of(&events)).await.unwrap();
+        assert_eq!(read_all(&store, run_id).await.unwrap(), events);
+        assert_eq!(read_all(&store, RunId::from_parts(0, 2)).await.unwrap(), []);
     }
 }

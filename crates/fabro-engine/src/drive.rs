@@ -152,7 +152,7 @@ impl Driver {
         in_flight: &mut InFlight,
     ) -> Result<RunEnd, DriveError> {
         self.decide(first);
-        self.commit()?;
+        self.commit().await?;
         let mut period = tokio::time::interval(INBOX_PERIOD);
         period.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -162,12 +162,12 @@ impl Driver {
             if self.launch(in_flight) {
                 // An answer that is there already counts, even if the gate's time is over; and an agent
                 // is told what was said before it began.
-                self.read_inbox()?;
+                self.read_inbox().await?;
             }
             if self.running.is_empty() {
-                self.read_inbox()?;
+                self.read_inbox().await?;
                 if self.suspended_again() || self.is_out_of_time() {
-                    self.commit()?;
+                    self.commit().await?;
                     continue;
                 }
                 let mut gates = Vec::new();
@@ -177,27 +177,27 @@ impl Driver {
                     }
                 }
                 self.decide(Input::Idle { gates });
-                self.commit()?;
+                self.commit().await?;
                 continue;
             }
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return Ok(RunEnd::Stopped),
-                Some((key, ended)) = in_flight.next() => self.ended(key, ended)?,
-                Some(report) = inbound.recv() => self.report(report)?,
-                _ = period.tick() => self.read_inbox()?,
+                Some((key, ended)) = in_flight.next() => self.ended(key, ended).await?,
+                Some(report) = inbound.recv() => self.report(report).await?,
+                _ = period.tick() => self.read_inbox().await?,
             }
             // Everything that is ready goes into the same commit.
             while let Some(Some((key, ended))) = in_flight.next().now_or_never() {
-                self.ended(key, ended)?;
+                self.ended(key, ended).await?;
             }
             while let Ok(report) = inbound.try_recv() {
-                self.report(report)?;
+                self.report(report).await?;
             }
             if self.stop.is_cancelled() {
                 return Ok(RunEnd::Stopped);
             }
-            self.commit()?;
+            self.commit().await?;
         }
     }
 
@@ -214,12 +214,12 @@ impl Driver {
     }
 
     /// Makes everything decided so far durable, then tells of it.
-    fn commit(&mut self) -> Result<(), StoreError> {
+    async fn commit(&mut self) -> Result<(), StoreError> {
         let commit = self.machine.take_commit();
         let consumed = std::mem::take(&mut self.consumed);
         if let Some(first) = commit.events.first() {
             let batch = Batch { events: &commit.events, blobs: &commit.blobs, consumed: &consumed };
-            self.world.store.append(first.run_id, first.seq - 1, &batch)?;
+            self.world.store.append(first.run_id, first.seq - 1, &batch).await?;
         }
         for event in &commit.events {
             self.world.sink.event(event);
@@ -335,7 +335,7 @@ impl Driver {
         Some(Attempt { stage, delay, timeout, silence, activity })
     }
 
-    fn ended(&mut self, key: Key, ended: attempt::Ended) -> Result<(), DriveError> {
+    async fn ended(&mut self, key: Key, ended: attempt::Ended) -> Result<(), DriveError> {
         if let attempt::Ended::Overdue(limit) = ended
             && is_at_work(&key, self.machine.state())
         {
@@ -356,14 +356,14 @@ impl Driver {
             }
             attempt::Ended::CannotRecord(message) => {
                 // What other stages came to is still worth its place in the log.
-                self.commit()?;
+                self.commit().await?;
                 return Err(DriveError::Record { stage: key.node, message });
             }
         }
         Ok(())
     }
 
-    fn report(&mut self, report: Report) -> Result<(), StoreError> {
+    async fn report(&mut self, report: Report) -> Result<(), StoreError> {
         let Report { branch, notes, blobs, letters, done } = report;
         let active = self.machine.state().cursors.get(&branch).and_then(|cursor| cursor.active());
         let Some(key) = active.map(|at| Key::of(&branch, at)) else {
@@ -378,7 +378,8 @@ impl Driver {
             notes.first()
         {
             let choice = text.clone().unwrap_or_else(|| label.clone());
-            let Some(id) = self.claim(&key, letters.first().copied(), choice, source.clone())?
+            let Some(id) =
+                self.claim(&key, letters.first().copied(), choice, source.clone()).await?
             else {
                 // As above: a handler that is gone needs no answer.
                 let _ = done.send(Err(ReportError::AlreadyAnswered));
@@ -395,7 +396,7 @@ impl Driver {
     }
 
     /// Every answer goes through the inbox, whose one place a gate decides who was first.
-    fn claim(
+    async fn claim(
         &self,
         key: &Key,
         letter: Option<InboxId>,
@@ -412,20 +413,20 @@ impl Driver {
             choice,
             source,
         };
-        match self.world.store.post(self.machine.state().run_id, &message) {
+        match self.world.store.post(self.machine.state().run_id, &message).await {
             Ok(id) => Ok(Some(id)),
             Err(StoreError::AlreadyAnswered { .. }) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    fn read_inbox(&mut self) -> Result<(), StoreError> {
-        let mark = self.world.store.mark()?;
+    async fn read_inbox(&mut self) -> Result<(), StoreError> {
+        let mark = self.world.store.mark().await?;
         if self.mark == Some(mark) {
             return Ok(());
         }
         self.mark = Some(mark);
-        for (id, message) in self.world.store.pending(self.machine.state().run_id)? {
+        for (id, message) in self.world.store.pending(self.machine.state().run_id).await? {
             match message {
                 // What was read before and is not committed yet is still pending.
                 Message::Cancel { .. } if self.consumed.contains(&id) => {}

@@ -133,21 +133,21 @@ impl Stage {
 
     /// What was recorded of this attempt before: nothing, unless the driver that ran it died, or
     /// the run was paused meanwhile.
-    pub fn recorded(&self) -> Result<Vec<Event>, StoreError> {
+    pub async fn recorded(&self) -> Result<Vec<Event>, StoreError> {
         if !self.at.talked {
             return Ok(Vec::new());
         }
         let branch = self.branch.as_deref().unwrap_or_default();
-        self.read(self.at.since_seq, u64::MAX, (branch, &self.at.node, self.at.visit))
+        self.read(self.at.since_seq, u64::MAX, (branch, &self.at.node, self.at.visit)).await
     }
 
     /// What was recorded of the last attempt of an earlier stage of this line.
-    pub fn recorded_by(&self, record: &StageRecord) -> Result<Vec<Event>, StoreError> {
+    pub async fn recorded_by(&self, record: &StageRecord) -> Result<Vec<Event>, StoreError> {
         let stage = (&*record.branch, &*record.node, record.visit);
-        self.read(record.since_seq, record.until_seq, stage)
+        self.read(record.since_seq, record.until_seq, stage).await
     }
 
-    fn read(
+    async fn read(
         &self,
         after_seq: u64,
         until_seq: u64,
@@ -158,7 +158,7 @@ impl Stage {
         while after < until_seq {
             // No more than there can be of it: many stages of a thread are read one by one.
             let left = usize::try_from(until_seq - after).unwrap_or(PAGE);
-            let page = self.store.read(self.run_id, after, left.min(PAGE))?;
+            let page = self.store.read(self.run_id, after, left.min(PAGE)).await?;
             let Some(last) = page.last() else { break };
             after = last.seq;
             events.extend(page.into_iter().filter(|event| {

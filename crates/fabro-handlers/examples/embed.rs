@@ -44,7 +44,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let created = begin(run_id, 0, &plan, new);
     let store = Arc::new(MemoryStore::default());
     let batch = Batch { events: &created.events, blobs: &created.blobs, consumed: &[] };
-    store.append(run_id, 0, &batch)?;
+    store.append(run_id, 0, &batch).await?;
 
     let sink: Arc<dyn EventSink> = Arc::new(|event: &Event| {
         // Nobody reads on when the pipe is closed.

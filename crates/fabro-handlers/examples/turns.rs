@@ -125,7 +125,7 @@ async fn run(
     let new = NewRun { work_dir, bundle: bundle.to_bytes(), ..NewRun::default() };
     let created = begin(run_id, 0, &plan, new);
     let batch = Batch { events: &created.events, blobs: &created.blobs, consumed: &[] };
-    store.append(run_id, 0, &batch)?;
+    store.append(run_id, 0, &batch).await?;
     let sink: Arc<dyn EventSink> = Arc::new(|_: &Event| {});
     let handler = Registry::new(Services {
         exec: None,

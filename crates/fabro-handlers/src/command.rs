@@ -61,7 +61,7 @@ impl Handler for CommandHandler {
             Ok(script) => script,
             Err(failure) => return failure.into(),
         };
-        let files = match StageFiles::open(&stage) {
+        let files = match StageFiles::open(&stage).await {
             Ok(files) => files,
             Err(error) => return error.into(),
         };

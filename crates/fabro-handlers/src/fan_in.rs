@@ -64,10 +64,10 @@ impl FanInHandler {
                 write!(text, "\n### {id} ({})\n{shown}\n", result["status"].as_str().unwrap_or(""));
         }
         text.push_str("\nName the id of the best branch on the last line of your answer.");
-        let files = StageFiles::open(stage)?;
+        let files = StageFiles::open(stage).await?;
         files.write("prompt.md", &text)?;
         let (name, bytes) = prompt_blob(&text);
-        let recorded = stage.recorded().map_err(cannot_record)?;
+        let recorded = stage.recorded().await.map_err(cannot_record)?;
         let talk = Talk {
             message: text,
             system: String::new(),

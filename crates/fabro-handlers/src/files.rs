@@ -42,12 +42,12 @@ pub(crate) struct StageFiles {
 impl StageFiles {
     /// Makes the directory; files of an earlier attempt move to `attempt-N/`, and its
     /// `status.json` is written there.
-    pub(crate) fn open(stage: &Stage) -> Result<Self, FileError> {
+    pub(crate) async fn open(stage: &Stage) -> Result<Self, FileError> {
         let dir = stage.dir();
         fs::create_dir_all(&dir).map_err(|source| FileError { path: dir.clone(), source })?;
         let files = Self { dir };
         if stage.at.attempt > 1 {
-            files.put_away(stage)?;
+            files.put_away(stage).await?;
         }
         Ok(files)
     }
@@ -61,7 +61,7 @@ impl StageFiles {
         fs::write(&path, text).map_err(|source| FileError { path, source })
     }
 
-    fn put_away(&self, stage: &Stage) -> Result<(), FileError> {
+    async fn put_away(&self, stage: &Stage) -> Result<(), FileError> {
         let earlier = self.dir.join(format!("attempt-{}", stage.at.attempt - 1));
         let failed = |path: &Path, source| FileError { path: path.to_owned(), source };
         // Written last: without it, a driver died before all was put away.
@@ -79,15 +79,15 @@ impl StageFiles {
                 _ => {}
             }
         }
-        let json = attempt_status(stage).map_err(|source| failed(&status, source))?;
+        let json = attempt_status(stage).await.map_err(|source| failed(&status, source))?;
         fs::write(&status, json).map_err(|source| failed(&status, source))
     }
 }
 
 /// What the attempt before this one came to: the log tells where this one begins.
-fn attempt_status(stage: &Stage) -> io::Result<Vec<u8>> {
+async fn attempt_status(stage: &Stage) -> io::Result<Vec<u8>> {
     let at = &stage.at;
-    let found = stage.store.read(stage.run_id, at.since_seq.saturating_sub(1), 1);
+    let found = stage.store.read(stage.run_id, at.since_seq.saturating_sub(1), 1).await;
     let event = found.map_err(io::Error::other)?.pop();
     let outcome = match event.map(|event| event.entry.body) {
         Some(EventBody::StageRetrying { failure, usage, .. }) => {

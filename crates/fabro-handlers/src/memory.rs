@@ -109,7 +109,7 @@ pub(crate) struct StageContext {
 
 impl StageContext {
     /// `noted` is what the stage's agent put down before it was interrupted.
-    pub(crate) fn new(stage: &Stage, noted: Vec<String>) -> Result<Self, Failure> {
+    pub(crate) async fn new(stage: &Stage, noted: Vec<String>) -> Result<Self, Failure> {
         let mut shown = BTreeMap::new();
         for (key, value) in stage.context.iter().filter(|(key, _)| fabro_preamble::shows_key(key)) {
             let value = match BlobRef::from_value(value) {
@@ -126,6 +126,7 @@ impl StageContext {
         }
         // What the runs above have told names files of theirs.
         let dirs = run_dirs(stage)
+            .await
             .map_err(|error| Failure::new(FailureClass::TransientInfra, error.to_string()))?;
         let value_dirs = dirs.iter().map(|dir| local_dir(dir)).collect();
         Ok(Self { shown, notes: Mutex::new(noted), value_dirs })

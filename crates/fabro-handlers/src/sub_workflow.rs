@@ -64,7 +64,8 @@ impl SubWorkflowHandler {
     async fn run(&self, stage: &Stage) -> Result<StageEnd, Stop> {
         let Some(stages) = self.stages.upgrade() else { return Err(Stop::Canceled) };
         let child =
-            Child::open(stage, self.children.load(stage)?, self.clock.now_ms(), &self.limits)?;
+            Child::open(stage, self.children.load(stage)?, self.clock.now_ms(), &self.limits)
+                .await?;
         let stop = stage.stop.child_token();
         let (undecided, mut warnings) = mpsc::unbounded_channel();
         let sink = Arc::clone(&self.sink);
@@ -82,11 +83,11 @@ impl SubWorkflowHandler {
             Phase::Ended(..) => None,
             _ => Some(Input::Resume { max_cost: stage.budget.filter(|_| stage.budget_lifted) }),
         };
-        let Some(first) = first else { return child.finish(stage) };
+        let Some(first) = first else { return child.finish(stage).await };
         if watch.holds() {
             // The driver before this one died before it could end the child.
-            child.end(&*stage.store, self.clock.now_ms(), STOPPED)?;
-            return child.finish(stage);
+            child.end(&*stage.store, self.clock.now_ms(), STOPPED).await?;
+            return child.finish(stage).await;
         }
         let blobs = Arc::clone(&stage.store);
         let options = RunOptions { max_tokens: stage.tokens_left, ..RunOptions::default() };
@@ -102,7 +103,7 @@ impl SubWorkflowHandler {
                     warn(&stage.reporter, "stop_condition", warning).await;
                 }
                 () = stage.cancel.cancelled() => {
-                    if !stage.stop.is_cancelled() && child.call_off(&*stage.store).is_err() {
+                    if !stage.stop.is_cancelled() && child.call_off(&*stage.store).await.is_err() {
                         stop.cancel();
                     }
                     break (driven.await?, STOPPED);
@@ -117,12 +118,12 @@ impl SubWorkflowHandler {
             warn(&stage.reporter, "stop_condition", warning).await;
         }
         match end {
-            RunEnd::Over(..) => child.finish(stage),
+            RunEnd::Over(..) => child.finish(stage).await,
             RunEnd::Paused(reason) => Ok(StageEnd::Suspended(reason)),
             RunEnd::Stopped if stage.cancel.is_cancelled() => Err(Stop::Canceled),
             RunEnd::Stopped => {
-                child.end(&*stage.store, self.clock.now_ms(), reason)?;
-                child.finish(stage)
+                child.end(&*stage.store, self.clock.now_ms(), reason).await?;
+                child.finish(stage).await
             }
         }
     }
@@ -182,7 +183,7 @@ struct Child {
 impl Child {
     /// The child of this stage, made when it does not exist yet. Its id follows from the stage, so
     /// that a parent that is resumed finds it again, and one that was rewound does not.
-    fn open(
+    async fn open(
         stage: &Stage,
         workflow: ChildWorkflow,
         now_ms: i64,
@@ -197,9 +198,9 @@ impl Child {
         let id = stage.run_id.derive(&label);
         let ChildWorkflow { plan, goal, bundle } = workflow;
         let plan = Arc::new(plan);
-        let mut events = read_all(&*stage.store, id)?;
+        let mut events = read_all(&*stage.store, id).await?;
         if events.is_empty() {
-            check_depth(stage)?;
+            check_depth(stage).await?;
             let mut commit = begin(id, now_ms, &plan, new_run(stage, goal, bundle, &plan));
             if let Some(Event { entry, .. }) = commit.events.first_mut()
                 && let EventBody::RunCreated(created) = &mut entry.body
@@ -207,29 +208,29 @@ impl Child {
                 Arc::make_mut(created).context.extend(inherited(stage, limits)?);
             }
             let batch = Batch { events: &commit.events, blobs: &commit.blobs, consumed: &[] };
-            stage.store.append(id, 0, &batch)?;
+            stage.store.append(id, 0, &batch).await?;
             events = commit.events;
         }
         Ok(Self { id, plan, state: RunState::replay(id, &events) })
     }
 
     /// Has the child's driver end it, and what it holds, for nobody needs it any more.
-    fn call_off(&self, store: &dyn Store) -> Result<(), StoreError> {
-        store.post(self.id, &Message::Cancel { reason: CALLED_OFF.to_owned() })?;
+    async fn call_off(&self, store: &dyn Store) -> Result<(), StoreError> {
+        store.post(self.id, &Message::Cancel { reason: CALLED_OFF.to_owned() }).await?;
         Ok(())
     }
 
     /// Ends the child's log for one of our own reasons.
-    fn end(&self, store: &dyn Store, now_ms: i64, reason: &str) -> Result<(), Stop> {
-        let last = store.last_seq(self.id)?;
+    async fn end(&self, store: &dyn Store, now_ms: i64, reason: &str) -> Result<(), Stop> {
+        let last = store.last_seq(self.id).await?;
         let event = cancel(self.id, last, now_ms, reason.to_owned());
-        store.append(self.id, last, &Batch::of(&[event]))?;
+        store.append(self.id, last, &Batch::of(&[event])).await?;
         Ok(())
     }
 
     /// The stage's outcome once the child is over.
-    fn finish(&self, stage: &Stage) -> Result<StageEnd, Stop> {
-        let events = read_all(&*stage.store, self.id)?;
+    async fn finish(&self, stage: &Stage) -> Result<StageEnd, Stop> {
+        let events = read_all(&*stage.store, self.id).await?;
         let run = RunState::replay(self.id, &events);
         let context = run.main().map(|main| final_context(&main.context, &*stage.store));
         let reason = events.last().and_then(|event| match &event.entry.body {
@@ -277,8 +278,8 @@ fn new_run(stage: &Stage, goal: Option<String>, bundle: Vec<u8>, plan: &Plan) ->
 }
 
 /// Fails when this stage's run has as many runs above it as there may be.
-fn check_depth(stage: &Stage) -> Result<(), Stop> {
-    if run_dirs(stage)?.len() <= MAX_DEPTH {
+async fn check_depth(stage: &Stage) -> Result<(), Stop> {
+    if run_dirs(stage).await?.len() <= MAX_DEPTH {
         return Ok(());
     }
     let message = format!("sub-workflows nest more than {MAX_DEPTH} deep");
@@ -287,12 +288,12 @@ fn check_depth(stage: &Stage) -> Result<(), Stop> {
 
 /// The directories of this stage's run, of the run that it is a part of, and so on upwards, as deep
 /// as runs nest.
-pub(crate) fn run_dirs(stage: &Stage) -> Result<Vec<PathBuf>, StoreError> {
+pub(crate) async fn run_dirs(stage: &Stage) -> Result<Vec<PathBuf>, StoreError> {
     let mut dirs = vec![stage.run_dir.clone()];
     let mut above = stage.run.parent.clone();
     while let Some(parent) = above.filter(|_| dirs.len() <= MAX_DEPTH) {
         dirs.push(stage.run_dir.with_file_name(parent.run_id.to_string()));
-        let first = stage.store.read(parent.run_id, 0, 1)?;
+        let first = stage.store.read(parent.run_id, 0, 1).await?;
         above = first.first().and_then(|event| match &event.entry.body {
             EventBody::RunCreated(created) => created.parent.clone(),
             _ => None,

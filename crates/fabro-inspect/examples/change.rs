@@ -60,7 +60,7 @@ async fn record(store: &Arc<MemoryStore>, run: RunId) -> Result<(), Box<dyn std:
     let new = NewRun { work_dir, bundle: bundle.to_bytes(), ..NewRun::default() };
     let created = begin(run, 0, &plan, new);
     let batch = Batch { events: &created.events, blobs: &created.blobs, consumed: &[] };
-    store.append(run, 0, &batch)?;
+    store.append(run, 0, &batch).await?;
     let handler = Registry::new(Services {
         exec: None,
         env: Vec::new(),

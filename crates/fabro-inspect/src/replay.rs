@@ -31,11 +31,11 @@
 //! let (run, plan, store) = (RunId::from_parts(1, 1), Arc::new(bundle.plan()?), MemoryStore::default());
 //! let mut commit = begin(run, 0, &plan, NewRun { bundle: bundle.to_bytes(), ..NewRun::default() });
 //! let state = RunState::replay(run, &commit.events);
-//! store.append(run, 0, &Batch { events: &commit.events, blobs: &commit.blobs, consumed: &[] })?;
+//! store.append(run, 0, &Batch { events: &commit.events, blobs: &commit.blobs, consumed: &[] }).await?;
 //! let mut machine = Machine::new(plan, state, Arc::new(fabro_blob::MemoryBlobs::default()));
 //! machine.handle(5, Input::Start);
 //! commit = machine.take_commit();
-//! store.append(run, 1, &Batch::of(&commit.events))?;
+//! store.append(run, 1, &Batch::of(&commit.events)).await?;
 //!
 //! let mut what = Replay::new(Arc::new(store), run);
 //! assert!(replay(what.clone()).await?.is_same());

@@ -38,13 +38,13 @@ pub enum BackgroundError {
 /// Starts a driver in a process group of its own, without a terminal, and waits until it has
 /// begun: it has committed its first record, or a preparation step is under way. Gives the status
 /// of a driver that ended before that. What it says goes into `driver.log` of the run's directory.
-pub fn start_driver(
+pub async fn start_driver(
     mut driver: Command,
     store: &(impl Runs + ?Sized),
     run: RunId,
     run_dir: &Path,
 ) -> Result<Option<ExitStatus>, BackgroundError> {
-    let last = store.last_seq(run)?;
+    let last = store.last_seq(run).await?;
     let step = step_began(run_dir);
     let path = run_dir.join("driver.log");
     let log = fs::create_dir_all(run_dir).and_then(|()| fs::File::create(&path));
@@ -54,13 +54,13 @@ pub fn start_driver(
     loop {
         // Asked first: what it committed before it ended is there afterwards.
         let ended = child.try_wait()?;
-        if store.last_seq(run)? > last || step_began(run_dir) != step {
+        if store.last_seq(run).await? > last || step_began(run_dir) != step {
             return Ok(None);
         }
         if ended.is_some() {
             return Ok(ended);
         }
-        std::thread::sleep(PERIOD);
+        tokio::time::sleep(PERIOD).await;
     }
 }
 
@@ -75,18 +75,18 @@ mod tests {
 
     use super::*;
 
-    fn start(script: &str) -> Option<i32> {
+    async fn start(script: &str) -> Option<i32> {
         let dir = tempfile::tempdir().unwrap();
         let mut driver = Command::new("sh");
         driver.args(["-c", script]).current_dir(dir.path());
         let run = RunId::from_parts(0, 1);
-        let ended = start_driver(driver, &MemoryStore::default(), run, dir.path()).unwrap();
+        let ended = start_driver(driver, &MemoryStore::default(), run, dir.path()).await.unwrap();
         ended.map(|status| status.code().unwrap())
     }
 
-    #[test]
-    fn a_driver_that_ends_before_it_has_begun_is_told() {
-        assert_eq!(start("echo no >&2; exit 4"), Some(4));
-        assert_eq!(start("mkdir -p prepare/1; : >prepare/1/stdout.log; sleep 0.1"), None);
+    #[tokio::test]
+    async fn a_driver_that_ends_before_it_has_begun_is_told() {
+        assert_eq!(start("echo no >&2; exit 4").await, Some(4));
+        assert_eq!(start("mkdir -p prepare/1; : >prepare/1/stdout.log; sleep 0.1").await, None);
     }
 }

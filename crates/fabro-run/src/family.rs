@@ -14,9 +14,9 @@ use fabro_types::RunId;
 const MAX_DEPTH: usize = 64;
 
 /// A run and the runs of its sub-workflows, those further up first.
-pub fn family(store: &(impl Runs + ?Sized), run: RunId) -> Result<Vec<RunId>, StoreError> {
+pub async fn family(store: &(impl Runs + ?Sized), run: RunId) -> Result<Vec<RunId>, StoreError> {
     let mut members = vec![run];
-    let runs = store.list()?;
+    let runs = store.list().await?;
     // Sub-workflows may nest; each round finds those one deeper.
     loop {
         let before = members.len();
@@ -34,8 +34,8 @@ pub fn family(store: &(impl Runs + ?Sized), run: RunId) -> Result<Vec<RunId>, St
 
 /// The run that is driven when this one is: the one that it is a sub-workflow of, however deep; else
 /// itself.
-pub fn root(store: &(impl Runs + ?Sized), run: RunId) -> Result<RunId, StoreError> {
-    let runs = store.list()?;
+pub async fn root(store: &(impl Runs + ?Sized), run: RunId) -> Result<RunId, StoreError> {
+    let runs = store.list().await?;
     let parent = |run: &RunId| runs.iter().find(|summary| summary.id == *run)?.parent;
     Ok(successors(Some(run), parent).take(MAX_DEPTH).last().unwrap_or(run))
 }
@@ -53,10 +53,10 @@ pub struct Member {
 
 /// A run and those of its sub-workflows that it still waits for, with their logs. A sub-workflow
 /// that was paused when its stage was called off is not among them.
-pub fn at_work(store: &impl Store, run: RunId) -> Result<Vec<Member>, StoreError> {
+pub async fn at_work(store: &impl Store, run: RunId) -> Result<Vec<Member>, StoreError> {
     let mut members: Vec<(Member, RunState)> = Vec::new();
-    for id in family(store, run)? {
-        let events = read_all(store, id)?;
+    for id in family(store, run).await? {
+        let events = read_all(store, id).await?;
         let state = RunState::replay(id, &events);
         let parent = state.created.as_ref().and_then(|created| created.parent.clone());
         let holder = parent.as_ref().and_then(|parent| {
@@ -77,26 +77,31 @@ pub fn at_work(store: &impl Store, run: RunId) -> Result<Vec<Member>, StoreError
 }
 
 /// Ends the logs of a run and of its sub-workflows that are not over. The caller has the run's lock.
-pub fn end_family(
+pub async fn end_family(
     store: &impl Store,
     run: RunId,
     now_ms: i64,
     reason: &str,
 ) -> Result<(), StoreError> {
-    for member in family(store, run)? {
-        let state = RunState::replay(member, &read_all(store, member)?);
+    for member in family(store, run).await? {
+        let state = RunState::replay(member, &read_all(store, member).await?);
         if !matches!(state.phase, Phase::Ended(..)) {
-            let last = store.last_seq(member)?;
+            let last = store.last_seq(member).await?;
             let event = cancel(member, last, now_ms, reason.to_owned());
-            store.append(member, last, &Batch::of(&[event]))?;
+            store.append(member, last, &Batch::of(&[event])).await?;
         }
     }
     Ok(())
 }
 
 /// Ends what a driver that died left running, sub-workflows' scripts too, and tells how many
-/// processes these were. Blocks while it waits.
-pub fn end_stages_left_behind(store: &impl Store, run: RunId) -> Result<usize, StoreError> {
-    let family = family(store, run)?;
-    Ok(family.iter().map(|id| end_leftovers(("FABRO_RUN_ID", &id.to_string()))).sum())
+/// processes these were.
+pub async fn end_stages_left_behind(store: &impl Store, run: RunId) -> Result<usize, StoreError> {
+    let family = family(store, run).await?;
+    let leftovers =
+        move || family.iter().map(|id| end_leftovers(("FABRO_RUN_ID", &id.to_string()))).sum();
+    match tokio::task::spawn_blocking(leftovers).await {
+        Ok(ended) => Ok(ended),
+        Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+    }
 }

@@ -42,7 +42,8 @@ fn in_turn() {
             file.sync_data().expect("a disk");
         }));
         durable.push(time(|| {
-            store.append(run, round * 3, &Batch::of(&events)).expect("the store takes the events");
+            wait(store.append(run, round * 3, &Batch::of(&events)))
+                .expect("the store takes the events");
         }));
     }
     let [raw, durable] = [raw, durable].map(|mut times| {
@@ -51,6 +52,15 @@ fn in_turn() {
     });
     let ratio = durable.as_secs_f64() / raw.as_secs_f64();
     println!("in turn: append and fdatasync {raw:?}, commit {durable:?}, ratio {ratio:.2}");
+}
+
+/// Waits for a call as a driver does.
+fn wait<T>(call: impl Future<Output = T>) -> T {
+    thread_local! {
+        static RUNTIME: tokio::runtime::Runtime =
+            tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    }
+    RUNTIME.with(|runtime| runtime.block_on(call))
 }
 
 fn time(work: impl FnOnce()) -> Duration {
@@ -84,7 +94,8 @@ fn append(bencher: Bencher<'_, '_>, store: &impl RunLog) {
             (after, events(run, after))
         })
         .bench_local_refs(|(after, events)| {
-            store.append(run, *after, &Batch::of(events)).expect("the store takes the events");
+            wait(store.append(run, *after, &Batch::of(events)))
+                .expect("the store takes the events");
         });
 }
 
@@ -99,6 +110,7 @@ fn fresh_store(bencher: Bencher<'_, '_>) {
     let run = RunId::from_parts(1_700_000_000_000, 1);
     bencher.with_inputs(|| tempfile::tempdir().expect("a directory")).bench_local_refs(|dir| {
         let store = SqliteStore::open(&dir.path().join("state")).expect("a store");
-        store.append(run, 0, &Batch::of(&events(run, 0))).expect("the store takes the events");
+        wait(store.append(run, 0, &Batch::of(&events(run, 0))))
+            .expect("the store takes the events");
     });
 }

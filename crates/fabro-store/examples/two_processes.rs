@@ -13,41 +13,47 @@ use fabro_events::{Entry, Event, EventBody};
 use fabro_store::{Batch, Inbox, Message, RunLog, Runs, SqliteStore};
 use fabro_types::RunId;
 
-fn main() -> Result<(), Box<dyn Error>> {
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
     let temporary = tempfile::tempdir()?;
     let dir = std::env::args().nth(1).map_or(temporary.path().join("state"), PathBuf::from);
     let run = RunId::from_parts(1_700_000_000_000, 1);
 
     let driver = SqliteStore::open(&dir)?;
     let _lock = driver.lock(run)?;
-    let mut last = driver.last_seq(run)?;
-    say(&driver, run, &mut last, "Shall I go on?")?;
+    let mut last = driver.last_seq(run).await?;
+    say(&driver, run, &mut last, "Shall I go on?").await?;
 
-    answer(&dir, run)?;
+    answer(&dir, run).await?;
 
-    for (id, message) in driver.pending(run)? {
+    for (id, message) in driver.pending(run).await? {
         last += 1;
         let text = serde_json::to_string(&message)?;
         let events = [event(run, last, "user", &text)];
         let batch = Batch { events: &events, consumed: &[id], ..Batch::default() };
-        driver.append(run, last - 1, &batch)?;
+        driver.append(run, last - 1, &batch).await?;
     }
-    for event in driver.read(run, 0, usize::MAX)? {
+    for event in driver.read(run, 0, usize::MAX).await? {
         println!("{}", event.to_json_line());
     }
     Ok(())
 }
 
 /// What another process would do.
-fn answer(dir: &Path, run: RunId) -> Result<(), Box<dyn Error>> {
+async fn answer(dir: &Path, run: RunId) -> Result<(), Box<dyn Error>> {
     let store = SqliteStore::open(dir)?;
     println!("second driver: {}", store.lock(run).err().ok_or("it was let in")?);
-    store.post(run, &Message::Steer { text: "Yes.".into(), node: None })?;
+    store.post(run, &Message::Steer { text: "Yes.".into(), node: None }).await?;
     Ok(())
 }
 
-fn say(store: &SqliteStore, run: RunId, last: &mut u64, text: &str) -> Result<(), Box<dyn Error>> {
-    store.append(run, *last, &Batch::of(&[event(run, *last + 1, "assistant", text)]))?;
+async fn say(
+    store: &SqliteStore,
+    run: RunId,
+    last: &mut u64,
+    text: &str,
+) -> Result<(), Box<dyn Error>> {
+    store.append(run, *last, &Batch::of(&[event(run, *last + 1, "assistant", text)])).await?;
     *last += 1;
     Ok(())
 }

@@ -11,16 +11,19 @@
 //! use fabro_store::{Batch, MemoryStore, RunLog, StoreError};
 //! use fabro_types::RunId;
 //!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), StoreError> {
 //! let store = MemoryStore::default();
 //! let run_id = RunId::from_parts(1_700_000_000_000, 1);
 //! let event = |seq| Event { run_id, seq, ts_ms: 0, entry: Entry::new(EventBody::RunStarted {}) };
 //!
-//! store.append(run_id, 0, &Batch::of(&[event(1), event(2)]))?;
+//! store.append(run_id, 0, &Batch::of(&[event(1), event(2)])).await?;
 //! // A writer that has not seen those two is refused.
-//! let late = store.append(run_id, 0, &Batch::of(&[event(1)]));
+//! let late = store.append(run_id, 0, &Batch::of(&[event(1)])).await;
 //! assert!(matches!(late, Err(StoreError::Conflict { found: 2, .. })));
-//! assert_eq!(store.read(run_id, 1, 100)?, [event(2)]);
-//! # Ok::<(), StoreError>(())
+//! assert_eq!(store.read(run_id, 1, 100).await?, [event(2)]);
+//! # Ok(())
+//! # }
 //! ```
 //!
 //! Limits: 2³² − 1 events a run; JSON in events nests at most 256 deep.
@@ -35,6 +38,7 @@ mod summary;
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 pub use error::{StoreError, StoreWarning};
 use fabro_blob::BlobStore;
 use fabro_events::Event;
@@ -78,6 +82,7 @@ impl<'a> Batch<'a> {
 }
 
 /// The logs of all runs.
+#[async_trait]
 pub trait RunLog: Send + Sync {
     /// Commits a batch, all or nothing; it is on stable storage when this returns. `expected_seq`
     /// is the last sequence number the caller knows, 0 for a run that does not exist yet. Fails
@@ -85,52 +90,65 @@ pub trait RunLog: Send + Sync {
     ///
     /// A `gate.asked` makes way for a new answer to that gate once the earlier answer is
     /// consumed, by this batch or before. A rewind drops answers that are still pending.
-    fn append(&self, run: RunId, expected_seq: u64, batch: &Batch<'_>) -> Result<(), StoreError>;
+    async fn append(
+        &self,
+        run: RunId,
+        expected_seq: u64,
+        batch: &Batch<'_>,
+    ) -> Result<(), StoreError>;
 
     /// The events after `after_seq`, at most `limit`, in order; none for an unknown run. A last
     /// record that is cut off does not count (see [`Runs::check`]), and the next append replaces
     /// it; anything else that cannot be read is [`StoreError::BadEvent`].
-    fn read(&self, run: RunId, after_seq: u64, limit: usize) -> Result<Vec<Event>, StoreError>;
+    async fn read(
+        &self,
+        run: RunId,
+        after_seq: u64,
+        limit: usize,
+    ) -> Result<Vec<Event>, StoreError>;
 }
 
 /// The runs there are.
+#[async_trait]
 pub trait Runs: Send + Sync {
     /// All runs, those of sub-workflows included, newest first: by when they started, then as they were
     /// made.
-    fn list(&self) -> Result<Vec<RunSummary>, StoreError>;
+    async fn list(&self) -> Result<Vec<RunSummary>, StoreError>;
 
     /// The run that a text means: an id, the beginning of exactly one id, or `latest`. Runs of
     /// sub-workflows are never `latest`, and the beginning of an id means one only if no other
     /// run's id begins so.
-    fn find(&self, text: &str) -> Result<RunId, StoreError>;
+    async fn find(&self, text: &str) -> Result<RunId, StoreError>;
 
     /// Removes a run with its sub-workflows' runs, their messages, and blobs that no other run
     /// names. Fails with [`StoreError::NotFound`] or, while it is driven, [`StoreError::Driven`].
-    fn delete(&self, run: RunId) -> Result<(), StoreError>;
+    async fn delete(&self, run: RunId) -> Result<(), StoreError>;
 
     /// The last sequence number of a run, 0 for an unknown run.
-    fn last_seq(&self, run: RunId) -> Result<u64, StoreError>;
+    async fn last_seq(&self, run: RunId) -> Result<u64, StoreError>;
 
     /// What a reader of this run should be told although the run can be read.
-    fn check(&self, run: RunId) -> Result<Option<StoreWarning>, StoreError>;
+    async fn check(&self, run: RunId) -> Result<Option<StoreWarning>, StoreError>;
 }
 
 /// Messages for the drivers of runs, from any process.
+#[async_trait]
 pub trait Inbox: Send + Sync {
     /// Leaves a message for the run's driver; it is on stable storage when this returns. Fails
     /// with [`StoreError::NotFound`] for an unknown run and with [`StoreError::AlreadyAnswered`]
     /// for a second answer to a gate.
-    fn post(&self, run: RunId, message: &Message) -> Result<InboxId, StoreError>;
+    async fn post(&self, run: RunId, message: &Message) -> Result<InboxId, StoreError>;
 
     /// The messages that no commit has consumed, oldest first.
-    fn pending(&self, run: RunId) -> Result<Vec<(InboxId, Message)>, StoreError>;
+    async fn pending(&self, run: RunId) -> Result<Vec<(InboxId, Message)>, StoreError>;
 }
 
 /// A cheap look whether a store has changed.
+#[async_trait]
 pub trait Follow: Send + Sync {
     /// Differs from an earlier mark of the same object if anything was committed in between, by
     /// whatever process.
-    fn mark(&self) -> Result<ChangeMark, StoreError>;
+    async fn mark(&self) -> Result<ChangeMark, StoreError>;
 }
 
 /// Everything a driver and its tools ask of a store.

@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use async_trait::async_trait;
 use fabro_blob::{BlobError, BlobStore, MemoryBlobs};
 use fabro_events::Event;
 use fabro_types::{BlobRef, RunId};
@@ -56,8 +57,14 @@ impl MemoryStore {
     }
 }
 
+#[async_trait]
 impl RunLog for MemoryStore {
-    fn append(&self, run: RunId, expected_seq: u64, batch: &Batch<'_>) -> Result<(), StoreError> {
+    async fn append(
+        &self,
+        run: RunId,
+        expected_seq: u64,
+        batch: &Batch<'_>,
+    ) -> Result<(), StoreError> {
         batch.check_order(run, expected_seq)?;
         let mut state = self.state();
         let found = state.runs.get(&run).map_or(0, Run::last_seq);
@@ -94,7 +101,12 @@ impl RunLog for MemoryStore {
         Ok(())
     }
 
-    fn read(&self, run: RunId, after_seq: u64, limit: usize) -> Result<Vec<Event>, StoreError> {
+    async fn read(
+        &self,
+        run: RunId,
+        after_seq: u64,
+        limit: usize,
+    ) -> Result<Vec<Event>, StoreError> {
         let state = self.state();
         let events = state.runs.get(&run).map_or(&[][..], |run| &run.events);
         let from = usize::try_from(after_seq).unwrap_or(usize::MAX).min(events.len());
@@ -145,12 +157,13 @@ impl State {
     }
 }
 
+#[async_trait]
 impl Runs for MemoryStore {
-    fn list(&self) -> Result<Vec<RunSummary>, StoreError> {
+    async fn list(&self) -> Result<Vec<RunSummary>, StoreError> {
         Ok(self.state().newest_first().into_iter().map(|run| run.summary.clone()).collect())
     }
 
-    fn find(&self, text: &str) -> Result<RunId, StoreError> {
+    async fn find(&self, text: &str) -> Result<RunId, StoreError> {
         let state = self.state();
         let runs = state.newest_first();
         let known = runs
@@ -159,7 +172,7 @@ impl Runs for MemoryStore {
         summary::find(text, &known.collect::<Vec<_>>())
     }
 
-    fn delete(&self, run: RunId) -> Result<(), StoreError> {
+    async fn delete(&self, run: RunId) -> Result<(), StoreError> {
         let mut state = self.state();
         if state.runs.remove(&run).is_none() {
             return Err(StoreError::NotFound { text: run.to_string() });
@@ -178,17 +191,18 @@ impl Runs for MemoryStore {
         Ok(())
     }
 
-    fn last_seq(&self, run: RunId) -> Result<u64, StoreError> {
+    async fn last_seq(&self, run: RunId) -> Result<u64, StoreError> {
         Ok(self.state().runs.get(&run).map_or(0, Run::last_seq))
     }
 
-    fn check(&self, _run: RunId) -> Result<Option<StoreWarning>, StoreError> {
+    async fn check(&self, _run: RunId) -> Result<Option<StoreWarning>, StoreError> {
         Ok(None)
     }
 }
 
+#[async_trait]
 impl Inbox for MemoryStore {
-    fn post(&self, run: RunId, message: &Message) -> Result<InboxId, StoreError> {
+    async fn post(&self, run: RunId, message: &Message) -> Result<InboxId, StoreError> {
         let mut state = self.state();
         let id = InboxId((state.clock + 1).cast_signed());
         let found = state.runs.get_mut(&run);
@@ -204,7 +218,7 @@ impl Inbox for MemoryStore {
         Ok(id)
     }
 
-    fn pending(&self, run: RunId) -> Result<Vec<(InboxId, Message)>, StoreError> {
+    async fn pending(&self, run: RunId) -> Result<Vec<(InboxId, Message)>, StoreError> {
         let state = self.state();
         let letters = state.runs.get(&run).into_iter().flat_map(|run| &run.inbox);
         let pending = letters.filter(|(_, letter)| letter.pending);
@@ -212,8 +226,9 @@ impl Inbox for MemoryStore {
     }
 }
 
+#[async_trait]
 impl Follow for MemoryStore {
-    fn mark(&self) -> Result<ChangeMark, StoreError> {
+    async fn mark(&self) -> Result<ChangeMark, StoreError> {
         Ok(ChangeMark { ours: self.state().clock, others: 0 })
     }
 }

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use fabro_events::{CreatedRun, Event, EventBody};
 use fabro_types::{RunId, RunStatus};
 
@@ -52,8 +54,8 @@ impl RunSummary {
 }
 
 /// What an event changes of its run's summary.
-pub(crate) struct Change<'a> {
-    pub(crate) created: Option<&'a CreatedRun>,
+pub(crate) struct Change {
+    pub(crate) created: Option<Arc<CreatedRun>>,
     pub(crate) status: RunStatus,
     /// Absent when the run has begun before.
     pub(crate) started_at_ms: Option<i64>,
@@ -61,7 +63,7 @@ pub(crate) struct Change<'a> {
 }
 
 /// What this event changes of its run's summary, if anything.
-pub(crate) fn change(event: &Event) -> Option<Change<'_>> {
+pub(crate) fn change(event: &Event) -> Option<Change> {
     let running = Change {
         created: None,
         status: RunStatus::Running,
@@ -70,7 +72,9 @@ pub(crate) fn change(event: &Event) -> Option<Change<'_>> {
     };
     let now = Some(event.ts_ms);
     Some(match &event.entry.body {
-        EventBody::RunCreated(run) => Change { created: Some(run), started_at_ms: now, ..running },
+        EventBody::RunCreated(run) => {
+            Change { created: Some(Arc::clone(run)), started_at_ms: now, ..running }
+        }
         EventBody::CheckpointForked(point) if !point.in_place => {
             Change { started_at_ms: now, ..running }
         }

@@ -10,12 +10,79 @@ use super::*;
 
 /// Runs a check on each implementation.
 #[track_caller]
-fn each(check: impl Fn(&dyn Store)) {
-    check(&MemoryStore::default());
+fn each(check: impl Fn(&Blocking<dyn Store>)) {
+    check(&Blocking(Arc::new(MemoryStore::default())));
     #[cfg(feature = "sqlite")]
     {
         let dir = tempfile::tempdir().unwrap();
-        check(&SqliteStore::open(&dir.path().join("state")).unwrap());
+        check(&Blocking(Arc::new(SqliteStore::open(&dir.path().join("state")).unwrap())));
+    }
+}
+
+/// A store whose calls are waited for.
+pub(crate) struct Blocking<S: ?Sized>(pub(crate) Arc<S>);
+
+impl<S: ?Sized> std::ops::Deref for Blocking<S> {
+    type Target = S;
+
+    fn deref(&self) -> &S {
+        &self.0
+    }
+}
+
+pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+}
+
+impl<S: Store + ?Sized> Blocking<S> {
+    pub(crate) fn append(
+        &self,
+        run: RunId,
+        expected_seq: u64,
+        batch: &Batch<'_>,
+    ) -> Result<(), StoreError> {
+        wait(self.0.append(run, expected_seq, batch))
+    }
+
+    pub(crate) fn read(
+        &self,
+        run: RunId,
+        after_seq: u64,
+        limit: usize,
+    ) -> Result<Vec<Event>, StoreError> {
+        wait(self.0.read(run, after_seq, limit))
+    }
+
+    pub(crate) fn list(&self) -> Result<Vec<RunSummary>, StoreError> {
+        wait(self.0.list())
+    }
+
+    pub(crate) fn find(&self, text: &str) -> Result<RunId, StoreError> {
+        wait(self.0.find(text))
+    }
+
+    pub(crate) fn delete(&self, run: RunId) -> Result<(), StoreError> {
+        wait(self.0.delete(run))
+    }
+
+    pub(crate) fn last_seq(&self, run: RunId) -> Result<u64, StoreError> {
+        wait(self.0.last_seq(run))
+    }
+
+    pub(crate) fn check(&self, run: RunId) -> Result<Option<StoreWarning>, StoreError> {
+        wait(self.0.check(run))
+    }
+
+    pub(crate) fn post(&self, run: RunId, message: &Message) -> Result<InboxId, StoreError> {
+        wait(self.0.post(run, message))
+    }
+
+    pub(crate) fn pending(&self, run: RunId) -> Result<Vec<(InboxId, Message)>, StoreError> {
+        wait(self.0.pending(run))
+    }
+
+    pub(crate) fn mark(&self) -> Result<ChangeMark, StoreError> {
+        wait(self.0.mark())
     }
 }
 

@@ -16,19 +16,19 @@ use crate::output;
 use crate::wiring::run_redactor;
 
 /// Answers a gate, of the run or of one of its sub-workflows.
-pub fn answer(args: &AnswerArgs, global: &Global) -> anyhow::Result<Exit> {
-    let (store, run) = global.run_to_change(&args.run)?;
+pub async fn answer(args: &AnswerArgs, global: &Global) -> anyhow::Result<Exit> {
+    let (store, run) = global.run_to_change(&args.run).await?;
     let (wanted, choice) = match args.words.as_slice() {
         [gate, choice] => (Some(gate.as_str()), choice),
         [choice] => (None, choice),
         _ => return Err(error::usage("there is no answer", "write RUN [GATE] CHOICE")),
     };
-    let (owners, gates) = gates(&store, run)?;
+    let (owners, gates) = gates(&store, run).await?;
     let at = select(&gates, wanted, global, run)?;
     let (owner, gate) = (owners[at], &gates[at]);
     let read = match_answer(&gate.options, gate.freeform, gate.question_type, choice);
     if !matches!(read, Ok(Answer::Option(_) | Answer::Options(_))) {
-        check_given(&run_redactor(&store, run)?, "the answer", choice)?;
+        check_given(&run_redactor(&store, run).await?, "the answer", choice)?;
     }
     read.map_err(|error| error::usage(error.to_string(), "answer with one of these"))?;
     let message = Message::Answer {
@@ -38,9 +38,9 @@ pub fn answer(args: &AnswerArgs, global: &Global) -> anyhow::Result<Exit> {
         choice: choice.clone(),
         source: "cli".to_owned(),
     };
-    store.post(owner, &message)?;
+    store.post(owner, &message).await?;
     let mut text = format!("answered {}\n", gate.node);
-    let root = root(&store, run)?;
+    let root = root(&store, run).await?;
     if !store.is_driven(root)? {
         let _ = writeln!(text, "go on with: {}", global.command(&format!("resume {root}")));
     }
@@ -49,9 +49,9 @@ pub fn answer(args: &AnswerArgs, global: &Global) -> anyhow::Result<Exit> {
 }
 
 /// The runs of the gates that wait, and the gates.
-pub fn gates(store: &SqliteStore, run: RunId) -> anyhow::Result<(Vec<RunId>, Vec<Gate>)> {
+pub async fn gates(store: &SqliteStore, run: RunId) -> anyhow::Result<(Vec<RunId>, Vec<Gate>)> {
     let (mut owners, mut gates) = (Vec::new(), Vec::new());
-    for member in at_work(store, run)? {
+    for member in at_work(store, run).await? {
         let within = member.within.iter().map(|(node, visit)| format!("{node}@{visit}"));
         let within: Vec<_> = within.collect();
         for gate in open_gates(&member.events) {

@@ -32,8 +32,8 @@ struct Shown {
 
 /// Shows what a stage's conversation would be shortened to. Nothing is recorded.
 pub async fn compact(args: CompactArgs, global: &Global) -> anyhow::Result<Exit> {
-    let (store, run) = global.run_to_read(&args.run)?;
-    let events = read_all(&store, run)?;
+    let (store, run) = global.run_to_read(&args.run).await?;
+    let events = read_all(&store, run).await?;
     let (stage, told) = conversation(&events, args.stage.as_deref())?;
     let blobs = store.blobs();
     let transcript = Transcript::from_events(told.iter().copied(), |blob| read_blob(blobs, blob))?;

@@ -21,9 +21,9 @@ use fabro_terminal::{Paint, one_line};
 const SHOWN: usize = 120;
 
 /// Shows the context of a run.
-pub fn context(args: &ContextArgs, global: &Global) -> anyhow::Result<Exit> {
-    let (store, run) = global.run_to_read(&args.run)?;
-    let events = read_all(&store, run)?;
+pub async fn context(args: &ContextArgs, global: &Global) -> anyhow::Result<Exit> {
+    let (store, run) = global.run_to_read(&args.run).await?;
+    let events = read_all(&store, run).await?;
     let paint = global.paint_stdout();
     if let Some([before, after]) = args.diff.as_deref() {
         let mut changes = diff(&events, before, after)?;

@@ -22,19 +22,19 @@ const POLL: Duration = Duration::from_millis(50);
 const PATIENCE: u32 = 40;
 
 /// Shows the events of a run.
-pub fn events(args: &EventsArgs, global: &Global) -> anyhow::Result<Exit> {
-    let (store, run) = global.run_to_read(&args.run)?;
+pub async fn events(args: &EventsArgs, global: &Global) -> anyhow::Result<Exit> {
+    let (store, run) = global.run_to_read(&args.run).await?;
     let mut shown = Shown { json: args.json, paint: global.paint_stdout(), last: 0, over: false };
     // Taken before reading: what is committed in between is read next time.
-    let mut mark = store.mark()?;
-    shown.catch_up(&store, run)?;
+    let mut mark = store.mark().await?;
+    shown.catch_up(&store, run).await?;
     let mut alone = 0;
     while args.follow && !shown.over {
-        std::thread::sleep(POLL);
-        let now = store.mark()?;
+        tokio::time::sleep(POLL).await;
+        let now = store.mark().await?;
         if now != mark {
             mark = now;
-            shown.catch_up(&store, run)?;
+            shown.catch_up(&store, run).await?;
         }
         alone = if store.is_driven(run)? { 0 } else { alone + 1 };
         if alone > PATIENCE {
@@ -57,9 +57,9 @@ struct Shown {
 
 impl Shown {
     /// Prints every event that was not printed yet.
-    fn catch_up(&mut self, store: &SqliteStore, run: RunId) -> anyhow::Result<()> {
+    async fn catch_up(&mut self, store: &SqliteStore, run: RunId) -> anyhow::Result<()> {
         loop {
-            let page = match store.read(run, self.last, PAGE) {
+            let page = match store.read(run, self.last, PAGE).await {
                 Ok(page) => page,
                 Err(error) => return Err(self.after(error)),
             };

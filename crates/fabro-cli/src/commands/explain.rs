@@ -12,9 +12,9 @@ use crate::output;
 use fabro_terminal::{Paint, one_line};
 
 /// Shows why a run went on as it did.
-pub fn explain(args: &ExplainArgs, global: &Global) -> anyhow::Result<Exit> {
-    let (store, run) = global.run_to_read(&args.run)?;
-    let report = fabro_inspect::explain(&read_all(&store, run)?, &args.stage)?;
+pub async fn explain(args: &ExplainArgs, global: &Global) -> anyhow::Result<Exit> {
+    let (store, run) = global.run_to_read(&args.run).await?;
+    let report = fabro_inspect::explain(&read_all(&store, run).await?, &args.stage)?;
     if args.json {
         output::json(&report)?;
     } else {

@@ -26,38 +26,38 @@ struct Forked {
 }
 
 /// Copies a run up to where a stage ended.
-pub fn fork(args: ForkArgs, global: &Global) -> anyhow::Result<Exit> {
-    let (store, from) = global.whole_run_to_change(&args.run, "fork")?;
-    let events = read_all(&store, from)?;
+pub async fn fork(args: ForkArgs, global: &Global) -> anyhow::Result<Exit> {
+    let (store, from) = global.whole_run_to_change(&args.run, "fork").await?;
+    let events = read_all(&store, from).await?;
     let effective = checkpoint::effective(&events);
     let at = find(&effective, args.stage.as_deref(), from, global)?;
     let id: RunId = ulid::Ulid::generate().to_string().parse()?;
-    let (set, blobs) = patch(args.set, &store, from)?;
+    let (set, blobs) = patch(args.set, &store, from).await?;
     let copied = checkpoint::fork(&effective, &at, id, now_ms(), set);
-    store.append(id, 0, &Batch { blobs: &blobs, ..Batch::of(&copied) })?;
+    store.append(id, 0, &Batch { blobs: &blobs, ..Batch::of(&copied) }).await?;
     let verb = format!("forked {from} after {}", at.stage);
     tell(&verb, &Forked { id, from, stage: at.stage }, args.json, global)
 }
 
 /// Takes a run back to where a stage ended.
-pub fn rewind(args: ForkArgs, global: &Global) -> anyhow::Result<Exit> {
-    let (store, id) = global.whole_run_to_change(&args.run, "rewind")?;
+pub async fn rewind(args: ForkArgs, global: &Global) -> anyhow::Result<Exit> {
+    let (store, id) = global.whole_run_to_change(&args.run, "rewind").await?;
     let _lock = store.lock(id)?;
-    let events = read_all(&store, id)?;
+    let events = read_all(&store, id).await?;
     let effective = checkpoint::effective(&events);
     let at = find(&effective, args.stage.as_deref(), id, global)?;
     let last = events.last().map_or(0, |event| event.seq);
-    let (set, blobs) = patch(args.set, &store, id)?;
+    let (set, blobs) = patch(args.set, &store, id).await?;
     let event = checkpoint::rewind(id, &at, last, now_ms(), set);
-    let canceled = meant_for_its_end(&store, id)?;
-    store.append(id, last, &Batch { events: &[event], blobs: &blobs, consumed: &canceled })?;
+    let canceled = meant_for_its_end(&store, id).await?;
+    store.append(id, last, &Batch { events: &[event], blobs: &blobs, consumed: &canceled }).await?;
     let verb = format!("rewound {id} to the end of {}", at.stage);
     tell(&verb, &Forked { id, from: id, stage: at.stage }, args.json, global)
 }
 
 /// Cancellations that came when the run was over already: they are not for what it goes on with.
-fn meant_for_its_end(store: &SqliteStore, run: RunId) -> anyhow::Result<Vec<InboxId>> {
-    let pending = store.pending(run)?.into_iter();
+async fn meant_for_its_end(store: &SqliteStore, run: RunId) -> anyhow::Result<Vec<InboxId>> {
+    let pending = store.pending(run).await?.into_iter();
     let cancel = pending.filter(|(_, message)| matches!(message, Message::Cancel { .. }));
     Ok(cancel.map(|(id, _)| id).collect())
 }
@@ -80,14 +80,14 @@ fn find(
 }
 
 /// What is set, with the blobs of large values.
-fn patch(
+async fn patch(
     set: Vec<KeyValue>,
     store: &SqliteStore,
     run: RunId,
 ) -> anyhow::Result<(ContextPatch, Vec<NewBlob>)> {
     if !set.is_empty() {
         let values = set.iter().map(|item| (&item.key, &item.value));
-        fabro_run::check_values(&run_redactor(store, run)?, "--set", values)?;
+        fabro_run::check_values(&run_redactor(store, run).await?, "--set", values)?;
     }
     let mut set = set.into_iter().map(|item| (item.key, Arc::new(item.value))).collect();
     let mut blobs = Vec::new();

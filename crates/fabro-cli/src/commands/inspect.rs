@@ -14,9 +14,9 @@ use crate::output;
 use fabro_terminal::{Align, Paint, Table, clean, one_line, paint_run, paint_stage, took};
 
 /// Shows a run, or one of its stages.
-pub fn inspect(args: &InspectArgs, global: &Global) -> anyhow::Result<Exit> {
-    let (store, run) = global.run_to_read(&args.run)?;
-    let events = read_all(&store, run)?;
+pub async fn inspect(args: &InspectArgs, global: &Global) -> anyhow::Result<Exit> {
+    let (store, run) = global.run_to_read(&args.run).await?;
+    let events = read_all(&store, run).await?;
     let paint = global.paint_stdout();
     if let Some(stage) = &args.stage {
         let report = fabro_inspect::stage(&events, stage, store.blobs())?;
@@ -29,7 +29,7 @@ pub fn inspect(args: &InspectArgs, global: &Global) -> anyhow::Result<Exit> {
         return Ok(exit::SUCCEEDED);
     }
     let mut report = fabro_inspect::inspect(&events, store.is_driven(run)?)?;
-    (_, report.gates) = gates(&store, run)?;
+    (_, report.gates) = gates(&store, run).await?;
     if args.json {
         output::json(&report)?;
     } else {

@@ -11,9 +11,9 @@ use crate::wiring::now_ms;
 use fabro_terminal::{Align, Paint, Table, one_line, paint_run, took};
 
 /// Lists runs.
-pub fn ps(args: &PsArgs, global: &Global) -> anyhow::Result<Exit> {
+pub async fn ps(args: &PsArgs, global: &Global) -> anyhow::Result<Exit> {
     let runs = match SqliteStore::open_read_only(&global.store_dir()?) {
-        Ok(store) => store.list()?,
+        Ok(store) => store.list().await?,
         // Nothing was ever run here: an empty list, not an error.
         Err(StoreError::NoStore { .. }) => Vec::new(),
         Err(error) => return Err(error.into()),

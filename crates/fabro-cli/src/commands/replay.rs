@@ -22,8 +22,8 @@ const SHOWN: usize = 300;
 
 /// Replays a run and shows what came out differently.
 pub async fn replay(args: ReplayArgs, global: &Global) -> anyhow::Result<Exit> {
-    let (store, run) = global.run_to_read(&args.run)?;
-    let first = store.read(run, 0, 1)?;
+    let (store, run) = global.run_to_read(&args.run).await?;
+    let first = store.read(run, 0, 1).await?;
     let Some(created) = RunState::replay(run, &first).created else {
         return Err(error::failed(
             format!("run {run} has no beginning"),

@@ -19,9 +19,9 @@ use crate::wiring::{self, read_option};
 
 /// Goes on with a run.
 pub async fn resume(args: ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
-    let (store, run_id) = global.whole_run_to_change(&args.run, "resume")?;
+    let (store, run_id) = global.whole_run_to_change(&args.run, "resume").await?;
     let lock = store.lock(run_id)?;
-    let events = read_all(&store, run_id)?;
+    let events = read_all(&store, run_id).await?;
     let state = RunState::replay(run_id, &events);
     let Some(created) = state.created.clone() else {
         return Err(error::failed(
@@ -47,7 +47,7 @@ pub async fn resume(args: ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
     }
     settings.auto_approve |= args.auto_approve;
     if args.detach {
-        return detach(&store, lock, &options(&args), &BTreeMap::new());
+        return detach(&store, lock, &options(&args), &BTreeMap::new()).await;
     }
     let driven = Driven {
         store,

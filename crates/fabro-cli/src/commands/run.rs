@@ -41,9 +41,9 @@ pub async fn run(args: RunArgs, global: &Global) -> anyhow::Result<Exit> {
     // Nobody else is to find the run before it is ours.
     let lock = store.lock(run_id)?;
     let batch = Batch { events: &commit.events, blobs: &commit.blobs, consumed: &[] };
-    store.append(run_id, 0, &batch)?;
+    store.append(run_id, 0, &batch).await?;
     if args.detach {
-        return detach(&store, lock, &[], &prepared.secrets);
+        return detach(&store, lock, &[], &prepared.secrets).await;
     }
     let state = RunState::replay(run_id, &commit.events);
     let driven = Driven {
@@ -62,7 +62,7 @@ pub async fn run(args: RunArgs, global: &Global) -> anyhow::Result<Exit> {
 
 /// Drives a run in a process of its own, without a terminal, with these options of `resume` and
 /// with these secrets that are not kept with the run.
-pub fn detach(
+pub async fn detach(
     store: &SqliteStore,
     lock: DriverLock,
     options: &[OsString],
@@ -74,7 +74,7 @@ pub fn detach(
     driver.args(["resume", &run_id.to_string(), "--store"]).arg(store.dir());
     driver.args(options).envs(secrets);
     let dir = store.run_dir(run_id);
-    if let Some(ended) = fabro_run::start_driver(driver, store, run_id, &dir)? {
+    if let Some(ended) = fabro_run::start_driver(driver, store, run_id, &dir).await? {
         crate::output::stderr(&std::fs::read_to_string(dir.join("driver.log"))?);
         return Ok(ended.code().and_then(Exit::of).unwrap_or(exit::FAILED));
     }

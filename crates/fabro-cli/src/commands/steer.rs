@@ -26,16 +26,16 @@ struct Member {
 }
 
 /// Tells something to the agents of a run while they are at work.
-pub fn steer(args: &SteerArgs, global: &Global) -> anyhow::Result<Exit> {
+pub async fn steer(args: &SteerArgs, global: &Global) -> anyhow::Result<Exit> {
     if args.text.trim().is_empty() {
         return Err(error::usage("there is nothing to say", "write RUN \"TEXT\""));
     }
-    let (store, run) = global.run_to_change(&args.run)?;
-    check_given(&run_redactor(&store, run)?, "the text", &args.text)?;
+    let (store, run) = global.run_to_change(&args.run).await?;
+    check_given(&run_redactor(&store, run).await?, "the text", &args.text)?;
     let node = args.node.as_deref();
     let mut members = Vec::new();
-    for id in family(&store, run)? {
-        match member(&store, id, node)? {
+    for id in family(&store, run).await? {
+        match member(&store, id, node).await? {
             Ok(member) => members.push(member),
             Err(status) if id == run => {
                 return Err(error::usage(
@@ -53,20 +53,20 @@ pub fn steer(args: &SteerArgs, global: &Global) -> anyhow::Result<Exit> {
     let told = if at_work.is_empty() { later(&members, node)? } else { at_work };
     for member in &told {
         let message = Message::Steer { text: args.text.clone(), node: args.node.clone() };
-        store.post(member.run, &message)?;
+        store.post(member.run, &message).await?;
     }
-    let root = root(&store, run)?;
+    let root = root(&store, run).await?;
     output::stdout(&said(&told, store.is_driven(root)?, root, global))?;
     Ok(exit::SUCCEEDED)
 }
 
 /// What to know of a run; its status when it is over.
-fn member(
+async fn member(
     store: &SqliteStore,
     run: RunId,
     node: Option<&str>,
 ) -> anyhow::Result<Result<Member, fabro_types::RunStatus>> {
-    let state = RunState::replay(run, &read_all(store, run)?);
+    let state = RunState::replay(run, &read_all(store, run).await?);
     if let Phase::Ended(status, _) = state.phase {
         return Ok(Err(status));
     }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use fabro_store::{Inbox as _, Message, Runs as _, SqliteStore};
 use insta::assert_snapshot;
 
-use crate::project::{Project, filters};
+use crate::project::{Project, filters, wait};
 
 pub(crate) const GATE: &str = r#"digraph gate {
     start -> prepare -> review
@@ -164,8 +164,8 @@ fn a_cancellation_that_came_too_late_is_not_for_what_a_run_goes_on_with() {
     )]);
     assert_eq!(project.exit(&["run", "two.fabro"]), 0);
     let store = SqliteStore::open(&project.path().join(".fabro/state")).unwrap();
-    let run = store.find("latest").unwrap();
-    store.post(run, &Message::Cancel { reason: "too late".into() }).unwrap();
+    let run = wait(store.find("latest")).unwrap();
+    wait(store.post(run, &Message::Cancel { reason: "too late".into() })).unwrap();
     drop(store);
     assert_eq!(project.exit(&["rewind", "latest", "a"]), 0);
     assert_eq!(project.exit(&["resume", "latest"]), 0);

@@ -108,6 +108,11 @@ impl Project {
     }
 }
 
+/// Waits for a call of a store.
+pub(crate) fn wait<T>(call: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(call)
+}
+
 /// Settings that make ids, times and durations the same in every run.
 pub(crate) fn filters() -> insta::Settings {
     let mut settings = insta::Settings::clone_current();

@@ -9,7 +9,7 @@ use fabro_store::{Batch, RunLog as _, Runs as _, SqliteStore};
 use insta::assert_snapshot;
 use serde_json::Value;
 
-use crate::project::{Project, filters};
+use crate::project::{Project, filters, wait};
 
 #[test]
 fn a_first_project_runs_at_once() {
@@ -89,8 +89,8 @@ fn models_are_listed_with_who_serves_them() {
 /// Adds a conversation of many turns to the log of the last run, at this node.
 fn talk(project: &Project, node: &str) {
     let store = SqliteStore::open(&project.path().join(".fabro/state")).unwrap();
-    let run_id = store.find("latest").unwrap();
-    let last = store.last_seq(run_id).unwrap();
+    let run_id = wait(store.find("latest")).unwrap();
+    let last = wait(store.last_seq(run_id)).unwrap();
     let messages = (0..40).map(|turn| match turn % 2 {
         0 => Message::user(format!("Read file {turn}. {}", "Look closely. ".repeat(20))),
         _ => Message::assistant(format!("I have read it. {}", "It is long. ".repeat(40))),
@@ -110,7 +110,7 @@ fn talk(project: &Project, node: &str) {
             Event { run_id, seq, ts_ms: 0, entry }
         })
         .collect();
-    store.append(run_id, last, &Batch::of(&events)).unwrap();
+    wait(store.append(run_id, last, &Batch::of(&events))).unwrap();
 }
 
 #[test]

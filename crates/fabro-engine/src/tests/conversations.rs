@@ -44,17 +44,19 @@ fn texts(events: &[Event]) -> String {
 #[async_trait]
 impl Handler for Talker {
     async fn execute(&self, mut stage: Stage) -> StageEnd {
-        let before = stage.recorded().unwrap();
-        let earlier = stage.history.iter().map(|record| {
-            format!("{}: {}", record.node, texts(&stage.recorded_by(record).unwrap()))
-        });
+        let before = stage.recorded().await.unwrap();
+        let mut earlier = Vec::new();
+        for record in &stage.history {
+            let events = stage.recorded_by(record).await.unwrap();
+            earlier.push(format!("{}: {}", record.node, texts(&events)));
+        }
         let line = format!(
             "{}@{}.{} [{}] after [{}]",
             stage.at.node,
             stage.at.visit,
             stage.at.attempt,
             texts(&before),
-            earlier.collect::<Vec<_>>().join(", ")
+            earlier.join(", ")
         );
         self.found.lock().unwrap().push(line);
         if let Some(Letter::Steer { id, text }) = stage.mailbox.try_next() {
@@ -112,7 +114,7 @@ fn steering_waits_for_an_agent_and_is_taken_once() {
     let bench = Bench::new(LINE, &[]);
     let steer = |text: &str, node: Option<&str>| {
         let message = Message::Steer { text: text.into(), node: node.map(str::to_owned) };
-        bench.store.post(bench.run_id, &message).unwrap();
+        now(bench.store.post(bench.run_id, &message)).unwrap();
     };
     steer("be brief", Some("b"));
     let talker = Arc::new(Talker { of: 1, now: 1, found: Mutex::default() });
@@ -124,7 +126,7 @@ fn steering_waits_for_an_agent_and_is_taken_once() {
         .map(|event| event.entry.node_id.as_deref().unwrap_or_default().to_owned())
         .collect();
     insta::assert_snapshot!(steered.join(" "), @"b");
-    assert!(bench.store.pending(bench.run_id).unwrap().is_empty());
+    assert!(now(bench.store.pending(bench.run_id)).unwrap().is_empty());
 }
 
 /// A store that counts the records it hands out.
@@ -134,53 +136,67 @@ struct Counting {
     handed_out: AtomicUsize,
 }
 
+#[async_trait]
 impl RunLog for Counting {
-    fn append(&self, run: RunId, expected_seq: u64, batch: &Batch<'_>) -> Result<(), StoreError> {
-        self.store.append(run, expected_seq, batch)
+    async fn append(
+        &self,
+        run: RunId,
+        expected_seq: u64,
+        batch: &Batch<'_>,
+    ) -> Result<(), StoreError> {
+        self.store.append(run, expected_seq, batch).await
     }
 
-    fn read(&self, run: RunId, after_seq: u64, limit: usize) -> Result<Vec<Event>, StoreError> {
-        let events = self.store.read(run, after_seq, limit)?;
+    async fn read(
+        &self,
+        run: RunId,
+        after_seq: u64,
+        limit: usize,
+    ) -> Result<Vec<Event>, StoreError> {
+        let events = self.store.read(run, after_seq, limit).await?;
         self.handed_out.fetch_add(events.len(), Ordering::Relaxed);
         Ok(events)
     }
 }
 
+#[async_trait]
 impl Runs for Counting {
-    fn list(&self) -> Result<Vec<RunSummary>, StoreError> {
-        self.store.list()
+    async fn list(&self) -> Result<Vec<RunSummary>, StoreError> {
+        self.store.list().await
     }
 
-    fn find(&self, text: &str) -> Result<RunId, StoreError> {
-        self.store.find(text)
+    async fn find(&self, text: &str) -> Result<RunId, StoreError> {
+        self.store.find(text).await
     }
 
-    fn delete(&self, run: RunId) -> Result<(), StoreError> {
-        self.store.delete(run)
+    async fn delete(&self, run: RunId) -> Result<(), StoreError> {
+        self.store.delete(run).await
     }
 
-    fn last_seq(&self, run: RunId) -> Result<u64, StoreError> {
-        self.store.last_seq(run)
+    async fn last_seq(&self, run: RunId) -> Result<u64, StoreError> {
+        self.store.last_seq(run).await
     }
 
-    fn check(&self, run: RunId) -> Result<Option<StoreWarning>, StoreError> {
-        self.store.check(run)
+    async fn check(&self, run: RunId) -> Result<Option<StoreWarning>, StoreError> {
+        self.store.check(run).await
     }
 }
 
+#[async_trait]
 impl Inbox for Counting {
-    fn post(&self, run: RunId, message: &Message) -> Result<InboxId, StoreError> {
-        self.store.post(run, message)
+    async fn post(&self, run: RunId, message: &Message) -> Result<InboxId, StoreError> {
+        self.store.post(run, message).await
     }
 
-    fn pending(&self, run: RunId) -> Result<Vec<(InboxId, Message)>, StoreError> {
-        self.store.pending(run)
+    async fn pending(&self, run: RunId) -> Result<Vec<(InboxId, Message)>, StoreError> {
+        self.store.pending(run).await
     }
 }
 
+#[async_trait]
 impl Follow for Counting {
-    fn mark(&self) -> Result<ChangeMark, StoreError> {
-        self.store.mark()
+    async fn mark(&self) -> Result<ChangeMark, StoreError> {
+        self.store.mark().await
     }
 }
 
@@ -204,7 +220,7 @@ fn an_earlier_stage_is_read_without_what_came_after_it() {
     let nodes: Vec<String> = (0..STAGES).map(|n| format!("n{n}")).collect();
     let bench = Bench::new(&format!("digraph {{ start -> {} -> exit }}", nodes.join(" -> ")), &[]);
     let counting = Arc::new(Counting::default());
-    counting.append(bench.run_id, 0, &Batch::of(&bench.events())).unwrap();
+    now(counting.append(bench.run_id, 0, &Batch::of(&bench.events()))).unwrap();
     let talker = Arc::new(Talker { of: 1, now: 1, found: Mutex::default() });
     let world = World {
         store: Arc::clone(&counting) as _,

@@ -18,6 +18,7 @@ use fabro_events::{Event, EventBody};
 use fabro_graph::Workflow;
 use fabro_store::{Batch, MemoryStore, RunLog};
 use fabro_types::{Failure, FailureClass, Outcome, RunId, Usage};
+use futures_util::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 
 use crate::*;
@@ -102,6 +103,11 @@ pub(super) struct Bench {
     pub(super) options: RunOptions,
 }
 
+/// The result of a call that never waits, as those of a store in memory.
+pub(super) fn now<T>(call: impl Future<Output = T>) -> T {
+    call.now_or_never().unwrap()
+}
+
 impl Bench {
     #[track_caller]
     pub(super) fn new(source: &str, replies: &[(&str, Vec<Reply>)]) -> Self {
@@ -115,13 +121,13 @@ impl Bench {
         let commit =
             begin(run_id, 0, &plan, NewRun { goal: "test it".into(), ..NewRun::default() });
         let batch = Batch { events: &commit.events, blobs: &commit.blobs, consumed: &[] };
-        store.append(run_id, 0, &batch).unwrap();
+        now(store.append(run_id, 0, &batch)).unwrap();
         let options = RunOptions::default();
         Self { plan, store, script: Arc::new(script), run_id, options }
     }
 
     pub(super) fn events(&self) -> Vec<Event> {
-        self.store.read(self.run_id, 0, usize::MAX).unwrap()
+        now(self.store.read(self.run_id, 0, usize::MAX)).unwrap()
     }
 
     pub(super) fn state(&self) -> RunState {

@@ -48,7 +48,7 @@ fn check_prefixes(source: &str, replies: &[(&str, Vec<Reply>)]) {
         }
         let bench = Bench::new(source, &[]);
         let prefix = &events[1..=cut.min(events.len() - 1)];
-        bench.store.append(bench.run_id, 1, &Batch::of(prefix)).unwrap();
+        now(bench.store.append(bench.run_id, 1, &Batch::of(prefix))).unwrap();
         // What a stage does depends on what was committed, as it would with a real command.
         let state = bench.state();
         let taken = |node: &str| {
@@ -128,7 +128,7 @@ fn a_budget_pauses_the_run_and_a_larger_one_goes_on() {
 fn a_message_cancels_the_run() {
     use fabro_store::{Inbox, Message};
     let bench = Bench::new("digraph { start -> a -> exit }", &[("a", vec![Reply::Hang])]);
-    bench.store.post(bench.run_id, &Message::Cancel { reason: "enough".into() }).unwrap();
+    now(bench.store.post(bench.run_id, &Message::Cancel { reason: "enough".into() })).unwrap();
     assert_eq!(bench.drive(Input::Start), RunEnd::Over(fabro_types::RunStatus::Canceled, None));
     insta::assert_snapshot!(story(&bench.events()), @r"
     001 start@1 succeeded  -> a (unconditional)
@@ -154,7 +154,7 @@ fn a_fork_and_a_rewind_choose_the_way_on_anew() {
 
     let forked = Bench { run_id: RunId::from_parts(1, 2), ..Bench::new(source, &[]) };
     let copy = checkpoint::fork(&counted, &at, forked.run_id, 99, set.clone());
-    forked.store.append(forked.run_id, 0, &Batch::of(&copy)).unwrap();
+    now(forked.store.append(forked.run_id, 0, &Batch::of(&copy))).unwrap();
     forked.drive(Input::Resume { max_cost: None });
     insta::assert_snapshot!(story(&forked.events()), @r"
     001 start@1 succeeded  -> test (unconditional)
@@ -166,7 +166,7 @@ fn a_fork_and_a_rewind_choose_the_way_on_anew() {
 
     let last = events.len() as u64;
     let rewound = checkpoint::rewind(bench.run_id, &at, last, 99, set);
-    bench.store.append(bench.run_id, last, &Batch::of(&[rewound])).unwrap();
+    now(bench.store.append(bench.run_id, last, &Batch::of(&[rewound]))).unwrap();
     bench.drive(Input::Resume { max_cost: None });
     assert_eq!(bench.script.ran.lock().unwrap().join(" "), "test@1.1 fix@1.1");
     assert_eq!(bench.state().main().unwrap().visits.get("fix"), None);
@@ -176,10 +176,10 @@ fn a_fork_and_a_rewind_choose_the_way_on_anew() {
 fn a_message_cancels_a_run_that_has_nothing_to_do() {
     use fabro_store::{Inbox, Message};
     let bench = Bench::new("digraph { graph [max_cost=0.0]; start -> a -> exit }", &[]);
-    bench.store.post(bench.run_id, &Message::Cancel { reason: "enough".into() }).unwrap();
+    now(bench.store.post(bench.run_id, &Message::Cancel { reason: "enough".into() })).unwrap();
     assert_eq!(bench.drive(Input::Start), RunEnd::Over(fabro_types::RunStatus::Canceled, None));
     insta::assert_snapshot!(story(&bench.events()), @"run canceled: enough");
-    assert_eq!(bench.store.pending(bench.run_id).unwrap(), []);
+    assert_eq!(now(bench.store.pending(bench.run_id)).unwrap(), []);
 }
 
 /// A fork may cut the log inside of one commit, with branches open.
@@ -217,7 +217,7 @@ fn check_forks(source: &str, replies: &[(&str, Vec<Reply>)]) {
         let forked = Bench { run_id: RunId::from_parts(1, 2), ..Bench::new(source, &[]) };
         let copy =
             checkpoint::fork(&counted, &at, forked.run_id, 99, fabro_types::ContextPatch::new());
-        forked.store.append(forked.run_id, 0, &Batch::of(&copy)).unwrap();
+        now(forked.store.append(forked.run_id, 0, &Batch::of(&copy))).unwrap();
         forked.drive(Input::Resume { max_cost: None });
         let ran = story(&forked.events());
         assert!(ran.ends_with("run succeeded\n"), "cut after {}: {ran}", end.seq);

@@ -101,14 +101,14 @@ impl LlmHandler {
 
     async fn run(&self, mut stage: Stage) -> Result<StageEnd, StageEnd> {
         let stage = &mut stage;
-        let recorded = stage.recorded().map_err(cannot_record)?;
+        let recorded = stage.recorded().await.map_err(cannot_record)?;
         let output = Output::of(stage)?;
         let work = self.work(stage, &recorded).await?;
         let message = match asked_before(stage, &recorded)? {
             Some(message) => message,
             None => self.message(stage, &work).await?,
         };
-        let files = StageFiles::open(stage)?;
+        let files = StageFiles::open(stage).await?;
         files.write("prompt.md", &message)?;
         let (name, bytes) = prompt_blob(&message);
         let ending = match stage.node().attrs.text("backend") {
@@ -156,7 +156,8 @@ impl LlmHandler {
             fabro_preamble::memory::Memory::default()
         };
         let Summarised { memory, update, notes } = self.summarised(stage, memory, recorded).await?;
-        let context = Arc::new(StageContext::new(stage, memory::recorded_notes(stage, recorded)?)?);
+        let context = StageContext::new(stage, memory::recorded_notes(stage, recorded)?).await?;
+        let context = Arc::new(context);
         let has_tools = is_agent && node.attrs.text("backend").is_none_or(|it| it == "api");
         let tools = if has_tools && !stage.run.dry_run {
             let work_dir = Path::new(&stage.run.work_dir);

@@ -92,7 +92,7 @@ impl LlmHandler {
             settings,
             context,
         });
-        for transcript in self.thread(stage)? {
+        for transcript in self.thread(stage).await? {
             session.recall(Arc::unwrap_or_clone(transcript));
         }
         let own = transcript(stage, recorded)?;
@@ -110,12 +110,23 @@ impl LlmHandler {
     }
 
     /// The conversations of earlier stages that the stage's goes on with.
-    fn thread(&self, stage: &Stage) -> Result<Vec<Arc<Transcript>>, StageEnd> {
+    async fn thread(&self, stage: &Stage) -> Result<Vec<Arc<Transcript>>, StageEnd> {
         let thread = stage.at.thread_id.as_ref().filter(|_| stage.fidelity() == Fidelity::Full);
         let Some(thread) = thread else { return Ok(Vec::new()) };
         let same = stage.history.iter().filter(|it| it.thread_id.as_ref() == Some(thread));
-        let read = |it: &Arc<_>| transcript(stage, &stage.recorded_by(it).map_err(cannot_record)?);
-        self.threads.recall(stage.run_id, same.map(|it| (it.until_seq, it)), read)
+        let mut parts = Vec::new();
+        for record in same {
+            let part = match self.threads.get(stage.run_id, record.until_seq) {
+                Some(part) => part,
+                None => {
+                    let events = stage.recorded_by(record).await.map_err(cannot_record)?;
+                    Arc::new(transcript(stage, &events)?)
+                }
+            };
+            parts.push((record.until_seq, part));
+        }
+        self.threads.keep(stage.run_id, &parts);
+        Ok(parts.into_iter().map(|(_, part)| part).collect())
     }
 
     fn settings(&self, stage: &Stage, output: &Output, unpriced: &Arc<AtomicBool>) -> Settings {

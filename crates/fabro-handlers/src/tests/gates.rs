@@ -167,8 +167,8 @@ fn types_of_questions() {
 fn nobody_there_pauses_the_run_and_days_later_it_goes_on() {
     let scene = Scene::new(PLAIN).prints(&[("run", "")]);
     scene.drive().unwrap();
-    scene.store.post(scene.run_id(), &answer("ask", "Revise")).unwrap();
-    let second = scene.store.post(scene.run_id(), &answer("ask", "A"));
+    now(scene.store.post(scene.run_id(), &answer("ask", "Revise"))).unwrap();
+    let second = now(scene.store.post(scene.run_id(), &answer("ask", "A")));
     assert!(matches!(second, Err(StoreError::AlreadyAnswered { .. })));
     insta::assert_snapshot!(scene.story(), @r#"
     001 start@1 succeeded -> ask (unconditional)
@@ -196,7 +196,7 @@ fn an_answer_from_elsewhere_ends_the_question() {
     004 exit@1 succeeded
     run succeeded
     "#);
-    let late = scene.store.post(scene.run_id(), &answer("ask", "R"));
+    let late = now(scene.store.post(scene.run_id(), &answer("ask", "R")));
     assert!(matches!(late, Err(StoreError::AlreadyAnswered { .. })));
 }
 
@@ -219,9 +219,9 @@ fn a_wrong_answer_from_elsewhere_leaves_the_gate_open() {
 
     let paused = Scene::new(PLAIN).prints(&[("run", "")]);
     paused.drive().unwrap();
-    paused.store.post(paused.run_id(), &answer("ask", "dunno")).unwrap();
+    now(paused.store.post(paused.run_id(), &answer("ask", "dunno"))).unwrap();
     paused.drive().unwrap();
-    paused.store.post(paused.run_id(), &answer("ask", "R")).unwrap();
+    now(paused.store.post(paused.run_id(), &answer("ask", "R"))).unwrap();
     insta::assert_snapshot!(paused.story(), @r#"
     001 start@1 succeeded -> ask (unconditional)
     ask asks "ask": [A] Approve, [R] Revise
@@ -320,7 +320,7 @@ fn time_goes_on_while_nobody_drives_the_run() {
         let end = events.iter().position(|e| matches!(e.entry.body, EventBody::GateAsked { .. }));
         let again = Scene::new(&source).prints(&[("run", "")]).thinking();
         let kept = &events[..=end.unwrap()];
-        again.store.append(again.run_id(), 0, &Batch::of(kept)).unwrap();
+        now(again.store.append(again.run_id(), 0, &Batch::of(kept))).unwrap();
         let bundle = again.bundle.to_bytes();
         fabro_blob::BlobStore::put(&*again.store, &bundle).unwrap();
         again
@@ -335,7 +335,7 @@ fn time_goes_on_while_nobody_drives_the_run() {
     "#);
     // An answer that was there in time counts, however late the next driver comes.
     let scene = asked_and_died();
-    scene.store.post(scene.run_id(), &answer("ask", "A")).unwrap();
+    now(scene.store.post(scene.run_id(), &answer("ask", "A"))).unwrap();
     let asked_ms = scene.state().updated_ms;
     let resumed = fabro_events::Event {
         run_id: scene.run_id(),
@@ -343,7 +343,7 @@ fn time_goes_on_while_nobody_drives_the_run() {
         ts_ms: asked_ms + 10 * 3_600_000,
         entry: fabro_events::Entry::new(EventBody::RunResumed { max_cost: None }),
     };
-    scene.store.append(scene.run_id(), resumed.seq - 1, &Batch::of(&[resumed])).unwrap();
+    now(scene.store.append(scene.run_id(), resumed.seq - 1, &Batch::of(&[resumed]))).unwrap();
     insta::assert_snapshot!(scene.story(), @r#"
     001 start@1 succeeded -> ask (unconditional)
     ask asks "ask": [A] Approve, [R] Revise
@@ -405,7 +405,7 @@ fn gates_in_branches_wait_for_their_own_answers() {
     if let fabro_store::Message::Answer { branch, .. } = &mut letter {
         *branch = Some("fork@1/two".into());
     }
-    scene.store.post(scene.run_id(), &letter).unwrap();
+    now(scene.store.post(scene.run_id(), &letter)).unwrap();
     insta::assert_snapshot!(scene.story(), @r#"
     001 start@1 succeeded -> fork (unconditional)
     fork forks 2, joins at join

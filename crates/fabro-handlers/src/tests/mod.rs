@@ -35,6 +35,7 @@ use fabro_redact::Redactor;
 use fabro_sandbox::{Captured, Exec, Exit, FakeExec, Finished, LocalExec};
 use fabro_store::{Batch, MemoryStore, RunLog, Runs};
 use fabro_types::{BlobRef, RunId};
+use futures_util::FutureExt as _;
 use futures_util::stream::BoxStream;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
@@ -72,6 +73,11 @@ pub(super) struct Scene {
     asked: Arc<Asked>,
     hooks: Mutex<Vec<(String, Hook)>>,
     commits: Arc<Mutex<BTreeSet<(RunId, u64)>>>,
+}
+
+/// The result of a call that never waits, as those of a store in memory.
+pub(super) fn now<T>(call: impl Future<Output = T>) -> T {
+    call.now_or_never().unwrap()
 }
 
 type Hook = Box<dyn FnOnce() + Send>;
@@ -197,7 +203,7 @@ impl Scene {
     pub(super) fn posts(self, event: &str, message: fabro_store::Message) -> Self {
         let (store, run_id) = (Arc::clone(&self.store), self.run_id);
         self.when(event, move || {
-            fabro_store::Inbox::post(&*store, run_id, &message).unwrap();
+            now(fabro_store::Inbox::post(&*store, run_id, &message)).unwrap();
         })
     }
 
@@ -260,7 +266,7 @@ impl Scene {
                 Arc::make_mut(created).context.insert(crate::WORKFLOW_DIR.to_owned(), dir);
             }
             let batch = Batch { events: &commit.events, blobs: &commit.blobs, consumed: &[] };
-            self.store.append(self.run_id, 0, &batch).unwrap();
+            now(self.store.append(self.run_id, 0, &batch)).unwrap();
         }
         let state = self.state();
         let first = match state.phase {
@@ -340,12 +346,12 @@ impl Scene {
     }
 
     pub(super) fn events(&self) -> Vec<Event> {
-        self.store.read(self.run_id, 0, usize::MAX).unwrap()
+        now(self.store.read(self.run_id, 0, usize::MAX)).unwrap()
     }
 
     /// What the log of a run can be when its driver died, shortest first.
     pub(super) fn beginnings(&self, run: RunId) -> Vec<Vec<Event>> {
-        let events = self.store.read(run, 0, usize::MAX).unwrap();
+        let events = now(self.store.read(run, 0, usize::MAX)).unwrap();
         let commits = self.commits.lock().unwrap();
         let ends =
             (1..events.len()).filter(|end| *end == 1 || commits.contains(&(run, *end as u64)));
@@ -447,7 +453,7 @@ impl EventSink for Sink {
     fn event(&self, event: &Event) {
         self.files.event(event);
         // Events are told of after their commit, so the log ends with it.
-        let last = self.store.last_seq(event.run_id).unwrap();
+        let last = now(self.store.last_seq(event.run_id)).unwrap();
         self.commits.lock().unwrap().insert((event.run_id, last));
         let name = event.to_json()["event"].as_str().unwrap().to_owned();
         let mut hooks = self.hooks.lock().unwrap();

@@ -13,7 +13,7 @@ fn the_first_stage_after_a_resume_starts_without_its_conversation() {
     let model = r#"{"*": [{"text": "one"}, {"text": "two"}, {"text": "three"}]}"#;
     let scene = Scene::new(LINE).model(model);
     scene.drive().unwrap();
-    fabro_store::Inbox::post(&*scene.store, scene.run_id(), &answer("ask", "b")).unwrap();
+    now(fabro_store::Inbox::post(&*scene.store, scene.run_id(), &answer("ask", "b"))).unwrap();
     insta::assert_snapshot!(scene.story(), @r#"
     001 start@1 succeeded -> a (unconditional)
     002 a@1 succeeded -> ask (unconditional)
@@ -63,7 +63,7 @@ fn retries_and_the_script_go_on_where_they_were() {
     let model = r#"{"p": [{"error": "timeout"}, {"text": "first"}, {"text": "second"}]}"#;
     let scene = Scene::new(source).model(model);
     scene.drive().unwrap();
-    fabro_store::Inbox::post(&*scene.store, scene.run_id(), &answer("ask", "p")).unwrap();
+    now(fabro_store::Inbox::post(&*scene.store, scene.run_id(), &answer("ask", "p"))).unwrap();
     scene.drive().unwrap();
     assert_eq!(scene.value("response.p"), "second");
     assert_eq!(scene.value("internal.retry_count.p"), 1);
@@ -94,17 +94,17 @@ fn a_run_can_die_after_any_commit() {
     assert!(scene.story().ends_with("run succeeded\n"));
     let end = scene.state();
     let context = |state: &RunState| state.main().unwrap().context.to_json().to_string();
-    let children = scene.store.list().unwrap().into_iter().filter(|run| run.parent.is_some());
+    let children = now(scene.store.list()).unwrap().into_iter().filter(|run| run.parent.is_some());
     let childs: Vec<_> = children.flat_map(|run| scene.beginnings(run.id)).collect();
     for log in scene.beginnings(scene.run_id()) {
         let last = &log[log.len() - 1].entry;
         let is_parent = last.node_id.as_deref() == Some("sub");
         let childs = childs.iter().filter(|_| is_parent).map(Some);
         for child in childs.chain([None]) {
-            scene.store.delete(scene.run_id()).unwrap();
-            scene.store.append(scene.run_id(), 0, &Batch::of(&log)).unwrap();
+            now(scene.store.delete(scene.run_id())).unwrap();
+            now(scene.store.append(scene.run_id(), 0, &Batch::of(&log))).unwrap();
             if let Some(child) = child {
-                scene.store.append(child[0].run_id, 0, &Batch::of(child)).unwrap();
+                now(scene.store.append(child[0].run_id, 0, &Batch::of(child))).unwrap();
             }
             scene.drive().unwrap();
             let again = scene.state();

@@ -269,8 +269,8 @@ fn a_driver_that_dies_at_any_record_pays_for_no_turn_twice() {
     };
     let end = now(&scene);
     for log in scene.beginnings(scene.run_id()) {
-        scene.store.delete(scene.run_id()).unwrap();
-        scene.store.append(scene.run_id(), 0, &Batch::of(&log)).unwrap();
+        super::now(scene.store.delete(scene.run_id())).unwrap();
+        super::now(scene.store.append(scene.run_id(), 0, &Batch::of(&log))).unwrap();
         scene.drive().unwrap();
         let again = now(&scene);
         let cut = log.len();
@@ -434,8 +434,8 @@ fn a_model_summarises_what_the_memory_no_longer_keeps() {
     // Wherever the driver dies, no summary is asked for twice.
     let end = state.main().unwrap().context.to_json();
     for log in scene.beginnings(scene.run_id()).into_iter().rev().take(8) {
-        scene.store.delete(scene.run_id()).unwrap();
-        scene.store.append(scene.run_id(), 0, &Batch::of(&log)).unwrap();
+        super::now(scene.store.delete(scene.run_id())).unwrap();
+        super::now(scene.store.append(scene.run_id(), 0, &Batch::of(&log))).unwrap();
         scene.drive().unwrap();
         let again = scene.state();
         assert_eq!(again.main().unwrap().context.to_json(), end, "cut after {}", log.len());

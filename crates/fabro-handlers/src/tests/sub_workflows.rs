@@ -24,12 +24,12 @@ fn nested(child: &str) -> Scene {
 }
 
 fn child_of(scene: &Scene) -> RunId {
-    let children: Vec<_> = scene.store.list().unwrap().into_iter().map(|run| run.id).collect();
+    let children: Vec<_> = now(scene.store.list()).unwrap().into_iter().map(|run| run.id).collect();
     *children.iter().find(|id| **id != scene.run_id()).unwrap()
 }
 
 fn child_story(scene: &Scene) -> String {
-    story(&scene.store.read(child_of(scene), 0, usize::MAX).unwrap())
+    story(&now(scene.store.read(child_of(scene), 0, usize::MAX)).unwrap())
 }
 
 #[test]
@@ -246,7 +246,7 @@ fn a_paused_child_pauses_its_parent_and_goes_on_with_it() {
     let child = CHILD.replace("look -> exit", "look -> ask -> exit; ask [shape=hexagon]");
     let scene = nested(&child);
     scene.drive().unwrap();
-    fabro_store::Inbox::post(&*scene.store, child_of(&scene), &answer("ask", "exit")).unwrap();
+    now(fabro_store::Inbox::post(&*scene.store, child_of(&scene), &answer("ask", "exit"))).unwrap();
     insta::assert_snapshot!(scene.story(), @r#"
     001 start@1 succeeded -> c (unconditional)
     002 c@1 succeeded -> sub (unconditional)
@@ -268,7 +268,7 @@ fn a_paused_child_pauses_its_parent_and_goes_on_with_it() {
     004 exit@1 succeeded
     run succeeded
     "#);
-    assert_eq!(scene.store.list().unwrap().len(), 2);
+    assert_eq!(now(scene.store.list()).unwrap().len(), 2);
     assert_eq!(scene.asked(), "look: > Look closely.\nnext: > Next.\n");
 }
 
@@ -285,9 +285,9 @@ fn a_child_that_ended_is_not_run_again() {
     let again = nested(CHILD);
     again.drive().unwrap();
     let cut = nested(CHILD);
-    cut.store.append(cut.run_id(), 0, &Batch::of(&events[..=end.unwrap()])).unwrap();
+    now(cut.store.append(cut.run_id(), 0, &Batch::of(&events[..=end.unwrap()]))).unwrap();
     fabro_blob::BlobStore::put(&*cut.store, &cut.bundle.to_bytes()).unwrap();
-    let childs = whole.store.read(child, 0, usize::MAX).unwrap();
+    let childs = now(whole.store.read(child, 0, usize::MAX)).unwrap();
     for event in &events[..=end.unwrap()] {
         if let EventBody::StageCompleted(done) = &event.entry.body {
             for value in done.outcome.context_updates.values() {
@@ -298,7 +298,7 @@ fn a_child_that_ended_is_not_run_again() {
             }
         }
     }
-    cut.store.append(child, 0, &Batch::of(&childs)).unwrap();
+    now(cut.store.append(child, 0, &Batch::of(&childs))).unwrap();
     assert!(cut.story().ends_with("run succeeded\n"));
     assert_eq!(cut.asked(), "next: > Next.\n");
     assert_eq!(cut.value("child.sub")["found"], 3);
@@ -319,9 +319,9 @@ fn a_rewind_runs_the_child_again() {
         scene.state().updated_ms,
         fabro_types::ContextPatch::new(),
     );
-    scene.store.append(scene.run_id(), last, &Batch::of(&[rewound])).unwrap();
+    now(scene.store.append(scene.run_id(), last, &Batch::of(&[rewound]))).unwrap();
     scene.drive().unwrap();
-    assert_eq!(scene.store.list().unwrap().len(), 3);
+    assert_eq!(now(scene.store.list()).unwrap().len(), 3);
     assert_eq!(scene.asked().matches("look:").count(), 2);
 }
 
@@ -330,7 +330,7 @@ fn grandchildren_run_too() {
     let scene = nested(r#"digraph { start -> deep -> exit; deep [shape=house, stack.child_workflow="more/grand.fabro"] }"#)
         .file("lib/more/grand.fabro", "digraph { start -> look -> exit; look [shape=tab, prompt=\"Look.\"] }");
     scene.drive().unwrap();
-    assert_eq!(scene.store.list().unwrap().len(), 3);
+    assert_eq!(now(scene.store.list()).unwrap().len(), 3);
     assert_eq!(scene.value("child.sub")["child.deep"]["found"], 3);
 }
 
@@ -340,7 +340,7 @@ fn a_workflow_that_names_itself_comes_to_an_end() {
     let scene = nested(&own.replace("-> exit [", "; deep -> exit ["));
     let story = scene.story();
     assert!(story.contains("sub-workflows nest more than 16 deep (structural)"), "{story}");
-    assert_eq!(scene.store.list().unwrap().len(), 17);
+    assert_eq!(now(scene.store.list()).unwrap().len(), 17);
 }
 
 #[test]
@@ -452,10 +452,10 @@ fn a_child_whose_stage_is_called_off_ends_with_all_that_it_holds() {
     let grand = "digraph { start -> ask -> exit; ask [shape=hexagon, timeout=1h] }";
     let scene = Scene::new(source).file("lib/child.fabro", child).file("lib/grand.fabro", grand);
     assert!(scene.story().ends_with("run succeeded\n"));
-    let runs = scene.store.list().unwrap();
+    let runs = now(scene.store.list()).unwrap();
     assert_eq!(runs.len(), 3);
     for run in runs.iter().filter(|run| run.id != scene.run_id()) {
-        let told = story(&scene.store.read(run.id, 0, usize::MAX).unwrap());
+        let told = story(&now(scene.store.read(run.id, 0, usize::MAX)).unwrap());
         assert!(told.ends_with("run canceled: its stage was called off\n"), "{told}");
     }
 }

@@ -30,8 +30,8 @@ fn check_reads(source: &str) {
     let agents = Agents { toolbox: Arc::new(toolbox), ..Agents::default() };
     let scene = scene.model(&model.to_string()).agents(agents);
     scene.drive().unwrap();
-    let runs: Vec<_> = scene.store.list().unwrap().into_iter().map(|run| run.id).collect();
-    let events = runs.iter().flat_map(|run| scene.store.read(*run, 0, usize::MAX).unwrap());
+    let runs: Vec<_> = now(scene.store.list()).unwrap().into_iter().map(|run| run.id).collect();
+    let events = runs.iter().flat_map(|run| now(scene.store.read(*run, 0, usize::MAX)).unwrap());
     let told: Vec<_> = events
         .filter_map(|event| match event.entry.body {
             EventBody::AgentToolCompleted(done) => Some(done.output.as_str()?.to_owned()),

@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use fabro_blob::{BlobError, BlobStore};
 use fabro_events::Event;
 use fabro_store::{
@@ -56,50 +57,64 @@ impl BlobStore for Overlay {
     }
 }
 
+#[async_trait]
 impl RunLog for Overlay {
-    fn append(&self, run: RunId, expected_seq: u64, batch: &Batch<'_>) -> Result<(), StoreError> {
-        self.memory.append(run, expected_seq, batch)
+    async fn append(
+        &self,
+        run: RunId,
+        expected_seq: u64,
+        batch: &Batch<'_>,
+    ) -> Result<(), StoreError> {
+        self.memory.append(run, expected_seq, batch).await
     }
 
-    fn read(&self, run: RunId, after_seq: u64, limit: usize) -> Result<Vec<Event>, StoreError> {
-        self.memory.read(run, after_seq, limit)
+    async fn read(
+        &self,
+        run: RunId,
+        after_seq: u64,
+        limit: usize,
+    ) -> Result<Vec<Event>, StoreError> {
+        self.memory.read(run, after_seq, limit).await
     }
 }
 
+#[async_trait]
 impl Runs for Overlay {
-    fn list(&self) -> Result<Vec<RunSummary>, StoreError> {
-        self.memory.list()
+    async fn list(&self) -> Result<Vec<RunSummary>, StoreError> {
+        self.memory.list().await
     }
 
-    fn find(&self, text: &str) -> Result<RunId, StoreError> {
-        self.memory.find(text)
+    async fn find(&self, text: &str) -> Result<RunId, StoreError> {
+        self.memory.find(text).await
     }
 
-    fn delete(&self, run: RunId) -> Result<(), StoreError> {
-        self.memory.delete(run)
+    async fn delete(&self, run: RunId) -> Result<(), StoreError> {
+        self.memory.delete(run).await
     }
 
-    fn last_seq(&self, run: RunId) -> Result<u64, StoreError> {
-        self.memory.last_seq(run)
+    async fn last_seq(&self, run: RunId) -> Result<u64, StoreError> {
+        self.memory.last_seq(run).await
     }
 
-    fn check(&self, run: RunId) -> Result<Option<StoreWarning>, StoreError> {
-        self.memory.check(run)
+    async fn check(&self, run: RunId) -> Result<Option<StoreWarning>, StoreError> {
+        self.memory.check(run).await
     }
 }
 
+#[async_trait]
 impl Inbox for Overlay {
-    fn post(&self, run: RunId, message: &Message) -> Result<InboxId, StoreError> {
-        self.memory.post(run, message)
+    async fn post(&self, run: RunId, message: &Message) -> Result<InboxId, StoreError> {
+        self.memory.post(run, message).await
     }
 
-    fn pending(&self, run: RunId) -> Result<Vec<(InboxId, Message)>, StoreError> {
-        self.memory.pending(run)
+    async fn pending(&self, run: RunId) -> Result<Vec<(InboxId, Message)>, StoreError> {
+        self.memory.pending(run).await
     }
 }
 
+#[async_trait]
 impl Follow for Overlay {
-    fn mark(&self) -> Result<ChangeMark, StoreError> {
-        self.memory.mark()
+    async fn mark(&self) -> Result<ChangeMark, StoreError> {
+        self.memory.mark().await
     }
 }

@@ -54,7 +54,7 @@ impl Replay {
 /// no error.
 pub async fn replay(replay: Replay) -> Result<Report, ReplayError> {
     let Replay { store, run, workflow, run_dir, redactor } = replay;
-    let events = read_all(&*store, run)?;
+    let events = read_all(&*store, run).await?;
     let created = created(run, &events)?;
     let own = Bundle::load(&*store, &created.bundle)?;
     // What was copied from another run, or comes before a rewind, is not played.
@@ -80,7 +80,7 @@ pub async fn replay(replay: Replay) -> Result<Report, ReplayError> {
     }
     let overlay = Arc::new(Overlay::new(store));
     let Commit { events: begun, blobs } = &beginning;
-    overlay.append(run, 0, &Batch { events: begun, blobs, consumed: &[] })?;
+    overlay.append(run, 0, &Batch { events: begun, blobs, consumed: &[] }).await?;
 
     let record = Record::read(&recorded, &*overlay)?;
     let turnstile = Arc::new(Turnstile::new(record.resumptions.clone()));
@@ -99,7 +99,7 @@ pub async fn replay(replay: Replay) -> Result<Report, ReplayError> {
     };
     player.play(first_input(&recorded, cut.is_some(), &player.handler.turnstile)).await?;
 
-    let events = read_all(&*overlay, run)?;
+    let events = read_all(&*overlay, run).await?;
     let moved = run_dir.map(|to| (text(&player.run_dir), text(&to)));
     let old = Log::read(&recorded, &*overlay, None)?;
     let new = Log::read(&counted(&events, after), &*overlay, moved.as_ref())?;
@@ -143,7 +143,7 @@ impl Player {
     async fn play(&self, first: Option<Input>) -> Result<(), ReplayError> {
         let mut next = first;
         while let Some(input) = next {
-            let events = read_all(&*self.overlay, self.run)?;
+            let events = read_all(&*self.overlay, self.run).await?;
             let state = RunState::replay(self.run, &events);
             let now_ms = self.now_ms;
             let world = World {

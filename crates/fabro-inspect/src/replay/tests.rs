@@ -40,6 +40,11 @@ struct Taped {
     dir: TempDir,
 }
 
+/// The result of a call that never waits, as those of a store in memory.
+pub(super) fn now<T>(call: impl Future<Output = T>) -> T {
+    futures_util::FutureExt::now_or_never(call).unwrap()
+}
+
 impl Taped {
     fn new(source: &str) -> Self {
         Self {
@@ -89,7 +94,7 @@ impl Taped {
         };
         let commit = begin(self.run, 1_000, &plan, new);
         let batch = Batch { events: &commit.events, blobs: &commit.blobs, consumed: &[] };
-        self.store.append(self.run, 0, &batch).unwrap();
+        now(self.store.append(self.run, 0, &batch)).unwrap();
         self.drive(Input::Start);
         self
     }
@@ -143,7 +148,7 @@ impl Taped {
     }
 
     fn events(&self) -> Vec<Event> {
-        read_all(&*self.store, self.run).unwrap()
+        now(read_all(&*self.store, self.run)).unwrap()
     }
 
     /// Where the log could end: before the first event of each record, those of the first stage left
@@ -185,7 +190,7 @@ impl Taped {
                 store.put(&self.store.get(&blob).unwrap()).unwrap();
             }
         }
-        store.append(self.run, 0, &Batch::of(&events[..place])).unwrap();
+        now(store.append(self.run, 0, &Batch::of(&events[..place]))).unwrap();
         Self { store: Arc::new(store), ..self }
     }
 

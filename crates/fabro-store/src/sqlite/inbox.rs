@@ -1,11 +1,12 @@
 use fabro_types::RunId;
 use rusqlite::params;
 
-use super::{SqliteStore, runs};
-use crate::{Inbox, InboxId, Message, StoreError, gate};
+use super::database::Database;
+use super::runs;
+use crate::{InboxId, Message, StoreError, gate};
 
-impl Inbox for SqliteStore {
-    fn post(&self, run: RunId, message: &Message) -> Result<InboxId, StoreError> {
+impl Database {
+    pub(super) fn post(&self, run: RunId, message: &Message) -> Result<InboxId, StoreError> {
         let text = serde_json::to_string(message).map_err(|error| StoreError::Database {
             path: self.path.clone(),
             detail: error.to_string(),
@@ -29,7 +30,7 @@ impl Inbox for SqliteStore {
         })
     }
 
-    fn pending(&self, run: RunId) -> Result<Vec<(InboxId, Message)>, StoreError> {
+    pub(super) fn pending(&self, run: RunId) -> Result<Vec<(InboxId, Message)>, StoreError> {
         const SQL: &str = "SELECT id, message FROM inbox
             WHERE run = (SELECT key FROM runs WHERE id = ?1) AND pending ORDER BY id";
         self.read_with(|conn| {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use fabro_types::RunId;
 
-use super::SqliteStore;
+use super::database::Database;
 use crate::StoreError;
 
 /// How often acquiring a lock gives way to those who only look. A look takes microseconds.
@@ -26,10 +26,10 @@ impl DriverLock {
     }
 }
 
-impl SqliteStore {
+impl Database {
     /// Takes the right to drive a run, also one that is still to be created; its run directory
     /// is created. Fails at once with [`StoreError::Driven`] when a process has it.
-    pub fn lock(&self, run: RunId) -> Result<DriverLock, StoreError> {
+    pub(super) fn lock(&self, run: RunId) -> Result<DriverLock, StoreError> {
         let any_driver = self.open_drivers()?;
         // A sweep holds it for as long as it takes to list the blobs.
         any_driver.lock_shared().map_err(|error| StoreError::io(self.drivers_path(), error))?;
@@ -38,7 +38,7 @@ impl SqliteStore {
     }
 
     /// Whether a process is driving this run at the moment. Never gets in a driver's way.
-    pub fn is_driven(&self, run: RunId) -> Result<bool, StoreError> {
+    pub(super) fn is_driven(&self, run: RunId) -> Result<bool, StoreError> {
         let path = self.lock_path(run);
         let file = match File::open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),

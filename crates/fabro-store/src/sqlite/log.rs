@@ -1,41 +1,92 @@
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use fabro_blob::{BlobError, BlobStore};
+use fabro_blob::{BlobError, BlobStore as _};
 use fabro_events::Event;
 use fabro_types::{BlobRef, RunId, RunStatus};
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::database::Database;
 use super::fault::Fault;
 use super::record::{self, Damage};
 use super::transaction::Transaction;
-use super::{SMALL_BLOB, SqliteStore, refs, runs};
+use super::{SMALL_BLOB, refs, runs};
 use crate::gate::{self, Effect};
-use crate::{Batch, InboxId, RunLog, StoreError, summary};
+use crate::{Batch, InboxId, StoreError, summary};
 
-impl RunLog for SqliteStore {
-    fn append(&self, run: RunId, expected_seq: u64, batch: &Batch<'_>) -> Result<(), StoreError> {
+/// A batch as it is written, so that it can be handed to the store's thread.
+pub(super) struct EncodedBatch {
+    run: RunId,
+    expected_seq: u64,
+    records: Vec<Record>,
+    blobs: Vec<(BlobRef, Arc<[u8]>)>,
+    consumed: Vec<InboxId>,
+}
+
+struct Record {
+    seq: u32,
+    ts_ms: i64,
+    text: String,
+    summary: Option<summary::Change>,
+    gate: Option<Effect>,
+}
+
+impl EncodedBatch {
+    pub(super) fn new(
+        run: RunId,
+        expected_seq: u64,
+        batch: &Batch<'_>,
+    ) -> Result<Self, StoreError> {
         batch.check_order(run, expected_seq)?;
-        let records =
-            batch.events.iter().map(record::encode).collect::<Result<Vec<String>, _>>()?;
+        Ok(Self {
+            run,
+            expected_seq,
+            records: batch.events.iter().map(Record::new).collect::<Result<_, _>>()?,
+            blobs: batch.blobs.to_vec(),
+            consumed: batch.consumed.to_vec(),
+        })
+    }
+}
+
+impl Record {
+    fn new(event: &Event) -> Result<Self, StoreError> {
+        let seq = u32::try_from(event.seq).map_err(|_| StoreError::BadEvent {
+            run: event.run_id,
+            seq: event.seq,
+            detail: "a log has no room for more than 4,294,967,295 events".to_owned(),
+        })?;
+        Ok(Self {
+            seq,
+            ts_ms: event.ts_ms,
+            text: record::encode(event)?,
+            summary: summary::change(event),
+            gate: gate::effect(event),
+        })
+    }
+}
+
+impl Database {
+    pub(super) fn append(&self, batch: &EncodedBatch) -> Result<(), StoreError> {
+        let run = batch.run;
         let mut named = BTreeSet::new();
-        for text in &records {
-            refs::collect(text.as_bytes(), &mut named);
+        for record in &batch.records {
+            refs::collect(record.text.as_bytes(), &mut named);
         }
-        for (blob, bytes) in batch.blobs {
+        for (blob, bytes) in &batch.blobs {
             refs::collect(bytes, &mut named);
             self.put_large(blob, bytes)?;
         }
         self.write_with(|transaction| {
             let known = end(transaction, run)?;
-            make_room(transaction, run, known, expected_seq)?;
-            let key = match (known.map(|(key, _)| key), batch.events.first()) {
+            make_room(transaction, run, known, batch.expected_seq)?;
+            let key = match (known.map(|(key, _)| key), batch.records.first()) {
                 (Some(key), _) => key,
                 (None, Some(first)) => insert_run(transaction, run, first.ts_ms)?,
-                (None, None) => return consume(transaction, run, 0, batch.consumed),
+                (None, None) => return consume(transaction, run, 0, &batch.consumed),
             };
-            consume(transaction, run, key, batch.consumed)?;
-            for (event, record) in batch.events.iter().zip(&records) {
-                insert_event(transaction, key, event, record)?;
+            consume(transaction, run, key, &batch.consumed)?;
+            for record in &batch.records {
+                insert_record(transaction, key, record)?;
             }
             for (blob, bytes) in batch.blobs.iter().filter(|(_, bytes)| is_small(bytes)) {
                 insert_blob(transaction, blob, bytes)?;
@@ -47,7 +98,12 @@ impl RunLog for SqliteStore {
         })
     }
 
-    fn read(&self, run: RunId, after_seq: u64, limit: usize) -> Result<Vec<Event>, StoreError> {
+    pub(super) fn read(
+        &self,
+        run: RunId,
+        after_seq: u64,
+        limit: usize,
+    ) -> Result<Vec<Event>, StoreError> {
         const SQL: &str =
             "SELECT id, ts, entry FROM events WHERE id > ?1 AND id <= ?2 ORDER BY id LIMIT ?3";
         let Ok(after) = u32::try_from(after_seq) else { return Ok(Vec::new()) };
@@ -75,7 +131,7 @@ impl RunLog for SqliteStore {
     }
 }
 
-impl SqliteStore {
+impl Database {
     fn put_large(&self, blob: &BlobRef, bytes: &[u8]) -> Result<(), StoreError> {
         let stored = if is_small(bytes) { BlobRef::of(bytes) } else { self.files.put(bytes)? };
         if stored != *blob {
@@ -164,23 +220,14 @@ fn insert_run(transaction: &Transaction<'_>, run: RunId, ts_ms: i64) -> rusqlite
         .insert(params![run.to_string(), status, ts_ms])
 }
 
-fn insert_event(
-    transaction: &Transaction<'_>,
-    key: i64,
-    event: &Event,
-    record: &str,
-) -> Result<(), Fault> {
-    let Ok(seq) = u32::try_from(event.seq) else {
-        let detail = "a log has no room for more than 4,294,967,295 events".to_owned();
-        return Err(StoreError::BadEvent { run: event.run_id, seq: event.seq, detail }.into());
-    };
+fn insert_record(transaction: &Transaction<'_>, key: i64, record: &Record) -> rusqlite::Result<()> {
     transaction
         .prepare_cached("INSERT INTO events (id, ts, entry) VALUES (?1, ?2, ?3)")?
-        .execute(params![row_id(key, seq), event.ts_ms, record])?;
-    if let Some(change) = summary::change(event) {
-        update_run(transaction, key, &change)?;
+        .execute(params![row_id(key, record.seq), record.ts_ms, record.text])?;
+    if let Some(change) = &record.summary {
+        update_run(transaction, key, change)?;
     }
-    match gate::effect(event) {
+    match &record.gate {
         Some(Effect::Asks(gate)) => {
             transaction
                 .prepare_cached(
@@ -202,9 +249,9 @@ fn insert_event(
 fn update_run(
     transaction: &Transaction<'_>,
     key: i64,
-    change: &summary::Change<'_>,
+    change: &summary::Change,
 ) -> rusqlite::Result<()> {
-    if let Some(run) = change.created {
+    if let Some(run) = &change.created {
         let parent = run.parent.as_ref().map(|parent| parent.run_id.to_string());
         transaction
             .prepare_cached("UPDATE runs SET workflow = ?2, goal = ?3, parent = ?4 WHERE key = ?1")?

@@ -1,5 +1,6 @@
 //! The store in a directory: one `SQLite` database, larger blobs as files, a directory a run.
 
+mod database;
 mod fault;
 mod inbox;
 mod lock;
@@ -8,96 +9,78 @@ mod record;
 mod refs;
 mod runs;
 mod schema;
+mod thread;
 mod transaction;
 mod wal;
 
-use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use fabro_blob::{BlobError, BlobStore, DirBlobs, text_to_json_string};
+use async_trait::async_trait;
+use database::Database;
+use fabro_blob::{BlobError, BlobStore, text_to_json_string};
+use fabro_events::Event;
 use fabro_types::{BlobRef, RunId};
-use fault::Fault;
 pub use lock::DriverLock;
-use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OptionalExtension};
-use transaction::Transaction;
-use wal::Wal;
+use log::EncodedBatch;
+use thread::Thread;
 
-use crate::{ChangeMark, Follow, StoreError};
+use crate::{
+    Batch, ChangeMark, Follow, Inbox, InboxId, Message, RunLog, RunSummary, Runs, StoreError,
+    StoreWarning,
+};
 
 /// Blobs of this size and more are files; smaller ones are rows, and are written with the events
 /// that name them.
 const SMALL_BLOB: usize = 64 * 1024;
 
-/// A write-ahead log above this size is folded into the database when the store is closed. A
-/// smaller one is left as it is: reading it again costs less than the two syncs.
-const WAL_KEPT: u64 = 1024 * 1024;
-
 /// A store in a directory, shared by any number of processes.
 ///
 /// The database `fabro.db` holds the logs, the inbox and small blobs; `blobs/` holds larger ones,
 /// and `runs/{id}/` whatever the run's stages leave there. A `.gitignore` keeps all of it out of
-/// version control. One object is one connection; its calls wait for each other.
+/// version control.
+///
+/// One object is one connection with a thread of its own: asynchronous calls are done there, one
+/// after the other, so that the caller's thread never waits for the disk. They need no runtime. A
+/// call whose future is dropped is done all the same. Reading and keeping blobs
+/// ([`BlobStore`]) blocks the caller.
 #[derive(Debug)]
 pub struct SqliteStore {
-    dir: PathBuf,
-    /// The database file.
-    path: PathBuf,
-    wal: Wal,
-    conn: Mutex<Connection>,
-    files: DirBlobs,
-    /// Counts what this object committed; `SQLite` counts only what others did.
-    commits: AtomicU64,
+    db: Arc<Database>,
+    thread: Thread,
 }
 
 impl SqliteStore {
     /// Opens the store in this directory for reading and writing, and creates it if there is
     /// none. Fails with [`StoreError::ReadOnly`] where nothing may be written.
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
-        let dir = schema::prepare_dir(dir)?;
-        let path = dir.join(schema::FILE);
-        if !schema::exists(&path)? {
-            schema::create(&dir, &path)?;
-        }
-        let conn = schema::connect(&path)?;
-        Ok(Self::with(dir, path, conn))
+        Self::of(Database::open(dir)?)
     }
 
     /// Opens the store in this directory for reading alone; also one that may not be written, on
     /// a read-only disk for example. Fails with [`StoreError::NoStore`] when there is none.
     /// Whatever would write fails with [`StoreError::ReadOnly`].
     pub fn open_read_only(dir: &Path) -> Result<Self, StoreError> {
-        let no_store = || StoreError::NoStore { path: dir.to_owned() };
-        let dir = match fs::canonicalize(dir) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(no_store()),
-            found => found.map_err(|error| StoreError::io(dir.to_owned(), error))?,
-        };
-        let path = dir.join(schema::FILE);
-        if !schema::exists(&path)? {
-            return Err(no_store());
-        }
-        let conn = schema::connect_read_only(&path)?;
-        Ok(Self::with(dir, path, conn))
+        Self::of(Database::open_read_only(dir)?)
     }
 
-    fn with(dir: PathBuf, path: PathBuf, conn: Connection) -> Self {
-        let files = DirBlobs::new(dir.join("blobs"));
-        let wal = Wal::of(&path);
-        Self { dir, path, wal, conn: Mutex::new(conn), files, commits: AtomicU64::new(0) }
+    fn of(db: Database) -> Result<Self, StoreError> {
+        let db = Arc::new(db);
+        let thread = Thread::start(Arc::clone(&db))
+            .map_err(|source| StoreError::io(db.path.clone(), source))?;
+        Ok(Self { db, thread })
     }
 
     /// The store's directory, absolute.
     pub fn dir(&self) -> &Path {
-        &self.dir
+        &self.db.dir
     }
 
     /// The directory for what a run's stages leave behind. It is created by whoever writes there
     /// first, and removed with the run.
     pub fn run_dir(&self, run: RunId) -> PathBuf {
-        self.dir.join("runs").join(run.to_string())
+        self.db.run_dir(run)
     }
 
     /// The store as the place where blobs are: small ones in the database, others as files.
@@ -105,95 +88,107 @@ impl SqliteStore {
         self
     }
 
-    fn conn(&self) -> MutexGuard<'_, Connection> {
-        // A panic under the lock has rolled its transaction back.
-        self.conn.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Removes the blobs that no run names and what killed writers left behind, unless a run is
+    /// being driven: its driver may be about to name one. Returns whether it did.
+    pub async fn sweep(&self) -> Result<bool, StoreError> {
+        self.thread.run(Database::sweep).await
     }
 
-    fn read_with<T>(
-        &self,
-        read: impl FnOnce(&Connection) -> Result<T, Fault>,
-    ) -> Result<T, StoreError> {
-        read(&self.conn()).map_err(|fault| fault.at(&self.path))
+    /// Takes the right to drive a run, also one that is still to be created; its run directory
+    /// is created. Fails at once with [`StoreError::Driven`] when a process has it.
+    pub fn lock(&self, run: RunId) -> Result<DriverLock, StoreError> {
+        self.db.lock(run)
     }
 
-    /// One durable transaction: all of what `write` does, or, when it fails, nothing.
-    fn write_with<T>(
-        &self,
-        write: impl FnOnce(&Transaction<'_>) -> Result<T, Fault>,
-    ) -> Result<T, StoreError> {
-        let conn = self.conn();
-        let commit = || {
-            let transaction = Transaction::begin(&conn)?;
-            // Without more room the commit does as well, and if the disk is full, it says so.
-            let _ = self.wal.make_room(&transaction);
-            let value = write(&transaction)?;
-            transaction.commit()?;
-            Ok(value)
-        };
-        let value = { commit }().map_err(|fault: Fault| fault.at(&self.path))?;
-        self.commits.fetch_add(1, Ordering::Release);
-        Ok(value)
+    /// Whether a process is driving this run at the moment. Never gets in a driver's way.
+    pub fn is_driven(&self, run: RunId) -> Result<bool, StoreError> {
+        self.db.is_driven(run)
     }
 }
 
-impl Drop for SqliteStore {
-    fn drop(&mut self) {
-        if self.wal.len() > WAL_KEPT {
-            // Should this fail, the log only stays longer.
-            let _ = self.conn().set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false);
-        }
+#[async_trait]
+impl RunLog for SqliteStore {
+    async fn append(
+        &self,
+        run: RunId,
+        expected_seq: u64,
+        batch: &Batch<'_>,
+    ) -> Result<(), StoreError> {
+        let batch = EncodedBatch::new(run, expected_seq, batch)?;
+        self.thread.run(move |db| db.append(&batch)).await
+    }
+
+    async fn read(
+        &self,
+        run: RunId,
+        after_seq: u64,
+        limit: usize,
+    ) -> Result<Vec<Event>, StoreError> {
+        self.thread.run(move |db| db.read(run, after_seq, limit)).await
     }
 }
 
+#[async_trait]
+impl Runs for SqliteStore {
+    async fn list(&self) -> Result<Vec<RunSummary>, StoreError> {
+        self.thread.run(Database::list).await
+    }
+
+    async fn find(&self, text: &str) -> Result<RunId, StoreError> {
+        let text = text.to_owned();
+        self.thread.run(move |db| db.find(&text)).await
+    }
+
+    async fn delete(&self, run: RunId) -> Result<(), StoreError> {
+        self.thread.run(move |db| db.delete(run)).await
+    }
+
+    async fn last_seq(&self, run: RunId) -> Result<u64, StoreError> {
+        self.thread.run(move |db| db.last_seq(run)).await
+    }
+
+    async fn check(&self, run: RunId) -> Result<Option<StoreWarning>, StoreError> {
+        self.thread.run(move |db| db.check(run)).await
+    }
+}
+
+#[async_trait]
+impl Inbox for SqliteStore {
+    async fn post(&self, run: RunId, message: &Message) -> Result<InboxId, StoreError> {
+        let message = message.clone();
+        self.thread.run(move |db| db.post(run, &message)).await
+    }
+
+    async fn pending(&self, run: RunId) -> Result<Vec<(InboxId, Message)>, StoreError> {
+        self.thread.run(move |db| db.pending(run)).await
+    }
+}
+
+#[async_trait]
 impl Follow for SqliteStore {
-    fn mark(&self) -> Result<ChangeMark, StoreError> {
-        let others = self.read_with(|conn| {
-            let mut version = conn.prepare_cached("PRAGMA data_version")?;
-            Ok(version.query_row([], |row| row.get(0))?)
-        })?;
-        Ok(ChangeMark { ours: self.commits.load(Ordering::Acquire), others })
-    }
-}
-
-impl SqliteStore {
-    fn small_blob<T>(
-        &self,
-        sql: &str,
-        blob: &BlobRef,
-        take: impl FnOnce(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
-    ) -> Result<Option<T>, BlobError> {
-        let found = self.read_with(|conn| {
-            let mut select = conn.prepare_cached(sql)?;
-            Ok(select.query_row([blob.digest()], take).optional()?)
-        });
-        found.map_err(|error| BlobError::Backend { source: Box::new(error) })
-    }
-
-    fn put_small(&self, blob: &BlobRef, bytes: &[u8]) -> Result<(), BlobError> {
-        let stored = self.write_with(|transaction| Ok(log::insert_blob(transaction, blob, bytes)?));
-        stored.map_err(|error| BlobError::Backend { source: Box::new(error) })
+    async fn mark(&self) -> Result<ChangeMark, StoreError> {
+        self.thread.run(Database::mark).await
     }
 }
 
 impl BlobStore for SqliteStore {
     fn get(&self, blob: &BlobRef) -> Result<Vec<u8>, BlobError> {
         const SQL: &str = "SELECT bytes FROM blobs WHERE hash = ?1 AND bytes IS NOT NULL";
-        let Some(bytes) = self.small_blob(SQL, blob, |row| row.get::<_, Vec<u8>>(0))? else {
-            return self.files.get(blob);
+        let Some(bytes) = self.db.small_blob(SQL, blob, |row| row.get::<_, Vec<u8>>(0))? else {
+            return self.db.files.get(blob);
         };
         if BlobRef::of(&bytes) != *blob {
-            return Err(BlobError::Corrupt { blob: *blob, path: Some(self.path.clone()) });
+            return Err(BlobError::Corrupt { blob: *blob, path: Some(self.db.path.clone()) });
         }
         Ok(bytes)
     }
 
     fn put(&self, bytes: &[u8]) -> Result<BlobRef, BlobError> {
         if bytes.len() >= SMALL_BLOB {
-            return self.files.put(bytes);
+            return self.db.files.put(bytes);
         }
         let blob = BlobRef::of(bytes);
-        self.put_small(&blob, bytes)?;
+        self.db.put_small(&blob, bytes)?;
         Ok(blob)
     }
 
@@ -203,7 +198,7 @@ impl BlobStore for SqliteStore {
         let mut text = text;
         (&mut text).take(SMALL_BLOB as u64).read_to_end(&mut start).map_err(input)?;
         if start.len() >= SMALL_BLOB {
-            return self.files.put_json_string(&mut start.as_slice().chain(text));
+            return self.db.files.put_json_string(&mut start.as_slice().chain(text));
         }
         let mut json = Vec::new();
         text_to_json_string(&mut start.as_slice(), &mut json).map_err(input)?;
@@ -212,14 +207,14 @@ impl BlobStore for SqliteStore {
 
     fn len(&self, blob: &BlobRef) -> Result<u64, BlobError> {
         const SQL: &str = "SELECT length(bytes) FROM blobs WHERE hash = ?1 AND bytes IS NOT NULL";
-        match self.small_blob(SQL, blob, |row| row.get::<_, i64>(0))? {
+        match self.db.small_blob(SQL, blob, |row| row.get::<_, i64>(0))? {
             Some(size) => Ok(size.cast_unsigned()),
-            None => self.files.len(blob),
+            None => self.db.files.len(blob),
         }
     }
 
     fn copy_to(&self, blob: &BlobRef, out: &mut dyn Write) -> Result<u64, BlobError> {
-        match self.files.copy_to(blob, out) {
+        match self.db.files.copy_to(blob, out) {
             Err(BlobError::Missing { .. }) => {}
             copied => return copied,
         }

@@ -5,10 +5,11 @@ use std::io;
 use fabro_types::{RunId, RunStatus};
 use rusqlite::{Connection, OptionalExtension, Row};
 
+use super::database::Database;
 use super::fault::Fault;
-use super::{SqliteStore, log, schema};
+use super::{log, schema};
 use crate::summary::{self, Known};
-use crate::{RunSummary, Runs, StoreError, StoreWarning};
+use crate::{RunSummary, StoreError, StoreWarning};
 
 /// How many runs deep sub-workflows are followed upwards.
 const MAX_ANCESTORS: usize = 128;
@@ -19,8 +20,8 @@ pub(super) fn key(conn: &Connection, run: RunId) -> rusqlite::Result<Option<i64>
     select.query_row([run.to_string()], |row| row.get(0)).optional()
 }
 
-impl Runs for SqliteStore {
-    fn list(&self) -> Result<Vec<RunSummary>, StoreError> {
+impl Database {
+    pub(super) fn list(&self) -> Result<Vec<RunSummary>, StoreError> {
         const SQL: &str = "SELECT id, parent, workflow, goal, status, started, ended
             FROM runs ORDER BY started DESC, key DESC";
         let mut runs = self.read_with(|conn| {
@@ -32,7 +33,7 @@ impl Runs for SqliteStore {
         Ok(runs)
     }
 
-    fn find(&self, text: &str) -> Result<RunId, StoreError> {
+    pub(super) fn find(&self, text: &str) -> Result<RunId, StoreError> {
         let known = self.read_with(|conn| {
             let mut select =
                 conn.prepare_cached("SELECT id, parent FROM runs ORDER BY started DESC, key DESC")?;
@@ -45,7 +46,7 @@ impl Runs for SqliteStore {
         summary::find(text, &known)
     }
 
-    fn delete(&self, run: RunId) -> Result<(), StoreError> {
+    pub(super) fn delete(&self, run: RunId) -> Result<(), StoreError> {
         let family = self.family(run)?;
         // Held to the end, so that nobody begins to drive what is being removed.
         let mut locks = Vec::new();
@@ -79,7 +80,7 @@ impl Runs for SqliteStore {
         self.sweep().map(drop)
     }
 
-    fn last_seq(&self, run: RunId) -> Result<u64, StoreError> {
+    pub(super) fn last_seq(&self, run: RunId) -> Result<u64, StoreError> {
         self.read_with(|conn| {
             let Some(key) = key(conn, run)? else { return Ok(0) };
             let (seq, half_written) = log::last_record(conn, key)?;
@@ -87,7 +88,7 @@ impl Runs for SqliteStore {
         })
     }
 
-    fn check(&self, run: RunId) -> Result<Option<StoreWarning>, StoreError> {
+    pub(super) fn check(&self, run: RunId) -> Result<Option<StoreWarning>, StoreError> {
         self.read_with(|conn| {
             let Some(key) = key(conn, run)? else { return Ok(None) };
             let (seq, half_written) = log::last_record(conn, key)?;
@@ -96,10 +97,10 @@ impl Runs for SqliteStore {
     }
 }
 
-impl SqliteStore {
+impl Database {
     /// Removes the blobs that no run names and what killed writers left behind, unless a run is
     /// being driven: its driver may be about to name one. Says whether it did.
-    pub fn sweep(&self) -> Result<bool, StoreError> {
+    pub(super) fn sweep(&self) -> Result<bool, StoreError> {
         let Some(_locked) = self.lock_out_drivers()? else { return Ok(false) };
         self.write_with(|transaction| {
             let unused = "DELETE FROM blobs WHERE id NOT IN (SELECT blob FROM uses)";

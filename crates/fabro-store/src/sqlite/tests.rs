@@ -1,11 +1,14 @@
+use std::fs;
+use std::io;
 use std::sync::Arc;
 
 use fabro_events::EventBody;
 use proptest::prelude::*;
+use rusqlite::Connection;
 
 use super::*;
-use crate::tests::{answer, asked, created, event, message, run};
-use crate::{Batch, Inbox, MemoryStore, RunLog, Runs, StoreWarning};
+use crate::tests::{Blocking, answer, asked, created, event, message, run, wait};
+use crate::{Batch, MemoryStore, Store, StoreWarning};
 
 struct Dir(tempfile::TempDir);
 
@@ -22,8 +25,8 @@ impl Dir {
         self.path().join("fabro.db")
     }
 
-    fn open(&self) -> SqliteStore {
-        SqliteStore::open(&self.path()).unwrap()
+    fn open(&self) -> Blocking<SqliteStore> {
+        Blocking(Arc::new(SqliteStore::open(&self.path()).unwrap()))
     }
 
     /// Changes the database behind the store's back.
@@ -37,7 +40,7 @@ impl Dir {
     }
 }
 
-fn fill(store: &SqliteStore, run: RunId, seqs: std::ops::RangeInclusive<u64>) {
+fn fill(store: &Blocking<SqliteStore>, run: RunId, seqs: std::ops::RangeInclusive<u64>) {
     let before = seqs.start() - 1;
     let events: Vec<_> = seqs.map(|seq| message(run, seq, "text")).collect();
     store.append(run, before, &Batch::of(&events)).unwrap();
@@ -49,7 +52,7 @@ fn a_store_outlives_its_object() {
     let run = run(1);
     fill(&dir.open(), run, 1..=3);
     assert_eq!(dir.open().read(run, 0, 9).unwrap().len(), 3);
-    assert_eq!(SqliteStore::open_read_only(&dir.path()).unwrap().last_seq(run).unwrap(), 3);
+    assert_eq!(wait(SqliteStore::open_read_only(&dir.path()).unwrap().last_seq(run)).unwrap(), 3);
     assert_eq!(fs::read_to_string(dir.path().join(".gitignore")).unwrap(), "*\n");
     let files: Vec<_> =
         fs::read_dir(dir.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
@@ -195,7 +198,7 @@ fn a_truncated_database_is_an_error_and_stays_as_it_is() {
     let whole = fs::read(dir.db()).unwrap();
     for length in [100, 4096, 8192, whole.len() - 4096, whole.len() - 100] {
         fs::write(dir.db(), &whole[..length]).unwrap();
-        let read = SqliteStore::open(&dir.path()).and_then(|store| store.read(run, 0, 1000));
+        let read = SqliteStore::open(&dir.path()).and_then(|store| wait(store.read(run, 0, 1000)));
         match read {
             Err(StoreError::Corrupt { .. } | StoreError::NotAStore { .. }) => {}
             read => panic!("{length} of {}: {read:?}", whole.len()),
@@ -229,7 +232,7 @@ fn a_corrupted_blob_is_found() {
     let large = vec![b'1'; SMALL_BLOB];
     let (small, large) = (store.put(b"1").unwrap(), store.put(&large).unwrap());
     dir.sql("UPDATE blobs SET bytes = x'32'");
-    fs::write(store.files.path(&large), "other").unwrap();
+    fs::write(store.db.files.path(&large), "other").unwrap();
     for blob in [small, large] {
         let copied = store.copy_to(&blob, &mut io::sink());
         for error in [store.get(&blob).unwrap_err(), copied.unwrap_err()] {
@@ -271,13 +274,13 @@ fn looking_never_keeps_a_driver_out() {
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                while !done.load(Ordering::Relaxed) {
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
                     store.is_driven(run).unwrap();
                 }
             });
         }
         let taken: Vec<_> = (0..300).map(|_| store.lock(run).map(drop)).collect();
-        done.store(true, Ordering::Relaxed);
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
         assert!(taken.iter().all(Result::is_ok), "{taken:?}");
     });
 }
@@ -322,14 +325,14 @@ fn deleting_a_run_frees_what_only_it_names() {
     store.delete(run(1)).unwrap();
     assert!(store.get(&own[0].0).is_ok(), "somebody drives a run and may be about to name it");
     drop(other_driver);
-    assert!(store.sweep().unwrap());
+    assert!(wait(store.sweep()).unwrap());
     for (blob, _) in &own {
         assert!(matches!(store.get(blob), Err(BlobError::Missing { .. })));
     }
     for (blob, _) in &shared {
         assert!(store.get(blob).is_ok());
     }
-    assert_eq!(store.files.list().unwrap(), [shared[1].0]);
+    assert_eq!(store.db.files.list().unwrap(), [shared[1].0]);
     assert_eq!(fs::read_dir(dir.path().join("blobs/unfinished")).unwrap().count(), 0);
 }
 
@@ -337,7 +340,7 @@ fn deleting_a_run_frees_what_only_it_names() {
 fn a_stage_takes_little_room() {
     let dir = Dir::new();
     let store = dir.open();
-    store.conn().pragma_update(None, "synchronous", "OFF").unwrap();
+    store.db.conn().pragma_update(None, "synchronous", "OFF").unwrap();
     let run = run(1);
     for stage in 0..1000 {
         let seq = stage * 3;
@@ -392,7 +395,7 @@ fn body(run_id: RunId, seq: u64, kind: u8) -> crate::Event {
 }
 
 /// What a step came to, without what the two stores name differently.
-fn play(store: &(impl RunLog + Runs + Inbox), step: &Step) -> String {
+fn play(store: &Blocking<impl Store>, step: &Step) -> String {
     let plain = |result: Result<(), StoreError>| match result {
         Err(StoreError::NotPending { .. }) => "not pending".to_owned(),
         result => format!("{:?}", result.map_err(|error| error.to_string())),
@@ -423,7 +426,7 @@ fn play(store: &(impl RunLog + Runs + Inbox), step: &Step) -> String {
     }
 }
 
-fn look(store: &(impl RunLog + Runs + Inbox)) -> String {
+fn look(store: &Blocking<impl Store>) -> String {
     let mut runs = store.list().unwrap();
     for run in &mut runs {
         if run.status == fabro_types::RunStatus::Interrupted {
@@ -444,9 +447,9 @@ proptest! {
     #[test]
     fn both_stores_do_the_same(steps in prop::collection::vec(step(), 1..40)) {
         let dir = Dir::new();
-        let (memory, sqlite) = (MemoryStore::default(), dir.open());
+        let (memory, sqlite) = (Blocking(Arc::new(MemoryStore::default())), dir.open());
         // Only the rules are compared here; durability costs too much a step.
-        sqlite.conn().pragma_update(None, "synchronous", "OFF").unwrap();
+        sqlite.db.conn().pragma_update(None, "synchronous", "OFF").unwrap();
         for step in &steps {
             prop_assert_eq!(play(&memory, step), play(&sqlite, step), "{:?}", step);
             prop_assert_eq!(look(&memory), look(&sqlite), "after {:?}", step);
@@ -482,6 +485,7 @@ fn the_log_grows_in_strides_and_is_read_whatever_it_ends_with() {
     fill(&read, run, 151..=152);
     assert_eq!(read.read(run, 0, 1000).unwrap().len(), 152);
     let sound: String = read
+        .db
         .read_with(|conn| Ok(conn.query_row("PRAGMA integrity_check", [], |row| row.get(0))?))
         .unwrap();
     assert_eq!(sound, "ok");

@@ -146,7 +146,7 @@ fn a_rewound_run_is_replayed_from_there_on() {
     let last = events.len() as u64;
     let set = [("x".to_owned(), std::sync::Arc::new(1.into()))].into();
     let cut = checkpoint::rewind(taped.run, &at, last, 3_000, set);
-    taped.store.append(taped.run, last, &Batch::of(&[cut])).unwrap();
+    super::now(taped.store.append(taped.run, last, &Batch::of(&[cut]))).unwrap();
     assert_snapshot!(told(&taped.replay()), @"0 compared, without an end");
     let taped = taped.resume();
     assert_snapshot!(told(&taped.replay()), @"15 compared");

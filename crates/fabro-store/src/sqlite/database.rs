@@ -1,0 +1,139 @@
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use fabro_blob::{BlobError, DirBlobs};
+use fabro_types::{BlobRef, RunId};
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OptionalExtension};
+
+use super::fault::Fault;
+use super::transaction::Transaction;
+use super::wal::Wal;
+use super::{log, schema};
+use crate::{ChangeMark, StoreError};
+
+/// A write-ahead log above this size is folded into the database when the store is closed. A
+/// smaller one is left as it is: reading it again costs less than the two syncs.
+const WAL_KEPT: u64 = 1024 * 1024;
+
+/// One connection to a store, with the directory of its larger blobs. Every call blocks.
+#[derive(Debug)]
+pub(super) struct Database {
+    pub(super) dir: PathBuf,
+    /// The database file.
+    pub(super) path: PathBuf,
+    wal: Wal,
+    conn: Mutex<Connection>,
+    pub(super) files: DirBlobs,
+    /// Counts what this object committed; `SQLite` counts only what others did.
+    commits: AtomicU64,
+}
+
+impl Database {
+    /// Opens the store for reading and writing, and creates it if there is none.
+    pub(super) fn open(dir: &Path) -> Result<Self, StoreError> {
+        let dir = schema::prepare_dir(dir)?;
+        let path = dir.join(schema::FILE);
+        if !schema::exists(&path)? {
+            schema::create(&dir, &path)?;
+        }
+        let conn = schema::connect(&path)?;
+        Ok(Self::with(dir, path, conn))
+    }
+
+    /// Opens the store for reading alone.
+    pub(super) fn open_read_only(dir: &Path) -> Result<Self, StoreError> {
+        let no_store = || StoreError::NoStore { path: dir.to_owned() };
+        let dir = match fs::canonicalize(dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(no_store()),
+            found => found.map_err(|error| StoreError::io(dir.to_owned(), error))?,
+        };
+        let path = dir.join(schema::FILE);
+        if !schema::exists(&path)? {
+            return Err(no_store());
+        }
+        let conn = schema::connect_read_only(&path)?;
+        Ok(Self::with(dir, path, conn))
+    }
+
+    fn with(dir: PathBuf, path: PathBuf, conn: Connection) -> Self {
+        let files = DirBlobs::new(dir.join("blobs"));
+        let wal = Wal::of(&path);
+        Self { dir, path, wal, conn: Mutex::new(conn), files, commits: AtomicU64::new(0) }
+    }
+
+    pub(super) fn run_dir(&self, run: RunId) -> PathBuf {
+        self.dir.join("runs").join(run.to_string())
+    }
+
+    pub(super) fn conn(&self) -> MutexGuard<'_, Connection> {
+        // A panic under the lock has rolled its transaction back.
+        self.conn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn read_with<T>(
+        &self,
+        read: impl FnOnce(&Connection) -> Result<T, Fault>,
+    ) -> Result<T, StoreError> {
+        read(&self.conn()).map_err(|fault| fault.at(&self.path))
+    }
+
+    /// One durable transaction: all of what `write` does, or, when it fails, nothing.
+    pub(super) fn write_with<T>(
+        &self,
+        write: impl FnOnce(&Transaction<'_>) -> Result<T, Fault>,
+    ) -> Result<T, StoreError> {
+        let conn = self.conn();
+        let commit = || {
+            let transaction = Transaction::begin(&conn)?;
+            // Without more room the commit does as well, and if the disk is full, it says so.
+            let _ = self.wal.make_room(&transaction);
+            let value = write(&transaction)?;
+            transaction.commit()?;
+            Ok(value)
+        };
+        let value = { commit }().map_err(|fault: Fault| fault.at(&self.path))?;
+        self.commits.fetch_add(1, Ordering::Release);
+        Ok(value)
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        if self.wal.len() > WAL_KEPT {
+            // Should this fail, the log only stays longer.
+            let _ = self.conn().set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false);
+        }
+    }
+}
+
+impl Database {
+    pub(super) fn mark(&self) -> Result<ChangeMark, StoreError> {
+        let others = self.read_with(|conn| {
+            let mut version = conn.prepare_cached("PRAGMA data_version")?;
+            Ok(version.query_row([], |row| row.get(0))?)
+        })?;
+        Ok(ChangeMark { ours: self.commits.load(Ordering::Acquire), others })
+    }
+
+    pub(super) fn small_blob<T>(
+        &self,
+        sql: &str,
+        blob: &BlobRef,
+        take: impl FnOnce(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>, BlobError> {
+        let found = self.read_with(|conn| {
+            let mut select = conn.prepare_cached(sql)?;
+            Ok(select.query_row([blob.digest()], take).optional()?)
+        });
+        found.map_err(|error| BlobError::Backend { source: Box::new(error) })
+    }
+
+    pub(super) fn put_small(&self, blob: &BlobRef, bytes: &[u8]) -> Result<(), BlobError> {
+        let stored = self.write_with(|transaction| Ok(log::insert_blob(transaction, blob, bytes)?));
+        stored.map_err(|error| BlobError::Backend { source: Box::new(error) })
+    }
+}
