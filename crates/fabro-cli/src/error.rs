@@ -1,14 +1,16 @@
-//! From an error to what a person reads and to the exit code.
+//! Error messages and exit codes.
 
 use std::fmt;
 use std::fmt::Write as _;
 use std::io;
 
-use fabro_config::{ConfigError, RunFile};
+use fabro_config::ConfigError;
+use fabro_engine::DriveError;
+use fabro_handlers::GoalError;
 use fabro_inspect::ReportError;
-use fabro_run::SetupError;
+use fabro_run::{RunError, SetupError};
 use fabro_store::StoreError;
-use fabro_types::Diagnostic;
+use fabro_types::{Diagnostic, RunId};
 
 use crate::commands::shown;
 use crate::exit::{self, Exit};
@@ -41,7 +43,7 @@ pub fn failed(message: impl Into<String>, next: impl Into<String>) -> anyhow::Er
     CliError { message: message.into(), next: next.into(), exit: exit::FAILED }.into()
 }
 
-/// What an argument names cannot be written: the argument is wrong, or the place refuses.
+/// What an argument names cannot be written: the argument is wrong, or the system refuses.
 pub fn unwritable(what: &str, error: &io::Error, next: &str) -> anyhow::Error {
     use io::ErrorKind::{AlreadyExists, IsADirectory, NotADirectory, NotFound};
     let message = format!("{what}: {error}");
@@ -56,6 +58,73 @@ pub fn store(message: impl Into<String>, next: impl Into<String>) -> anyhow::Err
     CliError { message: message.into(), next: next.into(), exit: exit::STORE }.into()
 }
 
+/// An error of a library, with the commands and options that help.
+pub fn run(error: RunError, global: &Global) -> anyhow::Error {
+    let message = error.to_string();
+    match error {
+        RunError::Invalid { path, text, findings } => {
+            let shown = shown(&path, &global.cwd().unwrap_or_default());
+            not_valid(&shown, &text, &findings, global)
+        }
+        RunError::Unreadable { .. } => usage(message, "name a .fabro file that can be read"),
+        RunError::Config(error) => error.into(),
+        RunError::Setup(error) => error.into(),
+        RunError::Store(error) | RunError::Drive(DriveError::Store(error)) => error.into(),
+        RunError::Bundle(error) => error.into(),
+        RunError::Goal(GoalError { message, fix, .. }) => {
+            usage(format!("the goal cannot be rendered: {message}"), fix)
+        }
+        RunError::Choice(_) => usage(message, "answer with one of these"),
+        RunError::NoModel { .. } => usage(
+            "no model is configured for the LLM stages of this workflow",
+            "set ANTHROPIC_API_KEY, OPENAI_API_KEY or OPENAI_BASE_URL, or write a [providers.NAME] into .fabro/config.toml; or use canned responses with --model-script FILE, or try --dry-run",
+        ),
+        RunError::NotCreated { .. } => {
+            failed(message, "the log is damaged; look at it with `fabro events`")
+        }
+        RunError::Ended { run, .. } => {
+            let rewind = global.command(&format!("rewind {run} NODE@VISIT"));
+            let fork = global.command(&format!("fork {run} NODE@VISIT"));
+            usage(message, format!("go back in the run with `{rewind}`, or copy it with `{fork}`"))
+        }
+        RunError::SubWorkflow { root, .. } => {
+            usage(message, format!("name the run it belongs to: {root}"))
+        }
+        RunError::NoCheckpoint { run, .. } => {
+            let inspect = global.command(&format!("inspect {run}"));
+            usage(message, format!("list its stages with `{inspect}`; nothing follows an exit"))
+        }
+        RunError::NoOpenGate { run } => {
+            let inspect = global.command(&format!("inspect {run}"));
+            usage(message, format!("see its state with `{inspect}`"))
+        }
+        RunError::NoSuchGate { open, .. } => {
+            usage(message, format!("waiting: {}", open.join(", ")))
+        }
+        RunError::AmbiguousGate { names } => {
+            usage(message, format!("name one of them before the choice: {}", names.join(", ")))
+        }
+        RunError::NoAgent { agents, .. } if agents.is_empty() => {
+            usage("the run has no agents", "only agent stages take messages")
+        }
+        RunError::NoAgent { agents, .. } => usage(message, format!("it has {}", agents.join(", "))),
+        error => error.into(),
+    }
+}
+
+/// The same for an error of a driver, whose run can be resumed.
+pub fn driving(error: RunError, run: RunId, global: &Global) -> anyhow::Error {
+    match error {
+        RunError::Drive(DriveError::Store(error)) => error.into(),
+        RunError::Drive(error) => {
+            let resume = global.command(&format!("resume {run}"));
+            let next = format!("nothing that was committed is lost; fix it, then run `{resume}`");
+            store(error.to_string(), next)
+        }
+        error => self::run(error, global),
+    }
+}
+
 /// A file with these errors, which are shown on stderr first.
 pub fn not_valid(
     shown: &str,
@@ -64,29 +133,23 @@ pub fn not_valid(
     global: &Global,
 ) -> anyhow::Error {
     crate::output::stderr(&diagnostics::render(shown, source, errors, global.paint_stderr()));
-    usage(format!("{shown} is not valid"), "mend what is shown above")
+    usage(format!("{shown} is not valid"), "fix the errors shown above")
 }
 
-/// The same for a run.toml.
-pub fn not_valid_in(file: &RunFile, finding: Diagnostic, global: &Global) -> anyhow::Error {
-    let shown = shown(&file.path, &global.cwd().unwrap_or_default());
-    not_valid(&shown, &file.warnings.text, &[finding], global)
-}
-
-/// Prints the error, with what to do next, to stderr. A pipe whose reader has left is no error:
-/// nothing is printed then.
+/// Prints the error, with what to do next, to stderr. A closed pipe is not an error: nothing is printed
+/// then.
 pub fn report(error: &anyhow::Error, paint: Paint) -> Exit {
     if is_closed_pipe(error) {
         return exit::SUCCEEDED;
     }
     let mut text = format!("{} {}\n", paint.error("error:"), clean(&error.to_string()));
-    let mut said = error.to_string();
+    let mut printed = error.to_string();
     for cause in error.chain().skip(1) {
         let cause = cause.to_string();
         // Many errors name their cause in their own message.
-        if !said.contains(&cause) {
+        if !printed.contains(&cause) {
             let _ = writeln!(text, "  because: {}", clean(&cause));
-            said.push_str(&cause);
+            printed.push_str(&cause);
         }
     }
     if let Some(next) = next(error) {

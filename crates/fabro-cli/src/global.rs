@@ -1,4 +1,4 @@
-//! The options that every command takes, and what they lead to.
+//! The options of every command: store, colors, tracing.
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -9,19 +9,18 @@ use fabro_config::{Settings, settings, user_settings_file};
 use fabro_store::{Runs, SqliteStore};
 use fabro_types::RunId;
 
-use crate::error;
 use fabro_terminal::Paint;
 
 /// Options of every command.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Global options")]
 pub struct Global {
-    /// Where runs are recorded
+    /// Directory of the run store
     #[arg(
         long,
         global = true,
         value_name = "DIR",
-        help = "Where runs are recorded [env: FABRO_STORE] [default: .fabro/state of the project]"
+        help = "Directory of the run store [env: FABRO_STORE] [default: .fabro/state of the project]"
     )]
     pub store: Option<PathBuf>,
 
@@ -29,26 +28,26 @@ pub struct Global {
     #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = ColorChoice::Auto)]
     pub color: ColorChoice,
 
-    /// Say on stderr what goes on inside; twice for more
+    /// Print traces to stderr; twice for more
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
 }
 
 impl Global {
     /// The working directory.
-    #[expect(clippy::unused_self, reason = "where a command works is asked in one place")]
+    #[expect(clippy::unused_self, reason = "every command gets its directories here")]
     pub fn cwd(&self) -> anyhow::Result<PathBuf> {
         std::env::current_dir()
             .context("the current directory cannot be used; change to one that exists")
     }
 
     /// The home directory, if it is known.
-    #[expect(clippy::unused_self, reason = "where a command works is asked in one place")]
+    #[expect(clippy::unused_self, reason = "every command gets its directories here")]
     pub fn home(&self) -> Option<PathBuf> {
         std::env::home_dir().filter(|home| home.is_absolute())
     }
 
-    /// What project and user have set; what is odd about it goes to stderr.
+    /// The settings of project and user; warnings go to stderr.
     pub fn settings(&self) -> anyhow::Result<Settings> {
         let (cwd, home) = (self.cwd()?, self.home());
         let config_home = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
@@ -67,53 +66,46 @@ impl Global {
         Ok(fabro_config::store_dir(&self.cwd()?, flag.as_deref(), None))
     }
 
-    /// The store, for writing; it is created when there is none.
+    /// The store, for writing; created if it does not exist.
     pub fn store(&self) -> anyhow::Result<SqliteStore> {
         Ok(SqliteStore::open(&self.store_dir()?)?)
     }
 
-    /// The store, for reading alone.
+    /// The store, read-only.
     pub fn store_to_read(&self) -> anyhow::Result<SqliteStore> {
         Ok(SqliteStore::open_read_only(&self.store_dir()?)?)
     }
 
-    /// The store that has this run already, for writing, and the run.
-    pub async fn run_to_change(&self, text: &str) -> anyhow::Result<(SqliteStore, RunId)> {
-        // A store that is not there is an error here, not a reason to create one.
+    /// The existing store, for writing, and the run.
+    pub async fn find_run(&self, text: &str) -> anyhow::Result<(SqliteStore, RunId)> {
+        // A missing store is an error here, not a reason to create one.
         drop(self.store_to_read()?);
         let store = self.store()?;
         let run = store.find(text).await?;
         Ok((store, run))
     }
 
-    /// The same for a run that can be changed as a whole: not a sub-workflow, whose parent would not
-    /// know of it. `verb` is the command.
-    pub async fn whole_run_to_change(
-        &self,
-        text: &str,
-        verb: &str,
-    ) -> anyhow::Result<(SqliteStore, RunId)> {
-        let (store, run) = self.run_to_change(text).await?;
-        let root = fabro_run::root(&store, run).await?;
-        if root == run {
-            return Ok((store, run));
-        }
-        let instead = self.command(&format!("{verb} {root}"));
-        Err(error::usage(
-            format!("run {run} is a sub-workflow"),
-            format!("{verb} the run it belongs to: `{instead}`"),
-        ))
+    /// The same, with a warning to stderr when the last record was cut off: a change removes it.
+    pub async fn run_to_change(&self, text: &str) -> anyhow::Result<(SqliteStore, RunId)> {
+        let (store, run) = self.find_run(text).await?;
+        self.warn(store.check(run).await?);
+        Ok((store, run))
     }
 
     /// The store for reading, and the run; with a warning to stderr when the log is damaged.
     pub async fn run_to_read(&self, text: &str) -> anyhow::Result<(SqliteStore, RunId)> {
         let store = self.store_to_read()?;
         let run = store.find(text).await?;
-        if let Some(warning) = store.check(run).await? {
-            let paint = self.paint_stderr();
-            crate::output::stderr(&format!("{} {warning}\n", paint.warning("warning:")));
-        }
+        self.warn(store.check(run).await?);
         Ok((store, run))
+    }
+
+    /// Prints warnings to stderr.
+    pub fn warn(&self, warnings: impl IntoIterator<Item = impl std::fmt::Display>) {
+        let word = self.paint_stderr().warning("warning:");
+        for warning in warnings {
+            crate::output::stderr(&format!("{word} {warning}\n"));
+        }
     }
 
     /// How to color what goes to stdout.
@@ -126,14 +118,14 @@ impl Global {
         self.paint(io::stderr().is_terminal())
     }
 
-    /// True when stderr is a terminal on which lines can be drawn again.
+    /// True when stderr is a terminal that can redraw lines.
     pub fn is_live(&self) -> bool {
         io::stderr().is_terminal()
             && self.verbose == 0
             && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
     }
 
-    /// The options that another `fabro` on this store would need, for hints.
+    /// A `fabro` command for hints, with the store of this one.
     pub fn command(&self, rest: &str) -> String {
         match &self.store {
             Some(dir) => format!("fabro {rest} --store {}", quoted(dir)),
@@ -155,7 +147,7 @@ impl Global {
     }
 }
 
-/// A path as a shell takes it.
+/// A path quoted for a shell.
 pub fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |c: char| c.is_alphanumeric() || "/._-~+,:@".contains(c);

@@ -1,9 +1,9 @@
 //! The `fabro` command: arguments in, exit code out.
 //!
-//! This crate only puts the others together. `cli` defines the command line, `commands` has a file
-//! for each command, `wiring` and `drive` bring a run's handlers, model, people and driver
-//! together. What a run did is computed in `fabro-inspect` and drawn by `fabro-terminal`; here it is
-//! printed.
+//! `cli` defines the command line, and `commands` has a file for each command. Runs are created, driven
+//! and changed by `fabro-run`; `drive` adds progress, signals and the exit code. Reports are computed in
+//! `fabro-inspect`, and drawn by `fabro-terminal`. Hints about commands and options are in `error`:
+//! libraries do not know them.
 //!
 //! Results go to stdout; progress, warnings and errors to stderr. With `--json` stdout has nothing
 //! but JSON. Every error says what to do next, and the exit code is one of these:
@@ -11,10 +11,10 @@
 //! | code | meaning |
 //! | --- | --- |
 //! | 0 | succeeded |
-//! | 1 | the run failed or was canceled; `fmt --check` found something; `doctor` or `model test` did; `replay` came out differently |
+//! | 1 | the run failed or was canceled; `fmt --check` found something; `doctor` or `model test` did; `replay` found a difference |
 //! | 2 | wrong arguments, or a workflow that is not valid |
-//! | 3 | the run waits for a person or for a larger budget |
-//! | 4 | the store cannot be read or written, or what was asked for cannot be written |
+//! | 3 | the run is paused: it waits for a person or for a larger budget |
+//! | 4 | the store cannot be read or written, or an output file cannot be written |
 //! | 130 | interrupted; the run can be resumed |
 
 #![expect(unreachable_pub, reason = "nothing of a program is reachable from outside")]
@@ -24,11 +24,9 @@ mod commands;
 mod drive;
 mod error;
 mod exit;
-mod files;
 mod global;
 mod output;
 mod values;
-mod wiring;
 
 use std::process::ExitCode;
 

@@ -3,13 +3,13 @@ use std::sync::Arc;
 
 use fabro_engine::{Phase, RunState, checkpoint};
 use fabro_events::{CompletedStage, Event, EventBody, timestamp};
+use fabro_run::{Gate, open_gates};
 use fabro_types::{Failure, RunId, RunStatus, Usage};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::ReportError;
 use crate::at::{StageKey, take_line};
-use crate::gate::{Gate, open_gates};
 
 /// A run as a whole.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -4,6 +4,7 @@ use fabro_blob::BlobStore;
 use fabro_context::keys;
 use fabro_engine::{ReadError, checkpoint, read_blob};
 use fabro_events::{CompletedStage, Event, EventBody};
+use fabro_run::{Gate, open_gates};
 use fabro_types::{BlobRef, Outcome};
 use serde::Serialize;
 use serde_json::Value;
@@ -11,7 +12,6 @@ use serde_json::Value;
 use crate::ReportError;
 use crate::at::{StageKey, end_of, find};
 use crate::conversation::{Given, Spoken, transcript};
-use crate::gate::{Gate, open_gates};
 
 /// One visit of a node, with what went in and what came out.
 #[derive(Clone, Debug, PartialEq, Serialize)]

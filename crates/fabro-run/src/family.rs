@@ -1,19 +1,23 @@
-//! Runs and the runs of their sub-workflows.
+//! The family of a run: the run and the runs of its sub-workflows, driven and canceled together.
 
 use std::iter::successors;
 use std::sync::Arc;
 
 use fabro_engine::{Phase, RunState, cancel};
-use fabro_events::Event;
-use fabro_handlers::read_all;
+use fabro_events::{Event, EventBody};
+use fabro_handlers::{Bundle, read_all};
+use fabro_redact::Redactor;
 use fabro_sandbox::end_leftovers;
 use fabro_store::{Batch, Runs, Store, StoreError};
 use fabro_types::RunId;
 
+use crate::RunError;
+use crate::services::{RUN_ID_VARIABLE, ServiceBuilder};
+
 /// No chain of sub-workflows is longer.
 const MAX_DEPTH: usize = 64;
 
-/// A run and the runs of its sub-workflows, those further up first.
+/// A run and the runs of its sub-workflows, parents first.
 pub async fn family(store: &(impl Runs + ?Sized), run: RunId) -> Result<Vec<RunId>, StoreError> {
     let mut members = vec![run];
     let runs = store.list().await?;
@@ -32,28 +36,28 @@ pub async fn family(store: &(impl Runs + ?Sized), run: RunId) -> Result<Vec<RunI
     }
 }
 
-/// The run that is driven when this one is: the one that it is a sub-workflow of, however deep; else
-/// itself.
+/// The run at the top of a run's family: its driver drives the sub-workflows too.
 pub async fn root(store: &(impl Runs + ?Sized), run: RunId) -> Result<RunId, StoreError> {
     let runs = store.list().await?;
     let parent = |run: &RunId| runs.iter().find(|summary| summary.id == *run)?.parent;
     Ok(successors(Some(run), parent).take(MAX_DEPTH).last().unwrap_or(run))
 }
 
-/// A run, or the run of a sub-workflow whose stage is at work.
+/// A run, or the run of a sub-workflow whose stage is running.
 #[derive(Clone, Debug)]
 pub struct Member {
     /// The run.
     pub run: RunId,
-    /// The stages that hold it, as node and visit, outermost first; none for the run itself.
+    /// The stages that it is the sub-workflow of, as node and visit, outermost first; empty for the
+    /// run itself.
     pub within: Vec<(Arc<str>, u32)>,
     /// Its log.
     pub events: Vec<Event>,
 }
 
-/// A run and those of its sub-workflows that it still waits for, with their logs. A sub-workflow
-/// that was paused when its stage was called off is not among them.
-pub async fn at_work(store: &impl Store, run: RunId) -> Result<Vec<Member>, StoreError> {
+/// A run and those of its sub-workflows whose stages are running, with their logs. A sub-workflow
+/// that was paused when its stage was canceled is not among them.
+pub async fn running_members(store: &impl Store, run: RunId) -> Result<Vec<Member>, StoreError> {
     let mut members: Vec<(Member, RunState)> = Vec::new();
     for id in family(store, run).await? {
         let events = read_all(store, id).await?;
@@ -76,8 +80,8 @@ pub async fn at_work(store: &impl Store, run: RunId) -> Result<Vec<Member>, Stor
     Ok(members.into_iter().map(|(member, _)| member).collect())
 }
 
-/// Ends the logs of a run and of its sub-workflows that are not over. The caller has the run's lock.
-pub async fn end_family(
+/// Cancels a run and its sub-workflows as far as they have not ended. The caller has the run's lock.
+pub(crate) async fn cancel_family(
     store: &impl Store,
     run: RunId,
     now_ms: i64,
@@ -94,14 +98,29 @@ pub async fn end_family(
     Ok(())
 }
 
-/// Ends what a driver that died left running, sub-workflows' scripts too, and tells how many
-/// processes these were.
-pub async fn end_stages_left_behind(store: &impl Store, run: RunId) -> Result<usize, StoreError> {
-    let family = family(store, run).await?;
-    let leftovers =
-        move || family.iter().map(|id| end_leftovers(("FABRO_RUN_ID", &id.to_string()))).sum();
-    match tokio::task::spawn_blocking(leftovers).await {
-        Ok(ended) => Ok(ended),
-        Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+/// Ends the processes that a dead driver left running, those of sub-workflows too.
+pub(crate) async fn end_leftover_processes(
+    store: &impl Store,
+    run: RunId,
+) -> Result<(), StoreError> {
+    let members = family(store, run).await?;
+    let end_all = move || {
+        for member in members {
+            end_leftovers((RUN_ID_VARIABLE, &member.to_string()));
+        }
+    };
+    match tokio::task::spawn_blocking(end_all).await {
+        Ok(()) => Ok(()),
+        Err(panic) => std::panic::resume_unwind(panic.into_panic()),
     }
+}
+
+/// The redactor of a recorded run, or of the run that it is a sub-workflow of.
+pub async fn run_redactor(store: &impl Store, run: RunId) -> Result<Redactor, RunError> {
+    let first = store.read(root(store, run).await?, 0, 1).await?.pop();
+    let Some(EventBody::RunCreated(created)) = first.map(|event| event.entry.body) else {
+        return Ok(Redactor::default());
+    };
+    let bundle = Bundle::load(store, &created.bundle)?;
+    Ok(ServiceBuilder::new(&bundle.settings).recorded_redactor())
 }

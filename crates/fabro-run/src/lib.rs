@@ -1,70 +1,67 @@
-//! From settings and the environment to what a run works with: providers, tools, servers, secrets.
+//! A run as a library: create it or open it, drive it, and change it from outside.
 //!
-//! Settings (`fabro-config`, kept with a run as [`RunSettings`](fabro_handlers::RunSettings)) name
-//! things; here they are looked up in the environment and made: [`model`] is who answers, [`agents`]
-//! is what agents work with, and [`redactor`] knows every secret of both, so that none is recorded.
-//! [`check_kept`] and [`check_given`] refuse what people give a run where it holds one of them.
-//! [`check_run_file`] finds what a run.toml names and cannot have, [`Beside`] reads what a workflow names.
-//! [`prepare`] runs the steps before the first stage. [`family`] and [`at_work`] find the runs that are
-//! driven, answered and ended together: a run and its sub-workflows. [`start_driver`] is for runs that go
-//! on in the background.
+//! [`Run`] is what a command line, a server, a worker or a test calls. It takes a [`RunSpec`] and
+//! keeps everything that the run depends on with it, so that it can be resumed when the files it came
+//! from have changed or are gone. [`RunServices`] say where events go, who answers gates and what
+//! interrupts the run; [`DriveResult`] says how it ended.
 //!
 //! ```
-//! use fabro_handlers::RunSettings;
+//! use std::sync::Arc;
+//! use fabro_run::{DriveResult, LoadedWorkflow, Run, RunServices, RunSpec};
+//! use fabro_store::SqliteStore;
 //!
-//! let settings = RunSettings {
-//!     model_script: Some(r#"{"*": [{"text": "Hello."}]}"#.to_owned()),
-//!     ..RunSettings::default()
-//! };
-//! assert!(fabro_run::model(&settings, false).is_ok());
-//! let broken = RunSettings { model_script: Some("{".to_owned()), ..RunSettings::default() };
-//! let error = fabro_run::model(&broken, false).err().unwrap();
-//! assert_eq!(error.fix, "mend the file");
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), fabro_run::RunError> {
+//! # let dir = tempfile::tempdir().unwrap();
+//! let source = r#"digraph { start -> greet -> exit; greet [prompt="Say hello"] }"#;
+//! let mut spec = RunSpec::new(LoadedWorkflow::parse("hello", source)?, dir.path());
+//! spec.settings.model_script = Some(r#"{"greet": [{"text": "Hello."}]}"#.to_owned());
+//!
+//! let store = Arc::new(SqliteStore::open(&dir.path().join("store"))?);
+//! let run = Run::create(store, spec).await?;
+//! assert_eq!(run.drive(RunServices::default()).await?, DriveResult::Succeeded);
+//! # Ok(())
+//! # }
 //! ```
+//!
+//! [`RunSpec::from_target`] merges a run.toml, the settings of project and user, and [`Overrides`].
+//! A run that paused or was interrupted continues with [`Run::open`] and [`Run::resume`]. Without
+//! driving it, [`answer`], [`steer`], [`cancel`], [`fork`] and [`rewind`] change it. A run and the runs
+//! of its sub-workflows are its [`family`]: they are driven and canceled together.
 //!
 //! # Limits
 //!
-//! - Reads the environment of the process, each time it is asked. Variables that are no UTF-8 are as
-//!   good as absent.
-//! - Nothing is started or asked here: servers start when an agent needs them.
-//! - The family of a run is looked for among all runs of the store.
+//! - The environment of the process is read whenever services are built. Variables that are not UTF-8
+//!   are ignored.
+//! - Signals, the terminal and exit codes are up to the caller.
+//! - The family of a run is searched among all runs of the store.
 
-mod agents;
+mod answers;
 mod background;
-mod env;
+mod control;
+mod error;
 mod family;
-mod files;
-mod given;
+mod gates;
+mod model_test;
 mod models;
 mod prepare;
+mod run;
 mod run_file;
+mod secrets;
+mod services;
 mod settings;
-mod trial;
+mod sources;
+mod spec;
 
-pub use agents::{agents, provider, recorded_redactor, redactor};
-pub use background::{BackgroundError, start_driver};
-pub use env::{Variables, expanded, without_secrets};
-pub use family::{Member, at_work, end_family, end_stages_left_behind, family, root};
-pub use files::{Beside, is_too_large, read_text};
-pub use given::{answers, check_given, check_kept, check_values, used_up};
-pub use models::{catalog, client, model, providers};
-pub use prepare::{NotPrepared, prepare, prepare_dir};
-pub use run_file::{check_run_file, goal_of, model_script_of};
-pub use settings::{check, run_settings};
-pub use trial::{Mishap, Tried, try_all, try_model};
-
-/// Settings that cannot be used here and now.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct SetupError {
-    /// What is wrong.
-    pub message: String,
-    /// What to do.
-    pub fix: String,
-}
-
-impl SetupError {
-    fn new(message: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { message: message.into(), fix: fix.into() }
-    }
-}
+pub use background::BackgroundError;
+pub use control::{Cancellation, ForkPoint, answer, cancel, fork, is_driven, rewind, steer};
+pub use error::{RunError, SetupError};
+pub use family::{Member, family, root, run_redactor, running_members};
+pub use gates::{Gate, find_gates, gate_names, open_gates, open_gates_of_family};
+pub use model_test::{ModelTest, ModelTestError, test_model, test_providers};
+pub use models::{catalog, client, providers};
+pub use run::{DriveResult, ResumeOptions, Run, RunServices, now_ms};
+pub use run_file::check_run_file;
+pub use services::ServiceBuilder;
+pub use sources::{FileSources, is_too_large, read_text};
+pub use spec::{LoadedWorkflow, Overrides, RunSpec};

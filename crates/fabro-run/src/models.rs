@@ -1,42 +1,23 @@
+//! Providers and models, from the settings and the environment.
+
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use fabro_config::{ProviderSettings, Settings};
-use fabro_handlers::RunSettings;
-use fabro_llm::{
-    Catalog, Model, ModelInfo, Providers, ScriptedModel, SimulatedModel, Unconfigured,
-};
+use fabro_llm::{Catalog, ModelInfo, Provider, Providers, Secret};
 
-use crate::{SetupError, provider};
+use crate::SetupError;
+use crate::services::variable;
 
-/// Who can serve models: what the settings name, and what the environment configures.
+/// The providers that the settings name, and those that the environment configures.
 pub fn providers(settings: &Settings) -> Vec<ProviderSettings> {
-    fabro_config::providers(&settings.providers, |name| std::env::var(name).ok())
+    fabro_config::providers(&settings.providers, variable)
 }
 
-/// The models that are known, those of the settings among them.
+/// The built-in model catalog with the models of the settings added.
 pub fn catalog(models: &BTreeMap<String, ModelInfo>) -> Catalog {
     let mut catalog = Catalog::builtin();
     catalog.extend(models.values().cloned());
     catalog
-}
-
-/// Who answers the LLM stages of a run: nobody in a dry run, else a script, else the providers.
-///
-/// # Errors
-///
-/// The script is none, or a provider cannot be set up.
-pub fn model(settings: &RunSettings, dry_run: bool) -> Result<Arc<dyn Model>, SetupError> {
-    if dry_run {
-        return Ok(Arc::new(SimulatedModel));
-    }
-    match &settings.model_script {
-        Some(text) => Ok(Arc::new(ScriptedModel::from_json(text).map_err(|error| {
-            SetupError::new(format!("the model script is not valid: {error}"), "mend the file")
-        })?)),
-        None if settings.providers.is_empty() => Ok(Arc::new(Unconfigured)),
-        None => Ok(Arc::new(client(&settings.providers, &settings.models)?)),
-    }
 }
 
 /// The client for these providers, the first being the default.
@@ -54,6 +35,25 @@ pub fn client(
         fabro_llm::SetupError::Client { reason, fix } => {
             SetupError::new(format!("the HTTP client cannot be set up: {reason}"), fix)
         }
-        error => SetupError::new(error.to_string(), "mend the settings of the provider"),
+        error => SetupError::new(error.to_string(), "fix the settings of the provider"),
+    })
+}
+
+/// A provider as the client takes it.
+fn provider(settings: &ProviderSettings) -> Result<Provider, SetupError> {
+    let missing = |error: fabro_config::MissingVariable| {
+        SetupError::new(
+            format!("provider `{}`: {error}", settings.name),
+            "set the variable, or remove it from the settings",
+        )
+    };
+    let default = Provider::new(&settings.name, settings.kind);
+    Ok(Provider {
+        base_url: settings.base_url.clone(),
+        key: settings.api_key(variable).map_err(missing)?.map(Secret::new),
+        headers: settings.resolved_headers(variable).map_err(missing)?,
+        request_timeout: settings.request_timeout.or(default.request_timeout),
+        stream_timeout: settings.stream_timeout.or(default.stream_timeout),
+        ..default
     })
 }

@@ -1,4 +1,4 @@
-//! The steps that come before the first stage of a run.
+//! Preparation steps: scripts that run before the first stage.
 
 use std::path::{Path, PathBuf};
 
@@ -8,32 +8,33 @@ use fabro_sandbox::{Environment, Exec, ExecError, Exit, Keep, Language, Request}
 use fabro_types::{Failure, FailureClass, RunId};
 use tokio_util::sync::CancellationToken;
 
-/// Why a run cannot begin.
+use crate::services::RUN_ID_VARIABLE;
+
+/// Why a run cannot start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum NotPrepared {
+pub(crate) enum PrepareError {
     /// A step failed; the run fails with it.
     #[error("{0}")]
     Failed(Failure),
-    /// What a step prints cannot be recorded; the run can be resumed once it can.
+    /// The output of a step cannot be written; the run can be resumed when that is fixed.
     #[error("{message}")]
     CannotRecord {
-        /// What happened, with what to do.
+        /// What happened, with a fix.
         message: String,
     },
-    /// It was told to stop.
-    #[error("stopped")]
-    Stopped,
+    /// It was interrupted.
+    #[error("interrupted")]
+    Interrupted,
 }
 
-/// Where a run's preparation keeps its logs. The directory exists once a step has begun.
-pub fn prepare_dir(run_dir: &Path) -> PathBuf {
+/// The directory of the steps' logs. It exists once a step has started.
+pub(crate) fn prepare_dir(run_dir: &Path) -> PathBuf {
     run_dir.join("prepare")
 }
 
 /// Runs the preparation steps of a run, in order, in its working directory. The logs of step N are
-/// in `prepare/N` of the run's directory. The first step that fails ends it.
-pub async fn prepare(
+/// in `prepare/N` of the run's directory. A failure ends the preparation.
+pub(crate) async fn prepare(
     exec: &dyn Exec,
     settings: &RunSettings,
     run_id: RunId,
@@ -41,10 +42,10 @@ pub async fn prepare(
     work_dir: &Path,
     redactor: &Redactor,
     stop: &CancellationToken,
-) -> Result<(), NotPrepared> {
+) -> Result<(), PrepareError> {
     let own = settings.env.iter().map(|(name, value)| (name.clone(), value.clone()));
     let mut env: Vec<(String, String)> = own.collect();
-    env.push(("FABRO_RUN_ID".to_owned(), run_id.to_string()));
+    env.push((RUN_ID_VARIABLE.to_owned(), run_id.to_string()));
     env.push(("FABRO_RUN_DIR".to_owned(), run_dir.to_string_lossy().into_owned()));
     for (index, script) in settings.prepare.iter().enumerate() {
         let dir = prepare_dir(run_dir).join((index + 1).to_string());
@@ -59,10 +60,10 @@ pub async fn prepare(
         };
         let failed = |why: String| {
             let message = format!("prepare step {} failed: {why}", index + 1);
-            NotPrepared::Failed(Failure::new(FailureClass::Deterministic, message))
+            PrepareError::Failed(Failure::new(FailureClass::Deterministic, message))
         };
         let ended = exec.run(request).await.map_err(|error| match error {
-            ExecError::Log { .. } => NotPrepared::CannotRecord { message: error.to_string() },
+            ExecError::Log { .. } => PrepareError::CannotRecord { message: error.to_string() },
             error => failed(error.to_string()),
         })?;
         match ended.exit {
@@ -71,7 +72,7 @@ pub async fn prepare(
                 return Err(failed(format!("exit code {code}; see {}", dir.display())));
             }
             Exit::Signal(signal) => return Err(failed(format!("killed by signal {signal}"))),
-            Exit::Canceled => return Err(NotPrepared::Stopped),
+            Exit::Canceled => return Err(PrepareError::Interrupted),
         }
     }
     Ok(())
@@ -85,7 +86,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_first_step_that_fails_ends_it() {
+    async fn a_failed_step_ends_the_preparation() {
         let exec = FakeExec::new().with("a", Exit::Code(0), "").with("b", Exit::Code(3), "");
         let steps = ["a", "b", "c"].map(str::to_owned);
         let settings = RunSettings { prepare: steps.into(), ..RunSettings::default() };

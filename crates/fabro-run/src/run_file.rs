@@ -1,4 +1,4 @@
-//! What a run.toml names: found where it is written, before there is a run.
+//! The files and values that a run.toml refers to, checked before a run exists.
 
 use std::path::Path;
 
@@ -8,13 +8,14 @@ use fabro_llm::ScriptedModel;
 use fabro_types::Diagnostic;
 use serde_json::{Map, Value};
 
-use crate::{read_text, without_secrets};
+use crate::read_text;
+use crate::secrets::without_secrets;
 
-/// The rule of values that cannot be used.
+/// The rule of findings about values that cannot be used.
 const RULE: &str = "setting-value";
 
-/// What keeps runs of a run.toml from being created, whatever the environment has: its goal, its model
-/// script, what its agents are given, and secrets in its variables.
+/// The errors of a run.toml that do not depend on the environment: in its goal, its model script, its
+/// agent settings, and secrets in its variables.
 pub fn check_run_file(file: &RunFile, home: Option<&Path>) -> Vec<Diagnostic> {
     let goal = goal_of(file, &file.config.inputs, home).err();
     let script = model_script_of(file, home).err();
@@ -32,7 +33,7 @@ pub fn check_run_file(file: &RunFile, home: Option<&Path>) -> Vec<Diagnostic> {
 ///
 /// # Errors
 /// The file that it names cannot be read, or it cannot be rendered.
-pub fn goal_of(
+pub(crate) fn goal_of(
     file: &RunFile,
     inputs: &Map<String, Value>,
     home: Option<&Path>,
@@ -43,17 +44,17 @@ pub fn goal_of(
     let goal = file.goal(home).map_err(|error| {
         let message = match (&error, named) {
             (ConfigError::Read { source, .. }, Some(named)) => {
-                format!("`run.goal` names the file `{named}`: {}", crate::files::reason(source))
+                format!("`run.goal` names the file `{named}`: {}", crate::sources::reason(source))
             }
             _ => format!("`run.goal`: {error}"),
         };
         Diagnostic::error(RULE, file.span_of(SETTING), message).with_fix(
-            "create the file, correct the path, which is relative to this file, or write @@ for a text that begins with @",
+            "create the file, correct the path, which is relative to this file, or write @@ for text that begins with @",
         )
     })?;
     let text = goal.unwrap_or_default();
     let goal = render_goal(&text, inputs).map_err(|GoalError { message, span, fix }| {
-        let (place, message) = match named {
+        let (span, message) = match named {
             Some(named) => {
                 let before = text.as_bytes().iter().take(span.start);
                 let line = before.filter(|byte| **byte == b'\n').count() + 1;
@@ -61,7 +62,7 @@ pub fn goal_of(
             }
             None => (file.span_within(SETTING, &text, span), message),
         };
-        Diagnostic::error(RULE, place, message).with_fix(fix)
+        Diagnostic::error(RULE, span, message).with_fix(fix)
     })?;
     Ok(Some(goal))
 }
@@ -69,8 +70,11 @@ pub fn goal_of(
 /// The text of the model script that a run.toml names; `None` when it names none.
 ///
 /// # Errors
-/// It cannot be read, or is none.
-pub fn model_script_of(file: &RunFile, home: Option<&Path>) -> Result<Option<String>, Diagnostic> {
+/// It cannot be read, or is not a model script.
+pub(crate) fn model_script_of(
+    file: &RunFile,
+    home: Option<&Path>,
+) -> Result<Option<String>, Diagnostic> {
     const SETTING: &str = "run.model.script";
     let (Some(path), Some(named)) = (file.model_script(home), &file.config.model.script) else {
         return Ok(None);
@@ -84,8 +88,8 @@ pub fn model_script_of(file: &RunFile, home: Option<&Path>) -> Result<Option<Str
         error(format!("`{SETTING}` names the file `{named}`: {reason}"), fix)
     })?;
     if let Err(reason) = ScriptedModel::from_json(&text) {
-        let message = format!("`{SETTING}` names `{named}`, which is no model script: {reason}");
-        return Err(error(message, "mend that file"));
+        let message = format!("`{SETTING}` names `{named}`, which is not a model script: {reason}");
+        return Err(error(message, "fix that file"));
     }
     Ok(Some(text))
 }
@@ -115,12 +119,12 @@ mod tests {
     }
 
     #[test]
-    fn what_a_run_file_names_is_looked_at() {
+    fn references_of_a_run_file_are_checked() {
         check("[run]\ngoal = \"Greet {{ inputs.q }}\"\n[run.inputs]\nq = 1", "");
         check("", "");
         check(
             "[run]\ngoal = \"@no.md\"",
-            "setting-value at \"@no.md\": `run.goal` names the file `no.md`: no such file (create the file, correct the path, which is relative to this file, or write @@ for a text that begins with @)",
+            "setting-value at \"@no.md\": `run.goal` names the file `no.md`: no such file (create the file, correct the path, which is relative to this file, or write @@ for text that begins with @)",
         );
         check(
             "[run]\ngoal = \"Ask {{ inputs.q }}\"",
@@ -140,7 +144,7 @@ mod tests {
         );
         check(
             "[run.model]\nscript = \"bad.json\"",
-            "setting-value at \"bad.json\": `run.model.script` names `bad.json`, which is no model script: line 1, column 7: invalid type: integer `3`, expected a list of turns, as [{\"text\": \"…\"}] (mend that file)",
+            "setting-value at \"bad.json\": `run.model.script` names `bad.json`, which is not a model script: line 1, column 7: invalid type: integer `3`, expected a list of turns, as [{\"text\": \"…\"}] (fix that file)",
         );
         check(
             "[[run.agent.tools]]\nname = \"t\"\ndescription = \"d\"\nurl = \"http://x.test/\"\nparameters = \"@no.json\"",
@@ -148,7 +152,7 @@ mod tests {
         );
         check(
             "[run.sandbox.env]\n\"API-TOKEN\" = \"secret\"",
-            "setting-value at [run.sandbox.env]: `API-TOKEN` of [run.sandbox.env] holds a secret, and settings are kept with each run (put it into a variable of the environment, and write `$NAME`)",
+            "setting-value at [run.sandbox.env]: `API-TOKEN` of [run.sandbox.env] holds a secret, and settings are stored with each run (put it into an environment variable, and write `$NAME`)",
         );
     }
 }

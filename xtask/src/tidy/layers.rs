@@ -59,13 +59,13 @@ pub(super) const MEMBERS: &[Member] = &[
     member("fabro-external-agents", 4).entry_point(),
     member("fabro-bundle", 4),
     member("fabro-handlers", 5),
-    member("fabro-run", 6),
+    member("fabro-run", 6).entry_point(),
     member("fabro-terminal", 6),
-    member("fabro-inspect", 6),
-    member("fabro-cli", 7),
+    member("fabro-inspect", 7),
+    member("fabro-cli", 8),
     // The developers' tools, above every layer.
-    member("fabro-crash", 8),
-    member("xtask", 8),
+    member("fabro-crash", 9),
+    member("xtask", 9),
 ];
 
 pub(super) fn find(name: &str) -> Option<&'static Member> {

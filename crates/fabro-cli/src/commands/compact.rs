@@ -9,6 +9,7 @@ use fabro_events::{Event, EventBody};
 use fabro_handlers::{Bundle, RunSettings, compaction_policy};
 use fabro_inspect::conversation;
 use fabro_llm::Origin;
+use fabro_run::ServiceBuilder;
 use fabro_store::SqliteStore;
 use fabro_terminal::{Paint, clean};
 use fabro_tools::{ToolContext, ToolSet};
@@ -21,7 +22,6 @@ use crate::error;
 use crate::exit::{self, Exit};
 use crate::global::Global;
 use crate::output;
-use crate::wiring;
 
 /// What a compaction would give, as JSON.
 #[derive(Serialize)]
@@ -44,11 +44,12 @@ pub async fn compact(args: CompactArgs, global: &Global) -> anyhow::Result<Exit>
         ));
     }
     let settings = settings(&store, run, &events)?;
+    let services = ServiceBuilder::new(&settings);
     let journal = Arc::new(MemoryJournal::default());
     let mut session = Session::new(Parts {
         id: Arc::from("compact"),
         parent: None,
-        model: wiring::model(&settings, false)?,
+        model: services.model()?,
         tools: ToolSet::default(),
         journal: Arc::clone(&journal) as _,
         settings: Settings {
@@ -62,10 +63,9 @@ pub async fn compact(args: CompactArgs, global: &Global) -> anyhow::Result<Exit>
         context: ToolContext::default(),
     });
     session.restore(transcript);
-    let has_model = settings.model_script.is_some() || !settings.providers.is_empty();
     let overrides = Overrides {
         keep_recent_entries: args.keep_recent,
-        generate_summary: Some(has_model && !args.no_summary),
+        generate_summary: Some(services.has_model() && !args.no_summary),
         ..Overrides::default()
     };
     let report = session.compact(&overrides, &CancellationToken::new()).await?;

@@ -10,7 +10,6 @@ use crate::cli::DoctorArgs;
 use crate::exit::{self, Exit};
 use crate::global::Global;
 use crate::output;
-use crate::wiring;
 use fabro_terminal::{Paint, clean};
 
 /// Free space below which runs may soon fail, in bytes.
@@ -112,7 +111,7 @@ fn models(global: &Global) -> Vec<Check> {
         Ok(settings) => settings,
         Err(error) => return vec![check("model", Verdict::Failed, error.to_string())],
     };
-    let providers = wiring::providers(&settings);
+    let providers = fabro_run::providers(&settings);
     let mut checks: Vec<_> = providers.iter().map(|it| provider(it, &settings)).collect();
     let (status, detail) = match (settings.model.name, settings.model.script) {
         (Some(name), _) if !providers.is_empty() => (Verdict::Ok, name),
@@ -140,7 +139,8 @@ fn provider(provider: &ProviderSettings, settings: &Settings) -> Check {
     let at = provider.base_url.as_deref().map(|url| format!(" at {}", clean(url)));
     let it =
         format!("{} ({}){}", clean(&provider.name), provider.kind.as_str(), at.unwrap_or_default());
-    let (status, detail) = match wiring::client(std::slice::from_ref(provider), &settings.models) {
+    let (status, detail) = match fabro_run::client(std::slice::from_ref(provider), &settings.models)
+    {
         Ok(_) => (Verdict::Ok, it),
         Err(error) => (Verdict::Failed, format!("{it}: {error}")),
     };

@@ -4,11 +4,10 @@ use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 
-use super::walk::{shown, workflows_in};
+use super::walk::{read_workflow, shown, workflows_in};
 use crate::cli::FmtArgs;
 use crate::error;
 use crate::exit::{self, Exit};
-use crate::files;
 use crate::global::Global;
 use crate::output;
 use fabro_terminal::diagnostics;
@@ -47,7 +46,7 @@ pub fn fmt(args: &FmtArgs, global: &Global) -> anyhow::Result<Exit> {
 
 fn one(path: &Path, cwd: &Path, args: &FmtArgs, global: &Global) -> anyhow::Result<Done> {
     let name = shown(path, cwd);
-    let source = match files::read_workflow(path) {
+    let source = match read_workflow(path) {
         Ok(source) => source,
         // The other files are formatted all the same.
         Err(error) => {

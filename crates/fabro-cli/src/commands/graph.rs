@@ -3,11 +3,10 @@
 use fabro_graph::Workflow;
 use fabro_types::Severity;
 
-use super::walk::shown;
+use super::walk::{read_workflow, shown};
 use crate::cli::GraphArgs;
 use crate::error;
 use crate::exit::{self, Exit};
-use crate::files;
 use crate::global::Global;
 use crate::output;
 
@@ -21,7 +20,7 @@ pub fn graph(args: &GraphArgs, global: &Global) -> anyhow::Result<Exit> {
     } else {
         fabro_config::locate(&args.workflow, &cwd, global.home().as_deref())?.workflow_file
     };
-    let source = files::read_workflow(&path)?;
+    let source = read_workflow(&path)?;
     let name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into());
     let (workflow, mut findings) = match Workflow::from_source(&name, &source) {
         Ok((workflow, findings)) => (Some(workflow), findings),

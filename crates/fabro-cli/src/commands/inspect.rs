@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 
 use fabro_engine::read_all;
-use fabro_inspect::{Gate, Inspect, Spoken, StageReport, gate_names};
+use fabro_inspect::{Inspect, Spoken, StageReport};
+use fabro_run::{Gate, gate_names, open_gates_of_family};
 use serde_json::Value;
 
-use super::answer::gates;
 use crate::cli::InspectArgs;
+use crate::drive::answer_command;
 use crate::exit::{self, Exit};
 use crate::global::Global;
 use crate::output;
@@ -29,14 +30,13 @@ pub async fn inspect(args: &InspectArgs, global: &Global) -> anyhow::Result<Exit
         return Ok(exit::SUCCEEDED);
     }
     let mut report = fabro_inspect::inspect(&events, store.is_driven(run)?)?;
-    (_, report.gates) = gates(&store, run).await?;
+    report.gates = open_gates_of_family(&store, run).await?;
     if args.json {
         output::json(&report)?;
     } else {
         let mut text = run_text(&report, paint);
         if !report.gates.is_empty() {
-            let gate = if report.gates.len() > 1 { "GATE " } else { "" };
-            let answer = global.command(&format!("answer {run} {gate}CHOICE"));
+            let answer = answer_command(run, &report.gates, global);
             let _ = writeln!(text, "\n{}answer with: {answer}", questions(&report.gates, paint));
         }
         output::stdout(&text)?;

@@ -1,7 +1,7 @@
 //! One file a command.
 
-pub mod answer;
-pub mod cancel;
+mod answer;
+mod cancel;
 mod compact;
 mod completion;
 mod context;

@@ -12,7 +12,6 @@ use crate::commands::model_test::test;
 use crate::exit::{self, Exit};
 use crate::global::Global;
 use crate::output;
-use crate::wiring;
 
 /// A model as it is listed.
 #[derive(Serialize)]
@@ -33,8 +32,8 @@ pub async fn model(args: ModelArgs, global: &Global) -> anyhow::Result<Exit> {
 
 fn list(args: &ModelListArgs, global: &Global) -> anyhow::Result<Exit> {
     let settings = global.settings()?;
-    let providers = wiring::providers(&settings);
-    let catalog = wiring::catalog(&settings.models);
+    let providers = fabro_run::providers(&settings);
+    let catalog = fabro_run::catalog(&settings.models);
     let rows: Vec<Row<'_>> = catalog
         .iter()
         .map(|model| Row { model, served_by: served_by(model, &providers) })

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use fabro_run::{Mishap, Tried, try_all, try_model};
+use fabro_run::{ModelTest, ModelTestError, test_model, test_providers};
 use fabro_terminal::{Paint, clean, one_line, took};
 use fabro_types::Usage;
 
@@ -11,12 +11,11 @@ use crate::error;
 use crate::exit::{self, Exit};
 use crate::global::Global;
 use crate::output;
-use crate::wiring;
 
 /// Asks models a question.
 pub async fn test(args: ModelTestArgs, global: &Global) -> anyhow::Result<Exit> {
     let settings = global.settings()?;
-    let providers = wiring::providers(&settings);
+    let providers = fabro_run::providers(&settings);
     if providers.is_empty() {
         return Err(error::failed(
             "no provider is configured",
@@ -25,10 +24,10 @@ pub async fn test(args: ModelTestArgs, global: &Global) -> anyhow::Result<Exit> 
     }
     let tried = match &args.name {
         Some(name) => {
-            let client = wiring::client(&providers, &settings.models)?;
-            vec![try_model(&client, name.clone()).await]
+            let client = fabro_run::client(&providers, &settings.models)?;
+            vec![test_model(&client, name.clone()).await]
         }
-        None => try_all(&providers, &settings).await,
+        None => test_providers(&providers, &settings).await,
     };
     if args.json {
         output::json(&tried)?;
@@ -40,10 +39,10 @@ pub async fn test(args: ModelTestArgs, global: &Global) -> anyhow::Result<Exit> 
     Ok(if failed { exit::FAILED } else { exit::SUCCEEDED })
 }
 
-fn text(tried: &Tried, paint: Paint) -> String {
+fn text(tried: &ModelTest, paint: Paint) -> String {
     let words = [tried.provider.as_deref(), tried.model.as_deref()];
     let names = words.into_iter().flatten().map(clean).collect::<Vec<_>>().join("/");
-    if let Some(Mishap { kind, message, fix }) = &tried.error {
+    if let Some(ModelTestError { kind, message, fix }) = &tried.error {
         return format!(
             "{} {}  {kind}: {}\n    {} {}\n",
             paint.bad("✗"),

@@ -7,7 +7,7 @@ use crate::cli::PsArgs;
 use crate::exit::{self, Exit};
 use crate::global::Global;
 use crate::output;
-use crate::wiring::now_ms;
+use fabro_run::now_ms;
 use fabro_terminal::{Align, Paint, Table, one_line, paint_run, took};
 
 /// Lists runs.

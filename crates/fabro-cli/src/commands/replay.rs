@@ -7,11 +7,11 @@ use std::sync::Arc;
 use fabro_engine::RunState;
 use fabro_handlers::Bundle;
 use fabro_inspect::replay::{Difference, Replay, Report};
+use fabro_run::{LoadedWorkflow, RunError, ServiceBuilder};
 use fabro_store::RunLog;
 use fabro_terminal::{Paint, clean, one_line};
 
 use crate::cli::ReplayArgs;
-use crate::commands::run;
 use crate::error;
 use crate::exit::{self, Exit};
 use crate::global::Global;
@@ -25,15 +25,12 @@ pub async fn replay(args: ReplayArgs, global: &Global) -> anyhow::Result<Exit> {
     let (store, run) = global.run_to_read(&args.run).await?;
     let first = store.read(run, 0, 1).await?;
     let Some(created) = RunState::replay(run, &first).created else {
-        return Err(error::failed(
-            format!("run {run} has no beginning"),
-            "its log is damaged; look at it with `fabro events`",
-        ));
+        return Err(error::run(RunError::NotCreated { run }, global));
     };
     let settings = Bundle::load(&store, &created.bundle)?.settings;
     let run_dir = store.run_dir(run);
     let mut what = Replay::new(Arc::new(store), run);
-    what.redactor = fabro_run::recorded_redactor(&settings, created.dry_run);
+    what.redactor = ServiceBuilder::new(&settings).dry_run(created.dry_run).recorded_redactor();
     what.run_dir = Some(run_dir);
     what.workflow = match &args.workflow {
         Some(file) => Some(workflow(file, &created.inputs, global)?),
@@ -56,8 +53,9 @@ fn workflow(
 ) -> anyhow::Result<Bundle> {
     let (cwd, home) = (global.cwd()?, global.home());
     let target = fabro_config::locate(&file.to_string_lossy(), &cwd, home.as_deref())?;
-    let (bundle, _) = run::bundle(&target, inputs, global)?;
-    Ok(bundle)
+    LoadedWorkflow::read(&target.workflow_file, &cwd, home, inputs)
+        .map(|workflow| workflow.bundle)
+        .map_err(|error| error::run(error, global))
 }
 
 fn text(report: &Report, paint: Paint) -> String {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use fabro_config::{ConfigError, Findings, RunFile};
 use fabro_graph::Workflow;
-use fabro_run::Beside;
+use fabro_run::FileSources;
 use fabro_types::{Diagnostic, Severity, Span};
 use fabro_validate::Checked;
 use serde::Serialize;
@@ -171,7 +171,7 @@ fn check_workflow(
     };
     let name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into());
     let dir = path.parent().map_or_else(|| cwd.to_owned(), Path::to_owned);
-    let sources = Beside::new(dir, home);
+    let sources = FileSources::new(dir, home);
     let Checked { workflow, findings } = fabro_validate::check(&name, &source, &sources, inputs);
     *checked = workflow;
     Outcome { file, source, findings }

@@ -45,3 +45,11 @@ pub fn shown(path: &Path, cwd: &Path) -> String {
     let path = path.strip_prefix(cwd).unwrap_or(path);
     path.strip_prefix("./").unwrap_or(path).display().to_string()
 }
+
+/// The text of a workflow file.
+pub fn read_workflow(path: &Path) -> anyhow::Result<String> {
+    fabro_run::read_text(path).map_err(|reason| {
+        let message = format!("{} cannot be read: {reason}", path.display());
+        error::usage(message, "name a .fabro file that can be read")
+    })
+}

@@ -127,7 +127,7 @@ fn files_that_cannot_be_read_are_findings() {
       |
       = help: a workflow is written as digraph Name { … }
 
-    error[unreadable]: it is no text: byte 0 is not UTF-8
+    error[unreadable]: it is not text: byte 0 is not UTF-8
      --> binary.fabro:1:1
       |
     1 |
@@ -318,7 +318,7 @@ fn graph_prints_dot() {
       = help: add the missing `}`
 
     error: bad.fabro is not valid
-      help: mend what is shown above
+      help: fix the errors shown above
     ");
     let plain = project.run(&["graph", "good.fabro"]);
     assert_eq!(plain, project.run(&["graph", "good.fabro", "--dot"]));

@@ -20,7 +20,7 @@ fn gates_of_two_sub_workflows_are_told_apart() {
     assert_snapshot!(project.run(&["run", "parent.fabro", "-q"]), @r"
     exit 3
     ── stderr
-    run [ID] is paused at one@1/ask@1, two@1/ask@1. Go on with: fabro answer [ID] GATE CHOICE and then fabro resume [ID]
+    run [ID] is paused at one@1/ask@1, two@1/ask@1. Continue with: fabro answer [ID] GATE CHOICE and then fabro resume [ID]
     ");
     let report = project.json(&["inspect", "latest", "--json"]);
     let within: Vec<_> =
@@ -65,7 +65,7 @@ fn a_gate_of_a_sub_workflow_is_answered_by_either_name() {
     ── stderr
     · run resumed
     paused in [T], 0 stages
-    run [ID] is paused at review@1. Go on with: fabro answer [ID] CHOICE and then fabro resume [ID]
+    run [ID] is paused at review@1. Continue with: fabro answer [ID] CHOICE and then fabro resume [ID]
     ");
     let runs = project.json(&["ps", "-a", "--json"]);
     assert_eq!(project.exit(&["answer", "latest", "other", "n"]), 2);
@@ -73,7 +73,7 @@ fn a_gate_of_a_sub_workflow_is_answered_by_either_name() {
     exit 0
     ── stdout
     answered review
-    go on with: fabro resume [ID]
+    continue with: fabro resume [ID]
     ");
     assert_eq!(project.exit(&["answer", runs[0]["id"].as_str().unwrap(), "y"]), 2);
     assert_eq!(project.exit(&["resume", "latest"]), 0);

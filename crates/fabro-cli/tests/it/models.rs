@@ -31,7 +31,7 @@ async fn providers_are_asked_a_question() {
             help: check base_url of the provider, and whether it is up
         ✓ local/tiny  "Earth" [T], 20 tokens in, 2 out, $0.000048
         ✗ sealed  settings: provider `sealed`: the environment variable `NOT_SET` is not set: set it, or correct its name in the settings
-            help: set the variable, or take it out of the settings
+            help: set the variable, or remove it from the settings
         "#);
         let doctor = told(&project, &server, &["doctor"]);
         let told: Vec<&str> = doctor.lines().filter(|line| line.contains("provider") || line.contains("model")).collect();

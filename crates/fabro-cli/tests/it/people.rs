@@ -43,7 +43,7 @@ fn a_gate_is_answered_later() {
     stage    visits  status time  tokens
     prepare       1  succeeded [T]
     paused in [T], 1 stage
-    run [ID] is paused at review@1. Go on with: fabro answer [ID] CHOICE and then fabro resume [ID]
+    run [ID] is paused at review@1. Continue with: fabro answer [ID] CHOICE and then fabro resume [ID]
     ");
     assert_eq!(status(&project), "paused");
     assert_snapshot!(project.run(&["answer", "latest", "maybe"]), @r#"
@@ -62,7 +62,7 @@ fn a_gate_is_answered_later() {
     exit 0
     ── stdout
     answered review
-    go on with: fabro resume [ID]
+    continue with: fabro resume [ID]
     ");
     assert_snapshot!(project.run(&["answer", "latest", "n"]), @r"
     exit 2
@@ -74,7 +74,7 @@ fn a_gate_is_answered_later() {
     exit 2
     ── stderr
     error: no gate of run [ID] waits for an answer
-      help: see where it is with `fabro inspect [ID]`
+      help: see its state with `fabro inspect [ID]`
     ");
     let report = project.json(&["inspect", "latest", "--json"]);
     let nodes: Vec<_> = report["stages"]
@@ -152,7 +152,7 @@ fn a_driver_in_the_background_that_cannot_begin_says_why() {
     exit 2
     ── stderr
     error: the model script is not valid: line 1, column 1: EOF while parsing an object
-      help: mend the file
+      help: fix the file
     ");
 }
 
@@ -183,8 +183,8 @@ fn agents_are_told_something() {
     assert_snapshot!(project.run(&["steer", "latest", "Be brief"]), @r"
     exit 0
     ── stdout
-    no such agent is at work; the next one will be told
-    go on with: fabro resume [ID]
+    no such agent is running; the message is queued for the next one
+    continue with: fabro resume [ID]
     ");
     assert_eq!(project.exit(&["steer", "latest", "Be brief", "--node", "implement"]), 0);
     assert_snapshot!(project.run(&["steer", "latest", "x", "--node", "review"]), @r"
@@ -196,22 +196,22 @@ fn agents_are_told_something() {
     assert_snapshot!(project.run(&["steer", "latest", "  "]), @r#"
     exit 2
     ── stderr
-    error: there is nothing to say
+    error: the message is empty
       help: write RUN "TEXT"
     "#);
     assert_eq!(project.exit(&["cancel", "latest"]), 0);
     assert_snapshot!(project.run(&["steer", "latest", "Be brief"]), @r"
     exit 2
     ── stderr
-    error: run [ID] is over: canceled
-      help: nobody would read it; go back in the run with `fabro rewind [ID] NODE@VISIT`
+    error: run [ID] has ended: canceled
+      help: go back in the run with `fabro rewind [ID] NODE@VISIT`, or copy it with `fabro fork [ID] NODE@VISIT`
     ");
     let gate = waiting();
     assert_snapshot!(gate.run(&["steer", "latest", "Be brief"]), @r"
     exit 2
     ── stderr
     error: the run has no agents
-      help: only agent stages can be told something
+      help: only agent stages take messages
     ");
 }
 
@@ -228,8 +228,8 @@ fn a_run_that_waits_is_canceled() {
     assert_snapshot!(project.run(&["cancel", "latest"]), @r"
     exit 2
     ── stderr
-    error: run [ID] is over: canceled
-      help: there is nothing to cancel; `fabro ps` lists the runs
+    error: run [ID] has ended: canceled
+      help: go back in the run with `fabro rewind [ID] NODE@VISIT`, or copy it with `fabro fork [ID] NODE@VISIT`
     ");
     assert_eq!(project.exit(&["resume", "latest"]), 2);
 }
@@ -259,7 +259,7 @@ fn a_run_at_work_is_ended_by_its_driver() {
     assert_snapshot!(project.run(&["cancel", "latest"]), @r"
     exit 0
     ── stdout
-    run [ID] is being ended by its driver
+    run [ID] is being canceled by its driver
     ");
     assert!(lines.last().unwrap().unwrap().contains("run.canceled"));
     assert_eq!(run.wait().unwrap().code(), Some(1));
@@ -303,15 +303,15 @@ fn a_sub_workflow_at_work_is_ended_by_its_parents_driver() {
     assert_snapshot!(project.run(&["rewind", child]), @r"
     exit 2
     ── stderr
-    error: run [ID] is a sub-workflow
-      help: rewind the run it belongs to: `fabro rewind [ID]`
+    error: run [ID] is a sub-workflow of run [ID]
+      help: name the run it belongs to: [ID]
     ");
     assert_eq!(project.exit(&["rm", child]), 2);
     assert_eq!(project.exit(&["fork", child]), 2);
     assert_snapshot!(project.run(&["cancel", child]), @r"
     exit 0
     ── stdout
-    run [ID] is being ended by its driver
+    run [ID] is being canceled by its driver
     ");
     assert_eq!(run.wait().unwrap().code(), Some(0));
     drop(pipe);
@@ -369,14 +369,14 @@ fn a_copy_goes_its_own_way() {
     assert_snapshot!(project.run(&["fork", "latest", "nowhere"]), @r"
     exit 2
     ── stderr
-    error: run [ID] has no end of a stage `nowhere` to go on from
-      help: see its stages with `fabro inspect [ID]`; nothing follows an exit
+    error: run [ID] has no end of a stage `nowhere` to continue from
+      help: list its stages with `fabro inspect [ID]`; nothing follows an exit
     ");
     assert_snapshot!(project.run(&["fork", id, "write"]), @r"
     exit 0
     ── stdout
     forked [ID] after write@2
-    go on with: fabro resume [ID]
+    continue with: fabro resume [ID]
     ");
 }
 
@@ -454,8 +454,8 @@ fn a_run_is_taken_back() {
     assert_snapshot!(project.run(&["rewind", "latest", "write@1", "--set", "note=again"]), @r"
     exit 0
     ── stdout
-    rewound [ID] to the end of write@1
-    go on with: fabro resume [ID]
+    rewound [ID] after write@1
+    continue with: fabro resume [ID]
     ");
     assert_eq!(status(&project), "interrupted");
     // The table counts no visit that was undone.

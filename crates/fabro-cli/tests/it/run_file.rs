@@ -43,7 +43,7 @@ fn a_goal_is_looked_at() {
     5 | goal = "@no.md"
       |        ^^^^^^^^
       |
-      = help: create the file, correct the path, which is relative to this file, or write @@ for a text that begins with @
+      = help: create the file, correct the path, which is relative to this file, or write @@ for text that begins with @
     "#);
     assert_snapshot!(told("[run]\ngoal = \"@goal.md\""), @r#"
     error[setting-value]: goal.md, line 2: the input `who` is not given
@@ -95,13 +95,13 @@ fn a_model_script_is_looked_at() {
       = help: create the file, or correct the path, which is relative to this file
     "#);
     assert_snapshot!(told("[run.model]\nscript = \"bad.json\""), @r#"
-    error[setting-value]: `run.model.script` names `bad.json`, which is no model script: line 1, column 7: invalid type: integer `3`, expected a list of turns, as [{"text": "…"}]
+    error[setting-value]: `run.model.script` names `bad.json`, which is not a model script: line 1, column 7: invalid type: integer `3`, expected a list of turns, as [{"text": "…"}]
      --> conf/run.toml:5:10
       |
     5 | script = "bad.json"
       |          ^^^^^^^^^^
       |
-      = help: mend that file
+      = help: fix that file
     "#);
 }
 

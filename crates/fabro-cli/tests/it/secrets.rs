@@ -140,12 +140,12 @@ fn what_people_give_is_refused_where_it_holds_a_secret() {
         refused(&["rewind", "latest", "start", "--set", &format!("at={SANDBOX}")]),
     ]);
     insta::assert_snapshot!(told.join("\n"), @r"
-    error: the file of answers holds the value of the secret `MY_TOKEN`, and would be kept with the run
-    error: `word` of the inputs holds the value of the secret `MY_TOKEN`, and would be kept with the run
-    error: the answer holds the value of the secret `MY_TOKEN`, and would be kept with the run
-    error: the file of answers holds the value of the secret `MY_TOKEN`, and would be kept with the run
-    error: the text holds the value of the secret `MY_TOKEN`, and would be kept with the run
-    error: `word` of --set holds the value of the secret `MY_TOKEN`, and would be kept with the run
-    error: `at` of --set holds the value of the secret `SANDBOX_TOKEN`, and would be kept with the run
+    error: the file of answers holds the value of the secret `MY_TOKEN`, and would be stored with the run
+    error: `word` of the inputs holds the value of the secret `MY_TOKEN`, and would be stored with the run
+    error: the answer holds the value of the secret `MY_TOKEN`, and would be stored with the run
+    error: the file of answers holds the value of the secret `MY_TOKEN`, and would be stored with the run
+    error: the text holds the value of the secret `MY_TOKEN`, and would be stored with the run
+    error: `word` of the values to set holds the value of the secret `MY_TOKEN`, and would be stored with the run
+    error: `at` of the values to set holds the value of the secret `SANDBOX_TOKEN`, and would be stored with the run
     ");
 }

@@ -7,6 +7,8 @@ use fabro_events::{Entry, GateOption, PauseReason, QuestionType};
 use fabro_store::RunSummary;
 use fabro_types::{Fidelity, RunStatus, Status};
 
+use fabro_run::open_gates;
+
 use super::*;
 
 #[test]

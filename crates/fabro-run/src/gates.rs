@@ -1,17 +1,22 @@
-//! Gates that wait for an answer, and what they are called.
+//! Open gates: those that wait for an answer, and their names.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fabro_engine::{Phase, RunState, checkpoint};
-use fabro_events::{Event, EventBody, GateOption, QuestionType};
+use fabro_events::{Entry, Event, EventBody, GateOption, QuestionType};
+use fabro_store::{Store, StoreError};
+use fabro_types::RunId;
 use serde::Serialize;
 
-use crate::at::StageKey;
+use crate::{RunError, running_members};
 
 /// A gate that waits for an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Gate {
+    /// Its run, or the run of the sub-workflow it is in.
+    #[serde(skip)]
+    pub run: RunId,
     /// Its node.
     pub node: Arc<str>,
     /// Which visit of it.
@@ -19,7 +24,7 @@ pub struct Gate {
     /// The branch it is asked in; `None` on the main line.
     pub branch: Option<Arc<str>>,
     /// The stages whose sub-workflows it is in, as `NODE@VISIT`, outermost first; left out for one of
-    /// the run itself. [`open_gates`] sees one log alone, and leaves it empty.
+    /// the run itself. [`open_gates`] reads one log only, and leaves it empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub within: Vec<String>,
     /// The question.
@@ -55,8 +60,8 @@ impl Gate {
     }
 }
 
-/// What each of these gates is called: `NODE@VISIT` where that means one of them, else after the stages
-/// that hold it, else after its branch too.
+/// The shortest unambiguous name of each gate: `NODE@VISIT`, else with the stages that hold it, else
+/// with its branch too.
 pub fn gate_names(gates: &[Gate]) -> Vec<String> {
     let own = |gate: &Gate| format!("{}@{}", gate.node, gate.visit);
     let names: [Vec<String>; 3] = [
@@ -77,8 +82,9 @@ pub fn gate_names(gates: &[Gate]) -> Vec<String> {
     (0..gates.len()).map(shortest).collect()
 }
 
-/// The places of those gates that a name means: a path of `NODE` or `NODE@VISIT`, whole before its
-/// end, and before the stage that holds them. None of the names that [`gate_names`] gives means two.
+/// The indexes of the gates that match a name: a path of `NODE` or `NODE@VISIT`. A match of the whole
+/// path wins over one of its end, and that over one of a stage that holds the gates. A name from
+/// [`gate_names`] matches one gate.
 pub fn find_gates(gates: &[Gate], name: &str) -> Vec<usize> {
     let parts: Vec<_> = name.split('/').map(checkpoint::split).collect();
     let is = |part: &(Option<&str>, Option<u32>), (node, visit): (&str, u32)| {
@@ -101,7 +107,7 @@ pub fn find_gates(gates: &[Gate], name: &str) -> Vec<usize> {
     ways.into_iter().map(found).find(|found| !found.is_empty()).unwrap_or_default()
 }
 
-/// The gates of a run that have been asked and not answered, the main line's first.
+/// The gates of one log that have been asked and not answered, the main line's first.
 pub fn open_gates(events: &[Event]) -> Vec<Gate> {
     let Some(first) = events.first() else { return Vec::new() };
     let events = checkpoint::effective(events);
@@ -116,17 +122,23 @@ pub fn open_gates(events: &[Event]) -> Vec<Gate> {
     waiting
         .filter_map(|(branch, stage)| {
             let branch = (!branch.is_empty()).then(|| Arc::clone(branch));
-            let key = StageKey { branch, node: Arc::clone(&stage.node), visit: stage.visit };
-            let last = events.iter().rev().find(|event| is_gate(event) && key.is(event))?;
+            let is_of_stage = |event: &Event| {
+                let Entry { node_id, visit, branch: of, .. } = &event.entry;
+                node_id.as_ref() == Some(&stage.node)
+                    && visit.unwrap_or(1) == stage.visit
+                    && *of == branch
+            };
+            let last = events.iter().rev().find(|event| is_gate(event) && is_of_stage(event))?;
             let EventBody::GateAsked { question, question_type, options, freeform, .. } =
                 &last.entry.body
             else {
                 return None;
             };
             Some(Gate {
-                node: key.node,
-                visit: key.visit,
-                branch: key.branch,
+                run: first.run_id,
+                node: Arc::clone(&stage.node),
+                visit: stage.visit,
+                branch,
                 within: Vec::new(),
                 question: question.clone(),
                 question_type: *question_type,
@@ -135,6 +147,44 @@ pub fn open_gates(events: &[Event]) -> Vec<Gate> {
             })
         })
         .collect()
+}
+
+/// The open gates of a run and of its running sub-workflows.
+pub async fn open_gates_of_family(store: &impl Store, run: RunId) -> Result<Vec<Gate>, StoreError> {
+    let mut gates = Vec::new();
+    for member in running_members(store, run).await? {
+        let within: Vec<_> =
+            member.within.iter().map(|(node, visit)| format!("{node}@{visit}")).collect();
+        for gate in open_gates(&member.events) {
+            gates.push(Gate { within: within.clone(), ..gate });
+        }
+    }
+    Ok(gates)
+}
+
+/// The gate that a name means; without a name, the only one.
+pub(crate) fn select_gate(
+    mut gates: Vec<Gate>,
+    run: RunId,
+    name: Option<&str>,
+) -> Result<Gate, RunError> {
+    let found = match name {
+        Some(name) => find_gates(&gates, name),
+        None => (0..gates.len()).collect(),
+    };
+    let mut names = gate_names(&gates);
+    match found[..] {
+        [one] => Ok(gates.swap_remove(one)),
+        _ if gates.is_empty() => Err(RunError::NoOpenGate { run }),
+        [] => {
+            let name = name.unwrap_or_default().to_owned();
+            Err(RunError::NoSuchGate { name, open: names })
+        }
+        _ => {
+            let names = found.iter().map(|at| std::mem::take(&mut names[*at])).collect();
+            Err(RunError::AmbiguousGate { names })
+        }
+    }
 }
 
 fn is_gate(event: &Event) -> bool {
@@ -150,6 +200,7 @@ mod tests {
         let own = within.pop().unwrap();
         let (Some(node), Some(visit)) = checkpoint::split(&own) else { panic!("{path}") };
         Gate {
+            run: RunId::from_parts(0, 1),
             node: node.into(),
             visit,
             branch: None,
@@ -162,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn gates_are_named_so_that_one_is_meant() {
+    fn gate_names_are_unambiguous() {
         let gates = ["g@1", "s@1/g@1", "t@1/g@1", "t@1/u@2/h@3", "s@2"].map(gate);
         let names = gate_names(&gates);
         assert_eq!(names, ["g@1", "s@1/g@1", "t@1/g@1", "h@3", "s@2"]);

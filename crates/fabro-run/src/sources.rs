@@ -8,27 +8,27 @@ use std::sync::{Mutex, PoisonError};
 
 use fabro_graph::{MAX_FILE_BYTES, Sources};
 
-/// Reads the files that a workflow names, and remembers their texts for the run.
+/// Reads the files that a workflow names, and collects their texts for the bundle.
 #[derive(Debug)]
-pub struct Beside {
+pub struct FileSources {
     dir: PathBuf,
     home: Option<PathBuf>,
     texts: Mutex<BTreeMap<String, String>>,
 }
 
-impl Beside {
-    /// Those that a workflow in `dir` names. `home` is what `~` stands for.
+impl FileSources {
+    /// Paths are relative to `dir`, the directory of the workflow file; `home` replaces `~`.
     pub fn new(dir: PathBuf, home: Option<PathBuf>) -> Self {
         Self { dir, home, texts: Mutex::default() }
     }
 
-    /// The texts that were read, by the path as it is written in the workflow.
+    /// The texts that were read, by the path as written in the workflow.
     pub fn into_texts(self) -> BTreeMap<String, String> {
         self.texts.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Sources for Beside {
+impl Sources for FileSources {
     fn read(&self, path: &str) -> Result<String, String> {
         let full = match (path.strip_prefix("~/"), &self.home) {
             (Some(rest), Some(home)) => home.join(rest),
@@ -41,17 +41,18 @@ impl Sources for Beside {
     }
 }
 
-/// A whole text file of at most 16 MB. A pipe or a device is refused: reading one may never end.
+/// Reads a text file of at most 16 MB. Pipes and devices are refused, because reading one may never
+/// end.
 ///
 /// # Errors
-/// Why it cannot be read, in words.
+/// The reason, for a message.
 pub fn read_text(path: &Path) -> Result<String, String> {
     let limit = MAX_FILE_BYTES as u64;
     let meta = fs::metadata(path).map_err(|error| reason(&error))?;
     if !meta.is_file() {
-        return Err("it is no file".to_owned());
+        return Err("it is not a file".to_owned());
     }
-    // One more, so that the end is found without growing.
+    // One byte more, so that reading to the end does not reallocate.
     let mut bytes = Vec::with_capacity(usize::try_from(meta.len().min(limit)).unwrap_or(0) + 1);
     let file = File::open(path).map_err(|error| reason(&error))?;
     file.take(limit + 1).read_to_end(&mut bytes).map_err(|error| reason(&error))?;
@@ -60,11 +61,11 @@ pub fn read_text(path: &Path) -> Result<String, String> {
     }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        format!("it is no text: byte {at} is not UTF-8")
+        format!("it is not text: byte {at} is not UTF-8")
     })
 }
 
-/// Whether that is why the file cannot be read.
+/// Whether the file exceeds the size limit of [`read_text`].
 pub fn is_too_large(path: &Path) -> bool {
     let limit = MAX_FILE_BYTES as u64;
     fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() > limit)

@@ -1,4 +1,4 @@
-//! Trying models with a question.
+//! Testing models with a question.
 
 use std::time::Instant;
 
@@ -9,49 +9,49 @@ use fabro_llm::{
 use fabro_types::Usage;
 use serde::Serialize;
 
-use crate::client;
+use crate::models::client;
 
 const QUESTION: &str = "Which planet do people live on? Answer with one word.";
-/// Enough for a word, and for a model that thinks before it says it.
+/// Enough for a word, and for the reasoning before it.
 const MAX_TOKENS: u32 = 1_024;
 
-/// How a question went.
+/// The result of one question.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Tried {
-    /// Who was asked.
+pub struct ModelTest {
+    /// The provider that was asked.
     pub provider: Option<String>,
     /// The model, as the provider calls it.
     pub model: Option<String>,
-    /// The answer; `None` when there is none.
+    /// The answer; `None` after an error.
     pub answer: Option<String>,
     /// From the question to the whole answer, in milliseconds.
     pub latency_ms: u64,
-    /// What it used.
+    /// The tokens it used.
     pub usage: Usage,
     /// In US dollars; null when the price is not known.
     pub cost_usd: Option<f64>,
-    /// Why there is no answer.
-    pub error: Option<Mishap>,
+    /// The error, when there is no answer.
+    pub error: Option<ModelTestError>,
 }
 
-/// Why a question has no answer.
+/// Why a question was not answered.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Mishap {
-    /// A stable word: `auth`, `rate_limit`, …, or `settings`.
+pub struct ModelTestError {
+    /// A stable code: `auth`, `rate_limit`, …, or `settings`.
     pub kind: &'static str,
     /// What happened.
     pub message: String,
-    /// What to do.
+    /// How to fix it.
     pub fix: String,
 }
 
-/// Asks one model, by its name or `provider/model`, and gives how it went.
-pub async fn try_model(client: &Providers, name: String) -> Tried {
+/// Asks one model, by its name or `provider/model`.
+pub async fn test_model(client: &Providers, name: String) -> ModelTest {
     ask(client, None, Some(name)).await
 }
 
-/// Asks each provider, all at the same time. One that cannot be set up does not stop the others.
-pub async fn try_all(providers: &[ProviderSettings], settings: &Settings) -> Vec<Tried> {
+/// Asks every provider at the same time. One that cannot be set up does not stop the others.
+pub async fn test_providers(providers: &[ProviderSettings], settings: &Settings) -> Vec<ModelTest> {
     let usual = usual(providers, settings);
     let mut asked = Vec::new();
     for provider in providers {
@@ -61,14 +61,14 @@ pub async fn try_all(providers: &[ProviderSettings], settings: &Settings) -> Vec
         asked.push(async move {
             match client {
                 Ok(client) => ask(&client, Some(name), model).await,
-                Err(error) => Tried {
+                Err(error) => ModelTest {
                     provider: Some(name),
-                    error: Some(Mishap {
+                    error: Some(ModelTestError {
                         kind: "settings",
                         message: error.message,
                         fix: error.fix,
                     }),
-                    ..Tried::default()
+                    ..ModelTest::default()
                 },
             }
         });
@@ -88,12 +88,13 @@ fn usual(providers: &[ProviderSettings], settings: &Settings) -> Option<(String,
 fn request(provider: Option<String>, model: Option<String>) -> Request {
     let question = Message::user(QUESTION).into();
     let mut request = Request::new(Origin::new("model test"), vec![question]);
-    (request.provider, request.model) = (provider, model);
+    request.provider = provider;
+    request.model = model;
     request.max_tokens = Some(MAX_TOKENS);
     request
 }
 
-async fn ask(client: &Providers, provider: Option<String>, model: Option<String>) -> Tried {
+async fn ask(client: &Providers, provider: Option<String>, model: Option<String>) -> ModelTest {
     let request = request(provider.clone(), model.clone());
     let (provider, model) = match client.route(&request) {
         Ok((provider, model)) => (Some(provider.name.clone()), Some(model)),
@@ -102,25 +103,27 @@ async fn ask(client: &Providers, provider: Option<String>, model: Option<String>
     let began = Instant::now();
     let answer = complete(client, request).await;
     let latency_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let tried = Tried { provider, model, latency_ms, ..Tried::default() };
+    let test = ModelTest { provider, model, latency_ms, ..ModelTest::default() };
     match answer {
-        Ok(reply) => answered(tried, &reply, client.catalog()),
-        Err(error) => Tried { usage: error.usage.clone(), error: Some(mishap(error)), ..tried },
+        Ok(reply) => answered(test, &reply, client.catalog()),
+        Err(error) => {
+            ModelTest { usage: error.usage.clone(), error: Some(test_error(error)), ..test }
+        }
     }
 }
 
-fn answered(tried: Tried, reply: &Reply, catalog: &Catalog) -> Tried {
-    let known = tried.model.as_deref().and_then(|model| catalog.find(model));
+fn answered(test: ModelTest, reply: &Reply, catalog: &Catalog) -> ModelTest {
+    let known = test.model.as_deref().and_then(|model| catalog.find(model));
     let has_price = known.is_some_and(|model| model.input_cost.is_some());
-    Tried {
+    ModelTest {
         answer: Some(reply.text().trim().to_owned()),
         cost_usd: (has_price || reply.usage.cost_usd > 0.0).then_some(reply.usage.cost_usd),
         usage: reply.usage.clone(),
-        ..tried
+        ..test
     }
 }
 
-fn mishap(error: ModelError) -> Mishap {
+fn test_error(error: ModelError) -> ModelTestError {
     let fix = match error.kind {
         ErrorKind::RateLimit | ErrorKind::Overloaded => match error.retry_after {
             Some(wait) => {
@@ -136,10 +139,10 @@ fn mishap(error: ModelError) -> Mishap {
         }
         ErrorKind::Quota => "raise the quota at the provider".to_owned(),
         ErrorKind::BrokenStream => {
-            "try again; if it stays so, check that the provider's kind fits what it speaks"
+            "try again; if it fails again, check that the provider's kind matches its protocol"
                 .to_owned()
         }
         _ => "check the model's name, and the kind and base_url of the provider".to_owned(),
     };
-    Mishap { kind: error.kind.as_str(), message: error.message, fix }
+    ModelTestError { kind: error.kind.as_str(), message: error.message, fix }
 }

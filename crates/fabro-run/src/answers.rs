@@ -1,5 +1,4 @@
-//! What people give a run: inputs, a goal, answers, messages, values of the context. All of it is
-//! recorded, so it must hold no secrets.
+//! Prepared answers to gates, and the check of what is recorded of a run's input.
 
 use std::collections::BTreeMap;
 
@@ -7,77 +6,58 @@ use fabro_engine::checkpoint;
 use fabro_events::{Event, EventBody};
 use fabro_gate::QueueInterviewer;
 use fabro_handlers::RunSettings;
-use fabro_redact::Redactor;
 use serde_json::{Map, Value};
 
-use crate::agents::variable;
-use crate::{SetupError, recorded_redactor};
+use crate::SetupError;
+use crate::secrets::{refuse_secret, refuse_secrets};
+use crate::services::ServiceBuilder;
 
-/// Refuses a text that holds a value that `redactor` knows. `what` names it: `the answer`.
-pub fn check_given(redactor: &Redactor, what: &str, text: &str) -> Result<(), SetupError> {
-    let Some(name) = redactor.value_in(text) else { return Ok(()) };
-    let message =
-        format!("{what} holds the value of the secret `{name}`, and would be kept with the run");
-    let fix = if variable(name).is_some() {
-        format!("leave it out: scripts have the environment, and can read ${name} there")
-    } else {
-        "leave it out: what needs it has it from the settings".to_owned()
-    };
-    Err(SetupError::new(message, fix))
-}
-
-/// The same for values by name. `all` names them together: `the inputs`.
-pub fn check_values<'v>(
-    redactor: &Redactor,
-    all: &str,
-    values: impl IntoIterator<Item = (&'v String, &'v Value)>,
-) -> Result<(), SetupError> {
-    for (name, value) in values {
-        check_given(redactor, &format!("a name in {all}"), name)?;
-        check_given(redactor, &format!("`{name}` of {all}"), &value.to_string())?;
-    }
-    Ok(())
-}
-
-/// The same for what is kept with a run from its beginning: inputs, the goal and prepared answers.
-pub fn check_kept(
+/// Refuses secrets in what is recorded when a run is created: inputs, goal and prepared answers.
+pub(crate) fn refuse_secrets_in_input(
     settings: &RunSettings,
     inputs: &Map<String, Value>,
     goal: &str,
 ) -> Result<(), SetupError> {
-    let redactor = recorded_redactor(settings, false);
-    check_values(&redactor, "the inputs", inputs)?;
-    check_given(&redactor, "the goal", goal)?;
-    check_answers(settings, &redactor)
+    let redactor = ServiceBuilder::new(settings).recorded_redactor();
+    refuse_secrets(&redactor, "the inputs", inputs)?;
+    refuse_secret(&redactor, "the goal", goal)?;
+    let Some(text) = &settings.answers else { return Ok(()) };
+    // Parsed, because an escape sequence could hide a secret.
+    let parsed = serde_json::from_str::<Value>(text).map(|answers| answers.to_string());
+    refuse_secret(&redactor, "the file of answers", parsed.as_deref().unwrap_or(text))
 }
 
-/// The answers to gates that were prepared, without those that an earlier driver has given by the
-/// log of the run. A rewind takes back what was given after its stage.
-pub fn answers(
+/// The prepared answers without those that an earlier driver has used according to the run's log. A
+/// rewind makes the answers after its stage available again.
+pub(crate) fn prepared_answers(
     settings: &RunSettings,
     events: &[Event],
 ) -> Result<Option<QueueInterviewer>, SetupError> {
     let Some(text) = &settings.answers else { return Ok(None) };
     let queue = QueueInterviewer::from_json(text).map_err(|error| {
-        SetupError::new(format!("the answers are not valid: {error}"), "mend the file")
+        SetupError::new(format!("the answers are not valid: {error}"), "fix the file")
     })?;
-    for (node, count) in given_before(events) {
+    for (node, count) in used_answers(events) {
         queue.skip(node, count);
     }
     Ok(Some(queue))
 }
 
-/// What to tell of lists that [`answers`] has nothing left of, because as many were given before: in a
-/// file that is not the one `recorded` with the run, they were likely meant for what comes now. Nothing
-/// of a file that is not valid.
-pub fn used_up(settings: &RunSettings, recorded: &RunSettings, events: &[Event]) -> Vec<String> {
+/// A warning for each list of which [`prepared_answers`] leaves nothing, because as many answers were
+/// used before: in a file other than the one `recorded` with the run, they were likely meant for the
+/// next gates. No warning for a file that is not valid.
+pub(crate) fn exhausted_answers(
+    settings: &RunSettings,
+    recorded: &RunSettings,
+    events: &[Event],
+) -> Vec<String> {
     if settings.answers == recorded.answers {
         return Vec::new();
     }
     let text = settings.answers.as_deref().unwrap_or("{}");
-    // That it is not valid is told where the answers are taken.
+    // A file that is not valid is reported by `prepared_answers`.
     let lists: BTreeMap<String, Vec<Value>> = serde_json::from_str(text).unwrap_or_default();
-    let told = |(node, given): (&str, usize)| {
+    let warning = |(node, given): (&str, usize)| {
         let listed = lists.get(node)?.len();
         (1..=given).contains(&listed).then(|| {
             let given = match given {
@@ -89,27 +69,20 @@ pub fn used_up(settings: &RunSettings, recorded: &RunSettings, events: &[Event])
             )
         })
     };
-    given_before(events).into_iter().filter_map(told).collect()
+    used_answers(events).into_iter().filter_map(warning).collect()
 }
 
-/// How many prepared answers each gate has had.
-fn given_before(events: &[Event]) -> BTreeMap<&str, usize> {
-    let mut given = BTreeMap::new();
+/// How many prepared answers each gate has used.
+fn used_answers(events: &[Event]) -> BTreeMap<&str, usize> {
+    let mut used = BTreeMap::new();
     for event in checkpoint::effective(events) {
         if let EventBody::GateAnswered { source, .. } = &event.entry.body
             && source == "answers"
         {
-            *given.entry(event.entry.node_id.as_deref().unwrap_or_default()).or_default() += 1;
+            *used.entry(event.entry.node_id.as_deref().unwrap_or_default()).or_default() += 1;
         }
     }
-    given
-}
-
-fn check_answers(settings: &RunSettings, redactor: &Redactor) -> Result<(), SetupError> {
-    let Some(text) = &settings.answers else { return Ok(()) };
-    // Without escapes that hide something.
-    let plain = serde_json::from_str::<Value>(text).map(|answers| answers.to_string());
-    check_given(redactor, "the file of answers", plain.as_deref().unwrap_or(text))
+    used
 }
 
 #[cfg(test)]
@@ -125,15 +98,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_from_the_beginning_holds_no_secret() {
+    fn recorded_input_holds_no_secret() {
         let check = |input: (&str, Value), goal: &str, answers: &str| {
             let inputs = [(input.0.to_owned(), input.1)].into_iter().collect();
-            let checked = check_kept(&settings(answers), &inputs, goal);
+            let checked = refuse_secrets_in_input(&settings(answers), &inputs, goal);
             checked.map_err(|error| error.to_string())
         };
         let of = |what: &str| {
             Err(format!(
-                "{what} holds the value of the secret `A_TOKEN`, and would be kept with the run"
+                "{what} holds the value of the secret `A_TOKEN`, and would be stored with the run"
             ))
         };
         let none = || ("t", Value::Null);
@@ -145,12 +118,12 @@ mod tests {
         assert_eq!(check(none(), "with hunter2\"hunter2", "{}"), of("the goal"));
         let answers = r#"{"ask": ["it is \u0068unter2\"hunter2"]}"#;
         assert_eq!(check(none(), "", answers), of("the file of answers"));
-        // That it is no JSON is told where it is read.
+        // Invalid JSON is reported where it is read.
         assert_eq!(check(none(), "", "hunter2\"hunter2"), of("the file of answers"));
     }
 
     #[test]
-    fn lists_that_were_used_up_are_told() {
+    fn lists_that_were_used_up_are_warnings() {
         let answered = |(seq, (node, source)): (u64, (&str, &str))| {
             let body = EventBody::GateAnswered {
                 selected: "Y".into(),
@@ -163,26 +136,27 @@ mod tests {
         };
         let given = [("a", "answers"), ("b", "answers"), ("b", "answers"), ("c", "cli")];
         let events: Vec<Event> = (1..).zip(given).map(answered).collect();
-        let told = |file: &str| used_up(&settings(file), &settings("{}"), &events).join("\n");
+        let warnings =
+            |file: &str| exhausted_answers(&settings(file), &settings("{}"), &events).join("\n");
         assert_eq!(
-            told(r#"{"a": ["Y"], "b": ["N"], "c": ["N"], "d": ["Y"]}"#),
+            warnings(r#"{"a": ["Y"], "b": ["N"], "c": ["N"], "d": ["Y"]}"#),
             "`a`: 1 answer was given before, the file has 1: list them from the run's beginning\n\
              `b`: 2 answers were given before, the file has 1: list them from the run's beginning"
         );
         for file in [r#"{"a": ["Y", "N"], "b": []}"#, "{}", "{"] {
-            assert_eq!(told(file), "");
+            assert_eq!(warnings(file), "");
         }
         let own = settings(r#"{"a": ["Y"]}"#);
-        assert_eq!(used_up(&own, &own, &events), [""; 0]);
+        assert_eq!(exhausted_answers(&own, &own, &events), [""; 0]);
     }
 
     #[test]
-    fn short_and_common_values_refuse_nothing() {
+    fn short_and_common_values_are_not_refused() {
         let env = [("DEBUG_TOKEN", "1"), ("DB_PASSWORD", "postgres"), ("AUTH", "disabled")];
         let env = env.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         let settings = RunSettings { env, ..RunSettings::default() };
         let inputs = serde_json::json!({"port": 11, "db": "postgres", "tls": "disabled"});
         let inputs = inputs.as_object().unwrap();
-        assert_eq!(check_kept(&settings, inputs, "1 postgres, tls disabled"), Ok(()));
+        assert_eq!(refuse_secrets_in_input(&settings, inputs, "1 postgres, tls disabled"), Ok(()));
     }
 }

@@ -1,0 +1,262 @@
+//! Changes to a run from outside its driver: answers, messages, cancellation, forks.
+
+use std::sync::Arc;
+
+use fabro_engine::checkpoint::{self, Checkpoint};
+use fabro_engine::{NewBlob, Phase, RunState, offload_patch, read_all};
+use fabro_events::Event;
+use fabro_gate::{Answer, match_answer};
+use fabro_graph::NodeKind;
+use fabro_handlers::Bundle;
+use fabro_store::{Batch, Inbox as _, InboxId, Message, RunLog as _, SqliteStore, StoreError};
+use fabro_types::{ContextPatch, RunId, RunStatus};
+use serde_json::{Map, Value};
+
+use crate::family::{cancel_family, end_leftover_processes, family, root, run_redactor};
+use crate::gates::{Gate, open_gates_of_family, select_gate};
+use crate::run::{new_run_id, now_ms};
+use crate::secrets::{refuse_secret, refuse_secrets};
+use crate::{RunError, SetupError};
+
+/// Whether a driver drives a run, or the run that it is a sub-workflow of.
+pub async fn is_driven(store: &SqliteStore, run: RunId) -> Result<bool, StoreError> {
+    store.is_driven(root(store, run).await?)
+}
+
+/// Answers an open gate of a run or of one of its sub-workflows. `gate` is its name when several are
+/// open, `source` says where the answer comes from.
+///
+/// # Errors
+///
+/// No gate or several match, the choice is none of the gate's options, or it holds a secret.
+pub async fn answer(
+    store: &SqliteStore,
+    run: RunId,
+    gate: Option<&str>,
+    choice: &str,
+    source: &str,
+) -> Result<Gate, RunError> {
+    let gate = select_gate(open_gates_of_family(store, run).await?, run, gate)?;
+    let answer = match_answer(&gate.options, gate.freeform, gate.question_type, choice);
+    if !matches!(answer, Ok(Answer::Option(_) | Answer::Options(_))) {
+        refuse_secret(&run_redactor(store, run).await?, "the answer", choice)?;
+    }
+    answer?;
+    let message = Message::Answer {
+        node: gate.node.to_string(),
+        visit: gate.visit,
+        branch: gate.branch.as_deref().map(str::to_owned),
+        choice: choice.to_owned(),
+        source: source.to_owned(),
+    };
+    store.post(gate.run, &message).await?;
+    Ok(gate)
+}
+
+/// Sends a message to the running agents of a run and of its sub-workflows, or only to those of
+/// `node`. If none is running, the message waits for the next one.
+///
+/// Returns the stages that get it now, as `NODE@VISIT`; empty if it waits.
+///
+/// # Errors
+///
+/// The run has ended or has no such agent, or the text is empty or holds a secret.
+pub async fn steer(
+    store: &SqliteStore,
+    run: RunId,
+    text: &str,
+    node: Option<&str>,
+) -> Result<Vec<String>, RunError> {
+    if text.trim().is_empty() {
+        return Err(SetupError::new("the message is empty", "write RUN \"TEXT\"").into());
+    }
+    refuse_secret(&run_redactor(store, run).await?, "the text", text)?;
+    let mut members = Vec::new();
+    for id in family(store, run).await? {
+        match agents(store, id, node).await? {
+            Ok(member) => members.push(member),
+            Err(status) if id == run => return Err(RunError::Ended { run, status }),
+            Err(_) => {}
+        }
+    }
+    let mut receivers: Vec<&Agents> =
+        members.iter().filter(|member| !member.running.is_empty()).collect();
+    if receivers.is_empty() {
+        let has_agent = |member: &&Agents| match node {
+            Some(node) => member.all.iter().any(|agent| **agent == *node),
+            None => !member.all.is_empty(),
+        };
+        match members.iter().find(has_agent) {
+            Some(member) => receivers.push(member),
+            None => {
+                let agents = members.into_iter().flat_map(|member| member.all).collect();
+                return Err(RunError::NoAgent { node: node.map(str::to_owned), agents });
+            }
+        }
+    }
+    let message = Message::Steer { text: text.to_owned(), node: node.map(str::to_owned) };
+    for receiver in &receivers {
+        store.post(receiver.run, &message).await?;
+    }
+    Ok(receivers.into_iter().flat_map(|member| member.running.clone()).collect())
+}
+
+/// The agents of a run that has not ended.
+struct Agents {
+    run: RunId,
+    /// The running stages among those that are wanted, as `NODE@VISIT`.
+    running: Vec<String>,
+    /// The nodes.
+    all: Vec<Arc<str>>,
+}
+
+/// The agents of one run; its status when it has ended.
+async fn agents(
+    store: &SqliteStore,
+    run: RunId,
+    node: Option<&str>,
+) -> Result<Result<Agents, RunStatus>, RunError> {
+    let state = RunState::replay(run, &read_all(store, run).await?);
+    if let Phase::Ended(status, _) = state.phase {
+        return Ok(Err(status));
+    }
+    let Some(created) = &state.created else { return Err(RunError::NotCreated { run }) };
+    let plan = Bundle::load(store, &created.bundle)?.plan()?;
+    let nodes = plan.workflow().nodes().filter(|node| node.kind == NodeKind::Agent);
+    let all: Vec<_> = nodes.map(|node| Arc::clone(&node.id)).collect();
+    let running = state
+        .active()
+        .map(|(_, stage)| stage)
+        .filter(|stage| all.contains(&stage.node) && node.is_none_or(|node| *stage.node == *node));
+    let running = running.map(|stage| format!("{}@{}", stage.node, stage.visit)).collect();
+    Ok(Ok(Agents { run, running, all }))
+}
+
+/// How a run was canceled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cancellation {
+    /// It had no driver, and has ended.
+    Ended,
+    /// Its driver will end it.
+    Requested,
+}
+
+/// Cancels a run and its sub-workflows.
+///
+/// # Errors
+///
+/// The run has ended.
+pub async fn cancel(
+    store: &SqliteStore,
+    run: RunId,
+    reason: &str,
+) -> Result<Cancellation, RunError> {
+    if let Phase::Ended(status, _) = RunState::replay(run, &read_all(store, run).await?).phase {
+        return Err(RunError::Ended { run, status });
+    }
+    // A sub-workflow runs under the lock of the run at the top.
+    match store.lock(root(store, run).await?) {
+        Ok(_lock) => {
+            end_leftover_processes(store, run).await?;
+            cancel_family(store, run, now_ms(), reason).await?;
+            Ok(Cancellation::Ended)
+        }
+        Err(StoreError::Driven { .. }) => {
+            store.post(run, &Message::Cancel { reason: reason.to_owned() }).await?;
+            Ok(Cancellation::Requested)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Where a run was forked or rewound to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForkPoint {
+    /// The run to resume.
+    pub id: RunId,
+    /// The stage after which it continues, as `NODE@VISIT`.
+    pub stage: String,
+}
+
+/// Copies a run up to the end of a stage, or of the last one, with these values set in the context.
+///
+/// # Errors
+///
+/// There is no such stage, the run is a sub-workflow, or a value holds a secret.
+pub async fn fork(
+    store: &SqliteStore,
+    from: RunId,
+    stage: Option<&str>,
+    set: &Map<String, Value>,
+) -> Result<ForkPoint, RunError> {
+    let events = read_all(store, from).await?;
+    let effective = checkpoint::effective(&events);
+    let at = find_checkpoint(store, &effective, from, stage).await?;
+    let (set, blobs) = context_patch(store, from, set).await?;
+    let id = new_run_id();
+    let copied = checkpoint::fork(&effective, &at, id, now_ms(), set);
+    store.append(id, 0, &Batch { blobs: &blobs, ..Batch::of(&copied) }).await?;
+    Ok(ForkPoint { id, stage: at.stage })
+}
+
+/// Takes a run back to the end of a stage, or of the last one, with these values set in the context.
+///
+/// # Errors
+///
+/// There is no such stage, the run is a sub-workflow or is being driven, or a value holds a secret.
+pub async fn rewind(
+    store: &SqliteStore,
+    id: RunId,
+    stage: Option<&str>,
+    set: &Map<String, Value>,
+) -> Result<ForkPoint, RunError> {
+    let _lock = store.lock(id)?;
+    let events = read_all(store, id).await?;
+    let at = find_checkpoint(store, &checkpoint::effective(&events), id, stage).await?;
+    let last = events.last().map_or(0, |event| event.seq);
+    let (set, blobs) = context_patch(store, id, set).await?;
+    let event = checkpoint::rewind(id, &at, last, now_ms(), set);
+    let consumed = pending_cancellations(store, id).await?;
+    store.append(id, last, &Batch { events: &[event], blobs: &blobs, consumed: &consumed }).await?;
+    Ok(ForkPoint { id, stage: at.stage })
+}
+
+/// Cancellations that came after the run had ended: they are not meant for what follows the rewind.
+async fn pending_cancellations(
+    store: &SqliteStore,
+    run: RunId,
+) -> Result<Vec<InboxId>, StoreError> {
+    let pending = store.pending(run).await?.into_iter();
+    let cancel = pending.filter(|(_, message)| matches!(message, Message::Cancel { .. }));
+    Ok(cancel.map(|(id, _)| id).collect())
+}
+
+async fn find_checkpoint(
+    store: &SqliteStore,
+    events: &[&Event],
+    run: RunId,
+    stage: Option<&str>,
+) -> Result<Checkpoint, RunError> {
+    let root = root(store, run).await?;
+    if root != run {
+        return Err(RunError::SubWorkflow { run, root });
+    }
+    checkpoint::find(events, stage)
+        .ok_or_else(|| RunError::NoCheckpoint { run, stage: stage.map(str::to_owned) })
+}
+
+/// The values as a patch, with the blobs of large ones.
+async fn context_patch(
+    store: &SqliteStore,
+    run: RunId,
+    set: &Map<String, Value>,
+) -> Result<(ContextPatch, Vec<NewBlob>), RunError> {
+    if !set.is_empty() {
+        refuse_secrets(&run_redactor(store, run).await?, "the values to set", set)?;
+    }
+    let values = set.iter().map(|(key, value)| (key.clone(), Arc::new(value.clone())));
+    let mut patch = values.collect();
+    let mut blobs = Vec::new();
+    offload_patch(&mut patch, &mut blobs);
+    Ok((patch, blobs))
+}

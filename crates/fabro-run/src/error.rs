@@ -1,0 +1,159 @@
+//! Why a run cannot be created, changed or driven.
+
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::sync::Arc;
+
+use fabro_config::ConfigError;
+use fabro_engine::{DriveError, PlanError};
+use fabro_gate::NoMatch;
+use fabro_handlers::{BundleError, GoalError};
+use fabro_store::StoreError;
+use fabro_types::{Diagnostic, RunId, RunStatus};
+
+/// Settings or input that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct SetupError {
+    /// What is wrong.
+    pub message: String,
+    /// How to fix it.
+    pub fix: String,
+}
+
+impl SetupError {
+    pub(crate) fn new(message: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { message: message.into(), fix: fix.into() }
+    }
+}
+
+/// Why a run cannot be created, changed or driven.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// A workflow file or a run.toml has errors.
+    #[error("{} is not valid: {}", path.display(), findings.first().map_or("", |it| &it.message))]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// Its text, which the spans of the findings refer to.
+        text: String,
+        /// The errors.
+        findings: Vec<Diagnostic>,
+    },
+    /// A workflow file cannot be read.
+    #[error("{} cannot be read: {reason}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// The project's or the run's settings cannot be read.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Settings or input cannot be used.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    /// The goal cannot be rendered.
+    #[error(transparent)]
+    Goal(#[from] GoalError),
+    /// The workflow cannot be compiled.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The workflow kept with the run cannot be read back.
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
+    /// The workflow has stages that ask a model, and no model is configured.
+    #[error("no model is configured for the LLM stages of {file}")]
+    NoModel {
+        /// The workflow file.
+        file: String,
+    },
+    /// The store cannot be read or written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The log does not begin with the record that creates a run.
+    #[error("the log of run {run} does not begin with its creation")]
+    NotCreated {
+        /// The run.
+        run: RunId,
+    },
+    /// The run has ended.
+    #[error("run {run} has ended: {status}")]
+    Ended {
+        /// The run.
+        run: RunId,
+        /// How it ended.
+        status: RunStatus,
+    },
+    /// A sub-workflow cannot be driven or changed without the run it belongs to.
+    #[error("run {run} is a sub-workflow of run {root}")]
+    SubWorkflow {
+        /// The run of the sub-workflow.
+        run: RunId,
+        /// The run to drive or change instead.
+        root: RunId,
+    },
+    /// The run has no end of this stage that can be continued from.
+    #[error("run {run} has no end of {} to continue from", stage_name(stage.as_deref()))]
+    NoCheckpoint {
+        /// The run.
+        run: RunId,
+        /// The stage; `None` for the last one.
+        stage: Option<String>,
+    },
+    /// No gate of the run waits for an answer.
+    #[error("no gate of run {run} waits for an answer")]
+    NoOpenGate {
+        /// The run.
+        run: RunId,
+    },
+    /// No open gate has this name.
+    #[error("no gate `{name}` waits for an answer")]
+    NoSuchGate {
+        /// The name.
+        name: String,
+        /// The names of the open gates.
+        open: Vec<String>,
+    },
+    /// More than one open gate matches.
+    #[error("several gates wait for an answer")]
+    AmbiguousGate {
+        /// The names of those that match.
+        names: Vec<String>,
+    },
+    /// The answer is none of the gate's options.
+    #[error(transparent)]
+    Choice(#[from] NoMatch),
+    /// The run has no agent, or none with this name.
+    #[error("the run has no {}", agent_name(node.as_deref()))]
+    NoAgent {
+        /// The node that was named.
+        node: Option<String>,
+        /// The agents of the run.
+        agents: Vec<Arc<str>>,
+    },
+    /// The driver cannot continue; the run can be resumed.
+    #[error(transparent)]
+    Drive(#[from] DriveError),
+    /// A background driver cannot be started.
+    #[error(transparent)]
+    Background(#[from] crate::BackgroundError),
+    /// A background driver ended before it had started the run.
+    #[error("the background driver ended: {status}")]
+    DriverEnded {
+        /// Its exit status.
+        status: ExitStatus,
+        /// What it wrote to stderr.
+        log: String,
+    },
+}
+
+fn stage_name(stage: Option<&str>) -> String {
+    stage.map_or_else(|| "any stage".to_owned(), |stage| format!("a stage `{stage}`"))
+}
+
+fn agent_name(node: Option<&str>) -> String {
+    node.map_or_else(|| "agents".to_owned(), |node| format!("agent `{node}`"))
+}

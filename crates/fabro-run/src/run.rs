@@ -1,0 +1,424 @@
+//! A run: created or opened, resumed, driven.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use fabro_engine::{
+    Clock, DriveError, Input, Machine, NewRun, Phase, Plan, RunEnd, RunState, World, begin,
+};
+use fabro_events::{Event, EventBody, EventSink, PauseReason};
+use fabro_gate::{Interviewer, Unavailable};
+use fabro_graph::{Node, NodeKind, Workflow};
+use fabro_handlers::{Bundle, RunSettings, StatusFiles, WORKFLOW_DIR, read_all, render_goal};
+use fabro_sandbox::LocalExec;
+use fabro_store::{Batch, DriverLock, RunLog as _, Runs as _, SqliteStore};
+use fabro_types::{Failure, RunId, RunStatus};
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+
+use crate::answers::{exhausted_answers, refuse_secrets_in_input};
+use crate::background::{DRIVER_LOG, start_driver};
+use crate::family::{cancel_family, end_leftover_processes};
+use crate::prepare::{PrepareError, prepare, prepare_dir};
+use crate::secrets::{Variables, expand_env, without_secrets};
+use crate::services::ServiceBuilder;
+use crate::{Gate, Member, RunError, RunSpec, open_gates_of_family, root, running_members};
+
+/// Milliseconds since 1970 by the system's clock.
+pub fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// What a run is driven with, besides its settings.
+pub struct RunServices {
+    /// Receives every committed event of the run and of its sub-workflows.
+    pub sink: Arc<dyn EventSink>,
+    /// Receives warnings that are not recorded.
+    pub warn: Arc<dyn Fn(&str) + Send + Sync>,
+    /// Answers gates that have no prepared answer.
+    pub interviewer: Arc<dyn Interviewer>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Cancel it to interrupt the run; it can be resumed.
+    pub interrupt: CancellationToken,
+}
+
+/// Reports nothing, pauses at gates, and uses the system's clock.
+impl Default for RunServices {
+    fn default() -> Self {
+        Self {
+            sink: Arc::new(Vec::new()),
+            warn: Arc::new(|_| ()),
+            interviewer: Arc::new(Unavailable),
+            clock: Arc::new(now_ms),
+            interrupt: CancellationToken::new(),
+        }
+    }
+}
+
+/// How driving a run ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DriveResult {
+    /// The run succeeded.
+    Succeeded,
+    /// The run failed.
+    Failed(Failure),
+    /// The run was canceled.
+    Canceled,
+    /// The run waits. It can be resumed.
+    Paused {
+        /// For what.
+        reason: PauseReason,
+        /// The gates that wait for an answer.
+        gates: Vec<Gate>,
+    },
+    /// The run was interrupted. It can be resumed.
+    Interrupted,
+}
+
+/// What a resume changes. The rest is as when the run was created.
+#[derive(Clone, Debug, Default)]
+pub struct ResumeOptions {
+    /// A new spending limit in US dollars.
+    pub max_cost: Option<f64>,
+    /// The text of a file of prepared answers.
+    pub answers: Option<String>,
+    /// The text of a model script.
+    pub model_script: Option<String>,
+    /// Answer every gate with its default, else its first option.
+    pub auto_approve: bool,
+}
+
+/// A run that only this process may drive, until the value is dropped.
+pub struct Run {
+    store: Arc<SqliteStore>,
+    lock: DriverLock,
+    plan: Arc<Plan>,
+    settings: RunSettings,
+    /// Secrets of run.toml, which are not stored: a background driver gets them in its environment.
+    secrets: Variables,
+    dry_run: bool,
+    state: RunState,
+    events: Vec<Event>,
+    max_cost: Option<f64>,
+    warnings: Vec<String>,
+}
+
+impl Run {
+    /// Creates a run. Nothing is started yet.
+    ///
+    /// # Errors
+    ///
+    /// The goal cannot be rendered, the input holds a secret, a service that the settings name cannot
+    /// be built, no model is configured for LLM stages, or the store cannot be written.
+    pub async fn create(store: Arc<SqliteStore>, spec: RunSpec) -> Result<Self, RunError> {
+        let RunSpec { workflow, settings, inputs, dry_run, .. } = spec;
+        let goal = match spec.goal {
+            Some(goal) => goal,
+            None => render_goal(workflow.graph.attrs().text("goal").unwrap_or_default(), &inputs)?,
+        };
+        refuse_secrets_in_input(&settings, &inputs, &goal)?;
+        let (env, secrets) = without_secrets(&settings.env)?;
+        let mut bundle = workflow.bundle;
+        bundle.settings = RunSettings { env, ..settings.clone() };
+        if !dry_run {
+            check_models(&bundle, &workflow.graph)?;
+            ServiceBuilder::new(&settings).check()?;
+        }
+        let new = NewRun {
+            goal,
+            seed: spec.seed.unwrap_or_else(|| bundle.seed(&inputs)),
+            inputs,
+            work_dir: spec.work_dir.to_string_lossy().into_owned(),
+            bundle: bundle.to_bytes(),
+            max_cost: spec.max_cost,
+            parent: None,
+            dry_run,
+        };
+        let plan = Arc::new(Plan::compile(workflow.graph)?);
+        let id = spec.id.unwrap_or_else(new_run_id);
+        let created_ms = i64::try_from(id.unix_ms()).unwrap_or(i64::MAX);
+        let mut commit = begin(id, created_ms, &plan, new);
+        if let Some(event) = commit.events.first_mut()
+            && let EventBody::RunCreated(created) = &mut event.entry.body
+        {
+            let dir = Value::from(spec.workflow_dir.to_string_lossy());
+            Arc::make_mut(created).context.insert(WORKFLOW_DIR.to_owned(), dir.into());
+        }
+        // Locked before it exists, so that no other process can drive it first.
+        let lock = store.lock(id)?;
+        let batch = Batch { events: &commit.events, blobs: &commit.blobs, consumed: &[] };
+        store.append(id, 0, &batch).await?;
+        Ok(Self {
+            state: RunState::replay(id, &commit.events),
+            events: commit.events,
+            max_cost: None,
+            warnings: Vec::new(),
+            store,
+            lock,
+            plan,
+            settings,
+            secrets,
+            dry_run,
+        })
+    }
+
+    /// Opens a run that has not ended, to resume it.
+    ///
+    /// # Errors
+    ///
+    /// The run has ended, is a sub-workflow, is driven by another process, or cannot be read.
+    pub async fn open(store: Arc<SqliteStore>, id: RunId) -> Result<Self, RunError> {
+        let root = root(&*store, id).await?;
+        if root != id {
+            return Err(RunError::SubWorkflow { run: id, root });
+        }
+        let lock = store.lock(id)?;
+        let warnings = store.check(id).await?.iter().map(ToString::to_string).collect();
+        let events = read_all(&*store, id).await?;
+        let state = RunState::replay(id, &events);
+        let Some(created) = &state.created else { return Err(RunError::NotCreated { run: id }) };
+        if let Phase::Ended(status, _) = state.phase {
+            return Err(RunError::Ended { run: id, status });
+        }
+        let bundle = Bundle::load(&*store, &created.bundle)?;
+        Ok(Self {
+            plan: Arc::new(bundle.plan()?),
+            settings: bundle.settings,
+            secrets: Variables::new(),
+            dry_run: created.dry_run,
+            max_cost: None,
+            store,
+            lock,
+            state,
+            events,
+            warnings,
+        })
+    }
+
+    /// Sets what a resume changes.
+    ///
+    /// # Errors
+    ///
+    /// The prepared answers hold a secret.
+    pub fn resume(mut self, options: ResumeOptions) -> Result<Self, RunError> {
+        if options.answers.is_some() {
+            let recorded = self.settings.clone();
+            self.settings.answers = options.answers;
+            refuse_secrets_in_input(&self.settings, &Map::new(), "")?;
+            self.warnings.extend(exhausted_answers(&self.settings, &recorded, &self.events));
+        }
+        if options.model_script.is_some() {
+            self.settings.model_script = options.model_script;
+        }
+        self.settings.auto_approve |= options.auto_approve;
+        self.max_cost = options.max_cost;
+        Ok(self)
+    }
+
+    /// Its id.
+    pub fn id(&self) -> RunId {
+        self.lock.run()
+    }
+
+    /// Its log so far.
+    pub fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    /// What the caller should know: the last record was cut off, or prepared answers are used up.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// The sub-workflows that continue when the run is resumed.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    pub async fn sub_workflows(&self) -> Result<Vec<Member>, RunError> {
+        if self.is_new() || !self.has_sub_workflows() {
+            return Ok(Vec::new());
+        }
+        let mut members = running_members(&*self.store, self.id()).await?;
+        members.retain(|member| member.run != self.id());
+        Ok(members)
+    }
+
+    /// Drives the run in a process of its own: `driver`, which has to resume the run. Returns once
+    /// that has started.
+    ///
+    /// # Errors
+    ///
+    /// The process cannot be started, or it ended before it had started the run.
+    pub async fn detach(self, mut driver: Command) -> Result<RunId, RunError> {
+        let id = self.id();
+        let run_dir = self.store.run_dir(id);
+        drop(self.lock);
+        driver.envs(self.secrets);
+        let Some(status) = start_driver(driver, &*self.store, id, &run_dir).await? else {
+            return Ok(id);
+        };
+        let log = std::fs::read_to_string(run_dir.join(DRIVER_LOG)).unwrap_or_default();
+        Err(RunError::DriverEnded { status, log })
+    }
+
+    /// Drives the run until it ends, pauses or is interrupted. If the future is dropped, the run is
+    /// interrupted at once.
+    ///
+    /// # Errors
+    ///
+    /// A service cannot be built, or something cannot be recorded. What was committed stands, and the
+    /// run can be resumed.
+    pub async fn drive(mut self, services: RunServices) -> Result<DriveResult, RunError> {
+        if !self.dry_run {
+            self.settings.env = expand_env(&self.settings.env)?;
+        }
+        let clock = Arc::clone(&services.clock);
+        let end = self.drive_stages(services).await?;
+        let store = &*self.store;
+        let id = self.id();
+        Ok(match end {
+            RunEnd::Over(status, failure) => {
+                if self.has_sub_workflows() {
+                    // A canceled stage leaves its sub-workflow as after an interruption.
+                    cancel_family(store, id, clock.now_ms(), "the run it is part of has ended")
+                        .await?;
+                }
+                match (status, failure) {
+                    (RunStatus::Succeeded, _) => DriveResult::Succeeded,
+                    (RunStatus::Failed, Some(failure)) => DriveResult::Failed(failure),
+                    _ => DriveResult::Canceled,
+                }
+            }
+            RunEnd::Paused(reason) => {
+                let gates = match reason {
+                    PauseReason::Human => open_gates_of_family(store, id).await?,
+                    _ => Vec::new(),
+                };
+                DriveResult::Paused { reason, gates }
+            }
+            RunEnd::Stopped => DriveResult::Interrupted,
+        })
+    }
+
+    /// Ends what a dead driver left running, runs the preparation steps and then the stages.
+    async fn drive_stages(&mut self, services: RunServices) -> Result<RunEnd, RunError> {
+        let id = self.id();
+        let run_dir = self.store.run_dir(id);
+        let all_runs = run_dir.parent().map(Path::to_owned).unwrap_or_default();
+        let warn = Arc::clone(&services.warn);
+        let files = Arc::new(StatusFiles::new(all_runs, move |text| warn(text)));
+        let sink: Arc<dyn EventSink> =
+            Arc::new(vec![Arc::clone(&files) as _, Arc::clone(&services.sink)]);
+        let builder = ServiceBuilder::new(&self.settings).dry_run(self.dry_run);
+        let handler = builder.registry(id, &self.events, &services, Arc::clone(&sink))?;
+        if !self.is_new() || prepare_dir(&run_dir).exists() {
+            end_leftover_processes(&*self.store, id).await?;
+            files.catch_up(&self.events);
+        }
+        // The log is not needed any more, and may be large.
+        self.events = Vec::new();
+        let Some(first) = self.first_input(&run_dir, &services.interrupt).await? else {
+            return Ok(RunEnd::Stopped);
+        };
+        let state = std::mem::replace(&mut self.state, RunState::new(id));
+        let machine = Machine::new(Arc::clone(&self.plan), state, Arc::clone(&self.store) as _);
+        let world = World {
+            store: Arc::clone(&self.store) as _,
+            handler,
+            sink,
+            clock: services.clock,
+            run_dir,
+            stop: services.interrupt,
+        };
+        Ok(fabro_engine::drive(machine, first, world).await?)
+    }
+
+    /// The input that the machine starts with, after the preparation steps of a new run; `None` when
+    /// they were interrupted.
+    async fn first_input(
+        &self,
+        run_dir: &Path,
+        interrupt: &CancellationToken,
+    ) -> Result<Option<Input>, RunError> {
+        if !self.is_new() {
+            return Ok(Some(Input::Resume { max_cost: self.max_cost }));
+        }
+        if self.dry_run {
+            return Ok(Some(Input::Start));
+        }
+        let work_dir = self.state.created.as_ref().map(|run| run.work_dir.clone());
+        let work_dir = work_dir.unwrap_or_default();
+        let redactor = ServiceBuilder::new(&self.settings).redactor();
+        let exec = LocalExec::new();
+        let prepared = prepare(
+            &exec,
+            &self.settings,
+            self.id(),
+            run_dir,
+            Path::new(&work_dir),
+            &redactor,
+            interrupt,
+        );
+        match prepared.await {
+            Ok(()) => Ok(Some(Input::Start)),
+            Err(PrepareError::Failed(failure)) => Ok(Some(Input::Abort { failure })),
+            Err(PrepareError::Interrupted) => Ok(None),
+            Err(PrepareError::CannotRecord { message }) => {
+                Err(DriveError::Record { stage: "prepare".into(), message }.into())
+            }
+        }
+    }
+
+    fn is_new(&self) -> bool {
+        self.state.phase == Phase::Created
+    }
+
+    fn has_sub_workflows(&self) -> bool {
+        self.plan.workflow().nodes().any(|node| node.kind == NodeKind::ManagerLoop)
+    }
+}
+
+/// How deep sub-workflows nest in a valid workflow.
+const MAX_DEPTH: usize = 8;
+
+/// Refuses a workflow with stages that ask a model, in sub-workflows too, when no model is configured.
+fn check_models(bundle: &Bundle, workflow: &Workflow) -> Result<(), RunError> {
+    if ServiceBuilder::new(&bundle.settings).has_model() {
+        return Ok(());
+    }
+    check_no_model_needed(bundle, workflow, 0)
+}
+
+fn check_no_model_needed(
+    bundle: &Bundle,
+    workflow: &Workflow,
+    depth: usize,
+) -> Result<(), RunError> {
+    if workflow.nodes().any(asks_a_model) {
+        return Err(RunError::NoModel { file: bundle.file.clone() });
+    }
+    let managers = workflow.nodes().filter(|node| node.kind == NodeKind::ManagerLoop);
+    for node in managers.take_while(|_| depth < MAX_DEPTH) {
+        let child = bundle.child(node)?;
+        check_no_model_needed(&child, child.plan()?.workflow(), depth + 1)?;
+    }
+    Ok(())
+}
+
+/// External agents bring their own models.
+fn asks_a_model(node: &Node) -> bool {
+    let is_fan_in_with_model = node.kind == NodeKind::FanIn && node.attrs.get("prompt").is_some();
+    let is_external = matches!(node.attrs.text("backend"), Some("cli" | "acp"));
+    is_fan_in_with_model || (node.kind.is_llm() && !is_external)
+}
+
+/// A new id, of the current time.
+pub(crate) fn new_run_id() -> RunId {
+    let ulid = ulid::Ulid::generate();
+    RunId::from_parts(ulid.timestamp_ms(), ulid.random())
+}

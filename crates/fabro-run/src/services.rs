@@ -1,0 +1,408 @@
+//! The services of a run, from its settings and the environment: model, tools, MCP servers, redactor
+//! and handlers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fabro_config::{McpServer, McpTransport, expand_variables};
+use fabro_events::{Event, EventSink};
+use fabro_external_agents::CliAgent;
+use fabro_gate::{AutoApprove, Chain, Interviewer};
+use fabro_handlers::{
+    Agents, BundledChildren, Limits, LocalToolbox, ModelDefaults, NoTools, Registry, RunSettings,
+    Services, Toolbox,
+};
+use fabro_llm::{Fallback, Model, RequestPolicy, ScriptedModel, SimulatedModel, Unconfigured};
+use fabro_redact::{Redactor, is_secret_name};
+use fabro_sandbox::{Exec, LocalExec, agent_env};
+use fabro_tools::Tool;
+use fabro_tools::mcp::{Server, Transport};
+use fabro_tools::web::{HttpToolCall, WebFetch, WebSettings};
+use fabro_types::RunId;
+
+use crate::answers::prepared_answers;
+use crate::models::{catalog, client};
+use crate::secrets::expand_env;
+use crate::{RunServices, SetupError};
+
+/// Marks the processes of a run, so that a later driver finds those that a dead one left running.
+pub(crate) const RUN_ID_VARIABLE: &str = "FABRO_RUN_ID";
+
+/// Builds the services of a run from its settings and the environment of this process.
+#[derive(Clone, Copy, Debug)]
+pub struct ServiceBuilder<'s> {
+    settings: &'s RunSettings,
+    dry_run: bool,
+}
+
+impl<'s> ServiceBuilder<'s> {
+    /// For a run with these settings.
+    pub fn new(settings: &'s RunSettings) -> Self {
+        Self { settings, dry_run: false }
+    }
+
+    /// In a dry run models are simulated, and nothing is executed.
+    #[must_use]
+    pub fn dry_run(self, dry_run: bool) -> Self {
+        Self { dry_run, ..self }
+    }
+
+    /// The model for LLM stages: a simulation in a dry run, else a script, else the providers.
+    ///
+    /// # Errors
+    ///
+    /// The script is not valid, or a provider cannot be set up.
+    pub fn model(self) -> Result<Arc<dyn Model>, SetupError> {
+        if self.dry_run {
+            return Ok(Arc::new(SimulatedModel));
+        }
+        match &self.settings.model_script {
+            Some(text) => Ok(Arc::new(ScriptedModel::from_json(text).map_err(|error| {
+                SetupError::new(format!("the model script is not valid: {error}"), "fix the file")
+            })?)),
+            None if self.settings.providers.is_empty() => Ok(Arc::new(Unconfigured)),
+            None => Ok(Arc::new(client(&self.settings.providers, &self.settings.models)?)),
+        }
+    }
+
+    /// Whether there is a model for LLM stages.
+    pub fn has_model(self) -> bool {
+        self.settings.model_script.is_some() || !self.settings.providers.is_empty()
+    }
+
+    /// The handlers of a run. `events` is its log so far: prepared answers are used once, unless a
+    /// rewind discarded the gate.
+    pub(crate) fn registry(
+        self,
+        run: RunId,
+        events: &[Event],
+        services: &RunServices,
+        sink: Arc<dyn EventSink>,
+    ) -> Result<Arc<Registry>, SetupError> {
+        let settings = self.settings;
+        Ok(Registry::new(Services {
+            exec: (!self.dry_run).then(|| Arc::new(LocalExec::new()) as Arc<dyn Exec>),
+            env: settings.env.clone().into_iter().collect(),
+            model: self.model()?,
+            defaults: ModelDefaults {
+                run: settings.model.clone(),
+                run_provider: settings.provider.clone(),
+                configured: settings.configured_model.clone(),
+                configured_provider: settings.configured_provider.clone(),
+            },
+            agents: self.agents(Some(run), self.redactor())?,
+            limits: Limits::default(),
+            interviewer: self.interviewer(events, Arc::clone(&services.interviewer))?,
+            children: Arc::new(BundledChildren),
+            sink,
+            clock: Arc::clone(&services.clock),
+        }))
+    }
+
+    /// Prepared answers come first, then automatic approval or `interviewer`.
+    fn interviewer(
+        self,
+        events: &[Event],
+        interviewer: Arc<dyn Interviewer>,
+    ) -> Result<Arc<dyn Interviewer>, SetupError> {
+        let is_automatic = self.settings.auto_approve || self.dry_run;
+        let last = if is_automatic { Arc::new(AutoApprove) } else { interviewer };
+        Ok(match prepared_answers(self.settings, events)? {
+            Some(answers) => Arc::new(Chain(answers, last)),
+            None => last,
+        })
+    }
+
+    /// Checks before the run exists that its services can be built.
+    pub(crate) fn check(self) -> Result<(), SetupError> {
+        expand_env(&self.settings.env)?;
+        self.model()?;
+        self.agents(None, Redactor::default())?;
+        prepared_answers(self.settings, &[])?;
+        Ok(())
+    }
+
+    /// What the agents of a run work with. `run` is `None` before the run exists.
+    fn agents(self, run: Option<RunId>, redactor: Redactor) -> Result<Agents, SetupError> {
+        let settings = self.settings;
+        let marker = run.map(|run| (RUN_ID_VARIABLE.to_owned(), run.to_string()));
+        let env = agent_env(text_variables(), settings.env.clone().into_iter().chain(marker));
+        let toolbox: Arc<dyn Toolbox> = if self.dry_run {
+            Arc::new(NoTools)
+        } else {
+            let exec = Arc::new(LocalExec::new());
+            let toolbox = LocalToolbox::new(exec, env.clone(), redactor.clone());
+            let toolbox = toolbox.with_tools(web_tools(settings, &redactor)?);
+            Arc::new(toolbox.with_servers(mcp_servers(settings)?))
+        };
+        // A scripted model has no retries and no fallbacks.
+        let fallbacks = settings.fallbacks.iter().map(Fallback::new).collect();
+        let policy = RequestPolicy { fallbacks, ..RequestPolicy::default() };
+        let policy = Some(policy).filter(|_| settings.model_script.is_none());
+        Ok(Agents {
+            settings: settings.agent.clone(),
+            catalog: Arc::new(catalog(&settings.models)),
+            asking: policy,
+            redactor,
+            toolbox,
+            backend_env: backend_env(text_variables(), env),
+            backend_keys: backend_keys(settings, text_variables()),
+        })
+    }
+
+    /// The redactor of a run whose variables are expanded already. It knows every secret of the
+    /// settings and the environment: variables, and keys and headers of providers, tools and servers.
+    pub(crate) fn redactor(self) -> Redactor {
+        let settings = self.settings;
+        let own = settings.env.clone().into_iter();
+        let mut secrets: Vec<_> =
+            text_variables().chain(own).filter(|(name, _)| is_secret_name(name)).collect();
+        for provider in &settings.providers {
+            // A missing variable is reported when the provider is set up.
+            let key = provider.api_key(variable).ok().flatten();
+            secrets.extend(key.map(|key| (format!("{} key", provider.name), key)));
+            secrets.extend(secret_references(&provider.headers));
+        }
+        for server in settings.agent.mcp.values() {
+            match &server.transport {
+                McpTransport::Command { env, .. } => secrets.extend(secret_references(
+                    // Other variables may refer to what is not secret, such as the home directory.
+                    env.iter().filter(|(name, _)| is_secret_name(name)),
+                )),
+                McpTransport::Http { headers, .. } => secrets.extend(secret_references(headers)),
+                _ => {}
+            }
+        }
+        for tool in &settings.agent.tools {
+            secrets.extend(secret_references(&tool.headers));
+        }
+        Redactor::new(secrets)
+    }
+
+    /// The redactor of a run whose settings are read back: variables that refer to the environment
+    /// have their current values, except in a dry run; those that are not set are left out.
+    pub fn recorded_redactor(self) -> Redactor {
+        if self.dry_run {
+            return self.redactor();
+        }
+        let mut settings = self.settings.clone();
+        settings.env.retain(|_, value| match expand_variables(value, variable) {
+            Ok(expanded) => {
+                *value = expanded;
+                true
+            }
+            Err(_) => false,
+        });
+        ServiceBuilder::new(&settings).redactor()
+    }
+}
+
+/// The values that refer to a variable of the environment, with the bare token of each header:
+/// `Bearer TOKEN` is as secret as `TOKEN`.
+fn secret_references<'v>(
+    values: impl IntoIterator<Item = (&'v String, &'v String)>,
+) -> Vec<(String, String)> {
+    let mut secrets = Vec::new();
+    for (name, value) in values {
+        if value.contains('$')
+            && let Ok(value) = expand_variables(value, variable)
+        {
+            if let Some((_, token)) = value.split_once(' ') {
+                secrets.push((name.clone(), token.to_owned()));
+            }
+            secrets.push((name.clone(), value));
+        }
+    }
+    secrets
+}
+
+/// Values of settings with `$NAME` replaced by the value from the environment. `owner` names the
+/// setting for messages.
+fn expand_all<'v, C: FromIterator<(String, String)>>(
+    owner: &str,
+    values: impl IntoIterator<Item = (&'v String, &'v String)>,
+) -> Result<C, SetupError> {
+    let expand = |(name, value): (&String, &String)| {
+        let value = expand_variables(value, variable)
+            .map_err(|error| SetupError::new(format!("{owner}: {error}"), "set the variable"))?;
+        Ok((name.clone(), value))
+    };
+    values.into_iter().map(expand).collect()
+}
+
+fn web_tools(
+    settings: &RunSettings,
+    redactor: &Redactor,
+) -> Result<Vec<Arc<dyn Tool>>, SetupError> {
+    let not_valid = |error: fabro_tools::web::SetupError| {
+        SetupError::new(error.to_string(), "fix the settings")
+    };
+    let allow = settings.agent.web_allow.clone().unwrap_or_default();
+    let web = WebFetch::new(WebSettings { allow, ..WebSettings::default() });
+    let mut tools: Vec<Arc<dyn Tool>> = vec![Arc::new(web.map_err(not_valid)?)];
+    for tool in &settings.agent.tools {
+        let headers = expand_all(&format!("tool `{}`", tool.name), &tool.headers)?;
+        let call =
+            HttpToolCall::new(tool.clone(), &headers, redactor.clone()).map_err(not_valid)?;
+        tools.push(Arc::new(call));
+    }
+    Ok(tools)
+}
+
+fn mcp_servers(settings: &RunSettings) -> Result<Vec<Server>, SetupError> {
+    settings.agent.mcp.iter().map(|(name, server)| mcp_server(name, server)).collect()
+}
+
+fn mcp_server(name: &str, settings: &McpServer) -> Result<Server, SetupError> {
+    let owner = format!("MCP server `{name}`");
+    let transport = match &settings.transport {
+        McpTransport::Command { command, args, env } => Transport::Stdio {
+            command: command.clone(),
+            args: args.clone(),
+            env: expand_all(&owner, env)?,
+        },
+        McpTransport::Http { url, headers } => {
+            Transport::Http { url: url.clone(), headers: expand_all(&owner, headers)? }
+        }
+        _ => {
+            let message = format!("{owner} has an unknown transport");
+            return Err(SetupError::new(message, "use command or url"));
+        }
+    };
+    let default = Server::new(name, transport);
+    let or = |set: Option<Duration>, default| set.unwrap_or(default);
+    Ok(Server {
+        context: settings.context,
+        startup_timeout: or(settings.startup_timeout, default.startup_timeout),
+        tool_timeout: or(settings.tool_timeout, default.tool_timeout),
+        ..default
+    })
+}
+
+/// Variables of proxies and of the certificates that proxies need. The processes that an agent's tools
+/// start do not get them.
+const NETWORK: [&str; 12] = [
+    "ALL_PROXY",
+    "HTTPS_PROXY",
+    "HTTP_PROXY",
+    "NO_PROXY",
+    "all_proxy",
+    "https_proxy",
+    "http_proxy",
+    "no_proxy",
+    "NODE_EXTRA_CA_CERTS",
+    "REQUESTS_CA_BUNDLE",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+];
+
+/// The environment of external agents, which call their models themselves: that of an agent's tools,
+/// and the proxy variables of the `user`'s environment.
+fn backend_env(
+    user: impl IntoIterator<Item = (String, String)>,
+    env: Vec<(String, String)>,
+) -> Vec<(String, String)> {
+    let network = user.into_iter().filter(|(name, _)| NETWORK.contains(&&**name));
+    let all: BTreeMap<_, _> = network.chain(env).collect();
+    all.into_iter().collect()
+}
+
+/// The provider variables of external agents, and the key variables that the settings name.
+fn backend_keys(
+    settings: &RunSettings,
+    user: impl IntoIterator<Item = (String, String)>,
+) -> Vec<(String, String)> {
+    let named = |name: &str| {
+        settings.providers.iter().any(|provider| provider.api_key_env.as_deref() == Some(name))
+    };
+    let is_key =
+        |name: &str| CliAgent::ALL.iter().any(|agent| agent.is_own_variable(name)) || named(name);
+    user.into_iter().filter(|(name, _)| is_key(name)).collect()
+}
+
+pub(crate) fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// The variables of the environment that are UTF-8.
+fn text_variables() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_of_agents_are_marked_with_their_run() {
+        let run = RunId::from_parts(1, 2);
+        let mut settings = RunSettings::default();
+        settings.env.insert("FABRO_RUN_ID".to_owned(), "another".to_owned());
+        let agents = ServiceBuilder::new(&settings).agents(Some(run), Redactor::default()).unwrap();
+        let marked = agents.backend_env.iter().filter(|(name, _)| name == "FABRO_RUN_ID");
+        let runs: Vec<_> = marked.map(|(_, run)| run.clone()).collect();
+        assert_eq!(runs, [run.to_string()]);
+    }
+
+    #[test]
+    fn a_reference_to_a_secret_is_not_redacted() {
+        let path = std::env::var("PATH").unwrap();
+        let mut settings = RunSettings::default();
+        settings.env.insert("APP_TOKEN".to_owned(), "of-$PATH".to_owned());
+        settings.env.insert("OTHER_TOKEN".to_owned(), "$FABRO_NOT_SET_AT_ALL".to_owned());
+        let redactor = ServiceBuilder::new(&settings).recorded_redactor();
+        for text in ["echo of-$PATH", "echo $FABRO_NOT_SET_AT_ALL"] {
+            assert_eq!(redactor.redact(text), text);
+        }
+        assert_eq!(redactor.redact(&format!("of-{path}")), "[redacted:APP_TOKEN]");
+    }
+
+    #[test]
+    fn variables_of_an_mcp_server_are_secret_by_name() {
+        let path = std::env::var("PATH").unwrap();
+        let own = |name: &str| (name.to_owned(), "in-$PATH".to_owned());
+        let transport = McpTransport::Command {
+            command: "x".to_owned(),
+            args: Vec::new(),
+            env: [own("SEARCH"), ("A_TOKEN".to_owned(), "of-$PATH".to_owned())].into(),
+        };
+        let mut settings = RunSettings::default();
+        let server = McpServer { transport, ..McpServer::default() };
+        settings.agent.mcp.insert("s".to_owned(), server);
+        let text = format!("in-{path}");
+        let redactor = ServiceBuilder::new(&settings).redactor();
+        assert_eq!(redactor.redact(&text), text);
+        assert_eq!(redactor.redact(&format!("of-{path}")), "[redacted:A_TOKEN]");
+    }
+
+    #[test]
+    fn external_agents_get_proxy_variables_and_keys_separately() {
+        let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+        let user = [
+            ("ANTHROPIC_API_KEY", "1"),
+            ("HTTPS_PROXY", "2"),
+            ("OPENAI_BASE_URL", "3"),
+            ("SSL_CERT_FILE", "4"),
+            ("OTHER_API_KEY", "5"),
+        ]
+        .map(own);
+        let tools = [("PATH", "6"), ("SSL_CERT_FILE", "7")].map(own).to_vec();
+        let names = |list: Vec<(String, String)>| -> Vec<String> {
+            list.into_iter().map(|(name, value)| format!("{name}={value}")).collect()
+        };
+        let env = names(backend_env(user.clone(), tools));
+        assert_eq!(env, ["HTTPS_PROXY=2", "PATH=6", "SSL_CERT_FILE=7"]);
+        let keys = names(backend_keys(&RunSettings::default(), user));
+        assert_eq!(keys, ["ANTHROPIC_API_KEY=1", "OPENAI_BASE_URL=3"]);
+    }
+
+    #[test]
+    fn the_bare_token_of_a_header_is_a_secret() {
+        let path = std::env::var("PATH").unwrap();
+        let headers = BTreeMap::from([("Authorization".to_owned(), "Bearer $PATH".to_owned())]);
+        let values = secret_references(&headers).into_iter().map(|(_, value)| value);
+        assert_eq!(values.collect::<Vec<_>>(), [path.clone(), format!("Bearer {path}")]);
+    }
+}

@@ -1,0 +1,228 @@
+//! What a run is created from: a workflow with its files, settings, goal and inputs.
+
+use std::path::{Path, PathBuf};
+
+use fabro_config::{Settings, Target};
+use fabro_graph::{MemorySources, Sources, Workflow};
+use fabro_handlers::{Bundle, RunSettings, render_goal};
+use fabro_types::{RunId, Severity};
+use serde_json::{Map, Value};
+
+use crate::run_file::{goal_of, model_script_of};
+use crate::settings::run_settings;
+use crate::{FileSources, RunError, SetupError, read_text};
+
+/// A valid workflow with the files that it names.
+#[derive(Clone, Debug)]
+pub struct LoadedWorkflow {
+    /// What is stored with a run; without settings.
+    pub bundle: Bundle,
+    /// The workflow.
+    pub graph: Workflow,
+}
+
+impl LoadedWorkflow {
+    /// Reads and validates a workflow file. Paths in messages are relative to `cwd`.
+    ///
+    /// # Errors
+    /// The file cannot be read, or it is not valid with these inputs.
+    pub fn read(
+        file: &Path,
+        cwd: &Path,
+        home: Option<PathBuf>,
+        inputs: &Map<String, Value>,
+    ) -> Result<Self, RunError> {
+        let source = read_text(file)
+            .map_err(|reason| RunError::Unreadable { path: file.to_owned(), reason })?;
+        let name = file.file_stem().map_or("workflow".into(), |stem| stem.to_string_lossy());
+        let sources = FileSources::new(workflow_dir(file, cwd), home);
+        let shown = file.strip_prefix(cwd).unwrap_or(file).to_string_lossy();
+        let mut loaded = Self::validate(&name, &shown, source, &sources, Some(inputs))?;
+        loaded.bundle.files = sources.into_texts();
+        Ok(loaded)
+    }
+
+    /// Validates the source of a workflow that names no files.
+    ///
+    /// # Errors
+    /// It is not valid.
+    pub fn parse(name: &str, source: &str) -> Result<Self, RunError> {
+        Self::validate(name, name, source.to_owned(), &MemorySources::default(), None)
+    }
+
+    fn validate(
+        name: &str,
+        file: &str,
+        source: String,
+        sources: &dyn Sources,
+        inputs: Option<&Map<String, Value>>,
+    ) -> Result<Self, RunError> {
+        let checked = fabro_validate::check(name, &source, sources, inputs);
+        let is_valid = checked.is_valid();
+        match checked.workflow {
+            Some(graph) if is_valid => Ok(Self {
+                bundle: Bundle {
+                    name: name.to_owned(),
+                    file: file.to_owned(),
+                    base: String::new(),
+                    files: [].into(),
+                    settings: RunSettings::default(),
+                    source,
+                },
+                graph,
+            }),
+            _ => {
+                let mut findings = checked.findings;
+                findings.retain(|finding| finding.severity == Severity::Error);
+                Err(RunError::Invalid { path: file.into(), text: source, findings })
+            }
+        }
+    }
+}
+
+/// What is set over the settings of a run.toml, a project and a user.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    /// The goal; `{{ inputs.NAME }}` is filled in.
+    pub goal: Option<String>,
+    /// Inputs, over those of the run.toml.
+    pub inputs: Map<String, Value>,
+    /// The model of stages that name none.
+    pub model: Option<String>,
+    /// The text of a model script.
+    pub model_script: Option<String>,
+    /// The text of a file of prepared answers.
+    pub answers: Option<String>,
+    /// Answer every gate with its default, else its first option.
+    pub auto_approve: bool,
+    /// Execute nothing.
+    pub dry_run: bool,
+    /// Decides every random choice.
+    pub seed: Option<u64>,
+    /// A spending limit in US dollars.
+    pub max_cost: Option<f64>,
+}
+
+/// What a run is created from.
+#[derive(Clone, Debug)]
+pub struct RunSpec {
+    /// The workflow.
+    pub workflow: LoadedWorkflow,
+    /// How it is run. Secrets in it are not stored.
+    pub settings: RunSettings,
+    /// The goal, rendered; `None` for the workflow's own, rendered with the inputs.
+    pub goal: Option<String>,
+    /// The inputs.
+    pub inputs: Map<String, Value>,
+    /// Decides every random choice; `None` for a hash of workflow and inputs.
+    pub seed: Option<u64>,
+    /// The directory that scripts and tools work in.
+    pub work_dir: PathBuf,
+    /// The directory that `@file` references of prompts are relative to.
+    pub workflow_dir: PathBuf,
+    /// A spending limit in US dollars, over the workflow's own.
+    pub max_cost: Option<f64>,
+    /// Execute nothing.
+    pub dry_run: bool,
+    /// The id of the run, which holds the time of its creation; `None` for a new one.
+    pub id: Option<RunId>,
+}
+
+impl RunSpec {
+    /// A run of this workflow in `dir`, with default settings.
+    pub fn new(workflow: LoadedWorkflow, dir: impl Into<PathBuf>) -> Self {
+        let dir = dir.into();
+        Self {
+            workflow,
+            settings: RunSettings::default(),
+            goal: None,
+            inputs: Map::new(),
+            seed: None,
+            work_dir: dir.clone(),
+            workflow_dir: dir,
+            max_cost: None,
+            dry_run: false,
+            id: None,
+        }
+    }
+
+    /// A run of a workflow file or a run.toml in `cwd`. `settings` are those of project and user,
+    /// `home` replaces `~` in paths.
+    ///
+    /// # Errors
+    /// The workflow is not valid, a file that the settings name cannot be read, or the goal cannot be
+    /// rendered.
+    pub fn from_target(
+        target: &Target,
+        settings: Settings,
+        overrides: Overrides,
+        cwd: &Path,
+        home: Option<&Path>,
+    ) -> Result<Self, RunError> {
+        let mut inputs =
+            target.run_file.as_ref().map(|file| file.config.inputs.clone()).unwrap_or_default();
+        inputs.extend(overrides.inputs.clone());
+        let file = &target.workflow_file;
+        let workflow = LoadedWorkflow::read(file, cwd, home.map(Path::to_owned), &inputs)?;
+        let goal = match (&overrides.goal, &target.run_file) {
+            (Some(goal), _) => Some(render_goal(goal, &inputs)?),
+            (None, Some(file)) => goal_of(file, &inputs, home).map_err(|it| invalid(file, it))?,
+            (None, None) => None,
+        };
+        Ok(Self {
+            goal,
+            inputs,
+            seed: overrides.seed,
+            workflow_dir: workflow_dir(file, cwd),
+            max_cost: overrides.max_cost,
+            dry_run: overrides.dry_run,
+            settings: merged_settings(target, settings, overrides, home)?,
+            ..Self::new(workflow, cwd)
+        })
+    }
+}
+
+fn workflow_dir(file: &Path, cwd: &Path) -> PathBuf {
+    file.parent().unwrap_or(cwd).to_owned()
+}
+
+fn merged_settings(
+    target: &Target,
+    settings: Settings,
+    overrides: Overrides,
+    home: Option<&Path>,
+) -> Result<RunSettings, RunError> {
+    let file = target.run_file.as_ref();
+    let configured = match file {
+        Some(file) => file.settings(settings, home)?,
+        None => settings,
+    };
+    let config = file.map(|file| file.config.clone()).unwrap_or_default();
+    let script = configured.model.script.clone();
+    let mut settings = run_settings(config, configured);
+    settings.model_script = overrides.model_script;
+    // A script of the settings replaces missing providers; one of the overrides always counts.
+    if settings.model_script.is_none() && settings.providers.is_empty() {
+        let own = file.map(|file| model_script_of(file, home).map_err(|it| invalid(file, it)));
+        settings.model_script = match own.transpose()?.flatten() {
+            Some(text) => Some(text),
+            None => script.as_deref().map(read_model_script).transpose()?,
+        };
+    }
+    settings.model = overrides.model.or(settings.model);
+    settings.answers = overrides.answers;
+    settings.auto_approve = overrides.auto_approve;
+    Ok(settings)
+}
+
+fn read_model_script(path: &Path) -> Result<String, SetupError> {
+    std::fs::read_to_string(path).map_err(|error| {
+        let message = format!("the model script {} cannot be read: {error}", path.display());
+        SetupError::new(message, "check the path")
+    })
+}
+
+fn invalid(file: &fabro_config::RunFile, finding: fabro_types::Diagnostic) -> RunError {
+    let text = file.warnings.text.clone();
+    RunError::Invalid { path: file.path.clone(), text, findings: vec![finding] }
+}
