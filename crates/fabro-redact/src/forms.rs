@@ -1,21 +1,21 @@
-//! The forms that one value takes in other languages.
+//! The encoded forms of a value.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// Values beyond this many bytes are looked for in fewer forms, to bound the memory.
+/// Values of more bytes have fewer forms, to bound the memory.
 const LONG: usize = 4_096;
 
-/// What RFC 3986 lets stand.
+/// Unreserved characters of RFC 3986.
 const STRICT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-/// What JavaScript's `encodeURIComponent` lets stand.
+/// Characters that JavaScript's `encodeURIComponent` keeps.
 const COMPONENT: &AsciiSet =
     &STRICT.remove(b'!').remove(b'\'').remove(b'(').remove(b')').remove(b'*');
-/// What HTML forms let stand; they write a blank as `+`.
+/// Characters that HTML forms keep; they encode a space as `+`.
 const FORM: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'*').remove(b'-').remove(b'.').remove(b'_').remove(b' ');
-/// What is seldom encoded in the path or the user part of an address.
+/// Characters that are seldom encoded in the path or the user part of a URL.
 const PATH: &AsciiSet = &COMPONENT
     .remove(b'$')
     .remove(b'&')
@@ -27,7 +27,7 @@ const PATH: &AsciiSet = &COMPONENT
     .remove(b'@')
     .remove(b'/');
 
-/// All forms of a value, itself first; some may be equal.
+/// All forms of a value, unchanged first; some may be equal.
 pub(crate) fn forms(value: &str) -> Vec<Vec<u8>> {
     let mut forms = vec![value.to_owned()];
     for escape in [json, json_ascii, json_slashes] {
@@ -53,7 +53,7 @@ fn json(value: &str) -> String {
     quoted[1..quoted.len() - 1].to_owned()
 }
 
-/// As programs write it that keep to ASCII.
+/// JSON with non-ASCII characters escaped.
 fn json_ascii(value: &str) -> String {
     let mut escaped = String::new();
     let mut units = [0; 2];
@@ -68,12 +68,12 @@ fn json_ascii(value: &str) -> String {
     escaped
 }
 
-/// As programs write it that escape `/`.
+/// JSON with `/` escaped as well.
 fn json_slashes(value: &str) -> String {
     json_ascii(value).replace('/', "\\/")
 }
 
-/// The escapes of a percent-encoded text with small letters.
+/// Percent-encoded text with lowercase escapes.
 fn lower_escapes(encoded: &str) -> String {
     let mut lower = String::with_capacity(encoded.len());
     let mut digits = 0;
@@ -84,7 +84,7 @@ fn lower_escapes(encoded: &str) -> String {
     lower
 }
 
-/// The characters that only this value decides when `offset` bytes stand before it in a group of
+/// The base64 characters that depend on this value only, with `offset` bytes before it in a group of
 /// three, in both alphabets.
 fn base64(value: &[u8], offset: usize) -> [String; 2] {
     let mut bytes = vec![0; offset];
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_blanks_and_letters_are_encoded() {
+    fn punctuation_whitespace_and_letters_are_encoded() {
         assert_snapshot!(check("a/b \"ü\"\n+?~"), @r#"
         a/b "ü"
         +?~
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn long_values_have_no_dear_forms() {
+    fn long_values_have_fewer_forms() {
         assert_eq!(forms(&"x".repeat(4_097)).len(), 7);
     }
 }

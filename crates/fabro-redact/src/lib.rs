@@ -1,9 +1,9 @@
-//! Finds secrets in text and streams, by value and by shape, and blanks them out.
+//! Redacts secrets in text and streams, known by value or by shape.
 //!
-//! A [`Redactor`] is told the values that must not be seen, each with a name. It finds them as they
-//! are, and JSON-escaped (once and twice), percent-encoded and in base64 (standard and URL-safe,
-//! wherever in the encoded data they stand). Without being told anything it finds what looks like a
-//! key of a well-known service, a bearer token or a private key.
+//! A [`Redactor`] gets the values to redact, each with a name. It finds them unchanged, JSON-escaped
+//! (once and twice), percent-encoded and in base64 (standard and URL-safe, at any offset in the encoded
+//! data). Without any values it finds what looks like a key of a well-known service, a bearer token or a
+//! private key.
 //!
 //! ```
 //! use fabro_redact::Redactor;
@@ -22,22 +22,22 @@
 //! assert_eq!(seen, b"the password is [redacted:DB_PASSWORD], isn't it");
 //! ```
 //!
-//! What overlaps becomes one mark, under the name of what begins first. Text without a secret comes
-//! back as it was given, not copied. The time is in proportion to the text.
+//! Overlapping matches become one mark, with the name of the one that begins first. Text without a
+//! secret is returned unchanged and without a copy. The time is linear in the length of the text.
 //!
 //! Shapes: `sk-…` (`sk-ant-…`, `sk-proj-…`), `gsk_…`, `xai-…`, `AIza…`, `hf_…`, `ghp_…` and its kin,
 //! `github_pat_…`, `glpat-…`, `npm_…`, `xoxb-…` and its kin, `AKIA…` and `ASIA…`, `Bearer …`, and PEM
-//! blocks of private keys, those that are cut off too.
+//! blocks of private keys, truncated ones too.
 //!
 //! # Limits
 //!
-//! - Values of fewer than 8 characters, blanks around them aside, are not looked for: they would be
-//!   found in ordinary text. Neither are words that variables are set to without being secrets, as
+//! - Values of fewer than 8 characters, without whitespace around them, are ignored: they would match
+//!   ordinary text. So are common words that are values of variables but no secrets, such as
 //!   `disabled`, `postgres` and `changeme`.
-//! - In base64 the first and the last character may hold bits of a neighbour; up to six bits of a
+//! - In base64 the first and the last character may contain bits of a neighbour; up to six bits of a
 //!   secret stay there. Base64 broken into lines is not found.
-//! - Of values longer than 4,096 bytes only the value itself and its JSON forms are looked for. A
-//!   redactor takes some thirty bytes of memory for each byte of each form.
+//! - Of values longer than 4,096 bytes only the value itself and its JSON forms are found. A redactor
+//!   takes about thirty bytes of memory for each byte of each form.
 //! - Other encodings (hexadecimal, compression) and secrets written with gaps are not found.
 
 mod forms;
@@ -58,30 +58,30 @@ use scan::Scan;
 use serde_json::Value;
 pub use stream::Stream;
 
-/// Values shorter than this many characters are not looked for.
+/// Values shorter than this many characters are ignored.
 pub const SHORTEST_VALUE: usize = 8;
 
-/// Blanks secrets out. Clones share everything, so cloning costs next to nothing.
+/// Redacts secrets. Clones share everything, so cloning is cheap.
 ///
-/// The default one knows no values, only shapes.
+/// The default has no values, only shapes.
 #[derive(Clone)]
 pub struct Redactor {
     rules: Arc<Rules>,
 }
 
 impl Redactor {
-    /// Looks for these values, each with the name to show in its place, and for shapes.
+    /// A redactor for these values, each with the name for its mark, and for shapes.
     ///
-    /// A value is found as `[redacted:NAME]`, or as `[redacted]` when its name is blank. Of a name
-    /// the first 64 characters are shown; those other than ASCII letters, digits, `_`, `-` and `.`
-    /// as `_`, so that a mark can stand inside of any JSON string or shell word. Where two names
-    /// have one value, the first is shown. Values shorter than [`SHORTEST_VALUE`] are left aside, and
-    /// so are words that are no secrets (see the limits of the crate).
+    /// A value is replaced by `[redacted:NAME]`, or by `[redacted]` when its name is empty. Of a name
+    /// the first 64 characters are kept; characters other than ASCII letters, digits, `_`, `-` and `.`
+    /// become `_`, so that a mark is valid in any JSON string or shell word. Where two names have the
+    /// same value, the first is used. Values shorter than [`SHORTEST_VALUE`] are ignored, and so are
+    /// words that are no secrets (see the limits of the crate).
     pub fn new<N: AsRef<str>, V: AsRef<str>>(values: impl IntoIterator<Item = (N, V)>) -> Self {
         Self { rules: Arc::new(Rules::new(values)) }
     }
 
-    /// The text with marks in the places of secrets; borrowed when there are none.
+    /// The text with marks in place of secrets; borrowed when there are none.
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
         match self.redact_bytes(text.as_bytes()) {
             Cow::Borrowed(_) => Cow::Borrowed(text),
@@ -90,7 +90,7 @@ impl Redactor {
         }
     }
 
-    /// The same for bytes, which need not be text.
+    /// The same for bytes that need not be text.
     pub fn redact_bytes<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         let mut scan = Scan::new(&self.rules);
         scan.advance(&self.rules, bytes, 0);
@@ -103,8 +103,8 @@ impl Redactor {
         Cow::Owned(out)
     }
 
-    /// The name of a value that a text holds, in any of its forms, as it was given to
-    /// [`new`](Self::new). Shapes have no names and are not looked for.
+    /// The name of a value that the text contains in any of its forms, as passed to
+    /// [`new`](Self::new). Shapes have no names and are ignored.
     ///
     /// ```
     /// let redactor = fabro_redact::Redactor::new([("DB_PASSWORD", "correct horse")]);
@@ -117,24 +117,24 @@ impl Redactor {
         self.rules.name(scan.value()?)
     }
 
-    /// Redacts each of these texts, in place.
-    pub fn redact_all(&self, texts: &mut [String]) {
-        for text in texts {
+    /// Redacts each of these strings in place.
+    pub fn redact_all(&self, strings: &mut [String]) {
+        for text in strings {
             if let Cow::Owned(redacted) = self.redact(text) {
                 *text = redacted;
             }
         }
     }
 
-    /// Redacts every string, key and number of a value, however deep, in place. A number that
-    /// holds a secret becomes a string. Where redaction makes two keys of an object equal, the
-    /// later one gets a number: no entry is lost.
+    /// Redacts every string, key and number of a value in place, at any depth. A number that contains
+    /// a secret becomes a string. Where redaction makes two keys of an object equal, the later one gets a
+    /// number: no entry is lost.
     pub fn redact_value(&self, value: &mut Value) {
         value::redact(self, value);
     }
 
-    /// The same for a text that is JSON, so that secrets are found however its escapes write them.
-    /// The text comes back in compact form; one that is no JSON as [`redact`](Self::redact) gives it.
+    /// The same for JSON text, so that secrets are found with any escapes. The result is compact JSON; text
+    /// that is not JSON is redacted by [`redact`](Self::redact).
     ///
     /// ```
     /// let redactor = fabro_redact::Redactor::new([("DB_PASSWORD", "correct horse")]);
@@ -150,7 +150,7 @@ impl Redactor {
         value.to_string()
     }
 
-    /// A redactor for bytes that come in pieces.
+    /// A redactor for bytes that arrive in pieces.
     pub fn stream(&self) -> Stream {
         Stream::new(Arc::clone(&self.rules))
     }
@@ -164,7 +164,7 @@ impl Default for Redactor {
     }
 }
 
-/// Shows how many values are known, and none of them.
+/// Shows the number of values only.
 impl fmt::Debug for Redactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Redactor").field("values", &self.rules.values()).finish_non_exhaustive()

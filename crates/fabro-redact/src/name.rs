@@ -2,7 +2,7 @@
 
 /// Whether the name of an environment variable, a header or a setting suggests that its value is a
 /// secret: `ANTHROPIC_API_KEY`, `GH_TOKEN`, `DB_PASSWORD`, `AWS_SECRET_ACCESS_KEY`, `clientSecret`,
-/// `x-api-key`. Names of places and measures (`AWS_WEB_IDENTITY_TOKEN_FILE`, `MAX_TOKENS`,
+/// `x-api-key`. Names of paths and limits (`AWS_WEB_IDENTITY_TOKEN_FILE`, `MAX_TOKENS`,
 /// `TOKEN_LIMIT`), of public keys and of `PWD` do not.
 ///
 /// ```
@@ -14,7 +14,7 @@ pub fn is_secret_name(name: &str) -> bool {
     let words: Vec<&str> =
         name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).collect();
     let Some((last, others)) = words.split_last() else { return false };
-    if ABOUT.contains(last) || matches!(name.as_str(), "PWD" | "OLDPWD") {
+    if is_property(last) || matches!(name.as_str(), "PWD" | "OLDPWD") {
         return false;
     }
     let is_key = matches!(*last, "KEY" | "KEYS")
@@ -24,37 +24,40 @@ pub fn is_secret_name(name: &str) -> bool {
         || words.iter().any(|word| PARTS.iter().any(|part| word.ends_with(part)))
 }
 
-/// A last word that makes the name one of something about a secret.
-const ABOUT: [&str; 26] = [
-    "COUNT",
-    "DIR",
-    "DIRECTORY",
-    "ENABLED",
-    "ENDPOINT",
-    "EXPIRES",
-    "EXPIRY",
-    "FILE",
-    "FORMAT",
-    "HELPER",
-    "HOST",
-    "ID",
-    "LENGTH",
-    "LIMIT",
-    "MAX",
-    "MODE",
-    "NAME",
-    "PATH",
-    "PORT",
-    "PROMPT",
-    "SOCK",
-    "TIMEOUT",
-    "TTL",
-    "TYPE",
-    "URI",
-    "URL",
-];
+/// Whether the last word says that the name is of a property of a secret, not of the secret.
+fn is_property(last_word: &str) -> bool {
+    matches!(
+        last_word,
+        "COUNT"
+            | "DIR"
+            | "DIRECTORY"
+            | "ENABLED"
+            | "ENDPOINT"
+            | "EXPIRES"
+            | "EXPIRY"
+            | "FILE"
+            | "FORMAT"
+            | "HELPER"
+            | "HOST"
+            | "ID"
+            | "LENGTH"
+            | "LIMIT"
+            | "MAX"
+            | "MODE"
+            | "NAME"
+            | "PATH"
+            | "PORT"
+            | "PROMPT"
+            | "SOCK"
+            | "TIMEOUT"
+            | "TTL"
+            | "TYPE"
+            | "URI"
+            | "URL"
+    )
+}
 
-/// Last words that are secrets by themselves.
+/// Last words that name secrets by themselves.
 const LAST: [&str; 10] = [
     "AUTH",
     "AUTHENTICATION",
@@ -68,7 +71,7 @@ const LAST: [&str; 10] = [
     "PWD",
 ];
 
-/// Ends of words that are secrets wherever they stand.
+/// Ends of words that name secrets at any place.
 const PARTS: [&str; 14] = [
     "ACCESSKEY",
     "APIKEY",
@@ -86,7 +89,7 @@ const PARTS: [&str; 14] = [
     "TOKEN",
 ];
 
-/// What stands before `KEY` where it is none.
+/// Words before `KEY` that make it no secret.
 const PLAIN_KEYS: [&str; 8] =
     ["CACHE", "FOREIGN", "HOST", "PARTITION", "PRIMARY", "PUB", "PUBLIC", "SORT"];
 
@@ -95,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_known_by_their_names() {
+    fn secret_names_are_recognised() {
         for name in [
             "ANTHROPIC_API_KEY",
             "OPENAI_KEY",

@@ -1,4 +1,4 @@
-//! What is looked for, compiled.
+//! The compiled patterns of all values and shapes.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,10 +10,10 @@ use crate::SHORTEST_VALUE;
 use crate::forms::forms;
 use crate::shapes::{SHAPES, Shape};
 
-/// Longest name shown, in characters.
+/// The longest name in a mark, in characters.
 const NAME_CHARS: usize = 64;
 
-/// What variables are set to that keep nothing secret: switches, and passwords that everybody knows.
+/// Common values of variables that are no secrets: switches and well-known passwords.
 const PLAIN: [&str; 10] = [
     "changeme",
     "development",
@@ -31,10 +31,10 @@ const PLAIN: [&str; 10] = [
 pub(crate) struct Rules {
     automaton: NFA,
     pub(crate) start: StateID,
-    /// How many of the last bytes are the beginning of a pattern, by state. Absent for none.
+    /// How many of the last bytes are the beginning of a pattern, by state; absent for zero.
     depths: HashMap<StateID, usize>,
     patterns: Vec<Pattern>,
-    /// By number of the value.
+    /// By index of the value.
     marks: Vec<String>,
     names: Vec<String>,
 }
@@ -42,7 +42,7 @@ pub(crate) struct Rules {
 /// What a pattern stands for.
 #[derive(Clone, Copy)]
 pub(crate) enum Pattern {
-    /// A value by its number.
+    /// A value by its index.
     Value(usize),
     Shape(&'static Shape),
 }
@@ -51,8 +51,9 @@ impl Rules {
     pub(crate) fn new<N: AsRef<str>, V: AsRef<str>>(
         values: impl IntoIterator<Item = (N, V)>,
     ) -> Self {
-        let (mut marks, mut names) = (Vec::new(), Vec::new());
-        // In order, so that the automaton does not depend on anything but the values.
+        let mut marks = Vec::new();
+        let mut names = Vec::new();
+        // Ordered, so that the automaton depends on the values only.
         let mut texts: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
         for (name, value) in values {
             let value = value.as_ref().trim();
@@ -72,22 +73,22 @@ impl Rules {
         Self { automaton, start, depths, patterns, marks, names }
     }
 
-    /// How many values are looked for.
+    /// The number of values.
     pub(crate) fn values(&self) -> usize {
         self.marks.len()
     }
 
-    /// The name that came with a value.
+    /// The name of a value.
     pub(crate) fn name(&self, value: usize) -> Option<&str> {
         self.names.get(value).map(String::as_str)
     }
 
-    /// What stands in the place of a value, or of a shape.
+    /// The mark for a value, or for a shape.
     pub(crate) fn mark(&self, value: Option<usize>) -> &str {
         value.and_then(|value| self.marks.get(value)).map_or("[redacted]", String::as_str)
     }
 
-    /// Reads bytes up to the first one that ends a pattern: the state then, and how many were read.
+    /// Reads bytes up to the first one that ends a pattern; returns the state and how many were read.
     pub(crate) fn run(&self, mut state: StateID, bytes: &[u8]) -> (StateID, usize) {
         for (at, byte) in bytes.iter().enumerate() {
             state = self.automaton.next_state(Anchored::No, state, *byte);
@@ -111,7 +112,7 @@ impl Rules {
         })
     }
 
-    /// How many of the last bytes may become a pattern.
+    /// How many of the last bytes are the beginning of a pattern.
     pub(crate) fn depth(&self, state: StateID) -> usize {
         self.depths.get(&state).copied().unwrap_or(0)
     }

@@ -1,11 +1,11 @@
-//! One pass over bytes that may come in pieces: what is secret, and what can be let out already.
+//! One pass over bytes that may arrive in pieces: which are secret, and which can be returned already.
 
 use aho_corasick::automaton::StateID;
 
 use crate::rules::{Pattern, Rules};
 use crate::shapes::{CONTEXT, Candidate, Step, begins_word};
 
-/// Where a scan is. Positions count from the first byte of all, however many pieces came since.
+/// The state of a scan. Positions count from the first byte of the input, over all pieces.
 #[derive(Debug)]
 pub(crate) struct Scan {
     state: StateID,
@@ -13,18 +13,19 @@ pub(crate) struct Scan {
     at: usize,
     /// Shapes that have begun.
     open: Vec<Candidate>,
-    /// What was found and not let out, in order, not overlapping.
-    found: Vec<Found>,
-    /// The next byte to let out.
+    /// Secrets that are not returned yet, in order, not overlapping.
+    found: Vec<Secret>,
+    /// The next byte to return.
     out: usize,
-    /// Bytes before this one are secret and have a mark already, if they are not out.
+    /// Bytes from `out` up to this one are secret and have a mark already.
     covered: usize,
     /// The value that ended first.
     value: Option<usize>,
 }
 
+/// The position of a secret, and its value; `None` for a shape.
 #[derive(Debug)]
-struct Found {
+struct Secret {
     start: usize,
     end: usize,
     value: Option<usize>,
@@ -32,8 +33,15 @@ struct Found {
 
 impl Scan {
     pub(crate) fn new(rules: &Rules) -> Self {
-        let (open, found) = (Vec::new(), Vec::new());
-        Self { state: rules.start, at: 0, open, found, out: 0, covered: 0, value: None }
+        Self {
+            state: rules.start,
+            at: 0,
+            open: Vec::new(),
+            found: Vec::new(),
+            out: 0,
+            covered: 0,
+            value: None,
+        }
     }
 
     /// The value that ended first.
@@ -41,7 +49,7 @@ impl Scan {
         self.value
     }
 
-    /// Whether nothing was found that is not out.
+    /// Whether there are no secrets left to return.
     pub(crate) fn is_clean(&self) -> bool {
         self.found.is_empty()
     }
@@ -64,35 +72,35 @@ impl Scan {
         }
     }
 
-    /// There are no more bytes.
+    /// The input ends.
     pub(crate) fn finish(&mut self) {
         let at = self.at;
         for mut candidate in std::mem::take(&mut self.open) {
             candidate.finish();
             if candidate.is_secret {
-                self.add(Found { start: candidate.start, end: at, value: None });
+                self.add(Secret { start: candidate.start, end: at, value: None });
             }
         }
     }
 
-    /// Up to where no later byte changes anything.
+    /// The position up to which no later byte changes anything.
     pub(crate) fn settled(&self, rules: &Rules) -> usize {
         let undecided = self.open.iter().filter(|candidate| !candidate.is_secret);
         let settled = self.at - rules.depth(self.state);
         undecided.map(|candidate| candidate.start).fold(settled, usize::min)
     }
 
-    /// The position of the first byte that is needed for what can come yet.
+    /// The position of the first byte that later steps need.
     pub(crate) fn needed(&self) -> usize {
         self.out.saturating_sub(CONTEXT)
     }
 
-    /// Lets out all there is, after [`finish`](Self::finish).
+    /// Returns the rest, after [`finish`](Self::finish).
     pub(crate) fn emit(&mut self, rules: &Rules, bytes: &[u8], base: usize, out: &mut Vec<u8>) {
         self.emit_to(self.at, rules, bytes, base, out);
     }
 
-    /// Lets out what comes before the position `to`.
+    /// Returns what is before the position `to`.
     pub(crate) fn emit_to(
         &mut self,
         to: usize,
@@ -118,19 +126,19 @@ impl Scan {
         self.out = self.out.max(to);
     }
 
-    /// What the byte that was just read means for the shapes that have begun.
+    /// Updates the shapes that have begun with the byte that was just read.
     fn step_open(&mut self, byte: u8) {
         let mut open = std::mem::take(&mut self.open);
         open.retain_mut(|candidate| {
             let step = candidate.step(byte);
             if candidate.is_secret {
                 let end = if step == Step::Ended { self.at - 1 } else { self.at };
-                self.add(Found { start: candidate.start, end, value: None });
+                self.add(Secret { start: candidate.start, end, value: None });
             }
-            step == Step::Goes
+            step == Step::Continues
         });
-        // What begins inside of a secret of the same alphabet ends with it. Following the first one
-        // only keeps a row of prefixes from being read once for each.
+        // A shape that begins inside a secret of the same alphabet ends with it. Following only the first
+        // one keeps the time linear for a sequence of prefixes.
         let mut followed = Vec::new();
         open.retain(|candidate| {
             let alphabet = candidate.alphabet();
@@ -144,13 +152,13 @@ impl Scan {
     }
 
     fn take_matches(&mut self, rules: &Rules, bytes: &[u8], base: usize) {
-        let mut longest: Option<Found> = None;
+        let mut longest: Option<Secret> = None;
         for (pattern, length) in rules.matches(self.state) {
             let start = self.at - length;
             match pattern {
                 Pattern::Value(value) => {
                     if longest.as_ref().is_none_or(|longest| start < longest.start) {
-                        longest = Some(Found { start, end: self.at, value: Some(value) });
+                        longest = Some(Secret { start, end: self.at, value: Some(value) });
                     }
                 }
                 Pattern::Shape(shape) => {
@@ -168,9 +176,9 @@ impl Scan {
         }
     }
 
-    /// Adds what ends no earlier than all that was found before. What overlaps becomes one, under
-    /// the name of what begins first; a value's name comes before that of a shape.
-    fn add(&mut self, mut new: Found) {
+    /// Adds a secret that ends no earlier than the ones before. Overlapping ones become one, with the
+    /// name of the one that begins first; a value has precedence over a shape.
+    fn add(&mut self, mut new: Secret) {
         while let Some(last) = self.found.last_mut() {
             if new.start >= last.end {
                 break;

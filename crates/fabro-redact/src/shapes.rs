@@ -1,4 +1,4 @@
-//! What keys of well-known services look like.
+//! The shapes of keys of well-known services.
 
 /// How a secret of some kind begins, and what follows.
 #[derive(Clone, Copy, Debug)]
@@ -6,7 +6,7 @@ pub(crate) struct Shape {
     pub(crate) prefix: &'static str,
     /// Whether the prefix counts only at the beginning of a word: it is short, or part of words.
     pub(crate) at_word: bool,
-    /// Whether the prefix stays to be seen.
+    /// Whether the prefix is kept in the output.
     pub(crate) keeps_prefix: bool,
     pub(crate) rest: Rest,
 }
@@ -29,9 +29,9 @@ pub(crate) enum Alphabet {
     Plain,
     /// Also `_`.
     Word,
-    /// Also `-`. Has to look random: words joined by dashes are ordinary text.
+    /// Also `-`. The token has to look random: words joined by dashes are ordinary text.
     Dashed,
-    /// All that a bearer token may have. Has to look random.
+    /// All bytes of a bearer token, which has to look random.
     Bearer,
 }
 
@@ -109,12 +109,12 @@ pub(crate) static SHAPES: &[Shape] = &[
     pem("-----BEGIN PGP PRIVATE KEY BLOCK-----"),
 ];
 
-/// A prefix that was seen, and what has followed so far.
+/// A prefix that was read, and what has followed so far.
 #[derive(Debug)]
 pub(crate) struct Candidate {
     /// Where the secret begins, if it is one.
     pub(crate) start: usize,
-    /// Whether it is certain to be one; it may still go on.
+    /// Whether it is certainly one; it may still continue.
     pub(crate) is_secret: bool,
     state: State,
 }
@@ -129,18 +129,18 @@ enum State {
 /// What a byte means for a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// It belongs to it, as far as can be told.
-    Goes,
+    /// It belongs to it, as far as known.
+    Continues,
     /// It belongs to it and is its last one.
     Last,
-    /// It does not belong to it, which has ended before.
+    /// It does not belong to it: the candidate ended before.
     Ended,
 }
 
-/// That many letters and digits in a row are no word.
+/// This many letters and digits in a row are not a word.
 const RANDOM_RUN: usize = 16;
 
-/// After that many bytes more than the least, what does not look random yet is text.
+/// After this many bytes more than the minimum, a token that does not look random yet is text.
 const DOUBT: usize = 32;
 
 impl Candidate {
@@ -159,7 +159,7 @@ impl Candidate {
         Self { start, is_secret: false, state }
     }
 
-    /// What it goes on with, when that is all that ends it.
+    /// Its alphabet, where only another byte ends it.
     pub(crate) fn alphabet(&self) -> Option<Alphabet> {
         match self.state {
             State::Open { alphabet, .. } => Some(alphabet),
@@ -180,7 +180,7 @@ impl Candidate {
                     byte.is_ascii_digit() || byte.is_ascii_uppercase() || *run >= RANDOM_RUN;
                 self.is_secret |= *seen >= *min && *is_random;
                 let is_text = !self.is_secret && *seen >= *min + DOUBT;
-                if is_text { Step::Ended } else { Step::Goes }
+                if is_text { Step::Ended } else { Step::Continues }
             }
             State::AccessKey { seen } => {
                 if *seen == 16 {
@@ -188,8 +188,8 @@ impl Candidate {
                     return Step::Ended;
                 }
                 *seen += 1;
-                let goes = byte.is_ascii_uppercase() || byte.is_ascii_digit();
-                if goes { Step::Goes } else { Step::Ended }
+                let belongs = byte.is_ascii_uppercase() || byte.is_ascii_digit();
+                if belongs { Step::Continues } else { Step::Ended }
             }
             State::Pem(pem) => {
                 let (next, step) = pem.step(byte);
@@ -200,25 +200,25 @@ impl Candidate {
         }
     }
 
-    /// The end of the text is here.
+    /// The input ends.
     pub(crate) fn finish(&mut self) {
         self.is_secret |= matches!(self.state, State::AccessKey { seen: 16 });
     }
 }
 
-/// The part of a private key in which the next byte is.
+/// The part of a private key that the next byte is in.
 #[derive(Clone, Copy, Debug)]
 enum Pem {
-    /// After the first line: it may only have been mentioned.
+    /// After the first line, which may only be mentioned in text.
     Head { seen: usize, run: usize, dashes: usize, is_first: bool },
-    /// Amid its data. `escaped` after a backslash, `begins` at the beginning of a line.
+    /// In its data. `escaped` after a backslash, `begins` at the beginning of a line.
     Body { escaped: bool, begins: bool },
     /// In the last line.
     Foot { has_text: bool, dashes: usize },
 }
 
 impl Pem {
-    /// Data of this length is no prose; directly after the first line less is enough.
+    /// Data of this length is not prose; directly after the first line less is enough.
     const DATA: usize = 41;
     /// The lines `Proc-Type`, `DEK-Info`, `Version`, `Comment` are shorter together.
     const HEAD: usize = 512;
@@ -238,34 +238,34 @@ impl Pem {
                     Self::Head { seen: seen + 1, run, dashes, is_first }
                 };
                 let is_text = !byte.is_ascii() || seen >= Self::HEAD;
-                (next, if is_text { Step::Ended } else { Step::Goes })
+                (next, if is_text { Step::Ended } else { Step::Continues })
             }
             Self::Body { escaped, begins } => match byte {
-                b'-' => (Self::Foot { has_text: false, dashes: 1 }, Step::Goes),
-                b'\\' => (Self::Body { escaped: true, begins }, Step::Goes),
-                b'\n' | b'\r' => (Self::Body { escaped: false, begins: true }, Step::Goes),
-                b' ' | b'\t' if begins => (self, Step::Goes),
+                b'-' => (Self::Foot { has_text: false, dashes: 1 }, Step::Continues),
+                b'\\' => (Self::Body { escaped: true, begins }, Step::Continues),
+                b'\n' | b'\r' => (Self::Body { escaped: false, begins: true }, Step::Continues),
+                b' ' | b'\t' if begins => (self, Step::Continues),
                 _ if is_data => {
                     let begins = escaped && matches!(byte, b'n' | b'r');
-                    (Self::Body { escaped: false, begins }, Step::Goes)
+                    (Self::Body { escaped: false, begins }, Step::Continues)
                 }
                 _ => (self, Step::Ended),
             },
             Self::Foot { has_text, dashes } => match byte {
                 b'-' if has_text && dashes == 4 => (self, Step::Last),
-                b'-' => (Self::Foot { has_text, dashes: dashes + 1 }, Step::Goes),
-                b'A'..=b'Z' | b' ' => (Self::Foot { has_text: true, dashes: 0 }, Step::Goes),
+                b'-' => (Self::Foot { has_text, dashes: dashes + 1 }, Step::Continues),
+                b'A'..=b'Z' | b' ' => (Self::Foot { has_text: true, dashes: 0 }, Step::Continues),
                 _ => (self, Step::Ended),
             },
         }
     }
 }
 
-/// How many bytes before a prefix decide whether a word begins there.
+/// How many bytes before a prefix determine whether a word begins there.
 pub(crate) const CONTEXT: usize = 16;
 
-/// Whether a word begins after these bytes (the last [`CONTEXT`] of them are enough). What stands
-/// before it may be written as an escape that ends with a letter or a digit.
+/// Whether a word begins after these bytes (the last [`CONTEXT`] of them are enough). They may end with
+/// an escape sequence, and so with a letter or a digit.
 pub(crate) fn begins_word(before: &[u8]) -> bool {
     let is_hex = |bytes: &[u8]| bytes.iter().all(u8::is_ascii_hexdigit);
     match before {

@@ -264,7 +264,7 @@ fn a_stream_holds_back_no_more_than_it_must() {
     assert_eq!(stream.push(&vec![b'x'; 100_000]), b"");
     assert_eq!(stream.push(b"y\xff !"), b"\xff !");
     assert_eq!(stream.finish(), b"");
-    assert_eq!(format!("{stream:?}"), "Stream { held: 0, .. }");
+    assert_eq!(format!("{stream:?}"), "Stream { buffered: 0, .. }");
 }
 
 #[test]

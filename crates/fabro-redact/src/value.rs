@@ -7,10 +7,10 @@ use serde_json::{Map, Value};
 
 use crate::Redactor;
 
-/// Goes through a value with a list of what is left to do: however deep it is, the stack is not.
+/// Iterates with a list of values to do, so that deep nesting does not exhaust the stack.
 pub(crate) fn redact(redactor: &Redactor, value: &mut Value) {
-    let mut left = vec![value];
-    while let Some(value) = left.pop() {
+    let mut pending = vec![value];
+    while let Some(value) = pending.pop() {
         match value {
             Value::Null | Value::Bool(_) => {}
             Value::Number(number) => {
@@ -24,19 +24,19 @@ pub(crate) fn redact(redactor: &Redactor, value: &mut Value) {
                     *text = redacted;
                 }
             }
-            Value::Array(items) => left.extend(items),
+            Value::Array(items) => pending.extend(items),
             Value::Object(entries) => {
                 if entries.keys().any(|key| matches!(redactor.redact(key), Cow::Owned(_))) {
                     *entries = redact_keys(redactor, std::mem::take(entries));
                 }
-                left.extend(entries.values_mut());
+                pending.extend(entries.values_mut());
             }
         }
     }
 }
 
 fn redact_keys(redactor: &Redactor, entries: Map<String, Value>) -> Map<String, Value> {
-    // Entries whose keys stay have them; the others take what is left.
+    // Unchanged keys have precedence over redacted ones.
     let mut redacted = Map::with_capacity(entries.len());
     let mut number = 1;
     let kept: BTreeSet<String> = entries.keys().cloned().collect();

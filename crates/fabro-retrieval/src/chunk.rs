@@ -1,4 +1,4 @@
-//! Cutting a text at its headings and paragraphs.
+//! Splits text into chunks at headings and paragraphs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ pub(crate) struct Chunk {
     pub(crate) path: Arc<str>,
     /// From 1.
     pub(crate) line: usize,
-    /// Without blank lines around it.
+    /// Without empty lines around it.
     pub(crate) text: String,
 }
 
-/// The parts of a text, in order; together they are all of it but blank lines.
+/// The chunks of a text, in order; together they have everything but empty lines.
 pub(crate) fn chunks(path: &str, text: &str) -> Vec<Chunk> {
-    let mut cutter = Cutter {
+    let mut splitter = Splitter {
         path: path.into(),
         done: Vec::new(),
         text: String::new(),
@@ -38,20 +38,20 @@ pub(crate) fn chunks(path: &str, text: &str) -> Vec<Chunk> {
         }
         let is_heading = has_headings && !is_open && fence.is_none() && is_heading(line);
         if is_heading {
-            cutter.add(std::mem::take(&mut paragraph));
-            cutter.close_before_heading();
+            splitter.add(std::mem::take(&mut paragraph));
+            splitter.close_before_heading();
         }
         paragraph.add(number, line);
         if line.trim().is_empty() && fence.is_none() {
-            cutter.add(std::mem::take(&mut paragraph));
+            splitter.add(std::mem::take(&mut paragraph));
         }
     }
-    cutter.add(paragraph);
-    cutter.close();
-    cutter.done
+    splitter.add(paragraph);
+    splitter.close();
+    splitter.done
 }
 
-/// Lines that belong together, the blank ones after them too.
+/// Lines that belong together, with the empty ones after them.
 #[derive(Default)]
 struct Paragraph<'a> {
     lines: Vec<(usize, &'a str)>,
@@ -65,10 +65,10 @@ impl<'a> Paragraph<'a> {
     }
 }
 
-struct Cutter {
+struct Splitter {
     path: Arc<str>,
     done: Vec<Chunk>,
-    /// The chunk at work, which begins with a line that is not blank, and its characters.
+    /// The current chunk, which begins with a line that is not empty, and its characters.
     text: String,
     chars: usize,
     line: usize,
@@ -76,8 +76,8 @@ struct Cutter {
     has_body: bool,
 }
 
-impl Cutter {
-    /// Puts a paragraph into the chunk at work, or into a new one if that has no room.
+impl Splitter {
+    /// Adds a paragraph to the current chunk, or to a new one if that has no room.
     fn add(&mut self, paragraph: Paragraph<'_>) {
         if self.chars + paragraph.chars > CHUNK_CHARS {
             self.close();
@@ -98,7 +98,7 @@ impl Cutter {
                 self.close();
                 continue;
             }
-            // A line that no chunk can hold, cut between words where it has any.
+            // The line is longer than a chunk: split it between words if possible.
             let blank = rest[..end].rfind(char::is_whitespace).filter(|blank| *blank > 0);
             let (head, tail) = rest.split_at(blank.unwrap_or(end));
             self.push(number, head);

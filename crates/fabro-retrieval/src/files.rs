@@ -1,4 +1,4 @@
-//! Reading the files that are asked for.
+//! Reads the files that match globs.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,10 +12,10 @@ use crate::{Report, RetrievalError};
 
 const FILE_BYTES: u64 = 2_000_000;
 const ALL_BYTES: u64 = 32_000_000;
-/// A file with a zero byte in its beginning is no text.
+/// A file with a zero byte in this many first bytes is binary.
 const HEAD_BYTES: usize = 8_192;
 
-/// Texts by path.
+/// The text of files, by path.
 pub(crate) struct Files {
     pub(crate) texts: BTreeMap<String, String>,
     pub(crate) report: Report,
@@ -61,7 +61,7 @@ fn find(root: &Path, globs: &Globs, report: &mut Report) -> BTreeMap<String, Pat
                 let Ok(path) = entry.path().strip_prefix(root) else { continue };
                 let names = path.components().map(|name| name.as_os_str().to_string_lossy());
                 let name = names.collect::<Vec<_>>().join("/");
-                if entry.file_type().is_some_and(|kind| kind.is_file()) && globs.has(&name) {
+                if entry.file_type().is_some_and(|kind| kind.is_file()) && globs.matches(&name) {
                     found.insert(name, entry.into_path());
                 }
             }
@@ -70,7 +70,7 @@ fn find(root: &Path, globs: &Globs, report: &mut Report) -> BTreeMap<String, Pat
     found
 }
 
-/// Walks from the root, so that all ignore files on the way count, but into the base only.
+/// Walks from the root, so that all ignore files above apply, but into the base only.
 fn walk(root: &Path, base: &Path, hidden: bool) -> ignore::Walk {
     let base = base.to_owned();
     WalkBuilder::new(root)
@@ -80,8 +80,8 @@ fn walk(root: &Path, base: &Path, hidden: bool) -> ignore::Walk {
         .require_git(false)
         .filter_entry(move |entry| {
             let path = entry.path();
-            let is_on_the_way = path.starts_with(&base) || base.starts_with(path);
-            is_on_the_way && entry.file_name() != ".git"
+            let is_above_or_below = path.starts_with(&base) || base.starts_with(path);
+            is_above_or_below && entry.file_name() != ".git"
         })
         .build()
 }

@@ -1,4 +1,4 @@
-//! Which files are asked for.
+//! Globs that select files.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path};
@@ -7,12 +7,12 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 use crate::RetrievalError;
 
-/// Some globs, compiled.
+/// Compiled globs.
 pub(crate) struct Globs {
     set: GlobSet,
-    /// The directories below which all that fits must be; relative, none inside of another.
+    /// The directories that contain all matching files; relative, none inside another.
     pub(crate) bases: BTreeSet<String>,
-    /// Whether a hidden name is asked for.
+    /// Whether a glob names a hidden file.
     pub(crate) names_hidden: bool,
 }
 
@@ -21,17 +21,17 @@ impl Globs {
         let mut set = GlobSetBuilder::new();
         let mut bases = BTreeSet::new();
         let mut names_hidden = false;
-        for given in globs.iter().flat_map(|globs| split(globs.as_ref())) {
-            let unreadable = |error: &globset::Error| RetrievalError::Glob {
-                glob: given.to_owned(),
+        for text in globs.iter().flat_map(|globs| split(globs.as_ref())) {
+            let invalid = |error: &globset::Error| RetrievalError::Glob {
+                glob: text.to_owned(),
                 reason: error.kind().to_string(),
             };
-            let mut glob = relative(given)?;
+            let mut glob = relative(text)?;
             if root.join(&glob).is_dir() {
                 glob = if glob.is_empty() { "**".to_owned() } else { format!("{glob}/**") };
             }
             let compiled = GlobBuilder::new(&glob).literal_separator(true).build();
-            set.add(compiled.map_err(|error| unreadable(&error))?);
+            set.add(compiled.map_err(|error| invalid(&error))?);
             names_hidden |= glob.split('/').any(|name| name.starts_with('.'));
             bases.insert(base(&glob));
         }
@@ -42,12 +42,12 @@ impl Globs {
         Ok(Self { set, bases: outermost(&bases), names_hidden })
     }
 
-    pub(crate) fn has(&self, path: &str) -> bool {
+    pub(crate) fn matches(&self, path: &str) -> bool {
         self.set.is_match(path)
     }
 }
 
-/// The globs of a text: what is between commas and blanks that are not in braces or brackets.
+/// The globs of a string, separated by commas and whitespace outside of braces and brackets.
 fn split(text: &str) -> Vec<&str> {
     let mut depth = 0_usize;
     let separates = move |c: char| {
@@ -61,7 +61,7 @@ fn split(text: &str) -> Vec<&str> {
     text.split(separates).filter(|glob| !glob.is_empty()).collect()
 }
 
-/// The glob without `.` and doubled `/`.
+/// The glob without `.` and repeated `/`.
 fn relative(glob: &str) -> Result<String, RetrievalError> {
     let mut names = Vec::new();
     for component in Path::new(glob).components() {
@@ -76,14 +76,14 @@ fn relative(glob: &str) -> Result<String, RetrievalError> {
     Ok(names.join("/"))
 }
 
-/// The directories at the beginning of a glob that are plain names.
+/// The leading directories of a glob that have no wildcards.
 fn base(glob: &str) -> String {
     let (directories, _) = glob.rsplit_once('/').unwrap_or(("", glob));
     let is_plain = |name: &&str| !name.contains(['*', '?', '[', '{', '\\']);
     directories.split('/').take_while(is_plain).collect::<Vec<_>>().join("/")
 }
 
-/// Those that are not below another one.
+/// The directories that are not below another one.
 fn outermost(bases: &BTreeSet<String>) -> BTreeSet<String> {
     let is_below = |inner: &str, outer: &str| {
         outer.is_empty() || inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('/'))
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_can_fit_is_walked() {
+    fn only_directories_of_matches_are_walked() {
         check("docs/**/*.md", "docs");
         check("./docs/a/*.md, docs/*.md docs2/x.md", "docs docs2");
         check("docs/{a,b}/*.md", "docs");
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn ways_out_are_refused() {
+    fn paths_out_of_the_root_are_refused() {
         for glob in ["../x", "a/../../x", "/etc/*", "a/.."] {
             let error = Globs::parse(Path::new("/nowhere"), &[glob]).err().unwrap();
             assert_eq!(

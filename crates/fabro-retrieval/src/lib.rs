@@ -1,8 +1,8 @@
 //! Full-text search over chunks of files, for the retrieved block of a prompt.
 //!
-//! [`Index::build`] reads the files that some globs name, cuts them into chunks at headings and
-//! paragraphs, and indexes them in memory. [`Index::search`] takes any text as a query, a whole
-//! message too, and gives the chunks back that share its rarest words, with their places.
+//! [`Index::build`] reads the files that match globs, splits them into chunks at headings and paragraphs,
+//! and indexes them in memory. [`Index::search`] accepts any text as a query, even a whole message, and
+//! returns the chunks that share its rarest words, with path and line.
 //!
 //! ```
 //! use fabro_retrieval::{Index, block};
@@ -24,12 +24,12 @@
 //! # Limits
 //!
 //! - Words are compared by their English stems (`deploys` finds `deployed`), without regard to case
-//!   and accents. Text without blanks between words, such as Chinese, is found only by whole runs.
+//!   and accents. Text without spaces between words, such as Chinese, is found only by whole runs.
 //! - Files that are binary, larger than 2 MB, or beyond 32 MB together are skipped, and counted.
 //!   Symbolic links are not followed, so nothing outside of the root is read.
-//! - What `.gitignore` and `.ignore` files name is skipped, with or without a repository; the user's
-//!   own git settings do not matter. So are hidden files, unless a glob names one (`.github/**`).
-//! - The index is a picture of the moment when it was built.
+//! - Files ignored by `.gitignore` and `.ignore` are skipped, with or without a repository; the user's
+//!   own git settings are not used. Hidden files are skipped unless a glob names one (`.github/**`).
+//! - The index is a snapshot: it is not updated.
 
 mod block;
 mod chunk;
@@ -43,26 +43,26 @@ pub use block::block;
 use chunk::Chunk;
 use rusqlite::Connection;
 
-/// The most words of a query that are looked for: its first different ones.
+/// How many words of a query are used: its first different ones.
 const QUERY_WORDS: usize = 128;
 
 /// Chunks of files, ready to be searched.
 #[derive(Debug)]
 pub struct Index {
-    /// By path and line, so that the number of a chunk is its rank among equals.
+    /// By path and line, so that the index of a chunk is its rank among equal scores.
     chunks: Vec<Chunk>,
     words: Mutex<Connection>,
     report: Report,
 }
 
-/// What an index was made of.
+/// What was indexed and what was skipped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Files that were read.
     pub files: usize,
-    /// Chunks they were cut into.
+    /// Chunks of them.
     pub chunks: usize,
-    /// Files skipped because they are no text.
+    /// Files skipped because they are not text.
     pub binary: usize,
     /// Files skipped because they are too large, by themselves or together.
     pub too_large: usize,
@@ -77,24 +77,22 @@ pub struct Hit {
     pub path: String,
     /// The number of its first line, from 1.
     pub line: usize,
-    /// What is written there.
+    /// Its text.
     pub text: String,
-    /// How well it fits, by BM25; more is better. Comparable within one search only.
+    /// Its BM25 score; higher is better. Comparable within one search only.
     pub score: f64,
 }
 
 impl Index {
-    /// Indexes the files below `root` that a glob names.
+    /// Indexes the files below `root` that match a glob.
     ///
     /// `*` and `?` stay within a name, `**` goes through directories, `{a,b}` and `[a-z]` are
-    /// choices. One string may hold several globs, with commas or blanks between them. A glob that
-    /// is the name of a directory means all files in it. Globs that no file fits give an empty
-    /// index.
+    /// choices. One string may have several globs, separated by commas or whitespace. A glob that is the
+    /// name of a directory means all files in it. Globs without a matching file give an empty index.
     ///
     /// # Errors
     ///
-    /// A glob that cannot be read or leads out of the root, a root that is no directory, a database
-    /// that fails.
+    /// A glob is not valid or leads out of the root, the root is not a directory, or the database fails.
     pub fn build<G: AsRef<str>>(root: &Path, globs: &[G]) -> Result<Self, RetrievalError> {
         let globs = globs::Globs::parse(root, globs)?;
         let files::Files { texts, mut report } = files::read(root, &globs)?;
@@ -105,17 +103,17 @@ impl Index {
         Ok(Self { chunks, words, report })
     }
 
-    /// What was read, and what was not.
+    /// What was indexed and what was skipped.
     pub fn report(&self) -> Report {
         self.report
     }
 
-    /// The chunks that fit best, at most `limit`, the best first. Of equal ones that of the first
-    /// path and line comes first. A query without words finds nothing.
+    /// The best matching chunks, at most `limit`, best first; equal scores by path and line. A query
+    /// without words finds nothing.
     ///
     /// # Errors
     ///
-    /// Only a database that fails; no query is wrong.
+    /// The database fails; every query is valid.
     pub fn search(&self, query: &str, limit: usize) -> Result<Vec<Hit>, RetrievalError> {
         let query = expression(query);
         if query.is_empty() || limit == 0 {
@@ -143,19 +141,19 @@ impl Index {
     }
 
     fn words(&self) -> MutexGuard<'_, Connection> {
-        // A search that panicked has changed nothing.
+        // Searches change nothing, so a panic in one leaves the connection usable.
         self.words.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Why there is no index, or no answer.
+/// An index that cannot be built, or a search that failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RetrievalError {
-    /// A glob cannot be read.
+    /// A glob is not valid.
     #[error("glob `{glob}` cannot be read: {reason}")]
     Glob {
-        /// The glob as it was given.
+        /// The glob.
         glob: String,
         /// What is wrong with it.
         reason: String,
@@ -163,15 +161,15 @@ pub enum RetrievalError {
     /// A glob leads out of the root.
     #[error("glob `{glob}` leads out of the directory: give a path below it, without `..`")]
     Outside {
-        /// The glob as it was given.
+        /// The glob.
         glob: String,
     },
-    /// The root is no directory that can be read.
+    /// The root is not a readable directory.
     #[error("directory {} to search cannot be read: {source}", path.display())]
     Root {
         /// The root.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// The database failed.
@@ -179,7 +177,7 @@ pub enum RetrievalError {
     Database(#[from] rusqlite::Error),
 }
 
-/// The words of all chunks in a table without the texts themselves.
+/// A full-text table of the words of all chunks, without their text.
 fn index(chunks: &[Chunk]) -> Result<Connection, rusqlite::Error> {
     let mut words = Connection::open_in_memory()?;
     let transaction = words.transaction()?;
@@ -196,7 +194,7 @@ fn index(chunks: &[Chunk]) -> Result<Connection, rusqlite::Error> {
     Ok(words)
 }
 
-/// A query in the language of FTS5: each word quoted, so that none is an operator.
+/// A query in the syntax of FTS5: each word quoted, so that none is an operator.
 fn expression(query: &str) -> String {
     let mut seen = std::collections::BTreeSet::new();
     let mut expression = String::new();
