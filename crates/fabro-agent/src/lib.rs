@@ -91,6 +91,7 @@ mod turn;
 
 pub use documents::{DOCUMENT_BYTES, project_docs};
 pub use error::SessionError;
+pub use fabro_compaction::{Overrides, Policy};
 pub use journal::{Journal, JournalError, MemoryJournal, Record};
 pub use prompt::{SystemInfo, system_prompt};
 pub use session::{Answer, Session};

@@ -67,13 +67,17 @@ pub use begin::{NewRun, begin, cancel, read_all};
 pub use cursor::{ActiveStage, Cursor, LastStage, NodeEnd, Position, StageRecord};
 pub use drive::{Clock, DriveError, RunEnd, World, drive};
 pub use fabro_blob::{
-    NewBlob, OFFLOAD_LIMIT, READ_LIMIT, ReadError, offload_value, read_blob, read_inner,
+    BlobError, BlobStore, NewBlob, OFFLOAD_LIMIT, READ_LIMIT, ReadError, as_file, offload_value,
+    read_blob, read_inner,
 };
+pub use fabro_condition::Condition;
+pub use fabro_context::{Context, keys};
 pub use fabro_plan::{
     AgentSpec, Backend, CommandSpec, ContextTool, EdgeSpec, GraphSpec, HumanSpec, JoinPolicy,
-    Language, LlmSpec, ManagerSpec, NodeBody, NodeSpec, OutputSpec, ParallelSpec, Plan, PlanError,
-    TextTemplate,
+    Language, LlmSpec, ManagerSpec, Mode, NodeBody, NodeSpec, OutputSpec, ParallelSpec, Plan,
+    PlanError, RenderError, TextTemplate, Vars,
 };
+pub use fabro_store::{Batch, InboxId, Message, Store, StoreError};
 pub use fanout::{Branch, BranchEnd, FanOut};
 pub use handler::{Handler, Letter, Mailbox, ReportError, Reporter, Stage, StageEnd, stage_dir};
 pub use input::{Commit, Finished, Input};

@@ -3,8 +3,7 @@
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 
-use fabro_blob::{BlobError, BlobStore, as_file};
-use fabro_engine::read_blob;
+use fabro_engine::{BlobError, BlobStore, as_file, read_blob};
 use fabro_types::BlobRef;
 use serde_json::Value;
 

@@ -39,7 +39,7 @@ fn load(stage: &Stage) -> Result<ChildWorkflow, BundleError> {
     let parent = Bundle::load(&*stage.store, &stage.run.bundle)?;
     let bundle = parent.child(stage.node())?;
     let plan = bundle.plan()?;
-    let goal = plan.workflow().attrs().text("goal");
-    let goal = goal.map(|goal| render_goal(goal, &stage.run.inputs)).transpose()?;
+    let goal = plan.graph().goal.as_ref();
+    let goal = goal.map(|goal| render_goal(&goal.text, &stage.run.inputs)).transpose()?;
     Ok(ChildWorkflow { goal, bundle: bundle.to_bytes(), plan })
 }

@@ -7,19 +7,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fabro_blob::{BlobError, BlobStore};
-use fabro_context::keys;
-use fabro_engine::{Finished, Handler, Stage, StageEnd};
+use fabro_engine::{BlobError, BlobStore, Finished, Handler, Mode, Stage, StageEnd, keys};
 use fabro_redact::Redactor;
 use fabro_sandbox::{Captured, Environment, Exec, ExecError, Exit, Keep, Language, Request};
-use fabro_template::Mode;
 use fabro_types::{Failure, FailureClass, Outcome};
 use serde_json::Value;
 
 use crate::WorkTree;
 use crate::common::known;
 use crate::files::StageFiles;
-use crate::render::{Syntax, render};
+use crate::render::render;
 
 /// How many bytes of a large output are looked through for its last line.
 const TAIL: u64 = 4_096;
@@ -51,13 +48,17 @@ impl CommandHandler {
 #[async_trait]
 impl Handler for CommandHandler {
     async fn execute(&self, stage: Stage) -> StageEnd {
-        let node = stage.node();
-        let python = node.attrs.text("language") == Some("python");
-        let Some(source) = node.attrs.text("script").map(str::to_owned) else {
-            return structural("the node has no script").into();
+        let spec = stage.spec().command();
+        let Some((source, language)) =
+            spec.and_then(|command| Some((command.script.as_ref()?, command.language)))
+        else {
+            return Failure::new(FailureClass::Structural, "the node has no script").into();
         };
-        let mode = if python { Mode::Python } else { Mode::Shell };
-        let script = match render(&stage, &source, Syntax::Tags, mode) {
+        let (mode, language, file) = match language {
+            fabro_engine::Language::Shell => (Mode::Shell, Language::Shell, "script.sh"),
+            fabro_engine::Language::Python => (Mode::Python, Language::Python, "script.py"),
+        };
+        let script = match render(&stage, source, mode) {
             Ok(script) => script,
             Err(failure) => return failure.into(),
         };
@@ -65,14 +66,14 @@ impl Handler for CommandHandler {
             Ok(files) => files,
             Err(error) => return error.into(),
         };
-        if let Err(error) = files.write(if python { "script.py" } else { "script.sh" }, &script) {
+        if let Err(error) = files.write(file, &script) {
             return error.into();
         }
         let mut env = self.env.clone();
         env.extend(variables(&stage));
         let request = Request {
             script: &script,
-            language: if python { Language::Python } else { Language::Shell },
+            language,
             cwd: Path::new(&stage.run.work_dir),
             env: Environment::Inherit(&env),
             keep: Keep::Logs { stdout: files.path("stdout.log"), stderr: files.path("stderr.log") },
@@ -94,7 +95,7 @@ impl Handler for CommandHandler {
             Ok(mut outcome) => {
                 let touched = self.tree.touched(work_dir, before.as_ref()).await;
                 outcome.files_touched = known(&stage, touched).await;
-                let script = (script != source).then(|| Arc::from(script));
+                let script = (*script != *source.text).then(|| Arc::from(script));
                 Finished { script, ..Finished::from(outcome) }.into()
             }
             Err(error) => StageEnd::CannotRecord { message: error.to_string() },
@@ -118,10 +119,6 @@ fn variables(stage: &Stage) -> Vec<(String, String)> {
         all.push(("FABRO_WORKFLOW_DIR".to_owned(), graph_dir.to_owned()));
     }
     all
-}
-
-fn structural(message: &str) -> Failure {
-    Failure::new(FailureClass::Structural, message)
 }
 
 fn outcome(store: &dyn BlobStore, ended: fabro_sandbox::Finished) -> Result<Outcome, BlobError> {

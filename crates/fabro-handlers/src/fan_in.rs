@@ -4,16 +4,14 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fabro_context::keys;
-use fabro_engine::{Finished, Handler, Stage, StageEnd};
-use fabro_events::PauseReason;
-use fabro_tools::{ToolContext, ToolSet};
+use fabro_engine::{Handler, Stage, StageEnd, keys};
 use fabro_types::{Failure, FailureClass, Outcome, Status};
 use serde_json::Value;
 
-use crate::common::{canceled, text_of, value_of, warn};
-use crate::files::StageFiles;
-use crate::llm::{Ending, LlmHandler, Output, Talk, cannot_record, prompt_blob, response_outcome};
+use crate::common::{text_of, value_of, warn};
+use crate::llm::{
+    Interpretation, LlmHandler, NoReply, Reply, StageRequest, cannot_record, response_outcome,
+};
 use crate::render::render_prompt;
 
 /// How many characters of each branch's answer a model that chooses is shown.
@@ -43,7 +41,7 @@ impl FanInHandler {
             let outcome = chosen(Outcome::failed(failure(&message)), best);
             return Ok(outcome.into());
         }
-        match stage.node().attrs.text("prompt") {
+        match stage.spec().llm() {
             None => Ok(chosen(Outcome::succeeded(), best).into()),
             Some(_) => self.choose(stage, &ranked, best).await,
         }
@@ -64,48 +62,30 @@ impl FanInHandler {
                 write!(text, "\n### {id} ({})\n{shown}\n", result["status"].as_str().unwrap_or(""));
         }
         text.push_str("\nName the id of the best branch on the last line of your answer.");
-        let files = StageFiles::open(stage).await?;
-        files.write("prompt.md", &text)?;
-        let (name, bytes) = prompt_blob(&text);
         let recorded = stage.recorded().await.map_err(cannot_record)?;
-        let talk = Talk {
-            message: text,
-            system: String::new(),
-            output: &Output::Free,
-            tools: ToolSet::default(),
-            context: ToolContext::default(),
-            recorded: &recorded,
-            notes: &[],
-        };
-        let mut finished = match self.llm.talk(stage, talk).await? {
-            Ending::Paused => return Ok(StageEnd::Suspended(PauseReason::Budget)),
-            Ending::Canceled(usage) => Finished::from(Outcome { usage: Some(usage), ..canceled() }),
-            Ending::Failed(failed) => {
-                // The branches have done their part: the stage does not fail for want of a judge.
-                let why = failed.failure.map(|failure| failure.message).unwrap_or_default();
-                warn(&stage.reporter, "fan_in", format!("the model cannot choose: {why}")).await;
-                let mut outcome = chosen(Outcome::succeeded(), best);
-                outcome.notes = Some("the model cannot choose; the best status won".to_owned());
-                outcome.usage = failed.usage;
-                Finished::from(outcome)
-            }
-            Ending::Answered(answered) => {
-                let answer = answered.text;
-                files.write("response.md", &answer)?;
-                let named = named(&answer, ranked);
-                let mut outcome =
-                    chosen(response_outcome(&stage.at.node, &answer), named.unwrap_or(best));
-                if named.is_none() {
-                    outcome.notes =
-                        Some("the answer names no branch; the best status won".to_owned());
+        let request = StageRequest { message: text, ..StageRequest::default() };
+        let node = Arc::clone(&stage.at.node);
+        let interpret = |reply: &Reply| choice(&node, ranked, best, reply);
+        let outcome = match self.llm.ask(stage, &request, &recorded, &interpret).await {
+            Ok(outcome) => outcome,
+            Err(NoReply::End(end)) => return Err(end),
+            Err(NoReply::Failed(outcome)) => {
+                let Some(why) =
+                    outcome.failure.as_ref().filter(|it| it.class != FailureClass::Canceled)
+                else {
+                    return Ok(request.finish(*outcome));
+                };
+                // The branches have succeeded: the stage does not fail because the model does.
+                let warning = format!("the model cannot choose: {}", why.message);
+                warn(&stage.reporter, "fan_in", warning).await;
+                Outcome {
+                    notes: Some("the model cannot choose; the best status won".to_owned()),
+                    usage: outcome.usage,
+                    ..chosen(Outcome::succeeded(), best)
                 }
-                outcome.usage = Some(answered.usage);
-                Finished::from(outcome)
             }
         };
-        finished.prompt = Some(name);
-        finished.blobs.push((name, bytes));
-        Ok(finished.into())
+        Ok(request.finish(outcome))
     }
 }
 
@@ -140,6 +120,16 @@ fn chosen(outcome: Outcome, best: &Value) -> Outcome {
         .with_update(keys::FAN_IN_BEST_ID, best["id"].clone())
         .with_update(keys::FAN_IN_BEST_OUTCOME, best["status"].clone())
         .with_update(keys::FAN_IN_BEST_HEAD_SHA, best["head_sha"].clone())
+}
+
+/// The outcome by the reply of a model that was asked for the best branch.
+fn choice(node: &str, ranked: &[&Value], best: &Value, reply: &Reply) -> Interpretation {
+    let named = named(&reply.text, ranked);
+    let mut outcome = chosen(response_outcome(node, &reply.text), named.unwrap_or(best));
+    if named.is_none() {
+        outcome.notes = Some("the answer names no branch; the best status won".to_owned());
+    }
+    Interpretation::Valid { outcome: Box::new(outcome), notices: Vec::new() }
 }
 
 /// The branch whose id an answer names last.

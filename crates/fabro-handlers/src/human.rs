@@ -6,12 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fabro_context::{Context, keys};
-use fabro_engine::{Handler, Letter, ReportError, Stage, StageEnd};
+use fabro_engine::{Context, Handler, InboxId, Letter, ReportError, Stage, StageEnd, keys};
 use fabro_events::{EventBody, PauseReason, QuestionType};
 use fabro_gate::{Answer, AskError, Interviewer, NoMatch, Question, Reply, match_answer, options};
 use fabro_redact::Redactor;
-use fabro_store::InboxId;
 use fabro_types::{Failure, FailureClass, Outcome, strip_accelerator};
 
 use crate::common::{canceled, text_of, warn};
@@ -77,7 +75,7 @@ impl Handler for HumanHandler {
             return gate.chosen(&answer).outcome(&stage.context).into();
         }
         let asked_ms = stage.at.gate_asked_ms.unwrap_or(stage.started_ms);
-        let limit = stage.node().attrs.duration("timeout").filter(|limit| !limit.is_zero());
+        let limit = stage.spec().timeout.filter(|limit| !limit.is_zero());
         let deadline_ms = limit.map(|limit| asked_ms.saturating_add(millis(limit)));
         let is_new = stage.at.gate_asked_ms.is_none();
         if is_new && stage.reporter.report(gate.asked(deadline_ms)).await.is_err() {
@@ -238,17 +236,16 @@ struct Chosen {
 
 impl Gate {
     fn of(stage: &Stage) -> Self {
-        let workflow = stage.plan.workflow();
-        let node = stage.node();
+        let node = stage.spec();
         let mut freeform = None;
         let (mut ways, mut unnamed) = (Vec::new(), Vec::new());
-        for ix in workflow.find(&node.id).into_iter().flat_map(|ix| workflow.outgoing(ix)) {
-            let edge = workflow.edge(ix);
-            let label = edge.label().unwrap_or_default();
-            let to = Arc::clone(&workflow.node(edge.to).id);
-            if edge.attrs.bool("freeform") == Some(true) {
+        let own = stage.plan.node(&node.id);
+        for edge in own.into_iter().flat_map(|(ix, _)| stage.plan.outgoing(ix)) {
+            let label = edge.label.as_deref().unwrap_or_default();
+            let to = Arc::clone(&stage.plan.spec(edge.to).id);
+            if edge.freeform {
                 freeform = Some((strip_accelerator(label).to_owned(), to));
-            } else if edge.condition().is_none() || !label.is_empty() {
+            } else if edge.condition.is_none() || !label.is_empty() {
                 ways.push((label, to));
             } else {
                 unnamed.push((label, to));
@@ -265,12 +262,14 @@ impl Gate {
             node: Arc::clone(&node.id),
             visit: stage.at.visit,
             branch: stage.branch.clone(),
-            text: node.label().to_owned(),
+            text: node.label.to_string(),
             preview,
-            question_type: question_type(node.attrs.text("question_type")),
+            question_type: node
+                .human()
+                .map_or(QuestionType::MultipleChoice, |human| human.question_type),
             options: options(ways),
             freeform: freeform.is_some(),
-            default_choice: node.attrs.text("human.default_choice").map(Arc::from),
+            default_choice: node.human().and_then(|human| human.default_choice.clone()),
         };
         Self { question, labels, freeform }
     }
@@ -374,16 +373,6 @@ impl Chosen {
         outcome.suggested_next_ids = self.next;
         outcome.notes = self.notes;
         outcome
-    }
-}
-
-fn question_type(word: Option<&str>) -> QuestionType {
-    match word {
-        Some("yes_no") => QuestionType::YesNo,
-        Some("confirmation") => QuestionType::Confirmation,
-        Some("multi_select") => QuestionType::MultiSelect,
-        Some("freeform") => QuestionType::Freeform,
-        _ => QuestionType::MultipleChoice,
     }
 }
 

@@ -49,7 +49,6 @@ mod blobs;
 mod children;
 mod command;
 mod common;
-mod directives;
 mod dry;
 mod fan_in;
 mod files;
@@ -60,6 +59,7 @@ mod preamble;
 mod registry;
 mod render;
 mod sub_workflow;
+mod threads;
 mod toolbox;
 mod wait;
 
@@ -76,7 +76,10 @@ pub use fabro_sandbox::git::WorkTree;
 pub use fan_in::FanInHandler;
 pub use files::StatusFiles;
 pub use human::HumanHandler;
-pub use llm::{LlmHandler, ModelDefaults, compaction_policy};
+pub use llm::{
+    AgentFiles, Interpretation, LlmHandler, MessageParts, ModelDefaults, Reply, StageRequest,
+    compaction_policy, interpret,
+};
 pub use registry::{Registry, Services};
 pub use sub_workflow::SubWorkflowHandler;
 pub use toolbox::LocalToolbox;

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use fabro_context::keys;
-use fabro_engine::{Stage, StageRecord};
+use fabro_engine::{Stage, StageRecord, keys};
 use fabro_events::{Event, EventBody};
 use fabro_preamble::memory::{Memory, REMEMBERED_TURNS, Speaker, Turn};
+use fabro_redact::Redactor;
 use fabro_retrieval::Index;
 use fabro_tokens::O200k;
 use fabro_tools::{AppendError, WorkflowContext};
@@ -79,9 +79,8 @@ pub(crate) async fn passages(
     memory: &Memory,
     prompt: &str,
 ) -> Result<String, Failure> {
-    let node = &stage.node().attrs;
-    let globs = node.text("rag").map(str::trim).filter(|globs| !globs.is_empty());
-    let Some(globs) = globs.map(str::to_owned) else { return Ok(String::new()) };
+    let globs = stage.spec().llm().and_then(|llm| llm.rag.clone());
+    let Some(globs) = globs else { return Ok(String::new()) };
     let query = memory.query(prompt);
     let root = stage.run.work_dir.clone();
     let found = tokio::task::spawn_blocking(move || {
@@ -105,11 +104,17 @@ pub(crate) struct StageContext {
     shown: BTreeMap<String, Arc<Value>>,
     notes: Mutex<Vec<String>>,
     value_dirs: Vec<PathBuf>,
+    /// Notes are recorded.
+    redactor: Redactor,
 }
 
 impl StageContext {
-    /// `noted` is what the stage's agent put down before it was interrupted.
-    pub(crate) async fn new(stage: &Stage, noted: Vec<String>) -> Result<Self, Failure> {
+    /// `notes` are those that the stage's agent appended before it was interrupted.
+    pub(crate) async fn new(
+        stage: &Stage,
+        notes: Vec<String>,
+        redactor: Redactor,
+    ) -> Result<Self, Failure> {
         let mut shown = BTreeMap::new();
         for (key, value) in stage.context.iter().filter(|(key, _)| fabro_preamble::shows_key(key)) {
             let value = match BlobRef::from_value(value) {
@@ -129,7 +134,7 @@ impl StageContext {
             .await
             .map_err(|error| Failure::new(FailureClass::TransientInfra, error.to_string()))?;
         let value_dirs = dirs.iter().map(|dir| local_dir(dir)).collect();
-        Ok(Self { shown, notes: Mutex::new(noted), value_dirs })
+        Ok(Self { shown, notes: Mutex::new(notes), value_dirs, redactor })
     }
 
     /// What the agent put down, as an update of the context; `None` when it did not.
@@ -148,7 +153,8 @@ impl WorkflowContext for StageContext {
     }
 
     async fn append(&self, text: &str) -> Result<(), AppendError> {
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(text.to_owned());
+        let text = self.redactor.redact(text).into_owned();
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(text);
         Ok(())
     }
 

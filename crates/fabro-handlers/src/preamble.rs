@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use fabro_blob::BlobStore;
-use fabro_context::keys;
-use fabro_engine::{Stage, StageRecord, read_blob};
+use fabro_engine::{BlobStore, Stage, StageRecord, keys, read_blob};
 use fabro_preamble::{Branch, Detail, Input, Limits, Output, Shown, render, shows_key};
 use fabro_tokens::O200k;
 use fabro_types::{BlobRef, Failure, Fidelity, Status};
@@ -97,15 +95,16 @@ impl Teller<'_> {
     }
 
     fn label(&self, node: &str) -> String {
-        self.stage.plan.node(node).map_or(node, |(_, node)| node.label()).to_owned()
+        self.stage.plan.find(node).map_or(node, |spec| &spec.label).to_owned()
     }
 
     fn script(&self, record: &StageRecord) -> String {
         if let Some(script) = &record.end.script {
             return script.to_string();
         }
-        let node = self.stage.plan.node(&record.node);
-        node.and_then(|(_, node)| node.attrs.text("script")).unwrap_or_default().to_owned()
+        let command = self.stage.plan.find(&record.node).and_then(|node| node.command());
+        let script = command.and_then(|command| command.script.as_ref());
+        script.map(|script| script.text.to_string()).unwrap_or_default()
     }
 
     fn branches(&self, results: Option<&Arc<Value>>) -> Vec<Branch> {
@@ -170,7 +169,7 @@ fn output(
 
 #[cfg(test)]
 mod tests {
-    use fabro_blob::BlobError;
+    use fabro_engine::BlobError;
 
     use super::*;
 

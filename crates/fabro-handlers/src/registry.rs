@@ -6,12 +6,10 @@ use async_trait::async_trait;
 use fabro_engine::{Clock, Handler, Stage, StageEnd};
 use fabro_events::EventSink;
 use fabro_gate::Interviewer;
-use fabro_graph::NodeKind;
 use fabro_llm::Model;
 use fabro_preamble::Limits;
-use fabro_redact::Redactor;
 use fabro_sandbox::Exec;
-use fabro_types::{Failure, FailureClass, Outcome};
+use fabro_types::{Failure, FailureClass, NodeKind};
 
 use crate::{
     Agents, ChildWorkflows, CommandHandler, DryHandler, FanInHandler, HumanHandler, LlmHandler,
@@ -108,7 +106,7 @@ impl Registry {
 #[async_trait]
 impl Handler for Registry {
     async fn execute(&self, stage: Stage) -> StageEnd {
-        let kind = stage.node().kind;
+        let kind = stage.spec().kind;
         let Some(handler) = self.handler(kind) else {
             let message = format!("no handler runs nodes of type {}", kind.as_str());
             return Failure::new(FailureClass::Structural, message).into();
@@ -120,21 +118,12 @@ impl Handler for Registry {
             let (redactor, outcome) = (&self.llm.agents.redactor, &mut finished.outcome);
             // What a file is called may be as secret as what is in it.
             redactor.redact_all(&mut outcome.files_touched);
-            if matches!(kind, NodeKind::Agent | NodeKind::Prompt) {
-                blank(redactor, outcome);
+            if let Some(failure) = &mut outcome.failure
+                && matches!(kind, NodeKind::Agent | NodeKind::Prompt)
+            {
+                redactor.redact_all(std::slice::from_mut(&mut failure.message));
             }
         }
         end
-    }
-}
-
-/// Blanks secrets out of what a model's stage gives: what its tools noted, the values of an answer by
-/// a schema and why the model failed. Its directives were read without them.
-fn blank(redactor: &Redactor, outcome: &mut Outcome) {
-    for value in outcome.context_updates.values_mut() {
-        redactor.redact_value(Arc::make_mut(value));
-    }
-    if let Some(failure) = &mut outcome.failure {
-        redactor.redact_all(std::slice::from_mut(&mut failure.message));
     }
 }

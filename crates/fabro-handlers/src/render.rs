@@ -1,53 +1,28 @@
 //! Templates over what a stage can see.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use fabro_context::Context;
-use fabro_engine::{Stage, read_blob};
+use fabro_engine::{Context, Mode, RenderError, Stage, Store, TextTemplate, Vars, read_blob};
 use fabro_events::CreatedRun;
-use fabro_store::Store;
-use fabro_template::{Mode, RenderError, Template, Vars};
 use fabro_types::{BlobRef, Failure, FailureClass};
 use serde_json::Value;
 
 use crate::blobs::{local_path, read_inner};
 
-/// What in a text is to be rendered.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Syntax {
-    /// Tags of ours; everything else is text.
-    Tags,
-    /// All of Jinja: the text of a `.j2` file.
-    Jinja,
-}
-
 /// The prompt of the stage's node, or its label when it has none.
 pub(crate) fn render_prompt(stage: &Stage) -> Result<String, Failure> {
-    let node = stage.node();
-    let file = node.attrs.get("prompt").and_then(|attr| attr.file.as_deref());
-    let is_jinja = file.is_some_and(|file| Path::new(file).extension().is_some_and(|e| e == "j2"));
-    let syntax = if is_jinja { Syntax::Jinja } else { Syntax::Tags };
-    let text = node.attrs.text("prompt").unwrap_or_else(|| node.label());
-    render(stage, text, syntax, Mode::Prompt)
+    let spec = stage.spec();
+    spec.llm()
+        .map_or_else(|| Ok(spec.label.to_string()), |llm| render(stage, &llm.prompt, Mode::Prompt))
 }
 
 /// Renders a prompt or a script. In a dry run, where no stage writes what its handler would, a
 /// text that lacks a context key stays as it is written.
-pub(crate) fn render(
-    stage: &Stage,
-    text: &str,
-    syntax: Syntax,
-    mode: Mode,
-) -> Result<String, Failure> {
+pub(crate) fn render(stage: &Stage, text: &TextTemplate, mode: Mode) -> Result<String, Failure> {
     let failed = |message: String| Failure::new(FailureClass::Deterministic, message);
-    let template = match syntax {
-        Syntax::Tags => Template::parse(text),
-        Syntax::Jinja => Template::parse_jinja(text),
-    };
-    let template = template.map_err(|error| failed(error.to_string()))?;
-    match template.render(Arc::new(StageVars::of(stage)), mode) {
-        Err(RenderError::MissingContext { .. }) if stage.run.dry_run => Ok(text.to_owned()),
+    match text.template.render(Arc::new(StageVars::of(stage)), mode) {
+        Err(RenderError::MissingContext { .. }) if stage.run.dry_run => Ok(text.text.to_string()),
         rendered => rendered.map_err(|error| failed(error.to_string())),
     }
 }

@@ -3,19 +3,15 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
 
 use async_trait::async_trait;
-use fabro_blob::BlobStore;
-use fabro_condition::Condition;
-use fabro_context::{Context, keys};
 use fabro_engine::{
-    Clock, DriveError, Handler, Input, Machine, NewRun, Phase, Plan, Reading, RunEnd, RunOptions,
-    RunState, Stage, StageEnd, World, begin, cancel, drive, read_all,
+    Batch, BlobStore, Clock, Condition, Context, DriveError, Handler, Input, Machine, ManagerSpec,
+    Message, NewRun, Phase, Plan, Reading, RunEnd, RunOptions, RunState, Stage, StageEnd, Store,
+    StoreError, World, begin, cancel, drive, keys, read_all,
 };
 use fabro_events::{Event, EventBody, EventSink, ParentStage};
 use fabro_preamble::Limits;
-use fabro_store::{Batch, Message, Store, StoreError};
 use fabro_types::{ContextPatch, Failure, FailureClass, Fidelity, Outcome, RunId, RunStatus};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -95,7 +91,7 @@ impl SubWorkflowHandler {
             .with_options(options);
         // A child may hold children: the future must have a size of its own.
         let mut driven = Box::pin(drive(machine, first, world));
-        let mut late = std::pin::pin!(tokio::time::sleep(time_limit(stage)));
+        let mut late = std::pin::pin!(tokio::time::sleep(manager(stage)?.timeout));
         let (end, reason) = loop {
             tokio::select! {
                 end = &mut driven => break (end?, STOPPED),
@@ -166,11 +162,10 @@ impl From<Failure> for Stop {
     }
 }
 
-fn time_limit(stage: &Stage) -> Duration {
-    let attrs = &stage.node().attrs;
-    let interval = attrs.duration("manager.poll_interval").unwrap_or(Duration::from_secs(45));
-    let cycles = attrs.int("manager.max_cycles").unwrap_or(1_000);
-    interval.saturating_mul(u32::try_from(cycles.max(1)).unwrap_or(u32::MAX))
+/// What the plan says about the stage's sub-workflow.
+fn manager(stage: &Stage) -> Result<&ManagerSpec, Stop> {
+    let failure = || Failure::new(FailureClass::Structural, "the node has no sub-workflow");
+    stage.spec().manager().ok_or_else(|| Stop::Failed(failure()))
 }
 
 /// The run of a sub-workflow.
@@ -260,7 +255,7 @@ impl Child {
 }
 
 fn new_run(stage: &Stage, goal: Option<String>, bundle: Vec<u8>, plan: &Plan) -> NewRun {
-    let own_budget = plan.workflow().attrs().float("max_cost");
+    let own_budget = plan.graph().max_cost;
     NewRun {
         goal: goal.unwrap_or_else(|| stage.run.goal.clone()),
         inputs: stage.run.inputs.clone(),
@@ -316,8 +311,8 @@ fn inherited(stage: &Stage, limits: &Limits) -> Result<ContextPatch, Failure> {
     }
     let dir = stage.context.text(crate::WORKFLOW_DIR);
     if !dir.is_empty() {
-        let attr = stage.node().attrs.get("stack.child_workflow");
-        let file = attr.and_then(|attr| attr.file.as_deref()).filter(|file| !file.starts_with('~'));
+        let file = stage.spec().manager().and_then(|manager| manager.file.as_deref());
+        let file = file.filter(|file| !file.starts_with('~'));
         let file = file.map(|file| Path::new(dir).join(file));
         let own = file.as_deref().and_then(Path::parent).unwrap_or(Path::new(dir));
         let own = own.to_string_lossy().into_owned();
@@ -340,7 +335,7 @@ fn final_context(context: &Context, blobs: &dyn BlobStore) -> Value {
 /// Follows a child's events, and stops it once its stop condition holds after a stage.
 struct StopWatch {
     state: Mutex<RunState>,
-    condition: Option<Condition>,
+    condition: Option<Arc<Condition>>,
     store: Arc<dyn Store>,
     stop: CancellationToken,
     sink: Arc<dyn EventSink>,
@@ -357,11 +352,7 @@ impl StopWatch {
         sink: Arc<dyn EventSink>,
         undecided: mpsc::UnboundedSender<String>,
     ) -> Result<Self, Stop> {
-        let text = stage.node().attrs.text("manager.stop_condition");
-        let condition = text.map(Condition::parse).transpose().map_err(|error| {
-            Stop::Failed(Failure::new(FailureClass::Structural, error.to_string()))
-        })?;
-        let condition = condition.filter(|condition| !condition.is_always());
+        let condition = manager(stage)?.stop_condition.clone();
         let store = Arc::clone(&stage.store);
         Ok(Self {
             state: Mutex::new(child.state.clone()),

@@ -1,10 +1,8 @@
 //! Waiting for a fixed time.
 
-use std::time::Duration;
-
 use async_trait::async_trait;
-use fabro_engine::{Handler, Stage, StageEnd};
-use fabro_types::Outcome;
+use fabro_engine::{Handler, NodeBody, Stage, StageEnd};
+use fabro_types::{Failure, FailureClass, Outcome};
 
 use crate::common::canceled;
 
@@ -14,7 +12,9 @@ pub struct WaitHandler;
 #[async_trait]
 impl Handler for WaitHandler {
     async fn execute(&self, stage: Stage) -> StageEnd {
-        let duration = stage.node().attrs.duration("duration").unwrap_or(Duration::ZERO);
+        let NodeBody::Wait(duration) = stage.spec().body else {
+            return Failure::new(FailureClass::Structural, "the node is not a wait").into();
+        };
         tokio::select! {
             () = tokio::time::sleep(duration) => Outcome::succeeded().into(),
             () = stage.cancel.cancelled() => canceled().into(),

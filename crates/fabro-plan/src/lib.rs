@@ -46,6 +46,7 @@ use fabro_types::{Fidelity, NodeKind, Severity};
 pub use attribute_text::{AttributeText, attribute_error};
 pub use compiled::Compiled;
 pub use fabro_events::QuestionType;
+pub use fabro_template::{Mode, RenderError, Vars};
 pub use lower::Specs;
 pub use spec::{
     AgentSpec, Backend, CommandSpec, ContextTool, EdgeCondition, EdgeSpec, GraphSpec, HumanSpec,

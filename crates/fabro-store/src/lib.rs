@@ -31,7 +31,6 @@
 mod error;
 mod gate;
 mod memory;
-mod recalled;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod summary;
@@ -44,7 +43,6 @@ use fabro_blob::BlobStore;
 use fabro_events::Event;
 use fabro_types::{BlobRef, RunId};
 pub use memory::MemoryStore;
-pub use recalled::Recalled;
 use serde::{Deserialize, Serialize};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{DriverLock, SqliteStore};

@@ -5,10 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use fabro_agent::{Journal, JournalError, Record};
-use fabro_engine::{NewBlob, OFFLOAD_LIMIT, Reporter, offload_value};
+use fabro_engine::{InboxId, NewBlob, OFFLOAD_LIMIT, Reporter, offload_value};
 use fabro_events::{EventBody, Note};
 use fabro_llm::{Content, Message};
-use fabro_store::InboxId;
 use serde::Deserialize;
 use serde_json::Value;
 

@@ -1,55 +1,43 @@
-//! Agent and prompt nodes: a conversation with a model, its answer, and what the answer asks for.
+//! Stages that ask a model: the request is prepared, asked until the reply is valid, and the reply
+//! interpreted as the stage's outcome.
 
-mod backend;
+mod api;
+mod exchange;
+mod external;
+mod interpret;
 mod journal;
-mod output;
+mod prepare;
+mod settings;
 mod summary;
-mod talk;
 
 use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fabro_agent::{
-    BeforeCall, SystemInfo, Transcript, project_docs, read_skills, system_prompt, use_skill,
-};
-use fabro_engine::{Finished, Handler, NewBlob, Stage, StageEnd};
-use fabro_events::{Event, EventBody, Note, PauseReason};
-use fabro_graph::NodeKind;
+use fabro_agent::{BeforeCall, Transcript};
+use fabro_engine::{Backend, Finished, Handler, NewBlob, NodeBody, Stage, StageEnd};
+use fabro_events::Event;
 use fabro_llm::Model;
 use fabro_preamble::Limits;
-use fabro_preamble::memory::{Blocks, assemble};
-use fabro_store::Recalled;
-use fabro_tokens::O200k;
-use fabro_tools::ToolSet;
-use fabro_types::{BlobRef, Failure, Outcome, Usage, tool_names, unknown_tools};
+use fabro_types::{BlobRef, Outcome, Usage};
 use serde_json::Value;
 
-use self::output::{Known, Reading};
-pub(crate) use self::output::{Output, response_outcome};
-use self::summary::Summarised;
-pub use self::talk::compaction_policy;
-pub(crate) use self::talk::{Ending, Talk};
+use self::api::ApiConversation;
+pub(crate) use self::exchange::NoReply;
+use self::exchange::{NextMessage, ValidReply, ask_until_valid};
+use self::external::ExternalConversation;
+pub(crate) use self::interpret::response_outcome;
+pub use self::interpret::{AgentFiles, Interpretation, Reply, interpret};
+pub use self::prepare::{MessageParts, StageRequest};
+pub use self::settings::{ModelDefaults, compaction_policy};
 use crate::WorkTree;
 use crate::agents::Agents;
-use crate::common::{canceled, text_of, warn};
-use crate::files::StageFiles;
-use crate::memory::{self, StageContext};
-use crate::preamble::preamble;
-use crate::render::render_prompt;
+use crate::common::canceled;
+use crate::files::{AgentStatus, StageFiles, text_of_file};
+use crate::threads::ThreadCache;
 
-/// What to ask a model for when the node says nothing.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ModelDefaults {
-    /// From the command line or the run's settings: stronger than the graph's own default.
-    pub run: Option<String>,
-    /// The same for the provider.
-    pub run_provider: Option<String>,
-    /// From the project or the user: weaker than the graph's default.
-    pub configured: Option<String>,
-    /// The same for the provider.
-    pub configured_provider: Option<String>,
-}
+/// The largest file of an agent that directives are looked for in.
+const AGENT_FILE_BYTES: u64 = 1 << 20;
 
 /// Runs agent and prompt nodes on a model.
 pub struct LlmHandler {
@@ -58,15 +46,17 @@ pub struct LlmHandler {
     limits: Limits,
     pub(crate) agents: Agents,
     tree: Arc<WorkTree>,
-    threads: Recalled<Transcript>,
+    threads: ThreadCache<Transcript>,
     known: Option<Recorded>,
 }
 
 /// What is known of a stage that is replayed.
 struct Recorded {
-    left_in_files: Known,
+    left_in_files: LeftInFiles,
     before_call: BeforeCall,
 }
+
+type LeftInFiles = Box<dyn Fn() -> Option<Result<String, String>> + Send + Sync>;
 
 impl LlmHandler {
     /// Stages ask `model`; preambles keep to `limits`; agents work with `agents`;
@@ -78,220 +68,125 @@ impl LlmHandler {
         agents: Agents,
         tree: Arc<WorkTree>,
     ) -> Self {
-        Self { model, defaults, limits, agents, tree, threads: Recalled::default(), known: None }
+        let threads = ThreadCache::default();
+        Self { model, defaults, limits, agents, tree, threads, known: None }
     }
 
-    /// The same for a stage that was recorded. The files of its agent are not looked at: instead
-    /// `left_in_files` gives the text with directives that was in them, or what the agent was told of
-    /// one that does not hold. A call begins when `before_call` is over.
+    /// The same for a stage that was recorded. The files of its agent are not read: instead
+    /// `left_in_files` gives the text with directives that was in them, or the correction that was
+    /// sent because of it. A call begins when `before_call` has ended.
     #[must_use]
     pub fn recorded(
         self,
         left_in_files: impl Fn() -> Option<Result<String, String>> + Send + Sync + 'static,
         before_call: BeforeCall,
     ) -> Self {
-        let known = Some(Recorded { left_in_files: Arc::new(left_in_files), before_call });
+        let known = Some(Recorded { left_in_files: Box::new(left_in_files), before_call });
         Self { known, ..self }
     }
 
-    fn reading(&self) -> Reading {
-        let known = self.known.as_ref().map(|known| Arc::clone(&known.left_in_files));
-        Reading { redactor: self.agents.redactor.clone(), known }
-    }
-
-    async fn run(&self, mut stage: Stage) -> Result<StageEnd, StageEnd> {
-        let stage = &mut stage;
+    async fn run(&self, stage: &mut Stage) -> Result<StageEnd, StageEnd> {
         let recorded = stage.recorded().await.map_err(cannot_record)?;
-        let output = Output::of(stage)?;
-        let work = self.work(stage, &recorded).await?;
-        let message = match asked_before(stage, &recorded)? {
-            Some(message) => message,
-            None => self.message(stage, &work).await?,
-        };
-        let files = StageFiles::open(stage).await?;
-        files.write("prompt.md", &message)?;
-        let (name, bytes) = prompt_blob(&message);
-        let ending = match stage.node().attrs.text("backend") {
-            Some("cli" | "acp") if !stage.run.dry_run => {
-                self.run_backend(stage, &message, &output).await?
-            }
-            _ => {
-                let talk = Talk {
-                    message,
-                    system: work.system,
-                    output: &output,
-                    tools: work.tools,
-                    context: (&work.memory).into(),
-                    recorded: &recorded,
-                    notes: &work.notes,
-                };
-                self.talk(stage, talk).await?
-            }
-        };
-        let mut finished = match ending {
-            Ending::Paused => return Ok(StageEnd::Suspended(PauseReason::Budget)),
-            Ending::Canceled(usage) => Finished::from(Outcome { usage: Some(usage), ..canceled() }),
-            Ending::Failed(outcome) => Finished::from(*outcome),
-            Ending::Answered(answered) => {
-                files.write("response.md", &answered.text)?;
-                Finished::from(answered.outcome(stage, &output, &self.reading()).await)
-            }
-        };
-        for (key, value) in work.context.update().into_iter().chain(work.summary) {
-            finished.outcome = finished.outcome.with_update(key, value);
+        let request = self.prepare_from(stage, &recorded).await?;
+        let plan = Arc::clone(&stage.plan);
+        let node = Arc::clone(&stage.at.node);
+        let redactor = &self.agents.redactor;
+        let interpret = |reply: &Reply| interpret(&plan, &node, reply, redactor);
+        match self.ask(stage, &request, &recorded, &interpret).await {
+            Ok(outcome) => Ok(request.finish(outcome)),
+            Err(NoReply::Failed(outcome)) => Ok(request.finish(*outcome)),
+            Err(NoReply::End(end)) => Err(end),
         }
-        finished.prompt = Some(name);
-        finished.blobs.push((name, bytes));
-        Ok(finished.into())
     }
 
-    /// What the stage's agent knows and has.
-    async fn work(&self, stage: &Stage, recorded: &[Event]) -> Result<Work, StageEnd> {
-        let node = stage.node();
-        let is_agent = node.kind == NodeKind::Agent;
-        let in_turns = is_turns(stage);
-        let memory = if is_agent || in_turns || node.attrs.get("rag").is_some() {
-            memory::memory(stage)?
+    /// Asks until the reply is valid, and writes the files of the stage.
+    pub(crate) async fn ask(
+        &self,
+        stage: &mut Stage,
+        request: &StageRequest,
+        recorded: &[Event],
+        interpret: &(dyn Fn(&Reply) -> Interpretation + Sync),
+    ) -> Result<Outcome, NoReply> {
+        let files = StageFiles::open(stage).await.map_err(StageEnd::from)?;
+        files.write("prompt.md", &request.message).map_err(StageEnd::from)?;
+        let ValidReply { text, outcome } =
+            self.ask_backend(stage, request, recorded, interpret).await?;
+        files.write("response.md", &text).map_err(StageEnd::from)?;
+        Ok(outcome)
+    }
+
+    async fn ask_backend(
+        &self,
+        stage: &mut Stage,
+        request: &StageRequest,
+        recorded: &[Event],
+        interpret: &(dyn Fn(&Reply) -> Interpretation + Sync),
+    ) -> Result<ValidReply, NoReply> {
+        let first = NextMessage::Request(request.message.clone());
+        let retries = stage.spec().llm().map_or(0, |llm| llm.output_retries);
+        if *backend(stage) != Backend::Api && !stage.run.dry_run {
+            let mut program = ExternalConversation::new(self, stage, &request.message).await?;
+            return ask_until_valid(&mut program, stage, first, retries, interpret).await;
+        }
+        let mut session = ApiConversation::new(self, stage, request, recorded).await?;
+        let first = if session.is_interrupted() { NextMessage::Resume } else { first };
+        let reply = ask_until_valid(&mut session, stage, first, retries, interpret).await;
+        session.warn_of_unknown_price(stage).await;
+        reply
+    }
+
+    /// The files in which the stage's agent may have put its directives.
+    fn agent_files(
+        &self,
+        stage: &Stage,
+        status: &AgentStatus,
+        last_touched: Option<&str>,
+    ) -> AgentFiles {
+        if stage.spec().agent().is_none() {
+            return AgentFiles::default();
+        }
+        let contents = if let Some(known) = &self.known {
+            match (known.left_in_files)() {
+                Some(Err(feedback)) => return AgentFiles::Rejected(feedback),
+                Some(Ok(text)) => vec![text],
+                None => Vec::new(),
+            }
         } else {
-            fabro_preamble::memory::Memory::default()
-        };
-        let Summarised { memory, update, notes } = self.summarised(stage, memory, recorded).await?;
-        let context = StageContext::new(stage, memory::recorded_notes(stage, recorded)?).await?;
-        let context = Arc::new(context);
-        let has_tools = is_agent && node.attrs.text("backend").is_none_or(|it| it == "api");
-        let tools = if has_tools && !stage.run.dry_run {
             let work_dir = Path::new(&stage.run.work_dir);
-            let (permissions, workflow) = (self.permissions(stage), Arc::clone(&context) as _);
-            let offer = self.agents.toolbox.tools(work_dir, permissions, workflow);
-            // A server may be slow to start.
-            let offer = tokio::select! {
-                biased;
-                () = stage.cancel.cancelled() => return Err(Finished::from(canceled()).into()),
-                offer = offer => offer,
-            };
-            for warning in offer.warnings {
-                warn(&stage.reporter, "tools", warning).await;
-            }
-            let named = stage.node().attrs.text("tools").unwrap_or_default();
-            for name in unknown_tools(named).filter(|name| offer.tools.get(name).is_none()) {
-                let warning = format!("the node names `{name}`, and there is no such tool");
-                warn(&stage.reporter, "tools", warning).await;
-            }
-            offered(stage, &offer.tools)
-        } else {
-            ToolSet::default()
+            let last = last_touched.filter(|file| *file != AgentStatus::NAME);
+            let last = last.and_then(|file| text_of_file(&work_dir.join(file), AGENT_FILE_BYTES));
+            status.text(AGENT_FILE_BYTES).into_iter().chain(last).collect()
         };
-        let (tools, system) =
-            if is_agent { self.equip(stage, tools).await } else { (tools, String::new()) };
-        Ok(Work { memory, in_turns, context, tools, system, summary: update, notes })
+        let redact = |text: String| self.agents.redactor.redact(&text).into_owned();
+        AgentFiles::Contents(contents.into_iter().map(redact).collect())
     }
-
-    /// The skills of an agent as a tool more, and its system prompt.
-    async fn equip(&self, stage: &Stage, tools: ToolSet) -> (ToolSet, String) {
-        let work_dir = Path::new(&stage.run.work_dir);
-        let settings = &self.agents.settings;
-        let more = settings.skills.as_deref().unwrap_or_default();
-        let is_wanted = !tools.names().is_empty() && is_named(stage, "use_skill");
-        let (skills, broken) =
-            if is_wanted { read_skills(work_dir, more) } else { Default::default() };
-        for error in broken {
-            warn(&stage.reporter, "tools", format!("a skill is left out: {error}")).await;
-        }
-        let tools = use_skill(skills.clone()).into_iter().fold(tools, ToolSet::with);
-        let wants_docs = stage.node().attrs.bool("project_memory") != Some(false)
-            && settings.project_docs != Some(false)
-            && !stage.run.dry_run;
-        let docs = if wants_docs { project_docs(work_dir) } else { String::new() };
-        let permissions = self.permissions(stage);
-        let system = system_prompt(&SystemInfo {
-            label: stage.node().label(),
-            work_dir: Some(work_dir),
-            permissions,
-            tools: &tools.allowed(permissions).names(),
-            project_docs: &docs,
-            skills: &skills,
-        });
-        (tools, self.agents.redactor.redact(&system).into_owned())
-    }
-
-    /// The message of the stage: all that it is told, in the order of `docs/agents.md`.
-    async fn message(&self, stage: &Stage, work: &Work) -> Result<String, StageEnd> {
-        let prompt = render_prompt(stage)?;
-        let before = preamble(stage, stage.fidelity(), &self.limits)?;
-        let said = if work.in_turns {
-            work.memory.block(&O200k, fabro_preamble::memory::MEMORY_TOKENS)
-        } else {
-            String::new()
-        };
-        let partner = work.memory.partner().filter(|_| work.in_turns).unwrap_or_default();
-        let rag = memory::passages(stage, &work.memory, &prompt).await?;
-        let tools = work.tools.instructions(self.permissions(stage));
-        let blocks = Blocks {
-            preamble: &before,
-            memory: &said,
-            rag: &rag,
-            tool_instructions: &tools,
-            partner,
-            prompt: &prompt,
-        };
-        // Passages of files and answers of people come from outside.
-        Ok(self.agents.redactor.redact(&assemble(&blocks, &O200k)).into_owned())
-    }
-}
-
-/// What a stage's agent knows and has.
-struct Work {
-    memory: fabro_preamble::memory::Memory,
-    /// The prompt tells of the memory.
-    in_turns: bool,
-    context: Arc<StageContext>,
-    tools: ToolSet,
-    system: String,
-    /// A new summary of the turns that the memory no longer keeps.
-    summary: Option<(&'static str, Value)>,
-    /// What was recorded of making it.
-    notes: Vec<Note>,
-}
-
-fn is_turns(stage: &Stage) -> bool {
-    let own = stage.node().attrs.text("memory");
-    own.or_else(|| stage.plan.workflow().attrs().text("memory")) == Some("turns")
-}
-
-/// The tools that the node's agent is offered: those it names, less what `context_tool` takes away.
-fn offered(stage: &Stage, all: &ToolSet) -> ToolSet {
-    let node = &stage.node().attrs;
-    let hidden: &[&str] = match node.text("context_tool") {
-        Some("off") => &["get_workflow_context", "append_workflow_context"],
-        Some("write") => &[],
-        _ => &["append_workflow_context"],
-    };
-    let keep = |name: &String| !hidden.contains(&name.as_str()) && is_named(stage, name);
-    let names: Vec<String> = all.names().into_iter().filter(keep).collect();
-    all.select(&names)
-}
-
-/// Whether the node's `tools` name this one; without the attribute they name all.
-fn is_named(stage: &Stage, tool: &str) -> bool {
-    let names = stage.node().attrs.text("tools");
-    names.is_none_or(|names| tool_names(names).any(|name| name == tool))
-}
-
-/// What the agent was asked before it was interrupted.
-fn asked_before(stage: &Stage, recorded: &[Event]) -> Result<Option<String>, Failure> {
-    let first = recorded.iter().find_map(|event| match &event.entry.body {
-        EventBody::AgentMessage { role, message: Some(message), .. } if role == "user" => {
-            Some(message)
-        }
-        _ => None,
-    });
-    first.map(|message| text_of(stage, message)).transpose()
 }
 
 #[async_trait]
 impl Handler for LlmHandler {
-    async fn execute(&self, stage: Stage) -> StageEnd {
-        self.run(stage).await.unwrap_or_else(|end| end)
+    async fn execute(&self, mut stage: Stage) -> StageEnd {
+        self.run(&mut stage).await.unwrap_or_else(|end| end)
+    }
+}
+
+impl StageRequest {
+    /// The end of the stage, with what the request adds to its outcome.
+    pub(crate) fn finish(&self, outcome: Outcome) -> StageEnd {
+        let add = |outcome: Outcome, (key, value)| outcome.with_update(key, value);
+        let mut finished = Finished::from(self.updates().fold(outcome, add));
+        let (name, bytes) = prompt_blob(&self.message);
+        finished.prompt = Some(name);
+        finished.blobs.push((name, bytes));
+        finished.into()
+    }
+}
+
+/// What answers the stage's request. A fan-in always asks a model.
+fn backend(stage: &Stage) -> &Backend {
+    match &stage.spec().body {
+        NodeBody::Agent(agent) => &agent.llm.backend,
+        NodeBody::Prompt(llm) => &llm.backend,
+        _ => &Backend::Api,
     }
 }
 
@@ -300,12 +195,12 @@ pub(crate) fn cannot_record(error: impl std::fmt::Display) -> StageEnd {
 }
 
 /// The prompt as it goes into the log: a blob of its JSON string.
-pub(crate) fn prompt_blob(prompt: &str) -> NewBlob {
+fn prompt_blob(prompt: &str) -> NewBlob {
     let bytes: Arc<[u8]> = Value::from(prompt).to_string().into_bytes().into();
     (BlobRef::of(&bytes), bytes)
 }
 
-/// A turn that was ended early: whatever follows, a time limit's retry perhaps, takes the next.
-fn given_up(before: Usage) -> Usage {
-    Usage { turns: before.turns + 1, ..before }
+/// The outcome of a stage that was canceled during a turn. A retry after a timeout takes the next.
+fn canceled_with(used: Usage) -> Outcome {
+    Outcome { usage: Some(Usage { turns: used.turns + 1, ..used }), ..canceled() }
 }

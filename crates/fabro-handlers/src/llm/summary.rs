@@ -9,7 +9,7 @@ use fabro_preamble::memory::{Memory, RECENT_TURNS};
 use fabro_types::Usage;
 use serde_json::{Value, json};
 
-use super::talk::session_id;
+use super::api::session_id;
 use super::{LlmHandler, cannot_record};
 use crate::common::{preview, warn};
 

@@ -66,7 +66,7 @@ fn custom_words_are_those_that_edges_ask_for() {
     "#);
     insta::assert_snapshot!(routed(r#"{"outcome": "wonderful", "context_updates": {"a": 1}}"#), @r#"
     001 start@1 succeeded -> review (unconditional)
-    review warns (directive) outcome `wonderful` is no status, and no edge asks for it: ignored
+    review warns (directive) outcome `wonderful` is not a status, and no edge asks for it: ignored
     002 review@1 succeeded -> fix (unconditional)
     a = 1
     preferred_label = ""
@@ -267,7 +267,7 @@ fn what_an_answer_asks_for_is_read_without_secrets() {
     "#);
     insta::assert_snapshot!(blanked(r#"{"outcome": "hunter2-secret-value"}"#), @r#"
     001 start@1 succeeded -> ask (unconditional)
-    ask warns (directive) outcome `[redacted:MY_TOKEN]` is no status, and no edge asks for it: ignored
+    ask warns (directive) outcome `[redacted:MY_TOKEN]` is not a status, and no edge asks for it: ignored
     002 ask@1 succeeded -> exit (unconditional)
     preferred_label = ""
     "#);

@@ -10,7 +10,7 @@ const ROUNDS: u64 = 64;
 
 /// A cache of what was made of the stages of conversations: the next stage of one needs all of
 /// that again. `T` is what is made of the records of a stage. Holds only what was used lately.
-pub struct Recalled<T>(Mutex<Cache<T>>);
+pub(crate) struct ThreadCache<T>(Mutex<Cache<T>>);
 
 struct Cache<T> {
     /// With the round it was used last.
@@ -21,20 +21,20 @@ struct Cache<T> {
 /// A part of a run's log, by the sequence number where it ends.
 type Key = (RunId, u64);
 
-impl<T> Default for Recalled<T> {
+impl<T> Default for ThreadCache<T> {
     fn default() -> Self {
         Self(Mutex::new(Cache { parts: BTreeMap::new(), round: 0 }))
     }
 }
 
-impl<T> Recalled<T> {
+impl<T> ThreadCache<T> {
     /// The part of a run's log that ends at `end`, if it is cached.
-    pub fn get(&self, run: RunId, end: u64) -> Option<Arc<T>> {
+    pub(crate) fn get(&self, run: RunId, end: u64) -> Option<Arc<T>> {
         self.cache().parts.get(&(run, end)).map(|(_, part)| Arc::clone(part))
     }
 
     /// Caches the parts of one conversation, each with where it ends, and ends the round.
-    pub fn keep(&self, run: RunId, parts: &[(u64, Arc<T>)]) {
+    pub(crate) fn keep(&self, run: RunId, parts: &[(u64, Arc<T>)]) {
         let mut cache = self.cache();
         cache.round += 1;
         let round = cache.round;
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn a_part_is_cached_until_it_is_not_used_for_some_rounds() {
-        let cache = Recalled::default();
+        let cache = ThreadCache::default();
         let (run, other) = (RunId::from_parts(0, 1), RunId::from_parts(0, 2));
         cache.keep(run, &[(5, Arc::new("a")), (10, Arc::new("b"))]);
         assert_eq!(cache.get(run, 10).as_deref(), Some(&"b"));

@@ -1,0 +1,181 @@
+//! The backend `api`: a session of a model behind a provider's API, with its thread and its tools.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
+use fabro_agent::{Parts, Session, SessionError, Steer, Transcript, TranscriptError};
+use fabro_engine::{Letter, ReadError, Stage, StageEnd};
+use fabro_events::{Event, PauseReason};
+use fabro_types::{Failure, FailureClass, Fidelity, Outcome};
+
+use super::exchange::{Conversation, NextMessage, NoReply};
+use super::interpret::Reply;
+use super::journal::StageJournal;
+use super::prepare::StageRequest;
+use super::{LlmHandler, canceled_with, cannot_record};
+use crate::common::warn;
+use crate::files::AgentStatus;
+use crate::memory::read_recorded;
+
+/// A session and what belongs to it.
+pub(super) struct ApiConversation<'a> {
+    handler: &'a LlmHandler,
+    session: Session,
+    journal: Arc<StageJournal>,
+    status: AgentStatus,
+    /// An answer had no known price.
+    unpriced: Arc<AtomicBool>,
+    is_interrupted: bool,
+}
+
+impl<'a> ApiConversation<'a> {
+    /// The conversation of the stage, with all that was recorded of it and of its thread.
+    pub(super) async fn new(
+        handler: &'a LlmHandler,
+        stage: &Stage,
+        request: &StageRequest,
+        recorded: &[Event],
+    ) -> Result<Self, StageEnd> {
+        let journal = Arc::new(StageJournal::new(stage.reporter.clone()));
+        let unpriced = Arc::new(AtomicBool::new(false));
+        let context = request.tool_context.clone();
+        let mut session = Session::new(Parts {
+            id: session_id(stage).into(),
+            parent: None,
+            model: Arc::clone(&handler.model),
+            tools: request.tools.clone(),
+            journal: Arc::clone(&journal) as _,
+            settings: handler.settings(stage, request, &unpriced),
+            context,
+        });
+        for transcript in handler.thread(stage).await? {
+            session.recall(Arc::unwrap_or_clone(transcript));
+        }
+        let notes = Transcript::from_notes(&request.notes, read_recorded(stage));
+        session.restore(notes.map_err(|error| lost(&error))?);
+        let own = transcript(stage, recorded)?;
+        let is_interrupted = !own.is_empty();
+        session.restore(own);
+        let since_ms = recorded.first().map(|first| first.ts_ms);
+        let status = AgentStatus::before(Path::new(&stage.run.work_dir), since_ms);
+        Ok(Self { handler, session, journal, status, unpriced, is_interrupted })
+    }
+
+    /// Whether the conversation was begun before, and resumes now.
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.is_interrupted
+    }
+
+    /// Warns when a price is not known, for the spending limit of the run does not count it.
+    pub(super) async fn warn_of_unknown_price(&self, stage: &Stage) {
+        let limit = stage.run.max_cost.or_else(|| stage.plan.graph().max_cost);
+        if limit.is_some() && self.unpriced.load(Ordering::Relaxed) {
+            let usage = self.session.usage();
+            let model = usage.model.as_deref().unwrap_or("the model");
+            let message =
+                format!("the price of {model} is not known, so max_cost does not count it");
+            warn(&stage.reporter, "price", message).await;
+        }
+    }
+
+    fn no_reply(&self, error: SessionError) -> NoReply {
+        let usage = self.session.usage();
+        match error {
+            SessionError::Canceled => NoReply::Failed(Box::new(canceled_with(usage))),
+            // The conversation resumes when there is more to spend.
+            SessionError::Budget => StageEnd::Suspended(PauseReason::Budget).into(),
+            SessionError::Journal(error) => cannot_record(error).into(),
+            error => NoReply::Failed(Box::new(Outcome {
+                usage: Some(usage),
+                files_touched: self.session.files_touched(),
+                ..Outcome::failed(error.into())
+            })),
+        }
+    }
+}
+
+#[async_trait]
+impl Conversation for ApiConversation<'_> {
+    /// Sends one message; meanwhile, messages to the agent from outside are delivered.
+    async fn ask(&mut self, stage: &mut Stage, message: NextMessage) -> Result<Reply, NoReply> {
+        let steering = self.session.steering();
+        let cancel = stage.cancel.clone();
+        let session = &mut self.session;
+        let answer = {
+            let mut answering = std::pin::pin!(async {
+                match message {
+                    NextMessage::Request(request) => session.send(request, &cancel).await,
+                    NextMessage::Correction { feedback, .. } => {
+                        session.correct(feedback, &cancel).await
+                    }
+                    NextMessage::Resume => session.resume(&cancel).await,
+                }
+            });
+            loop {
+                tokio::select! {
+                    biased;
+                    // Messages that are there already are for the turn that begins.
+                    Some(letter) = stage.mailbox.next() => {
+                        if let Letter::Steer { id, text } = letter {
+                            let ticket = self.journal.ticket(id);
+                            let text = self.handler.agents.redactor.redact(&text);
+                            // A session that has ended leaves the message to the next agent.
+                            let _ = steering.send(Steer::new(text, "inbox").with_ticket(ticket));
+                        }
+                    }
+                    answer = &mut answering => break answer,
+                }
+            }
+        };
+        let answer = answer.map_err(|error| self.no_reply(error))?;
+        let last_file = answer.last_file_touched.as_deref();
+        Ok(Reply {
+            files: self.handler.agent_files(stage, &self.status, last_file),
+            text: answer.text,
+            usage: answer.usage,
+            files_touched: answer.files_touched,
+        })
+    }
+
+    fn corrections(&self) -> u32 {
+        self.session.corrections()
+    }
+}
+
+impl LlmHandler {
+    /// The conversations of earlier stages that the stage's conversation continues.
+    async fn thread(&self, stage: &Stage) -> Result<Vec<Arc<Transcript>>, StageEnd> {
+        let thread = stage.at.thread_id.as_ref().filter(|_| stage.fidelity() == Fidelity::Full);
+        let Some(thread) = thread else { return Ok(Vec::new()) };
+        let same = stage.history.iter().filter(|it| it.thread_id.as_ref() == Some(thread));
+        let mut parts = Vec::new();
+        for record in same {
+            let part = match self.threads.get(stage.run_id, record.until_seq) {
+                Some(part) => part,
+                None => {
+                    let events = stage.recorded_by(record).await.map_err(cannot_record)?;
+                    Arc::new(transcript(stage, &events)?)
+                }
+            };
+            parts.push((record.until_seq, part));
+        }
+        self.threads.keep(stage.run_id, &parts);
+        Ok(parts.into_iter().map(|(_, part)| part).collect())
+    }
+}
+
+/// Names the conversation of the stage.
+pub(super) fn session_id(stage: &Stage) -> String {
+    let branch = stage.branch.as_deref().map(|branch| format!("{branch}/")).unwrap_or_default();
+    format!("{branch}{}@{}", stage.at.node, stage.at.visit)
+}
+
+fn transcript(stage: &Stage, events: &[Event]) -> Result<Transcript, StageEnd> {
+    Transcript::from_events(events, read_recorded(stage)).map_err(|error| lost(&error))
+}
+
+fn lost(error: &TranscriptError<ReadError>) -> StageEnd {
+    Failure::new(FailureClass::Structural, format!("the conversation is lost: {error}")).into()
+}

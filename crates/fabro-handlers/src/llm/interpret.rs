@@ -1,0 +1,160 @@
+//! What a reply means for its stage. Nothing here does I/O.
+
+use fabro_engine::{OutputSpec, Plan, keys};
+use fabro_events::EventBody;
+use fabro_redact::Redactor;
+use fabro_routing::{Checked, Expected, Extracted, check, extract, feedback};
+use fabro_types::{Failure, FailureClass, Outcome, Usage};
+
+use crate::common::preview;
+
+/// The answer to a stage's request.
+#[derive(Clone, Debug, Default)]
+pub struct Reply {
+    /// The answer, redacted.
+    pub text: String,
+    /// What the stage has used so far.
+    pub usage: Usage,
+    /// The files that were written, changed or removed.
+    pub files_touched: Vec<String>,
+    /// The files in which an agent may put its directives instead.
+    pub files: AgentFiles,
+}
+
+/// The contents of the files in which an agent may put its directives when its answer has none.
+#[derive(Clone, Debug)]
+pub enum AgentFiles {
+    /// The redacted contents, in the order in which they count: `status.json`, then the file that
+    /// the agent touched last.
+    Contents(Vec<String>),
+    /// Only known from a record: the correction that was sent because of their contents.
+    Rejected(String),
+}
+
+impl Default for AgentFiles {
+    fn default() -> Self {
+        Self::Contents(Vec::new())
+    }
+}
+
+/// What a reply means for its stage.
+#[derive(Debug)]
+pub enum Interpretation {
+    /// It is what the stage requires.
+    Valid {
+        /// The outcome of the stage, without usage and files.
+        outcome: Box<Outcome>,
+        /// What was ignored, for the log.
+        notices: Vec<EventBody>,
+    },
+    /// It is not.
+    Invalid {
+        /// The correction that asks the model again.
+        feedback: String,
+    },
+}
+
+/// Interprets the reply of a model as the outcome of a node's stage: checks it against what the
+/// node requires, and reads its directives. The text is scanned once, and the directives are
+/// redacted once.
+pub fn interpret(plan: &Plan, node: &str, reply: &Reply, redactor: &Redactor) -> Interpretation {
+    let outcome = response_outcome(node, &reply.text);
+    let invalid = |checked: &Checked, expected| Interpretation::Invalid {
+        feedback: redactor.redact(&feedback(checked, expected)).into_owned(),
+    };
+    let llm = plan.find(node).and_then(|spec| spec.llm());
+    let found = match llm.map_or(&OutputSpec::Free, |llm| &llm.output) {
+        OutputSpec::Free => {
+            let text = reply.texts().find_map(|text| Some(&text[extract(text)?.span]));
+            text.map(|object| redactor.redact_json(object))
+        }
+        OutputSpec::Routing => match reply.routing() {
+            Ok(Checked::Valid(mut fields)) => {
+                redactor.redact_value(&mut fields);
+                Some(fields.to_string())
+            }
+            Ok(checked) => return invalid(&checked, Expected::Routing),
+            Err(feedback) => return Interpretation::Invalid { feedback },
+        },
+        OutputSpec::Schema(schema) => {
+            let expected = Expected::Schema(schema);
+            return match check(&reply.text, expected) {
+                Checked::Valid(mut value) => {
+                    redactor.redact_value(&mut value);
+                    let key = format!("{}{node}", keys::OUTPUT_PREFIX);
+                    let outcome = Box::new(outcome.with_update(key, value));
+                    Interpretation::Valid { outcome, notices: Vec::new() }
+                }
+                checked => invalid(&checked, expected),
+            };
+        }
+    };
+    match found.and_then(|object| extract(&object)) {
+        Some(directives) => with_directives(outcome, plan, node, directives),
+        None => Interpretation::Valid { outcome: Box::new(outcome), notices: Vec::new() },
+    }
+}
+
+impl Reply {
+    /// Where directives may be. The next text counts only when the one before has none at all.
+    fn texts(&self) -> impl Iterator<Item = &str> {
+        let files = match &self.files {
+            AgentFiles::Contents(files) => files.as_slice(),
+            AgentFiles::Rejected(_) => &[],
+        };
+        std::iter::once(&self.text).chain(files).map(String::as_str)
+    }
+
+    /// The routing object; an error is the correction that was recorded.
+    fn routing(&self) -> Result<Checked, String> {
+        let mut checked = self.texts().map(|text| check(text, Expected::Routing));
+        match (checked.find(|checked| *checked != Checked::Missing), &self.files) {
+            (Some(checked), _) => Ok(checked),
+            (None, AgentFiles::Rejected(feedback)) => Err(feedback.clone()),
+            (None, AgentFiles::Contents(_)) => Ok(Checked::Missing),
+        }
+    }
+}
+
+/// Puts directives into the outcome, as far as a model may give them.
+fn with_directives(
+    mut outcome: Outcome,
+    plan: &Plan,
+    node: &str,
+    found: Extracted,
+) -> Interpretation {
+    let warning =
+        |message| EventBody::AgentWarning { kind: "directive".to_owned(), message, window: None };
+    let mut notices: Vec<_> =
+        found.warnings.into_iter().map(|ignored| warning(ignored.message)).collect();
+    let mut directives = found.directives;
+    let updates = std::mem::take(&mut directives.context_updates);
+    let takes = |word: &str| plan.node(node).is_some_and(|(ix, _)| plan.takes_word(ix, word));
+    if let Err(word) = directives.apply(&mut outcome, takes) {
+        notices.push(warning(format!(
+            "outcome `{word}` is not a status, and no edge asks for it: ignored"
+        )));
+    }
+    for (key, value) in updates {
+        match keys::refusal(&key) {
+            None => {
+                outcome.context_updates.insert(key, value);
+            }
+            Some(reason) => notices.push(EventBody::ContextRefused { key, reason }),
+        }
+    }
+    Interpretation::Valid { outcome: Box::new(outcome), notices }
+}
+
+/// The keys that every answer of a model writes.
+pub(crate) fn response_outcome(node: &str, text: &str) -> Outcome {
+    Outcome::succeeded()
+        .with_update(format!("{}{node}", keys::RESPONSE_PREFIX), text)
+        .with_update(keys::LAST_RESPONSE, preview(text))
+}
+
+/// The failure of a stage whose answer was still invalid after this many corrections.
+pub(crate) fn still_invalid(corrections: u32) -> Failure {
+    let message = format!("output schema validation failed after {corrections} repair attempt(s)");
+    Failure { terminal: true, ..Failure::new(FailureClass::Deterministic, message) }
+}

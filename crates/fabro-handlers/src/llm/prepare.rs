@@ -1,0 +1,229 @@
+//! What the model of a stage is asked. Reading it does I/O; assembling the message does not.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use fabro_agent::{SystemInfo, project_docs, read_skills, system_prompt, use_skill};
+use fabro_engine::{AgentSpec, Backend, ContextTool, Finished, Stage, StageEnd};
+use fabro_events::{Event, EventBody, Note};
+use fabro_preamble::memory::{Blocks, MEMORY_TOKENS, Memory, ToolContext, assemble};
+use fabro_redact::Redactor;
+use fabro_tokens::O200k;
+use fabro_tools::ToolSet;
+use fabro_types::{Failure, Permissions, unknown_tools};
+use serde_json::Value;
+
+use super::summary::Summarised;
+use super::{LlmHandler, cannot_record};
+use crate::common::{canceled, text_of, warn};
+use crate::memory::{self, StageContext};
+use crate::preamble::preamble;
+use crate::render::render_prompt;
+
+/// What the model of a stage is asked, and what it may use.
+#[derive(Default)]
+pub struct StageRequest {
+    /// The message, redacted.
+    pub message: String,
+    /// The system prompt of an agent, redacted; empty for others.
+    pub system: String,
+    /// The tools of an agent.
+    pub tools: ToolSet,
+    pub(crate) tool_context: ToolContext,
+    /// What agents append to the workflow's memory.
+    pub(crate) context: Option<Arc<StageContext>>,
+    /// A new summary of the turns that the memory no longer keeps.
+    pub(crate) summary: Option<(&'static str, Value)>,
+    /// What was recorded while the request was prepared.
+    pub(crate) notes: Vec<Note>,
+}
+
+impl StageRequest {
+    /// What the stage writes into the context besides its outcome.
+    pub(crate) fn updates(&self) -> impl Iterator<Item = (&'static str, Value)> {
+        let appended = self.context.as_ref().and_then(|context| context.update());
+        appended.into_iter().chain(self.summary.clone())
+    }
+}
+
+/// The parts of a stage's message, in the order of `docs/agents.md`.
+#[derive(Clone, Copy, Debug)]
+pub struct MessageParts<'a> {
+    /// What happened before.
+    pub preamble: &'a str,
+    /// What was said before, for a stage with `memory=turns`.
+    pub memory: Option<&'a Memory>,
+    /// Passages of files.
+    pub passages: &'a str,
+    /// How to use the tools.
+    pub tool_instructions: &'a str,
+    /// The rendered prompt.
+    pub prompt: &'a str,
+}
+
+impl MessageParts<'_> {
+    /// The message, redacted: passages of files and answers of people come from outside.
+    pub fn assemble(&self, redactor: &Redactor) -> String {
+        let memory = self.memory.map(|memory| memory.block(&O200k, MEMORY_TOKENS));
+        let blocks = Blocks {
+            preamble: self.preamble,
+            memory: memory.as_deref().unwrap_or_default(),
+            rag: self.passages,
+            tool_instructions: self.tool_instructions,
+            partner: self.memory.and_then(Memory::partner).unwrap_or_default(),
+            prompt: self.prompt,
+        };
+        redactor.redact(&assemble(&blocks, &O200k)).into_owned()
+    }
+}
+
+impl LlmHandler {
+    /// What the stage's model is asked. Reads the history, files and tools of the stage, but asks
+    /// no model, except for a summary of older turns where the settings name a model for it.
+    ///
+    /// # Errors
+    ///
+    /// The stage ends so, without having asked.
+    pub async fn prepare(&self, stage: &Stage) -> Result<StageRequest, StageEnd> {
+        let recorded = stage.recorded().await.map_err(cannot_record)?;
+        self.prepare_from(stage, &recorded).await
+    }
+
+    /// The same for a stage of whose conversation this was recorded before.
+    pub(super) async fn prepare_from(
+        &self,
+        stage: &Stage,
+        recorded: &[Event],
+    ) -> Result<StageRequest, StageEnd> {
+        let spec = stage.spec().llm();
+        let agent = stage.spec().agent();
+        let with_turns = spec.is_some_and(|llm| llm.memory_turns);
+        let with_passages = spec.is_some_and(|llm| llm.rag.is_some());
+        let memory = if agent.is_some() || with_turns || with_passages {
+            memory::memory(stage)?
+        } else {
+            Memory::default()
+        };
+        let Summarised { memory, update, notes } = self.summarised(stage, memory, recorded).await?;
+        let appended = memory::recorded_notes(stage, recorded)?;
+        let context = StageContext::new(stage, appended, self.agents.redactor.clone()).await?;
+        let context = Arc::new(context);
+        let mut tools = ToolSet::default();
+        let mut system = String::new();
+        if let Some(agent) = agent {
+            let offered = self.tools(stage, agent, &context).await?;
+            (tools, system) = self.equip(stage, agent, offered).await;
+        }
+        let message = match recorded_request(stage, recorded)? {
+            Some(message) => message,
+            None => {
+                let prompt = render_prompt(stage)?;
+                let parts = MessageParts {
+                    preamble: &preamble(stage, stage.fidelity(), &self.limits)?,
+                    memory: with_turns.then_some(&memory),
+                    passages: &memory::passages(stage, &memory, &prompt).await?,
+                    tool_instructions: &tools.instructions(self.permissions(stage)),
+                    prompt: &prompt,
+                };
+                parts.assemble(&self.agents.redactor)
+            }
+        };
+        Ok(StageRequest {
+            message,
+            system,
+            tools,
+            tool_context: (&memory).into(),
+            context: Some(context),
+            summary: update,
+            notes,
+        })
+    }
+
+    /// The tools that an agent behind an API is offered.
+    async fn tools(
+        &self,
+        stage: &Stage,
+        agent: &AgentSpec,
+        context: &Arc<StageContext>,
+    ) -> Result<ToolSet, StageEnd> {
+        if agent.llm.backend != Backend::Api || stage.run.dry_run {
+            return Ok(ToolSet::default());
+        }
+        let work_dir = Path::new(&stage.run.work_dir);
+        let workflow = Arc::clone(context) as _;
+        let offer = self.agents.toolbox.tools(work_dir, self.permissions(stage), workflow);
+        // A server may be slow to start.
+        let offer = tokio::select! {
+            biased;
+            () = stage.cancel.cancelled() => return Err(Finished::from(canceled()).into()),
+            offer = offer => offer,
+        };
+        for warning in offer.warnings {
+            warn(&stage.reporter, "tools", warning).await;
+        }
+        let named = agent.tools.iter().flatten().flat_map(|name| unknown_tools(name));
+        for name in named.filter(|name| offer.tools.get(name).is_none()) {
+            let warning = format!("the node names `{name}`, and there is no such tool");
+            warn(&stage.reporter, "tools", warning).await;
+        }
+        Ok(allowed(agent, &offer.tools))
+    }
+
+    /// The tools of an agent, with its skills as one more, and its system prompt.
+    async fn equip(&self, stage: &Stage, agent: &AgentSpec, tools: ToolSet) -> (ToolSet, String) {
+        let work_dir = Path::new(&stage.run.work_dir);
+        let settings = &self.agents.settings;
+        let mut skills = Vec::new();
+        if !tools.names().is_empty() && agent.may_use("use_skill") {
+            let more = settings.skills.as_deref().unwrap_or_default();
+            let (found, broken) = read_skills(work_dir, more);
+            for error in broken {
+                warn(&stage.reporter, "tools", format!("a skill is left out: {error}")).await;
+            }
+            skills = found;
+        }
+        let tools = use_skill(skills.clone()).into_iter().fold(tools, ToolSet::with);
+        let wants_docs =
+            agent.project_memory && settings.project_docs != Some(false) && !stage.run.dry_run;
+        let docs = if wants_docs { project_docs(work_dir) } else { String::new() };
+        let permissions = self.permissions(stage);
+        let system = system_prompt(&SystemInfo {
+            label: &stage.spec().label,
+            work_dir: Some(work_dir),
+            permissions,
+            tools: &tools.allowed(permissions).names(),
+            project_docs: &docs,
+            skills: &skills,
+        });
+        (tools, self.agents.redactor.redact(&system).into_owned())
+    }
+
+    /// What the tools of the stage's agent may do.
+    pub(super) fn permissions(&self, stage: &Stage) -> Permissions {
+        let own = stage.spec().llm().and_then(|llm| llm.permissions);
+        own.or(self.agents.settings.permissions).unwrap_or_default()
+    }
+}
+
+/// The tools that the node's agent is offered: those it names, less what `context_tool` takes away.
+fn allowed(agent: &AgentSpec, all: &ToolSet) -> ToolSet {
+    let hidden: &[&str] = match agent.context_tool {
+        ContextTool::Off => &["get_workflow_context", "append_workflow_context"],
+        ContextTool::Write => &[],
+        ContextTool::Read => &["append_workflow_context"],
+    };
+    let keep = |name: &String| !hidden.contains(&name.as_str()) && agent.may_use(name);
+    let names: Vec<String> = all.names().into_iter().filter(keep).collect();
+    all.select(&names)
+}
+
+/// What the model was asked before the stage was interrupted.
+fn recorded_request(stage: &Stage, recorded: &[Event]) -> Result<Option<String>, Failure> {
+    let first = recorded.iter().find_map(|event| match &event.entry.body {
+        EventBody::AgentMessage { role, message: Some(message), .. } if role == "user" => {
+            Some(message)
+        }
+        _ => None,
+    });
+    first.map(|message| text_of(stage, message)).transpose()
+}

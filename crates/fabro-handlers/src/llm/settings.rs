@@ -1,0 +1,165 @@
+//! How the session of a stage behaves: the choice of its model, its limits, its prices.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use fabro_agent::{MayAsk, Overrides, Policy, Price, Settings};
+use fabro_config::{CompactionPreset, CompactionSettings};
+use fabro_engine::{NodeBody, OutputSpec, Stage};
+use fabro_llm::{Fallback, Origin, RequestPolicy, RetryPolicy};
+use fabro_types::Usage;
+use serde_json::Value;
+
+use super::LlmHandler;
+use super::prepare::StageRequest;
+
+/// What to ask for when the node says nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ModelDefaults {
+    /// The model from the command line or the run's settings: stronger than the graph's default.
+    pub run: Option<String>,
+    /// The same for the provider.
+    pub run_provider: Option<String>,
+    /// The model from the project or the user: weaker than the graph's default.
+    pub configured: Option<String>,
+    /// The same for the provider.
+    pub configured_provider: Option<String>,
+}
+
+impl LlmHandler {
+    /// The settings of the stage's session. `unpriced` is set when an answer has no known price.
+    pub(super) fn settings(
+        &self,
+        stage: &Stage,
+        request: &StageRequest,
+        unpriced: &Arc<AtomicBool>,
+    ) -> Settings {
+        let spec = stage.spec().llm();
+        let agents = &self.agents.settings;
+        let model = self.model_name(stage);
+        let window = agents.context_window.or_else(|| {
+            model.as_deref().and_then(|name| self.agents.catalog.find(name)?.context_window)
+        });
+        let own = |value: Option<&Arc<str>>| value.map(ToString::to_string);
+        let defaults = Settings::default();
+        Settings {
+            system: request.system.clone(),
+            provider: self.provider_name(stage),
+            reasoning_effort: own(spec.and_then(|llm| llm.reasoning_effort.as_ref())),
+            speed: own(spec.and_then(|llm| llm.speed.as_ref())),
+            max_tokens: spec.and_then(|llm| llm.max_tokens),
+            output_schema: output_schema(stage),
+            max_turns: spec
+                .and_then(|llm| llm.max_turns)
+                .or(agents.max_turns)
+                .unwrap_or(defaults.max_turns),
+            permissions: self.permissions(stage),
+            window,
+            compaction: compaction_policy(&agents.compaction),
+            asking: self.asking(stage),
+            subagent_depth: match stage.spec().agent() {
+                Some(agent) if agent.may_use("spawn_agent") => agents.subagent_depth.unwrap_or(1),
+                _ => 0,
+            },
+            may_ask: Some(budget(stage)),
+            before_call: self.known.as_ref().map(|known| Arc::clone(&known.before_call)),
+            price: Some(self.price(unpriced)),
+            redactor: Some(Arc::new(self.agents.redactor.clone())),
+            origin: Origin { node: Arc::clone(&stage.at.node), taken: stage.turns.clone() },
+            model,
+            ..defaults
+        }
+    }
+
+    /// How hard models are asked, and whom else: the node's own fallbacks, else the run's.
+    pub(super) fn asking(&self, stage: &Stage) -> RequestPolicy {
+        let Some(asking) = &self.agents.asking else {
+            return RequestPolicy { retry: RetryPolicy::none(), ..RequestPolicy::default() };
+        };
+        let mut asking = RequestPolicy { seed: stage.run.seed, ..asking.clone() };
+        if let Some(own) = stage.spec().llm().and_then(|llm| llm.fallbacks.as_ref()) {
+            asking.fallbacks = own.iter().map(|name| Fallback::new(&**name)).collect();
+        }
+        asking
+    }
+
+    /// The first that is named: by the node, the run, the graph, the configuration.
+    pub(super) fn model_name(&self, stage: &Stage) -> Option<String> {
+        let own = stage.spec().llm().and_then(|llm| llm.model.as_deref());
+        own.or(self.defaults.run.as_deref())
+            .or(stage.plan.graph().default_model.as_deref())
+            .or(self.defaults.configured.as_deref())
+            .map(str::to_owned)
+    }
+
+    /// The first that is named, in the same order.
+    pub(super) fn provider_name(&self, stage: &Stage) -> Option<String> {
+        let own = stage.spec().llm().and_then(|llm| llm.provider.as_deref());
+        own.or(self.defaults.run_provider.as_deref())
+            .or(stage.plan.graph().default_provider.as_deref())
+            .or(self.defaults.configured_provider.as_deref())
+            .map(str::to_owned)
+    }
+
+    /// Puts the price of an answer into its usage.
+    pub(super) fn price_now(&self, usage: &mut Usage) {
+        self.price(&Arc::default())(usage);
+    }
+
+    /// Puts the price of an answer into its usage, where the model did not; notes when it is not
+    /// known.
+    fn price(&self, unpriced: &Arc<AtomicBool>) -> Price {
+        let catalog = Arc::clone(&self.agents.catalog);
+        let unpriced = Arc::clone(unpriced);
+        Arc::new(move |usage| {
+            if usage.cost_usd > 0.0 || usage.input_tokens + usage.output_tokens == 0 {
+                return;
+            }
+            match catalog.cost(usage) {
+                Some(dollars) => usage.cost_usd = dollars,
+                None => unpriced.store(true, Ordering::Relaxed),
+            }
+        })
+    }
+}
+
+/// The schema of the answer, for providers that take one.
+fn output_schema(stage: &Stage) -> Option<Arc<Value>> {
+    match (&stage.spec().body, &stage.spec().llm()?.output) {
+        (NodeBody::Agent(_) | NodeBody::Prompt(_), OutputSpec::Schema(schema)) => {
+            Some(Arc::new(schema.json().clone()))
+        }
+        _ => None,
+    }
+}
+
+/// How conversations are compacted by these settings.
+pub fn compaction_policy(chosen: &CompactionSettings) -> Policy {
+    let preset = match chosen.preset.unwrap_or_default() {
+        CompactionPreset::Harness => Policy::harness(),
+        CompactionPreset::Strict => Policy::strict(),
+        _ => Policy::fabro(),
+    };
+    preset.with(&Overrides {
+        enabled: chosen.enabled,
+        compact_at_tokens: chosen.compact_at_tokens,
+        reserve_tokens: chosen.reserve_tokens,
+        keep_recent_entries: chosen.keep_recent,
+        recover_from_overflow: chosen.recover_from_overflow,
+        ..Overrides::default()
+    })
+}
+
+/// Whether the session may ask for another turn. What the run has left was worked out when the
+/// stage began; what the session had spent by then is part of it.
+fn budget(stage: &Stage) -> MayAsk {
+    let dollars = stage.budget;
+    let tokens = stage.tokens_left;
+    let before = stage.at.spent.clone();
+    let total = |usage: &Usage| usage.input_tokens.saturating_add(usage.output_tokens);
+    Arc::new(move |usage| {
+        let fits = dollars.is_none_or(|left| usage.cost_usd - before.cost_usd < left);
+        let used = total(usage).saturating_sub(total(&before));
+        fits && tokens.is_none_or(|left| used < left)
+    })
+}
