@@ -21,7 +21,7 @@ pub fn obstacle(bundle: &Bundle, workflow: &Workflow) -> Result<Option<Obstacle>
 }
 
 /// How deep sub-workflows nest in a valid workflow.
-const MAX_DEPTH: usize = 8;
+const MAX_DEPTH: usize = fabro_types::MAX_SUB_WORKFLOW_DEPTH;
 
 fn obstacle_below(
     bundle: &Bundle,

@@ -54,7 +54,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         run_dir: std::env::temp_dir(),
         stop: tokio_util::sync::CancellationToken::new(),
     };
-    let end = drive(Machine::new(plan, state, store), Input::Start, world).await?;
+    let end = drive(Machine::new(plan, state), Input::Start, world).await?;
     let took = started.elapsed();
     if end != RunEnd::Over(RunStatus::Succeeded, None) {
         return Err(format!("the run ended otherwise: {end:?}").into());

@@ -49,7 +49,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     store.append(run_id, 0, &batch).await?;
 
     let state = RunState::replay(run_id, &created.events);
-    let machine = Machine::new(plan, state, Arc::clone(&store) as _);
+    let machine = Machine::new(plan, state);
     let world = World {
         store: Arc::clone(&store) as _,
         handler: Arc::new(Orders),

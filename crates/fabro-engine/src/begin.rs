@@ -31,10 +31,13 @@ pub struct NewRun {
     pub parent: Option<ParentStage>,
     /// Nothing is executed.
     pub dry_run: bool,
+    /// What the context starts with, besides the graph's attributes.
+    pub context: ContextPatch,
 }
 
 /// The commit that creates a run: one event, and the bundle it names. The context starts with
-/// `graph.goal` and every graph attribute as `graph.{name}`. Line breaks that end the goal, as
+/// `graph.goal`, every graph attribute as `graph.{name}` and the caller's own values; large values
+/// become blobs of the commit. Line breaks that end the goal, as
 /// those of a file that it was read from, are left out.
 pub fn begin(run_id: RunId, now_ms: i64, plan: &Plan, mut new: NewRun) -> Commit {
     new.goal.truncate(new.goal.trim_end_matches(['\n', '\r']).len());
@@ -44,6 +47,7 @@ pub fn begin(run_id: RunId, now_ms: i64, plan: &Plan, mut new: NewRun) -> Commit
         context.insert(key, Arc::new(json(&attr.value)));
     }
     context.insert(format!("{}goal", keys::GRAPH_PREFIX), Arc::new(new.goal.clone().into()));
+    context.append(&mut new.context);
     let bundle = BlobRef::of(&new.bundle);
     let mut blobs = vec![(bundle, Arc::from(new.bundle))];
     offload_patch(&mut context, &mut blobs);
@@ -114,6 +118,21 @@ mod tests {
         let EventBody::RunCreated(created) = &commit.events[0].entry.body else { panic!() };
         assert_eq!(created.goal, "Fix it.\n  Soon. ");
         assert_eq!(*created.context["graph.goal"], "Fix it.\n  Soon. ");
+    }
+
+    #[test]
+    fn a_large_value_of_the_first_context_becomes_a_blob() {
+        let (workflow, _) = Workflow::from_source("test", "digraph { start -> exit }").unwrap();
+        let plan = Plan::compile(workflow).unwrap();
+        let large = "x".repeat(fabro_blob::OFFLOAD_LIMIT);
+        let context = [("small", "a".to_owned()), ("large", large)];
+        let context = context.map(|(key, value)| (key.to_owned(), Arc::new(Value::from(value))));
+        let new = NewRun { context: ContextPatch::from(context), ..NewRun::default() };
+        let commit = begin(RunId::from_parts(0, 1), 0, &plan, new);
+        let EventBody::RunCreated(created) = &commit.events[0].entry.body else { panic!() };
+        assert_eq!(*created.context["small"], "a");
+        let blob = BlobRef::from_value(&created.context["large"]).unwrap();
+        assert!(commit.blobs.iter().any(|(name, _)| *name == blob));
     }
 
     #[tokio::test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fabro_events::{Entry, Event, EventBody, ForkPoint};
-use fabro_types::{ContextPatch, RunId};
+use fabro_types::{ContextPatch, NodeKind, RunId};
 
 pub use fabro_events::stage_name::{StageName, meant, split};
 
@@ -103,7 +103,7 @@ pub fn rewind(
 fn is_exit(before: &[&Event], end: &Event) -> bool {
     let started = before.iter().rev().find_map(|event| match &event.entry.body {
         EventBody::StageStarted { handler, .. } if event.entry.node_id == end.entry.node_id => {
-            Some(handler.as_ref() == "exit")
+            Some(handler.parse() == Ok(NodeKind::Exit))
         }
         _ => None,
     });

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use fabro_context::{Context, keys};
 use fabro_events::{CompletedStage, EdgeChoice, Entry, Event, EventBody, Tier};
-use fabro_graph::NodeKind;
-use fabro_types::{ContextPatch, Failure, Fidelity, Outcome, Status, Usage};
+use fabro_types::{
+    ContextPatch, Failure, Fidelity, NodeKind, Outcome, ParseNodeKindError, Status, Usage,
+};
 use imbl::{OrdMap, Vector};
 use serde_json::Value;
 
 use crate::fanout::FanOut;
+use crate::inconsistent::Inconsistent;
 
 /// One line of execution: the main line, or a branch of a fan-out.
 #[derive(Clone, Debug)]
@@ -48,7 +50,7 @@ pub struct StageRecord {
     /// The node.
     pub node: Arc<str>,
     /// The handler that ran it.
-    pub handler: Arc<str>,
+    pub handler: NodeKind,
     /// Which visit of the node.
     pub visit: u32,
     /// The conversation it took part in.
@@ -122,7 +124,7 @@ pub struct ActiveStage {
     /// The node.
     pub node: Arc<str>,
     /// The handler.
-    pub handler: Arc<str>,
+    pub handler: NodeKind,
     /// Which visit.
     pub visit: u32,
     /// Order of scheduling.
@@ -205,11 +207,11 @@ impl Cursor {
         }
     }
 
-    pub(crate) fn apply(&mut self, event: &Event) {
+    pub(crate) fn apply(&mut self, event: &Event) -> Result<(), Inconsistent> {
         let entry = &event.entry;
         match &entry.body {
             EventBody::StageStarted { rank, handler, fidelity, thread_id } => {
-                self.started(event, *rank, handler, *fidelity, thread_id.clone());
+                self.started(event, *rank, handler, *fidelity, thread_id.clone())?;
             }
             EventBody::EdgeSelected(choice) => self.left(entry, choice),
             EventBody::GateAsked { .. } => {
@@ -228,6 +230,7 @@ impl Cursor {
             EventBody::AgentCompactionCompleted(done) => self.talked(done.usage.as_ref()),
             _ => {}
         }
+        Ok(())
     }
 
     fn talked(&mut self, usage: Option<&Usage>) {
@@ -241,22 +244,29 @@ impl Cursor {
         &mut self,
         event: &Event,
         rank: u32,
-        handler: &Arc<str>,
+        handler: &str,
         fidelity: Fidelity,
         thread_id: Option<Arc<str>>,
-    ) {
-        let Some(node) = event.entry.node_id.clone() else { return };
+    ) -> Result<(), Inconsistent> {
+        let node = event
+            .entry
+            .node_id
+            .clone()
+            .ok_or_else(|| Inconsistent::new("a stage without a node started"))?;
+        let handler: NodeKind = handler
+            .parse()
+            .map_err(|error: ParseNodeKindError| Inconsistent::new(error.to_string()))?;
         let visit = event.entry.visit.unwrap_or(1);
         self.visits.insert(Arc::clone(&node), visit);
         self.ranks.next = rank.saturating_add(self.ranks.stride);
-        self.degrade &= handler.as_ref() == "conditional";
+        self.degrade &= handler == NodeKind::Conditional;
         self.context.set(keys::CURRENT_NODE, Value::from(node.as_ref()));
         self.context.set(keys::NODE_VISIT_COUNT, Value::from(visit));
         self.context.set(keys::FIDELITY, Value::from(fidelity.as_str()));
         self.context.set(keys::THREAD_ID, thread_id.as_deref().map_or(Value::Null, Value::from));
         self.position = Position::Active(ActiveStage {
             node,
-            handler: Arc::clone(handler),
+            handler,
             visit,
             rank,
             started_ms: event.ts_ms,
@@ -270,6 +280,7 @@ impl Cursor {
             talked: false,
             spent: Usage::default(),
         });
+        Ok(())
     }
 
     pub(crate) fn retrying(
@@ -279,8 +290,10 @@ impl Cursor {
         delay_ms: u64,
         failure: &Failure,
         usage: &Usage,
-    ) {
-        let Position::Active(stage) = &mut self.position else { return };
+    ) -> Result<(), Inconsistent> {
+        let Position::Active(stage) = &mut self.position else {
+            return Err(Inconsistent::new("a stage that is not running is retried"));
+        };
         stage.attempt = attempt + 1;
         stage.delay_ms = delay_ms;
         stage.gate_asked_ms = None;
@@ -288,11 +301,13 @@ impl Cursor {
         stage.since_seq = seq;
         stage.talked = false;
         stage.spent = Usage::default();
-        let (node, handler) = (Arc::clone(&stage.node), Arc::clone(&stage.handler));
+        let node = Arc::clone(&stage.node);
+        let handler = stage.handler;
         self.failed_as(failure);
         let key = format!("{}{node}", keys::RETRY_COUNT_PREFIX);
         self.context.set(key, Value::from(attempt));
-        self.count_turns(&node, &handler, usage.turns);
+        self.count_turns(&node, handler, usage.turns);
+        Ok(())
     }
 
     fn failed_as(&mut self, failure: &Failure) {
@@ -301,15 +316,20 @@ impl Cursor {
     }
 
     /// The turns of a sub-workflow were its own nodes': its log has them.
-    fn count_turns(&mut self, node: &Arc<str>, handler: &str, turns: u32) {
-        if turns > 0 && handler != NodeKind::ManagerLoop.as_str() {
+    fn count_turns(&mut self, node: &Arc<str>, handler: NodeKind, turns: u32) {
+        if turns > 0 && handler != NodeKind::ManagerLoop {
             let taken = self.turns.get(node).copied().unwrap_or_default();
             self.turns.insert(Arc::clone(node), taken + turns);
         }
     }
 
-    pub(crate) fn ended(&mut self, event: &Event, end: &Arc<CompletedStage>) {
-        let Some(stage) = self.active().cloned() else { return };
+    pub(crate) fn ended(
+        &mut self,
+        event: &Event,
+        end: &Arc<CompletedStage>,
+    ) -> Result<(), Inconsistent> {
+        let missing = || Inconsistent::new("a stage that is not running ended");
+        let stage = self.active().cloned().ok_or_else(missing)?;
         let outcome = &end.outcome;
         self.context.apply(&outcome.context_updates);
         self.context.set(keys::OUTCOME, Value::from(outcome.reads_as()));
@@ -319,12 +339,12 @@ impl Cursor {
         if let Some(failure) = &outcome.failure {
             self.failed_as(failure);
         }
-        if stage.handler.as_ref() == "conditional" {
-            return;
+        if stage.handler == NodeKind::Conditional {
+            return Ok(());
         }
         self.context.set(keys::LAST_STAGE, Value::from(stage.node.as_ref()));
         let turns = outcome.usage.as_ref().map_or(0, |usage| usage.turns);
-        self.count_turns(&stage.node, &stage.handler, turns);
+        self.count_turns(&stage.node, stage.handler, turns);
         if self.is_branch() {
             self.remember_for_join(&stage.node, outcome);
         }
@@ -338,7 +358,7 @@ impl Cursor {
             NodeEnd { first_rank, status: outcome.status, failure },
         );
         self.last = Some(LastStage { node: Arc::clone(&stage.node), end: Arc::clone(end) });
-        if !matches!(stage.handler.as_ref(), "start" | "exit") {
+        if !matches!(stage.handler, NodeKind::Start | NodeKind::Exit) {
             self.history.push_back(Arc::new(StageRecord {
                 node: stage.node,
                 handler: stage.handler,
@@ -350,6 +370,7 @@ impl Cursor {
                 end: Arc::clone(end),
             }));
         }
+        Ok(())
     }
 
     fn remember_for_join(&mut self, node: &str, outcome: &Outcome) {

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use fabro_types::BranchPath;
 use tokio::time::sleep;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::attempt::{Ended, Key};
 use crate::cursor::Position;
 use crate::drive::InFlight;
-use crate::fanout::fan_name;
 use crate::state::RunState;
 use crate::{Plan, RunOptions};
 
@@ -66,8 +66,7 @@ impl Deadlines {
 
 /// What the names of its branches begin with.
 fn name(Key { branch, node, visit, attempt }: &Key) -> String {
-    let slash = if branch.is_empty() { "" } else { "/" };
-    format!("{branch}{slash}{}", fan_name(node, *visit, *attempt))
+    BranchPath::new(branch).fan_out(node, *visit, *attempt)
 }
 
 /// Whether this attempt of a fan-out is not over.

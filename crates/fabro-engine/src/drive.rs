@@ -7,9 +7,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fabro_blob::{BlobStore, read_blob};
 use fabro_events::{EventBody, EventSink, Note, PauseReason};
 use fabro_store::{Batch, ChangeMark, InboxId, Message, Store, StoreError};
-use fabro_types::{Failure, NodeKind, RunStatus};
+use fabro_types::{BlobRef, BranchPath, Failure, NodeKind, RunStatus};
 use futures_util::future::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::{mpsc, oneshot};
@@ -18,14 +19,17 @@ use tokio_util::sync::CancellationToken;
 use crate::attempt::{self, Attempt, Key};
 use crate::cursor::ActiveStage;
 use crate::deadlines::{Deadlines, is_at_work};
-use crate::fanout::is_of_fan_out;
 use crate::handler::{Handler, Letter, Mailbox, Report, ReportError, Reporter, Stage};
-use crate::input::Input;
+use crate::input::{Finished, Input};
 use crate::machine::Machine;
 use crate::state::Phase;
 
 /// How often the inbox is looked into while stages are at work.
 const INBOX_PERIOD: Duration = Duration::from_millis(100);
+
+/// How long the driver waits for canceled handlers when it ends. Longer than the grace of one
+/// attempt, so that a timeout that is being handled still ends.
+const STOP_GRACE: Duration = Duration::from_secs(15);
 
 /// Tells the time.
 pub trait Clock: Send + Sync {
@@ -84,6 +88,18 @@ pub enum RunEnd {
     Stopped,
 }
 
+/// Reads the blobs that conditions need and hands them to the machine, until it needs no more.
+pub fn read_needs(machine: &mut Machine, now_ms: i64, blobs: &dyn BlobStore) {
+    while !machine.needs().is_empty() {
+        let read = |blob: &BlobRef| {
+            let value = read_blob(blobs, blob).map_err(|error| error.to_string());
+            (*blob, value)
+        };
+        let values = machine.needs().iter().map(read).collect();
+        machine.handle(now_ms, Input::Values { values });
+    }
+}
+
 type Done = (Key, attempt::Ended);
 pub(crate) type InFlight = FuturesUnordered<Pin<Box<dyn Future<Output = Done> + Send>>>;
 
@@ -140,7 +156,9 @@ pub async fn drive(machine: Machine, first: Input, world: World) -> Result<RunEn
         driver.stop.cancel();
     }
     drop(driver);
-    while in_flight.next().await.is_some() {}
+    // A handler that does not end soon after its cancellation is dropped.
+    let ending = async { while in_flight.next().await.is_some() {} };
+    let _ = tokio::time::timeout(STOP_GRACE, ending).await;
     end
 }
 
@@ -182,23 +200,38 @@ impl Driver {
             }
             tokio::select! {
                 biased;
-                () = self.stop.cancelled() => return Ok(RunEnd::Stopped),
+                () = self.stop.cancelled() => return self.stopped(in_flight).await,
                 Some((key, ended)) = in_flight.next() => self.ended(key, ended).await?,
                 Some(report) = inbound.recv() => self.report(report).await?,
                 _ = period.tick() => self.read_inbox().await?,
             }
             // Everything that is ready goes into the same commit.
-            while let Some(Some((key, ended))) = in_flight.next().now_or_never() {
+            while !self.stop.is_cancelled()
+                && let Some(Some((key, ended))) = in_flight.next().now_or_never()
+            {
                 self.ended(key, ended).await?;
             }
             while let Ok(report) = inbound.try_recv() {
                 self.report(report).await?;
             }
             if self.stop.is_cancelled() {
-                return Ok(RunEnd::Stopped);
+                return self.stopped(in_flight).await;
             }
             self.commit().await?;
         }
+    }
+
+    /// Commits what was decided before the stop, and the results of stages that have succeeded by
+    /// now: what was paid for is not asked for again.
+    async fn stopped(&mut self, in_flight: &mut InFlight) -> Result<RunEnd, DriveError> {
+        while let Some(Some((key, ended))) = in_flight.next().now_or_never() {
+            let is_success = |finished: &Finished| finished.outcome.status.is_good();
+            if matches!(&ended, attempt::Ended::Finished(finished) if is_success(finished)) {
+                self.ended(key, ended).await?;
+            }
+        }
+        self.commit().await?;
+        Ok(RunEnd::Stopped)
     }
 
     fn finished(&self) -> Option<RunEnd> {
@@ -210,7 +243,9 @@ impl Driver {
     }
 
     fn decide(&mut self, input: Input) {
-        self.machine.handle(self.world.clock.now_ms(), input);
+        let now_ms = self.world.clock.now_ms();
+        self.machine.handle(now_ms, input);
+        read_needs(&mut self.machine, now_ms, &*self.world.store);
     }
 
     /// Makes everything decided so far durable, then tells of it.
@@ -258,7 +293,7 @@ impl Driver {
         self.deadlines.watch(state, plan, options, &self.stop, in_flight);
         let mut any_listener = false;
         for (key, at) in wanted {
-            any_listener |= matches!(&*at.handler, "human" | "agent");
+            any_listener |= matches!(at.handler, NodeKind::Human | NodeKind::Agent);
             let ended = CancellationToken::new();
             if let Some(attempt) = self.prepare(&key, at, ended.clone()) {
                 let handler = Arc::clone(&self.world.handler);
@@ -280,7 +315,10 @@ impl Driver {
 
     /// The ends of what is left of a fan-out's earlier attempts: two of them never work side by side.
     fn earlier_stages(&self, key: &Key) -> Vec<CancellationToken> {
-        let is_earlier = |branch: &str| is_of_fan_out(branch, &key.branch, &key.node, key.visit);
+        let is_earlier = |branch: &str| {
+            let line = BranchPath::new(&key.branch);
+            BranchPath::new(branch).is_of_fan_out(line, &key.node, key.visit)
+        };
         let earlier = self.ending.iter().filter(|(branch, _)| is_earlier(branch));
         earlier.map(|(_, ended)| ended.clone()).collect()
     }

@@ -5,18 +5,18 @@ use std::sync::Arc;
 use fabro_context::keys;
 use fabro_events::PlannedBranch;
 use fabro_plan::JoinPolicy;
-use fabro_types::{Failure, FailureClass, Outcome, Status};
-use serde_json::{Value, json};
+use fabro_types::{BranchResult, Failure, FailureClass, Outcome, Status};
+use serde_json::Value;
 
 use crate::cursor::{ActiveStage, Cursor};
-use crate::state::{MAIN, RunState};
+use crate::state::RunState;
 
-/// A fan-out at work.
+/// A running fan-out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FanOut {
     /// The parallel node's own stage.
     pub stage: ActiveStage,
-    /// Where the branches meet.
+    /// Where the branches join.
     pub join: Option<Arc<str>>,
     /// How many run at a time.
     pub max_parallel: u32,
@@ -49,11 +49,11 @@ pub struct BranchEnd {
 
 /// What the join policy says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum JoinState {
     /// Branches are still needed.
     Wait,
-    /// The fan-out is over, with this status.
-    Over(Status),
+    /// The fan-out is joined, with this status.
+    Joined(Status),
 }
 
 impl FanOut {
@@ -115,7 +115,7 @@ impl FanOut {
         }
     }
 
-    pub(crate) fn verdict(&self, policy: JoinPolicy) -> Verdict {
+    pub(crate) fn join_state(&self, policy: JoinPolicy) -> JoinState {
         let ended = self.branches.iter().filter_map(|branch| branch.end.as_ref());
         let good = ended.clone().filter(|end| end.status.is_good()).count();
         let whole = ended.clone().filter(|end| end.status == Status::Succeeded).count();
@@ -125,31 +125,33 @@ impl FanOut {
             _ => self.branches.len() / 2 + 1,
         };
         match policy {
-            JoinPolicy::FirstSuccess if good > 0 => Verdict::Over(Status::Succeeded),
-            JoinPolicy::Quorum(_) if good >= quorum => Verdict::Over(Status::Succeeded),
-            JoinPolicy::Quorum(_) if good + open < quorum => Verdict::Over(Status::Failed),
-            _ if open > 0 => Verdict::Wait,
-            JoinPolicy::FirstSuccess | JoinPolicy::Quorum(_) => Verdict::Over(Status::Failed),
-            JoinPolicy::WaitAll if whole == self.branches.len() => Verdict::Over(Status::Succeeded),
-            JoinPolicy::WaitAll if good == 0 && !self.branches.is_empty() => {
-                Verdict::Over(Status::Failed)
+            JoinPolicy::FirstSuccess if good > 0 => JoinState::Joined(Status::Succeeded),
+            JoinPolicy::Quorum(_) if good >= quorum => JoinState::Joined(Status::Succeeded),
+            JoinPolicy::Quorum(_) if good + open < quorum => JoinState::Joined(Status::Failed),
+            _ if open > 0 => JoinState::Wait,
+            JoinPolicy::FirstSuccess | JoinPolicy::Quorum(_) => JoinState::Joined(Status::Failed),
+            JoinPolicy::WaitAll if whole == self.branches.len() => {
+                JoinState::Joined(Status::Succeeded)
             }
-            JoinPolicy::WaitAll => Verdict::Over(Status::PartiallySucceeded),
+            JoinPolicy::WaitAll if good == 0 && !self.branches.is_empty() => {
+                JoinState::Joined(Status::Failed)
+            }
+            JoinPolicy::WaitAll => JoinState::Joined(Status::PartiallySucceeded),
         }
     }
 
     /// The parallel stage's outcome, `parallel.results` in it.
-    pub(crate) fn outcome(&self, state: &RunState, verdict: Result<Status, Failure>) -> Outcome {
-        let results: Vec<Value> = self
-            .branches
-            .iter()
-            .map(|branch| result(branch, state.cursors.get(&branch.name)))
-            .collect();
+    #[expect(clippy::expect_used, reason = "a branch's result is always JSON")]
+    pub(crate) fn outcome(&self, state: &RunState, joined: Result<Status, Failure>) -> Outcome {
+        let results = self.branches.iter().map(|branch| {
+            let result = result(branch, state.cursors.get(&branch.name));
+            serde_json::to_value(result).expect("its keys are strings and its numbers JSON")
+        });
         let mut outcome =
-            Outcome::succeeded().with_update(keys::PARALLEL_RESULTS, Value::Array(results));
-        outcome.status = *verdict.as_ref().unwrap_or(&Status::Failed);
+            Outcome::succeeded().with_update(keys::PARALLEL_RESULTS, Value::from_iter(results));
+        outcome.status = *joined.as_ref().unwrap_or(&Status::Failed);
         if outcome.status == Status::Failed {
-            outcome.failure = Some(verdict.err().unwrap_or_else(|| self.failure()));
+            outcome.failure = Some(joined.err().unwrap_or_else(|| self.failure()));
         }
         outcome
     }
@@ -184,17 +186,17 @@ impl FanOut {
 }
 
 /// The class of several failures, whatever their order: one that may be retried makes another attempt
-/// worth its while, transient ones first; without any, the gravest says why there is none.
+/// worth its while, transient ones first; without any, the most severe says why there is none.
 fn class_of<'a>(failures: impl Iterator<Item = &'a Failure> + Clone) -> FailureClass {
     let is_final = |class| matches!(class, FailureClass::Canceled | FailureClass::Structural);
     let retryable =
         failures.clone().filter(|failure| !failure.terminal && !is_final(failure.class));
     let first = retryable.map(|failure| failure.class).min();
-    let gravest = failures.map(|failure| failure.class).max();
-    first.or(gravest).unwrap_or(FailureClass::Deterministic)
+    let most_severe = failures.map(|failure| failure.class).max();
+    first.or(most_severe).unwrap_or(FailureClass::Deterministic)
 }
 
-fn result(branch: &Branch, cursor: Option<&Cursor>) -> Value {
+fn result(branch: &Branch, cursor: Option<&Cursor>) -> BranchResult {
     let end = branch.end.as_ref();
     let status = end.map_or(Status::Skipped, |end| end.status);
     let notes = match end {
@@ -203,86 +205,27 @@ fn result(branch: &Branch, cursor: Option<&Cursor>) -> Value {
         Some(_) => cursor.and_then(|cursor| cursor.last.as_ref()?.outcome().notes.clone()),
         None => None,
     };
-    json!({
-        "id": branch.target.as_ref(),
-        "status": status,
-        "notes": notes,
-        "response": cursor.and_then(|cursor| cursor.response.as_deref()),
-        "updates": cursor.map(|cursor| &cursor.updates),
-        "head_sha": null,
-    })
-}
-
-/// The name of the line that a branch came from: `checks@1/lint/deep@1/a` from `checks@1/lint`.
-pub(crate) fn parent_of(branch: &str) -> &str {
-    let mut ends = branch.rmatch_indices('/').map(|(at, _)| at);
-    ends.nth(1).map_or(MAIN, |at| &branch[..at])
-}
-
-/// What a fan-out is called in the names of its branches: its node and visit, and from the second
-/// attempt on the attempt's number.
-pub(crate) fn fan_name(node: &str, visit: u32, attempt: u32) -> String {
-    let suffix = if attempt > 1 { format!("#{attempt}") } else { String::new() };
-    format!("{node}@{visit}{suffix}")
-}
-
-/// Whether a branch belongs to an attempt of this fan-out, or to a fan-out in one of its branches.
-pub(crate) fn is_of_fan_out(branch: &str, parent: &str, node: &str, visit: u32) -> bool {
-    let slash = if parent.is_empty() { "" } else { "/" };
-    let name = format!("{parent}{slash}{}", fan_name(node, visit, 1));
-    branch.strip_prefix(&name).is_some_and(|rest| rest.starts_with(['/', '#']))
-}
-
-/// A branch's name: the line it comes from, the [name](fan_name) of the fan-out, its first node; a
-/// second branch to the same node gets a number.
-pub(crate) fn branch_name(
-    parent: &str,
-    fan: &str,
-    target: &str,
-    earlier: &[PlannedBranch],
-) -> Arc<str> {
-    let same = earlier.iter().filter(|branch| branch.target.as_ref() == target).count();
-    let suffix = if same == 0 { String::new() } else { format!("#{}", same + 1) };
-    let slash = if parent.is_empty() { "" } else { "/" };
-    Arc::from(format!("{parent}{slash}{fan}/{target}{suffix}"))
+    BranchResult {
+        id: Arc::clone(&branch.target),
+        status,
+        notes,
+        response: cursor.and_then(|cursor| cursor.response.clone()),
+        updates: cursor.map(|cursor| cursor.updates.clone()),
+        head_sha: None,
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use fabro_types::NodeKind;
+
     use super::*;
 
-    #[test]
-    fn names_tell_where_a_branch_came_from() {
-        let outer = branch_name("", &fan_name("checks", 1, 1), "lint", &[]);
-        let inner = branch_name(&outer, &fan_name("deep", 2, 3), "a", &[]);
-        assert_eq!(inner.as_ref(), "checks@1/lint/deep@2#3/a");
-        assert_eq!(parent_of(&inner), outer.as_ref());
-        assert_eq!(parent_of(&outer), MAIN);
-        let twin = PlannedBranch { branch: Arc::clone(&outer), target: "lint".into() };
-        assert_eq!(branch_name("", "checks@1", "lint", &[twin]).as_ref(), "checks@1/lint#2");
-    }
-
-    #[test]
-    fn a_fan_out_knows_the_branches_of_all_its_attempts() {
-        let main = |branch| is_of_fan_out(branch, "", "fork", 1);
-        for branch in ["fork@1/a", "fork@1#2/a", "fork@1/a/inner@1/b"] {
-            assert!(main(branch), "{branch}");
-        }
-        for branch in ["", "fork@2/a", "fork@11/a", "refork@1/a", "outer@1/c/fork@1/a"] {
-            assert!(!main(branch), "{branch}");
-        }
-        let inner = |branch| is_of_fan_out(branch, "outer@1/c", "fork", 1);
-        assert!(inner("outer@1/c/fork@1#3/a"));
-        for branch in ["outer@1/c", "outer@1/c#2/fork@1/a", "outer@1#2/c/fork@1/a", "fork@1/a"] {
-            assert!(!inner(branch), "{branch}");
-        }
-    }
-
     #[track_caller]
-    fn check(ends: &[Option<Status>], policy: JoinPolicy, expect: Verdict) {
+    fn check(ends: &[Option<Status>], policy: JoinPolicy, expect: JoinState) {
         let stage = ActiveStage {
             node: "fork".into(),
-            handler: "parallel".into(),
+            handler: NodeKind::Parallel,
             visit: 1,
             rank: 2,
             started_ms: 0,
@@ -307,23 +250,23 @@ mod tests {
             })
             .collect();
         let fan = FanOut { stage, join: None, max_parallel: 4, branches };
-        assert_eq!(fan.verdict(policy), expect, "{ends:?} {policy:?}");
+        assert_eq!(fan.join_state(policy), expect, "{ends:?} {policy:?}");
     }
 
     #[test]
     fn join_policies() {
         use Status::{Failed, PartiallySucceeded, Succeeded};
         let (yes, no, part) = (Some(Succeeded), Some(Failed), Some(PartiallySucceeded));
-        check(&[yes, None], JoinPolicy::WaitAll, Verdict::Wait);
-        check(&[yes, yes], JoinPolicy::WaitAll, Verdict::Over(Succeeded));
-        check(&[yes, no], JoinPolicy::WaitAll, Verdict::Over(PartiallySucceeded));
-        check(&[part, yes], JoinPolicy::WaitAll, Verdict::Over(PartiallySucceeded));
-        check(&[no, no], JoinPolicy::WaitAll, Verdict::Over(Failed));
-        check(&[no, None], JoinPolicy::FirstSuccess, Verdict::Wait);
-        check(&[None, yes], JoinPolicy::FirstSuccess, Verdict::Over(Succeeded));
-        check(&[no, no], JoinPolicy::FirstSuccess, Verdict::Over(Failed));
-        check(&[yes, None, None], JoinPolicy::Quorum(Some(2)), Verdict::Wait);
-        check(&[yes, None, yes], JoinPolicy::Quorum(Some(2)), Verdict::Over(Succeeded));
-        check(&[no, no, None], JoinPolicy::Quorum(Some(2)), Verdict::Over(Failed));
+        check(&[yes, None], JoinPolicy::WaitAll, JoinState::Wait);
+        check(&[yes, yes], JoinPolicy::WaitAll, JoinState::Joined(Succeeded));
+        check(&[yes, no], JoinPolicy::WaitAll, JoinState::Joined(PartiallySucceeded));
+        check(&[part, yes], JoinPolicy::WaitAll, JoinState::Joined(PartiallySucceeded));
+        check(&[no, no], JoinPolicy::WaitAll, JoinState::Joined(Failed));
+        check(&[no, None], JoinPolicy::FirstSuccess, JoinState::Wait);
+        check(&[None, yes], JoinPolicy::FirstSuccess, JoinState::Joined(Succeeded));
+        check(&[no, no], JoinPolicy::FirstSuccess, JoinState::Joined(Failed));
+        check(&[yes, None, None], JoinPolicy::Quorum(Some(2)), JoinState::Wait);
+        check(&[yes, None, yes], JoinPolicy::Quorum(Some(2)), JoinState::Joined(Succeeded));
+        check(&[no, no, None], JoinPolicy::Quorum(Some(2)), JoinState::Joined(Failed));
     }
 }

@@ -107,18 +107,17 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// The node.
+    /// The node as written. What its attributes mean is in [`spec`](Self::spec).
+    #[expect(clippy::expect_used, reason = "a stage is only made for a node of its plan")]
     pub fn node(&self) -> &Node {
-        match self.plan.node(&self.at.node) {
-            Some((_, node)) => node,
-            // A stage is only ever made for a node of its plan.
-            None => self.plan.start(),
-        }
+        let (_, node) = self.plan.node(&self.at.node).expect("a stage is of a node of its plan");
+        node
     }
 
-    /// The node as the plan has it, with the type of every attribute.
+    /// The node as the plan has it: every attribute with its type and defaults.
+    #[expect(clippy::expect_used, reason = "a stage is only made for a node of its plan")]
     pub fn spec(&self) -> &NodeSpec {
-        self.plan.spec(self.plan.node(&self.at.node).map_or_else(Default::default, |(ix, _)| ix))
+        self.plan.find(&self.at.node).expect("a stage is of a node of its plan")
     }
 
     /// How much the preamble tells.

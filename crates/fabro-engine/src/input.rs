@@ -1,14 +1,16 @@
 //! What the machine takes in and what it gives.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fabro_events::{Event, Note};
 use fabro_types::{BlobRef, Failure, Outcome};
+use serde_json::Value;
 
 use crate::NewBlob;
 
-/// Something that happened and that the run must answer.
+/// Something that happened outside of the machine.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
     /// A driver begins with a new run.
@@ -22,7 +24,7 @@ pub enum Input {
     Ended {
         /// The line it ran on.
         branch: Arc<str>,
-        /// What came of it.
+        /// The result.
         finished: Box<Finished>,
     },
     /// A fan-out that failed is to run again, now that its delay is over.
@@ -46,7 +48,12 @@ pub enum Input {
         /// Bytes that they name.
         blobs: Vec<NewBlob>,
     },
-    /// Nothing is at work, and nothing can be: gates wait for a person, or the budget is used up.
+    /// The blobs that the machine [needs](crate::Machine::needs).
+    Values {
+        /// Each with its value, or with the reason why it cannot be read.
+        values: BTreeMap<BlobRef, Result<Value, String>>,
+    },
+    /// Nothing is running, and nothing can be: gates wait for a person, or the budget is used up.
     Idle {
         /// The gates that nobody here can answer.
         gates: Vec<Arc<str>>,
@@ -63,7 +70,7 @@ pub enum Input {
     },
 }
 
-/// What came of an attempt.
+/// The result of an attempt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finished {
     /// The outcome.

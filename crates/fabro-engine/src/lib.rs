@@ -1,15 +1,14 @@
 //! The workflow engine: a pure state machine over an append-only log, and the driver that runs it.
 //!
 //! A run is a fold over its events ([`RunState::apply`]); [`Machine::handle`] is the only place
-//! that decides what happens next; [`drive`] runs the stages that the state says are at work,
-//! commits each decision in one durable append and only then tells anybody. A crash between any
+//! that decides what happens next; [`drive`] runs the stages that the state says are running,
+//! commits each decision in one durable append and only then reports it. A crash between any
 //! two instructions loses no committed stage: [`RunState::replay`] comes to the same state, and
-//! the driver starts what was at work again. The rules are in `docs/workflow-language.md`, the
+//! the driver starts what was running again. The rules are in `docs/workflow-language.md`, the
 //! design in `docs/architecture.md`.
 //!
 //! ```
 //! use std::sync::Arc;
-//! use fabro_blob::MemoryBlobs;
 //! use fabro_engine::{Input, Machine, NewRun, Plan, RunState, begin};
 //! use fabro_graph::Workflow;
 //! use fabro_types::{RunId, RunStatus};
@@ -22,14 +21,35 @@
 //! let created = begin(run_id, 0, &plan, NewRun::default());
 //! let state = RunState::replay(run_id, [&created.events[0]]);
 //!
-//! let mut machine = Machine::new(plan, state, Arc::new(MemoryBlobs::default()));
+//! let mut machine = Machine::new(plan, state);
 //! machine.handle(5, Input::Start);
 //! assert_eq!(machine.state().status(false), RunStatus::Succeeded);
 //! ```
 //!
-//! To run stages, implement [`Handler`] (one function from a [`Stage`] to a [`StageEnd`]) and give
-//! it to [`drive`] in a [`World`]; `examples/own_handler.rs` does so without any model. What an
-//! implementor may rely on:
+//! To run stages, implement [`Handler`] (one function from a [`Stage`] to a [`StageEnd`]):
+//!
+//! ```
+//! use fabro_engine::{Handler, Stage, StageEnd, run_in_memory};
+//! use fabro_types::{ContextPatch, Outcome};
+//!
+//! struct Greet;
+//!
+//! #[async_trait::async_trait]
+//! impl Handler for Greet {
+//!     async fn execute(&self, stage: Stage) -> StageEnd {
+//!         Outcome::succeeded().with_update("greeting", format!("hello from {}", stage.at.node)).into()
+//!     }
+//! }
+//! # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+//! let source = "digraph { start -> greet -> exit }";
+//! let (_, state) = run_in_memory(source, Greet, ContextPatch::new()).await.unwrap();
+//! assert_eq!(state.main().unwrap().context.text("greeting"), "hello from greet");
+//! # });
+//! ```
+//!
+//! [`run_in_memory`] keeps no log; with a log, give the handler to [`drive`] in a [`World`], as
+//! `examples/own_handler.rs` does. A unit test of a handler makes its stage by [`Stage::builder`].
+//! An implementor may rely on this:
 //!
 //! - An attempt runs at least once and, once its end is recorded, never again: a driver that dies
 //!   in between starts it anew. Work that must not happen twice needs a trace of its own outside.
@@ -53,6 +73,8 @@ mod deadlines;
 mod drive;
 mod fanout;
 mod handler;
+mod in_memory;
+mod inconsistent;
 mod input;
 mod machine;
 mod offload;
@@ -60,12 +82,13 @@ mod options;
 mod random;
 mod retry;
 mod select;
+mod stage_builder;
 mod state;
 mod transition;
 
 pub use begin::{NewRun, begin, cancel, read_all};
 pub use cursor::{ActiveStage, Cursor, LastStage, NodeEnd, Position, StageRecord};
-pub use drive::{Clock, DriveError, RunEnd, World, drive};
+pub use drive::{Clock, DriveError, RunEnd, World, drive, read_needs};
 pub use fabro_blob::{
     BlobError, BlobStore, NewBlob, OFFLOAD_LIMIT, READ_LIMIT, ReadError, as_file, offload_value,
     read_blob, read_inner,
@@ -80,11 +103,14 @@ pub use fabro_plan::{
 pub use fabro_store::{Batch, InboxId, Message, Store, StoreError};
 pub use fanout::{Branch, BranchEnd, FanOut};
 pub use handler::{Handler, Letter, Mailbox, ReportError, Reporter, Stage, StageEnd, stage_dir};
+pub use in_memory::{RunError, run_in_memory};
+pub use inconsistent::Inconsistent;
 pub use input::{Commit, Finished, Input};
 pub use machine::Machine;
 pub use offload::offload_patch;
 pub use options::RunOptions;
 pub use select::{LookupError, Reading};
+pub use stage_builder::StageBuilder;
 pub use state::{MAIN, Phase, RunState};
 
 #[cfg(test)]

@@ -1,16 +1,18 @@
 //! The decisions of a run. No clock, no randomness, no I/O: what happened comes in as an
 //! [`Input`], what follows goes out as events that are already part of the state.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use fabro_blob::BlobStore;
 use fabro_events::{Candidate, CompletedStage, Entry, Event, EventBody, Note, PauseReason};
+use fabro_graph::NodeIx;
 use fabro_plan::NodeSpec;
-use fabro_types::{Failure, FailureClass, NodeKind, Outcome, Status};
+use fabro_types::{BlobRef, BranchPath, Failure, FailureClass, NodeKind, Outcome, Status};
+use serde_json::Value;
 
 use crate::attempt::time_limit;
-use crate::cursor::Position;
+use crate::cursor::{ActiveStage, Cursor, Position};
+use crate::inconsistent::Inconsistent;
 use crate::input::{Commit, Finished, Input};
 use crate::offload::offload_patch;
 use crate::state::{MAIN, Phase, RunState};
@@ -26,23 +28,33 @@ const DRY_RUN_VISITS: u32 = 10;
 pub struct Machine {
     pub(crate) plan: Arc<Plan>,
     pub(crate) state: RunState,
-    pub(crate) blobs: Arc<dyn BlobStore>,
+    /// Large values that conditions need, while one input is handled.
+    pub(crate) values: BTreeMap<BlobRef, Result<Value, String>>,
+    /// Large values that have to be read before the next transition is decided.
+    pub(crate) needs: BTreeSet<BlobRef>,
+    /// The branch whose fan-out begins once they are read.
+    pub(crate) waiting_fan_out: Option<Arc<str>>,
     pub(crate) todo: VecDeque<Arc<str>>,
     commit: Commit,
     pub(crate) now_ms: i64,
+    /// The first event of its own that did not fit the state.
+    inconsistent: Option<Inconsistent>,
     options: RunOptions,
 }
 
 impl Machine {
-    /// A machine for a run in this state; `blobs` is read when a condition looks at a large value.
-    pub fn new(plan: Arc<Plan>, state: RunState, blobs: Arc<dyn BlobStore>) -> Self {
+    /// A machine for a run in this state.
+    pub fn new(plan: Arc<Plan>, state: RunState) -> Self {
         Self {
             plan,
             state,
-            blobs,
+            values: BTreeMap::new(),
+            needs: BTreeSet::new(),
+            waiting_fan_out: None,
             todo: VecDeque::new(),
             commit: Commit::default(),
             now_ms: 0,
+            inconsistent: None,
             options: RunOptions::default(),
         }
     }
@@ -67,13 +79,38 @@ impl Machine {
         &self.plan
     }
 
-    /// Works out what follows from an input at a time (milliseconds since 1970). Inputs for a run
-    /// or a branch that is over are ignored: they were on their way when it ended.
+    /// Decides what follows from an input at a time (milliseconds since 1970). Inputs for a run or a
+    /// branch that has ended are ignored: they were on their way when it ended.
+    ///
+    /// When [`needs`](Self::needs) names blobs afterwards, the next input is [`Input::Values`].
     pub fn handle(&mut self, now_ms: i64, input: Input) {
         self.now_ms = now_ms;
         if matches!(self.state.phase, Phase::Ended(..)) {
+            self.needs.clear();
             return;
         }
+        let decided = self.decide(input).and_then(|()| self.advance());
+        let inconsistent = decided.err().or_else(|| self.inconsistent.take());
+        if let Some(error) = inconsistent.filter(|_| !self.has_ended()) {
+            self.needs.clear();
+            self.todo.clear();
+            self.fail_run(error.into());
+        }
+        if self.needs.is_empty() {
+            self.values.clear();
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        matches!(self.state.phase, Phase::Ended(..))
+    }
+
+    /// The blobs that have to be read before the next transition can be decided.
+    pub fn needs(&self) -> &BTreeSet<BlobRef> {
+        &self.needs
+    }
+
+    fn decide(&mut self, input: Input) -> Result<(), Inconsistent> {
         match input {
             Input::Start => {
                 self.emit(MAIN, EventBody::RunStarted {});
@@ -83,15 +120,55 @@ impl Machine {
                 self.emit(MAIN, EventBody::RunResumed { max_cost });
                 self.todo.extend(self.state.cursors.keys().cloned());
             }
-            Input::Ended { branch, finished } => self.ended(&branch, *finished),
-            Input::Due { branch } => self.fan_out(&branch),
-            Input::Overdue { branch, limit } => self.join(&branch, Err(time_limit(limit))),
-            Input::Note { branch, notes, blobs } => self.note(&branch, notes, blobs),
+            // A stage, a delay or a time limit may end while its branch is ended: where the branch is
+            // no longer at this stage, there is nothing to decide.
+            Input::Ended { branch, finished } => {
+                if self.active_stage(&branch).is_some() {
+                    self.ended(&branch, *finished)?;
+                }
+            }
+            Input::Due { branch } => {
+                if self.active_stage(&branch).is_some() {
+                    self.fan_out(&branch)?;
+                }
+            }
+            Input::Overdue { branch, limit } => {
+                if self.fan_out_at(&branch).is_ok() {
+                    self.join(&branch, Err(time_limit(limit)))?;
+                }
+            }
+            Input::Note { branch, notes, blobs } => self.note(&branch, notes, blobs)?,
+            Input::Values { values } => {
+                self.values.extend(values);
+                self.needs.clear();
+                if let Some(branch) = self.waiting_fan_out.take() {
+                    self.fan_out(&branch)?;
+                }
+            }
             Input::Idle { gates } => self.pause(gates),
             Input::Cancel { reason } => self.emit(MAIN, EventBody::RunCanceled { reason }),
             Input::Abort { failure } => self.fail_run(failure),
         }
-        self.advance();
+        Ok(())
+    }
+
+    /// The stage that is running on this line, fan-outs aside.
+    pub(crate) fn active_stage(&self, branch: &str) -> Option<&ActiveStage> {
+        match &self.state.cursors.get(branch)?.position {
+            Position::Active(stage) => Some(stage),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn cursor(&self, branch: &str) -> Result<&Cursor, Inconsistent> {
+        let missing = || Inconsistent::new(format!("there is no branch `{branch}`"));
+        self.state.cursors.get(branch).ok_or_else(missing)
+    }
+
+    /// A node of the plan that an event has named before.
+    pub(crate) fn index(&self, id: &str) -> Result<NodeIx, Inconsistent> {
+        let missing = || Inconsistent::new(format!("there is no node `{id}` in the plan"));
+        self.plan.workflow().find(id).ok_or_else(missing)
     }
 
     /// Takes what has to be committed.
@@ -119,19 +196,22 @@ impl Machine {
         Some(max - self.state.usage_so_far().cost_usd)
     }
 
-    fn advance(&mut self) {
+    fn advance(&mut self) -> Result<(), Inconsistent> {
         // Here a line only passes nodes that need no driver; the first one that does stops it.
         let mut passed: BTreeMap<Arc<str>, usize> = BTreeMap::new();
-        while let Some(branch) = self.todo.pop_front() {
+        while self.needs.is_empty()
+            && let Some(branch) = self.todo.pop_front()
+        {
             if matches!(self.state.phase, Phase::Ended(..)) {
                 self.todo.clear();
-                return;
+                return Ok(());
             }
+            // A branch that was joined after it had got something to do.
             let Some(cursor) = self.state.cursors.get(&branch) else { continue };
             match &cursor.position {
                 Position::Created => {
                     let start = Arc::clone(&self.plan.start().id);
-                    self.enter(&branch, &start, None, 0);
+                    self.enter(&branch, &start, None, 0)?;
                 }
                 Position::Ready { node, via } => {
                     let (node, via) = (Arc::clone(node), via.clone());
@@ -139,17 +219,18 @@ impl Machine {
                         let entered = passed.entry(Arc::clone(&branch)).or_default();
                         *entered += 1;
                         let before = *entered - 1;
-                        self.enter(&branch, &node, via, before);
+                        self.enter(&branch, &node, via, before)?;
                     }
                 }
                 Position::Ended { node, visit } => {
                     let (node, visit) = (Arc::clone(node), *visit);
-                    self.choose(&branch, &node, visit);
+                    self.choose(&branch, &node, visit)?;
                 }
-                Position::Fanned(_) => self.tend(&branch),
+                Position::Fanned(_) => self.tend(&branch)?,
                 Position::Active(_) | Position::Done => {}
             }
         }
+        Ok(())
     }
 
     /// A branch that has no slot yet waits, whatever its position says.
@@ -157,7 +238,8 @@ impl Machine {
         if branch.is_empty() {
             return true;
         }
-        match self.state.cursors.get(crate::fanout::parent_of(branch)).map(|c| &c.position) {
+        match self.state.cursors.get(BranchPath::new(branch).parent().as_str()).map(|c| &c.position)
+        {
             Some(Position::Fanned(fan)) => fan.has_begun(branch),
             _ => false,
         }
@@ -169,30 +251,27 @@ impl Machine {
         id: &str,
         via: Option<(Arc<str>, Option<Arc<str>>)>,
         passed: usize,
-    ) {
+    ) -> Result<(), Inconsistent> {
         let plan = Arc::clone(&self.plan);
-        let Some(node) = plan.find(id) else {
-            let message = format!("there is no node `{id}`");
-            return self.fail_line(branch, Failure::new(FailureClass::Structural, message));
-        };
+        let node = plan.spec(self.index(id)?);
         if let Err(failure) = self.check_visits(branch, node, passed) {
             return self.fail_line(branch, failure.signed(id));
         }
         if self.over_budget() {
-            return;
+            return Ok(());
         }
         if node.kind == NodeKind::Exit {
             return self.exit(branch, node);
         }
-        self.start_stage(branch, node, via);
+        self.start_stage(branch, node, via)?;
         match node.kind {
             NodeKind::Start => self.complete(branch, node, Outcome::succeeded().into()),
             NodeKind::Conditional => {
                 let outcome = self.passed_on(branch);
-                self.complete(branch, node, outcome.into());
+                self.complete(branch, node, outcome.into())
             }
             NodeKind::Parallel => self.fan_out(branch),
-            _ => {}
+            _ => Ok(()),
         }
     }
 
@@ -229,8 +308,8 @@ impl Machine {
         branch: &str,
         node: &NodeSpec,
         via: Option<(Arc<str>, Option<Arc<str>>)>,
-    ) {
-        let Some(cursor) = self.state.cursors.get(branch) else { return };
+    ) -> Result<(), Inconsistent> {
+        let cursor = self.cursor(branch)?;
         let edge = via.and_then(|(from, label)| self.edge(&from, &node.id, label.as_deref()));
         let (mut fidelity, thread_id) = self.plan.fidelity(edge, node);
         if cursor.degrade && fidelity == fabro_types::Fidelity::Full {
@@ -245,6 +324,7 @@ impl Machine {
         };
         let visit = self.visits(branch, &node.id) + 1;
         self.emit_for(branch, node, visit, body);
+        Ok(())
     }
 
     fn edge(&self, from: &str, to: &str, label: Option<&str>) -> Option<fabro_graph::EdgeIx> {
@@ -259,6 +339,7 @@ impl Machine {
     /// A conditional node hands on what the stage before it said.
     fn passed_on(&self, branch: &str) -> Outcome {
         let last = self.state.cursors.get(branch).and_then(|cursor| cursor.last.as_ref());
+        // A conditional node right after the start.
         let Some(last) = last else { return Outcome::succeeded() };
         let before = last.outcome();
         Outcome {
@@ -271,19 +352,23 @@ impl Machine {
         }
     }
 
-    fn exit(&mut self, branch: &Arc<str>, node: &NodeSpec) {
+    fn exit(&mut self, branch: &Arc<str>, node: &NodeSpec) -> Result<(), Inconsistent> {
         if branch.is_empty() {
-            match self.unmet_gate() {
-                Err(failure) => return self.fail_run(failure),
+            match self.unmet_gate(self.cursor(MAIN)?) {
+                Err(failure) => {
+                    self.fail_run(failure);
+                    return Ok(());
+                }
                 Ok(Some(choice)) => {
                     let visit = self.visits(branch, &node.id) + 1;
                     self.emit_for(branch, node, visit, EventBody::EdgeSelected(choice));
-                    return self.todo.push_back(Arc::clone(branch));
+                    self.todo.push_back(Arc::clone(branch));
+                    return Ok(());
                 }
                 Ok(None) => {}
             }
         }
-        self.start_stage(branch, node, None);
+        self.start_stage(branch, node, None)?;
         let visit = self.visits(branch, &node.id);
         let body = EventBody::StageCompleted(self.record(branch, Outcome::succeeded().into()));
         self.emit_for(branch, node, visit, body);
@@ -292,23 +377,22 @@ impl Machine {
             let artifact_count = self.state.artifact_count;
             let status = Status::Succeeded;
             self.emit(MAIN, EventBody::RunCompleted { status, usage, artifact_count });
+            Ok(())
         } else {
-            self.end_branch(branch, None);
+            self.end_branch(branch, None)
         }
     }
 
-    /// An attempt of the stage at work has ended: another follows, or the stage is over.
-    pub(crate) fn ended(&mut self, branch: &Arc<str>, mut finished: Finished) {
-        let Some(stage) =
-            self.state.cursors.get(branch).and_then(|cursor| match &cursor.position {
-                Position::Active(stage) => Some(stage.clone()),
-                _ => None,
-            })
-        else {
-            return;
-        };
+    /// An attempt of the running stage has ended: it is retried, or the stage ends.
+    pub(crate) fn ended(
+        &mut self,
+        branch: &Arc<str>,
+        mut finished: Finished,
+    ) -> Result<(), Inconsistent> {
+        let missing = || Inconsistent::new(format!("no stage is running on branch `{branch}`"));
+        let stage = self.active_stage(branch).cloned().ok_or_else(missing)?;
         let plan = Arc::clone(&self.plan);
-        let Some(node) = plan.find(&stage.node) else { return };
+        let node = plan.spec(self.index(&stage.node)?);
         self.commit.blobs.append(&mut finished.blobs);
         let outcome = &mut finished.outcome;
         if outcome.status == Status::Failed {
@@ -325,17 +409,23 @@ impl Machine {
                 let usage = outcome.usage.clone();
                 let attempt = stage.attempt;
                 let body = EventBody::StageRetrying { attempt, delay_ms, failure, usage };
-                return self.emit_for(branch, node, stage.visit, body);
+                self.emit_for(branch, node, stage.visit, body);
+                return Ok(());
             }
             forgive(node, outcome, &failure);
         }
-        self.complete(branch, node, finished);
+        self.complete(branch, node, finished)
     }
 
-    pub(crate) fn complete(&mut self, branch: &Arc<str>, node: &NodeSpec, mut finished: Finished) {
+    pub(crate) fn complete(
+        &mut self,
+        branch: &Arc<str>,
+        node: &NodeSpec,
+        mut finished: Finished,
+    ) -> Result<(), Inconsistent> {
         offload_patch(&mut finished.outcome.context_updates, &mut self.commit.blobs);
-        let active = self.state.cursors.get(branch).and_then(|cursor| cursor.active());
-        let visit = active.map_or_else(|| self.visits(branch, &node.id), |stage| stage.visit);
+        let missing = || Inconsistent::new(format!("`{}` ended without having started", node.id));
+        let visit = self.cursor(branch)?.active().ok_or_else(missing)?.visit;
         let failed =
             finished.outcome.status == Status::Failed && node.kind != NodeKind::Conditional;
         let end = self.record(branch, finished);
@@ -343,6 +433,7 @@ impl Machine {
             if failed { EventBody::StageFailed(end) } else { EventBody::StageCompleted(end) };
         self.emit_for(branch, node, visit, body);
         self.todo.push_back(Arc::clone(branch));
+        Ok(())
     }
 
     fn record(&self, branch: &str, finished: Finished) -> Arc<CompletedStage> {
@@ -356,12 +447,17 @@ impl Machine {
         })
     }
 
-    fn note(&mut self, branch: &Arc<str>, notes: Vec<Note>, mut blobs: Vec<NewBlob>) {
-        let Some(stage) = self.state.cursors.get(branch).and_then(|c| c.active()).cloned() else {
-            return;
-        };
+    fn note(
+        &mut self,
+        branch: &Arc<str>,
+        notes: Vec<Note>,
+        mut blobs: Vec<NewBlob>,
+    ) -> Result<(), Inconsistent> {
+        let stage = self.state.cursors.get(branch).and_then(|cursor| cursor.active()).cloned();
+        // The report was on its way when its branch ended.
+        let Some(stage) = stage else { return Ok(()) };
         let plan = Arc::clone(&self.plan);
-        let Some(node) = plan.find(&stage.node) else { return };
+        let node = plan.spec(self.index(&stage.node)?);
         self.commit.blobs.append(&mut blobs);
         for note in notes {
             let mut entry = entry_for(branch, node, stage.visit, note.body);
@@ -369,27 +465,29 @@ impl Machine {
             entry.parent_session_id = note.parent_session_id;
             self.push(entry);
         }
+        Ok(())
     }
 
     fn pause(&mut self, gates: Vec<Arc<str>>) {
         let (reason, message) = if gates.is_empty() {
-            let message = "the budget is used up; `fabro resume RUN --max-cost USD` goes on";
-            (PauseReason::Budget, message.to_owned())
+            (PauseReason::Budget, "the budget is used up".to_owned())
         } else {
-            let list = gates.join(", ");
-            let message =
-                format!("waiting for an answer to {list}; `fabro answer RUN GATE CHOICE`");
-            (PauseReason::Human, message)
+            (PauseReason::Human, format!("waiting for an answer to {}", gates.join(", ")))
         };
         self.emit(MAIN, EventBody::RunPaused { reason, message, gates });
     }
 
     /// Ends a line: the run when it is the main line, else the branch.
-    pub(crate) fn fail_line(&mut self, branch: &Arc<str>, failure: Failure) {
+    pub(crate) fn fail_line(
+        &mut self,
+        branch: &Arc<str>,
+        failure: Failure,
+    ) -> Result<(), Inconsistent> {
         if branch.is_empty() {
             self.fail_run(failure);
+            Ok(())
         } else {
-            self.end_branch(branch, Some(failure));
+            self.end_branch(branch, Some(failure))
         }
     }
 
@@ -427,7 +525,9 @@ impl Machine {
     fn push(&mut self, entry: Entry) {
         let seq = self.state.last_seq + 1;
         let event = Event { run_id: self.state.run_id, seq, ts_ms: self.now_ms, entry };
-        self.state.apply(&event);
+        if let Err(error) = self.state.try_apply(&event) {
+            self.inconsistent.get_or_insert(error);
+        }
         self.commit.events.push(event);
     }
 

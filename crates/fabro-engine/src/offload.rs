@@ -1,42 +1,8 @@
 //! Large values leave the context for blobs before they reach the log.
 
-use std::sync::Arc;
-
-use fabro_blob::{BlobError, BlobStore, NewBlob, OFFLOAD_LIMIT, offload_value};
+use fabro_blob::{NewBlob, OFFLOAD_LIMIT, offload_value};
 use fabro_context::keys;
 use fabro_types::{BlobRef, ContextPatch};
-
-/// Stored blobs together with those of the commit that is being prepared.
-pub(crate) struct Pending<'a> {
-    pub(crate) new: &'a [NewBlob],
-    pub(crate) stored: &'a dyn BlobStore,
-}
-
-impl BlobStore for Pending<'_> {
-    fn get(&self, blob: &BlobRef) -> Result<Vec<u8>, BlobError> {
-        match self.find(blob) {
-            Some(bytes) => Ok(bytes.to_vec()),
-            None => self.stored.get(blob),
-        }
-    }
-
-    fn put(&self, bytes: &[u8]) -> Result<BlobRef, BlobError> {
-        self.stored.put(bytes)
-    }
-
-    fn len(&self, blob: &BlobRef) -> Result<u64, BlobError> {
-        match self.find(blob) {
-            Some(bytes) => Ok(bytes.len() as u64),
-            None => self.stored.len(blob),
-        }
-    }
-}
-
-impl Pending<'_> {
-    fn find(&self, blob: &BlobRef) -> Option<&Arc<[u8]>> {
-        self.new.iter().find(|(name, _)| name == blob).map(|(_, bytes)| bytes)
-    }
-}
 
 /// Puts references in the place of a patch's large values and of all command output. The bytes they
 /// name are added to `blobs`.
@@ -56,6 +22,8 @@ pub(crate) fn blobs_in(patch: &ContextPatch) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use serde_json::{Value, json};
 
     use super::*;

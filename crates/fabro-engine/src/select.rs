@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use fabro_blob::BlobStore;
+use fabro_blob::{BlobStore, NewBlob, READ_LIMIT, ReadError};
 use fabro_condition::{Clause, Condition, ConditionResult, Lookup};
 use fabro_context::Context;
 use fabro_events::{Candidate, EdgeChoice, Tier};
@@ -37,32 +37,76 @@ impl Reading<'_> {
     /// # Errors
     /// A value that decides the result cannot be read.
     pub fn evaluate(&self, condition: &Condition) -> Result<ConditionResult, LookupError> {
-        let keys = condition.clauses().iter().map(Clause::key);
-        let values = keys.map(|key| (key, self.find(key).transpose())).collect();
-        let values = KeyValues { values, error: RefCell::default() };
-        condition.holds(&values);
-        match values.error.take() {
-            Some(error) => Err(error),
-            None => Ok(condition.explain(&values)),
-        }
+        let read =
+            |blob: &BlobRef| crate::read_blob(self.blobs, blob).map_err(|error| error.to_string());
+        evaluate(condition, self.context, &read)
     }
+}
 
-    fn find(&self, key: &str) -> Result<Option<Cow<'_, Value>>, LookupError> {
-        let get = |flat: &str| {
-            let value = self.context.get(flat);
-            value.map(|value| self.read(flat, Cow::Borrowed(value))).transpose()
-        };
-        let value = fabro_condition::find(key, get)?;
-        value.map(|value| self.read(key, value)).transpose()
+/// Reads the value that a reference stands for; an error in words.
+type ReadBlob<'a> = dyn Fn(&BlobRef) -> Result<Value, String> + 'a;
+
+fn evaluate(
+    condition: &Condition,
+    context: &Context,
+    read: &ReadBlob<'_>,
+) -> Result<ConditionResult, LookupError> {
+    let keys = condition.clauses().iter().map(Clause::key);
+    let values = keys.map(|key| (key, find(key, context, read).transpose())).collect();
+    let values = KeyValues { values, error: RefCell::default() };
+    condition.holds(&values);
+    match values.error.take() {
+        Some(error) => Err(error),
+        None => Ok(condition.explain(&values)),
     }
+}
 
-    /// The value itself, or what its reference leads to.
-    fn read<'v>(&self, key: &str, value: Cow<'v, Value>) -> Result<Cow<'v, Value>, LookupError> {
+fn find<'c>(
+    key: &str,
+    context: &'c Context,
+    read: &ReadBlob<'_>,
+) -> Result<Option<Cow<'c, Value>>, LookupError> {
+    let resolve = |key: &str, value: Cow<'c, Value>| {
         let Some(blob) = BlobRef::from_value(&value) else { return Ok(value) };
-        let read = crate::read_blob(self.blobs, &blob);
-        read.map(Cow::Owned)
-            .map_err(|error| LookupError(format!("`{key}` cannot be read: {error}")))
+        let error = |error| LookupError(format!("`{key}` cannot be read: {error}"));
+        read(&blob).map(Cow::Owned).map_err(error)
+    };
+    let get = |flat: &str| {
+        let value = context.get(flat);
+        value.map(|value| resolve(flat, Cow::Borrowed(value))).transpose()
+    };
+    let value = fabro_condition::find(key, get)?;
+    value.map(|value| resolve(key, value)).transpose()
+}
+
+/// The large values that the machine has: those that were read for it, and those that the commit
+/// which is being prepared will store.
+#[derive(Clone, Copy)]
+pub(crate) struct Values<'a> {
+    pub(crate) read: &'a BTreeMap<BlobRef, Result<Value, String>>,
+    pub(crate) pending: &'a [NewBlob],
+}
+
+impl Values<'_> {
+    fn get(self, blob: &BlobRef) -> Option<Result<Value, String>> {
+        if let Some(value) = self.read.get(blob) {
+            return Some(value.clone());
+        }
+        let (_, bytes) = self.pending.iter().find(|(name, _)| name == blob)?;
+        let bytes_len = bytes.len() as u64;
+        if bytes_len > READ_LIMIT {
+            return Some(Err(ReadError::TooLarge { bytes: bytes_len }.to_string()));
+        }
+        Some(serde_json::from_slice(bytes).map_err(|error| ReadError::Json(error).to_string()))
     }
+}
+
+/// Why no edge can be selected.
+pub(crate) enum SelectError {
+    /// These blobs have to be read first.
+    Needs(BTreeSet<BlobRef>),
+    /// A value that decides a condition cannot be read.
+    Lookup(LookupError),
 }
 
 /// The values of the keys of one condition.
@@ -90,7 +134,8 @@ pub(crate) struct Question<'a> {
     pub(crate) node: NodeIx,
     /// The last stage's signals; `None` before any.
     pub(crate) outcome: Option<&'a Outcome>,
-    pub(crate) reading: Reading<'a>,
+    pub(crate) context: &'a Context,
+    pub(crate) values: Values<'a>,
     pub(crate) random: random::Source<'a>,
     /// After a gate that nobody answered only conditions count.
     pub(crate) only_conditions: bool,
@@ -103,7 +148,7 @@ pub(crate) struct Answer {
 }
 
 /// Chooses by tier: conditions that hold, the preferred label, suggested nodes, the rest.
-pub(crate) fn select(question: &Question<'_>) -> Result<Answer, LookupError> {
+pub(crate) fn select(question: &Question<'_>) -> Result<Answer, SelectError> {
     let candidates = look(question)?;
     let edges: Vec<EdgeIx> = question.plan.workflow().outgoing(question.node).collect();
     let conditional: Vec<EdgeIx> = held(&edges, &candidates, true);
@@ -132,14 +177,23 @@ pub(crate) fn select(question: &Question<'_>) -> Result<Answer, LookupError> {
     Ok(Answer { edge, candidates })
 }
 
-fn look(question: &Question<'_>) -> Result<Vec<Candidate>, LookupError> {
+/// Evaluates the condition of every edge.
+fn look(question: &Question<'_>) -> Result<Vec<Candidate>, SelectError> {
     let workflow = question.plan.workflow();
-    workflow
+    let needs = RefCell::new(BTreeSet::new());
+    let read = |blob: &BlobRef| {
+        question.values.get(blob).unwrap_or_else(|| {
+            needs.borrow_mut().insert(*blob);
+            Err("it is not read yet".to_owned())
+        })
+    };
+    let candidates: Result<Vec<Candidate>, LookupError> = workflow
         .outgoing(question.node)
         .map(|ix| {
             let edge = question.plan.edge(ix);
             let condition = edge.condition.as_ref();
-            let result = condition.map(|it| question.reading.evaluate(&it.parsed)).transpose()?;
+            let result =
+                condition.map(|it| evaluate(&it.parsed, question.context, &read)).transpose()?;
             Ok(Candidate {
                 to: Arc::clone(&workflow.node(edge.to).id),
                 label: edge.label.clone(),
@@ -149,7 +203,13 @@ fn look(question: &Question<'_>) -> Result<Vec<Candidate>, LookupError> {
                 clauses: result.map(|result| result.clauses).unwrap_or_default(),
             })
         })
-        .collect()
+        .collect();
+    let needs = needs.take();
+    if needs.is_empty() {
+        candidates.map_err(SelectError::Lookup)
+    } else {
+        Err(SelectError::Needs(needs))
+    }
 }
 
 fn held(edges: &[EdgeIx], candidates: &[Candidate], conditional: bool) -> Vec<EdgeIx> {

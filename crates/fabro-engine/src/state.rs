@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 use fabro_context::{Context, keys};
 use fabro_events::{CreatedRun, Entry, Event, EventBody, PauseReason, PlannedBranch};
-use fabro_types::{ContextPatch, Failure, Fidelity, RunId, RunStatus, Status, Usage};
+use fabro_types::{BranchPath, ContextPatch, Failure, Fidelity, RunId, RunStatus, Status, Usage};
 use imbl::{OrdMap, Vector};
 use serde_json::Value;
 
 use crate::cursor::{ActiveStage, Cursor, Position};
 use crate::fanout::FanOut;
+use crate::inconsistent::Inconsistent;
 
 /// The name of the main line among the cursors.
 pub const MAIN: &str = "";
@@ -126,8 +127,15 @@ impl RunState {
         })
     }
 
-    /// Takes one event in.
+    /// Takes one event in. Of an event that does not fit the state, as in a log that is read from
+    /// its middle, only what fits is taken.
     pub fn apply(&mut self, event: &Event) {
+        // The reader of a damaged log still wants to see the rest of it.
+        let _ = self.try_apply(event);
+    }
+
+    /// The same, where an event that does not fit is an error: for the engine's own events.
+    pub(crate) fn try_apply(&mut self, event: &Event) -> Result<(), Inconsistent> {
         if self.last_seq == 0 {
             self.started_ms = event.ts_ms;
         }
@@ -149,28 +157,25 @@ impl RunState {
             EventBody::StageCompleted(end) | EventBody::StageFailed(end) => {
                 self.usage.add(&end.outcome.usage.clone().unwrap_or_default());
                 self.artifact_count += crate::offload::blobs_in(&end.outcome.context_updates);
-                if let Some(cursor) = self.cursor_mut(entry) {
-                    cursor.ended(event, end);
-                }
+                self.cursor_mut(entry)?.ended(event, end)?;
             }
             EventBody::StageRetrying { attempt, delay_ms, failure, usage } => {
                 let usage = usage.clone().unwrap_or_default();
                 self.usage.add(&usage);
-                if let Some(cursor) = self.cursor_mut(entry) {
-                    cursor.retrying(event.seq, *attempt, *delay_ms, failure, &usage);
-                }
+                let cursor = self.cursor_mut(entry)?;
+                cursor.retrying(event.seq, *attempt, *delay_ms, failure, &usage)?;
             }
             EventBody::ParallelStarted { branches, join, max_parallel } => {
-                self.fan_out(entry, branches, join.as_ref(), *max_parallel);
+                self.fan_out(entry, branches, join.as_ref(), *max_parallel)?;
             }
-            EventBody::BranchStarted {} => self.branch_began(entry),
+            EventBody::BranchStarted {} => self.branch_began(entry)?,
             EventBody::BranchCompleted { status, failure, canceled, .. } => {
-                self.branch_ended(entry, *status, failure.as_ref(), *canceled);
+                self.branch_ended(entry, *status, failure.as_ref(), *canceled)?;
             }
             EventBody::ParallelCompleted { .. } => {
                 self.merge(entry.branch.as_deref().unwrap_or(MAIN));
             }
-            EventBody::LoopRestart { .. } => self.restart(entry),
+            EventBody::LoopRestart { .. } => self.restart(entry)?,
             EventBody::CheckpointForked(point) => {
                 for cursor in self.cursors.values_mut() {
                     cursor.context.apply(&point.set);
@@ -180,16 +185,24 @@ impl RunState {
                 }
                 self.phase = Phase::Running;
             }
-            _ => {
-                if let Some(cursor) = self.cursor_mut(entry) {
-                    cursor.apply(event);
-                }
-            }
+            _ => self.cursor_mut(entry)?.apply(event)?,
         }
+        Ok(())
     }
 
-    fn cursor_mut(&mut self, entry: &Entry) -> Option<&mut Cursor> {
-        self.cursors.get_mut(entry.branch.as_deref().unwrap_or(MAIN))
+    fn cursor_mut(&mut self, entry: &Entry) -> Result<&mut Cursor, Inconsistent> {
+        let branch = entry.branch.as_deref().unwrap_or(MAIN);
+        let missing = || Inconsistent::new(format!("there is no branch `{branch}`"));
+        self.cursors.get_mut(branch).ok_or_else(missing)
+    }
+
+    /// The fan-out that a branch belongs to.
+    fn fan_out_of(&mut self, branch: &str) -> Result<&mut FanOut, Inconsistent> {
+        let parent = BranchPath::new(branch).parent();
+        match self.cursors.get_mut(parent.as_str()).map(|cursor| &mut cursor.position) {
+            Some(Position::Fanned(fan)) => Ok(fan),
+            _ => Err(Inconsistent::new(format!("branch `{branch}` is of no running fan-out"))),
+        }
     }
 
     fn created(&mut self, created: &Arc<CreatedRun>) {
@@ -210,7 +223,7 @@ impl RunState {
             // One in the middle of a conversation goes on with it.
             if let Position::Active(stage) = &mut cursor.position
                 && !stage.talked
-                && matches!(stage.handler.as_ref(), "agent" | "prompt")
+                && stage.handler.is_llm()
                 && stage.fidelity == Fidelity::Full
             {
                 stage.fidelity = Fidelity::SummaryHigh;
@@ -221,15 +234,16 @@ impl RunState {
         }
     }
 
-    fn restart(&mut self, entry: &Entry) {
-        let Some(created) = self.created.clone() else { return };
+    fn restart(&mut self, entry: &Entry) -> Result<(), Inconsistent> {
+        let missing = || Inconsistent::new("a run restarts that was not created");
+        let created = self.created.clone().ok_or_else(missing)?;
         let run_id = self.run_id;
-        if let Some(cursor) = self.cursor_mut(entry) {
-            cursor.context = initial_context(run_id, &created);
-            cursor.history = Vector::new();
-            cursor.ends = OrdMap::new();
-            cursor.last = None;
-        }
+        let cursor = self.cursor_mut(entry)?;
+        cursor.context = initial_context(run_id, &created);
+        cursor.history = Vector::new();
+        cursor.ends = OrdMap::new();
+        cursor.last = None;
+        Ok(())
     }
 
     fn fan_out(
@@ -238,9 +252,11 @@ impl RunState {
         branches: &[PlannedBranch],
         join: Option<&Arc<str>>,
         max_parallel: u32,
-    ) {
-        let Some(parent) = self.cursor_mut(entry) else { return };
-        let Position::Active(stage) = &parent.position else { return };
+    ) -> Result<(), Inconsistent> {
+        let parent = self.cursor_mut(entry)?;
+        let Position::Active(stage) = &parent.position else {
+            return Err(Inconsistent::new("a fan-out begins without its stage"));
+        };
         let fan = FanOut::new(stage.clone(), branches, join.cloned(), max_parallel);
         let base = parent.clone();
         parent.position = Position::Fanned(fan);
@@ -259,14 +275,13 @@ impl RunState {
             };
             self.cursors.insert(Arc::clone(&planned.branch), cursor);
         }
+        Ok(())
     }
 
-    fn branch_began(&mut self, entry: &Entry) {
-        let Some(name) = entry.branch.as_deref() else { return };
-        let Some(parent) = self.cursors.get_mut(crate::fanout::parent_of(name)) else { return };
-        if let Position::Fanned(fan) = &mut parent.position {
-            fan.begin_branch(name);
-        }
+    fn branch_began(&mut self, entry: &Entry) -> Result<(), Inconsistent> {
+        let name = branch_of(entry)?;
+        self.fan_out_of(name)?.begin_branch(name);
+        Ok(())
     }
 
     fn branch_ended(
@@ -275,8 +290,8 @@ impl RunState {
         status: Status,
         failure: Option<&Failure>,
         canceled: bool,
-    ) {
-        let Some(name) = entry.branch.as_deref() else { return };
+    ) -> Result<(), Inconsistent> {
+        let name = branch_of(entry)?;
         // `/` is followed by `0`: these are all the names that begin with this one and a slash.
         let inner = Arc::from(format!("{name}/"))..Arc::from(format!("{name}0"));
         let inner: Vec<Arc<str>> =
@@ -287,18 +302,17 @@ impl RunState {
             self.merge(inner);
         }
         self.merge(name);
-        let Some(cursor) = self.cursors.get_mut(name) else { return };
+        let cursor = self.cursor_mut(entry)?;
         if let Position::Active(stage) = std::mem::replace(&mut cursor.position, Position::Done) {
             // It is canceled in the middle of a stage, whose cost is a cost all the same.
             self.usage.add(&stage.spent);
         }
-        let Some(parent) = self.cursors.get_mut(crate::fanout::parent_of(name)) else { return };
-        if let Position::Fanned(fan) = &mut parent.position {
-            fan.end_branch(name, status, failure.cloned(), canceled);
-        }
+        self.fan_out_of(name)?.end_branch(name, status, failure.cloned(), canceled);
+        Ok(())
     }
 
-    /// Takes what the branches of a fan-out did back into the line they came from.
+    /// Takes what the branches of a fan-out did back into the line they came from. Does nothing on a
+    /// line without a fan-out, as most branches are when they end.
     fn merge(&mut self, name: &str) {
         let Some(base) = self.cursors.get(name).cloned() else { return };
         let Position::Fanned(fan) = &base.position else { return };
@@ -316,6 +330,11 @@ impl RunState {
         }
         self.cursors.insert(Arc::from(name), merged);
     }
+}
+
+fn branch_of(entry: &Entry) -> Result<&str, Inconsistent> {
+    let missing = || Inconsistent::new("an event about a branch does not name it");
+    entry.branch.as_deref().ok_or_else(missing)
 }
 
 /// The context a run starts, and restarts, with.

@@ -6,30 +6,40 @@ use fabro_context::keys;
 use fabro_events::{Candidate, EdgeChoice, EventBody, PlannedBranch, Tier};
 use fabro_graph::NodeIx;
 use fabro_plan::{NodeSpec, RetryTargets};
-use fabro_types::{Failure, FailureClass, NodeKind, Status};
+use fabro_types::{BranchPath, Failure, FailureClass, NodeKind, Status};
 
 use crate::cursor::{Cursor, LastStage, Position};
-use crate::fanout::{Verdict, branch_name, fan_name, parent_of};
+use crate::fanout::{FanOut, JoinState};
+use crate::inconsistent::Inconsistent;
 use crate::input::Finished;
 use crate::machine::Machine;
-use crate::offload::Pending;
-use crate::select::{self, Answer, LookupError, Question, Reading};
+use crate::select::{self, Answer, LookupError, Question, SelectError, Values};
 
 /// How deep fan-outs may nest.
 const MAX_DEPTH: usize = 16;
 
 impl Machine {
     /// A stage has ended: which way does its line go?
-    pub(crate) fn choose(&mut self, branch: &Arc<str>, id: &str, visit: u32) {
+    pub(crate) fn choose(
+        &mut self,
+        branch: &Arc<str>,
+        id: &str,
+        visit: u32,
+    ) -> Result<(), Inconsistent> {
         let plan = Arc::clone(&self.plan);
-        let Some(ix) = plan.workflow().find(id) else { return };
+        let ix = self.index(id)?;
         let node = plan.spec(ix);
         if node.kind == NodeKind::Parallel {
             return self.leave_fan_out(branch, ix, node, visit);
         }
-        let answer = match self.select(branch, ix, node, visit) {
+        let answer = match self.select(branch, ix, node, visit)? {
             Ok(answer) => answer,
-            Err(LookupError(message)) => {
+            Err(SelectError::Needs(needs)) => {
+                self.needs = needs;
+                self.todo.push_front(Arc::clone(branch));
+                return Ok(());
+            }
+            Err(SelectError::Lookup(LookupError(message))) => {
                 let failure = Failure::new(FailureClass::Deterministic, message).signed(id);
                 return self.fail_line(branch, failure);
             }
@@ -47,32 +57,37 @@ impl Machine {
         ix: NodeIx,
         node: &NodeSpec,
         visit: u32,
-    ) -> Result<Answer, LookupError> {
-        let Some(cursor) = self.state.cursors.get(branch) else {
-            return Ok(Answer { edge: None, candidates: Vec::new() });
-        };
+    ) -> Result<Result<Answer, SelectError>, Inconsistent> {
+        let cursor = self.cursor(branch)?;
         let outcome = cursor.last.as_ref().map(LastStage::outcome);
         let unanswered = node.kind == NodeKind::Human
             && outcome.is_some_and(|outcome| outcome.status == Status::Failed);
-        let fresh = Pending { new: self.pending_blobs(), stored: &*self.blobs };
-        select::select(&Question {
+        let values = Values { read: &self.values, pending: self.pending_blobs() };
+        Ok(select::select(&Question {
             plan: &self.plan,
             node: ix,
             outcome,
-            reading: Reading { context: &cursor.context, blobs: &fresh },
+            context: &cursor.context,
+            values,
             random: self.random(branch, &node.id, visit),
             only_conditions: unanswered,
-        })
+        }))
     }
 
-    fn take(&mut self, branch: &Arc<str>, node: &NodeSpec, visit: u32, choice: EdgeChoice) {
+    fn take(
+        &mut self,
+        branch: &Arc<str>,
+        node: &NodeSpec,
+        visit: u32,
+        choice: EdgeChoice,
+    ) -> Result<(), Inconsistent> {
         let arrived = self.own_join(branch).is_some_and(|join| join == choice.to);
         self.emit_for(branch, node, visit, EventBody::EdgeSelected(choice));
         if arrived {
-            self.end_branch(branch, None);
-        } else {
-            self.todo.push_back(Arc::clone(branch));
+            return self.end_branch(branch, None);
         }
+        self.todo.push_back(Arc::clone(branch));
+        Ok(())
     }
 
     /// Where the fan-out that this branch belongs to is joined.
@@ -80,13 +95,19 @@ impl Machine {
         if branch.is_empty() {
             return None;
         }
-        match &self.state.cursors.get(parent_of(branch))?.position {
+        match &self.state.cursors.get(BranchPath::new(branch).parent().as_str())?.position {
             Position::Fanned(fan) => fan.join.clone(),
             _ => None,
         }
     }
 
-    fn restart(&mut self, branch: &Arc<str>, node: &NodeSpec, visit: u32, choice: EdgeChoice) {
+    fn restart(
+        &mut self,
+        branch: &Arc<str>,
+        node: &NodeSpec,
+        visit: u32,
+        choice: EdgeChoice,
+    ) -> Result<(), Inconsistent> {
         if !branch.is_empty() {
             let message = "a loop_restart edge cannot be taken inside a fan-out";
             let failure = Failure::new(FailureClass::Structural, message).signed(&node.id);
@@ -105,9 +126,16 @@ impl Machine {
         self.emit_for(branch, node, visit, EventBody::EdgeSelected(choice));
         self.emit_for(branch, node, visit, EventBody::LoopRestart { to });
         self.todo.push_back(Arc::clone(branch));
+        Ok(())
     }
 
-    fn no_edge(&mut self, branch: &Arc<str>, node: &NodeSpec, visit: u32, answer: Answer) {
+    fn no_edge(
+        &mut self,
+        branch: &Arc<str>,
+        node: &NodeSpec,
+        visit: u32,
+        answer: Answer,
+    ) -> Result<(), Inconsistent> {
         let Some(failure) = self.last_failure(branch) else {
             let dead_end = answer.candidates.is_empty() && node.kind != NodeKind::Parallel;
             if !branch.is_empty() && dead_end {
@@ -125,22 +153,23 @@ impl Machine {
             return self.fail_choice(branch, failure, answer.candidates);
         }
         let choice = jump(tier, to, None, answer.candidates);
-        self.take(branch, node, visit, choice);
+        self.take(branch, node, visit, choice)
     }
 
-    fn cursor(&self, branch: &str) -> Option<&Cursor> {
-        self.state.cursors.get(branch)
+    /// The last stage of a line whose edges are chosen.
+    fn last(&self, branch: &str) -> Option<&LastStage> {
+        self.state.cursors.get(branch)?.last.as_ref()
     }
 
     /// The failure of the last stage, when it ended failed.
     fn last_failure(&self, branch: &str) -> Option<Failure> {
-        let outcome = self.cursor(branch)?.last.as_ref()?.outcome();
+        let outcome = self.last(branch)?.outcome();
         let failure = || Failure::new(FailureClass::Deterministic, "the stage failed");
         (outcome.status == Status::Failed).then(|| outcome.failure.clone().unwrap_or_else(failure))
     }
 
     fn failed_node(&self, branch: &str) -> Option<Arc<str>> {
-        Some(Arc::clone(&self.cursor(branch)?.last.as_ref()?.node))
+        Some(Arc::clone(&self.last(branch)?.node))
     }
 
     /// The retry target of a failed node, or its fallback, that may still be entered.
@@ -174,7 +203,7 @@ impl Machine {
             return None;
         }
         let limit = self.plan.graph().signature_limit?;
-        let counts = self.cursor(branch)?.breaker.get(node);
+        let counts = self.state.cursors.get(branch)?.breaker.get(node);
         let before = counts.and_then(|counts| counts.get(&failure.signature)).copied();
         let times = before.unwrap_or_default() + 1;
         (times >= limit).then(|| {
@@ -183,9 +212,8 @@ impl Machine {
         })
     }
 
-    /// The jump that an unmet goal gate asks for at the exit; an error when it asks in vain.
-    pub(crate) fn unmet_gate(&self) -> Result<Option<EdgeChoice>, Failure> {
-        let Some(cursor) = self.state.main() else { return Ok(None) };
+    /// The jump that an unmet goal gate asks for at the exit; an error when it has no target left.
+    pub(crate) fn unmet_gate(&self, cursor: &Cursor) -> Result<Option<EdgeChoice>, Failure> {
         let ended = self.plan.goal_gates().iter().filter_map(|ix| {
             let node = self.plan.spec(*ix);
             cursor.ends.get(&node.id).map(|end| (end, node))
@@ -210,22 +238,27 @@ impl Machine {
         Ok(Some(jump(Tier::GoalGate, to, Some(Arc::clone(&gate.id)), Vec::new())))
     }
 
-    /// Begins the fan-out that its own stage stands for, once more if it failed.
-    pub(crate) fn fan_out(&mut self, branch: &Arc<str>) {
+    /// Begins the fan-out of the running parallel stage, again if it failed.
+    pub(crate) fn fan_out(&mut self, branch: &Arc<str>) -> Result<(), Inconsistent> {
         let plan = Arc::clone(&self.plan);
-        let Some(Position::Active(stage)) = self.cursor(branch).map(|it| &it.position) else {
-            return;
-        };
-        let Some(ix) = plan.workflow().find(&stage.node) else { return };
+        let missing = || Inconsistent::new(format!("no fan-out begins on branch `{branch}`"));
+        let stage = self.active_stage(branch).ok_or_else(missing)?;
+        let ix = self.index(&stage.node)?;
         let node = plan.spec(ix);
-        let Some(parallel) = node.parallel() else { return };
-        let (visit, attempt) = (stage.visit, stage.attempt);
+        let parallel = node.parallel().ok_or_else(missing)?;
+        let visit = stage.visit;
+        let attempt = stage.attempt;
         if let Err(message) = may_fan_out(branch, &node.id) {
             return self.fail_stage(branch, node, FailureClass::Structural, message);
         }
-        let planned = match self.planned(branch, ix, node, (visit, attempt)) {
+        let planned = match self.planned(branch, ix, node, (visit, attempt))? {
             Ok(planned) => planned,
-            Err(LookupError(message)) => {
+            Err(SelectError::Needs(needs)) => {
+                self.needs = needs;
+                self.waiting_fan_out = Some(Arc::clone(branch));
+                return Ok(());
+            }
+            Err(SelectError::Lookup(LookupError(message))) => {
                 return self.fail_stage(branch, node, FailureClass::Deterministic, message);
             }
         };
@@ -238,11 +271,18 @@ impl Machine {
         let body = EventBody::ParallelStarted { branches: planned, join, max_parallel };
         self.emit_for(branch, node, visit, body);
         self.todo.push_back(Arc::clone(branch));
+        Ok(())
     }
 
-    fn fail_stage(&mut self, branch: &Arc<str>, node: &NodeSpec, class: FailureClass, why: String) {
+    fn fail_stage(
+        &mut self,
+        branch: &Arc<str>,
+        node: &NodeSpec,
+        class: FailureClass,
+        why: String,
+    ) -> Result<(), Inconsistent> {
         let failure = Failure::new(class, why).signed(&node.id);
-        self.complete(branch, node, Finished::from(fabro_types::Outcome::failed(failure)));
+        self.complete(branch, node, Finished::from(fabro_types::Outcome::failed(failure)))
     }
 
     /// The branches of a fan-out: its edges, in file order, whose condition holds or is absent.
@@ -252,26 +292,36 @@ impl Machine {
         ix: NodeIx,
         node: &NodeSpec,
         (visit, attempt): (u32, u32),
-    ) -> Result<Vec<PlannedBranch>, LookupError> {
-        let answer = self.select(branch, ix, node, visit)?;
-        let fan = fan_name(&node.id, visit, attempt);
+    ) -> Result<Result<Vec<PlannedBranch>, SelectError>, Inconsistent> {
+        let answer = match self.select(branch, ix, node, visit)? {
+            Ok(answer) => answer,
+            Err(error) => return Ok(Err(error)),
+        };
+        let fan_out = BranchPath::new(branch).fan_out(&node.id, visit, attempt);
         let mut planned: Vec<PlannedBranch> = Vec::new();
         for candidate in answer.candidates.into_iter().filter(|candidate| candidate.holds) {
-            let name = branch_name(branch, &fan, &candidate.to, &planned);
+            let same = planned.iter().filter(|branch| branch.target == candidate.to).count();
+            let name = BranchPath::branch(&fan_out, &candidate.to, same);
             planned.push(PlannedBranch { branch: name, target: candidate.to });
         }
-        Ok(planned)
+        Ok(Ok(planned))
     }
 
-    /// Looks after a fan-out: starts branches that have a slot, joins when the policy says so.
-    pub(crate) fn tend(&mut self, branch: &Arc<str>) {
+    /// The running fan-out of this line.
+    pub(crate) fn fan_out_at(&self, branch: &str) -> Result<&FanOut, Inconsistent> {
+        match &self.cursor(branch)?.position {
+            Position::Fanned(fan) => Ok(fan),
+            _ => Err(Inconsistent::new(format!("no fan-out is running on branch `{branch}`"))),
+        }
+    }
+
+    /// Starts the branches of a fan-out that have a slot; joins when its policy says so.
+    pub(crate) fn tend(&mut self, branch: &Arc<str>) -> Result<(), Inconsistent> {
         let plan = Arc::clone(&self.plan);
-        let Some(Position::Fanned(fan)) = self.cursor(branch).map(|cursor| &cursor.position) else {
-            return;
-        };
-        let Some(node) = plan.find(&fan.stage.node) else { return };
+        let fan = self.fan_out_at(branch)?;
+        let node = plan.spec(self.index(&fan.stage.node)?);
         let policy = node.parallel().map(|parallel| parallel.join_policy).unwrap_or_default();
-        if let Verdict::Over(status) = fan.verdict(policy) {
+        if let JoinState::Joined(status) = fan.join_state(policy) {
             return self.join(branch, Ok(status));
         }
         let startable: Vec<(Arc<str>, bool)> = fan
@@ -281,75 +331,94 @@ impl Machine {
         for (name, arrived) in startable {
             self.emit(&name, EventBody::BranchStarted {});
             if arrived {
-                self.end_branch(&name, None);
+                self.end_branch(&name, None)?;
             } else {
                 self.todo.push_back(name);
             }
         }
+        Ok(())
     }
 
-    /// Ends a fan-out: with the status that its policy gives, or by a failure of its own. Branches
-    /// that are still at work are canceled.
-    pub(crate) fn join(&mut self, branch: &Arc<str>, verdict: Result<Status, Failure>) {
+    /// Joins a fan-out: with the status that its policy gives, or with a failure of its own.
+    /// Branches that are still running are canceled.
+    pub(crate) fn join(
+        &mut self,
+        branch: &Arc<str>,
+        result: Result<Status, Failure>,
+    ) -> Result<(), Inconsistent> {
         let plan = Arc::clone(&self.plan);
-        let Some(Position::Fanned(fan)) = self.cursor(branch).map(|cursor| &cursor.position) else {
-            return;
-        };
-        let Some(node) = plan.find(&fan.stage.node) else { return };
-        let (visit, started_ms) = (fan.stage.visit, fan.stage.started_ms);
+        let fan = self.fan_out_at(branch)?;
+        let node = plan.spec(self.index(&fan.stage.node)?);
+        let visit = fan.stage.visit;
+        let started_ms = fan.stage.started_ms;
         let open: Vec<Arc<str>> = fan.open().map(Arc::clone).collect();
         for name in open {
             let body = EventBody::BranchCompleted {
                 status: Status::Skipped,
-                failure: verdict.as_ref().err().cloned(),
+                failure: result.as_ref().err().cloned(),
                 canceled: true,
                 candidates: Vec::new(),
             };
             self.emit(&name, body);
         }
-        let Some(Position::Fanned(fan)) = self.cursor(branch).map(|cursor| &cursor.position) else {
-            return;
-        };
-        let mut outcome = fan.outcome(&self.state, verdict);
+        let mut outcome = self.fan_out_at(branch)?.outcome(&self.state, result);
         let took_ms = self.now_ms.saturating_sub(started_ms);
         outcome.duration_ms = u64::try_from(took_ms).unwrap_or_default();
         let status = outcome.status;
         self.emit_for(branch, node, visit, EventBody::ParallelCompleted { status });
-        self.ended(branch, outcome.into());
+        self.ended(branch, outcome.into())
     }
 
-    fn leave_fan_out(&mut self, branch: &Arc<str>, ix: NodeIx, node: &NodeSpec, visit: u32) {
+    fn leave_fan_out(
+        &mut self,
+        branch: &Arc<str>,
+        ix: NodeIx,
+        node: &NodeSpec,
+        visit: u32,
+    ) -> Result<(), Inconsistent> {
         // Results are what tells a fan-out that was joined from one that could not begin.
-        let joined =
-            self.cursor(branch).and_then(|cursor| cursor.last.as_ref()).is_some_and(|last| {
-                last.outcome().context_updates.contains_key(keys::PARALLEL_RESULTS)
-            });
+        let joined = self.last(branch).is_some_and(|last| {
+            last.outcome().context_updates.contains_key(keys::PARALLEL_RESULTS)
+        });
         if let Some(join) = self.plan.join(ix).filter(|_| joined) {
             let to = Arc::clone(&self.plan.workflow().node(join).id);
-            self.take(branch, node, visit, jump(Tier::Join, to, None, Vec::new()));
+            self.take(branch, node, visit, jump(Tier::Join, to, None, Vec::new()))
         } else {
             let answer = Answer { edge: None, candidates: Vec::new() };
-            self.no_edge(branch, node, visit, answer);
+            self.no_edge(branch, node, visit, answer)
         }
     }
 
     /// Ends a branch with the status of its last stage, or with a failure of the engine's own.
-    pub(crate) fn end_branch(&mut self, branch: &Arc<str>, failure: Option<Failure>) {
+    pub(crate) fn end_branch(
+        &mut self,
+        branch: &Arc<str>,
+        failure: Option<Failure>,
+    ) -> Result<(), Inconsistent> {
         let body = self.branch_end(branch, failure, Vec::new());
+        let parent = BranchPath::new(branch).parent();
+        self.fan_out_at(parent.as_str())?;
         self.emit(branch, body);
-        self.todo.push_back(Arc::from(parent_of(branch)));
+        self.todo.push_back(Arc::from(parent.as_str()));
+        Ok(())
     }
 
     /// Ends a line at a stage that these edges do not lead on from.
-    fn fail_choice(&mut self, branch: &Arc<str>, failure: Failure, candidates: Vec<Candidate>) {
+    fn fail_choice(
+        &mut self,
+        branch: &Arc<str>,
+        failure: Failure,
+        candidates: Vec<Candidate>,
+    ) -> Result<(), Inconsistent> {
         if branch.is_empty() {
             let body = self.run_failed(failure, candidates);
             self.emit(branch, body);
         } else {
             let body = self.branch_end(branch, Some(failure), candidates);
             self.emit(branch, body);
-            self.todo.push_back(Arc::from(parent_of(branch)));
+            self.todo.push_back(Arc::from(BranchPath::new(branch).parent().as_str()));
         }
+        Ok(())
     }
 
     fn branch_end(
@@ -358,7 +427,7 @@ impl Machine {
         failure: Option<Failure>,
         candidates: Vec<Candidate>,
     ) -> EventBody {
-        let last = self.cursor(branch).and_then(|cursor| cursor.last.as_ref());
+        let last = self.last(branch);
         let status = match (&failure, last) {
             (Some(_), _) => Status::Failed,
             (None, Some(last)) => last.outcome().status,
@@ -381,11 +450,11 @@ fn jump(
 
 /// Whether a fan-out may begin in this branch: not in one of its own, and not too deep.
 fn may_fan_out(branch: &str, node: &str) -> Result<(), String> {
-    let mut fan_outs = branch.split('/').step_by(2).filter(|segment| !segment.is_empty());
-    if fan_outs.any(|segment| segment.rsplit_once('@').is_some_and(|(id, _)| id == node)) {
+    let path = BranchPath::new(branch);
+    if path.fan_outs().any(|fan_out| fan_out.node() == node) {
         return Err(format!("`{node}` is entered again from one of its own branches"));
     }
-    if branch.matches('@').count() >= MAX_DEPTH {
+    if path.depth() >= MAX_DEPTH {
         return Err(format!("fan-outs nest more than {MAX_DEPTH} deep"));
     }
     Ok(())

@@ -63,7 +63,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         clock: Arc::new(|| 0),
     });
     let state = RunState::replay(run_id, &created.events);
-    let machine = Machine::new(plan, state, Arc::clone(&store) as _);
+    let machine = Machine::new(plan, state);
     let world = World {
         store,
         handler,

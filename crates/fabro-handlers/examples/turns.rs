@@ -140,7 +140,7 @@ async fn run(
         clock: Arc::new(|| 0),
     });
     let state = RunState::replay(run_id, &created.events);
-    let machine = Machine::new(plan, state, Arc::clone(&store) as _);
+    let machine = Machine::new(plan, state);
     let world = World {
         store,
         handler,

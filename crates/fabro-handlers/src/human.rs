@@ -381,11 +381,7 @@ const PREVIEW_LINES: usize = 30;
 
 /// The beginning of the last answer that a model gave on this line.
 fn preview(stage: &Stage) -> Option<String> {
-    let asked = stage
-        .history
-        .iter()
-        .rev()
-        .find(|record| matches!(record.handler.as_ref(), "agent" | "prompt"))?;
+    let asked = stage.history.iter().rev().find(|record| record.handler.is_llm())?;
     let key = format!("{}{}", keys::RESPONSE_PREFIX, asked.node);
     let response = asked.end.outcome.context_updates.get(&key)?;
     let text = text_of(stage, response).ok()?;

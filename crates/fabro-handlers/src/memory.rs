@@ -12,7 +12,7 @@ use fabro_redact::Redactor;
 use fabro_retrieval::Index;
 use fabro_tokens::O200k;
 use fabro_tools::{AppendError, WorkflowContext};
-use fabro_types::{BlobRef, Failure, FailureClass};
+use fabro_types::{BlobRef, Failure, FailureClass, NodeKind};
 use serde_json::{Map, Value, json};
 
 use crate::blobs::{local_dir, local_path};
@@ -53,9 +53,9 @@ pub(crate) fn memory(stage: &Stage) -> Result<Memory, Failure> {
 }
 
 fn speaker(record: &StageRecord) -> Option<Speaker> {
-    match &*record.handler {
-        "agent" | "prompt" => Some(Speaker::Llm),
-        "human" => Some(Speaker::Human),
+    match record.handler {
+        NodeKind::Agent | NodeKind::Prompt => Some(Speaker::Llm),
+        NodeKind::Human => Some(Speaker::Human),
         _ => None,
     }
 }

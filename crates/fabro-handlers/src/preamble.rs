@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fabro_engine::{BlobStore, Stage, StageRecord, keys, read_blob};
 use fabro_preamble::{Branch, Detail, Input, Limits, Output, Shown, render, shows_key};
 use fabro_tokens::O200k;
-use fabro_types::{BlobRef, Failure, Fidelity, Status};
+use fabro_types::{BlobRef, Failure, Fidelity, NodeKind, Status};
 use serde_json::{Map, Value};
 
 use crate::blobs::local_path;
@@ -63,8 +63,8 @@ impl Teller<'_> {
     fn detail(&self, record: &StageRecord) -> Detail {
         let updates = &record.end.outcome.context_updates;
         let text = |key: &str| updates.get(key).and_then(|value| value.as_str());
-        match record.handler.as_ref() {
-            "command" => Detail::Command {
+        match record.handler {
+            NodeKind::Command => Detail::Command {
                 script: self.script(record),
                 stdout: self.output(updates.get(keys::COMMAND_OUTPUT).map(AsRef::as_ref)),
                 stderr: self.output(updates.get(keys::COMMAND_STDERR).map(AsRef::as_ref)),
@@ -72,7 +72,7 @@ impl Teller<'_> {
                     .get(keys::COMMAND_EXIT_CODE)
                     .and_then(|code| i32::try_from(code.as_i64()?).ok()),
             },
-            "agent" | "prompt" => {
+            NodeKind::Agent | NodeKind::Prompt => {
                 let usage = record.end.outcome.usage.clone().unwrap_or_default();
                 let key = format!("{}{}", keys::RESPONSE_PREFIX, record.node);
                 Detail::Llm {
@@ -82,12 +82,12 @@ impl Teller<'_> {
                     response: self.output(updates.get(&key).map(AsRef::as_ref)),
                 }
             }
-            "human" => Detail::Human {
+            NodeKind::Human => Detail::Human {
                 question: self.label(&record.node),
                 answer: text(keys::HUMAN_LABEL).unwrap_or_default().to_owned(),
                 text: text(keys::HUMAN_TEXT).map(str::to_owned),
             },
-            "parallel" => {
+            NodeKind::Parallel => {
                 Detail::Parallel { branches: self.branches(updates.get(keys::PARALLEL_RESULTS)) }
             }
             _ => Detail::Other,

@@ -23,7 +23,7 @@ use crate::common::warn;
 use crate::preamble::preamble;
 
 /// How deep sub-workflows nest: one that names itself has to end somewhere.
-const MAX_DEPTH: usize = 16;
+const MAX_DEPTH: usize = fabro_types::MAX_SUB_WORKFLOW_DEPTH;
 
 /// Why a sub-workflow is ended when its stop condition holds.
 const STOPPED: &str = "its stop condition holds";
@@ -85,10 +85,9 @@ impl SubWorkflowHandler {
             child.end(&*stage.store, self.clock.now_ms(), STOPPED).await?;
             return child.finish(stage).await;
         }
-        let blobs = Arc::clone(&stage.store);
         let options = RunOptions { max_tokens: stage.tokens_left, ..RunOptions::default() };
-        let machine = Machine::new(Arc::clone(&child.plan), child.state.clone(), Arc::new(blobs))
-            .with_options(options);
+        let machine =
+            Machine::new(Arc::clone(&child.plan), child.state.clone()).with_options(options);
         // A child may hold children: the future must have a size of its own.
         let mut driven = Box::pin(drive(machine, first, world));
         let mut late = std::pin::pin!(tokio::time::sleep(manager(stage)?.timeout));
@@ -196,12 +195,11 @@ impl Child {
         let mut events = read_all(&*stage.store, id).await?;
         if events.is_empty() {
             check_depth(stage).await?;
-            let mut commit = begin(id, now_ms, &plan, new_run(stage, goal, bundle, &plan));
-            if let Some(Event { entry, .. }) = commit.events.first_mut()
-                && let EventBody::RunCreated(created) = &mut entry.body
-            {
-                Arc::make_mut(created).context.extend(inherited(stage, limits)?);
-            }
+            let new = NewRun {
+                context: inherited(stage, limits)?,
+                ..new_run(stage, goal, bundle, &plan)
+            };
+            let commit = begin(id, now_ms, &plan, new);
             let batch = Batch { events: &commit.events, blobs: &commit.blobs, consumed: &[] };
             stage.store.append(id, 0, &batch).await?;
             events = commit.events;
@@ -269,6 +267,7 @@ fn new_run(stage: &Stage, goal: Option<String>, bundle: Vec<u8>, plan: &Plan) ->
             visit: stage.at.visit,
         }),
         dry_run: stage.run.dry_run,
+        context: ContextPatch::new(),
     }
 }
 

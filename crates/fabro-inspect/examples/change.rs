@@ -74,7 +74,7 @@ async fn record(store: &Arc<MemoryStore>, run: RunId) -> Result<(), Box<dyn std:
         clock: Arc::new(|| 0),
     });
     let state = RunState::replay(run, &created.events);
-    let machine = Machine::new(plan, state, Arc::clone(store) as _);
+    let machine = Machine::new(plan, state);
     let world = World {
         store: Arc::clone(store) as _,
         handler,

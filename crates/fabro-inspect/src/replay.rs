@@ -32,7 +32,7 @@
 //! let mut commit = begin(run, 0, &plan, NewRun { bundle: bundle.to_bytes(), ..NewRun::default() });
 //! let state = RunState::replay(run, &commit.events);
 //! store.append(run, 0, &Batch { events: &commit.events, blobs: &commit.blobs, consumed: &[] }).await?;
-//! let mut machine = Machine::new(plan, state, Arc::new(fabro_blob::MemoryBlobs::default()));
+//! let mut machine = Machine::new(plan, state);
 //! machine.handle(5, Input::Start);
 //! commit = machine.take_commit();
 //! store.append(run, 1, &Batch::of(&commit.events)).await?;

@@ -15,7 +15,7 @@ use crate::RunError;
 use crate::services::{RUN_ID_VARIABLE, ServiceBuilder};
 
 /// No chain of sub-workflows is longer.
-const MAX_DEPTH: usize = 64;
+const MAX_DEPTH: usize = fabro_types::MAX_SUB_WORKFLOW_DEPTH + 1;
 
 /// A run and the runs of its sub-workflows, parents first.
 pub async fn family(store: &(impl Runs + ?Sized), run: RunId) -> Result<Vec<RunId>, StoreError> {

@@ -3,7 +3,6 @@
 use std::io::Write as _;
 use std::sync::Arc;
 
-use fabro_blob::MemoryBlobs;
 use fabro_engine::{Input, Machine, NewRun, Plan, RunState, begin};
 use fabro_graph::Workflow;
 use fabro_terminal::{Story, Told, took};
@@ -17,7 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut events = begin(run_id, 0, &plan, NewRun::default()).events;
     let state = RunState::replay(run_id, &events);
 
-    let mut machine = Machine::new(plan, state, Arc::new(MemoryBlobs::default()));
+    let mut machine = Machine::new(plan, state);
     machine.handle(1_000, Input::Start);
     loop {
         let next = machine.state().active().next().map(|(branch, _)| Arc::clone(branch));

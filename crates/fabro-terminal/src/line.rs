@@ -1,7 +1,8 @@
 use std::fmt::Write as _;
 
 use fabro_events::{
-    CompletedStage, CreatedRun, EdgeChoice, Event, EventBody, ForkPoint, PlannedBranch, Tier,
+    CompletedStage, CreatedRun, EdgeChoice, Event, EventBody, ForkPoint, PauseReason,
+    PlannedBranch, Tier,
 };
 use fabro_types::{Failure, Status, Usage};
 use serde::Serialize;
@@ -120,8 +121,14 @@ fn run_line(event: &Event) -> Option<(Mark, String)> {
         EventBody::RunResumed { max_cost: Some(limit) } => {
             (Mark::Note, format!("run resumed with a limit of ${limit:.2}"))
         }
-        EventBody::RunPaused { message, .. } => {
-            (Mark::Ask, format!("run paused: {}", one_line(message, QUOTED)))
+        EventBody::RunPaused { reason, message, .. } => {
+            // Runs of older versions have the advice in the message.
+            let message = message.split_once("; `fabro").map_or(&**message, |(text, _)| text);
+            let advice = match reason {
+                PauseReason::Budget => "`fabro resume RUN --max-cost USD` goes on",
+                _ => "`fabro answer RUN GATE CHOICE`",
+            };
+            (Mark::Ask, format!("run paused: {}; {advice}", one_line(message, QUOTED)))
         }
         EventBody::RunCompleted { status, usage, .. } => {
             (Mark::of(*status), format!("run {status}{}", used(usage)))

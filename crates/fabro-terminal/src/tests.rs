@@ -40,7 +40,7 @@ impl Bench {
         let created = begin(run_id, 0, &plan, new);
         let state = RunState::replay(run_id, &created.events);
         let blobs = Arc::new(MemoryBlobs::default());
-        let machine = Machine::new(plan, state, Arc::clone(&blobs) as _);
+        let machine = Machine::new(plan, state);
         let mut bench = Self { machine, blobs, now_ms: 0, events: created.events };
         bench.input(Input::Start);
         bench

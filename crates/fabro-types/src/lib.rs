@@ -15,6 +15,7 @@
 //! was made in, not finer.
 
 mod blob_ref;
+mod branch;
 mod clause;
 mod diagnostic;
 mod fidelity;
@@ -36,6 +37,10 @@ mod tools;
 mod weight;
 
 pub use blob_ref::{BlobRef, ParseBlobRefError};
+/// How deep sub-workflows nest: validation and the engine refuse more.
+pub const MAX_SUB_WORKFLOW_DEPTH: usize = 16;
+
+pub use branch::{BranchPath, BranchResult, FanOutName};
 pub use clause::ClauseResult;
 pub use diagnostic::{Diagnostic, LineIndex, Position, Severity, Span};
 pub use fidelity::{Fidelity, ParseFidelityError};

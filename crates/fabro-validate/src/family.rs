@@ -1,9 +1,6 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-/// How deep sub-workflows are checked.
-pub(crate) const MAX_DEPTH: usize = 8;
-
 /// What the checks of a workflow and of its sub-workflows share.
 #[derive(Default)]
 pub(crate) struct Family {

@@ -29,8 +29,8 @@
 //!
 //! # Limits
 //!
-//! Of several syntax errors the first is reported, and nothing after it. Sub-workflows are checked
-//! eight deep. The time taken grows with the size of the workflow; only for fan-outs that overlap
+//! Of several syntax errors the first is reported, and nothing after it. Sub-workflows nest
+//! at most 16 deep. The time taken grows with the size of the workflow; only for fan-outs that overlap
 //! each other thousandfold does the data-flow analysis stop looking, and then it says nothing.
 
 mod checking;

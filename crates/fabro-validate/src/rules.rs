@@ -37,7 +37,7 @@ const RULES: &[Rule] = &[
     rule("undirected-edge", Error, "edges have a direction: `->`, not `--`"),
     rule("unknown-type", Error, "`type` names a handler"),
     rule("all-conditional", Warning, "a node has an edge for every case: one without a condition, or conditions that cover all"),
-    rule("child-workflow", Error, "sub-workflows are valid themselves, nest at most 8 deep, and each is named once"),
+    rule("child-workflow", Error, "sub-workflows are valid themselves, nest at most 16 deep, and each is named once"),
     rule("condition-syntax", Error, "conditions parse, and their regular expressions compile"),
     rule("dead-end", Warning, "every node but the exit leads on"),
     rule("default-choice", Warning, "the default choice of a human gate is one of its options"),

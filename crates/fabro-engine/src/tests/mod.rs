@@ -135,8 +135,7 @@ impl Bench {
     }
 
     pub(super) fn machine(&self) -> Machine {
-        Machine::new(Arc::clone(&self.plan), self.state(), Arc::clone(&self.store) as _)
-            .with_options(self.options.clone())
+        Machine::new(Arc::clone(&self.plan), self.state()).with_options(self.options.clone())
     }
 
     pub(super) fn world(&self) -> World {

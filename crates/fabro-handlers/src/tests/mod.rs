@@ -258,13 +258,14 @@ impl Scene {
                 work_dir: self.work_dir().display().to_string(),
                 bundle: self.bundle.to_bytes(),
                 dry_run,
+                context: [(
+                    crate::WORKFLOW_DIR.to_owned(),
+                    Arc::new(Value::from(self.workflow_dir.as_str())),
+                )]
+                .into(),
                 ..NewRun::default()
             };
-            let mut commit = begin(self.run_id, self.started_ms, &plan, new);
-            if let EventBody::RunCreated(created) = &mut commit.events[0].entry.body {
-                let dir = Arc::new(Value::from(self.workflow_dir.as_str()));
-                Arc::make_mut(created).context.insert(crate::WORKFLOW_DIR.to_owned(), dir);
-            }
+            let commit = begin(self.run_id, self.started_ms, &plan, new);
             let batch = Batch { events: &commit.events, blobs: &commit.blobs, consumed: &[] };
             now(self.store.append(self.run_id, 0, &batch)).unwrap();
         }
@@ -318,7 +319,7 @@ impl Scene {
             run_dir: self.run_dir(),
             stop,
         };
-        drive(Machine::new(plan, state, Arc::clone(&self.store) as _), first, world).await
+        drive(Machine::new(plan, state), first, world).await
     }
 
     fn interviewer(&self, dry_run: bool) -> Arc<dyn Interviewer> {

@@ -75,8 +75,7 @@ pub async fn replay(replay: Replay) -> Result<Report, ReplayError> {
         let new = new_run(&created, &own, &other)?;
         let begun = begin(run, before.first().map_or(0, |event| event.ts_ms), &plan, new);
         beginning.blobs = begun.blobs;
-        let begun = begun.events.into_iter().map(|event| with_internal(event, &created));
-        beginning.events.splice(..1, begun);
+        beginning.events.splice(..1, begun.events);
     }
     let overlay = Arc::new(Overlay::new(store));
     let Commit { events: begun, blobs } = &beginning;
@@ -154,10 +153,9 @@ impl Player {
                 run_dir: self.run_dir.clone(),
                 stop: self.handler.turnstile.open(),
             };
-            let blobs = Arc::clone(&self.overlay) as _;
             let options =
                 RunOptions { replay_overdue: Some(self.overdue.clone()), ..RunOptions::default() };
-            let machine = Machine::new(Arc::clone(&self.plan), state, blobs).with_options(options);
+            let machine = Machine::new(Arc::clone(&self.plan), state).with_options(options);
             next = match drive(machine, input, world).await? {
                 RunEnd::Over(..) => None,
                 RunEnd::Paused(_) | RunEnd::Stopped => resume(&self.handler.turnstile),
@@ -198,6 +196,9 @@ fn new_run(created: &CreatedRun, own: &Bundle, other: &Bundle) -> Result<NewRun,
     } else {
         created.goal.clone()
     };
+    // What the caller put into the context, besides what follows from the workflow.
+    let context = created.context.iter().filter(|(key, _)| key.starts_with("internal."));
+    let context = context.map(|(key, value)| (key.clone(), Arc::clone(value)));
     Ok(NewRun {
         goal,
         inputs: created.inputs.clone(),
@@ -207,17 +208,8 @@ fn new_run(created: &CreatedRun, own: &Bundle, other: &Bundle) -> Result<NewRun,
         max_cost: created.max_cost,
         parent: created.parent.clone(),
         dry_run: created.dry_run,
+        context: context.collect(),
     })
-}
-
-/// What whoever made the run put into its context, besides what follows from the workflow.
-fn with_internal(mut event: Event, old: &CreatedRun) -> Event {
-    if let EventBody::RunCreated(created) = &mut event.entry.body {
-        let own = old.context.iter().filter(|(key, _)| key.starts_with("internal."));
-        let own = own.map(|(key, value)| (key.clone(), Arc::clone(value)));
-        Arc::make_mut(created).context.extend(own);
-    }
-    event
 }
 
 fn text(path: &std::path::Path) -> String {

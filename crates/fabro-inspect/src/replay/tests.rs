@@ -131,7 +131,7 @@ impl Taped {
         });
         let plan = Arc::new(self.bundle.plan().unwrap());
         let state = RunState::replay(self.run, &self.events());
-        let machine = Machine::new(plan, state, Arc::clone(&self.store) as _);
+        let machine = Machine::new(plan, state);
         let world = World {
             store: Arc::clone(&self.store) as _,
             handler,

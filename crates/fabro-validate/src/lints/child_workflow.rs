@@ -2,10 +2,10 @@ use std::collections::HashSet;
 
 use fabro_graph::{Attr, Diagnostic, Node, NodeKind};
 use fabro_plan::attribute_error;
-use fabro_types::{LineIndex, Severity};
+use fabro_types::{LineIndex, MAX_SUB_WORKFLOW_DEPTH, Severity};
 
 use crate::checking::Checking;
-use crate::family::{ChildError, ChildKey, Family, MAX_DEPTH, Verdict};
+use crate::family::{ChildError, ChildKey, Family, Verdict};
 use crate::relative::RelativeSources;
 
 /// Sub-workflows that have errors of their own.
@@ -55,8 +55,10 @@ fn attr(node: &Node) -> Option<&Attr> {
 
 fn error(checking: &Checking<'_>, node: &Node, key: ChildKey, text: &str) -> Option<ChildError> {
     let family = checking.family;
-    if family.depth >= MAX_DEPTH {
-        return Some(refused(format!("sub-workflows are nested more than {MAX_DEPTH} deep")));
+    if family.depth >= MAX_SUB_WORKFLOW_DEPTH {
+        return Some(refused(format!(
+            "sub-workflows are nested more than {MAX_SUB_WORKFLOW_DEPTH} deep"
+        )));
     }
     match family.verdicts.borrow().get(&key) {
         Some(Verdict::Valid) => return None,
@@ -108,6 +110,8 @@ fn finding(checking: &Checking<'_>, attr: &Attr, error: &ChildError) -> Diagnost
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+
+    use fabro_types::MAX_SUB_WORKFLOW_DEPTH;
 
     use crate::testing::{told, told_with};
 
@@ -163,10 +167,21 @@ mod tests {
           at: "sub/child.fabro"
           fix: let the innermost workflow do its work itself
         "#);
-        insta::assert_snapshot!(told_with("child-workflow", r#"start -> m -> exit; m [shape=house, stack.child_workflow="sub/child.fabro"]"#, &[("sub/child.fabro", r#"digraph { start -> m -> exit; m [shape=house, stack.child_workflow="1"] }"#), ("sub/1", r#"digraph { start -> m -> exit; m [shape=house, stack.child_workflow="2"] }"#), ("sub/2", r#"digraph { start -> m -> exit; m [shape=house, stack.child_workflow="3"] }"#), ("sub/3", r#"digraph { start -> m -> exit; m [shape=house, stack.child_workflow="4"] }"#), ("sub/4", r#"digraph { start -> m -> exit; m [shape=house, stack.child_workflow="5"] }"#), ("sub/5", r#"digraph { start -> m -> exit; m [shape=house, stack.child_workflow="6"] }"#), ("sub/6", r#"digraph { start -> m -> exit; m [shape=house, stack.child_workflow="7"] }"#), ("sub/7", r#"digraph { start -> m -> exit; m [shape=house, stack.child_workflow="8"] }"#), ("sub/8", r#"digraph { start -> m -> exit; m [shape=house, stack.child_workflow="9"] }"#), ("sub/9", r#"digraph { start -> m -> exit; m [shape=house, stack.child_workflow="10"] }"#), ("sub/10", "digraph { start -> exit }")], None), @r#"
-        1:70 error: the sub-workflow sub/child.fabro has an error at 1:68: the sub-workflow 1 has an error at 1:68: the sub-workflow 2 has an error at 1:68: the sub-workflow 3 has an error at 1:68: the sub-workflow 4 has an error at 1:68: the sub-workflow 5 has an error at 1:68: the sub-workflow 6 has an error at 1:68: the sub-workflow 7 has an error at 1:68: the sub-workflow 8 has an error at 1:1: sub-workflows are nested more than 8 deep
-          at: "sub/child.fabro"
-          fix: let the innermost workflow do its work itself
-        "#);
+        // The workflow has a sub-workflow `1`, which has `2`, and so on.
+        let nested = |depth: usize| {
+            let manager = |n: usize| {
+                format!("start -> m -> exit; m [shape=house, stack.child_workflow=\"{n}\"]")
+            };
+            let mut files: Vec<(String, String)> = (1..depth)
+                .map(|n| (n.to_string(), format!("digraph {{ {} }}", manager(n + 1))))
+                .collect();
+            files.push((depth.to_string(), "digraph { start -> exit }".to_owned()));
+            let files: Vec<(&str, &str)> =
+                files.iter().map(|(name, text)| (&**name, &**text)).collect();
+            told_with("child-workflow", &manager(1), &files, None)
+        };
+        assert_eq!(nested(MAX_SUB_WORKFLOW_DEPTH), "nothing");
+        let refused = nested(MAX_SUB_WORKFLOW_DEPTH + 1);
+        assert!(refused.contains("sub-workflows are nested more than 16 deep"), "{refused}");
     }
 }

@@ -1,0 +1,175 @@
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{ContextPatch, Status};
+
+/// The path of a branch of a fan-out, or of the main line, which is empty. A branch is named after
+/// its fan-out and its first node; a branch of a fan-out in a branch continues that path.
+///
+/// ```
+/// use fabro_types::BranchPath;
+///
+/// let inner = BranchPath::new("checks@1/lint/deep@2#3/a");
+/// assert_eq!(inner.parent(), BranchPath::new("checks@1/lint"));
+/// assert!(inner.parent().parent().is_main());
+/// let nodes: Vec<_> = inner.fan_outs().map(|fan_out| fan_out.node()).collect();
+/// assert_eq!(nodes, ["checks", "deep"]);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BranchPath<'a>(&'a str);
+
+impl<'a> BranchPath<'a> {
+    /// The main line.
+    pub const MAIN: Self = BranchPath("");
+
+    /// The path that events write as this string.
+    pub fn new(path: &'a str) -> Self {
+        Self(path)
+    }
+
+    /// As events write it.
+    pub fn as_str(self) -> &'a str {
+        self.0
+    }
+
+    /// True for the main line.
+    pub fn is_main(self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The line that the fan-out of this branch began on.
+    pub fn parent(self) -> Self {
+        let mut slashes = self.0.rmatch_indices('/').map(|(at, _)| at);
+        slashes.nth(1).map_or(Self::MAIN, |at| Self(&self.0[..at]))
+    }
+
+    /// The fan-outs that this branch is inside of, the outermost first.
+    pub fn fan_outs(self) -> impl Iterator<Item = FanOutName<'a>> {
+        self.0.split('/').step_by(2).filter(|name| !name.is_empty()).map(FanOutName)
+    }
+
+    /// How many fan-outs this branch is inside of.
+    pub fn depth(self) -> usize {
+        self.fan_outs().count()
+    }
+
+    /// The path of an attempt of a fan-out on this line: the beginning of the paths of its branches.
+    pub fn fan_out(self, node: &str, visit: u32, attempt: u32) -> String {
+        let slash = if self.is_main() { "" } else { "/" };
+        let attempt = if attempt > 1 { format!("#{attempt}") } else { String::new() };
+        format!("{self}{slash}{node}@{visit}{attempt}")
+    }
+
+    /// The path of a branch of a fan-out with this [path](Self::fan_out); `earlier` branches of it
+    /// have the same first node.
+    pub fn branch(fan_out: &str, target: &str, earlier: usize) -> Arc<str> {
+        let number = if earlier == 0 { String::new() } else { format!("#{}", earlier + 1) };
+        format!("{fan_out}/{target}{number}").into()
+    }
+
+    /// Whether this is a branch of any attempt of a fan-out on `line`, or a branch inside of one.
+    pub fn is_of_fan_out(self, line: Self, node: &str, visit: u32) -> bool {
+        let rest = self.0.strip_prefix(&line.fan_out(node, visit, 1));
+        rest.is_some_and(|rest| rest.starts_with(['/', '#']))
+    }
+
+    /// Whether this is a branch inside of another one.
+    pub fn is_inside(self, outer: Self) -> bool {
+        if outer.is_main() {
+            return !self.is_main();
+        }
+        self.0.strip_prefix(outer.0).is_some_and(|rest| rest.starts_with('/'))
+    }
+}
+
+impl std::fmt::Display for BranchPath<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.0)
+    }
+}
+
+/// The name of a fan-out in the paths of its branches: its node and visit, from the second attempt
+/// on with the number of the attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FanOutName<'a>(&'a str);
+
+impl<'a> FanOutName<'a> {
+    /// Its node.
+    pub fn node(self) -> &'a str {
+        self.0.rsplit_once('@').map_or(self.0, |(node, _)| node)
+    }
+}
+
+/// The result of one branch, as `parallel.results` lists it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BranchResult {
+    /// The branch's first node.
+    pub id: Arc<str>,
+    /// How it ended; `skipped` when it was not needed.
+    pub status: Status,
+    /// The reason of a failure, or a remark.
+    pub notes: Option<String>,
+    /// The last answer given in the branch: a model's, or a command's output.
+    pub response: Option<Arc<Value>>,
+    /// What its stages wrote to the context.
+    pub updates: Option<ContextPatch>,
+    /// Always null: branches share one working directory.
+    pub head_sha: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_name_the_line_a_branch_came_from() {
+        let outer = BranchPath::branch(&BranchPath::MAIN.fan_out("checks", 1, 1), "lint", 0);
+        let outer = BranchPath::new(&outer);
+        let inner = BranchPath::branch(&outer.fan_out("deep", 2, 3), "a", 0);
+        let inner = BranchPath::new(&inner);
+        assert_eq!(inner.as_str(), "checks@1/lint/deep@2#3/a");
+        assert_eq!(inner.parent(), outer);
+        assert_eq!(outer.parent(), BranchPath::MAIN);
+        assert_eq!([outer.depth(), inner.depth()], [1, 2]);
+        assert_eq!(&*BranchPath::branch("checks@1", "lint", 1), "checks@1/lint#2");
+    }
+
+    #[test]
+    fn a_fan_out_knows_the_branches_of_all_its_attempts() {
+        let main = |branch| BranchPath::new(branch).is_of_fan_out(BranchPath::MAIN, "fork", 1);
+        for branch in ["fork@1/a", "fork@1#2/a", "fork@1/a/inner@1/b"] {
+            assert!(main(branch), "{branch}");
+        }
+        for branch in ["", "fork@2/a", "fork@11/a", "refork@1/a", "outer@1/c/fork@1/a"] {
+            assert!(!main(branch), "{branch}");
+        }
+        let line = BranchPath::new("outer@1/c");
+        let inner = |branch| BranchPath::new(branch).is_of_fan_out(line, "fork", 1);
+        assert!(inner("outer@1/c/fork@1#3/a"));
+        for branch in ["outer@1/c", "outer@1/c#2/fork@1/a", "outer@1#2/c/fork@1/a", "fork@1/a"] {
+            assert!(!inner(branch), "{branch}");
+        }
+    }
+
+    #[test]
+    fn branches_are_inside_of_the_lines_they_came_from() {
+        let inside = |path, outer| BranchPath::new(path).is_inside(BranchPath::new(outer));
+        assert!(inside("f@1/a/g@1/b", "f@1/a") && inside("f@1/a", ""));
+        assert!(!inside("f@1/ab/g@1/b", "f@1/a") && !inside("f@1/a", "f@1/a") && !inside("", ""));
+    }
+
+    #[test]
+    fn a_result_is_the_json_of_parallel_results() {
+        let result = BranchResult {
+            id: "lint".into(),
+            status: Status::Succeeded,
+            notes: None,
+            response: Some(Arc::new("done".into())),
+            updates: None,
+            head_sha: None,
+        };
+        insta::assert_snapshot!(serde_json::to_string(&result).unwrap(), @r#"{"id":"lint","status":"succeeded","notes":null,"response":"done","updates":null,"head_sha":null}"#);
+    }
+}
