@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use fabro_engine::{
     Clock, DriveError, Input, Machine, NewRun, Phase, Plan, RunEnd, RunState, World, begin,
 };
-use fabro_events::{Event, EventBody, EventSink, PauseReason};
+use fabro_events::{Event, EventSink, PauseReason};
 use fabro_gate::{Interviewer, Unavailable};
 use fabro_graph::{Node, NodeKind, Workflow};
 use fabro_handlers::{Bundle, RunSettings, StatusFiles, WORKFLOW_DIR, read_all, render_goal};
@@ -137,17 +137,16 @@ impl Run {
             max_cost: spec.max_cost,
             parent: None,
             dry_run,
+            context: [(
+                WORKFLOW_DIR.to_owned(),
+                Value::from(spec.workflow_dir.to_string_lossy()).into(),
+            )]
+            .into(),
         };
         let plan = Arc::new(Plan::compile(workflow.graph)?);
         let id = spec.id.unwrap_or_else(new_run_id);
         let created_ms = i64::try_from(id.unix_ms()).unwrap_or(i64::MAX);
-        let mut commit = begin(id, created_ms, &plan, new);
-        if let Some(event) = commit.events.first_mut()
-            && let EventBody::RunCreated(created) = &mut event.entry.body
-        {
-            let dir = Value::from(spec.workflow_dir.to_string_lossy());
-            Arc::make_mut(created).context.insert(WORKFLOW_DIR.to_owned(), dir.into());
-        }
+        let commit = begin(id, created_ms, &plan, new);
         // Locked before it exists, so that no other process can drive it first.
         let lock = store.lock(id)?;
         let batch = Batch { events: &commit.events, blobs: &commit.blobs, consumed: &[] };
@@ -326,7 +325,7 @@ impl Run {
             return Ok(RunEnd::Stopped);
         };
         let state = std::mem::replace(&mut self.state, RunState::new(id));
-        let machine = Machine::new(Arc::clone(&self.plan), state, Arc::clone(&self.store) as _);
+        let machine = Machine::new(Arc::clone(&self.plan), state);
         let world = World {
             store: Arc::clone(&self.store) as _,
             handler,
