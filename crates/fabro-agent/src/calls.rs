@@ -136,8 +136,8 @@ impl Session {
     /// Remembers what a call did.
     fn took(&mut self, output: &CompletedTool) {
         if !output.is_error {
-            self.files.read.extend(output.files_read.iter().cloned());
-            self.files.modified.extend(output.files_modified.iter().cloned());
+            self.compactor.files.read.extend(output.files_read.iter().cloned());
+            self.compactor.files.modified.extend(output.files_modified.iter().cloned());
             self.ledger.touch(&output.files_modified);
             return;
         }

@@ -38,6 +38,10 @@ impl Turn for Turned {
         }
     }
 
+    fn summary(text: String) -> Self {
+        Self(Arc::new(Message::system(text)))
+    }
+
     fn calls(&self) -> Vec<CallRef<'_>> {
         let calls = self.0.tool_calls();
         calls

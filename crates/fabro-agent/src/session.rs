@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
-use fabro_compaction::{Files, Meter};
+use fabro_compaction::Compactor;
 use fabro_events::{EventBody, Given, MessagePurpose, Note};
 use fabro_llm::{Message, Role, ToolSpec};
 use fabro_tools::ToolSet;
@@ -41,7 +41,8 @@ pub struct Session {
     pub(crate) specs: Arc<[ToolSpec]>,
     pub(crate) system: Option<Arc<Message>>,
     pub(crate) messages: Conversation,
-    pub(crate) meter: Meter,
+    /// Its policy, window, file list and token count.
+    pub(crate) compactor: Compactor,
     /// What the model gets besides the messages, until it is recorded.
     pub(crate) given: Option<Box<Given>>,
     pub(crate) ledger: Arc<Ledger>,
@@ -52,7 +53,6 @@ pub struct Session {
     pub(crate) steering: Steering,
     pub(crate) letters: Letters,
     pub(crate) repeats: Repeats,
-    pub(crate) files: Files,
     pub(crate) turns: u32,
     /// Answers in a row that were cut off.
     pub(crate) cuts: u32,
@@ -119,7 +119,10 @@ impl Session {
         let system = (!settings.system.is_empty())
             .then(|| Arc::new(Message::system(settings.system.clone())));
         let mut session = Self {
-            meter: meter(settings, &specs),
+            compactor: Compactor {
+                meter: meter(settings, &specs),
+                ..Compactor::new(settings.compaction, settings.window)
+            },
             given: given(settings, &specs),
             specs,
             tools,
@@ -131,7 +134,6 @@ impl Session {
             steering,
             letters,
             repeats: Repeats::default(),
-            files: Files::default(),
             turns: 0,
             cuts: 0,
             partial_answer: String::new(),
@@ -158,7 +160,7 @@ impl Session {
     /// session's.
     pub fn recall(&mut self, thread: Transcript) {
         let Transcript { files, open, .. } = self.take_messages(thread);
-        self.files.merge(files);
+        self.compactor.files.merge(files);
         if let Some(open) = open {
             // Recalling it again gives the same, so it needs no record.
             let (message, _) = open.settle(&mut Repeats::default());
@@ -188,7 +190,7 @@ impl Session {
         }
         self.due = transcript.due.clone();
         let Transcript { files, open, .. } = transcript;
-        self.files.merge(files);
+        self.compactor.files.merge(files);
         self.open = open;
     }
 
@@ -293,8 +295,7 @@ impl Session {
 
     /// What the conversation is estimated to take of the model's window, in tokens.
     pub fn estimated_tokens(&mut self) -> u64 {
-        self.meter.track(&self.messages);
-        self.meter.tokens()
+        self.window_use().estimated_tokens
     }
 
     /// What there is of an answer, whether or not the conversation is over.
@@ -424,7 +425,7 @@ impl Session {
             }
         }
         // What was counted may be gone.
-        self.meter.track::<Turned>(&[]);
+        self.compactor.meter.track::<Turned>(&[]);
         self.tools.recall_seen(&transcript.files_seen);
         for message in std::mem::take(&mut transcript.messages) {
             self.push(message);

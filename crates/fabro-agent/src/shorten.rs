@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use fabro_compaction::{
-    Compaction, Moment, Outcome, Overrides, Reason, Report, Request, Summarize, SummarizeError,
-    SummaryRequest, WindowUse, compact, should_compact,
+    Compaction, CompactionOutcome, Moment, Overrides, Policy, Reason, Report, Summarize,
+    SummarizeError, SummaryRequest, WindowUse, should_compact,
 };
 use fabro_events::{CompletedCompaction, EventBody, Note, ShortenedResult};
 use fabro_llm::{Message, ModelError, Reply};
@@ -14,7 +14,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::given;
 use crate::ledger::Ledger;
-use crate::message::Turned;
 use crate::{JournalError, Parts, Record, Session, SessionError};
 
 impl Session {
@@ -89,10 +88,7 @@ impl Session {
     }
 
     pub(crate) fn window_use(&mut self) -> WindowUse {
-        WindowUse {
-            estimated_tokens: self.estimated_tokens(),
-            context_window_size: self.parts.settings.window,
-        }
+        self.compactor.window_use(&self.messages)
     }
 
     /// Tells the user, once, that the window is nearly full.
@@ -118,7 +114,7 @@ impl Session {
 
     async fn shorten_with(
         &mut self,
-        policy: &fabro_compaction::Policy,
+        policy: &Policy,
         reason: Reason,
         cancel: &CancellationToken,
     ) -> Result<Option<Report>, SessionError> {
@@ -131,9 +127,9 @@ impl Session {
         let mut record = std::mem::take(&mut self.pending);
         record.notes.push(started);
         let writer = Writer::new(&parts, &self.ledger, record);
-        let request = Request::new(policy, reason, size.context_window_size, &self.files);
+        self.compactor.policy = *policy;
         let outcome = {
-            let done = compact(&self.messages, &mut self.meter, &request, Some(&writer));
+            let done = self.compactor.prepare(&self.messages, reason, Some(&writer));
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => return Err(SessionError::Canceled),
@@ -146,14 +142,16 @@ impl Session {
         }
         if let Some(record) = wrote.record {
             self.pending = record;
-            if !matches!(outcome, Ok(Outcome::Compacted(_))) {
+            if !matches!(outcome, Ok(CompactionOutcome::Compacted(_))) {
                 // Nobody was asked, so nothing has started.
                 self.pending.notes.pop();
             }
         }
         self.pending.notes.extend(wrote.failed);
         match outcome {
-            Ok(Outcome::Compacted(done)) => Ok(Some(self.shortened(&done, wrote.usage).await?)),
+            Ok(CompactionOutcome::Compacted(done)) => {
+                Ok(Some(self.shortened(&done, wrote.usage).await?))
+            }
             Ok(_) => {
                 if let Some(usage) = wrote.usage {
                     self.carried.add(&usage);
@@ -180,9 +178,9 @@ impl Session {
         done: &Compaction,
         usage: Option<Usage>,
     ) -> Result<Report, SessionError> {
-        let system = |text| Turned(Arc::new(Message::system(text)));
-        done.apply(self.messages.change(), &mut self.meter, system);
-        (self.is_tight, self.shorten_from) = (false, 0);
+        done.apply(self.messages.change(), &mut self.compactor.meter);
+        self.is_tight = false;
+        self.shorten_from = 0;
         let body = EventBody::AgentCompactionCompleted(Box::new(completed(done, usage)));
         self.note(body);
         self.flush().await?;
@@ -229,7 +227,7 @@ impl<'a> Writer<'a> {
         self.wrote.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn ask(&self, request: SummaryRequest<'_>) -> Result<Reply, ModelError> {
+    async fn ask(&self, request: SummaryRequest) -> Result<Reply, ModelError> {
         let messages = vec![
             Arc::new(Message::system(request.instructions)),
             Arc::new(Message::user(request.conversation)),
@@ -244,13 +242,13 @@ impl<'a> Writer<'a> {
 
 #[async_trait]
 impl Summarize for Writer<'_> {
-    async fn summarize(&self, request: SummaryRequest<'_>) -> Result<String, SummarizeError> {
+    async fn summarize(&self, request: SummaryRequest) -> Result<String, SummarizeError> {
         let record = self.wrote().record.take();
         if let Some(record) = record
             && let Err(error) = self.parts.journal.record(record).await
         {
             self.wrote().lost = Some(error.clone());
-            return Err(SummarizeError::from_source(error));
+            return Err(error.into());
         }
         match self.ask(request).await {
             Ok(reply) => {
@@ -263,7 +261,7 @@ impl Summarize for Writer<'_> {
                 let mut wrote = self.wrote();
                 wrote.usage = Some(error.usage.clone());
                 wrote.class = Some(error.class());
-                Err(SummarizeError::from_source(error))
+                Err(error.into())
             }
         }
     }

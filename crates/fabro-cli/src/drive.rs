@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use fabro_engine::checkpoint;
 use fabro_events::PauseReason;
-use fabro_gate::{Interviewer, TerminalInterviewer, Unavailable};
+use fabro_gate::{Interviewer, Unavailable};
 use fabro_run::{DriveResult, Gate, Run, RunError, RunServices, gate_names};
-use fabro_terminal::{Mode, Progress};
+use fabro_terminal::{Mode, Progress, TerminalInterviewer};
 use fabro_types::RunId;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -71,7 +71,7 @@ fn interviewer(progress: &Arc<Progress>) -> Arc<dyn Interviewer> {
         return Arc::new(Unavailable);
     }
     let progress = Arc::clone(progress);
-    Arc::new(TerminalInterviewer::new().freed_by(move || progress.suspend()))
+    Arc::new(TerminalInterviewer::new().suspending(move || progress.suspend()))
 }
 
 /// Waits for signals: the first one interrupts the run, the second one ends the wait for it.

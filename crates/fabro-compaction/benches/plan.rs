@@ -30,6 +30,10 @@ impl Turn for Message {
         Cow::Borrowed(if self.role == Role::Tool { "" } else { &self.text })
     }
 
+    fn summary(text: String) -> Self {
+        Self { role: Role::System, text, id: String::new(), arguments: Value::Null }
+    }
+
     fn calls(&self) -> Vec<CallRef<'_>> {
         if self.role != Role::Assistant {
             return Vec::new();

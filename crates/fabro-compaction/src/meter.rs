@@ -62,10 +62,9 @@ impl<C: CountTokens> Meter<C> {
 
     /// Counts a message again that was counted before and has changed.
     pub(crate) fn recount<T: Turn>(&mut self, at: usize, turn: &T) {
-        let Some(counted) = self.turns.get_mut(at) else { return };
         let tokens = turn.tokens(&self.counter);
-        self.total = self.total.saturating_sub(*counted).saturating_add(tokens);
-        *counted = tokens;
+        self.total = self.total.saturating_sub(self.turns[at]).saturating_add(tokens);
+        self.turns[at] = tokens;
     }
 
     /// The estimate, in tokens.

@@ -1,18 +1,18 @@
 use serde::{Deserialize, Serialize};
 
-/// When a conversation is shortened, and how.
+/// When a conversation is compacted, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[expect(clippy::struct_excessive_bools, reason = "settings that do not depend on each other")]
 pub struct Policy {
-    /// Whether anything happens without being asked for.
+    /// Whether anything is compacted automatically.
     pub enabled: bool,
     /// When the size of the conversation alone is a reason.
     pub trigger: Trigger,
     /// How many of the last messages stay as they are. More stay where a call would otherwise
     /// lose its result.
     pub keep_recent: usize,
-    /// Whether a conversation that the model refused as too long is shortened and sent once more.
+    /// Whether a conversation that the model refused as too long is compacted and retried.
     pub recover_from_overflow: bool,
     /// Whether a model writes the summary, if there is one. Otherwise it is put together from the
     /// messages alone.
@@ -22,7 +22,7 @@ pub struct Policy {
     pub replaying: bool,
 }
 
-/// When the size of a conversation is a reason to shorten it.
+/// When the size of a conversation is a reason to compact it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Trigger {
@@ -45,7 +45,7 @@ pub enum Trigger {
     Never,
 }
 
-/// What stays free of the window unless something else is said, in tokens.
+/// What stays free of the window by default, in tokens.
 pub const DEFAULT_RESERVE_TOKENS: u64 = 4_096;
 
 /// From more than this part of the window on there is a warning, in percent.
@@ -118,13 +118,13 @@ impl Policy {
         }
     }
 
-    /// Whether anything can happen without being asked for.
+    /// Whether anything can be compacted automatically.
     pub const fn is_automatic(&self) -> bool {
         self.enabled && (self.recover_from_overflow || !matches!(self.trigger, Trigger::Never))
     }
 
-    /// What to tell the user, once, when a session with this policy begins: that it is automatic
-    /// while the runtime replays.
+    /// The warning for the user when a session with this policy starts: that it is automatic while
+    /// the runtime replays.
     pub const fn replay_warning(&self) -> Option<&'static str> {
         if self.replaying && self.is_automatic() {
             Some(
@@ -196,7 +196,7 @@ pub struct Overrides {
     pub generate_summary: Option<bool>,
 }
 
-/// A point of a session at which its conversation may be shortened.
+/// A point of a session at which its conversation may be compacted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
     /// The model is about to be called.
@@ -205,12 +205,14 @@ pub enum Moment {
     AfterAnswer,
     /// The model refused the conversation as too long.
     Overflow {
-        /// This very call was sent again already.
+        /// This call has been retried already.
         retried: bool,
     },
+    /// The caller asks for it, whatever the size and the policy are.
+    Manual,
 }
 
-/// Why a conversation is shortened.
+/// Why a conversation is compacted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
@@ -218,7 +220,7 @@ pub enum Reason {
     Threshold,
     /// The model refused it.
     Overflow,
-    /// Somebody asked for it.
+    /// The caller asked for it.
     Manual,
 }
 
@@ -274,9 +276,12 @@ pub struct WindowWarning {
     pub usage_percent: u64,
 }
 
-/// Whether to shorten the conversation now, and why. After an overflow the caller shortens it and
-/// sends it once more.
+/// Whether to compact the conversation now, and why. After an overflow the caller compacts it and
+/// retries.
 pub fn should_compact(policy: &Policy, moment: Moment, usage: WindowUse) -> Option<Reason> {
+    if moment == Moment::Manual {
+        return Some(Reason::Manual);
+    }
     if !policy.enabled {
         return None;
     }

@@ -6,17 +6,22 @@ use serde_json::Value;
 /// What the message that replaces the old ones begins with.
 pub const SUMMARY_TAG: &str = "[Context Summary]";
 
-/// A message of a conversation, whatever its type is.
+/// A message of a conversation, of the caller's own type.
 ///
-/// Two functions are required. A type whose messages call tools says so with [`calls`](Turn::calls)
+/// Three functions are required; `serde_json::Value` is a message of `OpenAI`'s chat completions. A type whose messages call tools says so with [`calls`](Turn::calls)
 /// and [`results`](Turn::results); without them a message of the role [`Role::Tool`] counts as a
 /// result of the message before it.
 pub trait Turn {
-    /// Who says it.
+    /// The role of its author.
     fn role(&self) -> Role;
 
-    /// What it says to a reader, calls and results aside.
+    /// Its text, without calls and results.
     fn text(&self) -> Cow<'_, str>;
+
+    /// A message of the role [`Role::System`] with this text, which takes the place of old messages.
+    fn summary(text: String) -> Self
+    where
+        Self: Sized;
 
     /// The calls of tools it asks for, in order.
     fn calls(&self) -> Vec<CallRef<'_>> {
@@ -49,12 +54,12 @@ pub trait Turn {
     }
 }
 
-/// Who says a message.
+/// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// The rules of the conversation, and summaries.
+    /// Instructions, and summaries.
     System,
-    /// The one who asks.
+    /// The user.
     User,
     /// The model.
     Assistant,
@@ -74,7 +79,7 @@ pub struct CallRef<'a> {
     pub arguments: Arguments<'a>,
 }
 
-/// The arguments of a call, made into a text only when somebody reads them.
+/// The arguments of a call, rendered only when they are read.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Arguments<'a> {
     /// A text, JSON as a rule.
@@ -111,7 +116,7 @@ impl<'a> From<&'a Value> for Arguments<'a> {
     }
 }
 
-/// What a tool gave back.
+/// The result of a tool call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResultRef<'a> {
     /// The `id` of the call.

@@ -7,9 +7,9 @@ const SHOWN_CHARS: usize = 60;
 const YES: [&str; 8] = ["yes", "y", "true", "ok", "okay", "confirm", "continue", "proceed"];
 const NO: [&str; 7] = ["no", "n", "false", "cancel", "abort", "stop", "decline"];
 
-/// What a text means to a gate.
+/// An answer, matched to the options of a gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum GateAnswer {
     /// The option at this place, from 0.
     Option(usize),
     /// The options at these places, from 0, rising, at least one: a gate of type `multi_select`.
@@ -18,16 +18,16 @@ pub enum Answer {
     Text(String),
 }
 
-/// A text that means nothing to a gate. Its message lists what does.
+/// A text that does not match a gate. Its message lists the options.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{} is no answer: {}", shown(answer), choices(options, *freeform))]
+#[error("{} is not an answer: {}", shown(answer), choices(options, *freeform))]
 #[non_exhaustive]
 pub struct NoMatch {
     /// The text.
     pub answer: String,
-    /// What could be chosen.
+    /// The options of the gate.
     pub options: Vec<GateOption>,
-    /// Free text would be taken, so the answer was empty.
+    /// Free text is accepted, so the answer was empty.
     pub freeform: bool,
 }
 
@@ -36,34 +36,34 @@ pub struct NoMatch {
 /// for yes and no. Case matters only for ids. For `multi_select` the text may name several options,
 /// separated by commas or semicolons, or keys and numbers separated by spaces.
 ///
-/// A text that means no option is free text where `freeform` says that it is taken. A gate of type
-/// `freeform` that takes no free text on an edge of its own takes every text as such.
+/// With `freeform`, a text that does not match an option is free text. A gate of type `freeform`
+/// without a freeform edge accepts every text as such.
 ///
 /// # Errors
 ///
-/// The text is empty, or means no option where nothing else is taken.
+/// The text is empty, or does not match an option where free text is not accepted.
 pub fn match_answer(
     options: &[GateOption],
     freeform: bool,
     question_type: QuestionType,
     text: &str,
-) -> Result<Answer, NoMatch> {
+) -> Result<GateAnswer, NoMatch> {
     let text = text.trim();
     let any_text = question_type == QuestionType::Freeform && !freeform;
     let matched = if text.is_empty() || any_text {
         None
     } else {
         match question_type {
-            QuestionType::MultiSelect => several(options, text).map(Answer::Options),
+            QuestionType::MultiSelect => several(options, text).map(GateAnswer::Options),
             QuestionType::YesNo | QuestionType::Confirmation => {
-                one(options, text).or_else(|| by_word(options, text)).map(Answer::Option)
+                one(options, text).or_else(|| by_word(options, text)).map(GateAnswer::Option)
             }
-            _ => one(options, text).map(Answer::Option),
+            _ => one(options, text).map(GateAnswer::Option),
         }
     };
     match matched {
         Some(answer) => Ok(answer),
-        None if (freeform || any_text) && !text.is_empty() => Ok(Answer::Text(text.to_owned())),
+        None if (freeform || any_text) && !text.is_empty() => Ok(GateAnswer::Text(text.to_owned())),
         None => Err(NoMatch {
             answer: text.to_owned(),
             options: options.to_vec(),
@@ -106,8 +106,8 @@ fn several(options: &[GateOption], text: &str) -> Option<Vec<usize>> {
     Some(chosen)
 }
 
-/// Which of the options a word for yes or no means: the one whose label is such a word; of two
-/// options, the other one when only one is known, and the first for yes when none is.
+/// The option for a word for yes or no: the one whose label is such a word; of two options, the other
+/// one when only one has such a label, and the first for yes when neither has.
 fn by_word(options: &[GateOption], text: &str) -> Option<usize> {
     let labelled = |words: &[&str]| {
         options.iter().position(|option| words.iter().any(|word| same(word, &option.label)))

@@ -3,24 +3,24 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use fabro_events::{GateOption, QuestionType};
 
-/// What the default answer says where only free text is taken.
+/// The default answer where only free text is accepted.
 const APPROVAL: &str = "approved";
 
-/// Somebody, or something, that answers questions.
+/// Answers questions: a person, a file, a default.
 ///
 /// Implement it under `#[async_trait]`, of the crate `async-trait` 0.1.
 #[async_trait]
 pub trait Interviewer: Send + Sync {
-    /// Asks once and waits for the answer, which may take days; dropping the future calls the
-    /// question off.
+    /// Asks once and waits for the answer, which may take days; dropping the future withdraws the
+    /// question.
     ///
-    /// The answer is the text as it was given. Whoever asks finds out what it means with
-    /// [`match_answer`](crate::match_answer), and asks again when it means nothing.
+    /// The answer is the raw text. The caller matches it with [`match_answer`](crate::match_answer), and
+    /// asks again when it does not match.
     ///
     /// # Errors
     ///
-    /// The person does not want to answer now, or could not be asked. That nobody is there is no
-    /// error, but [`Reply::Unavailable`].
+    /// The person postponed the answer, or the prompt failed. An interviewer without a person replies
+    /// [`Reply::Unavailable`] instead.
     async fn ask(&self, question: &Question) -> Result<Reply, AskError>;
 }
 
@@ -38,7 +38,7 @@ impl<I: Interviewer + ?Sized> Interviewer for Box<I> {
     }
 }
 
-/// What a gate wants to know.
+/// The question of a gate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Question {
     /// The gate.
@@ -49,19 +49,19 @@ pub struct Question {
     pub branch: Option<Arc<str>>,
     /// The question itself.
     pub text: String,
-    /// What the person should see before answering.
+    /// Text to show before the question.
     pub preview: Option<String>,
     /// How it is asked.
     pub question_type: QuestionType,
-    /// What can be chosen, in the order of the edges, without the one for free text.
+    /// The options, in the order of the edges, without the freeform edge.
     pub options: Vec<GateOption>,
-    /// Free text is taken too, by an edge of its own.
+    /// Free text is accepted too, by a freeform edge.
     pub freeform: bool,
-    /// The target of the option to take when nobody is to be bothered.
+    /// The target of the default option.
     pub default_choice: Option<Arc<str>>,
 }
 
-/// What came of a question.
+/// The reply to a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// An answer.
@@ -71,11 +71,11 @@ pub enum Reply {
         /// Where it came from: `terminal`, `answers`, `auto`, ….
         source: &'static str,
     },
-    /// Nobody can answer here.
+    /// Not answered: there is no person, or no answer left.
     Unavailable,
 }
 
-/// A question that could not be asked to its end.
+/// Why a question was not answered.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AskError {
@@ -85,13 +85,13 @@ pub enum AskError {
     /// The terminal failed.
     #[error("ask at the terminal: {reason}")]
     Terminal {
-        /// What it said.
+        /// The system error.
         reason: String,
     },
 }
 
-/// Answers every question at once: with the default choice, else the first option, else, where
-/// only free text is taken, `approved`. The source is `auto`.
+/// Answers every question immediately: with the default choice, else the first option, else, where
+/// only free text is accepted, `approved`. The source is `auto`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AutoApprove;
 
@@ -118,7 +118,7 @@ impl Interviewer for Unavailable {
     }
 }
 
-/// Asks the first, and the second when the first cannot answer.
+/// Asks the first, and falls back to the second when the first is unavailable.
 #[derive(Clone, Copy, Debug)]
 pub struct Chain<A, B>(
     /// Asked first.
@@ -140,9 +140,9 @@ impl<A: Interviewer, B: Interviewer> Interviewer for Chain<A, B> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Answer, match_answer, options};
+    use crate::{GateAnswer, match_answer, options};
 
-    async fn auto(question: Question) -> Answer {
+    async fn auto(question: Question) -> GateAnswer {
         match Chain(Unavailable, AutoApprove).ask(&question).await.unwrap() {
             Reply::Answer { text, source: "auto" } => {
                 let Question { options, freeform, question_type, .. } = &question;
@@ -156,26 +156,32 @@ mod tests {
     async fn the_default_goes_before_the_first() {
         let options = options([("[N] No", "a"), ("Approved", "b")]);
         let question = Question { options, ..Question::default() };
-        assert_eq!(auto(question.clone()).await, Answer::Option(0));
+        assert_eq!(auto(question.clone()).await, GateAnswer::Option(0));
         let default_choice = Some("b".into());
-        assert_eq!(auto(Question { default_choice, ..question.clone() }).await, Answer::Option(1));
+        assert_eq!(
+            auto(Question { default_choice, ..question.clone() }).await,
+            GateAnswer::Option(1)
+        );
         let default_choice = Some("elsewhere".into());
-        assert_eq!(auto(Question { default_choice, ..question }).await, Answer::Option(0));
+        assert_eq!(auto(Question { default_choice, ..question }).await, GateAnswer::Option(0));
     }
 
     #[tokio::test]
-    async fn every_type_of_question_gets_an_answer_it_takes() {
+    async fn every_type_of_question_gets_a_matching_answer() {
         let options = options([("", "next"), ("", "north")]);
         let ask = |question_type, freeform| {
             let options = options.clone();
             auto(Question { question_type, options, freeform, ..Question::default() })
         };
-        assert_eq!(ask(QuestionType::YesNo, false).await, Answer::Option(0));
-        assert_eq!(ask(QuestionType::MultiSelect, false).await, Answer::Options(vec![0]));
-        assert_eq!(ask(QuestionType::Freeform, true).await, Answer::Option(0));
-        assert_eq!(ask(QuestionType::Freeform, false).await, Answer::Text("approved".to_owned()));
+        assert_eq!(ask(QuestionType::YesNo, false).await, GateAnswer::Option(0));
+        assert_eq!(ask(QuestionType::MultiSelect, false).await, GateAnswer::Options(vec![0]));
+        assert_eq!(ask(QuestionType::Freeform, true).await, GateAnswer::Option(0));
+        assert_eq!(
+            ask(QuestionType::Freeform, false).await,
+            GateAnswer::Text("approved".to_owned())
+        );
         let none = Question { freeform: true, ..Question::default() };
-        assert_eq!(auto(none).await, Answer::Text("approved".to_owned()));
+        assert_eq!(auto(none).await, GateAnswer::Text("approved".to_owned()));
     }
 
     #[tokio::test]

@@ -7,8 +7,8 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 
 use crate::{AskError, Interviewer, Question, Reply};
 
-/// Gives prepared answers: each gate has a list, taken in order. The source is `answers`. A gate
-/// whose list is used up, or that has none, is unavailable.
+/// Canned answers: each gate has a queue. The source is `answers`. A gate
+/// whose queue is empty, or that has none, is unavailable.
 ///
 /// ```
 /// use fabro_gate::{Interviewer, Question, QueueInterviewer, Reply};
@@ -34,7 +34,7 @@ impl QueueInterviewer {
     ///
     /// # Errors
     ///
-    /// The text is no JSON, or of another form: the error says where, and what to write instead.
+    /// The text is not JSON, or has another form: the error has the position and the expected form.
     pub fn from_json(text: &str) -> Result<Self, AnswersError> {
         let Lists(answers) = serde_json::from_str(text).map_err(|error| {
             let message = error.to_string();
@@ -48,8 +48,7 @@ impl QueueInterviewer {
         Ok(Self { answers: Mutex::new(answers) })
     }
 
-    /// Passes over the first `count` answers of a gate: those that an earlier driver of the run
-    /// gave.
+    /// Skips the first `count` answers of a gate: those used by an earlier driver of the run.
     pub fn skip(&self, node: &str, count: usize) {
         let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(list) = answers.get_mut(node) {

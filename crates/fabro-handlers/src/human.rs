@@ -8,7 +8,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fabro_engine::{Context, Handler, InboxId, Letter, ReportError, Stage, StageEnd, keys};
 use fabro_events::{EventBody, PauseReason, QuestionType};
-use fabro_gate::{Answer, AskError, Interviewer, NoMatch, Question, Reply, match_answer, options};
+use fabro_gate::{
+    AskError, GateAnswer, Interviewer, NoMatch, Question, Reply, match_answer, options,
+};
 use fabro_redact::Redactor;
 use fabro_types::{Failure, FailureClass, Outcome, strip_accelerator};
 
@@ -33,9 +35,11 @@ impl HumanHandler {
     }
 
     /// What a text means here, without the secrets in it.
-    fn read(&self, gate: &Gate, text: &str) -> Result<Answer, NoMatch> {
+    fn read(&self, gate: &Gate, text: &str) -> Result<GateAnswer, NoMatch> {
         match gate.read(text) {
-            Ok(Answer::Text(text)) => Ok(Answer::Text(self.redactor.redact(&text).into_owned())),
+            Ok(GateAnswer::Text(text)) => {
+                Ok(GateAnswer::Text(self.redactor.redact(&text).into_owned()))
+            }
             Ok(chosen) => Ok(chosen),
             Err(mut no_match) => {
                 no_match.answer = self.redactor.redact(&no_match.answer).into_owned();
@@ -275,7 +279,7 @@ impl Gate {
     }
 
     /// What a text means here.
-    fn read(&self, text: &str) -> Result<Answer, NoMatch> {
+    fn read(&self, text: &str) -> Result<GateAnswer, NoMatch> {
         let Question { options, freeform, question_type, .. } = &self.question;
         match_answer(options, *freeform, *question_type, text)
     }
@@ -294,11 +298,11 @@ impl Gate {
         }
     }
 
-    fn chosen(&self, answer: &Answer) -> Chosen {
+    fn chosen(&self, answer: &GateAnswer) -> Chosen {
         match answer {
-            Answer::Option(index) => self.options(&[*index]),
-            Answer::Options(indices) => self.options(indices),
-            Answer::Text(text) => {
+            GateAnswer::Option(index) => self.options(&[*index]),
+            GateAnswer::Options(indices) => self.options(indices),
+            GateAnswer::Text(text) => {
                 let (label, to) = self.freeform.clone().unzip();
                 Chosen {
                     key: "freeform".to_owned(),
@@ -340,7 +344,7 @@ impl Gate {
         let chosen = match (index, &self.freeform) {
             (Some(index), _) => self.options(&[index]),
             (None, Some((_, to))) if Some(to) == default => {
-                self.chosen(&Answer::Text(String::new()))
+                self.chosen(&GateAnswer::Text(String::new()))
             }
             _ => return None,
         };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fabro_engine::{BlobStore, Stage, StageRecord, keys, read_blob};
-use fabro_preamble::{Branch, Detail, Input, Limits, Output, Shown, render, shows_key};
+use fabro_preamble::{Branch, Detail, Limits, Output, Preamble, Shown, shows_key};
 use fabro_tokens::O200k;
 use fabro_types::{BlobRef, Failure, Fidelity, NodeKind, Status};
 use serde_json::{Map, Value};
@@ -23,21 +23,20 @@ pub(crate) fn preamble(
         return Ok(String::new());
     }
     let teller = Teller { stage };
-    let mut stages = stage.history.iter().rev().map(|record| teller.stage(record));
+    let stages = stage.history.iter().rev().map(|record| teller.stage(record));
     // A large value gets a file only if the preamble names it.
     let shown = stage.context.iter().filter(|(key, _)| shows_key(key));
-    let mut context = shown.map(|(key, value)| (key.to_owned(), teller.shown(key, value)));
+    let context = shown.map(|(key, value)| (key.to_owned(), teller.shown(key, value)));
     let parent = stage.context.get(crate::PARENT_PREAMBLE);
     let parent = parent.map(|value| crate::common::text_of(stage, value)).transpose()?;
-    let input = Input {
-        goal: &stage.run.goal,
-        run_id: &stage.run_id.to_string(),
-        total_stages: stage.history.len(),
-        stages: &mut stages,
-        context: &mut context,
-        parent: parent.as_deref(),
-    };
-    Ok(render(input, fidelity, limits, &O200k).text)
+    let preamble = Preamble::new(&stage.run.goal)
+        .run_id(stage.run_id)
+        .parent(parent.as_deref())
+        .earlier_stages(stage.history.len(), stages)
+        .more_context(context)
+        .fidelity(fidelity)
+        .limits(*limits);
+    Ok(preamble.render(&O200k).text)
 }
 
 struct Teller<'a> {

@@ -1,21 +1,21 @@
-//! Spending a number of tokens on texts, one after the other.
+//! A token budget that strings are charged to, one after the other.
 
 use fabro_tokens::CountTokens;
 
 use crate::text::{clean, close_fence};
 
-/// Keeps account of what texts cost. As long as everything fits by its bytes (which a token has
-/// at least one of) no token is counted, so that a short preamble loads no vocabulary.
+/// While everything fits by its size in bytes (a token has at least one), no token is counted, so that
+/// a short preamble loads no vocabulary.
 ///
-/// Costs of texts are added up, which is near to what they cost together but not exact; whoever
-/// promises a ceiling counts the whole in the end.
+/// The sum of the costs is close to the cost of the whole, but not exact: the caller counts the whole
+/// in the end.
 pub(crate) struct Budget<'a> {
     counter: &'a dyn CountTokens,
     limit: usize,
     used: usize,
     section_limit: usize,
     section_used: usize,
-    /// What was taken, while bytes are counted.
+    /// The accepted text, while bytes are counted.
     taken: String,
     section_start: usize,
     exact: bool,
@@ -23,8 +23,8 @@ pub(crate) struct Budget<'a> {
     work: usize,
 }
 
-/// More bytes a token than any text but rows of blanks and the like has.
-const BYTES_PER_TOKEN: usize = 16;
+/// More bytes a token than any text has, except runs of whitespace and the like.
+pub(crate) const BYTES_PER_TOKEN: usize = 16;
 
 impl<'a> Budget<'a> {
     pub(crate) fn new(limit: usize, counter: &'a dyn CountTokens) -> Self {
@@ -41,14 +41,14 @@ impl<'a> Budget<'a> {
         }
     }
 
-    /// Begins a group of texts that may take so many tokens together.
+    /// Starts a section with a token limit of its own.
     pub(crate) fn section(&mut self, limit: usize) {
         self.section_limit = limit;
         self.section_used = 0;
         self.section_start = self.taken.len();
     }
 
-    /// Takes the text if it costs at most `most` and there is room for it.
+    /// Charges the text if it costs at most `most` and there is room for it.
     pub(crate) fn take(&mut self, text: &str, most: usize) -> bool {
         if !self.exact {
             if self.has_room(text.len(), most) {
@@ -75,7 +75,7 @@ impl<'a> Budget<'a> {
     }
 
     /// Whether so much was counted that only small texts should be tried from now on.
-    pub(crate) fn is_tired(&self) -> bool {
+    pub(crate) fn is_exhausted(&self) -> bool {
         self.work > self.limit.saturating_mul(64)
     }
 
@@ -91,8 +91,8 @@ impl<'a> Budget<'a> {
     }
 }
 
-/// The beginning of a text, of at most `limit` tokens (and 16 bytes a token), and whether it is
-/// not the whole.
+/// The start of a text, of at most `limit` tokens (and 16 bytes a token), and whether it was
+/// truncated.
 pub(crate) fn cut_to_tokens(text: &str, limit: usize, counter: &dyn CountTokens) -> (String, bool) {
     let prefix = &text[..text.floor_char_boundary(limit.saturating_mul(BYTES_PER_TOKEN))];
     let mut kept = clean(prefix).into_owned();
@@ -110,7 +110,7 @@ pub(crate) fn cut_to_tokens(text: &str, limit: usize, counter: &dyn CountTokens)
     (kept, cut)
 }
 
-/// The same for a Markdown text: cut after a whole line, its fences closed.
+/// The same for a Markdown text: truncated after a whole line, its fences closed.
 pub(crate) fn cut_markdown(text: &str, limit: usize, counter: &dyn CountTokens) -> (String, bool) {
     let (mut kept, cut) = cut_to_tokens(text, limit, counter);
     if cut {

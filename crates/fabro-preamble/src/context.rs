@@ -9,8 +9,8 @@ use crate::Shown;
 use crate::budget::Budget;
 use crate::text::{Keep, cut_line, cut_lines, fence, one_line};
 
-/// Whether a context key is for preambles at all: not one that the engine keeps for itself, nor
-/// one whose value is told with its stage. Rules: `docs/workflow-language.md`, "Preamble".
+/// Whether preambles show a context key: not an internal one, nor one whose value is shown with its
+/// stage. Rules: `docs/workflow-language.md`, "Preamble".
 pub fn shows_key(key: &str) -> bool {
     const PREFIXES: [&str; 7] =
         ["internal.", "current", "graph.", "thread.", "response.", "command.", "failure_"];
@@ -22,7 +22,7 @@ pub fn shows_key(key: &str) -> bool {
 #[derive(Default)]
 pub(crate) struct ContextSection {
     pub(crate) lines: Vec<ContextLine>,
-    /// How many values are left out.
+    /// How many values are omitted.
     pub(crate) omitted: usize,
 }
 
@@ -32,15 +32,15 @@ pub(crate) struct ContextLine {
     pub(crate) text: String,
 }
 
-/// Left-out values are counted up to here, so that a vast context costs little.
+/// The limit of counting omitted values, so that a large context costs little.
 pub(crate) const MOST_COUNTED: usize = 1_000;
 
 const VALUE_CHARS: usize = 400;
 const VALUE_LINES: usize = 10;
 
-/// Takes values as long as the budget's section has room for them.
+/// Collects values while the section of the budget has room.
 pub(crate) fn collect(
-    context: &mut dyn Iterator<Item = (String, Shown)>,
+    context: impl Iterator<Item = (String, Shown)>,
     budget: &mut Budget<'_>,
 ) -> ContextSection {
     let mut section = ContextSection::default();
@@ -99,7 +99,7 @@ fn item(key: &str, value: &Shown, chars: usize) -> String {
     out
 }
 
-/// The beginning of a value's JSON; writing stops early, however large the value is.
+/// The start of a value's JSON; writing stops early, however large the value is.
 fn compact_json(value: &Value, chars: usize) -> String {
     let mut writer = Bounded { bytes: Vec::new(), most: chars * 4 };
     let whole = serde_json::to_writer(&mut writer, value).is_ok();

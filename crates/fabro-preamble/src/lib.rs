@@ -1,55 +1,34 @@
 //! The preamble of a prompt: what happened in earlier stages, within a guaranteed token ceiling.
 //!
-//! [`render`] turns the goal, the completed stages and the context of a run into the text that
-//! stands before a stage's own prompt. The two are joined as `{preamble}\n\n{prompt}`: the text
-//! ends without a line end, and it is empty when there is nothing to say.
+//! A [`Preamble`] collects the goal, the completed stages and the context of a run, and renders the
+//! text that precedes a stage's own prompt, separated by an empty line: the text has no line end at
+//! its end, and is empty when there is nothing to report.
 //!
 //! ```
-//! use fabro_preamble::{Detail, Input, Limits, Output, Stage, render};
+//! use fabro_preamble::{Detail, Preamble, Stage};
 //! use fabro_tokens::CharsPerFour;
 //! use fabro_types::{Fidelity, Status};
 //!
-//! let test = Stage {
-//!     detail: Detail::Command {
-//!         script: "cargo test".into(),
-//!         stdout: Output::Text("41 passed, 1 failed\n".into()),
-//!         stderr: Output::None,
-//!         exit_code: Some(101),
-//!     },
-//!     ..Stage::new("test", Status::Failed)
-//! };
-//! let input = Input {
-//!     goal: "Add a /health endpoint",
-//!     run_id: "01HF7YAT00000000000000001A",
-//!     total_stages: 1,
-//!     stages: &mut std::iter::once(test),
-//!     context: &mut std::iter::empty(),
-//!     parent: None,
-//! };
-//! let preamble = render(input, Fidelity::Compact, &Limits::default(), &CharsPerFour);
-//! assert!(preamble.text.starts_with("Goal: Add a /health endpoint\n"));
-//! assert!(preamble.text.ends_with("\
-//! - **test**: fail
-//!   - Script: `cargo test`
-//!   - Stdout:
-//!     ```
-//!     41 passed, 1 failed
-//!     ```
-//!   - Stderr: (empty)
-//!   - Exit code: 101"));
+//! let detail = Detail::command("cargo test", "41 passed, 1 failed\n", "", 101);
+//! let preamble = Preamble::new("Add a /health endpoint")
+//!     .stage(Stage { detail, ..Stage::new("test", Status::Failed) })
+//!     .context("tests_passed", false)
+//!     .fidelity(Fidelity::SummaryMedium)
+//!     .render(&CharsPerFour);
+//! # assert_eq!(preamble.text, "Goal: Add a /health endpoint\n\n## Completed stages\n- **test**: fail
+//! #   - Stdout:\n    ```\n    41 passed, 1 failed\n    ```\n\n## Context\n- tests_passed: false");
+//! println!("{}\n\nFix the failing test.", preamble.text);
 //! ```
 //!
-//! Stages are handed over newest first, and told oldest first.
+//! The ceiling of a fidelity holds for the whole text, as the given token counter counts. The goal
+//! comes first and is truncated last. A parent's preamble may take a third of the ceiling, the
+//! context a quarter, the stages the rest, newest first: one that does not fit, or would take more
+//! than half of the ceiling, is shown with less detail; the number of omitted stages and values is
+//! shown. The work is proportional to the ceiling: lazy stages and context values
+//! ([`Preamble::earlier_stages`], [`Preamble::more_context`]) are read only while there is room.
 //!
-//! The ceiling of a fidelity holds for the whole text, whatever is in it, as the given counter
-//! counts. The goal is told first of all and cut last. A parent's preamble may take a third of the
-//! ceiling, the context a quarter, the stages the rest, newest first: one that does not fit, or
-//! would take more than half of the ceiling, is told with less detail; what is left out is said
-//! with its number. Work is in proportion to the ceiling: stages and context values are pulled
-//! only while there is room.
-//!
-//! Limits: output lines are cut at 1,000 characters (2,000 under `summary:high`), context values
-//! at 400; control characters are shown as `U+FFFD`.
+//! Limits: output lines are truncated at 1,000 characters (2,000 under `summary:high`), context
+//! values at 400; control characters are shown as `U+FFFD`.
 
 mod budget;
 mod context;
@@ -62,25 +41,108 @@ use std::ops::Range;
 use std::sync::Arc;
 
 pub use context::shows_key;
-use fabro_types::Status;
-pub use render::render;
+use fabro_tokens::CountTokens;
+use fabro_types::{Fidelity, Status};
 use serde_json::Value;
 
-/// What a preamble is made from.
-pub struct Input<'a> {
-    /// The goal of the run; blank when there is none.
-    pub goal: &'a str,
-    /// The id of the run, for `truncate`.
-    pub run_id: &'a str,
-    /// How many stages `stages` would yield if all were pulled.
-    pub total_stages: usize,
-    /// The completed stages, newest first, without start, exit and conditional nodes.
-    pub stages: &'a mut dyn Iterator<Item = Stage>,
-    /// The context in key order. Keys that are not for preambles (see [`shows_key`]) are left out
-    /// here, so that it can be the whole context.
-    pub context: &'a mut dyn Iterator<Item = (String, Shown)>,
-    /// The preamble of the run that this one is a sub-workflow of.
-    pub parent: Option<&'a str>,
+/// The builder of a preamble: what it shows, and with how much detail.
+pub struct Preamble<'a> {
+    goal: &'a str,
+    run_id: Option<String>,
+    parent: Option<&'a str>,
+    /// Oldest first.
+    stages: Vec<Stage>,
+    earlier_count: usize,
+    earlier: Box<dyn Iterator<Item = Stage> + 'a>,
+    context: Vec<(String, Shown)>,
+    more_context: Box<dyn Iterator<Item = (String, Shown)> + 'a>,
+    fidelity: Fidelity,
+    limits: Limits,
+}
+
+impl<'a> Preamble<'a> {
+    /// A preamble with the goal of the run, empty when there is none; compact by default.
+    pub fn new(goal: &'a str) -> Self {
+        Self {
+            goal,
+            run_id: None,
+            parent: None,
+            stages: Vec::new(),
+            earlier_count: 0,
+            earlier: Box::new(std::iter::empty()),
+            context: Vec::new(),
+            more_context: Box::new(std::iter::empty()),
+            fidelity: Fidelity::Compact,
+            limits: Limits::default(),
+        }
+    }
+
+    /// The id of the run, shown under `truncate`.
+    #[must_use]
+    pub fn run_id(mut self, id: impl ToString) -> Self {
+        self.run_id = Some(id.to_string());
+        self
+    }
+
+    /// The preamble of the parent run of a sub-workflow.
+    #[must_use]
+    pub fn parent(mut self, preamble: Option<&'a str>) -> Self {
+        self.parent = preamble;
+        self
+    }
+
+    /// Adds a completed stage, after those added before.
+    #[must_use]
+    pub fn stage(mut self, stage: Stage) -> Self {
+        self.stages.push(stage);
+        self
+    }
+
+    /// The stages before those added with [`stage`](Self::stage): how many there are, and an iterator
+    /// over them, newest first, that is read only while there is room.
+    #[must_use]
+    pub fn earlier_stages(
+        mut self,
+        count: usize,
+        newest_first: impl Iterator<Item = Stage> + 'a,
+    ) -> Self {
+        self.earlier_count = count;
+        self.earlier = Box::new(newest_first);
+        self
+    }
+
+    /// Adds a context value. Keys that are not for preambles (see [`shows_key`]) are omitted.
+    #[must_use]
+    pub fn context(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.context.push((key.into(), Shown::Value(Arc::new(value.into()))));
+        self
+    }
+
+    /// Further context values, read only while there is room.
+    #[must_use]
+    pub fn more_context(mut self, values: impl Iterator<Item = (String, Shown)> + 'a) -> Self {
+        self.more_context = Box::new(values);
+        self
+    }
+
+    /// How much detail is shown.
+    #[must_use]
+    pub fn fidelity(mut self, fidelity: Fidelity) -> Self {
+        self.fidelity = fidelity;
+        self
+    }
+
+    /// The token ceilings.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Renders the preamble within the ceiling of its fidelity; empty under [`Fidelity::Full`].
+    pub fn render(self, counter: &dyn CountTokens) -> RenderedPreamble {
+        render::render(self, counter)
+    }
 }
 
 /// A context value as a preamble shows it.
@@ -99,26 +161,26 @@ pub struct Stage {
     pub node: String,
     /// Which visit of the node, from 1.
     pub visit: u32,
-    /// How it ended.
+    /// Its status.
     pub status: Status,
-    /// A word of the workflow's own that it ended with instead of a status.
+    /// The outcome word of the workflow's own that replaces the status.
     pub word: Option<String>,
     /// What its handler did.
     pub detail: Detail,
-    /// A remark.
+    /// Notes.
     pub notes: Option<String>,
     /// Why it failed.
     pub failure: Option<String>,
-    /// The label of the edge it asked for.
+    /// The label of its preferred outgoing edge.
     pub preferred_label: Option<String>,
-    /// The nodes it asked for, most wanted first.
+    /// Its suggested next nodes, most preferred first.
     pub suggested_next_ids: Vec<String>,
     /// The files it wrote.
     pub files: Vec<String>,
 }
 
 impl Stage {
-    /// The first visit of a node, with nothing else to tell.
+    /// The first visit of a node, without further details.
     pub fn new(node: impl Into<String>, status: Status) -> Self {
         Self {
             node: node.into(),
@@ -135,19 +197,19 @@ impl Stage {
     }
 }
 
-/// What a handler did.
+/// The work of a handler.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Detail {
     /// A script ran.
     Command {
         /// Its text.
         script: String,
-        /// What it wrote to standard output.
+        /// Its standard output.
         stdout: Output,
-        /// What it wrote to standard error.
+        /// Its standard error.
         stderr: Output,
         /// Its exit code; absent when a signal ended it. Shown unless it is 0 or a failure is
-        /// told.
+        /// shown.
         exit_code: Option<i32>,
     },
     /// A model answered.
@@ -163,14 +225,14 @@ pub enum Detail {
     },
     /// A person answered.
     Human {
-        /// What was asked.
+        /// The question.
         question: String,
-        /// The label of the option chosen; blank when there was none.
+        /// The label of the chosen option; empty when there is none.
         answer: String,
-        /// What was written freely.
+        /// The free text.
         text: Option<String>,
     },
-    /// Branches ran side by side.
+    /// Parallel branches.
     Parallel {
         /// In branch order.
         branches: Vec<Branch>,
@@ -179,29 +241,52 @@ pub enum Detail {
     Other,
 }
 
+impl Detail {
+    /// A script with its output and exit code.
+    pub fn command(
+        script: impl Into<String>,
+        stdout: impl Into<Output>,
+        stderr: impl Into<Output>,
+        exit_code: impl Into<Option<i32>>,
+    ) -> Self {
+        Self::Command {
+            script: script.into(),
+            stdout: stdout.into(),
+            stderr: stderr.into(),
+            exit_code: exit_code.into(),
+        }
+    }
+}
+
 /// A branch of a fan-out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Branch {
     /// Its id.
     pub id: String,
-    /// How it ended.
+    /// Its status.
     pub status: Status,
-    /// A remark.
+    /// Notes.
     pub notes: Option<String>,
-    /// What its last stage answered or printed.
+    /// The output of its last stage.
     pub output: Output,
 }
 
-/// A text that may be too large to show.
+/// An output that may be too large to show.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Output {
-    /// The text itself; callers pass up to 100 KB so.
+    /// The text, at most about 100 KB.
     Text(String),
     /// The path of the file that holds it.
     File(String),
     /// There is none.
     #[default]
     None,
+}
+
+impl From<&str> for Output {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
 }
 
 /// Ceilings in tokens. Those of `summary:medium` (1,500) and `summary:low` (600) are fixed.
@@ -221,30 +306,30 @@ impl Default for Limits {
 
 /// A rendered preamble.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Preamble {
+pub struct RenderedPreamble {
     /// The text, without a line end at its end.
     pub text: String,
     /// How many completed stages it leaves out.
     pub omitted_stages: usize,
-    /// Whether the goal is not whole.
+    /// Whether the goal is truncated.
     pub goal_cut: bool,
-    /// Where its parts came from, in order; only line ends are between them.
+    /// The source of each part, in order; only line ends are between them.
     pub parts: Vec<Part>,
 }
 
 /// A part of a preamble.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Where it is, in bytes of the text.
+    /// Its byte range in the text.
     pub range: Range<usize>,
-    /// What it tells.
+    /// Its source.
     pub source: PartSource,
 }
 
-/// What a part of a preamble tells.
+/// The source of a part of a preamble.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PartSource {
-    /// The preamble of the run above.
+    /// The preamble of the parent run.
     Parent,
     /// The goal.
     Goal,
@@ -262,7 +347,7 @@ pub enum PartSource {
         /// Its key.
         key: String,
     },
-    /// A heading, or a word about what was left out.
+    /// A heading, or a note about omitted items.
     Frame,
 }
 

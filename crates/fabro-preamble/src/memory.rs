@@ -1,7 +1,7 @@
-//! What the LLM and human stages of a workflow have said: recent turns, a summary, and the block that tells them.
+//! The workflow memory: recent turns of LLM and human stages, a summary of older ones, and the block for a prompt.
 //!
-//! A [`Memory`] is folded from [`Turn`]s, one for each stage in which a model or a person spoke. The
-//! last [`RECENT_TURNS`] are kept as they are; of those before, a line each goes into a summary. The
+//! A [`Memory`] is folded from [`Turn`]s, one for each stage with a message of a model or a person. The
+//! last [`RECENT_TURNS`] are kept as they are; the older ones become one line each in a summary. The
 //! same turns always give the same memory.
 //!
 //! ```
@@ -34,16 +34,14 @@
 //! Answer your partner.");
 //! ```
 //!
-//! [`assemble`] is the one place where the message of a user is put together; [`ToolContext`] is
-//! what tools get of the same memory.
+//! [`assemble`] builds every user message; [`ToolContext`] is the same memory for tools.
 //!
 //! # Limits
 //!
-//! - The summary has at most 100 lines of at most 160 characters of what was said; older lines are
-//!   dropped, and it says how many. It is an excerpt, not an understanding: a caller that has a model
-//!   summarise hands its text over with [`Memory::with_summary`].
-//! - A memory holds its recent turns whole, however long they are. Only the block is cut.
-//! - Preamble, partner and prompt are not cut by [`assemble`].
+//! - The summary has at most 100 lines of at most 160 characters; older lines are dropped and
+//!   counted. It is an excerpt: a summary by a model is set with [`Memory::with_summary`].
+//! - A memory holds its recent turns whole, however long they are. Only the block is truncated.
+//! - Preamble, partner and prompt are not truncated by [`assemble`].
 
 mod assemble;
 mod block;
@@ -60,17 +58,17 @@ use summary::Summary;
 /// How many turns a memory keeps whole.
 pub const RECENT_TURNS: usize = 12;
 
-/// How many turns a memory tells anything of.
+/// How many turns a memory contains, recent or summarized.
 pub const REMEMBERED_TURNS: usize = RECENT_TURNS + summary::LINES;
 
-/// What was said in one stage.
+/// The message of one stage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Turn {
     /// The id of the stage's node.
     pub node: String,
-    /// Who spoke.
+    /// The author.
     pub kind: Speaker,
-    /// The last text of the stage.
+    /// The last message of the stage.
     pub text: String,
     /// Which turn of the workflow it is, from 1; [`Memory::push`] sets it.
     #[serde(default)]
@@ -78,13 +76,13 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// A turn whose round is set when it is remembered.
+    /// A turn whose round [`Memory::push`] sets.
     pub fn new(node: impl Into<String>, kind: Speaker, text: impl Into<String>) -> Self {
         Self { node: node.into(), kind, text: text.into(), round: 0 }
     }
 }
 
-/// Who speaks in a turn.
+/// The author of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Speaker {
@@ -103,14 +101,14 @@ impl fmt::Display for Speaker {
     }
 }
 
-/// What was said so far.
+/// The turns of a workflow so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     /// The oldest first.
     recent: Vec<Turn>,
     summary: Summary,
-    /// Takes the place of `summary`.
-    given: Option<String>,
+    /// Replaces `summary`.
+    model_summary: Option<String>,
     round: u64,
 }
 
@@ -124,13 +122,13 @@ impl Memory {
         memory
     }
 
-    /// A memory that knows only of the number of the turns before the first one it will be told.
-    /// With [`REMEMBERED_TURNS`] after them it is the same as if it had been told all.
+    /// A memory that knows only the number of earlier turns. After [`REMEMBERED_TURNS`] more it is the
+    /// same as with all of them.
     pub fn after(earlier: u64) -> Self {
         Self { summary: Summary::after(earlier), round: earlier, ..Self::default() }
     }
 
-    /// Remembers one more turn. The cost does not grow with the number of turns before.
+    /// Adds a turn. The cost does not grow with the number of earlier turns.
     pub fn push(&mut self, turn: Turn) {
         self.round += 1;
         if self.recent.len() == RECENT_TURNS {
@@ -140,18 +138,18 @@ impl Memory {
         self.recent.push(Turn { round: self.round, ..turn });
     }
 
-    /// Uses this text, of a model for instance, as the summary of the turns before the recent ones.
-    /// A blank one leaves the summary as it is.
+    /// Sets the summary of the turns before the recent ones, written by a model for instance. An empty
+    /// one leaves the summary as it is.
     pub fn with_summary(mut self, summary: impl Into<String>) -> Self {
         let summary = summary.into().trim().to_owned();
-        self.given = Some(summary).filter(|summary| !summary.is_empty());
+        self.model_summary = Some(summary).filter(|summary| !summary.is_empty());
         self
     }
 
     /// The summary of the turns before the recent ones, a line each, without a line end at its end;
     /// empty when there are none.
     pub fn summary(&self) -> String {
-        self.given.clone().unwrap_or_else(|| self.summary.text())
+        self.model_summary.clone().unwrap_or_else(|| self.summary.text())
     }
 
     /// The last [`RECENT_TURNS`] turns, the oldest first.
@@ -169,27 +167,26 @@ impl Memory {
         self.recent.last().map(|turn| &*turn.text)
     }
 
-    /// What to look for in documents before a stage with this prompt: what the partner said, or the
-    /// prompt when nobody spoke, and the last line of the summary.
+    /// The retrieval query before a stage with this prompt: the last message, or the prompt when there
+    /// is none, and the last line of the summary.
     pub fn query(&self, prompt: &str) -> String {
-        let said = self.partner().filter(|text| !text.trim().is_empty()).unwrap_or(prompt);
+        let message = self.partner().filter(|text| !text.trim().is_empty()).unwrap_or(prompt);
         match self.summary().lines().last() {
-            Some(line) => format!("{said}\n{line}"),
-            None => said.to_owned(),
+            Some(line) => format!("{message}\n{line}"),
+            None => message.to_owned(),
         }
     }
 
-    /// Summary and recent turns as Markdown of at most `max_tokens`, whatever was said; empty when
-    /// nothing was.
+    /// Summary and recent turns as Markdown of at most `max_tokens`; empty when there are none.
     ///
-    /// One turn takes at most half of it, cut with a note. When there is not room for all, the oldest
-    /// lines go first, and a note says how many.
+    /// One turn takes at most half of it, truncated with a note. When not all of it fits, the oldest
+    /// lines are omitted first, and a note has their number.
     pub fn block(&self, counter: &dyn CountTokens, max_tokens: usize) -> String {
         block::render(self, counter, max_tokens)
     }
 }
 
-/// What a tool is told of a workflow's conversation.
+/// The memory of a workflow as tools read it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolContext {
     /// The summary of the turns before the recent ones; may be empty.

@@ -5,44 +5,40 @@ use crate::budget::{Budget, cut_markdown, cut_to_tokens};
 use crate::context::{self, ContextSection, MOST_COUNTED};
 use crate::stage::{StageBlock, headline_only, variants};
 use crate::text::{one_line, plural};
-use crate::{Input, Limits, Part, PartSource, Preamble, Stage};
+use crate::{Part, PartSource, Preamble, RenderedPreamble, Stage};
 
 const MEDIUM_CEILING: usize = 1_500;
 const LOW_CEILING: usize = 600;
 
-/// Every heading and every word about what was left out, at its longest.
+/// Every heading and every note about omitted items, at its longest.
 const FRAME: &str = "# Parent workflow\n\n… (cut)\n\n# This workflow\n\nGoal: … (goal cut)\n\n\
     ## Completed stages\n\n(1000000 earlier stages omitted)\n\n## Context\n\
     - (more than 1000 values omitted)";
 
-/// Renders the preamble of a stage; see the crate's documentation for what it holds.
-/// `Fidelity::Full` renders nothing.
-pub fn render(
-    mut input: Input<'_>,
-    fidelity: Fidelity,
-    limits: &Limits,
-    count: &dyn CountTokens,
-) -> Preamble {
-    let limit = match fidelity {
-        Fidelity::Full => return Preamble::default(),
-        Fidelity::Compact | Fidelity::Truncate => limits.compact,
-        Fidelity::SummaryHigh => limits.high,
+pub(crate) fn render(input: Preamble<'_>, count: &dyn CountTokens) -> RenderedPreamble {
+    let limit = match input.fidelity {
+        Fidelity::Full => return RenderedPreamble::default(),
+        Fidelity::Compact | Fidelity::Truncate => input.limits.compact,
+        Fidelity::SummaryHigh => input.limits.high,
         Fidelity::SummaryMedium => MEDIUM_CEILING,
         Fidelity::SummaryLow => LOW_CEILING,
     };
-    let mut plan = plan(&mut input, fidelity, limit, count);
+    let mut plan = plan(input, limit, count);
     loop {
         let preamble = assemble(&plan);
         if count.fits(&preamble.text, limit) {
             return preamble;
         }
         if !plan.shrink() {
-            return Preamble { omitted_stages: plan.total_stages, ..Preamble::default() };
+            return RenderedPreamble {
+                omitted_stages: plan.total_stages,
+                ..RenderedPreamble::default()
+            };
         }
     }
 }
 
-/// What the text will hold.
+/// The selected content of the text.
 struct Plan {
     fidelity: Fidelity,
     parent: Option<String>,
@@ -54,7 +50,7 @@ struct Plan {
     stages: Vec<StageBlock>,
     total_stages: usize,
     context: ContextSection,
-    /// How many items the next [`Plan::shrink`] leaves out; doubles each time.
+    /// How many items the next [`Plan::shrink`] omits; doubles each time.
     shrunk: usize,
 }
 
@@ -65,10 +61,11 @@ impl Plan {
 }
 
 /// Spends the ceiling in the order of importance.
-fn plan(input: &mut Input<'_>, fidelity: Fidelity, limit: usize, count: &dyn CountTokens) -> Plan {
+fn plan(input: Preamble<'_>, limit: usize, count: &dyn CountTokens) -> Plan {
+    let fidelity = input.fidelity;
     let mut budget = Budget::new(limit, count);
     let truncate = fidelity == Fidelity::Truncate;
-    let run_id = truncate.then(|| one_line(input.run_id, 200));
+    let run_id = truncate.then(|| one_line(input.run_id.as_deref().unwrap_or_default(), 200));
     budget.take(FRAME, limit / 2);
     budget.take(run_id.as_deref().unwrap_or_default(), limit);
     let (goal, goal_cut) = take_goal(input.goal, &mut budget, limit, count);
@@ -80,7 +77,7 @@ fn plan(input: &mut Input<'_>, fidelity: Fidelity, limit: usize, count: &dyn Cou
         goal_cut,
         run_id,
         stages: Vec::new(),
-        total_stages: input.total_stages,
+        total_stages: input.stages.len() + input.earlier_count,
         context: ContextSection::default(),
         shrunk: 1,
     };
@@ -96,12 +93,14 @@ fn plan(input: &mut Input<'_>, fidelity: Fidelity, limit: usize, count: &dyn Cou
     }
     if fidelity != Fidelity::SummaryLow {
         budget.section(limit / 4);
-        plan.context = context::collect(input.context, &mut budget);
+        plan.context =
+            context::collect(input.context.into_iter().chain(input.more_context), &mut budget);
         budget.section(limit);
     }
-    plan.stages = take_stages(input.stages, fidelity, &mut budget, limit);
-    let told: Vec<&str> = plan.stages.iter().filter_map(|block| block.tells).collect();
-    plan.context.lines.retain(|line| !told.contains(&line.key.as_str()));
+    let newest_first = input.stages.into_iter().rev().chain(input.earlier);
+    plan.stages = take_stages(newest_first, fidelity, &mut budget, limit);
+    let covered: Vec<&str> = plan.stages.iter().filter_map(|block| block.covers).collect();
+    plan.context.lines.retain(|line| !covered.contains(&line.key.as_str()));
     plan
 }
 
@@ -125,17 +124,17 @@ fn take_goal(
     (Some(kept), true)
 }
 
-/// The newest stages, as many as there is room for. One that does not fit with all its detail is
-/// tried with less, down to its headline.
+/// The newest stages, as many as fit. One that does not fit with all its detail is tried with less,
+/// down to its headline.
 fn take_stages(
-    stages: &mut dyn Iterator<Item = Stage>,
+    newest_first: impl Iterator<Item = Stage>,
     fidelity: Fidelity,
     budget: &mut Budget<'_>,
     limit: usize,
 ) -> Vec<StageBlock> {
     let mut blocks = Vec::new();
-    for stage in stages {
-        let fitting = if budget.is_tired() {
+    for stage in newest_first {
+        let fitting = if budget.is_exhausted() {
             Some(headline_only(&stage, fidelity)).filter(|block| budget.take(&block.text, limit))
         } else {
             variants(&stage, fidelity).find(|block| budget.take(&block.text, limit / 2))
@@ -149,7 +148,7 @@ fn take_stages(
 }
 
 impl Plan {
-    /// Leaves something more out, the least important first; false when nothing is left.
+    /// Omits more, the least important first; false when nothing is left.
     fn shrink(&mut self) -> bool {
         let step = self.shrunk;
         self.shrunk = step.saturating_mul(2);
@@ -171,7 +170,7 @@ impl Plan {
     }
 }
 
-fn assemble(plan: &Plan) -> Preamble {
+fn assemble(plan: &Plan) -> RenderedPreamble {
     let mut page = Page::default();
     if let Some(parent) = &plan.parent {
         page.push("", "# Parent workflow", PartSource::Frame);
@@ -191,7 +190,7 @@ fn assemble(plan: &Plan) -> Preamble {
         push_stages(plan, &mut page);
         push_context(&plan.context, &mut page);
     }
-    Preamble {
+    RenderedPreamble {
         text: page.text,
         omitted_stages: plan.omitted_stages(),
         goal_cut: plan.goal_cut,

@@ -12,11 +12,11 @@ use crate::{Branch, Detail, Output, Stage};
 pub(crate) struct Amount {
     /// Lines of an output.
     lines: usize,
-    /// Lines of a model's answer.
+    /// Lines of a model's response.
     response_lines: usize,
     /// Characters of a line.
     line_chars: usize,
-    /// Characters of a name, a path or a remark.
+    /// Characters of a name, a path or notes.
     field_chars: usize,
     /// Files, branches, suggested nodes.
     items: usize,
@@ -34,8 +34,8 @@ pub(crate) struct StageBlock {
     pub(crate) node: String,
     pub(crate) visit: u32,
     pub(crate) text: String,
-    /// The context key whose value the block tells already.
-    pub(crate) tells: Option<&'static str>,
+    /// The context key whose value the block already shows.
+    pub(crate) covers: Option<&'static str>,
 }
 
 /// The stage with most detail first, then with less and less; at last its headline.
@@ -66,7 +66,7 @@ pub(crate) fn headline_only(stage: &Stage, fidelity: Fidelity) -> StageBlock {
 fn block(stage: &Stage, fidelity: Fidelity, amount: Option<Amount>) -> StageBlock {
     let mut text = headline(stage, fidelity);
     text.push('\n');
-    let mut tells = None;
+    let mut covers = None;
     if let Some(amount) = amount {
         let indent = if fidelity == Fidelity::SummaryHigh { 0 } else { 2 };
         let mut items = Items { out: &mut text, indent, amount };
@@ -75,7 +75,7 @@ fn block(stage: &Stage, fidelity: Fidelity, amount: Option<Amount>) -> StageBloc
         } else {
             items.everything(stage, fidelity == Fidelity::SummaryHigh);
         }
-        tells = match &stage.detail {
+        covers = match &stage.detail {
             Detail::Human { text: Some(_), .. } => Some("human.gate.text"),
             Detail::Parallel { .. } => Some("parallel.results"),
             _ => None,
@@ -84,7 +84,7 @@ fn block(stage: &Stage, fidelity: Fidelity, amount: Option<Amount>) -> StageBloc
     if fidelity == Fidelity::SummaryHigh {
         text.push('\n');
     }
-    StageBlock { node: stage.node.clone(), visit: stage.visit, text, tells }
+    StageBlock { node: stage.node.clone(), visit: stage.visit, text, covers }
 }
 
 fn headline(stage: &Stage, fidelity: Fidelity) -> String {
@@ -103,7 +103,7 @@ fn headline(stage: &Stage, fidelity: Fidelity) -> String {
 /// Writes list items under a stage's headline.
 struct Items<'a> {
     out: &'a mut String,
-    /// Blanks before an item.
+    /// Spaces before an item.
     indent: usize,
     amount: Amount,
 }
@@ -115,15 +115,16 @@ impl Items<'_> {
                 self.script(script);
                 self.output("Stdout", stdout, self.amount.lines);
                 self.output("Stderr", stderr, self.amount.lines);
-                // A failure says it already.
-                let told = stage.failure.is_some();
-                if let Some(code) = exit_code.filter(|code| *code != 0 && !told) {
+                // The message of a failure contains it.
+                let is_shown = stage.failure.is_some();
+                if let Some(code) = exit_code.filter(|code| *code != 0 && !is_shown) {
                     self.item("Exit code", &code.to_string());
                 }
                 self.names("Files", &stage.files);
             }
             Detail::Llm { model, input_tokens, output_tokens, response } => {
-                let (input, output) = (short_number(*input_tokens), short_number(*output_tokens));
+                let input = short_number(*input_tokens);
+                let output = short_number(*output_tokens);
                 let model = one_line(model, self.amount.field_chars);
                 self.item("Model", &format!("{model}, {input} tokens in / {output} out"));
                 self.names("Files", &stage.files);
@@ -146,7 +147,7 @@ impl Items<'_> {
         }
     }
 
-    /// What is worth knowing when there is little room.
+    /// The results only, for little room.
     fn findings(&mut self, stage: &Stage) {
         self.field("Failure", stage.failure.as_ref());
         self.field("Notes", stage.notes.as_ref());
@@ -264,7 +265,8 @@ impl Items<'_> {
     }
 
     fn branch(&mut self, branch: &Branch) {
-        let (id, status) = (one_line(&branch.id, 128), branch.status.short());
+        let id = one_line(&branch.id, 128);
+        let status = branch.status.short();
         let _ = writeln!(self.out, "{:indent$}- **{id}**: {status}", "", indent = self.indent);
         self.indent += 2;
         self.field("Notes", branch.notes.as_ref());

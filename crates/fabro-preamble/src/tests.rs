@@ -1,4 +1,4 @@
-//! What preambles say, and how much room they take.
+//! The text of preambles, and their size.
 
 use fabro_tokens::{CountTokens, O200k};
 use fabro_types::Fidelity;
@@ -11,7 +11,7 @@ mod wording;
 
 const GOAL: &str = "Add a /health endpoint to the API server";
 
-/// A run to render: stages oldest first, as people tell them.
+/// A run to render: stages oldest first.
 struct Run<'a> {
     goal: &'a str,
     stages: Vec<Stage>,
@@ -20,16 +20,21 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn render(&self, fidelity: Fidelity, limits: Limits, count: &dyn CountTokens) -> Preamble {
-        let input = Input {
-            goal: self.goal,
-            run_id: "01HF7YAT00000000000000001A",
-            total_stages: self.stages.len(),
-            stages: &mut self.stages.iter().rev().cloned(),
-            context: &mut self.context.iter().cloned(),
-            parent: self.parent,
-        };
-        render(input, fidelity, &limits, count)
+    fn render(
+        &self,
+        fidelity: Fidelity,
+        limits: Limits,
+        count: &dyn CountTokens,
+    ) -> RenderedPreamble {
+        let stages = self.stages.iter().rev().cloned();
+        Preamble::new(self.goal)
+            .run_id("01HF7YAT00000000000000001A")
+            .parent(self.parent)
+            .earlier_stages(self.stages.len(), stages)
+            .more_context(self.context.iter().cloned())
+            .fidelity(fidelity)
+            .limits(limits)
+            .render(count)
     }
 
     fn text(&self, fidelity: Fidelity) -> String {

@@ -1,10 +1,10 @@
-//! Cutting foreign text down to what a list item or a fence can hold.
+//! Truncates text to what a list item or a code fence can hold.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// The first `max` characters of a line, with a word about the others. Control characters but tabs
-/// become `U+FFFD`: they mean nothing to a model and break terminals and command lines.
+/// The first `max` characters of a line, with a note about the others. Control characters except
+/// tabs become `U+FFFD`: they mean nothing to a model and break terminals and command lines.
 pub(crate) fn cut_line(line: &str, max: usize) -> String {
     let end = line.char_indices().nth(max).map_or(line.len(), |(at, _)| at);
     let mut cut = clean(&line[..end]).into_owned();
@@ -31,7 +31,8 @@ pub(crate) fn clean(text: &str) -> Cow<'_, str> {
 }
 
 /// `1 line`, `2 lines`.
-pub(crate) fn plural(number: usize, noun: &str) -> String {
+pub(crate) fn plural(number: impl TryInto<u64>, noun: &str) -> String {
+    let number = number.try_into().unwrap_or(u64::MAX);
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
@@ -88,21 +89,23 @@ pub(crate) fn inline_code(line: &str) -> String {
     format!("{mark}{pad}{line}{pad}{mark}")
 }
 
-/// Closes a fence that a cut text leaves open.
+/// Closes a code fence that a truncated text leaves open.
 pub(crate) fn close_fence(text: &mut String) {
     let mut open: Option<&str> = None;
     for line in text.lines() {
-        let mark = line.trim();
-        let is_mark = mark.len() >= 3 && mark.bytes().all(|byte| byte == b'`');
+        let mark = line.trim_start();
+        let length = mark.len() - mark.trim_start_matches('`').len();
         match open {
-            Some(opened) if is_mark && mark.len() >= opened.trim().len() => open = None,
-            None if is_mark => open = Some(line),
+            None if length >= 3 => open = Some(&line[..line.len() - mark.len() + length]),
+            Some(opened) if length >= opened.trim().len() && length == mark.trim_end().len() => {
+                open = None;
+            }
             _ => {}
         }
     }
-    if let Some(opened) = open.map(str::to_owned) {
+    if let Some(mark) = open.map(str::to_owned) {
         text.push('\n');
-        text.push_str(&opened);
+        text.push_str(&mark);
     }
 }
 

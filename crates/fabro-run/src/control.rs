@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fabro_engine::checkpoint::{self, Checkpoint};
 use fabro_engine::{NewBlob, Phase, RunState, offload_patch, read_all};
 use fabro_events::Event;
-use fabro_gate::{Answer, match_answer};
+use fabro_gate::{GateAnswer, match_answer};
 use fabro_graph::NodeKind;
 use fabro_handlers::Bundle;
 use fabro_store::{Batch, Inbox as _, InboxId, Message, RunLog as _, SqliteStore, StoreError};
@@ -38,7 +38,7 @@ pub async fn answer(
 ) -> Result<Gate, RunError> {
     let gate = select_gate(open_gates_of_family(store, run).await?, run, gate)?;
     let answer = match_answer(&gate.options, gate.freeform, gate.question_type, choice);
-    if !matches!(answer, Ok(Answer::Option(_) | Answer::Options(_))) {
+    if !matches!(answer, Ok(GateAnswer::Option(_) | GateAnswer::Options(_))) {
         refuse_secret(&run_redactor(store, run).await?, "the answer", choice)?;
     }
     answer?;

@@ -1,9 +1,9 @@
-//! What a terminal shows: live progress of a run, tables, findings in their source.
+//! What a terminal shows: live progress of a run, gate prompts, tables, diagnostics in their source.
 //!
-//! [`line()`] says one event of a run in a sentence, and [`Story`] tells a run while it goes on:
-//! both only turn events into words, for whoever prints them. [`Progress`] prints them, with what is
-//! at work drawn below. [`Table`] sets rows under each other, [`diagnostics`] shows findings where
-//! they are in their source, and [`Paint`] colors all of it, or nothing.
+//! [`line()`] renders one event of a run as a sentence, and [`Story`] a run while it is running: both
+//! only return text. [`Progress`] prints it, with the running stages drawn below.
+//! [`TerminalInterviewer`] asks the questions of gates. [`Table`] aligns rows, [`diagnostics`] shows
+//! findings in their source, and [`Paint`] colors all of it, or nothing.
 //!
 //! ```
 //! use fabro_events::{Entry, Event, EventBody};
@@ -23,13 +23,16 @@
 //! # Limits
 //!
 //! - Text of scripts, models and people is shown without control characters, and lines and cells are
-//!   cut: nothing that is shown can move the cursor or fill the screen.
-//! - Of the stages at work eight are drawn, of the findings of a file fifty.
-//! - Events that a rewind took back are told like any others; [`Progress::recall`] is given those that
-//!   count.
+//!   truncated: it can neither move the cursor nor fill the screen.
+//! - Of the running stages eight are drawn, of the diagnostics of a file fifty.
+//! - Events that a rewind took back are shown like any others; [`Progress::recall`] is given those
+//!   that count.
+//! - One gate question is shown at a time; others are queued. One whose future is dropped is erased.
+//!   An answer has at most 100,000 characters, and type-ahead counts.
 
 mod agent_line;
 pub mod diagnostics;
+mod gate_prompt;
 mod line;
 mod paint;
 mod progress;
@@ -42,6 +45,7 @@ mod text;
 
 use std::io::{self, Write as _};
 
+pub use gate_prompt::TerminalInterviewer;
 pub use line::{Line, Mark, line, why};
 pub use paint::{Paint, clean};
 pub use progress::{Mode, Progress, Suspended};
@@ -52,7 +56,7 @@ pub use summary_table::{paint_run, paint_stage, summary_text};
 pub use table::{Align, Table};
 pub use text::{one_line, took};
 
-/// Writes to stderr. When nobody can read it any more, there is nobody to tell.
+/// Writes to stderr, and ignores a closed one.
 pub fn stderr(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use super::Problem;
-use crate::workspace::{Kind, Package, Workspace};
+use crate::workspace::{Dependency, Kind, Package, Workspace};
 
 /// A crate and its place.
 pub(super) struct Member {
     pub(super) name: &'static str,
     /// It may use only crates of lower layers.
-    layer: u8,
+    pub(super) layer: u8,
     /// No I/O, clock, randomness or async runtime.
     pub(super) pure: bool,
     /// Somebody outside would call it first, so it has an example.
@@ -130,6 +130,22 @@ pub(super) fn engine_knows_no_effects(workspace: &Workspace) -> Vec<Problem> {
     problems
 }
 
+/// The handlers are where everything meets, so their dependencies are counted.
+pub(super) fn few_arrows_from_handlers(workspace: &Workspace) -> Vec<Problem> {
+    const MOST: usize = 15;
+    let Some(package) = workspace.packages.iter().find(|it| it.name == "fabro-handlers") else {
+        return Vec::new();
+    };
+    let dependencies = package.dependencies();
+    let is_ours = |it: &&Dependency<'_>| it.kind == Kind::Normal && find(it.name).is_some();
+    let count = dependencies.iter().filter(is_ours).count();
+    if count <= MOST {
+        return Vec::new();
+    }
+    let path = format!("{}/Cargo.toml", package.dir);
+    vec![Problem::warning(path, format!("uses {count} of our crates, and {MOST} are allowed"))]
+}
+
 /// Nothing uses the command line or these tools, not even in tests.
 pub(super) fn nothing_uses_the_top(workspace: &Workspace) -> Vec<Problem> {
     let mut problems = Vec::new();
@@ -184,6 +200,18 @@ mod tests {
             "[package]\nname = 'fabro-store'\n[dependencies]\nfabro-llm = { optional = true }";
         let files = [("crates/e/Cargo.toml", engine), ("crates/s/Cargo.toml", store)];
         assert_snapshot!(said(engine_knows_no_effects, &files), @"crates/s/Cargo.toml: `fabro-engine` reaches `fabro-llm` through this");
+    }
+
+    #[test]
+    fn too_many_arrows_from_the_handlers_are_seen() {
+        let check = |count: usize| {
+            let names = MEMBERS.iter().take(count);
+            let lines: String = names.map(|it| format!("{} = {{}}\n", it.name)).collect();
+            let manifest = format!("[package]\nname = 'fabro-handlers'\n[dependencies]\n{lines}");
+            said(few_arrows_from_handlers, &[("crates/h/Cargo.toml", &manifest)])
+        };
+        assert_eq!(check(15), "");
+        assert_snapshot!(check(16), @"crates/h/Cargo.toml: warning: uses 16 of our crates, and 15 are allowed");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! `cargo xtask tidy`: the rules of the workspace that no compiler checks. `cargo test` runs them
-//! too. Each rule is one function over a [`Workspace`] in memory, with a test that sees it fail.
+//! `cargo xtask tidy`: the rules of the workspace that the compiler does not check. `cargo test` runs
+//! them too. Each rule is one function over a [`Workspace`] in memory, with a test that fails it.
 
 use std::path::Path;
 
@@ -16,6 +16,7 @@ mod members;
 mod purity;
 mod size;
 mod source;
+mod style;
 mod words;
 
 /// One thing that breaks a rule.
@@ -25,7 +26,7 @@ struct Problem {
     /// From 1; 0 when it is about the whole file.
     line: usize,
     message: String,
-    /// Only said; it does not fail the check.
+    /// Reported, without failing the check.
     warning: bool,
 }
 
@@ -69,6 +70,10 @@ const CHECKS: &[Check] = &[
     words::unfinished,
     words::silenced_lints,
     lockfile::package_ceiling,
+    layers::few_arrows_from_handlers,
+    style::tuple_lets,
+    style::option_advice,
+    style::usual_words,
 ];
 
 pub(crate) fn run(root: &Path) -> Result<()> {

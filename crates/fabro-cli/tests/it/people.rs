@@ -49,7 +49,7 @@ fn a_gate_is_answered_later() {
     assert_snapshot!(project.run(&["answer", "latest", "maybe"]), @r#"
     exit 2
     ── stderr
-    error: "maybe" is no answer: choose [Y] Yes or [N] No
+    error: "maybe" is not an answer: choose [Y] Yes or [N] No
       help: answer with one of these
     "#);
     assert_snapshot!(project.run(&["answer", "latest", "other", "y"]), @r"

@@ -1,11 +1,10 @@
-use std::future::Future;
 use std::sync::Mutex;
 use std::task::{Context, Poll, Waker};
 
+use fabro_tokens::CountTokens;
 use proptest::prelude::*;
 
 use super::*;
-use crate::compact;
 
 /// Runs what never has to wait.
 pub(super) fn now<F: Future>(future: F) -> F::Output {
@@ -18,11 +17,18 @@ pub(super) fn now<F: Future>(future: F) -> F::Output {
 
 fn answering(text: &str) -> impl Summarize + use<> {
     let text = text.to_owned();
-    SummarizeWith(move |_: SummaryRequest<'_>| Ok(text.clone()))
+    replying(move |_| Ok(text.clone()))
 }
 
-fn request(files: &Files) -> Request<'_> {
-    Request::new(&Policy::fabro(), Reason::Threshold, Some(8_000), files)
+/// A summarizer that does not have to wait.
+pub(super) fn replying(
+    reply: impl Fn(SummaryRequest) -> Result<String, SummarizeError> + Send + Sync,
+) -> impl Summarize {
+    move |request| std::future::ready(reply(request))
+}
+
+fn compactor(files: Files) -> Compactor {
+    Compactor { files, ..Compactor::new(Policy::fabro(), 8_000) }
 }
 
 fn files(modified: &[&str], read: &[&str]) -> Files {
@@ -30,14 +36,18 @@ fn files(modified: &[&str], read: &[&str]) -> Files {
     Files { read: set(read), modified: set(modified) }
 }
 
-fn summarised(turns: &[Msg], request: &Request<'_>, model: &dyn Summarize) -> Outcome {
-    now(compact(turns, &mut Meter::default(), request, Some(model))).unwrap()
+fn prepared(turns: &[Msg], mut compactor: Compactor, model: &dyn Summarize) -> CompactionOutcome {
+    now(compactor.prepare(turns, Reason::Threshold, Some(model))).unwrap()
+}
+
+fn deterministic<C: CountTokens>(turns: &[Msg], compactor: &mut Compactor<C>) -> CompactionOutcome {
+    now(compactor.prepare(turns, Reason::Threshold, None)).unwrap()
 }
 
 #[track_caller]
-fn compacted(outcome: Outcome) -> Compaction {
+fn compacted(outcome: CompactionOutcome) -> Compaction {
     match outcome {
-        Outcome::Compacted(compaction) => compaction,
+        CompactionOutcome::Compacted(compaction) => compaction,
         other => panic!("{other:?}"),
     }
 }
@@ -49,16 +59,16 @@ fn one_message_takes_the_place_of_the_old_ones() {
     let mut turns = session(20);
     turns.insert(0, system("Be brief."));
     let before = turns.clone();
-    let mut meter = Meter::default();
-    meter.set_system_prompt("You write code.");
-    let files = files(&["src/b.rs"], &["src/a.rs"]);
-    let request = request(&files);
-    let outcome = now(compact(&turns, &mut meter, &request, Some(&answering(SUMMARY))));
+    let mut compactor = compactor(files(&["src/b.rs"], &["src/a.rs"]));
+    compactor.meter.set_system_prompt("You write code.");
+    let model = answering(SUMMARY);
+    let outcome = now(compactor.prepare(&turns, Reason::Threshold, Some(&model)));
     let compaction = compacted(outcome.unwrap());
     assert_eq!(turns, before);
+    let mut meter = compactor.meter;
     let tokens_before = meter.tokens();
     turns.push(user("meanwhile"));
-    assert!(compaction.apply(&mut turns, &mut meter, system));
+    assert!(compaction.apply(&mut turns, &mut meter));
     insta::assert_json_snapshot!(compaction.report, @r#"
     {
       "reason": "threshold",
@@ -90,13 +100,13 @@ fn one_message_takes_the_place_of_the_old_ones() {
 #[test]
 fn the_model_reads_the_old_messages_and_the_sections_it_is_to_write() {
     let asked = Mutex::new(None);
-    let model = SummarizeWith(|request: SummaryRequest<'_>| {
-        let texts = (request.instructions.to_owned(), request.conversation.to_owned());
+    let model = replying(|request| {
+        let texts = (request.instructions, request.conversation);
         *asked.lock().unwrap() = Some((texts, request.max_output_tokens));
         Ok(SUMMARY.to_owned())
     });
     let turns = session(20);
-    compacted(summarised(&turns, &request(&Files::default()), &model));
+    compacted(prepared(&turns, compactor(Files::default()), &model));
     let ((instructions, conversation), max_output_tokens) = asked.lock().unwrap().take().unwrap();
     assert_eq!(conversation, render_old(&turns[..35], usize::MAX));
     for section in
@@ -110,25 +120,24 @@ fn the_model_reads_the_old_messages_and_the_sections_it_is_to_write() {
 #[test]
 fn what_the_model_reads_fits_into_its_window() {
     let lengths = Mutex::new(Vec::new());
-    let model = SummarizeWith(|request: SummaryRequest<'_>| {
-        lengths.lock().unwrap().push(chars(request.conversation));
+    let model = replying(|request| {
+        lengths.lock().unwrap().push(chars(&request.conversation));
         Ok(SUMMARY.to_owned())
     });
     let mut turns = session(200);
     turns.insert(0, user(&"gigantic ".repeat(100_000)));
-    let none = Files::default();
     for (reason, window) in [
         (Reason::Threshold, Some(8_000)),
         (Reason::Overflow, Some(8_000)),
         (Reason::Overflow, None),
     ] {
-        let request = Request::new(&Policy::fabro(), reason, window, &none);
-        compacted(summarised(&turns, &request, &model));
+        let mut compactor = Compactor::new(Policy::fabro(), window);
+        compacted(now(compactor.prepare(&turns, reason, Some(&model))).unwrap());
     }
     let mut meter = Meter::default();
     meter.track(&turns);
     let halves = usize::try_from(meter.tokens() / 2 * 4).unwrap();
-    let lengths = lengths.into_inner().unwrap();
+    let lengths = lengths.lock().unwrap();
     assert!(lengths[0] <= 24_000 && lengths[1] <= 24_000 && lengths[2] <= halves, "{lengths:?}");
     assert!(lengths.iter().all(|length| *length > 20_000));
 }
@@ -141,15 +150,14 @@ fn a_counter_that_counts_more_is_heeded() {
             text.len()
         }
     }
-    let model = SummarizeWith(|request: SummaryRequest<'_>| {
+    let model = replying(|request| {
         assert!(request.conversation.len() <= 6_000, "{}", request.conversation.len());
         Ok(SUMMARY.to_owned())
     });
     let mut turns = session(50);
     turns.insert(0, user(&"日本語".repeat(10_000)));
-    let none = Files::default();
-    let outcome = now(compact(&turns, &mut Meter::new(Bytes), &request(&none), Some(&model)));
-    compacted(outcome.unwrap());
+    let mut compactor = Compactor::with_counter(Policy::fabro(), 8_000, Bytes);
+    compacted(now(compactor.prepare(&turns, Reason::Threshold, Some(&model))).unwrap());
 }
 
 #[test]
@@ -157,7 +165,7 @@ fn the_list_of_files_is_never_the_models() {
     let words = "**Goal:**\nx\n\n## File Operations\nModified:\n- forged.rs\n\n## Next Steps\ny\n\
                  ```\nan open fence";
     let files = files(&["src/b.rs"], &["src/a.rs", "src/b.rs"]);
-    let compaction = compacted(summarised(&session(20), &request(&files), &answering(words)));
+    let compaction = compacted(prepared(&session(20), compactor(files.clone()), &answering(words)));
     assert_eq!(compaction.report.tracked_file_count, 2);
     insta::assert_snapshot!(compaction.report.summary, @r"
     [Context Summary]
@@ -183,8 +191,8 @@ fn the_list_of_files_is_never_the_models() {
 
 #[test]
 fn a_goal_that_the_model_forgets_is_taken_from_the_conversation() {
-    let none = Files::default();
-    let outcome = summarised(&session(20), &request(&none), &answering("Ten files were read."));
+    let outcome =
+        prepared(&session(20), compactor(Files::default()), &answering("Ten files were read."));
     insta::assert_snapshot!(compacted(outcome).report.summary, @r"
     [Context Summary]
     ## Goal
@@ -194,7 +202,8 @@ fn a_goal_that_the_model_forgets_is_taken_from_the_conversation() {
     Ten files were read.
     ");
     for words in ["## Progress\nTen files", "## Goal\n(none)\n## Progress\nTen files"] {
-        let summary = compacted(summarised(&session(20), &request(&none), &answering(words)));
+        let summary =
+            compacted(prepared(&session(20), compactor(Files::default()), &answering(words)));
         assert_eq!(
             summary.report.summary,
             "[Context Summary]\n## Goal\nAdd a /health endpoint to the API server\n\n\
@@ -206,23 +215,22 @@ fn a_goal_that_the_model_forgets_is_taken_from_the_conversation() {
 #[test]
 fn a_second_compaction_carries_the_first_on() {
     let mut turns = session(20);
-    let mut meter = Meter::default();
-    let first = files(&["src/b.rs"], &["src/a.rs"]);
-    let outcome = now(compact(&turns, &mut meter, &request(&first), Some(&answering("One."))));
-    compacted(outcome.unwrap()).apply(&mut turns, &mut meter, system);
+    let mut compactor = compactor(files(&["src/b.rs"], &["src/a.rs"]));
+    let first = now(compactor.compact(&mut turns, Moment::Manual, Some(&answering("One."))));
+    assert_eq!(first.unwrap().unwrap().compacted_entries, 35);
     turns.extend(session(20));
-    let model = SummarizeWith(|request: SummaryRequest<'_>| {
+    let model = replying(|request| {
         let earlier = "[summary of what came before]\n## Goal\nAdd a /health endpoint to the API \
                        server\n\n## Progress\nOne.\n\n[assistant]";
         assert!(request.conversation.starts_with(earlier), "{}", request.conversation);
         Ok("Two.".into())
     });
-    let second = files(&["src/a.rs"], &[]);
-    let outcome = now(compact(&turns, &mut meter, &request(&second), Some(&model)));
-    let compaction = compacted(outcome.unwrap());
-    compaction.apply(&mut turns, &mut meter, system);
+    compactor.files = files(&["src/a.rs"], &[]);
+    let report = now(compactor.compact(&mut turns, Moment::Manual, Some(&model)));
+    let report = report.unwrap().unwrap();
+    assert_eq!(compactor.meter.tokens(), report.tokens_after);
     assert_eq!(turns.iter().filter(|turn| is_summary(*turn)).count(), 1);
-    insta::assert_snapshot!(compaction.report.summary, @r"
+    insta::assert_snapshot!(report.summary, @r"
     [Context Summary]
     ## Goal
     Add a /health endpoint to the API server
@@ -240,16 +248,15 @@ fn a_second_compaction_carries_the_first_on() {
 #[test]
 fn a_failure_changes_nothing_and_says_why() {
     let turns = session(20);
-    let none = Files::default();
     let failing = |model: &dyn Summarize| {
-        let mut meter = Meter::default();
-        let error = now(compact(&turns, &mut meter, &request(&none), Some(model))).unwrap_err();
+        let mut messages = turns.clone();
+        let mut compactor = compactor(Files::default());
+        let error = now(compactor.compact(&mut messages, Moment::Manual, Some(model))).unwrap_err();
+        assert_eq!(messages, turns);
         error.to_string()
     };
-    let down = SummarizeWith(|_: SummaryRequest<'_>| Err(SummarizeError::new("overloaded")));
+    let down = replying(|_| Err("overloaded".into()));
     assert_eq!(failing(&down), "the summary call failed: overloaded");
-    let source = SummarizeError::from_source(std::fmt::Error);
-    assert!(std::error::Error::source(&source).is_some());
     for empty in ["", " \n", "[Context Summary]\n", "## File Operations\nRead:\n- a.rs"] {
         assert_eq!(
             failing(&answering(empty)),
@@ -262,42 +269,36 @@ fn a_failure_changes_nothing_and_says_why() {
 #[test]
 fn a_summary_that_is_no_smaller_is_not_used() {
     let turns: Vec<_> = (0..20).map(|_| user("a few words for each message")).collect();
-    let none = Files::default();
     let long = "word ".repeat(1_000);
-    match summarised(&turns, &request(&none), &answering(&long)) {
-        Outcome::NotSmaller { tokens_before, tokens_after } => {
+    match prepared(&turns, compactor(Files::default()), &answering(&long)) {
+        CompactionOutcome::NotSmaller { tokens_before, tokens_after } => {
             assert_eq!(tokens_before, 140);
             assert!(tokens_after > 1_000);
         }
         other => panic!("{other:?}"),
     }
-    // A list of files that is longer than the messages: nobody is asked.
+    // A list of files that is longer than the messages: no model call.
     let many = Files { read: (0..500).map(|n| format!("src/{n}.rs")).collect(), ..<_>::default() };
-    let nobody = SummarizeWith(|_: SummaryRequest<'_>| -> Result<String, SummarizeError> {
-        panic!("a call that cannot help")
-    });
-    let outcome = summarised(&turns, &request(&many), &nobody);
-    assert!(matches!(outcome, Outcome::NotSmaller { .. }));
+    let uncalled = replying(|_| panic!("a call that cannot help"));
+    let outcome = prepared(&turns, compactor(many), &uncalled);
+    assert!(matches!(outcome, CompactionOutcome::NotSmaller { .. }));
 }
 
 #[test]
 fn nothing_old_is_no_work() {
-    let none = Files::default();
     for turns in [vec![], session(2), vec![user(&"gigantic ".repeat(100_000))]] {
-        let outcome = compact_deterministic(&turns, &mut Meter::default(), &request(&none));
-        assert_eq!(outcome, Outcome::NothingOld);
+        let outcome = deterministic(&turns, &mut compactor(Files::default()));
+        assert_eq!(outcome, CompactionOutcome::NothingOld);
     }
 }
 
 #[test]
 fn without_a_model_the_messages_speak_for_themselves() {
     let turns = session(40);
-    let none = Files::default();
-    let expect = compact_deterministic(&turns, &mut Meter::default(), &request(&none));
-    let without = now(compact(&turns, &mut Meter::default(), &request(&none), None)).unwrap();
-    assert_eq!(without, expect);
-    let asked = Request { generate_summary: false, ..request(&none) };
-    assert_eq!(summarised(&turns, &asked, &answering("never")), expect);
+    let expect = deterministic(&turns, &mut compactor(Files::default()));
+    let mut disabled = compactor(Files::default());
+    disabled.policy.generate_summary = false;
+    assert_eq!(prepared(&turns, disabled, &answering("never")), expect);
     let summary = compacted(expect).report.summary;
     assert!(summary.starts_with("[Context Summary]\n## Goal\nAdd a /health endpoint"), "{summary}");
 }
@@ -305,11 +306,11 @@ fn without_a_model_the_messages_speak_for_themselves() {
 #[test]
 fn by_hand_everything_but_some_can_go() {
     let turns = session(10);
-    let none = Files::default();
     for (keep_recent, kept) in [(0, 0), (1, 2), (10, 10)] {
-        let request = Request { reason: Reason::Manual, keep_recent, ..request(&none) };
-        let outcome = compact_deterministic(&turns, &mut Meter::default(), &request);
-        let report = compacted(outcome).report;
+        let mut compactor = compactor(Files::default());
+        compactor.policy.keep_recent = keep_recent;
+        let report = now(compactor.compact(&mut turns.clone(), Moment::Manual, None));
+        let report = report.unwrap().unwrap();
         assert_eq!((report.compacted_entries, report.preserved_turn_count), (21 - kept, kept));
         assert_eq!(report.reason.as_str(), "manual");
     }
@@ -318,28 +319,20 @@ fn by_hand_everything_but_some_can_go() {
 /// A session of 500 turns in a window of 20,000 tokens.
 #[test]
 fn a_long_session_stays_below_its_window() {
-    let policy = Policy::fabro();
-    let window = Some(20_000);
     let mut turns = vec![user("Add a /health endpoint to the API server")];
-    let mut meter = Meter::default();
-    let mut used = Files::default();
+    let mut compactor = Compactor::new(Policy::fabro(), 20_000);
     let mut compactions = 0;
     for round in 0..500 {
-        let (id, path) = (format!("call_{round}"), format!("src/file_{round}.rs"));
+        let id = format!("call_{round}");
+        let path = format!("src/file_{round}.rs");
         turns.push(assistant("I go on.").call(&id, "edit_file", json!({ "path": path })));
-        meter.track(&turns);
-        let usage = WindowUse { estimated_tokens: meter.tokens(), context_window_size: window };
-        if let Some(reason) = should_compact(&policy, Moment::AfterAnswer, usage) {
-            let request = Request::new(&policy, reason, window, &used);
-            let compaction = compacted(compact_deterministic(&turns, &mut meter, &request));
-            compaction.apply(&mut turns, &mut meter, system);
-            compactions += 1;
-            assert_eq!(turns.last().unwrap().calls[0].0, id);
-        }
+        let report = now(compactor.compact(&mut turns, Moment::AfterAnswer, None)).unwrap();
+        compactions += usize::from(report.is_some());
+        assert_eq!(turns.last().unwrap().calls[0].0, id);
         turns.push(result(&id, &"line of output\n".repeat(100)));
-        used.modified.insert(path);
-        meter.track(&turns);
-        assert!(meter.tokens() < 20_000, "{}", meter.tokens());
+        compactor.files.modified.insert(path);
+        let tokens = compactor.window_use(&turns).estimated_tokens;
+        assert!(tokens < 20_000, "{tokens}");
     }
     assert!(compactions >= 12, "{compactions}");
     let summary = turns.iter().find(|turn| is_summary(*turn)).unwrap();
@@ -351,8 +344,8 @@ fn a_long_session_stays_below_its_window() {
 #[test]
 fn the_work_can_go_to_another_thread() {
     fn check<T: Send>(_: T) {}
-    let none = Files::default();
-    check(compact(&session(1), &mut Meter::default(), &request(&none), None));
+    let mut compactor = compactor(Files::default());
+    check(compactor.compact(&mut session(1), Moment::Manual, None));
 }
 
 proptest! {
@@ -364,7 +357,8 @@ proptest! {
         let turns = session(20);
         let files = Files { read, ..Files::default() };
         let model = answering(&words);
-        let outcome = now(compact(&turns, &mut Meter::default(), &request(&files), Some(&model)));
+        let mut compactor = compactor(files.clone());
+        let outcome = now(compactor.prepare(&turns, Reason::Threshold, Some(&model)));
         if let Ok(outcome) = outcome {
             let summary = compacted(outcome).report.summary;
             prop_assert_eq!(Files::parse(&summary), files, "{}", summary);

@@ -3,6 +3,7 @@
 use insta::assert_snapshot;
 use proptest::prelude::*;
 
+use super::compact::{now, replying};
 use super::*;
 
 const WINDOW: u64 = 20_000;
@@ -24,14 +25,14 @@ fn reads(goal: usize, rounds: &[&[usize]]) -> Vec<Msg> {
 
 /// What becomes of a conversation: the lengths of its messages, and of each result that is cut.
 fn shortened(turns: &mut Vec<Msg>, reason: Reason, policy: &Policy, window: Option<u64>) -> String {
-    let files = Files::default();
-    let mut meter = Meter::default();
-    meter.set_system_prompt(&"s".repeat(4_000));
-    let request = Request::new(policy, reason, window, &files);
-    let outcome = compact_deterministic(turns, &mut meter, &request);
-    let Outcome::Compacted(done) = outcome else { return format!("{outcome:?}") };
-    assert!(done.apply(turns, &mut meter, system));
-    assert_eq!(meter.tokens(), done.report.tokens_after);
+    let mut compactor = Compactor::new(*policy, window);
+    compactor.meter.set_system_prompt(&"s".repeat(4_000));
+    let outcome = now(compactor.prepare(turns, reason, None)).unwrap();
+    let CompactionOutcome::Compacted(done) = outcome else {
+        return format!("{outcome:?}");
+    };
+    assert!(done.apply(turns, &mut compactor.meter));
+    assert_eq!(compactor.meter.tokens(), done.report.tokens_after);
     assert_eq!(turns.len(), done.report.messages_after);
     let report = &done.report;
     let cuts = done.cuts.iter().map(|cut| format!(" {}:{}+{}", cut.id, cut.head, cut.tail));
@@ -123,31 +124,29 @@ proptest! {
         let last_calls = rounds.last().map_or(0, |last| last.len()) as u64;
         let names = (0..if many_files { 2_000 } else { 0 }).map(|at| format!("src/file_{at}.rs"));
         let files = Files { read: names.collect(), ..Files::default() };
-        let mut meter = Meter::default();
-        meter.set_system_prompt(&"s".repeat(prompt));
         let policy = Policy { keep_recent: keep, ..Policy::fabro() };
-        meter.track(&turns);
-        let usage = WindowUse { estimated_tokens: meter.tokens(), context_window_size: Some(window) };
+        let mut compactor = Compactor { files, ..Compactor::new(policy, window) };
+        compactor.meter.set_system_prompt(&"s".repeat(prompt));
+        let usage = compactor.window_use(&turns);
         let moment = if overflow { Moment::Overflow { retried: false } } else { Moment::AfterAnswer };
         let Some(reason) = should_compact(&policy, moment, usage) else { return Ok(()) };
         // The system prompt, a summary with the goal, and the last calls with the least of results.
         let least = prompt as u64 / 4 + 200 + last_calls * 100;
-        let request = Request::new(&policy, reason, Some(window), &files);
-        let model = SummarizeWith(|_: SummaryRequest<'_>| Ok("word ".repeat(said)));
-        let outcome = super::compact::now(compact(&turns, &mut meter, &request, Some(&model)));
+        let model = replying(move |_| Ok("word ".repeat(said)));
+        let outcome = now(compactor.prepare(&turns, reason, Some(&model)));
         let before = turns.clone();
         match outcome {
-            Ok(Outcome::Compacted(done)) => {
-                prop_assert!(done.apply(&mut turns, &mut meter, system));
-                prop_assert_eq!(meter.tokens(), done.report.tokens_after);
-                prop_assert!(meter.tokens() < usage.estimated_tokens);
+            Ok(CompactionOutcome::Compacted(done)) => {
+                prop_assert!(done.apply(&mut turns, &mut compactor.meter));
+                prop_assert_eq!(compactor.meter.tokens(), done.report.tokens_after);
+                prop_assert!(compactor.meter.tokens() < usage.estimated_tokens);
             }
             Ok(_) => {}
             // A summary of nothing.
             Err(_) => return Ok(()),
         }
         if least <= window.min(usage.estimated_tokens) {
-            prop_assert!(meter.tokens() <= window, "{} of {window}", meter.tokens());
+            prop_assert!(compactor.meter.tokens() <= window, "{} of {window}", compactor.meter.tokens());
         }
         // What stays is in order, and no call is without its result.
         let ids = |turns: &[Msg]| -> Vec<String> {

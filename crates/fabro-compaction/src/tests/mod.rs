@@ -29,6 +29,10 @@ impl Turn for Msg {
         Cow::Borrowed(&self.text)
     }
 
+    fn summary(text: String) -> Self {
+        system(text)
+    }
+
     fn calls(&self) -> Vec<CallRef<'_>> {
         let calls = self.calls.iter();
         calls.map(|(id, name, json)| CallRef { id, name, arguments: json.into() }).collect()

@@ -22,9 +22,9 @@ fn check_freeform(
 ) {
     let options = options(edges.iter().copied());
     let told = match match_answer(&options, freeform, question_type, text) {
-        Ok(Answer::Option(index)) => format!("{index}"),
-        Ok(Answer::Options(indexes)) => format!("{indexes:?}"),
-        Ok(Answer::Text(text)) => format!("text {text}"),
+        Ok(GateAnswer::Option(index)) => format!("{index}"),
+        Ok(GateAnswer::Options(indexes)) => format!("{indexes:?}"),
+        Ok(GateAnswer::Text(text)) => format!("text {text}"),
         Err(error) => error.to_string(),
     };
     assert_eq!(told, expected, "{text:?}");
@@ -55,12 +55,12 @@ fn keys_labels_numbers_and_ids() {
 fn what_matches_nothing_lists_the_choices() {
     const LIST: &str = "choose [A] Approve, [R] Revise, [S] Skip it or [T] stop_all";
     for text in ["maybe", "0", "5", "-1", "PLAN", "[X] Approve", "99999999999999999999999"] {
-        check(&GATE, MultipleChoice, text, &format!("\"{text}\" is no answer: {LIST}"));
+        check(&GATE, MultipleChoice, text, &format!("\"{text}\" is not an answer: {LIST}"));
     }
-    check(&GATE, MultipleChoice, "  ", &format!("\"\" is no answer: {LIST}"));
-    check(&[("Go", "a")], MultipleChoice, "x", "\"x\" is no answer: choose [G] Go");
-    check(&[], MultipleChoice, "x", "\"x\" is no answer: nothing can be chosen here");
-    let long = format!("\"{}…\" is no answer: choose [G] Go", "é".repeat(60));
+    check(&GATE, MultipleChoice, "  ", &format!("\"\" is not an answer: {LIST}"));
+    check(&[("Go", "a")], MultipleChoice, "x", "\"x\" is not an answer: choose [G] Go");
+    check(&[], MultipleChoice, "x", "\"x\" is not an answer: nothing can be chosen here");
+    let long = format!("\"{}…\" is not an answer: choose [G] Go", "é".repeat(60));
     check(&[("Go", "a")], MultipleChoice, &"é".repeat(1_000_000), &long);
 }
 
@@ -86,16 +86,21 @@ fn free_text_is_what_matches_nothing() {
     check_freeform(&GATE, true, MultipleChoice, " try\nagain ", "text try\nagain");
     check_freeform(&GATE, true, MultipleChoice, "a", "0");
     check_freeform(&GATE, true, Freeform, "a", "0");
-    check_freeform(&[], true, Freeform, "", "\"\" is no answer: write some text");
+    check_freeform(&[], true, Freeform, "", "\"\" is not an answer: write some text");
     check_freeform(
         &GATE[..1],
         true,
         Freeform,
         "",
-        "\"\" is no answer: choose [A] Approve or write some text",
+        "\"\" is not an answer: choose [A] Approve or write some text",
     );
     check(&[("", "next")], Freeform, "n", "text n");
-    check(&[("", "next")], Freeform, "", "\"\" is no answer: choose [N] next or write some text");
+    check(
+        &[("", "next")],
+        Freeform,
+        "",
+        "\"\" is not an answer: choose [N] next or write some text",
+    );
 }
 
 #[test]
@@ -107,7 +112,7 @@ fn several_options_at_once() {
     check(&GATE, MultiSelect, "1 3,", "[0, 2]");
     check(&[("Now, or never", "a"), ("Never", "b")], MultiSelect, "now, or never", "[0]");
     check_freeform(&GATE, true, MultiSelect, "a, x", "text a, x");
-    check(&GATE[..2], MultiSelect, ",", "\",\" is no answer: choose [A] Approve or [R] Revise");
+    check(&GATE[..2], MultiSelect, ",", "\",\" is not an answer: choose [A] Approve or [R] Revise");
 }
 
 #[test]
@@ -116,7 +121,7 @@ fn words_for_yes_and_no() {
     check(&plain, YesNo, "yes", "0");
     check(&plain, YesNo, "N", "1");
     check(&plain, Confirmation, "ok", "0");
-    check(&plain, MultipleChoice, "yes", "\"yes\" is no answer: choose [S] Ship or [H] Hold");
+    check(&plain, MultipleChoice, "yes", "\"yes\" is not an answer: choose [S] Ship or [H] Hold");
     let turned = [("[N] No", "a"), ("Certainly", "b")];
     check(&turned, YesNo, "y", "1");
     check(&turned, YesNo, "false", "0");
@@ -124,7 +129,7 @@ fn words_for_yes_and_no() {
     check(&three, YesNo, "true", "0");
     check(&three, YesNo, "cancel", "1");
     check(&[("Go on", "a")], Confirmation, "y", "0");
-    check(&[("Go on", "a")], Confirmation, "n", "\"n\" is no answer: choose [G] Go on");
+    check(&[("Go on", "a")], Confirmation, "n", "\"n\" is not an answer: choose [G] Go on");
 }
 
 proptest! {
@@ -133,7 +138,7 @@ proptest! {
         let options = options(labels.iter().map(|label| (label.as_str(), "t")));
         for (index, option) in options.iter().enumerate() {
             let answer = match_answer(&options, true, MultipleChoice, &option.key);
-            prop_assert_eq!(answer, Ok(Answer::Option(index)), "{:?}", option);
+            prop_assert_eq!(answer, Ok(GateAnswer::Option(index)), "{:?}", option);
         }
     }
 
@@ -142,9 +147,9 @@ proptest! {
         let options = options(GATE);
         for question_type in [YesNo, MultipleChoice, MultiSelect, Freeform] {
             match match_answer(&options, freeform, question_type, &text) {
-                Ok(Answer::Option(index)) => prop_assert!(index < options.len()),
-                Ok(Answer::Options(indexes)) => prop_assert!(!indexes.is_empty()),
-                Ok(Answer::Text(_)) => prop_assert!(freeform || question_type == Freeform),
+                Ok(GateAnswer::Option(index)) => prop_assert!(index < options.len()),
+                Ok(GateAnswer::Options(indexes)) => prop_assert!(!indexes.is_empty()),
+                Ok(GateAnswer::Text(_)) => prop_assert!(freeform || question_type == Freeform),
                 Err(_) => prop_assert!(!freeform || text.trim().is_empty()),
             }
         }

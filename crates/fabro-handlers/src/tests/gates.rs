@@ -73,8 +73,8 @@ fn an_answer_that_means_nothing_is_asked_again() {
     insta::assert_snapshot!(answered(PLAIN, &["what?", "", "A"]), @r#"
     001 start@1 succeeded -> ask (unconditional)
     ask asks "ask": [A] Approve, [R] Revise
-    ask warns (gate) "what?" is no answer: choose [A] Approve or [R] Revise
-    ask warns (gate) "" is no answer: choose [A] Approve or [R] Revise
+    ask warns (gate) "what?" is not an answer: choose [A] Approve or [R] Revise
+    ask warns (gate) "" is not an answer: choose [A] Approve or [R] Revise
     ask is told A "Approve" None by answers
     002 ask@1 succeeded -> ship (preferred_label)
     human.gate.label = "Approve"
@@ -84,7 +84,7 @@ fn an_answer_that_means_nothing_is_asked_again() {
     insta::assert_snapshot!(answered(PLAIN, &["what?"]), @r#"
     001 start@1 succeeded -> ask (unconditional)
     ask asks "ask": [A] Approve, [R] Revise
-    ask warns (gate) "what?" is no answer: choose [A] Approve or [R] Revise
+    ask warns (gate) "what?" is not an answer: choose [A] Approve or [R] Revise
     paused: Human ["ask"]
     preferred_label = ""
     "#);
@@ -208,7 +208,7 @@ fn a_wrong_answer_from_elsewhere_leaves_the_gate_open() {
     insta::assert_snapshot!(scene.story(), @r#"
     001 start@1 succeeded -> ask (unconditional)
     ask asks "ask": [A] Approve, [R] Revise
-    ask warns (gate) "dunno" is no answer: choose [A] Approve or [R] Revise
+    ask warns (gate) "dunno" is not an answer: choose [A] Approve or [R] Revise
     ask asks "ask": [A] Approve, [R] Revise
     ask is told A "Approve" None by inbox
     002 ask@1 succeeded -> ship (preferred_label)
@@ -227,7 +227,7 @@ fn a_wrong_answer_from_elsewhere_leaves_the_gate_open() {
     ask asks "ask": [A] Approve, [R] Revise
     paused: Human ["ask"]
     resumed
-    ask warns (gate) "dunno" is no answer: choose [A] Approve or [R] Revise
+    ask warns (gate) "dunno" is not an answer: choose [A] Approve or [R] Revise
     ask asks "ask": [A] Approve, [R] Revise
     paused: Human ["ask"]
     resumed
@@ -447,7 +447,7 @@ fn free_text_is_recorded_without_secrets() {
     insta::assert_snapshot!(blanked(PLAIN, json!({"ask": [long, "A"]})), @r#"
     001 start@1 succeeded -> ask (unconditional)
     ask asks "ask": [A] Approve, [R] Revise
-    ask warns (gate) "--------------------------------------------------[redacted:…" is no answer: choose [A] Approve or [R] Revise
+    ask warns (gate) "--------------------------------------------------[redacted:…" is not an answer: choose [A] Approve or [R] Revise
     ask is told A "Approve" None by answers
     "#);
 }

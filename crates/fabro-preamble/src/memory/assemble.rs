@@ -1,4 +1,4 @@
-//! The message of the user.
+//! The user message.
 
 use std::borrow::Cow;
 
@@ -8,39 +8,39 @@ use crate::memory::cut::cut;
 
 /// The most tokens of a memory block.
 pub const MEMORY_TOKENS: usize = 2_000;
-/// The most tokens of a block of retrieved texts.
+/// The most tokens of the retrieval results.
 pub const RAG_TOKENS: usize = 2_000;
 /// The most tokens of the instructions of tools.
 pub const TOOL_INSTRUCTION_TOKENS: usize = 1_000;
 
-/// What the message of a user is made of. A part that is blank is absent.
+/// The parts of a user message. Empty ones are omitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Blocks<'a> {
-    /// What happened before, with a ceiling of its own.
+    /// The preamble, with a ceiling of its own.
     pub preamble: &'a str,
     /// See [`Memory::block`](crate::memory::Memory::block).
     pub memory: &'a str,
-    /// What was found in documents.
+    /// The results of retrieval.
     pub rag: &'a str,
-    /// How to use tools.
+    /// Instructions for tools.
     pub tool_instructions: &'a str,
-    /// What the stage before said, in a conversation of agents.
+    /// The previous stage's message, in a conversation of agents.
     pub partner: &'a str,
-    /// What the node asks.
+    /// The prompt of the node.
     pub prompt: &'a str,
 }
 
-/// The message of a user: preamble, memory, retrieved texts, instructions of tools, what the
-/// partner said, and the prompt, with blank lines between them.
+/// The user message: preamble, memory, retrieval results, instructions for tools, the partner's
+/// message, and the prompt, separated by empty lines.
 ///
-/// The second to the fourth are cut at [`MEMORY_TOKENS`], [`RAG_TOKENS`] and
-/// [`TOOL_INSTRUCTION_TOKENS`], with a note. Preamble and prompt stand as they are: alone they are
+/// The second to the fourth are truncated at [`MEMORY_TOKENS`], [`RAG_TOKENS`] and
+/// [`TOOL_INSTRUCTION_TOKENS`], with a note. Preamble and prompt are not changed: alone they are
 /// `{preamble}\n\n{prompt}`, and a prompt alone is itself.
 pub fn assemble(blocks: &Blocks<'_>, counter: &dyn CountTokens) -> String {
     let capped = |text: &str, limit| Cow::Owned(cut(text.trim(), limit, counter));
     let partner = match blocks.partner.trim() {
         "" => String::new(),
-        said => format!("Partner just said: {said}"),
+        message => format!("Partner just said: {message}"),
     };
     let before = [
         Cow::Borrowed(blocks.preamble),

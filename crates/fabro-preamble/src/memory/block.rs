@@ -5,11 +5,12 @@ use std::fmt::Write as _;
 use fabro_tokens::CountTokens;
 
 use crate::memory::Memory;
-use crate::memory::cut::{NODE_CHARS, cut, one_line, plural};
+use crate::memory::cut::{NODE_CHARS, cut, one_line};
+use crate::text::plural;
 
 /// Summary and recent turns within a number of tokens.
 pub(crate) fn render(memory: &Memory, counter: &dyn CountTokens, max_tokens: usize) -> String {
-    if memory.recent.is_empty() && memory.given.is_none() {
+    if memory.recent.is_empty() && memory.model_summary.is_none() {
         return String::new();
     }
     let summary = memory.summary();
@@ -22,9 +23,9 @@ pub(crate) fn render(memory: &Memory, counter: &dyn CountTokens, max_tokens: usi
         })
         .collect();
     let items = Items { round: memory.round, summary: summary.lines().collect(), turns };
-    // What is shown becomes shorter with each item left out, so the first number that fits is
-    // searched for by halves.
-    let (mut low, mut high) = (0, items.len());
+    // The text becomes shorter with each omitted item: binary search for the first number that fits.
+    let mut low = 0;
+    let mut high = items.len();
     while low < high {
         let middle = low.midpoint(high);
         if counter.fits(&items.text(middle), max_tokens) {
@@ -42,7 +43,7 @@ pub(crate) fn render(memory: &Memory, counter: &dyn CountTokens, max_tokens: usi
     cut(last, max_tokens, counter)
 }
 
-/// All that can be told, the oldest first: lines of the summary, then turns.
+/// The items of the block, the oldest first: lines of the summary, then turns.
 struct Items<'a> {
     round: u64,
     summary: Vec<&'a str>,
@@ -62,7 +63,7 @@ impl Items<'_> {
         if lines < self.summary.len() {
             let mut summary = "Earlier turns, in short:".to_owned();
             if lines > 0 {
-                let _ = write!(summary, "\n({} left out)", plural(lines as u64, "earlier line"));
+                let _ = write!(summary, "\n({} left out)", plural(lines, "earlier line"));
             }
             for line in &self.summary[lines..] {
                 summary.push('\n');

@@ -1,16 +1,16 @@
-//! Cutting texts down.
+//! Truncates turns and blocks.
 
 use std::fmt::Write as _;
 
 use fabro_tokens::CountTokens;
 
-/// More bytes a token than any text but rows of blanks and the like has.
-const BYTES_PER_TOKEN: usize = 16;
+use crate::budget::BYTES_PER_TOKEN;
+use crate::text::{close_fence, plural};
 
-/// Longest name of a node that is shown.
+/// The length limit of a node name.
 pub(crate) const NODE_CHARS: usize = 64;
 
-/// A text in one line of at most `max` characters, its blanks joined, and `…` where it was cut.
+/// A text in one line of at most `max` characters, its whitespace joined, and `…` where it was truncated.
 pub(crate) fn one_line(text: &str, max: usize) -> String {
     let mut line = String::new();
     let mut chars = 0;
@@ -33,12 +33,7 @@ pub(crate) fn one_line(text: &str, max: usize) -> String {
     line
 }
 
-/// `1 turn`, `2 turns`.
-pub(crate) fn plural(number: u64, noun: &str) -> String {
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
-}
-
-/// The text if it has at most `limit` tokens, else its beginning and a note, with at most so many
+/// The text if it has at most `limit` tokens, else its start and a note, with at most `limit`
 /// together. A code fence that the cut leaves open is closed. Empty when not even the note fits.
 pub(crate) fn cut(text: &str, limit: usize, counter: &dyn CountTokens) -> String {
     // A text that is far too long is not counted as a whole.
@@ -61,35 +56,17 @@ pub(crate) fn cut(text: &str, limit: usize, counter: &dyn CountTokens) -> String
     if counter.fits(&note, limit) { note } else { String::new() }
 }
 
-/// The first `end` bytes, and how much was left out.
+/// The first `end` bytes, and a note with the omitted size.
 fn with_note(text: &str, end: usize) -> String {
     // Whole lines, where that costs little.
     let line = text[..end].rfind('\n').filter(|line| *line >= end / 4 * 3);
     let kept = text[..line.unwrap_or(end)].trim_end();
-    let left = text[kept.len()..].chars().count() as u64;
+    let left = text[kept.len()..].chars().count();
     let mut short = kept.to_owned();
-    if let Some(fence) = open_fence(kept) {
-        short.push('\n');
-        short.push_str(&fence);
-    }
+    close_fence(&mut short);
     if !short.is_empty() {
         short.push('\n');
     }
     let _ = write!(short, "(… {} left out)", plural(left, "character"));
     short
-}
-
-/// The mark of the code fence that a text does not close.
-fn open_fence(text: &str) -> Option<String> {
-    let mut open: Option<&str> = None;
-    for line in text.lines() {
-        let line = line.trim();
-        let length = line.len() - line.trim_start_matches('`').len();
-        match open {
-            None if length >= 3 => open = Some(&line[..length]),
-            Some(mark) if length >= mark.len() && length == line.len() => open = None,
-            _ => {}
-        }
-    }
-    open.map(str::to_owned)
 }

@@ -1,9 +1,10 @@
-//! A line for each turn that is no longer kept whole.
+//! One line for each turn that is no longer kept whole.
 
 use std::collections::VecDeque;
 
 use crate::memory::Turn;
-use crate::memory::cut::{NODE_CHARS, one_line, plural};
+use crate::memory::cut::{NODE_CHARS, one_line};
+use crate::text::plural;
 
 pub(crate) const LINES: usize = 100;
 const LINE_CHARS: usize = 160;
@@ -26,8 +27,8 @@ impl Summary {
             self.dropped += 1;
         }
         let node = one_line(&turn.node, NODE_CHARS);
-        let said = one_line(first_sentence(&turn.text), LINE_CHARS);
-        self.lines.push_back(format!("- [{}] {node} ({}): {said}", turn.round, turn.kind));
+        let excerpt = one_line(first_sentence(&turn.text), LINE_CHARS);
+        self.lines.push_back(format!("- [{}] {node} ({}): {excerpt}", turn.round, turn.kind));
     }
 
     pub(crate) fn text(&self) -> String {
@@ -38,9 +39,9 @@ impl Summary {
     }
 }
 
-/// The first sentence of the first line that says something, without its Markdown heading.
+/// The first sentence of the first line with a letter or digit, without its Markdown heading.
 fn first_sentence(text: &str) -> &str {
-    // The end of a sentence beyond what is shown does not matter.
+    // A sentence that ends beyond the excerpt is truncated anyway.
     let text = text.trim_start();
     let text = &text[..text.floor_char_boundary(LINE_CHARS * 8)];
     let mut lines = text.lines().map(|line| line.trim_start_matches('#').trim());

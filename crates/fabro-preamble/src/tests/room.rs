@@ -58,19 +58,11 @@ fn a_huge_stage_is_shown_with_less_detail() {
 #[test]
 fn only_what_is_shown_is_pulled() {
     let mut pulled = 0;
-    let mut stages = std::iter::repeat_with(|| {
+    let stages = std::iter::repeat_with(|| {
         pulled += 1;
         command("build", &"warning: unused variable `x`\n".repeat(25), "", 0)
     });
-    let input = Input {
-        goal: GOAL,
-        run_id: "",
-        total_stages: 10_000,
-        stages: &mut stages,
-        context: &mut std::iter::empty(),
-        parent: None,
-    };
-    let preamble = render(input, Fidelity::Compact, &Limits::default(), &O200k);
+    let preamble = Preamble::new(GOAL).earlier_stages(10_000, stages).render(&O200k);
     assert_eq!(preamble.omitted_stages, 10_000 - (pulled - 1));
     assert!(pulled < 200);
 }

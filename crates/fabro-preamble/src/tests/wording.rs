@@ -222,7 +222,10 @@ fn summary_high_is_a_section_a_stage() {
 #[test]
 fn full_and_truncate() {
     let run = every_kind();
-    assert_eq!(run.render(Fidelity::Full, Limits::default(), &CharsPerFour), Preamble::default());
+    assert_eq!(
+        run.render(Fidelity::Full, Limits::default(), &CharsPerFour),
+        RenderedPreamble::default()
+    );
     insta::assert_snapshot!(run.text(Fidelity::Truncate), @r"
     Goal: Add a /health endpoint to the API server
     Run: 01HF7YAT00000000000000001A

@@ -1,43 +1,40 @@
+//! A compaction before it is applied: what is replaced, what there is room for, and the new message.
+
 use std::borrow::Cow;
 
 use fabro_tokens::CountTokens;
-use serde::Serialize;
-use thiserror::Error;
 
 use crate::cuts::{Cuttable, saved};
-use crate::deterministic::{deterministic_summary, goal_of};
+use crate::deterministic::goal_of;
 use crate::plan::{leading, shorter_plans};
 use crate::sections::{Part, Section, close_fence, parts};
 use crate::text::cut_middle;
 use crate::{
-    Cut, Files, Meter, Plan, Policy, Reason, SUMMARY_TAG, Summarize, SummarizeError,
+    Compaction, CompactionOutcome, Cut, Files, Meter, Plan, Policy, Reason, Report, SUMMARY_TAG,
     SummaryRequest, Turn, is_summary, plan, render_old,
 };
 
-/// What to do about a conversation.
+/// Why and within which limits a conversation is compacted.
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
+pub(crate) struct Request<'a> {
     /// Why it is shortened.
-    pub reason: Reason,
+    pub(crate) reason: Reason,
     /// How many of the last messages stay as they are, if there is room for them.
-    pub keep_recent: usize,
-    /// What the conversation may take afterwards, in tokens; `None`: whatever the recent messages
-    /// take. Where they take more, fewer of them stay, down to the last call with its results; where
+    pub(crate) keep_recent: usize,
+    /// What the conversation may take afterwards, in tokens; `None`: no limit. Where they take more, fewer of them stay, down to the last call with its results; where
     /// that is not enough, results are shortened. After an overflow it is at most three quarters of
     /// what did not fit. When there is not even room for what has to stay, the window counts.
-    pub limit: Option<u64>,
-    /// Whether a model writes the summary, if there is one.
-    pub generate_summary: bool,
+    pub(crate) limit: Option<u64>,
     /// What the model takes, in tokens; bounds what it is asked to summarise, and the summary.
-    pub context_window_size: Option<u64>,
+    pub(crate) context_window_size: Option<u64>,
     /// The files that were used so far. Those that an earlier summary lists are added.
-    pub files: &'a Files,
+    pub(crate) files: &'a Files,
 }
 
 impl<'a> Request<'a> {
     /// A request with the settings of a policy. The limit is the size from which on the policy
-    /// shortens a conversation by itself; there is none when somebody asks for it.
-    pub fn new(
+    /// shortens a conversation by itself; there is none for a manual compaction.
+    pub(crate) fn new(
         policy: &Policy,
         reason: Reason,
         context_window_size: Option<u64>,
@@ -50,166 +47,9 @@ impl<'a> Request<'a> {
                 Reason::Manual => None,
                 Reason::Threshold | Reason::Overflow => policy.threshold(context_window_size),
             },
-            generate_summary: policy.generate_summary,
             context_window_size,
             files,
         }
-    }
-}
-
-/// What came of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// There is a summary that is smaller than the messages it is about, or results can be cut.
-    Compacted(Compaction),
-    /// There are no old messages: the conversation stays as it is.
-    NothingOld,
-    /// The conversation would not become smaller, so it stays as it is.
-    NotSmaller {
-        /// What it takes, in tokens.
-        tokens_before: u64,
-        /// What it would take with the summary, in tokens; with the least a summary takes, where
-        /// none was made because even that is too much.
-        tokens_after: u64,
-    },
-}
-
-/// A conversation that can become smaller. Nothing has changed yet: see [`Compaction::apply`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Compaction {
-    /// Which messages the summary replaces; none when only results are cut.
-    pub plan: Plan,
-    /// Results among the messages that stay, which are shortened, as there is no room for them.
-    pub cuts: Vec<Cut>,
-    /// What to tell about it; its `summary` is the text of the new message.
-    pub report: Report,
-}
-
-impl Compaction {
-    /// Puts the summary in the place of the old messages and cuts results, in the conversation and in
-    /// its count.
-    /// `system` makes a message of the role [`Role::System`](crate::Role::System) of a text.
-    /// Messages that came in the meantime stay. `false`, and no change, if messages are missing
-    /// that were there before.
-    pub fn apply<T: Turn, C: CountTokens>(
-        &self,
-        turns: &mut Vec<T>,
-        meter: &mut Meter<C>,
-        system: impl FnOnce(String) -> T,
-    ) -> bool {
-        meter.track(turns);
-        let last_cut = self.cuts.iter().map(|cut| cut.turn + 1).max().unwrap_or(0);
-        if self.plan.range().end.max(last_cut) > turns.len() {
-            return false;
-        }
-        for cut in &self.cuts {
-            if let Some(shorter) = cut.of(&turns[cut.turn]) {
-                meter.recount(cut.turn, &shorter);
-                turns[cut.turn] = shorter;
-            }
-        }
-        if self.plan.apply(turns, system(self.report.summary.clone())) {
-            meter.replace(&self.plan, &turns[self.plan.leading]);
-        }
-        true
-    }
-}
-
-/// What a compaction does, for events and for the one who asked for it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Report {
-    /// Why it happened.
-    pub reason: Reason,
-    /// Messages that the summary replaces.
-    pub original_turn_count: usize,
-    /// Messages after those, which stay as they are.
-    pub preserved_turn_count: usize,
-    /// Results among those that are shortened.
-    #[serde(skip_serializing_if = "is_none")]
-    pub shortened_result_count: usize,
-    /// What the new message is estimated to take, in tokens.
-    pub summary_token_estimate: u64,
-    /// Files whose use the new message tells, or would tell if it had no limit.
-    pub tracked_file_count: usize,
-    /// Messages of the conversation before.
-    #[serde(rename = "messagesBefore")]
-    pub messages_before: usize,
-    /// Messages of the conversation after.
-    #[serde(rename = "messagesAfter")]
-    pub messages_after: usize,
-    /// What the conversation was estimated to take before, in tokens.
-    #[serde(rename = "tokensBefore")]
-    pub tokens_before: u64,
-    /// What it is estimated to take after, in tokens.
-    #[serde(rename = "tokensAfter")]
-    pub tokens_after: u64,
-    /// The text of the new message; empty when there is none.
-    pub summary: String,
-    /// Messages that the summary replaces, under the name that a manual compaction tells them by.
-    pub compacted_entries: usize,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-const fn is_none(count: &usize) -> bool {
-    *count == 0
-}
-
-/// Why there is no compaction. The conversation stays as it is, and another try may do better.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum CompactError {
-    /// The model gave no summary.
-    #[error("the summary call failed: {0}")]
-    Summarize(#[from] SummarizeError),
-    /// What the model answered is blank.
-    #[error("the summary call failed: the model's summary is empty")]
-    EmptySummary,
-}
-
-/// Summarises the old messages of a conversation, with a model if there is one and the request
-/// wants it, otherwise as [`compact_deterministic`] does. The conversation does not change before
-/// [`Compaction::apply`].
-///
-/// The new message is the [`SUMMARY_TAG`], the summary, and a section File Operations with the
-/// files of the request and of earlier summaries. That section is never the model's: one in its
-/// answer is removed. A goal that its answer does not tell is taken from the conversation.
-///
-/// # Errors
-///
-/// When the model fails, or its answer is blank.
-pub async fn compact<T: Turn + Sync, C: CountTokens>(
-    turns: &[T],
-    meter: &mut Meter<C>,
-    request: &Request<'_>,
-    model: Option<&dyn Summarize>,
-) -> Result<Outcome, CompactError> {
-    let Some(model) = model.filter(|_| request.generate_summary) else {
-        return Ok(compact_deterministic(turns, meter, request));
-    };
-    let draft = match Draft::new(turns, meter, request) {
-        Ok(draft) => draft,
-        Err(outcome) => return Ok(*outcome),
-    };
-    let conversation = draft.conversation(&*meter);
-    let answer = model.summarize(draft.ask(&conversation)).await?;
-    let summary = draft.clean(&answer).ok_or(CompactError::EmptySummary)?;
-    Ok(draft.finish(&summary, &*meter))
-}
-
-/// Summarises the old messages of a conversation without a model: see
-/// [`deterministic_summary`](crate::deterministic_summary). The conversation does not change before
-/// [`Compaction::apply`].
-pub fn compact_deterministic<T: Turn, C: CountTokens>(
-    turns: &[T],
-    meter: &mut Meter<C>,
-    request: &Request<'_>,
-) -> Outcome {
-    match Draft::new(turns, meter, request) {
-        Ok(draft) => {
-            let summary = deterministic_summary(draft.old, draft.summary_chars());
-            draft.finish(&summary, meter)
-        }
-        Err(outcome) => *outcome,
     }
 }
 
@@ -222,11 +62,11 @@ const GOAL_CHARS: usize = 2_000;
 const LEAST_SUMMARY: u64 = 150;
 
 /// A compaction that only lacks the summary.
-struct Draft<'a, T> {
+pub(crate) struct Draft<'a, T> {
     request: &'a Request<'a>,
     plan: Plan,
     turns: &'a [T],
-    old: &'a [T],
+    pub(crate) old: &'a [T],
     old_tokens: u64,
     tokens_before: u64,
     tracked_file_count: usize,
@@ -244,27 +84,26 @@ struct Room {
 }
 
 impl<'a, T: Turn> Draft<'a, T> {
-    /// What can be known before there is a summary, or what comes of it when none is needed.
-    fn new<C: CountTokens>(
+    /// The draft, or the outcome when a summary cannot help.
+    pub(crate) fn new<C: CountTokens>(
         turns: &'a [T],
-        meter: &mut Meter<C>,
+        meter: &Meter<C>,
         request: &'a Request<'a>,
-    ) -> Result<Self, Box<Outcome>> {
-        meter.track(turns);
+    ) -> Result<Self, Box<CompactionOutcome>> {
         let first = plan(turns, request.keep_recent);
-        let draft = Self::roomy(turns, meter, request, first);
-        // Nobody is asked for a summary that cannot help.
+        let draft = Self::fitting(turns, meter, request, first);
+        // No model call for a summary that cannot help.
         match draft.finish("", meter) {
-            Outcome::Compacted(done) if done.plan.replaced > 0 => Ok(draft),
-            Outcome::NotSmaller { .. } if draft.old.is_empty() => {
-                Err(Box::new(Outcome::NothingOld))
+            CompactionOutcome::Compacted(done) if done.plan.replaced > 0 => Ok(draft),
+            CompactionOutcome::NotSmaller { .. } if draft.old.is_empty() => {
+                Err(Box::new(CompactionOutcome::NothingOld))
             }
             outcome => Err(Box::new(outcome)),
         }
     }
 
-    /// The draft that keeps the most messages there is room for.
-    fn roomy<C: CountTokens>(
+    /// The draft that keeps as many messages as fit.
+    fn fitting<C: CountTokens>(
         turns: &'a [T],
         meter: &Meter<C>,
         request: &'a Request<'a>,
@@ -292,7 +131,6 @@ impl<'a, T: Turn> Draft<'a, T> {
         plan: Plan,
     ) -> Self {
         let old = &turns[plan.range()];
-        let (old_tokens, tokens_before) = (meter.old_tokens(&plan), meter.tokens());
         let room = request.room(turns, meter, &plan);
         let mut files = request.files.clone();
         for summary in old.iter().filter(|turn| is_summary(*turn)) {
@@ -305,8 +143,8 @@ impl<'a, T: Turn> Draft<'a, T> {
             plan,
             turns,
             old,
-            old_tokens,
-            tokens_before,
+            old_tokens: meter.old_tokens(&plan),
+            tokens_before: meter.tokens(),
             tracked_file_count: files.count(),
             files: files.block(usize::try_from(file_chars).unwrap_or(usize::MAX)),
             room,
@@ -324,8 +162,17 @@ impl<'a, T: Turn> Draft<'a, T> {
         self.expects() <= self.room.limit
     }
 
-    /// The old messages as the model gets to read them: at most three quarters of its window, so
-    /// that instructions and answer find room. After an overflow the window is no larger than
+    /// What the model is asked for the summary with.
+    pub(crate) fn summary_request<C: CountTokens>(&self, meter: &Meter<C>) -> SummaryRequest {
+        SummaryRequest {
+            instructions: INSTRUCTIONS,
+            conversation: self.conversation(meter),
+            max_output_tokens: (self.summary_chars() as u64 / 3).max(256),
+        }
+    }
+
+    /// The old messages as the model reads them: at most three quarters of its window, so
+    /// that instructions and reply fit. After an overflow the window is no larger than
     /// what did not fit.
     fn conversation<C: CountTokens>(&self, meter: &Meter<C>) -> String {
         let window = self.request.context_window_size;
@@ -351,21 +198,16 @@ impl<'a, T: Turn> Draft<'a, T> {
         text
     }
 
-    fn ask<'b>(&self, conversation: &'b str) -> SummaryRequest<'b> {
-        let max_output_tokens = (self.summary_chars() as u64 / 3).max(256);
-        SummaryRequest { instructions: INSTRUCTIONS, conversation, max_output_tokens }
-    }
-
     /// How long a summary should be: an eighth of the window, half of what it replaces, and 3,000
     /// tokens at most.
-    fn summary_chars(&self) -> usize {
+    pub(crate) fn summary_chars(&self) -> usize {
         let window = self.request.context_window_size.unwrap_or(u64::MAX);
         let tokens = (window / 8).min(self.old_tokens / 2).clamp(100, 3_000);
         tokens.min(self.room.summary / 2) as usize * 4
     }
 
     /// A model's answer without what is added here, and with a goal. `None` if nothing is left.
-    fn clean(&self, answer: &str) -> Option<String> {
+    pub(crate) fn clean(&self, answer: &str) -> Option<String> {
         let answer = answer.trim();
         let answer = answer.strip_prefix(SUMMARY_TAG).unwrap_or(answer);
         let is_blank = |part: &Part<'_>| matches!(part.body.trim(), "" | "(none)");
@@ -410,26 +252,33 @@ impl<'a, T: Turn> Draft<'a, T> {
         whole("")
     }
 
-    fn finish<C: CountTokens>(&self, summary: &str, meter: &Meter<C>) -> Outcome {
+    pub(crate) fn finish<C: CountTokens>(
+        &self,
+        summary: &str,
+        meter: &Meter<C>,
+    ) -> CompactionOutcome {
         let mut summary = self.message(summary, meter);
         let mut summary_token_estimate = meter.counter().count(&summary) as u64;
-        let after = |old: u64, new: u64| (self.tokens_before - old).saturating_add(new);
-        let mut tokens_after = after(self.old_tokens, summary_token_estimate);
+        let others = self.tokens_before - self.old_tokens;
+        let mut tokens_after = others.saturating_add(summary_token_estimate);
         let mut plan = self.plan;
         if summary_token_estimate >= self.old_tokens {
             let tokens_before = self.tokens_before;
-            let outcome = Outcome::NotSmaller { tokens_before, tokens_after };
+            let outcome = CompactionOutcome::NotSmaller { tokens_before, tokens_after };
             if tokens_before <= self.room.limit {
                 return outcome;
             }
             // Then the old messages stay as well.
-            (summary, summary_token_estimate, tokens_after) = (String::new(), 0, tokens_before);
-            plan.kept += std::mem::take(&mut plan.replaced);
+            summary = String::new();
+            summary_token_estimate = 0;
+            tokens_after = tokens_before;
+            plan.kept += plan.replaced;
+            plan.replaced = 0;
         }
         let (cuts, saved) = self.cuts(&plan, tokens_after, meter);
         if plan.replaced == 0 && cuts.is_empty() {
             let tokens_before = self.tokens_before;
-            return Outcome::NotSmaller { tokens_before, tokens_after };
+            return CompactionOutcome::NotSmaller { tokens_before, tokens_after };
         }
         let report = Report {
             reason: self.request.reason,
@@ -445,7 +294,7 @@ impl<'a, T: Turn> Draft<'a, T> {
             summary,
             compacted_entries: plan.replaced,
         };
-        Outcome::Compacted(Compaction { plan, cuts, report })
+        CompactionOutcome::Compacted(Compaction { plan, cuts, report })
     }
 
     /// The results to cut so that no more than the limit is taken, and what that saves, in tokens.

@@ -1,10 +1,9 @@
-//! Asks at the terminal, or approves where there is none: `cargo run -p fabro-gate --example gate`.
+//! Asks at the terminal, or approves where there is none: `cargo run -p fabro-terminal --example gate`.
 
 use std::io::Write;
 
-use fabro_gate::{
-    AutoApprove, Chain, Interviewer, Question, Reply, TerminalInterviewer, match_answer, options,
-};
+use fabro_gate::{AutoApprove, Chain, Interviewer, Question, Reply, match_answer, options};
+use fabro_terminal::TerminalInterviewer;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {

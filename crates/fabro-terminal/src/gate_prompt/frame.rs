@@ -1,18 +1,18 @@
-//! What an open question looks like, in a terminal of some size.
+//! The layout of a question in a terminal of a given size.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use fabro_gate::Question;
 use unicode_width::UnicodeWidthChar;
 
 use super::prompt::{Input, Prompt};
-use crate::Question;
 
 /// The most options that are shown at once.
 const PAGE: usize = 10;
 
 /// How many columns of an answer stay beside its question.
-const SAID: usize = 200;
+const ANSWER_COLUMNS: usize = 200;
 
 /// Lines of text, and where the cursor stands.
 #[derive(Debug, Default)]
@@ -36,18 +36,18 @@ pub(super) enum Tone {
     Dim,
 }
 
-/// Draws an open question into so many columns and rows.
+/// Lays out an unanswered question in `columns` and `rows`.
 pub(super) fn frame(prompt: &Prompt, columns: usize, rows: usize) -> Frame {
     // The last column stays free: what a terminal does after it differs.
     let width = columns.saturating_sub(1).max(1);
     let mut frame = Frame::default();
     let room = rows.saturating_sub(4).max(1);
-    let mut asked = wrap(&format!("? {}", prompt.question.text), width);
-    if asked.len() > room {
-        asked.truncate(room);
-        asked.push("…".to_owned());
+    let mut text = wrap(&format!("? {}", prompt.question.text), width);
+    if text.len() > room {
+        text.truncate(room);
+        text.push("…".to_owned());
     }
-    frame.add(asked, Tone::Strong);
+    frame.add(text, Tone::Strong);
     let hint = prompt.note.as_ref().map_or_else(|| hint(prompt), |note| format!("! {note}"));
     let mut hint = wrap(&hint, width.saturating_sub(2).max(1));
     hint.truncate((room / 2).max(1));
@@ -65,15 +65,15 @@ fn hint(prompt: &Prompt) -> String {
         return "Enter answers, Esc leaves it for later".to_owned();
     };
     let count = prompt.question.options.len();
-    let place = if count > PAGE { format!("{} of {count} · ", at + 1) } else { String::new() };
+    let position = if count > PAGE { format!("{} of {count} · ", at + 1) } else { String::new() };
     let space = if marked.is_some() { "space marks, " } else { "" };
-    format!("{place}↑↓ or a key, {space}Enter answers, Esc leaves it for later")
+    format!("{position}↑↓ or a key, {space}Enter answers, Esc leaves it for later")
 }
 
-/// The lines that stay when a question is over.
-pub(super) fn over(question: &Question, said: &str, columns: usize) -> Vec<String> {
-    let said: String = said.chars().map(visible).collect();
-    let text = format!("? {}  {}", question.text, cut(&said, SAID));
+/// The lines that stay after a question was answered.
+pub(super) fn answered(question: &Question, answer: &str, columns: usize) -> Vec<String> {
+    let answer: String = answer.chars().map(visible).collect();
+    let text = format!("? {}  {}", question.text, cut(&answer, ANSWER_COLUMNS));
     wrap(&text, columns.saturating_sub(1).max(1))
 }
 
@@ -104,7 +104,7 @@ impl Frame {
         }
     }
 
-    fn text(&mut self, prompt: &Prompt, typed: (&[char], usize), width: usize, left: usize) {
+    fn text(&mut self, prompt: &Prompt, (chars, at): (&[char], usize), width: usize, left: usize) {
         let options = prompt.question.options.iter();
         let items: Vec<_> =
             options.map(|option| format!("[{}] {}", option.key, option.label)).collect();
@@ -115,10 +115,9 @@ impl Frame {
         }
         let left = left.saturating_sub(help.len()).max(1);
         self.add(help, Tone::Plain);
-        let (chars, at) = typed;
         let shown: String = chars.iter().map(|&c| visible(c)).collect();
         let mut lines = fill(&format!("> {shown}"), width);
-        let (row, column) = place(&lines, at + 2, width);
+        let (row, column) = position(&lines, at + 2, width);
         if row == lines.len() {
             lines.push(String::new());
         }
@@ -128,13 +127,13 @@ impl Frame {
     }
 }
 
-/// Which of `count` things are shown where there is room for `room`, so that `at` is among them.
+/// The range of `count` items to show in `room` rows, with `at` among them.
 fn window(count: usize, at: usize, room: usize) -> Range<usize> {
     let start = at.saturating_sub(room / 2).min(count.saturating_sub(room));
     start..count.min(start + room)
 }
 
-/// A character as it stands in the line that is typed.
+/// A character as the text field shows it.
 fn visible(c: char) -> char {
     match c {
         '\n' => '⏎',
@@ -152,9 +151,8 @@ pub(super) fn columns(text: &str) -> usize {
     text.chars().map(columns_of).sum()
 }
 
-/// Where the character of this number stands in filled lines; behind the last one, if there are no
-/// more.
-fn place(lines: &[String], number: usize, width: usize) -> (usize, usize) {
+/// Row and column of the character with this index in filled lines, or the position after the last.
+fn position(lines: &[String], number: usize, width: usize) -> (usize, usize) {
     let mut left = number;
     for (row, line) in lines.iter().enumerate() {
         let count = line.chars().count();
@@ -188,10 +186,10 @@ fn fill(text: &str, width: usize) -> Vec<String> {
 /// The text in lines of this width, broken between words where that is possible.
 pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
-    for given in text.lines() {
+    for paragraph in text.lines() {
         let mut line = String::new();
         let mut used = 0;
-        for word in given.replace('\t', "    ").split_inclusive(' ') {
+        for word in paragraph.replace('\t', "    ").split_inclusive(' ') {
             let needed = columns(word.trim_end());
             if used > 0 && used + needed > width {
                 lines.push(std::mem::take(&mut line));

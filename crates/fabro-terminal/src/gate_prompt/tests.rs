@@ -1,10 +1,10 @@
 use fabro_events::QuestionType;
+use fabro_gate::options;
 use insta::assert_snapshot;
 
-use super::frame::{frame, over};
+use super::frame::{answered, frame};
 use super::keys::Key;
 use super::*;
-use crate::options;
 
 fn question(labels: &[&str]) -> Question {
     Question {
@@ -17,7 +17,7 @@ fn question(labels: &[&str]) -> Question {
 fn typed(prompt: &mut Prompt, text: &str) -> Step {
     let mut keys = Keys::new();
     keys.push(text.as_bytes());
-    let mut step = Step::Open;
+    let mut step = Step::Unfinished;
     while let Some(key) = keys.next(true) {
         step = prompt.key(key);
     }
@@ -51,7 +51,7 @@ fn check(question: Question, keys: &str, expected: &str) {
     let mut prompt = Prompt::new(question);
     let told = match typed(&mut prompt, keys) {
         Step::Answered(text) => format!("answer {text:?}"),
-        Step::Open => prompt.note.clone().unwrap_or_else(|| "open".to_owned()),
+        Step::Unfinished => prompt.note.clone().unwrap_or_else(|| "open".to_owned()),
         step => format!("{step:?}"),
     };
     assert_eq!(told, expected, "{keys:?}");
@@ -76,7 +76,7 @@ fn keys_choose_an_option() {
     check("\x1b[200~revise\n\x1b[201~\r", r#"answer "R""#);
     check("\x1b[200~\x1b[31m\x1b[201~", r#"no option for "[31m""#);
     check(" \r", r#"answer "A""#);
-    check("\x1b", "Left");
+    check("\x1b", "Postponed");
     check("\x03", "Interrupted");
 }
 
@@ -108,7 +108,7 @@ fn several_options_are_marked() {
 }
 
 #[test]
-fn text_is_typed_and_mended() {
+fn text_is_typed_and_edited() {
     let ask = || Question { freeform: true, ..question(&["Approve", "No"]) };
     check(ask(), "shortér, please\r", r#"answer "shortér, please""#);
     check(ask(), "ab\x1b[Dx\x1b[Hy\x1b[Fz\r", r#"answer "yaxbz""#);
@@ -117,7 +117,7 @@ fn text_is_typed_and_mended() {
     check(ask(), "gone\x15kept\r", r#"answer "kept""#);
     check(ask(), "\x7f\x17\x15\x1b[3~\x1b[Dq\r", r#"answer "q""#);
     check(ask(), "\x1b[200~a\r\n\tb\x07\x1b[201~\r", r#"answer "a\n\tb""#);
-    check(ask(), " \r", r#""" is no answer: choose [A] Approve, [N] No or write some text"#);
+    check(ask(), " \r", r#""" is not an answer: choose [A] Approve, [N] No or write some text"#);
     let many = "x".repeat(99_999);
     check(ask(), &format!("{many}yz"), "an answer has at most 100000 characters");
 }
@@ -126,7 +126,7 @@ fn text_is_typed_and_mended() {
 fn a_list_is_drawn() {
     let mut prompt =
         Prompt::new(question(&["Approve", "[N] No", "中文, which is a rather long one"]));
-    assert_eq!(typed(&mut prompt, "n"), Step::Open);
+    assert_eq!(typed(&mut prompt, "n"), Step::Unfinished);
     assert_snapshot!(seen(&prompt, 80, 24), @r"
     ? Ship it?
       [A] Approve
@@ -144,7 +144,7 @@ fn a_list_is_drawn() {
       Esc leaves it for
       later
     ");
-    assert_eq!(typed(&mut prompt, "?"), Step::Open);
+    assert_eq!(typed(&mut prompt, "?"), Step::Unfinished);
     assert_snapshot!(seen(&prompt, 80, 24), @r#"
     ? Ship it?
       [A] Approve
@@ -160,7 +160,7 @@ fn marks_and_a_window_of_many_are_drawn() {
     let labels: Vec<_> = labels.iter().map(String::as_str).collect();
     let ask = Question { question_type: QuestionType::MultiSelect, ..question(&labels) };
     let mut prompt = Prompt::new(ask);
-    assert_eq!(typed(&mut prompt, "7 8"), Step::Open);
+    assert_eq!(typed(&mut prompt, "7 8"), Step::Unfinished);
     assert_snapshot!(seen(&prompt, 80, 8), @r"
     ? Ship it?
       ○ [5] Option
@@ -187,7 +187,7 @@ fn text_is_drawn_with_its_cursor() {
       Enter answers, Esc leaves it for later
     ");
     let text = "\x1b[200~line\nand 中文 and so on\x1b[201~\x1b[D\x1b[D\x1b[D";
-    assert_eq!(typed(&mut prompt, text), Step::Open);
+    assert_eq!(typed(&mut prompt, text), Step::Unfinished);
     assert_snapshot!(seen(&prompt, 20, 24), @r"
     ? Ship it?
       [A] Approve  [N]
@@ -199,7 +199,7 @@ fn text_is_drawn_with_its_cursor() {
       Esc leaves it for
       later
     ");
-    assert_eq!(typed(&mut prompt, "\x1b[F\x15123456789 123456"), Step::Open);
+    assert_eq!(typed(&mut prompt, "\x1b[F\x15123456789 123456"), Step::Unfinished);
     assert_snapshot!(seen(&prompt, 20, 24), @r"
     ? Ship it?
       [A] Approve  [N]
@@ -240,7 +240,7 @@ fn a_long_question_is_broken_between_words() {
     > [Y] Yes
       ↑↓ or a key,
     ");
-    assert_snapshot!(over(&ask, "Yes", 40).join("\n"), @r"
+    assert_snapshot!(answered(&ask, "Yes", 40).join("\n"), @r"
     ? First, which is rather long:
     shall it all be deployed to
     production-cluster?  Yes
@@ -249,19 +249,19 @@ fn a_long_question_is_broken_between_words() {
 
 #[test]
 fn escape_sequences_do_not_reach_the_terminal() {
-    assert_eq!(plain("a\u{1b}[2Jb\r\n\tc\u{9b}d\u{7}"), "a[2Jb\n\tcd");
+    assert_eq!(without_controls("a\u{1b}[2Jb\r\n\tc\u{9b}d\u{7}"), "a[2Jb\n\tcd");
     let question = Question {
         text: "\u{1b}x".to_owned(),
         preview: Some("\u{7}y".to_owned()),
         options: options([("z\u{1b}", "z")]),
         ..Question::default()
     };
-    let shown = displayable(&question);
+    let shown = printable(&question);
     assert_eq!((shown.text.as_str(), shown.preview.as_deref()), ("x", Some("y")));
     assert_eq!(shown.options[0].label, "z");
     let key = Key::Paste("a\u{9b}2J\u{1b}b".to_owned());
     let mut prompt = Prompt::new(Question { freeform: true, ..Question::default() });
-    assert_eq!(prompt.key(key), Step::Open);
+    assert_eq!(prompt.key(key), Step::Unfinished);
     assert_eq!(prompt.key(Key::Enter), Step::Answered("a2Jb".to_owned()));
 }
 
@@ -307,16 +307,19 @@ mod pair {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_typed_beyond_an_answer_is_for_the_next_question() {
+    async fn type_ahead_answers_the_next_question() {
         let (keyboard, program) = pair();
         let mut keys = Keys::new();
         let screen = Screen::new(&program, &program).unwrap();
         press(&keyboard, "n\r\x1b[B\r");
-        let step = converse(screen, &mut keys, question(&["Approve", "No"])).await.unwrap();
+        let step =
+            prompt_until_answered(screen, &mut keys, question(&["Approve", "No"])).await.unwrap();
         assert_eq!(step, Step::Answered("N".to_owned()));
         assert!(is_as_before(&program));
         let screen = Screen::new(&program, &program).unwrap();
-        let step = converse(screen, &mut keys, question(&["Approve", "Revise"])).await.unwrap();
+        let step = prompt_until_answered(screen, &mut keys, question(&["Approve", "Revise"]))
+            .await
+            .unwrap();
         assert_eq!(step, Step::Answered("R".to_owned()));
         assert_snapshot!(shown(&keyboard, 2), @r"
         ^[?2004h<^[1m? Ship it?^[0m^[K<
@@ -329,13 +332,13 @@ mod pair {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_question_that_is_called_off_takes_no_key_and_leaves_nothing() {
+    async fn a_withdrawn_question_takes_no_key_and_is_erased() {
         let (keyboard, program) = pair();
         let mut keys = Keys::new();
         let screen = Screen::new(&program, &program).unwrap();
         assert!(!is_as_before(&program));
         let ask = Question { preview: Some("a\nb".to_owned()), ..question(&["Approve", "No"]) };
-        let asking = converse(screen, &mut keys, ask);
+        let asking = prompt_until_answered(screen, &mut keys, ask);
         assert!(tokio::time::timeout(Duration::from_millis(90), asking).await.is_err());
         assert!(is_as_before(&program));
         assert_snapshot!(shown(&keyboard, 1), @r"
@@ -349,20 +352,21 @@ mod pair {
 
         press(&keyboard, "\x1b[B\r");
         let screen = Screen::new(&program, &program).unwrap();
-        let step = converse(screen, &mut keys, question(&["See", "End"])).await.unwrap();
+        let step =
+            prompt_until_answered(screen, &mut keys, question(&["See", "End"])).await.unwrap();
         assert_eq!(step, Step::Answered("E".to_owned()));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn escape_and_a_terminal_that_is_gone_end_a_question() {
+    async fn escape_and_a_closed_terminal_end_a_question() {
         let (keyboard, program) = pair();
         let mut keys = Keys::new();
         press(&keyboard, "\x1b");
         let screen = Screen::new(&program, &program).unwrap();
-        let step = converse(screen, &mut keys, question(&["Approve"])).await.unwrap();
-        assert_eq!(step, Step::Left);
+        let step = prompt_until_answered(screen, &mut keys, question(&["Approve"])).await.unwrap();
+        assert_eq!(step, Step::Postponed);
         let screen = Screen::new(&program, &program).unwrap();
         drop(keyboard);
-        assert!(converse(screen, &mut keys, question(&["Approve"])).await.is_err());
+        assert!(prompt_until_answered(screen, &mut keys, question(&["Approve"])).await.is_err());
     }
 }

@@ -1,31 +1,30 @@
-//! The terminal while a question is open.
+//! The terminal in raw mode, with a question drawn on it.
 
 use std::fmt::Write as _;
 use std::io;
 use std::os::fd::AsFd;
 
+use fabro_gate::Question;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::termios::{OptionalActions, OutputModes, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
 use super::frame::{self, Frame, Tone};
 use super::prompt::Prompt;
-use crate::Question;
 
 /// The most bytes that are read at once.
 const CHUNK: usize = 4096;
 /// The most bytes between two drawings.
 const READ: usize = 64 * 1024;
 
-/// What is behind the cursor on its line.
+/// Erases the line behind the cursor.
 const CLEAR_LINE: &str = "\x1b[K";
-/// What is behind the cursor, and all below.
+/// Erases the screen behind the cursor.
 const CLEAR_BELOW: &str = "\x1b[J";
 const PASTE_ON: &str = "\x1b[?2004h";
 const PASTE_OFF_CURSOR_ON: &str = "\x1b[?2004l\x1b[?25h";
 
-/// A terminal that sends each key as it is pressed, and has a question drawn on it. Dropped, it is
-/// as it was before.
+/// A terminal in raw mode. Drop restores its settings.
 pub(super) struct Screen<I: AsFd, O: AsFd> {
     input: I,
     output: O,
@@ -34,10 +33,10 @@ pub(super) struct Screen<I: AsFd, O: AsFd> {
     above: Vec<usize>,
     /// The widths of its own lines.
     drawn: Vec<usize>,
-    /// Where the cursor stands in those.
+    /// Row and column of the cursor in those.
     cursor: (usize, usize),
-    /// What was drawn last, and for which size.
-    shown: Option<(String, (usize, usize))>,
+    /// The last drawing, and the terminal size it was made for.
+    drawing: Option<(String, (usize, usize))>,
 }
 
 impl<I: AsFd, O: AsFd> Screen<I, O> {
@@ -45,20 +44,27 @@ impl<I: AsFd, O: AsFd> Screen<I, O> {
         let saved = tcgetattr(&input)?;
         let mut raw = saved.clone();
         raw.make_raw();
-        // Others may still write whole lines.
+        // Other writers may still print whole lines.
         raw.output_modes |= saved.output_modes & (OutputModes::OPOST | OutputModes::ONLCR);
         tcsetattr(&input, OptionalActions::Now, &raw)?;
-        let (above, drawn) = (Vec::new(), Vec::new());
-        let mut screen = Self { input, output, saved, above, drawn, cursor: (0, 0), shown: None };
+        let mut screen = Self {
+            input,
+            output,
+            saved,
+            above: Vec::new(),
+            drawn: Vec::new(),
+            cursor: (0, 0),
+            drawing: None,
+        };
         screen.write(PASTE_ON);
         Ok(screen)
     }
 
-    /// What has been typed since. Nothing is waited for.
+    /// The available input, without waiting.
     ///
     /// # Errors
     ///
-    /// The terminal is gone.
+    /// The terminal was closed.
     pub(super) fn read(&mut self) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         let mut chunk = [0; CHUNK];
@@ -82,42 +88,41 @@ impl<I: AsFd, O: AsFd> Screen<I, O> {
         }
     }
 
-    /// Shows what a person should see before answering.
+    /// Prints the preview above the question.
     pub(super) fn preview(&mut self, text: &str) {
         let lines = frame::wrap(text, self.size().0.saturating_sub(1).max(1));
         self.above = lines.iter().map(|line| frame::columns(line)).collect();
         self.write(&(lines.join("\r\n") + "\r\n"));
     }
 
-    /// Shows the question as it is now.
+    /// Draws the question, unless the screen shows this state already.
     pub(super) fn draw(&mut self, prompt: &Prompt) {
         let size = self.size();
         let frame = frame::frame(prompt, size.0, size.1);
-        let drawing = drawing(&frame);
-        let new = (drawing, size);
-        if self.shown.as_ref() == Some(&new) {
+        let new = (drawing(&frame), size);
+        if self.drawing.as_ref() == Some(&new) {
             return;
         }
-        let text = self.back(false) + &new.0;
+        let text = self.cursor_to_start(false) + &new.0;
         self.write(&text);
-        self.shown = Some(new);
+        self.drawing = Some(new);
         self.drawn = frame.lines.iter().map(|line| frame::columns(&line.text)).collect();
         let last = self.drawn.len().saturating_sub(1);
         let end = (last, self.drawn.last().copied().unwrap_or_default());
         self.cursor = frame.cursor.unwrap_or(end);
     }
 
-    /// Takes the question off the screen, and leaves what was said there, if anything.
-    pub(super) fn close(&mut self, said: Option<(&Question, &str)>) {
-        if let Some((question, said)) = said {
-            let mut text = self.back(false);
-            for line in frame::over(question, said, self.size().0) {
+    /// Erases the question, and prints it with its answer, if there is one.
+    pub(super) fn close(&mut self, answer: Option<(&Question, &str)>) {
+        if let Some((question, answer)) = answer {
+            let mut text = self.cursor_to_start(false);
+            for line in frame::answered(question, answer, self.size().0) {
                 text.extend([&line, CLEAR_LINE, "\r\n"]);
             }
             self.write(&(text + CLEAR_BELOW));
         } else if !self.drawn.is_empty() || !self.above.is_empty() {
             // A terminal that is cleared as a whole may keep what it showed in its history.
-            let text = self.back(true) + CLEAR_LINE + "\x1b[B" + CLEAR_BELOW + "\x1b[A";
+            let text = self.cursor_to_start(true) + CLEAR_LINE + "\x1b[B" + CLEAR_BELOW + "\x1b[A";
             self.write(&text);
         }
         self.above.clear();
@@ -135,9 +140,9 @@ impl<I: AsFd, O: AsFd> Screen<I, O> {
         (or(size.map(|size| size.ws_col), 80), or(size.map(|size| size.ws_row), 24))
     }
 
-    /// The way back to where the question begins, or all that belongs to it. A terminal that has
-    /// become narrower has broken its lines.
-    fn back(&self, all: bool) -> String {
+    /// The escape sequence that moves the cursor to the start of the question, or of the preview. A
+    /// terminal that has become narrower has wrapped its lines.
+    fn cursor_to_start(&self, all: bool) -> String {
         let columns = self.size().0;
         let rows = |width: &usize| width.div_ceil(columns).max(1);
         let (row, column) = self.cursor;
@@ -154,7 +159,7 @@ impl<I: AsFd, O: AsFd> Screen<I, O> {
             match rustix::io::write(&self.output, bytes) {
                 Ok(count) if count > 0 => bytes = &bytes[count..],
                 Err(Errno::INTR) => {}
-                // A terminal that is gone shows nothing more; reading from it says so.
+                // The terminal was closed; `read` reports it.
                 _ => return,
             }
         }
@@ -165,7 +170,7 @@ impl<I: AsFd, O: AsFd> Drop for Screen<I, O> {
     fn drop(&mut self) {
         self.close(None);
         self.write(PASTE_OFF_CURSOR_ON);
-        // A terminal that is gone needs no settings.
+        // A closed terminal needs no settings.
         let _ = tcsetattr(&self.input, OptionalActions::Now, &self.saved);
     }
 }

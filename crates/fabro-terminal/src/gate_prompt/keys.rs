@@ -1,4 +1,4 @@
-//! Keys out of the bytes that a terminal sends.
+//! Decodes the bytes of a terminal into keys.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ const ESC: u8 = 0x1b;
 const INTERRUPT: u8 = 0x03;
 const PASTE_END: &[u8] = b"\x1b[201~";
 
-/// What a person did at the keyboard.
+/// A key press or a paste.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Key {
     Char(char),
@@ -29,17 +29,17 @@ pub(super) enum Key {
     Interrupt,
 }
 
-/// Bytes that came and are not yet keys.
+/// The input queue: bytes that are not yet decoded.
 #[derive(Debug, Default)]
 pub(super) struct Keys {
     bytes: VecDeque<u8>,
-    /// What has come of a paste that is not over.
+    /// The received part of an unfinished bracketed paste.
     paste: Option<Vec<u8>>,
 }
 
-/// What the first bytes are.
+/// The decoded prefix of the queue.
 enum First {
-    /// A key, and how many bytes it takes; without one they mean nothing here.
+    /// A key, or an ignored sequence, and its length in bytes.
     Key(Option<Key>, usize),
     PasteStart(usize),
     Incomplete,
@@ -54,8 +54,8 @@ impl Keys {
         self.bytes.extend(bytes);
     }
 
-    /// The next key. `idle` says that nothing came for a while: an escape that nothing follows is
-    /// the key of that name, and what is incomplete then stays so.
+    /// The next key. `idle` is a timeout: a lone escape byte is then the Escape key, and an incomplete
+    /// sequence is dropped.
     pub(super) fn next(&mut self, idle: bool) -> Option<Key> {
         loop {
             if self.paste.is_some() {
@@ -83,7 +83,7 @@ impl Keys {
         }
     }
 
-    /// A paste that is over. It can be called off, so that one without an end blocks nothing.
+    /// A finished paste. Ctrl-C ends one whose end never comes.
     fn pasted(&mut self) -> Option<Key> {
         let mut text = self.paste.take().unwrap_or_default();
         while let Some(byte) = self.bytes.pop_front() {
@@ -124,12 +124,12 @@ fn first(bytes: &[u8]) -> First {
     }
 }
 
-/// What follows `ESC [`.
+/// A control sequence, after `ESC [`.
 fn sequence(rest: &[u8]) -> First {
     let end = rest.iter().take(SEQUENCE).position(|byte| !(0x20..0x40).contains(byte));
     let Some(end) = end else {
-        let is_over = rest.len() >= SEQUENCE;
-        return if is_over { First::Key(None, SEQUENCE + 2) } else { First::Incomplete };
+        let is_too_long = rest.len() >= SEQUENCE;
+        return if is_too_long { First::Key(None, SEQUENCE + 2) } else { First::Incomplete };
     };
     let length = end + 3;
     match (rest[end], &rest[..end]) {
@@ -145,7 +145,7 @@ fn sequence(rest: &[u8]) -> First {
             First::Key(key, length)
         }
         (last @ 0x40..0x7f, _) => First::Key(moving(last), length),
-        // No end of a sequence, but the beginning of something else.
+        // Not the end of a sequence, but the start of another.
         _ => First::Key(None, length - 1),
     }
 }

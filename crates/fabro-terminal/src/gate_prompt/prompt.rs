@@ -1,53 +1,53 @@
-//! A question that is open at the terminal: what each key does to it.
+//! The state of a question at the terminal: the effect of each key.
 
 use std::collections::BTreeSet;
 
 use fabro_events::{GateOption, QuestionType};
+use fabro_gate::{GateAnswer, Question, match_answer};
 
 use super::keys::Key;
-use crate::{Answer, Question, match_answer};
 
-/// The longest answer that can be typed, in characters.
-const LONGEST: usize = 100_000;
+/// The length limit of a typed answer, in characters.
+const MAX_ANSWER_CHARS: usize = 100_000;
 
-/// The most characters that are repeated of what leads to no option.
-const SHOWN: usize = 40;
+/// How much of a text that matches no option a message shows, in characters.
+const MAX_SHOWN_CHARS: usize = 40;
 
-/// A question and how far its answer has come.
+/// A question with its unfinished answer.
 #[derive(Debug)]
 pub(super) struct Prompt {
     pub(super) question: Question,
     pub(super) input: Input,
-    /// Why the last key did not do what was wanted.
+    /// Why the last key was refused.
     pub(super) note: Option<String>,
 }
 
-/// How the answer is given.
+/// The input of the answer.
 #[derive(Debug)]
 pub(super) enum Input {
-    /// It is typed.
+    /// A text field.
     Text {
         chars: Vec<char>,
-        /// Before which character the next one goes.
+        /// The cursor: the index at which the next character is inserted.
         at: usize,
     },
-    /// It is chosen.
+    /// A list of options.
     List {
         at: usize,
-        /// What is marked, where several can be chosen.
+        /// The marked options, where several can be chosen.
         marked: Option<BTreeSet<usize>>,
-        /// What was typed to get to an option.
+        /// The characters typed to find an option.
         typed: String,
     },
 }
 
-/// What comes of a key.
+/// The result of a key.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    Open,
+    Unfinished,
     Answered(String),
-    /// Escape: not now.
-    Left,
+    /// Escape: to be answered later.
+    Postponed,
     /// Ctrl-C.
     Interrupted,
 }
@@ -69,7 +69,7 @@ impl Prompt {
     pub(super) fn key(&mut self, key: Key) -> Step {
         self.note = None;
         match key {
-            Key::Esc => Step::Left,
+            Key::Esc => Step::Postponed,
             Key::Interrupt => Step::Interrupted,
             Key::Enter => self.enter(),
             key => {
@@ -79,7 +79,7 @@ impl Prompt {
                         choose(&self.question, at, marked.as_mut(), typed, key)
                     }
                 };
-                Step::Open
+                Step::Unfinished
             }
         }
     }
@@ -106,7 +106,7 @@ impl Prompt {
                 return Step::Answered(key(at).unwrap_or_default().to_owned());
             }
         }
-        Step::Open
+        Step::Unfinished
     }
 }
 
@@ -115,7 +115,7 @@ fn edit(chars: &mut Vec<char>, at: &mut usize, key: Key) -> Option<String> {
         Key::Char(c) => return insert(chars, at, &[c]),
         Key::Paste(text) => {
             let text = text.replace("\r\n", "\n").replace('\r', "\n");
-            let text: Vec<_> = text.chars().filter(|&c| is_shown(c)).collect();
+            let text: Vec<_> = text.chars().filter(|&c| is_printable(c)).collect();
             return insert(chars, at, &text);
         }
         Key::Left => *at = at.saturating_sub(1),
@@ -146,14 +146,14 @@ fn edit(chars: &mut Vec<char>, at: &mut usize, key: Key) -> Option<String> {
 }
 
 fn insert(chars: &mut Vec<char>, at: &mut usize, text: &[char]) -> Option<String> {
-    let fitting = text.len().min(LONGEST.saturating_sub(chars.len()));
+    let fitting = text.len().min(MAX_ANSWER_CHARS.saturating_sub(chars.len()));
     chars.splice(*at..*at, text[..fitting].iter().copied());
     *at += fitting;
-    (fitting < text.len()).then(|| format!("an answer has at most {LONGEST} characters"))
+    (fitting < text.len()).then(|| format!("an answer has at most {MAX_ANSWER_CHARS} characters"))
 }
 
-/// Control characters would steer the terminal.
-pub(super) fn is_shown(c: char) -> bool {
+/// Whether a character is safe to print: control characters would move the cursor.
+pub(super) fn is_printable(c: char) -> bool {
     !c.is_control() || matches!(c, '\n' | '\t')
 }
 
@@ -193,7 +193,7 @@ fn choose(
     };
     typed.push_str(&text);
     if find(question, typed).is_none() {
-        // What was typed before led to another option.
+        // Start a new search.
         typed.clone_from(&text);
     }
     if let Some(found) = find(question, typed) {
@@ -201,11 +201,11 @@ fn choose(
         return None;
     }
     let shown = std::mem::take(typed);
-    let shown: String = shown.chars().filter(|c| !c.is_control()).take(SHOWN).collect();
+    let shown: String = shown.chars().filter(|c| !c.is_control()).take(MAX_SHOWN_CHARS).collect();
     Some(format!("no option for \"{shown}\""))
 }
 
-/// The option that a text means, else the first one that begins with it.
+/// The option that matches a text, else the first one that begins with it.
 fn find(question: &Question, text: &str) -> Option<usize> {
     let question_type = match question.question_type {
         QuestionType::MultiSelect => QuestionType::MultipleChoice,
@@ -213,7 +213,7 @@ fn find(question: &Question, text: &str) -> Option<usize> {
     };
     let text = text.trim();
     match match_answer(&question.options, false, question_type, text) {
-        Ok(Answer::Option(index)) => return Some(index),
+        Ok(GateAnswer::Option(index)) => return Some(index),
         _ if text.is_empty() => return None,
         _ => {}
     }

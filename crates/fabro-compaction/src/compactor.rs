@@ -1,0 +1,209 @@
+use fabro_tokens::{CharsPerFour, CountTokens};
+use serde::Serialize;
+use thiserror::Error;
+
+use crate::deterministic::deterministic_summary;
+use crate::draft::{Draft, Request};
+use crate::{
+    Cut, Files, Meter, Moment, Plan, Policy, Reason, Summarize, SummarizeError, Turn, WindowUse,
+    should_compact,
+};
+
+/// Keeps a conversation below the window of its model.
+///
+/// One compactor belongs to one conversation: it counts each message once.
+#[derive(Clone, Debug)]
+pub struct Compactor<C = CharsPerFour> {
+    /// When and how to compact.
+    pub policy: Policy,
+    /// The model's context window, in tokens; `None` when it is not known.
+    pub window: Option<u64>,
+    /// The files used so far, for the section File Operations. Those that an earlier summary lists
+    /// are added.
+    pub files: Files,
+    /// The size of the conversation. A system prompt that is none of the messages is set here.
+    pub meter: Meter<C>,
+}
+
+impl Compactor {
+    /// A compactor that estimates a token for every four characters.
+    pub fn new(policy: Policy, window: impl Into<Option<u64>>) -> Self {
+        Self::with_counter(policy, window, CharsPerFour)
+    }
+}
+
+impl<C: CountTokens> Compactor<C> {
+    /// A compactor with a token counter of the caller's.
+    pub fn with_counter(policy: Policy, window: impl Into<Option<u64>>, counter: C) -> Self {
+        let meter = Meter::new(counter);
+        Self { policy, window: window.into(), files: Files::default(), meter }
+    }
+
+    /// How full the window is with these messages.
+    pub fn window_use<T: Turn>(&mut self, messages: &[T]) -> WindowUse {
+        self.meter.track(messages);
+        WindowUse { estimated_tokens: self.meter.tokens(), context_window_size: self.window }
+    }
+
+    /// Compacts the messages when the policy asks for it at this moment: the old ones become one
+    /// message with a summary, written by the model or, without one, deterministically. `None` when
+    /// it is not due or nothing would be gained; then nothing has changed.
+    ///
+    /// # Errors
+    ///
+    /// When the model fails, or its summary is empty. Nothing has changed then.
+    pub async fn compact<T: Turn + Sync>(
+        &mut self,
+        messages: &mut Vec<T>,
+        moment: Moment,
+        model: Option<&dyn Summarize>,
+    ) -> Result<Option<Report>, CompactError> {
+        let usage = self.window_use(messages);
+        let Some(reason) = should_compact(&self.policy, moment, usage) else { return Ok(None) };
+        match self.prepare(messages, reason, model).await? {
+            CompactionOutcome::Compacted(compaction) => {
+                compaction.apply(messages, &mut self.meter);
+                Ok(Some(compaction.report))
+            }
+            CompactionOutcome::NothingOld | CompactionOutcome::NotSmaller { .. } => Ok(None),
+        }
+    }
+
+    /// The first half of [`compact`](Self::compact), without the threshold: plan and summary. The
+    /// messages change with [`Compaction::apply`], so a caller can record the report before.
+    ///
+    /// The new message is the [`SUMMARY_TAG`](crate::SUMMARY_TAG), the summary, and a section File
+    /// Operations with the files of the compactor and of earlier summaries. That section is never
+    /// the model's: one in its reply is removed. A goal that is missing in its reply is taken from
+    /// the conversation.
+    ///
+    /// # Errors
+    ///
+    /// When the model fails, or its summary is empty.
+    pub async fn prepare<T: Turn + Sync>(
+        &mut self,
+        messages: &[T],
+        reason: Reason,
+        model: Option<&dyn Summarize>,
+    ) -> Result<CompactionOutcome, CompactError> {
+        self.meter.track(messages);
+        let request = Request::new(&self.policy, reason, self.window, &self.files);
+        let draft = match Draft::new(messages, &self.meter, &request) {
+            Ok(draft) => draft,
+            Err(outcome) => return Ok(*outcome),
+        };
+        let model = model.filter(|_| self.policy.generate_summary);
+        let summary = match model {
+            Some(model) => {
+                let reply = model.summarize(draft.summary_request(&self.meter)).await;
+                let reply = reply.map_err(CompactError::Summarize)?;
+                draft.clean(&reply).ok_or(CompactError::EmptySummary)?
+            }
+            None => deterministic_summary(draft.old, draft.summary_chars()),
+        };
+        Ok(draft.finish(&summary, &self.meter))
+    }
+}
+
+/// The result of [`Compactor::prepare`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CompactionOutcome {
+    /// There is a summary that is smaller than the messages it is about, or results can be cut.
+    Compacted(Compaction),
+    /// There are no old messages: the conversation stays as it is.
+    NothingOld,
+    /// The conversation would not become smaller, so it stays as it is.
+    NotSmaller {
+        /// What it takes, in tokens.
+        tokens_before: u64,
+        /// What it would take with the summary, in tokens; with the least a summary takes, where
+        /// none was made because even that is too much.
+        tokens_after: u64,
+    },
+}
+
+/// A conversation that can become smaller. Nothing has changed yet: see [`Compaction::apply`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compaction {
+    /// Which messages the summary replaces; none when only results are cut.
+    pub plan: Plan,
+    /// Results among the messages that stay, which are shortened, as there is no room for them.
+    pub cuts: Vec<Cut>,
+    /// The report; its `summary` is the text of the new message.
+    pub report: Report,
+}
+
+impl Compaction {
+    /// Puts the summary in the place of the old messages and cuts results, in the conversation and in
+    /// its count.
+    /// Messages that came in the meantime stay. `false`, and no change, if messages are missing
+    /// that were there before.
+    pub fn apply<T: Turn, C: CountTokens>(&self, turns: &mut Vec<T>, meter: &mut Meter<C>) -> bool {
+        meter.track(turns);
+        let last_cut = self.cuts.iter().map(|cut| cut.turn + 1).max().unwrap_or(0);
+        if self.plan.range().end.max(last_cut) > turns.len() {
+            return false;
+        }
+        for cut in &self.cuts {
+            if let Some(shorter) = cut.of(&turns[cut.turn]) {
+                meter.recount(cut.turn, &shorter);
+                turns[cut.turn] = shorter;
+            }
+        }
+        if self.plan.apply(turns, T::summary(self.report.summary.clone())) {
+            meter.replace(&self.plan, &turns[self.plan.leading]);
+        }
+        true
+    }
+}
+
+/// What a compaction does, for events and for the caller.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// Why it happened.
+    pub reason: Reason,
+    /// Messages that the summary replaces.
+    pub original_turn_count: usize,
+    /// Messages after those, which stay as they are.
+    pub preserved_turn_count: usize,
+    /// Results among those that are shortened.
+    #[serde(skip_serializing_if = "is_none")]
+    pub shortened_result_count: usize,
+    /// What the new message is estimated to take, in tokens.
+    pub summary_token_estimate: u64,
+    /// Files whose use the new message tells, or would tell if it had no limit.
+    pub tracked_file_count: usize,
+    /// Messages of the conversation before.
+    #[serde(rename = "messagesBefore")]
+    pub messages_before: usize,
+    /// Messages of the conversation after.
+    #[serde(rename = "messagesAfter")]
+    pub messages_after: usize,
+    /// What the conversation was estimated to take before, in tokens.
+    #[serde(rename = "tokensBefore")]
+    pub tokens_before: u64,
+    /// What it is estimated to take after, in tokens.
+    #[serde(rename = "tokensAfter")]
+    pub tokens_after: u64,
+    /// The text of the new message; empty when there is none.
+    pub summary: String,
+    /// Messages that the summary replaces, under the name used by the report of a manual compaction.
+    pub compacted_entries: usize,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_none(count: &usize) -> bool {
+    *count == 0
+}
+
+/// Why a compaction failed. The conversation is unchanged; a retry may succeed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum CompactError {
+    /// The model call failed.
+    #[error("the summary call failed: {0}")]
+    Summarize(#[source] SummarizeError),
+    /// The model's reply is empty.
+    #[error("the summary call failed: the model's summary is empty")]
+    EmptySummary,
+}

@@ -1,0 +1,160 @@
+//! Gate questions at the terminal: [`TerminalInterviewer`].
+
+use std::any::Any;
+use std::fmt;
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fabro_gate::{AskError, Interviewer, Question, Reply};
+use rustix::process::{Signal, getpid, kill_process};
+use tokio::sync::Mutex;
+
+use keys::Keys;
+use prompt::{Input, Prompt, Step};
+use screen::Screen;
+
+mod frame;
+mod keys;
+mod prompt;
+mod screen;
+
+/// The polling interval of the keyboard: too short for a person to notice, and cheap.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// The time a program has to shut down after Ctrl-C before the question fails as interrupted.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
+
+/// The lock on the terminal of this process: one question is shown at a time. It holds the type-ahead:
+/// what was typed after the last answer.
+static TERMINAL: Mutex<Keys> = Mutex::const_new(Keys::new());
+
+/// Asks at the terminal, on standard error. The source is `terminal`.
+///
+/// Options are chosen with the arrow keys, or by typing a key, a number or the beginning of the
+/// label, and confirmed with Enter; where several can be chosen, the space bar marks them. Where
+/// free text is accepted, the answer is typed, and refused until it matches. Where standard input or
+/// standard error is not a terminal, the reply is [`Reply::Unavailable`].
+///
+/// The questions of a process are queued and shown one at a time. One whose future is dropped, shown
+/// or queued, disappears without taking a key.
+///
+/// Escape leaves a question unanswered. Ctrl-C sends SIGINT to the process, after the terminal is
+/// restored. Two seconds later the question fails with [`AskError::Interrupted`].
+#[derive(Clone, Default)]
+pub struct TerminalInterviewer {
+    suspend: Option<Arc<dyn Fn() -> Box<dyn Any + Send> + Send + Sync>>,
+}
+
+impl TerminalInterviewer {
+    /// Asks at the terminal of this process.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Calls `suspend` before a question is shown, to stop other output to the terminal. The guard it
+    /// returns is dropped after the question.
+    #[must_use]
+    pub fn suspending<G: Send + 'static>(
+        self,
+        suspend: impl Fn() -> G + Send + Sync + 'static,
+    ) -> Self {
+        Self { suspend: Some(Arc::new(move || Box::new(suspend()))) }
+    }
+}
+
+impl fmt::Debug for TerminalInterviewer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TerminalInterviewer").finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Interviewer for TerminalInterviewer {
+    async fn ask(&self, question: &Question) -> Result<Reply, AskError> {
+        if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
+            return Ok(Reply::Unavailable);
+        }
+        let mut keys = TERMINAL.lock().await;
+        let _suspended = self.suspend.as_ref().map(|suspend| suspend());
+        let step = {
+            let screen = Screen::new(std::io::stdin(), std::io::stderr()).map_err(failed)?;
+            prompt_until_answered(screen, &mut keys, printable(question)).await.map_err(failed)?
+        };
+        match step {
+            Step::Answered(text) => Ok(Reply::Answer { text, source: "terminal" }),
+            Step::Interrupted => {
+                kill_process(getpid(), Signal::INT).map_err(failed)?;
+                tokio::time::sleep(SHUTDOWN_GRACE).await;
+                Err(AskError::Interrupted)
+            }
+            Step::Postponed | Step::Unfinished => Err(AskError::Interrupted),
+        }
+    }
+}
+
+/// Shows the question until a key ends it. When the future is dropped, the question is erased.
+async fn prompt_until_answered<I: std::os::fd::AsFd, O: std::os::fd::AsFd>(
+    mut screen: Screen<I, O>,
+    keys: &mut Keys,
+    question: Question,
+) -> std::io::Result<Step> {
+    if let Some(preview) = &question.preview {
+        screen.preview(preview.trim_end());
+    }
+    let mut prompt = Prompt::new(question);
+    let mut is_idle = false;
+    loop {
+        while let Some(key) = keys.next(is_idle) {
+            let step = prompt.key(key);
+            if step != Step::Unfinished {
+                let result = result_text(&prompt, &step);
+                screen.close(result.as_deref().map(|result| (&prompt.question, result)));
+                return Ok(step);
+            }
+        }
+        screen.draw(&prompt);
+        tokio::time::sleep(POLL_INTERVAL).await;
+        let bytes = screen.read()?;
+        is_idle = bytes.is_empty();
+        keys.push(&bytes);
+    }
+}
+
+/// The text that stays on the screen beside the question.
+fn result_text(prompt: &Prompt, step: &Step) -> Option<String> {
+    let options = &prompt.question.options;
+    let label = |index: &usize| options.get(*index).map(|option| option.label.clone());
+    match (step, &prompt.input) {
+        (Step::Answered(text), Input::Text { .. }) => Some(text.trim().to_owned()),
+        (Step::Answered(_), Input::List { marked: Some(marked), .. }) => {
+            Some(marked.iter().filter_map(label).collect::<Vec<_>>().join(", "))
+        }
+        (Step::Answered(_), Input::List { at, .. }) => label(at),
+        (Step::Postponed, _) => Some("left for later".to_owned()),
+        (Step::Unfinished | Step::Interrupted, _) => None,
+    }
+}
+
+fn failed(error: impl fmt::Display) -> AskError {
+    AskError::Terminal { reason: error.to_string() }
+}
+
+/// The question without control characters: its strings can come from a model.
+fn printable(question: &Question) -> Question {
+    let mut question = question.clone();
+    question.text = without_controls(&question.text);
+    question.preview = question.preview.as_deref().map(without_controls);
+    for option in &mut question.options {
+        option.label = without_controls(&option.label);
+    }
+    question
+}
+
+fn without_controls(text: &str) -> String {
+    text.chars().filter(|&c| prompt::is_printable(c)).collect()
+}
+
+#[cfg(test)]
+mod tests;
