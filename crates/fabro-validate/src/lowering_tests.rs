@@ -11,7 +11,7 @@ mod condition_syntax {
           fix: write clauses such as outcome=success, joined by && or ||
         "#);
         insta::assert_snapshot!(told("condition-syntax", r#"start -> a; a -> b [condition="version matches (["]; a -> exit; b -> exit"#), @r"
-        1:60 error: the regular expression does not parse: unclosed character class
+        1:60 error: invalid regular expression: unclosed character class
           at: ([
           fix: write clauses such as outcome=success, joined by && or ||
         ");
@@ -21,8 +21,8 @@ mod condition_syntax {
           fix: write clauses such as outcome=success, joined by && or ||
         "#);
         insta::assert_snapshot!(told("condition-syntax", r#"start -> m -> exit; m [shape=house, stack.child_dot_source="digraph { start -> exit }", manager.stop_condition="=x"]"#), @r"
-        1:125 error: expected a condition, found `=x`
-          at: =x
+        1:125 error: expected a condition, found `=`
+          at: =
           fix: write clauses such as outcome=success, joined by && or ||
         ");
         insta::assert_snapshot!(told("condition-syntax", r#"start -> a; edge [condition="= x"]; a -> b -> exit"#), @r"
