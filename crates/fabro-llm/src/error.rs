@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use fabro_types::{Failure, FailureClass, Usage};
+use serde::Deserialize;
 
 /// A turn that failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -49,7 +50,8 @@ impl From<ModelError> for Failure {
 }
 
 /// What went wrong in a turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// Too many requests.
@@ -75,6 +77,7 @@ pub enum ErrorKind {
     /// The answer, or one event of it, is larger than the limit.
     TooLarge,
     /// The script has no answer for the node.
+    #[serde(skip)]
     Script,
 }
 
@@ -154,6 +157,9 @@ mod tests {
             ErrorKind::TooLarge,
             ErrorKind::Script,
         ];
+        for kind in kinds.iter().filter(|kind| **kind != ErrorKind::Script) {
+            assert_eq!(serde_json::from_value::<ErrorKind>(kind.as_str().into()).unwrap(), *kind);
+        }
         let lines = kinds.map(|kind| format!("{} {}", kind.as_str(), kind.class()));
         insta::assert_snapshot!(lines.join("\n"), @r"
         rate_limit transient_infra

@@ -153,7 +153,7 @@ impl<'de> Visitor<'de> for TurnVisitor {
 struct TurnFields {
     text: Option<String>,
     tool_calls: Option<Vec<ScriptedCall>>,
-    error: Option<ScriptedError>,
+    error: Option<ErrorKind>,
     retry_after_s: Option<f64>,
     delay_ms: Option<u64>,
     #[serde(default)]
@@ -169,37 +169,11 @@ struct ScriptedUsage {
     cost_usd: f64,
 }
 
-#[derive(Clone, Copy, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum ScriptedError {
-    RateLimit,
-    Overloaded,
-    Timeout,
-    Auth,
-    Quota,
-    ContextOverflow,
-    InvalidRequest,
-}
-
-impl ScriptedError {
-    fn kind(self) -> ErrorKind {
-        match self {
-            Self::RateLimit => ErrorKind::RateLimit,
-            Self::Overloaded => ErrorKind::Overloaded,
-            Self::Timeout => ErrorKind::Timeout,
-            Self::Auth => ErrorKind::Auth,
-            Self::Quota => ErrorKind::Quota,
-            Self::ContextOverflow => ErrorKind::ContextOverflow,
-            Self::InvalidRequest => ErrorKind::InvalidRequest,
-        }
-    }
-}
-
 impl TurnFields {
     fn turn(self) -> Result<ScriptedTurn, &'static str> {
         let result = match (self.error, self.text, self.tool_calls) {
-            (Some(word), None, None) => ScriptedResult::Error {
-                kind: word.kind(),
+            (Some(kind), None, None) => ScriptedResult::Error {
+                kind,
                 retry_after: self.retry_after_s.map(seconds).transpose()?,
             },
             (Some(_), ..) => return Err("a turn is an `error` or an answer: remove one of them"),
@@ -296,7 +270,7 @@ mod tests {
         line 1, column 7: invalid type: sequence, expected a turn, as {"text": "…"} or {"error": "timeout"}
         line 1, column 13: unknown field `txt`, expected one of `text`, `tool_calls`, `error`, `retry_after_s`, `delay_ms`, `usage`
         line 1, column 9: a turn needs `text`, `tool_calls` or `error`: add one
-        line 1, column 23: unknown variant `boom`, expected one of `rate_limit`, `overloaded`, `timeout`, `auth`, `quota`, `context_overflow`, `invalid_request`
+        line 1, column 23: unknown variant `boom`, expected one of `rate_limit`, `overloaded`, `timeout`, `unreachable`, `auth`, `quota`, `context_overflow`, `content_filter`, `invalid_request`, `broken_stream`, `too_large`
         line 1, column 38: a turn is an `error` or an answer: remove one of them
         line 1, column 41: `retry_after_s` belongs to an `error`: add one, or remove it
         line 1, column 45: `retry_after_s` is out of range: use seconds from 0 on

@@ -12,8 +12,8 @@ use crate::{
 ///
 /// A script is a JSON object with a list of turns for each node, and under `*` one for all other
 /// nodes. A turn has `text`, `tool_calls` (each with `name` and `arguments`) or both; or an `error`:
-/// `rate_limit`, `overloaded`, `timeout`, `auth`, `quota`, `context_overflow` or `invalid_request`,
-/// with `retry_after_s` if wanted. Any of them can have `delay_ms` and `usage` (`input_tokens`,
+/// `rate_limit`, `overloaded`, `timeout`, `unreachable`, `auth`, `quota`, `context_overflow`,
+/// `content_filter`, `invalid_request`, `broken_stream` or `too_large`, with `retry_after_s` if wanted. Any of them can have `delay_ms` and `usage` (`input_tokens`,
 /// `output_tokens`, `cached_tokens`, `cost_usd`).
 ///
 /// Each request takes one turn, a failed one too; the last turn of a list is repeated. A node with

@@ -20,7 +20,7 @@ pub fn is_secret_name(name: &str) -> bool {
     let is_key = matches!(*last, "KEY" | "KEYS")
         && others.last().is_none_or(|before| !PLAIN_KEYS.contains(before));
     is_key
-        || LAST.contains(last)
+        || is_secret_word(last)
         || words.iter().any(|word| PARTS.iter().any(|part| word.ends_with(part)))
 }
 
@@ -57,19 +57,22 @@ fn is_property(last_word: &str) -> bool {
     )
 }
 
-/// Last words that name secrets by themselves.
-const LAST: [&str; 10] = [
-    "AUTH",
-    "AUTHENTICATION",
-    "AUTHORIZATION",
-    "BEARER",
-    "COOKIE",
-    "DSN",
-    "JWT",
-    "PAT",
-    "PASS",
-    "PWD",
-];
+/// Whether the last word names a secret by itself.
+fn is_secret_word(last_word: &str) -> bool {
+    matches!(
+        last_word,
+        "AUTH"
+            | "AUTHENTICATION"
+            | "AUTHORIZATION"
+            | "BEARER"
+            | "COOKIE"
+            | "DSN"
+            | "JWT"
+            | "PAT"
+            | "PASS"
+            | "PWD"
+    )
+}
 
 /// Ends of words that name secrets at any place.
 const PARTS: [&str; 14] = [

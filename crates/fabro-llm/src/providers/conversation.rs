@@ -31,6 +31,32 @@ pub(super) fn description(spec: &ToolSpec) -> &str {
     if spec.description.is_empty() { &spec.name } else { &spec.description }
 }
 
+/// All messages but those of the system, each with the parts that `parts` makes of it. All tool results
+/// of a turn are in one message; messages without parts are left out, except the user's.
+pub(super) fn grouped(
+    messages: &[Arc<Message>],
+    parts: impl Fn(&Message) -> Vec<Value>,
+) -> Vec<(Role, Vec<Value>)> {
+    let mut grouped: Vec<(Role, Vec<Value>)> = Vec::new();
+    for message in messages.iter().filter(|message| message.role != Role::System) {
+        let parts = parts(message);
+        if parts.is_empty() && message.role != Role::User {
+            continue;
+        }
+        match grouped.last_mut() {
+            Some((Role::Tool, earlier)) if message.role == Role::Tool => earlier.extend(parts),
+            _ => grouped.push((message.role, parts)),
+        }
+    }
+    grouped
+}
+
+/// The texts of the system's messages.
+pub(super) fn system_texts(messages: &[Arc<Message>]) -> impl Iterator<Item = String> {
+    let system = messages.iter().filter(|message| message.role == Role::System);
+    system.map(|message| text(message)).filter(|text| !text.is_empty())
+}
+
 /// The text blocks of a message as one string.
 pub(super) fn text(message: &Message) -> String {
     let texts = message.content.iter().filter_map(|content| match content {

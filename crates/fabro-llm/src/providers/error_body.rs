@@ -1,7 +1,9 @@
 //! The bodies of errors, and which kind of error they mean.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::ErrorKind;
@@ -9,121 +11,22 @@ use crate::ErrorKind;
 /// How many characters of a provider's message are kept.
 const LONGEST_MESSAGE: usize = 500;
 
-/// The kind that an error code of a provider stands for.
-fn kind_of_code(code: &str) -> Option<ErrorKind> {
-    Some(match code {
-        "insufficient_quota"
-        | "billing_error"
-        | "billing_not_active"
-        | "billing_hard_limit_reached"
-        | "insufficient_balance"
-        | "insufficient_credits" => ErrorKind::Quota,
-        // The second one is of llama.cpp.
-        "context_length_exceeded" | "exceed_context_size_error" | "request_too_large" => {
-            ErrorKind::ContextOverflow
-        }
-        "content_filter" | "content_policy_violation" | "moderation_blocked" | "refusal" => {
-            ErrorKind::ContentFilter
-        }
-        "invalid_api_key"
-        | "API_KEY_INVALID"
-        | "authentication_error"
-        | "permission_error"
-        | "UNAUTHENTICATED"
-        | "PERMISSION_DENIED" => ErrorKind::Auth,
-        "rate_limit_exceeded" | "rate_limit_error" | "too_many_requests" | "RESOURCE_EXHAUSTED" => {
-            ErrorKind::RateLimit
-        }
-        "timeout_error" | "DEADLINE_EXCEEDED" => ErrorKind::Timeout,
-        "overloaded_error"
-        | "server_is_overloaded"
-        | "slow_down"
-        | "api_error"
-        | "server_error"
-        | "internal_server_error"
-        | "internal_error"
-        | "service_unavailable"
-        | "UNAVAILABLE"
-        | "INTERNAL" => ErrorKind::Overloaded,
-        "not_found_error" | "model_not_found" | "invalid_value" | "unsupported_value"
-        | "NOT_FOUND" => ErrorKind::InvalidRequest,
-        _ => return None,
-    })
+/// What is known of the errors of providers: `errors.json`.
+#[derive(Deserialize)]
+struct KnownErrors {
+    /// Error codes by kind. Where an error has codes of several kinds, the first one counts, so the most
+    /// specific kinds come first.
+    codes: Vec<(ErrorKind, Vec<String>)>,
+    /// Errors without a code of their own: their kind, the providers, and how their message begins, where
+    /// `#` stands for a number. This is the only place that looks at messages, and only after codes and
+    /// where a request was refused.
+    beginnings: Vec<(ErrorKind, String, Vec<String>)>,
 }
 
-/// Where an error has codes of several kinds, the first of these counts: the most specific one.
-const PRECEDENCE: [ErrorKind; 8] = [
-    ErrorKind::Quota,
-    ErrorKind::ContextOverflow,
-    ErrorKind::ContentFilter,
-    ErrorKind::Auth,
-    ErrorKind::RateLimit,
-    ErrorKind::Timeout,
-    ErrorKind::Overloaded,
-    ErrorKind::InvalidRequest,
-];
-
-/// Errors without a code of their own, by how their message begins, where `#` stands for a number. This
-/// is the only place that looks at messages, and only after codes and where a request was refused.
-const BEGINNINGS: &[(ErrorKind, &[&str])] = &[
-    (
-        ErrorKind::ContextOverflow,
-        &[
-            // Anthropic, and Bedrock
-            "prompt is too long",
-            "input length and `max_tokens` exceed context limit",
-            "Input is too long for requested model",
-            "Too many input tokens",
-            // OpenAI, xAI, GitHub
-            "Your input exceeds the context window",
-            "This model's maximum prompt length is",
-            "prompt token count of # exceeds the limit",
-            // Gemini
-            "The input token count",
-            // vLLM, DeepSeek, and OpenRouter
-            "This model's maximum context length is",
-            "This endpoint's maximum context length is",
-            "The decoder prompt (length #)",
-            "The engine prompt length # exceeds",
-            "The prompt (total length #) is too long",
-            "The input (length #)",
-            "You passed # input tokens and requested",
-            // SGLang, Together
-            "The input (# tokens) is longer than the model's context length",
-            "Input length (# tokens) exceeds the maximum allowed length",
-            "Requested token count exceeds the model's maximum context length",
-            // TGI, Together
-            "Input validation error: `inputs` tokens + `max_new_tokens` must be <=",
-            "Input validation error: `inputs` must have less than",
-            // llama.cpp
-            "the request exceeds the available context size",
-            "request (# tokens) exceeds the available context size",
-            // LM Studio
-            "Trying to keep the first ",
-            "The number of tokens to keep from the initial prompt is greater than the context length",
-            "Context size has been exceeded",
-            // Ollama
-            "prompt too long; exceeded max context length",
-            "input length exceeds maximum context length",
-            // Mistral
-            "Prompt contains # tokens",
-            // Groq, Cerebras
-            "Please reduce the length of the messages or completion",
-            // Cohere
-            "too many tokens: ",
-            // Fireworks, Moonshot, MiniMax, Zhipu, Qwen
-            "The prompt is too long: ",
-            "Your request exceeded model token limit",
-            "invalid params, context window exceeds limit",
-            "Prompt exceeds max length",
-            "Range of input length should be",
-            // LiteLLM
-            "litellm.ContextWindowExceededError",
-        ],
-    ),
-    (ErrorKind::Quota, &["Your credit balance is too low"]),
-    (ErrorKind::ContentFilter, &["Output blocked by content filtering policy"]),
-];
+#[expect(clippy::expect_used, reason = "the file is part of the program, and tests read it")]
+static KNOWN: LazyLock<KnownErrors> = LazyLock::new(|| {
+    serde_json::from_str(include_str!("errors.json")).expect("errors.json is valid")
+});
 
 /// An error as its provider reports it.
 #[derive(Debug, Default, PartialEq)]
@@ -182,17 +85,16 @@ impl ErrorBody {
 
     /// The kind of error, together with the status that came with it. Errors inside a stream have none.
     pub(super) fn kind(&self, status: Option<u16>) -> ErrorKind {
-        let kinds: Vec<_> = self.codes.iter().filter_map(|code| kind_of_code(code)).collect();
-        if let Some(kind) = PRECEDENCE.into_iter().find(|kind| kinds.contains(kind)) {
-            return kind;
+        let has_code = |codes: &[String]| self.codes.iter().any(|code| codes.contains(code));
+        if let Some((kind, _)) = KNOWN.codes.iter().find(|(_, codes)| has_code(codes)) {
+            return *kind;
         }
         let status = status.or(self.status);
         let refused = matches!(status, None | Some(400 | 413 | 422));
         let start = self.message.as_deref().map(beginning).unwrap_or_default();
-        let begins = |(_, starts): &&(ErrorKind, &[&str])| {
-            starts.iter().any(|known| start.starts_with(known))
-        };
-        if let Some((kind, _)) = BEGINNINGS.iter().find(begins).filter(|_| refused) {
+        let begins = |starts: &[String]| starts.iter().any(|it| start.starts_with(it.as_str()));
+        let known = KNOWN.beginnings.iter().find(|(_, _, starts)| begins(starts));
+        if let Some((kind, ..)) = known.filter(|_| refused) {
             return *kind;
         }
         match status {

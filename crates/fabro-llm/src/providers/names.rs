@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{ProviderKind, gemini};
-use crate::{Content, Request};
+use crate::{Content, Request, Role};
 
 /// The most characters of a name.
 const LONGEST_NAME: usize = 64;
@@ -43,7 +43,7 @@ pub(super) fn fit(kind: ProviderKind, request: &Request) -> Cow<'_, Request> {
     }
     let mut request = request.clone();
     for message in Arc::make_mut(&mut request.messages) {
-        if message.content.iter().any(|content| is_renamed(content, &names, &ids)) {
+        if matches!(message.role, Role::Assistant | Role::Tool) {
             for content in &mut Arc::make_mut(message).content {
                 rename(content, &names, &ids);
             }
@@ -130,16 +130,6 @@ fn numbered(plain: &str, count: usize, longest: usize) -> String {
     let number = format!("_{count}");
     let kept = plain.len().min(longest.saturating_sub(number.len()));
     format!("{}{number}", &plain[..kept])
-}
-
-fn is_renamed(content: &Content, names: &Renamed<'_>, ids: &Renamed<'_>) -> bool {
-    match content {
-        Content::ToolCall(call) => {
-            names.contains_key(call.name.as_str()) || ids.contains_key(call.id.as_str())
-        }
-        Content::ToolResult { id, .. } => ids.contains_key(id.as_str()),
-        _ => false,
-    }
 }
 
 fn rename(content: &mut Content, names: &Renamed<'_>, ids: &Renamed<'_>) {

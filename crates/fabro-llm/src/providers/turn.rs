@@ -12,6 +12,7 @@ use crate::{Message, ModelInfo, Part, Reasoning, StopReason, ToolCall};
 
 /// One turn of a model while its events arrive. Readers add to it; its parts are handed out as soon
 /// as they are whole.
+#[derive(Default)]
 pub(super) struct Turn {
     kind: ProviderKind,
     model: String,
@@ -56,20 +57,7 @@ impl Turn {
         info: Option<ModelInfo>,
         messages: Arc<Vec<Arc<Message>>>,
     ) -> Self {
-        Self {
-            kind,
-            model,
-            info,
-            messages,
-            parts: VecDeque::new(),
-            has_parts: false,
-            reasoning: Reasoning::default(),
-            used_ids: None,
-            calls: 0,
-            tokens: Tokens::default(),
-            finish: None,
-            refusal: String::new(),
-        }
+        Self { kind, model, info, messages, ..Self::default() }
     }
 
     /// The next part that was not handed out yet.

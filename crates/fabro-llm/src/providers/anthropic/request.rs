@@ -5,7 +5,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::providers::ProviderKind;
-use crate::providers::conversation::{arguments_object, description, is_own, text, turn_start};
+use crate::providers::conversation::{
+    arguments_object, description, grouped, is_own, system_texts, turn_start,
+};
 use crate::providers::schema;
 use crate::providers::wire::{Effort, WireRequest};
 use crate::{Content, Message, ReasoningStyle, Role, ToolSpec};
@@ -47,29 +49,16 @@ pub(in crate::providers) fn body(wire: &WireRequest<'_>) -> Value {
 
 /// The system's messages, one block each. Everything up to the last one may be cached.
 fn system(messages: &[Arc<Message>]) -> Option<Value> {
-    let system = messages.iter().filter(|message| message.role == Role::System);
-    let mut blocks: Vec<_> = system
-        .map(|message| text(message))
-        .filter(|text| !text.is_empty())
-        .map(|text| json!({"type": "text", "text": text}))
-        .collect();
+    let blocks = system_texts(messages).map(|text| json!({"type": "text", "text": text}));
+    let mut blocks: Vec<_> = blocks.collect();
     mark_cacheable(blocks.last_mut()?);
     Some(blocks.into())
 }
 
-/// All messages but those of the system. All tool results of a turn are in one message.
+/// All messages but those of the system.
 fn messages(messages: &[Arc<Message>]) -> Value {
-    let mut grouped: Vec<(Role, Vec<Value>)> = Vec::new();
-    for message in messages.iter().filter(|message| message.role != Role::System) {
-        let blocks: Vec<_> = message.content.iter().filter_map(block).collect();
-        if blocks.is_empty() && message.role != Role::User {
-            continue;
-        }
-        match grouped.last_mut() {
-            Some((Role::Tool, earlier)) if message.role == Role::Tool => earlier.extend(blocks),
-            _ => grouped.push((message.role, blocks)),
-        }
-    }
+    let mut grouped =
+        grouped(messages, |message| message.content.iter().filter_map(block).collect());
     // The next turn begins with everything up to here.
     let last = grouped.last_mut().filter(|(role, _)| *role != Role::Assistant);
     if let Some(block) = last.and_then(|(_, blocks)| blocks.last_mut()) {

@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 
 use super::unsent_id_name;
 use crate::providers::ProviderKind;
-use crate::providers::conversation::{arguments_object, description, is_own, text};
+use crate::providers::conversation::{
+    arguments_object, description, grouped, is_own, system_texts,
+};
 use crate::providers::wire::{Effort, WireRequest};
 use crate::{Content, Message, Role, ToolSpec};
 
@@ -22,8 +24,7 @@ pub(in crate::providers) fn body(wire: &WireRequest<'_>) -> Value {
     if config.as_object().is_some_and(|config| !config.is_empty()) {
         body["generationConfig"] = config;
     }
-    let system = request.messages.iter().filter(|message| message.role == Role::System);
-    let system: Vec<_> = system.map(|it| text(it)).filter(|text| !text.is_empty()).collect();
+    let system: Vec<_> = system_texts(&request.messages).collect();
     if !system.is_empty() {
         body["systemInstruction"] = json!({"parts": [{"text": system.join("\n\n")}]});
     }
@@ -72,25 +73,15 @@ fn declaration(spec: &ToolSpec) -> Value {
     })
 }
 
-/// All messages but those of the system. All tool results of a turn are in one content.
+/// All messages but those of the system.
 fn contents(messages: &[Arc<Message>], needs_signatures: bool) -> Value {
     let calls = messages.iter().flat_map(|message| message.tool_calls());
     let names: BTreeMap<&str, &str> = calls.map(|call| (&*call.id, &*call.name)).collect();
-    let mut grouped: Vec<(Role, Vec<Value>)> = Vec::new();
-    for message in messages.iter().filter(|message| message.role != Role::System) {
-        let parts = match message.role {
-            Role::Assistant => model_parts(message, needs_signatures),
-            _ => message.content.iter().filter_map(|content| user_part(content, &names)).collect(),
-        };
-        if parts.is_empty() && message.role != Role::User {
-            continue;
-        }
-        match grouped.last_mut() {
-            Some((Role::Tool, earlier)) if message.role == Role::Tool => earlier.extend(parts),
-            _ => grouped.push((message.role, parts)),
-        }
-    }
-    let contents = grouped.into_iter().map(|(role, parts)| {
+    let parts = |message: &Message| match message.role {
+        Role::Assistant => model_parts(message, needs_signatures),
+        _ => message.content.iter().filter_map(|content| user_part(content, &names)).collect(),
+    };
+    let contents = grouped(messages, parts).into_iter().map(|(role, parts)| {
         let role = if role == Role::Assistant { "model" } else { "user" };
         json!({"role": role, "parts": parts})
     });
