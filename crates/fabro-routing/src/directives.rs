@@ -1,13 +1,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use fabro_types::{ContextPatch, Failure, FailureClass, Outcome, Status};
+use fabro_types::{ContextPatch, Status};
 use serde_json::{Map, Value};
 
 use crate::explain::kind;
 use crate::json_objects;
 
-/// What a response asks of the engine. Rules: `docs/workflow-language.md`, "Directives".
+/// What a response asks of the workflow. Rules: `docs/workflow-language.md`, "Directives".
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Directives {
     /// How the stage says it ended.
@@ -18,44 +18,8 @@ pub struct Directives {
     pub preferred_next_label: Option<String>,
     /// Nodes to go to, most wanted first.
     pub suggested_next_ids: Vec<String>,
-    /// Values for the context, as they were written: whether a stage may write them is for the
-    /// reader to check.
+    /// Values for the context as written; the caller checks whether a stage may write them.
     pub context_updates: ContextPatch,
-}
-
-impl Directives {
-    /// Puts them into the outcome of a stage, all but the context updates. A failure that they
-    /// state is deterministic. An error is a custom word that `takes` does not take; the rest is
-    /// applied.
-    pub fn apply(
-        self,
-        outcome: &mut Outcome,
-        takes: impl FnOnce(&str) -> bool,
-    ) -> Result<(), String> {
-        let untaken = match self.outcome {
-            Some(OutcomeWord::Custom(word)) if !takes(&word) => Err(word),
-            Some(OutcomeWord::Custom(word)) => {
-                outcome.word = Some(word);
-                Ok(())
-            }
-            Some(OutcomeWord::Status(status)) => {
-                outcome.status = status;
-                Ok(())
-            }
-            None => Ok(()),
-        };
-        if outcome.status == Status::Failed {
-            let said = self.failure_reason;
-            let reason = said.unwrap_or_else(|| "the stage said it failed".to_owned());
-            let failure = Failure::new(FailureClass::Deterministic, reason);
-            outcome.failure = Some(Failure { stated: true, ..failure });
-        } else {
-            outcome.notes = self.failure_reason;
-        }
-        outcome.preferred_label = self.preferred_next_label;
-        outcome.suggested_next_ids = self.suggested_next_ids;
-        untaken
-    }
 }
 
 /// The value of an `outcome` directive.

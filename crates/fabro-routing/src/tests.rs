@@ -2,7 +2,6 @@ mod validated;
 
 use std::ops::Range;
 
-use fabro_types::Outcome;
 use proptest::prelude::*;
 
 use super::*;
@@ -204,29 +203,4 @@ proptest! {
     fn anything_is_read_without_panic(text in any::<String>()) {
         let _ = extract(&text);
     }
-}
-
-#[test]
-fn directives_become_an_outcome() {
-    let applied = |text: &str| {
-        let mut outcome = Outcome::succeeded();
-        let untaken = extract(text).unwrap().directives.apply(&mut outcome, |word| word == "ship");
-        (untaken, outcome)
-    };
-    let (untaken, outcome) = applied(
-        r#"{"outcome": "ship", "preferred_next_label": "b", "suggested_next_ids": ["c"], "failure_reason": "late", "context_updates": {"a": 1}}"#,
-    );
-    let wanted = Outcome {
-        word: Some("ship".to_owned()),
-        notes: Some("late".to_owned()),
-        preferred_label: Some("b".to_owned()),
-        suggested_next_ids: vec!["c".to_owned()],
-        ..Outcome::succeeded()
-    };
-    assert_eq!((untaken, outcome), (Ok(()), wanted));
-    let (untaken, outcome) = applied(r#"{"outcome": "shrug", "preferred_next_label": "b"}"#);
-    assert_eq!((untaken, outcome.word), (Err("shrug".to_owned()), None));
-    assert_eq!(outcome.preferred_label.as_deref(), Some("b"));
-    let failure = applied(r#"{"outcome": "fail"}"#).1.failure.unwrap();
-    assert_eq!((failure.message.as_str(), failure.stated), ("the stage said it failed", true));
 }

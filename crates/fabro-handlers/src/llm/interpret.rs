@@ -3,8 +3,10 @@
 use fabro_engine::{OutputSpec, Plan, keys};
 use fabro_events::EventBody;
 use fabro_redact::Redactor;
-use fabro_routing::{Checked, Expected, Extracted, check, extract, feedback};
-use fabro_types::{Failure, FailureClass, Outcome, Usage};
+use fabro_routing::{
+    Checked, Directives, Expected, Extracted, OutcomeWord, check, extract, feedback,
+};
+use fabro_types::{Failure, FailureClass, Outcome, Status, Usage};
 
 use crate::common::preview;
 
@@ -130,7 +132,7 @@ fn with_directives(
     let mut directives = found.directives;
     let updates = std::mem::take(&mut directives.context_updates);
     let takes = |word: &str| plan.node(node).is_some_and(|(ix, _)| plan.takes_word(ix, word));
-    if let Err(word) = directives.apply(&mut outcome, takes) {
+    if let Err(word) = apply_directives(directives, &mut outcome, takes) {
         notices.push(warning(format!(
             "outcome `{word}` is not a status, and no edge asks for it: ignored"
         )));
@@ -157,4 +159,62 @@ pub(crate) fn response_outcome(node: &str, text: &str) -> Outcome {
 pub(crate) fn still_invalid(corrections: u32) -> Failure {
     let message = format!("output schema validation failed after {corrections} repair attempt(s)");
     Failure { terminal: true, ..Failure::new(FailureClass::Deterministic, message) }
+}
+
+/// Puts directives into the outcome of a stage, except the context updates. A failure that they state
+/// is deterministic. The error is a custom word that `takes` rejects; the rest is applied.
+fn apply_directives(
+    directives: Directives,
+    outcome: &mut Outcome,
+    takes: impl FnOnce(&str) -> bool,
+) -> Result<(), String> {
+    let mut rejected = Ok(());
+    match directives.outcome {
+        Some(OutcomeWord::Custom(word)) if takes(&word) => outcome.word = Some(word),
+        Some(OutcomeWord::Custom(word)) => rejected = Err(word),
+        Some(OutcomeWord::Status(status)) => outcome.status = status,
+        None => {}
+    }
+    if outcome.status == Status::Failed {
+        let reason = directives.failure_reason;
+        let reason = reason.unwrap_or_else(|| "the stage said it failed".to_owned());
+        let failure = Failure::new(FailureClass::Deterministic, reason);
+        outcome.failure = Some(Failure { stated: true, ..failure });
+    } else {
+        outcome.notes = directives.failure_reason;
+    }
+    outcome.preferred_label = directives.preferred_next_label;
+    outcome.suggested_next_ids = directives.suggested_next_ids;
+    rejected
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directives_become_an_outcome() {
+        let applied = |text: &str| {
+            let mut outcome = Outcome::succeeded();
+            let directives = extract(text).unwrap().directives;
+            let rejected = apply_directives(directives, &mut outcome, |word| word == "ship");
+            (rejected, outcome)
+        };
+        let (rejected, outcome) = applied(
+            r#"{"outcome": "ship", "preferred_next_label": "b", "suggested_next_ids": ["c"], "failure_reason": "late", "context_updates": {"a": 1}}"#,
+        );
+        let wanted = Outcome {
+            word: Some("ship".to_owned()),
+            notes: Some("late".to_owned()),
+            preferred_label: Some("b".to_owned()),
+            suggested_next_ids: vec!["c".to_owned()],
+            ..Outcome::succeeded()
+        };
+        assert_eq!((rejected, outcome), (Ok(()), wanted));
+        let (rejected, outcome) = applied(r#"{"outcome": "shrug", "preferred_next_label": "b"}"#);
+        assert_eq!((rejected, outcome.word), (Err("shrug".to_owned()), None));
+        assert_eq!(outcome.preferred_label.as_deref(), Some("b"));
+        let failure = applied(r#"{"outcome": "fail"}"#).1.failure.unwrap();
+        assert_eq!((failure.message.as_str(), failure.stated), ("the stage said it failed", true));
+    }
 }
