@@ -6,8 +6,8 @@ use std::io;
 
 use fabro_config::ConfigError;
 use fabro_engine::DriveError;
-use fabro_handlers::GoalError;
 use fabro_inspect::ReportError;
+use fabro_run::GoalError;
 use fabro_run::{RunError, SetupError};
 use fabro_store::StoreError;
 use fabro_types::{Diagnostic, RunId};

@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use fabro_engine::{Input, Machine, NewRun, RunEnd, RunState, World, begin, drive};
+use fabro_engine::{Input, Machine, NewRun, Plan, RunEnd, RunState, World, begin, drive};
 use fabro_events::{Event, EventSink};
 use fabro_gate::AutoApprove;
+use fabro_graph::Workflow;
 use fabro_handlers::{
-    Agents, Bundle, BundledChildren, Limits, ModelDefaults, Offer, Registry, RunSettings, Services,
-    Toolbox,
+    Agents, Limits, ModelDefaults, NoChildren, Offer, Registry, Services, Toolbox,
 };
 use fabro_llm::{Model, ModelError, Part, Request, StopReason, ToolCall, ToolSpec};
 use fabro_store::{Batch, MemoryStore, SqliteStore, Store};
@@ -110,19 +110,12 @@ async fn run(
         "digraph turns {{ start -> work -> exit; work [prompt=\"Work.\", max_turns={}] }}",
         model.turns
     );
-    let bundle = Bundle {
-        name: "turns".into(),
-        file: "turns.fabro".into(),
-        source,
-        base: String::new(),
-        files: [].into(),
-        settings: RunSettings::default(),
-    };
-    let plan = Arc::new(bundle.plan()?);
+    let (workflow, _) = Workflow::from_source("turns", &source).map_err(|error| error.message)?;
+    let plan = Arc::new(Plan::compile(workflow)?);
     let run_id = RunId::from_parts(1_700_000_000_000, 1);
     let dirs = tempfile::tempdir()?;
     let work_dir = dirs.path().to_string_lossy().into_owned();
-    let new = NewRun { work_dir, bundle: bundle.to_bytes(), ..NewRun::default() };
+    let new = NewRun { work_dir, ..NewRun::default() };
     let created = begin(run_id, 0, &plan, new);
     let batch = Batch { events: &created.events, blobs: &created.blobs, consumed: &[] };
     store.append(run_id, 0, &batch).await?;
@@ -135,7 +128,7 @@ async fn run(
         agents: Agents { toolbox: Arc::new(OneTool), ..Agents::default() },
         limits: Limits::default(),
         interviewer: Arc::new(AutoApprove),
-        children: Arc::new(BundledChildren),
+        children: Arc::new(NoChildren),
         sink: Arc::clone(&sink),
         clock: Arc::new(|| 0),
     });

@@ -1,6 +1,5 @@
 //! Where the workflows of manager nodes come from.
 
-use fabro_bundle::{Bundle, BundleError, render_goal};
 use fabro_engine::{Plan, Stage};
 use fabro_types::{Failure, FailureClass};
 
@@ -25,21 +24,13 @@ pub struct ChildWorkflow {
     pub bundle: Vec<u8>,
 }
 
-/// Loads sub-workflows from the bundle that is kept with the parent's run.
+/// Loads none: for runs without sub-workflows.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct BundledChildren;
+pub struct NoChildren;
 
-impl ChildWorkflows for BundledChildren {
+impl ChildWorkflows for NoChildren {
     fn load(&self, stage: &Stage) -> Result<ChildWorkflow, Failure> {
-        load(stage).map_err(|error| Failure::new(FailureClass::Structural, error.to_string()))
+        let message = format!("`{}`: there are no sub-workflows here", stage.at.node);
+        Err(Failure::new(FailureClass::Structural, message))
     }
-}
-
-fn load(stage: &Stage) -> Result<ChildWorkflow, BundleError> {
-    let parent = Bundle::load(&*stage.store, &stage.run.bundle)?;
-    let bundle = parent.child(stage.node())?;
-    let plan = bundle.plan()?;
-    let goal = plan.graph().goal.as_ref();
-    let goal = goal.map(|goal| render_goal(&goal.text, &stage.run.inputs)).transpose()?;
-    Ok(ChildWorkflow { goal, bundle: bundle.to_bytes(), plan })
 }

@@ -1,24 +1,30 @@
 //! The stages a workflow is made of: command, agent, prompt, human, wait, fan-in, sub-workflow.
 //!
 //! Each handler is built from exactly the services it needs; [`Registry`] hands every stage to the
-//! handler of its kind, and is itself what the engine's driver is given. What a run depends on is
-//! kept with it as a [`Bundle`], so that it can go on when the files it came from are gone.
+//! handler of its kind, and is itself what the engine's driver is given.
+//!
+//! Every stage that asks a model goes the same way, whichever backend answers:
+//! [`LlmHandler::prepare`] makes the request, one loop asks until the reply is valid, and
+//! [`interpret`], which does no I/O, says what the reply means:
 //!
 //! ```
-//! use fabro_handlers::{Bundle, RunSettings};
+//! use fabro_engine::Plan;
+//! use fabro_graph::Workflow;
+//! use fabro_handlers::{Interpretation, Reply, interpret};
+//! use fabro_redact::Redactor;
+//! use fabro_types::Status;
 //!
-//! let bundle = Bundle {
-//!     name: "hello".into(),
-//!     file: "hello.fabro".into(),
-//!     base: String::new(),
-//!     source: "digraph { start -> exit }".into(),
-//!     files: Default::default(),
-//!     settings: RunSettings::default(),
+//! let source = "digraph { start -> plan -> exit; plan [prompt=Plan, output_schema=routing] }";
+//! let (workflow, _) = Workflow::from_source("example", source).unwrap();
+//! let plan = Plan::compile(workflow).unwrap();
+//! let read = |text: &str| {
+//!     let reply = Reply { text: text.to_owned(), ..Reply::default() };
+//!     interpret(&plan, "plan", &reply, &Redactor::default())
 //! };
-//! assert_eq!(bundle.plan().unwrap().workflow().name(), "hello");
+//! let Interpretation::Valid { outcome, .. } = read(r#"{"outcome": "failed"}"#) else { panic!() };
+//! assert_eq!(outcome.status, Status::Failed);
+//! assert!(matches!(read("I do not know."), Interpretation::Invalid { .. }));
 //! ```
-//!
-//! A whole run in another program is in `examples/embed.rs`.
 //!
 //! What a stage writes into the context, besides what the engine does:
 //!
@@ -64,12 +70,9 @@ mod toolbox;
 mod wait;
 
 pub use agents::{Agents, NoTools, Offer, Toolbox};
-pub use children::{BundledChildren, ChildWorkflow, ChildWorkflows};
+pub use children::{ChildWorkflow, ChildWorkflows, NoChildren};
 pub use command::CommandHandler;
 pub use dry::DryHandler;
-pub use fabro_bundle::{
-    Bundle, BundleError, GoalError, Obstacle, RunSettings, obstacle, render_goal,
-};
 pub use fabro_engine::read_all;
 pub use fabro_preamble::Limits;
 pub use fabro_sandbox::git::WorkTree;

@@ -6,11 +6,10 @@ use std::sync::Arc;
 use fabro_engine::{Input, Machine, NewRun, RunState, World, begin, drive};
 use fabro_events::Event;
 use fabro_gate::AutoApprove;
-use fabro_handlers::{
-    Agents, Bundle, BundledChildren, Limits, ModelDefaults, Registry, RunSettings, Services,
-};
+use fabro_handlers::{Agents, Limits, ModelDefaults, Registry, Services};
 use fabro_inspect::replay::{Replay, replay};
 use fabro_llm::ScriptedModel;
+use fabro_run::{Bundle, BundledChildren, RunSettings};
 use fabro_store::{Batch, MemoryStore, RunLog};
 use fabro_types::RunId;
 

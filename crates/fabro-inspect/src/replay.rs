@@ -10,7 +10,7 @@
 //! ```
 //! use std::sync::Arc;
 //! use fabro_engine::{Input, Machine, NewRun, RunState, begin};
-//! use fabro_handlers::{Bundle, RunSettings};
+//! use fabro_run::{Bundle, RunSettings};
 //! use fabro_inspect::replay::{Replay, replay};
 //! use fabro_store::{Batch, MemoryStore, RunLog};
 //! use fabro_types::RunId;

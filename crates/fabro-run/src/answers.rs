@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::RunSettings;
 use fabro_engine::checkpoint;
 use fabro_events::{Event, EventBody};
 use fabro_gate::QueueInterviewer;
-use fabro_handlers::RunSettings;
 use serde_json::{Map, Value};
 
 use crate::SetupError;

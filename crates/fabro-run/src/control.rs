@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use crate::Bundle;
 use fabro_engine::checkpoint::{self, Checkpoint};
 use fabro_engine::{NewBlob, Phase, RunState, offload_patch, read_all};
 use fabro_events::Event;
 use fabro_gate::{GateAnswer, match_answer};
 use fabro_graph::NodeKind;
-use fabro_handlers::Bundle;
 use fabro_store::{Batch, Inbox as _, InboxId, Message, RunLog as _, SqliteStore, StoreError};
 use fabro_types::{ContextPatch, RunId, RunStatus};
 use serde_json::{Map, Value};

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::sync::Arc;
 
+use crate::{BundleError, GoalError};
 use fabro_config::ConfigError;
 use fabro_engine::{DriveError, PlanError};
 use fabro_gate::NoMatch;
-use fabro_handlers::{BundleError, GoalError};
 use fabro_store::StoreError;
 use fabro_types::{Diagnostic, RunId, RunStatus};
 

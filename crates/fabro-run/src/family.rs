@@ -3,9 +3,10 @@
 use std::iter::successors;
 use std::sync::Arc;
 
+use crate::Bundle;
 use fabro_engine::{Phase, RunState, cancel};
 use fabro_events::{Event, EventBody};
-use fabro_handlers::{Bundle, read_all};
+use fabro_handlers::read_all;
 use fabro_redact::Redactor;
 use fabro_sandbox::end_leftovers;
 use fabro_store::{Batch, Runs, Store, StoreError};

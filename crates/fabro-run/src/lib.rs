@@ -29,6 +29,9 @@
 //! driving it, [`answer`], [`steer`], [`cancel`], [`fork`] and [`rewind`] change it. A run and the runs
 //! of its sub-workflows are its [`family`]: they are driven and canceled together.
 //!
+//! What a run depends on is kept with it as a [`Bundle`]: the text of its workflow, the files that it
+//! names, its settings, but never the values of secrets.
+//!
 //! # Limits
 //!
 //! - The environment of the process is read whenever services are built. Variables that are not UTF-8
@@ -38,12 +41,16 @@
 
 mod answers;
 mod background;
+mod bundle;
+mod children;
 mod control;
 mod error;
 mod family;
 mod gates;
+mod goal;
 mod model_test;
 mod models;
+mod obstacle;
 mod prepare;
 mod run;
 mod run_file;
@@ -54,12 +61,16 @@ mod sources;
 mod spec;
 
 pub use background::BackgroundError;
+pub use bundle::{Bundle, BundleError, RunSettings};
+pub use children::BundledChildren;
 pub use control::{Cancellation, ForkPoint, answer, cancel, fork, is_driven, rewind, steer};
 pub use error::{RunError, SetupError};
 pub use family::{Member, family, root, run_redactor, running_members};
 pub use gates::{Gate, find_gates, gate_names, open_gates, open_gates_of_family};
+pub use goal::{GoalError, render_goal};
 pub use model_test::{ModelTest, ModelTestError, test_model, test_providers};
 pub use models::{catalog, client, providers};
+pub use obstacle::{Obstacle, obstacle};
 pub use run::{DriveResult, ResumeOptions, Run, RunServices, now_ms};
 pub use run_file::check_run_file;
 pub use services::ServiceBuilder;

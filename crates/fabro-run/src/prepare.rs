@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use fabro_handlers::RunSettings;
+use crate::RunSettings;
 use fabro_redact::Redactor;
 use fabro_sandbox::{Environment, Exec, ExecError, Exit, Keep, Language, Request};
 use fabro_types::{Failure, FailureClass, RunId};

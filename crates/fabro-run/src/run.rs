@@ -5,13 +5,14 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::{Bundle, RunSettings, render_goal};
 use fabro_engine::{
     Clock, DriveError, Input, Machine, NewRun, Phase, Plan, RunEnd, RunState, World, begin,
 };
 use fabro_events::{Event, EventSink, PauseReason};
 use fabro_gate::{Interviewer, Unavailable};
 use fabro_graph::{Node, NodeKind, Workflow};
-use fabro_handlers::{Bundle, RunSettings, StatusFiles, WORKFLOW_DIR, read_all, render_goal};
+use fabro_handlers::{StatusFiles, WORKFLOW_DIR, read_all};
 use fabro_sandbox::LocalExec;
 use fabro_store::{Batch, DriverLock, RunLog as _, Runs as _, SqliteStore};
 use fabro_types::{Failure, RunId, RunStatus};

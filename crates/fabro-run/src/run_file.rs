@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use crate::{GoalError, render_goal};
 use fabro_config::{ConfigError, RunFile, Settings};
-use fabro_handlers::{GoalError, render_goal};
 use fabro_llm::ScriptedModel;
 use fabro_types::Diagnostic;
 use serde_json::{Map, Value};

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::{BundledChildren, RunSettings};
 use fabro_config::{McpServer, McpTransport, expand_variables};
 use fabro_events::{Event, EventSink};
 use fabro_external_agents::CliAgent;
 use fabro_gate::{AutoApprove, Chain, Interviewer};
 use fabro_handlers::{
-    Agents, BundledChildren, Limits, LocalToolbox, ModelDefaults, NoTools, Registry, RunSettings,
-    Services, Toolbox,
+    Agents, Limits, LocalToolbox, ModelDefaults, NoTools, Registry, Services, Toolbox,
 };
 use fabro_llm::{Fallback, Model, RequestPolicy, ScriptedModel, SimulatedModel, Unconfigured};
 use fabro_redact::{Redactor, is_secret_name};

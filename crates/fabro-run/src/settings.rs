@@ -1,7 +1,7 @@
 //! The settings that are stored with a run.
 
+use crate::RunSettings;
 use fabro_config::{RunConfig, Settings};
-use fabro_handlers::RunSettings;
 
 use crate::models::providers;
 

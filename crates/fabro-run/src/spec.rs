@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::{Bundle, RunSettings, render_goal};
 use fabro_config::{Settings, Target};
 use fabro_graph::{MemorySources, Sources, Workflow};
-use fabro_handlers::{Bundle, RunSettings, render_goal};
 use fabro_types::{RunId, Severity};
 use serde_json::{Map, Value};
 

@@ -57,7 +57,6 @@ pub(super) const MEMBERS: &[Member] = &[
     member("fabro-tools", 3).entry_point(),
     member("fabro-agent", 4).entry_point(),
     member("fabro-external-agents", 4).entry_point(),
-    member("fabro-bundle", 4),
     member("fabro-handlers", 5),
     member("fabro-run", 6).entry_point(),
     member("fabro-terminal", 6),

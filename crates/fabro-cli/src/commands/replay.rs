@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fabro_engine::RunState;
-use fabro_handlers::Bundle;
 use fabro_inspect::replay::{Difference, Replay, Report};
+use fabro_run::Bundle;
 use fabro_run::{LoadedWorkflow, RunError, ServiceBuilder};
 use fabro_store::RunLog;
 use fabro_terminal::{Paint, clean, one_line};

@@ -15,6 +15,7 @@ mod sub_workflows;
 mod templates;
 mod threads;
 mod values;
+mod workflows;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -43,10 +44,8 @@ use tokio_util::sync::CancellationToken;
 
 use self::story::story;
 
-use crate::{
-    Agents, Bundle, BundledChildren, Limits, ModelDefaults, Registry, RunSettings, Services,
-    StatusFiles,
-};
+use self::workflows::{Bundle, Children};
+use crate::{Agents, Limits, ModelDefaults, Registry, Services, StatusFiles};
 
 /// When runs begin; late enough for files on disk to be older.
 const LATE_MS: i64 = 4_000_000_000_000;
@@ -107,11 +106,9 @@ impl Scene {
     pub(super) fn new(source: &str) -> Self {
         let bundle = Bundle {
             name: "test".into(),
-            file: "test.fabro".into(),
             base: String::new(),
             source: source.into(),
             files: BTreeMap::new(),
-            settings: RunSettings::default(),
         };
         Self {
             bundle,
@@ -299,7 +296,7 @@ impl Scene {
             agents: self.agents.clone(),
             limits: Limits::default(),
             interviewer: self.interviewer(dry_run),
-            children: Arc::new(BundledChildren),
+            children: Arc::new(Children),
             sink: Arc::clone(&sink),
             clock: Arc::clone(&clock) as _,
         });

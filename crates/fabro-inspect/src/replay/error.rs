@@ -1,5 +1,5 @@
 use fabro_engine::{DriveError, ReadError};
-use fabro_handlers::BundleError;
+use fabro_run::BundleError;
 use fabro_store::StoreError;
 use fabro_types::RunId;
 

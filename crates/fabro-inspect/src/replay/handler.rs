@@ -8,11 +8,10 @@ use async_trait::async_trait;
 use fabro_engine::{Finished, Handler, Plan, Stage, StageEnd};
 use fabro_events::{CompletedStage, PauseReason};
 use fabro_graph::{Node, NodeKind};
-use fabro_handlers::{
-    Agents, FanInHandler, HumanHandler, Limits, LlmHandler, ModelDefaults, RunSettings,
-};
+use fabro_handlers::{Agents, FanInHandler, HumanHandler, Limits, LlmHandler, ModelDefaults};
 use fabro_llm::ToolCall;
 use fabro_redact::Redactor;
+use fabro_run::RunSettings;
 use fabro_types::{Failure, FailureClass, Outcome};
 use futures_util::FutureExt;
 use tokio::sync::Notify;

@@ -7,8 +7,9 @@ use fabro_engine::{
     drive,
 };
 use fabro_events::{CreatedRun, Event, EventBody};
-use fabro_handlers::{Bundle, read_all};
+use fabro_handlers::read_all;
 use fabro_redact::Redactor;
+use fabro_run::Bundle;
 use fabro_store::{Batch, RunLog, Store};
 use fabro_types::RunId;
 

@@ -13,12 +13,10 @@ use std::sync::Arc;
 use fabro_engine::{Input, Machine, NewRun, RunEnd, RunState, World, begin, drive};
 use fabro_events::{Event, EventBody};
 use fabro_gate::QueueInterviewer;
-use fabro_handlers::{
-    Agents, Bundle, BundledChildren, Limits, LocalToolbox, ModelDefaults, Registry, RunSettings,
-    Services, read_all,
-};
+use fabro_handlers::{Agents, Limits, LocalToolbox, ModelDefaults, Registry, Services, read_all};
 use fabro_llm::ScriptedModel;
 use fabro_redact::Redactor;
+use fabro_run::{Bundle, BundledChildren, RunSettings};
 use fabro_sandbox::{Exit, FakeExec};
 use fabro_store::{Batch, MemoryStore, RunLog};
 use fabro_types::RunId;

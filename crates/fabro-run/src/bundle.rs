@@ -110,8 +110,9 @@ impl Bundle {
     }
 
     /// The bytes that are stored.
+    #[expect(clippy::expect_used, reason = "an empty bundle could not be resumed")]
     pub fn to_bytes(&self) -> Vec<u8> {
-        serde_json::to_vec(self).unwrap_or_default()
+        serde_json::to_vec(self).expect("strings, numbers and maps with string keys are valid JSON")
     }
 
     /// The seed of a run that names none: the same for the same workflow and inputs, and a number

@@ -1,0 +1,27 @@
+//! The workflows of manager nodes, from the bundle of their run.
+
+use fabro_engine::Stage;
+use fabro_handlers::{ChildWorkflow, ChildWorkflows};
+use fabro_types::{Failure, FailureClass};
+
+use crate::bundle::{Bundle, BundleError};
+use crate::goal::render_goal;
+
+/// Loads sub-workflows from the bundle that is kept with the parent's run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BundledChildren;
+
+impl ChildWorkflows for BundledChildren {
+    fn load(&self, stage: &Stage) -> Result<ChildWorkflow, Failure> {
+        load(stage).map_err(|error| Failure::new(FailureClass::Structural, error.to_string()))
+    }
+}
+
+fn load(stage: &Stage) -> Result<ChildWorkflow, BundleError> {
+    let parent = Bundle::load(&*stage.store, &stage.run.bundle)?;
+    let bundle = parent.child(stage.node())?;
+    let plan = bundle.plan()?;
+    let goal = plan.graph().goal.as_ref();
+    let goal = goal.map(|goal| render_goal(&goal.text, &stage.run.inputs)).transpose()?;
+    Ok(ChildWorkflow { goal, bundle: bundle.to_bytes(), plan })
+}
