@@ -91,7 +91,7 @@ fn every_setting_is_read_from_each_kind_of_file() {
     local {"name":"local","kind":"openai-compatible","base_url":"http://127.0.0.1:8401/v1"}
     openrouter {"name":"openrouter","kind":"openai-compatible","base_url":"https://openrouter.ai/api/v1"}
     "#);
-    assert_snapshot!(lines(&settings.models), @r#"local-llama {"name":"local-llama","provider":"local","context_window":8192,"max_output_tokens":2048,"input_cost":0.0,"output_cost":0.6,"cached_cost":0.1,"aliases":["llama"]}"#);
+    assert_snapshot!(lines(&settings.models), @r#"local-llama {"name":"local-llama","provider":"local","aliases":["llama"],"context_window":8192,"max_output_tokens":2048,"input_cost":0.0,"output_cost":0.6,"cached_cost":0.1}"#);
     assert_snapshot!(lines(&settings.agent), @r#"
     permissions "full"
     max_turns 200

@@ -11,6 +11,9 @@ pub struct ModelInfo {
     /// The provider that serves it, by name or kind.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
+    /// Other names of it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub aliases: Vec<String>,
     /// Its context window, input and output together, in tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context_window: Option<u64>,
@@ -27,9 +30,6 @@ pub struct ModelInfo {
     /// it is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cached_cost: Option<f64>,
-    /// Other names of it.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub aliases: Vec<String>,
     /// It can call tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<bool>,
