@@ -1,6 +1,4 @@
-use std::borrow::Cow;
-
-use fabro_types::Diagnostic;
+use fabro_types::{Diagnostic, excerpt};
 
 use crate::ast::Literal;
 use crate::schema::{Attribute, ValueType};
@@ -86,9 +84,5 @@ fn fix(attribute: &Attribute) -> String {
 /// The value as written, at most 40 characters of it.
 fn shown(literal: &Literal) -> String {
     let source = literal.source();
-    let short = match source.char_indices().nth(40) {
-        Some((end, _)) => Cow::Owned(format!("{}…", &source[..end])),
-        None => Cow::Borrowed(&source),
-    };
-    format!("`{}`", short.replace('\n', "\\n"))
+    format!("`{}`", excerpt(&source, 40).replace('\n', "\\n"))
 }

@@ -1,4 +1,5 @@
 use fabro_graph::{Attr, Diagnostic, Origin, Span, schema};
+use fabro_types::SyntaxError;
 
 /// Maps spans in the text of an attribute, in which escapes are resolved and pieces joined, to
 /// spans in the source file.
@@ -57,9 +58,9 @@ pub fn attribute_error(
     source: &str,
     rule: &'static str,
     attr: &Attr,
-    error: (&str, Span, Option<&str>),
+    error: &SyntaxError,
 ) -> Diagnostic {
-    let (message, span, fix) = error;
+    let SyntaxError { message, span, fix } = error;
     let message = match &attr.file {
         Some(file) => {
             let text = attr.value.as_text();
@@ -67,9 +68,9 @@ pub fn attribute_error(
                 text.as_bytes().iter().take(span.start).filter(|byte| **byte == b'\n').count();
             format!("{file}, line {}: {message}", line + 1)
         }
-        None => message.to_owned(),
+        None => message.clone(),
     };
-    let fix = fix.unwrap_or(match rule {
+    let fix = fix.as_deref().unwrap_or(match rule {
         "condition-syntax" => "write clauses such as outcome=success, joined by && or ||",
         "stylesheet-syntax" => "write rules such as .hard { model: …; }",
         "template-syntax" => {
@@ -77,7 +78,7 @@ pub fn attribute_error(
         }
         _ => "correct it there",
     });
-    Diagnostic::error(rule, AttributeText::new(source, attr).span(span), message).with_fix(fix)
+    Diagnostic::error(rule, AttributeText::new(source, attr).span(*span), message).with_fix(fix)
 }
 
 fn takes_files(attr: &Attr) -> bool {

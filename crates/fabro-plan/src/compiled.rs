@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use fabro_condition::Condition;
 use fabro_graph::{Attr, Diagnostic, Span, Workflow};
-use fabro_routing::{Schema, SchemaError};
+use fabro_routing::Schema;
 use fabro_template::{ReadTarget, Template};
+use fabro_types::SyntaxError;
 
 use crate::attribute_text::attribute_error;
 use crate::spec::TextTemplate;
@@ -18,7 +19,7 @@ pub struct Compiled {
     conditions: HashMap<Span, Option<Arc<Condition>>>,
     templates: HashMap<Span, Option<TextTemplate>>,
     schemas: HashMap<Span, Option<Arc<Schema>>>,
-    schema_files: HashMap<Arc<str>, Result<Arc<Schema>, SchemaProblem>>,
+    schema_files: HashMap<Arc<str>, Result<Arc<Schema>, SyntaxError>>,
 }
 
 impl Compiled {
@@ -48,8 +49,7 @@ impl Compiler<'_> {
         let condition = match Condition::parse(&attr.value.as_text()) {
             Ok(condition) => Some(Arc::new(condition)),
             Err(error) => {
-                let error = (error.message.as_str(), error.span, error.fix.as_deref());
-                self.report("condition-syntax", attr, error);
+                self.report("condition-syntax", attr, &error);
                 None
             }
         };
@@ -71,8 +71,7 @@ impl Compiler<'_> {
         let template = match parsed {
             Ok(template) => Some(TextTemplate { text, template }),
             Err(error) => {
-                let error = (error.message.as_str(), error.span, error.fix.as_deref());
-                self.report("template-syntax", attr, error);
+                self.report("template-syntax", attr, &error);
                 None
             }
         };
@@ -95,7 +94,11 @@ impl Compiler<'_> {
                 ),
                 _ => continue,
             };
-            self.report("template-syntax", attr, (&message, read.span, Some(fix)));
+            self.report(
+                "template-syntax",
+                attr,
+                &SyntaxError::new(message, read.span).with_fix(fix),
+            );
         }
         Some(goal)
     }
@@ -109,14 +112,17 @@ impl Compiler<'_> {
         let compiled = match &attr.file {
             Some(file) => {
                 let files = &mut self.compiled.schema_files;
-                files.entry(Arc::clone(file)).or_insert_with(|| compile_schema(text)).clone()
+                files
+                    .entry(Arc::clone(file))
+                    .or_insert_with(|| Schema::compile(text).map(Arc::new))
+                    .clone()
             }
-            None => compile_schema(text),
+            None => Schema::compile(text).map(Arc::new),
         };
         let schema = match compiled {
             Ok(schema) => Some(schema),
-            Err(SchemaProblem { message, span, fix }) => {
-                self.report("output-schema", attr, (&message, span, Some(fix)));
+            Err(error) => {
+                self.report("output-schema", attr, &error);
                 None
             }
         };
@@ -124,53 +130,7 @@ impl Compiler<'_> {
         schema
     }
 
-    pub(crate) fn report(
-        &mut self,
-        rule: &'static str,
-        attr: &Attr,
-        error: (&str, Span, Option<&str>),
-    ) {
+    pub(crate) fn report(&mut self, rule: &'static str, attr: &Attr, error: &SyntaxError) {
         self.findings.push(attribute_error(self.workflow.source(), rule, attr, error));
     }
-}
-
-#[derive(Clone, Debug)]
-struct SchemaProblem {
-    message: String,
-    span: Span,
-    fix: &'static str,
-}
-
-fn compile_schema(text: &str) -> Result<Arc<Schema>, SchemaProblem> {
-    let error = match Schema::compile(text) {
-        Ok(schema) => return Ok(Arc::new(schema)),
-        Err(error) => error,
-    };
-    let span = match &error {
-        SchemaError::NotJson { line, column, .. } => {
-            let at = offset(text, *line, *column);
-            Span::new(at, at + 1)
-        }
-        _ => Span::new(0, text.len()),
-    };
-    let fix = match &error {
-        SchemaError::NotJson { .. } | SchemaError::NotAnObject => {
-            "write `routing`, a JSON Schema such as {\"type\": \"object\"}, or @ and the path of one"
-        }
-        SchemaError::OutsideReference { .. } => {
-            "copy what it refers to into `$defs`, and write #/$defs/NAME"
-        }
-        SchemaError::MissingReference { .. } => "define it in `$defs`, or correct the reference",
-        _ => {
-            "correct it there; the keywords are those of JSON Schema, draft 2020-12 unless `$schema` names another"
-        }
-    };
-    Err(SchemaProblem { message: error.to_string(), span, fix })
-}
-
-/// Of a line and a column in bytes, both from 1.
-fn offset(text: &str, line: usize, column: usize) -> usize {
-    let lines = text.split_inclusive('\n').take(line.saturating_sub(1));
-    let at = lines.map(str::len).sum::<usize>() + column.saturating_sub(1);
-    text.floor_char_boundary(at.min(text.len().saturating_sub(1)))
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use fabro_events::QuestionType;
 use fabro_graph::{Attr, Attrs, Diagnostic, Edge, Node, Span, Workflow};
 use fabro_template::Template;
-use fabro_types::{NodeKind, Permissions, tool_names};
+use fabro_types::{NodeKind, Permissions, SyntaxError, tool_names};
 
 use crate::compiled::{Compiled, Compiler};
 use crate::spec::{
@@ -216,7 +216,11 @@ impl Lowering<'_> {
                 let message = format!("acp.config is not JSON: {error}");
                 let fix = "write a JSON object such as {\"mode\": \"ask\"}";
                 let whole = Span::new(0, text.len());
-                self.compiler.report("attribute-value", attr, (&message, whole, Some(fix)));
+                self.compiler.report(
+                    "attribute-value",
+                    attr,
+                    &SyntaxError::new(message, whole).with_fix(fix),
+                );
                 None
             }
         }

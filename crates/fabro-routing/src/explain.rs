@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use fabro_types::excerpt;
 use jsonschema::ValidationError;
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::paths::Location;
@@ -26,7 +27,7 @@ const MAX_DEPTH: usize = 4;
 
 /// A place in words: `/a/b`, or "the top".
 pub(crate) fn place(pointer: &str) -> Cow<'_, str> {
-    if pointer.is_empty() { Cow::Borrowed("the top") } else { cut(pointer, MAX_SHOWN) }
+    if pointer.is_empty() { Cow::Borrowed("the top") } else { excerpt(pointer, MAX_SHOWN) }
 }
 
 /// What serde says, without the place.
@@ -80,7 +81,7 @@ pub(crate) fn add(
         }
         _ => self::message(error),
     };
-    problems.push(Problem { pointer, message: cut(&message, MAX_MESSAGE).into_owned() });
+    problems.push(Problem { pointer, message: excerpt(&message, MAX_MESSAGE).into_owned() });
 }
 
 /// The errors of the alternative that was probably meant: the only one that takes a value of this
@@ -199,13 +200,5 @@ pub(crate) fn kind(value: &Value) -> &'static str {
         Value::String(_) => "a string",
         Value::Array(_) => "an array",
         Value::Object(_) => "an object",
-    }
-}
-
-/// At most so many characters of a text.
-pub(crate) fn cut(text: &str, characters: usize) -> Cow<'_, str> {
-    match text.char_indices().nth(characters) {
-        Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
-        None => Cow::Borrowed(text),
     }
 }

@@ -35,8 +35,9 @@ mod schema;
 mod validated;
 
 pub use directives::{Directives, Extracted, FIELDS, OutcomeWord, Warning, extract};
+pub use fabro_types::SyntaxError;
 pub use objects::json_objects;
-pub use schema::{Schema, SchemaError};
+pub use schema::Schema;
 pub use validated::{Checked, Expected, Problem, check, feedback};
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 use std::fmt;
 
+use fabro_types::{Span, SyntaxError};
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, ReferencingError, ValidationError, Validator};
 use serde_json::{Map, Value};
 
-use crate::explain;
+use crate::explain::{self, place};
 
 /// How far a regular expression with look-around may go back while it reads one text.
 const MAX_BACKTRACKING: usize = 100_000;
@@ -20,33 +21,41 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// Compiles a schema out of its JSON text. A `$ref` may lead to any place inside the schema;
+    /// Compiles a schema from its JSON text. A `$ref` may lead to any place inside the schema;
     /// nothing is fetched or read.
     ///
     /// # Errors
-    /// Text that is no JSON object, that says something no schema can say, or that refers to
-    /// anything outside of itself or not there.
+    /// The text is not a JSON object or not a valid schema, or it refers to something outside of
+    /// itself or missing. Only errors of JSON have a narrower span than the whole text.
     ///
     /// ```
-    /// use fabro_routing::{Schema, SchemaError};
+    /// use fabro_routing::Schema;
     ///
     /// assert!(Schema::compile(r#"{"type": "object", "required": ["score"]}"#).is_ok());
     /// let error = Schema::compile(r#"{"properties": {"score": {"type": "int"}}}"#).unwrap_err();
-    /// assert!(matches!(error, SchemaError::Invalid { pointer, .. } if pointer == "/properties/score/type"));
+    /// assert!(error.message.starts_with("the schema is wrong at /properties/score/type"));
     /// ```
-    pub fn compile(json: &str) -> Result<Self, SchemaError> {
+    pub fn compile(json: &str) -> Result<Self, SyntaxError> {
+        let whole = Span::new(0, json.len());
         let text = json.strip_prefix('\u{feff}').unwrap_or(json);
-        let json: Value = serde_json::from_str(text).map_err(|error| SchemaError::NotJson {
-            message: explain::json_error(&error),
-            line: error.line(),
-            column: error.column(),
+        let json: Value = serde_json::from_str(text).map_err(|error| {
+            let at = offset(text, error.line(), error.column());
+            let message = format!("the schema is not JSON: {}", explain::json_error(&error));
+            SyntaxError::new(message, Span::new(at, at + 1)).with_fix(FIX_TEXT)
         })?;
-        let Value::Object(root) = &json else { return Err(SchemaError::NotAnObject) };
+        let Value::Object(root) = &json else {
+            return Err(
+                SyntaxError::new("the schema is not a JSON object", whole).with_fix(FIX_TEXT)
+            );
+        };
         let patterns = PatternOptions::fancy_regex()
             .backtrack_limit(MAX_BACKTRACKING)
             .size_limit(MAX_PATTERN_BYTES);
         let options = jsonschema::options().offline().with_pattern_options(patterns);
-        let validator = options.build(&json).map_err(|error| refusal(root, &error))?;
+        let validator = options.build(&json).map_err(|error| {
+            let (message, fix) = compile_error(root, &error);
+            SyntaxError::new(message, whole).with_fix(fix)
+        })?;
         Ok(Self { json, validator })
     }
 
@@ -80,86 +89,62 @@ impl fmt::Debug for Schema {
     }
 }
 
-/// Why a text is no schema that answers can be checked with.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SchemaError {
-    /// It does not parse.
-    #[error("the schema is not JSON: {message}")]
-    NotJson {
-        /// What the parser says.
-        message: String,
-        /// The line of the place, from 1; 0 when the text ends too early at its very beginning.
-        line: usize,
-        /// The column of the place in bytes, from 1.
-        column: usize,
-    },
-    /// It is JSON, but no object.
-    #[error("the schema is no JSON object")]
-    NotAnObject,
-    /// A keyword has a value that it cannot have.
-    #[error("the schema is wrong at {}: {message}", explain::place(.pointer))]
-    Invalid {
-        /// The JSON pointer of the value; empty for the whole schema.
-        pointer: String,
-        /// What is wrong with it, and what it may be.
-        message: String,
-    },
-    /// It refers to a file or an address.
-    #[error(
-        "the schema refers to `{reference}` at {}, but nothing outside of the schema itself is read: copy it into `$defs`", explain::place(.pointer)
-    )]
-    OutsideReference {
-        /// The JSON pointer of the `$ref`, as far as it can be told.
-        pointer: String,
-        /// What it refers to.
-        reference: String,
-    },
-    /// It refers to a place inside itself that is not there.
-    #[error("the schema refers to `{reference}` at {}, which is not there", explain::place(.pointer))]
-    MissingReference {
-        /// The JSON pointer of the `$ref`, as far as it can be told.
-        pointer: String,
-        /// What it refers to.
-        reference: String,
-    },
-}
+const FIX_TEXT: &str =
+    "write `routing`, a JSON Schema such as {\"type\": \"object\"}, or @ and the path of one";
+const FIX_KEYWORD: &str = "correct it there; the keywords are those of JSON Schema, draft 2020-12 unless `$schema` names another";
 
-/// Sorts out why a schema does not compile.
-fn refusal(root: &Map<String, Value>, error: &ValidationError<'_>) -> SchemaError {
+/// Why a schema does not compile, with its fix.
+fn compile_error(root: &Map<String, Value>, error: &ValidationError<'_>) -> (String, &'static str) {
+    let invalid = |pointer: &str, message: &str| {
+        (format!("the schema is wrong at {}: {message}", place(pointer)), FIX_KEYWORD)
+    };
+    let missing = |reference: &str| {
+        let pointer = pointer_of(root, |written| written == reference);
+        let message = format!(
+            "the schema refers to `{reference}` at {}, which is not there",
+            place(&pointer)
+        );
+        (message, "define it in `$defs`, or correct the reference")
+    };
     let ValidationErrorKind::Referencing(reference) = error.kind() else {
         let (pointer, message) = explain::schema_problem(error);
-        return SchemaError::Invalid { pointer, message };
-    };
-    let missing = |reference: String| {
-        let pointer = place_of(root, |written| written == reference);
-        SchemaError::MissingReference { pointer, reference }
+        return invalid(&pointer, &message);
     };
     match reference {
         ReferencingError::Unretrievable { uri, .. } => {
             let is_it = |written: &str| {
-                !written.starts_with('#')
-                    && uri.ends_with(
-                        written.split('#').next().unwrap_or_default().trim_start_matches("./"),
-                    )
+                let file = written.split('#').next().unwrap_or_default();
+                !written.starts_with('#') && uri.ends_with(file.trim_start_matches("./"))
             };
-            SchemaError::OutsideReference { pointer: place_of(root, is_it), reference: uri.clone() }
+            let pointer = pointer_of(root, is_it);
+            let message = format!(
+                "the schema refers to `{uri}` at {}, but nothing outside of the schema itself is read: copy it into `$defs`",
+                place(&pointer)
+            );
+            (message, "copy what it refers to into `$defs`, and write #/$defs/NAME")
         }
-        ReferencingError::PointerToNowhere { pointer } => missing(format!("#{pointer}")),
-        ReferencingError::NoSuchAnchor { anchor } => missing(format!("#{anchor}")),
-        ReferencingError::UnknownSpecification { specification } => SchemaError::Invalid {
-            pointer: "/$schema".to_owned(),
-            message: format!(
-                "`{specification}` is no draft of JSON Schema: write https://json-schema.org/draft/2020-12/schema, or leave it out"
+        ReferencingError::PointerToNowhere { pointer } => missing(&format!("#{pointer}")),
+        ReferencingError::NoSuchAnchor { anchor } => missing(&format!("#{anchor}")),
+        ReferencingError::UnknownSpecification { specification } => invalid(
+            "/$schema",
+            &format!(
+                "`{specification}` is not a draft of JSON Schema: write https://json-schema.org/draft/2020-12/schema, or leave it out"
             ),
-        },
-        other => SchemaError::Invalid { pointer: String::new(), message: other.to_string() },
+        ),
+        other => invalid("", &other.to_string()),
     }
+}
+
+/// The byte of a line and a column in bytes, both from 1.
+fn offset(text: &str, line: usize, column: usize) -> usize {
+    let lines = text.split_inclusive('\n').take(line.saturating_sub(1));
+    let at = lines.map(str::len).sum::<usize>() + column.saturating_sub(1);
+    text.floor_char_boundary(at.min(text.len().saturating_sub(1)))
 }
 
 /// The pointer of the first `$ref` of this kind; empty when there is none. The recursion ends at the
 /// 127 levels that the JSON parser allows.
-fn place_of(root: &Map<String, Value>, is_it: impl Fn(&str) -> bool) -> String {
+fn pointer_of(root: &Map<String, Value>, is_it: impl Fn(&str) -> bool) -> String {
     let mut pointer = String::new();
     let found = root.iter().any(|(key, value)| find(key, value, &mut pointer, &is_it));
     if found { pointer } else { String::new() }

@@ -1,9 +1,10 @@
 use std::fmt::Write as _;
 
+use fabro_types::excerpt;
 use serde_json::{Map, Value};
 
 use crate::directives::FIELDS;
-use crate::explain::{self, cut, json_error, kind, place};
+use crate::explain::{self, json_error, kind, place};
 use crate::objects::{Candidate, candidates};
 use crate::schema::Schema;
 
@@ -106,7 +107,7 @@ pub fn feedback(checked: &Checked, expected: Expected<'_>) -> String {
         ),
         Expected::Schema(schema) => {
             let json = schema.json().to_string();
-            let _ = writeln!(said, "It must match this JSON Schema:\n{}", cut(&json, MAX_SCHEMA));
+            let _ = writeln!(said, "It must match this JSON Schema:\n{}", excerpt(&json, MAX_SCHEMA));
         }
     }
     said.push_str("Answer with the corrected JSON only.");

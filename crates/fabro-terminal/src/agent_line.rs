@@ -4,7 +4,8 @@ use fabro_events::{CompletedCompaction, CompletedTool, Event, EventBody};
 use serde_json::Value;
 
 use crate::line::{Mark, QUOTED};
-use crate::text::{one_line, took};
+use crate::text::took;
+use fabro_types::one_line;
 
 /// The longest argument that is shown with a tool, in characters.
 const ARGUMENT: usize = 60;

@@ -45,6 +45,7 @@ mod text;
 
 use std::io::{self, Write as _};
 
+pub use fabro_types::one_line;
 pub use gate_prompt::TerminalInterviewer;
 pub use line::{Line, Mark, line, why};
 pub use paint::{Paint, clean};
@@ -54,7 +55,7 @@ pub use story::{AtWork, StageLine, Story, Told};
 pub use summary::{Summary, SummaryRow};
 pub use summary_table::{paint_run, paint_stage, summary_text};
 pub use table::{Align, Table};
-pub use text::{one_line, took};
+pub use text::took;
 
 /// Writes to stderr, and ignores a closed one.
 pub fn stderr(text: &str) {

@@ -8,7 +8,8 @@ use fabro_types::{Failure, Status, Usage};
 use serde::Serialize;
 
 use crate::agent_line::agent_line;
-use crate::text::{one_line, took};
+use crate::text::took;
+use fabro_types::one_line;
 
 /// The longest foreign text in a line, in characters.
 pub(crate) const QUOTED: usize = 160;

@@ -17,7 +17,8 @@ use crate::paint::Paint;
 use crate::stage_line::{note_text, titled, told_text};
 use crate::story::{AtWork, StageLine, Story, Told};
 use crate::summary_table::summary_text;
-use crate::text::{one_line, took};
+use crate::text::took;
+use fabro_types::one_line;
 
 /// How often what is at work is drawn again.
 const TICK: Duration = Duration::from_millis(80);

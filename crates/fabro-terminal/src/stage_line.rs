@@ -7,7 +7,8 @@ use fabro_types::Status;
 use crate::line::{Line, Mark};
 use crate::paint::Paint;
 use crate::story::{StageLine, Told};
-use crate::text::{one_line, took};
+use crate::text::took;
+use fabro_types::one_line;
 
 /// The width that the name of a stage is padded to, in characters.
 const NAME: usize = 14;

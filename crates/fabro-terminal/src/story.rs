@@ -8,7 +8,7 @@ use fabro_types::Status;
 use crate::agent_line::call;
 use crate::line::{self, Line, why};
 use crate::summary::Summary;
-use crate::text::one_line;
+use fabro_types::one_line;
 
 /// Tells a run while it goes on: a line a finished stage, with the edge taken after it, and a line
 /// for whatever else a person who watches wants to know. Events go in, in order; lines come out.

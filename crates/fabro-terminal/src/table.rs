@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::paint::Paint;
-use crate::text::one_line;
+use fabro_types::one_line;
 
 /// The longest text in a cell, in characters.
 const CELL: usize = 100;

@@ -36,8 +36,7 @@ pub(crate) fn load(name: &str, source: &str, sources: &dyn Sources) -> Loaded {
 fn parse_stylesheet(source: &str, attr: &Attr, findings: &mut Vec<Diagnostic>) -> Stylesheet {
     let text = attr.value.as_text();
     Stylesheet::parse(&text).unwrap_or_else(|error| {
-        let said = (error.message.as_str(), error.span, error.fix.as_deref());
-        findings.push(attribute_error(source, "stylesheet-syntax", attr, said));
+        findings.push(attribute_error(source, "stylesheet-syntax", attr, &error));
         Stylesheet::default()
     })
 }

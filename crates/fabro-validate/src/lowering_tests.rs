@@ -83,7 +83,7 @@ mod output_schema {
           fix: write `routing`, a JSON Schema such as {"type": "object"}, or @ and the path of one
         "#);
         insta::assert_snapshot!(told("output-schema", r#"start -> a -> exit; a [output_schema="[1]"]"#), @r#"
-        1:51 error: the schema is no JSON object
+        1:51 error: the schema is not a JSON object
           at: [1]
           fix: write `routing`, a JSON Schema such as {"type": "object"}, or @ and the path of one
         "#);

@@ -209,7 +209,7 @@ fn feedback_says_what_is_wrong_and_what_is_wanted() {
 fn schemas_that_are_none_are_refused() {
     let refused = |json: &str| Schema::compile(json).unwrap_err().to_string();
     assert_snapshot!(refused("{"), @"the schema is not JSON: EOF while parsing an object");
-    assert_snapshot!(refused("[1]"), @"the schema is no JSON object");
+    assert_snapshot!(refused("[1]"), @"the schema is not a JSON object");
     assert_snapshot!(refused(r#"{"properties":{"a/b":{"type":"strng"}}}"#), @r#"the schema is wrong at /properties/a~1b/type: "strng" is none of "array", "boolean", "integer", "null", "number", "object", "string""#);
     assert_snapshot!(refused(r#"{"required":"a"}"#), @"the schema is wrong at /required: it must be of type array, not a string");
     assert_snapshot!(refused(r#"{"properties":{"a":{"pattern":"(["}}}"#), @r#"the schema is wrong at /properties/a/pattern: "([" is no regular expression, or one that grows too large"#);
@@ -219,7 +219,7 @@ fn schemas_that_are_none_are_refused() {
     assert_snapshot!(refused(r#"{"allOf":[{"$ref":"https://example.com/s.json#/a"}]}"#), @"the schema refers to `https://example.com/s.json` at /allOf/0/$ref, but nothing outside of the schema itself is read: copy it into `$defs`");
     assert_snapshot!(refused(r##"{"items":{"$ref":"#/$defs/no"}}"##), @"the schema refers to `#/$defs/no` at /items/$ref, which is not there");
     assert_snapshot!(refused(r##"{"items":{"$ref":"#no"}}"##), @"the schema refers to `#no` at /items/$ref, which is not there");
-    assert_snapshot!(refused(r#"{"$schema":"http://example.com/mine"}"#), @"the schema is wrong at /$schema: `http://example.com/mine` is no draft of JSON Schema: write https://json-schema.org/draft/2020-12/schema, or leave it out");
+    assert_snapshot!(refused(r#"{"$schema":"http://example.com/mine"}"#), @"the schema is wrong at /$schema: `http://example.com/mine` is not a draft of JSON Schema: write https://json-schema.org/draft/2020-12/schema, or leave it out");
     assert_snapshot!(refused(r#"{"$ref":"ht tp://%%"}"#), @"the schema is wrong at the top: Invalid URI reference 'ht tp://%%': unexpected character at index 2");
     assert_snapshot!(refused(&format!("{}1{}", "{\"not\":".repeat(100_000), "}".repeat(100_000))), @"the schema is not JSON: it is nested deeper than 127 levels");
 }

@@ -2,6 +2,7 @@ use std::collections::HashSet;
 
 use fabro_graph::{Attr, Diagnostic, Node, NodeKind};
 use fabro_plan::attribute_error;
+use fabro_types::SyntaxError;
 use fabro_types::{LineIndex, MAX_SUB_WORKFLOW_DEPTH, Severity};
 
 use crate::checking::Checking;
@@ -103,8 +104,8 @@ fn finding(checking: &Checking<'_>, attr: &Attr, error: &ChildError) -> Diagnost
         return Diagnostic { fix: fix.clone(), ..finding };
     }
     let message = format!("the sub-workflow has an error: {message}");
-    let said = (message.as_str(), *span, fix.as_deref());
-    attribute_error(checking.workflow.source(), "child-workflow", attr, said)
+    let error = SyntaxError { message, span: *span, fix: fix.clone() };
+    attribute_error(checking.workflow.source(), "child-workflow", attr, &error)
 }
 
 #[cfg(test)]

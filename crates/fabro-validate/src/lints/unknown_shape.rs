@@ -1,7 +1,7 @@
 use fabro_graph::{Diagnostic, NodeKind, Origin};
+use fabro_types::nearest;
 
 use crate::checking::{Checking, text};
-use crate::near::nearest;
 
 /// A shape that stands for no handler: an agent runs the node.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
