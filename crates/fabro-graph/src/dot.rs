@@ -3,8 +3,8 @@ use crate::value::quote_into;
 use crate::workflow::{Cluster, Node, NodeIx, Workflow};
 use fabro_types::NodeKind;
 
-/// How many attributes of one element are printed. Nobody writes more; but nodes share the
-/// defaults of their scope, and edges the attributes of their chain, which are told apart here.
+/// How many attributes of one element are printed: nodes share the defaults of their scope and edges
+/// the attributes of their chain, so that printing all of them could take quadratic space.
 const MAX_ATTRS: usize = 64;
 
 /// Deeper levels are not indented further.
@@ -23,8 +23,8 @@ pub(crate) fn print(workflow: &Workflow) -> String {
     for node in workflow.clusters.iter().flat_map(|cluster| &cluster.nodes) {
         in_cluster[node.index()] = true;
     }
-    let told = vec![false; workflow.nodes().len()];
-    let mut printer = Printer { workflow, out: String::from("digraph "), children, told };
+    let printed = vec![false; workflow.nodes().len()];
+    let mut printer = Printer { workflow, out: String::from("digraph "), children, printed };
     printer.quoted(&workflow.name);
     printer.out.push_str(" {\n");
     if workflow.attrs.iter().next().is_some() {
@@ -53,8 +53,8 @@ struct Printer<'a> {
     workflow: &'a Workflow,
     out: String,
     children: Vec<Vec<usize>>,
-    // By node: its attributes are printed.
-    told: Vec<bool>,
+    // By node: whether its attributes are printed already.
+    printed: Vec<bool>,
 }
 
 impl Printer<'_> {
@@ -62,7 +62,7 @@ impl Printer<'_> {
         let node = self.workflow.node(ix);
         self.indent(depth);
         self.quoted(&node.id);
-        if std::mem::replace(&mut self.told[ix.index()], true) {
+        if std::mem::replace(&mut self.printed[ix.index()], true) {
             self.out.push('\n');
         } else {
             self.attrs(&node.attrs, implied_shape(node));
@@ -130,8 +130,8 @@ impl Printer<'_> {
     }
 }
 
-/// The shape of a node that has none of its own, when its scope has none either or its id overrules
-/// it: printed as the node's own, the scope's would make an agent of `start`.
+/// The shape to print for a node without a shape, or whose shape comes from the defaults of its scope
+/// and does not determine its kind: printed as its own, it would turn `start` into an agent.
 fn implied_shape(node: &Node) -> Option<&'static str> {
     let is_overruled = |attr: &Attr| {
         attr.origin != Origin::Own

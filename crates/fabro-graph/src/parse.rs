@@ -14,8 +14,8 @@ use crate::refusal;
 use crate::scan::{self, Scanned};
 use crate::value::{Value, unescape_into};
 
-/// Parses a file. The error is the first place that does not fit the syntax; its rule is `syntax`,
-/// or a more exact one for what the language refuses. Takes time linear in the file's size.
+/// Parses a file. The error is the first syntax error; its rule is `syntax`, or a more specific one for
+/// DOT syntax that the language rejects. Takes time linear in the size of the file, errors included.
 ///
 /// ```
 /// let document = fabro_graph::parse("digraph Demo { start -> work -> exit }").unwrap();
@@ -48,9 +48,8 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Parses one statement after another, so that what is kept of a file never takes more than the
-/// largest of them does. `None` when anything does not fit: only the grammar of a whole file can
-/// tell what.
+/// Parses one statement after another, which bounds memory by the largest statement. `None` for a
+/// syntax error: only the grammar of a whole file reports what is wrong.
 pub(crate) fn by_statements<'a>(
     source: &'a str,
     scanned: &Scanned<'_>,
@@ -116,13 +115,13 @@ pub(crate) fn at_once<'a>(
 
 type Parsed<T> = Result<T, Diagnostic>;
 
-/// Turns pairs into the tree, and gives each comment to what it stands next to.
+/// Builds the tree from pairs, and attaches each comment to its neighbour.
 struct Builder<'a, 'c> {
     source: &'a str,
     comments: Peekable<Copied<Iter<'c, Span>>>,
-    // Where the text that the pairs are of begins in the source.
+    // Where the parsed text begins in the source.
     offset: usize,
-    // Where the last part taken ends; the span of a rule may run on over blanks and comments.
+    // Where the last part ends; the span of a rule may include trailing whitespace and comments.
     end: usize,
 }
 
@@ -184,7 +183,7 @@ impl<'a, 'c> Builder<'a, 'c> {
         leading: &mut Vec<Comment>,
     ) -> Parsed<StatementKind<'a>> {
         let pairs = pair.into_inner();
-        // Between two ends is an arrow; what attributes take is few.
+        // There is an arrow between two ends, and few attribute lists.
         let mut ends = Vec::with_capacity(pairs.len().div_ceil(2));
         let mut list: Option<AttributeList<'a>> = None;
         for pair in pairs {
@@ -229,7 +228,7 @@ impl<'a, 'c> Builder<'a, 'c> {
     /// Appends one block `[..]`.
     fn attributes(&mut self, pair: Pair<'_, Rule>, list: &mut AttributeList<'a>) {
         let span = self.span(&pair);
-        // A block without attributes may have left some, which now stand before others.
+        // An empty block may have left comments, which now come before its first attribute.
         let mut before = std::mem::take(&mut list.dangling);
         let pairs = pair.into_inner();
         if list.items.is_empty() {
@@ -372,7 +371,7 @@ fn defaults_of(name: &Name<'_>) -> Option<DefaultsOf> {
     }
 }
 
-/// A word of the language that stands for a node.
+/// A keyword in the place of a node.
 fn keyword<'e>(end: &'e End<'_>) -> Option<(&'e str, Span)> {
     match end {
         End::Node(name) if !name.quoted && refusal::is_keyword(&name.text) => {
@@ -382,7 +381,7 @@ fn keyword<'e>(end: &'e End<'_>) -> Option<(&'e str, Span)> {
     }
 }
 
-/// What is between the quotes, when it means itself and is printed as it is written.
+/// The content of a string that needs neither unescaping nor escaping.
 fn plain(source: &str) -> Option<&str> {
     let odd = |byte| matches!(byte, b'\\' | b'\r' | b'\n' | b'\t');
     (!source.bytes().any(odd)).then(|| &source[1..source.len() - 1])

@@ -6,14 +6,14 @@ use pest::iterators::Pair;
 
 use crate::grammar::Rule;
 
-/// The words that stand for themselves only in quotes. Their case does not matter.
+/// The keywords, in any case; in quotes they are ordinary names.
 const KEYWORDS: [&str; 6] = ["digraph", "subgraph", "graph", "node", "edge", "strict"];
 
 pub(crate) fn is_keyword(word: &str) -> bool {
     KEYWORDS.iter().any(|keyword| keyword.eq_ignore_ascii_case(word))
 }
 
-/// What the grammar reads only to refuse it.
+/// Syntax that the grammar parses only to reject it.
 pub(crate) fn refused(pair: &Pair<'_, Rule>) -> Diagnostic {
     let start = pair.as_span().start();
     let text = pair.as_str();
@@ -42,12 +42,12 @@ pub(crate) fn refused(pair: &Pair<'_, Rule>) -> Diagnostic {
     }
 }
 
-/// A word of the language where a node stands.
+/// A keyword in the place of a node.
 pub(crate) fn keyword(word: &str, span: Span) -> Diagnostic {
     if word.eq_ignore_ascii_case("subgraph") {
         return syntax(span, "a subgraph without its braces").with_fix("write subgraph name { … }");
     }
-    let message = format!("`{word}` is a word of the language, not a node id");
+    let message = format!("`{word}` is a keyword, not a node id");
     Diagnostic::error("node-id", span, message).with_fix(format!(
         "write {word} [key=value] for defaults, or choose another id; \"{word}\" in quotes is a node"
     ))
@@ -62,7 +62,7 @@ pub(crate) fn group_attributes(span: Span) -> Diagnostic {
 /// `a [..] -> b`.
 pub(crate) fn edge_after_attributes(span: Span) -> Diagnostic {
     syntax(span, "an edge cannot begin at attributes")
-        .with_fix("write the attributes behind the last node of the edge")
+        .with_fix("write the attributes after the last node of the edge")
 }
 
 /// The error of the grammar, with the text that was found and what was expected.

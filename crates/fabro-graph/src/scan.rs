@@ -1,5 +1,5 @@
-//! One cheap look at a whole file before the grammar sees it: what would make a recursive parser
-//! run deep, or would be reported far from its cause, is found here. Comments are taken out.
+//! One linear pass over a file before the grammar: it finds nesting that is too deep for a recursive
+//! parser, and errors that the grammar would report far from their cause, and removes comments.
 
 use std::borrow::Cow;
 
@@ -8,16 +8,16 @@ use fabro_types::{Diagnostic, Span};
 /// The largest file that is read, in bytes.
 pub const MAX_FILE_BYTES: usize = 16 * 1024 * 1024;
 
-/// How deep subgraphs may be nested.
+/// The deepest nesting of subgraphs.
 pub const MAX_NESTING: usize = 128;
 
 /// A file without its comments.
 pub(crate) struct Scanned<'a> {
-    /// The source with blanks for the bytes of its comments, so that places stay the same.
+    /// The source with spaces in place of its comments, so that spans stay the same.
     pub(crate) code: Cow<'a, str>,
     /// Where the comments are, in file order.
     pub(crate) comments: Vec<Span>,
-    /// The first text whose closing quote looks like the opening one of a later text.
+    /// The first string whose closing quote looks like the opening quote of a later string.
     pub(crate) suspect: Option<Span>,
 }
 
@@ -30,7 +30,7 @@ pub(crate) fn scan(source: &str) -> Result<Scanned<'_>, Diagnostic> {
     let mut comments = Vec::new();
     let mut suspect = None;
     match find_comments(source, &mut comments, &mut suspect) {
-        Ok(()) => Ok(Scanned { code: blank(source, &comments), comments, suspect }),
+        Ok(()) => Ok(Scanned { code: without_comments(source, &comments), comments, suspect }),
         Err(error) => Err(suspect.map_or(error, |text| open_string(text.start))),
     }
 }
@@ -47,7 +47,7 @@ fn find_comments(
     let mut last = b' ';
     while let Some(&byte) = bytes.get(at) {
         if byte.is_ascii_alphanumeric() {
-            // Most of a file: no mark begins with it.
+            // The common case: not the beginning of a comment, string or brace.
             (line_start, last) = (false, byte);
             at += 1;
             continue;
@@ -55,7 +55,7 @@ fn find_comments(
         let end = match byte {
             b'"' => {
                 let end = string_end(bytes, at).ok_or_else(|| open_string(at))?;
-                if suspect.is_none() && swallows_code(&source[at + 1..end - 1]) {
+                if suspect.is_none() && contains_code(&source[at + 1..end - 1]) {
                     *suspect = Some(Span::new(at, end));
                 }
                 end
@@ -65,7 +65,7 @@ fn find_comments(
             b'#' if line_start => line_end(source, at),
             b'{' => {
                 depth += 1;
-                // The graph's own braces are no nesting.
+                // The braces of the graph itself do not count.
                 if depth > MAX_NESTING + 1 {
                     return Err(too_deep(at));
                 }
@@ -91,7 +91,7 @@ fn find_comments(
     Ok(())
 }
 
-fn blank<'a>(source: &'a str, comments: &[Span]) -> Cow<'a, str> {
+fn without_comments<'a>(source: &'a str, comments: &[Span]) -> Cow<'a, str> {
     if comments.is_empty() {
         return Cow::Borrowed(source);
     }
@@ -115,14 +115,14 @@ fn string_end(bytes: &[u8], start: usize) -> Option<usize> {
     }
 }
 
-/// Whether a text looks as if its closing quote were the opening one of a later text: it goes
-/// over several lines and ends like `prompt=`.
-fn swallows_code(text: &str) -> bool {
+/// Whether the closing quote of a string looks like the opening quote of a later one: the string
+/// has several lines and ends like `prompt=`.
+fn contains_code(text: &str) -> bool {
     text.trim_end().ends_with('=') && text.contains('\n')
 }
 
 pub(crate) fn open_string(start: usize) -> Diagnostic {
-    let message = "this text is never closed";
+    let message = "this string is never closed";
     Diagnostic::error("syntax", Span::new(start, start + 1), message)
         .with_fix("end it with \" and write \\\" for a quote inside it")
 }
@@ -152,11 +152,11 @@ fn too_deep(at: usize) -> Diagnostic {
 fn hash_inside_line(at: usize) -> Diagnostic {
     let message = "a `#` begins a comment only at the start of a line";
     Diagnostic::error("syntax", Span::new(at, at + 1), message)
-        .with_fix("write `//` for a comment, or put the text around the `#` in quotes")
+        .with_fix("write `//` for a comment, or put the value with the `#` in quotes")
 }
 
 fn html_label(at: usize) -> Diagnostic {
     let message = "HTML-like labels are not part of the language";
     Diagnostic::error("html-label", Span::new(at, at + 1), message)
-        .with_fix("write the text in double quotes")
+        .with_fix("write the label in double quotes")
 }

@@ -5,9 +5,9 @@ use crate::schema::{Attribute, ValueType};
 use crate::value::Value;
 use fabro_types::NodeKind;
 
-/// The value as the type the schema asks for, so that whoever reads it later cannot fail. Numbers,
-/// durations and booleans may be written in quotes. An empty value is a warning, for it means no
-/// more than none.
+/// The value as the type the schema asks for, so that reading it later cannot fail. Numbers,
+/// durations and booleans may be written in quotes. An empty value is a warning: it counts as
+/// absent.
 pub(crate) fn typed(attribute: &Attribute, literal: &Literal) -> Result<Value, Diagnostic> {
     let value = &literal.value;
     let is_text = attribute.value == ValueType::Text && attribute.name != "type";

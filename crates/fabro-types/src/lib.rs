@@ -47,7 +47,7 @@ pub use fidelity::{Fidelity, ParseFidelityError};
 pub use id::{ParseRunIdError, RunId};
 pub use label::{accelerator, strip_accelerator};
 pub use model_info::{ModelInfo, ReasoningStyle};
-pub use nearest::{near_names, nearest};
+pub use nearest::nearest;
 pub use node_kind::{NodeKind, ParseNodeKindError};
 pub use outcome::{ContextPatch, Failure, FailureClass, Outcome, Usage, failure_signature};
 pub use path::value_at;

@@ -14,16 +14,8 @@ const MAX_BYTES: usize = 64;
 /// assert_eq!(nearest("author", ["goal", "goal_gate"]), None);
 /// ```
 pub fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    near_names(word, names).min_by_key(|(distance, _)| *distance).map(|(_, name)| name)
-}
-
-/// All names that may have been meant, each with its number of wrong letters, in the order of
-/// `names`.
-pub fn near_names<'a>(
-    word: &str,
-    names: impl IntoIterator<Item = &'a str>,
-) -> impl Iterator<Item = (usize, &'a str)> {
-    names.into_iter().filter_map(move |name| Some((distance(word, name)?, name)))
+    let distances = names.into_iter().filter_map(|name| Some((distance(word, name)?, name)));
+    distances.min_by_key(|(distance, _)| *distance).map(|(_, name)| name)
 }
 
 fn distance(word: &str, name: &str) -> Option<usize> {

@@ -12,7 +12,7 @@ fn each_refusal_has_its_own_rule() {
     insta::assert_snapshot!(refuse("digraph { a -- b }"), @r#"undirected-edge at 12..14 "--": `--` is an undirected edge; write `->`"#);
     insta::assert_snapshot!(refuse("strict digraph { a -> b }"), @r#"strict-graph at 0..6 "strict": `strict` is not part of the language; remove `strict`: several edges between two nodes are allowed"#);
     insta::assert_snapshot!(refuse("graph { a -- b }"), @r#"not-a-digraph at 0..5 "graph": a `graph` has undirected edges; a workflow is written as digraph Name { … }"#);
-    insta::assert_snapshot!(refuse("digraph { a [label=<b>x</b>] }"), @r#"html-label at 19..20 "<": HTML-like labels are not part of the language; write the text in double quotes"#);
+    insta::assert_snapshot!(refuse("digraph { a [label=<b>x</b>] }"), @r#"html-label at 19..20 "<": HTML-like labels are not part of the language; write the label in double quotes"#);
     insta::assert_snapshot!(refuse("digraph { a:n -> b }"), @r#"port at 11..13 ":n": nodes have no ports; remove the colon and what follows it"#);
     insta::assert_snapshot!(refuse("digraph { a -> b:s:w }"), @r#"port at 16..18 ":s": nodes have no ports; remove the colon and what follows it"#);
     insta::assert_snapshot!(refuse("digraph A { a } digraph B { b }"), @r#"second-graph at 16..23 "digraph": a file holds one graph only; move this graph into a file of its own"#);
@@ -21,8 +21,8 @@ fn each_refusal_has_its_own_rule() {
     insta::assert_snapshot!(refuse("// only this\n"), @r#"not-a-digraph at 13..13 "": expected `digraph`, found the end; a workflow is written as digraph Name { … }"#);
     insta::assert_snapshot!(refuse("workflow { a -> b }"), @r#"not-a-digraph at 0..8 "workflow": expected `digraph`, found `workflow`; a workflow is written as digraph Name { … }"#);
     insta::assert_snapshot!(refuse("\u{0}\u{1}"), @r#"not-a-digraph at 0..1 "\0": expected `digraph`, found \u{0}; a workflow is written as digraph Name { … }"#);
-    insta::assert_snapshot!(refuse("digraph { node -> a }"), @r#"node-id at 10..14 "node": `node` is a word of the language, not a node id; write node [key=value] for defaults, or choose another id; "node" in quotes is a node"#);
-    insta::assert_snapshot!(refuse("digraph { a -> Edge }"), @r#"node-id at 15..19 "Edge": `Edge` is a word of the language, not a node id; write Edge [key=value] for defaults, or choose another id; "Edge" in quotes is a node"#);
+    insta::assert_snapshot!(refuse("digraph { node -> a }"), @r#"node-id at 10..14 "node": `node` is a keyword, not a node id; write node [key=value] for defaults, or choose another id; "node" in quotes is a node"#);
+    insta::assert_snapshot!(refuse("digraph { a -> Edge }"), @r#"node-id at 15..19 "Edge": `Edge` is a keyword, not a node id; write Edge [key=value] for defaults, or choose another id; "Edge" in quotes is a node"#);
     insta::assert_snapshot!(refuse("digraph { subgraph x }"), @r#"syntax at 10..18 "subgraph": a subgraph without its braces; write subgraph name { … }"#);
 }
 
@@ -37,11 +37,11 @@ fn syntax_errors_say_what_is_expected() {
     insta::assert_snapshot!(refuse("digraph { a [label=“x”] }"), @r#"syntax at 19..22 "“": expected a quoted string or a value, found `“`; use straight double quotes"#);
     insta::assert_snapshot!(refuse("digraph { a [label='x'] }"), @r#"syntax at 19..20 "'": expected a quoted string or a value, found `'`; write strings in double quotes"#);
     insta::assert_snapshot!(refuse("digraph { a [script=echo $HOME] }"), @r#"syntax at 25..26 "$": expected an attribute or `]`, found `$`; separate attributes by commas, put strings in double quotes, and end the list with `]`"#);
-    insta::assert_snapshot!(refuse("digraph { a [color=#ff0000] }"), @r##"syntax at 19..20 "#": a `#` begins a comment only at the start of a line; write `//` for a comment, or put the text around the `#` in quotes"##);
+    insta::assert_snapshot!(refuse("digraph { a [color=#ff0000] }"), @r##"syntax at 19..20 "#": a `#` begins a comment only at the start of a line; write `//` for a comment, or put the value with the `#` in quotes"##);
     insta::assert_snapshot!(refuse("digraph { a -> }"), @r#"syntax at 15..16 "}": expected a name, a quoted string or `{`, found `}`; write the id of a node"#);
     insta::assert_snapshot!(refuse("digraph { a > b }"), @r#"syntax at 12..13 ">": expected a node or edge, `->`, `=`, `[` or `}`, found `>`; write `->` for an edge"#);
     insta::assert_snapshot!(refuse("digraph { {a b} [x=1] }"), @r#"syntax at 20..21 "]": a subgraph takes its attributes inside its braces; write them inside as key=value, or as node [..] for the nodes in it"#);
-    insta::assert_snapshot!(refuse("digraph { a [x=1] -> b }"), @r#"syntax at 18..20 "->": an edge cannot begin at attributes; write the attributes behind the last node of the edge"#);
+    insta::assert_snapshot!(refuse("digraph { a [x=1] -> b }"), @r#"syntax at 18..20 "->": an edge cannot begin at attributes; write the attributes after the last node of the edge"#);
     insta::assert_snapshot!(refuse("digraph { a [x=\"1\" + ] }"), @r#"syntax at 21..22 "]": expected a quoted string, found `]`; -"#);
     insta::assert_snapshot!(refuse("digraph two words { }"), @r#"syntax at 12..17 "words": expected `{`, found `words`; put a name of several words in quotes"#);
     insta::assert_snapshot!(refuse("digraph { goal= }"), @r#"syntax at 16..17 "}": expected a quoted string or a value, found `}`; write strings with whitespace or punctuation in double quotes"#);
@@ -52,10 +52,10 @@ fn what_is_never_closed_is_reported_where_it_opens() {
     let source = "digraph {\n  a [x=\"1\", prompt=\"hello]\n  b [prompt=\"there\"]\n}";
     assert_eq!(refuse(&source.replace("there\"", "there")), refuse(source));
     assert_eq!(refuse(&source.replace("there", "# x <b>")), refuse(source));
-    insta::assert_snapshot!(refuse(source), @r#"syntax at 29..30 "\"": this text is never closed; end it with " and write \" for a quote inside it"#);
-    insta::assert_snapshot!(refuse("digraph {\n  a [prompt=\"x]\n  b -> c\n}\n"), @r#"syntax at 22..23 "\"": this text is never closed; end it with " and write \" for a quote inside it"#);
+    insta::assert_snapshot!(refuse(source), @r#"syntax at 29..30 "\"": this string is never closed; end it with " and write \" for a quote inside it"#);
+    insta::assert_snapshot!(refuse("digraph {\n  a [prompt=\"x]\n  b -> c\n}\n"), @r#"syntax at 22..23 "\"": this string is never closed; end it with " and write \" for a quote inside it"#);
     insta::assert_snapshot!(refuse("digraph { a /* b }"), @r#"syntax at 12..14 "/*": this comment is never closed; end it with */"#);
-    insta::assert_snapshot!(refuse("digraph { a [x=\"\\\"] }"), @r#"syntax at 15..16 "\"": this text is never closed; end it with " and write \" for a quote inside it"#);
+    insta::assert_snapshot!(refuse("digraph { a [x=\"\\\"] }"), @r#"syntax at 15..16 "\"": this string is never closed; end it with " and write \" for a quote inside it"#);
 }
 
 #[test]
