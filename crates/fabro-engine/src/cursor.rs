@@ -398,6 +398,7 @@ impl Cursor {
             Tier::GoalGate => choice.gate.clone().or_else(|| entry.node_id.clone()),
             _ => self.last.as_ref().map(|last| Arc::clone(&last.node)),
         };
+        // A jump without a failure, such as that of a goal gate which was skipped, is not counted.
         let Some(node) = node else { return };
         let failure = self.ends.get(&node).and_then(|end| end.failure.as_ref());
         let Some(signature) = failure.map(|failure| failure.signature.clone()) else { return };

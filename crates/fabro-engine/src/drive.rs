@@ -20,7 +20,7 @@ use crate::attempt::{self, Attempt, Key};
 use crate::cursor::ActiveStage;
 use crate::deadlines::{Deadlines, is_at_work};
 use crate::handler::{Handler, Letter, Mailbox, Report, ReportError, Reporter, Stage};
-use crate::input::{Finished, Input};
+use crate::input::Input;
 use crate::machine::Machine;
 use crate::state::Phase;
 
@@ -200,7 +200,7 @@ impl Driver {
             }
             tokio::select! {
                 biased;
-                () = self.stop.cancelled() => return self.stopped(in_flight).await,
+                () = self.stop.cancelled() => return self.stopped().await,
                 Some((key, ended)) = in_flight.next() => self.ended(key, ended).await?,
                 Some(report) = inbound.recv() => self.report(report).await?,
                 _ = period.tick() => self.read_inbox().await?,
@@ -215,21 +215,14 @@ impl Driver {
                 self.report(report).await?;
             }
             if self.stop.is_cancelled() {
-                return self.stopped(in_flight).await;
+                return self.stopped().await;
             }
             self.commit().await?;
         }
     }
 
-    /// Commits what was decided before the stop, and the results of stages that have succeeded by
-    /// now: what was paid for is not asked for again.
-    async fn stopped(&mut self, in_flight: &mut InFlight) -> Result<RunEnd, DriveError> {
-        while let Some(Some((key, ended))) = in_flight.next().now_or_never() {
-            let is_success = |finished: &Finished| finished.outcome.status.is_good();
-            if matches!(&ended, attempt::Ended::Finished(finished) if is_success(finished)) {
-                self.ended(key, ended).await?;
-            }
-        }
+    /// Commits what was decided before the stop: what was paid for is not asked for again.
+    async fn stopped(&mut self) -> Result<RunEnd, DriveError> {
         self.commit().await?;
         Ok(RunEnd::Stopped)
     }
@@ -374,6 +367,11 @@ impl Driver {
     }
 
     async fn ended(&mut self, key: Key, ended: attempt::Ended) -> Result<(), DriveError> {
+        let is_success = matches!(&ended, attempt::Ended::Finished(finished) if finished.outcome.status.is_good());
+        if self.stop.is_cancelled() && !is_success {
+            // The stop ended it: it runs again when the run is resumed.
+            return Ok(());
+        }
         if let attempt::Ended::Overdue(limit) = ended
             && is_at_work(&key, self.machine.state())
         {

@@ -7,6 +7,9 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
     for node in checking.workflow.nodes() {
         let (names, fix): (&[&str], _) = match node.kind {
             NodeKind::Command => (&["script"], "add script=\"…\""),
+            kind if kind.is_llm() && node.attrs.text("backend") == Some("acp") => {
+                (&["acp.command"], "add acp.command=\"…\", the program to start")
+            }
             NodeKind::Wait => (&["duration"], "add duration=30s"),
             NodeKind::ManagerLoop => (
                 &["stack.child_workflow", "stack.child_dot_source"],

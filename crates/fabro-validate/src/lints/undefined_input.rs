@@ -3,6 +3,7 @@ use std::collections::BTreeSet;
 use fabro_graph::Diagnostic;
 use fabro_plan::AttributeText;
 use fabro_template::ReadTarget;
+use fabro_types::value_at;
 use serde_json::{Map, Value};
 
 use crate::checking::{Checking, Text};
@@ -45,20 +46,8 @@ fn look(
 fn is_given(inputs: &Map<String, Value>, name: &str) -> bool {
     let heads = name.rmatch_indices('.').map(|(dot, _)| (&name[..dot], &name[dot + 1..]));
     inputs.contains_key(name)
-        || heads
-            .into_iter()
-            .any(|(head, path)| inputs.get(head).is_some_and(|value| leads_somewhere(value, path)))
-}
-
-fn leads_somewhere(value: &Value, path: &str) -> bool {
-    let child = |value: &Value, name: &str| match value {
-        Value::Object(fields) => fields.get(name).cloned(),
-        Value::Array(items) => items.get(name.parse::<usize>().ok()?).cloned(),
-        _ => None,
-    };
-    child(value, path).is_some()
-        || path.split_once('.').is_some_and(|(head, rest)| {
-            child(value, head).is_some_and(|value| leads_somewhere(&value, rest))
+        || heads.into_iter().any(|(head, path)| {
+            inputs.get(head).is_some_and(|value| value_at(value, path).is_some())
         })
 }
 
