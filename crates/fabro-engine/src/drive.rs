@@ -367,8 +367,10 @@ impl Driver {
     }
 
     async fn ended(&mut self, key: Key, ended: attempt::Ended) -> Result<(), DriveError> {
-        let is_success = matches!(&ended, attempt::Ended::Finished(finished) if finished.outcome.status.is_good());
-        if self.stop.is_cancelled() && !is_success {
+        if self.stop.is_cancelled()
+            && let attempt::Ended::Finished(finished) = &ended
+            && !finished.outcome.status.is_good()
+        {
             // The stop ended it: it runs again when the run is resumed.
             return Ok(());
         }
