@@ -29,7 +29,7 @@ struct Family {
     parent: Arc<Parts>,
     ledger: Arc<Ledger>,
     state: Mutex<State>,
-    /// One of them may not go on for now.
+    /// One of them is paused.
     spent: Arc<watch::Sender<bool>>,
 }
 
@@ -38,7 +38,7 @@ struct State {
     /// How many there were.
     begun: u32,
     agents: BTreeMap<Arc<str>, Arc<Agent>>,
-    /// Those that an earlier process left, until they go on.
+    /// Those that an earlier process left, until they are resumed.
     left: Vec<(String, Left)>,
     /// Those that are no more, and why.
     gone: BTreeMap<Arc<str>, &'static str>,
@@ -59,7 +59,7 @@ enum Status {
     Running,
     Answered(String),
     Failed(String),
-    /// It goes on when there is more to spend.
+    /// It resumes when there is more to spend.
     Paused,
     Ended,
 }
@@ -138,7 +138,7 @@ impl Agents {
         left.into_iter().map(|(id, _)| id).collect()
     }
 
-    /// Waits until one of them may not go on.
+    /// Waits until one of them is paused.
     pub(crate) async fn spent(&self) {
         // Its other end is kept here.
         let _ = self.family.spent.subscribe().wait_for(|spent| *spent).await;
@@ -152,7 +152,7 @@ impl Agents {
         }
     }
 
-    /// Ends all agents, so that another process may have them go on.
+    /// Ends all agents, so that another process may resume them.
     pub(crate) async fn stop_all(&self) {
         let agents = std::mem::take(&mut self.family.state().agents);
         for agent in agents.into_values() {
@@ -213,7 +213,7 @@ impl Family {
         Ok(id)
     }
 
-    /// Has an agent of an earlier process go on; false when it cannot.
+    /// Resumes an agent of an earlier process; false when that is impossible.
     async fn revive(&self, id: &str, left: Left) -> bool {
         let Some(Ok((task, parts))) = tools::task_of(&left.task).map(|task| {
             let task = Task { text: self.redacted(task.text), ..task };
@@ -401,7 +401,7 @@ impl Life {
         }
     }
 
-    /// Tells what an agent came to; false when nobody is to know.
+    /// Reports the result of an agent; false when it is not to be reported.
     async fn ended(&mut self, end: Result<crate::Answer, SessionError>) -> bool {
         let agent_id = self.session.parts.id.to_string();
         let (status, body) = match end {
@@ -422,9 +422,9 @@ impl Life {
             }
         };
         let is_recorded = record(&self.parent, body).await.is_ok();
-        let letters = &self.session.letters;
+        let steering_queue = &self.session.steering_queue;
         self.status.send_modify(|now| {
-            if letters.is_empty() {
+            if steering_queue.is_empty() {
                 *now = status;
             }
         });
@@ -435,13 +435,13 @@ impl Life {
         let mut status = self.status.subscribe();
         tokio::select! {
             () = self.cancel.cancelled() => false,
-            is_told = self.session.letters.wait() => is_told,
+            is_told = self.session.steering_queue.wait() => is_told,
             now = status.wait_for(|status| *status == Status::Running) => now.is_ok(),
         }
     }
 }
 
-/// However it ends, nobody waits for it any longer.
+/// However it ends, no caller waits for it any longer.
 impl Drop for Life {
     fn drop(&mut self) {
         self.status.send_replace(Status::Ended);

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::agents;
 use crate::message::is_blob_name;
 use crate::transcript::OpenCalls;
-use crate::turn::Asked;
+use crate::turn::RequestedCall;
 use crate::{Record, Session, SessionError};
 
 /// How many calls that only read run at the same time.
@@ -28,7 +28,7 @@ impl Session {
     /// the order of the calls.
     pub(crate) async fn run_calls(
         &mut self,
-        calls: Vec<Asked>,
+        calls: Vec<RequestedCall>,
         cancel: &CancellationToken,
     ) -> Result<(), SessionError> {
         let mut results = BTreeMap::new();
@@ -41,7 +41,7 @@ impl Session {
                 Ok(()) => {}
                 Err(error) => {
                     let calls = calls.into_iter().map(|asked| asked.call).collect();
-                    // Those that have no result yet are looked at when the session goes on.
+                    // Calls without a result are settled when the session resumes.
                     self.open = Some(OpenCalls { calls, results });
                     return Err(error);
                 }
@@ -61,8 +61,9 @@ impl Session {
     ) -> Result<(), SessionError> {
         let Some(mut open) = self.open.take() else { return Ok(()) };
         let waits = open.missing().filter(|call| agents::only_waits(&call.name));
-        let waits: Vec<_> =
-            waits.map(|call| Asked { call: call.clone(), said: None, is_cut: false }).collect();
+        let waits: Vec<_> = waits
+            .map(|call| RequestedCall { call: call.clone(), said: None, is_cut: false })
+            .collect();
         let mut end = Ok(());
         for asked in waits {
             end = self.run_group(&[asked], cancel, &mut open.results).await;
@@ -77,7 +78,7 @@ impl Session {
     /// Runs calls at the same time, and records each result as it comes.
     async fn run_group(
         &mut self,
-        group: &[Asked],
+        group: &[RequestedCall],
         cancel: &CancellationToken,
         results: &mut BTreeMap<String, (String, bool)>,
     ) -> Result<(), SessionError> {
@@ -93,7 +94,7 @@ impl Session {
 
     async fn run_all(
         &self,
-        group: &[Asked],
+        group: &[RequestedCall],
         cancel: &CancellationToken,
         done: &mut Vec<CompletedTool>,
     ) -> Result<(), SessionError> {
@@ -128,7 +129,7 @@ impl Session {
     }
 
     /// Whether a call may run beside others.
-    fn only_reads(&self, asked: &Asked) -> bool {
+    fn only_reads(&self, asked: &RequestedCall) -> bool {
         let name = &asked.call.name;
         self.tools.get(name).is_some_and(|tool| tool.only_reads()) && !agents::is_ours(name)
     }
@@ -156,8 +157,12 @@ impl Session {
 }
 
 /// Runs one call to its end.
-async fn run(session: &Session, asked: &Asked, cancel: &CancellationToken) -> CompletedTool {
-    let Asked { call, said, is_cut } = asked;
+async fn run(
+    session: &Session,
+    asked: &RequestedCall,
+    cancel: &CancellationToken,
+) -> CompletedTool {
+    let RequestedCall { call, said, is_cut } = asked;
     let began = Instant::now();
     let Output { mut text, is_error, files_read, files_modified, files_seen } = if *is_cut {
         Output::error(CUT_OFF)

@@ -20,7 +20,7 @@ pub enum SessionError {
         max: u32,
     },
     /// The spending limit is reached. What was recorded stays good: once there is more to spend,
-    /// [`Session::resume`](crate::Session::resume) goes on where it was.
+    /// [`Session::resume`](crate::Session::resume) resumes it.
     #[error("the spending limit is reached: raise it and resume")]
     Budget,
     /// The model keeps making the same calls with the same results, whatever it is told.
@@ -44,7 +44,7 @@ pub enum SessionError {
         /// How many.
         count: u32,
     },
-    /// There is no conversation to go on with.
+    /// There is no conversation to resume.
     #[error("there is no conversation to resume: send a message")]
     NothingToResume,
     /// What happened could not be recorded.

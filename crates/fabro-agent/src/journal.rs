@@ -11,7 +11,7 @@ pub trait Journal: Send + Sync {
     /// Takes notes in one record, whole or not at all; they are on stable storage when this returns.
     async fn record(&self, record: Record) -> Result<(), JournalError>;
 
-    /// A sign of life that needs no record: more of an answer has arrived.
+    /// Reports activity that needs no record: more of an answer has arrived.
     fn touch(&self) {}
 }
 

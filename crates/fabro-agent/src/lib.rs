@@ -2,10 +2,10 @@
 //!
 //! A [`Session`] takes a message and runs turns until the model answers without calling a tool.
 //! What happens goes to a [`Journal`] as notes: an answer together with the calls it asks for, each
-//! result when its call has ended. Nothing goes on before its record is made, so a session that
-//! breaks off anywhere is read back from its notes as a [`Transcript`] and goes on at the last
-//! complete turn: no recorded answer is asked for again, and a call without a recorded result is
-//! shown to the model as interrupted. Agents that it began go on with it, and it waits again where it
+//! result when its call has ended. Nothing continues before its record is made, so a session that
+//! was interrupted anywhere is read back from its notes as a [`Transcript`] and resumes at the last
+//! complete turn: no recorded answer is requested again, and a call without a recorded result is
+//! shown to the model as interrupted. Its subagents resume with it, and it waits again where it
 //! waited for them.
 //!
 //! ```
@@ -48,10 +48,10 @@
 //! # }
 //! ```
 //!
-//! - [`Session::steering`] tells an agent something between two turns; [`Session::correct`] asks
-//!   for a better answer; [`Session::recall`] goes on in the thread of earlier stages.
-//! - The conversation is kept within the model's window as [`Settings::compaction`] says;
-//!   [`Session::compact`] does it by hand.
+//! - [`Session::steering`] sends messages between two turns; [`Session::correct`] asks for a better
+//!   answer; [`Session::recall`] continues the thread of earlier stages.
+//! - The conversation is compacted to fit the model's window as [`Settings::compaction`] says;
+//!   [`Session::compact`] does so on request.
 //! - [`Settings::subagent_depth`] gives the model tools for agents of its own: `spawn_agent`,
 //!   `send_input`, `wait`, `close_agent`. Their notes name both sessions, what they use and touch
 //!   counts as the first one's, and they end with its answer.
@@ -64,10 +64,10 @@
 //!
 //! # Limits
 //!
-//! - Texts only: no pictures.
+//! - Text only: no images.
 //! - Eight calls that only read run at the same time; all others run one after the other.
-//! - An agent that a session began goes on with it after a crash, unless a tool that it had is gone:
-//!   then the model is told that it is lost.
+//! - A subagent resumes with its session after a crash, unless a tool that it had is gone: then the
+//!   model is told that it is lost.
 //! - Sessions need a tokio runtime with its clock.
 
 mod agents;

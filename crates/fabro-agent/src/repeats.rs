@@ -1,4 +1,4 @@
-//! Notices an agent that makes the same calls over and over.
+//! Loop detection: notices an agent that makes the same calls over and over.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,16 +11,16 @@ const WINDOW: usize = 10;
 /// The longest pattern, in turns.
 const LONGEST: usize = 3;
 
-/// After so many messages without a change the agent is given up.
+/// After so many warnings without a change the session ends.
 pub(crate) const TOLD_AT_MOST: u32 = 3;
 
-/// Who speaks when the agent is told.
+/// The source of the warnings.
 pub(crate) const SOURCE: &str = "loop_detection";
 
 /// The last turns of an agent, as far as repetition is concerned.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Repeats {
-    turns: VecDeque<Seen>,
+    turns: VecDeque<TurnHashes>,
     /// Turns since the agent was told.
     quiet: usize,
     told: u32,
@@ -28,62 +28,62 @@ pub(crate) struct Repeats {
 
 /// A turn, by hashes.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct TurnHashes {
     calls: u64,
     results: u64,
 }
 
-/// What a turn means.
+/// What a turn of repeated calls makes necessary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// Nothing to say.
+pub(crate) enum RepeatAction {
+    /// Nothing to do.
     #[default]
-    Fine,
-    /// Tell the agent this.
-    Tell(String),
-    /// It was told often enough.
-    GiveUp {
+    None,
+    /// Warn the agent with this message.
+    Warn(String),
+    /// It was warned often enough: end the session.
+    Stop {
         /// The tools of the pattern.
         calls: String,
     },
 }
 
 impl Repeats {
-    /// Looks at a whole turn: its calls, and what they came to.
+    /// Takes a complete turn: its calls and their results.
     pub(crate) fn observe<'a>(
         &mut self,
         calls: &[ToolCall],
         results: impl Iterator<Item = &'a str>,
-    ) -> Verdict {
+    ) -> RepeatAction {
         let named = calls.iter().map(|call| (&call.name, call.arguments.to_string()));
-        let seen = Seen { calls: hash(named), results: hash(results) };
+        let seen = TurnHashes { calls: hash(named), results: hash(results) };
         if self.turns.len() == WINDOW {
             self.turns.pop_front();
         }
         self.turns.push_back(seen);
         let Some(length) = self.pattern(|seen| seen.calls) else {
             (self.quiet, self.told) = (0, 0);
-            return Verdict::Fine;
+            return RepeatAction::None;
         };
         self.quiet += 1;
         if self.told > 0 && self.quiet < WINDOW {
-            return Verdict::Fine;
+            return RepeatAction::None;
         }
         let has_changed = self.pattern(|seen| seen.results).is_none();
         if has_changed {
-            // Who waits for something asks again and again, and is not stuck.
+            // An agent that polls for something repeats its calls, and is not stuck.
             self.told = 0;
         }
         let calls = tools(calls);
         if self.told == TOLD_AT_MOST {
-            return Verdict::GiveUp { calls };
+            return RepeatAction::Stop { calls };
         }
         (self.quiet, self.told) = (0, self.told + 1);
-        Verdict::Tell(words(length, &calls))
+        RepeatAction::Warn(words(length, &calls))
     }
 
     /// The shortest pattern that all turns of a full window follow, in turns.
-    fn pattern(&self, of: impl Fn(&Seen) -> u64) -> Option<usize> {
+    fn pattern(&self, of: impl Fn(&TurnHashes) -> u64) -> Option<usize> {
         if self.turns.len() < WINDOW {
             return None;
         }
@@ -139,9 +139,9 @@ mod tests {
         for (at, turn) in turns.chars().enumerate() {
             let text = result(at);
             match repeats.observe(&[call("read", turn as u32)], [text.as_str()].into_iter()) {
-                Verdict::Fine => {}
-                Verdict::Tell(_) => said.push((at + 1, '!')),
-                Verdict::GiveUp { .. } => said.push((at + 1, 'X')),
+                RepeatAction::None => {}
+                RepeatAction::Warn(_) => said.push((at + 1, '!')),
+                RepeatAction::Stop { .. } => said.push((at + 1, 'X')),
             }
         }
         assert_eq!(said, expected, "{turns}");

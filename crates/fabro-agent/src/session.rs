@@ -15,8 +15,8 @@ use crate::conversation::Conversation;
 use crate::given::{given, is_same, meter};
 use crate::ledger::Ledger;
 use crate::message::{Turned, preview, shorten_results, user_note};
-use crate::repeats::{self, Repeats, Verdict};
-use crate::steering::{Letters, steering};
+use crate::repeats::{self, RepeatAction, Repeats};
+use crate::steering::{SteeringQueue, steering};
 use crate::transcript::{Earlier, INTERRUPTED, OpenCalls};
 use crate::{Parts, Record, SessionError, Steer, Steering, Transcript};
 
@@ -48,10 +48,10 @@ pub struct Session {
     pub(crate) ledger: Arc<Ledger>,
     /// What the next record begins with.
     pub(crate) pending: Record,
-    /// What failed tries used since the last answer.
+    /// What failed requests used since the last answer.
     pub(crate) carried: Usage,
     pub(crate) steering: Steering,
-    pub(crate) letters: Letters,
+    pub(crate) steering_queue: SteeringQueue,
     pub(crate) repeats: Repeats,
     pub(crate) turns: u32,
     /// Answers in a row that were cut off.
@@ -64,7 +64,7 @@ pub struct Session {
     /// Calls of an earlier process, or from before a pause, that have no results yet.
     pub(crate) open: Option<OpenCalls>,
     /// What the last turn of an earlier process makes necessary.
-    due: Verdict,
+    due: RepeatAction,
     /// Tools that the user was told are not permitted.
     pub(crate) refused: BTreeSet<String>,
     /// The window was nearly full the last time.
@@ -78,7 +78,7 @@ pub struct Session {
     pub(crate) began: Option<tokio::sync::oneshot::Sender<()>>,
 }
 
-/// What a session came to.
+/// The result of a session.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
     /// The text of the last answer; parts of one that was cut off are joined.
@@ -95,7 +95,7 @@ pub struct Answer {
 }
 
 impl Session {
-    /// A session in which nothing was said yet.
+    /// A session without messages.
     pub fn new(parts: Parts) -> Self {
         Self::in_family(parts, Arc::default())
     }
@@ -114,7 +114,7 @@ impl Session {
         if let Some(agents) = &agents {
             tools = agents.tools().into_iter().fold(tools, ToolSet::with);
         }
-        let (steering, letters) = steering();
+        let (steering, steering_queue) = steering();
         let specs = tools.specs(settings.permissions);
         let system = (!settings.system.is_empty())
             .then(|| Arc::new(Message::system(settings.system.clone())));
@@ -132,7 +132,7 @@ impl Session {
             pending: Record::default(),
             carried: Usage::default(),
             steering,
-            letters,
+            steering_queue,
             repeats: Repeats::default(),
             turns: 0,
             cuts: 0,
@@ -140,7 +140,7 @@ impl Session {
             corrections: 0,
             ids: HashSet::new(),
             open: None,
-            due: Verdict::Fine,
+            due: RepeatAction::None,
             refused: BTreeSet::new(),
             is_tight: false,
             shorten_from: 0,
@@ -155,9 +155,9 @@ impl Session {
         session
     }
 
-    /// Puts the conversation of an earlier stage before what follows: the session goes on in its
-    /// thread, and has seen the files that it has seen. What that stage used and touched is not this
-    /// session's.
+    /// Puts the conversation of an earlier stage before what follows: the session continues its
+    /// thread and knows the files that were read there. The usage and files of that stage are not
+    /// this session's.
     pub fn recall(&mut self, thread: Transcript) {
         let Transcript { files, open, .. } = self.take_messages(thread);
         self.compactor.files.merge(files);
@@ -168,7 +168,7 @@ impl Session {
         }
     }
 
-    /// Takes up this session's own conversation where it was interrupted: after [`recall`], if
+    /// Restores this session's own conversation where it was interrupted: after [`recall`], if
     /// there is a thread, and before anything is said.
     ///
     /// [`recall`]: Self::recall
@@ -194,8 +194,8 @@ impl Session {
         self.open = open;
     }
 
-    /// Says something to the model and runs turns until it answers without a call. `cancel` ends
-    /// the model's turn or the tools at work; nothing is recorded of those.
+    /// Sends a message to the model and runs turns until it answers without a call. `cancel` ends
+    /// the model's turn or the running tools; nothing of those is recorded.
     ///
     /// # Errors
     ///
@@ -217,7 +217,7 @@ impl Session {
         self.with_agents(cancel).await?;
         self.settle();
         self.repeats = Repeats::default();
-        self.due = Verdict::Fine;
+        self.due = RepeatAction::None;
         self.cuts = 0;
         let given = self.given.take();
         self.note(user_note(&text, purpose, given));
@@ -225,7 +225,7 @@ impl Session {
         self.run(cancel).await
     }
 
-    /// Tells the model what is wrong with its answer, and asks for another one.
+    /// Sends a correction: what is wrong with the last answer.
     ///
     /// # Errors
     ///
@@ -240,7 +240,7 @@ impl Session {
         self.send_for(MessagePurpose::Correction, text, cancel).await
     }
 
-    /// Goes on with a conversation that was [restored](Self::restore): gives its answer when it has
+    /// Resumes a conversation that was [restored](Self::restore): gives its answer when it has
     /// one, without asking again; shows the model calls without a result as interrupted otherwise,
     /// and runs turns until it answers.
     ///
@@ -248,7 +248,7 @@ impl Session {
     ///
     /// [`SessionError::NothingToResume`] when nothing was said yet; else as [`send`](Self::send).
     pub async fn resume(&mut self, cancel: &CancellationToken) -> Result<Answer, SessionError> {
-        let is_over = self.open.is_none() && self.is_answered() && self.letters.is_empty();
+        let is_over = self.open.is_none() && self.is_answered() && self.steering_queue.is_empty();
         if is_over {
             let left = self.agents.as_ref().map(Agents::forget).unwrap_or_default();
             self.closed(left);
@@ -260,7 +260,9 @@ impl Session {
         self.heed(due)?;
         match self.messages.last() {
             None => Err(SessionError::NothingToResume),
-            Some(Turned(last)) if last.role == Role::Assistant && self.letters.is_empty() => {
+            Some(Turned(last))
+                if last.role == Role::Assistant && self.steering_queue.is_empty() =>
+            {
                 self.flush().await?;
                 Ok(self.answer())
             }
@@ -268,7 +270,7 @@ impl Session {
         }
     }
 
-    /// For telling the agent something while it is at work.
+    /// Sends messages to the agent while it is running.
     pub fn steering(&self) -> Steering {
         self.steering.clone()
     }
@@ -298,7 +300,7 @@ impl Session {
         self.window_use().estimated_tokens
     }
 
-    /// What there is of an answer, whether or not the conversation is over.
+    /// The answer so far, whether or not the conversation has ended.
     pub(crate) fn answer(&self) -> Answer {
         let totals = self.ledger.get();
         Answer {
@@ -318,14 +320,14 @@ impl Session {
 
     async fn run_turns(&mut self, cancel: &CancellationToken) -> Result<(), SessionError> {
         loop {
-            self.take_letters();
+            self.take_steering();
             self.may_go_on()?;
             self.make_room(cancel).await?;
             let reply = self.ask(cancel).await?;
             let calls = self.take_reply(reply).await?;
             if !calls.is_empty() {
                 self.run_calls(calls, cancel).await?;
-            } else if self.is_answered() && self.letters.is_empty() {
+            } else if self.is_answered() && self.steering_queue.is_empty() {
                 return Ok(());
             }
         }
@@ -347,8 +349,8 @@ impl Session {
         }
     }
 
-    fn take_letters(&mut self) {
-        for Steer { text, source, ticket } in self.letters.take() {
+    fn take_steering(&mut self) {
+        for Steer { text, source, ticket } in self.steering_queue.take() {
             self.pending.tickets.extend(ticket);
             self.steered(text, &source);
         }
@@ -359,14 +361,14 @@ impl Session {
         self.push(Arc::new(Message::user(text)));
     }
 
-    /// Does what a turn of repeated calls makes necessary.
-    pub(crate) fn heed(&mut self, verdict: Verdict) -> Result<(), SessionError> {
+    /// Warns or stops an agent that repeats its calls.
+    pub(crate) fn heed(&mut self, verdict: RepeatAction) -> Result<(), SessionError> {
         match verdict {
-            Verdict::Tell(text) if self.parts.settings.loop_detection => {
+            RepeatAction::Warn(text) if self.parts.settings.loop_detection => {
                 self.steered(text, repeats::SOURCE);
                 Ok(())
             }
-            Verdict::GiveUp { calls } if self.parts.settings.loop_detection => {
+            RepeatAction::Stop { calls } if self.parts.settings.loop_detection => {
                 Err(SessionError::Loop { told: repeats::TOLD_AT_MOST, calls })
             }
             _ => Ok(()),

@@ -69,7 +69,7 @@ pub struct Settings {
     pub asking: RequestPolicy,
     /// How many levels of agents may be begun below this one. At 0 there are no tools for it.
     pub subagent_depth: u32,
-    /// Asked before each turn with what the session has used, agents that it began included.
+    /// RequestedCall before each turn with what the session has used, agents that it began included.
     /// `None`: always.
     pub may_ask: Option<MayAsk>,
     /// Holds calls back, those of agents that it began included. `None`: they begin at once.
@@ -78,7 +78,7 @@ pub struct Settings {
     pub price: Option<Price>,
     /// Whether an agent that repeats its calls is told, and given up in the end.
     pub loop_detection: bool,
-    /// Blanks out secrets in what the model says and in its errors. Tools redact their outputs
+    /// Redacts secrets in what the model says and in its errors. Tools redact their outputs
     /// themselves.
     pub redactor: Option<Arc<Redactor>>,
     /// The place in the run that the session works at. The turns of the session are added to those

@@ -47,7 +47,7 @@ impl Session {
             if self.is_stuck || !is_over(usage) {
                 return Ok(());
             }
-            // It has to fit; nobody is asked for a summary after each turn.
+            // It has to fit, so that not every turn asks for a summary.
             policy.generate_summary = false;
         }
         let is_shorter = self.shorten_with(&policy, reason, cancel).await?.is_some();

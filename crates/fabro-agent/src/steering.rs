@@ -1,6 +1,6 @@
 use tokio::sync::mpsc;
 
-/// Something to tell an agent while it is at work.
+/// A message to an agent while it is running.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Steer {
     /// What.
@@ -40,13 +40,13 @@ impl Steering {
 
 /// The session's end of it.
 #[derive(Debug)]
-pub(crate) struct Letters {
+pub(crate) struct SteeringQueue {
     receiver: mpsc::UnboundedReceiver<Steer>,
     /// One that was waited for, and not taken yet.
     first: Option<Steer>,
 }
 
-impl Letters {
+impl SteeringQueue {
     /// What has come since the last time, oldest first.
     pub(crate) fn take(&mut self) -> Vec<Steer> {
         let first = self.first.take();
@@ -67,7 +67,7 @@ impl Letters {
     }
 }
 
-pub(crate) fn steering() -> (Steering, Letters) {
+pub(crate) fn steering() -> (Steering, SteeringQueue) {
     let (sender, receiver) = mpsc::unbounded_channel();
-    (Steering { sender }, Letters { receiver, first: None })
+    (Steering { sender }, SteeringQueue { receiver, first: None })
 }

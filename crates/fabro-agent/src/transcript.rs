@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::agents;
 use crate::ledger::Totals;
 use crate::message::shorten_results;
-use crate::repeats::{self, Repeats, Verdict};
+use crate::repeats::{self, RepeatAction, Repeats};
 
 /// What was recorded of a conversation before.
 #[derive(Clone, Debug, Default)]
@@ -30,8 +30,8 @@ pub struct Transcript {
     pub(crate) ids: HashSet<String>,
     /// The calls of the last answer, while not all their results are known.
     pub(crate) open: Option<OpenCalls>,
-    /// What the agent is to be told because of its last turn, unless it was.
-    pub(crate) due: Verdict,
+    /// What loop detection does about the last turn, unless it was done.
+    pub(crate) due: RepeatAction,
     pub(crate) repeats: Repeats,
     pub(crate) totals: Totals,
     pub(crate) files: Files,
@@ -61,9 +61,9 @@ pub(crate) struct Left {
     pub(crate) heard: usize,
 }
 
-/// What is read: an event of the session, or of an agent that it began.
+/// An event that is read: of the session, or of an agent that it began.
 #[derive(Clone, Copy)]
-struct Said<'a> {
+struct RecordedEvent<'a> {
     body: &'a EventBody,
     session: Option<&'a str>,
     is_own: bool,
@@ -100,8 +100,8 @@ pub enum TranscriptError<E: std::error::Error + 'static> {
         /// Why.
         source: E,
     },
-    /// A message is none.
-    #[error("the conversation has a message that is none: {reason}")]
+    /// A recorded message is not a message.
+    #[error("the conversation has a record that is not a message: {reason}")]
     Message {
         /// Why.
         reason: String,
@@ -115,12 +115,12 @@ impl Transcript {
     ///
     /// # Errors
     ///
-    /// A blob cannot be read, or a recorded message is none.
+    /// A blob cannot be read, or a record is not a message.
     pub fn from_events<'a, E: std::error::Error + 'static>(
         events: impl IntoIterator<Item = &'a Event>,
         mut read_blob: impl FnMut(&BlobRef) -> Result<Value, E>,
     ) -> Result<Self, TranscriptError<E>> {
-        let mut said = events.into_iter().map(|Event { entry, .. }| Said {
+        let mut said = events.into_iter().map(|Event { entry, .. }| RecordedEvent {
             body: &entry.body,
             session: entry.session_id.as_deref(),
             is_own: entry.parent_session_id.is_none(),
@@ -137,7 +137,7 @@ impl Transcript {
         notes: impl IntoIterator<Item = &'a Note>,
         mut read_blob: impl FnMut(&BlobRef) -> Result<Value, E>,
     ) -> Result<Self, TranscriptError<E>> {
-        let mut said = notes.into_iter().map(|note| Said {
+        let mut said = notes.into_iter().map(|note| RecordedEvent {
             body: &note.body,
             session: note.session_id.as_deref(),
             is_own: note.parent_session_id.is_none(),
@@ -145,7 +145,7 @@ impl Transcript {
         Self::read(&mut said, &mut read_blob)
     }
 
-    /// Whether nothing was said in it.
+    /// Whether it has no messages.
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty() && matches!(self.earlier, Earlier::Whole)
     }
@@ -156,7 +156,7 @@ impl Transcript {
     }
 
     fn read<E: std::error::Error + 'static>(
-        all: &mut dyn Iterator<Item = Said<'_>>,
+        all: &mut dyn Iterator<Item = RecordedEvent<'_>>,
         read_blob: ReadBlob<'_, E>,
     ) -> Result<Self, TranscriptError<E>> {
         let mut reader = Reader {
@@ -175,7 +175,8 @@ impl Transcript {
         let Reader { mut transcript, mut theirs, read_blob, .. } = reader;
         for (id, left) in &mut transcript.left {
             let all = theirs.remove(id.as_str()).unwrap_or_default().into_iter();
-            let mut all = all.map(|said| Said { is_own: said.session == Some(id), ..said });
+            let mut all =
+                all.map(|said| RecordedEvent { is_own: said.session == Some(id), ..said });
             // What it used and touched counts as the first one's.
             left.transcript =
                 Self { totals: Totals::default(), ..Self::read(&mut all, read_blob)? };
@@ -205,7 +206,7 @@ impl Transcript {
 
     fn answer(&mut self, message: Message) {
         self.settle();
-        self.due = Verdict::Fine;
+        self.due = RepeatAction::None;
         self.turns += 1;
         let calls: Vec<_> = message.tool_calls().cloned().collect();
         self.ids.extend(calls.iter().map(|call| call.id.clone()));
@@ -266,7 +267,7 @@ impl OpenCalls {
     }
 
     /// The message of all results, in the order of the calls, and what the turn means.
-    pub(crate) fn settle(mut self, repeats: &mut Repeats) -> (Message, Verdict) {
+    pub(crate) fn settle(mut self, repeats: &mut Repeats) -> (Message, RepeatAction) {
         let calls = self.calls.iter();
         let results: Vec<_> = calls
             .map(|call| {
@@ -316,7 +317,7 @@ struct Reader<'a, 'b, E> {
     /// The last event was a warning that the answer is not what its stage requires.
     follows_warning: bool,
     /// What was recorded of the agents that are left, and of those below them.
-    theirs: BTreeMap<String, Vec<Said<'a>>>,
+    theirs: BTreeMap<String, Vec<RecordedEvent<'a>>>,
     read_blob: ReadBlob<'b, E>,
 }
 
@@ -343,7 +344,7 @@ impl<'a, E: std::error::Error + 'static> Reader<'a, '_, E> {
             EventBody::AgentSteered { text, source } => {
                 self.transcript.user(text.clone());
                 if source == repeats::SOURCE {
-                    self.transcript.due = Verdict::Fine;
+                    self.transcript.due = RepeatAction::None;
                 }
             }
             EventBody::AgentWarning { kind, .. } if kind == UNMARKED_CORRECTION_WARNING => {
@@ -378,7 +379,7 @@ impl<'a, E: std::error::Error + 'static> Reader<'a, '_, E> {
     }
 
     /// An event of an agent that the session began, or of one below it.
-    fn other(&mut self, said: Said<'a>) {
+    fn other(&mut self, said: RecordedEvent<'a>) {
         match said.body {
             EventBody::AgentMessage { usage, .. } => self.used(usage.as_ref()),
             EventBody::AgentCompactionCompleted(done) => self.used(done.usage.as_ref()),
@@ -415,7 +416,7 @@ impl<'a, E: std::error::Error + 'static> Reader<'a, '_, E> {
                 transcript.corrections += u32::from(purpose == MessagePurpose::Correction);
                 transcript.user(text);
                 transcript.repeats = Repeats::default();
-                transcript.due = Verdict::Fine;
+                transcript.due = RepeatAction::None;
             }
             Role::System | Role::Tool => {
                 transcript.settle();
@@ -469,7 +470,7 @@ impl<'a, E: std::error::Error + 'static> Reader<'a, '_, E> {
                 "assistant" => Ok(Message::assistant(text)),
                 "user" => Ok(Message::user(text)),
                 "system" => Ok(Message::system(text)),
-                other => Err(reason(format!("nobody is called `{other}`"))),
+                other => Err(reason(format!("there is no role `{other}`"))),
             },
             object => Message::deserialize(object).map_err(|error| reason(error.to_string())),
         }

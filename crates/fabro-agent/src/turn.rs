@@ -1,4 +1,4 @@
-//! One turn of the model: the request, and what becomes of its answer.
+//! One turn of the model: the request and its answer.
 
 use std::borrow::Cow;
 use std::pin::{Pin, pin};
@@ -68,7 +68,10 @@ impl Session {
     }
 
     /// Records an answer and puts it into the conversation; gives the calls it asks for.
-    pub(crate) async fn take_reply(&mut self, reply: Reply) -> Result<Vec<Asked>, SessionError> {
+    pub(crate) async fn take_reply(
+        &mut self,
+        reply: Reply,
+    ) -> Result<Vec<RequestedCall>, SessionError> {
         let is_cut = reply.stop == StopReason::MaxTokens;
         let mut usage = std::mem::take(&mut self.carried);
         usage.add(&reply.usage);
@@ -79,7 +82,7 @@ impl Session {
         }
         self.make_unique(&mut message);
         if message.tool_calls().next().is_some() {
-            // Some providers refuse to be sent a blank text.
+            // Some providers refuse messages with an empty text.
             message
                 .content
                 .retain(|it| !matches!(it, Content::Text { text } if text.trim().is_empty()));
@@ -91,7 +94,7 @@ impl Session {
         self.push(Arc::new(message));
         self.turns += 1;
         self.count_cuts(is_cut, &calls)?;
-        for Asked { call, .. } in &calls {
+        for RequestedCall { call, .. } in &calls {
             self.note(EventBody::AgentToolStarted {
                 call_id: call.id.clone(),
                 tool: call.name.clone(),
@@ -104,8 +107,8 @@ impl Session {
         Ok(calls)
     }
 
-    /// Sees to answers that were cut off: the model is told to go on, some times in a row.
-    fn count_cuts(&mut self, is_cut: bool, calls: &[Asked]) -> Result<(), SessionError> {
+    /// Continues answers that were cut off, a limited number of times in a row.
+    fn count_cuts(&mut self, is_cut: bool, calls: &[RequestedCall]) -> Result<(), SessionError> {
         let is_cut = is_cut && (calls.is_empty() || calls.iter().any(|asked| asked.is_cut));
         if !is_cut {
             self.cuts = 0;
@@ -131,10 +134,9 @@ impl Session {
         Ok(())
     }
 
-    /// Blanks secrets out of what the model says, and out of the names it makes up. A sealed thought
-    /// stays: its provider wants it back as it was.
+    /// Redacts the text of the model and the names that it makes up. Signed reasoning stays: its provider wants it back as it was.
     fn redact_said(&self, redactor: &Redactor, message: &mut Message) {
-        let blank = |text: &mut String| {
+        let redact = |text: &mut String| {
             if let Cow::Owned(redacted) = redactor.redact(text) {
                 *text = redacted;
             }
@@ -142,11 +144,11 @@ impl Session {
         for content in &mut message.content {
             match content {
                 Content::Text { text }
-                | Content::Reasoning(Reasoning { text, signature: None, .. }) => blank(text),
+                | Content::Reasoning(Reasoning { text, signature: None, .. }) => redact(text),
                 Content::ToolCall(call) => {
-                    blank(&mut call.id);
+                    redact(&mut call.id);
                     if self.tools.get(&call.name).is_none() {
-                        blank(&mut call.name);
+                        redact(&mut call.name);
                     }
                 }
                 _ => {}
@@ -169,7 +171,7 @@ impl Session {
 
 /// A call that the model asks for.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct RequestedCall {
     /// As it is recorded, and as every later request shows it: without the secrets in it.
     pub(crate) call: ToolCall,
     /// Its arguments as the model said them, where they differ: those that the tool gets.
@@ -291,8 +293,8 @@ fn tool_calls(message: &mut Message) -> impl Iterator<Item = &mut ToolCall> {
     })
 }
 
-/// Takes up a call, and blanks the secrets in its arguments.
-fn asked(call: &mut ToolCall, redactor: Option<&Redactor>, is_cut: bool) -> Asked {
+/// The call, with its arguments redacted.
+fn asked(call: &mut ToolCall, redactor: Option<&Redactor>, is_cut: bool) -> RequestedCall {
     let is_cut = is_cut && !call.arguments.is_object();
     let mut said = None;
     if let Some(redactor) = redactor {
@@ -300,10 +302,10 @@ fn asked(call: &mut ToolCall, redactor: Option<&Redactor>, is_cut: bool) -> Aske
         redactor.redact_value(&mut call.arguments);
         said = (arguments != call.arguments).then_some(arguments);
     }
-    Asked { call: call.clone(), said, is_cut }
+    RequestedCall { call: call.clone(), said, is_cut }
 }
 
-/// Whether an answer says nothing and asks for nothing.
+/// Whether an answer has neither text nor calls.
 fn is_empty(reply: &Reply) -> bool {
     reply.content.iter().all(|content| match content {
         Content::Text { text } => text.trim().is_empty(),

@@ -42,14 +42,14 @@ pub struct Task<'a> {
     pub cancel: CancellationToken,
     /// The directory that gets `stdout.log` and `stderr.log`, redacted, while it works.
     pub logs: &'a Path,
-    /// Blanks secrets out of everything that is kept.
+    /// Redacts everything that is kept.
     pub redactor: Redactor,
     /// Is told what it does meanwhile.
     pub on_event: &'a (dyn Fn(Progress) + Send + Sync),
 }
 
 impl<'a> Task<'a> {
-    /// A task with an empty environment and the default permissions, which nobody watches.
+    /// A task with an empty environment and the default permissions, without a watcher.
     pub fn new(prompt: &'a str, work_dir: &'a Path, logs: &'a Path) -> Self {
         Self {
             prompt,
@@ -84,7 +84,7 @@ pub struct Done {
     pub warnings: Vec<String>,
 }
 
-/// A sign of life.
+/// Activity of an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Progress {

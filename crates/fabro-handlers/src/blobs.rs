@@ -1,4 +1,4 @@
-//! Large values as local files, while a run is at work.
+//! Large values as local files of a running run.
 
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};

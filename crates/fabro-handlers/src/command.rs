@@ -33,8 +33,8 @@ pub struct CommandHandler {
 }
 
 impl CommandHandler {
-    /// Scripts run by `exec`, with these variables added to their environment; secrets are blanked
-    /// out of what they print.
+    /// Scripts run by `exec`, with these variables added to their environment; what they
+    /// print is redacted.
     pub fn new(
         exec: Arc<dyn Exec>,
         env: Vec<(String, String)>,

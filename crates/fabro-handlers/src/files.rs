@@ -17,7 +17,7 @@ use serde::Serialize;
 const ATTEMPT_FILES: [&str; 6] =
     ["prompt.md", "response.md", "script.sh", "script.py", "stdout.log", "stderr.log"];
 
-/// What an attempt or a stage came to.
+/// The result of an attempt or a stage.
 const STATUS: &str = "status.json";
 
 /// A file of a stage that could not be written.
@@ -84,7 +84,7 @@ impl StageFiles {
     }
 }
 
-/// What the attempt before this one came to: the log tells where this one begins.
+/// The result of the attempt before this one, whose record precedes this one's.
 async fn attempt_status(stage: &Stage) -> io::Result<Vec<u8>> {
     let at = &stage.at;
     let found = stage.store.read(stage.run_id, at.since_seq.saturating_sub(1), 1).await;
@@ -120,8 +120,8 @@ struct StatusFile<'a> {
 }
 
 impl StatusFiles {
-    /// For all runs whose directories are in `runs_dir`. That a file cannot be written is told to
-    /// `warn`, once: the log has it all, and the run goes on.
+    /// For all runs whose directories are in `runs_dir`. `warn` is called once when a file
+    /// cannot be written: the log has all of it, and the run continues.
     pub fn new(runs_dir: impl Into<PathBuf>, warn: impl Fn(&str) + Send + Sync + 'static) -> Self {
         let has_warned = AtomicBool::new(false);
         Self { runs_dir: runs_dir.into(), warn: Box::new(warn), has_warned }
@@ -193,8 +193,8 @@ type Stamp = (SystemTime, u64, u64);
 impl AgentStatus {
     pub(crate) const NAME: &str = STATUS;
 
-    /// As it is now, before the agent begins, or goes on that began at `since_ms` (milliseconds
-    /// since 1970).
+    /// As it is now, before the agent begins; or before it resumes, having begun at `since_ms`
+    /// (milliseconds since 1970).
     pub(crate) fn before(work_dir: &Path, since_ms: Option<i64>) -> Self {
         let path = work_dir.join(Self::NAME);
         let time = |ms: i64| UNIX_EPOCH + Duration::from_millis(u64::try_from(ms).unwrap_or(0));

@@ -28,8 +28,7 @@ impl HumanHandler {
         Self { interviewer, redactor: Redactor::default() }
     }
 
-    /// The same, which blanks these secrets out of free text before it is recorded: nobody is asked
-    /// again for one.
+    /// The same, which redacts free text before it is recorded.
     pub fn with_redactor(self, redactor: Redactor) -> Self {
         Self { redactor, ..self }
     }
@@ -49,19 +48,19 @@ impl HumanHandler {
     }
 }
 
-/// An answer on its way into the log.
-struct Given {
+/// An answer that is not recorded yet.
+struct ReceivedAnswer {
     text: String,
     source: String,
-    letter: Option<InboxId>,
+    inbox_id: Option<InboxId>,
 }
 
 /// What ended the wait for an answer.
 enum Waited {
-    Given(Given),
+    Answered(ReceivedAnswer),
     TimedOut,
-    /// Nobody answers here; `true` if somebody is here who does not want to answer now.
-    Nobody(bool),
+    /// No local answer; `true` if a person is here who does not want to answer now.
+    Unanswered(bool),
     Canceled,
 }
 
@@ -92,8 +91,8 @@ impl Handler for HumanHandler {
         let mut ask = true;
         loop {
             let waited = self.wait(&mut stage, &gate, ask, timer.as_mut()).await;
-            let given = match waited {
-                Waited::Given(given) => given,
+            let received = match waited {
+                Waited::Answered(received) => received,
                 Waited::TimedOut => {
                     timer.set(over(None));
                     let Some(chosen) = gate.by_default(limit) else {
@@ -106,30 +105,30 @@ impl Handler for HumanHandler {
                     continue;
                 }
                 Waited::Canceled => return canceled().into(),
-                // Nobody is here, but there is time for an answer from elsewhere.
-                Waited::Nobody(false) if limit.is_some() => {
+                // No person is here, but there is time for an answer from elsewhere.
+                Waited::Unanswered(false) if limit.is_some() => {
                     ask = false;
                     continue;
                 }
-                Waited::Nobody(_) => match stage.mailbox.try_next().and_then(given) {
-                    Some(given) => given,
+                Waited::Unanswered(_) => match stage.mailbox.try_next().and_then(received) {
+                    Some(received) => received,
                     None => return StageEnd::Suspended(PauseReason::Human),
                 },
             };
-            let Given { text, source, letter } = given;
+            let ReceivedAnswer { text, source, inbox_id } = received;
             let answer = match self.read(&gate, &text) {
                 Ok(answer) => answer,
                 Err(no_match) => {
                     warn(&stage.reporter, "gate", no_match.to_string()).await;
-                    let Some(letter) = letter else { continue };
+                    let Some(inbox_id) = inbox_id else { continue };
                     // Asked again, the gate takes another answer in place of this one.
-                    match stage.reporter.refused(gate.asked(deadline_ms), letter).await {
+                    match stage.reporter.refused(gate.asked(deadline_ms), inbox_id).await {
                         Ok(()) => continue,
                         Err(_) => return canceled().into(),
                     }
                 }
             };
-            match settle(&stage, gate.chosen(&answer), source, letter).await {
+            match settle(&stage, gate.chosen(&answer), source, inbox_id).await {
                 Some(end) => return end,
                 None => ask = false,
             }
@@ -140,18 +139,18 @@ impl Handler for HumanHandler {
 /// Records what was chosen; `None` when somebody else was first, whose answer the mailbox brings.
 async fn settle(
     stage: &Stage,
-    chosen: Chosen,
+    chosen: GateChoice,
     source: String,
-    letter: Option<InboxId>,
+    inbox_id: Option<InboxId>,
 ) -> Option<StageEnd> {
-    match stage.reporter.answered(chosen.event(source), letter).await {
+    match stage.reporter.answered(chosen.event(source), inbox_id).await {
         Ok(()) => Some(chosen.outcome(&stage.context).into()),
         Err(ReportError::AlreadyAnswered) => None,
         Err(_) => Some(canceled().into()),
     }
 }
 
-/// How a gate ends that nobody answered and that has no default.
+/// The failure of a gate without an answer and without a default.
 fn timed_out(limit: Option<Duration>) -> Failure {
     Failure::new(FailureClass::TransientInfra, no_answer(limit))
 }
@@ -176,33 +175,33 @@ impl HumanHandler {
             biased;
             () = cancel.cancelled() => Waited::Canceled,
             answer = next_answer(stage) => match answer {
-                Some(given) => Waited::Given(given),
+                Some(received) => Waited::Answered(received),
                 None => Waited::Canceled,
             },
             () = timer => Waited::TimedOut,
             reply = asking => match reply {
                 Ok(Reply::Answer { text, source }) => {
-                    Waited::Given(Given { text, source: source.to_owned(), letter: None })
+                    Waited::Answered(ReceivedAnswer { text, source: source.to_owned(), inbox_id: None })
                 }
-                other => Waited::Nobody(matches!(other, Err(AskError::Interrupted))),
+                other => Waited::Unanswered(matches!(other, Err(AskError::Interrupted))),
             },
         }
     }
 }
 
 /// The next answer that comes from outside; what else is said is not for gates.
-async fn next_answer(stage: &mut Stage) -> Option<Given> {
+async fn next_answer(stage: &mut Stage) -> Option<ReceivedAnswer> {
     loop {
-        if let Some(given) = given(stage.mailbox.next().await?) {
-            return Some(given);
+        if let Some(received) = received(stage.mailbox.next().await?) {
+            return Some(received);
         }
     }
 }
 
-fn given(letter: Letter) -> Option<Given> {
-    match letter {
+fn received(message: Letter) -> Option<ReceivedAnswer> {
+    match message {
         Letter::Answer { id, choice, source } => {
-            Some(Given { text: choice, source, letter: Some(id) })
+            Some(ReceivedAnswer { text: choice, source, inbox_id: Some(id) })
         }
         Letter::Steer { .. } => None,
     }
@@ -229,7 +228,7 @@ struct Gate {
 }
 
 /// What an answer means for the stage.
-struct Chosen {
+struct GateChoice {
     key: String,
     label: String,
     text: Option<String>,
@@ -298,13 +297,13 @@ impl Gate {
         }
     }
 
-    fn chosen(&self, answer: &GateAnswer) -> Chosen {
+    fn chosen(&self, answer: &GateAnswer) -> GateChoice {
         match answer {
             GateAnswer::Option(index) => self.options(&[*index]),
             GateAnswer::Options(indices) => self.options(indices),
             GateAnswer::Text(text) => {
                 let (label, to) = self.freeform.clone().unzip();
-                Chosen {
+                GateChoice {
                     key: "freeform".to_owned(),
                     label: label.clone().unwrap_or_default(),
                     text: Some(text.clone()),
@@ -316,7 +315,7 @@ impl Gate {
         }
     }
 
-    fn options(&self, indices: &[usize]) -> Chosen {
+    fn options(&self, indices: &[usize]) -> GateChoice {
         let options: Vec<_> =
             indices.iter().filter_map(|index| self.question.options.get(*index)).collect();
         let join = |texts: Vec<&str>| texts.join(", ");
@@ -327,7 +326,7 @@ impl Gate {
             others.filter(|other| same(other, label)).count() == 1
         };
         let first = indices.first().and_then(|index| self.labels.get(*index)).filter(is_unique);
-        Chosen {
+        GateChoice {
             key: join(options.iter().map(|option| option.key.as_str()).collect()),
             label: join(options.iter().map(|option| option.label.as_str()).collect()),
             text: None,
@@ -337,8 +336,8 @@ impl Gate {
         }
     }
 
-    /// What is chosen when nobody answers in time.
-    fn by_default(&self, limit: Option<Duration>) -> Option<Chosen> {
+    /// What is chosen at the timeout.
+    fn by_default(&self, limit: Option<Duration>) -> Option<GateChoice> {
         let default = self.question.default_choice.as_ref();
         let index = self.question.options.iter().position(|option| Some(&option.to) == default);
         let chosen = match (index, &self.freeform) {
@@ -349,11 +348,11 @@ impl Gate {
             _ => return None,
         };
         let notes = format!("{}: the default was taken", no_answer(limit));
-        Some(Chosen { notes: Some(notes), ..chosen })
+        Some(GateChoice { notes: Some(notes), ..chosen })
     }
 }
 
-impl Chosen {
+impl GateChoice {
     fn event(&self, source: String) -> EventBody {
         EventBody::GateAnswered {
             selected: self.key.clone(),

@@ -134,8 +134,8 @@ impl Teller<'_> {
             (None, Some(context)) if key.starts_with(keys::CHILD_PREFIX) => {
                 let shown = context.iter().filter(|(key, _)| shows_key(key));
                 let shown: Map<_, _> = shown.map(|(k, v)| (k.clone(), v.clone())).collect();
-                let blank = shown.is_empty();
-                Shown::Value(Arc::new(if blank { Value::Null } else { Value::Object(shown) }))
+                let is_empty = shown.is_empty();
+                Shown::Value(Arc::new(if is_empty { Value::Null } else { Value::Object(shown) }))
             }
             _ => Shown::Value(Arc::clone(value)),
         }

@@ -28,7 +28,7 @@ const MAX_DEPTH: usize = fabro_types::MAX_SUB_WORKFLOW_DEPTH;
 /// Why a sub-workflow is ended when its stop condition holds.
 const STOPPED: &str = "its stop condition holds";
 
-/// Why it is ended when its time is over.
+/// Why it is ended at its timeout.
 const LATE: &str = "it took longer than max_cycles × poll_interval";
 
 /// Why it is ended when its own stage is.
@@ -136,7 +136,7 @@ impl Handler for SubWorkflowHandler {
     }
 }
 
-/// Why a sub-workflow came to nothing.
+/// Why a sub-workflow has no result.
 enum Stop {
     Canceled,
     Failed(Failure),
@@ -207,7 +207,7 @@ impl Child {
         Ok(Self { id, plan, state: RunState::replay(id, &events) })
     }
 
-    /// Has the child's driver end it, and what it holds, for nobody needs it any more.
+    /// Cancels the child and what it runs: its result is no longer needed.
     async fn call_off(&self, store: &dyn Store) -> Result<(), StoreError> {
         store.post(self.id, &Message::Cancel { reason: CALLED_OFF.to_owned() }).await?;
         Ok(())
@@ -221,7 +221,7 @@ impl Child {
         Ok(())
     }
 
-    /// The stage's outcome once the child is over.
+    /// The stage's outcome once the child has ended.
     async fn finish(&self, stage: &Stage) -> Result<StageEnd, Stop> {
         let events = read_all(&*stage.store, self.id).await?;
         let run = RunState::replay(self.id, &events);

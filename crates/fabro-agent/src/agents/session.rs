@@ -1,4 +1,4 @@
-//! What a session does about the agents that it began, when it goes on and when it ends.
+//! What a session does about the agents that it began, when it resumes and when it ends.
 
 use fabro_events::EventBody;
 use tokio_util::sync::CancellationToken;
@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{Session, SessionError};
 
 impl Session {
-    /// Sees to the agents of the session when its turns have ended. They go on with it where it does.
+    /// Pauses, stops or closes the agents of the session when its turns have ended.
     pub(crate) async fn close(
         &mut self,
         end: Result<(), SessionError>,
@@ -43,7 +43,7 @@ impl Session {
         end
     }
 
-    /// Has the agents of the session go on, and waits for those that it waited for.
+    /// Resumes the agents of the session, and waits for those that it waited for.
     pub(crate) async fn go_on(&mut self, cancel: &CancellationToken) -> Result<(), SessionError> {
         self.with_agents(cancel).await?;
         if self.agents.is_none() {

@@ -97,7 +97,7 @@ async fn a_crash_at_any_record_asks_for_no_committed_answer_again() {
         assert_eq!(second.text, whole.text, "{at}");
         // A change that was interrupted is not known to have happened.
         assert!(second.files_touched.len() + 1 >= whole.files_touched.len(), "{at}");
-        // Asked again at most for the one answer that was under way.
+        // RequestedCall again at most for the one answer that was under way.
         assert!(model.requests().len() <= whole.usage.turns as usize + 1, "{at}");
         let steps = steps_of(&notes);
         assert_eq!(steps.len(), steps.iter().collect::<BTreeSet<_>>().len(), "{at}: {steps:?}");
@@ -366,7 +366,7 @@ fn damaged_conversations_are_refused() {
         let error = Transcript::from_notes(&[body.into()], no_blobs).unwrap_err();
         assert_eq!(error.to_string(), expected);
     };
-    let start = "the conversation has a message that is none: ";
+    let start = "the conversation has a record that is not a message: ";
     check(json!(7), &format!("{start}invalid type: integer `7`, expected struct Message"));
     check(json!({"role": "assistant"}), &format!("{start}missing field `content`"));
 }

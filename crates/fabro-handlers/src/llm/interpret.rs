@@ -190,6 +190,8 @@ fn apply_directives(
 
 #[cfg(test)]
 mod tests {
+    use fabro_graph::Workflow;
+
     use super::*;
 
     #[test]
@@ -216,5 +218,49 @@ mod tests {
         assert_eq!(outcome.preferred_label.as_deref(), Some("b"));
         let failure = applied(r#"{"outcome": "fail"}"#).1.failure.unwrap();
         assert_eq!((failure.message.as_str(), failure.stated), ("the stage said it failed", true));
+    }
+
+    /// What becomes of a reply by a node with these attributes.
+    #[track_caller]
+    fn check_reply(attrs: &str, text: &str, files: AgentFiles, expected: &str) {
+        let source = format!("digraph {{ start -> a -> exit; a [prompt=x{attrs}] }}");
+        let (workflow, _) = Workflow::from_source("test", &source).unwrap();
+        let plan = Plan::compile(workflow).unwrap();
+        let reply = Reply { text: text.to_owned(), files, ..Reply::default() };
+        let seen = match interpret(&plan, "a", &reply, &Redactor::default()) {
+            Interpretation::Valid { outcome, notices } => {
+                let label = outcome.preferred_label.as_deref().unwrap_or("-");
+                format!("{} {label}, {} notices", outcome.status.as_str(), notices.len())
+            }
+            Interpretation::Invalid { feedback } => feedback.lines().next().unwrap().to_owned(),
+        };
+        assert_eq!(seen, expected, "{text}");
+    }
+
+    #[test]
+    fn replies_are_read_without_io() {
+        let none = AgentFiles::default;
+        let file = |text: &str| AgentFiles::Contents(vec![text.to_owned()]);
+        let routing = ", output_schema=routing";
+        let label = r#"{"preferred_next_label": "fix"}"#;
+        check_reply("", "Done.", none(), "succeeded -, 0 notices");
+        check_reply("", label, none(), "succeeded fix, 0 notices");
+        check_reply("", "Done.", file(label), "succeeded fix, 0 notices");
+        check_reply("", r#"{"outcome": "failed"}"#, file(label), "failed -, 0 notices");
+        check_reply("", r#"{"outcome": "perhaps"}"#, none(), "succeeded -, 1 notices");
+        check_reply(
+            "",
+            r#"{"context_updates": {"internal.x": 1}}"#,
+            none(),
+            "succeeded -, 1 notices",
+        );
+        check_reply(routing, label, none(), "succeeded fix, 0 notices");
+        check_reply(routing, "Done.", file(label), "succeeded fix, 0 notices");
+        let missing = "Your answer has no JSON object with a routing field.";
+        check_reply(routing, "Done.", none(), missing);
+        check_reply(routing, "Done.", AgentFiles::Rejected("Again.".to_owned()), "Again.");
+        let schema = r#", output_schema="{\"required\":[\"n\"]}""#;
+        check_reply(schema, r#"{"n": 1}"#, none(), "succeeded -, 0 notices");
+        check_reply(schema, "{}", none(), "The JSON in your answer is not valid:");
     }
 }

@@ -1,4 +1,4 @@
-//! Notes of a session on their way into the run's log.
+//! Records the notes of a session in the run's log.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,20 +14,20 @@ use serde_json::Value;
 /// Records a session's notes as events of its stage.
 pub(super) struct StageJournal {
     reporter: Reporter,
-    /// Letters that were handed to the session, by ticket.
-    letters: Mutex<BTreeMap<u64, InboxId>>,
+    /// Inbox messages that were given to the session, by ticket.
+    messages: Mutex<BTreeMap<u64, InboxId>>,
 }
 
 impl StageJournal {
     pub(super) fn new(reporter: Reporter) -> Self {
-        Self { reporter, letters: Mutex::default() }
+        Self { reporter, messages: Mutex::default() }
     }
 
-    /// The ticket for a letter; when it comes back, the letter is taken off the inbox.
-    pub(super) fn ticket(&self, letter: InboxId) -> u64 {
-        let mut letters = self.letters.lock().unwrap_or_else(PoisonError::into_inner);
-        let ticket = letters.last_key_value().map_or(0, |(last, _)| last + 1);
-        letters.insert(ticket, letter);
+    /// The ticket for an inbox message, which is consumed when the ticket is recorded.
+    pub(super) fn ticket(&self, message: InboxId) -> u64 {
+        let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
+        let ticket = messages.last_key_value().map_or(0, |(last, _)| last + 1);
+        messages.insert(ticket, message);
         ticket
     }
 }
@@ -38,13 +38,13 @@ impl Journal for StageJournal {
         let Record { mut notes, tickets } = record;
         let mut blobs = Vec::new();
         for note in &mut notes {
-            put_aside(note, &mut blobs);
+            offload(note, &mut blobs);
         }
-        let letters = {
-            let letters = self.letters.lock().unwrap_or_else(PoisonError::into_inner);
-            tickets.iter().filter_map(|ticket| letters.get(ticket).copied()).collect()
+        let consumed = {
+            let messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
+            tickets.iter().filter_map(|ticket| messages.get(ticket).copied()).collect()
         };
-        let recorded = self.reporter.record(notes, blobs, letters).await;
+        let recorded = self.reporter.record(notes, blobs, consumed).await;
         recorded.map_err(|_| JournalError::Ending)
     }
 
@@ -53,10 +53,10 @@ impl Journal for StageJournal {
     }
 }
 
-/// Puts the large values of a note into blobs. What the agent is asked goes into one whatever its
-/// size: it is the blob that the end of the stage names as its prompt. So does what the model is
-/// given besides, for many sessions share it.
-fn put_aside(note: &mut Note, blobs: &mut Vec<NewBlob>) {
+/// Offloads the large values of a note to blobs, and whatever their size the request, which is the
+/// blob that the end of the stage names as its prompt, and the system prompt and tools, which many
+/// sessions share.
+fn offload(note: &mut Note, blobs: &mut Vec<NewBlob>) {
     match &mut note.body {
         EventBody::AgentMessage { role, message, given, .. } => {
             if let Some(given) = given {

@@ -26,7 +26,7 @@ pub enum ReplayError {
         run: RunId,
     },
     /// A message of a conversation is none.
-    #[error("event {seq} has a message that is none: {reason}")]
+    #[error("event {seq} has a record that is not a message: {reason}")]
     Message {
         /// The event's place in the log.
         seq: u64,
