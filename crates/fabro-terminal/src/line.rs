@@ -4,7 +4,7 @@ use fabro_events::{
     CompletedStage, CreatedRun, EdgeChoice, Event, EventBody, ForkPoint, PauseReason,
     PlannedBranch, Tier,
 };
-use fabro_types::{Failure, Status, Usage};
+use fabro_types::{BranchPath, Failure, Status, Usage};
 use serde::Serialize;
 
 use crate::agent_line::agent_line;
@@ -92,7 +92,7 @@ pub fn why(choice: &EdgeChoice) -> String {
 
 /// How many fan-outs an event stands inside.
 pub(crate) fn depth(event: &Event) -> usize {
-    event.entry.branch.as_deref().map_or(0, |branch| branch.matches('@').count())
+    event.entry.branch.as_deref().map_or(0, |branch| BranchPath::new(branch).depth())
 }
 
 /// `NODE`, or `NODE@VISIT` from the second visit.
@@ -110,8 +110,7 @@ pub(crate) fn failure(failure: &Failure) -> String {
 
 /// The last part of a branch's name: the node it begins with.
 pub(crate) fn branch(event: &Event) -> &str {
-    let name = event.entry.branch.as_deref().unwrap_or_default();
-    name.rsplit('/').next().unwrap_or(name)
+    BranchPath::new(event.entry.branch.as_deref().unwrap_or_default()).name()
 }
 
 fn run_line(event: &Event) -> Option<(Mark, String)> {

@@ -3,7 +3,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use fabro_events::{CompletedStage, Event, EventBody};
-use fabro_types::Status;
+use fabro_types::{NodeKind, Status};
 
 use crate::agent_line::call;
 use crate::line::{self, Line, why};
@@ -211,7 +211,8 @@ fn remove_line<V>(map: &mut BTreeMap<Arc<str>, V>, branch: &str) {
 
 /// False for stages that only mark a place.
 fn is_work(handler: &str) -> bool {
-    !matches!(handler, "start" | "exit" | "conditional")
+    let kind = NodeKind::from_type(handler);
+    !matches!(kind, Some(NodeKind::Start | NodeKind::Exit | NodeKind::Conditional))
 }
 
 fn at_work(event: &Event, handler: &Arc<str>) -> AtWork {

@@ -45,6 +45,17 @@ impl<'a> BranchPath<'a> {
         slashes.nth(1).map_or(Self::MAIN, |at| Self(&self.0[..at]))
     }
 
+    /// The name of the branch in its fan-out: its first node, with a number from the second branch
+    /// with that node.
+    pub fn name(self) -> &'a str {
+        self.0.rsplit_once('/').map_or(self.0, |(_, name)| name)
+    }
+
+    /// The path of the attempt of the fan-out that it is a branch of; `None` for the main line.
+    pub fn fan_out_path(self) -> Option<&'a str> {
+        self.0.rsplit_once('/').map(|(fan_out, _)| fan_out)
+    }
+
     /// The fan-outs that this branch is inside of, the outermost first.
     pub fn fan_outs(self) -> impl Iterator<Item = FanOutName<'a>> {
         self.0.split('/').step_by(2).filter(|name| !name.is_empty()).map(FanOutName)
@@ -133,6 +144,7 @@ mod tests {
         assert_eq!(inner.parent(), outer);
         assert_eq!(outer.parent(), BranchPath::MAIN);
         assert_eq!([outer.depth(), inner.depth()], [1, 2]);
+        assert_eq!((inner.name(), inner.fan_out_path()), ("a", Some("checks@1/lint/deep@2#3")));
         assert_eq!(&*BranchPath::branch("checks@1", "lint", 1), "checks@1/lint#2");
     }
 

@@ -11,7 +11,7 @@ use fabro_handlers::read_all;
 use fabro_redact::Redactor;
 use fabro_run::Bundle;
 use fabro_store::{Batch, RunLog, Store};
-use fabro_types::RunId;
+use fabro_types::{BranchPath, RunId};
 
 use crate::replay::compare::{Log, compare};
 use crate::replay::handler::{Replayer, same_nodes};
@@ -119,7 +119,7 @@ fn counted(events: &[Event], after: u64) -> Vec<&Event> {
 fn overdue(counted: &[&Event]) -> BTreeMap<Arc<str>, u64> {
     let ended = counted.iter().filter_map(|event| match &event.entry.body {
         EventBody::BranchCompleted { canceled: true, failure: Some(_), .. } => {
-            let (fan_out, _) = event.entry.branch.as_deref()?.rsplit_once('/')?;
+            let fan_out = BranchPath::new(event.entry.branch.as_deref()?).fan_out_path()?;
             Some((Arc::from(fan_out), event.seq))
         }
         _ => None,
