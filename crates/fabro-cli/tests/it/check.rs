@@ -243,7 +243,7 @@ fn fmt_prints_or_changes_files_in_place() {
     assert_snapshot!(project.run(&["fmt", "broken.fabro"]), @r"
     exit 2
     ── stderr
-    error[undirected-edge]: `--` is an edge without a direction
+    error[undirected-edge]: `--` is an undirected edge
      --> broken.fabro:1:24
       |
     1 | digraph broken { start -- exit }
