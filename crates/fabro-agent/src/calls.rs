@@ -170,9 +170,6 @@ async fn run(
         let parts = &session.parts;
         let permissions = parts.settings.permissions;
         let (id, arguments) = (&call.id, said.as_ref().unwrap_or(&call.arguments));
-        if let Some(before_call) = &parts.settings.before_call {
-            before_call(&parts.id, call).await;
-        }
         session.tools.run(&call.name, id, arguments, &parts.context, cancel, permissions).await
     };
     if is_blob_name(&text) {

@@ -2,11 +2,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use fabro_compaction::Policy;
-use fabro_llm::{Model, Origin, RequestPolicy, ToolCall};
+use fabro_llm::{Model, Origin, RequestPolicy};
 use fabro_redact::Redactor;
 use fabro_tools::{ToolContext, ToolSet};
 use fabro_types::{Permissions, Usage};
-use futures_util::future::BoxFuture;
 use serde_json::Value;
 
 use crate::Journal;
@@ -35,9 +34,6 @@ pub type MayAsk = Arc<dyn Fn(&Usage) -> bool + Send + Sync>;
 
 /// Puts the price of an answer into its usage.
 pub type Price = Arc<dyn Fn(&mut Usage) + Send + Sync>;
-
-/// Waited for before a call, with the session's name.
-pub type BeforeCall = Arc<dyn Fn(&str, &ToolCall) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// How a session behaves. [`Settings::default`] is a session with nothing chosen.
 #[derive(Clone)]
@@ -72,8 +68,6 @@ pub struct Settings {
     /// RequestedCall before each turn with what the session has used, agents that it began included.
     /// `None`: always.
     pub may_ask: Option<MayAsk>,
-    /// Holds calls back, those of agents that it began included. `None`: they begin at once.
-    pub before_call: Option<BeforeCall>,
     /// Prices answers. `None`: prices are those the model states.
     pub price: Option<Price>,
     /// Whether an agent that repeats its calls is told, and given up in the end.
@@ -103,7 +97,6 @@ impl Default for Settings {
             asking: RequestPolicy::default(),
             subagent_depth: 1,
             may_ask: None,
-            before_call: None,
             price: None,
             loop_detection: true,
             redactor: None,

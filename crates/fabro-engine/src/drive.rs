@@ -184,7 +184,7 @@ impl Driver {
             }
             if self.running.is_empty() {
                 self.read_inbox().await?;
-                if self.suspended_again() || self.is_out_of_time() {
+                if self.suspended_again() {
                     self.commit().await?;
                     continue;
                 }
@@ -282,8 +282,7 @@ impl Driver {
             live
         });
         self.suspended.retain(|key, _| key.is_current(state));
-        let (plan, options) = (self.machine.plan(), self.machine.options());
-        self.deadlines.watch(state, plan, options, &self.stop, in_flight);
+        self.deadlines.watch(state, self.machine.plan(), &self.stop, in_flight);
         let mut any_listener = false;
         for (key, at) in wanted {
             any_listener |= matches!(at.handler, NodeKind::Human | NodeKind::Agent);
@@ -517,19 +516,6 @@ impl Driver {
         self.machine.state().active().any(|(branch, at)| {
             !self.is_held(at) && !self.suspended.contains_key(&Key::of(branch, at))
         })
-    }
-
-    /// Ends a fan-out by its time limit where the plan says so and nothing else can happen.
-    fn is_out_of_time(&mut self) -> bool {
-        let stuck = self.suspended.values().any(|reason| *reason == PauseReason::Human);
-        if !stuck || self.machine.over_budget() {
-            return false;
-        }
-        let first = self.deadlines.first(self.machine.options());
-        let Some((key, limit)) = first else { return false };
-        let branch = Arc::clone(&key.branch);
-        self.decide(Input::Overdue { branch, limit });
-        true
     }
 
     /// True for another attempt that the budget does not allow.

@@ -65,10 +65,6 @@ impl Machine {
         Self { options, ..self }
     }
 
-    pub(crate) fn options(&self) -> &RunOptions {
-        &self.options
-    }
-
     /// The state, everything handled so far included.
     pub fn state(&self) -> &RunState {
         &self.state
@@ -405,7 +401,7 @@ impl Machine {
         {
             let random = self.random(branch, &node.id, stage.visit);
             let delay = retry::delay(&node.retry, stage.attempt, &failure, &random);
-            if let Some(delay_ms) = delay.map(|ms| if self.options.has_delays() { ms } else { 0 }) {
+            if let Some(delay_ms) = delay {
                 let usage = outcome.usage.clone();
                 let attempt = stage.attempt;
                 let body = EventBody::StageRetrying { attempt, delay_ms, failure, usage };

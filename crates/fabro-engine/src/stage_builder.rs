@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cursor::ActiveStage;
 use crate::handler::{Mailbox, Report, Reporter, Stage};
-use crate::{NewRun, Plan, begin};
+use crate::{Machine, NewRun, Plan, begin};
 
 /// A stage of its own, for a unit test of a handler: the first attempt of the first visit of a node,
 /// in a run that has just begun. What the handler reports is accepted and forgotten. Build it inside
@@ -80,14 +80,6 @@ impl StageBuilder {
             EventBody::RunCreated(created) => Some(created),
             _ => None,
         });
-        let (reports, mut inbound) = mpsc::unbounded_channel::<Report>();
-        tokio::spawn(async move {
-            while let Some(report) = inbound.recv().await {
-                // The handler may have given up waiting.
-                let _ = report.done.send(Ok(()));
-            }
-        });
-        let (_, letters) = mpsc::unbounded_channel();
         let at = ActiveStage {
             node: Arc::clone(&node),
             handler: spec.kind,
@@ -122,13 +114,63 @@ impl StageBuilder {
             store,
             stop: CancellationToken::new(),
             cancel,
-            reporter: Reporter {
-                branch: Arc::from(""),
-                reports,
-                activity: Arc::new(tokio::sync::Notify::new()),
-            },
-            mailbox: Mailbox { letters },
+            reporter: discarding_reporter(),
+            mailbox: empty_mailbox(),
             plan,
         }
     }
+}
+
+impl Machine {
+    /// The stage that is running on a branch, without a driver: what a handler reports is accepted
+    /// and discarded. For a replay, which prepares requests and compares them. Call it inside of a
+    /// tokio runtime. `None` when no stage is running there.
+    pub fn detached_stage(
+        &self,
+        branch: &str,
+        store: Arc<dyn Store>,
+        run_dir: PathBuf,
+    ) -> Option<Stage> {
+        let state = self.state();
+        let cursor = state.cursors.get(branch)?;
+        Some(Stage {
+            run_id: state.run_id,
+            run: state.created.clone()?,
+            at: self.active_stage(branch)?.clone(),
+            branch: (!branch.is_empty()).then(|| Arc::clone(&cursor.branch)),
+            context: cursor.context.clone(),
+            history: cursor.history.clone(),
+            turns: cursor.turns.clone(),
+            rewound_seq: state.rewound_seq,
+            budget: self.budget(),
+            tokens_left: self.tokens_left(),
+            budget_lifted: state.tokens_lifted,
+            started_ms: self.now_ms,
+            run_dir,
+            store,
+            cancel: CancellationToken::new(),
+            stop: CancellationToken::new(),
+            reporter: discarding_reporter(),
+            mailbox: empty_mailbox(),
+            plan: Arc::clone(self.plan()),
+        })
+    }
+}
+
+/// Accepts every report, and records nothing.
+fn discarding_reporter() -> Reporter {
+    let (reports, mut inbound) = mpsc::unbounded_channel::<Report>();
+    tokio::spawn(async move {
+        while let Some(report) = inbound.recv().await {
+            // The handler may have stopped waiting.
+            let _ = report.done.send(Ok(()));
+        }
+    });
+    let activity = Arc::new(tokio::sync::Notify::new());
+    Reporter { branch: Arc::from(""), reports, activity }
+}
+
+fn empty_mailbox() -> Mailbox {
+    let (_, letters) = mpsc::unbounded_channel();
+    Mailbox { letters }
 }

@@ -29,43 +29,14 @@ impl FanInHandler {
     }
 
     async fn run(&self, stage: &mut Stage) -> Result<StageEnd, StageEnd> {
-        let results = results(stage)?;
-        let mut ranked: Vec<&Value> =
-            results.iter().filter(|result| status(result).is_some()).collect();
-        ranked.sort_by_key(|result| status(result));
-        let Some(best) = ranked.first().copied() else {
-            return Err(failure("there is no fan-out to choose from").into());
+        let fan_in = FanIn::of(stage)?;
+        let Some(message) = fan_in.message(stage)? else {
+            return Ok(fan_in.best(Outcome::succeeded()).into());
         };
-        if status(best) == Some(Status::Failed) {
-            let message = format!("all {} branches failed", results.len());
-            let outcome = chosen(Outcome::failed(failure(&message)), best);
-            return Ok(outcome.into());
-        }
-        match stage.spec().llm() {
-            None => Ok(chosen(Outcome::succeeded(), best).into()),
-            Some(_) => self.choose(stage, &ranked, best).await,
-        }
-    }
-
-    async fn choose(
-        &self,
-        stage: &mut Stage,
-        ranked: &[&Value],
-        best: &Value,
-    ) -> Result<StageEnd, StageEnd> {
-        let mut text = render_prompt(stage)?;
-        text.push_str("\n\n## Branches\n");
-        for result in ranked {
-            let id = result["id"].as_str().unwrap_or_default();
-            let shown: String = answer(stage, &result["response"])?.chars().take(SHOWN).collect();
-            let _ =
-                write!(text, "\n### {id} ({})\n{shown}\n", result["status"].as_str().unwrap_or(""));
-        }
-        text.push_str("\nName the id of the best branch on the last line of your answer.");
         let recorded = stage.recorded().await.map_err(cannot_record)?;
-        let request = StageRequest { message: text, ..StageRequest::default() };
+        let request = StageRequest { message, ..StageRequest::default() };
         let node = Arc::clone(&stage.at.node);
-        let interpret = |reply: &Reply| choice(&node, ranked, best, reply);
+        let interpret = |reply: &Reply| fan_in.interpret(&node, reply);
         let outcome = match self.llm.ask(stage, &request, &recorded, &interpret).await {
             Ok(outcome) => outcome,
             Err(NoReply::End(end)) => return Err(end),
@@ -81,11 +52,78 @@ impl FanInHandler {
                 Outcome {
                     notes: Some("the model cannot choose; the best status won".to_owned()),
                     usage: outcome.usage,
-                    ..chosen(Outcome::succeeded(), best)
+                    ..fan_in.best(Outcome::succeeded())
                 }
             }
         };
         Ok(request.finish(outcome))
+    }
+}
+
+/// The branches of a fan-out, the best first.
+pub struct FanIn {
+    ranked: Vec<Value>,
+}
+
+impl FanIn {
+    /// The branches that join at this stage.
+    ///
+    /// # Errors
+    ///
+    /// The stage fails: there is no fan-out, or all of its branches failed.
+    pub fn of(stage: &Stage) -> Result<Self, StageEnd> {
+        let mut ranked = results(stage)?;
+        let all = ranked.len();
+        ranked.retain(|result| status(result).is_some());
+        ranked.sort_by_key(status);
+        let fan_in = Self { ranked };
+        match fan_in.ranked.first() {
+            None => Err(failure("there is no fan-out to choose from").into()),
+            Some(best) if status(best) == Some(Status::Failed) => {
+                let failed = Outcome::failed(failure(&format!("all {all} branches failed")));
+                Err(fan_in.best(failed).into())
+            }
+            Some(_) => Ok(fan_in),
+        }
+    }
+
+    /// What a model is asked for the best branch; `None` for a node without a prompt.
+    ///
+    /// # Errors
+    ///
+    /// The prompt or an answer of a branch cannot be read.
+    pub fn message(&self, stage: &Stage) -> Result<Option<String>, Failure> {
+        if stage.spec().llm().is_none() {
+            return Ok(None);
+        }
+        let mut text = render_prompt(stage)?;
+        text.push_str("\n\n## Branches\n");
+        for result in &self.ranked {
+            let id = result["id"].as_str().unwrap_or_default();
+            let shown: String = answer(stage, &result["response"])?.chars().take(SHOWN).collect();
+            let _ =
+                write!(text, "\n### {id} ({})\n{shown}\n", result["status"].as_str().unwrap_or(""));
+        }
+        text.push_str("\nName the id of the best branch on the last line of your answer.");
+        Ok(Some(text))
+    }
+
+    /// The outcome with the branch of the best status.
+    pub fn best(&self, outcome: Outcome) -> Outcome {
+        self.ranked.first().map_or(outcome.clone(), |best| chosen(outcome, best))
+    }
+
+    /// The outcome by the reply of the model.
+    pub fn interpret(&self, node: &str, reply: &Reply) -> Interpretation {
+        let mut outcome = response_outcome(node, &reply.text);
+        outcome = match named(&reply.text, &self.ranked) {
+            Some(named) => chosen(outcome, named),
+            None => Outcome {
+                notes: Some("the answer names no branch; the best status won".to_owned()),
+                ..self.best(outcome)
+            },
+        };
+        Interpretation::Valid { outcome: Box::new(outcome), notices: Vec::new() }
     }
 }
 
@@ -122,21 +160,11 @@ fn chosen(outcome: Outcome, best: &Value) -> Outcome {
         .with_update(keys::FAN_IN_BEST_HEAD_SHA, best["head_sha"].clone())
 }
 
-/// The outcome by the reply of a model that was asked for the best branch.
-fn choice(node: &str, ranked: &[&Value], best: &Value, reply: &Reply) -> Interpretation {
-    let named = named(&reply.text, ranked);
-    let mut outcome = chosen(response_outcome(node, &reply.text), named.unwrap_or(best));
-    if named.is_none() {
-        outcome.notes = Some("the answer names no branch; the best status won".to_owned());
-    }
-    Interpretation::Valid { outcome: Box::new(outcome), notices: Vec::new() }
-}
-
 /// The branch whose id an answer names last.
-fn named<'a>(text: &str, results: &[&'a Value]) -> Option<&'a Value> {
+fn named<'a>(text: &str, results: &'a [Value]) -> Option<&'a Value> {
     text.lines().rev().find_map(|line| {
         let mut words = line.rsplit(|c: char| !(c.is_alphanumeric() || c == '_'));
-        words.find_map(|word| results.iter().copied().find(|result| result["id"] == word))
+        words.find_map(|word| results.iter().find(|result| result["id"] == word))
     })
 }
 
@@ -148,8 +176,7 @@ mod tests {
 
     #[test]
     fn the_last_line_with_one_id_names_the_branch() {
-        let (fast, slow) = (json!({"id": "fast"}), json!({"id": "slow"}));
-        let results = [&fast, &slow];
+        let results = [json!({"id": "fast"}), json!({"id": "slow"})];
         for (text, id) in [
             ("slow is nice, but\n**fast**", Some("fast")),
             ("Best: `slow`.\n\nThank you", Some("slow")),

@@ -218,8 +218,8 @@ fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// A gate with its ways out.
-struct Gate {
+/// A gate: its question, and what each answer means.
+pub struct Gate {
     question: Question,
     /// The labels of the options' edges; empty where an edge has none.
     labels: Vec<String>,
@@ -227,8 +227,8 @@ struct Gate {
     freeform: Option<(String, Arc<str>)>,
 }
 
-/// What an answer means for the stage.
-struct GateChoice {
+/// What an answer to a gate means for its stage.
+pub struct GateChoice {
     key: String,
     label: String,
     text: Option<String>,
@@ -238,7 +238,8 @@ struct GateChoice {
 }
 
 impl Gate {
-    fn of(stage: &Stage) -> Self {
+    /// The gate of this stage.
+    pub fn of(stage: &Stage) -> Self {
         let node = stage.spec();
         let mut freeform = None;
         let (mut ways, mut unnamed) = (Vec::new(), Vec::new());
@@ -277,8 +278,13 @@ impl Gate {
         Self { question, labels, freeform }
     }
 
-    /// What a text means here.
-    fn read(&self, text: &str) -> Result<GateAnswer, NoMatch> {
+    /// The question.
+    pub fn question(&self) -> &Question {
+        &self.question
+    }
+
+    /// The answer that a text is.
+    pub fn read(&self, text: &str) -> Result<GateAnswer, NoMatch> {
         let Question { options, freeform, question_type, .. } = &self.question;
         match_answer(options, *freeform, *question_type, text)
     }
@@ -287,7 +293,8 @@ impl Gate {
         self.question.freeform || self.question.question_type == QuestionType::Freeform
     }
 
-    fn asked(&self, deadline_ms: Option<i64>) -> EventBody {
+    /// The event of asking.
+    pub fn asked(&self, deadline_ms: Option<i64>) -> EventBody {
         EventBody::GateAsked {
             question: self.question.text.clone(),
             question_type: self.question.question_type,
@@ -297,7 +304,8 @@ impl Gate {
         }
     }
 
-    fn chosen(&self, answer: &GateAnswer) -> GateChoice {
+    /// What an answer means.
+    pub fn chosen(&self, answer: &GateAnswer) -> GateChoice {
         match answer {
             GateAnswer::Option(index) => self.options(&[*index]),
             GateAnswer::Options(indices) => self.options(indices),
@@ -353,7 +361,8 @@ impl Gate {
 }
 
 impl GateChoice {
-    fn event(&self, source: String) -> EventBody {
+    /// The event of answering.
+    pub fn event(&self, source: String) -> EventBody {
         EventBody::GateAnswered {
             selected: self.key.clone(),
             label: self.label.clone(),
@@ -363,7 +372,7 @@ impl GateChoice {
     }
 
     /// The stage's outcome. A text that an earlier gate took does not stay beside this answer.
-    fn outcome(self, context: &Context) -> Outcome {
+    pub fn outcome(self, context: &Context) -> Outcome {
         let is_stale = !context.text(keys::HUMAN_TEXT).is_empty();
         let text = self.text.or(is_stale.then(String::new));
         let mut outcome = Outcome::succeeded()

@@ -76,12 +76,12 @@ pub use dry::DryHandler;
 pub use fabro_engine::read_all;
 pub use fabro_preamble::Limits;
 pub use fabro_sandbox::git::WorkTree;
-pub use fan_in::FanInHandler;
+pub use fan_in::{FanIn, FanInHandler};
 pub use files::StatusFiles;
-pub use human::HumanHandler;
+pub use human::{Gate, GateChoice, HumanHandler};
 pub use llm::{
     AgentFiles, Interpretation, LlmHandler, MessageParts, ModelDefaults, Reply, StageRequest,
-    compaction_policy, interpret,
+    compaction_policy, interpret, invalid_outcome,
 };
 pub use registry::{Registry, Services};
 pub use sub_workflow::SubWorkflowHandler;

@@ -76,15 +76,14 @@
 //! - The log and what differs are held in memory as a whole.
 
 mod compare;
+mod conversation;
 mod error;
-mod handler;
-mod model;
 mod overlay;
+mod player;
 mod record;
 mod replay;
 mod report;
 mod tools;
-mod turnstile;
 
 pub use error::ReplayError;
 pub use replay::{Replay, replay};

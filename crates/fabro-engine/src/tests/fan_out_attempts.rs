@@ -199,63 +199,6 @@ fn a_time_limit_that_is_not_reached_changes_nothing() {
     assert_eq!(end, RunEnd::Over(fabro_types::RunStatus::Succeeded, None));
 }
 
-/// A bench where these fan-outs reach their time limits, in this order.
-fn undelayed(source: &str, replies: &[(&str, Vec<Reply>)], overdue: &[&str]) -> Bench {
-    let mut bench = Bench::new(source, replies);
-    let overdue = overdue.iter().zip(0..).map(|(name, at)| (Arc::from(*name), at)).collect();
-    bench.options.replay_overdue = Some(overdue);
-    bench
-}
-
-/// What is run again finds no end of a branch that the time limit has ended.
-#[test]
-fn a_plan_without_delays_needs_no_time_for_a_limit() {
-    let replies = [("b", vec![Reply::Suspend, ok()])];
-    let bench = undelayed(&forks("timeout=1h, max_retries=1"), &replies, &["fork@1"]);
-    insta::assert_snapshot!(bench.story(), @r"
-    001 start@1 succeeded  -> fork (unconditional)
-    fork@1 forks 2, joins at merge
-      003 a@1 succeeded  -> merge (unconditional)
-      fork@1/a succeeded
-      fork@1/b canceled
-    fork@1 retries: timed out after 3600s (transient_infra)
-    fork@1 forks 2, joins at merge
-      005 a@2 succeeded  -> merge (unconditional)
-      fork@1#2/a succeeded
-      006 b@2 succeeded  -> merge (unconditional)
-      fork@1#2/b succeeded
-    002 fork@1 succeeded in 2  -> merge (join)
-    007 merge@1 succeeded  -> exit (unconditional)
-    008 exit@1 succeeded
-    run succeeded
-    ");
-}
-
-#[test]
-fn a_plan_without_delays_knows_which_limits_are_reached() {
-    let source = r"digraph {
-        start -> outer -> {inner; c}; outer [shape=component, timeout=3s]
-        inner [shape=component, timeout=2s]; inner -> {a; b} -> merge -> d -> done
-        c -> done -> exit
-    }";
-    let check = |overdue: &[&str]| {
-        let replies = [("b", vec![Reply::Suspend]), ("d", vec![Reply::Suspend])];
-        let bench = undelayed(source, &replies, overdue);
-        let end = bench.drive(Input::Start);
-        let over = bench.events().into_iter().filter_map(|event| match event.entry.body {
-            EventBody::StageFailed(_) => event.entry.node_id,
-            _ => None,
-        });
-        format!("[{}] {end:?}", over.collect::<Vec<_>>().join(" "))
-    };
-    insta::assert_snapshot!(check(&["outer@1"]), @"[outer] Over(Succeeded, None)");
-    insta::assert_snapshot!(check(&["outer@1/inner/inner@1", "outer@1"]), @"[inner outer] Over(Succeeded, None)");
-    // Not the one above it, and not another attempt.
-    insta::assert_snapshot!(check(&["outer@1/inner/inner@1"]), @"[inner] Paused(Human)");
-    insta::assert_snapshot!(check(&["outer@2", "outer@1#2", "inner@1"]), @"[] Paused(Human)");
-    insta::assert_snapshot!(check(&[]), @"[] Paused(Human)");
-}
-
 #[test]
 fn what_no_attempt_is_left_for_may_be_allowed() {
     let replies = [("a", vec![exits(1)]), ("b", vec![exits(2)])];

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use fabro_engine::{Stage, StageEnd};
 use fabro_types::Outcome;
 
-use super::interpret::{Interpretation, Reply, response_outcome, still_invalid};
+use super::interpret::{Interpretation, Reply, invalid_outcome};
 
 /// Who answers: a model behind an API, or another program.
 #[async_trait]
@@ -80,13 +80,8 @@ pub(crate) async fn ask_until_valid(
                 return Ok(ValidReply { text: reply.text, outcome: *outcome });
             }
             Interpretation::Invalid { .. } if conversation.corrections() >= max_corrections => {
-                let written = response_outcome(&stage.at.node, &reply.text);
-                return Err(NoReply::Failed(Box::new(Outcome {
-                    usage: Some(reply.usage),
-                    files_touched: reply.files_touched,
-                    context_updates: written.context_updates,
-                    ..Outcome::failed(still_invalid(max_corrections))
-                })));
+                let outcome = invalid_outcome(&stage.at.node, &reply, max_corrections);
+                return Err(NoReply::Failed(Box::new(outcome)));
             }
             Interpretation::Invalid { feedback } => {
                 message = NextMessage::Correction { feedback, answer: reply.text };

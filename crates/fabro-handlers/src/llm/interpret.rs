@@ -155,10 +155,16 @@ pub(crate) fn response_outcome(node: &str, text: &str) -> Outcome {
         .with_update(keys::LAST_RESPONSE, preview(text))
 }
 
-/// The failure of a stage whose answer was still invalid after this many corrections.
-pub(crate) fn still_invalid(corrections: u32) -> Failure {
+/// The outcome of a stage whose answer was still invalid after this many corrections.
+pub fn invalid_outcome(node: &str, reply: &Reply, corrections: u32) -> Outcome {
     let message = format!("output schema validation failed after {corrections} repair attempt(s)");
-    Failure { terminal: true, ..Failure::new(FailureClass::Deterministic, message) }
+    let failure = Failure::new(FailureClass::Deterministic, message);
+    Outcome {
+        usage: Some(reply.usage.clone()),
+        files_touched: reply.files_touched.clone(),
+        context_updates: response_outcome(node, &reply.text).context_updates,
+        ..Outcome::failed(Failure { terminal: true, ..failure })
+    }
 }
 
 /// Puts directives into the outcome of a stage, except the context updates. A failure that they state

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fabro_agent::{BeforeCall, Transcript};
+use fabro_agent::Transcript;
 use fabro_engine::{Backend, Finished, Handler, NewBlob, NodeBody, Stage, StageEnd};
 use fabro_events::Event;
 use fabro_llm::Model;
@@ -27,7 +27,7 @@ pub(crate) use self::exchange::NoReply;
 use self::exchange::{NextMessage, ValidReply, ask_until_valid};
 use self::external::ExternalConversation;
 pub(crate) use self::interpret::response_outcome;
-pub use self::interpret::{AgentFiles, Interpretation, Reply, interpret};
+pub use self::interpret::{AgentFiles, Interpretation, Reply, interpret, invalid_outcome};
 pub use self::prepare::{MessageParts, StageRequest};
 pub use self::settings::{ModelDefaults, compaction_policy};
 use crate::WorkTree;
@@ -47,16 +47,7 @@ pub struct LlmHandler {
     pub(crate) agents: Agents,
     tree: Arc<WorkTree>,
     threads: ThreadCache<Transcript>,
-    known: Option<Recorded>,
 }
-
-/// What is known of a stage that is replayed.
-struct Recorded {
-    left_in_files: LeftInFiles,
-    before_call: BeforeCall,
-}
-
-type LeftInFiles = Box<dyn Fn() -> Option<Result<String, String>> + Send + Sync>;
 
 impl LlmHandler {
     /// Stages ask `model`; preambles keep to `limits`; agents work with `agents`;
@@ -69,20 +60,7 @@ impl LlmHandler {
         tree: Arc<WorkTree>,
     ) -> Self {
         let threads = ThreadCache::default();
-        Self { model, defaults, limits, agents, tree, threads, known: None }
-    }
-
-    /// The same for a stage that was recorded. The files of its agent are not read: instead
-    /// `left_in_files` gives the text with directives that was in them, or the correction that was
-    /// sent because of it. A call begins when `before_call` has ended.
-    #[must_use]
-    pub fn recorded(
-        self,
-        left_in_files: impl Fn() -> Option<Result<String, String>> + Send + Sync + 'static,
-        before_call: BeforeCall,
-    ) -> Self {
-        let known = Some(Recorded { left_in_files: Box::new(left_in_files), before_call });
-        Self { known, ..self }
+        Self { model, defaults, limits, agents, tree, threads }
     }
 
     async fn run(&self, stage: &mut Stage) -> Result<StageEnd, StageEnd> {
@@ -145,20 +123,12 @@ impl LlmHandler {
         if stage.spec().agent().is_none() {
             return AgentFiles::default();
         }
-        let contents = if let Some(known) = &self.known {
-            match (known.left_in_files)() {
-                Some(Err(feedback)) => return AgentFiles::Rejected(feedback),
-                Some(Ok(text)) => vec![text],
-                None => Vec::new(),
-            }
-        } else {
-            let work_dir = Path::new(&stage.run.work_dir);
-            let last = last_touched.filter(|file| *file != AgentStatus::NAME);
-            let last = last.and_then(|file| text_of_file(&work_dir.join(file), AGENT_FILE_BYTES));
-            status.text(AGENT_FILE_BYTES).into_iter().chain(last).collect()
-        };
+        let work_dir = Path::new(&stage.run.work_dir);
+        let last = last_touched.filter(|file| *file != AgentStatus::NAME);
+        let last = last.and_then(|file| text_of_file(&work_dir.join(file), AGENT_FILE_BYTES));
+        let contents = status.text(AGENT_FILE_BYTES).into_iter().chain(last);
         let redact = |text: String| self.agents.redactor.redact(&text).into_owned();
-        AgentFiles::Contents(contents.into_iter().map(redact).collect())
+        AgentFiles::Contents(contents.map(redact).collect())
     }
 }
 

@@ -13,8 +13,8 @@ use fabro_tools::ToolSet;
 use fabro_types::{Failure, Permissions, unknown_tools};
 use serde_json::Value;
 
+use super::LlmHandler;
 use super::summary::Summarised;
-use super::{LlmHandler, cannot_record};
 use crate::common::{canceled, text_of, warn};
 use crate::memory::{self, StageContext};
 use crate::preamble::preamble;
@@ -81,16 +81,13 @@ impl LlmHandler {
     /// What the stage's model is asked. Reads the history, files and tools of the stage, but asks
     /// no model, except for a summary of older turns where the settings name a model for it.
     ///
+    /// `recorded` are the events of the stage's conversation before an interruption: a summary or a
+    /// request among them is not made again.
+    ///
     /// # Errors
     ///
     /// The stage ends so, without having asked.
-    pub async fn prepare(&self, stage: &Stage) -> Result<StageRequest, StageEnd> {
-        let recorded = stage.recorded().await.map_err(cannot_record)?;
-        self.prepare_from(stage, &recorded).await
-    }
-
-    /// The same for a stage of whose conversation this was recorded before.
-    pub(super) async fn prepare_from(
+    pub async fn prepare_from(
         &self,
         stage: &Stage,
         recorded: &[Event],

@@ -62,7 +62,6 @@ impl LlmHandler {
                 _ => 0,
             },
             may_ask: Some(budget(stage)),
-            before_call: self.known.as_ref().map(|known| Arc::clone(&known.before_call)),
             price: Some(self.price(unpriced)),
             redactor: Some(Arc::new(self.agents.redactor.clone())),
             origin: Origin { node: Arc::clone(&stage.at.node), taken: stage.turns.clone() },

@@ -10,7 +10,7 @@ use fabro_types::Failure;
 use serde_json::{Map, Value};
 use similar::TextDiff;
 
-use crate::replay::record::{resolved, spoken};
+use crate::replay::record::{recorded_message, resolved};
 use crate::replay::{Aspect, Difference, ReplayError};
 
 /// How the instructions of a server's tool begin in a prompt.
@@ -226,7 +226,7 @@ fn facets(
             ("context.refused", one(Aspect::Context, key.clone()))
         }
         EventBody::AgentMessage { role, message: Some(message), .. } => {
-            let said = spoken(blobs, role, message, event.seq)?;
+            let said = recorded_message(blobs, role, message, event.seq)?;
             let calls = said.tool_calls().map(|it| format!("\n{}({})", it.name, it.arguments));
             let text = said.text() + &calls.collect::<String>();
             match role.as_str() {

@@ -1,23 +1,22 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use fabro_engine::{
-    Commit, Input, Machine, NewRun, Plan, RunEnd, RunOptions, RunState, World, begin, checkpoint,
-    drive,
-};
+use fabro_engine::{Commit, Input, Machine, NewRun, Plan, RunState, begin, checkpoint};
 use fabro_events::{CreatedRun, Event, EventBody};
-use fabro_handlers::read_all;
+use fabro_graph::Node;
+use fabro_handlers::{Agents, Limits, LlmHandler, ModelDefaults, read_all};
+use fabro_llm::SimulatedModel;
 use fabro_redact::Redactor;
-use fabro_run::Bundle;
+use fabro_run::{Bundle, RunSettings};
 use fabro_store::{Batch, RunLog, Store};
-use fabro_types::{BranchPath, RunId};
+use fabro_types::RunId;
 
 use crate::replay::compare::{Log, compare};
-use crate::replay::handler::{Replayer, same_nodes};
 use crate::replay::overlay::Overlay;
+use crate::replay::player::Player;
 use crate::replay::record::Record;
-use crate::replay::turnstile::Turnstile;
+use crate::replay::tools::RecordedTools;
 use crate::replay::{ReplayError, Report};
 
 /// What is to be replayed.
@@ -64,11 +63,11 @@ pub async fn replay(replay: Replay) -> Result<Report, ReplayError> {
     let (before, _) = events.split_at(cut.map_or(1, |cut| cut + 1));
     let after = before.last().map_or(0, |event| event.seq);
     let recorded = counted(&events, after);
-    let overdue = overdue(&recorded);
     let mut beginning = Commit { events: before.to_vec(), ..Commit::default() };
 
     let own_plan = Arc::new(own.plan()?);
-    let (mut plan, mut same) = (Arc::clone(&own_plan), None);
+    let mut plan = Arc::clone(&own_plan);
+    let mut same = None;
     if let Some(other) = workflow {
         let other = Bundle { settings: own.settings.clone(), ..other };
         plan = Arc::new(other.plan()?);
@@ -82,30 +81,33 @@ pub async fn replay(replay: Replay) -> Result<Report, ReplayError> {
     let Commit { events: begun, blobs } = &beginning;
     overlay.append(run, 0, &Batch { events: begun, blobs, consumed: &[] }).await?;
 
-    let record = Record::read(&recorded, &*overlay)?;
-    let turnstile = Arc::new(Turnstile::new(record.resumptions.clone()));
-    let (settings, unanswered) = (own.settings, Mutex::default());
-    let own = own_plan;
-    let handler = Replayer { record, turnstile, settings, redactor, own, same, unanswered };
     let temp = tempfile::tempdir().map_err(ReplayError::TempDir)?;
-    let player = Player {
+    let run_dir_now = temp.path().join(run.to_string());
+    let begun = read_all(&*overlay, run).await?;
+    let mut player = Player {
+        machine: Machine::new(plan, RunState::replay(run, &begun)),
         run,
-        plan,
-        overdue,
-        overlay: Arc::clone(&overlay),
-        handler: Arc::new(handler),
+        store: Arc::clone(&overlay),
+        record: Record::read(&recorded),
+        own: own_plan,
+        same,
+        llm: requests(&own.settings, redactor.clone()),
+        redactor,
+        run_dir: run_dir_now.clone(),
         now_ms: begun.last().map_or(0, |event| event.ts_ms),
-        run_dir: temp.path().join(run.to_string()),
+        attempts: BTreeMap::new(),
+        unanswered: Vec::new(),
     };
-    player.play(first_input(&recorded, cut.is_some(), &player.handler.turnstile)).await?;
+    if let Some(first) = first_input(&recorded, cut.is_some(), &mut player.record) {
+        player.play(first).await?;
+    }
 
     let events = read_all(&*overlay, run).await?;
-    let moved = run_dir.map(|to| (text(&player.run_dir), text(&to)));
+    let moved = run_dir.map(|to| (text(&run_dir_now), text(&to)));
     let old = Log::read(&recorded, &*overlay, None)?;
     let new = Log::read(&counted(&events, after), &*overlay, moved.as_ref())?;
     let (compared, differences) = compare(&old, &new);
-    let unanswered = player.handler.unanswered.lock().unwrap_or_else(PoisonError::into_inner);
-    let unanswered = unanswered.clone();
+    let unanswered = player.unanswered;
     Ok(Report { run_id: run, compared, is_whole: old.is_whole, differences, unanswered })
 }
 
@@ -114,72 +116,42 @@ fn counted(events: &[Event], after: u64) -> Vec<&Event> {
     checkpoint::effective(events).into_iter().filter(|event| event.seq > after).collect()
 }
 
-/// The attempts of fan-outs that reached their time limits, each with the place in the log: it alone
-/// ends branches with a failure that is not theirs.
-fn overdue(counted: &[&Event]) -> BTreeMap<Arc<str>, u64> {
-    let ended = counted.iter().filter_map(|event| match &event.entry.body {
-        EventBody::BranchCompleted { canceled: true, failure: Some(_), .. } => {
-            let fan_out = BranchPath::new(event.entry.branch.as_deref()?).fan_out_path()?;
-            Some((Arc::from(fan_out), event.seq))
-        }
-        _ => None,
-    });
-    ended.collect()
-}
-
-/// What plays a run.
-struct Player {
-    run: RunId,
-    plan: Arc<Plan>,
-    overdue: BTreeMap<Arc<str>, u64>,
-    overlay: Arc<Overlay>,
-    handler: Arc<Replayer>,
-    now_ms: i64,
-    run_dir: PathBuf,
-}
-
-impl Player {
-    /// Drives the run to its end, or as far as the record goes, with the pauses of the record.
-    async fn play(&self, first: Option<Input>) -> Result<(), ReplayError> {
-        let mut next = first;
-        while let Some(input) = next {
-            let events = read_all(&*self.overlay, self.run).await?;
-            let state = RunState::replay(self.run, &events);
-            let now_ms = self.now_ms;
-            let world = World {
-                store: Arc::clone(&self.overlay) as _,
-                handler: Arc::clone(&self.handler) as _,
-                sink: Arc::new(|_: &Event| {}),
-                clock: Arc::new(move || now_ms),
-                run_dir: self.run_dir.clone(),
-                stop: self.handler.turnstile.open(),
-            };
-            let options =
-                RunOptions { replay_overdue: Some(self.overdue.clone()), ..RunOptions::default() };
-            let machine = Machine::new(Arc::clone(&self.plan), state).with_options(options);
-            next = match drive(machine, input, world).await? {
-                RunEnd::Over(..) => None,
-                RunEnd::Paused(_) | RunEnd::Stopped => resume(&self.handler.turnstile),
-            };
-        }
-        Ok(())
-    }
-}
-
-fn resume(turnstile: &Turnstile) -> Option<Input> {
-    turnstile.resumption().map(|it| Input::Resume { max_cost: it.max_cost })
-}
-
 /// How the record goes on after its beginning; `None` when it does not.
-fn first_input(counted: &[&Event], is_cut: bool, turnstile: &Turnstile) -> Option<Input> {
+fn first_input(counted: &[&Event], is_cut: bool, record: &mut Record) -> Option<Input> {
     if is_cut {
-        return resume(turnstile);
+        return record.take_run_input();
     }
     match &counted.first()?.entry.body {
-        // What has to be done before the first stage failed.
+        // A step before the first stage failed.
         EventBody::RunFailed { failure, .. } => Some(Input::Abort { failure: failure.clone() }),
         _ => Some(Input::Start),
     }
+}
+
+/// Prepares requests as the recorded run did, without tools or a model.
+fn requests(settings: &RunSettings, redactor: Redactor) -> LlmHandler {
+    let toolbox = Arc::new(RecordedTools { settings: settings.agent.clone() });
+    let agents =
+        Agents { settings: settings.agent.clone(), redactor, toolbox, ..Agents::default() };
+    let defaults = ModelDefaults {
+        run: settings.model.clone(),
+        run_provider: settings.provider.clone(),
+        configured: settings.configured_model.clone(),
+        configured_provider: settings.configured_provider.clone(),
+    };
+    let model = Arc::new(SimulatedModel);
+    LlmHandler::new(model, defaults, Limits::default(), agents, Arc::default())
+}
+
+/// The nodes that are the same in both: kind and attributes.
+fn same_nodes(one: &Plan, other: &Plan) -> BTreeSet<Arc<str>> {
+    let attrs = |node: &Node| -> Vec<(String, String)> {
+        node.attrs.iter().map(|it| (it.name.to_string(), it.value.as_text().into_owned())).collect()
+    };
+    let is_same = |node: &&Node| {
+        other.node(&node.id).is_some_and(|(_, it)| it.kind == node.kind && attrs(it) == attrs(node))
+    };
+    one.workflow().nodes().filter(is_same).map(|node| Arc::clone(&node.id)).collect()
 }
 
 fn created(run: RunId, events: &[Event]) -> Result<Arc<CreatedRun>, ReplayError> {
