@@ -9,8 +9,8 @@ use crate::values::{KeyValue, amount, key_value};
 
 /// Runs AI workflows written as graphs.
 ///
-/// A workflow is a `.fabro` file: stages as nodes, the ways between them as edges. A run is
-/// recorded as it goes, so it can be killed at any moment and resumed.
+/// A workflow is a `.fabro` file: stages are nodes, transitions are edges. A run is
+/// recorded while it runs, so it can be killed at any moment and resumed.
 #[derive(Debug, Parser)]
 #[command(name = "fabro", version, propagate_version = true)]
 #[command(
@@ -43,14 +43,14 @@ pub enum Command {
     Answer(AnswerArgs),
     Steer(SteerArgs),
     Cancel(CancelArgs),
-    /// Copy a run up to where a stage ended
+    /// Copy a run up to the end of a stage
     #[command(
-        after_help = "Examples:\n  fabro fork latest plan\n  fabro fork latest test@2 --set tries=0\n\nThe way on from the stage is chosen anew when the copy is resumed."
+        after_help = "Examples:\n  fabro fork latest plan\n  fabro fork latest test@2 --set tries=0\n\nThe edge after the stage is selected again when the copy is resumed."
     )]
     Fork(ForkArgs),
-    /// Take a run back to where a stage ended
+    /// Take a run back to the end of a stage
     #[command(
-        after_help = "Examples:\n  fabro rewind latest plan\n  fabro rewind latest test@2 --set tries=0\n\nWhat came after stays in the log but no longer counts. Files are left as they are."
+        after_help = "Examples:\n  fabro rewind latest plan\n  fabro rewind latest test@2 --set tries=0\n\nLater events stay in the log but are ignored. Files are not changed."
     )]
     Rewind(ForkArgs),
     Rm(RmArgs),
@@ -63,13 +63,13 @@ pub enum Command {
 /// Run a workflow
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  fabro run hello\n  fabro run deploy.fabro -I target=staging --goal 'Ship it'\n  fabro run run.toml --json | jq .event\n  fabro run review.fabro --dry-run\n\nEverything but --json goes to stderr. Ctrl-C stops cleanly; `fabro resume` goes on."
+    after_help = "Examples:\n  fabro run hello\n  fabro run deploy.fabro -I target=staging --goal 'Ship it'\n  fabro run run.toml --json | jq .event\n  fabro run review.fabro --dry-run\n\nOnly --json writes to stdout. Ctrl-C shuts down cleanly; `fabro resume` continues."
 )]
 pub struct RunArgs {
     /// A workflow file, a run.toml, or the NAME of a workflow in .fabro/workflows
     pub workflow: String,
 
-    /// The goal, over the one in the workflow
+    /// The goal; overrides the one in the workflow
     #[arg(long, value_name = "TEXT", conflicts_with = "goal_file")]
     pub goal: Option<String>,
 
@@ -77,7 +77,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE")]
     pub goal_file: Option<PathBuf>,
 
-    /// An input; JSON if the value reads as such, else text. Repeatable
+    /// An input; JSON if the value is valid JSON, else text. Repeatable
     #[arg(short = 'I', long = "input", value_name = "KEY=VALUE", value_parser = key_value)]
     pub inputs: Vec<KeyValue>,
 
@@ -97,19 +97,19 @@ pub struct RunArgs {
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
 
-    /// Ready answers instead of a model, as JSON: for each node a list of turns
+    /// Canned responses instead of a model, as JSON: for each node a list of turns
     #[arg(long, value_name = "FILE")]
     pub model_script: Option<PathBuf>,
 
-    /// Decides every random choice [default: a hash of workflow and inputs]
+    /// Seed of all random choices [default: a hash of workflow and inputs]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
 
-    /// Print the run's id and go on in the background
+    /// Print the run's id and continue in the background
     #[arg(long)]
     pub detach: bool,
 
-    /// What is shown meanwhile.
+    /// What is printed while the run is driven.
     #[command(flatten)]
     pub shown: ShownArgs,
 
@@ -125,15 +125,15 @@ pub struct ShownArgs {
     #[arg(long)]
     pub json: bool,
 
-    /// Say nothing but errors and what a person has to do
+    /// Print only errors and what a person has to do
     #[arg(short, long, conflicts_with = "json")]
     pub quiet: bool,
 }
 
-/// Go on with a run that was paused, interrupted or killed
+/// Resume a run that was paused, interrupted or killed
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  fabro resume latest\n  fabro resume 01K3 --max-cost 20\n\nCommitted stages never run again; stages that were at work start over."
+    after_help = "Examples:\n  fabro resume latest\n  fabro resume 01K3 --max-cost 20\n\nCommitted stages never run again; interrupted stages start over."
 )]
 pub struct ResumeArgs {
     /// The run: its id, the beginning of it, or `latest`
@@ -147,7 +147,7 @@ pub struct ResumeArgs {
     #[arg(long, value_name = "FILE")]
     pub answers: Option<PathBuf>,
 
-    /// Ready answers instead of a model, as JSON: for each node a list of turns
+    /// Canned responses instead of a model, as JSON: for each node a list of turns
     #[arg(long, value_name = "FILE")]
     pub model_script: Option<PathBuf>,
 
@@ -155,11 +155,11 @@ pub struct ResumeArgs {
     #[arg(long)]
     pub auto_approve: bool,
 
-    /// What is shown meanwhile.
+    /// What is printed while the run is driven.
     #[command(flatten)]
     pub shown: ShownArgs,
 
-    /// Print the run's id and go on in the background
+    /// Print the run's id and continue in the background
     #[arg(long)]
     pub detach: bool,
 }
@@ -167,10 +167,10 @@ pub struct ResumeArgs {
 /// Check workflows without running them
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  fabro validate\n  fabro validate flows/ review.fabro\n  fabro validate --format json . | jq '.files[].findings'\n\nExits with 2 when a workflow has an error; warnings alone are no error."
+    after_help = "Examples:\n  fabro validate\n  fabro validate flows/ review.fabro\n  fabro validate --format json . | jq '.files[].findings'\n\nExits with 2 if a workflow has an error, with 0 if there are only warnings."
 )]
 pub struct ValidateArgs {
-    /// Workflow files, run.toml files, names, or directories to look through
+    /// Workflow files, run.toml files, names, or directories to search
     #[arg(default_value = ".", value_name = "PATH")]
     pub paths: Vec<String>,
 
@@ -206,19 +206,19 @@ pub struct FmtArgs {
     #[arg(short, long, conflicts_with = "check")]
     pub write: bool,
 
-    /// Print nothing but what is not formatted, and exit with 1 if anything is
+    /// List files that are not formatted, and exit with 1 if there are any
     #[arg(long)]
     pub check: bool,
 }
 
-/// Print a workflow for drawing
+/// Print a workflow as DOT
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  fabro graph review.fabro --dot | dot -Tsvg > review.svg")]
 pub struct GraphArgs {
     /// A workflow file, a run.toml, or the NAME of a workflow
     pub workflow: String,
 
-    /// Print DOT that Graphviz reads; this is what it does anyway
+    /// Print DOT for Graphviz; this is the default
     #[arg(long)]
     pub dot: bool,
 
@@ -239,7 +239,7 @@ pub struct PsArgs {
     pub json: bool,
 }
 
-/// Show what a run, or one of its stages, did
+/// Show a run or one of its stages
 #[derive(Args, Clone, Debug)]
 #[command(
     after_help = "Examples:\n  fabro inspect latest\n  fabro inspect latest plan\n  fabro inspect 01K3 test@2 --json"
@@ -266,11 +266,11 @@ pub struct EventsArgs {
     /// The run: its id, the beginning of it, or `latest`
     pub run: String,
 
-    /// Go on until the run ends or pauses
+    /// Follow the run until it ends or pauses
     #[arg(short, long)]
     pub follow: bool,
 
-    /// Print JSON, one object a line
+    /// Print JSON, one object per line
     #[arg(long)]
     pub json: bool,
 }
@@ -284,15 +284,15 @@ pub struct ContextArgs {
     /// The run: its id, the beginning of it, or `latest`
     pub run: String,
 
-    /// As it was when this stage had ended, not as it is now
+    /// The context after this stage instead of the current one
     #[arg(long, value_name = "[BRANCH/]NODE[@VISIT]", conflicts_with = "diff")]
     pub at: Option<String>,
 
-    /// What changed between the ends of two stages
+    /// Changes between the ends of two stages
     #[arg(long, num_args = 2, value_names = ["A", "B"])]
     pub diff: Option<Vec<String>>,
 
-    /// Print large values themselves, not references to them
+    /// Print large values instead of references to them
     #[arg(long)]
     pub resolve: bool,
 
@@ -301,7 +301,7 @@ pub struct ContextArgs {
     pub json: bool,
 }
 
-/// Show why a run went on as it did after a stage
+/// Show why a run took an edge after a stage
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  fabro explain latest test@2")]
 pub struct ExplainArgs {
@@ -317,20 +317,20 @@ pub struct ExplainArgs {
     pub json: bool,
 }
 
-/// Show what an agent's conversation would be shortened to
+/// Preview the compaction of an agent's conversation
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  fabro compact latest\n  fabro compact latest implement@2 --keep-recent 10\n  fabro compact latest --no-summary --json | jq -r .summary\n\nNothing is changed: agents shorten their conversations by themselves."
+    after_help = "Examples:\n  fabro compact latest\n  fabro compact latest implement@2 --keep-recent 10\n  fabro compact latest --no-summary --json | jq -r .summary\n\nNothing is changed: agents compact their conversations automatically."
 )]
 pub struct CompactArgs {
     /// The run: its id, the beginning of it, or `latest`
     pub run: String,
 
-    /// The stage [default: the one that talked with a model last]
+    /// The stage [default: the last one that used a model]
     #[arg(value_name = "[BRANCH/]NODE[@VISIT]")]
     pub stage: Option<String>,
 
-    /// How many of the last messages stay as they are [default: as in the run's settings]
+    /// How many of the last messages stay [default: as in the run's settings]
     #[arg(long, value_name = "N")]
     pub keep_recent: Option<usize>,
 
@@ -343,16 +343,16 @@ pub struct CompactArgs {
     pub json: bool,
 }
 
-/// Replay a run without executing anything, and show what comes out differently
+/// Replay a run without executing anything, and show differences
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  fabro replay latest\n  fabro replay latest --workflow review.fabro\n  fabro replay 01K3 --workflow review --json | jq '.differences[].stage'\n\nAnswers of models and people, results of tools and outcomes of scripts are those of the record.\nExits with 1 when something else comes out."
+    after_help = "Examples:\n  fabro replay latest\n  fabro replay latest --workflow review.fabro\n  fabro replay 01K3 --workflow review --json | jq '.differences[].stage'\n\nAnswers of models and people, results of tools and outcomes of scripts are the recorded ones.\nExits with 1 if there is a difference."
 )]
 pub struct ReplayArgs {
     /// The run: its id, the beginning of it, or `latest`
     pub run: String,
 
-    /// Another workflow, to see what it would have changed [default: the one kept with the run]
+    /// Another workflow, to see the effect of a change [default: the one stored with the run]
     #[arg(long, value_name = "FILE")]
     pub workflow: Option<PathBuf>,
 
@@ -365,7 +365,7 @@ pub struct ReplayArgs {
 #[derive(Args, Clone, Debug)]
 #[command(
     override_usage = "fabro answer [OPTIONS] <RUN> [GATE] <CHOICE>",
-    after_help = "Examples:\n  fabro answer latest y\n  fabro answer latest review 'Use the other API'\n\nGATE is needed only when several gates wait. A paused run goes on with `fabro resume`."
+    after_help = "Examples:\n  fabro answer latest y\n  fabro answer latest review 'Use the other API'\n\nGATE is needed only if several gates wait. `fabro resume` continues a paused run."
 )]
 pub struct AnswerArgs {
     /// The run: its id, the beginning of it, or `latest`
@@ -376,16 +376,16 @@ pub struct AnswerArgs {
     pub words: Vec<String>,
 }
 
-/// Tell the agents of a run something while they are at work
+/// Send a message to the running agents of a run
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  fabro steer latest 'Leave the tests as they are'\n  fabro steer 01K3 'Use the new API' --node implement\n\nIt reaches them before their next question to the model. When none is at work, the next one is told."
+    after_help = "Examples:\n  fabro steer latest 'Leave the tests as they are'\n  fabro steer 01K3 'Use the new API' --node implement\n\nIt reaches them before their next request to the model. If none is running, it is queued for the next one."
 )]
 pub struct SteerArgs {
     /// The run: its id, the beginning of it, or `latest`
     pub run: String,
 
-    /// What they should know
+    /// The message
     pub text: String,
 
     /// Only agents of this node
@@ -393,28 +393,28 @@ pub struct SteerArgs {
     pub node: Option<String>,
 }
 
-/// End a run
+/// Cancel a run
 #[derive(Args, Clone, Debug)]
 pub struct CancelArgs {
     /// The run: its id, the beginning of it, or `latest`
     pub run: String,
 
-    /// Why; it stands in the log
+    /// The reason, for the log
     #[arg(long, default_value = "canceled by the user", value_name = "TEXT")]
     pub reason: String,
 }
 
-/// Where a run is copied or taken back to.
+/// The stage that a run is copied up to or taken back to.
 #[derive(Args, Clone, Debug)]
 pub struct ForkArgs {
     /// The run: its id, the beginning of it, or `latest`
     pub run: String,
 
-    /// The stage after which to go on [default: the last one]
+    /// The stage to continue after [default: the last one]
     #[arg(value_name = "[BRANCH/]NODE[@VISIT]")]
     pub stage: Option<String>,
 
-    /// Change the context there; JSON if the value reads as such, else text. Repeatable
+    /// Set a context value there; JSON if it is valid JSON, else text. Repeatable
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
     pub set: Vec<KeyValue>,
 
@@ -423,7 +423,7 @@ pub struct ForkArgs {
     pub json: bool,
 }
 
-/// Remove runs with everything they left behind
+/// Remove runs with all their data
 #[derive(Args, Clone, Debug)]
 pub struct RmArgs {
     /// The runs: ids, the beginnings of ids, or `latest`
@@ -431,7 +431,7 @@ pub struct RmArgs {
     pub runs: Vec<String>,
 }
 
-/// Show which models there are, and try them
+/// List and test models
 #[derive(Args, Clone, Debug)]
 pub struct ModelArgs {
     /// What to do.
@@ -439,17 +439,17 @@ pub struct ModelArgs {
     pub command: ModelCommand,
 }
 
-/// What can be done with models.
+/// The commands for models.
 #[derive(Clone, Debug, Subcommand)]
 pub enum ModelCommand {
     List(ModelListArgs),
     Test(ModelTestArgs),
 }
 
-/// List the models that are known, with their windows and prices
+/// List the known models with their context windows and prices
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  fabro model list\n  fabro model list --json | jq '.[] | select(.served_by)'\n\nOther models work too. `[models.NAME]` in config.toml says more of one."
+    after_help = "Examples:\n  fabro model list\n  fabro model list --json | jq '.[] | select(.served_by)'\n\nOther models work too. `[models.NAME]` in config.toml describes one."
 )]
 pub struct ModelListArgs {
     /// Print JSON
@@ -457,10 +457,10 @@ pub struct ModelListArgs {
     pub json: bool,
 }
 
-/// Ask models a question of one word
+/// Send a test question to models
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  fabro model test\n  fabro model test claude-haiku-4-5\n  fabro model test local/llama --json | jq '.[].latency_ms'\n\nExits with 1 when one does not answer. An answer costs what the provider asks for it."
+    after_help = "Examples:\n  fabro model test\n  fabro model test claude-haiku-4-5\n  fabro model test local/llama --json | jq '.[].latency_ms'\n\nExits with 1 if one does not answer. The provider charges for the answers."
 )]
 pub struct ModelTestArgs {
     /// A model, PROVIDER/MODEL, or a provider [default: every provider that is configured]
