@@ -384,7 +384,7 @@ impl Run {
 }
 
 /// How deep sub-workflows nest in a valid workflow.
-const MAX_DEPTH: usize = 8;
+const MAX_DEPTH: usize = fabro_types::MAX_SUB_WORKFLOW_DEPTH;
 
 /// Refuses a workflow with stages that ask a model, in sub-workflows too, when no model is configured.
 fn check_models(bundle: &Bundle, workflow: &Workflow) -> Result<(), RunError> {
