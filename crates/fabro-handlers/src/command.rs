@@ -91,7 +91,10 @@ impl Handler for CommandHandler {
                 return Failure::new(FailureClass::Deterministic, error.to_string()).into();
             }
         };
-        match outcome(&*stage.store, ended) {
+        // A log of gigabytes is read, hashed and synced: the other branches must not wait for that.
+        let store = Arc::clone(&stage.store);
+        let read = tokio::task::spawn_blocking(move || outcome(&*store, ended)).await;
+        match read.unwrap_or_else(|panicked| std::panic::resume_unwind(panicked.into_panic())) {
             Ok(mut outcome) => {
                 let touched = self.tree.touched(work_dir, before.as_ref()).await;
                 outcome.files_touched = known(&stage, touched).await;

@@ -1,6 +1,5 @@
 //! The family of a run: the run and the runs of its sub-workflows, driven and canceled together.
 
-use std::iter::successors;
 use std::sync::Arc;
 
 use crate::Bundle;
@@ -15,33 +14,14 @@ use fabro_types::RunId;
 use crate::RunError;
 use crate::services::{RUN_ID_VARIABLE, ServiceBuilder};
 
-/// No chain of sub-workflows is longer.
-const MAX_DEPTH: usize = fabro_types::MAX_SUB_WORKFLOW_DEPTH + 1;
-
 /// A run and the runs of its sub-workflows, parents first.
 pub async fn family(store: &(impl Runs + ?Sized), run: RunId) -> Result<Vec<RunId>, StoreError> {
-    let mut members = vec![run];
-    let runs = store.list().await?;
-    // Sub-workflows may nest; each round finds those one deeper.
-    loop {
-        let before = members.len();
-        for summary in runs.iter().rev() {
-            let is_child = summary.parent.is_some_and(|parent| members.contains(&parent));
-            if is_child && !members.contains(&summary.id) {
-                members.push(summary.id);
-            }
-        }
-        if members.len() == before {
-            return Ok(members);
-        }
-    }
+    store.family(run).await
 }
 
 /// The run at the top of a run's family: its driver drives the sub-workflows too.
 pub async fn root(store: &(impl Runs + ?Sized), run: RunId) -> Result<RunId, StoreError> {
-    let runs = store.list().await?;
-    let parent = |run: &RunId| runs.iter().find(|summary| summary.id == *run)?.parent;
-    Ok(successors(Some(run), parent).take(MAX_DEPTH).last().unwrap_or(run))
+    store.root(run).await
 }
 
 /// A run, or the run of a sub-workflow whose stage is running.

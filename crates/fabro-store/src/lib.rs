@@ -118,6 +118,20 @@ pub trait Runs: Send + Sync {
     /// run's id begins so.
     async fn find(&self, text: &str) -> Result<RunId, StoreError>;
 
+    /// A run and the runs of its sub-workflows, however deep, each after the run it is part of;
+    /// the run alone when it is not known. Unless an implementation has an index, all runs are
+    /// listed.
+    async fn family(&self, run: RunId) -> Result<Vec<RunId>, StoreError> {
+        Ok(summary::family(run, &self.list().await?))
+    }
+
+    /// The run that is driven when this one is: the outermost run that it is a sub-workflow of;
+    /// itself when it is not a sub-workflow or not known. Unless an implementation has an index,
+    /// all runs are listed.
+    async fn root(&self, run: RunId) -> Result<RunId, StoreError> {
+        Ok(summary::root(run, &self.list().await?))
+    }
+
     /// Removes a run with its sub-workflows' runs, their messages, and blobs that no other run
     /// names. Fails with [`StoreError::NotFound`] or, while it is driven, [`StoreError::Driven`].
     async fn delete(&self, run: RunId) -> Result<(), StoreError>;

@@ -129,3 +129,29 @@ pub(crate) fn find(text: &str, runs: &[Known]) -> Result<RunId, StoreError> {
         }),
     }
 }
+
+/// A run and the runs of its sub-workflows among these.
+pub(crate) fn family(run: RunId, runs: &[RunSummary]) -> Vec<RunId> {
+    let mut members = vec![run];
+    let mut at = 0;
+    while let Some(parent) = members.get(at).copied() {
+        for child in runs.iter().rev().filter(|child| child.parent == Some(parent)) {
+            if !members.contains(&child.id) {
+                members.push(child.id);
+            }
+        }
+        at += 1;
+    }
+    members
+}
+
+/// The outermost run that a run is a sub-workflow of.
+pub(crate) fn root(run: RunId, runs: &[RunSummary]) -> RunId {
+    let mut root = run;
+    // Parents of a log that was tampered with may form a circle.
+    for _ in 0..runs.len() {
+        let parent = runs.iter().find(|it| it.id == root).and_then(|it| it.parent);
+        root = parent.unwrap_or(root);
+    }
+    root
+}

@@ -411,6 +411,27 @@ fn a_deleted_run_takes_its_sub_workflows_along() {
 }
 
 #[test]
+fn families_are_found_from_both_ends() {
+    each(|store| {
+        let (parent, other) = (run(1), run(2));
+        let child = parent.derive("sub@1");
+        let grandchild = child.derive("sub@1");
+        let runs =
+            [(parent, None), (other, None), (child, Some(parent)), (grandchild, Some(child))];
+        for (id, above) in runs {
+            store.append(id, 0, &Batch::of(&[created(id, "demo", above)])).unwrap();
+        }
+        assert_eq!(wait(store.family(parent)).unwrap(), [parent, child, grandchild]);
+        assert_eq!(wait(store.family(child)).unwrap(), [child, grandchild]);
+        assert_eq!(wait(store.family(other)).unwrap(), [other]);
+        for (id, root) in [(grandchild, parent), (parent, parent), (other, other), (run(9), run(9))]
+        {
+            assert_eq!(wait(store.root(id)).unwrap(), root);
+        }
+    });
+}
+
+#[test]
 fn a_mark_changes_with_every_commit() {
     each(|store| {
         let run = run(1);

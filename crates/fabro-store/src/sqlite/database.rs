@@ -11,7 +11,6 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::fault::Fault;
 use super::transaction::Transaction;
-use super::wal::Wal;
 use super::{log, schema};
 use crate::{ChangeMark, StoreError};
 
@@ -25,7 +24,6 @@ pub(super) struct Database {
     pub(super) dir: PathBuf,
     /// The database file.
     pub(super) path: PathBuf,
-    wal: Wal,
     conn: Mutex<Connection>,
     pub(super) files: DirBlobs,
     /// Counts what this object committed; `SQLite` counts only what others did.
@@ -61,8 +59,7 @@ impl Database {
 
     fn with(dir: PathBuf, path: PathBuf, conn: Connection) -> Self {
         let files = DirBlobs::new(dir.join("blobs"));
-        let wal = Wal::of(&path);
-        Self { dir, path, wal, conn: Mutex::new(conn), files, commits: AtomicU64::new(0) }
+        Self { dir, path, conn: Mutex::new(conn), files, commits: AtomicU64::new(0) }
     }
 
     pub(super) fn run_dir(&self, run: RunId) -> PathBuf {
@@ -89,8 +86,6 @@ impl Database {
         let conn = self.conn();
         let commit = || {
             let transaction = Transaction::begin(&conn)?;
-            // Without more room the commit does as well, and if the disk is full, it says so.
-            let _ = self.wal.make_room(&transaction);
             let value = write(&transaction)?;
             transaction.commit()?;
             Ok(value)
@@ -103,7 +98,7 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        if self.wal.len() > WAL_KEPT {
+        if schema::wal_size(&self.path) > WAL_KEPT {
             // Should this fail, the log only stays longer.
             let _ = self.conn().set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false);
         }

@@ -119,7 +119,7 @@ impl Database {
                     Ok(entry) => {
                         events.push(Event { run_id: run, seq, ts_ms: row.get(1)?, entry });
                     }
-                    Err(Damage::HalfWritten(_)) if last(conn, key)? == seq => break,
+                    Err(Damage::CutOff(_)) if last(conn, key)? == seq => break,
                     Err(damage) => {
                         let detail = damage.detail();
                         return Err(StoreError::BadEvent { run, seq, detail }.into());
@@ -184,7 +184,7 @@ pub(super) fn last_record(conn: &Connection, key: i64) -> rusqlite::Result<(u64,
     let range = [row_id(key, 0), row_id(key, u32::MAX)];
     let found = select.query_row(range, |row| {
         let decoded = record::decode(row.get_ref(1)?.as_bytes()?);
-        Ok((seq(row.get(0)?), matches!(decoded, Err(Damage::HalfWritten(_)))))
+        Ok((seq(row.get(0)?), matches!(decoded, Err(Damage::CutOff(_)))))
     });
     Ok(found.optional()?.unwrap_or((0, false)))
 }

@@ -11,7 +11,6 @@ mod runs;
 mod schema;
 mod thread;
 mod transaction;
-mod wal;
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -137,6 +136,14 @@ impl Runs for SqliteStore {
     async fn find(&self, text: &str) -> Result<RunId, StoreError> {
         let text = text.to_owned();
         self.thread.run(move |db| db.find(&text)).await
+    }
+
+    async fn family(&self, run: RunId) -> Result<Vec<RunId>, StoreError> {
+        self.thread.run(move |db| db.family(run)).await
+    }
+
+    async fn root(&self, run: RunId) -> Result<RunId, StoreError> {
+        self.thread.run(move |db| db.root(run)).await
     }
 
     async fn delete(&self, run: RunId) -> Result<(), StoreError> {

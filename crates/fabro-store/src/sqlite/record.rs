@@ -3,7 +3,7 @@
 use fabro_events::{Entry, Event};
 use memchr::memchr2_iter;
 use serde::Deserialize;
-use serde_json::error::Category;
+use serde::de::IgnoredAny;
 
 use crate::StoreError;
 
@@ -27,16 +27,16 @@ pub(super) fn encode(event: &Event) -> Result<String, StoreError> {
 
 /// Why a record cannot be read.
 pub(super) enum Damage {
-    /// It is no JSON: cut off, or overwritten.
-    HalfWritten(String),
-    /// It is JSON, but no event this version knows.
-    Unknown(String),
+    /// It is the beginning of JSON: cut off while it was written.
+    CutOff(String),
+    /// It is not JSON (overwritten), or JSON that is not an event of this version.
+    Corrupt(String),
 }
 
 impl Damage {
     pub(super) fn detail(self) -> String {
         match self {
-            Self::HalfWritten(detail) | Self::Unknown(detail) => detail,
+            Self::CutOff(detail) | Self::Corrupt(detail) => detail,
         }
     }
 }
@@ -44,23 +44,26 @@ impl Damage {
 /// Reads what [`encode`] wrote.
 pub(super) fn decode(text: &[u8]) -> Result<Entry, Damage> {
     if depth(text) > MAX_DEPTH {
-        return Err(Damage::Unknown(format!("it nests deeper than {MAX_DEPTH} levels")));
+        return Err(Damage::Corrupt(format!("it nests deeper than {MAX_DEPTH} levels")));
     }
     let mut json = serde_json::Deserializer::from_slice(text);
     // The depth has been checked against a limit that fits the one of `encode`.
     json.disable_recursion_limit();
-    Entry::deserialize(&mut json).and_then(|entry| json.end().map(|()| entry)).map_err(|error| {
+    let read = Entry::deserialize(&mut json).and_then(|entry| json.end().map(|()| entry));
+    read.map_err(|error| {
         // An unknown kind of event is found before the end of its text is read.
-        let is_json = || serde_json::from_slice::<serde::de::IgnoredAny>(text).is_ok();
-        match error.classify() {
-            Category::Data if is_json() => {
-                // Serde goes on to list every name it knows.
+        let mut json = serde_json::Deserializer::from_slice(text);
+        json.disable_recursion_limit();
+        let whole = IgnoredAny::deserialize(&mut json).and_then(|_| json.end());
+        match whole {
+            Err(error) if error.is_eof() => Damage::CutOff(error.to_string()),
+            Err(error) => Damage::Corrupt(error.to_string()),
+            Ok(()) => {
+                // Serde continues with a list of every name it knows.
                 let detail = error.to_string();
-                Damage::Unknown(
-                    detail.split(", expected one of").next().unwrap_or_default().to_owned(),
-                )
+                let detail = detail.split(", expected one of").next().unwrap_or_default();
+                Damage::Corrupt(detail.to_owned())
             }
-            _ => Damage::HalfWritten(error.to_string()),
         }
     })
 }

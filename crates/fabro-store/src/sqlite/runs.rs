@@ -12,7 +12,7 @@ use crate::summary::{self, Known};
 use crate::{RunSummary, StoreError, StoreWarning};
 
 /// How many runs deep sub-workflows are followed upwards.
-const MAX_ANCESTORS: usize = 128;
+const MAX_ANCESTORS: usize = fabro_types::MAX_SUB_WORKFLOW_DEPTH + 1;
 
 /// The key of a run, if there is one.
 pub(super) fn key(conn: &Connection, run: RunId) -> rusqlite::Result<Option<i64>> {
@@ -47,10 +47,13 @@ impl Database {
     }
 
     pub(super) fn delete(&self, run: RunId) -> Result<(), StoreError> {
+        if self.read_with(|conn| Ok(key(conn, run)?))?.is_none() {
+            return Err(StoreError::NotFound { text: run.to_string() });
+        }
         let family = self.family(run)?;
         // Held to the end, so that nobody begins to drive what is being removed.
         let mut locks = Vec::new();
-        for (member, _) in &family {
+        for member in &family {
             match self.lock_run(*member) {
                 // To delete is a way out of that, and no driver can begin there either.
                 Err(StoreError::DiskFull { .. }) if !self.is_driven(*member)? => {}
@@ -58,7 +61,7 @@ impl Database {
             }
         }
         // First what takes most space: with a full disk the rest may need some.
-        for (member, _) in &family {
+        for member in &family {
             let dir = self.run_dir(*member);
             match fs::remove_dir_all(&dir) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -68,7 +71,8 @@ impl Database {
             }
         }
         self.write_with(|transaction| {
-            for (_, key) in &family {
+            for member in &family {
+                let Some(key) = key(transaction, *member)? else { continue };
                 let events = "DELETE FROM events WHERE id >= ?1 << 32 AND id < (?1 + 1) << 32";
                 transaction.execute(events, [key])?;
                 transaction.execute("DELETE FROM inbox WHERE run = ?1", [key])?;
@@ -121,27 +125,41 @@ impl Database {
         Ok(true)
     }
 
-    /// A run and the runs of its sub-workflows, with their keys.
-    fn family(&self, run: RunId) -> Result<Vec<(RunId, i64)>, StoreError> {
+    /// A run and the runs of its sub-workflows, each after the run it is part of; the run alone
+    /// when it is not known.
+    pub(super) fn family(&self, run: RunId) -> Result<Vec<RunId>, StoreError> {
         self.read_with(|conn| {
-            let Some(key) = key(conn, run)? else {
-                return Err(StoreError::NotFound { text: run.to_string() }.into());
-            };
-            let mut family = vec![(run, key)];
+            let mut family = vec![run];
             let mut known = BTreeSet::from([run]);
-            let mut select = conn.prepare("SELECT id, key FROM runs WHERE parent = ?1")?;
+            let mut select =
+                conn.prepare_cached("SELECT id FROM runs WHERE parent = ?1 ORDER BY key")?;
             let mut at = 0;
-            while let Some((parent, _)) = family.get(at).copied() {
+            while let Some(parent) = family.get(at).copied() {
                 let mut rows = select.query([parent.to_string()])?;
                 while let Some(row) = rows.next()? {
                     let id = self.id(row, 0)?;
                     if known.insert(id) {
-                        family.push((id, row.get(1)?));
+                        family.push(id);
                     }
                 }
                 at += 1;
             }
             Ok(family)
+        })
+    }
+
+    /// The outermost run that this one is a sub-workflow of.
+    pub(super) fn root(&self, run: RunId) -> Result<RunId, StoreError> {
+        const SQL: &str = "SELECT parent FROM runs WHERE id = ?1 AND parent IS NOT NULL";
+        self.read_with(|conn| {
+            let mut select = conn.prepare_cached(SQL)?;
+            let mut root = run;
+            for _ in 0..MAX_ANCESTORS {
+                let mut rows = select.query([root.to_string()])?;
+                let Some(row) = rows.next()? else { break };
+                root = self.id(row, 0)?;
+            }
+            Ok(root)
         })
     }
 

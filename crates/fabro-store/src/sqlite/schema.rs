@@ -149,8 +149,8 @@ pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
         // What is no longer there is not left in the file, as far as that takes no writing.
         conn.pragma_update(None, "secure_delete", "FAST")?;
         conn.pragma_update(None, "journal_size_limit", 8 * 1024 * 1024)?;
-        // A log that stays small is soon written in place, where a commit waits for its own bytes
-        // alone and not for the file system's journal.
+        // A write-ahead log that stays small is soon overwritten in place, where a commit waits for
+        // its own bytes alone and not for the file system's journal.
         conn.pragma_update(None, "wal_autocheckpoint", 256)?;
         conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         Ok(())
@@ -164,7 +164,7 @@ pub(super) fn connect_read_only(path: &Path) -> Result<Connection, StoreError> {
     let opened = match open(path, OpenFlags::SQLITE_OPEN_READ_ONLY) {
         // SQLite needs a file beside the database for its locks. Where that cannot be created,
         // nobody can write either, and as long as there is no log to fold in, none is needed.
-        Err(fault) if fault.cannot_open() && !has_wal(path) => {
+        Err(fault) if fault.cannot_open() && wal_size(path) == 0 => {
             let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
             open(&immutable(path), flags)
         }
@@ -181,10 +181,11 @@ fn open(path: &Path, flags: OpenFlags) -> Result<Connection, Fault> {
     Ok(conn)
 }
 
-fn has_wal(path: &Path) -> bool {
+/// The size of the write-ahead log beside a database; 0 when there is none.
+pub(super) fn wal_size(path: &Path) -> u64 {
     let mut wal = path.as_os_str().to_owned();
     wal.push("-wal");
-    fs::metadata(wal).is_ok_and(|file| file.len() > 0)
+    fs::metadata(wal).map_or(0, |file| file.len())
 }
 
 fn immutable(path: &Path) -> PathBuf {

@@ -123,6 +123,27 @@ fn a_half_written_last_record_is_dropped() {
 }
 
 #[test]
+fn a_last_record_that_was_overwritten_is_corrupt_and_stays() {
+    for entry in ["x'ff'", "x'0000'", "'not JSON'", "replace(entry, '{', '[')", "entry || '}'"] {
+        let dir = Dir::new();
+        let run = run(1);
+        fill(&dir.open(), run, 1..=3);
+        dir.sql(&format!(
+            "UPDATE events SET entry = {entry} WHERE id = (SELECT max(id) FROM events)"
+        ));
+        let store = dir.open();
+        let read = store.read(run, 0, 9).unwrap_err();
+        assert!(
+            matches!(&read, StoreError::BadEvent { run: it, seq: 3, .. } if *it == run),
+            "{read}"
+        );
+        assert_eq!((store.last_seq(run).unwrap(), store.check(run).unwrap()), (3, None));
+        let append = store.append(run, 2, &Batch::of(&[message(run, 3, "text")]));
+        assert!(matches!(append, Err(StoreError::Conflict { found: 3, .. })), "{append:?}");
+    }
+}
+
+#[test]
 fn other_unreadable_records_are_errors() {
     let read = |sql: &str| {
         let dir = Dir::new();
@@ -458,41 +479,7 @@ proptest! {
 }
 
 #[test]
-fn the_log_grows_in_strides_and_is_read_whatever_it_ends_with() {
-    const STRIDE: u64 = 264 * 1024;
-    let dir = Dir::new();
-    let store = dir.open();
-    let run = run(1);
-    let size = || fs::metadata(dir.path().join("fabro.db-wal")).unwrap().len();
-    let mut sizes = Vec::new();
-    for seq in 1..=150 {
-        fill(&store, run, seq..=seq);
-        sizes.push(size());
-    }
-    // A short log is what SQLite made it; a longer one is seldom found without room.
-    assert!(sizes[0] < 64 * 1024 && sizes[0] % STRIDE != 0, "{sizes:?}");
-    let grown = sizes.iter().filter(|size| **size % STRIDE != 0).count();
-    assert!((1..25).contains(&grown), "{sizes:?}");
-    assert!(sizes.ends_with(&[STRIDE * 3]), "{sizes:?}");
-    // What a crash leaves is the same files without anybody who has them open.
-    let after = Dir::new();
-    fs::create_dir_all(after.path()).unwrap();
-    for name in ["fabro.db", "fabro.db-wal"] {
-        fs::copy(dir.path().join(name), after.path().join(name)).unwrap();
-    }
-    let read = after.open();
-    assert_eq!(read.last_seq(run).unwrap(), 150);
-    fill(&read, run, 151..=152);
-    assert_eq!(read.read(run, 0, 1000).unwrap().len(), 152);
-    let sound: String = read
-        .db
-        .read_with(|conn| Ok(conn.query_row("PRAGMA integrity_check", [], |row| row.get(0))?))
-        .unwrap();
-    assert_eq!(sound, "ok");
-}
-
-#[test]
-fn writers_in_turn_leave_each_others_room_alone() {
+fn several_stores_append_in_turn() {
     let dir = Dir::new();
     let stores = [dir.open(), dir.open(), dir.open()];
     let text = "x".repeat(3_000);
