@@ -65,7 +65,7 @@ pub struct Settings {
     pub asking: RequestPolicy,
     /// How many levels of agents may be begun below this one. At 0 there are no tools for it.
     pub subagent_depth: u32,
-    /// RequestedCall before each turn with what the session has used, agents that it began included.
+    /// `RequestedCall` before each turn with what the session has used, agents that it began included.
     /// `None`: always.
     pub may_ask: Option<MayAsk>,
     /// Prices answers. `None`: prices are those the model states.

@@ -31,10 +31,10 @@ impl Reader {
     pub(crate) fn value(&mut self, name: &str, kind: Kind, node: &Node<'_>) -> Option<Value> {
         match kind {
             Kind::Version => None,
-            Kind::Strings => Some(self.items(name, node, |item| string(item))),
-            Kind::Arguments => Some(self.items(name, node, |item| any_string(item))),
-            Kind::Hosts => Some(self.items(name, node, |item| host(item))),
-            Kind::Patterns => Some(self.items(name, node, |item| pattern(item))),
+            Kind::Strings => Some(self.items(name, node, string)),
+            Kind::Arguments => Some(self.items(name, node, any_string)),
+            Kind::Hosts => Some(self.items(name, node, host)),
+            Kind::Patterns => Some(self.items(name, node, pattern)),
             Kind::Headers => Some(self.pairs(name, node, header)),
             Kind::Env => Some(self.pairs(name, node, variable_of_script)),
             Kind::OpenEnv => Some(self.pairs(name, node, variable_of_server)),
@@ -333,15 +333,15 @@ pub(crate) fn is_tool_name(name: &str) -> bool {
 }
 
 fn is_host(text: &str) -> bool {
-    let is_port = |port: &str| port.parse::<u16>().is_ok_and(|port| port > 0);
+    let is_port = |text: &str| text.parse::<u16>().is_ok_and(|number| number > 0);
     if let Some(rest) = text.strip_prefix('[') {
         let Some((host, port)) = rest.split_once(']') else { return false };
-        let is_port = port.is_empty() || port.strip_prefix(':').is_some_and(is_port);
-        return host.parse::<std::net::Ipv6Addr>().is_ok() && is_port;
+        let has_port = port.is_empty() || port.strip_prefix(':').is_some_and(is_port);
+        return host.parse::<std::net::Ipv6Addr>().is_ok() && has_port;
     }
-    let is_part = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    let is_host_char = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
     let (host, port) = text.split_once(':').unwrap_or((text, "1"));
-    !host.is_empty() && host.chars().all(is_part) && is_port(port)
+    !host.is_empty() && host.chars().all(is_host_char) && is_port(port)
 }
 
 fn one_of(words: &[&str]) -> String {

@@ -147,8 +147,8 @@ impl FanOut {
             let result = result(branch, state.cursors.get(&branch.name));
             serde_json::to_value(result).expect("its keys are strings and its numbers JSON")
         });
-        let mut outcome =
-            Outcome::succeeded().with_update(keys::PARALLEL_RESULTS, Value::from_iter(results));
+        let mut outcome = Outcome::succeeded()
+            .with_update(keys::PARALLEL_RESULTS, Value::Array(results.collect()));
         outcome.status = *joined.as_ref().unwrap_or(&Status::Failed);
         if outcome.status == Status::Failed {
             outcome.failure = Some(joined.err().unwrap_or_else(|| self.failure()));

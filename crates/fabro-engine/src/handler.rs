@@ -108,6 +108,9 @@ pub struct Stage {
 
 impl Stage {
     /// The node as written. What its attributes mean is in [`spec`](Self::spec).
+    ///
+    /// # Panics
+    /// Never: a stage is only made for a node of its plan.
     #[expect(clippy::expect_used, reason = "a stage is only made for a node of its plan")]
     pub fn node(&self) -> &Node {
         let (_, node) = self.plan.node(&self.at.node).expect("a stage is of a node of its plan");
@@ -115,6 +118,9 @@ impl Stage {
     }
 
     /// The node as the plan has it: every attribute with its type and defaults.
+    ///
+    /// # Panics
+    /// Never: a stage is only made for a node of its plan.
     #[expect(clippy::expect_used, reason = "a stage is only made for a node of its plan")]
     pub fn spec(&self) -> &NodeSpec {
         self.plan.find(&self.at.node).expect("a stage is of a node of its plan")

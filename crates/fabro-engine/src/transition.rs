@@ -45,7 +45,10 @@ impl Machine {
             }
         };
         match answer.edge {
-            Some((_, choice)) if choice.restart => self.restart(branch, node, visit, choice),
+            Some((_, choice)) if choice.restart => {
+                self.restart(branch, node, visit, choice);
+                Ok(())
+            }
             Some((_, choice)) => self.take(branch, node, visit, choice),
             None => self.no_edge(branch, node, visit, answer),
         }
@@ -101,17 +104,12 @@ impl Machine {
         }
     }
 
-    fn restart(
-        &mut self,
-        branch: &Arc<str>,
-        node: &NodeSpec,
-        visit: u32,
-        choice: EdgeChoice,
-    ) -> Result<(), Inconsistent> {
+    fn restart(&mut self, branch: &Arc<str>, node: &NodeSpec, visit: u32, choice: EdgeChoice) {
         if !branch.is_empty() {
             let message = "a loop_restart edge cannot be taken inside a fan-out";
             let failure = Failure::new(FailureClass::Structural, message).signed(&node.id);
-            return self.fail_choice(branch, failure, choice.candidates);
+            self.fail_choice(branch, failure, choice.candidates);
+            return;
         }
         let failure = self.last_failure(branch);
         if let Some(failure) = failure.filter(|f| f.class != FailureClass::TransientInfra) {
@@ -120,13 +118,13 @@ impl Machine {
                 failure.class, failure.message
             );
             let failure = Failure { message, ..failure };
-            return self.fail_choice(branch, failure, choice.candidates);
+            self.fail_choice(branch, failure, choice.candidates);
+            return;
         }
         let to = Arc::clone(&choice.to);
         self.emit_for(branch, node, visit, EventBody::EdgeSelected(choice));
         self.emit_for(branch, node, visit, EventBody::LoopRestart { to });
         self.todo.push_back(Arc::clone(branch));
-        Ok(())
     }
 
     fn no_edge(
@@ -143,14 +141,17 @@ impl Machine {
             }
             let message = format!("no matching edge leads on from `{}`", node.id);
             let failure = Failure::new(FailureClass::Structural, message).signed(&node.id);
-            return self.fail_choice(branch, failure, answer.candidates);
+            self.fail_choice(branch, failure, answer.candidates);
+            return Ok(());
         };
         let origin = self.failed_node(branch).unwrap_or_else(|| Arc::clone(&node.id));
         let Some((tier, to)) = self.jump(branch, &origin) else {
-            return self.fail_choice(branch, failure, answer.candidates);
+            self.fail_choice(branch, failure, answer.candidates);
+            return Ok(());
         };
         if let Some(failure) = self.tripped(branch, &origin, failure) {
-            return self.fail_choice(branch, failure, answer.candidates);
+            self.fail_choice(branch, failure, answer.candidates);
+            return Ok(());
         }
         let choice = jump(tier, to, None, answer.candidates);
         self.take(branch, node, visit, choice)
@@ -404,12 +405,7 @@ impl Machine {
     }
 
     /// Ends a line at a stage that these edges do not lead on from.
-    fn fail_choice(
-        &mut self,
-        branch: &Arc<str>,
-        failure: Failure,
-        candidates: Vec<Candidate>,
-    ) -> Result<(), Inconsistent> {
+    fn fail_choice(&mut self, branch: &Arc<str>, failure: Failure, candidates: Vec<Candidate>) {
         if branch.is_empty() {
             let body = self.run_failed(failure, candidates);
             self.emit(branch, body);
@@ -418,7 +414,6 @@ impl Machine {
             self.emit(branch, body);
             self.todo.push_back(Arc::from(BranchPath::new(branch).parent().as_str()));
         }
-        Ok(())
     }
 
     fn branch_end(

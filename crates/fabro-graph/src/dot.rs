@@ -23,8 +23,12 @@ pub(crate) fn print(workflow: &Workflow) -> String {
     for node in workflow.clusters.iter().flat_map(|cluster| &cluster.nodes) {
         in_cluster[node.index()] = true;
     }
-    let printed = vec![false; workflow.nodes().len()];
-    let mut printer = Printer { workflow, out: String::from("digraph "), children, printed };
+    let mut printer = Printer {
+        workflow,
+        out: String::from("digraph "),
+        children,
+        printed: vec![false; workflow.nodes().len()],
+    };
     printer.quoted(&workflow.name);
     printer.out.push_str(" {\n");
     if workflow.attrs.iter().next().is_some() {

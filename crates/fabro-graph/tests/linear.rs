@@ -2,8 +2,6 @@
 //! count of its calls, not the clock. The limit holds for the process, so this test has a program
 //! of its own.
 
-#![expect(clippy::unwrap_used, reason = "tests fail loudly")]
-
 use std::num::NonZeroUsize;
 
 use fabro_graph::parse;

@@ -30,7 +30,7 @@ pub(crate) fn preamble(
     let parent = stage.context.get(crate::PARENT_PREAMBLE);
     let parent = parent.map(|value| crate::common::text_of(stage, value)).transpose()?;
     let preamble = Preamble::new(&stage.run.goal)
-        .run_id(stage.run_id)
+        .run_id(stage.run_id.to_string())
         .parent(parent.as_deref())
         .earlier_stages(stage.history.len(), stages)
         .more_context(context)

@@ -85,7 +85,7 @@ impl SubWorkflowHandler {
             child.end(&*stage.store, self.clock.now_ms(), STOPPED).await?;
             return child.finish(stage).await;
         }
-        let options = RunOptions { max_tokens: stage.tokens_left, ..RunOptions::default() };
+        let options = RunOptions { max_tokens: stage.tokens_left };
         let machine =
             Machine::new(Arc::clone(&child.plan), child.state.clone()).with_options(options);
         // A child may hold children: the future must have a size of its own.

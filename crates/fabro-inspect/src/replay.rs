@@ -79,14 +79,14 @@ mod compare;
 mod conversation;
 mod error;
 mod overlay;
+mod play;
 mod player;
 mod record;
-mod replay;
 mod report;
 mod tools;
 
 pub use error::ReplayError;
-pub use replay::{Replay, replay};
+pub use play::{Replay, replay};
 pub use report::{Aspect, Difference, Report};
 
 #[cfg(test)]

@@ -79,8 +79,8 @@ impl<'a> Preamble<'a> {
 
     /// The id of the run, shown under `truncate`.
     #[must_use]
-    pub fn run_id(mut self, id: impl ToString) -> Self {
-        self.run_id = Some(id.to_string());
+    pub fn run_id(mut self, id: impl Into<String>) -> Self {
+        self.run_id = Some(id.into());
         self
     }
 

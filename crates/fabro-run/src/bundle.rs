@@ -110,6 +110,9 @@ impl Bundle {
     }
 
     /// The bytes that are stored.
+    ///
+    /// # Panics
+    /// Never: strings, numbers and maps with string keys are valid JSON.
     #[expect(clippy::expect_used, reason = "an empty bundle could not be resumed")]
     pub fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("strings, numbers and maps with string keys are valid JSON")

@@ -86,12 +86,11 @@ pub async fn steer(
             Some(node) => member.all.iter().any(|agent| **agent == *node),
             None => !member.all.is_empty(),
         };
-        match members.iter().find(has_agent) {
-            Some(member) => receivers.push(member),
-            None => {
-                let agents = members.into_iter().flat_map(|member| member.all).collect();
-                return Err(RunError::NoAgent { node: node.map(str::to_owned), agents });
-            }
+        if let Some(member) = members.iter().find(has_agent) {
+            receivers.push(member);
+        } else {
+            let agents = members.into_iter().flat_map(|member| member.all).collect();
+            return Err(RunError::NoAgent { node: node.map(str::to_owned), agents });
         }
     }
     let message = Message::Steer { text: text.to_owned(), node: node.map(str::to_owned) };

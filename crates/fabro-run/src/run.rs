@@ -94,6 +94,7 @@ pub struct ResumeOptions {
 }
 
 /// A run that only this process may drive, until the value is dropped.
+#[expect(clippy::struct_field_names, reason = "a dry run is a term of its own")]
 pub struct Run {
     store: Arc<SqliteStore>,
     lock: DriverLock,

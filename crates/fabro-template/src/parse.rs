@@ -303,12 +303,11 @@ impl<'a> File<'a> {
     /// Copies a `{% raw %}` block, whose content is text.
     fn raw_block(&mut self, open: usize, inside: usize) -> Result<usize, SyntaxError> {
         let mut tags = self.text[inside..].match_indices("{%").map(|(at, _)| inside + at);
-        match tags.find_map(|at| Some(at + tag_of(&self.text[at..], "endraw")?)) {
-            Some(end) => Ok(self.copy(open, end)),
-            None => {
-                let error = SyntaxError::new("`{% raw %}` is not closed", Span::new(open, inside));
-                Err(error.with_fix("add `{% endraw %}`"))
-            }
+        if let Some(end) = tags.find_map(|at| Some(at + tag_of(&self.text[at..], "endraw")?)) {
+            Ok(self.copy(open, end))
+        } else {
+            let error = SyntaxError::new("`{% raw %}` is not closed", Span::new(open, inside));
+            Err(error.with_fix("add `{% endraw %}`"))
         }
     }
 

@@ -99,6 +99,7 @@ impl<A: DeserializeOwned + Send + 'static> Tool for ToolOnFiles<A> {
 /// let names = tools.allowed(Permissions::ReadOnly).names();
 /// assert_eq!(names, ["glob", "grep", "list_dir", "read_file"]);
 /// ```
+#[expect(clippy::needless_pass_by_value, reason = "callers hand their files over")]
 pub fn file_tools(files: Arc<dyn Files>) -> Vec<Arc<dyn Tool>> {
     vec![
         apply_patch().with(&files),

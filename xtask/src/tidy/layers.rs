@@ -205,7 +205,8 @@ mod tests {
     fn too_many_arrows_from_the_handlers_are_seen() {
         let check = |count: usize| {
             let names = MEMBERS.iter().take(count);
-            let lines: String = names.map(|it| format!("{} = {{}}\n", it.name)).collect();
+            let lines: Vec<_> = names.map(|it| format!("{} = {{}}", it.name)).collect();
+            let lines = lines.join("\n");
             let manifest = format!("[package]\nname = 'fabro-handlers'\n[dependencies]\n{lines}");
             said(few_arrows_from_handlers, &[("crates/h/Cargo.toml", &manifest)])
         };

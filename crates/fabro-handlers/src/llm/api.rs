@@ -152,12 +152,11 @@ impl LlmHandler {
         let same = stage.history.iter().filter(|it| it.thread_id.as_ref() == Some(thread));
         let mut parts = Vec::new();
         for record in same {
-            let part = match self.threads.get(stage.run_id, record.until_seq) {
-                Some(part) => part,
-                None => {
-                    let events = stage.recorded_by(record).await.map_err(cannot_record)?;
-                    Arc::new(transcript(stage, &events)?)
-                }
+            let part = if let Some(part) = self.threads.get(stage.run_id, record.until_seq) {
+                part
+            } else {
+                let events = stage.recorded_by(record).await.map_err(cannot_record)?;
+                Arc::new(transcript(stage, &events)?)
             };
             parts.push((record.until_seq, part));
         }

@@ -111,19 +111,18 @@ impl LlmHandler {
             let offered = self.tools(stage, agent, &context).await?;
             (tools, system) = self.equip(stage, agent, offered).await;
         }
-        let message = match recorded_request(stage, recorded)? {
-            Some(message) => message,
-            None => {
-                let prompt = render_prompt(stage)?;
-                let parts = MessageParts {
-                    preamble: &preamble(stage, stage.fidelity(), &self.limits)?,
-                    memory: with_turns.then_some(&memory),
-                    passages: &memory::passages(stage, &memory, &prompt).await?,
-                    tool_instructions: &tools.instructions(self.permissions(stage)),
-                    prompt: &prompt,
-                };
-                parts.assemble(&self.agents.redactor)
-            }
+        let message = if let Some(message) = recorded_request(stage, recorded)? {
+            message
+        } else {
+            let prompt = render_prompt(stage)?;
+            let parts = MessageParts {
+                preamble: &preamble(stage, stage.fidelity(), &self.limits)?,
+                memory: with_turns.then_some(&memory),
+                passages: &memory::passages(stage, &memory, &prompt).await?,
+                tool_instructions: &tools.instructions(self.permissions(stage)),
+                prompt: &prompt,
+            };
+            parts.assemble(&self.agents.redactor)
         };
         Ok(StageRequest {
             message,

@@ -15,14 +15,22 @@ pub(crate) struct Conversation {
     pub(crate) has_request: bool,
     /// The answer so far, continuations included, of the stage's own agent.
     answer: String,
-    /// The last answer calls tools.
-    has_calls: bool,
-    /// A message that no answer followed yet.
-    pub(crate) is_open: bool,
+    state: AnswerState,
     /// How many corrections were sent.
     pub(crate) corrections: u32,
     /// A warning that the answer is invalid was recorded just before.
     follows_warning: bool,
+}
+
+/// How far the answer to the last message has come.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum AnswerState {
+    /// It is not there.
+    #[default]
+    Awaited,
+    /// It calls tools, so another one follows.
+    CallsTools,
+    Complete,
 }
 
 /// What a recorded event is in the conversation of its stage.
@@ -48,42 +56,45 @@ impl Conversation {
         let Some(message) = message.filter(|_| is_own) else { return Turn::Other };
         if role == "assistant" {
             self.answer.push_str(&message.text());
-            self.has_calls = message.tool_calls().next().is_some();
-            self.is_open = false;
+            let has_calls = message.tool_calls().next().is_some();
+            self.state = if has_calls { AnswerState::CallsTools } else { AnswerState::Complete };
             return Turn::Other;
         }
-        self.is_open = true;
         if !self.has_request {
             self.has_request = true;
+            self.state = AnswerState::Awaited;
             return Turn::Request;
         }
         match recorded_purpose(*purpose, &message.text(), follows_warning) {
-            MessagePurpose::Continuation => Turn::Other,
+            // The answer to be corrected is interpreted first.
             MessagePurpose::Correction => Turn::Correction,
+            MessagePurpose::Continuation => {
+                self.state = AnswerState::Awaited;
+                Turn::Other
+            }
             _ => {
-                self.answer.clear();
+                self.await_answer();
                 Turn::Other
             }
         }
     }
 
-    /// The tools of an answer gave their results: another answer follows.
-    pub(crate) fn tool_completed(&mut self) {
+    /// Another answer follows, after a message or the results of tools.
+    pub(crate) fn await_answer(&mut self) {
         self.answer.clear();
-        self.has_calls = false;
-        self.is_open = true;
+        self.state = AnswerState::Awaited;
     }
 
     /// The answer to interpret; `None` when there is none yet.
     pub(crate) fn reply(&self, files: AgentFiles) -> Option<Reply> {
-        let is_complete = self.has_request && !self.is_open && !self.has_calls;
+        let is_complete = self.has_request && self.state == AnswerState::Complete;
         is_complete.then(|| Reply { text: self.answer.clone(), files, ..Reply::default() })
     }
 
     /// A correction is sent: the next answer stands for itself.
     pub(crate) fn correct(&mut self) {
         self.corrections += 1;
-        self.answer.clear();
+        self.await_answer();
     }
 }
 

@@ -194,7 +194,7 @@ impl Player {
             EventBody::GateAnswered { .. } => return self.answer(key, body).await,
             EventBody::ContextRefused { .. } if !self.is_same(key) => return Ok(()),
             EventBody::AgentToolCompleted(_) if event.entry.parent_session_id.is_none() => {
-                self.attempt(key).conversation.tool_completed();
+                self.attempt(key).conversation.await_answer();
             }
             _ => {}
         }
@@ -247,12 +247,9 @@ impl Player {
             let told = recorded_message(&*self.store, role, value, event.seq)?.text();
             files = AgentFiles::Rejected(told);
         }
-        // The answer is complete, for the correction is not part of it yet.
-        self.attempt(key).conversation.is_open = false;
         match self.interpret(key, files) {
             Some(Interpretation::Invalid { feedback }) if self.may_correct(key) => {
                 self.attempt(key).conversation.correct();
-                self.attempt(key).conversation.is_open = true;
                 self.note(key, event, with_text(&event.entry.body, &feedback)).await
             }
             interpretation => {
@@ -389,13 +386,14 @@ impl Player {
                 self.end(key, outcome.into()).await
             }
             // The model failed, or the stage was ended from outside.
-            None => match recorded.filter(|end| end.is_failure()) {
-                Some(end) => self.end(key, taken(end)).await,
-                None => {
+            None => {
+                if let Some(end) = recorded.filter(|end| end.is_failure()) {
+                    self.end(key, taken(end)).await
+                } else {
                     self.stuck(key);
                     Ok(())
                 }
-            },
+            }
         }
     }
 

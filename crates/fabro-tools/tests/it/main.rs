@@ -3,7 +3,8 @@
 
 #[cfg(test)]
 mod files;
-#[cfg(all(test, feature = "mcp"))]
+#[cfg(feature = "mcp")]
+#[cfg(test)]
 mod mcp;
 #[cfg(test)]
 mod search;
@@ -13,7 +14,8 @@ mod set;
 mod setup;
 #[cfg(test)]
 mod shell;
-#[cfg(all(test, feature = "web"))]
+#[cfg(feature = "web")]
+#[cfg(test)]
 mod web;
 #[cfg(test)]
 mod workflow;
