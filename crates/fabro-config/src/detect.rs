@@ -110,7 +110,8 @@ mod tests {
     fn check(variables: &[(&str, &str)]) -> String {
         let env = env(variables);
         let found = detect_providers(env).into_iter().map(|it| {
-            let (url, key) = (it.base_url.unwrap_or_default(), it.api_key_env.unwrap_or_default());
+            let url = it.base_url.unwrap_or_default();
+            let key = it.api_key_env.unwrap_or_default();
             format!("{} {} [{url}] [{key}]", it.name, it.kind.as_str())
         });
         found.collect::<Vec<_>>().join("\n")

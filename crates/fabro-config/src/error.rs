@@ -74,7 +74,7 @@ pub enum ConfigError {
         /// What is wrong with it.
         source: serde_json::Error,
     },
-    /// There is no file of that name.
+    /// The file does not exist.
     #[error("there is no file {}{}", path.display(), suggest(near))]
     NoFile {
         /// The file that was asked for.

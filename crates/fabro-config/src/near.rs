@@ -1,11 +1,11 @@
-/// Those of `known` that `word` is likely a slip of, nearest first, at most three.
+/// The members of `known` that `word` may be a typo of, nearest first, at most three.
 pub(crate) fn near_misses<'a>(
     word: &str,
     known: impl IntoIterator<Item = &'a str>,
 ) -> Vec<&'a str> {
     let length = word.chars().count();
     let limit = (length / 3).clamp(1, 3);
-    // A word of a megabyte is no slip, and comparing it would take seconds.
+    // A word of a megabyte is not a typo, and comparing it would take seconds.
     let comparable = |known: &&str| known.chars().count().abs_diff(length) <= limit;
     let word = word.to_lowercase();
     let mut found: Vec<(usize, &str)> = known

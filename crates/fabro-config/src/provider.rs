@@ -57,7 +57,7 @@ impl ProviderSettings {
     }
 
     /// The variables that hold its key unless `api_key_env` names another; the first that is set
-    /// counts. Empty where there is no usual one.
+    /// counts. Empty when there is no usual one.
     pub fn usual_keys(&self) -> &'static [&'static str] {
         let known = known_provider(&self.name).filter(|known| known.kind == self.kind);
         known.or_else(|| known_provider(self.kind.as_str())).map_or(&[], |known| known.keys)

@@ -100,7 +100,8 @@ impl Reader {
         let has_names = self.has_settings_below(&of_names);
         let mut map = Map::new();
         for (key, node) in entries(table) {
-            let (key_name, full) = (key.get_ref().as_ref(), join(name, key.get_ref()));
+            let key_name = key.get_ref().as_ref();
+            let full = join(name, key_name);
             if has_names {
                 if let Some(entry) = self.named_entry(key_name, name, &of_names, node) {
                     map.insert(key_name.to_owned(), Value::Object(entry));

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 
 use crate::wire::Protocol;
 
-/// An error that a provider answers with, told as that provider tells it.
+/// An error of a provider, in the words of that provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

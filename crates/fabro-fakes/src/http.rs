@@ -36,20 +36,21 @@ impl Request {
         self.headers.get(name).map(String::as_str)
     }
 
-    /// The body as JSON; null when it is none.
+    /// The body as JSON; null when it is not JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 }
 
-/// Reads one request; `None` when the other side said nothing at all. One that breaks off is none.
+/// Reads one request; `None` when the client sent nothing. An incomplete one is an error.
 pub(crate) async fn read(socket: &mut TcpStream) -> io::Result<Option<Request>> {
     let mut reader = BufReader::new(socket);
     let mut head = (&mut reader).take(HEAD_BYTES);
     let Some(first) = line(&mut head).await? else { return Ok(None) };
     let mut words = first.split(' ');
     let mut word = || words.next().unwrap_or_default().to_owned();
-    let (method, path) = (word(), word());
+    let method = word();
+    let path = word();
     let mut headers = BTreeMap::new();
     loop {
         let line = line(&mut head).await?.ok_or(io::ErrorKind::UnexpectedEof)?;

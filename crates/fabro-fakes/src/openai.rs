@@ -65,7 +65,9 @@ fn object(kind: &str, rest: &Value) -> Value {
 
 /// The same turn in one piece.
 pub(crate) fn whole(turn: &Turn) -> String {
-    let (mut text, mut thinking, mut calls) = (String::new(), String::new(), Vec::new());
+    let mut text = String::new();
+    let mut thinking = String::new();
+    let mut calls = Vec::new();
     for block in &turn.blocks {
         match block {
             Block::Text { text: pieces } => text.extend(pieces.iter().map(String::as_str)),

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::wire::{Close, Protocol, Sent, Wire, event};
 use crate::{Fault, anthropic, openai};
 
-/// What a server answers to one request.
+/// The response to one request.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Fields")]
 pub struct Response {
@@ -94,7 +94,7 @@ pub enum Ending {
     Reset,
     /// Nothing more comes, and the connection stays open.
     Hang,
-    /// An event that is no JSON, and then the proper end.
+    /// An event that is not JSON, and then the proper end.
     BadJson,
     /// An event with an error, and then the proper end.
     Error(Fault),
@@ -140,7 +140,7 @@ impl Response {
         Self::new(Kind::Fault(fault))
     }
 
-    /// A response of these bytes, whatever was asked.
+    /// A response of these bytes, whatever the request.
     pub fn bytes(status: u16, content_type: &str, body: impl Into<Vec<u8>>) -> Self {
         Self::new(Kind::Bytes { status, body: body.into() }).header("content-type", content_type)
     }
@@ -223,7 +223,7 @@ impl Response {
     ///
     /// # Errors
     ///
-    /// The text is no such list; the error says where.
+    /// The text is not such a list; the error says where.
     pub fn list_from_json(text: &str) -> Result<Vec<Self>, ScriptError> {
         Ok(serde_json::from_str(text)?)
     }

@@ -53,7 +53,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// There is no port to be had.
+    /// No port is available.
     pub async fn start(script: Vec<Response>) -> io::Result<Self> {
         Self::start_on(ANY_PORT.into(), script).await
     }
@@ -62,17 +62,17 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// The address cannot be had.
+    /// The address is not available.
     pub async fn start_on(address: SocketAddr, script: Vec<Response>) -> io::Result<Self> {
         Self::listen(address, Answers::Script(script)).await
     }
 
     /// Starts on a free port of 127.0.0.1, and asks `answer` for every response: where it is to
-    /// follow from what was asked, in whatever order requests come.
+    /// depend on the request, in any order of requests.
     ///
     /// # Errors
     ///
-    /// There is no port to be had.
+    /// No port is available.
     pub async fn answering(
         answer: impl Fn(&Request) -> Response + Send + Sync + 'static,
     ) -> io::Result<Self> {
@@ -107,7 +107,7 @@ impl Server {
         self.seen().requests.clone()
     }
 
-    /// The requests since this was last called; they are no longer kept then.
+    /// Removes and returns the requests so far.
     pub fn take_requests(&self) -> Vec<Request> {
         std::mem::take(&mut self.seen().requests)
     }

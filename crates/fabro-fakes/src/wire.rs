@@ -7,7 +7,7 @@ use std::time::Duration;
 pub(crate) enum Protocol {
     OpenAi,
     Anthropic,
-    /// No provider: a turn or an error is told as `OpenAI` does.
+    /// No provider: a turn or an error has the form of `OpenAI`.
     Plain,
 }
 

@@ -7,7 +7,7 @@ pub(crate) struct Ends {
     tail: Vec<u8>,
     head_limit: usize,
     tail_limit: usize,
-    /// Characters; what is no UTF-8 counts by chance.
+    /// Characters; an estimate for bytes that are not UTF-8.
     omitted: u64,
     is_cut: bool,
 }
@@ -29,7 +29,8 @@ impl Ends {
         self.head.truncate(whole);
         let broken = self.tail.iter().take(3).take_while(|byte| is_inner(**byte)).count();
         self.tail.drain(..broken);
-        let (head, tail) = (lossy(self.head), lossy(self.tail));
+        let head = lossy(self.head);
+        let tail = lossy(self.tail);
         format!("{head}\n[… {} characters omitted …]\n{tail}", self.omitted)
     }
 
@@ -55,7 +56,7 @@ impl Sink for Ends {
     }
 }
 
-/// The bytes up to the last character that is whole; all of them where it is no UTF-8 anyway.
+/// The bytes up to the last character that is whole; all of them when it is not UTF-8.
 fn whole(bytes: &[u8]) -> usize {
     let inner = bytes.iter().rev().take(3).take_while(|byte| is_inner(**byte)).count();
     let Some(start) = bytes.len().checked_sub(inner + 1) else { return bytes.len() };

@@ -8,7 +8,7 @@ use crate::{Captured, Exec, ExecError, Exit, Finished, Request};
 
 /// Answers from memory: for tests and for programs that must not start a process.
 ///
-/// A script it was not told about ends with code 127, as an unknown command does. No log file is
+/// A script without a result ends with code 127, as an unknown command does. No log file is
 /// written.
 ///
 /// ```
@@ -36,7 +36,7 @@ impl FakeExec {
         self
     }
 
-    /// This script comes to exactly this.
+    /// This script has exactly this result.
     pub fn with_finished(mut self, script: impl Into<String>, finished: Finished) -> Self {
         self.results.insert(script.into(), Some(finished));
         self

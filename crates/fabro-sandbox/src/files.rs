@@ -35,12 +35,12 @@ pub trait ReadFiles: Send + Sync {
 
 /// Changes files.
 pub trait WriteFiles: Send + Sync {
-    /// Gives a file this content at one stroke: whoever reads it sees the old content or the new.
+    /// Replaces the content of a file in one atomic step: readers see the old content or the new.
     /// Directories that it needs are made; a file that was there keeps its mode.
     ///
     /// # Errors
     ///
-    /// The path is outside, is no regular file, or must not be written. Nothing has changed then.
+    /// The path is outside, is not a regular file, or must not be written. Nothing has changed then.
     fn write(&self, path: &str, content: &[u8]) -> Result<(), FileError>;
 
     /// Removes a file, or a link and not what it leads to.
@@ -108,7 +108,7 @@ pub struct FileInfo {
     pub path: String,
     /// What it is; never a link.
     pub kind: FileKind,
-    /// Its size, in bytes; 0 for what is no file.
+    /// Its size, in bytes; 0 when it is not a file.
     pub len: u64,
     /// When its content changed last; `None` where that is not known.
     pub modified: Option<SystemTime>,
@@ -117,7 +117,7 @@ pub struct FileInfo {
 /// What a directory has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its name. What is no UTF-8 in it is U+FFFD, and such an entry cannot be opened.
+    /// Its name. Bytes that are not UTF-8 are U+FFFD, and such an entry cannot be opened.
     pub name: String,
     /// What it is.
     pub kind: FileKind,
@@ -158,20 +158,20 @@ pub enum FileError {
         /// The path as it was given.
         path: String,
     },
-    /// It, or something on the way, is no directory.
-    #[error("{path} is no directory, or a file is where its path needs one: check the path")]
+    /// It, or a component of its path, is not a directory.
+    #[error("{path} is not a directory, or its path leads through a file: check the path")]
     NotDirectory {
         /// The path as it was given.
         path: String,
     },
     /// It is a device, pipe or socket, or belongs to a file system of the kernel's.
-    #[error("{path} is no regular file: only those are read and written")]
+    #[error("{path} is not a regular file: only those are read and written")]
     NotRegular {
         /// The path as it was given.
         path: String,
     },
     /// The path is empty, too long, or has a NUL character.
-    #[error("{} is no usable path: name a file or directory", path.escape_debug())]
+    #[error("{} is not a valid path: name a file or directory", path.escape_debug())]
     Invalid {
         /// The first characters of the path.
         path: String,
@@ -221,15 +221,15 @@ pub enum FileError {
     Io {
         /// The path as it was given.
         path: String,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// The root is no directory.
+    /// The root is not a directory.
     #[error("working directory {} cannot be used: {source}", path.display())]
     Root {
         /// The root as it was given.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
 }

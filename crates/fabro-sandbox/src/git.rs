@@ -26,7 +26,7 @@
 //! ```
 //!
 //! The `git` program is asked, and asked to take no lock: the index, the stash and the references stay
-//! as they are, and a git command of somebody else at the same time is not disturbed.
+//! as they are, and other git commands at the same time are not disturbed.
 //!
 //! A [`WorkTree`] does both for stages that follow one another, and asks once between two of them.
 //!
@@ -63,12 +63,12 @@ pub enum GitError {
     /// The program could not be started, or not be read from.
     #[error("git cannot be run: {0}")]
     Run(#[from] std::io::Error),
-    /// Git refused.
+    /// Git failed.
     #[error("git {command} failed: {stderr}")]
     Failed {
         /// The command of git that was run.
         command: String,
-        /// What git said, at most 2,000 bytes of it.
+        /// Its stderr, at most 2,000 bytes of it.
         stderr: String,
     },
     /// Git answered something else than was asked for.
@@ -79,7 +79,7 @@ pub enum GitError {
         /// The part of the answer that was not understood.
         answer: String,
     },
-    /// Git said more than is read.
+    /// Git printed more than is read.
     #[error("git {command} lists more than {limit} bytes: let .gitignore name what is generated")]
     TooMuch {
         /// The command of git that was run.
@@ -87,10 +87,10 @@ pub enum GitError {
         /// The most that is read, in bytes.
         limit: u64,
     },
-    /// The time was up.
+    /// Timeout.
     #[error("git took more than {} s: is the work tree on a slow disk?", limit.as_secs())]
     TimedOut {
-        /// The time there was.
+        /// The timeout.
         limit: Duration,
     },
 }

@@ -8,7 +8,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::leftovers;
 
-/// How long what a shell left may go on after it: time for the `tee` of a `> >(tee log)` to write
+/// How long processes left by a shell may keep running after it: time for the `tee` of a `> >(tee log)` to write
 /// its last lines.
 const LINGER: Duration = Duration::from_millis(100);
 
@@ -82,7 +82,7 @@ impl Group {
         }
     }
 
-    /// Where this process adopts orphans (as the first one of a container does), nobody else
+    /// Where this process adopts orphans (as the first one of a container does), no other process
     /// removes those that have ended, and the group would never become empty.
     fn reap_adopted(&self) {
         while let Ok(Some(_)) = waitpgid(self.id, WaitOptions::NOHANG) {}
@@ -90,7 +90,7 @@ impl Group {
 
     fn terminate(&self) {
         signal(self.id, Signal::TERM);
-        // A stopped process takes its SIGTERM only once it goes on.
+        // A stopped process receives its SIGTERM only when it continues.
         signal(self.id, Signal::CONT);
     }
 
@@ -98,7 +98,7 @@ impl Group {
         signal(self.id, Signal::KILL);
         if !self.leader_reaped {
             // A leader may have moved to another group of its session. Until it is reaped, its
-            // process id can belong to nobody else.
+            // process id cannot be reused.
             let _ = kill_process(self.id, Signal::KILL);
         }
     }
@@ -113,7 +113,7 @@ impl Drop for Group {
 }
 
 fn exists(group: Pid) -> bool {
-    // EPERM also says that there is somebody.
+    // EPERM also means that the group exists.
     test_kill_process_group(group) != Err(rustix::io::Errno::SRCH)
 }
 

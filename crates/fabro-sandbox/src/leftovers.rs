@@ -21,12 +21,12 @@ pub fn end_leftovers((name, value): (&str, &str)) -> usize {
     count
 }
 
-/// Ends what one agent leaves running, in whatever process group it is, when it is dropped.
+/// Ends what one agent leaves running, in any process group, when it is dropped.
 ///
 /// Programs that are started with the [`variable`](Self::variable) in their environment, and those
 /// that these start, are found by it. They get SIGTERM when the mark is dropped, and SIGKILL two
 /// seconds later. The drop waits a tenth of a second for them; longer only where no tokio runtime
-/// goes on waiting. As [`end_leftovers`], it finds nothing outside Linux.
+/// keeps waiting. As [`end_leftovers`], it finds nothing outside Linux.
 ///
 /// ```
 /// use std::os::unix::process::CommandExt;
@@ -108,7 +108,7 @@ impl Leftovers {
     fn ask(name: &str, value: &str) -> Self {
         let left = Self { groups: found(format!("{name}={value}").as_bytes()) };
         left.signal(Signal::TERM);
-        // A stopped process takes its SIGTERM only once it goes on.
+        // A stopped process receives its SIGTERM only when it continues.
         left.signal(Signal::CONT);
         left
     }

@@ -1,10 +1,10 @@
-//! What an AI agent or a workflow runs and touches on this machine: scripts and files, within bounds.
+//! Where an AI agent or a workflow runs scripts and changes files on this machine, within limits.
 //!
 //! Two seams. [`Exec`] runs a script: one function that takes a [`Request`] and gives back what it
 //! came to. [`LocalExec`] starts real processes, [`FakeExec`] answers from memory. [`Files`] are the
 //! files of a working directory, in three traits: [`ReadFiles`], [`WriteFiles`], [`FindFiles`].
-//! [`LocalFiles`] lets nobody out of its root, [`WithValues`] adds single values that may be read,
-//! [`MemoryFiles`] has no disk, and [`ReadFirst`] lets nobody change what they have not read.
+//! [`LocalFiles`] refuses paths outside its root, [`WithValues`] adds single values that may be read,
+//! [`MemoryFiles`] has no disk, and [`ReadFirst`] refuses changes to files that were not read first.
 //!
 //! ```
 //! use fabro_sandbox::{Captured, Environment, Exec, Exit, Keep, Language, LocalExec, Request};
@@ -35,11 +35,11 @@
 //! # }
 //! ```
 //!
-//! A script ends when its shell exits. Whatever it left in its process group gets a moment to finish
+//! A script ends when its shell exits. Processes left in its group get a moment to finish
 //! on its own, then SIGTERM, two seconds, and SIGKILL; a cancellation ends the whole group the same
 //! way, and dropping the future kills it at once. A [`Process`] is a program to talk to through pipes,
 //! which ends in the same way. Its output goes to two log files as it arrives and comes back as text
-//! when it is small, or only its two ends are kept ([`Keep`]); a redactor can blank secrets out of it.
+//! when it is small, or only its two ends are kept ([`Keep`]); a redactor can redact it.
 //!
 //! # Limits
 //!
@@ -52,8 +52,8 @@
 //!   as large as the output: only the memory is bounded.
 //! - [`end_leftovers`] and [`Mark`] read `/proc`, so they find nothing outside Linux.
 //! - File operations block; call them where that is allowed. A written file is not synced to disk,
-//!   and loses its other hard links. Names that are no UTF-8 are listed, but cannot be opened.
-//! - [`LocalFiles`] guards against paths and links, not against somebody who moves the root itself or
+//!   and loses its other hard links. Names that are not UTF-8 are listed, but cannot be opened.
+//! - [`LocalFiles`] guards against paths and links, not against a process that moves the root itself or
 //!   mounts something into it.
 
 mod ends;
@@ -97,7 +97,7 @@ pub const CAPTURE_LIMIT: usize = 102_400;
 pub trait Exec: Send + Sync {
     /// Runs a script to its end.
     ///
-    /// A script that fails, is killed or is canceled is no error: see [`Finished::exit`].
+    /// A script that fails, is killed or is canceled is not an error: see [`Finished::exit`].
     ///
     /// # Errors
     ///
@@ -116,9 +116,9 @@ pub struct Request<'a> {
     pub cwd: &'a Path,
     /// The variables it sees.
     pub env: Environment<'a>,
-    /// What becomes of its output.
+    /// Where its output goes.
     pub keep: Keep,
-    /// Blanks secrets out of the output before anything keeps it.
+    /// Redacts the output before it is stored.
     pub redactor: Option<&'a Redactor>,
     /// Ends the script when it is canceled.
     pub cancel: CancellationToken,
@@ -133,7 +133,7 @@ pub enum Environment<'a> {
     Only(&'a [(String, String)]),
 }
 
-/// What becomes of the output of a script.
+/// Where the output of a script goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// Two files get all of it, byte for byte and while the script runs. A file is emptied if it
@@ -192,7 +192,7 @@ pub enum Exit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Captured {
     /// At most [`CAPTURE_LIMIT`] bytes, or the two ends asked for, without the line ends at its
-    /// end; bytes that are no UTF-8 are replaced by U+FFFD.
+    /// end; bytes that are not UTF-8 are replaced by U+FFFD.
     Text(String),
     /// More than that: it is in the log file only.
     Large {
@@ -214,7 +214,7 @@ pub enum ExecError {
         program: String,
     },
     /// The working directory is not there.
-    #[error("working directory {} is no directory: create it, or choose another", path.display())]
+    #[error("working directory {} is not a directory: create it, or choose another", path.display())]
     WorkingDirectory {
         /// Its path.
         path: PathBuf,
@@ -236,7 +236,7 @@ pub enum ExecError {
     Start {
         /// The interpreter.
         program: String,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// The output could not be recorded; the script was ended.
@@ -244,7 +244,7 @@ pub enum ExecError {
     Log {
         /// The log file, or the file a long script is run from.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// The process, or a pipe to it, could not be watched; it was ended.
@@ -252,7 +252,7 @@ pub enum ExecError {
     Watch {
         /// The interpreter.
         program: String,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
 }

@@ -144,7 +144,7 @@ async fn watch(
             exit = &mut ending => exit,
         };
         match ended {
-            // A pipe that nobody holds any more is read to its end; the limit is for the others.
+            // A pipe without a writer is read to its end; the timeout is for the others.
             Ok(exit) if !drained => match timeout(LAST_OUTPUT, drains).await {
                 Ok(Err(error)) => Err(error.into()),
                 Ok(Ok(())) | Err(_) => Ok(exit),

@@ -108,7 +108,8 @@ mod tests {
         let (mut process, mut pipes) = start("echo $A$CARGO; cat; echo bad >&2; exit 3", &env);
         pipes.stdin.write_all(b"told").await.unwrap();
         drop(pipes.stdin);
-        let (mut out, mut err) = (String::new(), String::new());
+        let mut out = String::new();
+        let mut err = String::new();
         pipes.stdout.read_to_string(&mut out).await.unwrap();
         pipes.stderr.read_to_string(&mut err).await.unwrap();
         assert_eq!((out.as_str(), err.as_str()), ("1\ntold", "bad\n"));

@@ -22,7 +22,7 @@ impl Tail {
     }
 
     /// The last lines, at most [`LINES`](Self::LINES) of at most [`BYTES`](Self::BYTES) together,
-    /// without control characters and without blanks around them. A line that was cut off at its
+    /// without control characters and without surrounding whitespace. A line that was cut off at its
     /// beginning is left out, unless it is the only one.
     pub fn text(&self) -> String {
         let text = String::from_utf8_lossy(&self.bytes);

@@ -39,7 +39,8 @@ async fn main() {
         println!("{}: {}", tool.spec().name, tool.spec().description);
     }
     if let Some(tool) = tools.first() {
-        let (arguments, context) = (Map::new(), ToolContext::default());
+        let arguments = Map::new();
+        let context = ToolContext::default();
         let cancel = CancellationToken::new();
         let call = Call { id: "1", arguments: &arguments, context: &context, cancel: &cancel };
         println!("{:?}", tool.call(call).await);

@@ -42,7 +42,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         (Some(tool), Some(arguments)) => vec![(tool, serde_json::from_str(&arguments)?)],
         _ => calls().map(|(tool, arguments)| (tool.to_owned(), arguments)).into(),
     };
-    let (context, cancel) = (ToolContext::default(), CancellationToken::new());
+    let context = ToolContext::default();
+    let cancel = CancellationToken::new();
     for (id, (tool, arguments)) in calls.iter().enumerate() {
         let id = id.to_string();
         let output = tools.run(tool, &id, arguments, &context, &cancel, Permissions::Full).await;

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Call, Output};
 
-/// How long one call may look through files.
+/// The timeout of a call that searches files.
 const TIME_LIMIT: Duration = Duration::from_mins(1);
 
 /// A spec whose arguments are these and no others.
@@ -33,15 +33,15 @@ pub(crate) fn spec(
     }
 }
 
-/// The arguments, typed. They have been checked, unless somebody calls a tool by itself.
+/// The arguments, typed. A [`ToolSet`](crate::ToolSet) has checked them against the schema.
 pub(crate) fn arguments<T: DeserializeOwned>(call: &Call<'_>) -> Result<T, Output> {
     let arguments = Value::Object(call.arguments.clone());
     serde_json::from_value(arguments)
-        .map_err(|error| Output::error(format!("the arguments do not fit: {error}")))
+        .map_err(|error| Output::error(format!("the arguments are not valid: {error}")))
 }
 
-/// Runs work that blocks beside the async tasks. It is told to stop when the call is canceled or
-/// dropped, and when it takes too long.
+/// Runs blocking work on another thread. It is asked to stop when the call is canceled or
+/// dropped, and at its timeout.
 pub(crate) async fn blocking(
     cancel: &CancellationToken,
     work: impl FnOnce(&Stop) -> Output + Send + 'static,
@@ -51,7 +51,19 @@ pub(crate) async fn blocking(
     let stop = Stop { token, deadline: Instant::now() + TIME_LIMIT };
     match tokio::task::spawn_blocking(move || work(&stop)).await {
         Ok(output) => output,
-        Err(error) => Output::error(format!("the call broke off: {error}")),
+        Err(error) => Output::error(format!("the call was aborted: {error}")),
+    }
+}
+
+/// The result of a call, or that it was canceled before.
+pub(crate) async fn unless_canceled(
+    cancel: &CancellationToken,
+    work: impl Future<Output = Output>,
+) -> Output {
+    tokio::select! {
+        biased;
+        () = cancel.cancelled() => canceled(),
+        output = work => output,
     }
 }
 
@@ -59,7 +71,7 @@ pub(crate) fn canceled() -> Output {
     Output::error("the call was canceled")
 }
 
-/// Whether to go on.
+/// Says whether work should stop: a cancellation or a timeout.
 pub(crate) struct Stop {
     token: CancellationToken,
     deadline: Instant,

@@ -118,7 +118,7 @@ pub(crate) fn text_to_change(files: &SeenFiles, path: &str) -> Result<(String, S
     files.may_change(path).map_err(said)?;
     let content = files.inner().read(path, CHANGED).map_err(said)?;
     let text = String::from_utf8(content)
-        .map_err(|_| format!("{path} is no UTF-8 text: it can only be replaced as a whole"))?;
+        .map_err(|_| format!("{path} is not UTF-8 text: it can only be replaced as a whole"))?;
     Ok((files.info(path).map_err(said)?.path, text))
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A [`Tool`] is something that a model may call; a [`ToolSet`] is what an agent has of them. The set
 //! stands between the model and the tools: it checks arguments against the JSON Schema, refuses what
-//! is not permitted, blanks secrets out of what comes back and cuts it to a size that fits into a
+//! is not permitted, redacts secrets in outputs and cuts them to a size that fits into a
 //! conversation. Nothing that a model writes is an error of the program: every call has an
 //! [`Output`] for the model to read.
 //!
@@ -19,7 +19,8 @@
 //! let files = Arc::new(MemoryFiles::new([("src/lib.rs", "pub fn add() {}\n")]));
 //! let tools = file_tools(files).into_iter().fold(ToolSet::new(), ToolSet::with);
 //!
-//! let (context, cancel) = (ToolContext::default(), CancellationToken::new());
+//! let context = ToolContext::default();
+//! let cancel = CancellationToken::new();
 //! let run = async |name, arguments| {
 //!     tools.run(name, "call-1", &arguments, &context, &cancel, Permissions::ReadOnly).await
 //! };

@@ -29,14 +29,14 @@
 //!
 //! A program gets the environment it is given and nothing else, and leads a process group of its
 //! own, which is ended with [`Servers::close`] (SIGTERM, two seconds, SIGKILL) or killed when the
-//! last tool is dropped. A server that ends in the middle of a call is started once more; the call is
-//! repeated only when the server calls the tool read-only or idempotent, else the agent is told
+//! last tool is dropped. A server that ends in the middle of a call is restarted; the call is
+//! repeated only when the server calls the tool read-only or idempotent, otherwise the agent is told
 //! that it may have taken effect or not. So it is with a server that answers neither a call in its time
 //! nor, after that, a ping: it is ended, and started again.
 //!
 //! # Limits
 //!
-//! - Needs a tokio runtime with its I/O and time drivers, which has to go on for as long as the
+//! - Needs a tokio runtime with its I/O and time drivers, which must keep running for as long as the
 //!   servers are used. Programs: Unix only.
 //! - Tools only: no resources, prompts or sampling, and a tool that asks the user something fails.
 //! - The list of tools is the one at the start, at most 1,000 of a server.

@@ -3,7 +3,7 @@
 use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value;
 
-/// How many problems a model is told at once.
+/// How many problems a model is shown at once.
 const TOLD: usize = 3;
 
 /// How long one of them may be, in characters.
@@ -22,7 +22,7 @@ impl Schema {
     /// Compiles it, or says what is wrong.
     pub(crate) fn compile(schema: &Value) -> Result<Self, String> {
         if !schema.is_object() {
-            return Err("it is no object".to_owned());
+            return Err("it is not an object".to_owned());
         }
         let patterns = PatternOptions::fancy_regex()
             .backtrack_limit(MAX_BACKTRACKING)

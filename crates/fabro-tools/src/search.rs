@@ -17,8 +17,7 @@ const PATTERN: usize = 1_000;
 /// After how much text a search ends, in bytes: less than what outputs are cut to.
 const ENOUGH: usize = 26_000;
 
-const NOT_ALL: &str =
-    "[not everything was looked at: the call takes too long. Choose a smaller path.]";
+const NOT_ALL: &str = "[not everything was searched: timeout of the call. Choose a smaller path.]";
 
 fn working_directory() -> String {
     ".".to_owned()

@@ -15,7 +15,7 @@ use crate::limit::Limits;
 use crate::schema::Schema;
 use crate::{Call, Output, Tool};
 
-/// Names that differ more from a known one are not taken for a slip.
+/// Names that differ more from a known one are not taken for a typo.
 const NEAR: f64 = 0.7;
 
 /// The tools of an agent, by name.
@@ -32,7 +32,7 @@ pub struct ToolSet {
 
 struct Entry {
     tool: Arc<dyn Tool>,
-    /// Compiled once; an error is told to whoever calls the tool.
+    /// Compiled once; an error is the result of each call.
     schema: Arc<Result<Schema, String>>,
 }
 
@@ -43,7 +43,7 @@ impl ToolSet {
         Self::default()
     }
 
-    /// Adds a tool; one of the same name gives way to it.
+    /// Adds a tool, replacing one of the same name.
     pub fn with(mut self, tool: Arc<dyn Tool>) -> Self {
         let schema = Arc::new(Schema::compile(&tool.spec().parameters));
         let tool = tool.seeing(&self.seen).unwrap_or(tool);
@@ -51,7 +51,7 @@ impl ToolSet {
         self
     }
 
-    /// Blanks these secrets out of every output.
+    /// Redacts these secrets in every output.
     pub fn with_redactor(self, redactor: Redactor) -> Self {
         Self { redactor, ..self }
     }
@@ -110,7 +110,7 @@ impl ToolSet {
         self.tools.get(name).map(|entry| &entry.tool)
     }
 
-    /// What a model is told of the tools that it may call under these permissions, by name.
+    /// The specs of the tools that may be called under these permissions, by name.
     pub fn specs(&self, permissions: Permissions) -> Arc<[ToolSpec]> {
         let tools = self.tools.values().map(|entry| &entry.tool);
         tools.filter(|tool| tool.needs() <= permissions).map(|tool| tool.spec().clone()).collect()
@@ -127,10 +127,10 @@ impl ToolSet {
         parts.collect::<Vec<_>>().join("\n\n")
     }
 
-    /// Runs one call to its end, whatever the model made of it: a tool that is not there, that is
-    /// not permitted, or arguments that do not fit its schema are answered with what to do.
+    /// Runs one call to its end. A call of a tool that does not exist, that is
+    /// not permitted, or with arguments that do not match its schema, results in an error that says what to do.
     ///
-    /// The text of the answer is redacted, then cut; the names of files are redacted, and not told
+    /// The text of the output is redacted, then cut; the names of files are redacted, and not reported
     /// as seen when they have secrets.
     pub async fn run(
         &self,
@@ -146,7 +146,7 @@ impl ToolSet {
             Ok((tool, arguments)) => tool.call(Call { id, arguments, context, cancel }).await,
             Err(problem) => Output::error(problem),
         };
-        // Not before: a call that is dropped has shown nobody anything.
+        // Not before: a dropped call has shown the agent nothing.
         self.seen.recall(&output.files_seen);
         self.redactor.redact_all(&mut output.files_read);
         self.redactor.redact_all(&mut output.files_modified);
@@ -181,12 +181,12 @@ impl ToolSet {
             return Err(no_object(name, arguments));
         };
         let schema = (*entry.schema).as_ref().map_err(|problem| {
-            format!("`{name}` cannot be called, for its JSON Schema is broken: {problem}")
+            format!("`{name}` cannot be called: its JSON Schema is not valid: {problem}")
         })?;
         let problems = schema.problems(arguments);
         if !problems.is_empty() {
             return Err(format!(
-                "the arguments of `{name}` do not fit: {problems}. Call it again."
+                "the arguments of `{name}` are not valid: {problems}. Call it again."
             ));
         }
         Ok((&*entry.tool, members))
@@ -198,7 +198,9 @@ impl ToolSet {
         let near = near.filter(|(score, _)| *score >= NEAR).max_by(|a, b| a.0.total_cmp(&b.0));
         match near {
             Some((_, known)) => format!("there is no tool `{shown}`: did you mean `{known}`?"),
-            None if self.tools.is_empty() => format!("there is no tool `{shown}`, nor any other"),
+            None if self.tools.is_empty() => {
+                format!("there is no tool `{shown}`, and no other tool")
+            }
             None => {
                 let names: Vec<_> = self.tools.keys().map(String::as_str).collect();
                 format!("there is no tool `{shown}`: choose from {}", names.join(", "))
@@ -214,12 +216,12 @@ impl fmt::Debug for ToolSet {
     }
 }
 
-/// What is wrong with arguments that are no object. JSON that does not parse comes as its text.
+/// The error for arguments that are not an object. JSON that does not parse arrives as a string.
 fn no_object(name: &str, arguments: &Value) -> String {
     let text = arguments.as_str();
     match text.and_then(|text| serde_json::from_str::<Value>(text).err()) {
         Some(error) => format!(
-            "the arguments of `{name}` are broken JSON ({error}): call it again, with all of them"
+            "the arguments of `{name}` are not valid JSON ({error}): call it again, with all of them"
         ),
         None => format!("the arguments of `{name}` are {}: pass a JSON object", kind(arguments)),
     }

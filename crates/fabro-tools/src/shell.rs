@@ -30,7 +30,7 @@ pub struct Shell {
     pub root: PathBuf,
     /// All variables that a command sees; [`fabro_sandbox::agent_env`] makes them.
     pub env: Vec<(String, String)>,
-    /// Blanks secrets out of what a command prints, before it is cut.
+    /// Redacts the output of a command before it is cut.
     pub redactor: Redactor,
 }
 
@@ -144,7 +144,7 @@ impl Shell {
         let Some(cwd) = cwd else { return Ok(self.root.clone()) };
         let info = self.files.info(cwd).map_err(|error| error.to_string())?;
         if info.kind != FileKind::Directory {
-            return Err(format!("{cwd} is no directory: choose another cwd"));
+            return Err(format!("{cwd} is not a directory: choose another cwd"));
         }
         Ok(self.root.join(info.path))
     }

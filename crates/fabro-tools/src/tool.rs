@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 /// Implement it under `#[async_trait]`, of the crate `async-trait` 0.1.
 #[async_trait]
 pub trait Tool: Send + Sync {
-    /// What the model is told of it.
+    /// Its name, description and parameters for the model.
     fn spec(&self) -> &ToolSpec;
 
     /// The least permissions under which an agent may call it.
@@ -35,7 +35,7 @@ pub trait Tool: Send + Sync {
         None
     }
 
-    /// Runs one call to its end. A failure is an [`Output`] too: the model reads it and goes on.
+    /// Runs one call to its end. A failure is an [`Output`] too, for the model to read.
     /// When `call.cancel` fires the tool ends what it began; dropping the future leaves nothing
     /// running.
     async fn call(&self, call: Call<'_>) -> Output;
@@ -54,12 +54,12 @@ pub struct Call<'a> {
     pub cancel: &'a CancellationToken,
 }
 
-/// What a call came to.
+/// The result of a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Output {
     /// What the model gets to read.
     pub text: String,
-    /// The call failed, and the text says why and what to do.
+    /// The call failed; the text says why and what to do.
     pub is_error: bool,
     /// Files it read, relative to the working directory.
     pub files_read: Vec<String>,

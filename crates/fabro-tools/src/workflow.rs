@@ -7,7 +7,7 @@ use fabro_types::Permissions;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::call::{arguments, canceled, spec};
+use crate::call::{arguments, spec, unless_canceled};
 use crate::limit::end_of;
 use crate::{Call, Output, Tool};
 
@@ -33,7 +33,7 @@ pub trait WorkflowContext: Send + Sync {
     /// It cannot be kept.
     async fn append(&self, text: &str) -> Result<(), AppendError>;
 
-    /// The directories, absolute, of the files that stand for values which are too large to be told:
+    /// The directories, absolute, of the files that hold large values:
     /// the agents may read them there, see [`WithValues`](fabro_sandbox::WithValues). None, unless an
     /// implementation has some.
     fn value_dirs(&self) -> Vec<PathBuf> {
@@ -186,13 +186,12 @@ impl Tool for Append {
             Ok(arguments) => arguments,
             Err(output) => return output,
         };
-        tokio::select! {
-            biased;
-            () = call.cancel.cancelled() => canceled(),
-            appended = self.context.append(&text) => match appended {
+        let append = async {
+            match self.context.append(&text).await {
                 Ok(()) => Output::ok("noted"),
                 Err(error) => Output::error(error.to_string()),
-            },
-        }
+            }
+        };
+        unless_canceled(call.cancel, append).await
     }
 }

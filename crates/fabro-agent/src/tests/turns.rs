@@ -79,7 +79,7 @@ async fn a_script_with_the_tools_for_files() {
     tool: [call-fix-0-0 ->      1	old
     ] [call-fix-0-1 -> there is no tool `reed_file`: did you mean `read_file`?]
     assistant: [call-fix-1-0 write_file] [call-fix-1-1 write_file]
-    tool: [call-fix-1-0 -> made b/c.txt: 3 bytes, 1 lines] [call-fix-1-1 -> the arguments of `write_file` do not fit: "file_path" is a required property; "content" is a required property; Additional properties are not allowed ('path' was unexpected). Call it again.]
+    tool: [call-fix-1-0 -> made b/c.txt: 3 bytes, 1 lines] [call-fix-1-1 -> the arguments of `write_file` are not valid: "file_path" is a required property; "content" is a required property; Additional properties are not allowed ('path' was unexpected). Call it again.]
     assistant: Done.
     "#);
 }

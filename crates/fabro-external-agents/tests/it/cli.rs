@@ -215,7 +215,7 @@ async fn programs_that_fail_without_a_word_are_told_apart() {
     let said = place
         .run(&Cli::new(CliAgent::Claude), "", |task| task.work_dir = "/no/such".as_ref())
         .await;
-    assert_snapshot!(said, @"error: working directory /no/such is no directory: create it, or choose another (deterministic)");
+    assert_snapshot!(said, @"error: working directory /no/such is not a directory: create it, or choose another (deterministic)");
 }
 
 #[tokio::test]

@@ -184,7 +184,7 @@ fn a_command_without_a_place_to_run_says_so() {
     let story = story.replace(&scene.dir.path().display().to_string(), "DIR");
     insta::assert_snapshot!(story, @r"
     001 start@1 succeeded -> c (unconditional)
-    002 c@1 failed: working directory DIR/work is no directory: create it, or choose another (deterministic) -> exit (unconditional)
+    002 c@1 failed: working directory DIR/work is not a directory: create it, or choose another (deterministic) -> exit (unconditional)
     003 exit@1 succeeded
     run succeeded
     ");

@@ -15,7 +15,7 @@ const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::
 
 /// Opens a directory, whose path is relative to the root and free of `.` and `..`.
 ///
-/// A link that somebody puts in its place, or in that of a parent, in this very moment is an error.
+/// A link put in its place, or in that of a parent, at the same time (a race) is an error.
 pub(super) fn directory(root: &Path, path: &Path) -> Result<OwnedFd> {
     let root = open(root, DIRECTORY, Mode::empty())?;
     if path.as_os_str().is_empty() {

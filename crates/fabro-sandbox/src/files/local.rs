@@ -29,7 +29,7 @@ impl LocalFiles {
     ///
     /// # Errors
     ///
-    /// It is no directory, or cannot be looked at.
+    /// It is not a directory, or cannot be read.
     pub fn new(root: impl AsRef<Path>) -> Result<Self, FileError> {
         let given = root.as_ref();
         let unusable = |source| FileError::Root { path: given.to_owned(), source };

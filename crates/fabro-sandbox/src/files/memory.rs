@@ -40,7 +40,7 @@ impl MemoryFiles {
     pub fn new<P: AsRef<str>, C: Into<Vec<u8>>>(files: impl IntoIterator<Item = (P, C)>) -> Self {
         let mut state = State::default();
         for (path, content) in files {
-            // What leads nowhere is no file.
+            // An invalid path is not a file.
             if let Ok(path) = normal(path.as_ref()) {
                 state.put(path, content.into());
             }

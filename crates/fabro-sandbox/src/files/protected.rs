@@ -45,7 +45,7 @@ impl<F: Files> Protected<F> {
                 return false;
             };
             let parent = parent.to_str().map(|parent| if parent.is_empty() { "." } else { parent });
-            // What is outside, as are the parents of the root, is nobody's to change.
+            // What is outside, as are the parents of the root, must not be changed.
             let parent = parent.and_then(|parent| self.files.leads_to(parent).ok());
             parent.is_some_and(|parent| is_protected(&Path::new(&parent).join(name)))
         };
@@ -149,7 +149,7 @@ mod tests {
         }
         assert!(matches!(files.remove("hooks/x"), Err(FileError::Protected { .. })));
         assert_eq!(files.read(".git/HEAD", 10).unwrap(), b"ref");
-        // Links themselves are no part of what they lead to.
+        // Links themselves are not part of their target.
         for name in ["hooks", "new.md", "dir", "out"] {
             files.remove(name).unwrap();
         }

@@ -57,7 +57,7 @@ impl Seen {
 /// files.read("notes.md", 1_000)?;
 /// files.write("notes.md", b"new")?;
 ///
-/// // Another process, or another reader that is told the same.
+/// // Another process, or another reader with the same state.
 /// let later = ReadFirst::new(MemoryFiles::new([("notes.md", "new")]));
 /// later.seen().recall(&files.noticed());
 /// later.write("notes.md", b"newer")?;
@@ -76,7 +76,7 @@ impl<F: Files> ReadFirst<F> {
         Self::for_reader(files, Seen::default())
     }
 
-    /// The files for somebody who has seen this of them.
+    /// The files for a reader who has already read these.
     pub fn for_reader(files: F, seen: Seen) -> Self {
         Self { files, seen, noticed: Mutex::default() }
     }

@@ -53,7 +53,7 @@ pub(super) fn resolve(root: &Path, path: &str, last: Last) -> Result<PathBuf, Fi
             Err(error) if error.kind() == ErrorKind::InvalidFilename => {
                 return Err(FileError::Invalid { path: start(path) });
             }
-            // Whether it exists, and may be seen, is for whoever opens it to find out.
+            // Opening it finds out whether it exists and may be read.
             Ok(_) | Err(_) => {}
         }
     }

@@ -39,7 +39,7 @@ impl WithValues {
 
     /// The directory that has the value at this path, and the value's path in it.
     fn value(&self, path: &str) -> Option<(LocalFiles, String)> {
-        // Most paths are told from those of values by their last name, without a look at the disk.
+        // Most paths are distinguished from those of values by their file name, without reading the disk.
         if !is_value_name(path.rsplit('/').next()?) {
             return None;
         }

@@ -13,10 +13,10 @@ const EMPTY_TREES: [&str; 2] = [
 ];
 
 /// The files that appeared, vanished or got other contents between two snapshots of one directory:
-/// their paths below it, sorted by bytes. What of a path is no UTF-8 is shown as `U+FFFD`.
+/// their paths below it, sorted by bytes. Bytes that are not UTF-8 are shown as `U+FFFD`.
 ///
 /// To be called soon after the second one was taken: files that were edited before the first one and
-/// are committed now are looked at once more.
+/// are committed now are read again.
 ///
 /// # Errors
 ///
@@ -60,7 +60,8 @@ async fn committed(before: &Snapshot, after: &Snapshot) -> Result<BTreeSet<Vec<u
     let tree = |at: &Snapshot| {
         at.head.clone().unwrap_or_else(|| EMPTY_TREES[usize::from(sha256)].to_owned())
     };
-    let (from, to) = (tree(before), tree(after));
+    let from = tree(before);
+    let to = tree(after);
     let arguments = ["-r", "-z", "--name-only", "--no-renames", &from, &to];
     let path = Some(after.place.pathspec.as_os_str());
     let output = git(&after.place.cwd, "diff-tree", &arguments, path).await?.output("diff-tree")?;

@@ -34,7 +34,7 @@ pub(crate) const MISLEADING: [&str; 13] = [
 /// What git answered.
 pub(crate) enum Answer {
     Output(Vec<u8>),
-    /// It failed, and said this.
+    /// It failed, with this on stderr.
     Refused(String),
     /// There is no git.
     NoGit,
@@ -75,7 +75,8 @@ pub(crate) async fn git(
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Answer::NoGit),
         spawned => spawned?,
     };
-    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let stdout = child.stdout.take();
+    let stderr = child.stderr.take();
     let (output, said) = tokio::try_join!(read(stdout), read(stderr))?;
     if output.len() as u64 > OUTPUT_BYTES {
         return Err(GitError::TooMuch { command: command.to_owned(), limit: OUTPUT_BYTES });

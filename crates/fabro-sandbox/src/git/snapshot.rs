@@ -78,7 +78,8 @@ async fn take(dir: &Path, depth: u8) -> Result<Option<Snapshot>, GitError> {
     let path = Some(place.pathspec.as_os_str());
     let output = git(&place.cwd, "status", &status::ARGUMENTS, path).await?.output("status")?;
     let status = status::parse(&output)?;
-    let (mut files, mut repositories) = (Vec::new(), Vec::new());
+    let mut files = Vec::new();
+    let mut repositories = Vec::new();
     for Entry { path, is_repository } in status.entries {
         if let Some(path) = path.strip_prefix(&*place.prefix) {
             if is_repository { &mut repositories } else { &mut files }.push(path.to_owned());
@@ -92,7 +93,7 @@ async fn take(dir: &Path, depth: u8) -> Result<Option<Snapshot>, GitError> {
     Ok(Some(Snapshot { place, head: status.head, dirty }))
 }
 
-/// A repository inside of another. One that cannot be asked is no reason to fail.
+/// A repository inside another. One that cannot be read is not an error.
 async fn repository(dir: &Path, depth: u8) -> Print {
     let inner = match depth.checked_sub(1) {
         Some(depth) => Box::pin(take(dir, depth)).await.ok().flatten(),

@@ -16,7 +16,7 @@ pub struct WorkTree {
 
 #[derive(Default)]
 struct State {
-    /// Stages at work.
+    /// Running stages.
     busy: usize,
     /// Stages that ever began.
     begun: u64,
@@ -26,7 +26,7 @@ struct State {
     is_told: bool,
 }
 
-/// A stage at work; ends when it is dropped.
+/// A running stage; ends when it is dropped.
 pub struct AtWork<'a>(&'a WorkTree);
 
 impl WorkTree {

@@ -169,7 +169,8 @@ fn leftovers_are_found_by_their_marker() {
 #[tokio::test]
 #[cfg(target_os = "linux")]
 async fn what_is_marked_ends_with_its_mark() {
-    let (mark, other) = (Mark::new(), Mark::new());
+    let mark = Mark::new();
+    let other = Mark::new();
     let leave = |mark: &Mark, deaf: &str| {
         let mut place = Place::new();
         place.env.push(mark.variable());

@@ -152,7 +152,9 @@ fn a_directory_swapped_for_a_link() {
     let stop = Arc::new(AtomicBool::new(false));
     symlink(place.out(""), place.work("link")).unwrap();
     let swapping = std::thread::spawn({
-        let (stop, sub, link) = (Arc::clone(&stop), place.work("sub"), place.work("link"));
+        let stop = Arc::clone(&stop);
+        let sub = place.work("sub");
+        let link = place.work("link");
         move || {
             while !stop.load(Ordering::Relaxed) {
                 renameat_with(CWD, &sub, CWD, &link, RenameFlags::EXCHANGE).unwrap();

@@ -98,7 +98,7 @@ async fn what_cannot_start_says_what_to_do() {
     let mut request = place.request("true");
     request.cwd = std::path::Path::new("/nowhere/at/all");
     let directory = LocalExec::new().run(request).await.unwrap_err();
-    insta::assert_snapshot!(directory, @"working directory /nowhere/at/all is no directory: create it, or choose another");
+    insta::assert_snapshot!(directory, @"working directory /nowhere/at/all is not a directory: create it, or choose another");
 
     let mut request = place.request("true");
     request.keep = place.logs("/dev/null/stdout.log", "stderr.log");

@@ -99,7 +99,7 @@ fn replaced(text: &str, old: &str, new: &str, all: bool) -> Result<Edited, Strin
             Ok(Edited { text, lines })
         }
         count => Err(format!(
-            "old_string is there {count} times, {}: add lines around the one you mean, or set replace_all",
+            "old_string occurs {count} times, {}: add lines around the one you mean, or set replace_all",
             at(&lines)
         )),
     }
@@ -137,11 +137,11 @@ fn not_found(text: &str, old: &str) -> String {
     let near = text.lines().enumerate().filter(|(_, line)| Some(line.trim()) == wanted);
     let near: Vec<_> = near.map(|(index, _)| index + 1).take(NAMED).collect();
     if near.is_empty() {
-        return "old_string is not there: read the file again, and copy the text exactly"
+        return "old_string was not found: read the file again, and copy the text exactly"
             .to_owned();
     }
     format!(
-        "old_string is not there; its first line is, {}, so what follows or the blanks differ: \
+        "old_string was not found; its first line is, {}, so what follows or the whitespace differs: \
          read that part again, and copy the text exactly",
         at(&near)
     )
@@ -171,25 +171,25 @@ mod tests {
             "a\nb\na a",
             "a",
             "x",
-            "old_string is there 3 times, at lines 1, 3, 3: add lines around the one you mean, or set replace_all",
+            "old_string occurs 3 times, at lines 1, 3, 3: add lines around the one you mean, or set replace_all",
         );
         check(
             "a\na\na",
             "a\na",
             "x",
-            "old_string is there 2 times, at lines 1, 2: add lines around the one you mean, or set replace_all",
+            "old_string occurs 2 times, at lines 1, 2: add lines around the one you mean, or set replace_all",
         );
         check(
             "a",
             "b",
             "x",
-            "old_string is not there: read the file again, and copy the text exactly",
+            "old_string was not found: read the file again, and copy the text exactly",
         );
         check(
             "{\n    a\n    b\n}",
             "  a\n  b",
             "x",
-            "old_string is not there; its first line is, at lines 2, so what follows or the blanks differ: read that part again, and copy the text exactly",
+            "old_string was not found; its first line is, at lines 2, so what follows or the whitespace differs: read that part again, and copy the text exactly",
         );
     }
 

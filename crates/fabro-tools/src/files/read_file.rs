@@ -10,7 +10,7 @@ use super::{FileTool, SeenFiles, said};
 use crate::Output;
 use crate::call::{Stop, canceled, spec};
 
-/// How many lines one call gives unless it is told otherwise.
+/// How many lines one call returns by default.
 const LINES: u64 = 2_000;
 
 /// How much of a line is shown, in characters.
@@ -201,7 +201,8 @@ impl Lines {
         }
         self.number += 1;
         self.line.clear();
-        (self.chars, self.last) = (0, None);
+        self.chars = 0;
+        self.last = None;
     }
 
     fn show_line(&mut self) {
@@ -213,7 +214,8 @@ impl Lines {
         // Writing to a string cannot fail.
         let _ = write!(self.text, "{:>6}\t{line}", self.number);
         if more > 0 {
-            let (number, column) = (self.number, shown.end + 1);
+            let number = self.number;
+            let column = shown.end + 1;
             let _ = write!(
                 self.text,
                 " [… {more} more characters: read on with offset {number}, column {column}]"

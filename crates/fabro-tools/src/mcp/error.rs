@@ -40,13 +40,13 @@ pub enum Problem {
     /// A header cannot be sent.
     #[error("its header `{0}` cannot be sent: check its name and value")]
     Header(String),
-    /// It wants somebody to log in.
+    /// It requires authorization.
     #[error("it asks for authorization: set its Authorization header")]
     Authorization,
     /// It answered with an error, or with something else than what was asked for.
     #[error("{0}")]
     Refused(String),
-    /// The session is over.
+    /// The session has ended.
     #[error("it was ended with its session")]
     Closed,
 }
@@ -58,7 +58,7 @@ impl Problem {
 }
 
 fn said(stderr: &str) -> String {
-    if stderr.is_empty() { String::new() } else { format!("; it said:\n{stderr}") }
+    if stderr.is_empty() { String::new() } else { format!("; its stderr:\n{stderr}") }
 }
 
 fn exit(exit: Option<Exit>) -> String {

@@ -24,7 +24,7 @@ pub(crate) fn transport(
     let headers = headers.iter().map(|(name, value)| header(name, value));
     let headers = headers.collect::<Result<HashMap<_, _>, _>>()?;
     if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // An error means that another thread was faster, with whatever provider it prefers.
+        // An error means a race that another thread won, with its own provider.
         let _ = rustls::crypto::ring::default_provider().install_default();
     }
     let config = StreamableHttpClientTransportConfig::with_uri(url).custom_headers(headers);

@@ -38,7 +38,7 @@ pub(crate) struct Link {
     pub(crate) server: Server,
     place: Arc<Place>,
     connection: Mutex<Option<Arc<Connection>>>,
-    /// Fires when the session is over: no connection is made any more.
+    /// Fires when the session ends: no new connection is made.
     closed: CancellationToken,
 }
 
@@ -67,7 +67,7 @@ impl Link {
         }
     }
 
-    /// Calls a tool. When the server ends meanwhile it is started once more, and the call is made
+    /// Calls a tool. When the server ends meanwhile it is restarted, and the call is retried
     /// again if it may be.
     pub(crate) async fn call(&self, params: CallToolRequestParams, repeatable: bool) -> Output {
         let mut first = true;
@@ -81,7 +81,7 @@ impl Link {
                 Ok(Ok(CallToolResponse::Complete(result))) => return result::output(&result),
                 Ok(Ok(_)) => {
                     return Output::error(
-                        self.says("the tool asks for input, which nobody can give here"),
+                        self.says("the tool asks for input, which is not available here"),
                     );
                 }
                 Ok(Err(ServiceError::McpError(error))) => {

@@ -35,7 +35,7 @@ fn hash(server: &str, tool: &str, round: u32) -> String {
     hasher.update(tool);
     hasher.update(round.to_le_bytes());
     let digest = hasher.finalize();
-    digest.iter().take(4).fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+    digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 use std::time::Duration;
 
-/// From the start of a server to its list of tools, when nothing else is said.
+/// The default timeout from the start of a server to its list of tools.
 const STARTUP: Duration = Duration::from_secs(30);
 
-/// From a call to its result, when nothing else is said.
+/// The default timeout of a call.
 const CALL: Duration = Duration::from_mins(2);
 
 /// A server to take tools from.
@@ -13,7 +13,7 @@ pub struct Server {
     pub name: String,
     /// How it is reached.
     pub transport: Transport,
-    /// Its tools are told about the workflow: `_meta["fabro/context"]` of each call has the summary,
+    /// Calls carry the workflow's memory: `_meta["fabro/context"]` of each call has the summary,
     /// the recent turns and the round.
     pub context: bool,
     /// How long it may take from its start to its list of tools.
@@ -23,7 +23,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server that is told nothing about the workflow, has 30 seconds to start, and 120 seconds
+    /// A server without the workflow's memory, with a timeout of 30 seconds to start, and 120 seconds
     /// for each call.
     pub fn new(name: impl Into<String>, transport: Transport) -> Self {
         let name = name.into();

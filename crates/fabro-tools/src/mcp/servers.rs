@@ -68,7 +68,7 @@ impl Servers {
         instructions: Option<String>,
         taken: &mut BTreeSet<String>,
     ) {
-        // They are about the server as a whole, so they are told once.
+        // They are about the server as a whole, so only its first tool has them.
         let mut instructions = instructions.map(|text| {
             let text: String = text.chars().take(INSTRUCTIONS).collect();
             format!("About all tools of the MCP server `{}`:\n\n{text}", link.server.name)

@@ -52,7 +52,7 @@ impl Child {
         Problem::Ended(self.exit().await)
     }
 
-    /// Ends it, and whatever it started.
+    /// Ends it and its child processes.
     pub(crate) async fn end(&self) {
         if let Some(mut process) = self.process.lock().await.take() {
             process.end().await;

@@ -8,6 +8,7 @@ use fabro_types::Permissions;
 use rmcp::model::{CallToolRequestParams, MetaObject, RequestMetaObject};
 use serde_json::{Value, json};
 
+use crate::call::unless_canceled;
 use crate::mcp::link::Link;
 
 /// A tool of a server.
@@ -65,11 +66,7 @@ impl Tool for McpTool {
         if self.link.server.context {
             params.meta = Some(meta(call.context));
         }
-        tokio::select! {
-            biased;
-            () = call.cancel.cancelled() => Output::error("the call was canceled"),
-            output = self.link.call(params, self.repeatable) => output,
-        }
+        unless_canceled(call.cancel, self.link.call(params, self.repeatable)).await
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use super::{Hunk, Line};
 
-/// How exactly a line has to be what a hunk says, strictest first: models slip at blanks first, then
+/// How exactly a line has to be what a hunk says, strictest first: models get whitespace wrong first, then
 /// at quotes and dashes that look alike.
 const WAYS: [fn(&str) -> Cow<'_, str>; 4] = [
     |line| Cow::Borrowed(line),

@@ -72,7 +72,7 @@ pub enum Line {
     Add(String),
 }
 
-/// A text that is no patch.
+/// A text that is not a patch.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line} of the patch: {problem}")]
 pub struct PatchError {
@@ -252,7 +252,7 @@ impl<'a> Reader<'a> {
             Some(b'-') => Ok(Line::Remove(rest(line))),
             Some(b'+') => Ok(Line::Add(rest(line))),
             Some(_) => Err(self.error(
-                "a line of a hunk begins with a blank (it stays), `-` (it goes) or `+` (it comes)",
+                "a line of a hunk begins with a space (unchanged), `-` (removed) or `+` (added)",
             )),
         }
     }

@@ -65,14 +65,12 @@ fn search(files: &SeenFiles, arguments: &Arguments, stop: &Stop) -> Result<Outpu
     let files = &**files.inner();
     let matcher = compile_glob(&arguments.pattern)?;
     let start = files.info(&arguments.path).map_err(said)?.path;
-    let prefix = if start == "." { String::new() } else { format!("{start}/") };
     let mut found: Vec<String> = Vec::new();
     let ended = walk(files, &start, stop, |it| {
         if it.is_ignored {
             return Next::Over;
         }
-        let relative = it.path.strip_prefix(&prefix).unwrap_or(it.path);
-        if it.kind != FileKind::Directory && matcher.is_match(relative) {
+        if it.kind != FileKind::Directory && matcher.is_match(it.below) {
             found.push(it.path.to_owned());
         }
         if found.len() < KEPT { Next::Into } else { Next::End }

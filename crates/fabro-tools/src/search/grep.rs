@@ -138,13 +138,11 @@ impl Search {
         only: Option<&GlobMatcher>,
         stop: &Stop,
     ) -> Result<Ended, fabro_sandbox::FileError> {
-        let prefix = if start == "." { String::new() } else { format!("{start}/") };
         walk(files, start, stop, |it| {
             if it.is_ignored {
                 return Next::Over;
             }
-            let relative = it.path.strip_prefix(&prefix).unwrap_or(it.path);
-            if it.kind == FileKind::File && only.is_none_or(|only| only.is_match(relative)) {
+            if it.kind == FileKind::File && only.is_none_or(|only| only.is_match(it.below)) {
                 match files.open(it.path) {
                     Ok(file) => self.file(it.path, file, stop),
                     Err(_) => self.unreadable += 1,
@@ -266,7 +264,7 @@ impl Sink for FileMatches<'_> {
 
     fn finish(&mut self, _: &Searcher, finish: &SinkFinish) -> Result<(), io::Error> {
         if finish.binary_byte_offset().is_some() {
-            // What was found before the first byte of that kind is no text either.
+            // Matches before the first zero byte are not text either.
             self.found.text.truncate(self.before);
             self.any = false;
         }

@@ -11,13 +11,15 @@ use crate::call::Stop;
 /// Files with such names say what to leave out; the later one wins.
 const RULES: [&str; 2] = [".gitignore", ".ignore"];
 
-/// The largest such file that is heeded, in bytes.
+/// The largest such file that is read, in bytes.
 const RULES_BYTES: u64 = 1 << 20;
 
-/// Something that was come by.
+/// An entry that was found.
 pub(super) struct Found<'a> {
     /// Relative to the root.
     pub(super) path: &'a str,
+    /// Relative to the start.
+    pub(super) below: &'a str,
     pub(super) kind: FileKind,
     /// How deep it is below the start; 1 for what is right there.
     pub(super) depth: usize,
@@ -63,6 +65,7 @@ pub(super) fn walk(
     }
     let mut stack = vec![Frame::new(above, files.list(start)?)];
     rules.push(rules_of(files, &stack[0].path));
+    let prefix = join(&stack[0].path, "");
     let mut unreadable = 0;
     while let Some(frame) = stack.last_mut() {
         if stop.is_due() {
@@ -77,7 +80,8 @@ pub(super) fn walk(
         let is_directory = entry.kind == FileKind::Directory;
         let is_ignored = entry.name == ".git" || is_ignored(&rules, &path, is_directory);
         let depth = stack.len();
-        match visit(Found { path: &path, kind: entry.kind, depth, is_ignored }) {
+        let below = path.strip_prefix(&prefix).unwrap_or(&path);
+        match visit(Found { path: &path, below, kind: entry.kind, depth, is_ignored }) {
             Next::Into if is_directory => match files.list(&path) {
                 Ok(entries) => {
                     rules.push(rules_of(files, &path));
@@ -112,7 +116,7 @@ fn rules_of(files: &dyn Files, directory: &str) -> Option<Gitignore> {
         let Ok(text) = files.read(&join(directory, name), RULES_BYTES) else { continue };
         has_any = true;
         for line in String::from_utf8_lossy(&text).lines() {
-            // A line that is no pattern matches nothing, for git too.
+            // An invalid pattern matches nothing, as in git.
             let _ = builder.add_line(None, line);
         }
     }

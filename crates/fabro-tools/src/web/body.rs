@@ -57,7 +57,7 @@ pub(crate) async fn read(mut response: Response, limit: usize) -> Result<Body, F
         }
     }
     let mut text = decode(&bytes, &content_type, HTML.contains(&&*media));
-    // Zeroes are the sign of what is no text, whatever it says that it is.
+    // Zero bytes mean binary content, whatever its declared type.
     if text.contains('\0') {
         let media = if told.is_empty() { "binary".to_owned() } else { format!("binary ({told})") };
         let over = if cut { "over " } else { "" };
@@ -121,7 +121,7 @@ fn of_page(bytes: &[u8]) -> Option<&'static Encoding> {
     let label = start[at + KEY.len()..].trim_ascii_start();
     let label = label.strip_prefix(b"\"").or(label.strip_prefix(b"'")).unwrap_or(label);
     let end = label.iter().position(|it| b" \t\r\n\"'/>;".contains(it)).unwrap_or(label.len());
-    // Whoever can be read that far is not UTF-16.
+    // A page whose ASCII label can be read is not UTF-16.
     Encoding::for_label(&label[..end]).map(Encoding::output_encoding)
 }
 

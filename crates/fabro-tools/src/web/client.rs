@@ -45,7 +45,7 @@ impl Lazy {
     }
 }
 
-/// A client for places that somebody else chose.
+/// A client for URLs that the user did not choose.
 pub(crate) fn guarded(
     builder: ClientBuilder,
     resolver: &Arc<dyn Resolve>,

@@ -1,10 +1,8 @@
+use crate::limit::end_of;
+
 /// The first `max` characters of a text.
 pub(crate) fn head(text: &str, max: usize) -> &str {
-    // No character has less than a byte.
-    if text.len() <= max {
-        return text;
-    }
-    text.char_indices().nth(max).map_or(text, |(end, _)| &text[..end])
+    &text[..end_of(text, max)]
 }
 
 /// A number as people write it: `1,048,576`.

@@ -8,8 +8,8 @@ use crate::web::cut::head;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SetupError {
-    /// What may be fetched although it is private is no host.
-    #[error("`{0}` is no host: write HOST or HOST:PORT, such as `127.0.0.1:8080`")]
+    /// An entry of the allowed private hosts is not a host.
+    #[error("`{0}` is not a host: write HOST or HOST:PORT, such as `127.0.0.1:8080`")]
     Allow(String),
     /// The URL of an HTTP tool cannot be called.
     #[error("the tool `{tool}` has no usable url: write a whole one, with http:// or https://")]
@@ -17,13 +17,13 @@ pub enum SetupError {
         /// The tool's name.
         tool: String,
     },
-    /// The parameters of an HTTP tool are no object.
-    #[error("the parameters of the tool `{tool}` are no JSON Schema: make them an object")]
+    /// The parameters of an HTTP tool are not an object.
+    #[error("the parameters of the tool `{tool}` are not a JSON Schema: make them an object")]
     Parameters {
         /// The tool's name.
         tool: String,
     },
-    /// A header of an HTTP tool cannot be sent. Its value may be secret, so it is not told.
+    /// A header of an HTTP tool cannot be sent. Its value may be secret, so it is not shown.
     #[error("the header `{header}` of the tool `{tool}` cannot be sent: check its name and value")]
     Header {
         /// The tool's name.
@@ -37,7 +37,7 @@ pub enum SetupError {
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum Refusal {
     #[error(
-        "`{host}` is at {address}, which is no public address; only the settings can permit it, \
+        "`{host}` is at {address}, which is not a public address; only the settings can permit it, \
          with `web_allow` in `[run.agent]`"
     )]
     Private { host: String, address: IpAddr },
@@ -56,29 +56,29 @@ impl Refusal {
 }
 
 /// What a request came to instead of an answer. The messages are for the agent. They show what came
-/// from servers as it is and whole, so that secrets in them can be found; whoever shows them cuts.
+/// from servers as it is and whole, so that secrets in them can be found; the caller cuts them.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FetchError {
-    #[error("`{0}` is no URL: write a whole one, with http:// or https://")]
+    #[error("`{0}` is not a URL: write a whole one, with http:// or https://")]
     NoUrl(String),
     #[error("`{0}` cannot be fetched: only http:// and https:// can")]
     Scheme(String),
-    #[error("a URL with a name or password in it is not fetched: leave them out")]
+    #[error("a URL with a user name or password is not fetched: remove them")]
     UserInfo,
     #[error("{0}")]
     Refused(#[from] Refusal),
-    #[error("it redirects to what is no URL")]
+    #[error("it redirects to something that is not a URL")]
     BadRedirect,
     #[error("more than {0} redirects: this may be a loop")]
     Redirects(usize),
-    #[error("it redirects to {0}, another place: the settings have to name that one")]
+    #[error("it redirects to {0}, another origin: name that one in the settings")]
     Elsewhere(String),
     #[error("the arguments make a URL of {0} bytes, too long for a GET: shorten them")]
     TooLong(usize),
-    #[error("no whole answer within {0:?}: try again later, or something smaller")]
+    #[error("timeout: no complete response within {0:?}; try again later, or request less")]
     Time(Duration),
     #[error(
-        "the answer is {media} ({size}), which is no text: only text, HTML, JSON and XML are read"
+        "the answer is {media} ({size}), which is not text: only text, HTML, JSON and XML are read"
     )]
     NoText { media: String, size: String },
     #[error("the answer is compressed ({0}), though that was not asked for: it cannot be read")]
@@ -106,5 +106,5 @@ impl From<reqwest::Error> for FetchError {
     }
 }
 
-/// How many characters of what somebody else wrote an error shows.
+/// How many characters of foreign text an error shows.
 pub(crate) const SHOWN: usize = 200;

@@ -1,6 +1,6 @@
 //! HTML as text that is read from top to bottom.
 //!
-//! There is no tree: a page is a row of tags and texts, so that neither depth nor bad nesting costs
+//! There is no tree: a page is a sequence of tags and text, so that neither depth nor bad nesting costs
 //! anything.
 
 use std::convert::Infallible;
@@ -29,7 +29,7 @@ pub(crate) fn read(html: &str, base: &Url) -> Reading {
         None::<Infallible>
     });
     emitter.naively_switch_states(true);
-    // There are no tokens: all that there is to see came as events.
+    // No tokens are emitted: everything arrives as events.
     Tokenizer::new_with_emitter(html, emitter).for_each(|_| {});
     let (text, cut) = reader.layout.finish();
     Reading { title: head(&reader.title, LONGEST_TITLE).to_owned(), text, cut }
@@ -40,13 +40,13 @@ const LONGEST_TITLE: usize = 300;
 /// Links that are longer are left out: few are, and all of them can be as long as a page.
 const LONGEST_LINK: usize = 500;
 
-/// What nobody sees.
+/// Elements that are not visible.
 const UNSEEN: [&str; 8] =
     ["script", "style", "noscript", "iframe", "noembed", "noframes", "template", "svg"];
 
 struct Reader {
     base: Url,
-    /// The page said where its links are relative to.
+    /// The page has set the base URL of its links.
     rebased: bool,
     title: String,
     in_title: bool,
@@ -128,7 +128,7 @@ impl Reader {
     fn start(&mut self, tag: &Tag, self_closing: bool) {
         let name = tag.name.as_str();
         if let Some(unseen) = &mut self.unseen {
-            // A paragraph ends a drawing, also one that nobody ended.
+            // A paragraph ends a drawing without an end tag.
             if unseen.name != "svg" || lines_around(name) == 0 {
                 unseen.depth += usize::from(unseen.name == name && !self_closing);
                 return;
@@ -206,7 +206,7 @@ impl Reader {
 
     fn lines_around(&self, name: &str) -> usize {
         match name {
-            // A list inside of an item goes on with it.
+            // A list inside an item continues it.
             "ul" | "ol" | "menu" if !self.lists.is_empty() => 1,
             name => lines_around(name),
         }

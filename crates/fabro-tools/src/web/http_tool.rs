@@ -13,6 +13,7 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue, LOCATION};
 use reqwest::{Method, StatusCode, Url};
 use serde_json::{Map, Value};
 
+use crate::call::unless_canceled;
 use crate::web::SetupError;
 use crate::web::body;
 use crate::web::client::{Lazy, Limits, REDIRECTS};
@@ -34,23 +35,23 @@ pub struct HttpToolCall {
     limits: Limits,
 }
 
-/// Under which name a tool is told about the workflow.
+/// The argument that carries the memory of the workflow.
 const CONTEXT: &str = "__context";
 
 /// The longest URL that is sent, in bytes.
 const MAX_URL: usize = 32_768;
 
-/// What is told about the workflow makes no URL longer than this; many servers take no longer ones.
+/// The memory of the workflow makes no URL longer than this: many servers accept no longer ones.
 const MAX_URL_WITH_CONTEXT: usize = 8_000;
 
 impl HttpToolCall {
     /// The tool, to be called with these headers: those of its settings, with variables put in.
-    /// The redactor blanks secrets out of what comes back; values of headers that come from variables
+    /// The redactor redacts responses; values of headers that come from variables
     /// or that sound secret by their names are blanked whether it knows them or not.
     ///
     /// # Errors
     ///
-    /// Its URL is none, its parameters are no object, or a header cannot be sent.
+    /// Its URL is not valid, its parameters are not an object, or a header cannot be sent.
     pub fn new(
         tool: HttpTool,
         headers: &BTreeMap<String, String>,
@@ -213,7 +214,8 @@ impl HttpToolCall {
     fn failed(&self, error: &FetchError) -> Output {
         let mut text = error.to_string();
         if let FetchError::Http(_) | FetchError::BadRedirect = error {
-            let (place, name) = (self.place(), &self.spec.name);
+            let place = self.place();
+            let name = &self.spec.name;
             text = format!(
                 "{text}: check that {place} can be reached, and url of the tool `{name}` in the settings"
             );
@@ -252,11 +254,8 @@ impl Tool for HttpToolCall {
     }
 
     async fn call(&self, call: Call<'_>) -> Output {
-        tokio::select! {
-            biased;
-            () = call.cancel.cancelled() => Output::error("the call was canceled"),
-            done = self.run(call) => done.unwrap_or_else(|error| self.failed(&error)),
-        }
+        let run = async { self.run(call).await.unwrap_or_else(|error| self.failed(&error)) };
+        unless_canceled(call.cancel, run).await
     }
 }
 

@@ -10,7 +10,7 @@ pub(crate) struct Layout {
     prefix: String,
     /// How many elements with fixed white space are open.
     code: usize,
-    /// The fixed white space has just begun: one line end is no part of it.
+    /// Preformatted text has just begun: its first line break is not part of it.
     code_begins: bool,
     link: Option<Link>,
     full: bool,

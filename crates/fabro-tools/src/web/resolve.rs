@@ -20,7 +20,7 @@ pub trait Resolve: Send + Sync {
     ///
     /// # Errors
     ///
-    /// The name is not known, or nobody could be asked.
+    /// The name is not known, or no resolver could be asked.
     async fn resolve(&self, host: &str) -> io::Result<Vec<IpAddr>>;
 }
 
@@ -52,7 +52,8 @@ pub(crate) struct Checked {
 
 impl reqwest::dns::Resolve for Checked {
     fn resolve(&self, name: Name) -> Resolving {
-        let (resolver, only_public) = (Arc::clone(&self.resolver), self.only_public);
+        let resolver = Arc::clone(&self.resolver);
+        let only_public = self.only_public;
         Box::pin(async move {
             let host = name.as_str();
             let found = resolver.resolve(host).await;

@@ -48,7 +48,7 @@ async fn lines_are_numbered_and_come_in_parts() {
     let past = agent.fails("read_file", json!({"file_path": "crlf", "offset": 3})).await;
     assert_snapshot!(past, @"crlf has only 2 lines: choose a smaller offset");
     let wrong = agent.fails("read_file", json!({"file_path": "crlf", "offset": 0})).await;
-    assert_snapshot!(wrong, @"the arguments of `read_file` do not fit: /offset: value is less than the minimum of 1. Call it again.");
+    assert_snapshot!(wrong, @"the arguments of `read_file` are not valid: /offset: value is less than the minimum of 1. Call it again.");
 }
 
 #[tokio::test]
@@ -72,7 +72,8 @@ async fn a_long_line_is_read_in_parts() {
     3	last
     ");
     assert_eq!(agent.ok("read_file", json!({"file_path": "crlf"})).await.len(), 2_008);
-    let (mut told, mut column) = (start, 2_001);
+    let mut told = start;
+    let mut column = 2_001;
     while column <= 508_000 {
         let text = read("long", 2, column).await;
         let part = text.strip_prefix("     2\t").unwrap().split([' ', '\n']).next().unwrap();
@@ -112,11 +113,11 @@ async fn what_is_no_text_is_not_shown() {
     assert!(Command::new("mkfifo").arg(place.work("pipe")).status().unwrap().success());
     let agent = Agent::on(files);
     assert_snapshot!(agent.fails("read_file", json!({"file_path": "cat.png"})).await, @"cat.png is a binary file (an image): it cannot be read");
-    assert_snapshot!(agent.fails("read_file", json!({"file_path": "pipe"})).await, @"pipe is no regular file: only those are read and written");
+    assert_snapshot!(agent.fails("read_file", json!({"file_path": "pipe"})).await, @"pipe is not a regular file: only those are read and written");
     assert_snapshot!(agent.ok("read_file", json!({"file_path": "latin"})).await, @"     1	caf� �");
     agent.ok("read_file", json!({"file_path": "late", "limit": 1})).await;
     let edit = json!({"file_path": "latin", "old_string": "caf", "new_string": "tea"});
-    assert_snapshot!(agent.fails("edit_file", edit).await, @"latin is no UTF-8 text: it can only be replaced as a whole");
+    assert_snapshot!(agent.fails("edit_file", edit).await, @"latin is not UTF-8 text: it can only be replaced as a whole");
 }
 
 #[tokio::test]
@@ -315,7 +316,7 @@ async fn a_patch_is_applied_as_a_whole() {
         ("*** Delete File: a\n*** Update File: a\n-1", "deleted or moved earlier"),
         ("*** Delete File: b\n*** Add File: a\n+x", "exists already"),
         ("*** Add File: new\n+x\n*** Add File: ./new\n+y", "exists already"),
-        ("*** Delete File: a\n*** Add File: b/c\n+x", "is no directory"),
+        ("*** Delete File: a\n*** Add File: b/c\n+x", "is not a directory"),
         ("*** Delete File: a\n*** Delete File: d", "is a directory"),
         ("*** Update File: b\n*** Move to: a", "exists already"),
     ] {
@@ -376,7 +377,7 @@ async fn what_is_no_patch() {
     check("*** Begin Patch\n*** Add File: b\nx\n*** End Patch", "line 3 of the patch: each line")
         .await;
     check("*** Begin Patch\n*** Update File: a\n*** End Patch", "the file is not changed").await;
-    check("*** Begin Patch\n*** Update File: a\nx\n*** End Patch", "begins with a blank").await;
+    check("*** Begin Patch\n*** Update File: a\nx\n*** End Patch", "begins with a space").await;
     check("*** Begin Patch\n*** Update File: a\n@@ x\n*** End Patch", "a hunk has no lines").await;
     check("*** Begin Patch\n*** Rename File: a\n*** End Patch", "is expected here").await;
     let two = "*** Begin Patch\n*** Delete File: a\n*** End Patch\n*** Begin Patch\n*** End Patch";

@@ -131,8 +131,8 @@ async fn what_is_in_a_directory() {
       a.rs
     [there is more: list a directory below, or raise limit]
     ");
-    assert_snapshot!(agent.fails("list_dir", json!({"path": "Cargo.toml"})).await, @"Cargo.toml is no directory, or a file is where its path needs one: check the path");
-    assert_snapshot!(agent.fails("list_dir", json!({"depth": 99})).await, @"the arguments of `list_dir` do not fit: /depth: value is greater than the maximum of 10. Call it again.");
+    assert_snapshot!(agent.fails("list_dir", json!({"path": "Cargo.toml"})).await, @"Cargo.toml is not a directory, or its path leads through a file: check the path");
+    assert_snapshot!(agent.fails("list_dir", json!({"depth": 99})).await, @"the arguments of `list_dir` are not valid: /depth: value is greater than the maximum of 10. Call it again.");
 }
 
 #[tokio::test]

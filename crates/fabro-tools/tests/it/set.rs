@@ -55,9 +55,9 @@ async fn what_a_model_gets_wrong_is_told() {
     let agent = echo();
     assert_snapshot!(agent.fails("ecko", json!({})).await, @"there is no tool `ecko`: did you mean `echo`?");
     assert_snapshot!(agent.fails("rm", json!({})).await, @"there is no tool `rm`: choose from echo");
-    assert_snapshot!(agent.fails("echo", json!("{\"text\": \"so")).await, @"the arguments of `echo` are broken JSON (EOF while parsing a string at line 1 column 12): call it again, with all of them");
+    assert_snapshot!(agent.fails("echo", json!("{\"text\": \"so")).await, @"the arguments of `echo` are not valid JSON (EOF while parsing a string at line 1 column 12): call it again, with all of them");
     assert_snapshot!(agent.fails("echo", json!("{\"text\": 1}")).await, @"the arguments of `echo` are a string: pass a JSON object");
-    assert_snapshot!(agent.fails("echo", json!({"text": 1, "times": 12, "x": "y"})).await, @r#"the arguments of `echo` do not fit: /text: value is not of type "string"; /times: value is greater than the maximum of 9; Additional properties are not allowed ('x' was unexpected). Call it again."#);
+    assert_snapshot!(agent.fails("echo", json!({"text": 1, "times": 12, "x": "y"})).await, @r#"the arguments of `echo` are not valid: /text: value is not of type "string"; /times: value is greater than the maximum of 9; Additional properties are not allowed ('x' was unexpected). Call it again."#);
     assert_eq!(agent.ok("echo", Value::Null).await, "nothing");
     assert_eq!(agent.ok("echo", json!({"text": "hi"})).await, "hi");
     let long = "x".repeat(1 << 20);
@@ -73,10 +73,10 @@ async fn a_schema_that_is_broken_is_told_and_fetches_nothing() {
         (json!({"type": "strng"}), "/type"),
         (json!({"$ref": "http://127.0.0.1:1/schema"}), "127.0.0.1"),
         (json!({"$ref": "file:///etc/passwd"}), "etc/passwd"),
-        (json!([]), "no object"),
+        (json!([]), "not an object"),
     ] {
         let text = Agent::new([Echo::tool(schema)]).fails("echo", json!({})).await;
-        assert!(text.contains("JSON Schema is broken") && text.contains(said), "{text}");
+        assert!(text.contains("JSON Schema is not valid") && text.contains(said), "{text}");
     }
     let redos = json!({"properties": {"text": {"pattern": "^(a+)+(?=b)$"}}});
     let agent = Agent::new([Echo::tool(redos)]);

@@ -35,7 +35,8 @@ impl Agent {
 
     pub(crate) async fn run(&self, tool: &str, arguments: Value) -> Output {
         let permissions = Permissions::Full;
-        let (context, cancel) = (&self.context, &self.cancel);
+        let context = &self.context;
+        let cancel = &self.cancel;
         self.tools.run(tool, "1", &arguments, context, cancel, permissions).await
     }
 

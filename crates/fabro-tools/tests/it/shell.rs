@@ -76,9 +76,9 @@ async fn output_and_exit() {
     let sub = agent.ok("shell", json!({"command": "pwd", "cwd": "sub"})).await;
     assert!(sub.ends_with("/work/sub"), "{sub}");
     assert_snapshot!(agent.fails("shell", json!({"command": "pwd", "cwd": ".."})).await, @".. is outside of the working directory: use a path inside of it");
-    assert_snapshot!(agent.fails("shell", json!({"command": "pwd", "cwd": "a.txt"})).await, @"a.txt is no directory: choose another cwd");
+    assert_snapshot!(agent.fails("shell", json!({"command": "pwd", "cwd": "a.txt"})).await, @"a.txt is not a directory: choose another cwd");
     assert_snapshot!(agent.fails("shell", json!({"command": "a\0b"})).await, @"script contains a NUL character at byte 1: remove it");
-    assert_snapshot!(agent.fails("shell", json!({"command": "true", "timeout": 120_000})).await, @"the arguments of `shell` do not fit: /timeout: value is greater than the maximum of 600. Call it again.");
+    assert_snapshot!(agent.fails("shell", json!({"command": "true", "timeout": 120_000})).await, @"the arguments of `shell` are not valid: /timeout: value is greater than the maximum of 600. Call it again.");
 }
 
 #[tokio::test]

@@ -28,7 +28,8 @@ async fn serve(sse: bool) -> (String, Heard) {
 
 async fn answer(stream: TcpStream, log: Heard, sse: bool) -> Option<()> {
     let mut stream = BufReader::new(stream);
-    let (mut head, mut length) = (String::new(), 0);
+    let mut head = String::new();
+    let mut length = 0;
     while !head.ends_with("\r\n\r\n") {
         let before = head.len();
         if stream.read_line(&mut head).await.ok()? == 0 {

@@ -125,7 +125,7 @@ async fn a_server_that_dies_is_started_once_more() {
     let servers = connect(stdio("")).await;
     let died = call(&tool(&servers, "die"), json!({})).await;
     assert_snapshot!(shown(&died), @r"
-    error: the call was interrupted, and may have taken effect or not: MCP server `fake`: it ended with exit code 7; it said:
+    error: the call was interrupted, and may have taken effect or not: MCP server `fake`: it ended with exit code 7; its stderr:
     out of memory
     the server was started again
     ");
@@ -161,12 +161,12 @@ async fn results_are_whole_up_to_a_limit() {
 #[tokio::test]
 async fn a_server_that_does_not_come_up_says_why() {
     assert_snapshot!(failure("crash").await, @r"
-    MCP server `fake`: it ended with exit code 3; it said:
+    MCP server `fake`: it ended with exit code 3; its stderr:
     loading
     no config found
     ");
     assert_snapshot!(failure("silent").await, @r"
-    MCP server `fake`: it did not answer within 0.3 s: check its command, or raise its startup_timeout; it said:
+    MCP server `fake`: it did not answer within 0.3 s: check its command, or raise its startup_timeout; its stderr:
     thinking
     ");
     assert_snapshot!(failure("listless").await, @"MCP server `fake`: it did not answer within 0.3 s: check its command, or raise its startup_timeout");

@@ -118,7 +118,8 @@ async fn a_query_has_the_newest_turns_that_fit() {
         recent_turns: (0..12).map(turn).collect(),
         round: 12,
     };
-    let (cancel, arguments) = (CancellationToken::new(), serde_json::Map::new());
+    let cancel = CancellationToken::new();
+    let arguments = serde_json::Map::new();
     let call_with = |arguments| Call { id: "1", arguments, context: &context, cancel: &cancel };
     assert!(!tool.call(call_with(&arguments)).await.is_error);
     let path = &server.requests()[0].path;
@@ -154,8 +155,8 @@ async fn headers_are_sent_and_never_shown() {
     you sent [redacted:Authorization] and [redacted:X-Odd], team-seven, [redacted:K]
     error: http://127.0.0.1:PORT answered 401 Unauthorized: check headers of the tool `lookup` in the settings
 
-    the answer is application/[redacted:Authorization] (82 bytes), which is no text: only text, HTML, JSON and XML are read
-    error: it redirects to http://[redacted:Authorization].example, another place: the settings have to name that one
+    the answer is application/[redacted:Authorization] (82 bytes), which is not text: only text, HTML, JSON and XML are read
+    error: it redirects to http://[redacted:Authorization].example, another origin: name that one in the settings
     ");
 
     let broken = BTreeMap::from([("Authorization".to_owned(), format!("{PLANTED}\n"))]);
@@ -200,7 +201,7 @@ async fn answers_that_are_none() {
     x*2000
     error: http://127.0.0.1:PORT answered 503 Service Unavailable: try again later
     204 No Content, without content
-    error: the answer is image/png (1 bytes), which is no text: only text, HTML, JSON and XML are read
+    error: the answer is image/png (1 bytes), which is not text: only text, HTML, JSON and XML are read
     error: http://127.0.0.1:PORT answered 302 Found: check url and method of the tool `lookup` in the settings
 
     nowhere
@@ -213,12 +214,13 @@ async fn answers_that_are_none() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_hangs_is_left() {
-    assert_snapshot!(asked(vec![Response::silence()], json!({}), |_| {}).await.0, @"error: no whole answer within 30s: try again later, or something smaller");
+    assert_snapshot!(asked(vec![Response::silence()], json!({}), |_| {}).await.0, @"error: timeout: no complete response within 30s; try again later, or request less");
     let server = Server::start(vec![Response::silence()]).await.unwrap();
     let limits = Limits { time: Duration::from_secs(2), ..Limits::default() };
     let tool = tool(settings(server.url(), HttpMethod::Get)).with_limits(limits);
-    assert_snapshot!(call(&tool, json!({})).await.text, @"no whole answer within 2s: try again later, or something smaller");
-    let (context, cancel) = (ToolContext::default(), CancellationToken::new());
+    assert_snapshot!(call(&tool, json!({})).await.text, @"timeout: no complete response within 2s; try again later, or request less");
+    let context = ToolContext::default();
+    let cancel = CancellationToken::new();
     cancel.cancel();
     let call =
         Call { id: "1", arguments: &serde_json::Map::new(), context: &context, cancel: &cancel };
@@ -231,7 +233,7 @@ async fn redirects_stay_where_they_are() {
     let (output, _) = asked(vec![Response::redirect(&other.url())], json!({}), |_| {}).await;
     assert_eq!(
         output.replace(&other.url(), "OTHER"),
-        "error: it redirects to OTHER, another place: the settings have to name that one"
+        "error: it redirects to OTHER, another origin: name that one in the settings"
     );
     assert!(other.requests().is_empty());
 
@@ -263,7 +265,7 @@ fn settings_that_cannot_work_are_refused() {
     assert_snapshot!(all, @r"
     the tool `lookup` has no usable url: write a whole one, with http:// or https://
     the tool `lookup` has no usable url: write a whole one, with http:// or https://
-    the parameters of the tool `lookup` are no JSON Schema: make them an object
+    the parameters of the tool `lookup` are not a JSON Schema: make them an object
     ");
     let tool = tool(settings("http://h/".to_owned(), HttpMethod::Get));
     assert_eq!(tool.needs(), Permissions::Full);

@@ -49,7 +49,7 @@ async fn a_page_comes_as_text() {
     ");
     let untold = Response::bytes(200, "", "<!DOCTYPE html><p>x");
     assert_snapshot!(fetched(vec![untold], "").await, @r"
-    http://127.0.0.1:PORT/ (no type told, 19 bytes)
+    http://127.0.0.1:PORT/ (unknown type, 19 bytes)
 
     x
     ");
@@ -102,14 +102,14 @@ async fn addresses_that_are_not_public_are_refused() {
     ] {
         let output = call(&tool, json!({"url": format!("http://{host}:{port}/")})).await;
         assert!(
-            output.is_error && output.text.contains("is no public address"),
+            output.is_error && output.text.contains("is not a public address"),
             "{host}: {}",
             output.text
         );
     }
     assert!(server.requests().is_empty());
     let output = call(&tool, json!({"url": "http://0x7f000001/"})).await;
-    assert_snapshot!(shown(&output, port), @"error: `127.0.0.1` is at 127.0.0.1, which is no public address; only the settings can permit it, with `web_allow` in `[run.agent]`");
+    assert_snapshot!(shown(&output, port), @"error: `127.0.0.1` is at 127.0.0.1, which is not a public address; only the settings can permit it, with `web_allow` in `[run.agent]`");
 }
 
 #[tokio::test]
@@ -132,14 +132,14 @@ async fn a_name_is_as_private_as_its_most_private_address() {
         }
     }
     assert_snapshot!(all, @r"
-    error: `home.example` is at 127.0.0.1, which is no public address; only the settings can permit it, with `web_allow` in `[run.agent]`
-    error: `mixed.example` is at 127.0.0.1, which is no public address; only the settings can permit it, with `web_allow` in `[run.agent]`
-    error: `six.example` is at ::ffff:10.0.0.1, which is no public address; only the settings can permit it, with `web_allow` in `[run.agent]`
+    error: `home.example` is at 127.0.0.1, which is not a public address; only the settings can permit it, with `web_allow` in `[run.agent]`
+    error: `mixed.example` is at 127.0.0.1, which is not a public address; only the settings can permit it, with `web_allow` in `[run.agent]`
+    error: `six.example` is at ::ffff:10.0.0.1, which is not a public address; only the settings can permit it, with `web_allow` in `[run.agent]`
     error: `nothing.example` cannot be found (it has no address): check its name
     error: `un.known` cannot be found (no such name): check its name
     http://home.example:PORT/ (text/plain, 5 bytes)
-    error: `mixed.example` is at 127.0.0.1, which is no public address; only the settings can permit it, with `web_allow` in `[run.agent]`
-    error: `six.example` is at ::ffff:10.0.0.1, which is no public address; only the settings can permit it, with `web_allow` in `[run.agent]`
+    error: `mixed.example` is at 127.0.0.1, which is not a public address; only the settings can permit it, with `web_allow` in `[run.agent]`
+    error: `six.example` is at ::ffff:10.0.0.1, which is not a public address; only the settings can permit it, with `web_allow` in `[run.agent]`
     error: `nothing.example` cannot be found (it has no address): check its name
     error: `un.known` cannot be found (no such name): check its name
     ");
@@ -170,7 +170,7 @@ async fn what_was_checked_is_what_is_reached() {
     assert!(call(&tool, json!({"url": url})).await.is_error);
     assert_eq!(resolver.0.load(Ordering::SeqCst), 1);
     let output = call(&tool, json!({"url": url})).await;
-    assert!(output.text.contains("is no public address"), "{}", output.text);
+    assert!(output.text.contains("is not a public address"), "{}", output.text);
     assert!(server.requests().is_empty());
 }
 
@@ -179,7 +179,8 @@ async fn redirects_are_looked_at_one_by_one() {
     let secret = Server::start(vec![Response::bytes(200, "text/plain", "secret")]).await.unwrap();
     let elsewhere = format!("http://localhost:{}/", secret.address().port());
     let other_port = secret.url();
-    let (user, mapped) = ("http://u:p@127.0.0.1/", "http://[::ffff:169.254.169.254]/");
+    let user = "http://u:p@127.0.0.1/";
+    let mapped = "http://[::ffff:169.254.169.254]/";
     let mut all = String::new();
     for to in
         [&*other_port, &*elsewhere, user, mapped, "file:///etc/passwd", "http://[", "//10.0.0.1"]
@@ -189,13 +190,13 @@ async fn redirects_are_looked_at_one_by_one() {
         all.extend([&output, "\n"]);
     }
     assert_snapshot!(all, @r"
-    error: `127.0.0.1` is at 127.0.0.1, which is no public address; only the settings can permit it, with `web_allow` in `[run.agent]`
-    error: `localhost` is at 127.0.0.1, which is no public address; only the settings can permit it, with `web_allow` in `[run.agent]`
-    error: a URL with a name or password in it is not fetched: leave them out
-    error: `[::ffff:a9fe:a9fe]` is at ::ffff:169.254.169.254, which is no public address; only the settings can permit it, with `web_allow` in `[run.agent]`
+    error: `127.0.0.1` is at 127.0.0.1, which is not a public address; only the settings can permit it, with `web_allow` in `[run.agent]`
+    error: `localhost` is at 127.0.0.1, which is not a public address; only the settings can permit it, with `web_allow` in `[run.agent]`
+    error: a URL with a user name or password is not fetched: remove them
+    error: `[::ffff:a9fe:a9fe]` is at ::ffff:169.254.169.254, which is not a public address; only the settings can permit it, with `web_allow` in `[run.agent]`
     error: `file:` cannot be fetched: only http:// and https:// can
-    error: it redirects to what is no URL
-    error: `10.0.0.1` is at 10.0.0.1, which is no public address; only the settings can permit it, with `web_allow` in `[run.agent]`
+    error: it redirects to something that is not a URL
+    error: `10.0.0.1` is at 10.0.0.1, which is not a public address; only the settings can permit it, with `web_allow` in `[run.agent]`
     ");
     assert!(secret.requests().is_empty());
 
@@ -235,17 +236,17 @@ async fn only_pages_are_fetched() {
     }
     all += &shown(&call(&web(&[]), json!({})).await, 0);
     assert_snapshot!(all, @r"
-    error: `` is no URL: write a whole one, with http:// or https://
-    error: `x` is no URL: write a whole one, with http:// or https://
-    error: `/etc/passwd` is no URL: write a whole one, with http:// or https://
+    error: `` is not a URL: write a whole one, with http:// or https://
+    error: `x` is not a URL: write a whole one, with http:// or https://
+    error: `/etc/passwd` is not a URL: write a whole one, with http:// or https://
     error: `file:` cannot be fetched: only http:// and https:// can
     error: `ftp:` cannot be fetched: only http:// and https:// can
     error: `data:` cannot be fetched: only http:// and https:// can
-    error: `http://` is no URL: write a whole one, with http:// or https://
-    error: a URL with a name or password in it is not fetched: leave them out
-    error: a URL with a name or password in it is not fetched: leave them out
-    error: `http://a b/` is no URL: write a whole one, with http:// or https://
-    error: `` is no URL: write a whole one, with http:// or https://
+    error: `http://` is not a URL: write a whole one, with http:// or https://
+    error: a URL with a user name or password is not fetched: remove them
+    error: a URL with a user name or password is not fetched: remove them
+    error: `http://a b/` is not a URL: write a whole one, with http:// or https://
+    error: `` is not a URL: write a whole one, with http:// or https://
     ");
     let long = call(&web(&[]), json!({"url": "x".repeat(1 << 20)})).await;
     assert!(long.is_error && long.text.len() < 300);
@@ -298,9 +299,9 @@ async fn what_is_no_text_is_not_read() {
         all.extend([&fetched(vec![response], "/").await, "\n"]);
     }
     assert_snapshot!(all, @r"
-    error: the answer is image/png (12,345 bytes), which is no text: only text, HTML, JSON and XML are read
-    error: the answer is binary (text/plain) (6 bytes), which is no text: only text, HTML, JSON and XML are read
-    error: the answer is binary (3 bytes), which is no text: only text, HTML, JSON and XML are read
+    error: the answer is image/png (12,345 bytes), which is not text: only text, HTML, JSON and XML are read
+    error: the answer is binary (text/plain) (6 bytes), which is not text: only text, HTML, JSON and XML are read
+    error: the answer is binary (3 bytes), which is not text: only text, HTML, JSON and XML are read
     error: the answer is compressed (gzip), though that was not asked for: it cannot be read
     error: http://127.0.0.1:PORT/ answered 404 Not Found
     ");
@@ -323,10 +324,10 @@ async fn a_refusal_of_the_server_is_an_error_with_its_words() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_hangs_is_left() {
-    assert_snapshot!(fetched(vec![Response::silence()], "/").await, @"error: no whole answer within 30s: try again later, or something smaller");
+    assert_snapshot!(fetched(vec![Response::silence()], "/").await, @"error: timeout: no complete response within 30s; try again later, or request less");
     let slow =
         Response::bytes(200, "text/plain", "x".repeat(100)).byte_delay(Duration::from_secs(1));
-    assert_snapshot!(fetched(vec![slow], "/").await, @"error: no whole answer within 30s: try again later, or something smaller");
+    assert_snapshot!(fetched(vec![slow], "/").await, @"error: timeout: no complete response within 30s; try again later, or request less");
 }
 
 #[tokio::test]
@@ -346,7 +347,8 @@ async fn a_canceled_call_ends() {
     let tool = web(&["127.0.0.1"]);
     assert_eq!(tool.needs(), Permissions::Full);
     assert!(tool.only_reads());
-    let (context, cancel) = (ToolContext::default(), CancellationToken::new());
+    let context = ToolContext::default();
+    let cancel = CancellationToken::new();
     let arguments = json!({"url": server.url()});
     let call = Call {
         id: "1",
@@ -355,5 +357,5 @@ async fn a_canceled_call_ends() {
         cancel: &cancel,
     };
     let ((), output) = tokio::join!(async { cancel.cancel() }, tool.call(call));
-    assert_snapshot!(output.text, @"the fetch was canceled");
+    assert_snapshot!(output.text, @"the call was canceled");
 }
