@@ -35,7 +35,8 @@ fn hash(server: &str, tool: &str, round: u32) -> String {
     hasher.update(tool);
     hasher.update(round.to_le_bytes());
     let digest = hasher.finalize();
-    digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect()
+    let short = u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]);
+    format!("{short:08x}")
 }
 
 #[cfg(test)]

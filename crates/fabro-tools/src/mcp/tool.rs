@@ -66,7 +66,9 @@ impl Tool for McpTool {
         if self.link.server.context {
             params.meta = Some(meta(call.context));
         }
-        unless_canceled(call.cancel, self.link.call(params, self.repeatable)).await
+        // The future of a call is large.
+        let call_server = Box::pin(self.link.call(params, self.repeatable));
+        unless_canceled(call.cancel, call_server).await
     }
 }
 
