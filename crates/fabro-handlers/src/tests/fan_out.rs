@@ -2,7 +2,7 @@ use super::*;
 
 const FORK: &str = r#"digraph {
     start; exit; node [shape=tab]
-    start -> fork; fork [shape=component]
+    start -> fork; fork [shape=component, max_parallel=1]
     fork -> {a; b} -> join; join [shape=tripleoctagon]
     join -> next -> exit; next [prompt="Go on."]
     a [shape=parallelogram, script="a"]; b [shape=parallelogram, script="b"]
