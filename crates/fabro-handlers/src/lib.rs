@@ -4,7 +4,7 @@
 //! handler of its kind, and is itself what the engine's driver is given.
 //!
 //! Every stage that asks a model goes the same way, whichever backend answers:
-//! [`LlmHandler::prepare`] makes the request, one loop asks until the reply is valid, and
+//! [`LlmHandler::prepare_from`] makes the request, one loop asks until the reply is valid, and
 //! [`interpret`], which does no I/O, says what the reply means:
 //!
 //! ```

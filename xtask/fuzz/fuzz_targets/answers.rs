@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use fabro_events::QuestionType;
-use fabro_gate::{Answer, QueueInterviewer, match_answer, options};
+use fabro_gate::{GateAnswer, QueueInterviewer, match_answer, options};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
@@ -26,9 +26,9 @@ fuzz_target!(|text: &str| {
     ] {
         for freeform in [true, false] {
             match match_answer(&options, freeform, question_type, answer) {
-                Ok(Answer::Option(at)) => assert!(at < options.len()),
-                Ok(Answer::Options(all)) => assert!(all.iter().all(|at| *at < options.len())),
-                Ok(Answer::Text(_)) | Err(_) => {}
+                Ok(GateAnswer::Option(at)) => assert!(at < options.len()),
+                Ok(GateAnswer::Options(all)) => assert!(all.iter().all(|at| *at < options.len())),
+                Ok(GateAnswer::Text(_)) | Err(_) => {}
             }
         }
     }
