@@ -37,7 +37,6 @@
 //! - The environment of the process is read whenever services are built. Variables that are not UTF-8
 //!   are ignored.
 //! - Signals, the terminal and exit codes are up to the caller.
-//! - The family of a run is searched among all runs of the store.
 
 mod answers;
 mod background;

@@ -80,7 +80,7 @@ pub fn why(choice: &EdgeChoice) -> String {
         Tier::SuggestedNext => "suggested by the stage".to_owned(),
         Tier::Unconditional if choice.candidates.len() > 1 => "no condition holds".to_owned(),
         Tier::Unconditional => String::new(),
-        Tier::Join => "the branches meet there".to_owned(),
+        Tier::Join => "branches joined".to_owned(),
         Tier::RetryTarget => "retry target".to_owned(),
         Tier::FallbackRetryTarget => "fallback retry target".to_owned(),
         Tier::GoalGate => {
@@ -258,12 +258,12 @@ fn fan_out(name: &str, branches: &[PlannedBranch], join: Option<&str>, max: u32)
         branches.iter().take(SHOWN).map(|branch| branch.target.as_ref()).collect();
     let more = if branches.len() > SHOWN { ", …" } else { "" };
     let mut text =
-        format!("{name} forks {} branches: {}{more}", branches.len(), targets.join(", "));
+        format!("{name}: {} parallel branches, {}{more}", branches.len(), targets.join(", "));
     if (max as usize) < branches.len() {
         let _ = write!(text, "; {max} at a time");
     }
     if let Some(join) = join {
-        let _ = write!(text, "; they meet at {join}");
+        let _ = write!(text, ", joining at {join}");
     }
     text
 }

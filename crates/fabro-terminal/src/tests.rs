@@ -209,10 +209,10 @@ fn branches_are_told_with_their_fan_out() {
     bench.end("b", ok());
     bench.finish();
     insta::assert_snapshot!(story(&bench.events), @r#"
-    fork forks 2 branches: a, b; they meet at join
+    fork: 2 parallel branches, a, b, joining at join
       b succeeded 1.2s None -> Some("join") ()
       branch a canceled: it was not needed any more
-    fork succeeded 1.0s None -> Some("join") (the branches meet there)
+    fork succeeded 1.0s None -> Some("join") (branches joined)
     join succeeded 1.2s None -> Some("exit") ()
     run succeeded
     "#);
@@ -228,10 +228,10 @@ fn a_branch_that_its_fan_out_took_too_long_for_says_so() {
     bench.input(Input::Overdue { branch: Arc::from(""), limit: std::time::Duration::from_secs(9) });
     bench.finish();
     insta::assert_snapshot!(story(&bench.events), @r#"
-    fork forks 2 branches: a, b; they meet at join
+    fork: 2 parallel branches, a, b, joining at join
       b succeeded 1.2s None -> Some("join") ()
       branch a canceled: timed out after 9s (transient_infra)
-    fork failed 2.0s Some("timed out after 9s (transient_infra)") -> Some("join") (the branches meet there)
+    fork failed 2.0s Some("timed out after 9s (transient_infra)") -> Some("join") (branches joined)
     join succeeded 1.2s None -> Some("exit") ()
     run succeeded
     "#);
