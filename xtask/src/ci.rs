@@ -49,7 +49,9 @@ const STEPS: &[Step] = &[
 pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
     let chosen = |step: &&Step| args.only.is_empty() || args.only.iter().any(|it| it == step.name);
     let mut summary = Vec::new();
-    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+    let mut passed = 0;
+    let mut failed = 0;
+    let mut skipped = 0;
     let begun = Instant::now();
     for step in STEPS.iter().filter(chosen) {
         if failed > 0 && !args.keep_going {

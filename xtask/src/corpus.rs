@@ -82,7 +82,8 @@ fn judge_workflows(rows: &[Row<'_>], printed: &Value) -> Result<Vec<String>> {
         ensure!(file["file"] == row.path, "{} was judged in place of {}", file["file"], row.path);
         let mut say = |message: String| wrong.push(format!("{}: {message}", row.path));
         let findings = file["findings"].as_array().context("`findings` is no array")?;
-        let (rules, severities) = (texts(findings, "rule"), texts(findings, "severity"));
+        let rules = texts(findings, "rule");
+        let severities = texts(findings, "severity");
         let errors: Vec<_> = rules.zip(severities).filter(|(_, it)| *it == "error").collect();
         if file["valid"] != Value::Bool(errors.is_empty()) {
             say(format!("`valid` is {}, with {} errors", file["valid"], errors.len()));

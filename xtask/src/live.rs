@@ -88,7 +88,8 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
     let tried = tried.as_array().filter(|tried| !tried.is_empty());
     for tried in tried.context("model test: no provider was tried")? {
         ensure!(tried["answer"].is_string(), "model test: got {tried}");
-        let (provider, answer) = (&tried["provider"], &tried["answer"]);
+        let provider = &tried["provider"];
+        let answer = &tried["answer"];
         say(&format!("model test: {provider} says {answer} after {} ms", tried["latency_ms"]));
     }
     let context = live.run("prompt", PROMPT)?;

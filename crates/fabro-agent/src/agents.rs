@@ -88,8 +88,10 @@ const SUBAGENT: &str = "You work for another agent, which gave you a task and se
 
 impl Agents {
     pub(crate) fn new(parent: &Arc<Parts>, ledger: &Arc<Ledger>) -> Self {
-        let (parent, ledger) = (Arc::clone(parent), Arc::clone(ledger));
-        let (state, spent) = (Mutex::default(), Arc::new(watch::Sender::new(false)));
+        let parent = Arc::clone(parent);
+        let ledger = Arc::clone(ledger);
+        let state = Mutex::default();
+        let spent = Arc::new(watch::Sender::new(false));
         Self { family: Arc::new(Family { parent, ledger, state, spent }) }
     }
 

@@ -147,7 +147,9 @@ impl Session {
             return;
         };
         if self.refused.insert(output.tool.clone()) {
-            let (tool, needed, allowed) = (&output.tool, needed.as_str(), allowed.as_str());
+            let tool = &output.tool;
+            let needed = needed.as_str();
+            let allowed = allowed.as_str();
             let message = format!(
                 "the agent may not use `{tool}`: it needs permissions \"{needed}\", and has \"{allowed}\""
             );
@@ -169,7 +171,8 @@ async fn run(
     } else {
         let parts = &session.parts;
         let permissions = parts.settings.permissions;
-        let (id, arguments) = (&call.id, said.as_ref().unwrap_or(&call.arguments));
+        let id = &call.id;
+        let arguments = said.as_ref().unwrap_or(&call.arguments);
         session.tools.run(&call.name, id, arguments, &parts.context, cancel, permissions).await
     };
     if is_blob_name(&text) {

@@ -100,7 +100,8 @@ pub(crate) fn shorten_results(messages: &mut [Arc<Message>], list: &mut Vec<Shor
 
 fn cut_of(shortened: &ShortenedResult) -> Cut {
     let chars = |chars: u64| usize::try_from(chars).unwrap_or(usize::MAX);
-    let (head, tail) = (chars(shortened.head), chars(shortened.tail));
+    let head = chars(shortened.head);
+    let tail = chars(shortened.tail);
     Cut { turn: 0, id: shortened.call_id.clone(), head, tail }
 }
 

@@ -339,7 +339,8 @@ mod tests {
             let (skills, errors) = read_skills(&dir.path().join("project"), more);
             (skills.into_iter().map(|it| it.name).collect::<Vec<_>>(), errors)
         };
-        let (path, reason) = (skills.join("one/SKILL.md"), OUTSIDE.to_owned());
+        let path = skills.join("one/SKILL.md");
+        let reason = OUTSIDE.to_owned();
         let outside = SkillError::Unreadable { path, reason };
         assert_eq!(read(&[]), (vec!["near".to_owned()], vec![outside.clone()]));
         let both = vec!["far".to_owned(), "near".to_owned()];

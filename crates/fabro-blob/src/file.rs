@@ -36,7 +36,8 @@ mod tests {
 
     #[test]
     fn a_file_is_made_once_and_whole() {
-        let (dir, blobs) = (tempfile::tempdir().unwrap(), MemoryBlobs::default());
+        let dir = tempfile::tempdir().unwrap();
+        let blobs = MemoryBlobs::default();
         let blob = blobs.put(b"\"hello\"").unwrap();
         let inner = dir.path().join("a/b");
         let path = as_file(&inner, &blobs, &blob).unwrap();

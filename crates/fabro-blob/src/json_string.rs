@@ -102,7 +102,8 @@ impl<W: Write + ?Sized> StringWriter<'_, W> {
             0x08 => b'b',
             0x0c => b'f',
             _ => {
-                let (high, low) = (DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]);
+                let high = DIGITS[usize::from(byte >> 4)];
+                let low = DIGITS[usize::from(byte & 15)];
                 return self.raw(&[b'\\', b'u', b'0', b'0', high, low]);
             }
         };

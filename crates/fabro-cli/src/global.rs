@@ -49,7 +49,8 @@ impl Global {
 
     /// The settings of project and user; warnings go to stderr.
     pub fn settings(&self) -> anyhow::Result<Settings> {
-        let (cwd, home) = (self.cwd()?, self.home());
+        let cwd = self.cwd()?;
+        let home = self.home();
         let config_home = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
         let user = user_settings_file(config_home.as_deref(), home.as_deref());
         let (settings, warnings) = settings(&cwd, user.as_deref(), home.as_deref())?;

@@ -30,7 +30,8 @@ impl Cut {
         else {
             return text.to_owned();
         };
-        let (head, tail) = (offset(text, self.head), offset(text, chars - self.tail));
+        let head = offset(text, self.head);
+        let tail = offset(text, chars - self.tail);
         // The text is a tool's: it may hold such a word with any number in it.
         let missing = missing.saturating_add(missing_before(&text[head..tail]));
         format!("{}{MARK}{missing}{WHY}{}", &text[..head], &text[tail..])
@@ -137,7 +138,8 @@ fn level(results: &[&Found], tokens: u64) -> Vec<Cut> {
         results.iter().map(short).sum()
     };
     // The largest size that saves enough.
-    let (mut low, mut high) = (0, results.iter().map(|found| found.tokens).max().unwrap_or(0));
+    let mut low = 0;
+    let mut high = results.iter().map(|found| found.tokens).max().unwrap_or(0);
     while low < high {
         let middle = low + (high - low).div_ceil(2);
         if saved(middle) >= tokens { low = middle } else { high = middle - 1 }

@@ -52,7 +52,9 @@ pub(crate) struct Part<'a> {
 pub(crate) fn parts(text: &str) -> Vec<Part<'_>> {
     let mut parts = Vec::new();
     let mut section = None;
-    let (mut start, mut body, mut rank) = (0, 0, 0);
+    let mut start = 0;
+    let mut body = 0;
+    let mut rank = 0;
     let mut fence = Fence::default();
     let mut at = 0;
     for line in text.split_inclusive('\n') {

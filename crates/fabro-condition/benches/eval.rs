@@ -28,14 +28,16 @@ fn parse(bencher: Bencher<'_, '_>) {
 
 #[divan::bench]
 fn holds(bencher: Bencher<'_, '_>) {
-    let (context, condition) = (context(), Condition::parse(USUAL).ok());
+    let context = context();
+    let condition = Condition::parse(USUAL).ok();
     bencher
         .bench_local(|| condition.as_ref().map(|condition| condition.holds(black_box(&context))));
 }
 
 #[divan::bench]
 fn explain(bencher: Bencher<'_, '_>) {
-    let (context, condition) = (context(), Condition::parse(USUAL).ok());
+    let context = context();
+    let condition = Condition::parse(USUAL).ok();
     bencher
         .bench_local(|| condition.as_ref().map(|condition| condition.explain(black_box(&context))));
 }

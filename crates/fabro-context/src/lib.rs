@@ -161,7 +161,8 @@ mod tests {
             let context = |map: &std::collections::BTreeMap<String, i32>| {
                 map.iter().map(|(key, value)| (key.clone(), Arc::new(json!(value)))).collect::<Context>()
             };
-            let (mut before, after) = (context(&one), context(&two));
+            let mut before = context(&one);
+            let after = context(&two);
             for change in before.diff(&after) {
                 match change.after {
                     Some(value) => before.set(change.key, value),

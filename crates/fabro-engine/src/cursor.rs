@@ -166,7 +166,8 @@ impl Ranks {
     }
 
     pub(crate) fn branch(self, index: usize, of: usize) -> Self {
-        let (index, of) = (u32::try_from(index).unwrap_or(0), u32::try_from(of).unwrap_or(1));
+        let index = u32::try_from(index).unwrap_or(0);
+        let of = u32::try_from(of).unwrap_or(1);
         Self {
             next: self.last().saturating_add(self.stride.saturating_mul(index + 1)),
             stride: self.stride.saturating_mul(of.max(1)),

@@ -256,7 +256,9 @@ mod tests {
     #[test]
     fn join_policies() {
         use Status::{Failed, PartiallySucceeded, Succeeded};
-        let (yes, no, part) = (Some(Succeeded), Some(Failed), Some(PartiallySucceeded));
+        let yes = Some(Succeeded);
+        let no = Some(Failed);
+        let part = Some(PartiallySucceeded);
         check(&[yes, None], JoinPolicy::WaitAll, JoinState::Wait);
         check(&[yes, yes], JoinPolicy::WaitAll, JoinState::Joined(Succeeded));
         check(&[yes, no], JoinPolicy::WaitAll, JoinState::Joined(PartiallySucceeded));

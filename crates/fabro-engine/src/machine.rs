@@ -210,7 +210,8 @@ impl Machine {
                     self.enter(&branch, &start, None, 0)?;
                 }
                 Position::Ready { node, via } => {
-                    let (node, via) = (Arc::clone(node), via.clone());
+                    let node = Arc::clone(node);
+                    let via = via.clone();
                     if self.may_begin(&branch) {
                         let entered = passed.entry(Arc::clone(&branch)).or_default();
                         *entered += 1;
@@ -219,7 +220,8 @@ impl Machine {
                     }
                 }
                 Position::Ended { node, visit } => {
-                    let (node, visit) = (Arc::clone(node), *visit);
+                    let node = Arc::clone(node);
+                    let visit = *visit;
                     self.choose(&branch, &node, visit)?;
                 }
                 Position::Fanned(_) => self.tend(&branch)?,
@@ -325,7 +327,8 @@ impl Machine {
 
     fn edge(&self, from: &str, to: &str, label: Option<&str>) -> Option<fabro_graph::EdgeIx> {
         let workflow = self.plan.workflow();
-        let (from, to) = (workflow.find(from)?, workflow.find(to)?);
+        let from = workflow.find(from)?;
+        let to = workflow.find(to)?;
         let edges = || workflow.outgoing(from).filter(|ix| workflow.edge(*ix).to == to);
         let exact = edges().find(|ix| self.plan.edge(*ix).label.as_deref() == label);
         // A jump has no label; it may still go where an edge leads.

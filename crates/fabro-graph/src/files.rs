@@ -32,7 +32,8 @@ impl Sources for MemorySources {
 /// of files may themselves begin with `@`.
 pub fn resolve_files(workflow: &mut Workflow, sources: &dyn Sources) -> Vec<Diagnostic> {
     let names = schema::ATTRIBUTES.iter().filter(|known| known.file).map(|known| known.name);
-    let (texts, findings) = (BTreeMap::new(), Vec::new());
+    let texts = BTreeMap::new();
+    let findings = Vec::new();
     let mut reader = Reader { sources, names: names.collect(), texts, findings };
     reader.resolve(&mut workflow.attrs);
     for node in workflow.graph.node_weights_mut() {

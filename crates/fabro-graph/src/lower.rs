@@ -164,7 +164,8 @@ impl Lowering {
         let mut inner = Scope { is_subgraph: true, ..scope.clone() };
         if label.is_some() || name.is_some() {
             inner.cluster = Some(self.clusters.len());
-            let (parent, nodes) = (scope.cluster, Vec::new());
+            let parent = scope.cluster;
+            let nodes = Vec::new();
             self.clusters.push(Cluster { name: name.unwrap_or_default(), label, parent, nodes });
         }
         let first = self.mentions.len();

@@ -62,7 +62,8 @@ impl Adjacency {
     }
 
     fn of(&self, node: NodeIx) -> impl ExactSizeIterator<Item = EdgeIx> + '_ {
-        let (start, end) = (self.starts[node.index()], self.starts[node.index() + 1]);
+        let start = self.starts[node.index()];
+        let end = self.starts[node.index() + 1];
         self.edges[start as usize..end as usize].iter().copied()
     }
 }

@@ -94,7 +94,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let asked = model.asked.lock().unwrap_or_else(PoisonError::into_inner);
     let each: Vec<_> = asked.windows(2).map(|pair| pair[1] - pair[0]).collect();
     let tenth = each.len() / 10;
-    let (early, late) = (median(&each[..tenth]), median(&each[each.len() - tenth..]));
+    let early = median(&each[..tenth]);
+    let late = median(&each[each.len() - tenth..]);
     let out = &mut std::io::stdout();
     writeln!(out, "turns: {turns}\nwhole: {} ns", took.as_nanos())?;
     writeln!(out, "early: {} ns\nlate: {} ns", early.as_nanos(), late.as_nanos())?;

@@ -71,7 +71,8 @@ impl StageFiles {
         }
         fs::create_dir_all(&earlier).map_err(|source| failed(&earlier, source))?;
         for name in ATTEMPT_FILES {
-            let (from, to) = (self.dir.join(name), earlier.join(name));
+            let from = self.dir.join(name);
+            let to = earlier.join(name);
             match fs::rename(&from, &to) {
                 Err(source) if source.kind() != io::ErrorKind::NotFound => {
                     return Err(failed(&to, source));
@@ -95,7 +96,8 @@ async fn attempt_status(stage: &Stage) -> io::Result<Vec<u8>> {
         }
         _ => Outcome::failed(Failure::new(FailureClass::Structural, "the log does not tell")),
     };
-    let (rank, attempts) = (at.rank, at.attempt - 1);
+    let rank = at.rank;
+    let attempts = at.attempt - 1;
     let end = CompletedStage { rank, attempts, outcome, prompt: None, script: None };
     let mut status =
         serde_json::to_value(StatusFile { node: &at.node, visit: at.visit, end: &end })?;
@@ -141,7 +143,8 @@ impl StatusFiles {
     }
 
     fn dir(&self, event: &Event, end: &CompletedStage) -> Option<PathBuf> {
-        let (node, visit) = (event.entry.node_id.as_deref()?, event.entry.visit?);
+        let node = event.entry.node_id.as_deref()?;
+        let visit = event.entry.visit?;
         Some(stage_dir(&self.runs_dir.join(event.run_id.to_string()), end.rank, node, visit))
     }
 

@@ -242,7 +242,8 @@ impl Gate {
     pub fn of(stage: &Stage) -> Self {
         let node = stage.spec();
         let mut freeform = None;
-        let (mut ways, mut unnamed) = (Vec::new(), Vec::new());
+        let mut ways = Vec::new();
+        let mut unnamed = Vec::new();
         let own = stage.plan.node(&node.id);
         for edge in own.into_iter().flat_map(|(ix, _)| stage.plan.outgoing(ix)) {
             let label = edge.label.as_deref().unwrap_or_default();

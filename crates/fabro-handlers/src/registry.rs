@@ -69,7 +69,8 @@ impl Registry {
         let tree = Arc::new(WorkTree::default());
         let (command, wait): (Box<dyn Handler>, Box<dyn Handler>) = match exec {
             Some(exec) => {
-                let (redactor, tree) = (agents.redactor.clone(), Arc::clone(&tree));
+                let redactor = agents.redactor.clone();
+                let tree = Arc::clone(&tree);
                 (Box::new(CommandHandler::new(exec, env, redactor, tree)), Box::new(WaitHandler))
             }
             None => (Box::new(DryHandler), Box::new(DryHandler)),
@@ -115,7 +116,8 @@ impl Handler for Registry {
         let _at_work = changes_files.then(|| self.tree.begin());
         let mut end = handler.execute(stage).await;
         if let StageEnd::Finished(finished) = &mut end {
-            let (redactor, outcome) = (&self.llm.agents.redactor, &mut finished.outcome);
+            let redactor = &self.llm.agents.redactor;
+            let outcome = &mut finished.outcome;
             // What a file is called may be as secret as what is in it.
             redactor.redact_all(&mut outcome.files_touched);
             if let Some(failure) = &mut outcome.failure

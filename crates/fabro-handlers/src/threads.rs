@@ -58,7 +58,8 @@ mod tests {
     #[test]
     fn a_part_is_cached_until_it_is_not_used_for_some_rounds() {
         let cache = ThreadCache::default();
-        let (run, other) = (RunId::from_parts(0, 1), RunId::from_parts(0, 2));
+        let run = RunId::from_parts(0, 1);
+        let other = RunId::from_parts(0, 2);
         cache.keep(run, &[(5, Arc::new("a")), (10, Arc::new("b"))]);
         assert_eq!(cache.get(run, 10).as_deref(), Some(&"b"));
         assert_eq!((cache.get(run, 11), cache.get(other, 10)), (None, None));

@@ -29,7 +29,9 @@ pub struct LocalToolbox {
 impl LocalToolbox {
     /// Commands of agents run by `exec`, and these are all the variables they see.
     pub fn new(exec: Arc<dyn Exec>, env: Vec<(String, String)>, redactor: Redactor) -> Self {
-        let (web, mcp, servers) = (Vec::new(), Vec::new(), OnceCell::new());
+        let web = Vec::new();
+        let mcp = Vec::new();
+        let servers = OnceCell::new();
         Self { exec, env, redactor, web, mcp, servers }
     }
 
@@ -124,7 +126,8 @@ mod tests {
             let workflow = Arc::new(MemoryContext::default());
             toolbox.tools(place.path(), Permissions::Full, workflow).await
         };
-        let (one, other) = (offer().await, offer().await);
+        let one = offer().await;
+        let other = offer().await;
         let mut left = Vec::new();
         for offer in [&one, &other] {
             let start = "setsid -f sh -c 'echo $$ > new; mv new pid; exec sleep 600' >&- 2>&-; \

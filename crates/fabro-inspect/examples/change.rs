@@ -23,7 +23,8 @@ const MODEL: &str = r#"{"greet": [{"text": "Hello!"}], "check": [{"text": "Yes."
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let (store, run) = (Arc::new(MemoryStore::default()), RunId::from_parts(1, 1));
+    let store = Arc::new(MemoryStore::default());
+    let run = RunId::from_parts(1, 1);
     record(&store, run).await?;
 
     let mut what = Replay::new(store, run);

@@ -89,7 +89,8 @@ fn takes_files(attr: &Attr) -> bool {
 fn quoted(literal: &str, start: usize) -> Vec<(usize, usize)> {
     let bytes = literal.as_bytes();
     let mut steps = vec![(0, start + 1)];
-    let (mut at, mut text) = (1, 0);
+    let mut at = 1;
+    let mut text = 0;
     while at < bytes.len() {
         let (taken, made) = match &bytes[at..] {
             [b'"', rest @ ..] => match rest.iter().position(|byte| *byte == b'"') {

@@ -8,7 +8,8 @@ use fabro_redact::{Redactor, is_secret_name};
 fn main() -> io::Result<()> {
     let secrets = std::env::vars().filter(|(name, _)| is_secret_name(name));
     let mut stream = Redactor::new(secrets).stream();
-    let (mut input, mut output) = (io::stdin().lock(), io::stdout().lock());
+    let mut input = io::stdin().lock();
+    let mut output = io::stdout().lock();
     let mut piece = [0; 8192];
     loop {
         let read = input.read(&mut piece)?;

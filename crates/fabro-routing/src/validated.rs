@@ -178,7 +178,8 @@ fn parse(text: &str, candidate: &Candidate) -> Result<Map<String, Value>, Proble
         return Err(broken("it breaks off before its closing brace".to_owned()));
     }
     serde_json::from_str(object).map_err(|error| {
-        let (line, column) = (error.line(), error.column());
+        let line = error.line();
+        let column = error.column();
         broken(format!("it does not parse: {} at line {line} column {column}", json_error(&error)))
     })
 }

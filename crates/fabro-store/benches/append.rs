@@ -34,7 +34,8 @@ fn in_turn() {
     let text: String = events(run, 0).iter().map(Event::to_json_line).collect();
     let mut file = File::create(dir.path().join("log")).expect("a file");
     let store = SqliteStore::open(dir.path()).expect("a store");
-    let (mut raw, mut durable) = (Vec::new(), Vec::new());
+    let mut raw = Vec::new();
+    let mut durable = Vec::new();
     for round in 0..ROUNDS {
         let events = events(run, round * 3);
         raw.push(time(|| {

@@ -95,7 +95,8 @@ pub(crate) fn event(run_id: RunId, seq: u64, body: EventBody) -> Event {
 }
 
 pub(crate) fn message(run_id: RunId, seq: u64, text: &str) -> Event {
-    let (role, text) = ("assistant".into(), text.into());
+    let role = "assistant".into();
+    let text = text.into();
     let body = EventBody::AgentMessage {
         role,
         text,
@@ -390,7 +391,8 @@ fn a_rewind_drops_answers() {
 #[test]
 fn a_deleted_run_takes_its_sub_workflows_along() {
     each(|store| {
-        let (parent, other) = (run(1), run(2));
+        let parent = run(1);
+        let other = run(2);
         let child = parent.derive("sub@1");
         for (id, above) in [(parent, None), (child, Some(parent)), (other, None)] {
             store.append(id, 0, &Batch::of(&[created(id, "demo", above)])).unwrap();
@@ -413,7 +415,8 @@ fn a_deleted_run_takes_its_sub_workflows_along() {
 #[test]
 fn families_are_found_from_both_ends() {
     each(|store| {
-        let (parent, other) = (run(1), run(2));
+        let parent = run(1);
+        let other = run(2);
         let child = parent.derive("sub@1");
         let grandchild = child.derive("sub@1");
         let runs =

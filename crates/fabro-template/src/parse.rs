@@ -34,8 +34,10 @@ pub(crate) struct Formula {
 
 /// Reads text in which `{{ goal … }}`, `{{ inputs… }}` and `{{ context… }}` are expressions.
 pub(crate) fn ours(text: &str) -> Result<Template, SyntaxError> {
-    let (mut parts, mut reads) = (Vec::new(), Vec::new());
-    let (mut done, mut from) = (0, 0);
+    let mut parts = Vec::new();
+    let mut reads = Vec::new();
+    let mut done = 0;
+    let mut from = 0;
     let mut trims = false;
     while let Some(open) = text[from..].find("{{").map(|at| from + at) {
         let Some((inside, trims_before)) = expression_start(text, open) else {

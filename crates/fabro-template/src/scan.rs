@@ -60,7 +60,8 @@ pub(crate) fn tag<'a>(
 ) -> Result<Tag<'a>, SyntaxError> {
     let bytes = text.as_bytes();
     let mut tokens: Vec<Token<'a>> = Vec::new();
-    let (mut at, mut depth) = (from, 0_usize);
+    let mut at = from;
+    let mut depth = 0_usize;
     while at < bytes.len() {
         let rest = &text[at..];
         if depth == 0 {

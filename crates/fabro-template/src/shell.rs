@@ -312,7 +312,9 @@ impl Script {
         let tabs = rest.starts_with("<<-");
         let mut at = if tabs { 3 } else { 2 };
         at += rest[at..].len() - rest[at..].trim_start_matches([' ', '\t']).len();
-        let (mut end, mut expands, mut quote) = (String::new(), true, None);
+        let mut end = String::new();
+        let mut expands = true;
+        let mut quote = None;
         for c in rest[at..].chars() {
             match (quote, c) {
                 (Some(open), _) if c == open => quote = None,

@@ -77,7 +77,8 @@ pub(crate) fn tokens(count: u64) -> String {
 }
 
 fn ended(end: &CompletedTool, name: &str) -> (Mark, String) {
-    let (tool, time) = (one_line(&end.tool, ARGUMENT), took(end.duration_ms));
+    let tool = one_line(&end.tool, ARGUMENT);
+    let time = took(end.duration_ms);
     if !end.is_error {
         return (Mark::Note, format!("{tool} of {name} done in {time}"));
     }
@@ -157,7 +158,8 @@ mod tests {
     #[test]
     fn a_repair_is_no_warning_to_whoever_watches() {
         let said = |kind: &str| {
-            let (kind, message) = (kind.to_owned(), "\"score\" is missing".to_owned());
+            let kind = kind.to_owned();
+            let message = "\"score\" is missing".to_owned();
             let body = EventBody::AgentWarning { kind, message, window: None };
             let entry = fabro_events::Entry::new(body);
             let run_id = fabro_types::RunId::from_parts(0, 1);

@@ -65,7 +65,8 @@ pub fn render(file: &str, source: &str, findings: &[Diagnostic], paint: Paint) -
     let shown = most_severe(findings);
     let positions = Positions::new(source, shown.iter().copied());
     let mut drawn = BTreeMap::new();
-    let (mut text, mut rest) = (String::new(), String::new());
+    let mut text = String::new();
+    let mut rest = String::new();
     for finding in &shown {
         let (start, _) = positions.of(finding.span);
         let alike: &mut usize = drawn.entry(finding.rule).or_default();
@@ -157,7 +158,8 @@ fn line(file: &str, at: Position, finding: &Diagnostic, paint: Paint) -> String 
 
 /// For lines too long to be drawn.
 fn plain(file: &str, at: Position, finding: &Diagnostic, paint: Paint) -> String {
-    let (word, file) = (severity(finding, paint), clean(file));
+    let word = severity(finding, paint);
+    let file = clean(file);
     let message = clean(&finding.message);
     let mut text =
         format!("{word}[{}]: {message}\n --> {file}:{}:{}\n", finding.rule, at.line, at.column);
@@ -195,7 +197,8 @@ impl Positions {
             places.insert(finding.span.start, Position { line: 1, column: 1 });
             places.insert(finding.span.end, Position { line: 1, column: 1 });
         }
-        let (mut done, mut at) = (0, Position { line: 1, column: 1 });
+        let mut done = 0;
+        let mut at = Position { line: 1, column: 1 };
         for (offset, position) in &mut places {
             let offset = source.floor_char_boundary((*offset).min(source.len()));
             for c in source[done..offset.max(done)].chars() {

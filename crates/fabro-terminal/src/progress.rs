@@ -95,7 +95,8 @@ struct Screen {
 impl Progress {
     /// Shows a run in this way. `now_ms` tells the milliseconds since 1970.
     pub fn new(mode: Mode, paint: Paint, now_ms: fn() -> i64) -> Arc<Self> {
-        let (state, wake) = (Mutex::default(), Condvar::new());
+        let state = Mutex::default();
+        let wake = Condvar::new();
         let shared = Arc::new(Shared { mode, paint, now_ms, state, wake });
         Arc::new(Self { shared, ticker: Mutex::default() })
     }

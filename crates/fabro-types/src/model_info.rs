@@ -62,7 +62,8 @@ impl ModelInfo {
 
     /// The cost of this usage in US dollars; `None` when the prices are unknown.
     pub fn cost(&self, usage: &Usage) -> Option<f64> {
-        let (input, output) = (self.input_cost?, self.output_cost?);
+        let input = self.input_cost?;
+        let output = self.output_cost?;
         let cached = usage.cached_tokens.min(usage.input_tokens);
         let fresh = usage.input_tokens - cached;
         let dollars = fresh as f64 * input

@@ -107,7 +107,8 @@ pub(crate) fn effects(
     let mut wrong = Vec::new();
     for (number, at) in seen.iter().enumerate() {
         for stage in &at.committed {
-            let (before, after) = (at.lines_of(stage), last.lines_of(stage));
+            let before = at.lines_of(stage);
+            let after = last.lines_of(stage);
             if before != after {
                 let kill = number + 1;
                 wrong.push(format!("{stage} was committed before kill {kill}, and left {after} lines instead of {before}"));
@@ -182,7 +183,8 @@ mod tests {
 
     #[test]
     fn a_committed_stage_that_ran_again_is_seen() {
-        let (started, completed) = ("stage.started", "stage.completed");
+        let started = "stage.started";
+        let completed = "stage.completed";
         let check = |at: &[(&str, &str)], lines: usize, expect: &[&str]| {
             let seen = [snapshot(at, &[("a@1", 1)])];
             let last = snapshot(&[], &[("a@1", lines)]);

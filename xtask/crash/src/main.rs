@@ -110,7 +110,8 @@ fn kill_all(kind: &Kind, fabro: &Path, args: &Args, seed: u64) -> Result<()> {
     let stages = peace.stages();
     say(&format!("undisturbed: {stages} stages in {} ms", time.as_millis()));
     let mut random = Random::new(seed);
-    let (mut kills, mut runs) = (0, 0);
+    let mut kills = 0;
+    let mut runs = 0;
     while kills < wanted {
         runs += 1;
         let case = case(&format!("crash-{seed}-{runs}"))?;

@@ -21,7 +21,8 @@ fuzz_target!(|input: (&str, &str)| {
     let before = files.all();
     let tools = file_tools(files.clone()).into_iter().fold(ToolSet::new(), ToolSet::with);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let (context, cancel) = (ToolContext::default(), CancellationToken::new());
+    let context = ToolContext::default();
+    let cancel = CancellationToken::new();
     let output = runtime.block_on(async {
         let run = async |name, arguments| {
             tools.run(name, "1", &arguments, &context, &cancel, Permissions::Full).await

@@ -28,7 +28,8 @@ pub(super) fn growth(bench: &Bench<'_>) -> Result<Vec<Row>> {
         }
     };
     let stage = |at: u32| -> Result<f64> { Ok((cost(2 * at)? - cost(at)?) / f64::from(at)) };
-    let (first, last) = (stage(early)?, stage(late)?);
+    let first = stage(early)?;
+    let last = stage(late)?;
     let unit = if counts { "instructions" } else { "ns" };
     let ratio = last / first;
     Ok(vec![Row {

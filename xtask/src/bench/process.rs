@@ -87,7 +87,8 @@ pub(super) fn store(bench: &Bench<'_>) -> Result<Vec<Row>> {
     }
     let [before, after] = sizes[..] else { bail!("two sizes were expected") };
     let stage = |before: u64, after: u64| after.saturating_sub(before) as f64 / (many - few) as f64;
-    let (all, files) = (stage(before.0, after.0), stage(before.1, after.1));
+    let all = stage(before.0, after.0);
+    let files = stage(before.1, after.1);
     Ok(vec![Row {
         figure: "growth of the store, a stage".to_owned(),
         limit: format!("{ALLOWED:.0} bytes"),

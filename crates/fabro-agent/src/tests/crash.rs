@@ -279,7 +279,8 @@ async fn ids_of_calls_that_a_compaction_dropped_are_not_given_again() {
     };
     let journal =
         |left: usize| Arc::new(Dying { kept: MemoryJournal::default(), left: left.into() });
-    let (first, second) = (journal(40), journal(usize::MAX));
+    let first = journal(40);
+    let second = journal(usize::MAX);
     begin(&first).send("Fix it".to_owned(), &never()).await.unwrap_err();
     let mut notes = first.kept.notes();
     let is_compaction = |note: &Note| matches!(note.body, EventBody::AgentCompactionCompleted(_));

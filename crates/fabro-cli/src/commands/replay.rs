@@ -51,7 +51,8 @@ fn workflow(
     inputs: &serde_json::Map<String, serde_json::Value>,
     global: &Global,
 ) -> anyhow::Result<Bundle> {
-    let (cwd, home) = (global.cwd()?, global.home());
+    let cwd = global.cwd()?;
+    let home = global.home();
     let target = fabro_config::locate(&file.to_string_lossy(), &cwd, home.as_deref())?;
     LoadedWorkflow::read(&target.workflow_file, &cwd, home, inputs)
         .map(|workflow| workflow.bundle)

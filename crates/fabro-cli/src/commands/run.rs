@@ -23,7 +23,8 @@ pub async fn run(args: RunArgs, global: &Global) -> anyhow::Result<Exit> {
     let cwd = global.cwd()?;
     let target = fabro_config::locate(&args.workflow, &cwd, home.as_deref())?;
     print_warnings(&target);
-    let (shown, detached) = (args.shown, args.detach);
+    let shown = args.shown;
+    let detached = args.detach;
     let overrides = overrides(args)?;
     let settings = global.settings()?;
     let spec = RunSpec::from_target(&target, settings, overrides, &cwd, home.as_deref())

@@ -45,7 +45,8 @@ struct FileReport {
 
 /// Checks workflows.
 pub fn validate(args: &ValidateArgs, global: &Global) -> anyhow::Result<Exit> {
-    let (cwd, home) = (global.cwd()?, global.home());
+    let cwd = global.cwd()?;
+    let home = global.home();
     let mut outcomes = Vec::new();
     let mut checked = None;
     for path in &args.paths {
@@ -183,7 +184,8 @@ fn human(outcomes: &[Outcome], paint: Paint) -> String {
         text.push_str(&diagnostics::render(&it.file, &it.source, &it.findings, paint));
     }
     let sum = |severity| outcomes.iter().map(|outcome| outcome.count(severity)).sum::<usize>();
-    let (errors, warnings) = (sum(Severity::Error), sum(Severity::Warning));
+    let errors = sum(Severity::Error);
+    let warnings = sum(Severity::Warning);
     let files = counted(outcomes.len(), "file");
     let verdict = match (errors, warnings) {
         (0, 0) => format!("{files} checked, {}", paint.good("no findings")),

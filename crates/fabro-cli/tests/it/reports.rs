@@ -74,7 +74,8 @@ fn models_are_listed_with_who_serves_them() {
     assert!(find("gpt-5")["served_by"].is_null());
     assert_snapshot!(find("tiny"), @r#"{"name":"tiny","provider":"local","aliases":["t"],"context_window":8192,"served_by":"local"}"#);
     let text = project.run(&["model", "list"]);
-    let (head, tail) = (text.lines().nth(2).unwrap(), text.lines().rev().take(3));
+    let head = text.lines().nth(2).unwrap();
+    let tail = text.lines().rev().take(3);
     let tail: Vec<&str> = tail.collect();
     assert_snapshot!(format!("{head}\n{}\n{}\n{}", tail[2], tail[1], tail[0]), @r"
     model                     provider    window  answer  $ in  $ cached  $ out  ready  also

@@ -211,7 +211,8 @@ fn many_branches_may_begin_with_conditional_nodes() {
     let mut source =
         String::from("digraph { start -> fork; fork [shape=component, max_parallel=2000]\n");
     for index in 0..1_100 {
-        let (c, s) = (format!("c{index}"), format!("s{index}"));
+        let c = format!("c{index}");
+        let s = format!("s{index}");
         source.extend([&c, " [shape=diamond]; fork -> ", &c, " -> ", &s, " -> merge\n"]);
     }
     source += "merge -> exit }";

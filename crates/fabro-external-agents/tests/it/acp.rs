@@ -236,7 +236,8 @@ async fn nothing_is_left_running() {
     }
 
     // Dropped in the middle.
-    let (work, logs) = (place.work(), place.0.path().join("logs"));
+    let work = place.work();
+    let logs = place.0.path().join("logs");
     let agent = Acp::new("sh -c 'echo $$ > pid; exec sleep 600'", &Value::Null).unwrap();
     let env = [("PATH".to_owned(), std::env::var("PATH").unwrap())];
     let task = Task::new("", &work, &logs).with_env(&env);

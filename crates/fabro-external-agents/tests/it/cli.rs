@@ -56,7 +56,8 @@ const GEMINI: [&str; 3] = [
 type Variables<'a> = &'a [(String, String)];
 
 async fn run(place: &Place, program: &Cli, env: Variables<'_>, keys: Variables<'_>) {
-    let (work, logs) = (place.work(), place.0.path().join("logs"));
+    let work = place.work();
+    let logs = place.0.path().join("logs");
     let task = Task { env, keys, ..Task::new("", &work, &logs) };
     assert!(program.run(task).await.is_err(), "it fails");
 }

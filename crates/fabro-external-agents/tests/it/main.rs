@@ -45,7 +45,8 @@ impl Place {
             _ => {}
         };
         let env = [("PATH".to_owned(), std::env::var("PATH").unwrap())];
-        let (work, logs) = (self.work(), self.0.path().join("logs"));
+        let work = self.work();
+        let logs = self.0.path().join("logs");
         let mut task =
             Task { on_event: &on_event, ..Task::new(prompt, &work, &logs).with_env(&env) };
         set(&mut task);

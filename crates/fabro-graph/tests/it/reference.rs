@@ -15,7 +15,9 @@ fn the_reference_has_every_attribute() {
             ValueType::Words(words) => format!("`{}`", words.join("`, `")),
             value => value.to_string(),
         };
-        let (name, places, doc) = (attribute.name, places.join(", "), attribute.doc);
+        let name = attribute.name;
+        let places = places.join(", ");
+        let doc = attribute.doc;
         let row = format!("| `{name}` | {places} | {value} | {default} | {doc} |");
         assert!(REFERENCE.contains(&row), "missing in reference.md:\n{row}");
     }

@@ -180,7 +180,8 @@ fn a_file_of_before_says_nothing() {
     assert!(!goes(&before(GO)));
     assert!(goes(&before("{}").agent_writes("status.json", GO)));
     let again = before(GO);
-    let (path, other) = (again.work_dir().join("status.json"), again.work_dir().join("other"));
+    let path = again.work_dir().join("status.json");
+    let other = again.work_dir().join("other");
     let replaced = again.agent_writes("other", GO).when("agent.message", move || {
         let written = std::fs::metadata(&path).unwrap().modified().unwrap();
         std::fs::File::options().write(true).open(&other).unwrap().set_modified(written).unwrap();

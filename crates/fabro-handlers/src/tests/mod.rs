@@ -198,7 +198,8 @@ impl Scene {
 
     /// Says something to the run as soon as an event of this name is committed.
     pub(super) fn posts(self, event: &str, message: fabro_store::Message) -> Self {
-        let (store, run_id) = (Arc::clone(&self.store), self.run_id);
+        let store = Arc::clone(&self.store);
+        let run_id = self.run_id;
         self.when(event, move || {
             now(fabro_store::Inbox::post(&*store, run_id, &message)).unwrap();
         })
@@ -212,7 +213,8 @@ impl Scene {
 
     /// Puts a file into the working directory when an agent has begun.
     pub(super) fn agent_writes(self, name: &str, text: &str) -> Self {
-        let (path, text) = (self.work_dir().join(name), text.to_owned());
+        let path = self.work_dir().join(name);
+        let text = text.to_owned();
         self.when("agent.message", move || std::fs::write(path, text).unwrap())
     }
 
@@ -271,7 +273,8 @@ impl Scene {
             Phase::Created => Input::Start,
             _ => Input::Resume { max_cost },
         };
-        let (now_ms, since) = (state.updated_ms, tokio::time::Instant::now());
+        let now_ms = state.updated_ms;
+        let since = tokio::time::Instant::now();
         let clock = Arc::new(move || now_ms + i64::try_from(since.elapsed().as_millis()).unwrap());
         let sink: Arc<dyn EventSink> = Arc::new(Sink {
             files: StatusFiles::new(self.run_dir().parent().unwrap(), |_| {}),

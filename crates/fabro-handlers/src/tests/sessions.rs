@@ -65,7 +65,8 @@ impl Toolbox for Bench {
                 description: format!("Does {name}."),
                 parameters: Arc::new(parameters),
             };
-            let (calls, workflow) = (Arc::clone(&self.calls), Arc::clone(&workflow));
+            let calls = Arc::clone(&self.calls);
+            let workflow = Arc::clone(&workflow);
             Arc::new(Act { spec, needs, calls, workflow }) as Arc<dyn Tool>
         };
         let tools = [

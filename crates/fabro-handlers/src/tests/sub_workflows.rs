@@ -276,7 +276,8 @@ fn a_paused_child_pauses_its_parent_and_goes_on_with_it() {
 fn a_child_that_ended_is_not_run_again() {
     let whole = nested(CHILD);
     whole.drive().unwrap();
-    let (child, events) = (child_of(&whole), whole.events());
+    let child = child_of(&whole);
+    let events = whole.events();
     let end = events.iter().position(|event| {
         matches!(event.entry.body, EventBody::StageStarted { .. })
             && event.entry.node_id.as_deref() == Some("sub")

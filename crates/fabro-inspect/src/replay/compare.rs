@@ -88,11 +88,13 @@ impl Log {
 
 /// How many recorded events were looked at, and where they differ.
 pub(crate) fn compare(recorded: &Log, replayed: &Log) -> (u64, Vec<Difference>) {
-    let (mut compared, mut found) = (0, Vec::new());
+    let mut compared = 0;
+    let mut found = Vec::new();
     let lines: BTreeSet<&Line> = recorded.lines.keys().chain(replayed.lines.keys()).collect();
     for line in lines {
         let is_loose = recorded.is_loose(line) && replayed.is_loose(line);
-        let (mut old, mut new) = (recorded.items(line), replayed.items(line));
+        let mut old = recorded.items(line);
+        let mut new = replayed.items(line);
         loop {
             let pair = (old.next(), new.next());
             compared += u64::from(pair.0.is_some());
@@ -142,7 +144,8 @@ fn is_same(aspect: Aspect, old: &str, new: &str) -> bool {
     if aspect != Aspect::Prompt || new.len() > old.len() {
         return false;
     }
-    let (old, new) = (old.as_bytes(), new.as_bytes());
+    let old = old.as_bytes();
+    let new = new.as_bytes();
     let head = old.iter().zip(new).take_while(|(a, b)| a == b).count();
     let tail = old.iter().rev().zip(new.iter().rev()).take_while(|(a, b)| a == b).count();
     let tail = tail.min(new.len() - head);

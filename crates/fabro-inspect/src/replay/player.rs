@@ -413,7 +413,8 @@ impl Player {
     }
 
     async fn report(&mut self, key: &Key, body: EventBody) -> Result<(), ReplayError> {
-        let (branch, blobs) = (Arc::clone(&key.branch), Vec::new());
+        let branch = Arc::clone(&key.branch);
+        let blobs = Vec::new();
         self.handle(Input::Note { branch, notes: vec![body.into()], blobs }).await
     }
 

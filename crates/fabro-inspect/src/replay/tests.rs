@@ -215,7 +215,8 @@ impl Taped {
     }
 
     fn replay_with(&self, workflow: Option<Bundle>) -> Report {
-        let (before, run_dir) = (self.events(), Some(self.run_dir()));
+        let before = self.events();
+        let run_dir = Some(self.run_dir());
         let what =
             Replay { workflow, run_dir, ..Replay::new(Arc::clone(&self.store) as _, self.run) };
         let report = block_on(replay(what)).unwrap();

@@ -23,7 +23,8 @@ fn what_the_model_was_given_is_read_back() {
             given: Some(Box::new(given)),
             purpose: None,
         };
-        let (session_id, parent_session_id) = (Some(session.into()), parent.map(Into::into));
+        let session_id = Some(session.into());
+        let parent_session_id = parent.map(Into::into);
         let notes = vec![Note { body, session_id, parent_session_id }];
         bench.input(Input::Note { branch: Arc::from(""), notes, blobs: Vec::new() });
     };

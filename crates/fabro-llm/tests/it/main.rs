@@ -67,7 +67,8 @@ fn message(role: Role, content: Vec<Content>) -> Arc<Message> {
 }
 
 fn result(id: &str, text: &str, is_error: bool) -> Arc<Message> {
-    let (id, text) = (id.to_owned(), text.to_owned());
+    let id = id.to_owned();
+    let text = text.to_owned();
     message(Role::Tool, vec![Content::ToolResult { id, text, is_error }])
 }
 

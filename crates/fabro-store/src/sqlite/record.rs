@@ -13,7 +13,8 @@ pub(super) const MAX_DEPTH: usize = 256;
 
 /// The entry of an event as JSON, without what the place of the record says already.
 pub(super) fn encode(event: &Event) -> Result<String, StoreError> {
-    let (run, seq) = (event.run_id, event.seq);
+    let run = event.run_id;
+    let seq = event.seq;
     let text = serde_json::to_string(&event.entry).map_err(|error| StoreError::BadEvent {
         run,
         seq,
@@ -74,8 +75,10 @@ fn depth(text: &[u8]) -> usize {
     if memchr2_iter(b'{', b'[', text).nth(MAX_DEPTH).is_none() {
         return 0;
     }
-    let (mut now, mut most) = (0_usize, 0);
-    let (mut in_string, mut escaped) = (false, false);
+    let mut now = 0_usize;
+    let mut most = 0;
+    let mut in_string = false;
+    let mut escaped = false;
     for byte in text {
         match byte {
             _ if escaped => escaped = false,

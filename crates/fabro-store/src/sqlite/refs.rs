@@ -25,7 +25,8 @@ mod tests {
 
     #[test]
     fn names_are_found_wherever_they_are() {
-        let (one, two) = (BlobRef::of(b"1"), BlobRef::of(b"2"));
+        let one = BlobRef::of(b"1");
+        let two = BlobRef::of(b"2");
         let text = format!("{{\"a\":\"{one}\",\"b\":\"see {two}.\"}} blob://sha256/12 blob:{one}");
         let mut refs = BTreeSet::new();
         collect(text.as_bytes(), &mut refs);

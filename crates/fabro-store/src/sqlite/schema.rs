@@ -209,7 +209,8 @@ fn immutable(path: &Path) -> PathBuf {
 /// Refuses what is no store, and stores of newer versions.
 fn check(conn: &Connection, path: &Path) -> Result<(), Fault> {
     let pragma = |name| conn.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
-    let (application, found) = (pragma("application_id")?, pragma("user_version")?);
+    let application = pragma("application_id")?;
+    let found = pragma("user_version")?;
     let path = path.to_owned();
     match found {
         _ if application != APPLICATION => Err(StoreError::NotAStore { path }.into()),

@@ -94,7 +94,8 @@ fn several_connections_write_one_run_in_turn() {
 #[test]
 fn commits_of_others_change_the_mark() {
     let dir = Dir::new();
-    let (one, two) = (dir.open(), dir.open());
+    let one = dir.open();
+    let two = dir.open();
     let before = one.mark().unwrap();
     fill(&two, run(1), 1..=1);
     let after = one.mark().unwrap();
@@ -251,7 +252,8 @@ fn a_corrupted_blob_is_found() {
     let dir = Dir::new();
     let store = dir.open();
     let large = vec![b'1'; SMALL_BLOB];
-    let (small, large) = (store.put(b"1").unwrap(), store.put(&large).unwrap());
+    let small = store.put(b"1").unwrap();
+    let large = store.put(&large).unwrap();
     dir.sql("UPDATE blobs SET bytes = x'32'");
     fs::write(store.db.files.path(&large), "other").unwrap();
     for blob in [small, large] {
@@ -269,7 +271,8 @@ fn a_corrupted_blob_is_found() {
 #[test]
 fn one_driver_a_run() {
     let dir = Dir::new();
-    let (one, two) = (dir.open(), dir.open());
+    let one = dir.open();
+    let two = dir.open();
     let run = run(1);
     assert!(!two.is_driven(run).unwrap());
     let lock = one.lock(run).unwrap();
@@ -310,7 +313,8 @@ fn looking_never_keeps_a_driver_out() {
 fn only_driven_runs_are_running() {
     let dir = Dir::new();
     let store = dir.open();
-    let (parent, child) = (run(1), run(1).derive("sub@1"));
+    let parent = run(1);
+    let child = run(1).derive("sub@1");
     store.append(parent, 0, &Batch::of(&[created(parent, "demo", None)])).unwrap();
     store.append(child, 0, &Batch::of(&[created(child, "sub", Some(parent))])).unwrap();
     let status =
@@ -468,7 +472,8 @@ proptest! {
     #[test]
     fn both_stores_do_the_same(steps in prop::collection::vec(step(), 1..40)) {
         let dir = Dir::new();
-        let (memory, sqlite) = (Blocking(Arc::new(MemoryStore::default())), dir.open());
+        let memory = Blocking(Arc::new(MemoryStore::default()));
+        let sqlite = dir.open();
         // Only the rules are compared here; durability costs too much a step.
         sqlite.db.conn().pragma_update(None, "synchronous", "OFF").unwrap();
         for step in &steps {

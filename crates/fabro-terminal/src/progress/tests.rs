@@ -16,13 +16,15 @@ fn event(run_id: RunId, node: &str, body: EventBody) -> Event {
 }
 
 fn started(handler: &str) -> EventBody {
-    let (handler, fidelity) = (handler.into(), Fidelity::Compact);
+    let handler = handler.into();
+    let fidelity = Fidelity::Compact;
     EventBody::StageStarted { rank: 1, handler, fidelity, thread_id: None }
 }
 
 fn answer(input_tokens: u64) -> EventBody {
     let usage = Usage { input_tokens, output_tokens: 50, ..Usage::default() };
-    let (role, text) = ("assistant".to_owned(), "I will".to_owned());
+    let role = "assistant".to_owned();
+    let text = "I will".to_owned();
     EventBody::AgentMessage {
         role,
         text,

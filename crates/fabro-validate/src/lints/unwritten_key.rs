@@ -185,7 +185,8 @@ fn explain(
     };
     match found {
         Some(Found::InBranch { writer, fan_out }) => {
-            let (writer, fan_out) = (id(writer), id(fan_out));
+            let writer = id(writer);
+            let fan_out = id(fan_out);
             let why = format!(
                 "`{writer}` does, but in a branch of `{fan_out}`, which keeps it to itself"
             );

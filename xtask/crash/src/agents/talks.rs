@@ -122,8 +122,10 @@ impl<'a> Talks<'a> {
     /// Each request of a session goes on where the one before it ended.
     fn continues(&self, session: &Session) -> impl Iterator<Item = String> {
         session.answers.windows(2).filter_map(|pair| {
-            let (before, after) = (self.asked(pair[0])?, self.asked(pair[1])?);
-            let (had, has) = (&before.messages, &after.messages);
+            let before = self.asked(pair[0])?;
+            let after = self.asked(pair[1])?;
+            let had = &before.messages;
+            let has = &after.messages;
             let goes_on = has.starts_with(had)
                 && has
                     .get(had.len())

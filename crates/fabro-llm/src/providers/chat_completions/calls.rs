@@ -122,7 +122,9 @@ mod tests {
             );
         }
         // With one id for all of them.
-        let (x, zero, one) = (json!("x"), json!(0), json!(1));
+        let x = json!("x");
+        let zero = json!(0);
+        let one = json!(1);
         check(
             &json!([
                 piece(zero.clone(), x.clone(), json!("f"), json!("")),
