@@ -74,7 +74,7 @@ pub enum RunStatus {
     Failed,
     /// Somebody ended it.
     Canceled,
-    /// It is not finished and has no driver: `fabro resume` goes on.
+    /// It is not finished and has no driver: `fabro resume` continues it.
     Interrupted,
 }
 
