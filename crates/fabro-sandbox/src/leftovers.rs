@@ -35,7 +35,7 @@ pub fn end_leftovers((name, value): (&str, &str)) -> usize {
 /// let mark = fabro_sandbox::Mark::new();
 /// let (name, value) = mark.variable();
 /// let mut server =
-///     Command::new("sleep").arg("600").process_group(0).env(name, value).spawn()?;
+///     Command::new("sleep").arg("30").process_group(0).env(name, value).spawn()?;
 /// drop(mark);
 /// # #[cfg(not(target_os = "linux"))]
 /// # server.kill()?;
@@ -160,30 +160,33 @@ fn running() -> BTreeSet<i32> {
 #[cfg(target_os = "linux")]
 mod linux {
     use std::collections::BTreeSet;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use rustix::process::{Pid, getpid};
 
     /// More ancestors than any process has: what bounds the walk if `/proc` changes under it.
     const ANCESTORS: usize = 4096;
 
-    /// How often a process without an environment is looked at, and how long its start takes at
-    /// most in between.
-    const LOOKS: usize = 4;
-    const START: Duration = Duration::from_millis(1);
+    /// How long to wait for processes that are in the middle of `execve(2)`, and how often to look.
+    /// An `execve` takes microseconds; on a busy machine it can lose the processor in between.
+    const EXEC_LIMIT: Duration = Duration::from_secs(2);
+    const EXEC_POLL: Duration = Duration::from_millis(1);
 
-    /// The parent of the kernel's own processes, which never have an environment.
-    const KERNEL: i32 = 2;
+    /// `PF_EXITING` and `PF_KTHREAD` in the kernel's `sched.h`: such a process has no environment
+    /// and gets none.
+    const EXITING_OR_KERNEL: u64 = 0x0000_0004 | 0x0020_0000;
 
     /// The groups of processes with this in their environment, but for those of this process and
     /// its ancestors.
     pub(super) fn found(marker: &[u8]) -> BTreeSet<i32> {
         let mut groups = BTreeSet::new();
         let mut unknown: Vec<i32> = processes().collect();
-        for _ in 0..LOOKS {
+        let deadline = Instant::now() + EXEC_LIMIT;
+        loop {
             unknown.retain(|&pid| match std::fs::read(format!("/proc/{pid}/environ")) {
-                // In the middle of its start a process has no environment.
-                Ok(environ) if environ.is_empty() => Stat::read(pid).is_some_and(Stat::may_start),
+                Ok(environ) if environ.is_empty() => {
+                    Stat::read(pid).is_some_and(|stat| stat.in_exec)
+                }
                 Ok(environ) => {
                     if environ.split(|&byte| byte == 0).any(|entry| entry == marker) {
                         groups.extend(Stat::read(pid).map(|stat| stat.group));
@@ -192,10 +195,10 @@ mod linux {
                 }
                 Err(_) => false,
             });
-            if unknown.is_empty() {
+            if unknown.is_empty() || Instant::now() >= deadline {
                 break;
             }
-            std::thread::sleep(START);
+            std::thread::sleep(EXEC_POLL);
         }
         for own in own_groups() {
             groups.remove(&own);
@@ -234,6 +237,9 @@ mod linux {
         ended: bool,
         parent: i32,
         group: i32,
+        /// Its new program has no environment yet, although its parent may already have been told
+        /// that it started.
+        in_exec: bool,
     }
 
     impl Stat {
@@ -243,18 +249,20 @@ mod linux {
             Self::parse(&String::from_utf8_lossy(&stat))
         }
 
-        fn may_start(self) -> bool {
-            !self.ended && self.parent != KERNEL
-        }
-
-        /// `pid (name) state parent group …`, where the name may itself contain `) `.
+        /// `pid (name) state parent group …`, where the name may itself contain `) `: the fields of
+        /// proc_pid_stat(5), of which `state` is the third.
         fn parse(stat: &str) -> Option<Self> {
             let (_, fields) = stat.rsplit_once(") ")?;
-            let mut fields = fields.split(' ');
-            let ended = matches!(fields.next()?, "Z" | "X" | "x");
-            let parent = fields.next()?.parse().ok()?;
-            let group = fields.next()?.parse().ok()?;
-            Some(Self { ended, parent, group })
+            let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
+            let field = |number: usize| fields.get(number - 3).copied();
+            let flags: u64 = field(9)?.parse().ok()?;
+            let environment_end = field(51)?;
+            Some(Self {
+                ended: matches!(field(3)?, "Z" | "X" | "x"),
+                parent: field(4)?.parse().ok()?,
+                group: field(5)?.parse().ok()?,
+                in_exec: environment_end == "0" && flags & EXITING_OR_KERNEL == 0,
+            })
         }
     }
 
@@ -262,17 +270,26 @@ mod linux {
     mod tests {
         use super::*;
 
+        fn line(start: &str, flags: u64, environment_end: u64) -> String {
+            format!("{start} 1 0 -1 {flags} {}{environment_end} 0", "1 ".repeat(41))
+        }
+
         #[test]
         fn a_stat_line_reads_whatever_the_name() {
-            let expected = Some(Stat { ended: false, parent: 7, group: 42 });
-            assert_eq!(Stat::parse("9 (sh) S 7 42 1 0 -1"), expected);
-            assert_eq!(Stat::parse("9 (a) Z 1 (b) ) S 7 42 1 0 -1"), expected);
-            assert_eq!(
-                Stat::parse("9 (sh) Z 7 42 1"),
-                Some(Stat { ended: true, parent: 7, group: 42 })
-            );
-            assert_eq!(Stat::parse(""), None);
-            assert_eq!(Stat::parse("9 (sh) S"), None);
+            let stat = |ended, in_exec| Some(Stat { ended, parent: 7, group: 42, in_exec });
+            let cases = [
+                (line("9 (sh) S 7 42", 0, 500), stat(false, false)),
+                (line("9 (a) Z 1 (b) ) S 7 42", 0, 500), stat(false, false)),
+                (line("9 (sh) Z 7 42", 0, 500), stat(true, false)),
+                (line("9 (sh) R 7 42", 0x0040_0000, 0), stat(false, true)),
+                (line("9 (kworker) I 7 42", 0x0020_8040, 0), stat(false, false)),
+                (line("9 (sh) R 7 42", 0x0040_0004, 0), stat(false, false)),
+                (String::new(), None),
+                ("9 (sh) S 7 42 1".to_owned(), None),
+            ];
+            for (line, expected) in cases {
+                assert_eq!(Stat::parse(&line), expected, "{line}");
+            }
         }
 
         #[test]
@@ -280,6 +297,8 @@ mod linux {
             let own = rustix::process::getpgrp().as_raw_nonzero().get();
             assert!(own_groups().contains(&own));
             assert!(running().contains(&own));
+            let stat = Stat::read(getpid().as_raw_nonzero().get()).expect("own stat");
+            assert!(!stat.in_exec);
         }
     }
 }
