@@ -250,7 +250,7 @@ mod linux {
         }
 
         /// `pid (name) state parent group …`, where the name may itself contain `) `: the fields of
-        /// proc_pid_stat(5), of which `state` is the third.
+        /// `proc_pid_stat(5)`, of which `state` is the third.
         fn parse(stat: &str) -> Option<Self> {
             let (_, fields) = stat.rsplit_once(") ")?;
             let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
