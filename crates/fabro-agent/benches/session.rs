@@ -3,6 +3,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
 use divan::Bencher;
@@ -11,7 +12,7 @@ use fabro_agent::{
     Journal, JournalError, MemoryJournal, Parts, Record, Session, Settings, Transcript,
 };
 use fabro_events::Note;
-use fabro_llm::{Model, ModelError, Origin, Part, Request, StopReason, ToolCall, ToolSpec};
+use fabro_llm::{Model, ModelError, Part, Request, StopReason, ToolCall, ToolSpec};
 use fabro_tools::{Call, Output, Tool, ToolContext, ToolSet};
 use fabro_types::{Permissions, Usage};
 use futures_util::stream::{self, BoxStream, StreamExt};
@@ -23,11 +24,15 @@ use tokio_util::sync::CancellationToken;
 const TURNS: u32 = 100;
 
 /// Calls a tool in every turn but the last of a measurement.
-struct Worker;
+#[derive(Default)]
+struct Worker {
+    /// How many requests there were.
+    count: AtomicU32,
+}
 
 impl Model for Worker {
-    fn stream(&self, request: Request) -> BoxStream<'static, Result<Part, ModelError>> {
-        let number = request.origin.taken[&request.origin.node];
+    fn stream(&self, _: Request) -> BoxStream<'static, Result<Part, ModelError>> {
+        let number = self.count.fetch_add(1, Ordering::Relaxed);
         let part = if number % TURNS == TURNS - 1 {
             Part::Text("That is all.".to_owned())
         } else {
@@ -81,11 +86,10 @@ fn session(journal: Arc<dyn Journal>) -> Session {
     Session::new(Parts {
         id: Arc::from("work@1"),
         parent: None,
-        model: Arc::new(Worker),
+        model: Arc::new(Worker::default()),
         tools: ToolSet::default().with(Arc::new(read_file)),
         journal,
         settings: Settings {
-            origin: Origin::new("work"),
             max_turns: u32::MAX,
             window: Some(100_000_000),
             ..Settings::default()

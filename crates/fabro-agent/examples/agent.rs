@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use fabro_agent::{MemoryJournal, Parts, Session, Settings, SystemInfo, system_prompt};
-use fabro_llm::{Origin, ScriptedModel};
+use fabro_llm::{Script, TurnCounts};
 use fabro_sandbox::LocalFiles;
 use fabro_tools::{ToolContext, ToolSet, file_tools};
 use fabro_types::Permissions;
@@ -36,19 +36,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut session = Session::new(Parts {
         id: "fix@1".into(),
         parent: None,
-        model: Arc::new(ScriptedModel::from_json(SCRIPT)?),
+        model: Arc::new(Script::from_json(SCRIPT)?.model("fix", &TurnCounts::new())),
         tools,
         journal: journal.clone(),
-        settings: Settings {
-            system,
-            permissions: Permissions::ReadWrite,
-            origin: Origin::new("fix"),
-            ..Settings::default()
-        },
+        settings: Settings { system, permissions: Permissions::ReadWrite, ..Settings::default() },
         context: ToolContext::default(),
     });
 
-    let text = "2 + 3 gives -1. Mend add.py.".to_owned();
+    let text = "2 + 3 gives -1. Fix add.py.".to_owned();
     let answer = session.send(text, &CancellationToken::new()).await?;
     for message in session.messages() {
         println!("{}", serde_json::to_string(message)?);

@@ -13,8 +13,6 @@ pub(crate) struct Ledger {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) usage: Usage,
-    /// Requests made, those under way included: the place in a model's script.
-    pub(crate) taken: u32,
     /// Files written, changed or removed by calls that succeeded.
     pub(crate) touched: BTreeSet<String>,
     pub(crate) last_touched: Option<String>,
@@ -29,19 +27,8 @@ impl Ledger {
         self.lock().usage.clone()
     }
 
-    /// Takes the next place for a request; gives the number of those before it.
-    pub(crate) fn take_place(&self) -> u32 {
-        let mut totals = self.lock();
-        let before = totals.taken;
-        totals.taken = before.saturating_add(1);
-        before
-    }
-
-    /// Counts what a request used; its first try has its place already.
-    pub(crate) fn answered(&self, usage: &Usage) {
-        let mut totals = self.lock();
-        totals.usage.add(usage);
-        totals.taken = totals.taken.saturating_add(usage.turns.saturating_sub(1));
+    pub(crate) fn add_usage(&self, usage: &Usage) {
+        self.lock().usage.add(usage);
     }
 
     pub(crate) fn touch(&self, files: &[String]) {
@@ -56,7 +43,6 @@ impl Ledger {
     pub(crate) fn restore(&self, before: Totals) {
         let mut totals = self.lock();
         totals.usage.add(&before.usage);
-        totals.taken = totals.taken.saturating_add(before.usage.turns);
         totals.touched.extend(before.touched);
         totals.last_touched = before.last_touched.or(totals.last_touched.take());
     }

@@ -11,13 +11,13 @@
 //! ```
 //! use std::sync::Arc;
 //! use fabro_agent::{MemoryJournal, Parts, Session, Settings, Transcript};
-//! use fabro_llm::{Origin, ScriptedModel};
+//! use fabro_llm::{Script, TurnCounts};
 //! use fabro_tools::{ToolContext, ToolSet};
 //! use tokio_util::sync::CancellationToken;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let script = r#"{"plan": [{"text": "", "tool_calls": [{"name": "look"}]}, {"text": "Done."}]}"#;
-//! let model = Arc::new(ScriptedModel::from_json(script)?);
+//! let model = Arc::new(Script::from_json(script)?.model("plan", &TurnCounts::new()));
 //! let journal = Arc::new(MemoryJournal::default());
 //! let parts = || Parts {
 //!     id: "plan@1".into(),
@@ -25,7 +25,7 @@
 //!     model: model.clone(),
 //!     tools: ToolSet::default(), // without `look`: the model is told so
 //!     journal: journal.clone(),
-//!     settings: Settings { origin: Origin::new("plan"), ..Settings::default() },
+//!     settings: Settings::default(),
 //!     context: ToolContext::default(),
 //! };
 //! # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;

@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use fabro_compaction::Policy;
-use fabro_llm::{Model, Origin, RequestPolicy};
+use fabro_llm::{Model, RequestPolicy};
 use fabro_redact::Redactor;
 use fabro_tools::{ToolContext, ToolSet};
 use fabro_types::{Permissions, Usage};
@@ -75,9 +75,8 @@ pub struct Settings {
     /// Redacts secrets in what the model says and in its errors. Tools redact their outputs
     /// themselves.
     pub redactor: Option<Arc<Redactor>>,
-    /// The place in the run that the session works at. The turns of the session are added to those
-    /// that the place has taken.
-    pub origin: Origin,
+    /// The prompt-cache key of the session's requests: see [`fabro_llm::Request::cache_key`].
+    pub cache_key: Option<String>,
 }
 
 impl Default for Settings {
@@ -100,7 +99,7 @@ impl Default for Settings {
             price: None,
             loop_detection: true,
             redactor: None,
-            origin: Origin::default(),
+            cache_key: None,
         }
     }
 }

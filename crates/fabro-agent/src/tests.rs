@@ -9,15 +9,15 @@ mod turns;
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use fabro_events::{EventBody, Note};
 use fabro_llm::{
-    Content, ErrorKind, Message, Model, ModelError, Origin, Part, Request, RequestPolicy,
-    RetryPolicy, Role, StopReason, ToolCall, ToolSpec,
+    Content, ErrorKind, Message, Model, ModelError, Part, Request, RequestPolicy, RetryPolicy,
+    Role, StopReason, ToolCall, ToolSpec,
 };
 use fabro_tools::{Call, Output, Tool, ToolContext, ToolSet};
 use fabro_types::{BlobRef, Permissions, Usage};
@@ -52,11 +52,13 @@ type Plays = dyn Fn(u32, &Request) -> Turn + Send + Sync;
 struct Play {
     play: Box<Plays>,
     requests: Mutex<Vec<Request>>,
+    /// The number of the next turn.
+    next: AtomicU32,
 }
 
 impl Play {
     fn new(play: impl Fn(u32, &Request) -> Turn + Send + Sync + 'static) -> Arc<Self> {
-        Arc::new(Self { play: Box::new(play), requests: Mutex::default() })
+        Arc::new(Self { play: Box::new(play), requests: Mutex::default(), next: AtomicU32::new(0) })
     }
 
     /// Plays a list; its last turn is repeated.
@@ -66,6 +68,12 @@ impl Play {
         })
     }
 
+    /// The transcript, after whose turns the next one comes.
+    fn after(&self, transcript: Transcript) -> Transcript {
+        self.next.store(transcript.usage().turns, Ordering::SeqCst);
+        transcript
+    }
+
     fn requests(&self) -> Vec<Request> {
         self.requests.lock().unwrap().clone()
     }
@@ -73,7 +81,7 @@ impl Play {
 
 impl Model for Play {
     fn stream(&self, request: Request) -> BoxStream<'static, Result<Part, ModelError>> {
-        let number = request.origin.taken[&request.origin.node];
+        let number = self.next.fetch_add(1, Ordering::SeqCst);
         let turn = (self.play)(number, &request);
         self.requests.lock().unwrap().push(request);
         let usage = Usage { input_tokens: 100, output_tokens: 10, ..Usage::default() };
@@ -173,7 +181,6 @@ fn tools(counts: &Counts) -> ToolSet {
 
 fn settings() -> Settings {
     Settings {
-        origin: Origin::new("build"),
         subagent_depth: 0,
         asking: RequestPolicy { retry: RetryPolicy::none(), ..RequestPolicy::default() },
         ..Settings::default()
@@ -181,6 +188,7 @@ fn settings() -> Settings {
 }
 
 fn parts(model: &Arc<Play>, journal: &Arc<impl Journal + 'static>, settings: Settings) -> Parts {
+    model.next.store(0, Ordering::SeqCst);
     Parts {
         id: Arc::from("build@1"),
         parent: None,

@@ -14,6 +14,7 @@ use fabro_redact::Redactor;
 use fabro_types::Usage;
 use serde_json::Value;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::ledger::Ledger;
@@ -184,12 +185,13 @@ impl Parts {
     /// A request with these messages, in the words of the settings.
     pub(crate) fn request(&self, messages: impl Into<Arc<Vec<Arc<Message>>>>) -> Request {
         let settings = &self.settings;
-        let mut request = Request::new(settings.origin.clone(), messages);
+        let mut request = Request::new(messages);
         request.model.clone_from(&settings.model);
         request.provider.clone_from(&settings.provider);
         request.reasoning_effort.clone_from(&settings.reasoning_effort);
         request.speed.clone_from(&settings.speed);
         request.max_tokens = settings.max_tokens;
+        request.cache_key.clone_from(&settings.cache_key);
         request
     }
 
@@ -198,19 +200,11 @@ impl Parts {
     pub(crate) async fn ask(
         &self,
         ledger: &Ledger,
-        mut request: Request,
-        began: Option<tokio::sync::oneshot::Sender<()>>,
+        request: Request,
+        began: Option<oneshot::Sender<()>>,
         pending: &mut Record,
     ) -> Result<Reply, ModelError> {
         let settings = &self.settings;
-        let taken = &mut request.origin.taken;
-        let node = &settings.origin.node;
-        let before = taken.get(node).copied().unwrap_or(0);
-        taken.insert(Arc::clone(node), before.saturating_add(ledger.take_place()));
-        if let Some(began) = began {
-            // Who waited may have gone.
-            let _ = began.send(());
-        }
         let redact = |text: &str| match &settings.redactor {
             Some(redactor) => redactor.redact(text).into_owned(),
             None => text.to_owned(),
@@ -235,14 +229,14 @@ impl Parts {
         let model = request.model.clone();
         let answer = {
             let asked = pin!(ask(&*self.model, request, &settings.asking, watch));
-            self.record_tries(asked, &mut told, pending).await
+            self.record_tries(asked, began, &mut told, pending).await
         };
         let price = |usage: &mut Usage| {
             usage.model = usage.model.take().or_else(|| model.clone());
             if let Some(price) = &settings.price {
                 price(usage);
             }
-            ledger.answered(usage);
+            ledger.add_usage(usage);
         };
         match answer {
             Ok(mut reply) => {
@@ -262,6 +256,7 @@ impl Parts {
     async fn record_tries(
         &self,
         mut asked: Pin<&mut impl Future<Output = Result<Reply, ModelError>>>,
+        mut began: Option<oneshot::Sender<()>>,
         tries: &mut UnboundedReceiver<EventBody>,
         pending: &mut Record,
     ) -> Result<Reply, ModelError> {
@@ -277,6 +272,13 @@ impl Parts {
                     }
                 }
                 answer = &mut asked => break answer,
+                // It was polled, so the model has the request.
+                () = std::future::ready(()), if began.is_some() => {
+                    if let Some(began) = began.take() {
+                        // The session that began this one may have ended.
+                        let _ = began.send(());
+                    }
+                }
             }
         };
         while let Ok(body) = tries.try_recv() {

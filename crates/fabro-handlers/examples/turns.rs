@@ -121,10 +121,11 @@ async fn run(
     let batch = Batch { events: &created.events, blobs: &created.blobs, consumed: &[] };
     store.append(run_id, 0, &batch).await?;
     let sink: Arc<dyn EventSink> = Arc::new(|_: &Event| {});
+    let worker = Arc::clone(model);
     let handler = Registry::new(Services {
         exec: None,
         env: Vec::new(),
-        model: Arc::clone(model) as _,
+        models: Arc::new(move |_, _| Arc::clone(&worker) as _),
         defaults: ModelDefaults::default(),
         agents: Agents { toolbox: Arc::new(OneTool), ..Agents::default() },
         limits: Limits::default(),

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use fabro_engine::{Clock, Handler, Stage, StageEnd};
 use fabro_events::EventSink;
 use fabro_gate::Interviewer;
-use fabro_llm::Model;
+use fabro_llm::ModelSource;
 use fabro_preamble::Limits;
 use fabro_sandbox::Exec;
 use fabro_types::{Failure, FailureClass, NodeKind};
@@ -33,8 +33,8 @@ pub struct Services {
     pub exec: Option<Arc<dyn Exec>>,
     /// Variables added to every script's environment.
     pub env: Vec<(String, String)>,
-    /// Answers prompts.
-    pub model: Arc<dyn Model>,
+    /// The model of each stage.
+    pub models: ModelSource,
     /// What to ask for when a node names no model.
     pub defaults: ModelDefaults,
     /// What agents work with.
@@ -57,7 +57,7 @@ impl Registry {
         let Services {
             exec,
             env,
-            model,
+            models,
             defaults,
             agents,
             limits,
@@ -76,7 +76,7 @@ impl Registry {
             None => (Box::new(DryHandler), Box::new(DryHandler)),
         };
         let redactor = agents.redactor.clone();
-        let llm = Arc::new(LlmHandler::new(model, defaults, limits, agents, Arc::clone(&tree)));
+        let llm = Arc::new(LlmHandler::new(models, defaults, limits, agents, Arc::clone(&tree)));
         Arc::new_cyclic(|own: &Weak<Self>| {
             let own: Weak<dyn Handler> = own.clone();
             Self {

@@ -8,7 +8,7 @@ use fabro_events::Event;
 use fabro_gate::AutoApprove;
 use fabro_handlers::{Agents, Limits, ModelDefaults, Registry, Services};
 use fabro_inspect::replay::{Replay, replay};
-use fabro_llm::ScriptedModel;
+use fabro_llm::Script;
 use fabro_run::{Bundle, BundledChildren, RunSettings};
 use fabro_store::{Batch, MemoryStore, RunLog};
 use fabro_types::RunId;
@@ -61,10 +61,11 @@ async fn record(store: &Arc<MemoryStore>, run: RunId) -> Result<(), Box<dyn std:
     let created = begin(run, 0, &plan, new);
     let batch = Batch { events: &created.events, blobs: &created.blobs, consumed: &[] };
     store.append(run, 0, &batch).await?;
+    let script = Script::from_json(MODEL)?;
     let handler = Registry::new(Services {
         exec: None,
         env: Vec::new(),
-        model: Arc::new(ScriptedModel::from_json(MODEL)?),
+        models: Arc::new(move |node, taken| Arc::new(script.model(node, taken))),
         defaults: ModelDefaults::default(),
         agents: Agents::default(),
         limits: Limits::default(),

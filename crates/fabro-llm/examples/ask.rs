@@ -6,8 +6,8 @@
 use std::io::Write;
 
 use fabro_llm::{
-    Catalog, Message, Origin, Part, Progress, Provider, ProviderKind, Providers, Request,
-    RequestPolicy, Secret, ask,
+    Catalog, Message, Part, Progress, Provider, ProviderKind, Providers, Request, RequestPolicy,
+    Secret, ask,
 };
 
 #[tokio::main(flavor = "current_thread")]
@@ -26,7 +26,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let name = arguments.next();
     let text = arguments.next().unwrap_or_else(|| "Name three colours.".to_owned());
-    let mut request = Request::new(Origin::new("ask"), vec![Message::user(text).into()]);
+    let mut request = Request::new(vec![Message::user(text).into()]);
     request.model = name;
     request.max_tokens = Some(200);
     let mut out = std::io::stdout();

@@ -1,8 +1,8 @@
-//! Asks a scripted model three times: `cargo run -p fabro-llm --example scripted`.
+//! Asks scripted models three times: `cargo run -p fabro-llm --example scripted`.
 
 use std::io::Write;
 
-use fabro_llm::{Message, Model, Origin, Part, Request, ScriptedModel};
+use fabro_llm::{Message, Model, Part, Request, Script, TurnCounts};
 use futures_util::StreamExt;
 
 const SCRIPT: &str = r#"{
@@ -12,12 +12,11 @@ const SCRIPT: &str = r#"{
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let model = ScriptedModel::from_json(SCRIPT)?;
-    let mut origin = Origin::default();
+    let script = Script::from_json(SCRIPT)?;
+    let mut taken = TurnCounts::new();
     for node in ["plan", "fix", "fix"] {
-        origin.node = node.into();
-        let mut turn =
-            model.stream(Request::new(origin.clone(), vec![Message::user("Go on").into()]));
+        let model = script.model(node, &taken);
+        let mut turn = model.stream(Request::new(vec![Message::user("Continue").into()]));
         let mut out = std::io::stdout().lock();
         while let Some(part) = turn.next().await {
             match part {
@@ -27,7 +26,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 Err(error) => writeln!(out, "{node}: {error} ({})", error.class())?,
             }
         }
-        *origin.taken.entry(node.into()).or_default() += 1;
+        *taken.entry(node.into()).or_default() += 1;
     }
     Ok(())
 }

@@ -126,15 +126,12 @@ pub enum Progress<'a> {
 /// problem, each fallback is used in order, with its own retries. A failure that the request itself
 /// caused (it is invalid, too long, or filtered) ends this without failover.
 ///
-/// The usage of an answer and of an error is that of all requests made. [`Origin::taken`] of the
-/// request is incremented for its node with every request that failed.
+/// The usage of an answer and of an error is that of all requests made.
 ///
 /// # Errors
 ///
 /// The error of the first model; where fallbacks failed too, the first transient one of all their
 /// errors, with the messages of the others.
-///
-/// [`Origin::taken`]: crate::Origin::taken
 pub async fn ask(
     model: &(impl Model + ?Sized),
     mut request: Request,
@@ -145,7 +142,7 @@ pub async fn ask(
     let mut errors: Vec<ModelError> = Vec::new();
     let mut fallbacks = policy.fallbacks.iter();
     loop {
-        let error = match with_retries(model, &mut request, policy, &mut used, &mut watch).await {
+        let error = match with_retries(model, &request, policy, &mut used, &mut watch).await {
             Ok(mut reply) => {
                 used.add(&reply.usage);
                 reply.usage = used;
@@ -169,7 +166,7 @@ pub async fn ask(
 /// Sends a request to one model until it answers or the retries are used up.
 async fn with_retries(
     model: &(impl Model + ?Sized),
-    request: &mut Request,
+    request: &Request,
     policy: &RequestPolicy,
     used: &mut Usage,
     watch: &mut (impl FnMut(Progress<'_>) + Send),
@@ -183,8 +180,6 @@ async fn with_retries(
         };
         failed += 1;
         used.add(&error.usage);
-        let node = request.origin.node.clone();
-        *request.origin.taken.entry(node).or_default() += 1;
         let Some(wait) = policy.retry.delay(&error, failed, policy.seed) else {
             return Err(error);
         };

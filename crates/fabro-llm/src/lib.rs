@@ -4,29 +4,28 @@
 //! is complete only when the stream ends with [`Part::End`]. [`complete`] collects such a stream. A
 //! failure is a [`ModelError`], whose kind decides whether it is retried.
 //!
-//! [`SimulatedModel`] answers dry runs. [`ScriptedModel`] plays the answers of a JSON file: which one
-//! depends on the request alone, so an interrupted run continues where it was.
+//! [`SimulatedModel`] answers dry runs. [`ScriptedModel`] plays the turns of a [`Script`], a JSON file:
+//! which one depends on the turns that were taken before, so an interrupted run continues where it
+//! was.
 //!
 //! [`ask`] gets a whole turn from any of them, with retries and failover. [`Catalog`] has context
 //! windows and prices. With the feature `providers`, `Providers` is a model that calls real ones over
 //! HTTP.
 //!
 //! ```
-//! use fabro_llm::{Message, Origin, Request, ScriptedModel, complete};
+//! use fabro_llm::{Message, Request, Script, TurnCounts, complete};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let model = ScriptedModel::from_json(
+//! let script = Script::from_json(
 //!     r#"{"plan": [{"text": "first"}, {"text": "later"}], "*": [{"error": "auth"}]}"#,
 //! )?;
-//! let ask = |node, taken: u32| {
-//!     let mut request = Request::new(Origin::new(node), vec![Message::user("Make a plan").into()]);
-//!     request.origin.taken.insert("plan".into(), taken);
-//!     request
-//! };
+//! let request = Request::new(vec![Message::user("Make a plan").into()]);
 //! let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-//! assert_eq!(runtime.block_on(complete(&model, ask("plan", 0)))?.text(), "first");
-//! assert_eq!(runtime.block_on(complete(&model, ask("plan", 7)))?.text(), "later");
-//! let error = runtime.block_on(complete(&model, ask("review", 0))).unwrap_err();
+//! let model = script.model("plan", &TurnCounts::new());
+//! assert_eq!(runtime.block_on(complete(&model, request.clone()))?.text(), "first");
+//! assert_eq!(runtime.block_on(complete(&model, request.clone()))?.text(), "later");
+//! let model = script.model("review", &TurnCounts::new());
+//! let error = runtime.block_on(complete(&model, request)).unwrap_err();
 //! assert_eq!(error.class(), fabro_types::FailureClass::Deterministic);
 //! # Ok(())
 //! # }
@@ -55,10 +54,12 @@ pub use catalog::Catalog;
 pub use error::{ErrorKind, ModelError};
 pub use fabro_types::{ModelInfo, ReasoningStyle};
 pub use message::{Content, Message, Reasoning, Role, ToolCall, ToolSpec};
-pub use model::{Model, Origin, Part, Reply, Request, StopReason, collect, complete};
+pub use model::{
+    Model, ModelSource, Part, Reply, Request, StopReason, TurnCounts, collect, complete,
+};
 #[cfg(feature = "providers")]
 pub use providers::{Provider, ProviderKind, Providers, Secret, SetupError, install_tls};
-pub use script::ScriptError;
+pub use script::{Script, ScriptError};
 pub use scripted::ScriptedModel;
 pub use simulated::SimulatedModel;
 pub use unconfigured::Unconfigured;

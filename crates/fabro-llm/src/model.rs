@@ -36,12 +36,17 @@ impl<M: Model + ?Sized> Model for Arc<M> {
     }
 }
 
+/// How many turns each node of a workflow has had, failed ones included.
+pub type TurnCounts = OrdMap<Arc<str>, u32>;
+
+/// Gives each stage of a workflow its model, from the node and the turns that were taken before.
+/// Real models are the same for all stages; scripted and simulated ones are not.
+pub type ModelSource = Arc<dyn Fn(&str, &TurnCounts) -> Arc<dyn Model> + Send + Sync>;
+
 /// A request for one turn.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Request {
-    /// The place in a run that it comes from.
-    pub origin: Origin,
     /// The conversation so far, oldest first. Shared, so that neither a retry nor a long
     /// conversation costs a copy; [`Arc::make_mut`] changes it.
     pub messages: Arc<Vec<Arc<Message>>>,
@@ -60,13 +65,15 @@ pub struct Request {
     pub speed: Option<String>,
     /// The most tokens of the answer.
     pub max_tokens: Option<u32>,
+    /// Requests of one conversation have the same prompt-cache key, so that a provider finds the
+    /// beginning it has cached. Sent to `OpenAI` only.
+    pub cache_key: Option<String>,
 }
 
 impl Request {
     /// A request with nothing chosen but its messages.
-    pub fn new(origin: Origin, messages: impl Into<Arc<Vec<Arc<Message>>>>) -> Self {
+    pub fn new(messages: impl Into<Arc<Vec<Arc<Message>>>>) -> Self {
         Self {
-            origin,
             messages: messages.into(),
             tools: Arc::default(),
             output_schema: None,
@@ -75,23 +82,8 @@ impl Request {
             reasoning_effort: None,
             speed: None,
             max_tokens: None,
+            cache_key: None,
         }
-    }
-}
-
-/// The place in a run that a request comes from.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Origin {
-    /// The node that asks.
-    pub node: Arc<str>,
-    /// How many turns each node has had so far on this branch of the run, failed ones included.
-    pub taken: OrdMap<Arc<str>, u32>,
-}
-
-impl Origin {
-    /// The first request of a run, from this node.
-    pub fn new(node: impl Into<Arc<str>>) -> Self {
-        Self { node: node.into(), taken: OrdMap::new() }
     }
 }
 
@@ -213,7 +205,7 @@ mod tests {
     }
 
     async fn ask(parts: Vec<Result<Part, ModelError>>) -> Result<Reply, ErrorKind> {
-        let request = Request::new(Origin::new("plan"), Vec::new());
+        let request = Request::new(Vec::new());
         complete(&Parts(parts), request).await.map_err(|error| error.kind)
     }
 
@@ -247,7 +239,7 @@ mod tests {
     async fn pointers_to_models_are_models() {
         let model: Arc<dyn Model> = Arc::new(Parts(vec![Ok(end())]));
         let boxed: Box<dyn Model> = Box::new(model.clone());
-        let request = Request::new(Origin::new("plan"), Vec::new());
+        let request = Request::new(Vec::new());
         assert!(complete(&*model, request.clone()).await.is_ok());
         assert!(complete(&model, request.clone()).await.is_ok());
         assert!(complete(&&boxed, request).await.is_ok());

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fabro_types::Usage;
@@ -27,11 +28,18 @@ pub struct ScriptError {
     pub message: String,
 }
 
-/// Turns by node. No list is empty.
-#[derive(Debug, PartialEq)]
-pub(crate) struct Script {
-    pub(crate) by_node: BTreeMap<String, Vec<ScriptedTurn>>,
-    pub(crate) any: Option<Vec<ScriptedTurn>>,
+/// The turns that take the place of a model's answers, by node.
+///
+/// A script is a JSON object with a list of turns for each node, and under `*` one for all other
+/// nodes. A turn has `text`, `tool_calls` (each with `name` and `arguments`) or both; or an `error`:
+/// `rate_limit`, `overloaded`, `timeout`, `unreachable`, `auth`, `quota`, `context_overflow`,
+/// `content_filter`, `invalid_request`, `broken_stream` or `too_large`, with `retry_after_s` if
+/// wanted. Any of them can have `delay_ms` and `usage` (`input_tokens`, `output_tokens`,
+/// `cached_tokens`, `cost_usd`).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Script {
+    pub(crate) by_node: BTreeMap<String, Arc<[ScriptedTurn]>>,
+    pub(crate) any: Option<Arc<[ScriptedTurn]>>,
 }
 
 /// One turn of a script.
@@ -57,7 +65,12 @@ pub(crate) struct ScriptedCall {
 }
 
 impl Script {
-    pub(crate) fn from_json(text: &str) -> Result<Self, ScriptError> {
+    /// Reads a script.
+    ///
+    /// # Errors
+    ///
+    /// The text is not JSON, or not a script: the error says where, and what to write instead.
+    pub fn from_json(text: &str) -> Result<Self, ScriptError> {
         serde_json::from_str(text).map_err(|error| {
             let line = error.line().max(1);
             let column = error.column().max(1);
@@ -97,7 +110,7 @@ impl<'de> Visitor<'de> for ScriptVisitor {
                     format!("no turns for `{node}`: add one, as {{\"text\": \"…\"}}, or remove it");
                 return Err(A::Error::custom(message));
             }
-            by_node.insert(node, turns);
+            by_node.insert(node, Arc::from(turns));
         }
         let any = by_node.remove(ANY);
         Ok(Script { by_node, any })

@@ -1,71 +1,53 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use fabro_types::Usage;
 use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
 use serde_json::Value;
 
 use crate::script::{Script, ScriptedCall, ScriptedResult, ScriptedTurn};
-use crate::{
-    ErrorKind, Model, ModelError, Origin, Part, Request, ScriptError, StopReason, ToolCall,
-};
+use crate::{ErrorKind, Model, ModelError, Part, Request, StopReason, ToolCall, TurnCounts};
 
-/// Plays the turns of a script instead of asking a model.
+/// Plays the turns of a [`Script`] for one stage instead of asking a model.
 ///
-/// A script is a JSON object with a list of turns for each node, and under `*` one for all other
-/// nodes. A turn has `text`, `tool_calls` (each with `name` and `arguments`) or both; or an `error`:
-/// `rate_limit`, `overloaded`, `timeout`, `unreachable`, `auth`, `quota`, `context_overflow`,
-/// `content_filter`, `invalid_request`, `broken_stream` or `too_large`, with `retry_after_s` if wanted. Any of them can have `delay_ms` and `usage` (`input_tokens`,
-/// `output_tokens`, `cached_tokens`, `cost_usd`).
-///
-/// Each request takes one turn, a failed one too; the last turn of a list is repeated. A node with
-/// its own list is at the turn that [`Origin::taken`] says; the nodes without one share the list
-/// under `*`, so their position is the sum of what all of them have taken.
+/// Each request takes one turn, a failed one too; the last turn of a list is repeated.
 #[derive(Debug)]
 pub struct ScriptedModel {
-    script: Script,
+    node: Arc<str>,
+    turns: Arc<[ScriptedTurn]>,
+    /// The number of the next turn, from 0.
+    next: AtomicUsize,
 }
 
-impl ScriptedModel {
-    /// Reads a script.
-    ///
-    /// # Errors
-    ///
-    /// The text is not JSON, or not a script: the error says where, and what to write instead.
-    pub fn from_json(text: &str) -> Result<Self, ScriptError> {
-        Ok(Self { script: Script::from_json(text)? })
-    }
-
-    /// The turn that this request takes, and its number, from 0.
-    fn turn(&self, origin: &Origin) -> Result<(u64, &ScriptedTurn), ModelError> {
-        let (turns, number) = if let Some(turns) = self.script.by_node.get(&*origin.node) {
-            (turns, origin.taken.get(&origin.node).copied().map_or(0, u64::from))
-        } else if let Some(turns) = &self.script.any {
-            (turns, self.taken_by_others(origin))
-        } else {
-            return Err(no_turns(&origin.node));
+impl Script {
+    /// The model of a stage of this node, where `taken` are the turns of the stages before. A node
+    /// with its own list begins after its own turns; the nodes without one share the list under `*`,
+    /// so such a node begins after the turns that all of them have taken.
+    pub fn model(&self, node: &str, taken: &TurnCounts) -> ScriptedModel {
+        let own = self.by_node.get(node);
+        let turns = own.or(self.any.as_ref()).cloned().unwrap_or_default();
+        let is_in_list = |other: &str| match own {
+            Some(_) => other == node,
+            None => !self.by_node.contains_key(other),
         };
-        let index =
-            usize::try_from(number).unwrap_or(usize::MAX).min(turns.len().saturating_sub(1));
-        turns.get(index).map(|turn| (number, turn)).ok_or_else(|| no_turns(&origin.node))
-    }
-
-    fn taken_by_others(&self, origin: &Origin) -> u64 {
-        let others =
-            origin.taken.iter().filter(|(node, _)| !self.script.by_node.contains_key(&***node));
-        others.map(|(_, taken)| u64::from(*taken)).sum()
+        let taken = taken.iter().filter(|(other, _)| is_in_list(other));
+        let next = taken.map(|(_, turns)| *turns as usize).sum::<usize>().into();
+        ScriptedModel { node: node.into(), turns, next }
     }
 }
 
 impl Model for ScriptedModel {
     fn stream(&self, request: Request) -> BoxStream<'static, Result<Part, ModelError>> {
-        let (number, turn) = match self.turn(&request.origin) {
-            Ok((number, turn)) => (number, turn.clone()),
-            Err(error) => return stream::iter([Err(error)]).boxed(),
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let Some(turn) = self.turns.get(number).or(self.turns.last()).cloned() else {
+            return stream::iter([Err(no_turns(&self.node))]).boxed();
         };
         let model = request.model.or_else(|| Some("scripted".to_owned()));
         let usage = Usage { model, ..turn.usage };
         let parts = match turn.result {
             ScriptedResult::Reply { text, tool_calls } => {
-                reply(text, tool_calls, &request.origin.node, number, usage)
+                reply(text, tool_calls, &self.node, number, usage)
             }
             ScriptedResult::Error { kind, retry_after } => {
                 vec![Err(ModelError { retry_after, usage, ..ModelError::new(kind) })]
@@ -87,7 +69,7 @@ fn reply(
     text: String,
     tool_calls: Vec<ScriptedCall>,
     node: &str,
-    number: u64,
+    number: usize,
     usage: Usage,
 ) -> Vec<Result<Part, ModelError>> {
     let stop = if tool_calls.is_empty() { StopReason::Complete } else { StopReason::ToolCalls };
@@ -108,7 +90,6 @@ fn no_turns(node: &str) -> ModelError {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::time::Duration;
 
     use tokio::time::Instant;
@@ -116,15 +97,17 @@ mod tests {
     use super::*;
     use crate::{Message, complete};
 
-    fn request(node: &str, taken: &[(&str, u32)]) -> Request {
-        let mut origin = Origin::new(node);
-        origin.taken = taken.iter().map(|&(node, turns)| (Arc::from(node), turns)).collect();
-        Request::new(origin, vec![Message::user("go on").into()])
+    fn model(script: &str, node: &str, taken: &[(&str, u32)]) -> ScriptedModel {
+        let taken = taken.iter().map(|&(node, turns)| (Arc::from(node), turns)).collect();
+        Script::from_json(script).unwrap().model(node, &taken)
+    }
+
+    fn request() -> Request {
+        Request::new(vec![Message::user("continue").into()])
     }
 
     async fn check(script: &str, node: &str, taken: &[(&str, u32)], expected: &str) {
-        let model = ScriptedModel::from_json(script).unwrap();
-        let result = match complete(&model, request(node, taken)).await {
+        let result = match complete(&model(script, node, taken), request()).await {
             Ok(reply) => reply.text(),
             Err(error) => error.to_string(),
         };
@@ -163,25 +146,27 @@ mod tests {
 
     #[tokio::test]
     async fn tool_calls_have_new_ids_when_repeated() {
-        let model = ScriptedModel::from_json(
+        let model = model(
             r#"{"fix": [{"text": "", "tool_calls": [{"name": "read", "arguments": {"path": "a"}}, {"name": "ls"}]}]}"#,
-        )
-        .unwrap();
-        let first = complete(&model, request("fix", &[])).await.unwrap();
+            "fix",
+            &[],
+        );
+        let first = complete(&model, request()).await.unwrap();
         insta::assert_snapshot!(serde_json::to_string(&first.tool_calls()).unwrap(), @r#"[{"id":"call-fix-0-0","name":"read","arguments":{"path":"a"}},{"id":"call-fix-0-1","name":"ls","arguments":{}}]"#);
         assert_eq!(first.stop, StopReason::ToolCalls);
-        let second = complete(&model, request("fix", &[("fix", 1)])).await.unwrap();
+        let second = complete(&model, request()).await.unwrap();
         assert_eq!(second.tool_calls()[0].id, "call-fix-1-0");
     }
 
     #[tokio::test(start_paused = true)]
     async fn errors_have_a_delay_and_a_usage() {
-        let model = ScriptedModel::from_json(
+        let model = model(
             r#"{"a": [{"error": "rate_limit", "retry_after_s": 30, "delay_ms": 250, "usage": {"input_tokens": 5}}]}"#,
-        )
-        .unwrap();
+            "a",
+            &[],
+        );
         let started = Instant::now();
-        let error = complete(&model, request("a", &[])).await.unwrap_err();
+        let error = complete(&model, request()).await.unwrap_err();
         assert_eq!(started.elapsed(), Duration::from_millis(250));
         assert_eq!(error.retry_after, Some(Duration::from_secs(30)));
         assert_eq!((error.usage.input_tokens, error.usage.turns), (5, 1));
@@ -189,11 +174,12 @@ mod tests {
 
     #[tokio::test]
     async fn usage_names_the_model_that_was_asked() {
-        let model = ScriptedModel::from_json(
+        let model = model(
             r#"{"*": [{"text": "x", "usage": {"input_tokens": 5, "output_tokens": 2}}]}"#,
-        )
-        .unwrap();
-        let mut request = request("a", &[]);
+            "a",
+            &[],
+        );
+        let mut request = request();
         request.model = Some("m".to_owned());
         let reply = complete(&model, request).await.unwrap();
         insta::assert_snapshot!(serde_json::to_string(&reply.usage).unwrap(), @r#"{"model":"m","input_tokens":5,"output_tokens":2,"turns":1}"#);

@@ -3,9 +3,7 @@
 use std::time::Instant;
 
 use fabro_config::{ProviderSettings, Settings};
-use fabro_llm::{
-    Catalog, ErrorKind, Message, ModelError, Origin, Providers, Reply, Request, complete,
-};
+use fabro_llm::{Catalog, ErrorKind, Message, ModelError, Providers, Reply, Request, complete};
 use fabro_types::Usage;
 use serde::Serialize;
 
@@ -87,7 +85,7 @@ fn usual(providers: &[ProviderSettings], settings: &Settings) -> Option<(String,
 
 fn request(provider: Option<String>, model: Option<String>) -> Request {
     let question = Message::user(QUESTION).into();
-    let mut request = Request::new(Origin::new("model test"), vec![question]);
+    let mut request = Request::new(vec![question]);
     request.provider = provider;
     request.model = model;
     request.max_tokens = Some(MAX_TOKENS);

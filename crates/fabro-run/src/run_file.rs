@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::{GoalError, render_goal};
 use fabro_config::{ConfigError, RunFile, Settings};
-use fabro_llm::ScriptedModel;
+use fabro_llm::Script;
 use fabro_types::Diagnostic;
 use serde_json::{Map, Value};
 
@@ -87,7 +87,7 @@ pub(crate) fn model_script_of(
         let fix = "create the file, or correct the path, which is relative to this file";
         error(format!("`{SETTING}` names the file `{named}`: {reason}"), fix)
     })?;
-    if let Err(reason) = ScriptedModel::from_json(&text) {
+    if let Err(reason) = Script::from_json(&text) {
         let message = format!("`{SETTING}` names `{named}`, which is not a model script: {reason}");
         return Err(error(message, "fix that file"));
     }

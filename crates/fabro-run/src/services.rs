@@ -13,7 +13,7 @@ use fabro_gate::{AutoApprove, Chain, Interviewer};
 use fabro_handlers::{
     Agents, Limits, LocalToolbox, ModelDefaults, NoTools, Registry, Services, Toolbox,
 };
-use fabro_llm::{Fallback, Model, RequestPolicy, ScriptedModel, SimulatedModel, Unconfigured};
+use fabro_llm::{Fallback, ModelSource, RequestPolicy, Script, SimulatedModel, Unconfigured};
 use fabro_redact::{Redactor, is_secret_name};
 use fabro_sandbox::{Exec, LocalExec, agent_env};
 use fabro_tools::Tool;
@@ -48,21 +48,30 @@ impl<'s> ServiceBuilder<'s> {
         Self { dry_run, ..self }
     }
 
-    /// The model for LLM stages: a simulation in a dry run, else a script, else the providers.
+    /// The models for LLM stages: a simulation in a dry run, else a script, else the providers.
     ///
     /// # Errors
     ///
     /// The script is not valid, or a provider cannot be set up.
-    pub fn model(self) -> Result<Arc<dyn Model>, SetupError> {
+    pub fn models(self) -> Result<ModelSource, SetupError> {
         if self.dry_run {
-            return Ok(Arc::new(SimulatedModel));
+            return Ok(Arc::new(|node, _| Arc::new(SimulatedModel { node: node.into() })));
         }
         match &self.settings.model_script {
-            Some(text) => Ok(Arc::new(ScriptedModel::from_json(text).map_err(|error| {
-                SetupError::new(format!("the model script is not valid: {error}"), "fix the file")
-            })?)),
-            None if self.settings.providers.is_empty() => Ok(Arc::new(Unconfigured)),
-            None => Ok(Arc::new(client(&self.settings.providers, &self.settings.models)?)),
+            Some(text) => {
+                let script = Script::from_json(text).map_err(|error| {
+                    let message = format!("the model script is not valid: {error}");
+                    SetupError::new(message, "fix the file")
+                })?;
+                Ok(Arc::new(move |node, taken| Arc::new(script.model(node, taken))))
+            }
+            None if self.settings.providers.is_empty() => {
+                Ok(Arc::new(|node, _| Arc::new(Unconfigured { node: node.into() })))
+            }
+            None => {
+                let client = Arc::new(client(&self.settings.providers, &self.settings.models)?);
+                Ok(Arc::new(move |_, _| Arc::clone(&client) as _))
+            }
         }
     }
 
@@ -84,7 +93,7 @@ impl<'s> ServiceBuilder<'s> {
         Ok(Registry::new(Services {
             exec: (!self.dry_run).then(|| Arc::new(LocalExec::new()) as Arc<dyn Exec>),
             env: settings.env.clone().into_iter().collect(),
-            model: self.model()?,
+            models: self.models()?,
             defaults: ModelDefaults {
                 run: settings.model.clone(),
                 run_provider: settings.provider.clone(),
@@ -117,7 +126,7 @@ impl<'s> ServiceBuilder<'s> {
     /// Checks before the run exists that its services can be built.
     pub(crate) fn check(self) -> Result<(), SetupError> {
         expand_env(&self.settings.env)?;
-        self.model()?;
+        self.models()?;
         self.agents(None, Redactor::default())?;
         prepared_answers(self.settings, &[])?;
         Ok(())

@@ -268,7 +268,7 @@ async fn agents_go_on_after_a_crash() {
         drop(first);
         let before = model.requests().len();
         let (mut second, journal) = session(&model, deep(1));
-        second.restore(Transcript::from_notes(&notes, no_blobs).unwrap());
+        second.restore(model.after(Transcript::from_notes(&notes, no_blobs).unwrap()));
         let answer = match second.resume(&never()).await {
             Err(SessionError::NothingToResume) => second.send("lead".to_owned(), &never()).await,
             end => end,
@@ -306,7 +306,7 @@ async fn what_an_agent_was_told_reaches_it_after_a_crash() {
     let mut notes = journal.notes();
     for _ in 0..2 {
         let (mut second, journal) = session(&model, deep(1));
-        second.restore(Transcript::from_notes(&notes, no_blobs).unwrap());
+        second.restore(model.after(Transcript::from_notes(&notes, no_blobs).unwrap()));
         let answer = second.resume(&never()).await.unwrap();
         assert!(answer.text.contains("answer 1"), "{}", answer.text);
         let told = told(&journal.records());
@@ -334,11 +334,11 @@ async fn an_agent_out_of_budget_pauses_who_began_it() {
         drop(first);
         // There is no more to spend yet.
         let (mut second, journal) = session(&model, paused);
-        second.restore(Transcript::from_notes(&notes, no_blobs).unwrap());
+        second.restore(model.after(Transcript::from_notes(&notes, no_blobs).unwrap()));
         assert_eq!(second.resume(&never()).await, Err(SessionError::Budget), "{most}");
         assert_eq!(told(&journal.records()), "", "{most}");
         let (mut third, _) = session(&model, deep(1));
-        third.restore(Transcript::from_notes(&notes, no_blobs).unwrap());
+        third.restore(model.after(Transcript::from_notes(&notes, no_blobs).unwrap()));
         let answer = third.resume(&never()).await.unwrap();
         assert!(answer.text.contains("looked"), "{most}: {}", answer.text);
         assert_eq!(model.requests().len(), 8, "{most}");
@@ -386,6 +386,6 @@ async fn what_agents_change_counts_before_and_after_a_crash() {
     let answer = first.send("lead".to_owned(), &never()).await.unwrap();
     assert_eq!(answer.files_touched, ["theirs"]);
     let (mut second, _) = session(&model, deep(1));
-    second.restore(Transcript::from_notes(&journal.notes(), no_blobs).unwrap());
+    second.restore(model.after(Transcript::from_notes(&journal.notes(), no_blobs).unwrap()));
     assert_eq!(second.resume(&never()).await.unwrap(), answer);
 }

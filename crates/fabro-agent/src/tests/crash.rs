@@ -63,7 +63,7 @@ async fn run_until(
         session.steering().send(Steer::new("Hurry", "inbox"));
         session.send("Fix it".to_owned(), &never()).await
     } else {
-        session.restore(transcript);
+        session.restore(model.after(transcript));
         session.resume(&never()).await
     };
     let mut all = notes;
@@ -119,7 +119,7 @@ async fn a_crash_at_any_record_asks_for_no_committed_answer_again() {
         assert_eq!(started, ended, "{at}");
         // What is read back is what the session had.
         let mut reader = super::session(&model, small()).0;
-        reader.restore(Transcript::from_notes(&notes, no_blobs).unwrap());
+        reader.restore(model.after(Transcript::from_notes(&notes, no_blobs).unwrap()));
         assert_eq!(conversation(&reader), retold, "{at}");
     }
     assert!(told.starts_with("system: [Context Summary]"));
@@ -165,7 +165,7 @@ async fn a_call_without_a_result_is_shown_as_interrupted() {
     let notes = journal.kept.notes();
     assert!(matches!(end, Err(SessionError::Journal(JournalError::Ending))));
     let (mut session, journal) = super::session(&model, settings());
-    session.restore(Transcript::from_notes(&notes, no_blobs).unwrap());
+    session.restore(model.after(Transcript::from_notes(&notes, no_blobs).unwrap()));
     let answer = session.resume(&never()).await.unwrap();
     assert_eq!((answer.text.as_str(), answer.turns, answer.usage.turns), ("I see.", 2, 2));
     assert_eq!(answer.files_touched, [""; 0]);
@@ -187,7 +187,7 @@ async fn a_whole_answer_is_given_without_asking() {
     let (mut first, journal) = session(&model, settings());
     first.send("go".to_owned(), &never()).await.unwrap();
     let (mut second, again) = session(&model, settings());
-    second.restore(Transcript::from_notes(&journal.notes(), no_blobs).unwrap());
+    second.restore(model.after(Transcript::from_notes(&journal.notes(), no_blobs).unwrap()));
     assert_eq!(second.resume(&never()).await.unwrap().text, "done");
     assert_eq!(model.requests().len(), 1);
     assert!(again.records().is_empty());
@@ -207,7 +207,7 @@ async fn repeated_calls_are_remembered() {
         let mut notes = journal.kept.notes();
         if at > 0 && matches!(end, Err(SessionError::Journal(_))) {
             let (mut session, journal) = super::session(&model, settings());
-            session.restore(Transcript::from_notes(&notes, no_blobs).unwrap());
+            session.restore(model.after(Transcript::from_notes(&notes, no_blobs).unwrap()));
             let end = session.resume(&never()).await;
             assert!(matches!(end, Err(SessionError::Loop { told: 3, .. })), "{at}: {end:?}");
             notes.extend(journal.notes());
@@ -237,7 +237,7 @@ async fn a_thread_goes_on_with_the_conversation_of_earlier_stages() {
     assert_eq!(third.usage(), Usage::default());
     let (mut again, _) = session(&model, small());
     again.recall(Transcript::from_notes(&one.notes(), no_blobs).unwrap());
-    again.restore(Transcript::from_notes(&two.notes(), no_blobs).unwrap());
+    again.restore(model.after(Transcript::from_notes(&two.notes(), no_blobs).unwrap()));
     assert_eq!(conversation(&again), conversation(&second));
     assert_eq!(again.resume(&never()).await.unwrap(), answer);
 }
@@ -286,7 +286,7 @@ async fn ids_of_calls_that_a_compaction_dropped_are_not_given_again() {
     let is_compaction = |note: &Note| matches!(note.body, EventBody::AgentCompactionCompleted(_));
     assert!(notes.iter().any(is_compaction));
     let mut session = begin(&second);
-    session.restore(Transcript::from_notes(&notes, no_blobs).unwrap());
+    session.restore(model.after(Transcript::from_notes(&notes, no_blobs).unwrap()));
     session.resume(&never()).await.unwrap();
     notes.extend(second.kept.notes());
     check_ids(&notes);
@@ -349,7 +349,7 @@ async fn texts_that_look_like_names_of_blobs_are_texts() {
     let (mut session, journal) = session(&model, settings());
     session.send(name.clone(), &never()).await.unwrap();
     let (mut again, _) = super::session(&model, settings());
-    again.restore(Transcript::from_notes(&journal.notes(), no_blobs).unwrap());
+    again.restore(model.after(Transcript::from_notes(&journal.notes(), no_blobs).unwrap()));
     assert_eq!(conversation(&again), conversation(&session));
 }
 

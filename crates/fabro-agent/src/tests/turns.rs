@@ -59,14 +59,14 @@ async fn a_script_with_the_tools_for_files() {
         {"tool_calls": [{"name": "write_file", "arguments": {"file_path": "b/c.txt", "content": "new"}}, {"name": "write_file", "arguments": {"path": 7}}]},
         {"text": "Done."}
     ]}"#;
+    let script = fabro_llm::Script::from_json(script).unwrap();
     let files = Arc::new(fabro_sandbox::MemoryFiles::new([("a.txt", "old")]));
     let tools = fabro_tools::file_tools(files.clone()).into_iter();
     let journal = Arc::new(MemoryJournal::default());
     let unused = Play::list(vec![say("")]);
-    let origin = Origin::new("fix");
-    let parts = parts(&unused, &journal, Settings { origin, ..settings() });
+    let parts = parts(&unused, &journal, settings());
     let mut session = Session::new(Parts {
-        model: Arc::new(fabro_llm::ScriptedModel::from_json(script).unwrap()),
+        model: Arc::new(script.model("fix", &fabro_llm::TurnCounts::new())),
         tools: tools.fold(ToolSet::new(), ToolSet::with),
         ..parts
     });
@@ -217,7 +217,7 @@ async fn a_spent_budget_loses_nothing() {
     assert_eq!(end, Err(SessionError::Budget));
     let transcript = Transcript::from_notes(&journal.notes(), no_blobs).unwrap();
     let (mut again, _) = super::session(&model, settings());
-    again.restore(transcript);
+    again.restore(model.after(transcript));
     assert_eq!(conversation(&again), conversation(&session));
     assert_eq!(again.resume(&never()).await.unwrap().turns, 4);
     assert_eq!(model.requests().len(), 4);
@@ -240,7 +240,7 @@ async fn texts_that_are_cut_off_are_continued() {
     assert_eq!(session.send("count".to_owned(), &never()).await.unwrap().text, "one two three");
     // The same is read back.
     let (mut again, _) = super::session(&model, settings());
-    again.restore(Transcript::from_notes(&journal.notes(), no_blobs).unwrap());
+    again.restore(model.after(Transcript::from_notes(&journal.notes(), no_blobs).unwrap()));
     assert_eq!(again.resume(&never()).await.unwrap().text, "one two three");
 
     let model = Play::list(vec![cut("more ")]);
@@ -269,7 +269,7 @@ async fn continuations_are_recognised_by_their_mark_and_in_old_records_by_their_
     session.send("count".to_owned(), &never()).await.unwrap();
     for notes in [journal.notes(), unmarked(journal.notes())] {
         let (mut again, _) = super::session(&model, settings());
-        again.restore(Transcript::from_notes(&notes, no_blobs).unwrap());
+        again.restore(model.after(Transcript::from_notes(&notes, no_blobs).unwrap()));
         assert_eq!(again.resume(&never()).await.unwrap().text, "one two");
     }
 
@@ -279,7 +279,7 @@ async fn continuations_are_recognised_by_their_mark_and_in_old_records_by_their_
     session.send("count".to_owned(), &never()).await.unwrap();
     assert_eq!(session.send(CONTINUE.to_owned(), &never()).await.unwrap().text, "two");
     let (mut again, _) = super::session(&model, settings());
-    again.restore(Transcript::from_notes(&journal.notes(), no_blobs).unwrap());
+    again.restore(model.after(Transcript::from_notes(&journal.notes(), no_blobs).unwrap()));
     assert_eq!(again.resume(&never()).await.unwrap().text, "two");
 }
 
@@ -292,7 +292,7 @@ async fn corrections_are_counted_by_their_mark_and_in_old_records_by_their_warni
     session.send("and now?".to_owned(), &never()).await.unwrap();
     for notes in [journal.notes(), unmarked(journal.notes())] {
         let (mut again, _) = super::session(&model, settings());
-        again.restore(Transcript::from_notes(&notes, no_blobs).unwrap());
+        again.restore(model.after(Transcript::from_notes(&notes, no_blobs).unwrap()));
         assert_eq!(again.corrections(), 1);
     }
 }
@@ -348,9 +348,6 @@ async fn failed_tries_are_told_and_counted() {
     --
     assistant: there (2 turns)
     ");
-    // The next request knows of both.
-    session.send("again".to_owned(), &never()).await.unwrap();
-    assert_eq!(model.requests().pop().unwrap().origin.taken["build"], 2);
 
     let model = Play::list(vec![Turn::Fail(ErrorKind::Auth)]);
     let (mut session, journal) = super::session(&model, Settings { asking, ..settings() });
@@ -376,7 +373,8 @@ async fn a_failed_try_is_recorded_before_the_next_one() {
     // Who is killed in the wait goes on with the same question.
     let model = Play::list(vec![say("there")]);
     let (mut session, _) = super::session(&model, settings());
-    session.restore(Transcript::from_notes(&journal.notes(), super::no_blobs).unwrap());
+    session
+        .restore(model.after(Transcript::from_notes(&journal.notes(), super::no_blobs).unwrap()));
     assert_eq!(session.resume(&never).await.unwrap().text, "there");
     assert_eq!(model.requests()[0].messages.len(), 1);
 }
@@ -458,7 +456,7 @@ async fn corrections_are_counted_over_a_crash() {
     assistant: {} (1 turns)
     ");
     let (mut again, _) = super::session(&model, settings());
-    again.restore(Transcript::from_notes(&journal.notes(), no_blobs).unwrap());
+    again.restore(model.after(Transcript::from_notes(&journal.notes(), no_blobs).unwrap()));
     assert_eq!((again.corrections(), session.corrections()), (1, 1));
 }
 
@@ -494,7 +492,7 @@ async fn a_secret_in_a_call_reaches_its_tool_and_nobody_else() {
     assert!(shown(last).contains("[redacted:KEY]") && !shown(last).contains("hunter2"));
     // After a crash it is shown the same.
     let (mut again, _) = discreet(&model, redactor);
-    again.restore(Transcript::from_notes(&journal.notes(), no_blobs).unwrap());
+    again.restore(model.after(Transcript::from_notes(&journal.notes(), no_blobs).unwrap()));
     let messages: Vec<_> = again.messages().cloned().collect();
     assert_eq!(shown(&messages[..last.len()]), shown(last));
 }

@@ -8,7 +8,7 @@ use fabro_engine::{RunState, checkpoint, read_all, read_blob};
 use fabro_events::{Event, EventBody};
 use fabro_handlers::compaction_policy;
 use fabro_inspect::conversation;
-use fabro_llm::Origin;
+use fabro_llm::TurnCounts;
 use fabro_run::ServiceBuilder;
 use fabro_run::{Bundle, RunSettings};
 use fabro_store::SqliteStore;
@@ -45,12 +45,13 @@ pub async fn compact(args: CompactArgs, global: &Global) -> anyhow::Result<Exit>
         ));
     }
     let settings = settings(&store, run, &events)?;
+    let node = checkpoint::split(&stage).0.unwrap_or_default();
     let services = ServiceBuilder::new(&settings);
     let journal = Arc::new(MemoryJournal::default());
     let mut session = Session::new(Parts {
         id: Arc::from("compact"),
         parent: None,
-        model: services.model()?,
+        model: (services.models()?)(node, &TurnCounts::new()),
         tools: ToolSet::default(),
         journal: Arc::clone(&journal) as _,
         settings: Settings {
@@ -58,7 +59,7 @@ pub async fn compact(args: CompactArgs, global: &Global) -> anyhow::Result<Exit>
             window: settings.agent.context_window,
             compaction: compaction_policy(&settings.agent.compaction),
             subagent_depth: 0,
-            origin: Origin::new(checkpoint::split(&stage).0.unwrap_or_default()),
+            cache_key: Some(format!("fabro-{node}")),
             ..Settings::default()
         },
         context: ToolContext::default(),

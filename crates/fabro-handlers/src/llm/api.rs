@@ -41,10 +41,17 @@ impl<'a> ApiConversation<'a> {
         let journal = Arc::new(StageJournal::new(stage.reporter.clone()));
         let unpriced = Arc::new(AtomicBool::new(false));
         let context = request.tool_context.clone();
+        let notes = Transcript::from_notes(&request.notes, read_recorded(stage));
+        let notes = notes.map_err(|error| lost(&error))?;
+        let own = transcript(stage, recorded)?;
+        let mut taken = stage.turns.clone();
+        let recorded_turns = notes.usage().turns.saturating_add(own.usage().turns);
+        let count = taken.entry(Arc::clone(&stage.at.node)).or_default();
+        *count = count.saturating_add(recorded_turns);
         let mut session = Session::new(Parts {
             id: session_id(stage).into(),
             parent: None,
-            model: Arc::clone(&handler.model),
+            model: (handler.models)(&stage.at.node, &taken),
             tools: request.tools.clone(),
             journal: Arc::clone(&journal) as _,
             settings: handler.settings(stage, request, &unpriced),
@@ -53,9 +60,7 @@ impl<'a> ApiConversation<'a> {
         for transcript in handler.thread(stage).await? {
             session.recall(Arc::unwrap_or_clone(transcript));
         }
-        let notes = Transcript::from_notes(&request.notes, read_recorded(stage));
-        session.restore(notes.map_err(|error| lost(&error))?);
-        let own = transcript(stage, recorded)?;
+        session.restore(notes);
         let is_interrupted = !own.is_empty();
         session.restore(own);
         let since_ms = recorded.first().map(|first| first.ts_ms);

@@ -17,7 +17,7 @@ use async_trait::async_trait;
 use fabro_agent::Transcript;
 use fabro_engine::{Backend, Finished, Handler, NewBlob, NodeBody, Stage, StageEnd};
 use fabro_events::Event;
-use fabro_llm::Model;
+use fabro_llm::ModelSource;
 use fabro_preamble::Limits;
 use fabro_types::{BlobRef, Outcome, Usage};
 use serde_json::Value;
@@ -41,7 +41,7 @@ const AGENT_FILE_BYTES: u64 = 1 << 20;
 
 /// Runs agent and prompt nodes on a model.
 pub struct LlmHandler {
-    model: Arc<dyn Model>,
+    models: ModelSource,
     defaults: ModelDefaults,
     limits: Limits,
     pub(crate) agents: Agents,
@@ -50,17 +50,17 @@ pub struct LlmHandler {
 }
 
 impl LlmHandler {
-    /// Stages ask `model`; preambles keep to `limits`; agents work with `agents`;
+    /// Stages ask their model of `models`; preambles keep to `limits`; agents work with `agents`;
     /// `tree` knows which files other programs touched.
     pub fn new(
-        model: Arc<dyn Model>,
+        models: ModelSource,
         defaults: ModelDefaults,
         limits: Limits,
         agents: Agents,
         tree: Arc<WorkTree>,
     ) -> Self {
         let threads = ThreadCache::default();
-        Self { model, defaults, limits, agents, tree, threads }
+        Self { models, defaults, limits, agents, tree, threads }
     }
 
     async fn run(&self, stage: &mut Stage) -> Result<StageEnd, StageEnd> {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use fabro_agent::{MayAsk, Overrides, Policy, Price, Settings};
 use fabro_config::{CompactionPreset, CompactionSettings};
 use fabro_engine::{NodeBody, OutputSpec, Stage};
-use fabro_llm::{Fallback, Origin, RequestPolicy, RetryPolicy};
+use fabro_llm::{Fallback, RequestPolicy, RetryPolicy};
 use fabro_types::Usage;
 use serde_json::Value;
 
@@ -64,7 +64,7 @@ impl LlmHandler {
             may_ask: Some(budget(stage)),
             price: Some(self.price(unpriced)),
             redactor: Some(Arc::new(self.agents.redactor.clone())),
-            origin: Origin { node: Arc::clone(&stage.at.node), taken: stage.turns.clone() },
+            cache_key: Some(cache_key(stage)),
             model,
             ..defaults
         }
@@ -120,6 +120,11 @@ impl LlmHandler {
             }
         })
     }
+}
+
+/// Names the conversations of a node for the prompt cache of a provider.
+pub(super) fn cache_key(stage: &Stage) -> String {
+    format!("fabro-{}", stage.at.node)
 }
 
 /// The schema of the answer, for providers that take one.

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use fabro_engine::{Stage, StageEnd};
 use fabro_events::{Event, EventBody, Note};
-use fabro_llm::{Message, Origin, Request, ask};
+use fabro_llm::{Message, Request, ask};
 use fabro_preamble::memory::{Memory, RECENT_TURNS};
 use fabro_types::Usage;
 use serde_json::{Value, json};
 
 use super::api::session_id;
+use super::settings::cache_key;
 use super::{LlmHandler, cannot_record};
 use crate::common::{preview, warn};
 
@@ -84,11 +85,12 @@ impl LlmHandler {
         model: String,
         prompt: String,
     ) -> Option<(String, Usage)> {
-        let origin = Origin { node: Arc::clone(&stage.at.node), taken: stage.turns.clone() };
-        let mut request = Request::new(origin, vec![Message::user(prompt).into()]);
+        let mut request = Request::new(vec![Message::user(prompt).into()]);
         request.model = Some(model);
+        request.cache_key = Some(cache_key(stage));
+        let model = (self.models)(&stage.at.node, &stage.turns);
         let asking = self.asking(stage);
-        let asked = ask(&*self.model, request, &asking, |_| stage.reporter.touch());
+        let asked = ask(&model, request, &asking, |_| stage.reporter.touch());
         let answer = tokio::select! {
             answer = asked => answer,
             () = stage.cancel.cancelled() => return None,

@@ -38,8 +38,9 @@ fn the_model_is_the_nodes_then_the_runs_then_the_graphs() {
         scene.defaults.configured = configured.map(str::to_owned);
         scene.drive().unwrap();
         let asked = scene.asked.0.lock().unwrap();
+        let asked: Vec<_> = asked.iter().map(|(_, request)| request).collect();
         let models: Vec<_> = asked.iter().map(|r| r.model.clone().unwrap_or_default()).collect();
-        let own = &asked[0];
+        let own = asked[0];
         assert_eq!(own.reasoning_effort.as_deref(), Some("high"));
         assert_eq!((own.speed.as_deref(), own.max_tokens), (Some("fast"), Some(9)));
         assert_eq!((own.provider.as_deref(), asked[2].provider.as_deref()), (Some("prov"), None));

@@ -31,7 +31,7 @@ use fabro_events::{Event, EventBody, EventSink};
 use fabro_gate::{
     AskError, AutoApprove, Chain, Interviewer, Question, QueueInterviewer, Reply, Unavailable,
 };
-use fabro_llm::{Model, ModelError, Part, Request, Role, ScriptedModel, SimulatedModel};
+use fabro_llm::{Model, ModelError, ModelSource, Part, Request, Role, Script, SimulatedModel};
 use fabro_redact::Redactor;
 use fabro_sandbox::{Captured, Exec, Exit, FakeExec, Finished, LocalExec};
 use fabro_store::{Batch, MemoryStore, RunLog, Runs};
@@ -100,7 +100,7 @@ enum Work {
 
 /// Everything the model was sent.
 #[derive(Default)]
-pub(super) struct Asked(Mutex<Vec<Request>>);
+pub(super) struct Asked(Mutex<Vec<(Arc<str>, Request)>>);
 
 impl Scene {
     pub(super) fn new(source: &str) -> Self {
@@ -287,14 +287,21 @@ impl Scene {
             Work::Local => Some(Arc::new(LocalExec::new())),
             Work::Dry => None,
         };
-        let model: Box<dyn Model> = match self.exec {
-            Work::Dry => Box::new(SimulatedModel),
-            _ => Box::new(ScriptedModel::from_json(&self.model).unwrap()),
-        };
+        let script = Script::from_json(&self.model).unwrap();
+        let asked = Arc::clone(&self.asked);
+        let models: ModelSource = Arc::new(move |node, taken| {
+            let node: Arc<str> = node.into();
+            let model: Box<dyn Model> = if dry_run {
+                Box::new(SimulatedModel { node: Arc::clone(&node) })
+            } else {
+                Box::new(script.model(&node, taken))
+            };
+            Arc::new(Listening { node, model, asked: Arc::clone(&asked) })
+        });
         let handler = Registry::new(Services {
             exec,
             env: Vec::new(),
-            model: Arc::new(Listening { model, asked: Arc::clone(&self.asked) }),
+            models,
             defaults: self.defaults.clone(),
             agents: self.agents.clone(),
             limits: Limits::default(),
@@ -423,8 +430,8 @@ impl Scene {
     /// What the model was sent, a line a request: the last line of every message.
     pub(super) fn asked(&self) -> String {
         let mut text = String::new();
-        for request in self.asked.0.lock().unwrap().iter() {
-            let _ = write!(text, "{}:", request.origin.node);
+        for (node, request) in self.asked.0.lock().unwrap().iter() {
+            let _ = write!(text, "{node}:");
             // What the system says is the same for every agent.
             for message in request.messages.iter().filter(|m| m.role != Role::System) {
                 let who = match message.role {
@@ -466,13 +473,14 @@ impl EventSink for Sink {
 }
 
 struct Listening {
+    node: Arc<str>,
     model: Box<dyn Model>,
     asked: Arc<Asked>,
 }
 
 impl Model for Listening {
     fn stream(&self, request: Request) -> BoxStream<'static, Result<Part, ModelError>> {
-        self.asked.0.lock().unwrap().push(request.clone());
+        self.asked.0.lock().unwrap().push((Arc::clone(&self.node), request.clone()));
         self.model.stream(request)
     }
 }

@@ -6,7 +6,7 @@ use fabro_engine::{Commit, Input, Machine, NewRun, Plan, RunState, begin, checkp
 use fabro_events::{CreatedRun, Event, EventBody};
 use fabro_graph::Node;
 use fabro_handlers::{Agents, Limits, LlmHandler, ModelDefaults, read_all};
-use fabro_llm::SimulatedModel;
+use fabro_llm::{ModelSource, SimulatedModel};
 use fabro_redact::Redactor;
 use fabro_run::{Bundle, RunSettings};
 use fabro_store::{Batch, RunLog, Store};
@@ -139,8 +139,8 @@ fn requests(settings: &RunSettings, redactor: Redactor) -> LlmHandler {
         configured: settings.configured_model.clone(),
         configured_provider: settings.configured_provider.clone(),
     };
-    let model = Arc::new(SimulatedModel);
-    LlmHandler::new(model, defaults, Limits::default(), agents, Arc::default())
+    let models: ModelSource = Arc::new(|node, _| Arc::new(SimulatedModel { node: node.into() }));
+    LlmHandler::new(models, defaults, Limits::default(), agents, Arc::default())
 }
 
 /// The nodes that are the same in both: kind and attributes.

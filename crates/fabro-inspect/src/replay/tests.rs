@@ -14,7 +14,7 @@ use fabro_engine::{Input, Machine, NewRun, RunEnd, RunState, World, begin, drive
 use fabro_events::{Event, EventBody};
 use fabro_gate::QueueInterviewer;
 use fabro_handlers::{Agents, Limits, LocalToolbox, ModelDefaults, Registry, Services, read_all};
-use fabro_llm::ScriptedModel;
+use fabro_llm::Script;
 use fabro_redact::Redactor;
 use fabro_run::{Bundle, BundledChildren, RunSettings};
 use fabro_sandbox::{Exit, FakeExec};
@@ -111,10 +111,11 @@ impl Taped {
         let exec = self.endless.iter().fold(exec, FakeExec::with_endless);
         let exec = Arc::new(exec);
         let toolbox = LocalToolbox::new(Arc::clone(&exec) as _, Vec::new(), Redactor::default());
+        let script = Script::from_json(&self.model).unwrap();
         let handler = Registry::new(Services {
             exec: Some(exec),
             env: Vec::new(),
-            model: Arc::new(ScriptedModel::from_json(&self.model).unwrap()),
+            models: Arc::new(move |node, taken| Arc::new(script.model(node, taken))),
             defaults: ModelDefaults::default(),
             agents: Agents {
                 settings: self.bundle.settings.agent.clone(),

@@ -5,7 +5,7 @@ use futures_util::stream::{self, BoxStream};
 use tokio::time::Instant;
 
 use super::*;
-use crate::{Origin, ScriptedModel, StopReason};
+use crate::{Script, StopReason, TurnCounts};
 
 /// Plays answers and checks which model is asked.
 struct Double {
@@ -64,7 +64,7 @@ async fn log(
 ) -> String {
     let model = Double::new(turns);
     let started = Instant::now();
-    let mut request = Request::new(Origin::new("plan"), Vec::new());
+    let mut request = Request::new(Vec::new());
     request.provider = Some("p".to_owned());
     request.model = Some("m".to_owned());
     let mut lines = Vec::new();
@@ -197,9 +197,9 @@ async fn a_transient_error_is_reported_first() {
 #[tokio::test(start_paused = true)]
 async fn failed_requests_count_for_their_node() {
     let script = r#"{"plan": [{"text": "no"}, {"error": "timeout", "usage": {"input_tokens": 7}}, {"text": "yes"}]}"#;
-    let model = ScriptedModel::from_json(script).unwrap();
-    let mut request = Request::new(Origin::new("plan"), Vec::new());
-    request.origin.taken.insert("plan".into(), 1);
+    let script = Script::from_json(script).unwrap();
+    let model = script.model("plan", &TurnCounts::unit("plan".into(), 1));
+    let request = Request::new(Vec::new());
     let reply = ask(&model, request, &RequestPolicy::default(), |_| {}).await.unwrap();
     assert_eq!((reply.text().as_str(), reply.usage.turns, reply.usage.input_tokens), ("yes", 2, 7));
 }

@@ -129,7 +129,7 @@ fn auth(message: String) -> ModelError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ModelInfo, Origin};
+    use crate::ModelInfo;
 
     fn provider(name: &str, kind: ProviderKind, base_url: Option<&str>) -> Provider {
         let key = Some(super::super::Secret::new("k"));
@@ -144,7 +144,7 @@ mod tests {
             ..ModelInfo::new("llama-3-8b.gguf")
         };
         catalog.extend([mine]);
-        let mut request = Request::new(Origin::new("n"), Vec::new());
+        let mut request = Request::new(Vec::new());
         request.provider = provider.map(str::to_owned);
         request.model = model.map(str::to_owned);
         match route(providers, &catalog, &request) {

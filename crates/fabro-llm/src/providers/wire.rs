@@ -140,11 +140,10 @@ impl<'a> WireRequest<'a> {
         }
     }
 
-    /// With it, requests of one conversation meet where their beginning is cached. Compatible servers
-    /// may not know it.
-    pub(super) fn openai_cache_key(&self) -> Option<String> {
+    /// The prompt-cache key. Compatible servers may not know it.
+    pub(super) fn openai_cache_key(&self) -> Option<&str> {
         let is_openai = self.provider.kind != ProviderKind::OpenAiCompatible;
         let is_default_address = self.provider.base_url.is_none();
-        (is_openai && is_default_address).then(|| format!("fabro-{}", self.request.origin.node))
+        self.request.cache_key.as_deref().filter(|_| is_openai && is_default_address)
     }
 }

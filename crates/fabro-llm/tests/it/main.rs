@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use fabro_fakes::{Response, Server};
 use fabro_llm::{
-    Catalog, Content, Message, ModelError, Origin, Provider, ProviderKind, Providers, Reply,
-    Request, Role, Secret, ToolSpec, complete,
+    Catalog, Content, Message, ModelError, Provider, ProviderKind, Providers, Reply, Request, Role,
+    Secret, ToolSpec, complete,
 };
 use serde_json::{Value, json};
 
@@ -35,7 +35,7 @@ fn client(kind: ProviderKind, server: &Server) -> Providers {
 /// A question to a model that is not in the catalog.
 fn request(text: &str) -> Request {
     let messages = vec![Message::system("Be short").into(), Message::user(text).into()];
-    let mut request = Request::new(Origin::new("plan"), messages);
+    let mut request = Request::new(messages);
     request.model = Some("some-model".to_owned());
     request
 }
