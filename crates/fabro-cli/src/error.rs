@@ -169,6 +169,14 @@ pub fn next(error: &anyhow::Error) -> Option<&str> {
         Some(ConfigError::Read { .. }) => Some("check its permissions, or name another file"),
         _ => None,
     };
+    let store = error.chain().find_map(|cause| cause.downcast_ref::<StoreError>());
+    let named = named.or(store.and_then(|error| match error {
+        StoreError::NoStore { .. }
+        | StoreError::NotAStore { .. }
+        | StoreError::ReadOnly { .. }
+        | StoreError::Io { .. } => Some("fix that, or name another store with `--store`"),
+        _ => None,
+    }));
     let settings = error.chain().find_map(|cause| cause.downcast_ref::<SetupError>());
     own.or(named).or(settings.map(|error| error.fix.as_str()))
 }

@@ -8,7 +8,7 @@ use fabro_run::{DriveResult, LoadedWorkflow, ResumeOptions, Run, RunServices, Ru
 use fabro_store::SqliteStore;
 
 const WORKFLOW: &str = r#"digraph release {
-    start -> check -> ship; check [script="true"]
+    start -> check -> ship; check [shape=parallelogram, script="true"]
     ship [shape=hexagon, label="Ship it?"]
     ship -> exit [label="[Y] Yes"]; ship -> check [label="[N] No"]
 }"#;
@@ -18,7 +18,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
     let store = Arc::new(SqliteStore::open(&dir.path().join("store"))?);
     let spec = RunSpec::new(LoadedWorkflow::parse("release", WORKFLOW)?, dir.path());
-    let run = Run::create(Arc::clone(&store), spec).await?;
+    let runs_dir = store.runs_dir();
+    let run = Run::create(store.clone(), &runs_dir, spec).await?;
     let id = run.id();
     // Without a person at hand the run pauses at the gate.
     let DriveResult::Paused { gates, .. } = run.drive(services()).await? else {
@@ -27,8 +28,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for gate in &gates {
         writeln!(std::io::stdout(), "{} {}", gate.node, gate.question)?;
     }
-    answer(&store, id, None, "y", "http").await?;
-    let run = Run::open(store, id).await?.resume(ResumeOptions::default())?;
+    answer(&*store, id, None, "y", "http").await?;
+    let run = Run::open(store, &runs_dir, id).await?.resume(ResumeOptions::default())?;
     writeln!(std::io::stdout(), "{:?}", run.drive(services()).await?)?;
     Ok(())
 }

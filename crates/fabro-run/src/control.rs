@@ -8,19 +8,20 @@ use fabro_engine::{NewBlob, Phase, RunState, offload_patch, read_all};
 use fabro_events::Event;
 use fabro_gate::{GateAnswer, match_answer};
 use fabro_graph::NodeKind;
-use fabro_store::{Batch, Inbox as _, InboxId, Message, RunLog as _, SqliteStore, StoreError};
+use fabro_store::{Batch, InboxId, Lease, Message, RunStore, StoreError};
 use fabro_types::{ContextPatch, RunId, RunStatus};
 use serde_json::{Map, Value};
 
 use crate::family::{cancel_family, end_leftover_processes, family, root, run_redactor};
 use crate::gates::{Gate, open_gates_of_family, select_gate};
+use crate::lease::with_lease;
 use crate::run::{new_run_id, now_ms};
 use crate::secrets::{refuse_secret, refuse_secrets};
 use crate::{RunError, SetupError};
 
 /// Whether a driver drives a run, or the run that it is a sub-workflow of.
-pub async fn is_driven(store: &SqliteStore, run: RunId) -> Result<bool, StoreError> {
-    store.is_driven(root(store, run).await?)
+pub async fn is_driven(store: &dyn RunStore, run: RunId) -> Result<bool, StoreError> {
+    Ok(store.driver(root(store, run).await?).await?.is_some())
 }
 
 /// Answers an open gate of a run or of one of its sub-workflows. `gate` is its name when several are
@@ -30,7 +31,7 @@ pub async fn is_driven(store: &SqliteStore, run: RunId) -> Result<bool, StoreErr
 ///
 /// No gate or several match, the choice is none of the gate's options, or it holds a secret.
 pub async fn answer(
-    store: &SqliteStore,
+    store: &dyn RunStore,
     run: RunId,
     gate: Option<&str>,
     choice: &str,
@@ -62,7 +63,7 @@ pub async fn answer(
 ///
 /// The run has ended or has no such agent, or the text is empty or holds a secret.
 pub async fn steer(
-    store: &SqliteStore,
+    store: &dyn RunStore,
     run: RunId,
     text: &str,
     node: Option<&str>,
@@ -111,7 +112,7 @@ struct Agents {
 
 /// The agents of one run; its status when it has ended.
 async fn agents(
-    store: &SqliteStore,
+    store: &dyn RunStore,
     run: RunId,
     node: Option<&str>,
 ) -> Result<Result<Agents, RunStatus>, RunError> {
@@ -146,25 +147,25 @@ pub enum Cancellation {
 ///
 /// The run has ended.
 pub async fn cancel(
-    store: &SqliteStore,
+    store: &dyn RunStore,
     run: RunId,
     reason: &str,
 ) -> Result<Cancellation, RunError> {
     if let Phase::Ended(status, _) = RunState::replay(run, &read_all(store, run).await?).phase {
         return Err(RunError::Ended { run, status });
     }
-    // A sub-workflow runs under the lock of the run at the top.
-    match store.lock(root(store, run).await?) {
-        Ok(_lock) => {
-            end_leftover_processes(store, run).await?;
-            cancel_family(store, run, now_ms(), reason).await?;
-            Ok(Cancellation::Ended)
-        }
-        Err(StoreError::Driven { .. }) => {
+    // A sub-workflow runs under the lease of the run at the top.
+    let canceled = with_lease(store, root(store, run).await?, async |lease| {
+        end_leftover_processes(store, run).await?;
+        Ok(cancel_family(store, lease, run, now_ms(), reason).await?)
+    });
+    match canceled.await {
+        Ok(()) => Ok(Cancellation::Ended),
+        Err(RunError::Store(StoreError::Driven { .. })) => {
             store.post(run, &Message::Cancel { reason: reason.to_owned() }).await?;
             Ok(Cancellation::Requested)
         }
-        Err(error) => Err(error.into()),
+        Err(error) => Err(error),
     }
 }
 
@@ -183,7 +184,7 @@ pub struct ForkPoint {
 ///
 /// There is no such stage, the run is a sub-workflow, or a value holds a secret.
 pub async fn fork(
-    store: &SqliteStore,
+    store: &dyn RunStore,
     from: RunId,
     stage: Option<&str>,
     set: &Map<String, Value>,
@@ -194,7 +195,9 @@ pub async fn fork(
     let (set, blobs) = context_patch(store, from, set).await?;
     let id = new_run_id();
     let copied = checkpoint::fork(&effective, &at, id, now_ms(), set);
-    store.append(id, 0, &Batch { blobs: &blobs, ..Batch::of(&copied) }).await?;
+    let batch = Batch { blobs: &blobs, ..Batch::of(&copied) };
+    with_lease(store, id, async |lease| Ok(store.append_leased(lease, id, 0, &batch).await?))
+        .await?;
     Ok(ForkPoint { id, stage: at.stage })
 }
 
@@ -204,25 +207,35 @@ pub async fn fork(
 ///
 /// There is no such stage, the run is a sub-workflow or is being driven, or a value holds a secret.
 pub async fn rewind(
-    store: &SqliteStore,
+    store: &dyn RunStore,
     id: RunId,
     stage: Option<&str>,
     set: &Map<String, Value>,
 ) -> Result<ForkPoint, RunError> {
-    let _lock = store.lock(id)?;
+    with_lease(store, id, async |lease| rewind_leased(store, lease, stage, set).await).await
+}
+
+async fn rewind_leased(
+    store: &dyn RunStore,
+    lease: Lease,
+    stage: Option<&str>,
+    set: &Map<String, Value>,
+) -> Result<ForkPoint, RunError> {
+    let id = lease.run;
     let events = read_all(store, id).await?;
     let at = find_checkpoint(store, &checkpoint::effective(&events), id, stage).await?;
     let last = events.last().map_or(0, |event| event.seq);
     let (set, blobs) = context_patch(store, id, set).await?;
     let event = checkpoint::rewind(id, &at, last, now_ms(), set);
     let consumed = pending_cancellations(store, id).await?;
-    store.append(id, last, &Batch { events: &[event], blobs: &blobs, consumed: &consumed }).await?;
+    let batch = Batch { events: &[event], blobs: &blobs, consumed: &consumed };
+    store.append_leased(lease, id, last, &batch).await?;
     Ok(ForkPoint { id, stage: at.stage })
 }
 
 /// Cancellations that came after the run had ended: they are not meant for what follows the rewind.
 async fn pending_cancellations(
-    store: &SqliteStore,
+    store: &dyn RunStore,
     run: RunId,
 ) -> Result<Vec<InboxId>, StoreError> {
     let pending = store.pending(run).await?.into_iter();
@@ -231,7 +244,7 @@ async fn pending_cancellations(
 }
 
 async fn find_checkpoint(
-    store: &SqliteStore,
+    store: &dyn RunStore,
     events: &[&Event],
     run: RunId,
     stage: Option<&str>,
@@ -246,7 +259,7 @@ async fn find_checkpoint(
 
 /// The values as a patch, with the blobs of large ones.
 async fn context_patch(
-    store: &SqliteStore,
+    store: &dyn RunStore,
     run: RunId,
     set: &Map<String, Value>,
 ) -> Result<(ContextPatch, Vec<NewBlob>), RunError> {

@@ -8,7 +8,7 @@ use fabro_events::{Event, EventBody};
 use fabro_handlers::read_all;
 use fabro_redact::Redactor;
 use fabro_sandbox::end_leftovers;
-use fabro_store::{Batch, Runs, Store, StoreError};
+use fabro_store::{Batch, Lease, RunStore, Runs, Store, StoreError};
 use fabro_types::RunId;
 
 use crate::RunError;
@@ -38,7 +38,7 @@ pub struct Member {
 
 /// A run and those of its sub-workflows whose stages are running, with their logs. A sub-workflow
 /// that was paused when its stage was canceled is not among them.
-pub async fn running_members(store: &impl Store, run: RunId) -> Result<Vec<Member>, StoreError> {
+pub async fn running_members(store: &dyn Store, run: RunId) -> Result<Vec<Member>, StoreError> {
     let mut members: Vec<(Member, RunState)> = Vec::new();
     for id in family(store, run).await? {
         let events = read_all(store, id).await?;
@@ -61,9 +61,10 @@ pub async fn running_members(store: &impl Store, run: RunId) -> Result<Vec<Membe
     Ok(members.into_iter().map(|(member, _)| member).collect())
 }
 
-/// Cancels a run and its sub-workflows as far as they have not ended. The caller has the run's lock.
+/// Cancels a run and its sub-workflows as far as they have not ended.
 pub(crate) async fn cancel_family(
-    store: &impl Store,
+    store: &dyn RunStore,
+    lease: Lease,
     run: RunId,
     now_ms: i64,
     reason: &str,
@@ -73,7 +74,7 @@ pub(crate) async fn cancel_family(
         if !matches!(state.phase, Phase::Ended(..)) {
             let last = store.last_seq(member).await?;
             let event = cancel(member, last, now_ms, reason.to_owned());
-            store.append(member, last, &Batch::of(&[event])).await?;
+            store.append_leased(lease, member, last, &Batch::of(&[event])).await?;
         }
     }
     Ok(())
@@ -81,7 +82,7 @@ pub(crate) async fn cancel_family(
 
 /// Ends the processes that a dead driver left running, those of sub-workflows too.
 pub(crate) async fn end_leftover_processes(
-    store: &impl Store,
+    store: &dyn Store,
     run: RunId,
 ) -> Result<(), StoreError> {
     let members = family(store, run).await?;
@@ -97,7 +98,7 @@ pub(crate) async fn end_leftover_processes(
 }
 
 /// The redactor of a recorded run, or of the run that it is a sub-workflow of.
-pub async fn run_redactor(store: &impl Store, run: RunId) -> Result<Redactor, RunError> {
+pub async fn run_redactor(store: &dyn Store, run: RunId) -> Result<Redactor, RunError> {
     let first = store.read(root(store, run).await?, 0, 1).await?.pop();
     let Some(EventBody::RunCreated(created)) = first.map(|event| event.entry.body) else {
         return Ok(Redactor::default());

@@ -150,7 +150,7 @@ pub fn open_gates(events: &[Event]) -> Vec<Gate> {
 }
 
 /// The open gates of a run and of its running sub-workflows.
-pub async fn open_gates_of_family(store: &impl Store, run: RunId) -> Result<Vec<Gate>, StoreError> {
+pub async fn open_gates_of_family(store: &dyn Store, run: RunId) -> Result<Vec<Gate>, StoreError> {
     let mut gates = Vec::new();
     for member in running_members(store, run).await? {
         let within: Vec<_> =

@@ -3,7 +3,8 @@
 //! [`Run`] is what a command line, a server, a worker or a test calls. It takes a [`RunSpec`] and
 //! keeps everything that the run depends on with it, so that it can be resumed when the files it came
 //! from have changed or are gone. [`RunServices`] say where events go, who answers gates and what
-//! interrupts the run; [`DriveResult`] says how it ended.
+//! interrupts the run; [`DriveResult`] says how it ended. Any [`RunStore`](fabro_store::RunStore) keeps
+//! runs; what stages leave behind goes to a directory of this machine.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -18,7 +19,8 @@
 //! spec.settings.model_script = Some(r#"{"greet": [{"text": "Hello."}]}"#.to_owned());
 //!
 //! let store = Arc::new(SqliteStore::open(&dir.path().join("store"))?);
-//! let run = Run::create(store, spec).await?;
+//! let runs_dir = store.runs_dir();
+//! let run = Run::create(store, &runs_dir, spec).await?;
 //! assert_eq!(run.drive(RunServices::default()).await?, DriveResult::Succeeded);
 //! # Ok(())
 //! # }
@@ -47,6 +49,7 @@ mod error;
 mod family;
 mod gates;
 mod goal;
+mod lease;
 mod model_test;
 mod models;
 mod prepare;
@@ -57,6 +60,9 @@ mod services;
 mod settings;
 mod sources;
 mod spec;
+
+#[cfg(test)]
+mod tests;
 
 pub use background::BackgroundError;
 pub use bundle::{Bundle, BundleError, RunSettings};

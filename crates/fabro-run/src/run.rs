@@ -1,6 +1,6 @@
 //! A run: created or opened, resumed, driven.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -14,7 +14,7 @@ use fabro_gate::{Interviewer, Unavailable};
 use fabro_graph::{Node, NodeKind, Workflow};
 use fabro_handlers::{StatusFiles, WORKFLOW_DIR, read_all};
 use fabro_sandbox::LocalExec;
-use fabro_store::{Batch, DriverLock, RunLog as _, Runs as _, SqliteStore};
+use fabro_store::{Batch, RunStore, StoreError};
 use fabro_types::{Failure, RunId, RunStatus};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::answers::{exhausted_answers, refuse_secrets_in_input};
 use crate::background::{DRIVER_LOG, start_driver};
 use crate::family::{cancel_family, end_leftover_processes};
+use crate::lease::HeldLease;
 use crate::prepare::{PrepareError, prepare, prepare_dir};
 use crate::secrets::{Variables, expand_env, without_secrets};
 use crate::services::ServiceBuilder;
@@ -96,8 +97,9 @@ pub struct ResumeOptions {
 /// A run that only this process may drive, until the value is dropped.
 #[expect(clippy::struct_field_names, reason = "a dry run is a term of its own")]
 pub struct Run {
-    store: Arc<SqliteStore>,
-    lock: DriverLock,
+    store: Arc<dyn RunStore>,
+    lease: HeldLease,
+    run_dir: PathBuf,
     plan: Arc<Plan>,
     settings: RunSettings,
     /// Secrets of run.toml, which are not stored: a background driver gets them in its environment.
@@ -110,13 +112,18 @@ pub struct Run {
 }
 
 impl Run {
-    /// Creates a run. Nothing is started yet.
+    /// Creates a run. Nothing is started yet. Its stages leave what they write in a directory of its
+    /// own below `runs_dir`.
     ///
     /// # Errors
     ///
     /// The goal cannot be rendered, the input holds a secret, a service that the settings name cannot
     /// be built, no model is configured for LLM stages, or the store cannot be written.
-    pub async fn create(store: Arc<SqliteStore>, spec: RunSpec) -> Result<Self, RunError> {
+    pub async fn create(
+        store: Arc<dyn RunStore>,
+        runs_dir: &Path,
+        spec: RunSpec,
+    ) -> Result<Self, RunError> {
         let RunSpec { workflow, settings, inputs, dry_run, .. } = spec;
         let goal = match spec.goal {
             Some(goal) => goal,
@@ -149,17 +156,18 @@ impl Run {
         let id = spec.id.unwrap_or_else(new_run_id);
         let created_ms = i64::try_from(id.unix_ms()).unwrap_or(i64::MAX);
         let commit = begin(id, created_ms, &plan, new);
-        // Locked before it exists, so that no other process can drive it first.
-        let lock = store.lock(id)?;
+        // Before it exists, so that no other process can drive it first.
+        let lease = HeldLease::acquire(&store, id).await?;
         let batch = Batch { events: &commit.events, blobs: &commit.blobs, consumed: &[] };
-        store.append(id, 0, &batch).await?;
+        store.append_leased(lease.lease(), id, 0, &batch).await?;
         Ok(Self {
             state: RunState::replay(id, &commit.events),
             events: commit.events,
             max_cost: None,
             warnings: Vec::new(),
+            run_dir: runs_dir.join(id.to_string()),
             store,
-            lock,
+            lease,
             plan,
             settings,
             secrets,
@@ -167,17 +175,21 @@ impl Run {
         })
     }
 
-    /// Opens a run that has not ended, to resume it.
+    /// Opens a run that has not ended, to resume it; `runs_dir` as in [`Run::create`].
     ///
     /// # Errors
     ///
     /// The run has ended, is a sub-workflow, is driven by another process, or cannot be read.
-    pub async fn open(store: Arc<SqliteStore>, id: RunId) -> Result<Self, RunError> {
+    pub async fn open(
+        store: Arc<dyn RunStore>,
+        runs_dir: &Path,
+        id: RunId,
+    ) -> Result<Self, RunError> {
         let root = root(&*store, id).await?;
         if root != id {
             return Err(RunError::SubWorkflow { run: id, root });
         }
-        let lock = store.lock(id)?;
+        let lease = HeldLease::acquire(&store, id).await?;
         let warnings = store.check(id).await?.iter().map(ToString::to_string).collect();
         let events = read_all(&*store, id).await?;
         let state = RunState::replay(id, &events);
@@ -192,8 +204,9 @@ impl Run {
             secrets: Variables::new(),
             dry_run: created.dry_run,
             max_cost: None,
+            run_dir: runs_dir.join(id.to_string()),
             store,
-            lock,
+            lease,
             state,
             events,
             warnings,
@@ -222,7 +235,7 @@ impl Run {
 
     /// Its id.
     pub fn id(&self) -> RunId {
-        self.lock.run()
+        self.lease.lease().run
     }
 
     /// Its log so far.
@@ -257,13 +270,12 @@ impl Run {
     /// The process cannot be started, or it ended before it had started the run.
     pub async fn detach(self, mut driver: Command) -> Result<RunId, RunError> {
         let id = self.id();
-        let run_dir = self.store.run_dir(id);
-        drop(self.lock);
+        self.lease.release().await?;
         driver.envs(self.secrets);
-        let Some(status) = start_driver(driver, &*self.store, id, &run_dir).await? else {
+        let Some(status) = start_driver(driver, &*self.store, id, &self.run_dir).await? else {
             return Ok(id);
         };
-        let log = std::fs::read_to_string(run_dir.join(DRIVER_LOG)).unwrap_or_default();
+        let log = std::fs::read_to_string(self.run_dir.join(DRIVER_LOG)).unwrap_or_default();
         Err(RunError::DriverEnded { status, log })
     }
 
@@ -272,22 +284,39 @@ impl Run {
     ///
     /// # Errors
     ///
-    /// A service cannot be built, or something cannot be recorded. What was committed stands, and the
-    /// run can be resumed.
+    /// A service cannot be built, something cannot be recorded, or another process has taken the run
+    /// over. What was committed stands, and the run can be resumed.
     pub async fn drive(mut self, services: RunServices) -> Result<DriveResult, RunError> {
+        let result = self.drive_with_lease(services).await;
+        self.lease.release().await?;
+        result
+    }
+
+    async fn drive_with_lease(&mut self, services: RunServices) -> Result<DriveResult, RunError> {
         if !self.dry_run {
             self.settings.env = expand_env(&self.settings.env)?;
         }
         let clock = Arc::clone(&services.clock);
-        let end = self.drive_stages(services).await?;
+        let lost = self.lease.lost().clone();
+        let stop = services.interrupt.child_token();
+        let stop_when_lost = async {
+            lost.cancelled().await;
+            stop.cancel();
+            std::future::pending().await
+        };
+        let services = RunServices { interrupt: stop.clone(), ..services };
+        let end = tokio::select! {
+            end = self.drive_stages(services) => end?,
+            end = stop_when_lost => end,
+        };
         let store = &*self.store;
         let id = self.id();
         Ok(match end {
             RunEnd::Over(status, failure) => {
                 if self.has_sub_workflows() {
                     // A canceled stage leaves its sub-workflow as after an interruption.
-                    cancel_family(store, id, clock.now_ms(), "the run it is part of has ended")
-                        .await?;
+                    let reason = "the run it is part of has ended";
+                    cancel_family(store, self.lease.lease(), id, clock.now_ms(), reason).await?;
                 }
                 match (status, failure) {
                     (RunStatus::Succeeded, _) => DriveResult::Succeeded,
@@ -302,6 +331,9 @@ impl Run {
                 };
                 DriveResult::Paused { reason, gates }
             }
+            RunEnd::Stopped if lost.is_cancelled() => {
+                return Err(StoreError::LeaseLost { run: id }.into());
+            }
             RunEnd::Stopped => DriveResult::Interrupted,
         })
     }
@@ -309,7 +341,7 @@ impl Run {
     /// Ends what a dead driver left running, runs the preparation steps and then the stages.
     async fn drive_stages(&mut self, services: RunServices) -> Result<RunEnd, RunError> {
         let id = self.id();
-        let run_dir = self.store.run_dir(id);
+        let run_dir = self.run_dir.clone();
         let all_runs = run_dir.parent().map(Path::to_owned).unwrap_or_default();
         let warn = Arc::clone(&services.warn);
         let files = Arc::new(StatusFiles::new(all_runs, move |text| warn(text)));
@@ -329,7 +361,7 @@ impl Run {
         let state = std::mem::replace(&mut self.state, RunState::new(id));
         let machine = Machine::new(Arc::clone(&self.plan), state);
         let world = World {
-            store: Arc::clone(&self.store) as _,
+            store: self.lease.store(),
             handler,
             sink,
             clock: services.clock,

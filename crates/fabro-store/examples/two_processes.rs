@@ -8,10 +8,14 @@
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use fabro_events::{Entry, Event, EventBody};
-use fabro_store::{Batch, Inbox, Message, RunLog, Runs, SqliteStore};
+use fabro_store::{Batch, Inbox, Lease, LeaseOwner, Leases, Message, RunLog, Runs, SqliteStore};
 use fabro_types::RunId;
+
+/// How long a lease lasts unless it is renewed.
+const TTL: Duration = Duration::from_secs(30);
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -20,9 +24,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let run = RunId::from_parts(1_700_000_000_000, 1);
 
     let driver = SqliteStore::open(&dir)?;
-    let _lock = driver.lock(run)?;
+    let lease = driver.acquire(run, &LeaseOwner::this_process(), TTL).await?;
     let mut last = driver.last_seq(run).await?;
-    say(&driver, run, &mut last, "Shall I go on?").await?;
+    say(&driver, lease, &mut last, "Shall I go on?").await?;
 
     answer(&dir, run).await?;
 
@@ -31,8 +35,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let text = serde_json::to_string(&message)?;
         let events = [event(run, last, "user", &text)];
         let batch = Batch { events: &events, consumed: &[id], ..Batch::default() };
-        driver.append(run, last - 1, &batch).await?;
+        driver.append_leased(lease, run, last - 1, &batch).await?;
     }
+    driver.release(lease).await?;
     for event in driver.read(run, 0, usize::MAX).await? {
         println!("{}", event.to_json_line());
     }
@@ -42,18 +47,20 @@ async fn main() -> Result<(), Box<dyn Error>> {
 /// What another process would do.
 async fn answer(dir: &Path, run: RunId) -> Result<(), Box<dyn Error>> {
     let store = SqliteStore::open(dir)?;
-    println!("second driver: {}", store.lock(run).err().ok_or("it was let in")?);
+    let second = store.acquire(run, &LeaseOwner::this_process(), TTL).await;
+    println!("second driver: {}", second.err().ok_or("it was let in")?);
     store.post(run, &Message::Steer { text: "Yes.".into(), node: None }).await?;
     Ok(())
 }
 
 async fn say(
     store: &SqliteStore,
-    run: RunId,
+    lease: Lease,
     last: &mut u64,
     text: &str,
 ) -> Result<(), Box<dyn Error>> {
-    store.append(run, *last, &Batch::of(&[event(run, *last + 1, "assistant", text)])).await?;
+    let event = event(lease.run, *last + 1, "assistant", text);
+    store.append_leased(lease, lease.run, *last, &Batch::of(&[event])).await?;
     *last += 1;
     Ok(())
 }

@@ -77,7 +77,13 @@ pub enum StoreError {
         /// The message.
         id: InboxId,
     },
-    /// A driver is at work on the run.
+    /// Another process drives the run now.
+    #[error("run {run} was taken over by another process; this process stops driving it")]
+    LeaseLost {
+        /// The run.
+        run: RunId,
+    },
+    /// A process is driving the run.
     #[error("run {run} is being driven{}; wait for it, or end it with `fabro cancel {run}`", by(*pid))]
     Driven {
         /// The run.
@@ -86,7 +92,7 @@ pub enum StoreError {
         pid: Option<u32>,
     },
     /// There is no store to read.
-    #[error("there is no store at {}; start a run there first, or name another with `--store`", path.display())]
+    #[error("there is no store at {}; start a run there first", path.display())]
     NoStore {
         /// The store's directory.
         path: PathBuf,
@@ -102,13 +108,13 @@ pub enum StoreError {
         supported: i64,
     },
     /// The file is a database of something else, or none.
-    #[error("{} is no Fabro store; move it away, or name another store with `--store`", path.display())]
+    #[error("{} is not a Fabro store; move it away", path.display())]
     NotAStore {
         /// The file.
         path: PathBuf,
     },
     /// The store may not be written.
-    #[error("{} cannot be written (read-only); allow writing, or name another store with `--store`", path.display())]
+    #[error("{} cannot be written (read-only); allow writing", path.display())]
     ReadOnly {
         /// The database.
         path: PathBuf,
@@ -146,7 +152,7 @@ pub enum StoreError {
         detail: String,
     },
     /// A file or directory of the store could not be used.
-    #[error("cannot use {}: {source}; put that right, or name another store with `--store`", path.display())]
+    #[error("cannot use {}: {source}", path.display())]
     Io {
         /// The file or directory.
         path: PathBuf,

@@ -28,8 +28,12 @@
 //!
 //! Limits: 2³² − 1 events a run; JSON in events nests at most 256 deep.
 
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
 mod error;
 mod gate;
+mod lease;
+mod leased;
 mod memory;
 #[cfg(feature = "sqlite")]
 mod sqlite;
@@ -42,10 +46,12 @@ pub use error::{StoreError, StoreWarning};
 use fabro_blob::BlobStore;
 use fabro_events::Event;
 use fabro_types::{BlobRef, RunId};
+pub use lease::{Lease, LeaseOwner, LeaseRecord, LeaseRequest, Leases};
+pub use leased::LeasedStore;
 pub use memory::MemoryStore;
 use serde::{Deserialize, Serialize};
 #[cfg(feature = "sqlite")]
-pub use sqlite::{DriverLock, SqliteStore};
+pub use sqlite::SqliteStore;
 pub use summary::RunSummary;
 
 /// What one commit adds to a run.
@@ -84,7 +90,8 @@ impl<'a> Batch<'a> {
 pub trait RunLog: Send + Sync {
     /// Commits a batch, all or nothing; it is on stable storage when this returns. `expected_seq`
     /// is the last sequence number the caller knows, 0 for a run that does not exist yet. Fails
-    /// with [`StoreError::Conflict`] when the log ends elsewhere.
+    /// with [`StoreError::Conflict`] when the log ends elsewhere, and with [`StoreError::Driven`]
+    /// while a process has the run's lease: its owner uses [`Leases::append_leased`].
     ///
     /// A `gate.asked` makes way for a new answer to that gate once the earlier answer is
     /// consumed, by this batch or before. A rewind drops answers that are still pending.
@@ -133,7 +140,8 @@ pub trait Runs: Send + Sync {
     }
 
     /// Removes a run with its sub-workflows' runs, their messages, and blobs that no other run
-    /// names. Fails with [`StoreError::NotFound`] or, while it is driven, [`StoreError::Driven`].
+    /// names. Fails with [`StoreError::NotFound`] or, while its family is driven,
+    /// [`StoreError::Driven`].
     async fn delete(&self, run: RunId) -> Result<(), StoreError>;
 
     /// The last sequence number of a run, 0 for an unknown run.
@@ -167,6 +175,11 @@ pub trait Follow: Send + Sync {
 pub trait Store: RunLog + Runs + Inbox + Follow + BlobStore {}
 
 impl<S: RunLog + Runs + Inbox + Follow + BlobStore + ?Sized> Store for S {}
+
+/// A store that also knows which process drives which run.
+pub trait RunStore: Store + Leases {}
+
+impl<S: Store + Leases + ?Sized> RunStore for S {}
 
 /// The state of a store at one moment; only equality means something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

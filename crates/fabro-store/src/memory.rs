@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use fabro_blob::{BlobError, BlobStore, MemoryBlobs};
@@ -8,9 +9,11 @@ use fabro_events::Event;
 use fabro_types::{BlobRef, RunId};
 
 use crate::gate::{self, Effect};
+use crate::lease::{after, now_ms};
 use crate::summary::{self, Known, RunSummary};
 use crate::{
-    Batch, ChangeMark, Follow, Inbox, InboxId, Message, RunLog, Runs, StoreError, StoreWarning,
+    Batch, ChangeMark, Follow, Inbox, InboxId, Lease, LeaseOwner, LeaseRecord, LeaseRequest,
+    Leases, Message, RunLog, Runs, StoreError, StoreWarning,
 };
 
 /// A store in memory, for tests and for runs that need not outlive the process. Blobs of a
@@ -24,6 +27,7 @@ pub struct MemoryStore {
 #[derive(Debug, Default)]
 struct State {
     runs: BTreeMap<RunId, Run>,
+    leases: BTreeMap<RunId, LeaseRecord>,
     /// Counts runs, messages and commits.
     clock: u64,
 }
@@ -57,16 +61,17 @@ impl MemoryStore {
     }
 }
 
-#[async_trait]
-impl RunLog for MemoryStore {
-    async fn append(
+impl MemoryStore {
+    fn commit(
         &self,
+        lease: Option<Lease>,
         run: RunId,
         expected_seq: u64,
         batch: &Batch<'_>,
     ) -> Result<(), StoreError> {
         batch.check_order(run, expected_seq)?;
         let mut state = self.state();
+        state.check_lease(run, lease)?;
         let found = state.runs.get(&run).map_or(0, Run::last_seq);
         if found != expected_seq {
             return Err(StoreError::Conflict { run, expected: expected_seq, found });
@@ -99,6 +104,18 @@ impl RunLog for MemoryStore {
             run.push(event);
         }
         Ok(())
+    }
+}
+
+#[async_trait]
+impl RunLog for MemoryStore {
+    async fn append(
+        &self,
+        run: RunId,
+        expected_seq: u64,
+        batch: &Batch<'_>,
+    ) -> Result<(), StoreError> {
+        self.commit(None, run, expected_seq, batch)
     }
 
     async fn read(
@@ -150,6 +167,20 @@ impl Run {
 }
 
 impl State {
+    fn check_lease(&self, run: RunId, lease: Option<Lease>) -> Result<(), StoreError> {
+        let current = self.leases.get(&lease.map_or(run, |lease| lease.run));
+        LeaseRecord::check(current, run, lease, now_ms())
+    }
+
+    fn summaries(&self) -> Vec<RunSummary> {
+        let mut runs: Vec<_> =
+            self.newest_first().into_iter().map(|run| run.summary.clone()).collect();
+        let now_ms = now_ms();
+        let driven = self.leases.iter().filter(|(_, lease)| lease.owner(now_ms).is_some());
+        summary::mark_interrupted(&mut runs, &driven.map(|(run, _)| *run).collect());
+        runs
+    }
+
     fn newest_first(&self) -> Vec<&Run> {
         let mut runs: Vec<_> = self.runs.values().collect();
         runs.sort_unstable_by_key(|run| std::cmp::Reverse((run.summary.started_at_ms, run.born)));
@@ -160,7 +191,7 @@ impl State {
 #[async_trait]
 impl Runs for MemoryStore {
     async fn list(&self) -> Result<Vec<RunSummary>, StoreError> {
-        Ok(self.state().newest_first().into_iter().map(|run| run.summary.clone()).collect())
+        Ok(self.state().summaries())
     }
 
     async fn find(&self, text: &str) -> Result<RunId, StoreError> {
@@ -174,18 +205,14 @@ impl Runs for MemoryStore {
 
     async fn delete(&self, run: RunId) -> Result<(), StoreError> {
         let mut state = self.state();
-        if state.runs.remove(&run).is_none() {
+        if !state.runs.contains_key(&run) {
             return Err(StoreError::NotFound { text: run.to_string() });
         }
-        let mut gone = vec![run];
-        while let Some(parent) = gone.pop() {
-            let children = state.runs.values().map(|run| &run.summary);
-            let children = children.filter(|child| child.parent == Some(parent));
-            let children: Vec<_> = children.map(|child| child.id).collect();
-            for child in children {
-                state.runs.remove(&child);
-                gone.push(child);
-            }
+        let runs = state.summaries();
+        state.check_lease(summary::root(run, &runs), None)?;
+        for member in summary::family(run, &runs) {
+            state.runs.remove(&member);
+            state.leases.remove(&member);
         }
         state.clock += 1;
         Ok(())
@@ -230,6 +257,64 @@ impl Inbox for MemoryStore {
 impl Follow for MemoryStore {
     async fn mark(&self) -> Result<ChangeMark, StoreError> {
         Ok(ChangeMark { ours: self.state().clock, others: 0 })
+    }
+}
+
+#[async_trait]
+impl Leases for MemoryStore {
+    async fn acquire(
+        &self,
+        run: RunId,
+        owner: &LeaseOwner,
+        ttl: Duration,
+    ) -> Result<Lease, StoreError> {
+        let mut state = self.state();
+        let current = state.leases.get(&run).cloned();
+        match LeaseRecord::request(current, owner, ttl, now_ms()) {
+            LeaseRequest::Granted(granted) => {
+                let epoch = granted.epoch;
+                state.leases.insert(run, granted);
+                Ok(Lease { run, epoch })
+            }
+            LeaseRequest::Refused(held) => {
+                let pid = held.owner.as_ref().map(|owner| owner.pid);
+                state.leases.insert(run, held);
+                Err(StoreError::Driven { run, pid })
+            }
+        }
+    }
+
+    async fn renew(&self, lease: Lease, ttl: Duration) -> Result<(), StoreError> {
+        let mut state = self.state();
+        state.check_lease(lease.run, Some(lease))?;
+        if let Some(record) = state.leases.get_mut(&lease.run) {
+            record.expires_ms = after(now_ms(), ttl);
+        }
+        Ok(())
+    }
+
+    async fn release(&self, lease: Lease) -> Result<(), StoreError> {
+        let mut state = self.state();
+        let record = state.leases.get_mut(&lease.run);
+        if let Some(record) = record.filter(|record| record.epoch == lease.epoch) {
+            record.owner = None;
+        }
+        Ok(())
+    }
+
+    async fn driver(&self, run: RunId) -> Result<Option<LeaseOwner>, StoreError> {
+        let state = self.state();
+        Ok(state.leases.get(&run).and_then(|record| record.owner(now_ms()).cloned()))
+    }
+
+    async fn append_leased(
+        &self,
+        lease: Lease,
+        run: RunId,
+        expected_seq: u64,
+        batch: &Batch<'_>,
+    ) -> Result<(), StoreError> {
+        self.commit(Some(lease), run, expected_seq, batch)
     }
 }
 

@@ -1,3 +1,4 @@
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fabro_events::{CreatedRun, Event, EventBody};
@@ -16,8 +17,8 @@ pub struct RunSummary {
     pub workflow: String,
     /// The goal; empty when there is none.
     pub goal: String,
-    /// What the log says: `running` until it has ended or paused. A store that knows which runs
-    /// have a driver says `interrupted` of a run that is neither ended nor paused nor driven.
+    /// What the log says, or `interrupted` for a run that has neither ended nor paused and that no
+    /// process drives.
     pub status: RunStatus,
     /// When the run was created or forked, in milliseconds since 1970.
     pub started_at_ms: i64,
@@ -93,6 +94,21 @@ pub(crate) fn change(event: &Event) -> Option<Change> {
         }
         _ => return None,
     })
+}
+
+/// How many runs deep sub-workflows are followed upwards.
+pub(crate) const MAX_ANCESTORS: usize = fabro_types::MAX_SUB_WORKFLOW_DEPTH + 1;
+
+/// Marks the runs that no process drives. A sub-workflow is driven with the run it is part of.
+pub(crate) fn mark_interrupted(runs: &mut [RunSummary], driven: &BTreeSet<RunId>) {
+    let parents: BTreeMap<RunId, RunId> =
+        runs.iter().filter_map(|run| Some((run.id, run.parent?))).collect();
+    for run in runs.iter_mut().filter(|run| run.status == RunStatus::Running) {
+        let ancestors = std::iter::successors(Some(run.id), |id| parents.get(id).copied());
+        if !ancestors.take(MAX_ANCESTORS).any(|id| driven.contains(&id)) {
+            run.status = RunStatus::Interrupted;
+        }
+    }
 }
 
 /// A run's id, and whether it is a sub-workflow's.

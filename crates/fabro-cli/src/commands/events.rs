@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fabro_events::{Event, EventBody};
+use fabro_run::is_driven;
 use fabro_store::{Follow as _, RunLog as _, SqliteStore, StoreError};
 use fabro_types::RunId;
 
@@ -36,7 +37,7 @@ pub async fn events(args: &EventsArgs, global: &Global) -> anyhow::Result<Exit> 
             mark = now;
             shown.catch_up(&store, run).await?;
         }
-        alone = if store.is_driven(run)? { 0 } else { alone + 1 };
+        alone = if is_driven(&store, run).await? { 0 } else { alone + 1 };
         if alone > PATIENCE {
             let resume = global.command(&format!("resume {run}"));
             output::stderr(&format!("nobody is driving the run; go on with: {resume}\n"));

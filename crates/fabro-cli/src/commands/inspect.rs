@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use fabro_engine::read_all;
 use fabro_inspect::{Inspect, Spoken, StageReport};
-use fabro_run::{Gate, gate_names, open_gates_of_family};
+use fabro_run::{Gate, gate_names, is_driven, open_gates_of_family};
 use serde_json::Value;
 
 use crate::cli::InspectArgs;
@@ -29,7 +29,7 @@ pub async fn inspect(args: &InspectArgs, global: &Global) -> anyhow::Result<Exit
         }
         return Ok(exit::SUCCEEDED);
     }
-    let mut report = fabro_inspect::inspect(&events, store.is_driven(run)?)?;
+    let mut report = fabro_inspect::inspect(&events, is_driven(&store, run).await?)?;
     report.gates = open_gates_of_family(&store, run).await?;
     if args.json {
         output::json(&report)?;

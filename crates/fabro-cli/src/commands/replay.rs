@@ -28,7 +28,7 @@ pub async fn replay(args: ReplayArgs, global: &Global) -> anyhow::Result<Exit> {
         return Err(error::run(RunError::NotCreated { run }, global));
     };
     let settings = Bundle::load(&store, &created.bundle)?.settings;
-    let run_dir = store.run_dir(run);
+    let run_dir = store.runs_dir().join(run.to_string());
     let mut what = Replay::new(Arc::new(store), run);
     what.redactor = ServiceBuilder::new(&settings).dry_run(created.dry_run).recorded_redactor();
     what.run_dir = Some(run_dir);

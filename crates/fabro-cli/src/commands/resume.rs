@@ -16,7 +16,8 @@ use crate::global::Global;
 pub async fn resume(args: ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
     let (store, id) = global.find_run(&args.run).await?;
     let store = Arc::new(store);
-    let run = Run::open(Arc::clone(&store), id).await.map_err(|error| error::run(error, global))?;
+    let run = Run::open(store.clone(), &store.runs_dir(), id).await;
+    let run = run.map_err(|error| error::run(error, global))?;
     let answers = args.answers.as_deref().map(|path| read_option(path, "the answers"));
     let script = args.model_script.as_deref().map(|path| read_option(path, "the model script"));
     let changes = ResumeOptions {

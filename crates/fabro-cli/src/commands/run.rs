@@ -30,7 +30,7 @@ pub async fn run(args: RunArgs, global: &Global) -> anyhow::Result<Exit> {
     let spec = RunSpec::from_target(&target, settings, overrides, &cwd, home.as_deref())
         .map_err(|error| error::run(error, global))?;
     let store = Arc::new(global.store()?);
-    let run = Run::create(Arc::clone(&store), spec).await;
+    let run = Run::create(store.clone(), &store.runs_dir(), spec).await;
     let run = run.map_err(|error| error::run(error, global))?;
     if detached {
         return detach(run, &store, &[], global).await;

@@ -460,7 +460,8 @@ fn without_runs_there_is_an_empty_list() {
     assert_snapshot!(project.run(&["inspect", "latest"]), @r"
     exit 4
     ── stderr
-    error: there is no store at DIR/.fabro/state; start a run there first, or name another with `--store`
+    error: there is no store at DIR/.fabro/state; start a run there first
+      help: fix that, or name another store with `--store`
     ");
     assert!(!project.path().join(".fabro").exists());
 }
@@ -487,7 +488,8 @@ fn a_store_of_something_else_is_refused() {
     assert_snapshot!(project.run(&["ps", "--store", "other"]), @r"
     exit 4
     ── stderr
-    error: DIR/other/fabro.db is no Fabro store; move it away, or name another store with `--store`
+    error: DIR/other/fabro.db is not a Fabro store; move it away
+      help: fix that, or name another store with `--store`
     ");
 }
 

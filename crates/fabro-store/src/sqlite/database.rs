@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fabro_blob::{BlobError, DirBlobs};
-use fabro_types::{BlobRef, RunId};
+use fabro_types::BlobRef;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OptionalExtension};
 
@@ -62,8 +62,8 @@ impl Database {
         Self { dir, path, conn: Mutex::new(conn), files, commits: AtomicU64::new(0) }
     }
 
-    pub(super) fn run_dir(&self, run: RunId) -> PathBuf {
-        self.dir.join("runs").join(run.to_string())
+    pub(super) fn runs_dir(&self) -> PathBuf {
+        self.dir.join("runs")
     }
 
     pub(super) fn conn(&self) -> MutexGuard<'_, Connection> {
@@ -83,14 +83,29 @@ impl Database {
         &self,
         write: impl FnOnce(&Transaction<'_>) -> Result<T, Fault>,
     ) -> Result<T, StoreError> {
+        self.commit(&self.conn(), write).map_err(|fault| fault.at(&self.path))
+    }
+
+    /// The same without a sync: other processes see it, and the next synced commit makes it durable.
+    pub(super) fn write_unsynced<T>(
+        &self,
+        write: impl FnOnce(&Transaction<'_>) -> Result<T, Fault>,
+    ) -> Result<T, StoreError> {
         let conn = self.conn();
-        let commit = || {
-            let transaction = Transaction::begin(&conn)?;
-            let value = write(&transaction)?;
-            transaction.commit()?;
-            Ok(value)
-        };
-        let value = { commit }().map_err(|fault: Fault| fault.at(&self.path))?;
+        let set = |level| conn.pragma_update(None, "synchronous", level).map_err(Fault::from);
+        let committed = set("NORMAL").and_then(|()| self.commit(&conn, write));
+        let restored = set("FULL");
+        committed.and_then(|value| restored.map(|()| value)).map_err(|fault| fault.at(&self.path))
+    }
+
+    fn commit<T>(
+        &self,
+        conn: &Connection,
+        write: impl FnOnce(&Transaction<'_>) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        let transaction = Transaction::begin(conn)?;
+        let value = write(&transaction)?;
+        transaction.commit()?;
         self.commits.fetch_add(1, Ordering::Release);
         Ok(value)
     }

@@ -10,9 +10,9 @@ use super::database::Database;
 use super::fault::Fault;
 use super::record::{self, Damage};
 use super::transaction::Transaction;
-use super::{SMALL_BLOB, refs, runs};
+use super::{SMALL_BLOB, lease, refs, runs};
 use crate::gate::{self, Effect};
-use crate::{Batch, InboxId, StoreError, summary};
+use crate::{Batch, InboxId, Lease, StoreError, summary};
 
 /// A batch as it is written, so that it can be handed to the store's thread.
 pub(super) struct EncodedBatch {
@@ -66,7 +66,11 @@ impl Record {
 }
 
 impl Database {
-    pub(super) fn append(&self, batch: &EncodedBatch) -> Result<(), StoreError> {
+    pub(super) fn append(
+        &self,
+        batch: &EncodedBatch,
+        lease: Option<Lease>,
+    ) -> Result<(), StoreError> {
         let run = batch.run;
         let mut named = BTreeSet::new();
         for record in &batch.records {
@@ -77,6 +81,7 @@ impl Database {
             self.put_large(blob, bytes)?;
         }
         self.write_with(|transaction| {
+            lease::check(transaction, run, lease)?;
             let known = end(transaction, run)?;
             make_room(transaction, run, known, batch.expected_seq)?;
             let key = match (known.map(|(key, _)| key), batch.records.first()) {

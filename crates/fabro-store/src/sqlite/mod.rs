@@ -3,7 +3,7 @@
 mod database;
 mod fault;
 mod inbox;
-mod lock;
+mod lease;
 mod log;
 mod record;
 mod refs;
@@ -15,19 +15,19 @@ mod transaction;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use database::Database;
 use fabro_blob::{BlobError, BlobStore, text_to_json_string};
 use fabro_events::Event;
 use fabro_types::{BlobRef, RunId};
-pub use lock::DriverLock;
 use log::EncodedBatch;
 use thread::Thread;
 
 use crate::{
-    Batch, ChangeMark, Follow, Inbox, InboxId, Message, RunLog, RunSummary, Runs, StoreError,
-    StoreWarning,
+    Batch, ChangeMark, Follow, Inbox, InboxId, Lease, LeaseOwner, Leases, Message, RunLog,
+    RunSummary, Runs, StoreError, StoreWarning,
 };
 
 /// Blobs of this size and more are files; smaller ones are rows, and are written with the events
@@ -76,10 +76,10 @@ impl SqliteStore {
         &self.db.dir
     }
 
-    /// The directory for what a run's stages leave behind. It is created by whoever writes there
-    /// first, and removed with the run.
-    pub fn run_dir(&self, run: RunId) -> PathBuf {
-        self.db.run_dir(run)
+    /// The directory for what the stages of all runs leave behind, in a directory for each run that
+    /// is removed with it. Nothing there is needed to resume a run.
+    pub fn runs_dir(&self) -> PathBuf {
+        self.db.runs_dir()
     }
 
     /// The store as the place where blobs are: small ones in the database, others as files.
@@ -92,17 +92,6 @@ impl SqliteStore {
     pub async fn sweep(&self) -> Result<bool, StoreError> {
         self.thread.run(Database::sweep).await
     }
-
-    /// Takes the right to drive a run, also one that is still to be created; its run directory
-    /// is created. Fails at once with [`StoreError::Driven`] when a process has it.
-    pub fn lock(&self, run: RunId) -> Result<DriverLock, StoreError> {
-        self.db.lock(run)
-    }
-
-    /// Whether a process is driving this run at the moment. Never gets in a driver's way.
-    pub fn is_driven(&self, run: RunId) -> Result<bool, StoreError> {
-        self.db.is_driven(run)
-    }
 }
 
 #[async_trait]
@@ -114,7 +103,7 @@ impl RunLog for SqliteStore {
         batch: &Batch<'_>,
     ) -> Result<(), StoreError> {
         let batch = EncodedBatch::new(run, expected_seq, batch)?;
-        self.thread.run(move |db| db.append(&batch)).await
+        self.thread.run(move |db| db.append(&batch, None)).await
     }
 
     async fn read(
@@ -175,6 +164,42 @@ impl Inbox for SqliteStore {
 impl Follow for SqliteStore {
     async fn mark(&self) -> Result<ChangeMark, StoreError> {
         self.thread.run(Database::mark).await
+    }
+}
+
+#[async_trait]
+impl Leases for SqliteStore {
+    async fn acquire(
+        &self,
+        run: RunId,
+        owner: &LeaseOwner,
+        ttl: Duration,
+    ) -> Result<Lease, StoreError> {
+        let owner = owner.clone();
+        self.thread.run(move |db| db.acquire(run, &owner, ttl)).await
+    }
+
+    async fn renew(&self, lease: Lease, ttl: Duration) -> Result<(), StoreError> {
+        self.thread.run(move |db| db.renew(lease, ttl)).await
+    }
+
+    async fn release(&self, lease: Lease) -> Result<(), StoreError> {
+        self.thread.run(move |db| db.release(lease)).await
+    }
+
+    async fn driver(&self, run: RunId) -> Result<Option<LeaseOwner>, StoreError> {
+        self.thread.run(move |db| db.driver(run)).await
+    }
+
+    async fn append_leased(
+        &self,
+        lease: Lease,
+        run: RunId,
+        expected_seq: u64,
+        batch: &Batch<'_>,
+    ) -> Result<(), StoreError> {
+        let batch = EncodedBatch::new(run, expected_seq, batch)?;
+        self.thread.run(move |db| db.append(&batch, Some(lease))).await
     }
 }
 

@@ -1,18 +1,20 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
+use std::time::Duration;
 
 use fabro_types::{RunId, RunStatus};
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::database::Database;
 use super::fault::Fault;
-use super::{log, schema};
-use crate::summary::{self, Known};
-use crate::{RunSummary, StoreError, StoreWarning};
+use super::{lease, log, schema};
+use crate::summary::{self, Known, MAX_ANCESTORS};
+use crate::{Lease, LeaseOwner, RunSummary, StoreError, StoreWarning};
 
-/// How many runs deep sub-workflows are followed upwards.
-const MAX_ANCESTORS: usize = fabro_types::MAX_SUB_WORKFLOW_DEPTH + 1;
+/// How long deleting a run keeps drivers away. A delete that takes longer fails when a driver has
+/// taken the run over.
+const DELETE_TTL: Duration = Duration::from_mins(1);
 
 /// The key of a run, if there is one.
 pub(super) fn key(conn: &Connection, run: RunId) -> rusqlite::Result<Option<i64>> {
@@ -24,13 +26,13 @@ impl Database {
     pub(super) fn list(&self) -> Result<Vec<RunSummary>, StoreError> {
         const SQL: &str = "SELECT id, parent, workflow, goal, status, started, ended
             FROM runs ORDER BY started DESC, key DESC";
-        let mut runs = self.read_with(|conn| {
+        self.read_with(|conn| {
             let mut select = conn.prepare_cached(SQL)?;
             let runs = select.query_and_then([], |row| self.summary(row))?;
-            runs.collect::<Result<Vec<_>, _>>()
-        })?;
-        self.find_interrupted(&mut runs)?;
-        Ok(runs)
+            let mut runs = runs.collect::<Result<Vec<_>, _>>()?;
+            summary::mark_interrupted(&mut runs, &lease::driven(conn)?);
+            Ok(runs)
+        })
     }
 
     pub(super) fn find(&self, text: &str) -> Result<RunId, StoreError> {
@@ -50,19 +52,30 @@ impl Database {
         if self.read_with(|conn| Ok(key(conn, run)?))?.is_none() {
             return Err(StoreError::NotFound { text: run.to_string() });
         }
-        let family = self.family(run)?;
-        // Held to the end, so that nobody begins to drive what is being removed.
-        let mut locks = Vec::new();
-        for member in &family {
-            match self.lock_run(*member) {
-                // To delete is a way out of that, and no driver can begin there either.
-                Err(StoreError::DiskFull { .. }) if !self.is_driven(*member)? => {}
-                lock => locks.push(lock?),
-            }
+        let root = self.root(run)?;
+        let lease = match self.acquire(root, &LeaseOwner::this_process(), DELETE_TTL) {
+            // Deleting frees space, and no driver can start on a full disk either.
+            Err(StoreError::DiskFull { .. }) if self.driver(root)?.is_none() => None,
+            acquired => Some(acquired?),
+        };
+        let deleted = self.delete_family(run, root, lease);
+        if let Some(lease) = lease {
+            self.release(lease)?;
         }
+        deleted?;
+        self.sweep().map(drop)
+    }
+
+    fn delete_family(
+        &self,
+        run: RunId,
+        root: RunId,
+        lease: Option<Lease>,
+    ) -> Result<(), StoreError> {
+        let family = self.family(run)?;
         // First what takes most space: with a full disk the rest may need some.
         for member in &family {
-            let dir = self.run_dir(*member);
+            let dir = self.runs_dir().join(member.to_string());
             match fs::remove_dir_all(&dir) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(StoreError::io(dir, error));
@@ -71,6 +84,7 @@ impl Database {
             }
         }
         self.write_with(|transaction| {
+            lease::check(transaction, root, lease)?;
             for member in &family {
                 let Some(key) = key(transaction, *member)? else { continue };
                 let events = "DELETE FROM events WHERE id >= ?1 << 32 AND id < (?1 + 1) << 32";
@@ -78,10 +92,11 @@ impl Database {
                 transaction.execute("DELETE FROM inbox WHERE run = ?1", [key])?;
                 transaction.execute("DELETE FROM uses WHERE run = ?1", [key])?;
                 transaction.execute("DELETE FROM runs WHERE key = ?1", [key])?;
+                let lease = "DELETE FROM leases WHERE run = ?1";
+                transaction.execute(lease, [member.to_string()])?;
             }
             Ok(())
-        })?;
-        self.sweep().map(drop)
+        })
     }
 
     pub(super) fn last_seq(&self, run: RunId) -> Result<u64, StoreError> {
@@ -103,26 +118,32 @@ impl Database {
 
 impl Database {
     /// Removes the blobs that no run names and what killed writers left behind, unless a run is
-    /// being driven: its driver may be about to name one. Says whether it did.
+    /// being driven: its driver may be about to name one. Returns whether it did.
+    ///
+    /// Acquiring a lease is a write, so no driver starts before this transaction ends.
     pub(super) fn sweep(&self) -> Result<bool, StoreError> {
-        let Some(_locked) = self.lock_out_drivers()? else { return Ok(false) };
         self.write_with(|transaction| {
+            if !lease::driven(transaction)?.is_empty() {
+                return Ok(false);
+            }
             let unused = "DELETE FROM blobs WHERE id NOT IN (SELECT blob FROM uses)";
-            Ok(transaction.execute(unused, [])?)
-        })?;
-        let named = self.read_with(|conn| {
-            let mut select = conn.prepare("SELECT hash FROM blobs WHERE bytes IS NULL")?;
+            transaction.execute(unused, [])?;
+            let mut select = transaction.prepare("SELECT hash FROM blobs WHERE bytes IS NULL")?;
             let named = select.query_map([], |row| row.get::<_, [u8; 32]>(0))?;
-            Ok(named.collect::<rusqlite::Result<BTreeSet<_>>>()?)
-        })?;
+            let named = named.collect::<rusqlite::Result<BTreeSet<_>>>()?;
+            self.remove_files(&named)?;
+            Ok(true)
+        })
+    }
+
+    fn remove_files(&self, named: &BTreeSet<[u8; 32]>) -> Result<(), StoreError> {
         for blob in self.files.list()? {
             if !named.contains(blob.digest()) {
                 self.files.remove(&blob)?;
             }
         }
         self.files.remove_unfinished()?;
-        schema::remove_unfinished(&self.dir)?;
-        Ok(true)
+        schema::remove_unfinished(&self.dir)
     }
 
     /// A run and the runs of its sub-workflows, each after the run it is part of; the run alone
@@ -161,24 +182,6 @@ impl Database {
             }
             Ok(root)
         })
-    }
-
-    /// Tells runs that nobody drives from those that are running. A sub-workflow's run is driven
-    /// by whoever drives the run above it.
-    fn find_interrupted(&self, runs: &mut [RunSummary]) -> Result<(), StoreError> {
-        let parents: BTreeMap<RunId, RunId> =
-            runs.iter().filter_map(|run| Some((run.id, run.parent?))).collect();
-        for run in runs.iter_mut().filter(|run| run.status == RunStatus::Running) {
-            let line = std::iter::successors(Some(run.id), |id| parents.get(id).copied());
-            let mut driven = false;
-            for id in line.take(MAX_ANCESTORS) {
-                driven = driven || self.is_driven(id)?;
-            }
-            if !driven {
-                run.status = RunStatus::Interrupted;
-            }
-        }
-        Ok(())
     }
 
     fn summary(&self, row: &Row<'_>) -> Result<RunSummary, Fault> {

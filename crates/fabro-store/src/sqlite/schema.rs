@@ -9,6 +9,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::fault::{self, Fault};
+use super::transaction::Transaction;
 use crate::StoreError;
 
 /// The database's name in the store's directory.
@@ -18,7 +19,7 @@ pub(super) const FILE: &str = "fabro.db";
 const NURSERY: &str = ".new-";
 
 /// The format this version writes, and the newest it reads.
-const FORMAT: i64 = 1;
+const FORMAT: i64 = 2;
 
 /// Says in the file's header that it is ours: `Fabr`.
 const APPLICATION: i64 = 0x4661_6272;
@@ -30,6 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// a run's log is one stretch of the table, and a record carries neither.
 /// `blobs.bytes` is NULL for a blob that is a file. `uses` says which run names which blob.
 /// `inbox.gate` is what an answer answers, as long as it keeps others from answering it.
+/// `leases` is created by [`LEASES`].
 const SCHEMA: &str = "
     BEGIN;
     CREATE TABLE runs (
@@ -61,6 +63,20 @@ const SCHEMA: &str = "
     CREATE INDEX inbox_pending ON inbox (run) WHERE pending;
     COMMIT;
 ";
+
+/// New in format 2. `owner` is NULL once a lease is released; the row stays, because epochs only
+/// increase.
+const LEASES: &str = "
+    CREATE TABLE leases (
+        run TEXT PRIMARY KEY,
+        epoch INTEGER NOT NULL,
+        owner TEXT,
+        expires INTEGER NOT NULL
+    ) WITHOUT ROWID;
+";
+
+/// The file that drivers of format 1 lock shared.
+const FORMAT_1_DRIVERS: &str = "drivers.lock";
 
 /// Creates the store's directory if need be, and returns its absolute path.
 pub(super) fn prepare_dir(dir: &Path) -> Result<PathBuf, StoreError> {
@@ -134,6 +150,7 @@ fn fill(path: &Path) -> rusqlite::Result<()> {
     conn.pragma_update(None, "application_id", APPLICATION)?;
     conn.pragma_update(None, "user_version", FORMAT)?;
     conn.execute_batch(SCHEMA)?;
+    conn.execute_batch(LEASES)?;
     conn.pragma_update(None, "journal_mode", "WAL")?;
     conn.close().map_err(|(_, error)| error)
 }
@@ -153,6 +170,9 @@ pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
         // its own bytes alone and not for the file system's journal.
         conn.pragma_update(None, "wal_autocheckpoint", 256)?;
         conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        if format(&conn)? < FORMAT {
+            migrate(&conn, path)?;
+        }
         Ok(())
     };
     set_up().map_err(|fault: Fault| fault.at(path))?;
@@ -206,11 +226,42 @@ fn immutable(path: &Path) -> PathBuf {
     PathBuf::from(uri)
 }
 
-/// Refuses what is no store, and stores of newer versions.
+/// Raises a store of an older format to this one.
+fn migrate(conn: &Connection, path: &Path) -> Result<(), Fault> {
+    let drivers = path.with_file_name(FORMAT_1_DRIVERS);
+    // Drivers of format 1 have no lease. One of them would not be noticed.
+    let locked = match File::open(&drivers) {
+        Ok(file) if file.try_lock().is_err() => {
+            return Err(StoreError::Busy { path: path.to_owned() }.into());
+        }
+        opened => opened,
+    };
+    let transaction = Transaction::begin(conn)?;
+    if !has_leases(&transaction)? {
+        transaction.execute_batch(LEASES)?;
+        transaction.pragma_update(None, "user_version", FORMAT)?;
+    }
+    transaction.commit()?;
+    if locked.is_ok() {
+        // No version uses it any more. Should this fail, it only stays.
+        let _ = fs::remove_file(drivers);
+    }
+    Ok(())
+}
+
+/// Whether the store has leases: one that is only read may have an older format.
+pub(super) fn has_leases(conn: &Connection) -> rusqlite::Result<bool> {
+    Ok(format(conn)? >= 2)
+}
+
+fn format(conn: &Connection) -> rusqlite::Result<i64> {
+    conn.prepare_cached("PRAGMA user_version")?.query_row([], |row| row.get(0))
+}
+
+/// Refuses what is not a store, and stores of newer versions.
 fn check(conn: &Connection, path: &Path) -> Result<(), Fault> {
-    let pragma = |name| conn.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
-    let application = pragma("application_id")?;
-    let found = pragma("user_version")?;
+    let application: i64 = conn.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    let found = format(conn)?;
     let path = path.to_owned();
     match found {
         _ if application != APPLICATION => Err(StoreError::NotAStore { path }.into()),

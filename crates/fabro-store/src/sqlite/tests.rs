@@ -7,8 +7,9 @@ use proptest::prelude::*;
 use rusqlite::Connection;
 
 use super::*;
-use crate::tests::{Blocking, answer, asked, created, event, message, run, wait};
-use crate::{Batch, MemoryStore, Store, StoreWarning};
+use crate::conformance::{answer, asked, created, event, message, run};
+use crate::tests::{Blocking, wait};
+use crate::{Batch, MemoryStore, RunStore, StoreWarning};
 
 struct Dir(tempfile::TempDir);
 
@@ -196,15 +197,15 @@ fn what_is_no_store_is_refused() {
         assert_eq!(fs::read(dir.db()).unwrap(), bytes, "it is left as it was");
         refused
     };
-    insta::assert_snapshot!(db(&b"garbage ".repeat(1000)), @"/state/fabro.db is no Fabro store; move it away, or name another store with `--store`");
-    insta::assert_snapshot!(db(b""), @"/state/fabro.db is no Fabro store; move it away, or name another store with `--store`");
+    insta::assert_snapshot!(db(&b"garbage ".repeat(1000)), @"/state/fabro.db is not a Fabro store; move it away");
+    insta::assert_snapshot!(db(b""), @"/state/fabro.db is not a Fabro store; move it away");
     let dir = Dir::new();
     fs::write(dir.path(), "a file").unwrap();
-    insta::assert_snapshot!(dir.refused(), @"/state is no Fabro store; move it away, or name another store with `--store`");
+    insta::assert_snapshot!(dir.refused(), @"/state is not a Fabro store; move it away");
     let dir = Dir::new();
     drop(dir.open());
     dir.sql("PRAGMA user_version = 7");
-    insta::assert_snapshot!(dir.refused(), @"/state/fabro.db has format 7, and this version reads up to 1; use a newer version of fabro");
+    insta::assert_snapshot!(dir.refused(), @"/state/fabro.db has format 7, and this version reads up to 2; use a newer version of fabro");
     let nothing = SqliteStore::open_read_only(&Dir::new().path()).unwrap_err();
     assert!(matches!(nothing, StoreError::NoStore { .. }), "{nothing}");
 }
@@ -269,64 +270,44 @@ fn a_corrupted_blob_is_found() {
 }
 
 #[test]
-fn one_driver_a_run() {
+fn a_lease_is_seen_by_every_connection() {
     let dir = Dir::new();
     let one = dir.open();
     let two = dir.open();
     let run = run(1);
-    assert!(!two.is_driven(run).unwrap());
-    let lock = one.lock(run).unwrap();
-    assert_eq!(lock.run(), run);
-    assert!(two.is_driven(run).unwrap() && one.is_driven(run).unwrap());
-    let refused = two.lock(run).unwrap_err();
-    assert!(
-        matches!(refused, StoreError::Driven { pid: Some(pid), .. } if pid == std::process::id())
-    );
-    two.lock(self::run(2)).unwrap();
-    drop(lock);
-    assert!(!two.is_driven(run).unwrap());
-    two.lock(run).unwrap();
+    let lease = one.acquire(run).unwrap();
+    assert!(one.is_driven(run) && two.is_driven(run));
+    assert!(matches!(two.acquire(run), Err(StoreError::Driven { .. })));
+    one.release(lease);
+    assert!(!two.is_driven(run));
+    let other = two.acquire(run).unwrap();
+    let late = wait(one.append_leased(lease, run, 0, &Batch::of(&[message(run, 1, "a")])));
+    assert!(matches!(late, Err(StoreError::LeaseLost { .. })), "{late:?}");
+    wait(two.append_leased(other, run, 0, &Batch::of(&[message(run, 1, "a")]))).unwrap();
+    assert!(!SqliteStore::open_read_only(&dir.path()).unwrap().runs_dir().exists());
 }
 
 #[test]
-fn looking_never_keeps_a_driver_out() {
+fn a_store_of_format_1_is_read_and_migrated_when_it_is_written() {
     let dir = Dir::new();
-    let store = dir.open();
-    let run = run(1);
-    drop(store.lock(run).unwrap());
-    let done = std::sync::atomic::AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                while !done.load(std::sync::atomic::Ordering::Relaxed) {
-                    store.is_driven(run).unwrap();
-                }
-            });
-        }
-        let taken: Vec<_> = (0..300).map(|_| store.lock(run).map(drop)).collect();
-        done.store(true, std::sync::atomic::Ordering::Relaxed);
-        assert!(taken.iter().all(Result::is_ok), "{taken:?}");
-    });
-}
+    fill(&dir.open(), run(1), 1..=3);
+    dir.sql("DROP TABLE leases; PRAGMA user_version = 1");
+    let old = SqliteStore::open_read_only(&dir.path()).unwrap();
+    assert_eq!(wait(old.list()).unwrap()[0].status, fabro_types::RunStatus::Interrupted);
+    assert_eq!(wait(old.driver(run(1))).unwrap(), None);
 
-#[test]
-fn only_driven_runs_are_running() {
-    let dir = Dir::new();
+    let drivers = dir.path().join("drivers.lock");
+    let driver = fs::File::create(&drivers).unwrap();
+    driver.lock_shared().unwrap();
+    let refused = SqliteStore::open(&dir.path()).unwrap_err();
+    assert!(matches!(refused, StoreError::Busy { .. }), "a driver of that version is running");
+    driver.unlock().unwrap();
     let store = dir.open();
-    let parent = run(1);
-    let child = run(1).derive("sub@1");
-    store.append(parent, 0, &Batch::of(&[created(parent, "demo", None)])).unwrap();
-    store.append(child, 0, &Batch::of(&[created(child, "sub", Some(parent))])).unwrap();
-    let status =
-        || store.list().unwrap().into_iter().map(|run| run.status.as_str()).collect::<Vec<_>>();
-    assert_eq!(status(), ["interrupted", "interrupted"]);
-    let lock = store.lock(parent).unwrap();
-    assert_eq!(status(), ["running", "running"]);
-    let refused = store.delete(parent).unwrap_err();
-    assert!(matches!(refused, StoreError::Driven { .. }), "{refused}");
-    drop(lock);
-    store.delete(parent).unwrap();
-    assert!(!store.run_dir(parent).exists() && !store.run_dir(child).exists());
+    assert!(!drivers.exists());
+    let lease = store.acquire(run(1)).unwrap();
+    wait(store.append_leased(lease, run(1), 3, &Batch::of(&[message(run(1), 4, "a")]))).unwrap();
+    assert!(wait(old.driver(run(1))).unwrap().is_some());
+    assert_eq!(wait(old.last_seq(run(1))).unwrap(), 4);
 }
 
 #[test]
@@ -346,10 +327,10 @@ fn deleting_a_run_frees_what_only_it_names() {
     fs::create_dir_all(dir.path().join("blobs/unfinished")).unwrap();
     fs::write(dir.path().join("blobs/unfinished/left.tmp"), "half").unwrap();
 
-    let other_driver = store.lock(run(3)).unwrap();
+    let other_driver = store.acquire(run(3)).unwrap();
     store.delete(run(1)).unwrap();
-    assert!(store.get(&own[0].0).is_ok(), "somebody drives a run and may be about to name it");
-    drop(other_driver);
+    assert!(store.get(&own[0].0).is_ok(), "a driver may be about to name it");
+    store.release(other_driver);
     assert!(wait(store.sweep()).unwrap());
     for (blob, _) in &own {
         assert!(matches!(store.get(blob), Err(BlobError::Missing { .. })));
@@ -420,7 +401,7 @@ fn body(run_id: RunId, seq: u64, kind: u8) -> crate::Event {
 }
 
 /// What a step came to, without what the two stores name differently.
-fn play(store: &Blocking<impl Store>, step: &Step) -> String {
+fn play(store: &Blocking<impl RunStore>, step: &Step) -> String {
     let plain = |result: Result<(), StoreError>| match result {
         Err(StoreError::NotPending { .. }) => "not pending".to_owned(),
         result => format!("{:?}", result.map_err(|error| error.to_string())),
@@ -451,7 +432,7 @@ fn play(store: &Blocking<impl Store>, step: &Step) -> String {
     }
 }
 
-fn look(store: &Blocking<impl Store>) -> String {
+fn look(store: &Blocking<impl RunStore>) -> String {
     let mut runs = store.list().unwrap();
     for run in &mut runs {
         if run.status == fabro_types::RunStatus::Interrupted {
