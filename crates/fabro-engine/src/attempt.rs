@@ -1,18 +1,19 @@
-//! One attempt of a stage, with its delay, its time limit and its watchdog.
+//! One attempt of a stage, with its delay, its timeout and its watchdog.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use fabro_events::PauseReason;
-use fabro_graph::NodeKind;
-use fabro_types::{Failure, FailureClass, Outcome, Status};
+use fabro_types::{Failure, FailureClass, NodeKind, Outcome, Status};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use crate::cursor::{ActiveStage, Position};
-use crate::drive::Clock;
+use crate::active_stage::ActiveStage;
+use crate::clock::{Clock, duration_ms};
+use crate::cursor::Position;
 use crate::handler::{Handler, Stage, StageEnd};
 use crate::input::Finished;
+use crate::retry::timed_out;
 use crate::state::RunState;
 
 /// How long a handler may take to end after it was told to.
@@ -37,9 +38,18 @@ impl Key {
         }
     }
 
+    /// Whether this attempt of a stage, not a fan-out, is running.
     pub(crate) fn is_current(&self, state: &RunState) -> bool {
         match state.cursors.get(&self.branch).map(|cursor| &cursor.position) {
             Some(Position::Active(at)) => Self::of(&self.branch, at) == *self,
+            _ => false,
+        }
+    }
+
+    /// Whether this attempt of a fan-out is running.
+    pub(crate) fn is_running_fan_out(&self, state: &RunState) -> bool {
+        match state.cursors.get(&self.branch).map(|cursor| &cursor.position) {
+            Some(Position::Fanned(fan)) => Self::of(&self.branch, &fan.stage) == *self,
             _ => false,
         }
     }
@@ -49,7 +59,8 @@ pub(crate) struct Attempt {
     pub(crate) stage: Stage,
     pub(crate) delay: Duration,
     pub(crate) timeout: Option<Duration>,
-    pub(crate) silence: Option<Duration>,
+    /// How long it may show no activity.
+    pub(crate) stall_timeout: Option<Duration>,
     pub(crate) activity: Arc<Notify>,
 }
 
@@ -57,11 +68,11 @@ pub(crate) enum Ended {
     Finished(Box<Finished>),
     Suspended(PauseReason),
     CannotRecord(String),
-    /// It was called off before it began.
+    /// It was canceled before it began.
     Canceled,
-    /// It is a fan-out that may begin again: its stages are what is run.
+    /// It is a fan-out whose retry delay has passed: its branches may start.
     Due,
-    /// It is a fan-out that has had this long, which is all it may.
+    /// It is a fan-out that has reached this timeout.
     Overdue(Duration),
 }
 
@@ -80,58 +91,51 @@ impl Attempt {
         let started_ms = clock.now_ms();
         self.stage.started_ms = started_ms;
         let mut work = handler.execute(self.stage);
-        let limit = tokio::select! {
+        let failure = tokio::select! {
             biased;
             end = &mut work => return finish(Some(end), started_ms, clock, None),
-            () = over(self.timeout) => time_limit(self.timeout.unwrap_or_default()),
-            () = stalled(self.silence, &self.activity) => silence(self.silence),
+            limit = elapsed(self.timeout) => timed_out(limit),
+            limit = stalled(self.stall_timeout, &self.activity) => {
+                Failure::new(FailureClass::TransientInfra, format!("no sign of life for {limit:?}"))
+            }
         };
         cancel.cancel();
         let end = timeout(GRACE, work).await.ok();
-        finish(end, started_ms, clock, Some(limit))
+        finish(end, started_ms, clock, Some(failure))
     }
 }
 
-async fn over(limit: Option<Duration>) {
-    match limit {
-        Some(limit) => sleep(limit).await,
-        None => std::future::pending().await,
-    }
+/// Waits for the timeout, for ever without one, and returns it.
+async fn elapsed(limit: Option<Duration>) -> Duration {
+    let Some(limit) = limit else { return std::future::pending().await };
+    sleep(limit).await;
+    limit
 }
 
-async fn stalled(limit: Option<Duration>, activity: &Notify) {
+/// Waits until there has been no activity for so long, and returns how long.
+async fn stalled(limit: Option<Duration>, activity: &Notify) -> Duration {
     let Some(limit) = limit else { return std::future::pending().await };
     while timeout(limit, activity.notified()).await.is_ok() {}
+    limit
 }
 
-/// The failure of what took longer than it may.
-pub(crate) fn time_limit(limit: Duration) -> Failure {
-    Failure::new(FailureClass::TransientInfra, format!("timed out after {limit:?}"))
-}
-
-fn silence(limit: Option<Duration>) -> Failure {
-    let limit = limit.unwrap_or_default();
-    Failure::new(FailureClass::TransientInfra, format!("no sign of life for {limit:?}"))
-}
-
-/// What a handler came to, if it ended at all; `limit` is the failure that ended it early.
+/// How an attempt ended, whose handler may not have; `failure` is what ended it early.
 fn finish(
     end: Option<StageEnd>,
     started_ms: i64,
     clock: &dyn Clock,
-    limit: Option<Failure>,
+    failure: Option<Failure>,
 ) -> Ended {
-    let mut finished = match (end, &limit) {
+    let mut finished = match (end, &failure) {
         (Some(StageEnd::Finished(finished)), _) => finished,
         (Some(StageEnd::CannotRecord { message }), _) => return Ended::CannotRecord(message),
         (Some(StageEnd::Suspended(reason)), None) => return Ended::Suspended(reason),
         (Some(StageEnd::Suspended(_)) | None, _) => Box::new(Outcome::succeeded().into()),
     };
-    if let Some(failure) = limit {
+    if let Some(failure) = failure {
         finished.outcome.status = Status::Failed;
         finished.outcome.failure = Some(failure);
     }
-    let took = clock.now_ms().saturating_sub(started_ms);
-    finished.outcome.duration_ms = u64::try_from(took).unwrap_or_default();
+    finished.outcome.duration_ms = duration_ms(started_ms, clock.now_ms());
     Ended::Finished(finished)
 }

@@ -7,9 +7,11 @@ use fabro_events::{CompletedStage, EdgeChoice, Entry, Event, EventBody, Tier};
 use fabro_types::{
     ContextPatch, Failure, Fidelity, NodeKind, Outcome, ParseNodeKindError, Status, Usage,
 };
+use imbl::ordmap::DiffItem;
 use imbl::{OrdMap, Vector};
 use serde_json::Value;
 
+use crate::active_stage::ActiveStage;
 use crate::fanout::FanOut;
 use crate::inconsistent::Inconsistent;
 
@@ -61,7 +63,7 @@ pub struct StageRecord {
     pub since_seq: u64,
     /// The place in the log where it ended.
     pub until_seq: u64,
-    /// What it came to.
+    /// The result.
     pub end: Arc<CompletedStage>,
 }
 
@@ -94,62 +96,28 @@ impl LastStage {
 /// Where a cursor is.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Position {
-    /// On its way to a node that has not started.
+    /// The next node is chosen and has not started.
     Ready {
         /// The node.
         node: Arc<str>,
         /// The node and label of the edge it comes by; `None` at the beginning.
         via: Option<(Arc<str>, Option<Arc<str>>)>,
     },
-    /// A stage is at work.
+    /// A stage is running.
     Active(ActiveStage),
     /// The run was created and nothing has started.
     Created,
-    /// A stage has ended and no way on was chosen yet.
+    /// A stage has ended and its outgoing edge is not chosen yet.
     Ended {
         /// The node.
         node: Arc<str>,
         /// Which visit of it.
         visit: u32,
     },
-    /// Its branches are at work.
+    /// Its branches are running.
     Fanned(FanOut),
     /// Nothing is left to do.
     Done,
-}
-
-/// A stage at work.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ActiveStage {
-    /// The node.
-    pub node: Arc<str>,
-    /// The handler.
-    pub handler: NodeKind,
-    /// Which visit.
-    pub visit: u32,
-    /// Order of scheduling.
-    pub rank: u32,
-    /// When its first attempt began, in milliseconds since 1970.
-    pub started_ms: i64,
-    /// Which attempt, from 1.
-    pub attempt: u32,
-    /// How long this attempt waits before it starts, in milliseconds.
-    pub delay_ms: u64,
-    /// How much the preamble tells.
-    pub fidelity: Fidelity,
-    /// The shared conversation.
-    pub thread_id: Option<Arc<str>>,
-    /// When the gate was asked, if it was, in milliseconds since 1970.
-    pub gate_asked_ms: Option<i64>,
-    /// What the gate was told, if it was: the keys of the options, or the free text. A driver that
-    /// died between the answer and the end of the stage leaves it for the next one.
-    pub gate_answer: Option<Arc<str>>,
-    /// The place in the log where this attempt began.
-    pub since_seq: u64,
-    /// A conversation with a model is recorded of this attempt.
-    pub talked: bool,
-    /// What that conversation cost so far.
-    pub spent: Usage,
 }
 
 /// Ranks of one line: `next`, `next + stride`, …. Branches get residue classes of their own, so a
@@ -166,8 +134,8 @@ impl Ranks {
     }
 
     pub(crate) fn branch(self, index: usize, of: usize) -> Self {
-        let index = u32::try_from(index).unwrap_or(0);
-        let of = u32::try_from(of).unwrap_or(1);
+        let index = u32::try_from(index).unwrap_or(u32::MAX - 1);
+        let of = u32::try_from(of).unwrap_or(u32::MAX);
         Self {
             next: self.last().saturating_add(self.stride.saturating_mul(index + 1)),
             stride: self.stride.saturating_mul(of.max(1)),
@@ -199,12 +167,25 @@ impl Cursor {
         !self.branch.is_empty()
     }
 
-    /// The stage that is at work here.
+    /// How many times it has entered the node.
+    pub(crate) fn visits_of(&self, node: &str) -> u32 {
+        self.visits.get(node).copied().unwrap_or_default()
+    }
+
+    /// The running stage, which may be a fan-out's.
     pub fn active(&self) -> Option<&ActiveStage> {
         match &self.position {
             Position::Active(stage) => Some(stage),
             Position::Fanned(fan) => Some(&fan.stage),
             _ => None,
+        }
+    }
+
+    /// The running stage that an event is about.
+    fn running(&mut self, event: &str) -> Result<&mut ActiveStage, Inconsistent> {
+        match &mut self.position {
+            Position::Active(stage) => Ok(stage),
+            _ => Err(Inconsistent::new(format!("{event} is of a stage that is not running"))),
         }
     }
 
@@ -216,29 +197,29 @@ impl Cursor {
             }
             EventBody::EdgeSelected(choice) => self.left(entry, choice),
             EventBody::GateAsked { .. } => {
-                if let Position::Active(stage) = &mut self.position {
-                    stage.gate_asked_ms.get_or_insert(event.ts_ms);
-                }
+                self.running("a question")?.gate_asked_ms.get_or_insert(event.ts_ms);
             }
             EventBody::GateAnswered { selected, text, .. } => {
-                if let Position::Active(stage) = &mut self.position {
-                    stage.gate_answer = Some(text.as_deref().unwrap_or(selected).into());
-                }
+                let answer = text.as_deref().unwrap_or(selected);
+                self.running("an answer")?.gate_answer = Some(answer.into());
             }
             EventBody::AgentMessage { message: Some(_), usage, .. } => {
-                self.talked(usage.as_ref());
+                self.talked(usage.as_ref())?;
             }
-            EventBody::AgentCompactionCompleted(done) => self.talked(done.usage.as_ref()),
+            EventBody::AgentCompactionCompleted(done) => self.talked(done.usage.as_ref())?,
+            // What else is recorded of a stage changes nothing that is decided.
             _ => {}
         }
         Ok(())
     }
 
-    fn talked(&mut self, usage: Option<&Usage>) {
-        if let Position::Active(stage) = &mut self.position {
-            stage.talked = true;
-            stage.spent.add(usage.unwrap_or(&Usage::default()));
+    fn talked(&mut self, usage: Option<&Usage>) -> Result<(), Inconsistent> {
+        let stage = self.running("a message")?;
+        stage.talked = true;
+        if let Some(usage) = usage {
+            stage.spent.add(usage);
         }
+        Ok(())
     }
 
     fn started(
@@ -249,11 +230,8 @@ impl Cursor {
         fidelity: Fidelity,
         thread_id: Option<Arc<str>>,
     ) -> Result<(), Inconsistent> {
-        let node = event
-            .entry
-            .node_id
-            .clone()
-            .ok_or_else(|| Inconsistent::new("a stage without a node started"))?;
+        let missing = || Inconsistent::new("a stage without a node started");
+        let node = event.entry.node_id.clone().ok_or_else(missing)?;
         let handler: NodeKind = handler
             .parse()
             .map_err(|error: ParseNodeKindError| Inconsistent::new(error.to_string()))?;
@@ -266,20 +244,13 @@ impl Cursor {
         self.context.set(keys::FIDELITY, Value::from(fidelity.as_str()));
         self.context.set(keys::THREAD_ID, thread_id.as_deref().map_or(Value::Null, Value::from));
         self.position = Position::Active(ActiveStage {
-            node,
-            handler,
             visit,
             rank,
             started_ms: event.ts_ms,
-            attempt: 1,
-            delay_ms: 0,
             fidelity,
             thread_id,
-            gate_asked_ms: None,
-            gate_answer: None,
             since_seq: event.seq,
-            talked: false,
-            spent: Usage::default(),
+            ..ActiveStage::new(node, handler)
         });
         Ok(())
     }
@@ -292,16 +263,8 @@ impl Cursor {
         failure: &Failure,
         usage: &Usage,
     ) -> Result<(), Inconsistent> {
-        let Position::Active(stage) = &mut self.position else {
-            return Err(Inconsistent::new("a stage that is not running is retried"));
-        };
-        stage.attempt = attempt + 1;
-        stage.delay_ms = delay_ms;
-        stage.gate_asked_ms = None;
-        stage.gate_answer = None;
-        stage.since_seq = seq;
-        stage.talked = false;
-        stage.spent = Usage::default();
+        let stage = self.running("a retry")?;
+        stage.retry(attempt + 1, delay_ms, seq);
         let node = Arc::clone(&stage.node);
         let handler = stage.handler;
         self.failed_as(failure);
@@ -403,10 +366,7 @@ impl Cursor {
         let Some(node) = node else { return };
         let failure = self.ends.get(&node).and_then(|end| end.failure.as_ref());
         let Some(signature) = failure.map(|failure| failure.signature.clone()) else { return };
-        let mut counts = self.breaker.get(&node).cloned().unwrap_or_default();
-        let count = counts.get(&signature).copied().unwrap_or_default();
-        counts.insert(signature, count + 1);
-        self.breaker.insert(node, counts);
+        *self.breaker.entry(node).or_default().entry(signature).or_default() += 1;
     }
 
     /// Adds what a branch did since the fan-out to what this line has done.
@@ -416,9 +376,7 @@ impl Cursor {
         add_growth(&mut self.visits, &base.visits, &branch.visits);
         add_growth(&mut self.turns, &base.turns, &branch.turns);
         for item in base.ends.diff(&branch.ends) {
-            if let imbl::ordmap::DiffItem::Add(node, end)
-            | imbl::ordmap::DiffItem::Update { new: (node, end), .. } = item
-            {
+            if let DiffItem::Add(node, end) | DiffItem::Update { new: (node, end), .. } = item {
                 if end.status.is_good() {
                     self.breaker.remove(node);
                 }
@@ -434,9 +392,7 @@ fn add_growth(
     branch: &OrdMap<Arc<str>, u32>,
 ) {
     for item in base.diff(branch) {
-        if let imbl::ordmap::DiffItem::Add(node, count)
-        | imbl::ordmap::DiffItem::Update { new: (node, count), .. } = item
-        {
+        if let DiffItem::Add(node, count) | DiffItem::Update { new: (node, count), .. } = item {
             let before = base.get(node).copied().unwrap_or_default();
             let sum = into.get(node).copied().unwrap_or_default();
             into.insert(Arc::clone(node), sum + count.saturating_sub(before));

@@ -1,4 +1,4 @@
-//! The time limits of the fan-outs at work. A driver that takes a run up again begins them anew.
+//! The timeouts of running fan-outs. A driver that resumes a run starts them anew.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +8,15 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::Plan;
 use crate::attempt::{Ended, Key};
 use crate::cursor::Position;
-use crate::drive::InFlight;
+use crate::in_flight::InFlight;
 use crate::state::RunState;
 
-/// One for each fan-out at work that has a limit.
+/// A timer for each running fan-out that has a timeout; dropping its guard stops it.
 #[derive(Default)]
-pub(crate) struct Deadlines(
-    /// The wait ends when its guard is dropped.
-    BTreeMap<Key, DropGuard>,
-);
+pub(crate) struct Deadlines(BTreeMap<Key, DropGuard>);
 
 impl Deadlines {
-    /// Begins to wait for the limits of fan-outs that have begun, and gives up those that are over.
+    /// Starts the timers of fan-outs that have begun, and stops those of fan-outs that have ended.
     pub(crate) fn watch(
         &mut self,
         state: &RunState,
@@ -27,7 +24,7 @@ impl Deadlines {
         stop: &CancellationToken,
         in_flight: &InFlight,
     ) {
-        self.0.retain(|key, _| is_at_work(key, state));
+        self.0.retain(|key, _| key.is_running_fan_out(state));
         for (branch, cursor) in &state.cursors {
             let Position::Fanned(fan) = &cursor.position else { continue };
             let limit = plan.find(&fan.stage.node).and_then(|node| node.timeout);
@@ -36,22 +33,14 @@ impl Deadlines {
             if self.0.contains_key(&key) {
                 continue;
             }
-            let given_up = stop.child_token();
-            self.0.insert(key.clone(), given_up.clone().drop_guard());
-            in_flight.push(Box::pin(async move {
+            let ended = stop.child_token();
+            self.0.insert(key.clone(), ended.clone().drop_guard());
+            in_flight.push(async move {
                 tokio::select! {
                     () = sleep(limit) => (key, Ended::Overdue(limit)),
-                    () = given_up.cancelled() => (key, Ended::Canceled),
+                    () = ended.cancelled() => (key, Ended::Canceled),
                 }
-            }));
+            });
         }
-    }
-}
-
-/// Whether this attempt of a fan-out is not over.
-pub(crate) fn is_at_work(key: &Key, state: &RunState) -> bool {
-    match state.cursors.get(&key.branch).map(|cursor| &cursor.position) {
-        Some(Position::Fanned(fan)) => Key::of(&key.branch, &fan.stage) == *key,
-        _ => false,
     }
 }

@@ -1,47 +1,36 @@
-//! The driver: runs what the machine asks for, commits what it decides, and only then tells
-//! anybody.
+//! The driver: runs what the machine asks for, commits what it decides, and only then reports it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fabro_blob::{BlobStore, read_blob};
-use fabro_events::{EventBody, EventSink, Note, PauseReason};
-use fabro_store::{Batch, ChangeMark, InboxId, Message, Store, StoreError};
+use fabro_events::{EventSink, PauseReason};
+use fabro_store::{Batch, ChangeMark, InboxId, Store, StoreError};
 use fabro_types::{BlobRef, BranchPath, Failure, NodeKind, RunStatus};
-use futures_util::future::FutureExt;
-use futures_util::stream::{FuturesUnordered, StreamExt};
+use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::attempt::{self, Attempt, Key};
-use crate::cursor::ActiveStage;
-use crate::deadlines::{Deadlines, is_at_work};
-use crate::handler::{Handler, Letter, Mailbox, Report, ReportError, Reporter, Stage};
+use crate::active_stage::ActiveStage;
+use crate::attempt::{Attempt, Ended, Key};
+use crate::clock::Clock;
+use crate::deadlines::Deadlines;
+use crate::handler::{Handler, Letter, Mailbox, Report, ReportError, Reporter};
+use crate::in_flight::InFlight;
+use crate::inconsistent::Inconsistent;
 use crate::input::Input;
 use crate::machine::Machine;
+use crate::stage_builder::Connections;
 use crate::state::Phase;
 
-/// How often the inbox is looked into while stages are at work.
+/// How often the inbox is read while stages are running.
 const INBOX_PERIOD: Duration = Duration::from_millis(100);
 
 /// How long the driver waits for canceled handlers when it ends. Longer than the grace of one
 /// attempt, so that a timeout that is being handled still ends.
 const STOP_GRACE: Duration = Duration::from_secs(15);
-
-/// Tells the time.
-pub trait Clock: Send + Sync {
-    /// Milliseconds since 1970.
-    fn now_ms(&self) -> i64;
-}
-
-impl<F: Fn() -> i64 + Send + Sync> Clock for F {
-    fn now_ms(&self) -> i64 {
-        self()
-    }
-}
 
 /// What a driver works with.
 pub struct World {
@@ -49,7 +38,7 @@ pub struct World {
     pub store: Arc<dyn Store>,
     /// Runs the stages.
     pub handler: Arc<dyn Handler>,
-    /// Is told of every event once it is on stable storage.
+    /// Receives every event once it is on stable storage.
     pub sink: Arc<dyn EventSink>,
     /// The time.
     pub clock: Arc<dyn Clock>,
@@ -84,49 +73,52 @@ pub enum RunEnd {
     Over(RunStatus, Option<Failure>),
     /// It waits for a person or a budget.
     Paused(PauseReason),
-    /// It was told to stop.
+    /// The driver was told to stop; the run can be resumed.
     Stopped,
 }
 
 /// Reads the blobs that conditions need and hands them to the machine, until it needs no more.
 pub fn read_needs(machine: &mut Machine, now_ms: i64, blobs: &dyn BlobStore) {
     while !machine.needs().is_empty() {
-        let read = |blob: &BlobRef| {
-            let value = read_blob(blobs, blob).map_err(|error| error.to_string());
-            (*blob, value)
-        };
-        let values = machine.needs().iter().map(read).collect();
+        let values = read_values(machine.needs(), blobs);
         machine.handle(now_ms, Input::Values { values });
     }
 }
 
-type Done = (Key, attempt::Ended);
-pub(crate) type InFlight = FuturesUnordered<Pin<Box<dyn Future<Output = Done> + Send>>>;
+fn read_values(
+    needs: &BTreeSet<BlobRef>,
+    blobs: &dyn BlobStore,
+) -> BTreeMap<BlobRef, Result<Value, String>> {
+    let read = |blob| read_blob(blobs, blob).map_err(|error| error.to_string());
+    needs.iter().map(|blob| (*blob, read(blob))).collect()
+}
 
-struct Running {
+/// What the driver keeps of a running attempt.
+pub(crate) struct Running {
     cancel: CancellationToken,
-    activity: Arc<tokio::sync::Notify>,
-    letters: mpsc::UnboundedSender<Letter>,
-    is_agent: bool,
-    delivered: BTreeSet<InboxId>,
+    pub(crate) activity: Arc<tokio::sync::Notify>,
+    pub(crate) letters: mpsc::UnboundedSender<Letter>,
+    pub(crate) is_agent: bool,
+    pub(crate) delivered: BTreeSet<InboxId>,
     /// Fires when its handler has ended.
     ended: CancellationToken,
 }
 
-struct Driver {
-    world: World,
-    machine: Machine,
-    running: BTreeMap<Key, Running>,
-    /// Branches of the stages that were called off and whose handlers may still be ending.
+pub(crate) struct Driver {
+    pub(crate) world: World,
+    pub(crate) machine: Machine,
+    pub(crate) in_flight: InFlight,
+    pub(crate) running: BTreeMap<Key, Running>,
+    /// Branches of the stages that were canceled and whose handlers may still be ending.
     ending: Vec<(Arc<str>, CancellationToken)>,
-    /// Stages that wait for an answer nobody here can give, or for a larger budget.
-    suspended: BTreeMap<Key, PauseReason>,
+    /// Stages that wait for an answer from outside, or for a larger budget.
+    pub(crate) suspended: BTreeMap<Key, PauseReason>,
     deadlines: Deadlines,
     reports: mpsc::UnboundedSender<Report>,
     stop: CancellationToken,
-    mark: Option<ChangeMark>,
-    consumed: Vec<InboxId>,
-    acks: Vec<oneshot::Sender<Result<(), ReportError>>>,
+    pub(crate) mark: Option<ChangeMark>,
+    pub(crate) consumed: Vec<InboxId>,
+    pub(crate) acks: Vec<oneshot::Sender<Result<(), ReportError>>>,
 }
 
 /// Drives a run to its end, or until it has to wait. `first` is what the driver begins with:
@@ -138,6 +130,7 @@ pub async fn drive(machine: Machine, first: Input, world: World) -> Result<RunEn
     let mut driver = Driver {
         world,
         machine,
+        in_flight: InFlight::default(),
         running: BTreeMap::new(),
         ending: Vec::new(),
         suspended: BTreeMap::new(),
@@ -148,13 +141,14 @@ pub async fn drive(machine: Machine, first: Input, world: World) -> Result<RunEn
         consumed: Vec::new(),
         acks: Vec::new(),
     };
-    let mut in_flight = InFlight::new();
-    let end = driver.run(first, inbound, &mut in_flight).await;
+    let end = driver.run(first, inbound).await;
     if let Ok(RunEnd::Over(..)) = end {
         driver.running.values().for_each(|running| running.cancel.cancel());
     } else {
         driver.stop.cancel();
     }
+    let mut in_flight = std::mem::take(&mut driver.in_flight);
+    // Handlers that wait for a report to be recorded must not wait for ever.
     drop(driver);
     // A handler that does not end soon after its cancellation is dropped.
     let ending = async { while in_flight.next().await.is_some() {} };
@@ -167,9 +161,8 @@ impl Driver {
         &mut self,
         first: Input,
         mut inbound: mpsc::UnboundedReceiver<Report>,
-        in_flight: &mut InFlight,
     ) -> Result<RunEnd, DriveError> {
-        self.decide(first);
+        self.decide(first).await;
         self.commit().await?;
         let mut period = tokio::time::interval(INBOX_PERIOD);
         period.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -177,37 +170,21 @@ impl Driver {
             if let Some(end) = self.finished() {
                 return Ok(end);
             }
-            if self.launch(in_flight) {
-                // An answer that is there already counts, even if the gate's time is over; and an agent
-                // is told what was said before it began.
-                self.read_inbox().await?;
-            }
+            self.launch().await?;
             if self.running.is_empty() {
-                self.read_inbox().await?;
-                if self.suspended_again() {
-                    self.commit().await?;
-                    continue;
-                }
-                let mut gates = Vec::new();
-                for (key, reason) in &self.suspended {
-                    if *reason == PauseReason::Human {
-                        gates.push(Arc::clone(&key.node));
-                    }
-                }
-                self.decide(Input::Idle { gates });
-                self.commit().await?;
+                self.idle().await?;
                 continue;
             }
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return self.stopped().await,
-                Some((key, ended)) = in_flight.next() => self.ended(key, ended).await?,
+                Some((key, ended)) = self.in_flight.next() => self.ended(key, ended).await?,
                 Some(report) = inbound.recv() => self.report(report).await?,
                 _ = period.tick() => self.read_inbox().await?,
             }
             // Everything that is ready goes into the same commit.
             while !self.stop.is_cancelled()
-                && let Some(Some((key, ended))) = in_flight.next().now_or_never()
+                && let Some((key, ended)) = self.in_flight.try_next()
             {
                 self.ended(key, ended).await?;
             }
@@ -221,8 +198,22 @@ impl Driver {
         }
     }
 
-    /// Commits what was decided before the stop: what was paid for is not asked for again.
+    /// Nothing is running: pauses the run, unless a message has arrived that changes this.
+    async fn idle(&mut self) -> Result<(), StoreError> {
+        self.read_inbox().await?;
+        if !self.can_continue() {
+            let waits = self.suspended.iter().filter(|(_, it)| **it == PauseReason::Human);
+            let gates = waits.map(|(key, _)| Arc::clone(&key.node)).collect();
+            self.decide(Input::Idle { gates }).await;
+        }
+        self.commit().await
+    }
+
+    /// Commits what had ended before the stop: what was paid for is not asked for again.
     async fn stopped(&mut self) -> Result<RunEnd, DriveError> {
+        while let Some((key, ended)) = self.in_flight.take_done() {
+            self.ended(key, ended).await?;
+        }
         self.commit().await?;
         Ok(RunEnd::Stopped)
     }
@@ -235,40 +226,51 @@ impl Driver {
         }
     }
 
-    fn decide(&mut self, input: Input) {
+    /// Hands an input to the machine, with the blobs that it then needs. They are read off the
+    /// runtime's thread, for they may be large.
+    pub(crate) async fn decide(&mut self, input: Input) {
         let now_ms = self.world.clock.now_ms();
         self.machine.handle(now_ms, input);
-        read_needs(&mut self.machine, now_ms, &*self.world.store);
+        while !self.machine.needs().is_empty() {
+            let needs = self.machine.needs().clone();
+            let store = Arc::clone(&self.world.store);
+            let read = tokio::task::spawn_blocking(move || read_values(&needs, &*store));
+            let values = self.in_flight.during(read).await;
+            let values =
+                values.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
+            self.machine.handle(now_ms, Input::Values { values });
+        }
     }
 
-    /// Makes everything decided so far durable, then tells of it.
-    async fn commit(&mut self) -> Result<(), StoreError> {
+    /// Makes everything decided so far durable, then reports it. Running stages continue meanwhile;
+    /// none is started, and what ends is decided afterwards.
+    pub(crate) async fn commit(&mut self) -> Result<(), StoreError> {
         let commit = self.machine.take_commit();
         let consumed = std::mem::take(&mut self.consumed);
         if let Some(first) = commit.events.first() {
             let batch = Batch { events: &commit.events, blobs: &commit.blobs, consumed: &consumed };
-            self.world.store.append(first.run_id, first.seq - 1, &batch).await?;
+            let append = self.world.store.append(first.run_id, first.seq - 1, &batch);
+            self.in_flight.during(append).await?;
         }
         for event in &commit.events {
             self.world.sink.event(event);
         }
         for ack in self.acks.drain(..) {
-            // The handler may have given up waiting; then nobody needs to know.
+            // The handler may have given up waiting; then nothing needs the answer.
             let _ = ack.send(Ok(()));
         }
         Ok(())
     }
 
-    /// Starts every stage that the state says is at work and that is not, and ends those that the
-    /// state no longer knows. True when one of those it started
-    /// listens to what is said from outside.
-    fn launch(&mut self, in_flight: &mut InFlight) -> bool {
+    /// Starts every stage that is to run by the state and does not run yet, and cancels those that the
+    /// state no longer has.
+    async fn launch(&mut self) -> Result<(), StoreError> {
         let mut wanted = Vec::new();
         for (branch, at) in self.machine.state().active() {
             let key = Key::of(branch, at);
             let waits = self.suspended.contains_key(&key) || self.is_held(at);
             if !self.running.contains_key(&key) && !waits {
-                wanted.push((key, at.clone()));
+                wanted.push((key, at.handler, Duration::from_millis(at.delay_ms)));
             }
         }
         let state = self.machine.state();
@@ -282,30 +284,39 @@ impl Driver {
             live
         });
         self.suspended.retain(|key, _| key.is_current(state));
-        self.deadlines.watch(state, self.machine.plan(), &self.stop, in_flight);
+        self.deadlines.watch(state, self.machine.plan(), &self.stop, &self.in_flight);
+        let mut started = Vec::new();
         let mut any_listener = false;
-        for (key, at) in wanted {
-            any_listener |= matches!(at.handler, NodeKind::Human | NodeKind::Agent);
-            let ended = CancellationToken::new();
-            if let Some(attempt) = self.prepare(&key, at, ended.clone()) {
-                let handler = Arc::clone(&self.world.handler);
-                let clock = Arc::clone(&self.world.clock);
-                let earlier = self.earlier_stages(&key);
-                let ended = ended.drop_guard();
-                in_flight.push(Box::pin(async move {
-                    for stage in earlier {
-                        stage.cancelled().await;
-                    }
-                    let end = attempt.run(&*handler, &*clock).await;
-                    drop(ended);
-                    (key, end)
-                }));
+        for (key, kind, delay) in wanted {
+            any_listener |= matches!(kind, NodeKind::Human | NodeKind::Agent);
+            let earlier = self.earlier_stages(&key);
+            match self.attempt(&key, delay) {
+                Ok(attempt) => started.push((key, attempt, earlier)),
+                Err(error) => self.decide(Input::Abort { failure: error.into() }).await,
             }
         }
-        any_listener
+        if any_listener {
+            // An answer that is there already counts, even if the gate's timeout has passed; and an
+            // agent receives what was sent before it began.
+            self.read_inbox().await?;
+        }
+        for (key, (attempt, ended), earlier) in started {
+            let handler = Arc::clone(&self.world.handler);
+            let clock = Arc::clone(&self.world.clock);
+            self.in_flight.push(async move {
+                for stage in earlier {
+                    stage.cancelled().await;
+                }
+                let end = attempt.run(&*handler, &*clock).await;
+                drop(ended);
+                (key, end)
+            });
+        }
+        Ok(())
     }
 
-    /// The ends of what is left of a fan-out's earlier attempts: two of them never work side by side.
+    /// Fire when the stages of earlier attempts of this fan-out have ended: two attempts never run side
+    /// by side.
     fn earlier_stages(&self, key: &Key) -> Vec<CancellationToken> {
         let is_earlier = |branch: &str| {
             let line = BranchPath::new(&key.branch);
@@ -315,84 +326,84 @@ impl Driver {
         earlier.map(|(_, ended)| ended.clone()).collect()
     }
 
-    fn prepare(&mut self, key: &Key, at: ActiveStage, ended: CancellationToken) -> Option<Attempt> {
-        let run = self.machine.state();
-        let cursor = run.cursors.get(&key.branch)?;
+    /// An attempt of a running stage; its guard is dropped when its handler has ended.
+    fn attempt(
+        &mut self,
+        key: &Key,
+        delay: Duration,
+    ) -> Result<(Attempt, DropGuard), Inconsistent> {
         let plan = Arc::clone(self.machine.plan());
-        let node = plan.find(&key.node)?;
+        let node = plan.spec(self.machine.index(&key.node)?);
         let (letters, mail) = mpsc::unbounded_channel();
         let cancel = self.stop.child_token();
         let activity = Arc::new(tokio::sync::Notify::new());
-        let silence = plan.graph().stall_timeout.filter(|_| node.kind.is_llm());
-        // A gate's time runs from the question, over a restart too: its handler sees to it.
-        let timeout = node.timeout.filter(|_| node.kind != NodeKind::Human);
-        let delay = Duration::from_millis(at.delay_ms);
-        let stage = Stage {
-            run_id: run.run_id,
-            run: run.created.clone()?,
-            at,
-            branch: (!key.branch.is_empty()).then(|| Arc::clone(&key.branch)),
-            context: cursor.context.clone(),
-            history: cursor.history.clone(),
-            turns: cursor.turns.clone(),
-            rewound_seq: run.rewound_seq,
-            budget: self.machine.budget(),
-            tokens_left: self.machine.tokens_left(),
-            budget_lifted: run.tokens_lifted,
-            started_ms: 0,
-            run_dir: self.world.run_dir.clone(),
-            store: Arc::clone(&self.world.store),
-            cancel: cancel.clone(),
-            stop: self.stop.clone(),
-            reporter: Reporter {
-                branch: Arc::clone(&key.branch),
-                reports: self.reports.clone(),
-                activity: Arc::clone(&activity),
+        let stage = self.machine.stage(
+            &key.branch,
+            Connections {
+                store: Arc::clone(&self.world.store),
+                run_dir: self.world.run_dir.clone(),
+                cancel: cancel.clone(),
+                stop: self.stop.clone(),
+                reporter: Reporter {
+                    branch: Arc::clone(&key.branch),
+                    reports: self.reports.clone(),
+                    activity: Arc::clone(&activity),
+                },
+                mailbox: Mailbox { letters: mail },
             },
-            mailbox: Mailbox { letters: mail },
-            plan: Arc::clone(&plan),
-        };
+        )?;
+        let ended = CancellationToken::new();
         let running = Running {
             cancel,
             activity: Arc::clone(&activity),
             letters,
             is_agent: node.kind == NodeKind::Agent,
             delivered: BTreeSet::new(),
-            ended,
+            ended: ended.clone(),
         };
         self.running.insert(key.clone(), running);
         self.mark = None;
-        Some(Attempt { stage, delay, timeout, silence, activity })
+        let attempt = Attempt {
+            stage,
+            delay,
+            // A gate's time runs from the question, over a restart too: its handler sees to it.
+            timeout: node.timeout.filter(|_| node.kind != NodeKind::Human),
+            stall_timeout: plan.graph().stall_timeout.filter(|_| node.kind.is_llm()),
+            activity,
+        };
+        Ok((attempt, ended.drop_guard()))
     }
 
-    async fn ended(&mut self, key: Key, ended: attempt::Ended) -> Result<(), DriveError> {
+    async fn ended(&mut self, key: Key, ended: Ended) -> Result<(), DriveError> {
         if self.stop.is_cancelled()
-            && let attempt::Ended::Finished(finished) = &ended
+            && let Ended::Finished(finished) = &ended
             && !finished.outcome.status.is_good()
         {
             // The stop ended it: it runs again when the run is resumed.
             return Ok(());
         }
-        if let attempt::Ended::Overdue(limit) = ended
-            && is_at_work(&key, self.machine.state())
-        {
-            self.decide(Input::Overdue { branch: key.branch, limit });
+        if let Ended::Overdue(limit) = ended {
+            // The fan-out may have ended at the same moment.
+            if key.is_running_fan_out(self.machine.state()) {
+                self.decide(Input::Overdue { branch: key.branch, limit }).await;
+            }
             return Ok(());
         }
+        // A stage of a branch that was canceled has no result.
         if self.running.remove(&key).is_none() || !key.is_current(self.machine.state()) {
             return Ok(());
         }
         match ended {
-            attempt::Ended::Canceled | attempt::Ended::Overdue(_) => {}
-            attempt::Ended::Due => self.decide(Input::Due { branch: key.branch }),
-            attempt::Ended::Suspended(reason) => {
+            Ended::Canceled | Ended::Overdue(_) => {}
+            Ended::Due => self.decide(Input::Due { branch: key.branch }).await,
+            Ended::Suspended(reason) => {
                 self.suspended.insert(key, reason);
             }
-            attempt::Ended::Finished(finished) => {
-                self.decide(Input::Ended { branch: key.branch, finished });
+            Ended::Finished(finished) => {
+                self.decide(Input::Ended { branch: key.branch, finished }).await;
             }
-            attempt::Ended::CannotRecord(message) => {
-                // What other stages came to is still worth its place in the log.
+            Ended::CannotRecord(message) => {
+                // The results of other stages are recorded all the same.
                 self.commit().await?;
                 return Err(DriveError::Record { stage: key.node, message });
             }
@@ -400,122 +411,12 @@ impl Driver {
         Ok(())
     }
 
-    async fn report(&mut self, report: Report) -> Result<(), StoreError> {
-        let Report { branch, notes, blobs, letters, done } = report;
-        let active = self.machine.state().cursors.get(&branch).and_then(|cursor| cursor.active());
-        let Some(key) = active.map(|at| Key::of(&branch, at)) else {
-            // The branch ended while the report was on its way; its handler is being ended too.
-            let _ = done.send(Err(ReportError::Ending));
-            return Ok(());
-        };
-        if let Some(running) = self.running.get(&key) {
-            running.activity.notify_one();
-        }
-        if let Some(Note { body: EventBody::GateAnswered { source, label, text, .. }, .. }) =
-            notes.first()
-        {
-            let choice = text.clone().unwrap_or_else(|| label.clone());
-            let Some(id) =
-                self.claim(&key, letters.first().copied(), choice, source.clone()).await?
-            else {
-                // As above: a handler that is gone needs no answer.
-                let _ = done.send(Err(ReportError::AlreadyAnswered));
-                self.mark = None;
-                return Ok(());
-            };
-            self.consumed.push(id);
-        } else {
-            self.consumed.extend(letters);
-        }
-        self.decide(Input::Note { branch, notes, blobs });
-        self.acks.push(done);
-        Ok(())
-    }
-
-    /// Every answer goes through the inbox, whose one place a gate decides who was first.
-    async fn claim(
-        &self,
-        key: &Key,
-        letter: Option<InboxId>,
-        choice: String,
-        source: String,
-    ) -> Result<Option<InboxId>, StoreError> {
-        if letter.is_some() {
-            return Ok(letter);
-        }
-        let message = Message::Answer {
-            node: key.node.to_string(),
-            visit: key.visit,
-            branch: (!key.branch.is_empty()).then(|| key.branch.to_string()),
-            choice,
-            source,
-        };
-        match self.world.store.post(self.machine.state().run_id, &message).await {
-            Ok(id) => Ok(Some(id)),
-            Err(StoreError::AlreadyAnswered { .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    async fn read_inbox(&mut self) -> Result<(), StoreError> {
-        let mark = self.world.store.mark().await?;
-        if self.mark == Some(mark) {
-            return Ok(());
-        }
-        self.mark = Some(mark);
-        for (id, message) in self.world.store.pending(self.machine.state().run_id).await? {
-            match message {
-                // What was read before and is not committed yet is still pending.
-                Message::Cancel { .. } if self.consumed.contains(&id) => {}
-                Message::Cancel { reason } => {
-                    self.consumed.push(id);
-                    self.decide(Input::Cancel { reason });
-                }
-                Message::Answer { node, visit, branch, choice, source } => {
-                    let branch = branch.unwrap_or_default();
-                    self.deliver(id, (&branch, &node, visit), &choice, &source);
-                }
-                Message::Steer { text, node } => self.steer(id, node.as_deref(), &text),
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    fn deliver(&mut self, id: InboxId, gate: (&str, &str, u32), choice: &str, source: &str) {
-        let is_gate = |key: &Key| (key.branch.as_ref(), key.node.as_ref(), key.visit) == gate;
-        self.suspended.retain(|key, _| !is_gate(key));
-        for (_, running) in self.running.iter_mut().filter(|(key, _)| is_gate(key)) {
-            if running.delivered.insert(id) {
-                let letter =
-                    Letter::Answer { id, choice: choice.to_owned(), source: source.to_owned() };
-                // A stage that has just ended has no use for it.
-                let _ = running.letters.send(letter);
-            }
-        }
-    }
-
-    /// Tells the agents at work, or those of one node. Without any, the letter waits for the next.
-    fn steer(&mut self, id: InboxId, node: Option<&str>, text: &str) {
-        let is_meant = |key: &Key| node.is_none_or(|node| node == &*key.node);
-        let agents = self.running.iter_mut().filter(|(_, running)| running.is_agent);
-        for (_, running) in agents.filter(|(key, _)| is_meant(key)) {
-            if running.delivered.insert(id) {
-                let letter = Letter::Steer { id, text: text.to_owned() };
-                // As above.
-                let _ = running.letters.send(letter);
-            }
-        }
-    }
-
-    /// True when a stage that was suspended can go on after all, or the run has ended.
-    fn suspended_again(&mut self) -> bool {
-        if self.finished().is_some() {
-            return true;
-        }
-        self.machine.state().active().any(|(branch, at)| {
+    /// True when a stage can start, or the run has ended.
+    fn can_continue(&self) -> bool {
+        let starts = |(branch, at): (&Arc<str>, &ActiveStage)| {
             !self.is_held(at) && !self.suspended.contains_key(&Key::of(branch, at))
-        })
+        };
+        self.finished().is_some() || self.machine.state().active().any(starts)
     }
 
     /// True for another attempt that the budget does not allow.

@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use fabro_context::keys;
 use fabro_events::PlannedBranch;
 use fabro_plan::JoinPolicy;
-use fabro_types::{BranchResult, Failure, FailureClass, Outcome, Status};
-use serde_json::Value;
+use fabro_types::{Failure, Status};
 
-use crate::cursor::{ActiveStage, Cursor};
-use crate::state::RunState;
+use crate::active_stage::ActiveStage;
+use crate::inconsistent::Inconsistent;
 
 /// A running fan-out.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,7 +18,8 @@ pub struct FanOut {
     pub join: Option<Arc<str>>,
     /// How many run at a time.
     pub max_parallel: u32,
-    branches: Vec<Branch>,
+    /// The branches, in the order of the edges.
+    pub branches: Vec<Branch>,
 }
 
 /// One branch of a fan-out.
@@ -75,15 +74,9 @@ impl FanOut {
         Self { stage, join, max_parallel, branches }
     }
 
-    /// The branches, in the order of the edges.
-    pub fn branches(&self) -> &[Branch] {
-        &self.branches
-    }
-
-    pub(crate) fn begin_branch(&mut self, name: &str) {
-        if let Some(branch) = self.branches.iter_mut().find(|branch| branch.name.as_ref() == name) {
-            branch.begun = true;
-        }
+    pub(crate) fn branch_mut(&mut self, name: &str) -> Result<&mut Branch, Inconsistent> {
+        let missing = || Inconsistent::new(format!("the fan-out has no branch `{name}`"));
+        self.branches.iter_mut().find(|branch| *branch.name == *name).ok_or_else(missing)
     }
 
     pub(crate) fn has_begun(&self, name: &str) -> bool {
@@ -101,18 +94,6 @@ impl FanOut {
         let slots = (self.max_parallel as usize).saturating_sub(live.count());
         let waiting = self.branches.iter().filter(|branch| !branch.begun && branch.end.is_none());
         waiting.take(slots)
-    }
-
-    pub(crate) fn end_branch(
-        &mut self,
-        name: &str,
-        status: Status,
-        failure: Option<Failure>,
-        canceled: bool,
-    ) {
-        if let Some(branch) = self.branches.iter_mut().find(|branch| branch.name.as_ref() == name) {
-            branch.end = Some(BranchEnd { status, failure, canceled });
-        }
     }
 
     pub(crate) fn join_state(&self, policy: JoinPolicy) -> JoinState {
@@ -139,80 +120,6 @@ impl FanOut {
             JoinPolicy::WaitAll => JoinState::Joined(Status::PartiallySucceeded),
         }
     }
-
-    /// The parallel stage's outcome, `parallel.results` in it.
-    #[expect(clippy::expect_used, reason = "a branch's result is always JSON")]
-    pub(crate) fn outcome(&self, state: &RunState, joined: Result<Status, Failure>) -> Outcome {
-        let results = self.branches.iter().map(|branch| {
-            let result = result(branch, state.cursors.get(&branch.name));
-            serde_json::to_value(result).expect("its keys are strings and its numbers JSON")
-        });
-        let mut outcome = Outcome::succeeded()
-            .with_update(keys::PARALLEL_RESULTS, Value::Array(results.collect()));
-        outcome.status = *joined.as_ref().unwrap_or(&Status::Failed);
-        if outcome.status == Status::Failed {
-            outcome.failure = Some(joined.err().unwrap_or_else(|| self.failure()));
-        }
-        outcome
-    }
-
-    fn failure(&self) -> Failure {
-        let failures: Vec<(&Arc<str>, &Failure)> = self
-            .branches
-            .iter()
-            .filter_map(|branch| Some((&branch.target, branch.end.as_ref()?.failure.as_ref()?)))
-            .collect();
-        if failures.is_empty() {
-            let message = "too few branches succeeded, though none failed";
-            return Failure::new(FailureClass::Deterministic, message);
-        }
-        let reasons: Vec<String> = failures
-            .iter()
-            .take(3)
-            .map(|(id, failure)| format!("{id}: {}", failure.message))
-            .collect();
-        let message = format!(
-            "{} of {} branches failed: {}",
-            failures.len(),
-            self.branches.len(),
-            reasons.join("; ")
-        );
-        let all = || failures.iter().map(|(_, failure)| *failure);
-        let mut failure = Failure::new(class_of(all()), message);
-        failure.terminal = all().all(|failure| failure.terminal);
-        failure.retry_after_ms = all().filter_map(|failure| failure.retry_after_ms).max();
-        failure
-    }
-}
-
-/// The class of several failures, whatever their order: one that may be retried makes another attempt
-/// worth its while, transient ones first; without any, the most severe says why there is none.
-fn class_of<'a>(failures: impl Iterator<Item = &'a Failure> + Clone) -> FailureClass {
-    let is_final = |class| matches!(class, FailureClass::Canceled | FailureClass::Structural);
-    let retryable =
-        failures.clone().filter(|failure| !failure.terminal && !is_final(failure.class));
-    let first = retryable.map(|failure| failure.class).min();
-    let most_severe = failures.map(|failure| failure.class).max();
-    first.or(most_severe).unwrap_or(FailureClass::Deterministic)
-}
-
-fn result(branch: &Branch, cursor: Option<&Cursor>) -> BranchResult {
-    let end = branch.end.as_ref();
-    let status = end.map_or(Status::Skipped, |end| end.status);
-    let notes = match end {
-        Some(BranchEnd { failure: Some(failure), .. }) => Some(failure.message.clone()),
-        Some(end) if end.canceled => Some("no longer needed".to_owned()),
-        Some(_) => cursor.and_then(|cursor| cursor.last.as_ref()?.outcome().notes.clone()),
-        None => None,
-    };
-    BranchResult {
-        id: Arc::clone(&branch.target),
-        status,
-        notes,
-        response: cursor.and_then(|cursor| cursor.response.clone()),
-        updates: cursor.map(|cursor| cursor.updates.clone()),
-        head_sha: None,
-    }
 }
 
 #[cfg(test)]
@@ -223,22 +130,7 @@ mod tests {
 
     #[track_caller]
     fn check(ends: &[Option<Status>], policy: JoinPolicy, expect: JoinState) {
-        let stage = ActiveStage {
-            node: "fork".into(),
-            handler: NodeKind::Parallel,
-            visit: 1,
-            rank: 2,
-            started_ms: 0,
-            attempt: 1,
-            delay_ms: 0,
-            fidelity: fabro_types::Fidelity::Compact,
-            thread_id: None,
-            gate_asked_ms: None,
-            gate_answer: None,
-            since_seq: 1,
-            talked: false,
-            spent: fabro_types::Usage::default(),
-        };
+        let stage = ActiveStage::new("fork".into(), NodeKind::Parallel);
         let branches = ends
             .iter()
             .enumerate()

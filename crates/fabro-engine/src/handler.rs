@@ -14,7 +14,8 @@ use imbl::{OrdMap, Vector};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::cursor::{ActiveStage, StageRecord};
+use crate::active_stage::ActiveStage;
+use crate::cursor::StageRecord;
 use crate::input::Finished;
 use crate::{NewBlob, Plan};
 

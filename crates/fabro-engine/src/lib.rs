@@ -53,29 +53,35 @@
 //!
 //! - An attempt runs at least once and, once its end is recorded, never again: a driver that dies
 //!   in between starts it anew. Work that must not happen twice needs a trace of its own outside.
-//! - Time limits, retries, fan-outs and edges are the engine's. A handler ends soon after
+//! - Timeouts, retries, fan-outs and edges are the engine's. A handler ends soon after
 //!   [`Stage::cancel`] fires, and leaves nothing behind when its future is dropped.
 //! - [`Stage::context`] is the line's own: branches of a fan-out do not see each other's writes.
 //! - What a handler reports through [`Stage::reporter`] is on stable storage when that returns.
-//! - Who waits for an answer that may take days returns [`StageEnd::Suspended`]; the stage runs
-//!   again when there is one.
+//! - A handler that waits for an answer that may take days returns [`StageEnd::Suspended`]; the
+//!   stage runs again when there is one.
 //!
 //! # Limits
 //!
 //! Fan-outs nest 16 deep. A context value over 100 KB becomes a blob, which conditions read back
-//! up to 16 MB. A run has one driver at a time; that is for the store to see to.
+//! up to 16 MB. A run has one driver at a time, which the store enforces.
 
+mod active_stage;
 mod attempt;
 mod begin;
 pub mod checkpoint;
+mod clock;
 mod cursor;
 mod deadlines;
 mod drive;
 mod fanout;
 mod handler;
+mod in_flight;
 mod in_memory;
+mod inbox;
 mod inconsistent;
 mod input;
+mod join;
+mod limits;
 mod machine;
 mod offload;
 mod options;
@@ -86,9 +92,11 @@ mod stage_builder;
 mod state;
 mod transition;
 
+pub use active_stage::ActiveStage;
 pub use begin::{NewRun, begin, cancel, read_all};
-pub use cursor::{ActiveStage, Cursor, LastStage, NodeEnd, Position, StageRecord};
-pub use drive::{Clock, DriveError, RunEnd, World, drive, read_needs};
+pub use clock::Clock;
+pub use cursor::{Cursor, LastStage, NodeEnd, Position, StageRecord};
+pub use drive::{DriveError, RunEnd, World, drive, read_needs};
 pub use fabro_blob::{
     BlobError, BlobStore, NewBlob, OFFLOAD_LIMIT, READ_LIMIT, ReadError, as_file, offload_value,
     read_blob, read_inner,

@@ -5,24 +5,21 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use fabro_events::{Candidate, CompletedStage, Entry, Event, EventBody, Note, PauseReason};
-use fabro_graph::NodeIx;
+use fabro_graph::{EdgeIx, NodeIx};
 use fabro_plan::NodeSpec;
-use fabro_types::{BlobRef, BranchPath, Failure, FailureClass, NodeKind, Outcome, Status};
+use fabro_types::{BlobRef, Failure, FailureClass, Fidelity, NodeKind, Outcome, Status};
 use serde_json::Value;
 
-use crate::attempt::time_limit;
-use crate::cursor::{ActiveStage, Cursor, Position};
+use crate::active_stage::ActiveStage;
+use crate::cursor::{Cursor, Position};
 use crate::inconsistent::Inconsistent;
 use crate::input::{Commit, Finished, Input};
 use crate::offload::offload_patch;
 use crate::state::{MAIN, Phase, RunState};
 use crate::{NewBlob, Plan, RunOptions, random, retry};
 
-/// Nodes that a line may pass one after the other without a stage that does something.
-const MAX_PASSED: usize = 1_000;
-
-/// The visit limit of a dry run, where nothing a stage would write ends a loop.
-const DRY_RUN_VISITS: u32 = 10;
+/// The node that a line comes from, and the label of the edge it takes; `None` at the beginning.
+pub(crate) type Via = Option<(Arc<str>, Option<Arc<str>>)>;
 
 /// A run's state together with its plan: takes inputs, gives events.
 pub struct Machine {
@@ -35,11 +32,11 @@ pub struct Machine {
     /// The branch whose fan-out begins once they are read.
     pub(crate) waiting_fan_out: Option<Arc<str>>,
     pub(crate) todo: VecDeque<Arc<str>>,
-    commit: Commit,
+    pub(crate) commit: Commit,
     pub(crate) now_ms: i64,
     /// The first event of its own that did not fit the state.
     inconsistent: Option<Inconsistent>,
-    options: RunOptions,
+    pub(crate) options: RunOptions,
 }
 
 impl Machine {
@@ -81,7 +78,7 @@ impl Machine {
     /// When [`needs`](Self::needs) names blobs afterwards, the next input is [`Input::Values`].
     pub fn handle(&mut self, now_ms: i64, input: Input) {
         self.now_ms = now_ms;
-        if matches!(self.state.phase, Phase::Ended(..)) {
+        if self.has_ended() {
             self.needs.clear();
             return;
         }
@@ -116,8 +113,8 @@ impl Machine {
                 self.emit(MAIN, EventBody::RunResumed { max_cost });
                 self.todo.extend(self.state.cursors.keys().cloned());
             }
-            // A stage, a delay or a time limit may end while its branch is ended: where the branch is
-            // no longer at this stage, there is nothing to decide.
+            // A stage or a timer may end after its branch was canceled: where the branch is no longer
+            // at this stage, there is nothing to decide.
             Input::Ended { branch, finished } => {
                 if self.active_stage(&branch).is_some() {
                     self.ended(&branch, *finished)?;
@@ -130,7 +127,7 @@ impl Machine {
             }
             Input::Overdue { branch, limit } => {
                 if self.fan_out_at(&branch).is_ok() {
-                    self.join(&branch, Err(time_limit(limit)))?;
+                    self.join(&branch, Err(retry::timed_out(limit)))?;
                 }
             }
             Input::Note { branch, notes, blobs } => self.note(&branch, notes, blobs)?,
@@ -156,6 +153,12 @@ impl Machine {
         }
     }
 
+    /// The running stage of this line, which may be a fan-out's.
+    pub(crate) fn running_stage(&self, branch: &str) -> Result<&ActiveStage, Inconsistent> {
+        let missing = || Inconsistent::new(format!("no stage is running on branch `{branch}`"));
+        self.cursor(branch)?.active().ok_or_else(missing)
+    }
+
     pub(crate) fn cursor(&self, branch: &str) -> Result<&Cursor, Inconsistent> {
         let missing = || Inconsistent::new(format!("there is no branch `{branch}`"));
         self.state.cursors.get(branch).ok_or_else(missing)
@@ -172,37 +175,17 @@ impl Machine {
         std::mem::take(&mut self.commit)
     }
 
-    /// True when a spending limit was reached: no stage starts until it is raised.
-    pub fn over_budget(&self) -> bool {
-        self.budget().is_some_and(|left| left <= 0.0)
-            || self.tokens_left().is_some_and(|left| left == 0)
-    }
-
-    /// How many tokens may still be used; `None` without a limit.
-    pub fn tokens_left(&self) -> Option<u64> {
-        let limits = self.plan.graph().max_tokens.into_iter().chain(self.options.max_tokens);
-        let max = limits.min().filter(|_| !self.state.tokens_lifted)?;
-        let usage = self.state.usage_so_far();
-        Some(max.saturating_sub(usage.input_tokens.saturating_add(usage.output_tokens)))
-    }
-
-    /// What may still be spent, in US dollars; `None` without a limit.
-    pub fn budget(&self) -> Option<f64> {
-        let max = self.state.max_cost.or(self.plan.graph().max_cost)?;
-        Some(max - self.state.usage_so_far().cost_usd)
-    }
-
     fn advance(&mut self) -> Result<(), Inconsistent> {
-        // Here a line only passes nodes that need no driver; the first one that does stops it.
+        // Here a line only passes nodes that need no driver, and stops at the first one that does.
         let mut passed: BTreeMap<Arc<str>, usize> = BTreeMap::new();
         while self.needs.is_empty()
             && let Some(branch) = self.todo.pop_front()
         {
-            if matches!(self.state.phase, Phase::Ended(..)) {
+            if self.has_ended() {
                 self.todo.clear();
                 return Ok(());
             }
-            // A branch that was joined after it had got something to do.
+            // The branch may have been joined since it was queued.
             let Some(cursor) = self.state.cursors.get(&branch) else { continue };
             match &cursor.position {
                 Position::Created => {
@@ -212,7 +195,7 @@ impl Machine {
                 Position::Ready { node, via } => {
                     let node = Arc::clone(node);
                     let via = via.clone();
-                    if self.may_begin(&branch) {
+                    if self.may_begin(&branch)? {
                         let entered = passed.entry(Arc::clone(&branch)).or_default();
                         *entered += 1;
                         let before = *entered - 1;
@@ -232,27 +215,20 @@ impl Machine {
     }
 
     /// A branch that has no slot yet waits, whatever its position says.
-    fn may_begin(&self, branch: &str) -> bool {
-        if branch.is_empty() {
-            return true;
-        }
-        match self.state.cursors.get(BranchPath::new(branch).parent().as_str()).map(|c| &c.position)
-        {
-            Some(Position::Fanned(fan)) => fan.has_begun(branch),
-            _ => false,
-        }
+    fn may_begin(&self, branch: &str) -> Result<bool, Inconsistent> {
+        Ok(branch.is_empty() || self.parent_fan_out(branch)?.has_begun(branch))
     }
 
     fn enter(
         &mut self,
         branch: &Arc<str>,
         id: &str,
-        via: Option<(Arc<str>, Option<Arc<str>>)>,
+        via: Via,
         passed: usize,
     ) -> Result<(), Inconsistent> {
         let plan = Arc::clone(&self.plan);
         let node = plan.spec(self.index(id)?);
-        if let Err(failure) = self.check_visits(branch, node, passed) {
+        if let Some(failure) = self.too_many_visits(self.cursor(branch)?, node, passed)? {
             return self.fail_line(branch, failure.signed(id));
         }
         if self.over_budget() {
@@ -265,7 +241,7 @@ impl Machine {
         match node.kind {
             NodeKind::Start => self.complete(branch, node, Outcome::succeeded().into()),
             NodeKind::Conditional => {
-                let outcome = self.passed_on(branch);
+                let outcome = passed_on(self.cursor(branch)?);
                 self.complete(branch, node, outcome.into())
             }
             NodeKind::Parallel => self.fan_out(branch),
@@ -273,93 +249,51 @@ impl Machine {
         }
     }
 
-    fn check_visits(&self, branch: &str, node: &NodeSpec, passed: usize) -> Result<(), Failure> {
-        let too_often = |message| Err(Failure::new(FailureClass::CompilationLoop, message));
-        if passed > MAX_PASSED {
-            return too_often(format!(
-                "the way to `{}` goes round among nodes that do nothing",
-                node.id
-            ));
-        }
-        match self.visit_limit(node) {
-            Some(max) if self.visits(branch, &node.id) >= max => too_often(format!(
-                "`{}` was entered {max} times, which is all that its visit limit allows",
-                node.id
-            )),
-            _ => Ok(()),
-        }
-    }
-
-    /// How often a node may be entered; `None` for any number of times.
-    pub(crate) fn visit_limit(&self, node: &NodeSpec) -> Option<u32> {
-        let dry_run = self.state.created.as_ref().is_some_and(|created| created.dry_run);
-        visit_limit(node, dry_run)
-    }
-
-    pub(crate) fn visits(&self, branch: &str, node: &str) -> u32 {
-        let cursor = self.state.cursors.get(branch);
-        cursor.and_then(|cursor| cursor.visits.get(node).copied()).unwrap_or_default()
-    }
-
+    /// Starts a stage, and returns which visit of the node it is.
     fn start_stage(
         &mut self,
         branch: &str,
         node: &NodeSpec,
-        via: Option<(Arc<str>, Option<Arc<str>>)>,
-    ) -> Result<(), Inconsistent> {
+        via: Via,
+    ) -> Result<u32, Inconsistent> {
         let cursor = self.cursor(branch)?;
         let edge = via.and_then(|(from, label)| self.edge(&from, &node.id, label.as_deref()));
         let (mut fidelity, thread_id) = self.plan.fidelity(edge, node);
-        if cursor.degrade && fidelity == fabro_types::Fidelity::Full {
+        if cursor.degrade && fidelity == Fidelity::Full {
             // It still is part of the conversation, for the stages after it.
-            fidelity = fabro_types::Fidelity::SummaryHigh;
+            fidelity = Fidelity::SummaryHigh;
         }
+        let visit = cursor.visits_of(&node.id) + 1;
         let body = EventBody::StageStarted {
             rank: cursor.ranks.next,
             handler: Arc::from(node.kind.as_str()),
             fidelity,
             thread_id,
         };
-        let visit = self.visits(branch, &node.id) + 1;
         self.emit_for(branch, node, visit, body);
-        Ok(())
+        Ok(visit)
     }
 
-    fn edge(&self, from: &str, to: &str, label: Option<&str>) -> Option<fabro_graph::EdgeIx> {
+    fn edge(&self, from: &str, to: &str, label: Option<&str>) -> Option<EdgeIx> {
         let workflow = self.plan.workflow();
         let from = workflow.find(from)?;
         let to = workflow.find(to)?;
         let edges = || workflow.outgoing(from).filter(|ix| workflow.edge(*ix).to == to);
         let exact = edges().find(|ix| self.plan.edge(*ix).label.as_deref() == label);
-        // A jump has no label; it may still go where an edge leads.
+        // A jump has no label; there may still be an edge to its target.
         exact.or_else(|| edges().next().filter(|_| label.is_none()))
-    }
-
-    /// A conditional node hands on what the stage before it said.
-    fn passed_on(&self, branch: &str) -> Outcome {
-        let last = self.state.cursors.get(branch).and_then(|cursor| cursor.last.as_ref());
-        // A conditional node right after the start.
-        let Some(last) = last else { return Outcome::succeeded() };
-        let before = last.outcome();
-        Outcome {
-            status: before.status,
-            word: before.word.clone(),
-            preferred_label: before.preferred_label.clone(),
-            suggested_next_ids: before.suggested_next_ids.clone(),
-            failure: before.failure.clone(),
-            ..Outcome::succeeded()
-        }
     }
 
     fn exit(&mut self, branch: &Arc<str>, node: &NodeSpec) -> Result<(), Inconsistent> {
         if branch.is_empty() {
-            match self.unmet_gate(self.cursor(MAIN)?) {
+            let main = self.cursor(MAIN)?;
+            match self.unmet_gate(main)? {
                 Err(failure) => {
                     self.fail_run(failure);
                     return Ok(());
                 }
                 Ok(Some(choice)) => {
-                    let visit = self.visits(branch, &node.id) + 1;
+                    let visit = main.visits_of(&node.id) + 1;
                     self.emit_for(branch, node, visit, EventBody::EdgeSelected(choice));
                     self.todo.push_back(Arc::clone(branch));
                     return Ok(());
@@ -367,19 +301,17 @@ impl Machine {
                 Ok(None) => {}
             }
         }
-        self.start_stage(branch, node, None)?;
-        let visit = self.visits(branch, &node.id);
-        let body = EventBody::StageCompleted(self.record(branch, Outcome::succeeded().into()));
-        self.emit_for(branch, node, visit, body);
-        if branch.is_empty() {
-            let usage = self.state.usage.clone();
-            let artifact_count = self.state.artifact_count;
-            let status = Status::Succeeded;
-            self.emit(MAIN, EventBody::RunCompleted { status, usage, artifact_count });
-            Ok(())
-        } else {
-            self.end_branch(branch, None)
+        let visit = self.start_stage(branch, node, None)?;
+        let end = completed(self.running_stage(branch)?, Outcome::succeeded().into());
+        self.emit_for(branch, node, visit, EventBody::StageCompleted(Arc::new(end)));
+        if !branch.is_empty() {
+            return self.end_branch(branch, None);
         }
+        let usage = self.state.usage.clone();
+        let artifact_count = self.state.artifact_count;
+        let status = Status::Succeeded;
+        self.emit(MAIN, EventBody::RunCompleted { status, usage, artifact_count });
+        Ok(())
     }
 
     /// An attempt of the running stage has ended: it is retried, or the stage ends.
@@ -388,8 +320,9 @@ impl Machine {
         branch: &Arc<str>,
         mut finished: Finished,
     ) -> Result<(), Inconsistent> {
-        let missing = || Inconsistent::new(format!("no stage is running on branch `{branch}`"));
-        let stage = self.active_stage(branch).cloned().ok_or_else(missing)?;
+        let stage = self.running_stage(branch)?;
+        let visit = stage.visit;
+        let attempt = stage.attempt;
         let plan = Arc::clone(&self.plan);
         let node = plan.spec(self.index(&stage.node)?);
         self.commit.blobs.append(&mut finished.blobs);
@@ -398,20 +331,16 @@ impl Machine {
             let failure = outcome.failure.take().unwrap_or_else(|| {
                 Failure::new(FailureClass::Deterministic, "the stage failed without a reason")
             });
-            outcome.failure = Some(failure.signed(&node.id));
-        }
-        if let Some(failure) = outcome.failure.clone().filter(|_| outcome.status == Status::Failed)
-        {
-            let random = self.random(branch, &node.id, stage.visit);
-            let delay = retry::delay(&node.retry, stage.attempt, &failure, &random);
+            let failure = failure.signed(&node.id);
+            let random = self.random(branch, &node.id, visit)?;
+            let delay = retry::delay(&node.retry, attempt, &failure, &random);
             if let Some(delay_ms) = delay {
-                let usage = outcome.usage.clone();
-                let attempt = stage.attempt;
+                let usage = outcome.usage.take();
                 let body = EventBody::StageRetrying { attempt, delay_ms, failure, usage };
-                self.emit_for(branch, node, stage.visit, body);
+                self.emit_for(branch, node, visit, body);
                 return Ok(());
             }
-            forgive(node, outcome, &failure);
+            forgive(node, outcome, failure);
         }
         self.complete(branch, node, finished)
     }
@@ -423,27 +352,16 @@ impl Machine {
         mut finished: Finished,
     ) -> Result<(), Inconsistent> {
         offload_patch(&mut finished.outcome.context_updates, &mut self.commit.blobs);
-        let missing = || Inconsistent::new(format!("`{}` ended without having started", node.id));
-        let visit = self.cursor(branch)?.active().ok_or_else(missing)?.visit;
         let failed =
             finished.outcome.status == Status::Failed && node.kind != NodeKind::Conditional;
-        let end = self.record(branch, finished);
+        let stage = self.running_stage(branch)?;
+        let visit = stage.visit;
+        let end = Arc::new(completed(stage, finished));
         let body =
             if failed { EventBody::StageFailed(end) } else { EventBody::StageCompleted(end) };
         self.emit_for(branch, node, visit, body);
         self.todo.push_back(Arc::clone(branch));
         Ok(())
-    }
-
-    fn record(&self, branch: &str, finished: Finished) -> Arc<CompletedStage> {
-        let stage = self.state.cursors.get(branch).and_then(|cursor| cursor.active());
-        Arc::new(CompletedStage {
-            rank: stage.map_or(0, |stage| stage.rank),
-            attempts: stage.map_or(1, |stage| stage.attempt),
-            outcome: finished.outcome,
-            prompt: finished.prompt,
-            script: finished.script,
-        })
     }
 
     fn note(
@@ -452,14 +370,14 @@ impl Machine {
         notes: Vec<Note>,
         mut blobs: Vec<NewBlob>,
     ) -> Result<(), Inconsistent> {
-        let stage = self.state.cursors.get(branch).and_then(|cursor| cursor.active()).cloned();
-        // The report was on its way when its branch ended.
-        let Some(stage) = stage else { return Ok(()) };
+        // The branch may have ended since the stage sent its report.
+        let Ok(stage) = self.running_stage(branch) else { return Ok(()) };
+        let visit = stage.visit;
         let plan = Arc::clone(&self.plan);
         let node = plan.spec(self.index(&stage.node)?);
         self.commit.blobs.append(&mut blobs);
         for note in notes {
-            let mut entry = entry_for(branch, node, stage.visit, note.body);
+            let mut entry = entry_for(branch, node, visit, note.body);
             entry.session_id = note.session_id;
             entry.parent_session_id = note.parent_session_id;
             self.push(entry);
@@ -504,9 +422,8 @@ impl Machine {
         branch: &'a str,
         node: &'a str,
         visit: u32,
-    ) -> random::Source<'a> {
-        let seed = self.state.created.as_ref().map_or(0, |created| created.seed);
-        random::Source { seed, branch, node, visit }
+    ) -> Result<random::Source<'a>, Inconsistent> {
+        Ok(random::Source { seed: self.state.created()?.seed, branch, node, visit })
     }
 
     /// Adds an event about the run itself, or a branch.
@@ -529,11 +446,6 @@ impl Machine {
         }
         self.commit.events.push(event);
     }
-
-    /// Blobs that the next commit stores.
-    pub(crate) fn pending_blobs(&self) -> &[NewBlob] {
-        &self.commit.blobs
-    }
 }
 
 fn entry_for(branch: &str, node: &NodeSpec, visit: u32, body: EventBody) -> Entry {
@@ -545,25 +457,43 @@ fn entry_for(branch: &str, node: &NodeSpec, visit: u32, body: EventBody) -> Entr
     entry
 }
 
-/// How often a node may be entered; `None` for any number of times.
-pub(crate) fn visit_limit(node: &NodeSpec, dry_run: bool) -> Option<u32> {
-    let limit = node.max_visits.or(dry_run.then_some(DRY_RUN_VISITS));
-    limit.filter(|limit| *limit > 0 && counts_visits(node.kind))
+/// What is recorded of the end of a stage.
+fn completed(stage: &ActiveStage, finished: Finished) -> CompletedStage {
+    CompletedStage {
+        rank: stage.rank,
+        attempts: stage.attempt,
+        outcome: finished.outcome,
+        prompt: finished.prompt,
+        script: finished.script,
+    }
 }
 
-fn counts_visits(kind: NodeKind) -> bool {
-    !matches!(kind, NodeKind::Conditional | NodeKind::Start | NodeKind::Exit)
+/// The outcome of a conditional node: what the stage before it said.
+fn passed_on(cursor: &Cursor) -> Outcome {
+    // A conditional node right after the start.
+    let Some(last) = &cursor.last else { return Outcome::succeeded() };
+    let before = last.outcome();
+    Outcome {
+        status: before.status,
+        word: before.word.clone(),
+        preferred_label: before.preferred_label.clone(),
+        suggested_next_ids: before.suggested_next_ids.clone(),
+        failure: before.failure.clone(),
+        ..Outcome::succeeded()
+    }
 }
 
-/// Turns a failure that no attempt is left for into what the node allows instead.
-fn forgive(node: &NodeSpec, outcome: &mut Outcome, failure: &Failure) {
+/// Gives an outcome that failed in its last attempt the status that the node allows instead.
+fn forgive(node: &NodeSpec, outcome: &mut Outcome, failure: Failure) {
     let closed = matches!(failure.class, FailureClass::Canceled | FailureClass::Structural);
     if node.auto_status && !failure.stated && failure.class != FailureClass::Canceled {
         outcome.status = Status::Succeeded;
-        outcome.failure = None;
         outcome.notes.get_or_insert_with(|| format!("auto_status: {}", failure.message));
-    } else if node.allow_partial && !closed {
+        return;
+    }
+    if node.allow_partial && !closed {
         outcome.status = Status::PartiallySucceeded;
         outcome.notes.get_or_insert_with(|| format!("partial: {}", failure.message));
     }
+    outcome.failure = Some(failure);
 }

@@ -1,5 +1,7 @@
 //! Whether a failed attempt is followed by another, and when.
 
+use std::time::Duration;
+
 use fabro_plan::RetryPolicy;
 use fabro_types::{Failure, FailureClass};
 
@@ -31,4 +33,9 @@ pub(crate) fn delay(
     // A jitter of 0.5 to 1.5, in thousandths, from the run's seed.
     let jitter = 500 + random.below(1_001, &format!("retry {attempt}"));
     Some((plain.saturating_mul(jitter) / 1_000).min(MAX_DELAY_MS))
+}
+
+/// The failure of a stage or a fan-out that reached its timeout.
+pub(crate) fn timed_out(limit: Duration) -> Failure {
+    Failure::new(FailureClass::TransientInfra, format!("timed out after {limit:?}"))
 }

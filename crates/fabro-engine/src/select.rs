@@ -128,8 +128,8 @@ impl Lookup for KeyValues<'_> {
     }
 }
 
-/// What edge selection is asked.
-pub(crate) struct Question<'a> {
+/// What decides which edge is selected.
+pub(crate) struct EdgeQuery<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) node: NodeIx,
     /// The last stage's signals; `None` before any.
@@ -137,65 +137,61 @@ pub(crate) struct Question<'a> {
     pub(crate) context: &'a Context,
     pub(crate) values: Values<'a>,
     pub(crate) random: random::Source<'a>,
-    /// After a gate that nobody answered only conditions count.
+    /// After a gate without an answer only conditions count.
     pub(crate) only_conditions: bool,
 }
 
-/// The chosen edge, or none, and all that were looked at.
-pub(crate) struct Answer {
-    pub(crate) edge: Option<(EdgeIx, EdgeChoice)>,
+/// The selected edge, if there is one, and all that were considered.
+pub(crate) struct Selected {
+    pub(crate) edge: Option<EdgeChoice>,
     pub(crate) candidates: Vec<Candidate>,
 }
 
-/// Chooses by tier: conditions that hold, the preferred label, suggested nodes, the rest.
-pub(crate) fn select(question: &Question<'_>) -> Result<Answer, SelectError> {
-    let candidates = look(question)?;
-    let edges: Vec<EdgeIx> = question.plan.workflow().outgoing(question.node).collect();
-    let conditional: Vec<EdgeIx> = held(&edges, &candidates, true);
-    let plain: Vec<EdgeIx> = held(&edges, &candidates, false);
-    let mut tiers = vec![(Tier::Condition, conditional)];
-    if !question.only_conditions {
-        tiers.push((Tier::PreferredLabel, labelled(question, &plain)));
-        tiers.push((Tier::SuggestedNext, suggested(question, &plain)));
+/// Selects by tier: conditions that hold, the preferred label, suggested nodes, the rest.
+pub(crate) fn select(query: &EdgeQuery<'_>) -> Result<Selected, SelectError> {
+    let candidates = evaluate_edges(query)?;
+    let edges: Vec<EdgeIx> = query.plan.workflow().outgoing(query.node).collect();
+    let mut tiers = vec![(Tier::Condition, held(&edges, &candidates, true))];
+    if !query.only_conditions {
+        let plain = held(&edges, &candidates, false);
+        tiers.push((Tier::PreferredLabel, labelled(query, &plain)));
+        tiers.push((Tier::SuggestedNext, suggested(query, &plain)));
         tiers.push((Tier::Unconditional, plain));
     }
-    let chosen = tiers.into_iter().find(|(_, edges)| !edges.is_empty());
-    let edge = chosen.and_then(|(tier, edges)| {
-        let ix = best(question, &edges)?;
-        let edge = question.plan.edge(ix);
-        let choice = EdgeChoice {
-            to: Arc::clone(&question.plan.workflow().node(edge.to).id),
+    // A tier without edges has no best one.
+    let edge = tiers.into_iter().find_map(|(tier, edges)| {
+        let edge = query.plan.edge(best(query, &edges)?);
+        Some(EdgeChoice {
+            to: Arc::clone(&query.plan.spec(edge.to).id),
             label: edge.label.clone(),
             tier,
-            random: edges.len() > 1 && is_random(question),
+            random: edges.len() > 1 && is_random(query),
             restart: edge.loop_restart,
             gate: None,
             candidates: candidates.clone(),
-        };
-        Some((ix, choice))
+        })
     });
-    Ok(Answer { edge, candidates })
+    Ok(Selected { edge, candidates })
 }
 
 /// Evaluates the condition of every edge.
-fn look(question: &Question<'_>) -> Result<Vec<Candidate>, SelectError> {
-    let workflow = question.plan.workflow();
+fn evaluate_edges(query: &EdgeQuery<'_>) -> Result<Vec<Candidate>, SelectError> {
     let needs = RefCell::new(BTreeSet::new());
     let read = |blob: &BlobRef| {
-        question.values.get(blob).unwrap_or_else(|| {
+        query.values.get(blob).unwrap_or_else(|| {
             needs.borrow_mut().insert(*blob);
             Err("it is not read yet".to_owned())
         })
     };
-    let candidates: Result<Vec<Candidate>, LookupError> = workflow
-        .outgoing(question.node)
-        .map(|ix| {
-            let edge = question.plan.edge(ix);
+    let candidates: Result<Vec<Candidate>, LookupError> = query
+        .plan
+        .outgoing(query.node)
+        .map(|edge| {
             let condition = edge.condition.as_ref();
             let result =
-                condition.map(|it| evaluate(&it.parsed, question.context, &read)).transpose()?;
+                condition.map(|it| evaluate(&it.parsed, query.context, &read)).transpose()?;
             Ok(Candidate {
-                to: Arc::clone(&workflow.node(edge.to).id),
+                to: Arc::clone(&query.plan.spec(edge.to).id),
                 label: edge.label.clone(),
                 condition: condition.map(|condition| Arc::clone(&condition.text)),
                 weight: edge.weight,
@@ -220,13 +216,13 @@ fn held(edges: &[EdgeIx], candidates: &[Candidate], conditional: bool) -> Vec<Ed
         .collect()
 }
 
-fn labelled(question: &Question<'_>, edges: &[EdgeIx]) -> Vec<EdgeIx> {
-    let preferred = question.outcome.and_then(|outcome| outcome.preferred_label.as_deref());
+fn labelled(query: &EdgeQuery<'_>, edges: &[EdgeIx]) -> Vec<EdgeIx> {
+    let preferred = query.outcome.and_then(|outcome| outcome.preferred_label.as_deref());
     let Some(preferred) = preferred.filter(|label| !label.trim().is_empty()) else {
         return Vec::new();
     };
     let matches = |edge: &&EdgeIx| {
-        let label = question.plan.edge(**edge).label.as_ref();
+        let label = query.plan.edge(**edge).label.as_ref();
         label.is_some_and(|label| label_matches(label, preferred))
     };
     edges.iter().filter(matches).copied().collect()
@@ -238,11 +234,10 @@ fn label_matches(label: &str, preferred: &str) -> bool {
     plain(label) == plain(preferred) || key.as_deref() == Some(&preferred.trim().to_lowercase())
 }
 
-fn suggested(question: &Question<'_>, edges: &[EdgeIx]) -> Vec<EdgeIx> {
-    let workflow = question.plan.workflow();
-    let ids = question.outcome.map(|outcome| outcome.suggested_next_ids.as_slice());
+fn suggested(query: &EdgeQuery<'_>, edges: &[EdgeIx]) -> Vec<EdgeIx> {
+    let ids = query.outcome.map(|outcome| outcome.suggested_next_ids.as_slice());
     let to = |id: &str| -> Vec<EdgeIx> {
-        let leads = |edge: &&EdgeIx| workflow.node(workflow.edge(**edge).to).id.as_ref() == id;
+        let leads = |edge: &&EdgeIx| **target(query, **edge) == *id;
         edges.iter().filter(leads).copied().collect()
     };
     let mut found = ids.unwrap_or_default().iter().map(|id| to(id.trim()));
@@ -250,17 +245,14 @@ fn suggested(question: &Question<'_>, edges: &[EdgeIx]) -> Vec<EdgeIx> {
 }
 
 /// Highest weight, then lowest target id, then file order; with `selection=random`, by weight.
-fn best(question: &Question<'_>, edges: &[EdgeIx]) -> Option<EdgeIx> {
-    let workflow = question.plan.workflow();
-    if !is_random(question) {
-        return edges.iter().copied().min_by_key(|edge| {
-            let edge = question.plan.edge(*edge);
-            (Reverse(edge.weight), Arc::clone(&workflow.node(edge.to).id))
-        });
+fn best(query: &EdgeQuery<'_>, edges: &[EdgeIx]) -> Option<EdgeIx> {
+    if !is_random(query) {
+        let order = |edge: &EdgeIx| (Reverse(query.plan.edge(*edge).weight), target(query, *edge));
+        return edges.iter().copied().min_by_key(order);
     }
-    let weight = |edge: &EdgeIx| parts(question.plan.edge(*edge).weight);
+    let weight = |edge: &EdgeIx| parts(query.plan.edge(*edge).weight);
     let total = edges.iter().map(weight).fold(0_u64, u64::saturating_add);
-    let mut left = question.random.below(total, "edge");
+    let mut left = query.random.below(total, "edge");
     edges.iter().copied().find(|edge| {
         let own = weight(edge);
         let hit = left < own;
@@ -269,8 +261,12 @@ fn best(question: &Question<'_>, edges: &[EdgeIx]) -> Option<EdgeIx> {
     })
 }
 
-fn is_random(question: &Question<'_>) -> bool {
-    question.plan.spec(question.node).selection == Selection::Random
+fn target<'a>(query: &EdgeQuery<'a>, edge: EdgeIx) -> &'a Arc<str> {
+    &query.plan.spec(query.plan.edge(edge).to).id
+}
+
+fn is_random(query: &EdgeQuery<'_>) -> bool {
+    query.plan.spec(query.node).selection == Selection::Random
 }
 
 /// A weight in thousandths; one that is not above 0 counts as 1.

@@ -1,21 +1,103 @@
+//! How stages are made: for a driver, for a replay, and for unit tests of handlers.
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use fabro_context::Context;
-use fabro_events::EventBody;
+use fabro_events::{Entry, Event, EventBody};
 use fabro_store::{MemoryStore, Store};
-use fabro_types::{Fidelity, RunId, Usage};
-use imbl::{OrdMap, Vector};
+use fabro_types::{Fidelity, RunId};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::cursor::ActiveStage;
 use crate::handler::{Mailbox, Report, Reporter, Stage};
-use crate::{Machine, NewRun, Plan, begin};
+use crate::inconsistent::Inconsistent;
+use crate::{MAIN, Machine, NewRun, Plan, RunState, begin};
+
+/// What a stage has from whoever runs it.
+pub(crate) struct Connections {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) run_dir: PathBuf,
+    pub(crate) cancel: CancellationToken,
+    pub(crate) stop: CancellationToken,
+    pub(crate) reporter: Reporter,
+    pub(crate) mailbox: Mailbox,
+}
+
+impl Connections {
+    /// Without a driver: reports are accepted and discarded, and no messages arrive.
+    fn detached(store: Arc<dyn Store>, run_dir: PathBuf) -> Self {
+        let (_, letters) = mpsc::unbounded_channel();
+        let (reports, mut inbound) = mpsc::unbounded_channel::<Report>();
+        tokio::spawn(async move {
+            while let Some(report) = inbound.recv().await {
+                // The handler may have stopped waiting.
+                let _ = report.done.send(Ok(()));
+            }
+        });
+        let activity = Arc::new(tokio::sync::Notify::new());
+        Self {
+            store,
+            run_dir,
+            cancel: CancellationToken::new(),
+            stop: CancellationToken::new(),
+            reporter: Reporter { branch: Arc::from(MAIN), reports, activity },
+            mailbox: Mailbox { letters },
+        }
+    }
+}
+
+impl Machine {
+    /// The stage that is running on a branch.
+    pub(crate) fn stage(
+        &self,
+        branch: &str,
+        connections: Connections,
+    ) -> Result<Stage, Inconsistent> {
+        let state = self.state();
+        let cursor = self.cursor(branch)?;
+        let missing = || Inconsistent::new(format!("no stage is running on branch `{branch}`"));
+        let Connections { store, run_dir, cancel, stop, reporter, mailbox } = connections;
+        Ok(Stage {
+            run_id: state.run_id,
+            run: Arc::clone(state.created()?),
+            at: self.active_stage(branch).ok_or_else(missing)?.clone(),
+            branch: cursor.is_branch().then(|| Arc::clone(&cursor.branch)),
+            context: cursor.context.clone(),
+            history: cursor.history.clone(),
+            turns: cursor.turns.clone(),
+            rewound_seq: state.rewound_seq,
+            budget: self.budget(),
+            tokens_left: self.tokens_left(),
+            budget_lifted: state.tokens_lifted,
+            started_ms: self.now_ms,
+            run_dir,
+            store,
+            cancel,
+            stop,
+            reporter,
+            mailbox,
+            plan: Arc::clone(self.plan()),
+        })
+    }
+
+    /// The stage that is running on a branch, without a driver: what a handler reports is accepted
+    /// and discarded. For a replay, which prepares requests and compares them. Call it inside of a
+    /// tokio runtime. `None` when no stage is running there.
+    pub fn detached_stage(
+        &self,
+        branch: &str,
+        store: Arc<dyn Store>,
+        run_dir: PathBuf,
+    ) -> Option<Stage> {
+        self.active_stage(branch)?;
+        self.stage(branch, Connections::detached(store, run_dir)).ok()
+    }
+}
 
 /// A stage of its own, for a unit test of a handler: the first attempt of the first visit of a node,
-/// in a run that has just begun. What the handler reports is accepted and forgotten. Build it inside
+/// in a run that has just begun. What the handler reports is accepted and discarded. Build it inside
 /// of a tokio runtime.
 pub struct StageBuilder {
     plan: Arc<Plan>,
@@ -73,104 +155,24 @@ impl StageBuilder {
     #[expect(clippy::expect_used, reason = "a test names a node of its own plan")]
     pub fn build(self) -> Stage {
         let Self { plan, node, new, context, store, run_dir } = self;
-        let spec = plan.find(&node).expect("the plan has the node of the test");
+        let kind = plan.find(&node).expect("the plan has the node of the test").kind;
         let run_id = RunId::from_parts(0, 1);
-        let created = begin(run_id, 0, &plan, new).events.into_iter().next();
-        let run = created.and_then(|event| match event.entry.body {
-            EventBody::RunCreated(created) => Some(created),
-            _ => None,
-        });
-        let at = ActiveStage {
-            node: Arc::clone(&node),
-            handler: spec.kind,
-            visit: 1,
+        let mut events = begin(run_id, 0, &plan, new).events;
+        let mut entry = Entry::new(EventBody::StageStarted {
             rank: 1,
-            started_ms: 0,
-            attempt: 1,
-            delay_ms: 0,
+            handler: kind.as_str().into(),
             fidelity: Fidelity::default(),
             thread_id: None,
-            gate_asked_ms: None,
-            gate_answer: None,
-            since_seq: 0,
-            talked: false,
-            spent: Usage::default(),
-        };
-        let cancel = CancellationToken::new();
-        Stage {
-            run_id,
-            run: run.expect("a run begins with the event that creates it"),
-            at,
-            branch: None,
-            context,
-            history: Vector::new(),
-            turns: OrdMap::new(),
-            rewound_seq: 0,
-            budget: None,
-            tokens_left: None,
-            budget_lifted: false,
-            started_ms: 0,
-            run_dir,
-            store,
-            stop: CancellationToken::new(),
-            cancel,
-            reporter: discarding_reporter(),
-            mailbox: empty_mailbox(),
-            plan,
+        });
+        entry.node_id = Some(node);
+        entry.visit = Some(1);
+        events.push(Event { run_id, seq: 2, ts_ms: 0, entry });
+        let machine = Machine::new(plan, RunState::replay(run_id, &events));
+        let stage = machine.stage(MAIN, Connections::detached(store, run_dir));
+        let mut stage = stage.expect("its start was just recorded");
+        for (key, value) in context.iter() {
+            stage.context.set(key, Arc::clone(value));
         }
+        stage
     }
-}
-
-impl Machine {
-    /// The stage that is running on a branch, without a driver: what a handler reports is accepted
-    /// and discarded. For a replay, which prepares requests and compares them. Call it inside of a
-    /// tokio runtime. `None` when no stage is running there.
-    pub fn detached_stage(
-        &self,
-        branch: &str,
-        store: Arc<dyn Store>,
-        run_dir: PathBuf,
-    ) -> Option<Stage> {
-        let state = self.state();
-        let cursor = state.cursors.get(branch)?;
-        Some(Stage {
-            run_id: state.run_id,
-            run: state.created.clone()?,
-            at: self.active_stage(branch)?.clone(),
-            branch: (!branch.is_empty()).then(|| Arc::clone(&cursor.branch)),
-            context: cursor.context.clone(),
-            history: cursor.history.clone(),
-            turns: cursor.turns.clone(),
-            rewound_seq: state.rewound_seq,
-            budget: self.budget(),
-            tokens_left: self.tokens_left(),
-            budget_lifted: state.tokens_lifted,
-            started_ms: self.now_ms,
-            run_dir,
-            store,
-            cancel: CancellationToken::new(),
-            stop: CancellationToken::new(),
-            reporter: discarding_reporter(),
-            mailbox: empty_mailbox(),
-            plan: Arc::clone(self.plan()),
-        })
-    }
-}
-
-/// Accepts every report, and records nothing.
-fn discarding_reporter() -> Reporter {
-    let (reports, mut inbound) = mpsc::unbounded_channel::<Report>();
-    tokio::spawn(async move {
-        while let Some(report) = inbound.recv().await {
-            // The handler may have stopped waiting.
-            let _ = report.done.send(Ok(()));
-        }
-    });
-    let activity = Arc::new(tokio::sync::Notify::new());
-    Reporter { branch: Arc::from(""), reports, activity }
-}
-
-fn empty_mailbox() -> Mailbox {
-    let (_, letters) = mpsc::unbounded_channel();
-    Mailbox { letters }
 }

@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 use fabro_context::{Context, keys};
 use fabro_events::{CreatedRun, Entry, Event, EventBody, PauseReason, PlannedBranch};
-use fabro_types::{BranchPath, ContextPatch, Failure, Fidelity, RunId, RunStatus, Status, Usage};
+use fabro_types::{BranchPath, ContextPatch, Failure, Fidelity, RunId, RunStatus, Usage};
 use imbl::{OrdMap, Vector};
 use serde_json::Value;
 
-use crate::cursor::{ActiveStage, Cursor, Position};
-use crate::fanout::FanOut;
+use crate::active_stage::ActiveStage;
+use crate::cursor::{Cursor, Position};
+use crate::fanout::{BranchEnd, FanOut};
 use crate::inconsistent::Inconsistent;
 
 /// The name of the main line among the cursors.
@@ -100,7 +101,7 @@ impl RunState {
         self.cursors.get(branch.unwrap_or(MAIN))
     }
 
-    /// The status, given whether a driver is at work on the run.
+    /// The status, given whether a driver runs it.
     pub fn status(&self, driven: bool) -> RunStatus {
         match &self.phase {
             Phase::Ended(status, _) => *status,
@@ -110,7 +111,7 @@ impl RunState {
         }
     }
 
-    /// Model usage so far, that of the stages at work included.
+    /// Model usage so far, that of the running stages included.
     pub fn usage_so_far(&self) -> Usage {
         let mut usage = self.usage.clone();
         for (_, stage) in self.active() {
@@ -119,7 +120,7 @@ impl RunState {
         usage
     }
 
-    /// Every stage at work, the main line's first, then by branch name.
+    /// Every running stage, the main line's first, then by branch name.
     pub fn active(&self) -> impl Iterator<Item = (&Arc<str>, &ActiveStage)> {
         self.cursors.iter().filter_map(|(name, cursor)| match &cursor.position {
             Position::Active(stage) => Some((name, stage)),
@@ -143,7 +144,7 @@ impl RunState {
         self.updated_ms = event.ts_ms;
         let entry = &event.entry;
         match &entry.body {
-            EventBody::RunCreated(created) => self.created(created),
+            EventBody::RunCreated(created) => self.create(created),
             EventBody::RunStarted {} => self.phase = Phase::Running,
             EventBody::RunResumed { max_cost } => self.resumed(*max_cost),
             EventBody::RunPaused { reason, .. } => self.phase = Phase::Paused(*reason),
@@ -168,12 +169,21 @@ impl RunState {
             EventBody::ParallelStarted { branches, join, max_parallel } => {
                 self.fan_out(entry, branches, join.as_ref(), *max_parallel)?;
             }
-            EventBody::BranchStarted {} => self.branch_began(entry)?,
+            EventBody::BranchStarted {} => {
+                let name = branch_of(entry)?;
+                self.fan_out_of(name)?.branch_mut(name)?.begun = true;
+            }
             EventBody::BranchCompleted { status, failure, canceled, .. } => {
-                self.branch_ended(entry, *status, failure.as_ref(), *canceled)?;
+                let failure = failure.clone();
+                let end = BranchEnd { status: *status, failure, canceled: *canceled };
+                self.branch_ended(entry, end)?;
             }
             EventBody::ParallelCompleted { .. } => {
-                self.merge(entry.branch.as_deref().unwrap_or(MAIN));
+                let line = entry.branch.as_deref().unwrap_or(MAIN);
+                if !self.merge(line) {
+                    let message = format!("no fan-out is running on branch `{line}`");
+                    return Err(Inconsistent::new(message));
+                }
             }
             EventBody::LoopRestart { .. } => self.restart(entry)?,
             EventBody::CheckpointForked(point) => {
@@ -188,6 +198,12 @@ impl RunState {
             _ => self.cursor_mut(entry)?.apply(event)?,
         }
         Ok(())
+    }
+
+    /// How the run began, which its first event says.
+    pub(crate) fn created(&self) -> Result<&Arc<CreatedRun>, Inconsistent> {
+        let missing = || Inconsistent::new("the run was not created");
+        self.created.as_ref().ok_or_else(missing)
     }
 
     fn cursor_mut(&mut self, entry: &Entry) -> Result<&mut Cursor, Inconsistent> {
@@ -205,7 +221,7 @@ impl RunState {
         }
     }
 
-    fn created(&mut self, created: &Arc<CreatedRun>) {
+    fn create(&mut self, created: &Arc<CreatedRun>) {
         self.max_cost = created.max_cost;
         let mut cursor = Cursor::new(Arc::from(MAIN));
         cursor.context = initial_context(self.run_id, created);
@@ -219,8 +235,8 @@ impl RunState {
         self.tokens_lifted |= max_cost.is_some();
         for cursor in self.cursors.values_mut() {
             cursor.degrade = true;
-            // A gate that was asked goes on; it is the model stage after it that starts first.
-            // One in the middle of a conversation goes on with it.
+            // A gate that was asked still waits; it is the model stage after it that starts first.
+            // A stage in the middle of a conversation continues it.
             if let Position::Active(stage) = &mut cursor.position
                 && !stage.talked
                 && stage.handler.is_llm()
@@ -235,8 +251,7 @@ impl RunState {
     }
 
     fn restart(&mut self, entry: &Entry) -> Result<(), Inconsistent> {
-        let missing = || Inconsistent::new("a run restarts that was not created");
-        let created = self.created.clone().ok_or_else(missing)?;
+        let created = Arc::clone(self.created()?);
         let run_id = self.run_id;
         let cursor = self.cursor_mut(entry)?;
         cursor.context = initial_context(run_id, &created);
@@ -278,26 +293,14 @@ impl RunState {
         Ok(())
     }
 
-    fn branch_began(&mut self, entry: &Entry) -> Result<(), Inconsistent> {
-        let name = branch_of(entry)?;
-        self.fan_out_of(name)?.begin_branch(name);
-        Ok(())
-    }
-
-    fn branch_ended(
-        &mut self,
-        entry: &Entry,
-        status: Status,
-        failure: Option<&Failure>,
-        canceled: bool,
-    ) -> Result<(), Inconsistent> {
+    fn branch_ended(&mut self, entry: &Entry, end: BranchEnd) -> Result<(), Inconsistent> {
         let name = branch_of(entry)?;
         // `/` is followed by `0`: these are all the names that begin with this one and a slash.
         let inner = Arc::from(format!("{name}/"))..Arc::from(format!("{name}0"));
         let inner: Vec<Arc<str>> =
             self.cursors.range::<Arc<str>, _>(inner).map(|(name, _)| Arc::clone(name)).collect();
         // A branch may be canceled while it fans out itself: what the inner branches did stays
-        // counted, or later stages would take their ranks and visits once more.
+        // counted, or later stages would take their ranks and visits again.
         for inner in inner.iter().rev() {
             self.merge(inner);
         }
@@ -307,21 +310,21 @@ impl RunState {
             // It is canceled in the middle of a stage, whose cost is a cost all the same.
             self.usage.add(&stage.spent);
         }
-        self.fan_out_of(name)?.end_branch(name, status, failure.cloned(), canceled);
+        self.fan_out_of(name)?.branch_mut(name)?.end = Some(end);
         Ok(())
     }
 
-    /// Takes what the branches of a fan-out did back into the line they came from. Does nothing on a
-    /// line without a fan-out, as most branches are when they end.
-    fn merge(&mut self, name: &str) {
-        let Some(base) = self.cursors.get(name).cloned() else { return };
-        let Position::Fanned(fan) = &base.position else { return };
+    /// Adds what the branches of a fan-out did to the line they came from. False on a line without a
+    /// running fan-out, as most branches are when they end.
+    fn merge(&mut self, name: &str) -> bool {
+        let Some(base) = self.cursors.get(name).cloned() else { return false };
+        let Position::Fanned(fan) = &base.position else { return false };
         let mut merged = base.clone();
         merged.position = Position::Active(fan.stage.clone());
-        for branch in fan.branches() {
+        for branch in &fan.branches {
             if let Some(cursor) = self.cursors.remove(&branch.name) {
                 merged.absorb(&base, &cursor);
-                // What a branch has to say includes what the best of its own branches said.
+                // The response of a branch is also that of the best of its own branches.
                 let good = branch.end.as_ref().is_some_and(|end| end.status.is_good());
                 if merged.is_branch() && good && merged.response == base.response {
                     merged.response = cursor.response.or(merged.response);
@@ -329,6 +332,7 @@ impl RunState {
             }
         }
         self.cursors.insert(Arc::from(name), merged);
+        true
     }
 }
 

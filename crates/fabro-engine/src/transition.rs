@@ -6,20 +6,21 @@ use fabro_context::keys;
 use fabro_events::{Candidate, EdgeChoice, EventBody, PlannedBranch, Tier};
 use fabro_graph::NodeIx;
 use fabro_plan::{NodeSpec, RetryTargets};
-use fabro_types::{BranchPath, Failure, FailureClass, NodeKind, Status};
+use fabro_types::{BranchPath, Failure, FailureClass, NodeKind, Outcome, Status};
 
+use crate::clock::duration_ms;
 use crate::cursor::{Cursor, LastStage, Position};
 use crate::fanout::{FanOut, JoinState};
 use crate::inconsistent::Inconsistent;
-use crate::input::Finished;
+use crate::join;
 use crate::machine::Machine;
-use crate::select::{self, Answer, LookupError, Question, SelectError, Values};
+use crate::select::{self, EdgeQuery, LookupError, SelectError, Selected, Values};
 
 /// How deep fan-outs may nest.
 const MAX_DEPTH: usize = 16;
 
 impl Machine {
-    /// A stage has ended: which way does its line go?
+    /// A stage has ended: selects the edge that its line leaves it by.
     pub(crate) fn choose(
         &mut self,
         branch: &Arc<str>,
@@ -32,25 +33,23 @@ impl Machine {
         if node.kind == NodeKind::Parallel {
             return self.leave_fan_out(branch, ix, node, visit);
         }
-        let answer = match self.select(branch, ix, node, visit)? {
-            Ok(answer) => answer,
+        match self.select(branch, ix, node, visit)? {
+            Ok(Selected { edge: Some(choice), .. }) if choice.restart => {
+                self.restart(branch, node, visit, choice)
+            }
+            Ok(Selected { edge: Some(choice), .. }) => self.take(branch, node, visit, choice),
+            Ok(Selected { edge: None, candidates }) => {
+                self.no_edge(branch, node, visit, candidates)
+            }
             Err(SelectError::Needs(needs)) => {
                 self.needs = needs;
                 self.todo.push_front(Arc::clone(branch));
-                return Ok(());
+                Ok(())
             }
             Err(SelectError::Lookup(LookupError(message))) => {
                 let failure = Failure::new(FailureClass::Deterministic, message).signed(id);
-                return self.fail_line(branch, failure);
+                self.fail_line(branch, failure)
             }
-        };
-        match answer.edge {
-            Some((_, choice)) if choice.restart => {
-                self.restart(branch, node, visit, choice);
-                Ok(())
-            }
-            Some((_, choice)) => self.take(branch, node, visit, choice),
-            None => self.no_edge(branch, node, visit, answer),
         }
     }
 
@@ -60,19 +59,19 @@ impl Machine {
         ix: NodeIx,
         node: &NodeSpec,
         visit: u32,
-    ) -> Result<Result<Answer, SelectError>, Inconsistent> {
+    ) -> Result<Result<Selected, SelectError>, Inconsistent> {
         let cursor = self.cursor(branch)?;
         let outcome = cursor.last.as_ref().map(LastStage::outcome);
         let unanswered = node.kind == NodeKind::Human
             && outcome.is_some_and(|outcome| outcome.status == Status::Failed);
-        let values = Values { read: &self.values, pending: self.pending_blobs() };
-        Ok(select::select(&Question {
+        let values = Values { read: &self.values, pending: &self.commit.blobs };
+        Ok(select::select(&EdgeQuery {
             plan: &self.plan,
             node: ix,
             outcome,
             context: &cursor.context,
             values,
-            random: self.random(branch, &node.id, visit),
+            random: self.random(branch, &node.id, visit)?,
             only_conditions: unanswered,
         }))
     }
@@ -84,7 +83,9 @@ impl Machine {
         visit: u32,
         choice: EdgeChoice,
     ) -> Result<(), Inconsistent> {
-        let arrived = self.own_join(branch).is_some_and(|join| join == choice.to);
+        // A branch ends where its fan-out is joined.
+        let arrived = !branch.is_empty()
+            && self.parent_fan_out(branch)?.join.as_ref().is_some_and(|join| *join == choice.to);
         self.emit_for(branch, node, visit, EventBody::EdgeSelected(choice));
         if arrived {
             return self.end_branch(branch, None);
@@ -93,94 +94,74 @@ impl Machine {
         Ok(())
     }
 
-    /// Where the fan-out that this branch belongs to is joined.
-    fn own_join(&self, branch: &str) -> Option<Arc<str>> {
-        if branch.is_empty() {
-            return None;
-        }
-        match &self.state.cursors.get(BranchPath::new(branch).parent().as_str())?.position {
-            Position::Fanned(fan) => fan.join.clone(),
-            _ => None,
-        }
-    }
-
-    fn restart(&mut self, branch: &Arc<str>, node: &NodeSpec, visit: u32, choice: EdgeChoice) {
+    fn restart(
+        &mut self,
+        branch: &Arc<str>,
+        node: &NodeSpec,
+        visit: u32,
+        choice: EdgeChoice,
+    ) -> Result<(), Inconsistent> {
         if !branch.is_empty() {
             let message = "a loop_restart edge cannot be taken inside a fan-out";
             let failure = Failure::new(FailureClass::Structural, message).signed(&node.id);
-            self.fail_choice(branch, failure, choice.candidates);
-            return;
+            return self.fail_choice(branch, failure, choice.candidates);
         }
-        let failure = self.last_failure(branch);
+        let failure = last_failure(self.cursor(branch)?);
         if let Some(failure) = failure.filter(|f| f.class != FailureClass::TransientInfra) {
             let message = format!(
                 "a failure of class {} does not restart the loop: {}",
                 failure.class, failure.message
             );
             let failure = Failure { message, ..failure };
-            self.fail_choice(branch, failure, choice.candidates);
-            return;
+            return self.fail_choice(branch, failure, choice.candidates);
         }
         let to = Arc::clone(&choice.to);
         self.emit_for(branch, node, visit, EventBody::EdgeSelected(choice));
         self.emit_for(branch, node, visit, EventBody::LoopRestart { to });
         self.todo.push_back(Arc::clone(branch));
+        Ok(())
     }
 
+    /// No edge leads on: a failure takes its retry target, and everything else ends the line.
     fn no_edge(
         &mut self,
         branch: &Arc<str>,
         node: &NodeSpec,
         visit: u32,
-        answer: Answer,
+        candidates: Vec<Candidate>,
     ) -> Result<(), Inconsistent> {
-        let Some(failure) = self.last_failure(branch) else {
-            let dead_end = answer.candidates.is_empty() && node.kind != NodeKind::Parallel;
+        let cursor = self.cursor(branch)?;
+        let failed = cursor.last.as_ref().zip(last_failure(cursor));
+        let Some((last, failure)) = failed else {
+            let dead_end = candidates.is_empty() && node.kind != NodeKind::Parallel;
             if !branch.is_empty() && dead_end {
                 return self.end_branch(branch, None);
             }
             let message = format!("no matching edge leads on from `{}`", node.id);
             let failure = Failure::new(FailureClass::Structural, message).signed(&node.id);
-            self.fail_choice(branch, failure, answer.candidates);
-            return Ok(());
+            return self.fail_choice(branch, failure, candidates);
         };
-        let origin = self.failed_node(branch).unwrap_or_else(|| Arc::clone(&node.id));
-        let Some((tier, to)) = self.jump(branch, &origin) else {
-            self.fail_choice(branch, failure, answer.candidates);
-            return Ok(());
+        let Some((tier, to)) = self.jump(cursor, &last.node)? else {
+            return self.fail_choice(branch, failure, candidates);
         };
-        if let Some(failure) = self.tripped(branch, &origin, failure) {
-            self.fail_choice(branch, failure, answer.candidates);
-            return Ok(());
+        if let Some(failure) = self.tripped(cursor, &last.node, &failure) {
+            return self.fail_choice(branch, failure, candidates);
         }
-        let choice = jump(tier, to, None, answer.candidates);
-        self.take(branch, node, visit, choice)
-    }
-
-    /// The last stage of a line whose edges are chosen.
-    fn last(&self, branch: &str) -> Option<&LastStage> {
-        self.state.cursors.get(branch)?.last.as_ref()
-    }
-
-    /// The failure of the last stage, when it ended failed.
-    fn last_failure(&self, branch: &str) -> Option<Failure> {
-        let outcome = self.last(branch)?.outcome();
-        let failure = || Failure::new(FailureClass::Deterministic, "the stage failed");
-        (outcome.status == Status::Failed).then(|| outcome.failure.clone().unwrap_or_else(failure))
-    }
-
-    fn failed_node(&self, branch: &str) -> Option<Arc<str>> {
-        Some(Arc::clone(&self.last(branch)?.node))
+        self.take(branch, node, visit, jump(tier, to, None, candidates))
     }
 
     /// The retry target of a failed node, or its fallback, that may still be entered.
-    fn jump(&self, branch: &str, failed: &str) -> Option<(Tier, Arc<str>)> {
-        let own = self.plan.find(failed)?.retry_targets;
+    fn jump(
+        &self,
+        cursor: &Cursor,
+        failed: &str,
+    ) -> Result<Option<(Tier, Arc<str>)>, Inconsistent> {
+        let own = self.plan.spec(self.index(failed)?).retry_targets;
         // The graph's targets are on the main line; a branch would leave its fan-out for them.
-        let graph = if branch.is_empty() {
-            self.plan.graph().retry_targets
-        } else {
+        let graph = if cursor.is_branch() {
             RetryTargets::default()
+        } else {
+            self.plan.graph().retry_targets
         };
         let targets = [
             (Tier::RetryTarget, own.first),
@@ -188,55 +169,56 @@ impl Machine {
             (Tier::RetryTarget, graph.first),
             (Tier::FallbackRetryTarget, graph.fallback),
         ];
-        targets.into_iter().find_map(|(tier, target)| {
-            let target = self.plan.spec(target?);
-            self.has_visits(branch, target).then(|| (tier, Arc::clone(&target.id)))
-        })
-    }
-
-    fn has_visits(&self, branch: &str, node: &NodeSpec) -> bool {
-        self.visit_limit(node).is_none_or(|max| self.visits(branch, &node.id) < max)
+        for (tier, target) in targets {
+            if let Some(target) = target.map(|target| self.plan.spec(target))
+                && self.may_enter(cursor, target)?
+            {
+                return Ok(Some((tier, Arc::clone(&target.id))));
+            }
+        }
+        Ok(None)
     }
 
     /// The failure that ends the line because the same one has left `node` too often.
-    fn tripped(&self, branch: &str, node: &str, failure: Failure) -> Option<Failure> {
+    fn tripped(&self, cursor: &Cursor, node: &str, failure: &Failure) -> Option<Failure> {
         if !matches!(failure.class, FailureClass::Deterministic | FailureClass::Structural) {
             return None;
         }
         let limit = self.plan.graph().signature_limit?;
-        let counts = self.state.cursors.get(branch)?.breaker.get(node);
+        let counts = cursor.breaker.get(node);
         let before = counts.and_then(|counts| counts.get(&failure.signature)).copied();
         let times = before.unwrap_or_default() + 1;
         (times >= limit).then(|| {
             let message = format!("the same failure {times} times: {}", failure.message);
-            Failure { message, ..failure }
+            Failure { message, ..failure.clone() }
         })
     }
 
-    /// The jump that an unmet goal gate asks for at the exit; an error when it has no target left.
-    pub(crate) fn unmet_gate(&self, cursor: &Cursor) -> Result<Option<EdgeChoice>, Failure> {
+    /// The jump that an unmet goal gate asks for at the exit; a failure when it has no target left.
+    pub(crate) fn unmet_gate(
+        &self,
+        cursor: &Cursor,
+    ) -> Result<Result<Option<EdgeChoice>, Failure>, Inconsistent> {
         let ended = self.plan.goal_gates().iter().filter_map(|ix| {
             let node = self.plan.spec(*ix);
             cursor.ends.get(&node.id).map(|end| (end, node))
         });
         let unmet = ended
             .filter(|(end, _)| !end.status.is_good())
-            .min_by_key(|(end, node)| (end.first_rank, Arc::clone(&node.id)));
-        let Some((end, gate)) = unmet else { return Ok(None) };
-        let tripped = |failure: &Arc<Failure>| {
-            self.tripped(&cursor.branch, &gate.id, Failure::clone(failure))
-        };
+            .min_by_key(|(end, node)| (end.first_rank, &node.id));
+        let Some((end, gate)) = unmet else { return Ok(Ok(None)) };
+        let tripped = |failure: &Arc<Failure>| self.tripped(cursor, &gate.id, failure);
         if let Some(failure) = end.failure.as_ref().and_then(tripped) {
-            return Err(failure);
+            return Ok(Err(failure));
         }
-        let Some((_, to)) = self.jump(&cursor.branch, &gate.id) else {
+        let Some((_, to)) = self.jump(cursor, &gate.id)? else {
             let message = format!(
                 "goal gate `{}` ended {} and has no retry target left",
                 gate.id, end.status
             );
-            return Err(Failure::new(FailureClass::Deterministic, message).signed(&gate.id));
+            return Ok(Err(Failure::new(FailureClass::Deterministic, message).signed(&gate.id)));
         };
-        Ok(Some(jump(Tier::GoalGate, to, Some(Arc::clone(&gate.id)), Vec::new())))
+        Ok(Ok(Some(jump(Tier::GoalGate, to, Some(Arc::clone(&gate.id)), Vec::new()))))
     }
 
     /// Begins the fan-out of the running parallel stage, again if it failed.
@@ -283,7 +265,7 @@ impl Machine {
         why: String,
     ) -> Result<(), Inconsistent> {
         let failure = Failure::new(class, why).signed(&node.id);
-        self.complete(branch, node, Finished::from(fabro_types::Outcome::failed(failure)))
+        self.complete(branch, node, Outcome::failed(failure).into())
     }
 
     /// The branches of a fan-out: its edges, in file order, whose condition holds or is absent.
@@ -294,13 +276,13 @@ impl Machine {
         node: &NodeSpec,
         (visit, attempt): (u32, u32),
     ) -> Result<Result<Vec<PlannedBranch>, SelectError>, Inconsistent> {
-        let answer = match self.select(branch, ix, node, visit)? {
-            Ok(answer) => answer,
+        let selected = match self.select(branch, ix, node, visit)? {
+            Ok(selected) => selected,
             Err(error) => return Ok(Err(error)),
         };
         let fan_out = BranchPath::new(branch).fan_out(&node.id, visit, attempt);
         let mut planned: Vec<PlannedBranch> = Vec::new();
-        for candidate in answer.candidates.into_iter().filter(|candidate| candidate.holds) {
+        for candidate in selected.candidates.into_iter().filter(|candidate| candidate.holds) {
             let same = planned.iter().filter(|branch| branch.target == candidate.to).count();
             let name = BranchPath::branch(&fan_out, &candidate.to, same);
             planned.push(PlannedBranch { branch: name, target: candidate.to });
@@ -316,12 +298,18 @@ impl Machine {
         }
     }
 
+    /// The running fan-out that a branch belongs to.
+    pub(crate) fn parent_fan_out(&self, branch: &str) -> Result<&FanOut, Inconsistent> {
+        self.fan_out_at(BranchPath::new(branch).parent().as_str())
+    }
+
     /// Starts the branches of a fan-out that have a slot; joins when its policy says so.
     pub(crate) fn tend(&mut self, branch: &Arc<str>) -> Result<(), Inconsistent> {
         let plan = Arc::clone(&self.plan);
         let fan = self.fan_out_at(branch)?;
         let node = plan.spec(self.index(&fan.stage.node)?);
-        let policy = node.parallel().map(|parallel| parallel.join_policy).unwrap_or_default();
+        let missing = || Inconsistent::new(format!("`{}` is not a parallel node", node.id));
+        let policy = node.parallel().ok_or_else(missing)?.join_policy;
         if let JoinState::Joined(status) = fan.join_state(policy) {
             return self.join(branch, Ok(status));
         }
@@ -362,9 +350,8 @@ impl Machine {
             };
             self.emit(&name, body);
         }
-        let mut outcome = self.fan_out_at(branch)?.outcome(&self.state, result);
-        let took_ms = self.now_ms.saturating_sub(started_ms);
-        outcome.duration_ms = u64::try_from(took_ms).unwrap_or_default();
+        let mut outcome = join::outcome(self.fan_out_at(branch)?, &self.state, result);
+        outcome.duration_ms = duration_ms(started_ms, self.now_ms);
         let status = outcome.status;
         self.emit_for(branch, node, visit, EventBody::ParallelCompleted { status });
         self.ended(branch, outcome.into())
@@ -377,16 +364,15 @@ impl Machine {
         node: &NodeSpec,
         visit: u32,
     ) -> Result<(), Inconsistent> {
-        // Results are what tells a fan-out that was joined from one that could not begin.
-        let joined = self.last(branch).is_some_and(|last| {
+        // A fan-out that was joined has results; one that could not begin has none.
+        let joined = self.cursor(branch)?.last.as_ref().is_some_and(|last| {
             last.outcome().context_updates.contains_key(keys::PARALLEL_RESULTS)
         });
         if let Some(join) = self.plan.join(ix).filter(|_| joined) {
             let to = Arc::clone(&self.plan.workflow().node(join).id);
             self.take(branch, node, visit, jump(Tier::Join, to, None, Vec::new()))
         } else {
-            let answer = Answer { edge: None, candidates: Vec::new() };
-            self.no_edge(branch, node, visit, answer)
+            self.no_edge(branch, node, visit, Vec::new())
         }
     }
 
@@ -396,33 +382,32 @@ impl Machine {
         branch: &Arc<str>,
         failure: Option<Failure>,
     ) -> Result<(), Inconsistent> {
-        let body = self.branch_end(branch, failure, Vec::new());
-        let parent = BranchPath::new(branch).parent();
-        self.fan_out_at(parent.as_str())?;
+        self.end_branch_at(branch, failure, Vec::new())
+    }
+
+    /// Ends a line at a stage that none of these edges lead on from.
+    fn fail_choice(
+        &mut self,
+        branch: &Arc<str>,
+        failure: Failure,
+        candidates: Vec<Candidate>,
+    ) -> Result<(), Inconsistent> {
+        if !branch.is_empty() {
+            return self.end_branch_at(branch, Some(failure), candidates);
+        }
+        let body = self.run_failed(failure, candidates);
         self.emit(branch, body);
-        self.todo.push_back(Arc::from(parent.as_str()));
         Ok(())
     }
 
-    /// Ends a line at a stage that these edges do not lead on from.
-    fn fail_choice(&mut self, branch: &Arc<str>, failure: Failure, candidates: Vec<Candidate>) {
-        if branch.is_empty() {
-            let body = self.run_failed(failure, candidates);
-            self.emit(branch, body);
-        } else {
-            let body = self.branch_end(branch, Some(failure), candidates);
-            self.emit(branch, body);
-            self.todo.push_back(Arc::from(BranchPath::new(branch).parent().as_str()));
-        }
-    }
-
-    fn branch_end(
-        &self,
-        branch: &str,
+    fn end_branch_at(
+        &mut self,
+        branch: &Arc<str>,
         failure: Option<Failure>,
         candidates: Vec<Candidate>,
-    ) -> EventBody {
-        let last = self.last(branch);
+    ) -> Result<(), Inconsistent> {
+        self.parent_fan_out(branch)?;
+        let last = self.cursor(branch)?.last.as_ref();
         let status = match (&failure, last) {
             (Some(_), _) => Status::Failed,
             (None, Some(last)) => last.outcome().status,
@@ -430,8 +415,18 @@ impl Machine {
         };
         let own = last.and_then(|last| last.outcome().failure.clone());
         let failure = failure.or(own).filter(|_| status == Status::Failed);
-        EventBody::BranchCompleted { status, failure, canceled: false, candidates }
+        let body = EventBody::BranchCompleted { status, failure, canceled: false, candidates };
+        self.emit(branch, body);
+        self.todo.push_back(Arc::from(BranchPath::new(branch).parent().as_str()));
+        Ok(())
     }
+}
+
+/// The failure of the last stage of a line, if it failed.
+fn last_failure(cursor: &Cursor) -> Option<Failure> {
+    let outcome = cursor.last.as_ref()?.outcome();
+    let failure = || Failure::new(FailureClass::Deterministic, "the stage failed");
+    (outcome.status == Status::Failed).then(|| outcome.failure.clone().unwrap_or_else(failure))
 }
 
 fn jump(

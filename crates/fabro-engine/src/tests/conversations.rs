@@ -1,13 +1,9 @@
-use std::sync::atomic::AtomicUsize;
-
-use super::*;
-use fabro_blob::{BlobError, BlobStore};
 use fabro_events::{Note, PauseReason};
-use fabro_store::{
-    ChangeMark, Follow, Inbox, InboxId, Message, RunSummary, Runs, StoreError, StoreWarning,
-};
-use fabro_types::BlobRef;
+use fabro_store::{Inbox, Message};
 use serde_json::json;
+
+use super::test_store::TestStore;
+use super::*;
 
 /// Reports one answer after the other, as many as it may, and what it found of them.
 struct Talker {
@@ -81,10 +77,7 @@ impl Handler for Talker {
 }
 
 fn drive_with(bench: &Bench, talker: &Arc<Talker>, first: Input) -> RunEnd {
-    let world = World { handler: Arc::clone(talker) as _, ..bench.world() };
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
-    runtime.enable_time().start_paused(true);
-    runtime.build().unwrap().block_on(drive(bench.machine(), first, world)).unwrap()
+    bench.drive_in(World { handler: Arc::clone(talker) as _, ..bench.world() }, first)
 }
 
 const LINE: &str = "digraph { start -> a -> b -> exit }";
@@ -95,7 +88,7 @@ fn a_stage_finds_what_it_said_before_it_was_left() {
     let talker = Arc::new(Talker { of: 4, now: 3, found: Mutex::default() });
     let end = drive_with(&bench, &talker, Input::Start);
     assert_eq!(end, RunEnd::Paused(PauseReason::Budget));
-    // What a stage at work has spent counts already.
+    // What a running stage has spent counts already.
     assert!((bench.state().usage_so_far().cost_usd - 3.0).abs() < f64::EPSILON);
     let more = Input::Resume { max_cost: Some(99.0) };
     assert_eq!(drive_with(&bench, &talker, more.clone()), RunEnd::Paused(PauseReason::Budget));
@@ -129,97 +122,12 @@ fn steering_waits_for_an_agent_and_is_taken_once() {
     assert!(now(bench.store.pending(bench.run_id)).unwrap().is_empty());
 }
 
-/// A store that counts the records it hands out.
-#[derive(Default)]
-struct Counting {
-    store: MemoryStore,
-    handed_out: AtomicUsize,
-}
-
-#[async_trait]
-impl RunLog for Counting {
-    async fn append(
-        &self,
-        run: RunId,
-        expected_seq: u64,
-        batch: &Batch<'_>,
-    ) -> Result<(), StoreError> {
-        self.store.append(run, expected_seq, batch).await
-    }
-
-    async fn read(
-        &self,
-        run: RunId,
-        after_seq: u64,
-        limit: usize,
-    ) -> Result<Vec<Event>, StoreError> {
-        let events = self.store.read(run, after_seq, limit).await?;
-        self.handed_out.fetch_add(events.len(), Ordering::Relaxed);
-        Ok(events)
-    }
-}
-
-#[async_trait]
-impl Runs for Counting {
-    async fn list(&self) -> Result<Vec<RunSummary>, StoreError> {
-        self.store.list().await
-    }
-
-    async fn find(&self, text: &str) -> Result<RunId, StoreError> {
-        self.store.find(text).await
-    }
-
-    async fn delete(&self, run: RunId) -> Result<(), StoreError> {
-        self.store.delete(run).await
-    }
-
-    async fn last_seq(&self, run: RunId) -> Result<u64, StoreError> {
-        self.store.last_seq(run).await
-    }
-
-    async fn check(&self, run: RunId) -> Result<Option<StoreWarning>, StoreError> {
-        self.store.check(run).await
-    }
-}
-
-#[async_trait]
-impl Inbox for Counting {
-    async fn post(&self, run: RunId, message: &Message) -> Result<InboxId, StoreError> {
-        self.store.post(run, message).await
-    }
-
-    async fn pending(&self, run: RunId) -> Result<Vec<(InboxId, Message)>, StoreError> {
-        self.store.pending(run).await
-    }
-}
-
-#[async_trait]
-impl Follow for Counting {
-    async fn mark(&self) -> Result<ChangeMark, StoreError> {
-        self.store.mark().await
-    }
-}
-
-impl BlobStore for Counting {
-    fn get(&self, blob: &BlobRef) -> Result<Vec<u8>, BlobError> {
-        self.store.get(blob)
-    }
-
-    fn put(&self, bytes: &[u8]) -> Result<BlobRef, BlobError> {
-        self.store.put(bytes)
-    }
-
-    fn len(&self, blob: &BlobRef) -> Result<u64, BlobError> {
-        self.store.len(blob)
-    }
-}
-
 #[test]
 fn an_earlier_stage_is_read_without_what_came_after_it() {
     const STAGES: usize = 40;
     let nodes: Vec<String> = (0..STAGES).map(|n| format!("n{n}")).collect();
     let bench = Bench::new(&format!("digraph {{ start -> {} -> exit }}", nodes.join(" -> ")), &[]);
-    let counting = Arc::new(Counting::default());
+    let counting = Arc::new(TestStore::default());
     now(counting.append(bench.run_id, 0, &Batch::of(&bench.events()))).unwrap();
     let talker = Arc::new(Talker { of: 1, now: 1, found: Mutex::default() });
     let world = World {
@@ -227,11 +135,9 @@ fn an_earlier_stage_is_read_without_what_came_after_it() {
         handler: Arc::clone(&talker) as _,
         ..bench.world()
     };
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
-    runtime.enable_time().start_paused(true);
-    runtime.build().unwrap().block_on(drive(bench.machine(), Input::Start, world)).unwrap();
+    bench.drive_in(world, Input::Start);
     assert_eq!(talker.found.lock().unwrap().len(), STAGES);
     // What each stage said, and its end, once for every stage after it.
     let pairs = STAGES * (STAGES - 1) / 2;
-    assert_eq!(counting.handed_out.load(Ordering::Relaxed), 2 * pairs);
+    assert_eq!(counting.events_read.load(Ordering::Relaxed), 2 * pairs);
 }

@@ -148,7 +148,7 @@ fn a_visit_limit_of_zero_is_none() {
         let plan = Bench::new(&source, &[]).plan;
         let a = plan.find("a").unwrap();
         assert_eq!(
-            [false, true].map(|dry| crate::machine::visit_limit(a, dry)),
+            [false, true].map(|dry| crate::limits::visit_limit(a, dry)),
             expect,
             "{graph} {node}"
         );

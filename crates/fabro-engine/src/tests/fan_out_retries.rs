@@ -101,9 +101,7 @@ fn slowly(source: &str) -> (String, String) {
     let bench = Bench::new(source, &[]);
     let slow = Arc::new(Slow::default());
     let world = World { handler: Arc::clone(&slow) as _, ..bench.world() };
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    runtime.unwrap().block_on(drive(bench.machine(), Input::Start, world)).unwrap();
+    bench.drive_in(world, Input::Start);
     let log = slow.0.lock().unwrap().join("\n");
     (log, story(&bench.events()))
 }

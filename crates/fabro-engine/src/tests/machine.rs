@@ -71,7 +71,7 @@ fn inputs_of_a_stage_that_has_ended_change_nothing() {
     assert!(machine.take_commit().events.is_empty());
 }
 
-/// Ends one node at once, and another never, whatever is asked of it.
+/// Ends one node at once, and another never.
 struct Stubborn(CancellationToken);
 
 #[async_trait]
@@ -104,7 +104,7 @@ async fn a_stop_commits_results_and_waits_for_no_handler_for_ever() {
     assert!(bench.events().iter().any(quick));
 }
 
-/// Greets whoever the context names.
+/// Greets the person whom the context names.
 struct Greet;
 
 #[async_trait]

@@ -8,6 +8,8 @@ mod fan_out_retries;
 mod machine;
 mod resume;
 mod routing;
+mod slow_store;
+mod test_store;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -152,9 +154,14 @@ impl Bench {
     }
 
     pub(super) fn drive(&self, first: Input) -> RunEnd {
+        self.drive_in(self.world(), first)
+    }
+
+    /// Drives in a world of its own, with a paused clock.
+    pub(super) fn drive_in(&self, world: World, first: Input) -> RunEnd {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-        runtime.unwrap().block_on(drive(self.machine(), first, self.world())).unwrap()
+        runtime.unwrap().block_on(drive(self.machine(), first, world)).unwrap()
     }
 
     /// Runs to the end and tells the story.

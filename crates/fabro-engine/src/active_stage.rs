@@ -1,0 +1,70 @@
+use std::sync::Arc;
+
+use fabro_types::{Fidelity, NodeKind, Usage};
+
+/// A running stage.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ActiveStage {
+    /// The node.
+    pub node: Arc<str>,
+    /// The handler.
+    pub handler: NodeKind,
+    /// Which visit.
+    pub visit: u32,
+    /// Order of scheduling.
+    pub rank: u32,
+    /// When its first attempt began, in milliseconds since 1970.
+    pub started_ms: i64,
+    /// Which attempt, from 1.
+    pub attempt: u32,
+    /// How long this attempt waits before it starts, in milliseconds.
+    pub delay_ms: u64,
+    /// How much the preamble tells.
+    pub fidelity: Fidelity,
+    /// The shared conversation.
+    pub thread_id: Option<Arc<str>>,
+    /// When the gate was asked, if it was, in milliseconds since 1970.
+    pub gate_asked_ms: Option<i64>,
+    /// The answer to the gate, if there is one: the keys of the options, or the free text. A driver
+    /// that died between the answer and the end of the stage leaves it for the next one.
+    pub gate_answer: Option<Arc<str>>,
+    /// The place in the log where this attempt began.
+    pub since_seq: u64,
+    /// A conversation with a model is recorded of this attempt.
+    pub talked: bool,
+    /// What that conversation cost so far.
+    pub spent: Usage,
+}
+
+impl ActiveStage {
+    /// The first attempt of the first visit of a node.
+    pub(crate) fn new(node: Arc<str>, handler: NodeKind) -> Self {
+        Self {
+            node,
+            handler,
+            visit: 1,
+            rank: 1,
+            started_ms: 0,
+            attempt: 1,
+            delay_ms: 0,
+            fidelity: Fidelity::default(),
+            thread_id: None,
+            gate_asked_ms: None,
+            gate_answer: None,
+            since_seq: 0,
+            talked: false,
+            spent: Usage::default(),
+        }
+    }
+
+    /// Another attempt of the same stage, whose record in the log is at `seq`.
+    pub(crate) fn retry(&mut self, attempt: u32, delay_ms: u64, seq: u64) {
+        self.attempt = attempt;
+        self.delay_ms = delay_ms;
+        self.gate_asked_ms = None;
+        self.gate_answer = None;
+        self.since_seq = seq;
+        self.talked = false;
+        self.spent = Usage::default();
+    }
+}

@@ -1,0 +1,69 @@
+//! The limits of a run: what may be spent, and how often a node may be entered.
+
+use fabro_plan::NodeSpec;
+use fabro_types::{Failure, FailureClass, NodeKind};
+
+use crate::cursor::Cursor;
+use crate::inconsistent::Inconsistent;
+use crate::machine::Machine;
+
+/// Nodes that a line may pass one after the other without a stage that does something.
+const MAX_PASSED: usize = 1_000;
+
+/// The visit limit of a dry run, where nothing a stage would write ends a loop.
+const DRY_RUN_VISITS: u32 = 10;
+
+impl Machine {
+    /// True when a spending limit was reached: no stage starts until it is raised.
+    pub fn over_budget(&self) -> bool {
+        self.budget().is_some_and(|left| left <= 0.0)
+            || self.tokens_left().is_some_and(|left| left == 0)
+    }
+
+    /// How many tokens may still be used; `None` without a limit.
+    pub fn tokens_left(&self) -> Option<u64> {
+        let limits = self.plan.graph().max_tokens.into_iter().chain(self.options.max_tokens);
+        let max = limits.min().filter(|_| !self.state.tokens_lifted)?;
+        let usage = self.state.usage_so_far();
+        Some(max.saturating_sub(usage.input_tokens.saturating_add(usage.output_tokens)))
+    }
+
+    /// What may still be spent, in US dollars; `None` without a limit.
+    pub fn budget(&self) -> Option<f64> {
+        let max = self.state.max_cost.or(self.plan.graph().max_cost)?;
+        Some(max - self.state.usage_so_far().cost_usd)
+    }
+
+    /// The failure of a line that enters a node too often.
+    pub(crate) fn too_many_visits(
+        &self,
+        cursor: &Cursor,
+        node: &NodeSpec,
+        passed: usize,
+    ) -> Result<Option<Failure>, Inconsistent> {
+        let id = &node.id;
+        let message = if passed > MAX_PASSED {
+            format!("the way to `{id}` goes round among nodes that do nothing")
+        } else if self.may_enter(cursor, node)? {
+            return Ok(None);
+        } else {
+            let visits = cursor.visits_of(id);
+            format!("`{id}` was entered {visits} times, which is all that its visit limit allows")
+        };
+        Ok(Some(Failure::new(FailureClass::CompilationLoop, message)))
+    }
+
+    /// Whether the visit limit of a node allows another visit.
+    pub(crate) fn may_enter(&self, cursor: &Cursor, node: &NodeSpec) -> Result<bool, Inconsistent> {
+        let limit = visit_limit(node, self.state.created()?.dry_run);
+        Ok(limit.is_none_or(|max| cursor.visits_of(&node.id) < max))
+    }
+}
+
+/// How often a node may be entered; `None` for any number of times.
+pub(crate) fn visit_limit(node: &NodeSpec, dry_run: bool) -> Option<u32> {
+    if matches!(node.kind, NodeKind::Conditional | NodeKind::Start | NodeKind::Exit) {
+        return None;
+    }
+    node.max_visits.or(dry_run.then_some(DRY_RUN_VISITS)).filter(|limit| *limit > 0)
+}
