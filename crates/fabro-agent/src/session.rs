@@ -428,7 +428,7 @@ impl Session {
         }
         // What was counted may be gone.
         self.compactor.meter.track::<Turned>(&[]);
-        self.tools.recall_seen(&transcript.files_seen);
+        self.tools.add_known_files(&transcript.files_seen);
         for message in std::mem::take(&mut transcript.messages) {
             self.push(message);
         }

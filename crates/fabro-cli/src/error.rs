@@ -163,7 +163,7 @@ pub fn report(error: &anyhow::Error, paint: Paint) -> Exit {
 pub fn next(error: &anyhow::Error) -> Option<&str> {
     let own = error.chain().find_map(|cause| Some(cause.downcast_ref::<CliError>()?.next.as_str()));
     let named = match error.downcast_ref::<ConfigError>() {
-        Some(ConfigError::NoFile { .. } | ConfigError::NoWorkflow { .. }) => {
+        Some(ConfigError::NoFile(..) | ConfigError::NoWorkflow { .. }) => {
             Some("check the name, or make a first workflow with `fabro init`")
         }
         Some(ConfigError::Read { .. }) => Some("check its permissions, or name another file"),

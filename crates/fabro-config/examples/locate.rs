@@ -36,7 +36,7 @@ fn show(arg: &str, cwd: &Path, home: Option<&Path>) -> Result<(), Box<dyn Error>
     if let Some(run_file) = &target.run_file {
         println!("settings  {}", run_file.path.display());
         println!("goal      {}", run_file.goal(home)?.unwrap_or_default());
-        for setting in unsupported(&run_file.config) {
+        if let Some(setting) = unsupported(&run_file.config) {
             println!("note      {setting}");
         }
     }

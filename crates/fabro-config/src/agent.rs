@@ -3,38 +3,32 @@ use std::path::{Path, PathBuf};
 
 use fabro_types::Permissions;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use crate::error::ConfigError;
-use crate::locate::expand;
+use crate::file::expand;
 use crate::tools::{HttpTool, McpServer};
 
 /// `[run.agent]`: the settings of agents whose node does not set them.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AgentSettings {
     /// `permissions`: what their tools may do.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub permissions: Option<Permissions>,
     /// `max_turns`: how many responses of the model a stage may take, at least 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_turns: Option<u32>,
     /// `web_allow`: hosts (`HOST` or `HOST:PORT`) with a private address that they may fetch from.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub web_allow: Option<Vec<String>>,
     /// `project_docs`: whether they are shown the project's AGENTS.md and the like.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub project_docs: Option<bool>,
     /// `summary_model`: the model that summarizes older turns of a workflow's memory.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub summary_model: Option<String>,
     /// `subagent_depth`: how deep agents may start subagents; 0 disables them.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub subagent_depth: Option<u32>,
     /// `context_window`: the context window of the model in tokens, instead of the catalog's.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub context_window: Option<u64>,
     /// `skills`: folders with skills. As written after parsing, absolute once resolved.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub skills: Option<Vec<PathBuf>>,
     /// `compaction`: how conversations are compacted.
     pub compaction: CompactionSettings,
@@ -47,26 +41,21 @@ pub struct AgentSettings {
 }
 
 /// `[run.agent.compaction]`: what differs from the preset.
+#[skip_serializing_none]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CompactionSettings {
     /// `preset`: the defaults of the other settings; `fabro` when absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub preset: Option<CompactionPreset>,
     /// `enabled`: whether conversations are compacted automatically.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
     /// `compact_at_tokens`: the size above which they are compacted, in tokens.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub compact_at_tokens: Option<u64>,
     /// `reserve_tokens`: what stays free below the model's window, in tokens.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub reserve_tokens: Option<u64>,
     /// `keep_recent`: how many of the last messages stay unchanged.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_recent: Option<usize>,
     /// `recover_from_overflow`: whether a request that was too long is compacted and sent again.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub recover_from_overflow: Option<bool>,
 }
 

@@ -1,54 +1,7 @@
 use std::collections::BTreeMap;
 
-use fabro_types::ProviderKind;
-
+use crate::known_providers::{KNOWN_PROVIDERS, known_provider};
 use crate::provider::ProviderSettings;
-
-/// A provider that is known by its name.
-pub(crate) struct KnownProvider {
-    name: &'static str,
-    pub(crate) kind: ProviderKind,
-    /// The variables that hold its key; the first that is set counts.
-    pub(crate) keys: &'static [&'static str],
-    /// Its address, when its kind does not imply it.
-    pub(crate) base_url: Option<&'static str>,
-}
-
-const fn known(
-    name: &'static str,
-    kind: ProviderKind,
-    keys: &'static [&'static str],
-) -> KnownProvider {
-    KnownProvider { name, kind, keys, base_url: None }
-}
-
-const fn compatible(
-    name: &'static str,
-    keys: &'static [&'static str],
-    base_url: &'static str,
-) -> KnownProvider {
-    KnownProvider { name, kind: ProviderKind::OpenAiCompatible, keys, base_url: Some(base_url) }
-}
-
-/// The first that is configured serves models that are assigned to no provider, so the order
-/// matters. The last is `openai` by another protocol: the environment never means it.
-const KNOWN_PROVIDERS: [KnownProvider; 10] = [
-    known("anthropic", ProviderKind::Anthropic, &["ANTHROPIC_API_KEY"]),
-    known("openai", ProviderKind::OpenAi, &["OPENAI_API_KEY"]),
-    known("gemini", ProviderKind::Gemini, &["GEMINI_API_KEY", "GOOGLE_API_KEY"]),
-    compatible("openrouter", &["OPENROUTER_API_KEY"], "https://openrouter.ai/api/v1"),
-    compatible("groq", &["GROQ_API_KEY"], "https://api.groq.com/openai/v1"),
-    compatible("deepseek", &["DEEPSEEK_API_KEY"], "https://api.deepseek.com"),
-    compatible("mistral", &["MISTRAL_API_KEY"], "https://api.mistral.ai/v1"),
-    compatible("xai", &["XAI_API_KEY"], "https://api.x.ai/v1"),
-    compatible("together", &["TOGETHER_API_KEY"], "https://api.together.xyz/v1"),
-    known("openai-responses", ProviderKind::OpenAiResponses, &["OPENAI_API_KEY"]),
-];
-
-/// What is known of a provider of this name.
-pub(crate) fn known_provider(name: &str) -> Option<&'static KnownProvider> {
-    KNOWN_PROVIDERS.iter().find(|known| known.name == name)
-}
 
 /// The providers that the environment configures: those whose key or whose base URL is set, in a
 /// fixed order. `lookup` is given the name of a variable; an empty value counts as not set. A base
@@ -105,6 +58,8 @@ pub fn providers(
 
 #[cfg(test)]
 mod tests {
+    use fabro_types::ProviderKind;
+
     use super::*;
 
     fn check(variables: &[(&str, &str)]) -> String {

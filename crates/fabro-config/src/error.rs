@@ -1,8 +1,11 @@
 use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use fabro_types::{Diagnostic, LineIndex, Severity};
+
+/// The largest settings file, goal or schema.
+pub(crate) const MAX_BYTES: u64 = 1 << 20;
 
 /// The diagnostics of one settings file, with its text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,46 +53,26 @@ pub enum ConfigError {
         /// The error of the system.
         source: io::Error,
     },
-    /// The path does not name a regular file.
-    #[error("{} is not a file: name a workflow file (.fabro, .dot, .gv) or a run.toml{}", path.display(), suggest(near))]
-    NotAFile {
-        /// What was named.
-        path: PathBuf,
-        /// Similar names.
-        near: Vec<String>,
-    },
+    /// The path does not name a regular file. With files that it may mean.
+    #[error("{} is not a file: name a workflow file (.fabro, .dot, .gv) or a run.toml{}", .0.display(), suggest(.1))]
+    NotAFile(PathBuf, Vec<String>),
     /// The file is larger than any settings file or goal should be.
-    #[error("{} is larger than {limit} bytes: shorten it", path.display())]
-    TooLarge {
-        /// The file.
-        path: PathBuf,
-        /// How many bytes it may have.
-        limit: u64,
-    },
+    #[error("{} is larger than {MAX_BYTES} bytes: shorten it", .0.display())]
+    TooLarge(PathBuf),
     /// A file that should hold a JSON Schema does not hold a JSON object.
-    #[error("{} is not a JSON Schema: {source}", path.display())]
-    Schema {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        source: serde_json::Error,
-    },
-    /// The file does not exist.
-    #[error("there is no file {}{}", path.display(), suggest(near))]
-    NoFile {
-        /// The file that was asked for.
-        path: PathBuf,
-        /// Similar names.
-        near: Vec<String>,
-    },
-    /// A run.toml names a workflow that is not there.
+    #[error("{} is not a JSON Schema: {}", .0.display(), .1)]
+    Schema(PathBuf, #[source] serde_json::Error),
+    /// The file does not exist. With a similar name.
+    #[error("there is no file {}{}", .0.display(), suggest(.1))]
+    NoFile(PathBuf, Vec<String>),
+    /// A run.toml names a workflow that does not exist.
     #[error("{} names the workflow {}, which is not a file: correct `workflow.graph`{}", run_file.display(), graph.display(), suggest(near))]
     NoGraph {
         /// The run.toml.
         run_file: PathBuf,
         /// The file it names.
         graph: PathBuf,
-        /// Similar names.
+        /// A similar name.
         near: Vec<String>,
     },
     /// No project folder holds a workflow of that name.
@@ -99,7 +82,7 @@ pub enum ConfigError {
         name: String,
         /// Every file that was looked for, nearest folder first.
         tried: Vec<PathBuf>,
-        /// Names of workflows that exist, nearest first.
+        /// A similar name of a workflow that exists.
         near: Vec<String>,
     },
     /// The text is neither a path nor a name of a workflow.
@@ -107,12 +90,6 @@ pub enum ConfigError {
         "`{0}` does not name a workflow: give a workflow file, a run.toml, or the name of a workflow"
     )]
     NoName(String),
-}
-
-impl ConfigError {
-    pub(crate) fn read(path: &Path, source: io::Error) -> Self {
-        Self::Read { path: path.to_owned(), source }
-    }
 }
 
 fn suggest(near: &[String]) -> String {

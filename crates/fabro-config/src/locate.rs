@@ -1,22 +1,19 @@
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use fabro_types::Span;
+use fabro_types::{Span, nearest};
 
 use crate::error::{ConfigError, Findings};
-use crate::near::near_misses;
+use crate::file::{expand, read_text};
 use crate::reader::find_span;
 use crate::run::{RunConfig, parse};
 use crate::settings::{ModelSettings, Settings};
 
-/// What a settings file or a goal may have.
-const MAX_BYTES: u64 = 1 << 20;
-
 const GRAPH_EXTENSIONS: [&str; 3] = ["fabro", "dot", "gv"];
 
-/// What to run: a workflow, and the run.toml that names it, if one does.
+/// A workflow to run, and the run.toml that names it, if one does.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
     /// The workflow file. It exists.
@@ -66,12 +63,12 @@ impl RunFile {
     }
 
     /// What it sets over the settings of project and user (`weaker`): its providers, models and
-    /// `run.agent`, with paths resolved. Its model is left alone: it is stronger than a graph's
+    /// `run.agent`, with paths resolved. Its model is not among them: it is stronger than a graph's
     /// own, and theirs is weaker.
     ///
     /// # Errors
     ///
-    /// The JSON Schema of a tool cannot be read, or is none.
+    /// The JSON Schema of a tool cannot be read, or is not a schema.
     pub fn settings(&self, weaker: Settings, home: Option<&Path>) -> Result<Settings, ConfigError> {
         let own = Settings {
             model: ModelSettings::default(),
@@ -105,12 +102,12 @@ impl RunFile {
 /// Finds what `arg` means: a workflow file (`.fabro`, `.dot`, `.gv`), a run.toml (any `.toml`), or
 /// the name of a workflow. A name is looked up in `.fabro/workflows` of `cwd` and of each folder
 /// above it, as `NAME/workflow.toml`, `NAME/workflow.fabro` or `NAME.fabro`. Other paths, with a
-/// separator in them, are workflow files whatever they are called. `home` is what `~` stands for in
+/// separator in them, are workflow files with any name. `home` is what `~` stands for in
 /// a run.toml.
 ///
 /// # Errors
 ///
-/// Nothing there, with what was looked for and what is called nearly the same; a run.toml that
+/// There is no such file, with the files that were looked for and a similar name; a run.toml that
 /// cannot be read or holds an error.
 pub fn locate(arg: &str, cwd: &Path, home: Option<&Path>) -> Result<Target, ConfigError> {
     let path = cwd.join(arg);
@@ -141,31 +138,6 @@ pub fn load(path: &Path) -> Result<RunFile, ConfigError> {
     }
 }
 
-/// `path` as seen from `dir`, with a leading `~` as `home`.
-pub(crate) fn expand(dir: &Path, home: Option<&Path>, path: &Path) -> PathBuf {
-    match (path.strip_prefix("~"), home) {
-        (Ok(rest), Some(home)) => home.join(rest),
-        _ => dir.join(path),
-    }
-}
-
-/// A whole text file of at most [`MAX_BYTES`]. A pipe or a device is refused: reading one may never
-/// end.
-pub(crate) fn read_text(path: &Path) -> Result<String, ConfigError> {
-    let kind = fs::metadata(path).map_err(|source| ConfigError::read(path, source))?;
-    if !kind.is_file() {
-        return Err(ConfigError::NotAFile { path: path.to_owned(), near: Vec::new() });
-    }
-    let mut text = String::new();
-    File::open(path)
-        .and_then(|file| file.take(MAX_BYTES + 1).read_to_string(&mut text))
-        .map_err(|source| ConfigError::read(path, source))?;
-    if text.len() as u64 > MAX_BYTES {
-        return Err(ConfigError::TooLarge { path: path.to_owned(), limit: MAX_BYTES });
-    }
-    Ok(text)
-}
-
 fn by_run_file(path: &Path, home: Option<&Path>) -> Result<Target, ConfigError> {
     let run_file = load(path)?;
     let workflow_file = run_file.workflow_file(home);
@@ -194,8 +166,7 @@ fn by_name(name: &str, cwd: &Path, home: Option<&Path>) -> Result<Target, Config
         tried.extend([run_file, inside, beside]);
     }
     let known: BTreeSet<String> = cwd.ancestors().flat_map(names_in).collect();
-    let near = near_misses(name, known.iter().map(String::as_str));
-    let near = near.into_iter().map(str::to_owned).collect();
+    let near = similar(name, known.iter().map(String::as_str));
     Err(ConfigError::NoWorkflow { name: name.to_owned(), tried, near })
 }
 
@@ -206,16 +177,15 @@ fn workflows_of(dir: &Path) -> PathBuf {
 /// The names of the workflows of one project folder.
 fn names_in(dir: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(workflows_of(dir)) else { return Vec::new() };
-    let name_of = |path: PathBuf| {
-        let holds_one = ["workflow.toml", "workflow.fabro"];
-        let is_named = if path.is_dir() {
-            holds_one.iter().any(|file| path.join(file).is_file())
-        } else {
-            path.extension().is_some_and(|extension| extension == "fabro")
-        };
-        is_named.then(|| path.file_stem()?.to_str().map(str::to_owned)).flatten()
+    let has_workflow = |dir: &Path| {
+        ["workflow.toml", "workflow.fabro"].iter().any(|file| dir.join(file).is_file())
     };
-    entries.flatten().filter_map(|entry| name_of(entry.path())).collect()
+    let is_workflow = |path: &PathBuf| match path.extension() {
+        Some(extension) if extension == "fabro" && !path.is_dir() => true,
+        _ => has_workflow(path),
+    };
+    let paths = entries.flatten().map(|entry| entry.path()).filter(is_workflow);
+    paths.filter_map(|path| path.file_stem()?.to_str().map(str::to_owned)).collect()
 }
 
 /// The error for a path that should be a file and is not.
@@ -224,17 +194,17 @@ fn existing(path: &Path) -> Result<(), ConfigError> {
         Ok(kind) if kind.is_dir() => {
             let near = files_in(path).into_iter().filter(|file| is_runnable(file)).take(3);
             let near = near.map(|file| path.join(file).display().to_string()).collect();
-            Err(ConfigError::NotAFile { path: path.to_owned(), near })
+            Err(ConfigError::NotAFile(path.to_owned(), near))
         }
         Ok(_) => Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            Err(ConfigError::NoFile { path: path.to_owned(), near: near_files(path) })
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            Err(ConfigError::NoFile(path.to_owned(), near_files(path)))
         }
-        Err(source) => Err(ConfigError::read(path, source)),
+        Err(source) => Err(ConfigError::Read { path: path.to_owned(), source }),
     }
 }
 
-/// Files in the same folder that are called nearly the same, sorted.
+/// A file in the same folder with a similar name.
 fn near_files(path: &Path) -> Vec<String> {
     let (Some(dir), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str()))
     else {
@@ -242,7 +212,11 @@ fn near_files(path: &Path) -> Vec<String> {
     };
     let files = files_in(dir);
     let runnable = files.iter().filter(|file| is_runnable(file)).map(String::as_str);
-    near_misses(name, runnable).into_iter().map(str::to_owned).collect()
+    similar(name, runnable)
+}
+
+fn similar<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    nearest(name, names).map(str::to_owned).into_iter().collect()
 }
 
 fn is_runnable(file: &str) -> bool {
@@ -250,7 +224,7 @@ fn is_runnable(file: &str) -> bool {
     extension.is_some_and(|it| it == "toml" || GRAPH_EXTENSIONS.contains(&it))
 }
 
-/// The names of what is in a folder, sorted.
+/// The names of the entries of a folder, sorted.
 fn files_in(dir: &Path) -> BTreeSet<String> {
     let Ok(entries) = fs::read_dir(dir) else { return BTreeSet::new() };
     entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect()

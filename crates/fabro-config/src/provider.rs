@@ -3,12 +3,14 @@ use std::time::Duration;
 
 use fabro_types::ProviderKind;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
-use crate::detect::known_provider;
+use crate::known_providers::known_provider;
 use crate::variables::{MissingVariable, expand_variables};
 
 /// One `[providers.NAME]`: a provider of models. It never holds a key, only the name of the
 /// environment variable that does, so it can be stored with a run.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProviderSettings {
@@ -17,19 +19,15 @@ pub struct ProviderSettings {
     /// `kind`: its protocol; the name itself when it is absent and the name is one.
     pub kind: ProviderKind,
     /// `base_url`: its address; the usual one of its kind when absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub base_url: Option<String>,
     /// `api_key_env`: the environment variable that holds its key. See [`ProviderSettings::api_key`].
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub api_key_env: Option<String>,
     /// `headers`: sent with every request. As written: `$NAME` is an environment variable.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
     /// `request_timeout`: timeout until a response begins.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub request_timeout: Option<Duration>,
     /// `stream_timeout`: timeout between two parts of a response.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub stream_timeout: Option<Duration>,
 }
 

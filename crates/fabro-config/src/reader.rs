@@ -4,13 +4,12 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use fabro_types::{Diagnostic, Severity, Span};
+use fabro_types::{Diagnostic, Severity, Span, nearest};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use toml::Spanned;
 use toml::de::{DeInteger, DeString, DeTable, DeValue};
 
-use crate::near::near_misses;
 use crate::schema::{Kind, Schema};
 
 pub(crate) type Key<'i> = Spanned<DeString<'i>>;
@@ -265,14 +264,11 @@ impl Reader {
             };
             rest.split('.').next()
         });
-        if let Some(near) = near_misses(key, siblings).first() {
+        if let Some(near) = nearest(key, siblings) {
             return Some(join(pattern, near));
         }
-        let is_near = |part: &str| part.len() > 3 && !near_misses(key, [part]).is_empty();
-        let elsewhere = |name: &&str| {
-            let mut parts = name.split('.').filter(|part| *part != "NAME");
-            parts.any(|part| part == key || is_near(part))
-        };
+        let elsewhere =
+            |name: &&str| nearest(key, name.split('.').filter(|part| *part != "NAME")).is_some();
         let name = all().find(elsewhere)?;
         let end = name.find(key).map_or(name.len(), |at| at + key.len());
         Some(name[..end].to_owned())

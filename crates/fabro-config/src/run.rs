@@ -1,5 +1,4 @@
 use std::collections::BTreeMap;
-use std::fmt;
 
 use fabro_types::{Diagnostic, ModelInfo};
 use serde::Deserialize;
@@ -43,21 +42,6 @@ pub struct PrepareStep {
     pub script: String,
 }
 
-/// A setting that is checked but does nothing in this version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unsupported {
-    /// Its dotted name, such as `run.artifacts.include`.
-    pub setting: &'static str,
-    /// What it would do, such as `keeping the files a run produced`.
-    pub feature: &'static str,
-}
-
-impl fmt::Display for Unsupported {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` has no effect yet: this version lacks {}", self.setting, self.feature)
-    }
-}
-
 /// Reads a run.toml. The warnings are unknown keys and a missing `_version`.
 ///
 /// # Errors
@@ -81,13 +65,11 @@ pub fn parse(text: &str) -> Result<(RunConfig, Vec<Diagnostic>), Vec<Diagnostic>
     Ok((config, warnings))
 }
 
-/// The settings of `config` that this version does not act on yet.
-pub fn unsupported(config: &RunConfig) -> Vec<Unsupported> {
-    let artifacts = Unsupported {
-        setting: "run.artifacts.include",
-        feature: "keeping the files a run produced",
-    };
-    if config.artifacts.is_empty() { Vec::new() } else { vec![artifacts] }
+/// The warnings about settings of `config` that have no effect in this version.
+pub fn unsupported(config: &RunConfig) -> Option<&'static str> {
+    (!config.artifacts.is_empty()).then_some(
+        "`run.artifacts.include` has no effect yet: this version lacks keeping the files a run produced",
+    )
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use fabro_types::{OWN_TOOLS, ProviderKind};
 use serde_json::{Map, Value, json};
 
-use crate::detect::known_provider;
+use crate::known_providers::known_provider;
 use crate::reader::{Node, Reader};
 use crate::schema::PROVIDER_KINDS;
 use crate::values::is_tool_name;

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::agent::AgentSettings;
 use crate::error::{ConfigError, Findings};
-use crate::locate::{expand, read_text};
+use crate::file::{expand, read_text};
 use crate::provider::ProviderSettings;
 use crate::reader::read;
 use crate::schema::CONFIG_FILE;

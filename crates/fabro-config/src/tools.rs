@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use serde_with::skip_serializing_none;
 
 use crate::error::ConfigError;
-use crate::locate::{expand, read_text};
+use crate::file::{expand, read_text};
 
 /// One `[run.agent.mcp.NAME]`: a server of the Model Context Protocol. Its tools need the permission
 /// `full`.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct McpServer {
@@ -19,17 +21,14 @@ pub struct McpServer {
     /// `context`: whether calls carry the workflow's memory.
     pub context: bool,
     /// `startup_timeout`: timeout until its first response.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub startup_timeout: Option<Duration>,
     /// `tool_timeout`: timeout of a call.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_timeout: Option<Duration>,
 }
 
 /// How an MCP server is reached.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-#[non_exhaustive]
 pub enum McpTransport {
     /// A program to start, which communicates on stdin and stdout.
     Command {
@@ -59,6 +58,7 @@ impl Default for McpTransport {
 }
 
 /// One `[[run.agent.tools]]`: a tool that is an HTTP endpoint.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HttpTool {
@@ -79,7 +79,6 @@ pub struct HttpTool {
     /// `context`: whether calls carry the workflow's memory.
     pub context: bool,
     /// `instructions`: how to use it, for the model.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
 }
 
@@ -114,7 +113,7 @@ impl HttpTool {
         let schema = serde_json::from_str::<Map<String, Value>>(&read_text(&path)?);
         match schema {
             Ok(schema) => self.parameters = Value::Object(schema),
-            Err(source) => return Err(ConfigError::Schema { path, source }),
+            Err(source) => return Err(ConfigError::Schema(path, source)),
         }
         Ok(())
     }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use fabro_redact::is_secret_name;
+use fabro_types::{nearest, one_of};
 use serde_json::{Map, Number, Value};
 use toml::de::DeValue;
 
-use crate::near::near_misses;
 use crate::reader::{Node, Reader, entries, integer, join};
 use crate::schema::Kind;
 use crate::variables::{has_variable, is_variable};
@@ -181,9 +181,12 @@ fn word<'t>(node: &'t Node<'_>, words: &[&str]) -> Result<&'t str, Problem> {
     if words.contains(&word) {
         return Ok(word);
     }
-    let fix = match near_misses(word, words.iter().copied()).first() {
+    let fix = match nearest(word, words.iter().copied()) {
         Some(near) => format!("did you mean `{near}`?"),
-        None => format!("use {}", one_of(words)),
+        None => format!(
+            "use {}",
+            one_of(&words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>())
+        ),
     };
     invalid(format!("is `{word}`"), fix)
 }
@@ -342,14 +345,6 @@ fn is_host(text: &str) -> bool {
     let is_host_char = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
     let (host, port) = text.split_once(':').unwrap_or((text, "1"));
     !host.is_empty() && host.chars().all(is_host_char) && is_port(port)
-}
-
-fn one_of(words: &[&str]) -> String {
-    match words {
-        [] => String::new(),
-        [one] => format!("`{one}`"),
-        [first @ .., last] => format!("`{}` or `{last}`", first.join("`, `")),
-    }
 }
 
 fn parse_duration(text: &str) -> Option<Duration> {

@@ -34,7 +34,7 @@ pub(crate) fn start(
 ) -> Result<(Process, Pipes), BackendError> {
     let started = Process::start(&Program { program, args, cwd: task.work_dir, env });
     started.map_err(|error| match error {
-        ExecError::Missing { program } => {
+        ExecError::Missing(program) => {
             BackendError::Missing { program, install: install.to_owned() }
         }
         error => error.into(),

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use fabro_engine::{Reporter, Stage, read_blob};
 use fabro_events::EventBody;
-use fabro_sandbox::git::Untold;
+use fabro_sandbox::git::UnknownFiles;
 use fabro_types::{BlobRef, Failure, FailureClass, Outcome};
 use serde_json::Value;
 
@@ -33,10 +33,10 @@ pub(crate) fn preview(text: &str) -> String {
 }
 
 /// The files that git knows of, or none, of which the user is told once.
-pub(crate) async fn known<T: Default>(stage: &Stage, files: Result<T, Untold>) -> T {
+pub(crate) async fn known<T: Default>(stage: &Stage, files: Result<T, UnknownFiles>) -> T {
     match files {
         Ok(files) => files,
-        Err(Untold(message)) => {
+        Err(UnknownFiles(message)) => {
             if let Some(message) = message {
                 warn(&stage.reporter, "files", message).await;
             }

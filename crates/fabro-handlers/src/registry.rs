@@ -113,7 +113,7 @@ impl Handler for Registry {
             return Failure::new(FailureClass::Structural, message).into();
         };
         let changes_files = !matches!(kind, NodeKind::Human | NodeKind::Wait);
-        let _at_work = changes_files.then(|| self.tree.begin());
+        let _running = changes_files.then(|| self.tree.start());
         let mut end = handler.execute(stage).await;
         if let StageEnd::Finished(finished) = &mut end {
             let redactor = &self.llm.agents.redactor;

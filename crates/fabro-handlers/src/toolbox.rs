@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fabro_redact::Redactor;
-use fabro_sandbox::{Exec, Files, LocalFiles, MarkedExec, Protected, WithValues};
+use fabro_sandbox::{Exec, Files, LocalFiles, MarkedExec, WithValues};
 use fabro_tools::mcp::{Server, Servers};
 use fabro_tools::{
     Shell, Tool, ToolSet, WorkflowContext, append_workflow_context, file_tools,
@@ -67,7 +67,7 @@ impl Toolbox for LocalToolbox {
         let mut warnings = Vec::new();
         match LocalFiles::new(work_dir) {
             Ok(files) => {
-                let files = Protected::new(WithValues::new(files, workflow.value_dirs()));
+                let files = WithValues::new(files, workflow.value_dirs());
                 let files: Arc<dyn Files> = Arc::new(files);
                 tools.extend(file_tools(Arc::clone(&files)));
                 let shell = Shell {

@@ -180,7 +180,6 @@ impl<'s> ServiceBuilder<'s> {
                     env.iter().filter(|(name, _)| is_secret_name(name)),
                 )),
                 McpTransport::Http { headers, .. } => secrets.extend(secret_references(headers)),
-                _ => {}
             }
         }
         for tool in &settings.agent.tools {
@@ -273,10 +272,6 @@ fn mcp_server(name: &str, settings: &McpServer) -> Result<Server, SetupError> {
         },
         McpTransport::Http { url, headers } => {
             Transport::Http { url: url.clone(), headers: expand_all(&owner, headers)? }
-        }
-        _ => {
-            let message = format!("{owner} has an unknown transport");
-            return Err(SetupError::new(message, "use command or url"));
         }
     };
     let default = Server::new(name, transport);

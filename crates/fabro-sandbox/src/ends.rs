@@ -1,4 +1,5 @@
-use crate::log::Sink;
+use crate::ExecError;
+use crate::log::{OutputSink, lossy};
 
 /// The start and the end of a stream of any length.
 #[derive(Default)]
@@ -42,8 +43,8 @@ impl Ends {
     }
 }
 
-impl Sink for Ends {
-    fn take(&mut self, chunk: &[u8]) -> std::io::Result<()> {
+impl OutputSink for Ends {
+    fn write(&mut self, chunk: &[u8]) -> Result<(), ExecError> {
         let room = self.head_limit - self.head.len();
         let (head, rest) = chunk.split_at(room.min(chunk.len()));
         self.head.extend_from_slice(head);
@@ -77,11 +78,6 @@ fn is_inner(byte: u8) -> bool {
     byte & 0xc0 == 0x80
 }
 
-fn lossy(bytes: Vec<u8>) -> String {
-    String::from_utf8(bytes)
-        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,7 +86,7 @@ mod tests {
     fn check(input: &str, chunk: usize, expected: &str) {
         let mut ends = Ends::new(4, 3);
         for chunk in input.as_bytes().chunks(chunk) {
-            ends.take(chunk).unwrap();
+            ends.write(chunk).unwrap();
         }
         assert_eq!(ends.text(), expected, "{input} by {chunk}");
     }
@@ -111,10 +107,10 @@ mod tests {
     #[test]
     fn bytes_that_are_no_text_do_no_harm() {
         let mut ends = Ends::new(4, 4);
-        ends.take(&[0xff, 0x80, 0x80, 0x80, 0x80, 0x80, 0xf0, 0x80, 0x80, 0xe0]).unwrap();
+        ends.write(&[0xff, 0x80, 0x80, 0x80, 0x80, 0x80, 0xf0, 0x80, 0x80, 0xe0]).unwrap();
         assert!(ends.text().contains("omitted"));
         let mut none = Ends::new(0, 0);
-        none.take(b"abc").unwrap();
+        none.write(b"abc").unwrap();
         assert_eq!(none.text(), "\n[… 3 characters omitted …]\n");
     }
 }

@@ -1,7 +1,6 @@
 //! Files of a working directory.
 
 mod beneath;
-mod json_text;
 mod local;
 mod memory;
 mod protected;
@@ -9,50 +8,41 @@ mod read_first;
 mod resolve;
 mod values;
 
-use std::io::Read;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::io::{ErrorKind, Read};
 use std::time::SystemTime;
 
 pub use local::LocalFiles;
 pub use memory::MemoryFiles;
-pub use protected::Protected;
-pub use read_first::{Noticed, ReadFirst, Seen};
+pub use read_first::{FileHashes, KnownFiles, ReadFirst};
 pub use values::WithValues;
 
-/// Gives the content of files.
+/// The files of a working directory.
 ///
-/// Paths of this and its sister traits are UTF-8 with `/` between names, relative to the root or
-/// absolute inside of it. All methods may block.
-pub trait ReadFiles: Send + Sync {
+/// Paths are UTF-8 with `/` between names, relative to the root or absolute inside of it. All methods
+/// may block.
+pub trait Files: Send + Sync {
     /// Opens a regular file, through links that stay inside.
     ///
     /// # Errors
     ///
     /// There is no such file, it is outside, or it is a directory, device, pipe or socket.
     fn open(&self, path: &str) -> Result<Box<dyn Read + Send>, FileError>;
-}
 
-/// Changes files.
-pub trait WriteFiles: Send + Sync {
     /// Replaces the content of a file in one atomic step: readers see the old content or the new.
-    /// Directories that it needs are made; a file that was there keeps its mode.
+    /// Missing directories are created; an existing file keeps its mode.
     ///
     /// # Errors
     ///
     /// The path is outside, is not a regular file, or must not be written. Nothing has changed then.
     fn write(&self, path: &str, content: &[u8]) -> Result<(), FileError>;
 
-    /// Removes a file, or a link and not what it leads to.
+    /// Removes a file, or a link but not its target.
     ///
     /// # Errors
     ///
     /// There is no such file, it is outside, or it is a directory.
     fn remove(&self, path: &str) -> Result<(), FileError>;
-}
 
-/// Finds files.
-pub trait FindFiles: Send + Sync {
     /// What there is at a path, through links that stay inside.
     ///
     /// # Errors
@@ -60,34 +50,26 @@ pub trait FindFiles: Send + Sync {
     /// There is nothing, or the path is outside.
     fn info(&self, path: &str) -> Result<FileInfo, FileError>;
 
-    /// What is in a directory, by name.
+    /// The entries of a directory, by name.
     ///
     /// # Errors
     ///
     /// There is no such directory, or it is outside.
     fn list(&self, path: &str) -> Result<Vec<Entry>, FileError>;
 
-    /// Where a path leads, in the form of [`FileInfo::path`], whether or not something is there: a
-    /// link to what does not exist leads to what a write to it would make.
+    /// The resolved path, in the form of [`FileInfo::path`], whether or not something is there: a
+    /// dangling link resolves to the file that a write to it would create.
     ///
     /// # Errors
     ///
     /// The path is outside.
-    fn leads_to(&self, path: &str) -> Result<String, FileError>;
-}
+    fn resolve(&self, path: &str) -> Result<String, FileError>;
 
-/// All that can be done with the files of a working directory.
-pub trait Files: ReadFiles + WriteFiles + FindFiles {}
-
-impl<T: ReadFiles + WriteFiles + FindFiles + ?Sized> Files for T {}
-
-/// Reading in one go.
-pub trait ReadFilesExt: ReadFiles {
     /// The whole content of a file of at most `limit` bytes.
     ///
     /// # Errors
     ///
-    /// As for [`ReadFiles::open`]; also, the file is larger or cannot be read to its end.
+    /// As for [`open`](Self::open); also, the file is larger or cannot be read to its end.
     fn read(&self, path: &str, limit: u64) -> Result<Vec<u8>, FileError> {
         let mut content = Vec::new();
         let mut file = self.open(path)?.take(limit.saturating_add(1));
@@ -98,8 +80,6 @@ pub trait ReadFilesExt: ReadFiles {
         Ok(content)
     }
 }
-
-impl<T: ReadFiles + ?Sized> ReadFilesExt for T {}
 
 /// What there is at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,7 +94,7 @@ pub struct FileInfo {
     pub modified: Option<SystemTime>,
 }
 
-/// What a directory has.
+/// An entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Its name. Bytes that are not UTF-8 are U+FFFD, and such an entry cannot be opened.
@@ -123,7 +103,7 @@ pub struct Entry {
     pub kind: FileKind,
 }
 
-/// What a path can lead to.
+/// What there can be at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileKind {
     /// A regular file.
@@ -136,52 +116,31 @@ pub enum FileKind {
     Other,
 }
 
-/// A file operation that was refused or failed.
+/// A file operation that was refused or failed. Each holds the path as it was given.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
     /// The path, or a link on the way, leads out of the root.
-    #[error("{path} is outside of the working directory: use a path inside of it")]
-    Outside {
-        /// The path as it was given.
-        path: String,
-    },
+    #[error("{0} is outside of the working directory: use a path inside of it")]
+    Outside(String),
     /// There is nothing at the path.
-    #[error("{path} does not exist: check the path")]
-    NotFound {
-        /// The path as it was given.
-        path: String,
-    },
+    #[error("{0} does not exist: check the path")]
+    NotFound(String),
     /// It is a directory.
-    #[error("{path} is a directory: name a file")]
-    IsDirectory {
-        /// The path as it was given.
-        path: String,
-    },
+    #[error("{0} is a directory: name a file")]
+    IsDirectory(String),
     /// It, or a component of its path, is not a directory.
-    #[error("{path} is not a directory, or its path leads through a file: check the path")]
-    NotDirectory {
-        /// The path as it was given.
-        path: String,
-    },
+    #[error("{0} is not a directory, or its path leads through a file: check the path")]
+    NotDirectory(String),
     /// It is a device, pipe or socket, or belongs to a file system of the kernel's.
-    #[error("{path} is not a regular file: only those are read and written")]
-    NotRegular {
-        /// The path as it was given.
-        path: String,
-    },
-    /// The path is empty, too long, or has a NUL character.
-    #[error("{} is not a valid path: name a file or directory", path.escape_debug())]
-    Invalid {
-        /// The first characters of the path.
-        path: String,
-    },
+    #[error("{0} is not a regular file: only those are read and written")]
+    NotRegular(String),
+    /// The path is empty, too long, or has a NUL character; only its first characters are kept.
+    #[error("{} is not a valid path: name a file or directory", .0.escape_debug())]
+    Invalid(String),
     /// The links on the way are too many, or lead in a circle.
-    #[error("{path} leads through too many links: name the file itself")]
-    Links {
-        /// The path as it was given.
-        path: String,
-    },
+    #[error("{0} leads through too many links: name the file itself")]
+    Links(String),
     /// The file is larger than was asked for.
     #[error("{path} is larger than {limit} bytes: read a part of it")]
     TooLarge {
@@ -190,94 +149,39 @@ pub enum FileError {
         /// The limit, in bytes.
         limit: u64,
     },
-    /// Nobody may write the file.
-    #[error(
-        "{path} is write-protected: leave it as it is, or ask for its protection to be removed"
-    )]
-    ReadOnly {
-        /// The path as it was given.
-        path: String,
-    },
-    /// It steers another program, or is kept by one; see [`Protected`] and [`WithValues`].
-    #[error("{path} belongs to git or to fabro: it can be read, but not changed here")]
-    Protected {
-        /// The path as it was given.
-        path: String,
-    },
+    /// The file is write-protected.
+    #[error("{0} is write-protected: leave it as it is, or ask for its protection to be removed")]
+    ReadOnly(String),
+    /// It controls another program, or is kept by one; see [`LocalFiles`] and [`WithValues`].
+    #[error("{0} belongs to git or to fabro: it can be read, but not changed here")]
+    Protected(String),
     /// The file exists, but was not read before.
-    #[error("{path} exists, but was not read yet: read it before changing it")]
-    Unread {
-        /// The path as it was given.
-        path: String,
-    },
-    /// The file is not what it was when it was read.
-    #[error("{path} has changed since it was read: read it again before changing it")]
-    Changed {
-        /// The path as it was given.
-        path: String,
-    },
+    #[error("{0} exists, but was not read yet: read it before changing it")]
+    Unread(String),
+    /// The file has changed since it was read.
+    #[error("{0} has changed since it was read: read it again before changing it")]
+    Changed(String),
     /// The system refused it for another reason.
-    #[error("{path}: {source}")]
-    Io {
-        /// The path as it was given.
-        path: String,
-        /// The error of the system.
-        source: std::io::Error,
-    },
-    /// The root is not a directory.
-    #[error("working directory {} cannot be used: {source}", path.display())]
-    Root {
-        /// The root as it was given.
-        path: PathBuf,
-        /// The error of the system.
-        source: std::io::Error,
-    },
+    #[error("{0}: {1}")]
+    Io(String, #[source] std::io::Error),
+    /// The root is not a directory, or cannot be read.
+    #[error("working directory {0} cannot be used: {1}")]
+    Root(String, #[source] std::io::Error),
 }
 
 impl FileError {
     fn io(path: &str, source: std::io::Error) -> Self {
-        use std::io::ErrorKind;
-        let path = path.to_owned();
+        let owned = path.to_owned();
         match source.kind() {
-            ErrorKind::NotFound => Self::NotFound { path },
-            ErrorKind::NotADirectory => Self::NotDirectory { path },
-            ErrorKind::IsADirectory => Self::IsDirectory { path },
-            ErrorKind::InvalidFilename => Self::Invalid { path: start(&path) },
-            _ => Self::Io { path, source },
+            ErrorKind::NotFound => Self::NotFound(owned),
+            ErrorKind::NotADirectory => Self::NotDirectory(owned),
+            ErrorKind::IsADirectory => Self::IsDirectory(owned),
+            ErrorKind::InvalidFilename => Self::invalid(path),
+            _ => Self::Io(owned, source),
         }
     }
-}
 
-fn start(path: &str) -> String {
-    path.chars().take(100).collect()
-}
-
-impl<T: ReadFiles + ?Sized> ReadFiles for Arc<T> {
-    fn open(&self, path: &str) -> Result<Box<dyn Read + Send>, FileError> {
-        (**self).open(path)
-    }
-}
-
-impl<T: WriteFiles + ?Sized> WriteFiles for Arc<T> {
-    fn write(&self, path: &str, content: &[u8]) -> Result<(), FileError> {
-        (**self).write(path, content)
-    }
-
-    fn remove(&self, path: &str) -> Result<(), FileError> {
-        (**self).remove(path)
-    }
-}
-
-impl<T: FindFiles + ?Sized> FindFiles for Arc<T> {
-    fn info(&self, path: &str) -> Result<FileInfo, FileError> {
-        (**self).info(path)
-    }
-
-    fn list(&self, path: &str) -> Result<Vec<Entry>, FileError> {
-        (**self).list(path)
-    }
-
-    fn leads_to(&self, path: &str) -> Result<String, FileError> {
-        (**self).leads_to(path)
+    fn invalid(path: &str) -> Self {
+        Self::Invalid(path.chars().take(100).collect())
     }
 }

@@ -1,9 +1,9 @@
-//! What a git work tree knows about its files: which ones changed between two moments.
+//! Which files of a git work tree changed between two snapshots.
 //!
-//! [`Snapshot::take`] notes where a work tree stands: its commit, and what is in the files that differ
-//! from it. [`changed`] compares two such moments. A file counts as changed when it appeared, vanished
-//! or has other contents on the disk, whether that was committed, staged or neither; files that had
-//! been edited before, and were not touched since, do not.
+//! [`Snapshot::take`] records the state of a work tree: its commit, and the contents of the files that
+//! differ from it. [`changed`] compares two snapshots. A file counts as changed when it was created,
+//! deleted or has other contents on the disk, whether that was committed, staged or neither; files that
+//! had been edited before, and were not touched since, do not.
 //!
 //! ```
 //! use fabro_sandbox::git::{Snapshot, changed};
@@ -25,10 +25,10 @@
 //! # }
 //! ```
 //!
-//! The `git` program is asked, and asked to take no lock: the index, the stash and the references stay
-//! as they are, and other git commands at the same time are not disturbed.
+//! The `git` program is run without locks: the index, the stash and the references stay as they are,
+//! and other git commands at the same time are not disturbed.
 //!
-//! A [`WorkTree`] does both for stages that follow one another, and asks once between two of them.
+//! A [`WorkTree`] does both for stages that follow one another, with one snapshot between two of them.
 //!
 //! # Limits
 //!
@@ -38,7 +38,7 @@
 //!   any of its files.
 //! - Contents are compared as far as 4 MB a file and 32 MB together, those of larger ones by size and
 //!   times: one that was rewritten with the same contents then counts as changed.
-//! - Each call takes at most ten seconds, and git may say at most 64 MB.
+//! - Each call has a timeout of ten seconds, and git may print at most 64 MB.
 
 mod changed;
 mod print;
@@ -50,49 +50,32 @@ mod work_tree;
 use std::time::Duration;
 
 pub use changed::changed;
+use run::OUTPUT_BYTES;
 pub use snapshot::Snapshot;
-pub use work_tree::{AtWork, Untold, WorkTree};
+pub use work_tree::{RunningStage, UnknownFiles, WorkTree};
 
-/// How long a call may take.
-pub const TIME_LIMIT: Duration = Duration::from_secs(10);
+/// The timeout of a call.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Why git gave no answer.
+/// Why git gave no result. The commands are those of git.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GitError {
-    /// The program could not be started, or not be read from.
+    /// The program could not be started, or its output not be read.
     #[error("git cannot be run: {0}")]
     Run(#[from] std::io::Error),
-    /// Git failed.
-    #[error("git {command} failed: {stderr}")]
-    Failed {
-        /// The command of git that was run.
-        command: String,
-        /// Its stderr, at most 2,000 bytes of it.
-        stderr: String,
-    },
-    /// Git answered something else than was asked for.
-    #[error("git {command} answered what cannot be read: {answer}")]
-    Answer {
-        /// The command of git that was run.
-        command: String,
-        /// The part of the answer that was not understood.
-        answer: String,
-    },
-    /// Git printed more than is read.
-    #[error("git {command} lists more than {limit} bytes: let .gitignore name what is generated")]
-    TooMuch {
-        /// The command of git that was run.
-        command: String,
-        /// The most that is read, in bytes.
-        limit: u64,
-    },
+    /// A command failed, with this on stderr, at most 2,000 bytes of it.
+    #[error("git {0} failed: {1}")]
+    Failed(&'static str, String),
+    /// The output of a command is not as expected, in this part.
+    #[error("git {0} answered what cannot be read: {1}")]
+    UnexpectedOutput(&'static str, String),
+    /// A command printed more than is read.
+    #[error("git {0} lists more than {OUTPUT_BYTES} bytes: let .gitignore name what is generated")]
+    TooMuch(&'static str),
     /// Timeout.
-    #[error("git took more than {} s: is the work tree on a slow disk?", limit.as_secs())]
-    TimedOut {
-        /// The timeout.
-        limit: Duration,
-    },
+    #[error("git took more than {} s: is the work tree on a slow disk?", TIMEOUT.as_secs())]
+    TimedOut,
 }
 
 #[cfg(test)]

@@ -30,10 +30,11 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// The group that this child leads; `None` when the child was waited for already.
-    pub(crate) fn of(child: &Child) -> Option<Self> {
-        let id = Pid::from_raw(child.id()?.cast_signed())?;
-        Some(Self { id, leader_reaped: false, ended: false })
+    /// The group that this child, just started, leads.
+    #[expect(clippy::expect_used, reason = "a child has its id until it is waited for")]
+    pub(crate) fn of(child: &Child) -> Self {
+        let id = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        Self { id: id.expect("the child was not waited for"), leader_reaped: false, ended: false }
     }
 
     /// Ends what the leader left, after it was waited for: usually nothing, which costs one system

@@ -1,22 +1,22 @@
 //! Where an AI agent or a workflow runs scripts and changes files on this machine, within limits.
 //!
-//! Two seams. [`Exec`] runs a script: one function that takes a [`Request`] and gives back what it
-//! came to. [`LocalExec`] starts real processes, [`FakeExec`] answers from memory. [`Files`] are the
-//! files of a working directory, in three traits: [`ReadFiles`], [`WriteFiles`], [`FindFiles`].
-//! [`LocalFiles`] refuses paths outside its root, [`WithValues`] adds single values that may be read,
-//! [`MemoryFiles`] has no disk, and [`ReadFirst`] refuses changes to files that were not read first.
+//! Two traits. [`Exec`] runs a script: one function that takes a [`Request`] and returns its result.
+//! [`LocalExec`] starts real processes, [`FakeExec`] has canned results. [`Files`] are the files of a
+//! working directory. [`LocalFiles`] refuses paths outside its root, and changes to files that control
+//! git or fabro; [`WithValues`] adds read-only values; [`MemoryFiles`] has no disk. [`ReadFirst`]
+//! refuses changes to files that were not read first.
 //!
 //! ```
 //! use fabro_sandbox::{Captured, Environment, Exec, Exit, Keep, Language, LocalExec, Request};
-//! use fabro_sandbox::{FileError, LocalFiles, ReadFilesExt, WriteFiles};
+//! use fabro_sandbox::{FileError, Files, LocalFiles};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let place = tempfile::tempdir()?;
+//! let dir = tempfile::tempdir()?;
 //! let env = [("NAME".to_owned(), "world".to_owned())];
 //! let request = Request {
 //!     script: "echo hello $NAME; exit 3",
 //!     language: Language::Shell,
-//!     cwd: place.path(),
+//!     cwd: dir.path(),
 //!     env: Environment::Inherit(&env),
 //!     keep: Keep::Ends { head: 1_000, tail: 1_000 },
 //!     redactor: None,
@@ -27,19 +27,19 @@
 //! assert_eq!(finished.exit, Exit::Code(3));
 //! assert_eq!(finished.stdout, Captured::Text("hello world".to_owned()));
 //!
-//! let files = LocalFiles::new(place.path())?;
+//! let files = LocalFiles::new(dir.path())?;
 //! files.write("notes/today.md", b"- asked for hello")?;
 //! assert_eq!(files.read("notes/today.md", 1_000)?, b"- asked for hello");
-//! assert!(matches!(files.read("../../etc/passwd", 1_000), Err(FileError::Outside { .. })));
+//! assert!(matches!(files.read("../../etc/passwd", 1_000), Err(FileError::Outside(_))));
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! A script ends when its shell exits. Processes left in its group get a moment to finish
-//! on its own, then SIGTERM, two seconds, and SIGKILL; a cancellation ends the whole group the same
-//! way, and dropping the future kills it at once. A [`Process`] is a program to talk to through pipes,
-//! which ends in the same way. Its output goes to two log files as it arrives and comes back as text
-//! when it is small, or only its two ends are kept ([`Keep`]); a redactor can redact it.
+//! A script ends when its shell exits. Processes left in its group get a moment to finish by
+//! themselves, then SIGTERM, two seconds, and SIGKILL; a cancellation ends the whole group the same
+//! way, and dropping the future kills it at once. The output goes to two log files as it arrives and
+//! comes back as text when it is small, or only its two ends are kept ([`Keep`]); a redactor can redact
+//! it. A [`Process`] is a program to communicate with through pipes, which ends in the same way.
 //!
 //! # Limits
 //!
@@ -77,8 +77,8 @@ pub use environment::agent_env;
 use fabro_redact::Redactor;
 pub use fake::FakeExec;
 pub use files::{
-    Entry, FileError, FileInfo, FileKind, Files, FindFiles, LocalFiles, MemoryFiles, Noticed,
-    Protected, ReadFiles, ReadFilesExt, ReadFirst, Seen, WithValues, WriteFiles,
+    Entry, FileError, FileHashes, FileInfo, FileKind, Files, KnownFiles, LocalFiles, MemoryFiles,
+    ReadFirst, WithValues,
 };
 pub use leftovers::{Mark, end_leftovers};
 pub use local::LocalExec;
@@ -207,30 +207,18 @@ pub enum Captured {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExecError {
-    /// The interpreter is not there.
-    #[error("{program} not found: install {program}, or put it on the PATH")]
-    Missing {
-        /// Its name.
-        program: String,
-    },
-    /// The working directory is not there.
-    #[error("working directory {} is not a directory: create it, or choose another", path.display())]
-    WorkingDirectory {
-        /// Its path.
-        path: PathBuf,
-    },
-    /// The script contains a NUL character, which no process takes.
-    #[error("script contains a NUL character at byte {offset}: remove it")]
-    Nul {
-        /// Where it is, in bytes from the start of the script.
-        offset: usize,
-    },
-    /// The environment is larger than the system takes.
-    #[error("environment too large to start {program}: pass large values in files")]
-    EnvironmentTooLarge {
-        /// The interpreter.
-        program: String,
-    },
+    /// The interpreter of this name was not found.
+    #[error("{0} not found: install {0}, or put it on the PATH")]
+    Missing(String),
+    /// The working directory does not exist.
+    #[error("working directory {} is not a directory: create it, or choose another", .0.display())]
+    WorkingDirectory(PathBuf),
+    /// The script contains a NUL character at this byte, which no process takes.
+    #[error("script contains a NUL character at byte {0}: remove it")]
+    Nul(usize),
+    /// The environment is larger than the system takes for this program.
+    #[error("environment too large to start {0}: pass large values in files")]
+    EnvironmentTooLarge(String),
     /// The process could not be started for another reason.
     #[error("start {program}: {source}")]
     Start {
@@ -242,7 +230,7 @@ pub enum ExecError {
     /// The output could not be recorded; the script was ended.
     #[error("write {}: {source}; free some space or choose another place", path.display())]
     Log {
-        /// The log file, or the file a long script is run from.
+        /// The log file, or the directory of the file that a long script is run from.
         path: PathBuf,
         /// The error of the system.
         source: std::io::Error,
@@ -255,4 +243,10 @@ pub enum ExecError {
         /// The error of the system.
         source: std::io::Error,
     },
+}
+
+impl ExecError {
+    fn watch(program: &Path, source: std::io::Error) -> Self {
+        Self::Watch { program: program.display().to_string(), source }
+    }
 }

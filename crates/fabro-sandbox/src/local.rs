@@ -15,13 +15,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ends::Ends;
 use crate::group::Group;
-use crate::log::{Channel, DrainError, Log, trimmed};
+use crate::log::{Log, OutputChannel, trimmed};
 use crate::{Captured, Environment, Exec, ExecError, Exit, Finished, Keep, Language, Request};
 
 /// One argument of a process holds less than 128 KiB on Linux; longer scripts are run from a file.
 const ARGUMENT_BYTES: usize = 128 * 1024 - 1;
 
-/// How long output is read on when the group is gone but something outside it holds the pipe.
+/// How long output is read when the group is gone but a process outside it holds the pipe.
 const LAST_OUTPUT: Duration = Duration::from_millis(100);
 
 /// Runs a script from a file just as `python3 -c` would: same arguments, same module path.
@@ -43,11 +43,10 @@ impl LocalExec {
     fn program(&self, language: Language) -> Result<&Path, ExecError> {
         match language {
             Language::Python => Ok(Path::new("python3")),
-            Language::Shell => self
-                .shell
-                .get_or_init(find_shell)
-                .as_deref()
-                .ok_or_else(|| ExecError::Missing { program: "sh".to_owned() }),
+            Language::Shell => {
+                let shell = self.shell.get_or_init(find_shell).as_deref();
+                shell.ok_or_else(|| ExecError::Missing("sh".to_owned()))
+            }
         }
     }
 }
@@ -57,7 +56,7 @@ impl Exec for LocalExec {
     async fn run(&self, request: Request<'_>) -> Result<Finished, ExecError> {
         let started = Instant::now();
         if let Some(offset) = request.script.find('\0') {
-            return Err(ExecError::Nul { offset });
+            return Err(ExecError::Nul(offset));
         }
         let program = self.program(request.language)?;
         let (exit, stdout, stderr) = match &request.keep {
@@ -73,28 +72,24 @@ impl Exec for LocalExec {
     }
 }
 
+#[expect(clippy::expect_used, reason = "the pipes were asked for")]
 async fn run_with_logs(
     program: &Path,
     request: &Request<'_>,
     stdout: &Path,
     stderr: &Path,
 ) -> Result<(Exit, Captured, Captured), ExecError> {
-    let mut out = Channel::new(Log::create(stdout)?, request.redactor);
-    let mut err = Channel::new(Log::create(stderr)?, request.redactor);
+    let mut out = OutputChannel::new(Log::create(stdout)?, request.redactor, program);
+    let mut err = OutputChannel::new(Log::create(stderr)?, request.redactor, program);
     let exit = if request.cancel.is_cancelled() {
         Exit::Canceled
     } else {
-        let file = LongScript::write_beside(stdout, request.script)?;
-        let mut child = spawn(program, request, file.path(), Stdio::piped(), Stdio::piped())?;
-        let pipes = child.stdout.take().zip(child.stderr.take());
-        let drains = async {
-            let Some((stdout, stderr)) = pipes else {
-                return Err(DrainError::Read(ErrorKind::NotFound.into()));
-            };
-            tokio::try_join!(out.drain(stdout), err.drain(stderr)).map(drop)
-        };
-        let ended = watch(child, &request.cancel, drains).await;
-        ended.map_err(|stop| stop.error(program))?
+        let file = long_script(request.script)?;
+        let mut child = spawn(program, request, file.as_deref(), Stdio::piped(), Stdio::piped())?;
+        let stdout = child.stdout.take().expect("stdout is piped");
+        let stderr = child.stderr.take().expect("stderr is piped");
+        let drains = async { tokio::try_join!(out.drain(stdout), err.drain(stderr)).map(drop) };
+        watch(child, program, &request.cancel, drains).await?
     };
     Ok((exit, out.finish()?.captured(), err.finish()?.captured()))
 }
@@ -104,18 +99,17 @@ async fn run_with_ends(
     request: &Request<'_>,
     ends: Ends,
 ) -> Result<(Exit, String), ExecError> {
-    let mut channel = Channel::new(ends, request.redactor);
+    let mut channel = OutputChannel::new(ends, request.redactor, program);
     let exit = if request.cancel.is_cancelled() {
         Exit::Canceled
     } else {
-        let file = LongScript::write_somewhere(request.script)?;
+        let file = long_script(request.script)?;
         let failed = |source| start_error(program, request.cwd, source);
         let (reader, writer) = std::io::pipe().map_err(failed)?;
         let reader = Receiver::from_owned_fd(reader.into()).map_err(failed)?;
         let second = writer.try_clone().map_err(failed)?;
-        let child = spawn(program, request, file.path(), writer.into(), second.into())?;
-        let ended = watch(child, &request.cancel, channel.drain(reader)).await;
-        ended.map_err(|stop| stop.error(program))?
+        let child = spawn(program, request, file.as_deref(), writer.into(), second.into())?;
+        watch(child, program, &request.cancel, channel.drain(reader)).await?
     };
     Ok((exit, trimmed(channel.finish()?.text())))
 }
@@ -123,49 +117,49 @@ async fn run_with_ends(
 /// Waits for the child, then for its group, copying its output all the while.
 async fn watch(
     mut child: Child,
+    program: &Path,
     cancel: &CancellationToken,
-    drains: impl Future<Output = Result<(), DrainError>>,
-) -> Result<Exit, Stop> {
-    let Some(mut group) = Group::of(&child) else {
-        return Err(Stop::Watch(ErrorKind::NotFound.into()));
-    };
-    let ended = {
+    drains: impl Future<Output = Result<(), ExecError>>,
+) -> Result<Exit, ExecError> {
+    let mut group = Group::of(&child);
+    let result = {
         let mut drained = false;
         let mut drains = std::pin::pin!(drains);
-        let mut ending = std::pin::pin!(ended(&mut child, &mut group, cancel));
-        let ended = tokio::select! {
+        let mut exit = std::pin::pin!(wait(&mut child, program, &mut group, cancel));
+        let result = tokio::select! {
             result = &mut drains => match result {
                 Ok(()) => {
                     drained = true;
-                    ending.await
+                    exit.await
                 }
-                Err(error) => Err(error.into()),
+                Err(error) => Err(error),
             },
-            exit = &mut ending => exit,
+            exit = &mut exit => exit,
         };
-        match ended {
+        match result {
             // A pipe without a writer is read to its end; the timeout is for the others.
             Ok(exit) if !drained => match timeout(LAST_OUTPUT, drains).await {
-                Ok(Err(error)) => Err(error.into()),
+                Ok(Err(error)) => Err(error),
                 Ok(Ok(())) | Err(_) => Ok(exit),
             },
-            ended => ended,
+            result => result,
         }
     };
-    if ended.is_err() {
+    if result.is_err() {
         group.end(&mut child).await;
     }
-    ended
+    result
 }
 
-async fn ended(
+async fn wait(
     child: &mut Child,
+    program: &Path,
     group: &mut Group,
     cancel: &CancellationToken,
-) -> Result<Exit, Stop> {
+) -> Result<Exit, ExecError> {
     let status = tokio::select! {
         biased;
-        status = child.wait() => status.map_err(Stop::Watch)?,
+        status = child.wait() => status.map_err(|source| ExecError::watch(program, source))?,
         () = cancel.cancelled() => {
             group.end(child).await;
             return Ok(Exit::Canceled);
@@ -175,10 +169,11 @@ async fn ended(
     Ok(exit(status))
 }
 
+#[expect(clippy::expect_used, reason = "an ended process has a code or a signal")]
 pub(crate) fn exit(status: ExitStatus) -> Exit {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => Exit::Code(code),
-        (None, signal) => Exit::Signal(signal.unwrap_or_default()),
+    match status.code() {
+        Some(code) => Exit::Code(code),
+        None => Exit::Signal(status.signal().expect("a process without a code got a signal")),
     }
 }
 
@@ -216,10 +211,10 @@ pub(crate) fn start_error(program: &Path, cwd: &Path, source: std::io::Error) ->
     let name = program.file_name().unwrap_or(OsStr::new("sh")).to_string_lossy().into_owned();
     match source.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory if !cwd.is_dir() => {
-            ExecError::WorkingDirectory { path: cwd.to_owned() }
+            ExecError::WorkingDirectory(cwd.to_owned())
         }
-        ErrorKind::NotFound => ExecError::Missing { program: name },
-        ErrorKind::ArgumentListTooLong => ExecError::EnvironmentTooLarge { program: name },
+        ErrorKind::NotFound => ExecError::Missing(name),
+        ErrorKind::ArgumentListTooLong => ExecError::EnvironmentTooLarge(name),
         _ => ExecError::Start { program: name, source },
     }
 }
@@ -235,84 +230,14 @@ fn find_shell() -> Option<PathBuf> {
     find("bash").or_else(|| find("sh"))
 }
 
-/// The file that a script too long for an argument is run from; dropping it removes the file.
-enum LongScript {
-    NotNeeded,
-    Beside(PathBuf),
-    Somewhere(TempPath),
-}
-
-impl LongScript {
-    /// Beside the log of standard output, for that is the one place known to be the run's own.
-    fn write_beside(log: &Path, script: &str) -> Result<Self, ExecError> {
-        if script.len() < ARGUMENT_BYTES {
-            return Ok(Self::NotNeeded);
-        }
-        let mut name = log.as_os_str().to_owned();
-        name.push(".script");
-        // The script starts in another directory, where a relative path would lead elsewhere.
-        let written = std::path::absolute(&name).and_then(|path| {
-            if let Some(directory) = path.parent() {
-                std::fs::create_dir_all(directory)?;
-            }
-            std::fs::write(&path, script).map(|()| path)
-        });
-        match written {
-            Ok(path) => Ok(Self::Beside(path)),
-            Err(source) => Err(ExecError::Log { path: name.into(), source }),
-        }
+/// Writes a script that is too long for an argument to a temporary file; dropping it removes the file.
+fn long_script(script: &str) -> Result<Option<TempPath>, ExecError> {
+    if script.len() < ARGUMENT_BYTES {
+        return Ok(None);
     }
-
-    /// Among the temporary files.
-    fn write_somewhere(script: &str) -> Result<Self, ExecError> {
-        if script.len() < ARGUMENT_BYTES {
-            return Ok(Self::NotNeeded);
-        }
-        let written = tempfile::NamedTempFile::new().and_then(|mut file| {
-            file.write_all(script.as_bytes())?;
-            Ok(file.into_temp_path())
-        });
-        let path = std::env::temp_dir();
-        written.map(Self::Somewhere).map_err(|source| ExecError::Log { path, source })
-    }
-
-    fn path(&self) -> Option<&Path> {
-        match self {
-            Self::NotNeeded => None,
-            Self::Beside(path) => Some(path),
-            Self::Somewhere(path) => Some(path),
-        }
-    }
-}
-
-impl Drop for LongScript {
-    fn drop(&mut self) {
-        if let Self::Beside(path) = self {
-            // A file left behind is harmless: the next script of this log overwrites it.
-            let _ = std::fs::remove_file(path);
-        }
-    }
-}
-
-/// Why a running script was given up.
-enum Stop {
-    Drain(DrainError),
-    Watch(std::io::Error),
-}
-
-impl From<DrainError> for Stop {
-    fn from(error: DrainError) -> Self {
-        Self::Drain(error)
-    }
-}
-
-impl Stop {
-    fn error(self, program: &Path) -> ExecError {
-        match self {
-            Self::Drain(DrainError::Write(path, source)) => ExecError::Log { path, source },
-            Self::Drain(DrainError::Read(source)) | Self::Watch(source) => {
-                ExecError::Watch { program: program.display().to_string(), source }
-            }
-        }
-    }
+    let written = tempfile::NamedTempFile::new().and_then(|mut file| {
+        file.write_all(script.as_bytes())?;
+        Ok(Some(file.into_temp_path()))
+    });
+    written.map_err(|source| ExecError::Log { path: std::env::temp_dir(), source })
 }

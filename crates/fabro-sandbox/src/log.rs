@@ -1,5 +1,5 @@
 use std::fs::File;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use fabro_redact::{Redactor, Stream};
@@ -7,44 +7,34 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::{CAPTURE_LIMIT, Captured, ExecError};
 
-/// A quarter of what a pipe usually holds: most scripts say less, and each has two of these.
+/// A quarter of what a pipe usually holds: most scripts write less, and each has two of these.
 const CHUNK_BYTES: usize = 16 * 1024;
 
 /// A log file, and the start of its content for as long as all of it fits.
 pub(crate) struct Log {
     path: PathBuf,
-    /// Made with the first byte: a new file is what a silent script would cost most.
+    /// Created with the first byte: a new file would be the largest cost of a silent script.
     file: Option<File>,
     bytes: u64,
     text: Vec<u8>,
 }
 
-/// Why a pipe was not drained to its end.
-#[derive(Debug)]
-pub(crate) enum DrainError {
-    Read(std::io::Error),
-    Write(PathBuf, std::io::Error),
-}
-
 /// Where output goes.
-pub(crate) trait Sink: Send {
-    fn take(&mut self, chunk: &[u8]) -> std::io::Result<()>;
-
-    /// The file that cannot be written when taking fails.
-    fn path(&self) -> &Path {
-        Path::new("")
-    }
+pub(crate) trait OutputSink: Send {
+    fn write(&mut self, chunk: &[u8]) -> Result<(), ExecError>;
 }
 
-/// Output on its way into a sink, without the secrets in it.
-pub(crate) struct Channel<S> {
+/// Copies output into a sink, redacted.
+pub(crate) struct OutputChannel<'a, S> {
     sink: S,
     redaction: Option<Stream>,
+    /// For errors.
+    program: &'a Path,
 }
 
-impl<S: Sink> Channel<S> {
-    pub(crate) fn new(sink: S, redactor: Option<&Redactor>) -> Self {
-        Self { sink, redaction: redactor.map(Redactor::stream) }
+impl<'a, S: OutputSink> OutputChannel<'a, S> {
+    pub(crate) fn new(sink: S, redactor: Option<&Redactor>, program: &'a Path) -> Self {
+        Self { sink, redaction: redactor.map(Redactor::stream), program }
     }
 
     /// Copies what the pipe gives until its end.
@@ -54,37 +44,39 @@ impl<S: Sink> Channel<S> {
     pub(crate) async fn drain(
         &mut self,
         mut pipe: impl AsyncRead + Unpin,
-    ) -> Result<(), DrainError> {
+    ) -> Result<(), ExecError> {
         let mut chunk = vec![0; CHUNK_BYTES];
         loop {
-            let count = pipe.read(&mut chunk).await.map_err(DrainError::Read)?;
+            let count = pipe.read(&mut chunk).await;
+            let count = count.map_err(|source| ExecError::watch(self.program, source))?;
             if count == 0 {
                 return Ok(());
             }
-            let taken = match &mut self.redaction {
-                Some(stream) => self.sink.take(&stream.push(&chunk[..count])),
-                None => self.sink.take(&chunk[..count]),
-            };
-            taken.map_err(|source| DrainError::Write(self.sink.path().to_owned(), source))?;
+            match &mut self.redaction {
+                Some(stream) => self.sink.write(&stream.push(&chunk[..count]))?,
+                None => self.sink.write(&chunk[..count])?,
+            }
         }
     }
 
-    /// The sink, with all that came.
+    /// The sink, with all output.
     pub(crate) fn finish(mut self) -> Result<S, ExecError> {
         if let Some(mut stream) = self.redaction.take() {
-            let taken = self.sink.take(&stream.finish());
-            let path = || self.sink.path().to_owned();
-            taken.map_err(|source| ExecError::Log { path: path(), source })?;
+            self.sink.write(&stream.finish())?;
         }
         Ok(self.sink)
     }
 }
 
 impl Log {
+    /// A file of an earlier script is emptied; a new one is not created before the first byte.
     pub(crate) fn create(path: &Path) -> Result<Self, ExecError> {
         let path = path.to_owned();
-        match emptied(&path) {
-            Ok(file) => Ok(Self { path, file, bytes: 0, text: Vec::new() }),
+        match File::options().write(true).truncate(true).open(&path) {
+            Ok(file) => Ok(Self { path, file: Some(file), bytes: 0, text: Vec::new() }),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                Ok(Self { path, file: None, bytes: 0, text: Vec::new() })
+            }
             Err(source) => Err(ExecError::Log { path, source }),
         }
     }
@@ -97,22 +89,21 @@ impl Log {
         if !self.fits() {
             return Captured::Large { path: self.path, bytes: self.bytes };
         }
-        let text = String::from_utf8(self.text)
-            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
-        Captured::Text(trimmed(text))
+        Captured::Text(trimmed(lossy(self.text)))
     }
 }
 
-impl Sink for Log {
-    fn take(&mut self, chunk: &[u8]) -> std::io::Result<()> {
+impl OutputSink for Log {
+    fn write(&mut self, chunk: &[u8]) -> Result<(), ExecError> {
         if chunk.is_empty() {
             return Ok(());
         }
+        let failed = |source| ExecError::Log { path: self.path.clone(), source };
         let file = match &mut self.file {
             Some(file) => file,
-            None => self.file.insert(create(&self.path)?),
+            None => self.file.insert(create(&self.path).map_err(failed)?),
         };
-        file.write_all(chunk)?;
+        file.write_all(chunk).map_err(failed)?;
         self.bytes += chunk.len() as u64;
         if self.fits() {
             self.text.extend_from_slice(chunk);
@@ -120,10 +111,6 @@ impl Sink for Log {
             self.text = Vec::new();
         }
         Ok(())
-    }
-
-    fn path(&self) -> &Path {
-        &self.path
     }
 }
 
@@ -133,18 +120,15 @@ pub(crate) fn trimmed(mut text: String) -> String {
     text
 }
 
-/// The file of an earlier script, emptied; `None` where there is none.
-fn emptied(path: &Path) -> std::io::Result<Option<File>> {
-    match File::options().write(true).truncate(true).open(path) {
-        Ok(file) => Ok(Some(file)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
+/// Bytes as text; those that are not UTF-8 are replaced.
+pub(crate) fn lossy(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
 fn create(path: &Path) -> std::io::Result<File> {
     match (File::create(path), path.parent()) {
-        (Err(error), Some(directory)) if error.kind() == std::io::ErrorKind::NotFound => {
+        (Err(error), Some(directory)) if error.kind() == ErrorKind::NotFound => {
             std::fs::create_dir_all(directory)?;
             File::create(path)
         }

@@ -33,11 +33,11 @@ pub struct Process {
 /// The three pipes to a [`Process`].
 #[derive(Debug)]
 pub struct Pipes {
-    /// What is written here, it reads.
+    /// What the program reads.
     pub stdin: ChildStdin,
     /// What it prints.
     pub stdout: ChildStdout,
-    /// What it complains about. Somebody has to read it, for a full pipe stops the program.
+    /// What it writes to stderr. It has to be read, because a full pipe stops the program.
     pub stderr: ChildStderr,
 }
 
@@ -47,6 +47,7 @@ impl Process {
     /// # Errors
     ///
     /// The program or its directory is not there, or the system refuses to start it.
+    #[expect(clippy::expect_used, reason = "the pipes were asked for")]
     pub fn start(program: &Program<'_>) -> Result<(Self, Pipes), ExecError> {
         let path = Path::new(program.program);
         let mut child = Command::new(path)
@@ -60,14 +61,13 @@ impl Process {
             .process_group(0)
             .spawn()
             .map_err(|source| start_error(path, program.cwd, source))?;
-        let name = program.program.to_owned();
-        let (Some(group), Some(stdin), Some(stdout), Some(stderr)) =
-            (Group::of(&child), child.stdin.take(), child.stdout.take(), child.stderr.take())
-        else {
-            let source = std::io::ErrorKind::NotFound.into();
-            return Err(ExecError::Watch { program: name, source });
+        let pipes = Pipes {
+            stdin: child.stdin.take().expect("stdin is piped"),
+            stdout: child.stdout.take().expect("stdout is piped"),
+            stderr: child.stderr.take().expect("stderr is piped"),
         };
-        Ok((Self { child, group, name }, Pipes { stdin, stdout, stderr }))
+        let group = Group::of(&child);
+        Ok((Self { child, group, name: program.program.to_owned() }, pipes))
     }
 
     /// Waits until the program exits, then ends what it left in its group: a moment to finish,

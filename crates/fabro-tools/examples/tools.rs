@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use fabro_redact::Redactor;
-use fabro_sandbox::{LocalExec, LocalFiles, WriteFiles, agent_env};
+use fabro_sandbox::{Files, LocalExec, LocalFiles, agent_env};
 use fabro_tools::{Shell, ToolContext, ToolSet, file_tools};
 use fabro_types::Permissions;
 use serde_json::{Value, json};

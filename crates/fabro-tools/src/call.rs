@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{Call, Output};
 
 /// The timeout of a call that searches files.
-const TIME_LIMIT: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A spec whose arguments are these and no others.
 pub(crate) fn spec(
@@ -34,10 +34,9 @@ pub(crate) fn spec(
 }
 
 /// The arguments, typed. A [`ToolSet`](crate::ToolSet) has checked them against the schema.
-pub(crate) fn arguments<T: DeserializeOwned>(call: &Call<'_>) -> Result<T, Output> {
-    let arguments = Value::Object(call.arguments.clone());
-    serde_json::from_value(arguments)
-        .map_err(|error| Output::error(format!("the arguments are not valid: {error}")))
+pub(crate) fn arguments<T: DeserializeOwned>(call: &Call<'_>) -> Result<T, String> {
+    serde_json::from_value(Value::Object(call.arguments.clone()))
+        .map_err(|error| format!("the arguments are not valid: {error}"))
 }
 
 /// Runs blocking work on another thread. It is asked to stop when the call is canceled or
@@ -48,7 +47,7 @@ pub(crate) async fn blocking(
 ) -> Output {
     let token = cancel.child_token();
     let _stopped_when_dropped = token.clone().drop_guard();
-    let stop = Stop { token, deadline: Instant::now() + TIME_LIMIT };
+    let stop = Stop { token, deadline: Instant::now() + TIMEOUT };
     match tokio::task::spawn_blocking(move || work(&stop)).await {
         Ok(output) => output,
         Err(error) => Output::error(format!("the call was aborted: {error}")),
@@ -71,7 +70,7 @@ pub(crate) fn canceled() -> Output {
     Output::error("the call was canceled")
 }
 
-/// Says whether work should stop: a cancellation or a timeout.
+/// Whether work should stop: because of a cancellation or the timeout.
 pub(crate) struct Stop {
     token: CancellationToken,
     deadline: Instant,

@@ -62,6 +62,7 @@
 //! - `shell` is not confined, but for its environment.
 
 mod call;
+mod file_tool;
 mod files;
 mod limit;
 #[cfg(feature = "mcp")]

@@ -17,15 +17,11 @@ const PATTERN: usize = 1_000;
 /// After how much text a search ends, in bytes: less than what outputs are cut to.
 const ENOUGH: usize = 26_000;
 
-const NOT_ALL: &str = "[not everything was searched: timeout of the call. Choose a smaller path.]";
+/// The default number of paths and entries.
+const LIMIT: usize = 200;
 
-fn working_directory() -> String {
-    ".".to_owned()
-}
-
-fn default_limit() -> usize {
-    200
-}
+const TIMEOUT_NOTE: &str =
+    "[not everything was searched: timeout of the call. Choose a smaller path.]";
 
 /// Compiles a glob over whole relative paths; one without `/` is for names, wherever they are.
 fn compile_glob(pattern: &str) -> Result<GlobMatcher, String> {

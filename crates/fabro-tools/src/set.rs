@@ -6,17 +6,14 @@ use std::sync::Arc;
 use fabro_llm::ToolSpec;
 use fabro_preamble::memory::ToolContext;
 use fabro_redact::Redactor;
-use fabro_sandbox::{Noticed, Seen};
-use fabro_types::Permissions;
+use fabro_sandbox::{FileHashes, KnownFiles};
+use fabro_types::{Permissions, nearest};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use crate::limit::Limits;
 use crate::schema::Schema;
-use crate::{Call, Output, Tool};
-
-/// Names that differ more from a known one are not taken for a typo.
-const NEAR: f64 = 0.7;
+use crate::tool::{Call, Output, Tool};
 
 /// The tools of an agent, by name.
 ///
@@ -27,7 +24,7 @@ pub struct ToolSet {
     tools: BTreeMap<String, Arc<Entry>>,
     redactor: Redactor,
     limits: Limits,
-    seen: Seen,
+    known: KnownFiles,
 }
 
 struct Entry {
@@ -46,7 +43,7 @@ impl ToolSet {
     /// Adds a tool, replacing one of the same name.
     pub fn with(mut self, tool: Arc<dyn Tool>) -> Self {
         let schema = Arc::new(Schema::compile(&tool.spec().parameters));
-        let tool = tool.seeing(&self.seen).unwrap_or(tool);
+        let tool = tool.with_known_files(&self.known).unwrap_or(tool);
         self.tools.insert(tool.spec().name.clone(), Arc::new(Entry { tool, schema }));
         self
     }
@@ -66,8 +63,7 @@ impl ToolSet {
         Self { limits: self.limits.bounded(chars), ..self }
     }
 
-    /// Only the tools of these names. Names that nothing has are left aside; [`names`](Self::names)
-    /// tells them apart.
+    /// Only the tools of these names. Unknown names are ignored; compare with [`names`](Self::names).
     pub fn select<N: AsRef<str>>(&self, names: &[N]) -> Self {
         self.filtered(|name, _| names.iter().any(|wanted| wanted.as_ref() == name))
     }
@@ -85,19 +81,19 @@ impl ToolSet {
 
     /// The same tools for another agent, which has read no files yet.
     pub fn for_another_agent(&self) -> Self {
-        let seen = Seen::default();
+        let known = KnownFiles::default();
         let tools = self.tools.iter().filter_map(|(name, entry)| {
-            let tool = entry.tool.seeing(&seen)?;
+            let tool = entry.tool.with_known_files(&known)?;
             Some((name.clone(), Arc::new(Entry { tool, schema: Arc::clone(&entry.schema) })))
         });
         let mut set = self.clone();
         set.tools.extend(tools);
-        Self { seen, ..set }
+        Self { known, ..set }
     }
 
-    /// Remembers what the agent has seen of files by earlier calls: see [`Output::files_seen`].
-    pub fn recall_seen(&self, files: &Noticed) {
-        self.seen.recall(files);
+    /// Adds the files that the agent has read by earlier calls: see [`Output::files_seen`].
+    pub fn add_known_files(&self, files: &FileHashes) {
+        self.known.add(files);
     }
 
     /// The names, in order.
@@ -127,11 +123,11 @@ impl ToolSet {
         parts.collect::<Vec<_>>().join("\n\n")
     }
 
-    /// Runs one call to its end. A call of a tool that does not exist, that is
-    /// not permitted, or with arguments that do not match its schema, results in an error that says what to do.
+    /// Runs one call to its end. A call of a tool that does not exist or is not permitted, or with
+    /// arguments that do not match its schema, results in an error that says what to do.
     ///
     /// The text of the output is redacted, then cut; the names of files are redacted, and not reported
-    /// as seen when they have secrets.
+    /// as read when they have secrets.
     pub async fn run(
         &self,
         name: &str,
@@ -146,8 +142,8 @@ impl ToolSet {
             Ok((tool, arguments)) => tool.call(Call { id, arguments, context, cancel }).await,
             Err(problem) => Output::error(problem),
         };
-        // Not before: a dropped call has shown the agent nothing.
-        self.seen.recall(&output.files_seen);
+        // Not before: the agent gets nothing of a dropped call.
+        self.known.add(&output.files_seen);
         self.redactor.redact_all(&mut output.files_read);
         self.redactor.redact_all(&mut output.files_modified);
         let is_plain = |path: &String| matches!(self.redactor.redact(path), Cow::Borrowed(_));
@@ -194,16 +190,13 @@ impl ToolSet {
 
     fn unknown(&self, name: &str) -> String {
         let shown: String = name.chars().take(64).collect();
-        let near = self.tools.keys().map(|known| (strsim::jaro_winkler(&shown, known), known));
-        let near = near.filter(|(score, _)| *score >= NEAR).max_by(|a, b| a.0.total_cmp(&b.0));
-        match near {
-            Some((_, known)) => format!("there is no tool `{shown}`: did you mean `{known}`?"),
+        match nearest(&shown, self.tools.keys().map(String::as_str)) {
+            Some(known) => format!("there is no tool `{shown}`: did you mean `{known}`?"),
             None if self.tools.is_empty() => {
                 format!("there is no tool `{shown}`, and no other tool")
             }
             None => {
-                let names: Vec<_> = self.tools.keys().map(String::as_str).collect();
-                format!("there is no tool `{shown}`: choose from {}", names.join(", "))
+                format!("there is no tool `{shown}`: choose from {}", self.names().join(", "))
             }
         }
     }

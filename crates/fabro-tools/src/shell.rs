@@ -6,17 +6,17 @@ use async_trait::async_trait;
 use fabro_llm::ToolSpec;
 use fabro_redact::Redactor;
 use fabro_sandbox::{Captured, Environment, Exec, Exit, FileKind, Files, Keep, Language, Request};
-use fabro_types::Permissions;
 use serde::Deserialize;
 use serde_json::json;
 
 use crate::call::{arguments, canceled, spec};
-use crate::{Call, Limits, Output, Tool};
+use crate::limit::Limits;
+use crate::tool::{Call, Output, Tool};
 
-/// How long a command may take, in seconds, unless the call says otherwise.
-const SECONDS: u64 = 120;
+/// The default timeout of a command, in seconds.
+const TIMEOUT: u64 = 120;
 
-/// What the line about the end of a command takes at most.
+/// The most characters of the note about the end of a command.
 const NOTE: usize = 200;
 
 /// Where the commands of an agent run.
@@ -65,13 +65,8 @@ struct ShellTool {
 #[derive(Deserialize)]
 struct Arguments {
     command: String,
-    #[serde(default = "seconds")]
-    timeout: u64,
+    timeout: Option<u64>,
     cwd: Option<String>,
-}
-
-fn seconds() -> u64 {
-    SECONDS
 }
 
 #[async_trait]
@@ -80,21 +75,15 @@ impl Tool for ShellTool {
         &self.spec
     }
 
-    fn needs(&self) -> Permissions {
-        Permissions::Full
-    }
-
     async fn call(&self, call: Call<'_>) -> Output {
-        let arguments: Arguments = match arguments(&call) {
-            Ok(arguments) => arguments,
-            Err(output) => return output,
-        };
-        self.shell.run(&arguments, &call).await.unwrap_or_else(Output::error)
+        self.shell.run(&call).await.unwrap_or_else(Output::error)
     }
 }
 
 impl Shell {
-    async fn run(&self, arguments: &Arguments, call: &Call<'_>) -> Result<Output, String> {
+    async fn run(&self, call: &Call<'_>) -> Result<Output, String> {
+        let arguments: Arguments = arguments(call)?;
+        let timeout = arguments.timeout.unwrap_or(TIMEOUT);
         let cwd = self.directory(arguments.cwd.as_deref())?;
         let limits = Limits::default();
         let stop = call.cancel.child_token();
@@ -108,27 +97,26 @@ impl Shell {
             cancel: stop.clone(),
         };
         let mut running = self.exec.run(request);
-        let mut is_late = false;
-        let ended = tokio::select! {
-            ended = &mut running => ended,
-            () = tokio::time::sleep(Duration::from_secs(arguments.timeout)) => {
-                is_late = true;
+        let mut is_timeout = false;
+        let finished = tokio::select! {
+            finished = &mut running => finished,
+            () = tokio::time::sleep(Duration::from_secs(timeout)) => {
+                is_timeout = true;
                 stop.cancel();
                 running.await
             }
         };
-        let ended = ended.map_err(|error| error.to_string())?;
-        let note = match ended.exit {
+        let finished = finished.map_err(|error| error.to_string())?;
+        let note = match finished.exit {
             Exit::Code(0) => None,
             Exit::Code(code) => Some(format!("[exit code {code}]")),
             Exit::Signal(signal) => Some(format!("[killed by signal {signal}]")),
-            Exit::Canceled if is_late => Some(format!(
-                "[ended after {} seconds: raise timeout (up to 600), or do less at once]",
-                arguments.timeout
+            Exit::Canceled if is_timeout => Some(format!(
+                "[ended after {timeout} seconds: raise timeout (up to 600), or do less at once]"
             )),
             Exit::Canceled => return Ok(canceled()),
         };
-        let text = match ended.stdout {
+        let text = match finished.stdout {
             Captured::Text(text) => text,
             Captured::Large { bytes, .. } => format!("[{bytes} bytes of output]"),
         };

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use fabro_llm::ToolSpec;
 use fabro_preamble::memory::ToolContext;
-use fabro_sandbox::{Noticed, Seen};
+use fabro_sandbox::{FileHashes, KnownFiles};
 use fabro_types::Permissions;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -17,27 +17,29 @@ pub trait Tool: Send + Sync {
     fn spec(&self) -> &ToolSpec;
 
     /// The least permissions under which an agent may call it.
-    fn needs(&self) -> Permissions;
+    fn needs(&self) -> Permissions {
+        Permissions::Full
+    }
 
     /// How to use it, for the prompt of an agent that has it; `None` when its description says all.
     fn instructions(&self) -> Option<&str> {
         None
     }
 
-    /// Whether its calls may run beside others: they change nothing. Those of a tool that needs no more
-    /// than to read do, if it does not say otherwise.
+    /// Whether its calls may run in parallel, because they change nothing. By default when it needs no
+    /// more than to read.
     fn only_reads(&self) -> bool {
         self.needs() == Permissions::ReadOnly
     }
 
-    /// The same tool for an agent that has seen these files; `None` when it is the same for all.
-    fn seeing(&self, _: &Seen) -> Option<Arc<dyn Tool>> {
+    /// The same tool for an agent that has read these files; `None` when it is the same for all.
+    fn with_known_files(&self, _: &KnownFiles) -> Option<Arc<dyn Tool>> {
         None
     }
 
     /// Runs one call to its end. A failure is an [`Output`] too, for the model to read.
-    /// When `call.cancel` fires the tool ends what it began; dropping the future leaves nothing
-    /// running.
+    /// When `call.cancel` fires the tool ends its processes and searches; dropping the future leaves
+    /// nothing running.
     async fn call(&self, call: Call<'_>) -> Output;
 }
 
@@ -65,8 +67,9 @@ pub struct Output {
     pub files_read: Vec<String>,
     /// Files it wrote, changed or removed, relative to the working directory.
     pub files_modified: Vec<String>,
-    /// What the agent has seen of files by it, if that counts for [changing](crate::file_tools) them.
-    pub files_seen: Noticed,
+    /// The state of the files that the agent has read by it, as far as that allows it to
+    /// [change](crate::file_tools) them.
+    pub files_seen: FileHashes,
 }
 
 impl Output {

@@ -9,9 +9,9 @@ use serde_json::{Map, Value, json};
 
 use crate::call::{arguments, spec, unless_canceled};
 use crate::limit::end_of;
-use crate::{Call, Output, Tool};
+use crate::tool::{Call, Output, Tool};
 
-/// How much of a value is shown to who did not ask for it by name, in characters of its JSON.
+/// How much of a value is shown when all are asked for, in characters of its JSON.
 const VALUE: usize = 2_000;
 
 /// The longest note, in characters.
@@ -26,16 +26,15 @@ pub trait WorkflowContext: Send + Sync {
     /// or may not be shown, are left out.
     fn read(&self, keys: &[String]) -> Map<String, Value>;
 
-    /// Adds a note for the stages to come.
+    /// Adds a note for later stages.
     ///
     /// # Errors
     ///
-    /// It cannot be kept.
+    /// It cannot be stored.
     async fn append(&self, text: &str) -> Result<(), AppendError>;
 
-    /// The directories, absolute, of the files that hold large values:
-    /// the agents may read them there, see [`WithValues`](fabro_sandbox::WithValues). None, unless an
-    /// implementation has some.
+    /// The absolute directories of the files with large values, which agents may read: see
+    /// [`WithValues`](fabro_sandbox::WithValues). Empty by default.
     fn value_dirs(&self) -> Vec<PathBuf> {
         Vec::new()
     }
@@ -131,24 +130,24 @@ impl Tool for Get {
     async fn call(&self, call: Call<'_>) -> Output {
         let GetArguments { keys } = match arguments(&call) {
             Ok(arguments) => arguments,
-            Err(output) => return output,
+            Err(problem) => return Output::error(problem),
         };
         let mut values = self.context.read(&keys);
         if keys.is_empty() {
             values.values_mut().for_each(cut);
         }
-        let told = json!({
+        let answer = json!({
             "workflow_summary": call.context.workflow_summary,
             "recent_turns": call.context.recent_turns,
             "round": call.context.round,
             "context": values,
         });
         // Pretty, so that a cut of the output falls between lines.
-        Output::ok(format!("{told:#}"))
+        Output::ok(format!("{answer:#}"))
     }
 }
 
-/// Puts the start of its JSON in the place of a value that is too long.
+/// Replaces a value that is too long by the start of its JSON.
 fn cut(value: &mut Value) {
     let text = match &*value {
         Value::String(text) => text.clone(),
@@ -182,16 +181,11 @@ impl Tool for Append {
     }
 
     async fn call(&self, call: Call<'_>) -> Output {
-        let AppendArguments { text } = match arguments(&call) {
-            Ok(arguments) => arguments,
-            Err(output) => return output,
-        };
         let append = async {
-            match self.context.append(&text).await {
-                Ok(()) => Output::ok("noted"),
-                Err(error) => Output::error(error.to_string()),
-            }
+            let AppendArguments { text } = arguments(&call)?;
+            self.context.append(&text).await.map_err(|error| error.to_string())?;
+            Ok::<_, String>(Output::ok("noted"))
         };
-        unless_canceled(call.cancel, append).await
+        unless_canceled(call.cancel, async { append.await.unwrap_or_else(Output::error) }).await
     }
 }

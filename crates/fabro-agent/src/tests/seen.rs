@@ -1,7 +1,7 @@
 //! Which files an agent may change when its conversation goes on: those that it has seen as they are.
 
 use fabro_compaction::Overrides;
-use fabro_sandbox::{MemoryFiles, WriteFiles};
+use fabro_sandbox::{Files, MemoryFiles};
 use fabro_tools::file_tools;
 
 use super::*;

@@ -66,8 +66,8 @@ fn print_warnings(target: &Target) {
     if !file.warnings.list.is_empty() {
         output::stderr(&format!("{}\n", file.warnings));
     }
-    for setting in fabro_config::unsupported(&file.config) {
-        output::stderr(&format!("{}: warning: {setting}\n", file.path.display()));
+    if let Some(warning) = fabro_config::unsupported(&file.config) {
+        output::stderr(&format!("{}: warning: {warning}\n", file.path.display()));
     }
 }
 

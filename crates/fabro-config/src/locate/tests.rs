@@ -143,5 +143,5 @@ fn unreadable_files_are_refused() {
     assert_snapshot!(check(&dir, "", "big.toml"), @"DIR/big.toml is larger than 1048576 bytes: shorten it");
     assert_snapshot!(check(&dir, "", "binary.toml"), @"cannot read DIR/binary.toml: stream did not contain valid UTF-8");
     #[cfg(target_os = "linux")]
-    assert!(matches!(read_text(Path::new("/dev/zero")), Err(ConfigError::NotAFile { .. })));
+    assert!(matches!(read_text(Path::new("/dev/zero")), Err(ConfigError::NotAFile(..))));
 }

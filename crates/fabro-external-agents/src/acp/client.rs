@@ -10,10 +10,10 @@ use agent_client_protocol::v1::schema::{
 };
 use agent_client_protocol::{Error, ErrorCode};
 use fabro_redact::Stream;
-use fabro_sandbox::{ExecError, LocalFiles, Protected};
+use fabro_sandbox::{ExecError, LocalFiles};
 use fabro_types::{Permissions, Usage};
 
-use crate::acp::files::{self, AgentFiles};
+use crate::acp::files;
 use crate::{BackendError, Done, Progress, Task};
 
 /// The longest answer.
@@ -27,7 +27,7 @@ const WARNINGS: usize = 20;
 pub(super) struct Desk<'a> {
     task: &'a Task<'a>,
     root: PathBuf,
-    files: AgentFiles,
+    files: LocalFiles,
     said: Mutex<Said>,
 }
 
@@ -53,7 +53,7 @@ impl<'a> Desk<'a> {
     pub(super) fn new(task: &'a Task<'a>) -> Result<Self, BackendError> {
         let files = LocalFiles::new(task.work_dir).map_err(|_| {
             let path = task.work_dir.to_owned();
-            BackendError::Exec(ExecError::WorkingDirectory { path })
+            BackendError::Exec(ExecError::WorkingDirectory(path))
         })?;
         let said = Mutex::new(Said {
             stream: task.redactor.stream(),
@@ -64,7 +64,7 @@ impl<'a> Desk<'a> {
             warnings: Vec::new(),
         });
         let root = files.root().to_owned();
-        Ok(Self { task, root, files: Protected::new(files), said })
+        Ok(Self { task, root, files, said })
     }
 
     pub(super) fn root(&self) -> &Path {
@@ -209,7 +209,7 @@ impl<'a> Desk<'a> {
 }
 
 /// Whether the permissions cover a call of a tool of this kind on these files.
-fn covers(permissions: Permissions, kind: ToolKind, paths: &[PathBuf], files: &AgentFiles) -> bool {
+fn covers(permissions: Permissions, kind: ToolKind, paths: &[PathBuf], files: &LocalFiles) -> bool {
     match kind {
         _ if permissions == Permissions::Full => true,
         ToolKind::Read | ToolKind::Search | ToolKind::Think => {

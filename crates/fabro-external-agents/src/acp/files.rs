@@ -1,33 +1,30 @@
 use std::path::{Component, Path};
 
-use fabro_sandbox::{FileError, FindFiles, LocalFiles, Protected, ReadFilesExt, WriteFiles};
-
-/// The files that an agent reads and writes through the protocol: the same as with tools of our own.
-pub(super) type AgentFiles = Protected<LocalFiles>;
+use fabro_sandbox::{FileError, Files, LocalFiles};
 
 /// The largest file that an agent reads through the protocol.
 const LARGEST: u64 = 10 * 1024 * 1024;
 
 /// Whether a path leads to something in the working directory, or to something that could be made
 /// there.
-pub(super) fn is_inside(files: &AgentFiles, path: &Path) -> bool {
+pub(super) fn is_inside(files: &LocalFiles, path: &Path) -> bool {
     let Some(text) = path.to_str() else { return false };
     match files.info(text) {
         Ok(_) => true,
         // Where `..` leads from a directory that is not there depends on how that will be made.
-        Err(FileError::NotFound { .. }) => path.components().all(|it| it != Component::ParentDir),
+        Err(FileError::NotFound(_)) => path.components().all(|it| it != Component::ParentDir),
         Err(_) => false,
     }
 }
 
 /// Whether an edit of this file may be approved.
-pub(super) fn may_write(files: &AgentFiles, path: &Path) -> bool {
+pub(super) fn may_write(files: &LocalFiles, path: &Path) -> bool {
     is_inside(files, path) && path.to_str().is_some_and(|path| files.may_write(path).is_ok())
 }
 
 /// The lines of a text file from `line`, counted from 1, at most `limit` of them.
 pub(super) fn read(
-    files: &AgentFiles,
+    files: &LocalFiles,
     path: &Path,
     line: Option<u32>,
     limit: Option<u32>,
@@ -43,7 +40,7 @@ pub(super) fn read(
 }
 
 /// Writes a text file, and makes the directories above it.
-pub(super) fn write(files: &AgentFiles, path: &Path, content: &str) -> Result<(), String> {
+pub(super) fn write(files: &LocalFiles, path: &Path, content: &str) -> Result<(), String> {
     files.write(text(path)?, content.as_bytes()).map_err(|error| error.to_string())
 }
 
@@ -68,7 +65,7 @@ mod tests {
         symlink(&outer, root.join("up")).unwrap();
         symlink(outer.join("absent"), root.join("dangling")).unwrap();
         symlink("sub", root.join("within")).unwrap();
-        let files = AgentFiles::new(LocalFiles::new(&root).unwrap());
+        let files = LocalFiles::new(&root).unwrap();
         let inside = |path: &str| is_inside(&files, Path::new(path));
         assert!(inside(root.join("sub").to_str().unwrap()));
         for path in ["a.txt", "new/deep/a.txt", "within/a.txt", "sub/../sub", "."] {
@@ -89,7 +86,7 @@ mod tests {
         let root = directory.path().canonicalize().unwrap();
         fs::create_dir_all(root.join(".git")).unwrap();
         fs::write(root.join(".git/HEAD"), "ref").unwrap();
-        let files = AgentFiles::new(LocalFiles::new(&root).unwrap());
+        let files = LocalFiles::new(&root).unwrap();
         for path in [".git/HEAD", ".git/hooks/pre-commit", ".fabro/config.toml", ".fabro/state/x"] {
             let path = root.join(path);
             let said = write(&files, &path, "x").unwrap_err();
@@ -103,7 +100,7 @@ mod tests {
     #[test]
     fn lines_are_chosen() {
         let directory = tempfile::tempdir().unwrap();
-        let files = AgentFiles::new(LocalFiles::new(directory.path()).unwrap());
+        let files = LocalFiles::new(directory.path()).unwrap();
         let path = Path::new("a/b.txt");
         write(&files, path, "1\n2\n3\n4").unwrap();
         let chosen = |line, limit| read(&files, path, line, limit).unwrap();

@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::resolve::{LONGEST, Last, resolve};
-use super::{Entry, FileError, FileInfo, FileKind, FindFiles, ReadFiles, WriteFiles, beneath};
+use super::{Entry, FileError, FileInfo, FileKind, Files, beneath, protected};
 
 /// The files below a directory of this machine, and no others.
 ///
@@ -18,6 +18,20 @@ use super::{Entry, FileError, FileInfo, FileKind, FindFiles, ReadFiles, WriteFil
 /// directory of the file without following links and works from there, so that one swapped in the
 /// meantime makes it fail instead of leading it out. Devices, pipes, sockets and the file systems of
 /// the kernel (`/proc`, `/sys`) are neither read nor written.
+///
+/// Files that control other programs can be read, but not changed: everything in a `.git` directory,
+/// and the `state` and the `config.toml` of a `.fabro` directory.
+///
+/// ```
+/// use fabro_sandbox::{FileError, Files, LocalFiles};
+///
+/// let dir = tempfile::tempdir()?;
+/// let files = LocalFiles::new(dir.path())?;
+/// files.write("src/main.rs", b"fn main() {}")?;
+/// let hook = files.write(".git/hooks/post-commit", b"#!/bin/sh");
+/// assert!(matches!(hook, Err(FileError::Protected(_))));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct LocalFiles {
     /// Free of links.
@@ -32,7 +46,7 @@ impl LocalFiles {
     /// It is not a directory, or cannot be read.
     pub fn new(root: impl AsRef<Path>) -> Result<Self, FileError> {
         let given = root.as_ref();
-        let unusable = |source| FileError::Root { path: given.to_owned(), source };
+        let unusable = |source| FileError::Root(given.display().to_string(), source);
         let root = given.canonicalize().map_err(unusable)?;
         if !root.is_dir() {
             return Err(unusable(std::io::ErrorKind::NotADirectory.into()));
@@ -45,48 +59,58 @@ impl LocalFiles {
         &self.root
     }
 
-    /// Where a path leads, and its directory, opened.
-    fn place(&self, path: &str, last: Last) -> Result<Place, FileError> {
+    /// Whether this file may be written, as far as other programs obey it.
+    ///
+    /// # Errors
+    ///
+    /// It controls another program, or the path leads out.
+    pub fn may_write(&self, path: &str) -> Result<(), FileError> {
+        protected::check_write(self, path)
+    }
+
+    /// The file that a path leads to, with its directory opened.
+    fn locate(&self, path: &str, last: Last) -> Result<Location, FileError> {
         // Most paths have no links in them, and then one look is enough.
         if let Some(inside) = plain(path)
             && let Ok(directory) = beneath::directory(&self.root, parent(inside))
         {
-            let place = Place::new(inside, directory);
-            let is_link = place.name.as_deref().is_some_and(|name| is_link(&place.directory, name));
+            let location = Location::new(inside, directory);
+            let is_link =
+                location.name.as_deref().is_some_and(|name| is_link(&location.directory, name));
             if last == Last::Kept || !is_link {
-                ordinary(path, &place.directory)?;
-                return Ok(place);
+                ordinary(path, &location.directory)?;
+                return Ok(location);
             }
         }
         let inside = resolve(&self.root, path, last)?;
         let opened = beneath::directory(&self.root, parent(&inside)).map_err(refused(path))?;
         ordinary(path, &opened)?;
-        Ok(Place::new(&inside, opened))
+        Ok(Location::new(&inside, opened))
     }
 
     /// The same for a file that may be made, with the directories it needs.
-    fn place_to_write(&self, path: &str) -> Result<Place, FileError> {
-        match self.place(path, Last::Followed) {
-            Err(FileError::NotFound { .. }) => {
+    fn locate_to_write(&self, path: &str) -> Result<Location, FileError> {
+        match self.locate(path, Last::Followed) {
+            Err(FileError::NotFound(_)) => {
                 let inside = resolve(&self.root, path, Last::Followed)?;
                 let made = beneath::made(&self.root, parent(&inside)).map_err(refused(path))?;
                 ordinary(path, &made)?;
-                Ok(Place::new(&inside, made))
+                Ok(Location::new(&inside, made))
             }
-            placed => placed,
+            located => located,
         }
     }
 }
 
-/// Where a file is.
-struct Place {
+/// A file, by its name in an opened directory.
+struct Location {
     inside: PathBuf,
     directory: OwnedFd,
     /// `None` for the root itself.
     name: Option<OsString>,
 }
 
-impl Place {
+impl Location {
     fn new(inside: &Path, directory: OwnedFd) -> Self {
         let name = inside.file_name().map(OsStr::to_owned);
         Self { inside: inside.to_owned(), directory, name }
@@ -94,7 +118,7 @@ impl Place {
 
     fn name(&self, path: &str) -> Result<&OsStr, FileError> {
         let name = self.name.as_deref();
-        name.ok_or_else(|| FileError::IsDirectory { path: path.to_owned() })
+        name.ok_or_else(|| FileError::IsDirectory(path.to_owned()))
     }
 }
 
@@ -115,11 +139,11 @@ fn is_link(directory: &OwnedFd, name: &OsStr) -> bool {
     stat(directory, name).is_ok_and(|found| kind(&found) == FileKind::Link)
 }
 
-impl ReadFiles for LocalFiles {
+impl Files for LocalFiles {
     fn open(&self, path: &str) -> Result<Box<dyn Read + Send>, FileError> {
-        let place = self.place(path, Last::Followed)?;
-        let name = place.name(path)?;
-        let directory = &place.directory;
+        let location = self.locate(path, Last::Followed)?;
+        let name = location.name(path)?;
+        let directory = &location.directory;
         // Looking first: to open a pipe or a device may already do something.
         regular(path, &stat(directory, name).map_err(refused(path))?)?;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -128,18 +152,17 @@ impl ReadFiles for LocalFiles {
         regular(path, &rustix::fs::fstat(&file).map_err(refused(path))?)?;
         Ok(Box::new(File::from(file)))
     }
-}
 
-impl WriteFiles for LocalFiles {
     fn write(&self, path: &str, content: &[u8]) -> Result<(), FileError> {
-        let place = self.place_to_write(path)?;
-        let name = place.name(path)?;
-        let directory = &place.directory;
+        protected::check_write(self, path)?;
+        let location = self.locate_to_write(path)?;
+        let name = location.name(path)?;
+        let directory = &location.directory;
         let mode = match stat(directory, name) {
             Ok(old) => {
                 regular(path, &old)?;
                 if old.st_mode & 0o222 == 0 {
-                    return Err(FileError::ReadOnly { path: path.to_owned() });
+                    return Err(FileError::ReadOnly(path.to_owned()));
                 }
                 Some(Mode::from_raw_mode(old.st_mode & 0o777))
             }
@@ -150,31 +173,30 @@ impl WriteFiles for LocalFiles {
     }
 
     fn remove(&self, path: &str) -> Result<(), FileError> {
-        let place = self.place(path, Last::Kept)?;
-        let name = place.name(path)?;
-        let directory = &place.directory;
+        protected::check_remove(self, path)?;
+        let location = self.locate(path, Last::Kept)?;
+        let name = location.name(path)?;
+        let directory = &location.directory;
         let found = stat(directory, name).map_err(refused(path))?;
         if kind(&found) != FileKind::Link {
             regular(path, &found)?;
         }
         rustix::fs::unlinkat(directory, name, AtFlags::empty()).map_err(refused(path))
     }
-}
 
-impl FindFiles for LocalFiles {
     fn info(&self, path: &str) -> Result<FileInfo, FileError> {
-        let place = self.place(path, Last::Followed)?;
-        let directory = &place.directory;
-        let found = match &place.name {
+        let location = self.locate(path, Last::Followed)?;
+        let directory = &location.directory;
+        let found = match &location.name {
             Some(name) => stat(directory, name),
             None => rustix::fs::fstat(directory),
         };
         let found = found.map_err(refused(path))?;
         match kind(&found) {
             // It was none when the path was resolved.
-            FileKind::Link => Err(FileError::Outside { path: path.to_owned() }),
+            FileKind::Link => Err(FileError::Outside(path.to_owned())),
             kind => Ok(FileInfo {
-                path: shown(&place.inside),
+                path: shown(&location.inside),
                 len: if kind == FileKind::File { found.st_size.cast_unsigned() } else { 0 },
                 modified: modified(&found),
                 kind,
@@ -217,7 +239,7 @@ impl FindFiles for LocalFiles {
         Ok(entries)
     }
 
-    fn leads_to(&self, path: &str) -> Result<String, FileError> {
+    fn resolve(&self, path: &str) -> Result<String, FileError> {
         Ok(shown(&resolve(&self.root, path, Last::Followed)?))
     }
 }
@@ -266,7 +288,7 @@ fn temporary(directory: &OwnedFd) -> std::io::Result<(String, File)> {
 fn refused(path: &str) -> impl Fn(Errno) -> FileError {
     move |error| match error {
         // A link came to where none was a moment ago.
-        Errno::LOOP | Errno::XDEV => FileError::Outside { path: path.to_owned() },
+        Errno::LOOP | Errno::XDEV => FileError::Outside(path.to_owned()),
         error => FileError::io(path, error.into()),
     }
 }
@@ -279,9 +301,9 @@ fn regular(path: &str, found: &Stat) -> Result<(), FileError> {
     let path = path.to_owned();
     match kind(found) {
         FileKind::File => Ok(()),
-        FileKind::Directory => Err(FileError::IsDirectory { path }),
-        FileKind::Link => Err(FileError::Outside { path }),
-        FileKind::Other => Err(FileError::NotRegular { path }),
+        FileKind::Directory => Err(FileError::IsDirectory(path)),
+        FileKind::Link => Err(FileError::Outside(path)),
+        FileKind::Other => Err(FileError::NotRegular(path)),
     }
 }
 
@@ -291,7 +313,7 @@ fn ordinary(path: &str, directory: &OwnedFd) -> Result<(), FileError> {
     const SYSFS_MAGIC: u64 = 0x6265_6572;
     let system = rustix::fs::fstatfs(directory).map_err(refused(path))?.f_type;
     if system == rustix::fs::PROC_SUPER_MAGIC || system.cast_unsigned() == SYSFS_MAGIC {
-        return Err(FileError::NotRegular { path: path.to_owned() });
+        return Err(FileError::NotRegular(path.to_owned()));
     }
     Ok(())
 }

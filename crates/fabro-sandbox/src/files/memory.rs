@@ -3,15 +3,15 @@ use std::io::{Cursor, Read};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use super::{Entry, FileError, FileInfo, FileKind, FindFiles, ReadFiles, WriteFiles, start};
+use super::{Entry, FileError, FileInfo, FileKind, Files};
 
-/// Files that are nowhere but in memory: for tests, and for agents that must not touch a disk.
+/// Files in memory only: for tests, and for agents that must not touch a disk.
 ///
 /// The root is `/`. A directory exists while a file is in it; there are no links. Each write is a
-/// second younger than the one before, so that what is sorted by age comes out the same every time.
+/// second younger than the one before, so that sorting by age is deterministic.
 ///
 /// ```
-/// use fabro_sandbox::{MemoryFiles, ReadFilesExt, WriteFiles};
+/// use fabro_sandbox::{Files, MemoryFiles};
 ///
 /// let files = MemoryFiles::new([("src/main.rs", "fn main() {}")]);
 /// files.write("notes.md", b"# Notes")?;
@@ -80,9 +80,9 @@ impl State {
         let owned = path.to_owned();
         match self.files.get(normal) {
             Some(file) => Ok(file),
-            None if self.is_directory(normal) => Err(FileError::IsDirectory { path: owned }),
-            None if self.crosses_file(normal) => Err(FileError::NotDirectory { path: owned }),
-            None => Err(FileError::NotFound { path: owned }),
+            None if self.is_directory(normal) => Err(FileError::IsDirectory(owned)),
+            None if self.crosses_file(normal) => Err(FileError::NotDirectory(owned)),
+            None => Err(FileError::NotFound(owned)),
         }
     }
 
@@ -93,19 +93,17 @@ impl State {
     }
 }
 
-impl ReadFiles for MemoryFiles {
+impl Files for MemoryFiles {
     fn open(&self, path: &str) -> Result<Box<dyn Read + Send>, FileError> {
         let content = self.state().file(path, &normal(path)?)?.content.clone();
         Ok(Box::new(Cursor::new(content)))
     }
-}
 
-impl WriteFiles for MemoryFiles {
     fn write(&self, path: &str, content: &[u8]) -> Result<(), FileError> {
         let normal = normal(path)?;
         let mut state = self.state();
         match state.file(path, &normal) {
-            Ok(_) | Err(FileError::NotFound { .. }) => {
+            Ok(_) | Err(FileError::NotFound(_)) => {
                 state.put(normal, content.to_owned());
                 Ok(())
             }
@@ -120,15 +118,13 @@ impl WriteFiles for MemoryFiles {
         state.files.remove(&normal);
         Ok(())
     }
-}
 
-impl FindFiles for MemoryFiles {
     fn info(&self, path: &str) -> Result<FileInfo, FileError> {
         let normal = normal(path)?;
         let state = self.state();
         let (kind, len, written) = match state.file(path, &normal) {
             Ok(file) => (FileKind::File, file.content.len() as u64, Some(file.written)),
-            Err(FileError::IsDirectory { .. }) => {
+            Err(FileError::IsDirectory(_)) => {
                 let last = state.below(&normal).map(|(_, file)| file.written).max();
                 (FileKind::Directory, 0, last)
             }
@@ -142,8 +138,8 @@ impl FindFiles for MemoryFiles {
         let normal = normal(path)?;
         let state = self.state();
         match state.file(path, &normal) {
-            Ok(_) => return Err(FileError::NotDirectory { path: path.to_owned() }),
-            Err(FileError::IsDirectory { .. }) => {}
+            Ok(_) => return Err(FileError::NotDirectory(path.to_owned())),
+            Err(FileError::IsDirectory(_)) => {}
             Err(error) => return Err(error),
         }
         let entries = state.below(&normal).map(|(path, _)| match path.split_once('/') {
@@ -154,7 +150,7 @@ impl FindFiles for MemoryFiles {
         Ok(entries.into_iter().map(|(name, kind)| Entry { name, kind }).collect())
     }
 
-    fn leads_to(&self, path: &str) -> Result<String, FileError> {
+    fn resolve(&self, path: &str) -> Result<String, FileError> {
         normal(path).map(shown)
     }
 }
@@ -165,7 +161,7 @@ fn shown(normal: String) -> String {
 
 fn normal(path: &str) -> Result<String, FileError> {
     if path.is_empty() || path.contains('\0') {
-        return Err(FileError::Invalid { path: start(path) });
+        return Err(FileError::invalid(path));
     }
     let mut parts = Vec::new();
     for part in path.split('/') {
@@ -173,7 +169,7 @@ fn normal(path: &str) -> Result<String, FileError> {
             "" | "." => {}
             ".." => {
                 if parts.pop().is_none() {
-                    return Err(FileError::Outside { path: path.to_owned() });
+                    return Err(FileError::Outside(path.to_owned()));
                 }
             }
             part => parts.push(part),

@@ -1,60 +1,35 @@
-use std::io::Read;
+//! Files that control git and fabro.
+
 use std::path::{Component, Path};
 
-use super::{Entry, FileError, FileInfo, Files, FindFiles, ReadFiles, WriteFiles};
+use super::{FileError, Files};
 
-/// Files of which those that steer other programs can be read, but not changed: everything in a
-/// `.git` directory, where a hook or a setting would be run by the next git command, and in the
-/// `state` and the `config.toml` of a `.fabro` directory: the record of runs, and what agents may do.
-///
-/// ```
-/// use fabro_sandbox::{FileError, MemoryFiles, Protected, WriteFiles};
-///
-/// let files = Protected::new(MemoryFiles::default());
-/// files.write("src/main.rs", b"fn main() {}")?;
-/// let hook = files.write(".git/hooks/post-commit", b"#!/bin/sh");
-/// assert!(matches!(hook, Err(FileError::Protected { .. })));
-/// # Ok::<(), FileError>(())
-/// ```
-#[derive(Debug, Default)]
-pub struct Protected<F> {
-    files: F,
+/// Refuses a write to a file in a `.git` directory, where a hook or a setting would be run by the next
+/// git command, or to the `state` and the `config.toml` of a `.fabro` directory: the record of runs,
+/// and what agents may do.
+pub(super) fn check_write(files: &dyn Files, path: &str) -> Result<(), FileError> {
+    // A link may lead there under another name, also to what has yet to be made. Before the rest,
+    // because this refuses paths that are too long.
+    let resolved = files.resolve(path)?;
+    refuse_if(path, is_protected(Path::new(&resolved)))?;
+    check_remove(files, path)
 }
 
-impl<F: Files> Protected<F> {
-    /// All files of `files`.
-    pub fn new(files: F) -> Self {
-        Self { files }
-    }
-
-    /// Whether this file may be written, as far as what it steers is concerned.
-    ///
-    /// # Errors
-    ///
-    /// It steers another program, or the path leads out.
-    pub fn may_write(&self, path: &str) -> Result<(), FileError> {
-        self.may_remove(path)?;
-        // A link may lead there under another name, also to what has yet to be made.
-        refuse(path, is_protected(Path::new(&self.files.leads_to(path)?)))
-    }
-
-    /// Looks at what has the name, link or not, and at all that is above it.
-    fn may_remove(&self, path: &str) -> Result<(), FileError> {
-        let steers = |path: &Path| {
-            let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-                return false;
-            };
-            let parent = parent.to_str().map(|parent| if parent.is_empty() { "." } else { parent });
-            // What is outside, as are the parents of the root, must not be changed.
-            let parent = parent.and_then(|parent| self.files.leads_to(parent).ok());
-            parent.is_some_and(|parent| is_protected(&Path::new(&parent).join(name)))
-        };
-        refuse(path, Path::new(path).ancestors().any(steers))
-    }
+/// The same for a removal, which acts on a link itself: checks the name, link or not, and all
+/// directories above it.
+pub(super) fn check_remove(files: &dyn Files, path: &str) -> Result<(), FileError> {
+    let is_protected_name = |path: &Path| {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return false };
+        let parent = parent.to_str().map(|parent| if parent.is_empty() { "." } else { parent });
+        // What is outside, as are the parents of the root, is refused anyway.
+        let parent = parent.and_then(|parent| files.resolve(parent).ok());
+        parent.is_some_and(|parent| is_protected(&Path::new(&parent).join(name)))
+    };
+    refuse_if(path, Path::new(path).ancestors().any(is_protected_name))
 }
 
-fn refuse(path: &str, steers: bool) -> Result<(), FileError> {
-    if steers { Err(FileError::Protected { path: path.to_owned() }) } else { Ok(()) }
+fn refuse_if(path: &str, is_protected: bool) -> Result<(), FileError> {
+    if is_protected { Err(FileError::Protected(path.to_owned())) } else { Ok(()) }
 }
 
 fn is_protected(path: &Path) -> bool {
@@ -71,51 +46,18 @@ fn is_protected(path: &Path) -> bool {
             .any(|pair| pair[0] == ".fabro" && (pair[1] == "state" || pair[1] == "config.toml"))
 }
 
-impl<F: Files> ReadFiles for Protected<F> {
-    fn open(&self, path: &str) -> Result<Box<dyn Read + Send>, FileError> {
-        self.files.open(path)
-    }
-}
-
-impl<F: Files> WriteFiles for Protected<F> {
-    fn write(&self, path: &str, content: &[u8]) -> Result<(), FileError> {
-        self.may_write(path)?;
-        self.files.write(path, content)
-    }
-
-    fn remove(&self, path: &str) -> Result<(), FileError> {
-        self.may_remove(path)?;
-        self.files.remove(path)
-    }
-}
-
-impl<F: Files> FindFiles for Protected<F> {
-    fn info(&self, path: &str) -> Result<FileInfo, FileError> {
-        self.files.info(path)
-    }
-
-    fn list(&self, path: &str) -> Result<Vec<Entry>, FileError> {
-        self.files.list(path)
-    }
-
-    fn leads_to(&self, path: &str) -> Result<String, FileError> {
-        self.files.leads_to(path)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{LocalFiles, ReadFilesExt};
-
-    #[track_caller]
-    fn check(path: &str, expected: bool) {
-        let files = Protected::new(crate::MemoryFiles::default());
-        assert_eq!(files.write(path, b"x").is_ok(), expected, "{path}");
-    }
+    use crate::LocalFiles;
 
     #[test]
-    fn what_steers_git_and_fabro_is_not_written() {
+    fn files_that_control_git_and_fabro_are_not_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = LocalFiles::new(dir.path()).unwrap();
+        let check = |path: &str, expected: bool| {
+            assert_eq!(files.write(path, b"x").is_ok(), expected, "{path}");
+        };
         check(".gitignore", true);
         check("src/.github/x.yml", true);
         check(".fabro/workflows/x.fabro", true);
@@ -128,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn links_do_not_get_round_it() {
+    fn links_do_not_bypass_it() {
         let dir = tempfile::tempdir().unwrap();
         for name in [".git/hooks", ".fabro", "sub", "gitdir"] {
             std::fs::create_dir_all(dir.path().join(name)).unwrap();
@@ -140,14 +82,14 @@ mod tests {
         link(".fabro", "dir");
         link("gitdir", "sub/.git");
         link("/etc/passwd", "out");
-        let files = Protected::new(LocalFiles::new(dir.path()).unwrap());
+        let files = LocalFiles::new(dir.path()).unwrap();
         let root = dir.path().canonicalize().unwrap();
         let absolute = root.join("sub/.git/config");
         for path in ["hooks/pre-commit", "new.md", "dir/config.toml", absolute.to_str().unwrap()] {
             let written = files.write(path, b"x");
-            assert!(matches!(written, Err(FileError::Protected { .. })), "{path}: {written:?}");
+            assert!(matches!(written, Err(FileError::Protected(_))), "{path}: {written:?}");
         }
-        assert!(matches!(files.remove("hooks/x"), Err(FileError::Protected { .. })));
+        assert!(matches!(files.remove("hooks/x"), Err(FileError::Protected(_))));
         assert_eq!(files.read(".git/HEAD", 10).unwrap(), b"ref");
         // Links themselves are not part of their target.
         for name in ["hooks", "new.md", "dir", "out"] {
@@ -156,13 +98,13 @@ mod tests {
     }
 
     #[test]
-    fn where_the_root_is_does_not_matter() {
+    fn the_location_of_the_root_does_not_matter() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap().join(".fabro/state/work");
         std::fs::create_dir_all(&root).unwrap();
-        let files = Protected::new(LocalFiles::new(&root).unwrap());
+        let files = LocalFiles::new(&root).unwrap();
         files.write(root.join("a/b.txt").to_str().unwrap(), b"x").unwrap();
         let hook = files.write(root.join("a/.git/hooks/x").to_str().unwrap(), b"x");
-        assert!(matches!(hook, Err(FileError::Protected { .. })));
+        assert!(matches!(hook, Err(FileError::Protected(_))));
     }
 }

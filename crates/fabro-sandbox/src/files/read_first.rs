@@ -1,102 +1,90 @@
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
-use std::io::{Cursor, Read};
+use std::io::{Cursor, ErrorKind, Read};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sha2::{Digest, Sha256};
 
-use super::{Entry, FileError, FileInfo, FileKind, Files, FindFiles, ReadFiles, WriteFiles};
+use super::{FileError, FileKind, Files};
 
-/// What is hashed without being read twice, in bytes.
+/// A file up to this size, in bytes, is hashed and returned without being read twice.
 const IN_MEMORY: u64 = 8 << 20;
 
-/// What is known of files, or became known, by their resolved paths: the SHA-256 of the content, in
-/// hexadecimal digits; `None` of a file that was removed.
-pub type Noticed = BTreeMap<String, Option<String>>;
+/// The SHA-256 of the content of files in hexadecimal digits, by their resolved paths; `None` for a
+/// file that was removed.
+pub type FileHashes = BTreeMap<String, Option<String>>;
 
-/// What one reader has seen of files before. Clones share it.
+/// The state of the files that one reader has read. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
-    last: Arc<Mutex<BTreeMap<String, String>>>,
+pub struct KnownFiles {
+    hashes: Arc<Mutex<BTreeMap<String, String>>>,
 }
 
-impl Seen {
-    /// Takes up what was [noticed](ReadFirst::noticed) before, as if it were read again.
-    pub fn recall(&self, noticed: &Noticed) {
-        let mut last = self.lock();
-        for (path, hash) in noticed {
+impl KnownFiles {
+    /// Adds what was [recorded](ReadFirst::recorded) before, as if it were read again.
+    pub fn add(&self, recorded: &FileHashes) {
+        let mut hashes = self.lock();
+        for (path, hash) in recorded {
             match hash {
-                Some(hash) => last.insert(path.clone(), hash.clone()),
-                None => last.remove(path),
+                Some(hash) => hashes.insert(path.clone(), hash.clone()),
+                None => hashes.remove(path),
             };
         }
     }
 
-    fn hash_of(&self, path: &str) -> Option<String> {
-        self.lock().get(path).cloned()
-    }
-
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+        self.hashes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Files of which those that exist can be changed only by who has read them, and has seen their
-/// last state. New files are free.
+/// Files of which an existing one can be changed only after it was read, and while it has not changed
+/// since. New files can always be written.
 ///
-/// What the reader has seen before is a [`Seen`]; what is [noticed](Self::noticed) since holds here,
-/// and anywhere else once it is recalled there, in another process too. Contents are compared, so a
-/// file that was touched without a change can still be written. Reads and writes follow one another;
-/// what another program writes between the comparison and the write is lost.
+/// What the reader has read before is a [`KnownFiles`]; what is [recorded](Self::recorded) since holds
+/// here, and anywhere else once it is added there, in another process too. Contents are compared, so a
+/// file that was touched without a change can still be written. Reads and writes are serialized; a
+/// change by another program between the comparison and the write (a race) is lost.
 ///
 /// ```
-/// use fabro_sandbox::{FileError, MemoryFiles, ReadFilesExt, ReadFirst, WriteFiles};
+/// use std::sync::Arc;
 ///
-/// let files = ReadFirst::new(MemoryFiles::new([("notes.md", "old")]));
-/// assert!(matches!(files.write("notes.md", b"new"), Err(FileError::Unread { .. })));
-/// files.read("notes.md", 1_000)?;
+/// use fabro_sandbox::{FileError, KnownFiles, MemoryFiles, ReadFirst};
+///
+/// let old = Arc::new(MemoryFiles::new([("notes.md", "old")]));
+/// let files = ReadFirst::new(old, KnownFiles::default());
+/// assert!(matches!(files.write("notes.md", b"new"), Err(FileError::Unread(_))));
+/// files.open("notes.md")?;
 /// files.write("notes.md", b"new")?;
 ///
 /// // Another process, or another reader with the same state.
-/// let later = ReadFirst::new(MemoryFiles::new([("notes.md", "new")]));
-/// later.seen().recall(&files.noticed());
+/// let known = KnownFiles::default();
+/// known.add(&files.recorded());
+/// let later = ReadFirst::new(Arc::new(MemoryFiles::new([("notes.md", "new")])), known);
 /// later.write("notes.md", b"newer")?;
 /// # Ok::<(), FileError>(())
 /// ```
-#[derive(Debug, Default)]
-pub struct ReadFirst<F> {
-    files: F,
-    seen: Seen,
-    noticed: Mutex<Noticed>,
+pub struct ReadFirst {
+    files: Arc<dyn Files>,
+    known: KnownFiles,
+    recorded: Mutex<FileHashes>,
 }
 
-impl<F: Files> ReadFirst<F> {
-    /// Nothing was read yet.
-    pub fn new(files: F) -> Self {
-        Self::for_reader(files, Seen::default())
-    }
-
+impl ReadFirst {
     /// The files for a reader who has already read these.
-    pub fn for_reader(files: F, seen: Seen) -> Self {
-        Self { files, seen, noticed: Mutex::default() }
+    pub fn new(files: Arc<dyn Files>, known: KnownFiles) -> Self {
+        Self { files, known, recorded: Mutex::default() }
     }
 
-    /// The files themselves: what is read of them does not count as seen by the reader.
-    pub fn inner(&self) -> &F {
-        &self.files
-    }
-
-    /// What the reader has seen before.
-    pub fn seen(&self) -> &Seen {
-        &self.seen
+    /// The files themselves: reading them does not count as read by the reader.
+    pub fn inner(&self) -> &dyn Files {
+        &*self.files
     }
 
     /// What was read and changed through this value.
-    pub fn noticed(&self) -> Noticed {
+    pub fn recorded(&self) -> FileHashes {
         self.lock().clone()
     }
 
-    /// Whether this file may be changed, or made, as far as what was read is concerned.
+    /// Whether this file was read, and is unchanged since, or does not exist.
     ///
     /// # Errors
     ///
@@ -105,82 +93,76 @@ impl<F: Files> ReadFirst<F> {
         self.changeable(path, &self.lock()).map(drop)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Noticed> {
-        self.noticed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The resolved path of a file that exists and may be changed; `None` when it is free.
-    fn changeable(&self, path: &str, noticed: &Noticed) -> Result<Option<String>, FileError> {
-        let info = match self.files.info(path) {
-            Ok(info) => info,
-            Err(FileError::NotFound { .. }) => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        if info.kind != FileKind::File {
-            // What the files below say about it is more to the point.
-            return Ok(None);
-        }
-        let known = noticed.get(&info.path).cloned();
-        let Some(known) = known.unwrap_or_else(|| self.seen.hash_of(&info.path)) else {
-            return Err(FileError::Unread { path: path.to_owned() });
-        };
-        if hash(path, self.files.open(path)?)? != known {
-            return Err(FileError::Changed { path: path.to_owned() });
-        }
-        Ok(Some(info.path))
-    }
-}
-
-impl<F: Files> ReadFiles for ReadFirst<F> {
-    fn open(&self, path: &str) -> Result<Box<dyn Read + Send>, FileError> {
-        let mut noticed = self.lock();
+    /// Opens a file, and records its content as read.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Files::open`].
+    pub fn open(&self, path: &str) -> Result<Box<dyn Read + Send>, FileError> {
+        let mut recorded = self.lock();
         let resolved = self.files.info(path)?.path;
         let mut file = self.files.open(path)?;
         let mut start = Vec::new();
         let io = |source| FileError::io(path, source);
         file.as_mut().take(IN_MEMORY).read_to_end(&mut start).map_err(io)?;
         if (start.len() as u64) < IN_MEMORY {
-            noticed.insert(resolved, Some(digits(&Sha256::digest(&start))));
+            recorded.insert(resolved, Some(hex(&Sha256::digest(&start))));
             return Ok(Box::new(Cursor::new(start)));
         }
-        // What is read after this may be newer than what was hashed; then it cannot be written.
+        // If the file changes before it is read below, the hash differs, and it cannot be written.
         let whole = hash(path, Box::new(Cursor::new(start).chain(file)))?;
-        noticed.insert(resolved, Some(whole));
+        recorded.insert(resolved, Some(whole));
         self.files.open(path)
     }
-}
 
-impl<F: Files> WriteFiles for ReadFirst<F> {
-    fn write(&self, path: &str, content: &[u8]) -> Result<(), FileError> {
-        let mut noticed = self.lock();
-        self.changeable(path, &noticed)?;
+    /// Writes a file that may be changed.
+    ///
+    /// # Errors
+    ///
+    /// As for [`may_change`](Self::may_change) and [`Files::write`].
+    pub fn write(&self, path: &str, content: &[u8]) -> Result<(), FileError> {
+        let mut recorded = self.lock();
+        self.changeable(path, &recorded)?;
         self.files.write(path, content)?;
-        noticed.insert(self.files.info(path)?.path, Some(digits(&Sha256::digest(content))));
+        recorded.insert(self.files.info(path)?.path, Some(hex(&Sha256::digest(content))));
         Ok(())
     }
 
-    fn remove(&self, path: &str) -> Result<(), FileError> {
-        let mut noticed = self.lock();
-        let resolved = self.changeable(path, &noticed)?;
+    /// Removes a file that may be changed.
+    ///
+    /// # Errors
+    ///
+    /// As for [`may_change`](Self::may_change) and [`Files::remove`].
+    pub fn remove(&self, path: &str) -> Result<(), FileError> {
+        let mut recorded = self.lock();
+        let resolved = self.changeable(path, &recorded)?;
         self.files.remove(path)?;
-        if let Some(resolved) = resolved {
-            noticed.insert(resolved, None);
-        }
+        recorded.extend(resolved.map(|resolved| (resolved, None)));
         Ok(())
     }
-}
 
-impl<F: Files> FindFiles for ReadFirst<F> {
-    fn info(&self, path: &str) -> Result<FileInfo, FileError> {
-        self.files.info(path)
+    fn lock(&self) -> MutexGuard<'_, FileHashes> {
+        self.recorded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn list(&self, path: &str) -> Result<Vec<Entry>, FileError> {
-        self.files.list(path)
-    }
-
-    fn leads_to(&self, path: &str) -> Result<String, FileError> {
-        self.files.leads_to(path)
+    /// The resolved path of a file that exists and may be changed; `None` when there is no file.
+    fn changeable(&self, path: &str, recorded: &FileHashes) -> Result<Option<String>, FileError> {
+        let info = match self.files.info(path) {
+            // The error of the operation itself explains better what is not a file.
+            Ok(info) if info.kind != FileKind::File => return Ok(None),
+            Ok(info) => info,
+            Err(FileError::NotFound(_)) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let hash_read = match recorded.get(&info.path) {
+            Some(hash) => hash.clone(),
+            None => self.known.lock().get(&info.path).cloned(),
+        };
+        let Some(hash_read) = hash_read else { return Err(FileError::Unread(path.to_owned())) };
+        if hash(path, self.files.open(path)?)? != hash_read {
+            return Err(FileError::Changed(path.to_owned()));
+        }
+        Ok(Some(info.path))
     }
 }
 
@@ -189,19 +171,14 @@ fn hash(path: &str, mut file: Box<dyn Read + Send + '_>) -> Result<String, FileE
     let mut chunk = vec![0; 64 * 1024];
     loop {
         match file.read(&mut chunk) {
-            Ok(0) => return Ok(digits(&hasher.finalize())),
+            Ok(0) => return Ok(hex(&hasher.finalize())),
             Ok(count) => hasher.update(&chunk[..count]),
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(source) => return Err(FileError::io(path, source)),
         }
     }
 }
 
-fn digits(hash: &[u8]) -> String {
-    let mut digits = String::with_capacity(2 * hash.len());
-    for byte in hash {
-        // Writing to a string cannot fail.
-        let _ = write!(digits, "{byte:02x}");
-    }
-    digits
+fn hex(hash: &[u8]) -> String {
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
-use super::{FileError, start};
+use super::FileError;
 
 /// As many links as Linux follows.
 const LINKS: usize = 40;
@@ -25,7 +25,7 @@ pub(super) enum Last {
 /// date as soon as it is given: what opens it must refuse to follow links.
 pub(super) fn resolve(root: &Path, path: &str, last: Last) -> Result<PathBuf, FileError> {
     if path.is_empty() || path.len() > LONGEST || path.contains('\0') {
-        return Err(FileError::Invalid { path: start(path) });
+        return Err(FileError::invalid(path));
     }
     let mut done = root.to_owned();
     let mut todo = Vec::new();
@@ -44,14 +44,14 @@ pub(super) fn resolve(root: &Path, path: &str, last: Last) -> Result<PathBuf, Fi
             Ok(found) if found.is_symlink() => {
                 links += 1;
                 if links > LINKS {
-                    return Err(FileError::Links { path: path.to_owned() });
+                    return Err(FileError::Links(path.to_owned()));
                 }
                 let target = done.read_link().map_err(|source| FileError::io(path, source))?;
                 done.pop();
                 push(&mut done, &mut todo, &target);
             }
             Err(error) if error.kind() == ErrorKind::InvalidFilename => {
-                return Err(FileError::Invalid { path: start(path) });
+                return Err(FileError::invalid(path));
             }
             // Opening it finds out whether it exists and may be read.
             Ok(_) | Err(_) => {}
@@ -59,7 +59,7 @@ pub(super) fn resolve(root: &Path, path: &str, last: Last) -> Result<PathBuf, Fi
     }
     match done.strip_prefix(root) {
         Ok(inside) => Ok(inside.to_owned()),
-        Err(_) => Err(FileError::Outside { path: path.to_owned() }),
+        Err(_) => Err(FileError::Outside(path.to_owned())),
     }
 }
 

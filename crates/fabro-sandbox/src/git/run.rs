@@ -2,16 +2,15 @@
 
 use std::ffi::{OsStr, OsString};
 use std::future::Future;
-use std::io::ErrorKind;
 use std::path::Path;
 use std::process::Stdio;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Command;
 
-use crate::git::{GitError, TIME_LIMIT};
+use crate::git::{GitError, TIMEOUT};
 
-const OUTPUT_BYTES: u64 = 64 * 1024 * 1024;
+pub(crate) const OUTPUT_BYTES: u64 = 64 * 1024 * 1024;
 const STDERR_BYTES: usize = 2_000;
 
 /// Variables that would lead git elsewhere than to the directory, as they are set inside of hooks.
@@ -31,33 +30,13 @@ pub(crate) const MISLEADING: [&str; 13] = [
     "GIT_LITERAL_PATHSPECS",
 ];
 
-/// What git answered.
-pub(crate) enum Answer {
-    Output(Vec<u8>),
-    /// It failed, with this on stderr.
-    Refused(String),
-    /// There is no git.
-    NoGit,
-}
-
-impl Answer {
-    /// The output; anything else is an error.
-    pub(crate) fn output(self, command: &str) -> Result<Vec<u8>, GitError> {
-        match self {
-            Self::Output(output) => Ok(output),
-            Self::Refused(stderr) => Err(GitError::Failed { command: command.to_owned(), stderr }),
-            Self::NoGit => Err(GitError::Run(ErrorKind::NotFound.into())),
-        }
-    }
-}
-
-/// Runs a command of git in a directory that is there, about one path below it.
+/// The output of a git command that runs in an existing directory, for one path below it.
 pub(crate) async fn git(
     dir: &Path,
-    command: &str,
+    command: &'static str,
     arguments: &[&str],
     path: Option<&OsStr>,
-) -> Result<Answer, GitError> {
+) -> Result<Vec<u8>, GitError> {
     let mut git = Command::new("git");
     git.current_dir(dir).kill_on_drop(true);
     git.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -71,29 +50,25 @@ pub(crate) async fn git(
     if let Some(path) = path {
         git.args([OsString::from("--").as_os_str(), path]);
     }
-    let mut child = match git.spawn() {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Answer::NoGit),
-        spawned => spawned?,
-    };
+    let mut child = git.spawn()?;
     let stdout = child.stdout.take();
     let stderr = child.stderr.take();
-    let (output, said) = tokio::try_join!(read(stdout), read(stderr))?;
+    let (output, stderr) = tokio::try_join!(read(stdout), read(stderr))?;
     if output.len() as u64 > OUTPUT_BYTES {
-        return Err(GitError::TooMuch { command: command.to_owned(), limit: OUTPUT_BYTES });
+        return Err(GitError::TooMuch(command));
     }
     if child.wait().await?.success() {
-        return Ok(Answer::Output(output));
+        return Ok(output);
     }
-    let said = &said[..said.len().min(STDERR_BYTES)];
-    Ok(Answer::Refused(String::from_utf8_lossy(said).trim().to_owned()))
+    let stderr = &stderr[..stderr.len().min(STDERR_BYTES)];
+    Err(GitError::Failed(command, String::from_utf8_lossy(stderr).trim().to_owned()))
 }
 
-/// What is done within the time there is.
-pub(crate) async fn within_time<T>(
+/// The result, or an error after the timeout.
+pub(crate) async fn with_timeout<T>(
     work: impl Future<Output = Result<T, GitError>>,
 ) -> Result<T, GitError> {
-    let timed = tokio::time::timeout(TIME_LIMIT, work).await;
-    timed.unwrap_or(Err(GitError::TimedOut { limit: TIME_LIMIT }))
+    tokio::time::timeout(TIMEOUT, work).await.unwrap_or(Err(GitError::TimedOut))
 }
 
 /// Reads to the end, or a byte more than the limit.

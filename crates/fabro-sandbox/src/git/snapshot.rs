@@ -1,68 +1,58 @@
-//! Where a work tree stands.
+//! The state of a work tree.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use crate::git::GitError;
 use crate::git::print::{Allowance, Print};
-use crate::git::run::{Answer, git, within_time};
-use crate::git::status::{self, Entry};
+use crate::git::run::{git, with_timeout};
+use crate::git::status;
 
 /// Repositories inside of one another are looked into as deep as this.
 const DEPTH: u8 = 4;
 
-/// Where a directory of a work tree stands at some moment.
+/// The state of a directory of a work tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    pub(crate) place: Place,
+    pub(crate) place: Location,
     /// Absent before the first commit.
     pub(crate) head: Option<String>,
     /// What differs from the commit, by its path below the directory.
     pub(crate) dirty: BTreeMap<Vec<u8>, Print>,
 }
 
-/// Where the directory is.
+/// The location of the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    /// The directory itself, which need not be there any more.
+pub(crate) struct Location {
+    /// The directory itself, which may have been deleted.
     pub(crate) dir: PathBuf,
-    /// The nearest directory above that is there, where git can be run.
+    /// The nearest existing directory at or above it, where git can be run.
     pub(crate) cwd: PathBuf,
-    /// The way from `cwd` to `dir`, as git takes it.
+    /// The path from `cwd` to `dir`, as git takes it.
     pub(crate) pathspec: OsString,
     /// The top of the work tree.
     pub(crate) top: PathBuf,
-    /// The way from `top` to `dir`: empty, or with `/` at its end.
+    /// The path from `top` to `dir`: empty, or with `/` at its end.
     pub(crate) prefix: Vec<u8>,
 }
 
 impl Snapshot {
-    /// Where a directory stands now, and all below it. `None` outside of a work tree, in a bare
+    /// The current state of a directory and all below it. `None` outside of a work tree, in a bare
     /// repository, and where there is no git.
     ///
-    /// A directory that is gone, in a work tree that is not, has lost all its files.
+    /// A directory that was deleted, in a work tree that still exists, has lost all its files.
     ///
     /// # Errors
     ///
-    /// A repository that git refuses to read, an answer that is not understood or too long, and the
-    /// end of the [time](crate::git::TIME_LIMIT).
+    /// A repository that git refuses to read, output that is unexpected or too long, and the timeout.
     pub async fn take(dir: &Path) -> Result<Option<Self>, GitError> {
-        within_time(take(dir, DEPTH)).await
+        with_timeout(take(dir, DEPTH)).await
     }
 
-    /// The commit that the work tree is on; absent before the first one.
-    pub fn head(&self) -> Option<&str> {
-        self.head.as_deref()
-    }
-
-    /// Whether all files are as they are committed, ignored ones aside.
-    pub fn is_clean(&self) -> bool {
-        self.dirty.is_empty()
-    }
-
-    /// Whether any file is another, or the commit.
+    /// Whether any file, or the commit, is another.
     pub(crate) fn differs(&self, other: &Self) -> bool {
         self.head != other.head
             || self.dirty.len() != other.dirty.len()
@@ -76,11 +66,10 @@ impl Snapshot {
 async fn take(dir: &Path, depth: u8) -> Result<Option<Snapshot>, GitError> {
     let Some(place) = place(dir).await? else { return Ok(None) };
     let path = Some(place.pathspec.as_os_str());
-    let output = git(&place.cwd, "status", &status::ARGUMENTS, path).await?.output("status")?;
-    let status = status::parse(&output)?;
+    let status = status::parse(&git(&place.cwd, "status", &status::ARGUMENTS, path).await?)?;
     let mut files = Vec::new();
     let mut repositories = Vec::new();
-    for Entry { path, is_repository } in status.entries {
+    for (path, is_repository) in status.entries {
         if let Some(path) = path.strip_prefix(&*place.prefix) {
             if is_repository { &mut repositories } else { &mut files }.push(path.to_owned());
         }
@@ -118,24 +107,26 @@ pub(crate) async fn prints(
     tokio::task::spawn_blocking(read).await.map_err(|error| GitError::Run(error.into()))
 }
 
-async fn place(dir: &Path) -> Result<Option<Place>, GitError> {
+async fn place(dir: &Path) -> Result<Option<Location>, GitError> {
     let dir = std::path::absolute(dir)?;
-    let Some(there) = dir.ancestors().find(|above| above.is_dir()) else { return Ok(None) };
-    let gone = dir.strip_prefix(there).unwrap_or(Path::new(""));
+    let Some(existing) = dir.ancestors().find(|above| above.is_dir()) else { return Ok(None) };
+    let gone = dir.strip_prefix(existing).unwrap_or(Path::new(""));
     if gone.components().any(|component| !matches!(component, Component::Normal(_))) {
         return Ok(None);
     }
-    // Git goes by real paths.
-    let cwd = there.canonicalize()?;
+    // Git uses real paths.
+    let cwd = existing.canonicalize()?;
     let asked = ["--is-inside-work-tree", "--show-cdup"];
-    let answer = match git(&cwd, "rev-parse", &asked, None).await? {
-        Answer::NoGit => return Ok(None),
-        Answer::Refused(_) if !has_repository(&cwd) => return Ok(None),
-        answer => answer.output("rev-parse")?,
+    let output = match git(&cwd, "rev-parse", &asked, None).await {
+        // There is no git.
+        Err(GitError::Run(error)) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        // Where there is a repository, the user should know why git refused it.
+        Err(GitError::Failed(..)) if !has_repository(&cwd) => return Ok(None),
+        output => output?,
     };
     // The second line has `../` for each level below the top.
-    let answer = String::from_utf8_lossy(&answer);
-    let Some(up) = answer.strip_prefix("true\n") else { return Ok(None) };
+    let output = String::from_utf8_lossy(&output);
+    let Some(up) = output.strip_prefix("true\n") else { return Ok(None) };
     let levels = up.matches("../").count();
     let Some(top) = cwd.ancestors().nth(levels) else { return Ok(None) };
     let real = if gone.as_os_str().is_empty() { cwd.clone() } else { cwd.join(gone) };
@@ -146,10 +137,10 @@ async fn place(dir: &Path) -> Result<Option<Place>, GitError> {
     }
     let pathspec =
         if gone.as_os_str().is_empty() { ".".into() } else { gone.as_os_str().to_owned() };
-    Ok(Some(Place { top: top.to_owned(), dir: real, cwd, pathspec, prefix }))
+    Ok(Some(Location { top: top.to_owned(), dir: real, cwd, pathspec, prefix }))
 }
 
-/// Whether there is a repository, which git then refused for a reason that the user should know.
-fn has_repository(dir: &Path) -> bool {
+/// Whether a directory is in a repository.
+pub(crate) fn has_repository(dir: &Path) -> bool {
     dir.ancestors().any(|above| above.join(".git").exists())
 }

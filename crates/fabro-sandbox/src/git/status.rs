@@ -17,24 +17,18 @@ pub(crate) const ARGUMENTS: [&str; 7] = [
 pub(crate) struct Status {
     /// The commit; absent before the first one.
     pub(crate) head: Option<String>,
-    pub(crate) entries: Vec<Entry>,
-}
-
-/// A path that differs, as git names it from the top of the work tree.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
-    pub(crate) path: Vec<u8>,
-    /// Whether it is a repository of its own.
-    pub(crate) is_repository: bool,
+    /// The paths that differ, from the top of the work tree, and whether each is a repository of its
+    /// own.
+    pub(crate) entries: Vec<(Vec<u8>, bool)>,
 }
 
 pub(crate) fn parse(output: &[u8]) -> Result<Status, GitError> {
     let mut status = Status::default();
     let mut records = output.split(|byte| *byte == 0).filter(|record| !record.is_empty());
     while let Some(record) = records.next() {
-        let unknown = || GitError::Answer {
-            command: "status".to_owned(),
-            answer: String::from_utf8_lossy(&record[..record.len().min(200)]).into_owned(),
+        let unknown = || {
+            let start = String::from_utf8_lossy(&record[..record.len().min(200)]);
+            GitError::UnexpectedOutput("status", start.into_owned())
         };
         // How many fields stand before the path.
         let fields = match record[0] {
@@ -49,7 +43,7 @@ pub(crate) fn parse(output: &[u8]) -> Result<Status, GitError> {
             b'2' => {
                 // A renamed path is followed by its old name.
                 let old = records.next().ok_or_else(unknown)?;
-                status.entries.push(Entry { path: old.to_owned(), is_repository: false });
+                status.entries.push((old.to_owned(), false));
                 9
             }
             b'u' => 10,
@@ -58,15 +52,12 @@ pub(crate) fn parse(output: &[u8]) -> Result<Status, GitError> {
         };
         let parts: Vec<_> = record.splitn(fields + 1, |byte| *byte == b' ').collect();
         let path = *parts.get(fields).ok_or_else(unknown)?;
-        // The third field tells of submodules, where there are fields.
+        // The third field marks submodules, where there are fields.
         let is_submodule = fields > 1 && parts[2].starts_with(b"S");
         // A repository among the untracked files is listed as a directory.
-        let (path, is_directory) = match path.strip_suffix(b"/") {
-            Some(directory) => (directory, true),
-            None => (path, false),
-        };
-        let is_repository = is_submodule || is_directory;
-        status.entries.push(Entry { path: path.to_owned(), is_repository });
+        let directory = path.strip_suffix(b"/");
+        let is_repository = is_submodule || directory.is_some();
+        status.entries.push((directory.unwrap_or(path).to_owned(), is_repository));
     }
     Ok(status)
 }
@@ -80,9 +71,9 @@ mod tests {
         let shown = match parse(output.replace('|', "\0").as_bytes()) {
             Err(error) => error.to_string(),
             Ok(status) => {
-                let entries = status.entries.iter().map(|entry| {
-                    let mark = if entry.is_repository { "*" } else { "" };
-                    format!(" {:?}{mark}", String::from_utf8_lossy(&entry.path))
+                let entries = status.entries.iter().map(|(path, is_repository)| {
+                    let mark = if *is_repository { "*" } else { "" };
+                    format!(" {:?}{mark}", String::from_utf8_lossy(path))
                 });
                 status.head.unwrap_or_default() + &entries.collect::<String>()
             }

@@ -118,7 +118,7 @@ async fn a_repository_may_be_without_a_commit() {
         ["c", "d"]
     );
     let first = take(path).await;
-    assert!(first.head().is_some_and(|id| id.len() == 40) && !first.is_clean());
+    assert!(first.head.as_ref().is_some_and(|id| id.len() == 40) && !first.dirty.is_empty());
     let sha256 = tempfile::tempdir().unwrap();
     sh(sha256.path(), "git init -q --object-format=sha256");
     assert_eq!(run(sha256.path(), "", "", "echo c >c; git add .; git commit -qm one").await, ["c"]);
@@ -164,7 +164,7 @@ async fn names_may_be_anything() {
     assert_eq!(changed(&first, &second).await.unwrap(), expect);
     sh(dir.path(), "git add .; git commit -qm two");
     let third = take(dir.path()).await;
-    assert!(third.is_clean());
+    assert!(third.dirty.is_empty());
     assert_eq!(changed(&first, &third).await.unwrap(), expect);
     assert!(changed(&second, &third).await.unwrap().is_empty());
     let name = std::ffi::OsStr::from_bytes(b"latin\xe9");
@@ -181,7 +181,7 @@ async fn where_there_is_no_work_tree_there_is_nothing() {
     assert_eq!(Snapshot::take(&dir.path().join("bare.git")).await.unwrap(), None);
     assert_eq!(Snapshot::take(&dir.path().join("tree/.git")).await.unwrap(), None);
     assert_eq!(
-        Snapshot::take(&dir.path().join("tree/none/at/all")).await.unwrap().unwrap().head(),
+        Snapshot::take(&dir.path().join("tree/none/at/all")).await.unwrap().unwrap().head,
         None
     );
 }
@@ -202,7 +202,7 @@ async fn repositories_inside_are_one_path() {
         format!("git submodule --quiet add {} module; git commit -qm add", inner.path().display());
     sh(dir.path(), &add);
     let path = dir.path();
-    assert!(take(path).await.is_clean());
+    assert!(take(path).await.dirty.is_empty());
     assert_eq!(run(path, "", "", "echo x >>module/a").await, ["module"]);
     assert_eq!(run(path, "", "", "").await, [""; 0]);
     assert_eq!(run(path, "", "", "echo y >>module/a").await, ["module"]);

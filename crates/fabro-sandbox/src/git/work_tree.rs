@@ -1,14 +1,15 @@
-//! Which files a stage touched, by asking git before and after.
+//! The files that a stage touched: the changes between a snapshot before it and one after it.
 
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::git::snapshot::has_repository;
 use crate::git::{GitError, Snapshot, changed};
 
-/// What is known of the files that stages work on.
+/// The work tree of the stages of a run.
 ///
-/// What was seen after one stage is what there is before the next, as long as no other stage worked
-/// in between, so a line of commands asks git once for each.
+/// The snapshot after one stage is also the one before the next, as long as no other stage ran in
+/// between, so a sequence of commands takes one snapshot for each.
 #[derive(Default)]
 pub struct WorkTree {
     state: Mutex<State>,
@@ -16,74 +17,72 @@ pub struct WorkTree {
 
 #[derive(Default)]
 struct State {
-    /// Running stages.
-    busy: usize,
-    /// Stages that ever began.
-    begun: u64,
-    /// What the files were like after so many had begun, and none was at work but the one that
-    /// looked.
-    seen: Option<(u64, Snapshot)>,
-    is_told: bool,
+    running: usize,
+    /// How many stages have ever started.
+    started: u64,
+    /// A snapshot taken while only one stage was running, and the count of started stages then.
+    last: Option<(u64, Snapshot)>,
+    is_error_reported: bool,
 }
 
-/// A running stage; ends when it is dropped.
-pub struct AtWork<'a>(&'a WorkTree);
+/// A running stage; it ends when this is dropped.
+pub struct RunningStage<'a>(&'a WorkTree);
 
 impl WorkTree {
-    /// A stage begins that may change files.
-    pub fn begin(&self) -> AtWork<'_> {
+    /// Starts a stage that may change files.
+    pub fn start(&self) -> RunningStage<'_> {
         let mut state = self.lock();
-        state.busy += 1;
-        state.begun += 1;
-        AtWork(self)
+        state.running += 1;
+        state.started += 1;
+        RunningStage(self)
     }
 
-    /// What the files in a directory are like before the stage that has just begun works on them.
-    /// `None` where no git work tree is; then nothing is asked.
+    /// The snapshot of a directory before the stage that has just started changes it. `None` outside
+    /// of a git work tree; then git is not run.
     ///
     /// # Errors
     ///
-    /// Git gave no answer.
-    pub async fn before(&self, dir: &Path) -> Result<Option<Snapshot>, Untold> {
-        if !dir.ancestors().any(|dir| dir.join(".git").exists()) {
+    /// Git failed.
+    pub async fn before(&self, dir: &Path) -> Result<Option<Snapshot>, UnknownFiles> {
+        if !has_repository(dir) {
             return Ok(None);
         }
-        let seen = {
+        let last = {
             let mut state = self.lock();
-            let is_fresh =
-                state.busy == 1 && state.seen.as_ref().is_some_and(|(n, _)| n + 1 == state.begun);
-            state.seen.take().filter(|_| is_fresh)
+            let is_current = state.running == 1
+                && state.last.as_ref().is_some_and(|(n, _)| n + 1 == state.started);
+            state.last.take().filter(|_| is_current)
         };
-        match seen {
+        match last {
             Some((_, snapshot)) => Ok(Some(snapshot)),
-            None => Snapshot::take(dir).await.map_err(|error| self.untold(&error)),
+            None => Snapshot::take(dir).await.map_err(|error| self.unknown(&error)),
         }
     }
 
-    /// The files that differ from before, relative to the directory.
+    /// The files that changed since the snapshot, relative to the directory.
     ///
     /// # Errors
     ///
-    /// Git gave no answer.
+    /// Git failed.
     pub async fn touched(
         &self,
         dir: &Path,
         before: Option<&Snapshot>,
-    ) -> Result<Vec<String>, Untold> {
+    ) -> Result<Vec<String>, UnknownFiles> {
         let Some(before) = before else { return Ok(Vec::new()) };
-        let untold = |error| self.untold(&error);
-        let Some(after) = Snapshot::take(dir).await.map_err(untold)? else { return Ok(Vec::new()) };
-        let files = changed(before, &after).await.map_err(untold)?;
+        let failed = |error| self.unknown(&error);
+        let Some(after) = Snapshot::take(dir).await.map_err(failed)? else { return Ok(Vec::new()) };
+        let files = changed(before, &after).await.map_err(failed)?;
         let mut state = self.lock();
-        if state.busy == 1 {
-            state.seen = Some((state.begun, after));
+        if state.running == 1 {
+            state.last = Some((state.started, after));
         }
         Ok(files)
     }
 
-    fn untold(&self, error: &GitError) -> Untold {
-        let is_new = !std::mem::replace(&mut self.lock().is_told, true);
-        Untold(is_new.then(|| format!("the files that stages touch are not known: {error}")))
+    fn unknown(&self, error: &GitError) -> UnknownFiles {
+        let is_new = !std::mem::replace(&mut self.lock().is_error_reported, true);
+        UnknownFiles(is_new.then(|| format!("the files that stages touch are not known: {error}")))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -92,12 +91,12 @@ impl WorkTree {
     }
 }
 
-impl Drop for AtWork<'_> {
+impl Drop for RunningStage<'_> {
     fn drop(&mut self) {
-        self.0.lock().busy -= 1;
+        self.0.lock().running -= 1;
     }
 }
 
-/// The files are not known. What to tell of it, the first time.
+/// The files are not known. The first time, with a warning for the user.
 #[derive(Debug)]
-pub struct Untold(pub Option<String>);
+pub struct UnknownFiles(pub Option<String>);

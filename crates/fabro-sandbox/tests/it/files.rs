@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fabro_sandbox::{
-    FileError, FileKind, Files, FindFiles, LocalFiles, MemoryFiles, ReadFiles, ReadFilesExt,
-    ReadFirst, Seen, WithValues, WriteFiles,
+    FileError, FileKind, Files, KnownFiles, LocalFiles, MemoryFiles, ReadFirst, WithValues,
 };
 
 /// A working directory `work`, and a directory `out` beside it with a secret.
@@ -35,16 +34,28 @@ impl Place {
         self.directory.path().join("out").join(path)
     }
 
+    /// The files for a reader who has read these.
+    fn read_first(&self, known: &KnownFiles) -> ReadFirst {
+        ReadFirst::new(Arc::new(self.files.clone()), known.clone())
+    }
+
     fn absolute(&self, path: &str) -> String {
         self.work(path).to_str().unwrap().to_owned()
     }
 }
 
-/// Nothing leads out by this path, whatever is done.
+/// Reads a file, so that it may be changed.
+fn read(files: &ReadFirst, path: &str) -> Vec<u8> {
+    let mut content = Vec::new();
+    files.open(path).unwrap().read_to_end(&mut content).unwrap();
+    content
+}
+
+/// No operation leads out by this path.
 #[track_caller]
 fn check_outside(place: &Place, path: &str) {
     let outside = |result: Result<(), FileError>| {
-        assert!(matches!(result, Err(FileError::Outside { .. })), "{path}: {result:?}");
+        assert!(matches!(result, Err(FileError::Outside(_))), "{path}: {result:?}");
     };
     outside(place.files.open(path).map(drop));
     outside(place.files.info(path).map(drop));
@@ -89,7 +100,7 @@ fn nothing_leads_out() {
         check_outside(&place, path);
     }
     for path in ["../out/secret", "dir/secret", "/etc/passwd"] {
-        assert!(matches!(place.files.remove(path), Err(FileError::Outside { .. })), "{path}");
+        assert!(matches!(place.files.remove(path), Err(FileError::Outside(_))), "{path}");
     }
     // A link itself can go; what it leads to stays.
     place.files.remove("file").unwrap();
@@ -189,20 +200,20 @@ fn what_is_no_file_is_not_opened() {
     let _socket = std::os::unix::net::UnixListener::bind(place.work("socket")).unwrap();
     for path in ["pipe", "socket"] {
         let check = |result: Result<(), FileError>| {
-            assert!(matches!(result, Err(FileError::NotRegular { .. })), "{path}: {result:?}");
+            assert!(matches!(result, Err(FileError::NotRegular(_))), "{path}: {result:?}");
         };
         check(place.files.open(path).map(drop));
         check(place.files.write(path, b"x"));
         check(place.files.remove(path));
         assert_eq!(place.files.info(path).unwrap().kind, FileKind::Other);
     }
-    assert!(matches!(place.files.open("sub"), Err(FileError::IsDirectory { .. })));
-    assert!(matches!(place.files.open("."), Err(FileError::IsDirectory { .. })));
-    assert!(matches!(place.files.write("sub", b""), Err(FileError::IsDirectory { .. })));
-    assert!(matches!(place.files.remove("sub"), Err(FileError::IsDirectory { .. })));
-    assert!(matches!(place.files.list("sub/a.txt"), Err(FileError::NotDirectory { .. })));
-    assert!(matches!(place.files.open("sub/a.txt/x"), Err(FileError::NotDirectory { .. })));
-    assert!(matches!(place.files.write("sub/a.txt/x", b""), Err(FileError::NotDirectory { .. })));
+    assert!(matches!(place.files.open("sub"), Err(FileError::IsDirectory(_))));
+    assert!(matches!(place.files.open("."), Err(FileError::IsDirectory(_))));
+    assert!(matches!(place.files.write("sub", b""), Err(FileError::IsDirectory(_))));
+    assert!(matches!(place.files.remove("sub"), Err(FileError::IsDirectory(_))));
+    assert!(matches!(place.files.list("sub/a.txt"), Err(FileError::NotDirectory(_))));
+    assert!(matches!(place.files.open("sub/a.txt/x"), Err(FileError::NotDirectory(_))));
+    assert!(matches!(place.files.write("sub/a.txt/x", b""), Err(FileError::NotDirectory(_))));
 }
 
 #[test]
@@ -212,13 +223,13 @@ fn the_file_systems_of_the_kernel_are_closed() {
     for path in ["/proc/self/environ", "/proc/1/cmdline", "proc/version", "/sys/kernel/notes"] {
         let opened = files.open(path).map(drop);
         assert!(
-            matches!(opened, Err(FileError::NotRegular { .. } | FileError::NotFound { .. })),
+            matches!(opened, Err(FileError::NotRegular(_) | FileError::NotFound(_))),
             "{path}: {opened:?}"
         );
     }
     for path in ["/dev/zero", "/dev/full", "/dev/tty"] {
         let opened = files.open(path).map(drop);
-        assert!(matches!(opened, Err(FileError::NotRegular { .. })), "{path}: {opened:?}");
+        assert!(matches!(opened, Err(FileError::NotRegular(_))), "{path}: {opened:?}");
     }
 }
 
@@ -230,11 +241,11 @@ fn hopeless_paths() {
     let deep = "d/".repeat(5_000);
     for path in ["", "a\0b", "\0", &long, &deep] {
         for result in [place.files.open(path).map(drop), place.files.write(path, b"")] {
-            assert!(matches!(result, Err(FileError::Invalid { .. })), "{result:?}");
+            assert!(matches!(result, Err(FileError::Invalid(_))), "{result:?}");
         }
     }
-    assert!(matches!(place.files.open("loop"), Err(FileError::Links { .. })));
-    assert!(matches!(place.files.open("none"), Err(FileError::NotFound { .. })));
+    assert!(matches!(place.files.open("loop"), Err(FileError::Links(_))));
+    assert!(matches!(place.files.open("none"), Err(FileError::NotFound(_))));
     assert!(LocalFiles::new(place.work("none")).is_err());
     assert!(LocalFiles::new(place.work("sub/a.txt")).is_err());
 }
@@ -252,7 +263,7 @@ fn writing_keeps_the_mode_and_leaves_nothing_behind() {
     assert_eq!(mode("sub/a.txt"), 0o751);
     let mut old = String::new();
     before.read_to_string(&mut old).unwrap();
-    assert_eq!(old, "inside", "who reads the old file goes on with it");
+    assert_eq!(old, "inside", "an open file keeps its old content");
     set("sub/a.txt", 0o444);
     let error = place.files.write("sub/a.txt", b"").unwrap_err();
     insta::assert_snapshot!(error, @"sub/a.txt is write-protected: leave it as it is, or ask for its protection to be removed");
@@ -282,18 +293,18 @@ fn check_alike(files: &dyn Files) {
     assert_eq!(files.info("b/../a.txt").unwrap().path, "a.txt");
     assert_eq!(files.info("b/d/..").unwrap().kind, FileKind::Directory);
     assert_eq!(files.info("b/c.txt").unwrap().len, 1);
-    assert!(matches!(files.open("../x"), Err(FileError::Outside { .. })));
-    assert!(matches!(files.open("b"), Err(FileError::IsDirectory { .. })));
-    assert!(matches!(files.open("x"), Err(FileError::NotFound { .. })));
-    assert!(matches!(files.list("x"), Err(FileError::NotFound { .. })));
-    assert!(matches!(files.list("a.txt"), Err(FileError::NotDirectory { .. })));
-    assert!(matches!(files.open(""), Err(FileError::Invalid { .. })));
-    assert!(matches!(files.open("a\0"), Err(FileError::Invalid { .. })));
-    assert!(matches!(files.write("b", b""), Err(FileError::IsDirectory { .. })));
-    assert!(matches!(files.write("a.txt/x", b""), Err(FileError::NotDirectory { .. })));
-    assert!(matches!(files.remove("x"), Err(FileError::NotFound { .. })));
+    assert!(matches!(files.open("../x"), Err(FileError::Outside(_))));
+    assert!(matches!(files.open("b"), Err(FileError::IsDirectory(_))));
+    assert!(matches!(files.open("x"), Err(FileError::NotFound(_))));
+    assert!(matches!(files.list("x"), Err(FileError::NotFound(_))));
+    assert!(matches!(files.list("a.txt"), Err(FileError::NotDirectory(_))));
+    assert!(matches!(files.open(""), Err(FileError::Invalid(_))));
+    assert!(matches!(files.open("a\0"), Err(FileError::Invalid(_))));
+    assert!(matches!(files.write("b", b""), Err(FileError::IsDirectory(_))));
+    assert!(matches!(files.write("a.txt/x", b""), Err(FileError::NotDirectory(_))));
+    assert!(matches!(files.remove("x"), Err(FileError::NotFound(_))));
     files.remove("b/d/e.txt").unwrap();
-    assert!(matches!(files.open("b/d/e.txt"), Err(FileError::NotFound { .. })));
+    assert!(matches!(files.open("b/d/e.txt"), Err(FileError::NotFound(_))));
 }
 
 #[test]
@@ -306,63 +317,63 @@ fn memory_is_like_a_disk() {
 #[test]
 fn only_what_was_read_is_changed() {
     let place = Place::new();
-    let files = ReadFirst::new(place.files.clone());
+    let files = place.read_first(&KnownFiles::default());
     let unread = files.write("sub/a.txt", b"x").unwrap_err();
     insta::assert_snapshot!(unread, @"sub/a.txt exists, but was not read yet: read it before changing it");
-    assert!(matches!(files.remove("sub/a.txt"), Err(FileError::Unread { .. })));
+    assert!(matches!(files.remove("sub/a.txt"), Err(FileError::Unread(_))));
     files.write("new.txt", b"mine").unwrap();
     files.write("new.txt", b"mine again").unwrap();
 
-    files.read("./sub/a.txt", 100).unwrap();
+    read(&files, "./sub/a.txt");
     // As long as before, and within the same tick of the file system's clock.
     std::fs::write(place.work("sub/a.txt"), "INSIDE").unwrap();
     let changed = files.write("sub/a.txt", b"x").unwrap_err();
     insta::assert_snapshot!(changed, @"sub/a.txt has changed since it was read: read it again before changing it");
-    assert!(matches!(files.remove("sub/a.txt"), Err(FileError::Changed { .. })));
+    assert!(matches!(files.remove("sub/a.txt"), Err(FileError::Changed(_))));
     assert_eq!(place.files.read("sub/a.txt", 100).unwrap(), b"INSIDE");
 
-    files.read(&place.absolute("sub/a.txt"), 100).unwrap();
+    read(&files, &place.absolute("sub/a.txt"));
     files.write("sub/a.txt", b"x").unwrap();
     files.remove("sub/a.txt").unwrap();
     std::fs::write(place.work("sub/a.txt"), "x").unwrap();
-    assert!(matches!(files.write("sub/a.txt", b"y"), Err(FileError::Unread { .. })));
-    assert!(matches!(files.write("sub", b"y"), Err(FileError::IsDirectory { .. })));
+    assert!(matches!(files.write("sub/a.txt", b"y"), Err(FileError::Unread(_))));
+    assert!(matches!(files.write("sub", b"y"), Err(FileError::IsDirectory(_))));
 }
 
 #[test]
-fn what_was_noticed_counts_for_the_same_reader_and_no_other() {
+fn what_was_read_counts_for_the_same_reader_and_no_other() {
     let place = Place::new();
-    let first = ReadFirst::new(place.files.clone());
-    first.read("./sub/../sub/a.txt", 100).unwrap();
+    let first = place.read_first(&KnownFiles::default());
+    read(&first, "./sub/../sub/a.txt");
     first.write("mine", b"1").unwrap();
     first.write("gone", b"1").unwrap();
-    let noticed = first.noticed();
-    let names: Vec<_> = noticed.iter().map(|(path, hash)| (&**path, hash.is_some())).collect();
+    let recorded = first.recorded();
+    let names: Vec<_> = recorded.iter().map(|(path, hash)| (&**path, hash.is_some())).collect();
     assert_eq!(names, [("gone", true), ("mine", true), ("sub/a.txt", true)]);
     first.remove("gone").unwrap();
 
-    let seen = Seen::default();
-    seen.recall(&noticed);
-    let later = || ReadFirst::for_reader(place.files.clone(), seen.clone());
+    let known = KnownFiles::default();
+    known.add(&recorded);
+    let later = || place.read_first(&known);
     std::fs::write(place.work("gone"), "1").unwrap();
     later().may_change("gone").unwrap();
-    seen.recall(&first.noticed());
-    assert!(matches!(later().may_change("gone"), Err(FileError::Unread { .. })));
+    known.add(&first.recorded());
+    assert!(matches!(later().may_change("gone"), Err(FileError::Unread(_))));
     later().may_change(&place.absolute("sub/a.txt")).unwrap();
 
     let second = later();
     second.write("mine", b"2").unwrap();
     second.write("mine", b"3").unwrap();
-    // Nobody has seen that who was not told.
-    assert!(matches!(later().may_change("mine"), Err(FileError::Changed { .. })));
-    let other = ReadFirst::new(place.files.clone());
-    assert!(matches!(other.may_change("mine"), Err(FileError::Unread { .. })));
-    seen.recall(&second.noticed());
+    // Another reader does not know of it.
+    assert!(matches!(later().may_change("mine"), Err(FileError::Changed(_))));
+    let other = place.read_first(&KnownFiles::default());
+    assert!(matches!(other.may_change("mine"), Err(FileError::Unread(_))));
+    known.add(&second.recorded());
     later().may_change("mine").unwrap();
-    let damaged = Seen::default();
-    damaged.recall(&[("mine".to_owned(), Some("no hash".to_owned()))].into());
-    let damaged = ReadFirst::for_reader(place.files.clone(), damaged);
-    assert!(matches!(damaged.may_change("mine"), Err(FileError::Changed { .. })));
+    let damaged = KnownFiles::default();
+    damaged.add(&[("mine".to_owned(), Some("no hash".to_owned()))].into());
+    let damaged = place.read_first(&damaged);
+    assert!(matches!(damaged.may_change("mine"), Err(FileError::Changed(_))));
 }
 
 #[test]
@@ -370,14 +381,14 @@ fn a_large_file_is_known_without_being_kept() {
     let place = Place::new();
     let mut content = vec![b'x'; 20 << 20];
     std::fs::write(place.work("big"), &content).unwrap();
-    let files = ReadFirst::new(place.files.clone());
+    let files = place.read_first(&KnownFiles::default());
     let mut start = [0; 4];
     files.open("big").unwrap().read_exact(&mut start).unwrap();
     assert_eq!(&start, b"xxxx");
     content[19 << 20] = b'y';
     std::fs::write(place.work("big"), &content).unwrap();
-    assert!(matches!(files.write("big", b""), Err(FileError::Changed { .. })));
-    assert_eq!(files.read("big", 1 << 30).unwrap(), content);
+    assert!(matches!(files.write("big", b""), Err(FileError::Changed(_))));
+    assert!(read(&files, "big") == content);
     files.write("big", b"small").unwrap();
 }
 
@@ -395,6 +406,7 @@ fn values_are_read_wherever_they_are() {
     let kept = [place.out("run/blobs"), place.work("store/run/blobs"), place.out("late")];
     let outside = value_in(&kept[0], "a", r#""one\ntwo""#);
     let inside = value_in(&kept[1], "b", r#"{"three":"\n"}"#);
+    let nul = value_in(&kept[0], "f", r#""a\u0000b""#);
     let files = WithValues::new(place.files.clone(), kept.to_vec());
     let late = value_in(&kept[2], "c", r#""late""#);
     let relative = format!("../out/run/blobs/{}.json", "a".repeat(64));
@@ -403,13 +415,14 @@ fn values_are_read_wherever_they_are() {
         (&format!("file://{outside}"), &outside, "one\ntwo"),
         (&relative, &outside, "one\ntwo"),
         (&late, &late, "late"),
+        (&nul, &nul, "a\u{FFFD}b"),
         (&inside, &format!("store/run/blobs/{}.json", "b".repeat(64)), r#"{"three":"\n"}"#),
     ] {
         assert_eq!(files.read(path, 100).unwrap(), content.as_bytes(), "{path}");
         let info = files.info(path).unwrap();
         assert_eq!((info.path.as_str(), info.kind), (shown.as_str(), FileKind::File), "{path}");
         for changed in [files.write(path, b"changed"), files.remove(path)] {
-            assert!(matches!(changed, Err(FileError::Protected { .. })), "{path}: {changed:?}");
+            assert!(matches!(changed, Err(FileError::Protected(_))), "{path}: {changed:?}");
         }
     }
     assert_eq!(files.read("sub/a.txt", 100).unwrap(), b"inside");
@@ -431,16 +444,16 @@ fn nothing_but_values_is_read_elsewhere() {
     let files = WithValues::new(place.files.clone(), vec![blobs.clone()]);
     let up = format!("{}/../../secret", blobs.display());
     let none = blobs.join(format!("{}.json", "e".repeat(64))).to_str().unwrap().to_owned();
-    assert!(matches!(files.open(&none).map(drop), Err(FileError::NotFound { .. })));
+    assert!(matches!(files.open(&none).map(drop), Err(FileError::NotFound(_))));
     let notes = blobs.join("notes.json").to_str().unwrap().to_owned();
     let blobs = blobs.to_str().unwrap();
     for path in [&other, &deeper, &link, &up, &notes, "link", blobs, "/etc/passwd"] {
         let opened = files.open(path).map(drop);
-        assert!(matches!(opened, Err(FileError::Outside { .. })), "{path}: {opened:?}");
+        assert!(matches!(opened, Err(FileError::Outside(_))), "{path}: {opened:?}");
         let found = files.info(path);
-        assert!(matches!(found, Err(FileError::Outside { .. })), "{path}: {found:?}");
+        assert!(matches!(found, Err(FileError::Outside(_))), "{path}: {found:?}");
     }
     for path in [blobs, &value] {
-        assert!(matches!(files.list(path), Err(FileError::Outside { .. })), "{path}");
+        assert!(matches!(files.list(path), Err(FileError::Outside(_))), "{path}");
     }
 }

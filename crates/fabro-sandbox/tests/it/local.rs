@@ -113,7 +113,7 @@ async fn what_cannot_start_says_what_to_do() {
     place.env = vec![("PATH".to_owned(), "/nowhere".to_owned())];
     let python = place.run("pass").await.unwrap_err();
     insta::assert_snapshot!(python, @"python3 not found: install python3, or put it on the PATH");
-    assert!(matches!(python, ExecError::Missing { .. }));
+    assert!(matches!(python, ExecError::Missing(_)));
 }
 
 #[tokio::test]

@@ -1,18 +1,20 @@
-use fabro_sandbox::WriteFiles;
+use std::sync::Arc;
+
+use fabro_sandbox::{Files, ReadFirst};
 use fabro_types::Permissions;
 use memchr::memmem;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{FileTool, SeenFiles, said, text_to_change};
-use crate::Output;
-use crate::call::spec;
+use crate::call::{Stop, spec};
+use crate::file_tool::{FileTool, message, read_to_change};
+use crate::tool::{Output, Tool};
 
 /// How many lines an error names.
 const NAMED: usize = 10;
 
 #[derive(Deserialize)]
-pub(crate) struct Arguments {
+struct Arguments {
     file_path: String,
     old_string: String,
     new_string: String,
@@ -21,7 +23,7 @@ pub(crate) struct Arguments {
 }
 
 /// The tool `edit_file`.
-pub(super) fn edit_file() -> FileTool<Arguments> {
+pub(super) fn edit_file(files: &Arc<dyn Files>) -> Arc<dyn Tool> {
     let description = "Replaces a piece of a text file of the working directory. old_string has \
         to be in the file exactly as given, blanks and line ends included, and only once: take \
         in lines before and after it until it is unique, or set replace_all. The line numbers \
@@ -40,24 +42,21 @@ pub(super) fn edit_file() -> FileTool<Arguments> {
         }
     });
     let required = ["file_path", "old_string", "new_string"];
-    FileTool {
-        spec: spec("edit_file", description, &properties, &required),
-        needs: Permissions::ReadWrite,
-        run: |files, arguments, _| edit(files, arguments),
-    }
+    let spec = spec("edit_file", description, &properties, &required);
+    FileTool::create(files, spec, Permissions::ReadWrite, edit)
 }
 
-fn edit(files: &SeenFiles, arguments: &Arguments) -> Result<Output, String> {
+fn edit(files: &ReadFirst, arguments: &Arguments, _: &Stop) -> Result<Output, String> {
     let Arguments { file_path, old_string, new_string, replace_all } = arguments;
-    let (path, text) = text_to_change(files, file_path)?;
+    let (path, text) = read_to_change(files, file_path)?;
     let edited = replaced(&text, old_string, new_string, *replace_all)
         .map_err(|problem| format!("{path}: {problem}"))?;
-    files.write(file_path, edited.text.as_bytes()).map_err(said)?;
-    let said = match edited.lines.as_slice() {
+    files.write(file_path, edited.text.as_bytes()).map_err(message)?;
+    let text = match edited.lines.as_slice() {
         [line] => format!("replaced 1 occurrence in {path}, at line {line}"),
         lines => format!("replaced {} occurrences in {path}, {}", lines.len(), at(lines)),
     };
-    Ok(Output { files_modified: vec![path], ..Output::ok(said) })
+    Ok(Output { files_modified: vec![path], ..Output::ok(text) })
 }
 
 struct Edited {

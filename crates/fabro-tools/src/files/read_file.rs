@@ -1,14 +1,15 @@
-use fabro_sandbox::{FindFiles, ReadFiles};
+use std::io::{self, BufRead, BufReader, ErrorKind};
+use std::ops::Range;
+use std::sync::Arc;
+
+use fabro_sandbox::{Files, ReadFirst};
 use fabro_types::Permissions;
 use serde::Deserialize;
 use serde_json::json;
-use std::fmt::Write;
-use std::io::Read;
-use std::ops::Range;
 
-use super::{FileTool, SeenFiles, said};
-use crate::Output;
-use crate::call::{Stop, canceled, spec};
+use crate::call::{Stop, spec};
+use crate::file_tool::{FileTool, StoppableFile, message};
+use crate::tool::{Output, Tool};
 
 /// How many lines one call returns by default.
 const LINES: u64 = 2_000;
@@ -26,31 +27,21 @@ const ENOUGH: usize = 26_000;
 /// The longest part of a line, in bytes: no character has more than four.
 const LINE_BYTES: usize = 32_000;
 
-/// How much of a file is looked at to see whether it is text, in bytes.
-const LOOKED_AT: usize = 8_192;
+/// How much of a file is checked for whether it is text, in bytes.
+const BINARY_CHECK: usize = 8_192;
 
 const CHUNK: usize = 64 * 1024;
 
 #[derive(Deserialize)]
-pub(crate) struct Arguments {
+struct Arguments {
     file_path: String,
-    #[serde(default = "first")]
-    offset: u64,
-    #[serde(default = "all")]
-    limit: u64,
+    offset: Option<u64>,
+    limit: Option<u64>,
     column: Option<u64>,
 }
 
-fn first() -> u64 {
-    1
-}
-
-fn all() -> u64 {
-    LINES
-}
-
 /// The tool `read_file`.
-pub(super) fn read_file() -> FileTool<Arguments> {
+pub(super) fn read_file(files: &Arc<dyn Files>) -> Arc<dyn Tool> {
     let description = "Reads a text file of the working directory. Each line is given as its \
         number, a tab, and the line itself. Long files come in parts: the end of the output says \
         with which offset to read on. Lines of more than 2,000 characters are cut: their end says \
@@ -74,173 +65,111 @@ pub(super) fn read_file() -> FileTool<Arguments> {
             "description": "From which character on to read the first line, from 1: up to 8,000 characters of it are given then."
         }
     });
-    FileTool {
-        spec: spec("read_file", description, &properties, &["file_path"]),
-        needs: Permissions::ReadOnly,
-        run: read,
-    }
+    let spec = spec("read_file", description, &properties, &["file_path"]);
+    FileTool::create(files, spec, Permissions::ReadOnly, read)
 }
 
-fn read(files: &SeenFiles, arguments: &Arguments, stop: &Stop) -> Result<Output, String> {
+fn read(files: &ReadFirst, arguments: &Arguments, stop: &Stop) -> Result<Output, String> {
     let path = &arguments.file_path;
-    let mut file = files.open(path).map_err(said)?;
-    let shown = files.info(path).map_err(said)?.path;
-    let mut lines = Lines::new(arguments);
-    let mut chunk = vec![0; CHUNK];
-    let mut looked_at = 0;
-    loop {
-        if stop.is_canceled() {
-            return Ok(canceled());
+    let file = files.open(path).map_err(message)?;
+    let resolved = files.inner().info(path).map_err(message)?.path;
+    let mut file = BufReader::with_capacity(CHUNK, StoppableFile { file, stop });
+    let failed = |error: io::Error| match error.kind() {
+        ErrorKind::TimedOut => {
+            format!("reading {path} takes too long: read a part nearer to its start")
         }
-        if stop.is_due() {
-            return Err(format!("reading {path} takes too long: read a part nearer to its start"));
-        }
-        let count = match file.read(&mut chunk) {
-            Ok(count) => count,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(format!("{path}: {error}")),
+        _ => format!("{path}: {error}"),
+    };
+    let start = file.fill_buf().map_err(failed)?;
+    if memchr::memchr(0, &start[..start.len().min(BINARY_CHECK)]).is_some() {
+        return Err(format!("{path} is a binary file{}: it cannot be read", binary_kind(path)));
+    }
+    let mut lines = NumberedLines { file, number: 1, text: String::new() };
+    let first = arguments.offset.unwrap_or(1);
+    let end = first.saturating_add(arguments.limit.unwrap_or(LINES));
+    let mut has_more = true;
+    while has_more && lines.number < end && lines.text.len() < ENOUGH {
+        let column = arguments.column.filter(|column| *column > 0 && lines.number == first);
+        let shown = column.map_or(0..LINE, |column| column - 1..(column - 1).saturating_add(PART));
+        has_more = if lines.number < first { lines.skip_line() } else { lines.read_line(&shown) }
+            .map_err(failed)?;
+    }
+    if has_more && !lines.file.fill_buf().map_err(failed)?.is_empty() {
+        let next = lines.number;
+        lines.text.push_str(&format!("[the file goes on: read on with offset {next}]"));
+    } else if lines.text.is_empty() {
+        return match lines.number - 1 {
+            0 => Ok(Output { files_read: vec![resolved], ..Output::ok("[the file is empty]") }),
+            count => Err(format!("{path} has only {count} lines: choose a smaller offset")),
         };
-        let bytes = &chunk[..count];
-        let looked = &bytes[..count.min(LOOKED_AT.saturating_sub(looked_at))];
-        if memchr::memchr(0, looked).is_some() {
-            return Err(format!("{path} is a binary file{}: it cannot be read", what(path)));
-        }
-        looked_at += looked.len();
-        if count == 0 || lines.take(bytes) {
-            break;
-        }
     }
-    let text = lines.finish(path)?;
-    Ok(Output { files_read: vec![shown], ..Output::ok(text) })
+    Ok(Output { files_read: vec![resolved], ..Output::ok(lines.text) })
 }
 
-/// The lines asked for, out of what comes.
-struct Lines {
-    text: String,
-    /// The part to show of the line at hand.
-    line: Vec<u8>,
-    /// How many characters the line at hand has so far.
-    chars: u64,
-    /// The last byte of the line at hand; `None` before there is any.
-    last: Option<u8>,
-    /// Its number.
+/// The lines of a file, as they are shown.
+struct NumberedLines<'a> {
+    file: BufReader<StoppableFile<'a>>,
+    /// Of the next line.
     number: u64,
-    first: u64,
-    /// The number of the line after the last one.
-    end: u64,
-    /// Which characters are shown of the first line when not those from its start.
-    part: Option<Range<u64>>,
+    text: String,
 }
 
-impl Lines {
-    fn new(arguments: &Arguments) -> Self {
-        let part = |column: u64| column - 1..(column - 1).saturating_add(PART);
-        Self {
-            text: String::new(),
-            line: Vec::new(),
-            chars: 0,
-            last: None,
-            number: 1,
-            first: arguments.offset,
-            end: arguments.offset.saturating_add(arguments.limit),
-            part: arguments.column.filter(|column| *column > 0).map(part),
-        }
+impl NumberedLines<'_> {
+    /// Skips a line; false at the end of the file.
+    fn skip_line(&mut self) -> io::Result<bool> {
+        let skipped = self.file.skip_until(b'\n')?;
+        self.number += u64::from(skipped > 0);
+        Ok(skipped > 0)
     }
 
-    /// Takes a piece of the file. Whether no more is needed.
-    fn take(&mut self, mut bytes: &[u8]) -> bool {
-        while !self.is_full() {
-            let Some(end) = memchr::memchr(b'\n', bytes) else {
-                self.add(bytes);
-                return false;
-            };
-            self.add(&bytes[..end]);
-            self.end_line();
-            bytes = &bytes[end + 1..];
-        }
-        // Whether there is more is seen from a line that has begun.
-        self.last = self.last.or(bytes.first().copied());
-        self.last.is_some()
-    }
-
-    fn is_full(&self) -> bool {
-        self.number >= self.end || self.text.len() >= ENOUGH
-    }
-
-    /// The characters that are shown of the line at hand.
-    fn shown(&self) -> Range<u64> {
-        let part = self.part.clone().filter(|_| self.number == self.first);
-        part.unwrap_or(0..LINE)
-    }
-
-    fn add(&mut self, bytes: &[u8]) {
-        self.last = bytes.last().copied().or(self.last);
-        if self.number < self.first {
-            return;
-        }
-        let shown = self.shown();
-        let mut rest = bytes;
-        while let Some((&byte, after)) = rest.split_first() {
-            if begins_char(byte) {
-                if self.chars >= shown.end {
-                    break;
+    /// Shows these characters of the next line; false at the end of the file. The line is read in
+    /// pieces, for it may be of any length.
+    fn read_line(&mut self, shown: &Range<u64>) -> io::Result<bool> {
+        let mut line = Vec::new();
+        let mut chars = 0;
+        let mut last = None;
+        loop {
+            let buffer = self.file.fill_buf()?;
+            let end = memchr::memchr(b'\n', buffer);
+            let piece = &buffer[..end.unwrap_or(buffer.len())];
+            for &byte in piece {
+                chars += u64::from(begins_char(byte));
+                let is_shown = chars <= shown.end && (chars > shown.start || shown.start == 0);
+                if is_shown && line.len() < LINE_BYTES {
+                    line.push(byte);
                 }
-                self.chars += 1;
             }
-            if (self.chars > shown.start || shown.start == 0) && self.line.len() < LINE_BYTES {
-                self.line.push(byte);
+            last = piece.last().copied().or(last);
+            let is_end_of_file = buffer.is_empty();
+            let count = piece.len() + usize::from(end.is_some());
+            self.file.consume(count);
+            if is_end_of_file && last.is_none() {
+                return Ok(false);
             }
-            rest = after;
+            if end.is_some() || is_end_of_file {
+                break;
+            }
         }
-        self.chars += rest.iter().filter(|byte| begins_char(**byte)).count() as u64;
+        self.show_line(&line, chars - u64::from(last == Some(b'\r')), shown);
+        Ok(true)
     }
 
-    fn end_line(&mut self) {
-        if self.number >= self.first {
-            self.show_line();
-        }
-        self.number += 1;
-        self.line.clear();
-        self.chars = 0;
-        self.last = None;
-    }
-
-    fn show_line(&mut self) {
-        let shown = self.shown();
-        let all = self.chars - u64::from(self.last == Some(b'\r'));
-        let more = all.saturating_sub(shown.end);
-        let line = String::from_utf8_lossy(&self.line);
+    fn show_line(&mut self, line: &[u8], chars: u64, shown: &Range<u64>) {
+        let number = self.number;
+        let more = chars.saturating_sub(shown.end);
+        let line = String::from_utf8_lossy(line);
         let line = if more == 0 { line.strip_suffix('\r').unwrap_or(&line) } else { &line };
-        // Writing to a string cannot fail.
-        let _ = write!(self.text, "{:>6}\t{line}", self.number);
+        self.text.push_str(&format!("{number:>6}\t{line}"));
         if more > 0 {
-            let number = self.number;
             let column = shown.end + 1;
-            let _ = write!(
-                self.text,
+            self.text.push_str(&format!(
                 " [… {more} more characters: read on with offset {number}, column {column}]"
-            );
-        } else if shown.start > 0 && all <= shown.start {
-            let _ = write!(self.text, "[the line has only {all} characters]");
+            ));
+        } else if shown.start > 0 && chars <= shown.start {
+            self.text.push_str(&format!("[the line has only {chars} characters]"));
         }
         self.text.push('\n');
-    }
-
-    fn finish(mut self, path: &str) -> Result<String, String> {
-        let more = self.is_full() && self.last.is_some();
-        if !more && self.last.is_some() {
-            self.end_line();
-        }
-        if more {
-            let next = self.number;
-            let _ = write!(self.text, "[the file goes on: read on with offset {next}]");
-        } else if self.text.is_empty() {
-            return match self.number - 1 {
-                0 => Ok("[the file is empty]".to_owned()),
-                count => Err(format!("{path} has only {count} lines: choose a smaller offset")),
-            };
-        }
-        Ok(self.text)
+        self.number += 1;
     }
 }
 
@@ -249,8 +178,8 @@ fn begins_char(byte: u8) -> bool {
     byte & 0xc0 != 0x80
 }
 
-/// What kind of binary file a name speaks of.
-fn what(path: &str) -> &'static str {
+/// The kind of a binary file, by its extension.
+fn binary_kind(path: &str) -> &'static str {
     let extension = path.rsplit_once('.').map(|(_, end)| end.to_ascii_lowercase());
     match extension.as_deref().unwrap_or_default() {
         "png" | "jpg" | "jpeg" | "gif" | "webp" | "bmp" | "ico" | "tif" | "tiff" => " (an image)",

@@ -1,20 +1,22 @@
-use fabro_sandbox::{FileError, FindFiles, WriteFiles};
+use std::sync::Arc;
+
+use fabro_sandbox::{FileError, Files, ReadFirst};
 use fabro_types::Permissions;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{FileTool, SeenFiles, said};
-use crate::Output;
 use crate::call::spec;
+use crate::file_tool::{FileTool, message};
+use crate::tool::{Output, Tool};
 
 #[derive(Deserialize)]
-pub(crate) struct Arguments {
+struct Arguments {
     file_path: String,
     content: String,
 }
 
 /// The tool `write_file`.
-pub(super) fn write_file() -> FileTool<Arguments> {
+pub(super) fn write_file(files: &Arc<dyn Files>) -> Arc<dyn Tool> {
     let description = "Writes a whole file of the working directory: makes it, with the \
         directories it needs, or replaces all of its content. A file that exists has to be read \
         with read_file first. To change a part of a file use edit_file.";
@@ -25,18 +27,17 @@ pub(super) fn write_file() -> FileTool<Arguments> {
         },
         "content": { "type": "string", "description": "All of the new content." }
     });
-    FileTool {
-        spec: spec("write_file", description, &properties, &["file_path", "content"]),
-        needs: Permissions::ReadWrite,
-        run: |files, arguments, _| write(files, arguments).map_err(said),
-    }
+    let spec = spec("write_file", description, &properties, &["file_path", "content"]);
+    FileTool::create(files, spec, Permissions::ReadWrite, |files, arguments: &Arguments, _| {
+        write(files, arguments).map_err(message)
+    })
 }
 
-fn write(files: &SeenFiles, arguments: &Arguments) -> Result<Output, FileError> {
+fn write(files: &ReadFirst, arguments: &Arguments) -> Result<Output, FileError> {
     let Arguments { file_path, content } = arguments;
-    let is_new = matches!(files.info(file_path), Err(FileError::NotFound { .. }));
+    let is_new = matches!(files.inner().info(file_path), Err(FileError::NotFound(_)));
     files.write(file_path, content.as_bytes())?;
-    let path = files.info(file_path)?.path;
+    let path = files.inner().info(file_path)?.path;
     let lines = content.lines().count();
     let done = if is_new { "made" } else { "replaced" };
     let text = format!("{done} {path}: {} bytes, {lines} lines", content.len());

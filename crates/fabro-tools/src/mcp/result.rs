@@ -1,4 +1,4 @@
-use crate::Output;
+use crate::tool::Output;
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::Value;
 

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::Tool;
+use crate::tool::Tool;
 use futures_util::future::join_all;
 
 use crate::mcp::error::ServerError;

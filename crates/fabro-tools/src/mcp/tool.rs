@@ -1,10 +1,10 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::{Call, Output, Tool, ToolContext};
+use crate::tool::{Call, Output, Tool};
 use async_trait::async_trait;
 use fabro_llm::ToolSpec;
-use fabro_types::Permissions;
+use fabro_preamble::memory::ToolContext;
 use rmcp::model::{CallToolRequestParams, MetaObject, RequestMetaObject};
 use serde_json::{Value, json};
 
@@ -50,10 +50,6 @@ impl McpTool {
 impl Tool for McpTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
-    }
-
-    fn needs(&self) -> Permissions {
-        Permissions::Full
     }
 
     fn instructions(&self) -> Option<&str> {

@@ -1,33 +1,31 @@
 //! Hunks and the lines of a file.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 
-use super::{Hunk, Line};
+use super::parse::{Hunk, Line};
 
-/// How exactly a line has to be what a hunk says, strictest first: models get whitespace wrong first, then
-/// at quotes and dashes that look alike.
-const WAYS: [fn(&str) -> Cow<'_, str>; 4] = [
+/// How lines are normalized before they are compared, strictest first: models get whitespace wrong
+/// first, then quotes and dashes that look alike.
+const VIEWS: [fn(&str) -> Cow<'_, str>; 4] = [
     |line| Cow::Borrowed(line),
     |line| Cow::Borrowed(line.trim_end()),
     |line| Cow::Borrowed(line.trim()),
     |line| Cow::Owned(line.trim().chars().map(plain).collect()),
 ];
 
-/// The text after the hunks, which come in its order.
+/// The text after the hunks, which are in its order.
 ///
-/// Lines that stay, stay as they are in the text; lines that come get its kind of line end. A hunk
-/// goes to the first place behind the one before where its lines are. Everything is linear in the
-/// text for each hunk.
+/// Context lines stay as they are in the text; added lines get its kind of line end. A hunk applies at
+/// the first match of its lines after the hunk before. The time is linear in the text for each hunk.
 pub(super) fn patched(text: &str, hunks: &[Hunk]) -> Result<String, String> {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let end = if text.contains("\r\n") { "\r\n" } else { "\n" };
-    let mut ways = Ways::new(&lines);
+    let mut views = Views::new(&lines);
     let mut done = String::with_capacity(text.len());
     let mut at = 0;
     for (index, hunk) in hunks.iter().enumerate() {
         let place =
-            ways.find(hunk, at).map_err(|problem| format!("hunk {}: {problem}", index + 1))?;
+            views.find(hunk, at).map_err(|problem| format!("hunk {}: {problem}", index + 1))?;
         lines[at..place].iter().for_each(|line| push(&mut done, line, end));
         at = place;
         for line in &hunk.lines {
@@ -60,20 +58,22 @@ fn push(done: &mut String, line: &str, end: &str) {
     done.push_str(line);
 }
 
-/// The lines of a file, seen in each of the [`WAYS`]: numbers, equal for equal lines.
-struct Ways<'a> {
+/// The lines of a file in each of the [`VIEWS`], computed when needed.
+struct Views<'a> {
     lines: &'a [&'a str],
-    seen: Vec<Seen<'a>>,
+    views: Vec<View>,
 }
 
-struct Seen<'a> {
-    numbers: HashMap<Cow<'a, str>, u32>,
-    lines: Vec<u32>,
+struct View {
+    /// The lines, each after a line end, and a last line end.
+    text: String,
+    /// Where each line begins, after its line end.
+    starts: Vec<usize>,
 }
 
-impl<'a> Ways<'a> {
+impl<'a> Views<'a> {
     fn new(lines: &'a [&'a str]) -> Self {
-        Self { lines, seen: Vec::new() }
+        Self { lines, views: Vec::new() }
     }
 
     /// The line at which a hunk begins, at or behind `from`.
@@ -104,28 +104,32 @@ impl<'a> Ways<'a> {
         found.ok_or_else(|| self.missing(&old, from, hunk.at_end))
     }
 
-    /// Where these lines are, by the strictest way in which they are anywhere.
+    /// Where these lines are, in the strictest view that has them anywhere.
     fn find_lines(&mut self, wanted: &[&str], from: usize) -> Option<usize> {
-        (0..WAYS.len()).find_map(|way| {
-            let seen = self.seen(way);
-            let number = |line: &&str| seen.numbers.get(WAYS[way](line).as_ref()).copied();
-            let wanted: Vec<u32> = wanted.iter().map(number).collect::<Option<_>>()?;
-            find(&seen.lines[from..], &wanted).map(|at| from + at)
+        (0..VIEWS.len()).find_map(|number| {
+            let mut lines = "\n".to_owned();
+            for line in wanted {
+                lines.extend([&*VIEWS[number](line), "\n"]);
+            }
+            let View { text, starts } = self.view(number);
+            let from = starts.get(from)? - 1;
+            let found = from + text[from..].find(&lines)? + 1;
+            starts.binary_search(&found).ok()
         })
     }
 
-    fn seen(&mut self, way: usize) -> &Seen<'a> {
-        while self.seen.len() <= way {
-            let view = WAYS[self.seen.len()];
-            let mut numbers = HashMap::new();
-            let lines = self.lines.iter().map(|line| {
-                let next = numbers.len() as u32;
-                *numbers.entry(view(without_end(line))).or_insert(next)
-            });
-            let lines = lines.collect();
-            self.seen.push(Seen { numbers, lines });
+    fn view(&mut self, number: usize) -> &View {
+        while self.views.len() <= number {
+            let normalize = VIEWS[self.views.len()];
+            let mut text = "\n".to_owned();
+            let mut starts = Vec::with_capacity(self.lines.len());
+            for line in self.lines {
+                starts.push(text.len());
+                text.extend([&*normalize(without_end(line)), "\n"]);
+            }
+            self.views.push(View { text, starts });
         }
-        &self.seen[way]
+        &self.views[number]
     }
 
     fn missing(&mut self, old: &[&str], from: usize, at_end: bool) -> String {
@@ -171,31 +175,6 @@ fn plain(c: char) -> char {
         '\u{a0}' | '\u{2002}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}' => ' ',
         c => c,
     }
-}
-
-/// The first place of `wanted`, which is not empty, in time linear in both (Knuth, Morris, Pratt).
-fn find(lines: &[u32], wanted: &[u32]) -> Option<usize> {
-    // For each start of `wanted`, how much of its end is a start of `wanted` too.
-    let mut borders = vec![0; wanted.len()];
-    let mut border = 0;
-    for at in 1..wanted.len() {
-        while border > 0 && wanted[at] != wanted[border] {
-            border = borders[border - 1];
-        }
-        border += usize::from(wanted[at] == wanted[border]);
-        borders[at] = border;
-    }
-    let mut matched = 0;
-    for (at, line) in lines.iter().enumerate() {
-        while matched > 0 && *line != wanted[matched] {
-            matched = borders[matched - 1];
-        }
-        matched += usize::from(*line == wanted[matched]);
-        if matched == wanted.len() {
-            return Some(at + 1 - matched);
-        }
-    }
-    None
 }
 
 #[cfg(test)]
@@ -339,15 +318,6 @@ mod tests {
                     let _ = patched(&text, &hunks);
                 }
             }
-        }
-
-        #[test]
-        fn found_as_a_naive_search_finds(
-            lines in prop::collection::vec(0u32..3, 0..60),
-            wanted in prop::collection::vec(0u32..3, 1..6),
-        ) {
-            let naive = lines.windows(wanted.len()).position(|window| window == wanted);
-            prop_assert_eq!(find(&lines, &wanted), naive);
         }
     }
 }

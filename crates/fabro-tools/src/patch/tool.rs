@@ -1,15 +1,16 @@
-use fabro_sandbox::{FileError, FindFiles, WriteFiles};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fabro_sandbox::{FileError, Files, ReadFirst};
 use fabro_types::Permissions;
 use serde::Deserialize;
 use serde_json::json;
-use std::collections::BTreeMap;
-use std::fmt::Write;
 
 use super::lines::patched;
-use super::{Change, Patch};
-use crate::Output;
+use super::parse::{Change, Patch};
 use crate::call::spec;
-use crate::files::{FileTool, SeenFiles, said, text_to_change};
+use crate::file_tool::{FileTool, message, read_to_change};
+use crate::tool::{Output, Tool};
 
 const DESCRIPTION: &str = "Changes several files of the working directory at once: either all of the \
     patch is applied, or none of it. Files that are changed or deleted have to be read first. Form:\n\
@@ -29,45 +30,44 @@ const DESCRIPTION: &str = "Changes several files of the working directory at onc
     its order; each goes to the first place behind the one before where its lines are.";
 
 #[derive(Deserialize)]
-pub(crate) struct Arguments {
+struct Arguments {
     patch: String,
 }
 
 /// The tool `apply_patch`.
-pub(crate) fn apply_patch() -> FileTool<Arguments> {
+pub(crate) fn apply_patch(files: &Arc<dyn Files>) -> Arc<dyn Tool> {
     let properties = json!({
         "patch": {
             "type": "string",
             "description": "The whole patch, from `*** Begin Patch` to `*** End Patch`."
         }
     });
-    FileTool {
-        spec: spec("apply_patch", DESCRIPTION, &properties, &["patch"]),
-        needs: Permissions::ReadWrite,
-        run: |files, arguments, _| apply(files, &arguments.patch),
-    }
+    let spec = spec("apply_patch", DESCRIPTION, &properties, &["patch"]);
+    FileTool::create(files, spec, Permissions::ReadWrite, |files, arguments: &Arguments, _| {
+        apply(files, &arguments.patch)
+    })
 }
 
-fn apply(files: &SeenFiles, patch: &str) -> Result<Output, String> {
+fn apply(files: &ReadFirst, patch: &str) -> Result<Output, String> {
     let patch = Patch::parse(patch).map_err(|error| error.to_string())?;
-    let mut plan = Plan { files, changed: BTreeMap::new(), told: String::new() };
+    let mut plan = Plan { files, changed: BTreeMap::new(), report: String::new() };
     for change in patch.changes {
         plan.add(change).map_err(|problem| format!("nothing was changed: {problem}"))?;
     }
-    let Plan { changed, told, .. } = plan;
+    let Plan { changed, report, .. } = plan;
     write_all(files, &changed)?;
-    // Only now is it known where a new file is.
-    let modified = changed.into_keys().map(|path| files.info(&path).map_or(path, |info| info.path));
-    let mut files_modified: Vec<_> = modified.collect();
+    // The resolved path of a new file is known only now.
+    let resolved = |path: String| files.inner().info(&path).map_or(path, |info| info.path);
+    let mut files_modified: Vec<_> = changed.into_keys().map(resolved).collect();
     files_modified.sort_unstable();
-    Ok(Output { files_modified, ..Output::ok(told.trim_end()) })
+    Ok(Output { files_modified, ..Output::ok(report.trim_end()) })
 }
 
-/// What the files will be like.
+/// The files after the patch.
 struct Plan<'a> {
-    files: &'a SeenFiles,
+    files: &'a ReadFirst,
     changed: BTreeMap<String, State>,
-    told: String,
+    report: String,
 }
 
 /// A file, before and after; `None` where there is none.
@@ -85,11 +85,11 @@ impl Plan<'_> {
                     text.push('\n');
                 }
                 let path = self.put_new(&path, text)?;
-                self.tell("added", &path);
+                self.report("added", &path);
             }
             Change::Delete { path } => {
                 let (path, _) = self.take(&path)?;
-                self.tell("deleted", &path);
+                self.report("deleted", &path);
             }
             Change::Update { path, to, hunks } => {
                 let (path, text) = self.take(&path)?;
@@ -97,9 +97,9 @@ impl Plan<'_> {
                     patched(&text, &hunks).map_err(|problem| format!("{path}: {problem}"))?;
                 if let Some(to) = to {
                     let to = self.put_new(&to, text)?;
-                    self.tell("moved", &format!("{path} to {to}"));
+                    self.report("moved", &format!("{path} to {to}"));
                 } else {
-                    self.tell("updated", &path);
+                    self.report("updated", &path);
                     self.state(path).after = Some(text);
                 }
             }
@@ -107,31 +107,29 @@ impl Plan<'_> {
         Ok(())
     }
 
-    fn tell(&mut self, what: &str, path: &str) {
-        // Writing to a string cannot fail.
-        let _ = writeln!(self.told, "{what} {path}");
+    fn report(&mut self, what: &str, path: &str) {
+        self.report += &format!("{what} {path}\n");
     }
 
-    /// The text of a file that is there, which is gone then.
+    /// Removes an existing file from the plan, and returns its path and text.
     fn take(&mut self, path: &str) -> Result<(String, String), String> {
-        let known = self.normal(path)?;
+        let (known, _) = self.lookup(path)?;
         if let Some(state) = self.changed.get_mut(&known) {
             let text = state.after.take();
-            return text.map(|text| (known, text)).ok_or_else(|| gone(path));
+            let text =
+                text.ok_or_else(|| format!("{path} is deleted or moved earlier in the patch"))?;
+            return Ok((known, text));
         }
-        let (known, text) = text_to_change(self.files, path)?;
+        let (known, text) = read_to_change(self.files, path)?;
         let state = State { before: Some(text.clone()), after: None };
         self.changed.insert(known.clone(), state);
         Ok((known, text))
     }
 
     fn put_new(&mut self, path: &str, text: String) -> Result<String, String> {
-        let known = self.normal(path)?;
-        let exists = match self.changed.get(&known) {
-            Some(state) => state.after.is_some(),
-            None => self.exists(path)?,
-        };
-        if exists {
+        let (known, is_on_disk) = self.lookup(path)?;
+        let state = self.changed.get(&known);
+        if state.map_or(is_on_disk, |state| state.after.is_some()) {
             return Err(format!("{path} exists already: update it, or choose another path"));
         }
         self.state(known.clone()).after = Some(text);
@@ -142,53 +140,40 @@ impl Plan<'_> {
         self.changed.entry(path).or_insert(State { before: None, after: None })
     }
 
-    fn exists(&self, path: &str) -> Result<bool, String> {
-        match self.files.info(path) {
-            Ok(_) => Ok(true),
-            Err(FileError::NotFound { .. }) => Ok(false),
-            Err(error) => Err(said(error)),
-        }
-    }
-
-    /// The path as results name it: of a file that is not there, as it is written.
-    fn normal(&self, path: &str) -> Result<String, String> {
-        match self.files.info(path) {
-            Ok(info) => Ok(info.path),
-            Err(FileError::NotFound { .. }) => {
+    /// The resolved path, or the normalized path of a file that does not exist; and whether it exists.
+    fn lookup(&self, path: &str) -> Result<(String, bool), String> {
+        match self.files.inner().info(path) {
+            Ok(info) => Ok((info.path, true)),
+            Err(FileError::NotFound(_)) => {
                 let parts = path.split('/').filter(|part| !matches!(*part, "" | "."));
                 let joined = parts.collect::<Vec<_>>().join("/");
-                Ok(if path.starts_with('/') { format!("/{joined}") } else { joined })
+                Ok((if path.starts_with('/') { format!("/{joined}") } else { joined }, false))
             }
-            Err(error) => Err(said(error)),
+            Err(error) => Err(message(error)),
         }
     }
 }
 
-fn gone(path: &str) -> String {
-    format!("{path} is deleted or moved earlier in the patch")
-}
-
-/// Writes everything, or puts back what was written when something cannot be.
-fn write_all(files: &SeenFiles, changed: &BTreeMap<String, State>) -> Result<(), String> {
+/// Writes all files, or restores those already written when one cannot be.
+fn write_all(files: &ReadFirst, changed: &BTreeMap<String, State>) -> Result<(), String> {
     for (index, (path, state)) in changed.iter().enumerate() {
         let Err(error) = set(files, path, state.before.as_deref(), state.after.as_deref()) else {
             continue;
         };
-        let mut said = error.to_string();
+        let mut problem = error.to_string();
         for (path, state) in changed.iter().take(index) {
             let back = set(files, path, state.after.as_deref(), state.before.as_deref());
             if let Err(error) = back {
-                // Writing to a string cannot fail.
-                let _ = write!(said, "; {path} could not be put back: {error}");
+                problem += &format!("; {path} could not be restored: {error}");
             }
         }
-        return Err(format!("the patch was not applied: {said}"));
+        return Err(format!("the patch was not applied: {problem}"));
     }
     Ok(())
 }
 
 fn set(
-    files: &SeenFiles,
+    files: &ReadFirst,
     path: &str,
     from: Option<&str>,
     to: Option<&str>,

@@ -1,28 +1,27 @@
-use fabro_sandbox::FileKind;
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use fabro_sandbox::{FileKind, Files, ReadFirst};
 use fabro_types::Permissions;
 use serde::Deserialize;
 use serde_json::json;
-use std::cmp::Reverse;
-use std::fmt::Write;
 
-use super::walk::{Ended, Next, walk};
-use super::{ENOUGH, NOT_ALL, compile_glob, default_limit, working_directory};
-use crate::Output;
+use super::walk::{Next, WalkEnd, walk};
+use super::{ENOUGH, LIMIT, TIMEOUT_NOTE, compile_glob};
 use crate::call::{Stop, spec};
-use crate::files::{FileTool, SeenFiles, said};
+use crate::file_tool::{FileTool, message};
+use crate::tool::{Output, Tool};
 
 /// How many paths are kept in memory at most.
 const KEPT: usize = 200_000;
 
 #[derive(Deserialize)]
-pub(crate) struct Arguments {
+struct Arguments {
     pattern: String,
-    #[serde(default = "working_directory")]
-    path: String,
+    path: Option<String>,
     #[serde(default)]
     sort: Sort,
-    #[serde(default = "default_limit")]
-    limit: usize,
+    limit: Option<usize>,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
@@ -34,7 +33,7 @@ enum Sort {
 }
 
 /// The tool `glob`.
-pub(crate) fn glob() -> FileTool<Arguments> {
+pub(crate) fn glob(files: &Arc<dyn Files>) -> Arc<dyn Tool> {
     let description = "Finds files by their path: `**/*.rs`, `src/*.{ts,tsx}`, `Cargo.toml`. \
         `*` and `?` stand for characters of one name, `**` for any directories. A pattern \
         without `/` finds names in every directory. Files that .gitignore leaves out are left \
@@ -54,28 +53,25 @@ pub(crate) fn glob() -> FileTool<Arguments> {
             "description": "How many paths to give at most. Default 200."
         }
     });
-    FileTool {
-        spec: spec("glob", description, &properties, &["pattern"]),
-        needs: Permissions::ReadOnly,
-        run: search,
-    }
+    let spec = spec("glob", description, &properties, &["pattern"]);
+    FileTool::create(files, spec, Permissions::ReadOnly, search)
 }
 
-fn search(files: &SeenFiles, arguments: &Arguments, stop: &Stop) -> Result<Output, String> {
-    let files = &**files.inner();
+fn search(files: &ReadFirst, arguments: &Arguments, stop: &Stop) -> Result<Output, String> {
+    let files = files.inner();
     let matcher = compile_glob(&arguments.pattern)?;
-    let start = files.info(&arguments.path).map_err(said)?.path;
+    let start = files.info(arguments.path.as_deref().unwrap_or(".")).map_err(message)?.path;
     let mut found: Vec<String> = Vec::new();
-    let ended = walk(files, &start, stop, |it| {
+    let end = walk(files, &start, stop, |it| {
         if it.is_ignored {
-            return Next::Over;
+            return Next::Skip;
         }
         if it.kind != FileKind::Directory && matcher.is_match(it.below) {
             found.push(it.path.to_owned());
         }
-        if found.len() < KEPT { Next::Into } else { Next::End }
+        if found.len() < KEPT { Next::Enter } else { Next::End }
     });
-    let ended = ended.map_err(said)?;
+    let end = end.map_err(message)?;
     match arguments.sort {
         Sort::Name => found.sort_unstable(),
         Sort::Modified => {
@@ -83,10 +79,10 @@ fn search(files: &SeenFiles, arguments: &Arguments, stop: &Stop) -> Result<Outpu
             found.sort_by_cached_key(|path| (Reverse(age(path)), path.clone()));
         }
     }
-    Ok(Output::ok(told(&found, arguments.limit, &ended)))
+    Ok(Output::ok(shown_paths(&found, arguments.limit.unwrap_or(LIMIT), &end)))
 }
 
-fn told(found: &[String], limit: usize, ended: &Ended) -> String {
+fn shown_paths(found: &[String], limit: usize, end: &WalkEnd) -> String {
     let mut text = String::new();
     let mut shown = 0;
     for path in found.iter().take(limit) {
@@ -100,18 +96,17 @@ fn told(found: &[String], limit: usize, ended: &Ended) -> String {
     if found.is_empty() {
         text.push_str("no files\n");
     }
-    let more = if *ended == Ended::Enough { "at least " } else { "" };
     if shown < found.len() {
+        let at_least = if *end == WalkEnd::Enough { "at least " } else { "" };
         let rest = found.len() - shown;
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "[{more}{rest} more: choose a narrower pattern or path]");
+        text += &format!("[{at_least}{rest} more: choose a narrower pattern or path]\n");
     }
-    match ended {
-        Ended::Stopped => text.push_str(NOT_ALL),
-        Ended::Whole { unreadable } if *unreadable > 0 => {
-            let _ = write!(text, "[directories that cannot be read: {unreadable}]");
+    match end {
+        WalkEnd::Timeout => text.push_str(TIMEOUT_NOTE),
+        WalkEnd::Complete { unreadable } if *unreadable > 0 => {
+            text += &format!("[directories that cannot be read: {unreadable}]");
         }
-        Ended::Whole { .. } | Ended::Enough => {}
+        WalkEnd::Complete { .. } | WalkEnd::Enough => {}
     }
     text.truncate(text.trim_end().len());
     text

@@ -1,4 +1,7 @@
-use fabro_sandbox::{FileKind, Files};
+use std::io::{self, Read};
+use std::sync::Arc;
+
+use fabro_sandbox::{FileError, FileKind, Files, ReadFirst};
 use fabro_types::Permissions;
 use globset::GlobMatcher;
 use grep_matcher::Matcher;
@@ -8,15 +11,16 @@ use grep_searcher::{
 };
 use serde::Deserialize;
 use serde_json::json;
-use std::fmt::Write;
-use std::io::{self, Read};
 
-use super::walk::{Ended, Next, walk};
-use super::{ENOUGH, NOT_ALL, PATTERN, compile_glob, working_directory};
-use crate::Output;
+use super::walk::{Next, WalkEnd, walk};
+use super::{ENOUGH, PATTERN, TIMEOUT_NOTE, compile_glob};
 use crate::call::{Stop, spec};
-use crate::files::{FileTool, SeenFiles, said};
+use crate::file_tool::{FileTool, StoppableFile, message};
 use crate::limit::push_line;
+use crate::tool::{Output, Tool};
+
+/// The default number of matching lines.
+const LIMIT: usize = 100;
 
 /// How much of a line is shown, in characters.
 const LINE: usize = 500;
@@ -31,25 +35,19 @@ const LONGEST_LINE: usize = 16 << 20;
 const COMPILED: usize = 4 << 20;
 
 #[derive(Deserialize)]
-pub(crate) struct Arguments {
+struct Arguments {
     pattern: String,
-    #[serde(default = "working_directory")]
-    path: String,
+    path: Option<String>,
     glob: Option<String>,
     #[serde(default)]
     ignore_case: bool,
     #[serde(default)]
     context: usize,
-    #[serde(default = "limit")]
-    limit: usize,
-}
-
-fn limit() -> usize {
-    100
+    limit: Option<usize>,
 }
 
 /// The tool `grep`.
-pub(crate) fn grep() -> FileTool<Arguments> {
+pub(crate) fn grep(files: &Arc<dyn Files>) -> Arc<dyn Tool> {
     let description = "Searches the lines of files for a regular expression (Rust syntax, no \
         look-around). Gives the path of each file, below it the matching lines as \
         `number:line`, lines of context as `number-line`; of a long line 500 characters with the \
@@ -75,15 +73,12 @@ pub(crate) fn grep() -> FileTool<Arguments> {
             "description": "How many matching lines to give at most. Default 100."
         }
     });
-    FileTool {
-        spec: spec("grep", description, &properties, &["pattern"]),
-        needs: Permissions::ReadOnly,
-        run: search,
-    }
+    let spec = spec("grep", description, &properties, &["pattern"]);
+    FileTool::create(files, spec, Permissions::ReadOnly, search)
 }
 
-fn search(files: &SeenFiles, arguments: &Arguments, stop: &Stop) -> Result<Output, String> {
-    let files = &**files.inner();
+fn search(files: &ReadFirst, arguments: &Arguments, stop: &Stop) -> Result<Output, String> {
+    let files = files.inner();
     let mut search = Search {
         matcher: matcher(&arguments.pattern, arguments.ignore_case)?,
         searcher: SearcherBuilder::new()
@@ -93,19 +88,18 @@ fn search(files: &SeenFiles, arguments: &Arguments, stop: &Stop) -> Result<Outpu
             .after_context(arguments.context)
             .heap_limit(Some(LONGEST_LINE))
             .build(),
-        found: Matches { text: String::new(), left: arguments.limit },
+        found: Matches { text: String::new(), left: arguments.limit.unwrap_or(LIMIT) },
         unreadable: 0,
     };
     let only = arguments.glob.as_deref().map(compile_glob).transpose()?;
-    let start = files.info(&arguments.path).map_err(said)?;
-    let ended = if start.kind == FileKind::Directory {
-        search.directory(files, &start.path, only.as_ref(), stop).map_err(said)?
+    let start = files.info(arguments.path.as_deref().unwrap_or(".")).map_err(message)?;
+    if start.kind == FileKind::Directory {
+        search.directory(files, &start.path, only.as_ref(), stop).map_err(message)?;
     } else {
-        let file = files.open(&start.path).map_err(said)?;
+        let file = files.open(&start.path).map_err(message)?;
         search.file(&start.path, file, stop);
-        Ended::Whole { unreadable: 0 }
-    };
-    Ok(Output::ok(search.told(&ended, stop)))
+    }
+    Ok(Output::ok(search.text(stop)))
 }
 
 /// Compiles the pattern. It is matched in linear time, and cannot grow beyond [`COMPILED`].
@@ -126,7 +120,7 @@ struct Search {
     matcher: RegexMatcher,
     searcher: Searcher,
     found: Matches,
-    /// Files that could not be searched to their end.
+    /// Files and directories that could not be searched to their end.
     unreadable: usize,
 }
 
@@ -137,10 +131,10 @@ impl Search {
         start: &str,
         only: Option<&GlobMatcher>,
         stop: &Stop,
-    ) -> Result<Ended, fabro_sandbox::FileError> {
-        walk(files, start, stop, |it| {
+    ) -> Result<(), FileError> {
+        let end = walk(files, start, stop, |it| {
             if it.is_ignored {
-                return Next::Over;
+                return Next::Skip;
             }
             if it.kind == FileKind::File && only.is_none_or(|only| only.is_match(it.below)) {
                 match files.open(it.path) {
@@ -148,8 +142,12 @@ impl Search {
                     Err(_) => self.unreadable += 1,
                 }
             }
-            if self.found.is_full() { Next::End } else { Next::Into }
-        })
+            if self.found.is_full() { Next::End } else { Next::Enter }
+        })?;
+        if let WalkEnd::Complete { unreadable } = end {
+            self.unreadable += unreadable;
+        }
+        Ok(())
     }
 
     fn file(&mut self, path: &str, file: Box<dyn Read + Send>, stop: &Stop) {
@@ -166,7 +164,7 @@ impl Search {
             matcher: &self.matcher,
         };
         let searched =
-            self.searcher.search_reader(&self.matcher, Stoppable { file, stop }, &mut sink);
+            self.searcher.search_reader(&self.matcher, StoppableFile { file, stop }, &mut sink);
         if !sink.any {
             self.found.text.truncate(before);
         }
@@ -175,17 +173,16 @@ impl Search {
         }
     }
 
-    fn told(self, ended: &Ended, stop: &Stop) -> String {
+    fn text(self, stop: &Stop) -> String {
         let mut notes = Vec::new();
         if self.found.is_full() {
             let what = if self.found.left == 0 { "the limit is reached" } else { "this is much" };
             notes.push(format!("[{what}: there may be more. Narrow the search, or raise limit.]"));
-        } else if *ended == Ended::Stopped || stop.is_due() {
-            notes.push(NOT_ALL.to_owned());
+        } else if stop.is_due() {
+            notes.push(TIMEOUT_NOTE.to_owned());
         }
-        let directories = if let Ended::Whole { unreadable } = ended { *unreadable } else { 0 };
-        if self.unreadable + directories > 0 {
-            let count = self.unreadable + directories;
+        if self.unreadable > 0 {
+            let count = self.unreadable;
             notes.push(format!("[files and directories that could not be searched: {count}]"));
         }
         let mut text = self.found.text;
@@ -198,7 +195,7 @@ impl Search {
     }
 }
 
-/// What was found so far, as it is shown.
+/// The matches so far, as they are shown.
 struct Matches {
     text: String,
     /// How many more lines may match.
@@ -211,14 +208,12 @@ impl Matches {
     }
 
     /// Shows a line from `start` on, which is in bytes.
-    fn push(&mut self, number: Option<u64>, mark: char, line: &[u8], start: usize) {
+    fn push(&mut self, number: Option<u64>, mark: &str, line: &[u8], start: usize) {
         let number = number.map(|number| number.to_string()).unwrap_or_default();
-        self.text.push_str(&number);
-        self.text.push(mark);
+        self.text.extend([&number, mark]);
         if start > 0 {
             let column = String::from_utf8_lossy(&line[..start]).chars().count() + 1;
-            // Writing to a string cannot fail.
-            let _ = write!(self.text, "[from column {column}] ");
+            self.text += &format!("[from column {column}] ");
         }
         let line = String::from_utf8_lossy(&line[start..]);
         push_line(&mut self.text, line.trim_end_matches(['\n', '\r']), LINE);
@@ -226,7 +221,7 @@ impl Matches {
     }
 }
 
-/// What is found in one file.
+/// The matches in one file.
 struct FileMatches<'a> {
     found: &'a mut Matches,
     matcher: &'a RegexMatcher,
@@ -244,13 +239,13 @@ impl Sink for FileMatches<'_> {
         }
         self.any = true;
         let start = start_to_show(self.matcher, found.bytes());
-        self.found.push(found.line_number(), ':', found.bytes(), start);
+        self.found.push(found.line_number(), ":", found.bytes(), start);
         self.found.left -= 1;
         Ok(true)
     }
 
     fn context(&mut self, _: &Searcher, context: &SinkContext<'_>) -> Result<bool, io::Error> {
-        self.found.push(context.line_number(), '-', context.bytes(), 0);
+        self.found.push(context.line_number(), "-", context.bytes(), 0);
         Ok(self.found.text.len() < ENOUGH)
     }
 
@@ -264,7 +259,7 @@ impl Sink for FileMatches<'_> {
 
     fn finish(&mut self, _: &Searcher, finish: &SinkFinish) -> Result<(), io::Error> {
         if finish.binary_byte_offset().is_some() {
-            // Matches before the first zero byte are not text either.
+            // Matches before the first zero byte are binary content too.
             self.found.text.truncate(self.before);
             self.any = false;
         }
@@ -272,7 +267,7 @@ impl Sink for FileMatches<'_> {
     }
 }
 
-/// Where to begin with showing a line so that its first match is seen, in bytes.
+/// Where to begin showing a line so that its first match is visible, in bytes.
 fn start_to_show(matcher: &RegexMatcher, line: &[u8]) -> usize {
     if line.len() <= LINE {
         return 0;
@@ -284,19 +279,4 @@ fn start_to_show(matcher: &RegexMatcher, line: &[u8]) -> usize {
     }
     let shown: usize = before.chars().rev().take(BEFORE).map(char::len_utf8).sum();
     found.start().saturating_sub(shown)
-}
-
-/// A file whose end comes when it is time to stop.
-struct Stoppable<'a> {
-    file: Box<dyn Read + Send>,
-    stop: &'a Stop,
-}
-
-impl Read for Stoppable<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.stop.is_due() {
-            return Err(io::Error::other("stopped"));
-        }
-        self.file.read(buffer)
-    }
 }

@@ -1,30 +1,25 @@
-use fabro_sandbox::FileKind;
+use std::sync::Arc;
+
+use fabro_sandbox::{FileKind, Files, ReadFirst};
 use fabro_types::Permissions;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::walk::{Ended, Next, walk};
-use super::{ENOUGH, NOT_ALL, default_limit, working_directory};
-use crate::Output;
+use super::walk::{Next, WalkEnd, walk};
+use super::{ENOUGH, LIMIT, TIMEOUT_NOTE};
 use crate::call::{Stop, spec};
-use crate::files::{FileTool, SeenFiles, said};
+use crate::file_tool::{FileTool, message};
+use crate::tool::{Output, Tool};
 
 #[derive(Deserialize)]
-pub(crate) struct Arguments {
-    #[serde(default = "working_directory")]
-    path: String,
-    #[serde(default = "depth")]
-    depth: usize,
-    #[serde(default = "default_limit")]
-    limit: usize,
-}
-
-fn depth() -> usize {
-    1
+struct Arguments {
+    path: Option<String>,
+    depth: Option<usize>,
+    limit: Option<usize>,
 }
 
 /// The tool `list_dir`.
-pub(crate) fn list_dir() -> FileTool<Arguments> {
+pub(crate) fn list_dir(files: &Arc<dyn Files>) -> Arc<dyn Tool> {
     let description = "Lists what is in a directory: directories end with `/`, links with `@`, \
         what is deeper is indented. Directories that .gitignore leaves out are named, but not \
         gone into.";
@@ -42,20 +37,20 @@ pub(crate) fn list_dir() -> FileTool<Arguments> {
             "description": "How many entries to give at most. Default 200."
         }
     });
-    FileTool {
-        spec: spec("list_dir", description, &properties, &[]),
-        needs: Permissions::ReadOnly,
-        run: list,
-    }
+    let spec = spec("list_dir", description, &properties, &[]);
+    FileTool::create(files, spec, Permissions::ReadOnly, list)
 }
 
-fn list(files: &SeenFiles, arguments: &Arguments, stop: &Stop) -> Result<Output, String> {
-    let files = &**files.inner();
-    let start = files.info(&arguments.path).map_err(said)?.path;
+fn list(files: &ReadFirst, arguments: &Arguments, stop: &Stop) -> Result<Output, String> {
+    let files = files.inner();
+    let path = arguments.path.as_deref().unwrap_or(".");
+    let start = files.info(path).map_err(message)?.path;
+    let depth = arguments.depth.unwrap_or(1);
+    let limit = arguments.limit.unwrap_or(LIMIT);
     let mut text = String::new();
     let mut shown = 0;
-    let ended = walk(files, &start, stop, |it| {
-        if shown == arguments.limit || text.len() >= ENOUGH {
+    let end = walk(files, &start, stop, |it| {
+        if shown == limit || text.len() >= ENOUGH {
             return Next::End;
         }
         shown += 1;
@@ -67,16 +62,16 @@ fn list(files: &SeenFiles, arguments: &Arguments, stop: &Stop) -> Result<Output,
             FileKind::Link => "@\n",
             FileKind::File | FileKind::Other => "\n",
         });
-        if it.is_ignored || it.depth == arguments.depth { Next::Over } else { Next::Into }
+        if it.is_ignored || it.depth == depth { Next::Skip } else { Next::Enter }
     });
-    let ended = ended.map_err(said)?;
+    let end = end.map_err(message)?;
     if text.is_empty() {
         text.push_str("[the directory is empty]");
     }
-    match ended {
-        Ended::Enough => text.push_str("[there is more: list a directory below, or raise limit]"),
-        Ended::Stopped => text.push_str(NOT_ALL),
-        Ended::Whole { .. } => {}
+    match end {
+        WalkEnd::Enough => text.push_str("[there is more: list a directory below, or raise limit]"),
+        WalkEnd::Timeout => text.push_str(TIMEOUT_NOTE),
+        WalkEnd::Complete { .. } => {}
     }
     text.truncate(text.trim_end().len());
     Ok(Output::ok(text))

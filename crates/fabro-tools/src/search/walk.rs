@@ -1,14 +1,13 @@
-//! Going through directories, names in order, links not followed.
+//! Walking directories, names in order, without following links.
 
 use std::vec::IntoIter;
 
-use fabro_sandbox::{Entry, FileError, FileKind, Files, ReadFilesExt};
-use ignore::Match;
+use fabro_sandbox::{Entry, FileError, FileKind, Files};
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use crate::call::Stop;
 
-/// Files with such names say what to leave out; the later one wins.
+/// The names of ignore files; the later one wins.
 const RULES: [&str; 2] = [".gitignore", ".ignore"];
 
 /// The largest such file that is read, in bytes.
@@ -23,39 +22,39 @@ pub(super) struct Found<'a> {
     pub(super) kind: FileKind,
     /// How deep it is below the start; 1 for what is right there.
     pub(super) depth: usize,
-    /// Whether `.gitignore` or `.ignore` leave it out, or it is git's own.
+    /// Whether `.gitignore` or `.ignore` exclude it, or it is git's own.
     pub(super) is_ignored: bool,
 }
 
 /// What to do next.
 #[derive(PartialEq, Eq)]
 pub(super) enum Next {
-    /// Go on, into this too when it is a directory.
-    Into,
-    /// Go on, but not into this.
-    Over,
-    /// That is enough.
+    /// Continue, and enter this if it is a directory.
+    Enter,
+    /// Continue, but do not enter this.
+    Skip,
+    /// End the walk.
     End,
 }
 
 /// How a walk ended.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Ended {
-    /// Everything was seen, but for so many directories that cannot be read.
-    Whole { unreadable: usize },
-    /// The visitor had enough.
+pub(super) enum WalkEnd {
+    /// Everything was visited, except so many directories that cannot be read.
+    Complete { unreadable: usize },
+    /// The visitor ended it.
     Enough,
-    /// It was stopped.
-    Stopped,
+    /// The call was canceled, or had its timeout.
+    Timeout,
 }
 
-/// Shows all that is below a directory, which is given by its resolved path.
+/// Visits everything below a directory, which is given by its resolved path.
 pub(super) fn walk(
     files: &dyn Files,
     start: &str,
     stop: &Stop,
     mut visit: impl FnMut(Found<'_>) -> Next,
-) -> Result<Ended, FileError> {
+) -> Result<WalkEnd, FileError> {
     let mut rules = Vec::new();
     let mut above = String::new();
     let parts: Vec<&str> = start.split('/').filter(|part| *part != ".").collect();
@@ -69,7 +68,7 @@ pub(super) fn walk(
     let mut unreadable = 0;
     while let Some(frame) = stack.last_mut() {
         if stop.is_due() {
-            return Ok(Ended::Stopped);
+            return Ok(WalkEnd::Timeout);
         }
         let Some(entry) = frame.entries.next() else {
             stack.pop();
@@ -82,18 +81,18 @@ pub(super) fn walk(
         let depth = stack.len();
         let below = path.strip_prefix(&prefix).unwrap_or(&path);
         match visit(Found { path: &path, below, kind: entry.kind, depth, is_ignored }) {
-            Next::Into if is_directory => match files.list(&path) {
+            Next::Enter if is_directory => match files.list(&path) {
                 Ok(entries) => {
                     rules.push(rules_of(files, &path));
                     stack.push(Frame::new(path, entries));
                 }
                 Err(_) => unreadable += 1,
             },
-            Next::Into | Next::Over => {}
-            Next::End => return Ok(Ended::Enough),
+            Next::Enter | Next::Skip => {}
+            Next::End => return Ok(WalkEnd::Enough),
         }
     }
-    Ok(Ended::Whole { unreadable })
+    Ok(WalkEnd::Complete { unreadable })
 }
 
 struct Frame {
@@ -111,26 +110,20 @@ impl Frame {
 /// The rules of a directory, for paths from the root.
 fn rules_of(files: &dyn Files, directory: &str) -> Option<Gitignore> {
     let mut builder = GitignoreBuilder::new(directory);
-    let mut has_any = false;
     for name in RULES {
         let Ok(text) = files.read(&join(directory, name), RULES_BYTES) else { continue };
-        has_any = true;
         for line in String::from_utf8_lossy(&text).lines() {
             // An invalid pattern matches nothing, as in git.
             let _ = builder.add_line(None, line);
         }
     }
-    if !has_any {
-        return None;
-    }
-    builder.build().ok()
+    builder.build().ok().filter(|rules| !rules.is_empty())
 }
 
-/// The innermost rule that speaks of a path wins.
+/// The innermost rule that matches a path wins.
 fn is_ignored(rules: &[Option<Gitignore>], path: &str, is_directory: bool) -> bool {
-    let verdicts = rules.iter().rev().flatten().map(|rules| rules.matched(path, is_directory));
-    let verdict = verdicts.into_iter().find(|verdict| !verdict.is_none());
-    matches!(verdict, Some(Match::Ignore(_)))
+    let mut matches = rules.iter().rev().flatten().map(|rules| rules.matched(path, is_directory));
+    matches.find(|found| !found.is_none()).is_some_and(|found| found.is_ignore())
 }
 
 fn join(directory: &str, name: &str) -> String {

@@ -3,10 +3,9 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::{Call, Output, Tool};
+use crate::tool::{Call, Output, Tool};
 use async_trait::async_trait;
 use fabro_llm::ToolSpec;
-use fabro_types::Permissions;
 use reqwest::header::{ACCEPT, LOCATION};
 use reqwest::{Client, StatusCode, Url};
 use serde_json::{Map, Value, json};
@@ -138,10 +137,6 @@ impl WebFetch {
 impl Tool for WebFetch {
     fn spec(&self) -> &ToolSpec {
         &self.spec
-    }
-
-    fn needs(&self) -> Permissions {
-        Permissions::Full
     }
 
     /// What it asks for goes out, but nothing here changes.

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::{Call, Output, Tool, ToolContext};
+use crate::tool::{Call, Output, Tool};
 use async_trait::async_trait;
 use fabro_config::{HttpMethod, HttpTool};
 use fabro_llm::ToolSpec;
+use fabro_preamble::memory::ToolContext;
 use fabro_redact::{Redactor, is_secret_name};
-use fabro_types::Permissions;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue, LOCATION};
 use reqwest::{Method, StatusCode, Url};
 use serde_json::{Map, Value};
@@ -243,10 +243,6 @@ impl HttpToolCall {
 impl Tool for HttpToolCall {
     fn spec(&self) -> &ToolSpec {
         &self.spec
-    }
-
-    fn needs(&self) -> Permissions {
-        Permissions::Full
     }
 
     fn instructions(&self) -> Option<&str> {

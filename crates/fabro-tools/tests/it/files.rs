@@ -1,7 +1,7 @@
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
-use fabro_sandbox::WriteFiles;
+use fabro_sandbox::Files;
 use insta::assert_snapshot;
 use serde_json::json;
 
@@ -269,7 +269,7 @@ async fn what_an_agent_has_read_can_be_recalled_for_it() {
 
     let later = || {
         let agent = Agent::on(place.files());
-        agent.tools.recall_seen(&read.files_seen);
+        agent.tools.add_known_files(&read.files_seen);
         agent
     };
     // The link leads elsewhere now, to a file of the same content.

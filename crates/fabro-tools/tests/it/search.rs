@@ -1,7 +1,7 @@
 use std::os::unix::fs::symlink;
 use std::sync::Arc;
 
-use fabro_sandbox::{LocalFiles, WriteFiles};
+use fabro_sandbox::{Files, LocalFiles};
 use fabro_tools::{ToolSet, file_tools};
 use insta::assert_snapshot;
 use serde_json::json;

@@ -1,0 +1,31 @@
+//! Paths and files that settings name.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use crate::error::{ConfigError, MAX_BYTES};
+
+/// `path` as seen from `dir`, with a leading `~` as `home`.
+pub(crate) fn expand(dir: &Path, home: Option<&Path>, path: &Path) -> PathBuf {
+    match (path.strip_prefix("~"), home) {
+        (Ok(rest), Some(home)) => home.join(rest),
+        _ => dir.join(path),
+    }
+}
+
+/// A whole text file of at most [`MAX_BYTES`]. A pipe or a device is refused: reading one may never
+/// end.
+pub(crate) fn read_text(path: &Path) -> Result<String, ConfigError> {
+    let failed = |source| ConfigError::Read { path: path.to_owned(), source };
+    if !fs::metadata(path).map_err(failed)?.is_file() {
+        return Err(ConfigError::NotAFile(path.to_owned(), Vec::new()));
+    }
+    let mut text = String::new();
+    let mut file = File::open(path).map_err(failed)?.take(MAX_BYTES + 1);
+    file.read_to_string(&mut text).map_err(failed)?;
+    if text.len() as u64 > MAX_BYTES {
+        return Err(ConfigError::TooLarge(path.to_owned()));
+    }
+    Ok(text)
+}
