@@ -1,4 +1,4 @@
-//! Agents that a session begins: who they are, and what becomes of them.
+//! The subagents of a session: started, sent messages, paused, resumed and closed.
 
 mod session;
 mod tools;
@@ -8,23 +8,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fabro_events::EventBody;
 use fabro_tools::Tool;
+use serde::Deserialize;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-pub(crate) use tools::{begins_one, is_ours, only_waits, tells};
-
 use crate::ledger::Ledger;
 use crate::message::preview;
-use crate::transcript::Left;
+use crate::subagent_calls::{SOURCE, SpawnArguments};
+use crate::transcript::OpenSubagent;
 use crate::{JournalError, Parts, Record, Session, SessionError, Steer, Steering};
 
 /// The agents of one session.
 pub(crate) struct Agents {
-    family: Arc<Family>,
-}
-
-struct Family {
     /// The session that they belong to.
     parent: Arc<Parts>,
     ledger: Arc<Ledger>,
@@ -35,25 +31,25 @@ struct Family {
 
 #[derive(Default)]
 struct State {
-    /// How many there were.
+    /// How many were started so far.
     begun: u32,
     agents: BTreeMap<Arc<str>, Arc<Agent>>,
-    /// Those that an earlier process left, until they are resumed.
-    left: Vec<(String, Left)>,
-    /// Those that are no more, and why.
+    /// Those that an earlier process had not closed, until they are resumed.
+    interrupted: Vec<(String, OpenSubagent)>,
+    /// Those that have ended, and why.
     gone: BTreeMap<Arc<str>, &'static str>,
 }
 
 struct Agent {
     status: Arc<watch::Sender<Status>>,
     steering: Steering,
-    /// Ends it; so does dropping this.
+    /// Cancels it; so does dropping this.
     cancel: CancellationToken,
     _ends: DropGuard,
     task: tokio::sync::Mutex<Option<JoinHandle<()>>>,
 }
 
-/// How it is with an agent.
+/// The state of an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Status {
     Running,
@@ -64,57 +60,43 @@ enum Status {
     Ended,
 }
 
-/// What an agent begins with.
+/// The first thing that an agent does.
 enum Start {
     Task(String),
     Resume,
-    /// There is nothing to do until it is told something.
-    Rest,
+    /// It waits for a message.
+    Wait,
 }
-
-/// What an agent is to be.
-struct Task {
-    text: String,
-    tools: Option<Vec<String>>,
-    model: Option<String>,
-}
-
-/// Who tells an agent something, in its notes.
-pub(crate) const SOURCE: &str = "agent";
 
 const SUBAGENT: &str = "You work for another agent, which gave you a task and sees nothing of your \
     work but your last answer. Do the task and nothing else, and answer with what was asked for: \
     results, names of files, and what you could not do.";
 
 impl Agents {
-    pub(crate) fn new(parent: &Arc<Parts>, ledger: &Arc<Ledger>) -> Self {
+    pub(crate) fn new(parent: &Arc<Parts>, ledger: &Arc<Ledger>) -> Arc<Self> {
         let parent = Arc::clone(parent);
         let ledger = Arc::clone(ledger);
-        let state = Mutex::default();
         let spent = Arc::new(watch::Sender::new(false));
-        Self { family: Arc::new(Family { parent, ledger, state, spent }) }
+        Arc::new(Self { parent, ledger, state: Mutex::default(), spent })
     }
 
-    /// The tools by which the session deals with them.
-    pub(crate) fn tools(&self) -> Vec<Arc<dyn Tool>> {
-        tools::tools(&self.family)
+    /// The tools by which the model controls them.
+    pub(crate) fn tools(self: &Arc<Self>) -> Vec<Arc<dyn Tool>> {
+        tools::tools(self)
     }
 
     /// Counts those that an earlier process began, and remembers those that it had not closed.
-    pub(crate) fn restore(&self, begun: u32, left: BTreeMap<String, Left>) {
-        let mut state = self.family.state();
+    pub(crate) fn restore(&self, begun: u32, interrupted: BTreeMap<String, OpenSubagent>) {
+        let mut state = self.state();
         state.begun += begun;
-        state.left.extend(left);
+        state.interrupted.extend(interrupted);
     }
 
-    /// Has agents go on: those that an earlier process left, and those that were paused. Gives those
-    /// that cannot.
-    pub(crate) async fn go_on(&self) -> Vec<String> {
-        self.family.spent.send_replace(false);
-        let (left, agents) = {
-            let mut state = self.family.state();
-            (std::mem::take(&mut state.left), state.agents.values().cloned().collect::<Vec<_>>())
-        };
+    /// Resumes agents that an earlier process had not closed, and those that are paused. Gives those
+    /// that cannot be resumed.
+    pub(crate) async fn resume(&self) -> Vec<String> {
+        self.spent.send_replace(false);
+        let agents: Vec<_> = self.state().agents.values().cloned().collect();
         for agent in agents {
             agent.status.send_if_modified(|status| {
                 let is_paused = *status == Status::Paused;
@@ -125,38 +107,39 @@ impl Agents {
             });
         }
         let mut lost = Vec::new();
-        for (id, left) in left {
-            if !self.family.revive(&id, left).await {
-                self.family.state().gone.insert(Arc::from(id.as_str()), LOST);
+        let interrupted = std::mem::take(&mut self.state().interrupted);
+        for (id, subagent) in interrupted {
+            if !self.restart(&id, subagent).await {
+                self.state().gone.insert(Arc::from(id.as_str()), LOST);
                 lost.push(id);
             }
         }
         lost
     }
 
-    /// Those that an earlier process left and that have not gone on, which now they never will.
+    /// Those of an earlier process that were not resumed: they are forgotten.
     pub(crate) fn forget(&self) -> Vec<String> {
-        let left = std::mem::take(&mut self.family.state().left);
-        left.into_iter().map(|(id, _)| id).collect()
+        let interrupted = std::mem::take(&mut self.state().interrupted);
+        interrupted.into_iter().map(|(id, _)| id).collect()
     }
 
     /// Waits until one of them is paused.
     pub(crate) async fn spent(&self) {
         // Its other end is kept here.
-        let _ = self.family.spent.subscribe().wait_for(|spent| *spent).await;
+        let _ = self.spent.subscribe().wait_for(|spent| *spent).await;
     }
 
-    /// Waits until all of them have come to rest.
-    pub(crate) async fn rest(&self) {
-        for id in self.family.ids() {
-            // One that is no more rests.
-            let _ = self.family.wait(&id, |status| *status != Status::Running).await;
+    /// Waits until none is running.
+    pub(crate) async fn wait_until_idle(&self) {
+        for id in self.ids() {
+            // One that has ended is idle.
+            let _ = self.wait(&id, |status| *status != Status::Running).await;
         }
     }
 
-    /// Ends all agents, so that another process may resume them.
+    /// Ends all agents without recording it, so that another process may resume them.
     pub(crate) async fn stop_all(&self) {
-        let agents = std::mem::take(&mut self.family.state().agents);
+        let agents = std::mem::take(&mut self.state().agents);
         for agent in agents.into_values() {
             agent.stop().await;
         }
@@ -164,15 +147,12 @@ impl Agents {
 
     /// Ends all agents.
     pub(crate) async fn close_all(&self) -> Result<(), JournalError> {
-        let agents: Vec<_> = self.family.state().agents.keys().cloned().collect();
-        for id in agents {
-            self.family.close(&id).await?;
+        for id in self.ids() {
+            self.close(&id).await?;
         }
         Ok(())
     }
-}
 
-impl Family {
     fn state(&self) -> MutexGuard<'_, State> {
         // Every change is whole before the lock is given back.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -182,19 +162,15 @@ impl Family {
         record(&self.parent, body).await
     }
 
-    /// What a model says to an agent without the secrets in it, for it is recorded with the agent's
-    /// conversation.
-    fn redacted(&self, text: String) -> String {
-        match &self.parent.settings.redactor {
-            Some(redactor) => redactor.redact(&text).into_owned(),
-            None => text,
-        }
+    /// A message of a model to an agent, redacted: it is recorded with the agent's conversation.
+    fn redacted(&self, text: &str) -> String {
+        self.parent.settings.redactor.redact(text).into_owned()
     }
 
-    /// Begins an agent; gives its id once its first request is on its way.
-    async fn spawn(&self, task: Task) -> Result<Arc<str>, String> {
-        let task = Task { text: self.redacted(task.text), ..task };
-        let mut parts = self.parts(&task)?;
+    /// Starts an agent; gives its id once the model has its first request.
+    async fn spawn(&self, arguments: SpawnArguments) -> Result<Arc<str>, String> {
+        let mut parts = self.parts(&arguments)?;
+        let task = self.redacted(&arguments.task);
         let number = {
             let mut state = self.state();
             state.begun += 1;
@@ -202,44 +178,40 @@ impl Family {
         };
         parts.id = format!("{}/a{number}", self.parent.id).into();
         let id = Arc::clone(&parts.id);
-        let body =
-            EventBody::AgentSubSpawned { agent_id: id.to_string(), task: preview(&task.text) };
+        let body = EventBody::AgentSubSpawned { agent_id: id.to_string(), task: preview(&task) };
         self.record(body).await.map_err(|error| error.to_string())?;
         let mut session = Session::in_family(parts, Arc::clone(&self.ledger));
         let (began, has_begun) = oneshot::channel();
         session.began = Some(began);
-        self.start(&id, session, Status::Running, Start::Task(task.text));
-        // So that the next request of this session comes after it, whatever is faster. An agent
-        // that ends before it asks lets go of the other end.
+        self.start(&id, session, Status::Running, Start::Task(task));
+        // The next request of this session comes after it, so that their order is always the same.
+        // An agent that ends before its request drops the sender.
         let _ = has_begun.await;
         Ok(id)
     }
 
     /// Resumes an agent of an earlier process; false when that is impossible.
-    async fn revive(&self, id: &str, left: Left) -> bool {
-        let Some(Ok((task, parts))) = tools::task_of(&left.task).map(|task| {
-            let task = Task { text: self.redacted(task.text), ..task };
-            self.parts(&task).map(|parts| (task, Parts { id: Arc::from(id), ..parts }))
-        }) else {
-            return false;
-        };
-        let Left { transcript, end, told, heard, .. } = left;
+    async fn restart(&self, id: &str, subagent: OpenSubagent) -> bool {
+        let OpenSubagent { spawn, transcript, end, inputs, delivered } = subagent;
+        let Ok(arguments) = SpawnArguments::deserialize(&spawn) else { return false };
+        let Ok(parts) = self.parts(&arguments) else { return false };
+        let id: Arc<str> = id.into();
+        let parts = Parts { id: Arc::clone(&id), ..parts };
         let mut session = Session::in_family(parts, Arc::clone(&self.ledger));
         let is_new = transcript.is_empty();
         session.restore(transcript);
-        let unheard = told.into_iter().skip(heard);
-        let is_told = unheard
-            .map(|text| session.steering().send(Steer::new(self.redacted(text), SOURCE)))
-            .fold(false, |_, is_sent| is_sent);
-        let (status, start) = match end.filter(|_| !is_told) {
-            Some(Ok(())) => (Status::Answered(session.answer().text), Start::Rest),
-            Some(Err(message)) => (Status::Failed(message), Start::Rest),
-            None if is_new => (Status::Running, Start::Task(task.text)),
+        for text in inputs.into_iter().skip(delivered) {
+            session.steering().send(Steer::new(self.redacted(&text), SOURCE));
+        }
+        let (status, start) = match end.filter(|_| session.steering_queue.is_empty()) {
+            Some(Ok(())) => (Status::Answered(session.answer().text), Start::Wait),
+            Some(Err(message)) => (Status::Failed(message), Start::Wait),
+            None if is_new => (Status::Running, Start::Task(self.redacted(&arguments.task))),
             None => (Status::Running, Start::Resume),
         };
         let (began, has_begun) = oneshot::channel();
-        session.began = Some(began).filter(|_| !matches!(start, Start::Rest));
-        self.start(&Arc::from(id), session, status, start);
+        session.began = Some(began).filter(|_| !matches!(start, Start::Wait));
+        self.start(&id, session, status, start);
         let _ = has_begun.await;
         true
     }
@@ -249,7 +221,6 @@ impl Family {
         let status = Arc::new(watch::Sender::new(status));
         let life = Life {
             parent: Arc::clone(&self.parent),
-            steering: session.steering(),
             session,
             status: Arc::clone(&status),
             spent: Arc::clone(&self.spent),
@@ -257,7 +228,7 @@ impl Family {
         };
         let agent = Agent {
             status,
-            steering: life.steering.clone(),
+            steering: life.session.steering(),
             _ends: cancel.clone().drop_guard(),
             cancel,
             task: tokio::sync::Mutex::new(Some(tokio::spawn(life.live(start)))),
@@ -265,7 +236,7 @@ impl Family {
         self.state().agents.insert(Arc::clone(id), Arc::new(agent));
     }
 
-    fn parts(&self, task: &Task) -> Result<Parts, String> {
+    fn parts(&self, spawn: &SpawnArguments) -> Result<Parts, String> {
         let parent = &self.parent;
         let mut settings = parent.settings.clone();
         settings.subagent_depth -= 1;
@@ -274,11 +245,12 @@ impl Family {
             settings.system.push_str("\n\n");
         }
         settings.system.push_str(SUBAGENT);
-        if task.model.is_some() && task.model != settings.model {
-            settings.model.clone_from(&task.model);
-            (settings.provider, settings.window) = (None, None);
+        if spawn.model.is_some() && spawn.model != settings.model {
+            settings.model.clone_from(&spawn.model);
+            settings.provider = None;
+            settings.window = None;
         }
-        let tools = match &task.tools {
+        let tools = match &spawn.tools {
             None => parent.tools.for_another_agent(),
             Some(names) => {
                 let known = parent.tools.names();
@@ -300,12 +272,12 @@ impl Family {
         })
     }
 
-    /// Tells an agent something: while it works before its next turn, else as a new message.
-    fn tell(&self, id: &str, text: String) -> Result<(), String> {
+    /// Sends an agent a message: it gets it before its next turn, and resumes if it is idle.
+    fn send(&self, id: &str, text: &str) -> Result<(), String> {
         let text = self.redacted(text);
         let agent = self.find(id)?;
         let mut is_there = true;
-        // In one step with what the agent does when it has answered.
+        // Atomic with the change of the status when the agent has answered.
         agent.status.send_modify(|status| {
             is_there = *status != Status::Ended && agent.steering.send(Steer::new(text, SOURCE));
             if is_there {
@@ -315,16 +287,20 @@ impl Family {
         if is_there { Ok(()) } else { Err(format!("agent `{id}` has ended: spawn another one")) }
     }
 
-    /// Waits until it is so with an agent.
-    async fn wait(&self, id: &str, is_so: impl FnMut(&Status) -> bool) -> Result<Status, String> {
+    /// Waits for a status of an agent.
+    async fn wait(
+        &self,
+        id: &str,
+        is_awaited: impl FnMut(&Status) -> bool,
+    ) -> Result<Status, String> {
         let agent = self.find(id)?;
         let mut status = agent.status.subscribe();
-        let status = status.wait_for(is_so).await;
+        let status = status.wait_for(is_awaited).await;
         // The agent's own end of the channel is kept with it.
         Ok(status.map_or(Status::Ended, |status| status.clone()))
     }
 
-    /// Ends an agent; gives how it was with it before.
+    /// Ends an agent; gives its status before.
     async fn close(&self, id: &str) -> Result<Status, JournalError> {
         let agent = {
             let mut state = self.state();
@@ -362,20 +338,19 @@ impl Agent {
     async fn stop(&self) {
         self.cancel.cancel();
         if let Some(task) = self.task.lock().await.take() {
-            // It has ended, well or not; there is nothing to be had from it.
+            // Whether it panicked does not matter any more.
             let _ = task.await;
         }
     }
 }
 
-/// Why an agent is no more that an earlier process began.
+/// Why an agent of an earlier process has ended.
 const LOST: &str = "was lost when the program stopped";
 
 /// What runs in an agent's task.
 struct Life {
     parent: Arc<Parts>,
     session: Session,
-    steering: Steering,
     status: Arc<watch::Sender<Status>>,
     spent: Arc<watch::Sender<bool>>,
     cancel: CancellationToken,
@@ -386,17 +361,17 @@ impl Life {
         let mut end = match start {
             Start::Task(task) => Some(self.session.send(task, &self.cancel).await),
             Start::Resume => Some(self.session.resume(&self.cancel).await),
-            Start::Rest => None,
+            Start::Wait => None,
         };
         loop {
-            // Who waits for its first request need not wait for one that never comes.
+            // No caller waits any longer for a first request.
             self.session.began = None;
             if let Some(end) = end
                 && !self.ended(end).await
             {
                 return;
             }
-            if !self.is_to_go_on().await {
+            if !self.wait_for_message().await {
                 return;
             }
             end = Some(self.session.resume(&self.cancel).await);
@@ -413,7 +388,7 @@ impl Life {
             }
             Err(SessionError::Canceled | SessionError::Journal(_)) => return false,
             Err(SessionError::Budget) => {
-                // That is no outcome: who began it pauses, too.
+                // It is not a result: the session that started it pauses, too.
                 self.status.send_replace(Status::Paused);
                 self.spent.send_replace(true);
                 return true;
@@ -433,17 +408,18 @@ impl Life {
         is_recorded
     }
 
-    async fn is_to_go_on(&mut self) -> bool {
+    /// True when there is one; false when the agent is to end.
+    async fn wait_for_message(&mut self) -> bool {
         let mut status = self.status.subscribe();
         tokio::select! {
             () = self.cancel.cancelled() => false,
-            is_told = self.session.steering_queue.wait() => is_told,
+            has_message = self.session.steering_queue.wait() => has_message,
             now = status.wait_for(|status| *status == Status::Running) => now.is_ok(),
         }
     }
 }
 
-/// However it ends, no caller waits for it any longer.
+/// Callers that wait for it see that it has ended, even after a panic.
 impl Drop for Life {
     fn drop(&mut self) {
         self.status.send_replace(Status::Ended);

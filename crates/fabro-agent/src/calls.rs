@@ -11,8 +11,8 @@ use futures_util::stream::FuturesUnordered;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::agents;
 use crate::message::is_blob_name;
+use crate::subagent_calls::{WAIT, is_for_subagents};
 use crate::transcript::OpenCalls;
 use crate::turn::RequestedCall;
 use crate::{Record, Session, SessionError};
@@ -34,39 +34,39 @@ impl Session {
         let mut results = BTreeMap::new();
         let mut rest = calls.as_slice();
         while !rest.is_empty() {
-            let readers = rest.iter().take_while(|asked| self.only_reads(asked)).count();
+            let readers = rest.iter().take_while(|requested| self.only_reads(requested)).count();
             let (group, after) = rest.split_at(readers.clamp(1, AT_ONCE));
             rest = after;
             match self.run_group(group, cancel, &mut results).await {
                 Ok(()) => {}
                 Err(error) => {
-                    let calls = calls.into_iter().map(|asked| asked.call).collect();
+                    let calls = calls.into_iter().map(|requested| requested.call).collect();
                     // Calls without a result are settled when the session resumes.
                     self.open = Some(OpenCalls { calls, results });
                     return Err(error);
                 }
             }
         }
-        let calls = calls.into_iter().map(|asked| asked.call).collect();
-        let (message, verdict) = OpenCalls { calls, results }.settle(&mut self.repeats);
+        let calls = calls.into_iter().map(|requested| requested.call).collect();
+        let (message, action) = OpenCalls { calls, results }.settle(&mut self.repeats);
         self.push(Arc::new(message));
-        self.heed(verdict)
+        self.warn_or_stop(action)
     }
 
-    /// Waits again where an earlier process did, or this one before it was paused: who only waits
-    /// does nothing twice.
+    /// Calls `wait` again where it was interrupted or paused: it has no effect that could happen
+    /// twice.
     pub(crate) async fn wait_again(
         &mut self,
         cancel: &CancellationToken,
     ) -> Result<(), SessionError> {
         let Some(mut open) = self.open.take() else { return Ok(()) };
-        let waits = open.missing().filter(|call| agents::only_waits(&call.name));
+        let waits = open.missing().filter(|call| call.name == WAIT);
         let waits: Vec<_> = waits
-            .map(|call| RequestedCall { call: call.clone(), said: None, is_cut: false })
+            .map(|call| RequestedCall { call: call.clone(), unredacted: None, is_cut: false })
             .collect();
         let mut end = Ok(());
-        for asked in waits {
-            end = self.run_group(&[asked], cancel, &mut open.results).await;
+        for requested in waits {
+            end = self.run_group(&[requested], cancel, &mut open.results).await;
             if end.is_err() {
                 break;
             }
@@ -99,8 +99,8 @@ impl Session {
         done: &mut Vec<CompletedTool>,
     ) -> Result<(), SessionError> {
         let mut running: FuturesUnordered<_> =
-            group.iter().map(|asked| run(self, asked, cancel)).collect();
-        let waits = group.iter().any(|asked| agents::only_waits(&asked.call.name));
+            group.iter().map(|requested| run(self, requested, cancel)).collect();
+        let waits = group.iter().any(|requested| requested.call.name == WAIT);
         let spent = async {
             match &self.agents {
                 Some(agents) if waits => agents.spent().await,
@@ -113,7 +113,7 @@ impl Session {
                 biased;
                 () = cancel.cancelled() => return Err(SessionError::Canceled),
                 next = running.next() => next,
-                // What is waited for does not come before there is more to spend.
+                // The agents that are waited for are paused by the spending limit.
                 () = &mut spent => return Err(SessionError::Budget),
             };
             let Some(output) = next else { return Ok(()) };
@@ -129,9 +129,9 @@ impl Session {
     }
 
     /// Whether a call may run beside others.
-    fn only_reads(&self, asked: &RequestedCall) -> bool {
-        let name = &asked.call.name;
-        self.tools.get(name).is_some_and(|tool| tool.only_reads()) && !agents::is_ours(name)
+    fn only_reads(&self, requested: &RequestedCall) -> bool {
+        let name = &requested.call.name;
+        self.tools.get(name).is_some_and(|tool| tool.only_reads()) && !is_for_subagents(name)
     }
 
     /// Remembers what a call did.
@@ -161,10 +161,10 @@ impl Session {
 /// Runs one call to its end.
 async fn run(
     session: &Session,
-    asked: &RequestedCall,
+    requested: &RequestedCall,
     cancel: &CancellationToken,
 ) -> CompletedTool {
-    let RequestedCall { call, said, is_cut } = asked;
+    let RequestedCall { call, unredacted, is_cut } = requested;
     let began = Instant::now();
     let Output { mut text, is_error, files_read, files_modified, files_seen } = if *is_cut {
         Output::error(CUT_OFF)
@@ -172,7 +172,7 @@ async fn run(
         let parts = &session.parts;
         let permissions = parts.settings.permissions;
         let id = &call.id;
-        let arguments = said.as_ref().unwrap_or(&call.arguments);
+        let arguments = unredacted.as_ref().unwrap_or(&call.arguments);
         session.tools.run(&call.name, id, arguments, &parts.context, cancel, permissions).await
     };
     if is_blob_name(&text) {

@@ -7,8 +7,8 @@ use fabro_llm::{Message, Role};
 
 use crate::message::Turned;
 
-/// What the user says to a summary that answers follow directly.
-const GO_ON: &str = "[Go on from the summary. What you did last follows.]";
+/// The user's message after a summary that an answer follows directly.
+const AFTER_SUMMARY: &str = "[Go on from the summary. What you did last follows.]";
 
 /// The messages, oldest first, without the system prompt.
 #[derive(Default)]
@@ -31,13 +31,13 @@ impl Conversation {
         self.messages.push(Turned(message));
     }
 
-    /// The messages for changes of any kind: the next request begins a new list.
+    /// The messages, to be changed in any way: the next request builds a new list.
     pub(crate) fn change(&mut self) -> &mut Vec<Turned> {
         self.sent = Sent::default();
         &mut self.messages
     }
 
-    /// All messages for a request, the system prompt first, after what was said since the last one.
+    /// All messages for a request, the system prompt first, with those since the last one.
     pub(crate) fn catch_up(&mut self, system: Option<&Arc<Message>>) -> Arc<Vec<Arc<Message>>> {
         let Self { messages, sent } = self;
         // The last request is gone when its answer is there, so that nothing is copied.
@@ -48,8 +48,8 @@ impl Conversation {
         for Turned(message) in &messages[sent.taken..] {
             let only_system = || list.iter().all(|it| it.role == Role::System);
             if matches!(message.role, Role::Assistant | Role::Tool) && only_system() {
-                // Some providers take no conversation that begins with an answer.
-                list.push(Arc::new(Message::user(GO_ON)));
+                // Some providers refuse a conversation that begins with an answer.
+                list.push(Arc::new(Message::user(AFTER_SUMMARY)));
             }
             list.push(Arc::clone(message));
         }

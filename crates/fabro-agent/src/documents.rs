@@ -1,4 +1,4 @@
-//! Files of a project that tell agents how to work in it.
+//! Files of a project with instructions for agents.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 /// Where such files are, in each folder.
 const NAMES: [&str; 4] = ["AGENTS.md", "CLAUDE.md", "GEMINI.md", ".github/copilot-instructions.md"];
 
-/// How much of all of them is told, in bytes.
+/// The size limit of all of them together, in bytes.
 pub const DOCUMENT_BYTES: usize = 32 * 1024;
 
-/// What a project tells agents that work in `dir`: `AGENTS.md`, `CLAUDE.md`, `GEMINI.md` and
+/// The instructions of a project for agents that work in `dir`: `AGENTS.md`, `CLAUDE.md`, `GEMINI.md` and
 /// `.github/copilot-instructions.md` of each folder from the root of the project to `dir`, each
-/// under its path, nearest last. Files of the same text are told once.
+/// under its path, nearest last. Files of the same text appear once.
 ///
 /// The root is the nearest folder with `.git` or `.fabro`, else `dir` itself. What is longer than
-/// [`DOCUMENT_BYTES`] in all is cut, the files nearest to `dir` last, and the cut is said. Files
-/// that lead out of the project, cannot be read or are no text are passed over.
+/// [`DOCUMENT_BYTES`] in all is cut, the files nearest to `dir` last, with a note. Files that
+/// lead out of the project, cannot be read or are not text are skipped.
 pub fn project_docs(dir: &Path) -> String {
     let Ok(dir) = dir.canonicalize() else { return String::new() };
     let root = project_root(&dir);
@@ -50,8 +50,8 @@ fn document(root: &Path, path: &Path) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// The beginning of a file; a byte more than `max` where it is longer, so that this is seen. What
-/// is no UTF-8 is replaced.
+/// The beginning of a file; a byte more than `max` where it is longer, so that this is seen. Invalid
+/// UTF-8 is replaced.
 pub(crate) fn read_start(path: &Path, max: usize) -> io::Result<String> {
     // Neither a folder nor something that waits for a writer.
     if !path.metadata()?.is_file() {
@@ -65,7 +65,7 @@ pub(crate) fn read_start(path: &Path, max: usize) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// All documents in one text, those that come last first served.
+/// All documents in one text; those that come last have precedence.
 fn fit(documents: &[(String, String)]) -> String {
     let mut room = DOCUMENT_BYTES;
     let mut blocks = Vec::new();
@@ -97,7 +97,7 @@ fn fit(documents: &[(String, String)]) -> String {
     all
 }
 
-/// Room for saying how many files are left out, in bytes.
+/// Room for the number of files that are left out, in bytes.
 const RESERVE: usize = 64;
 
 #[cfg(test)]
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn too_much_is_cut_and_said() {
+    fn too_much_is_cut_with_a_note() {
         let long = "ä".repeat(30_000);
         let dir = folder(&[
             (".fabro/x", ""),

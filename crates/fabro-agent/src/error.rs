@@ -7,7 +7,7 @@ use crate::JournalError;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {
-    /// Somebody ended it.
+    /// It was canceled.
     #[error("the agent was canceled")]
     Canceled,
     /// The model failed, after all tries.
@@ -23,13 +23,13 @@ pub enum SessionError {
     /// [`Session::resume`](crate::Session::resume) resumes it.
     #[error("the spending limit is reached: raise it and resume")]
     Budget,
-    /// The model keeps making the same calls with the same results, whatever it is told.
+    /// The model keeps making the same calls with the same results in spite of warnings.
     #[error(
-        "the agent repeats itself and was told so {told} times: change its prompt or its tools (it keeps calling {calls})"
+        "the agent repeats itself and was warned {warnings} times: change its prompt or its tools (it keeps calling {calls})"
     )]
     Loop {
-        /// How often it was told.
-        told: u32,
+        /// How often it was warned.
+        warnings: u32,
         /// The tools it calls over and over.
         calls: String,
     },

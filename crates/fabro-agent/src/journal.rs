@@ -3,7 +3,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use fabro_events::Note;
 
-/// Keeps what happens in a session.
+/// Records what happens in a session.
 ///
 /// Implement it under `#[async_trait]`, of the crate `async-trait` 0.1.
 #[async_trait]
@@ -18,10 +18,10 @@ pub trait Journal: Send + Sync {
 /// Notes that belong together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Record {
-    /// What happened, in order. Values may be of any size: to put large ones elsewhere is up to the
-    /// journal.
+    /// What happened, in order. Values may be of any size: the journal may
+    /// store large ones elsewhere.
     pub notes: Vec<Note>,
-    /// The tickets of messages from outside that the agent is told of in these notes: they need not
+    /// The tickets of the messages from outside that these notes deliver to the agent: they need not
     /// be delivered again. See [`Steer::ticket`](crate::Steer::ticket).
     pub tickets: Vec<u64>,
 }

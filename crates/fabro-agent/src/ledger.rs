@@ -1,4 +1,4 @@
-//! What a session and the agents it began have used and touched, counted together.
+//! The usage and the files of a session and its subagents together.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -23,7 +23,7 @@
 //!     id: "plan@1".into(),
 //!     parent: None,
 //!     model: model.clone(),
-//!     tools: ToolSet::default(), // without `look`: the model is told so
+//!     tools: ToolSet::default(), // without `look`: the call has an error as its result
 //!     journal: journal.clone(),
 //!     settings: Settings::default(),
 //!     context: ToolContext::default(),
@@ -35,7 +35,7 @@
 //! let answer = session.send("Make a plan".to_owned(), &cancel).await?;
 //! assert_eq!((answer.text.as_str(), answer.turns), ("Done.", 2));
 //!
-//! // After a crash: the answer is there already, and the model is not asked.
+//! // After a crash: the answer is there already, and there is no request.
 //! let transcript = Transcript::from_notes(&journal.notes(), |blob| {
 //!     Err(std::io::Error::other(format!("no such blob: {blob}")))
 //! })?;
@@ -52,11 +52,11 @@
 //!   answer; [`Session::recall`] continues the thread of earlier stages.
 //! - The conversation is compacted to fit the model's window as [`Settings::compaction`] says;
 //!   [`Session::compact`] does so on request.
-//! - [`Settings::subagent_depth`] gives the model tools for agents of its own: `spawn_agent`,
+//! - [`Settings::subagent_depth`] gives the model tools for subagents: `spawn_agent`,
 //!   `send_input`, `wait`, `close_agent`. Their notes name both sessions, what they use and touch
 //!   counts as the first one's, and they end with its answer.
-//! - [`system_prompt`], [`project_docs`], [`read_skills`] and [`use_skill`] make what an agent is
-//!   told before anything else.
+//! - [`system_prompt`], [`project_docs`], [`read_skills`] and [`use_skill`] build the system prompt
+//!   of an agent.
 //!
 //! An implementor of [`Journal`] may rely on this: records of one session come one after the other,
 //! but those of the agents it began come in between; a record is not taken back when the session is
@@ -66,8 +66,8 @@
 //!
 //! - Text only: no images.
 //! - Eight calls that only read run at the same time; all others run one after the other.
-//! - A subagent resumes with its session after a crash, unless a tool that it had is gone: then the
-//!   model is told that it is lost.
+//! - A subagent resumes with its session after a crash, unless a tool that it had is gone: then it
+//!   is lost, and calls to it say so.
 //! - Sessions need a tokio runtime with its clock.
 
 mod agents;
@@ -75,10 +75,10 @@ mod calls;
 mod conversation;
 mod documents;
 mod error;
-mod given;
 mod journal;
 mod ledger;
 mod message;
+mod prefix;
 mod prompt;
 mod repeats;
 mod session;
@@ -86,6 +86,7 @@ mod settings;
 mod shorten;
 mod skills;
 mod steering;
+mod subagent_calls;
 mod transcript;
 mod turn;
 

@@ -1,4 +1,4 @@
-//! Messages as compaction sees them, and as notes tell them.
+//! Messages in the forms that compaction and notes need.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -153,7 +153,7 @@ pub(crate) fn answer_note(message: &Message, usage: Usage, given: Option<Box<Giv
     }
 }
 
+#[expect(clippy::expect_used, reason = "a message has text keys only")]
 fn message_value(message: &Message) -> Value {
-    // A message has text keys only, so it is always JSON.
-    serde_json::to_value(message).unwrap_or_default()
+    serde_json::to_value(message).expect("a message is always JSON")
 }

@@ -6,7 +6,7 @@ use fabro_types::Permissions;
 use crate::Skill;
 use crate::skills::list;
 
-/// What a system prompt is made from.
+/// What a system prompt is built from.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemInfo<'a> {
     /// What the agent works on: the label of its node.
@@ -17,14 +17,14 @@ pub struct SystemInfo<'a> {
     pub permissions: Permissions,
     /// The names of its tools.
     pub tools: &'a [String],
-    /// What the project tells agents: see [`project_docs`](crate::project_docs).
+    /// The project's instructions: see [`project_docs`](crate::project_docs).
     pub project_docs: &'a str,
     /// The skills it can read.
     pub skills: &'a [Skill],
 }
 
-/// The system prompt of an agent: who it is, where it works, what it may do, and what the project
-/// says. The same information gives the same text.
+/// The system prompt of an agent: its role, working directory and permissions, and the project's
+/// instructions. The same information gives the same text.
 pub fn system_prompt(info: &SystemInfo<'_>) -> String {
     let mut text = "You are an agent that works on one stage of a workflow, without a person beside you. \
         Nobody answers questions: decide what is sensible, do the work, and say in your last answer \

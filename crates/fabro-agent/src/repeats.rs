@@ -12,7 +12,7 @@ const WINDOW: usize = 10;
 const LONGEST: usize = 3;
 
 /// After so many warnings without a change the session ends.
-pub(crate) const TOLD_AT_MOST: u32 = 3;
+pub(crate) const MOST_WARNINGS: u32 = 3;
 
 /// The source of the warnings.
 pub(crate) const SOURCE: &str = "loop_detection";
@@ -21,9 +21,9 @@ pub(crate) const SOURCE: &str = "loop_detection";
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Repeats {
     turns: VecDeque<TurnHashes>,
-    /// Turns since the agent was told.
+    /// Turns since the last warning.
     quiet: usize,
-    told: u32,
+    warnings: u32,
 }
 
 /// A turn, by hashes.
@@ -56,29 +56,31 @@ impl Repeats {
         results: impl Iterator<Item = &'a str>,
     ) -> RepeatAction {
         let named = calls.iter().map(|call| (&call.name, call.arguments.to_string()));
-        let seen = TurnHashes { calls: hash(named), results: hash(results) };
+        let turn = TurnHashes { calls: hash(named), results: hash(results) };
         if self.turns.len() == WINDOW {
             self.turns.pop_front();
         }
-        self.turns.push_back(seen);
-        let Some(length) = self.pattern(|seen| seen.calls) else {
-            (self.quiet, self.told) = (0, 0);
+        self.turns.push_back(turn);
+        let Some(length) = self.pattern(|turn| turn.calls) else {
+            self.quiet = 0;
+            self.warnings = 0;
             return RepeatAction::None;
         };
         self.quiet += 1;
-        if self.told > 0 && self.quiet < WINDOW {
+        if self.warnings > 0 && self.quiet < WINDOW {
             return RepeatAction::None;
         }
-        let has_changed = self.pattern(|seen| seen.results).is_none();
+        let has_changed = self.pattern(|turn| turn.results).is_none();
         if has_changed {
             // An agent that polls for something repeats its calls, and is not stuck.
-            self.told = 0;
+            self.warnings = 0;
         }
         let calls = tools(calls);
-        if self.told == TOLD_AT_MOST {
+        if self.warnings == MOST_WARNINGS {
             return RepeatAction::Stop { calls };
         }
-        (self.quiet, self.told) = (0, self.told + 1);
+        self.quiet = 0;
+        self.warnings += 1;
         RepeatAction::Warn(words(length, &calls))
     }
 
@@ -131,20 +133,20 @@ mod tests {
         ToolCall { id: "x".to_owned(), name: name.to_owned(), arguments: json!({"n": argument}) }
     }
 
-    /// Runs turns, one a character; says at which ones the agent is told (`!`) or given up (`X`).
+    /// Runs turns, one a character; gives those at which the agent is warned (`!`) or ended (`X`).
     #[track_caller]
     fn check(turns: &str, result: impl Fn(usize) -> String, expected: &[(usize, char)]) {
         let mut repeats = Repeats::default();
-        let mut said = Vec::new();
+        let mut actions = Vec::new();
         for (at, turn) in turns.chars().enumerate() {
             let text = result(at);
             match repeats.observe(&[call("read", turn as u32)], [text.as_str()].into_iter()) {
                 RepeatAction::None => {}
-                RepeatAction::Warn(_) => said.push((at + 1, '!')),
-                RepeatAction::Stop { .. } => said.push((at + 1, 'X')),
+                RepeatAction::Warn(_) => actions.push((at + 1, '!')),
+                RepeatAction::Stop { .. } => actions.push((at + 1, 'X')),
             }
         }
-        assert_eq!(said, expected, "{turns}");
+        assert_eq!(actions, expected, "{turns}");
     }
 
     fn same(_: usize) -> String {
@@ -162,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn told_once_in_ten_turns_and_given_up_after_three_times() {
+    fn a_warning_every_ten_turns_and_the_end_after_three() {
         let turns = "a".repeat(41);
         check(&turns, same, &[(10, '!'), (20, '!'), (30, '!'), (40, 'X'), (41, 'X')]);
     }
@@ -174,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_something_is_told_but_not_given_up() {
+    fn polling_is_warned_about_but_not_ended() {
         let expected = [(10, '!'), (20, '!'), (30, '!'), (40, '!'), (50, '!'), (60, '!')];
         check(&"a".repeat(60), |at| at.to_string(), &expected);
     }

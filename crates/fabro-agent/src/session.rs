@@ -8,13 +8,14 @@ use fabro_events::{EventBody, Given, MessagePurpose, Note};
 use fabro_llm::{Message, Role, ToolSpec};
 use fabro_tools::ToolSet;
 use fabro_types::Usage;
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::agents::Agents;
 use crate::conversation::Conversation;
-use crate::given::{given, is_same, meter};
 use crate::ledger::Ledger;
 use crate::message::{Turned, preview, shorten_results, user_note};
+use crate::prefix::{is_same, meter, recorded_prefix};
 use crate::repeats::{self, RepeatAction, Repeats};
 use crate::steering::{SteeringQueue, steering};
 use crate::transcript::{Earlier, INTERRUPTED, OpenCalls};
@@ -63,19 +64,19 @@ pub struct Session {
     pub(crate) ids: HashSet<String>,
     /// Calls of an earlier process, or from before a pause, that have no results yet.
     pub(crate) open: Option<OpenCalls>,
-    /// What the last turn of an earlier process makes necessary.
+    /// What loop detection does about the last turn of an earlier process.
     due: RepeatAction,
-    /// Tools that the user was told are not permitted.
+    /// Tools for which the user has been warned that they are not permitted.
     pub(crate) refused: BTreeSet<String>,
     /// The window was nearly full the last time.
     pub(crate) is_tight: bool,
-    /// How many turns there have to be before a summary is asked for again.
+    /// The next summary is requested after this many turns.
     pub(crate) shorten_from: u32,
-    /// Shortening it left more than the window takes.
+    /// Compaction left more than the window takes.
     pub(crate) is_stuck: bool,
-    pub(crate) agents: Option<Agents>,
-    /// Told when the first request has its place.
-    pub(crate) began: Option<tokio::sync::oneshot::Sender<()>>,
+    pub(crate) agents: Option<Arc<Agents>>,
+    /// Gets a message when the model has the first request.
+    pub(crate) began: Option<oneshot::Sender<()>>,
 }
 
 /// The result of a session.
@@ -123,7 +124,7 @@ impl Session {
                 meter: meter(settings, &specs),
                 ..Compactor::new(settings.compaction, settings.window)
             },
-            given: given(settings, &specs),
+            given: recorded_prefix(settings, &specs),
             specs,
             tools,
             system,
@@ -169,7 +170,7 @@ impl Session {
     }
 
     /// Restores this session's own conversation where it was interrupted: after [`recall`], if
-    /// there is a thread, and before anything is said.
+    /// there is a thread, and before the first message.
     ///
     /// [`recall`]: Self::recall
     pub fn restore(&mut self, transcript: Transcript) {
@@ -178,10 +179,10 @@ impl Session {
         self.corrections += transcript.corrections;
         self.repeats = transcript.repeats.clone();
         self.ledger.restore(transcript.totals.clone());
-        let left = transcript.left.clone();
+        let subagents = transcript.subagents.clone();
         match &self.agents {
-            Some(agents) => agents.restore(transcript.spawned, left),
-            None => self.closed(left.into_keys()),
+            Some(agents) => agents.restore(transcript.spawned, subagents),
+            None => self.closed(subagents.into_keys()),
         }
         if let (Some(before), Some(now)) = (&transcript.given, &self.given)
             && is_same(before, now)
@@ -214,7 +215,7 @@ impl Session {
         text: String,
         cancel: &CancellationToken,
     ) -> Result<Answer, SessionError> {
-        self.with_agents(cancel).await?;
+        self.resume_agents(cancel).await?;
         self.settle();
         self.repeats = Repeats::default();
         self.due = RepeatAction::None;
@@ -246,18 +247,19 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`SessionError::NothingToResume`] when nothing was said yet; else as [`send`](Self::send).
+    /// [`SessionError::NothingToResume`] without any message; else as [`send`](Self::send).
     pub async fn resume(&mut self, cancel: &CancellationToken) -> Result<Answer, SessionError> {
-        let is_over = self.open.is_none() && self.is_answered() && self.steering_queue.is_empty();
-        if is_over {
-            let left = self.agents.as_ref().map(Agents::forget).unwrap_or_default();
-            self.closed(left);
+        let is_finished =
+            self.open.is_none() && self.is_answered() && self.steering_queue.is_empty();
+        if is_finished {
+            let interrupted = self.agents.as_ref().map(|agents| agents.forget());
+            self.closed(interrupted.unwrap_or_default());
         } else {
-            self.go_on(cancel).await?;
+            self.resume_agents_and_wait(cancel).await?;
         }
         self.settle();
         let due = std::mem::take(&mut self.due);
-        self.heed(due)?;
+        self.warn_or_stop(due)?;
         match self.messages.last() {
             None => Err(SessionError::NothingToResume),
             Some(Turned(last))
@@ -321,7 +323,7 @@ impl Session {
     async fn run_turns(&mut self, cancel: &CancellationToken) -> Result<(), SessionError> {
         loop {
             self.take_steering();
-            self.may_go_on()?;
+            self.check_limits()?;
             self.make_room(cancel).await?;
             let reply = self.ask(cancel).await?;
             let calls = self.take_reply(reply).await?;
@@ -337,8 +339,8 @@ impl Session {
         self.messages.last().is_some_and(|last| last.0.role == Role::Assistant)
     }
 
-    /// Whether the model may be asked once more.
-    fn may_go_on(&self) -> Result<(), SessionError> {
+    /// Whether the model may have another turn.
+    fn check_limits(&self) -> Result<(), SessionError> {
         let settings = &self.parts.settings;
         if self.turns >= settings.max_turns {
             return Err(SessionError::TurnLimit { max: settings.max_turns });
@@ -352,24 +354,24 @@ impl Session {
     fn take_steering(&mut self) {
         for Steer { text, source, ticket } in self.steering_queue.take() {
             self.pending.tickets.extend(ticket);
-            self.steered(text, &source);
+            self.push_steering(text, &source);
         }
     }
 
-    fn steered(&mut self, text: String, source: &str) {
+    fn push_steering(&mut self, text: String, source: &str) {
         self.note(EventBody::AgentSteered { text: text.clone(), source: source.to_owned() });
         self.push(Arc::new(Message::user(text)));
     }
 
     /// Warns or stops an agent that repeats its calls.
-    pub(crate) fn heed(&mut self, verdict: RepeatAction) -> Result<(), SessionError> {
-        match verdict {
+    pub(crate) fn warn_or_stop(&mut self, action: RepeatAction) -> Result<(), SessionError> {
+        match action {
             RepeatAction::Warn(text) if self.parts.settings.loop_detection => {
-                self.steered(text, repeats::SOURCE);
+                self.push_steering(text, repeats::SOURCE);
                 Ok(())
             }
             RepeatAction::Stop { calls } if self.parts.settings.loop_detection => {
-                Err(SessionError::Loop { told: repeats::TOLD_AT_MOST, calls })
+                Err(SessionError::Loop { warnings: repeats::MOST_WARNINGS, calls })
             }
             _ => Ok(()),
         }
@@ -392,9 +394,9 @@ impl Session {
             };
             self.note(EventBody::AgentToolCompleted(Box::new(done)));
         }
-        let (message, verdict) = open.settle(&mut self.repeats);
+        let (message, action) = open.settle(&mut self.repeats);
         self.push(Arc::new(message));
-        self.due = verdict;
+        self.due = action;
     }
 
     /// The last answer, with the parts before it that were cut off.

@@ -1,4 +1,3 @@
-use std::fmt;
 use std::sync::Arc;
 
 use fabro_compaction::Policy;
@@ -10,26 +9,26 @@ use serde_json::Value;
 
 use crate::Journal;
 
-/// What a session is made of.
+/// What a session is built from.
 pub struct Parts {
     /// Names the session in its notes.
     pub id: Arc<str>,
     /// The session that began this one; `None` for one that a person or a workflow began.
     pub parent: Option<Arc<str>>,
-    /// Who answers.
+    /// The model that answers.
     pub model: Arc<dyn Model>,
-    /// What the model may call. Those for agents of its own are added by the session: see
+    /// The tools that the model may call. Those for subagents are added by the session: see
     /// [`Settings::subagent_depth`].
     pub tools: ToolSet,
-    /// Keeps what happens.
+    /// Records what happens.
     pub journal: Arc<dyn Journal>,
     /// How the session behaves.
     pub settings: Settings,
-    /// What tools are told about the workflow.
+    /// The workflow, for tools.
     pub context: ToolContext,
 }
 
-/// Whether another turn may be asked for, after what was used so far.
+/// Whether another turn is allowed, given the usage so far.
 pub type MayAsk = Arc<dyn Fn(&Usage) -> bool + Send + Sync>;
 
 /// Puts the price of an answer into its usage.
@@ -50,8 +49,8 @@ pub struct Settings {
     pub speed: Option<String>,
     /// The most tokens of one answer.
     pub max_tokens: Option<u32>,
-    /// The JSON Schema that the last answer is to match, where the provider can be told. Checking
-    /// it is the caller's: see [`Session::correct`](crate::Session::correct).
+    /// The JSON Schema that the last answer is to match, where the provider can enforce it. The
+    /// caller validates it: see [`Session::correct`](crate::Session::correct).
     pub output_schema: Option<Arc<Value>>,
     /// How many turns the model may have, those before a crash and those of corrections included.
     pub max_turns: u32,
@@ -61,20 +60,20 @@ pub struct Settings {
     pub window: Option<u64>,
     /// When and how the conversation is shortened.
     pub compaction: Policy,
-    /// How often a failed turn is tried again, and who is asked instead.
+    /// Retries of a failed turn, and the fallbacks.
     pub asking: RequestPolicy,
-    /// How many levels of agents may be begun below this one. At 0 there are no tools for it.
+    /// How many levels of subagents there may be. At 0 there are no tools for them.
     pub subagent_depth: u32,
-    /// `RequestedCall` before each turn with what the session has used, agents that it began included.
-    /// `None`: always.
+    /// Called before each turn with the usage of the session, subagents included. `None`: there is no
+    /// limit.
     pub may_ask: Option<MayAsk>,
-    /// Prices answers. `None`: prices are those the model states.
+    /// Prices answers. `None`: the price is what the model reports.
     pub price: Option<Price>,
-    /// Whether an agent that repeats its calls is told, and given up in the end.
+    /// Whether an agent that repeats its calls is warned, and ended after some warnings.
     pub loop_detection: bool,
-    /// Redacts secrets in what the model says and in its errors. Tools redact their outputs
+    /// Redacts secrets in answers of the model and in its errors. Tools redact their outputs
     /// themselves.
-    pub redactor: Option<Arc<Redactor>>,
+    pub redactor: Redactor,
     /// The prompt-cache key of the session's requests: see [`fabro_llm::Request::cache_key`].
     pub cache_key: Option<String>,
 }
@@ -98,22 +97,8 @@ impl Default for Settings {
             may_ask: None,
             price: None,
             loop_detection: true,
-            redactor: None,
+            redactor: Redactor::default(),
             cache_key: None,
         }
-    }
-}
-
-impl fmt::Debug for Settings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings")
-            .field("model", &self.model)
-            .field("provider", &self.provider)
-            .field("max_turns", &self.max_turns)
-            .field("permissions", &self.permissions)
-            .field("window", &self.window)
-            .field("compaction", &self.compaction)
-            .field("subagent_depth", &self.subagent_depth)
-            .finish_non_exhaustive()
     }
 }

@@ -12,8 +12,8 @@ use fabro_llm::{Message, ModelError, Reply};
 use fabro_types::{FailureClass, Usage};
 use tokio_util::sync::CancellationToken;
 
-use crate::given;
 use crate::ledger::Ledger;
+use crate::prefix::meter;
 use crate::{JournalError, Parts, Record, Session, SessionError};
 
 impl Session {
@@ -51,12 +51,12 @@ impl Session {
             policy.generate_summary = false;
         }
         let is_shorter = self.shorten_with(&policy, reason, cancel).await?.is_some();
-        let fixed = given::meter(&self.parts.settings, &self.specs).tokens();
+        let fixed = meter(&self.parts.settings, &self.specs).tokens();
         let fixed = WindowUse { estimated_tokens: fixed, ..usage };
         if let Some(from) = wait {
             self.shorten_from = from;
         } else if is_shorter && self.is_due(fixed).is_some() {
-            // It is due whatever the conversation is: not after each turn.
+            // It is always due: the system prompt and the tools alone reach the threshold.
             self.wait_for_more();
         }
         self.is_stuck = is_over(self.window_use());
@@ -91,7 +91,7 @@ impl Session {
         self.compactor.window_use(&self.messages)
     }
 
-    /// Tells the user, once, that the window is nearly full.
+    /// Warns the user, once, that the window is nearly full.
     pub(crate) fn warn_of(&mut self, usage: WindowUse) {
         let Some(warning) = usage.warning() else {
             self.is_tight = false;
@@ -143,7 +143,7 @@ impl Session {
         if let Some(record) = wrote.record {
             self.pending = record;
             if !matches!(outcome, Ok(CompactionOutcome::Compacted(_))) {
-                // Nobody was asked, so nothing has started.
+                // There was no request, so nothing has started.
                 self.pending.notes.pop();
             }
         }
@@ -159,7 +159,7 @@ impl Session {
                         the conversation stays as it is";
                     self.warn("compaction", message);
                 }
-                // The same messages would come to the same.
+                // The same messages would have the same result.
                 self.wait_for_more();
                 Ok(None)
             }
@@ -192,7 +192,7 @@ fn is_over(usage: WindowUse) -> bool {
     usage.context_window_size.is_some_and(|window| usage.estimated_tokens > window)
 }
 
-/// Asks the session's own model for summaries.
+/// Requests summaries from the session's own model.
 struct Writer<'a> {
     parts: &'a Parts,
     ledger: &'a Ledger,
@@ -201,11 +201,11 @@ struct Writer<'a> {
 
 #[derive(Default)]
 struct Wrote {
-    /// What is to be recorded before the model is asked; none when it was.
+    /// What is to be recorded before the request; `None` when it has been.
     record: Option<Record>,
-    /// What asking used, if somebody was asked.
+    /// The usage of the request, if there was one.
     usage: Option<Usage>,
-    /// Tries that failed, and are still to be recorded.
+    /// Failed tries that are still to be recorded.
     failed: Vec<Note>,
     /// How the last failure is to be treated.
     class: Option<FailureClass>,
@@ -254,8 +254,7 @@ impl Summarize for Writer<'_> {
             Ok(reply) => {
                 self.wrote().usage = Some(reply.usage.clone());
                 let text = reply.text();
-                let redactor = self.parts.settings.redactor.as_ref();
-                Ok(redactor.map_or(text.clone(), |it| it.redact(&text).into_owned()))
+                Ok(self.parts.settings.redactor.redact(&text).into_owned())
             }
             Err(error) => {
                 let mut wrote = self.wrote();

@@ -19,17 +19,17 @@ pub const SKILL_BYTES: usize = 128 * 1024;
 /// The most skills that are read.
 const MOST_SKILLS: usize = 200;
 
-/// How much of a description is told, in characters.
+/// The length of a description in a prompt, in characters.
 const DESCRIPTION_CHARS: usize = 500;
 
-/// How much of the list of skills stands in a prompt, in bytes.
+/// The size of the list of skills in a prompt, in bytes.
 const LIST_BYTES: usize = 16 * 1024;
 
 /// Why a skill of a project may not be read.
 const OUTSIDE: &str =
     "a link leads out of the project; name the folder under `skills` of [run.agent]";
 
-/// Something an agent can look up how to do.
+/// Instructions that an agent can look up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skill {
     /// What it is called.
@@ -42,7 +42,7 @@ pub struct Skill {
     pub body: String,
 }
 
-/// Why a file is no skill.
+/// Why a file is not a skill.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SkillError {
@@ -52,7 +52,7 @@ pub enum SkillError {
         /// The file.
         path: PathBuf,
     },
-    /// Its front matter does not say when to use it.
+    /// Its front matter has no description.
     #[error("{}: add `description: …` to the lines between `---`", path.display())]
     Description {
         /// The file.
@@ -80,7 +80,7 @@ impl Skill {
     ///
     /// # Errors
     ///
-    /// The front matter is missing, or says no description.
+    /// The front matter or its description is missing.
     pub fn parse(path: &Path, text: &str) -> Result<Self, SkillError> {
         let path = path.to_owned();
         let Some((front, body)) = split(text) else { return Err(SkillError::FrontMatter { path }) };
@@ -96,8 +96,8 @@ impl Skill {
 
 /// Reads the skills for agents that work in `work_dir`: those of its folders `.fabro/skills` and
 /// `.claude/skills`, then those of `more`. Each folder in these with a `SKILL.md` is one. Of two with
-/// one name, the one of the earlier folder counts. They are ordered by name; what is wrong with a
-/// file is told, and the others are read. As with [`project_docs`](crate::project_docs), files of
+/// one name, the one of the earlier folder counts. They are ordered by name; a file that is not valid
+/// is reported, and the others are read. As with [`project_docs`](crate::project_docs), files of
 /// `work_dir` that lead out of the project are not read; folders of `more` may lead anywhere.
 pub fn read_skills(work_dir: &Path, more: &[PathBuf]) -> (Vec<Skill>, Vec<SkillError>) {
     let mut skills: BTreeMap<String, Skill> = BTreeMap::new();
@@ -220,7 +220,7 @@ fn split(text: &str) -> Option<(&str, &str)> {
 }
 
 /// The texts of front matter by their keys. Of YAML this is what skills use: plain, quoted and
-/// block scalars at the top level; other values are passed over.
+/// block scalars at the top level; other values are skipped.
 fn fields(front: &str) -> BTreeMap<String, String> {
     let mut fields: BTreeMap<String, String> = BTreeMap::new();
     let mut key: Option<String> = None;
@@ -245,7 +245,7 @@ fn fields(front: &str) -> BTreeMap<String, String> {
     fields
 }
 
-/// The first line of a value: nothing of a block scalar's mark.
+/// The first line of a value; empty for the mark of a block scalar.
 fn scalar(value: &str) -> &str {
     if matches!(value, "|" | ">" | "|-" | ">-" | "|+" | ">+") { "" } else { value }
 }
@@ -265,12 +265,12 @@ mod tests {
     #[track_caller]
     fn check(text: &str, expected: Result<(&str, &str, &str), &str>) {
         let skill = Skill::parse(Path::new("skills/pdf/SKILL.md"), text);
-        let told = skill.map(|it| (it.name, it.description, it.body));
-        let told = told.map_err(|error| error.to_string());
-        let told = told
+        let result = skill.map(|it| (it.name, it.description, it.body));
+        let result = result.map_err(|error| error.to_string());
+        let result = result
             .as_ref()
             .map(|(name, description, body)| (name.as_str(), description.as_str(), body.as_str()));
-        assert_eq!(told.map_err(String::as_str), expected, "{text:?}");
+        assert_eq!(result.map_err(String::as_str), expected, "{text:?}");
     }
 
     #[test]
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_folder_counts_and_bad_files_are_told() {
+    fn the_first_folder_counts_and_invalid_files_are_reported() {
         let dir = tempfile::tempdir().unwrap();
         for (path, text) in [
             ("p/.fabro/skills/one/SKILL.md", "---\nname: x\ndescription: first\n---\n"),

@@ -3,12 +3,12 @@ use tokio::sync::mpsc;
 /// A message to an agent while it is running.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Steer {
-    /// What.
+    /// The message.
     pub text: String,
-    /// Who says so: `inbox`, ….
+    /// Where it comes from: `inbox`, ….
     pub source: String,
-    /// Names the message for the one who delivers it; comes back in
-    /// [`Record::tickets`](crate::Record::tickets) of the record by which the agent was told.
+    /// Identifies the message for its sender: it is in [`Record::tickets`](crate::Record::tickets) of
+    /// the record of its delivery.
     pub ticket: Option<u64>,
 }
 
@@ -17,37 +17,32 @@ impl Steer {
     pub fn new(text: impl Into<String>, source: impl Into<String>) -> Self {
         Self { text: text.into(), source: source.into(), ticket: None }
     }
-
-    /// The same with a ticket.
-    pub fn with_ticket(self, ticket: u64) -> Self {
-        Self { ticket: Some(ticket), ..self }
-    }
 }
 
-/// Tells a session something. Any number of them may exist, in any task.
+/// Sends messages to a session. Any number of them may exist, in any task.
 #[derive(Clone, Debug)]
 pub struct Steering {
     sender: mpsc::UnboundedSender<Steer>,
 }
 
 impl Steering {
-    /// The agent is told before its next turn. False when the session is over and nobody will be
-    /// told.
+    /// The agent gets the message before its next turn. False when the session has ended, so that no
+    /// agent will get it.
     pub fn send(&self, steer: Steer) -> bool {
         self.sender.send(steer).is_ok()
     }
 }
 
-/// The session's end of it.
+/// The messages that the agent has not got yet.
 #[derive(Debug)]
 pub(crate) struct SteeringQueue {
     receiver: mpsc::UnboundedReceiver<Steer>,
-    /// One that was waited for, and not taken yet.
+    /// The one that [`wait`](Self::wait) received.
     first: Option<Steer>,
 }
 
 impl SteeringQueue {
-    /// What has come since the last time, oldest first.
+    /// Takes all messages, oldest first.
     pub(crate) fn take(&mut self) -> Vec<Steer> {
         let first = self.first.take();
         let others = std::iter::from_fn(|| self.receiver.try_recv().ok());
@@ -58,7 +53,7 @@ impl SteeringQueue {
         self.first.is_none() && self.receiver.is_empty()
     }
 
-    /// Waits until something has come; false when nothing ever will.
+    /// Waits for a message; false when there are no senders any more.
     pub(crate) async fn wait(&mut self) -> bool {
         if self.first.is_none() {
             self.first = self.receiver.recv().await;

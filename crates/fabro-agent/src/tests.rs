@@ -3,7 +3,7 @@
 mod agents;
 mod compaction;
 mod crash;
-mod given;
+mod prefix;
 mod seen;
 mod turns;
 
@@ -214,7 +214,7 @@ fn no_blobs(blob: &BlobRef) -> Result<Value, Infallible> {
 }
 
 /// Notes on a line each, records parted by `--`.
-fn told(records: &[Record]) -> String {
+fn notes_of(records: &[Record]) -> String {
     let mut text = String::new();
     for (at, record) in records.iter().enumerate() {
         if at > 0 {

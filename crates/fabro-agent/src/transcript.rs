@@ -11,10 +11,10 @@ use fabro_types::{BlobRef, Usage};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::agents;
 use crate::ledger::Totals;
 use crate::message::shorten_results;
 use crate::repeats::{self, RepeatAction, Repeats};
+use crate::subagent_calls::{self, SPAWN, send_arguments};
 
 /// What was recorded of a conversation before.
 #[derive(Clone, Debug, Default)]
@@ -44,29 +44,44 @@ pub struct Transcript {
     /// How many agents were begun.
     pub(crate) spawned: u32,
     /// Those that were not closed.
-    pub(crate) left: BTreeMap<String, Left>,
+    pub(crate) subagents: BTreeMap<String, OpenSubagent>,
 }
 
-/// An agent of the session that was not closed.
+/// A subagent of the session that was not closed.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Left {
+pub(crate) struct OpenSubagent {
     /// The arguments of the call that began it.
-    pub(crate) task: Value,
+    pub(crate) spawn: Value,
     pub(crate) transcript: Transcript,
-    /// How it ended, if it did, and was told nothing since: an answer, or why there is none.
+    /// How it ended, if it did and got no message since: an answer, or why there is none.
     pub(crate) end: Option<Result<(), String>>,
-    /// What it was told by the one that began it.
-    pub(crate) told: Vec<String>,
-    /// How much of that has reached it.
-    pub(crate) heard: usize,
+    /// The messages that were sent to it.
+    pub(crate) inputs: Vec<String>,
+    /// How many of those it got.
+    pub(crate) delivered: usize,
 }
 
-/// An event that is read: of the session, or of an agent that it began.
+/// An event that is read: of the session, or of one of its subagents.
 #[derive(Clone, Copy)]
 struct RecordedEvent<'a> {
     body: &'a EventBody,
     session: Option<&'a str>,
     is_own: bool,
+}
+
+impl<'a> RecordedEvent<'a> {
+    fn new(
+        body: &'a EventBody,
+        session: &'a Option<Arc<str>>,
+        parent: &'a Option<Arc<str>>,
+    ) -> Self {
+        Self { body, session: session.as_deref(), is_own: parent.is_none() }
+    }
+
+    /// The event from the view of this session.
+    fn as_read_by(self, session: &str) -> Self {
+        Self { is_own: self.session == Some(session), ..self }
+    }
 }
 
 type ReadBlob<'a, E> = &'a mut dyn FnMut(&BlobRef) -> Result<Value, E>;
@@ -120,12 +135,10 @@ impl Transcript {
         events: impl IntoIterator<Item = &'a Event>,
         mut read_blob: impl FnMut(&BlobRef) -> Result<Value, E>,
     ) -> Result<Self, TranscriptError<E>> {
-        let mut said = events.into_iter().map(|Event { entry, .. }| RecordedEvent {
-            body: &entry.body,
-            session: entry.session_id.as_deref(),
-            is_own: entry.parent_session_id.is_none(),
+        let notes = events.into_iter().map(|Event { entry, .. }| {
+            RecordedEvent::new(&entry.body, &entry.session_id, &entry.parent_session_id)
         });
-        Self::read(&mut said, &mut read_blob)
+        Self::read(notes, &mut read_blob)
     }
 
     /// The same from notes that a journal was given.
@@ -137,12 +150,10 @@ impl Transcript {
         notes: impl IntoIterator<Item = &'a Note>,
         mut read_blob: impl FnMut(&BlobRef) -> Result<Value, E>,
     ) -> Result<Self, TranscriptError<E>> {
-        let mut said = notes.into_iter().map(|note| RecordedEvent {
-            body: &note.body,
-            session: note.session_id.as_deref(),
-            is_own: note.parent_session_id.is_none(),
-        });
-        Self::read(&mut said, &mut read_blob)
+        let notes = notes
+            .into_iter()
+            .map(|note| RecordedEvent::new(&note.body, &note.session_id, &note.parent_session_id));
+        Self::read(notes, &mut read_blob)
     }
 
     /// Whether it has no messages.
@@ -155,31 +166,30 @@ impl Transcript {
         &self.totals.usage
     }
 
-    fn read<E: std::error::Error + 'static>(
-        all: &mut dyn Iterator<Item = RecordedEvent<'_>>,
+    fn read<'e, E: std::error::Error + 'static>(
+        all: impl Iterator<Item = RecordedEvent<'e>>,
         read_blob: ReadBlob<'_, E>,
     ) -> Result<Self, TranscriptError<E>> {
         let mut reader = Reader {
             transcript: Self::default(),
             follows_warning: false,
-            theirs: BTreeMap::new(),
+            of_subagents: BTreeMap::new(),
             read_blob,
         };
-        for said in all {
-            if said.is_own {
-                reader.own(said.body)?;
+        for event in all {
+            if event.is_own {
+                reader.read_own(event.body)?;
             } else {
-                reader.other(said);
+                reader.read_of_subagent(event);
             }
         }
-        let Reader { mut transcript, mut theirs, read_blob, .. } = reader;
-        for (id, left) in &mut transcript.left {
-            let all = theirs.remove(id.as_str()).unwrap_or_default().into_iter();
-            let mut all =
-                all.map(|said| RecordedEvent { is_own: said.session == Some(id), ..said });
+        let Reader { mut transcript, mut of_subagents, read_blob, .. } = reader;
+        for (id, subagent) in &mut transcript.subagents {
+            let events = of_subagents.remove(id.as_str()).unwrap_or_default();
+            let all: Box<dyn Iterator<Item = RecordedEvent<'_>>> =
+                Box::new(events.into_iter().map(|event| event.as_read_by(id)));
             // What it used and touched counts as the first one's.
-            left.transcript =
-                Self { totals: Totals::default(), ..Self::read(&mut all, read_blob)? };
+            subagent.transcript = Self { totals: Totals::default(), ..Self::read(all, read_blob)? };
         }
         Ok(transcript)
     }
@@ -227,8 +237,8 @@ impl Transcript {
     /// Puts the results of the open calls into one message; those without any were interrupted.
     fn settle(&mut self) {
         let Some(open) = self.open.take() else { return };
-        let (message, verdict) = open.settle(&mut self.repeats);
-        self.due = verdict;
+        let (message, action) = open.settle(&mut self.repeats);
+        self.due = action;
         self.push(message);
     }
 
@@ -280,8 +290,8 @@ impl OpenCalls {
             Content::ToolResult { text, .. } => Some(text.as_str()),
             _ => None,
         });
-        let verdict = repeats.observe(&self.calls, texts);
-        (Message { role: Role::Tool, content: results }, verdict)
+        let action = repeats.observe(&self.calls, texts);
+        (Message { role: Role::Tool, content: results }, action)
     }
 }
 
@@ -316,13 +326,13 @@ struct Reader<'a, 'b, E> {
     transcript: Transcript,
     /// The last event was a warning that the answer is not what its stage requires.
     follows_warning: bool,
-    /// What was recorded of the agents that are left, and of those below them.
-    theirs: BTreeMap<String, Vec<RecordedEvent<'a>>>,
+    /// The events of the subagents that are open, and of those below them.
+    of_subagents: BTreeMap<String, Vec<RecordedEvent<'a>>>,
     read_blob: ReadBlob<'b, E>,
 }
 
 impl<'a, E: std::error::Error + 'static> Reader<'a, '_, E> {
-    fn own(&mut self, body: &EventBody) -> Result<(), TranscriptError<E>> {
+    fn read_own(&mut self, body: &EventBody) -> Result<(), TranscriptError<E>> {
         match body {
             EventBody::AgentMessage {
                 role, message: Some(message), usage, given, purpose, ..
@@ -354,18 +364,18 @@ impl<'a, E: std::error::Error + 'static> Reader<'a, '_, E> {
                 self.transcript.spawned += 1;
                 // Calls that begin agents run one after the other.
                 let mut open = self.transcript.open.iter().flat_map(OpenCalls::missing);
-                let call = open.find(|call| agents::begins_one(&call.name));
-                let task = call.map(|call| call.arguments.clone()).unwrap_or_default();
-                let left = Left { task, ..Left::default() };
-                self.transcript.left.insert(agent_id.clone(), left);
+                let call = open.find(|call| call.name == SPAWN);
+                let spawn = call.map(|call| call.arguments.clone()).unwrap_or_default();
+                let subagent = OpenSubagent { spawn, ..OpenSubagent::default() };
+                self.transcript.subagents.insert(agent_id.clone(), subagent);
             }
             EventBody::AgentSubCompleted { agent_id, .. } => self.ended(agent_id, Ok(())),
             EventBody::AgentSubFailed { agent_id, message } => {
                 self.ended(agent_id, Err(message.clone()));
             }
             EventBody::AgentSubClosed { agent_id } => {
-                self.transcript.left.remove(agent_id);
-                self.theirs.remove(agent_id);
+                self.transcript.subagents.remove(agent_id);
+                self.of_subagents.remove(agent_id);
             }
             _ => {}
         }
@@ -373,32 +383,32 @@ impl<'a, E: std::error::Error + 'static> Reader<'a, '_, E> {
     }
 
     fn ended(&mut self, agent: &str, end: Result<(), String>) {
-        if let Some(left) = self.transcript.left.get_mut(agent) {
-            left.end = Some(end);
+        if let Some(subagent) = self.transcript.subagents.get_mut(agent) {
+            subagent.end = Some(end);
         }
     }
 
-    /// An event of an agent that the session began, or of one below it.
-    fn other(&mut self, said: RecordedEvent<'a>) {
-        match said.body {
+    /// Reads an event of a subagent, or of one below it.
+    fn read_of_subagent(&mut self, event: RecordedEvent<'a>) {
+        match event.body {
             EventBody::AgentMessage { usage, .. } => self.used(usage.as_ref()),
             EventBody::AgentCompactionCompleted(done) => self.used(done.usage.as_ref()),
             EventBody::AgentToolCompleted(done) if !done.is_error => self.touched(done),
             _ => {}
         }
-        let Some(session) = said.session else { return };
+        let Some(session) = event.session else { return };
         let is_of = |id: &str| {
             session.strip_prefix(id).is_some_and(|below| below.is_empty() || below.starts_with('/'))
         };
-        let Some((id, left)) = self.transcript.left.iter_mut().find(|(id, _)| is_of(id)) else {
-            return;
-        };
+        let mut open = self.transcript.subagents.iter_mut();
+        // Those that were closed do not matter any more.
+        let Some((id, subagent)) = open.find(|(id, _)| is_of(id)) else { return };
         if id == session {
-            left.end = None;
-            let is_told = matches!(said.body, EventBody::AgentSteered { source, .. } if source == agents::SOURCE);
-            left.heard += usize::from(is_told);
+            subagent.end = None;
+            let is_input = matches!(event.body, EventBody::AgentSteered { source, .. } if source == subagent_calls::SOURCE);
+            subagent.delivered += usize::from(is_input);
         }
-        self.theirs.entry(id.clone()).or_default().push(said);
+        self.of_subagents.entry(id.clone()).or_default().push(event);
     }
 
     fn message_sent(&mut self, message: Message, mark: Option<MessagePurpose>) {
@@ -430,11 +440,10 @@ impl<'a, E: std::error::Error + 'static> Reader<'a, '_, E> {
         if !done.is_error {
             let mut open = self.transcript.open.iter().flat_map(OpenCalls::missing);
             let call = open.find(|call| call.id == done.call_id);
-            let told = call.and_then(agents::tells);
-            if let Some((agent, text)) = told
-                && let Some(left) = self.transcript.left.get_mut(&agent)
+            if let Some(sent) = call.and_then(send_arguments)
+                && let Some(subagent) = self.transcript.subagents.get_mut(&sent.agent_id)
             {
-                left.told.push(text);
+                subagent.inputs.push(sent.text);
             }
         }
         self.transcript.result(&done.call_id, text, done.is_error);

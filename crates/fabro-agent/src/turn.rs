@@ -34,11 +34,11 @@ impl Session {
             request.output_schema.clone_from(&self.parts.settings.output_schema);
             let began = self.began.take();
             let answer = {
-                let asked = self.parts.ask(&self.ledger, request, began, &mut self.pending);
+                let reply = self.parts.ask(&self.ledger, request, began, &mut self.pending);
                 tokio::select! {
                     biased;
                     () = cancel.cancelled() => return Err(SessionError::Canceled),
-                    answer = asked => answer,
+                    answer = reply => answer,
                 }
             };
             match answer {
@@ -77,10 +77,9 @@ impl Session {
         let mut usage = std::mem::take(&mut self.carried);
         usage.add(&reply.usage);
         let mut message = reply.into_message();
-        let redactor = self.parts.settings.redactor.clone();
-        if let Some(redactor) = &redactor {
-            self.redact_said(redactor, &mut message);
-        }
+        let redactor = &self.parts.settings.redactor;
+        self.redact_message(redactor, &mut message);
+        let redactor = redactor.clone();
         self.make_unique(&mut message);
         if message.tool_calls().next().is_some() {
             // Some providers refuse messages with an empty text.
@@ -89,7 +88,7 @@ impl Session {
                 .retain(|it| !matches!(it, Content::Text { text } if text.trim().is_empty()));
         }
         let calls: Vec<_> =
-            tool_calls(&mut message).map(|call| asked(call, redactor.as_deref(), is_cut)).collect();
+            tool_calls(&mut message).map(|call| request_call(call, &redactor, is_cut)).collect();
         let given = self.given.take();
         self.note(answer_note(&message, usage, given));
         self.push(Arc::new(message));
@@ -110,7 +109,7 @@ impl Session {
 
     /// Continues answers that were cut off, a limited number of times in a row.
     fn count_cuts(&mut self, is_cut: bool, calls: &[RequestedCall]) -> Result<(), SessionError> {
-        let is_cut = is_cut && (calls.is_empty() || calls.iter().any(|asked| asked.is_cut));
+        let is_cut = is_cut && (calls.is_empty() || calls.iter().any(|call| call.is_cut));
         if !is_cut {
             self.cuts = 0;
             return Ok(());
@@ -135,8 +134,9 @@ impl Session {
         Ok(())
     }
 
-    /// Redacts the text of the model and the names that it makes up. Signed reasoning stays: its provider wants it back as it was.
-    fn redact_said(&self, redactor: &Redactor, message: &mut Message) {
+    /// Redacts text, and names that the model invents. Signed reasoning stays: its provider requires
+    /// it back unchanged.
+    fn redact_message(&self, redactor: &Redactor, message: &mut Message) {
         let redact = |text: &mut String| {
             if let Cow::Owned(redacted) = redactor.redact(text) {
                 *text = redacted;
@@ -158,12 +158,13 @@ impl Session {
     }
 
     /// Gives calls that have no id of their own a new one: not all models make them different.
+    #[expect(clippy::expect_used, reason = "one number more than there are ids is enough")]
     fn make_unique(&mut self, message: &mut Message) {
         for call in tool_calls(message) {
             if call.id.is_empty() || self.ids.contains(&call.id) {
                 let name = if call.id.is_empty() { "call" } else { &call.id };
                 let mut new = (self.ids.len()..).map(|number| format!("{name}-{number}"));
-                call.id = new.find(|id| !self.ids.contains(id)).unwrap_or_default();
+                call.id = new.find(|id| !self.ids.contains(id)).expect("numbers do not end");
             }
             self.ids.insert(call.id.clone());
         }
@@ -173,16 +174,16 @@ impl Session {
 /// A call that the model asks for.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestedCall {
-    /// As it is recorded, and as every later request shows it: without the secrets in it.
+    /// As it is recorded, and as later requests show it: redacted.
     pub(crate) call: ToolCall,
-    /// Its arguments as the model said them, where they differ: those that the tool gets.
-    pub(crate) said: Option<Value>,
+    /// Its arguments before redaction, where they differ: those that the tool gets.
+    pub(crate) unredacted: Option<Value>,
     /// The answer ended in the middle of its arguments.
     pub(crate) is_cut: bool,
 }
 
 impl Parts {
-    /// A request with these messages, in the words of the settings.
+    /// A request with these messages, as the settings say.
     pub(crate) fn request(&self, messages: impl Into<Arc<Vec<Arc<Message>>>>) -> Request {
         let settings = &self.settings;
         let mut request = Request::new(messages);
@@ -195,8 +196,8 @@ impl Parts {
         request
     }
 
-    /// Asks the model, with retries and failover. What was used is counted and priced. A try that is
-    /// not the last is recorded at once, after what is pending: the next one may be a minute away.
+    /// Sends a request, with retries and failover. The usage is counted and priced. A failed try is
+    /// recorded at once, after what is pending: the retry may be a minute away.
     pub(crate) async fn ask(
         &self,
         ledger: &Ledger,
@@ -205,31 +206,28 @@ impl Parts {
         pending: &mut Record,
     ) -> Result<Reply, ModelError> {
         let settings = &self.settings;
-        let redact = |text: &str| match &settings.redactor {
-            Some(redactor) => redactor.redact(text).into_owned(),
-            None => text.to_owned(),
-        };
-        let (tell, mut told) = mpsc::unbounded_channel();
-        let tried = |error: &ModelError, next: String| {
-            // What comes next stands first: a line for people may be cut.
+        let redact = |text: &str| settings.redactor.redact(text).into_owned();
+        let (failures, mut failed) = mpsc::unbounded_channel();
+        let report = |error: &ModelError, next: String| {
+            // The next step comes first, as a line for people may be cut.
             let message = redact(&format!("{next}: {error}"));
             // The other end outlives this one.
-            let _ = tell.send(EventBody::AgentError { class: error.class(), message });
+            let _ = failures.send(EventBody::AgentError { class: error.class(), message });
         };
         let watch = |progress: Progress<'_>| {
             self.journal.touch();
             match progress {
                 Progress::Retrying { error, wait, .. } => {
-                    tried(error, format!("asking again in {} s", wait.as_secs_f64().ceil()));
+                    report(error, format!("asking again in {} s", wait.as_secs_f64().ceil()));
                 }
-                Progress::Failover { to, error } => tried(error, format!("asking {to} instead")),
+                Progress::Failover { to, error } => report(error, format!("asking {to} instead")),
                 _ => {}
             }
         };
         let model = request.model.clone();
         let answer = {
-            let asked = pin!(ask(&*self.model, request, &settings.asking, watch));
-            self.record_tries(asked, began, &mut told, pending).await
+            let reply = pin!(ask(&*self.model, request, &settings.asking, watch));
+            self.record_tries(reply, began, &mut failed, pending).await
         };
         let price = |usage: &mut Usage| {
             usage.model = usage.model.take().or_else(|| model.clone());
@@ -250,12 +248,10 @@ impl Parts {
             }
         }
     }
-}
 
-impl Parts {
     async fn record_tries(
         &self,
-        mut asked: Pin<&mut impl Future<Output = Result<Reply, ModelError>>>,
+        mut reply: Pin<&mut impl Future<Output = Result<Reply, ModelError>>>,
         mut began: Option<oneshot::Sender<()>>,
         tries: &mut UnboundedReceiver<EventBody>,
         pending: &mut Record,
@@ -271,7 +267,7 @@ impl Parts {
                         *pending = record;
                     }
                 }
-                answer = &mut asked => break answer,
+                answer = &mut reply => break answer,
                 // It was polled, so the model has the request.
                 () = std::future::ready(()), if began.is_some() => {
                     if let Some(began) = began.take() {
@@ -296,15 +292,12 @@ fn tool_calls(message: &mut Message) -> impl Iterator<Item = &mut ToolCall> {
 }
 
 /// The call, with its arguments redacted.
-fn asked(call: &mut ToolCall, redactor: Option<&Redactor>, is_cut: bool) -> RequestedCall {
+fn request_call(call: &mut ToolCall, redactor: &Redactor, is_cut: bool) -> RequestedCall {
     let is_cut = is_cut && !call.arguments.is_object();
-    let mut said = None;
-    if let Some(redactor) = redactor {
-        let arguments = call.arguments.clone();
-        redactor.redact_value(&mut call.arguments);
-        said = (arguments != call.arguments).then_some(arguments);
-    }
-    RequestedCall { call: call.clone(), said, is_cut }
+    let arguments = call.arguments.clone();
+    redactor.redact_value(&mut call.arguments);
+    let unredacted = (arguments != call.arguments).then_some(arguments);
+    RequestedCall { call: call.clone(), unredacted, is_cut }
 }
 
 /// Whether an answer has neither text nor calls.

@@ -1,4 +1,4 @@
-//! Turns as the Messages API tells them.
+//! Turns in the form of the Messages API.
 
 use serde_json::{Map, Value, json};
 
@@ -86,7 +86,7 @@ fn message() -> Value {
         "content": null, "stop_reason": null, "stop_sequence": null, "usage": null})
 }
 
-/// Anthropic counts what it had cached apart from the rest.
+/// Anthropic counts cached tokens separately.
 fn input(tokens: Tokens) -> Value {
     json!({
         "input_tokens": tokens.input.saturating_sub(tokens.cached),
@@ -97,7 +97,7 @@ fn input(tokens: Tokens) -> Value {
 
 fn stop(turn: &Turn) -> &str {
     match turn.stop.as_deref() {
-        // The words of the other protocol, so that one script serves both.
+        // The other protocol's words, so that one script serves both.
         Some("length") => "max_tokens",
         Some("content_filter") => "refusal",
         Some(stop) => stop,

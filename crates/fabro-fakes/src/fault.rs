@@ -1,11 +1,9 @@
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::wire::Protocol;
 
-/// An error of a provider, in the words of that provider.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
+/// An error of a provider, in the form of that provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
     /// 429: too many requests.
@@ -18,11 +16,11 @@ pub enum Fault {
     Auth,
     /// 403: the key may not do this.
     Forbidden,
-    /// The money is gone: 402 of Anthropic, 429 with a code of its own of `OpenAI`.
+    /// No credit is left: 402 of Anthropic, 429 with a code of its own of `OpenAI`.
     Quota,
     /// 400: the conversation is longer than the window.
     ContextOverflow,
-    /// 400 as the server of llama.cpp says it.
+    /// 400 in the form of llama.cpp's server.
     LlamaContextOverflow,
     /// 400: the filter refuses the prompt.
     ContentFilter,
@@ -60,7 +58,7 @@ impl Fault {
         }
     }
 
-    /// The whole object, as it stands in a body and in an event of a stream.
+    /// The whole object, for a body and for an event of a stream.
     pub(crate) fn anthropic(self) -> Value {
         let (kind, message) = match self {
             Self::RateLimit => {
@@ -84,7 +82,7 @@ impl Fault {
         json!({"type": "error", "error": {"type": kind, "message": message}})
     }
 
-    /// What stands under `error`.
+    /// The value of `error`.
     pub(crate) fn open_ai(self) -> Value {
         let (kind, code, message) = match self {
             Self::RateLimit => {

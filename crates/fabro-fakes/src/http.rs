@@ -1,5 +1,4 @@
-//! Just enough HTTP/1.1, by hand: a server that is to break the protocol cannot use a library that
-//! keeps it.
+//! A minimal HTTP/1.1 server: one that is to break the protocol cannot use a library that keeps it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -42,7 +41,8 @@ impl Request {
     }
 }
 
-/// Reads one request; `None` when the client sent nothing. An incomplete one is an error.
+/// Reads one request; `None` when the client sent nothing. An incomplete one is an error, and so is a
+/// body without a length.
 pub(crate) async fn read(socket: &mut TcpStream) -> io::Result<Option<Request>> {
     let mut reader = BufReader::new(socket);
     let mut head = (&mut reader).take(HEAD_BYTES);
@@ -61,31 +61,12 @@ pub(crate) async fn read(socket: &mut TcpStream) -> io::Result<Option<Request>> 
             headers.insert(name.trim().to_ascii_lowercase(), value.trim().to_owned());
         }
     }
-    let body = if headers.get("transfer-encoding").is_some_and(|it| it.contains("chunked")) {
-        chunks(&mut reader).await?
-    } else {
-        let length = headers.get("content-length").and_then(|length| length.parse().ok());
-        bytes(&mut reader, length.unwrap_or(0)).await?
-    };
-    Ok(Some(Request { method, path, headers, body }))
-}
-
-async fn chunks(reader: &mut BufReader<&mut TcpStream>) -> io::Result<Vec<u8>> {
-    let mut body = Vec::new();
-    loop {
-        let size = line(&mut (&mut *reader).take(HEAD_BYTES)).await?.unwrap_or_default();
-        let size = size.split(';').next().unwrap_or_default().trim();
-        let size = u64::from_str_radix(size, 16).map_err(io::Error::other)?;
-        let chunk = bytes(reader, size).await?;
-        line(&mut (&mut *reader).take(HEAD_BYTES)).await?;
-        if chunk.is_empty() {
-            return Ok(body);
-        }
-        body.extend(chunk);
-        if body.len() as u64 > BODY_BYTES {
-            return Err(io::Error::other("the body is too long"));
-        }
+    if headers.contains_key("transfer-encoding") {
+        return Err(io::Error::other("a body needs a content-length here"));
     }
+    let length = headers.get("content-length").and_then(|length| length.parse().ok());
+    let body = bytes(&mut reader, length.unwrap_or(0)).await?;
+    Ok(Some(Request { method, path, headers, body }))
 }
 
 async fn bytes(reader: &mut BufReader<&mut TcpStream>, length: u64) -> io::Result<Vec<u8>> {

@@ -1,13 +1,13 @@
 //! Model providers and web pages for tests: scripted servers on real loopback sockets.
 //!
-//! A [`Server`] plays a list of [`Response`]s, one a request, the last one again and again, or asks a
-//! function for each ([`Server::answering`]). What a response looks like on the wire follows from the
-//! path that was asked: `…/chat/completions` is answered as `OpenAI` does, `…/messages` as Anthropic
-//! does, streamed or whole as the request wants it. So one script serves both. Everything that goes
-//! wrong with real providers can be played too: errors in each provider's own words, streams that
-//! break, stop or hang, and bytes that drip.
+//! A [`Server`] plays a list of [`Response`]s, one a request, repeating the last one, or calls a
+//! function for each ([`Server::answering`]). The form of a response follows from the path of the
+//! request: `…/chat/completions` is answered as `OpenAI` does, `…/messages` as Anthropic
+//! does, streamed or whole as the request wants it. So one script serves both. The failures of real
+//! providers can be played too: errors in each provider's own form, streams that break, end early or
+//! hang, and bytes with a delay between them.
 //!
-//! Every request is kept, for a test to look at.
+//! Every request is recorded for assertions.
 //!
 //! ```
 //! use fabro_fakes::{Fault, Response, Server};
@@ -33,7 +33,8 @@
 //!
 //! # Limits
 //!
-//! - HTTP/1.1 without TLS, one request a connection, bodies of requests up to 64 MiB.
+//! - HTTP/1.1 without TLS, one request a connection, bodies of requests up to 64 MiB, with a
+//!   `content-length`.
 //! - The servers check nothing: a request that a real provider would refuse is answered.
 //! - The Responses API and Gemini are played only as bytes, by [`Response::bytes`].
 
@@ -47,5 +48,5 @@ mod wire;
 
 pub use fault::Fault;
 pub use http::Request;
-pub use response::{Block, Ending, Response, ScriptError, Tokens};
+pub use response::{Block, Ending, Response, Tokens};
 pub use server::Server;

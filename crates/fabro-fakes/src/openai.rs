@@ -1,4 +1,4 @@
-//! Turns as Chat Completions tell them.
+//! Turns in the form of Chat Completions.
 
 use serde_json::{Map, Value, json};
 

@@ -1,15 +1,12 @@
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::Deserialize;
 use serde_json::Value;
 
 use crate::wire::{Close, Protocol, Sent, Wire, event};
 use crate::{Fault, anthropic, openai};
 
 /// The response to one request.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(try_from = "Fields")]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Response {
     path: Option<String>,
     kind: Kind,
@@ -36,8 +33,7 @@ pub(crate) struct Turn {
 }
 
 /// A piece of a turn.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Block {
     /// Text, in the pieces in which it is streamed.
@@ -45,16 +41,16 @@ pub enum Block {
         /// The pieces.
         text: Vec<String>,
     },
-    /// A thought. `OpenAI`'s protocol has no place for the signature.
+    /// Reasoning. `OpenAI`'s protocol has no field for the signature.
     Thinking {
-        /// What is thought.
+        /// The text.
         text: String,
-        /// The provider's seal on it.
+        /// The provider's signature of it.
         signature: Option<String>,
     },
-    /// A thought that only the provider can read; left out in `OpenAI`'s protocol.
+    /// Encrypted reasoning; left out in `OpenAI`'s protocol.
     Redacted {
-        /// The sealed thought.
+        /// The encrypted reasoning.
         data: String,
     },
     /// A tool call.
@@ -68,9 +64,8 @@ pub enum Block {
     },
 }
 
-/// Tokens that a turn says it used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+/// The token usage that a turn reports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tokens {
     /// Sent, the cached ones included.
     pub input: u64,
@@ -81,18 +76,17 @@ pub struct Tokens {
 }
 
 /// How a stream ends, once the content has been sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ending {
-    /// As it should.
+    /// Complete.
     #[default]
     Whole,
     /// The body ends properly, but the events that end a turn are missing.
     Early,
-    /// The connection breaks off.
+    /// The connection is reset.
     Reset,
-    /// Nothing more comes, and the connection stays open.
+    /// Nothing more is sent, and the connection stays open.
     Hang,
     /// An event that is not JSON, and then the proper end.
     BadJson,
@@ -100,22 +94,17 @@ pub enum Ending {
     Error(Fault),
 }
 
-/// A script that does not parse.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct ScriptError(#[from] serde_json::Error);
-
 impl Response {
     fn new(kind: Kind) -> Self {
         Self { path: None, kind, headers: Vec::new(), delay: None, byte_delay: None }
     }
 
-    /// A turn that says this.
+    /// A turn with this text.
     pub fn text(text: impl Into<String>) -> Self {
         Self::turn(vec![Block::Text { text: vec![text.into()] }])
     }
 
-    /// A turn that says this, streamed in these pieces.
+    /// A turn with this text, streamed in these pieces.
     pub fn pieces<T: Into<String>>(pieces: impl IntoIterator<Item = T>) -> Self {
         Self::turn(vec![Block::Text { text: pieces.into_iter().map(Into::into).collect() }])
     }
@@ -135,33 +124,33 @@ impl Response {
         Self::new(Kind::Turn(Turn { blocks, ..Turn::default() }))
     }
 
-    /// An error, as the provider that was asked tells it.
+    /// An error, in the form of the provider that the path belongs to.
     pub fn error(fault: Fault) -> Self {
         Self::new(Kind::Fault(fault))
     }
 
-    /// A response of these bytes, whatever the request.
+    /// A response of these bytes to any request.
     pub fn bytes(status: u16, content_type: &str, body: impl Into<Vec<u8>>) -> Self {
         Self::new(Kind::Bytes { status, body: body.into() }).header("content-type", content_type)
     }
 
-    /// Sends on to another place.
+    /// A redirect.
     pub fn redirect(to: &str) -> Self {
         Self::bytes(302, "text/plain", "").header("location", to)
     }
 
-    /// Takes the request, and never answers.
+    /// Reads the request, and never answers.
     pub fn silence() -> Self {
         Self::new(Kind::Silence(Close::Hang))
     }
 
-    /// Takes the request, and breaks the connection off.
+    /// Reads the request, and resets the connection.
     pub fn gone() -> Self {
         Self::new(Kind::Silence(Close::Reset))
     }
 
-    /// Answers requests to this path only, its query aside; such responses are played in an order
-    /// of their own.
+    /// Answers requests to this path only, without regard to its query; such responses are played in
+    /// their own order.
     pub fn at(mut self, path: impl Into<String>) -> Self {
         self.path = Some(path.into());
         self
@@ -190,7 +179,7 @@ impl Response {
         self
     }
 
-    /// A turn that says what it used; does nothing to other responses, as the two below.
+    /// The token usage of a turn; has no effect on other responses, as the two below.
     pub fn usage(mut self, input: u64, output: u64, cached: u64) -> Self {
         if let Kind::Turn(turn) = &mut self.kind {
             turn.usage = Some(Tokens { input, output, cached });
@@ -198,8 +187,8 @@ impl Response {
         self
     }
 
-    /// A turn that says why it stopped, in the provider's own word. `length` and `content_filter`
-    /// are put into Anthropic's words where they are needed.
+    /// The stop reason of a turn, in the provider's own word. `length` and `content_filter` are
+    /// translated for Anthropic.
     pub fn stop(mut self, word: &str) -> Self {
         if let Kind::Turn(turn) = &mut self.kind {
             turn.stop = Some(word.to_owned());
@@ -207,25 +196,12 @@ impl Response {
         self
     }
 
-    /// A turn whose stream ends like this.
+    /// The end of a turn's stream.
     pub fn ending(mut self, ending: Ending) -> Self {
         if let Kind::Turn(turn) = &mut self.kind {
             turn.ending = ending;
         }
         self
-    }
-
-    /// Reads a list of responses from JSON. Each is an object: a turn by `text` (a string, or a list
-    /// of its pieces), `thinking`, `tool_calls` (each with `name`, `arguments` and perhaps `id`) or
-    /// exact `blocks`, with `usage`, `stop` and `ending` if wanted; an `error`; plain bytes by
-    /// `status` and `body`; or `silence`, which is true. All can have `path`, `headers`,
-    /// `retry_after`, `delay_ms` and `byte_delay_ms`.
-    ///
-    /// # Errors
-    ///
-    /// The text is not such a list; the error says where.
-    pub fn list_from_json(text: &str) -> Result<Vec<Self>, ScriptError> {
-        Ok(serde_json::from_str(text)?)
     }
 
     pub(crate) fn path(&self) -> Option<&str> {
@@ -288,112 +264,4 @@ impl Turn {
         }
         (200, "text/event-stream", Sent::Pieces(events, close))
     }
-}
-
-/// A response as a script writes it.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Fields {
-    text: Option<Pieces>,
-    thinking: Option<String>,
-    tool_calls: Option<Vec<Call>>,
-    blocks: Option<Vec<Block>>,
-    usage: Option<Tokens>,
-    stop: Option<String>,
-    ending: Option<Ending>,
-    error: Option<Fault>,
-    #[serde(default)]
-    silence: bool,
-    status: Option<u16>,
-    body: Option<String>,
-    path: Option<String>,
-    #[serde(default)]
-    headers: BTreeMap<String, String>,
-    retry_after: Option<String>,
-    delay_ms: Option<u64>,
-    byte_delay_ms: Option<u64>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Pieces {
-    One(String),
-    Many(Vec<String>),
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Call {
-    id: Option<String>,
-    name: String,
-    /// An object, or the text that is sent.
-    #[serde(default)]
-    arguments: Value,
-}
-
-impl TryFrom<Fields> for Response {
-    type Error = String;
-
-    fn try_from(fields: Fields) -> Result<Self, String> {
-        let turn = fields.text.is_some()
-            || fields.thinking.is_some()
-            || fields.tool_calls.is_some()
-            || fields.blocks.is_some();
-        let plain = fields.status.is_some() || fields.body.is_some();
-        let kinds = [turn, plain, fields.error.is_some(), fields.silence];
-        if kinds.iter().filter(|kind| **kind).count() != 1 {
-            return Err("a response is one of `text`, `thinking`, `tool_calls` or `blocks`, \
-                        `error`, `status` and `body`, `silence`"
-                .to_owned());
-        }
-        if !turn && (fields.usage.is_some() || fields.stop.is_some() || fields.ending.is_some()) {
-            return Err("`usage`, `stop` and `ending` belong to a turn".to_owned());
-        }
-        let mut headers: Vec<_> = fields.headers.into_iter().collect();
-        headers.extend(fields.retry_after.map(|value| ("retry-after".to_owned(), value)));
-        let kind = match fields.error {
-            Some(fault) => Kind::Fault(fault),
-            None if fields.silence => Kind::Silence(Close::Hang),
-            None if plain => Kind::Bytes {
-                status: fields.status.unwrap_or(200),
-                body: fields.body.unwrap_or_default().into_bytes(),
-            },
-            None => Kind::Turn(Turn {
-                blocks: blocks(fields.thinking, fields.text, fields.tool_calls, fields.blocks),
-                stop: fields.stop,
-                usage: fields.usage,
-                ending: fields.ending.unwrap_or_default(),
-            }),
-        };
-        Ok(Self {
-            path: fields.path,
-            kind,
-            headers,
-            delay: fields.delay_ms.map(Duration::from_millis),
-            byte_delay: fields.byte_delay_ms.map(Duration::from_millis),
-        })
-    }
-}
-
-fn blocks(
-    thinking: Option<String>,
-    text: Option<Pieces>,
-    calls: Option<Vec<Call>>,
-    exact: Option<Vec<Block>>,
-) -> Vec<Block> {
-    let thinking = thinking.map(|text| Block::Thinking { text, signature: Some("sig".to_owned()) });
-    let text = text.map(|text| match text {
-        Pieces::One(text) => Block::Text { text: vec![text] },
-        Pieces::Many(text) => Block::Text { text },
-    });
-    let calls = calls.into_iter().flatten().enumerate().map(|(index, call)| Block::Call {
-        id: call.id.unwrap_or_else(|| format!("call_{}", index + 1)),
-        name: call.name,
-        arguments: match call.arguments {
-            Value::Null => "{}".to_owned(),
-            Value::String(text) => text,
-            other => other.to_string(),
-        },
-    });
-    thinking.into_iter().chain(text).chain(calls).chain(exact.into_iter().flatten()).collect()
 }

@@ -1,5 +1,4 @@
 use std::collections::BTreeMap;
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,17 +13,15 @@ use crate::wire::Protocol;
 const ANY_PORT: ([u8; 4], u16) = ([127, 0, 0, 1], 0);
 
 /// A server that plays a script. It ends when it is dropped.
-#[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
     shared: Arc<Shared>,
     accepting: JoinHandle<()>,
 }
 
-#[derive(Debug)]
 struct Shared {
     answers: Answers,
-    seen: Mutex<Seen>,
+    history: Mutex<History>,
 }
 
 enum Answers {
@@ -32,17 +29,8 @@ enum Answers {
     By(Box<dyn Fn(&Request) -> Response + Send + Sync>),
 }
 
-impl fmt::Debug for Answers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Script(script) => f.debug_tuple("Script").field(script).finish(),
-            Self::By(_) => f.write_str("By"),
-        }
-    }
-}
-
-#[derive(Debug, Default)]
-struct Seen {
+#[derive(Default)]
+struct History {
     requests: Vec<Request>,
     /// How many responses each path has had; under `None` the paths without responses of their own.
     played: BTreeMap<Option<String>, usize>,
@@ -67,8 +55,8 @@ impl Server {
         Self::listen(address, Answers::Script(script)).await
     }
 
-    /// Starts on a free port of 127.0.0.1, and asks `answer` for every response: where it is to
-    /// depend on the request, in any order of requests.
+    /// Starts on a free port of 127.0.0.1, and calls `answer` for every response, which may depend on
+    /// the request.
     ///
     /// # Errors
     ///
@@ -82,7 +70,7 @@ impl Server {
     async fn listen(address: SocketAddr, answers: Answers) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
-        let shared = Arc::new(Shared { answers, seen: Mutex::default() });
+        let shared = Arc::new(Shared { answers, history: Mutex::default() });
         let accepting = tokio::spawn(accept(listener, Arc::clone(&shared)));
         Ok(Self { address, shared, accepting })
     }
@@ -104,16 +92,12 @@ impl Server {
 
     /// The requests so far, in the order in which they came.
     pub fn requests(&self) -> Vec<Request> {
-        self.seen().requests.clone()
+        self.shared.history().requests.clone()
     }
 
     /// Removes and returns the requests so far.
     pub fn take_requests(&self) -> Vec<Request> {
-        std::mem::take(&mut self.seen().requests)
-    }
-
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.shared.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        std::mem::take(&mut self.shared.history().requests)
     }
 }
 
@@ -132,7 +116,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-/// An error here is one of the connection: the other side sees it too, and a test will tell.
+/// An error here is one of the connection: the client sees it too, and its test fails.
 async fn answer(mut socket: TcpStream, shared: Arc<Shared>) -> io::Result<()> {
     let Some(request) = http::read(&mut socket).await? else { return Ok(()) };
     let protocol = Protocol::of(&request.path);
@@ -142,13 +126,16 @@ async fn answer(mut socket: TcpStream, shared: Arc<Shared>) -> io::Result<()> {
 }
 
 impl Shared {
+    fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn next(&self, request: Request) -> Response {
         let script = match &self.answers {
             Answers::Script(script) => script,
             Answers::By(answer) => {
                 let response = answer(&request);
-                let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-                seen.requests.push(request);
+                self.history().requests.push(request);
                 return response;
             }
         };
@@ -157,9 +144,9 @@ impl Shared {
         let key = own.then(|| path.to_owned());
         let list: Vec<_> =
             script.iter().filter(|response| response.path() == key.as_deref()).collect();
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.requests.push(request);
-        let played = seen.played.entry(key).or_default();
+        let mut history = self.history();
+        history.requests.push(request);
+        let played = history.played.entry(key).or_default();
         let index = (*played).min(list.len().saturating_sub(1));
         *played += 1;
         match list.get(index) {

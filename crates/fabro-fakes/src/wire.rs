@@ -1,4 +1,4 @@
-//! What goes over the socket.
+//! Responses in the form in which they are sent.
 
 use std::time::Duration;
 
@@ -40,9 +40,9 @@ pub(crate) struct Wire {
 pub(crate) enum Sent {
     /// With its length.
     Whole(Vec<u8>),
-    /// In pieces, then what becomes of the connection.
+    /// In chunks, then the end of the connection.
     Pieces(Vec<String>, Close),
-    /// Nothing at all is sent.
+    /// Nothing is sent.
     Nothing(Close),
 }
 

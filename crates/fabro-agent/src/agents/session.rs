@@ -1,4 +1,4 @@
-//! What a session does about the agents that it began, when it resumes and when it ends.
+//! What a session does about its subagents when it resumes and when it ends.
 
 use fabro_events::EventBody;
 use tokio_util::sync::CancellationToken;
@@ -23,7 +23,7 @@ impl Session {
                 let is_ended = tokio::select! {
                     biased;
                     () = cancel.cancelled() => true,
-                    () = agents.rest() => false,
+                    () = agents.wait_until_idle() => false,
                 };
                 if is_ended {
                     agents.stop_all().await;
@@ -44,8 +44,11 @@ impl Session {
     }
 
     /// Resumes the agents of the session, and waits for those that it waited for.
-    pub(crate) async fn go_on(&mut self, cancel: &CancellationToken) -> Result<(), SessionError> {
-        self.with_agents(cancel).await?;
+    pub(crate) async fn resume_agents_and_wait(
+        &mut self,
+        cancel: &CancellationToken,
+    ) -> Result<(), SessionError> {
+        self.resume_agents(cancel).await?;
         if self.agents.is_none() {
             return Ok(());
         }
@@ -55,7 +58,7 @@ impl Session {
         }
     }
 
-    pub(crate) async fn with_agents(
+    pub(crate) async fn resume_agents(
         &mut self,
         cancel: &CancellationToken,
     ) -> Result<(), SessionError> {
@@ -63,13 +66,13 @@ impl Session {
         let lost = tokio::select! {
             biased;
             () = cancel.cancelled() => return Err(SessionError::Canceled),
-            lost = agents.go_on() => lost,
+            lost = agents.resume() => lost,
         };
         self.closed(lost);
         Ok(())
     }
 
-    /// Notes agents that are no more.
+    /// Notes agents that have ended.
     pub(crate) fn closed(&mut self, agents: impl IntoIterator<Item = String>) {
         for agent_id in agents {
             self.note(EventBody::AgentSubClosed { agent_id });

@@ -1,56 +1,27 @@
-//! The tools by which an agent deals with agents of its own.
+//! The tools by which an agent controls its subagents.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fabro_llm::{ToolCall, ToolSpec};
+use fabro_llm::ToolSpec;
 use fabro_tools::{Call, Output, Tool};
 use fabro_types::Permissions;
 use futures_util::future::join_all;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{Family, Status, Task};
+use super::{Agents, Status};
+use crate::subagent_calls::{
+    CLOSE, CloseArguments, SEND, SPAWN, SendArguments, SpawnArguments, WAIT, WaitArguments,
+};
 
-/// How long `wait` waits if it is not told, in seconds.
+/// The timeout of `wait` where the call has none, in seconds.
 const WAIT_S: u64 = 300;
 
-/// How long it waits at most, in seconds.
+/// The longest timeout, in seconds.
 const LONGEST_WAIT_S: u64 = 3_600;
-
-/// The names of these tools.
-const NAMES: [&str; 4] = ["spawn_agent", "send_input", "wait", "close_agent"];
-
-/// Whether a tool is one of these. Their calls depend on each other, so they keep their order.
-pub(crate) fn is_ours(tool: &str) -> bool {
-    NAMES.contains(&tool)
-}
-
-/// Whether a tool begins agents.
-pub(crate) fn begins_one(tool: &str) -> bool {
-    tool == NAMES[0]
-}
-
-/// Whether a tool only waits, so that it can be called again.
-pub(crate) fn only_waits(tool: &str) -> bool {
-    tool == NAMES[2]
-}
-
-/// Which agent a call tells something, and what.
-pub(crate) fn tells(call: &ToolCall) -> Option<(String, String)> {
-    let arguments = SendArguments::deserialize(&call.arguments).ok();
-    let told = arguments.filter(|_| call.name == NAMES[1])?;
-    Some((told.agent_id, told.text))
-}
-
-/// What arguments of a call begin.
-pub(super) fn task_of(arguments: &Value) -> Option<Task> {
-    let SpawnArguments { task, tools, model } = SpawnArguments::deserialize(arguments).ok()?;
-    Some(Task { text: task, tools, model })
-}
 
 #[derive(Clone, Copy)]
 enum Kind {
@@ -63,37 +34,13 @@ enum Kind {
 struct AgentTool {
     kind: Kind,
     spec: ToolSpec,
-    family: Arc<Family>,
+    agents: Arc<Agents>,
 }
 
-#[derive(Deserialize)]
-struct SpawnArguments {
-    task: String,
-    tools: Option<Vec<String>>,
-    model: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct SendArguments {
-    agent_id: String,
-    text: String,
-}
-
-#[derive(Deserialize)]
-struct WaitArguments {
-    agent_ids: Option<Vec<String>>,
-    timeout_s: Option<u64>,
-}
-
-#[derive(Deserialize)]
-struct CloseArguments {
-    agent_id: String,
-}
-
-pub(super) fn tools(family: &Arc<Family>) -> Vec<Arc<dyn Tool>> {
+pub(super) fn tools(agents: &Arc<Agents>) -> Vec<Arc<dyn Tool>> {
     let kinds = [Kind::Spawn, Kind::Send, Kind::Wait, Kind::Close];
     let tool = |kind: Kind| -> Arc<dyn Tool> {
-        Arc::new(AgentTool { kind, spec: kind.spec(), family: Arc::clone(family) })
+        Arc::new(AgentTool { kind, spec: kind.spec(), agents: Arc::clone(agents) })
     };
     kinds.map(tool).into()
 }
@@ -103,8 +50,8 @@ impl Kind {
         let id = json!({"type": "string", "description": "The id that spawn_agent gave."});
         let (name, description, properties, required) = match self {
             Self::Spawn => (
-                NAMES[0],
-                "Begins another agent that works on a task of its own while you go on. It knows \
+                SPAWN,
+                "Begins another agent that works on a task of its own while you continue. It knows \
                  only what the task says and has no more rights than you. Gives its id; get its \
                  answer with wait.",
                 json!({
@@ -115,16 +62,16 @@ impl Kind {
                 json!(["task"]),
             ),
             Self::Send => (
-                NAMES[1],
-                "Tells an agent that you began something: more information, a change of its task, \
+                SEND,
+                "Sends a message to an agent that you began: more information, a change of its task, \
                  or a new task once it has answered.",
-                json!({"agent_id": id, "text": {"type": "string", "minLength": 1, "description": "What to tell it."}}),
+                json!({"agent_id": id, "text": {"type": "string", "minLength": 1, "description": "The message."}}),
                 json!(["agent_id", "text"]),
             ),
             Self::Wait => (
-                NAMES[2],
+                WAIT,
                 "Waits until agents that you began have answered, and gives their answers. Those \
-                 that are still at work when the time is over go on.",
+                 that are still running at the timeout continue.",
                 json!({
                     "agent_ids": {"type": "array", "items": id, "description": "Which agents; without it, all."},
                     "timeout_s": {"type": "integer", "minimum": 0, "maximum": LONGEST_WAIT_S, "description": "How long to wait at most, in seconds; 300 without it."},
@@ -132,7 +79,7 @@ impl Kind {
                 json!([]),
             ),
             Self::Close => (
-                NAMES[3],
+                CLOSE,
                 "Ends an agent that you began. Agents that are not closed end with your last answer.",
                 json!({"agent_id": id}),
                 json!(["agent_id"]),
@@ -181,27 +128,26 @@ impl Tool for AgentTool {
 
 impl AgentTool {
     async fn spawn(&self, arguments: SpawnArguments) -> Result<String, String> {
-        let SpawnArguments { task, tools, model } = arguments;
-        let id = self.family.spawn(Task { text: task, tools, model }).await?;
-        Ok(format!("Agent `{id}` is at work."))
+        let id = self.agents.spawn(arguments).await?;
+        Ok(format!("Agent `{id}` is running."))
     }
 
     fn send(&self, arguments: SendArguments) -> Result<String, String> {
-        self.family.tell(&arguments.agent_id, arguments.text)?;
-        Ok(format!("Agent `{}` will see it.", arguments.agent_id))
+        self.agents.send(&arguments.agent_id, &arguments.text)?;
+        Ok(format!("Agent `{}` will get it.", arguments.agent_id))
     }
 
     async fn wait(&self, arguments: WaitArguments) -> Result<String, String> {
         let ids = match arguments.agent_ids {
             Some(ids) => ids.into_iter().map(Arc::from).collect(),
-            None => self.family.ids(),
+            None => self.agents.ids(),
         };
         if ids.is_empty() {
             return Err("there are no agents to wait for: spawn one first".to_owned());
         }
         let time = Duration::from_secs(arguments.timeout_s.unwrap_or(WAIT_S).min(LONGEST_WAIT_S));
         let all = ids.iter().map(async |id: &Arc<str>| {
-            let status = tokio::time::timeout(time, self.family.wait(id, is_over)).await;
+            let status = tokio::time::timeout(time, self.agents.wait(id, is_idle)).await;
             (Arc::clone(id), status.unwrap_or(Ok(Status::Running)))
         });
         let mut text = String::new();
@@ -210,7 +156,7 @@ impl AgentTool {
             let line = match status {
                 Ok(status) => {
                     is_error = false;
-                    told(&status)
+                    describe(&status)
                 }
                 Err(message) => message,
             };
@@ -221,21 +167,21 @@ impl AgentTool {
     }
 
     async fn close(&self, arguments: CloseArguments) -> Result<String, String> {
-        self.family.find(&arguments.agent_id)?;
-        let closed = self.family.close(&arguments.agent_id).await;
+        self.agents.find(&arguments.agent_id)?;
+        let closed = self.agents.close(&arguments.agent_id).await;
         let status = closed.map_err(|error| error.to_string())?;
-        Ok(format!("Agent `{}` is closed. Before that: {}", arguments.agent_id, told(&status)))
+        Ok(format!("Agent `{}` is closed. Before that: {}", arguments.agent_id, describe(&status)))
     }
 }
 
 /// Whether an agent has nothing to do. One that is paused has.
-fn is_over(status: &Status) -> bool {
+fn is_idle(status: &Status) -> bool {
     !matches!(status, Status::Running | Status::Paused)
 }
 
-fn told(status: &Status) -> String {
+fn describe(status: &Status) -> String {
     match status {
-        Status::Running | Status::Paused => "It is still at work.".to_owned(),
+        Status::Running | Status::Paused => "It is still running.".to_owned(),
         Status::Answered(text) => text.clone(),
         Status::Failed(message) => format!("It failed: {message}"),
         Status::Ended => "It has ended without an answer.".to_owned(),

@@ -25,7 +25,7 @@ async fn an_agent_works_and_is_waited_for() {
     });
     let (mut session, journal) = session(&model, deep(1));
     let answer = session.send("lead".to_owned(), &never()).await.unwrap();
-    assert_snapshot!(told(&journal.records()), @r###"
+    assert_snapshot!(notes_of(&journal.records()), @r###"
     user: lead
     assistant:  (1 turns)
     start c0.0 spawn_agent {"task":"look","tools":["look"]}
@@ -36,7 +36,7 @@ async fn an_agent_works_and_is_waited_for() {
       assistant:  (1 turns)
       start c1.0 look {"file":"x","ms":500}
     --
-    end c0.0 spawn_agent: "Agent `build@1/a1` is at work."
+    end c0.0 spawn_agent: "Agent `build@1/a1` is running."
     --
     assistant:  (1 turns)
     start c2.0 wait {}
@@ -63,7 +63,7 @@ async fn an_agent_works_and_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_is_told_more_and_closed() {
+async fn an_agent_gets_messages_and_is_closed() {
     let model = Play::new(|number, request| match (task(request).as_str(), number) {
         ("lead", 0) => call("spawn_agent", json!({"task": "change"})),
         ("lead", 2) => call("wait", json!({"agent_ids": ["build@1/a1"]})),
@@ -78,7 +78,7 @@ async fn an_agent_is_told_more_and_closed() {
     });
     let (mut session, journal) = session(&model, deep(1));
     session.send("lead".to_owned(), &never()).await.unwrap();
-    assert_snapshot!(told(&journal.records()), @r###"
+    assert_snapshot!(notes_of(&journal.records()), @r###"
     user: lead
     assistant:  (1 turns)
     start c0.0 spawn_agent {"task":"change"}
@@ -90,7 +90,7 @@ async fn an_agent_is_told_more_and_closed() {
     --
     completed build@1/a1: first
     --
-    end c0.0 spawn_agent: "Agent `build@1/a1` is at work."
+    end c0.0 spawn_agent: "Agent `build@1/a1` is running."
     --
     assistant:  (1 turns)
     start c2.0 wait {"agent_ids":["build@1/a1"]}
@@ -100,7 +100,7 @@ async fn an_agent_is_told_more_and_closed() {
     assistant:  (1 turns)
     start c3.0 send_input {"agent_id":"build@1/a1","text":"once more"}
     --
-    end c3.0 send_input: "Agent `build@1/a1` will see it."
+    end c3.0 send_input: "Agent `build@1/a1` will get it."
     --
     assistant:  (1 turns)
     start c4.0 wait {"timeout_s":10}
@@ -147,7 +147,7 @@ async fn failures_timeouts_and_the_end_of_the_parent() {
     });
     let (mut session, journal) = session(&model, deep(1));
     session.send("lead".to_owned(), &never()).await.unwrap();
-    assert_snapshot!(told(&journal.records()), @r###"
+    assert_snapshot!(notes_of(&journal.records()), @r###"
     user: lead
     assistant:  (1 turns)
     start c0.0 spawn_agent {"task":"fail"}
@@ -160,18 +160,18 @@ async fn failures_timeouts_and_the_end_of_the_parent() {
     --
     failed build@1/a1: the model's provider refused the request as invalid
     --
-    end c0.0 spawn_agent: "Agent `build@1/a1` is at work."
+    end c0.0 spawn_agent: "Agent `build@1/a1` is running."
     --
     spawned build@1/a2: hang
     --
-    end c0.1 spawn_agent: "Agent `build@1/a2` is at work."
+    end c0.1 spawn_agent: "Agent `build@1/a2` is running."
     --
     end c0.2 spawn_agent failed: "there is no tool `lok` to give: choose from change, hang, look, wreck"
     --
     assistant:  (1 turns)
     start c3.0 wait {"timeout_s":5}
     --
-    end c3.0 wait: "## build@1/a1\nIt failed: the model's provider refused the request as invalid\n\n## build@1/a2\nIt is still at work."
+    end c3.0 wait: "## build@1/a1\nIt failed: the model's provider refused the request as invalid\n\n## build@1/a2\nIt is still running."
     --
     assistant: all done (1 turns)
     --
@@ -192,9 +192,9 @@ async fn agents_begin_agents_as_deep_as_they_may() {
     });
     let (mut session, journal) = session(&model, deep(2));
     session.send("one".to_owned(), &never()).await.unwrap();
-    let told = told(&journal.records());
-    assert!(told.contains("spawned build@1/a1/a1: three"), "{told}");
-    assert!(!told.contains("four\n"), "{told}");
+    let lines = notes_of(&journal.records());
+    assert!(lines.contains("spawned build@1/a1/a1: three"), "{lines}");
+    assert!(!lines.contains("four\n"), "{lines}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -225,8 +225,8 @@ async fn canceling_and_dropping_ends_agents() {
             };
             let (end, ()) = tokio::join!(session.send("lead".to_owned(), &cancel), soon);
             assert_eq!(end, Err(SessionError::Canceled));
-            // It goes on when the session does.
-            assert!(!told(&journal.records()).contains("closed"));
+            // It resumes when the session does.
+            assert!(!notes_of(&journal.records()).contains("closed"));
         }
         drop((session, journal));
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -286,7 +286,7 @@ async fn agents_go_on_after_a_crash() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_agent_was_told_reaches_it_after_a_crash() {
+async fn messages_to_an_agent_reach_it_after_a_crash() {
     let model = Play::new(|_, request| match (task(request).as_str(), answers(request)) {
         ("lead", 0) => call("spawn_agent", json!({"task": "work"})),
         ("lead", 1 | 4) => call("wait", json!({})),
@@ -309,12 +309,12 @@ async fn what_an_agent_was_told_reaches_it_after_a_crash() {
         second.restore(model.after(Transcript::from_notes(&notes, no_blobs).unwrap()));
         let answer = second.resume(&never()).await.unwrap();
         assert!(answer.text.contains("answer 1"), "{}", answer.text);
-        let told = told(&journal.records());
-        assert!(!told.contains("spawned"), "{told}");
+        let lines = notes_of(&journal.records());
+        assert!(!lines.contains("spawned"), "{lines}");
         notes.retain(|note| !matches!(&note.body, EventBody::AgentSteered { .. }));
-        let heard = notes.iter().rposition(|note| note.parent_session_id.is_some()).unwrap();
-        if line(&notes[heard]).contains("answer 1") {
-            notes.remove(heard);
+        let delivered = notes.iter().rposition(|note| note.parent_session_id.is_some()).unwrap();
+        if line(&notes[delivered]).contains("answer 1") {
+            notes.remove(delivered);
         }
     }
 }
@@ -329,14 +329,17 @@ async fn an_agent_out_of_budget_pauses_who_began_it() {
         let end = first.send("lead".to_owned(), &never()).await;
         assert_eq!(end, Err(SessionError::Budget), "{most}");
         let notes = journal.notes();
-        let first_told = told(&journal.records());
-        assert!(!first_told.contains("failed") && !first_told.contains("closed"), "{first_told}");
+        let first_notes = notes_of(&journal.records());
+        assert!(
+            !first_notes.contains("failed") && !first_notes.contains("closed"),
+            "{first_notes}"
+        );
         drop(first);
         // There is no more to spend yet.
         let (mut second, journal) = session(&model, paused);
         second.restore(model.after(Transcript::from_notes(&notes, no_blobs).unwrap()));
         assert_eq!(second.resume(&never()).await, Err(SessionError::Budget), "{most}");
-        assert_eq!(told(&journal.records()), "", "{most}");
+        assert_eq!(notes_of(&journal.records()), "", "{most}");
         let (mut third, _) = session(&model, deep(1));
         third.restore(model.after(Transcript::from_notes(&notes, no_blobs).unwrap()));
         let answer = third.resume(&never()).await.unwrap();
@@ -371,7 +374,7 @@ async fn an_agent_that_breaks_off_is_not_waited_for() {
     let began = tokio::time::Instant::now();
     session.send("lead".to_owned(), &never()).await.unwrap();
     assert!(began.elapsed() < Duration::from_secs(10));
-    assert!(told(&journal.records()).contains("It has ended without an answer."));
+    assert!(notes_of(&journal.records()).contains("It has ended without an answer."));
 }
 
 #[tokio::test(start_paused = true)]

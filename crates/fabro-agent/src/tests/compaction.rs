@@ -108,8 +108,8 @@ async fn a_summary_that_fails_changes_nothing_and_is_tried_again() {
         let settings = Settings { window: Some(6_000), ..settings() };
         let (mut session, journal) = session(&model, settings);
         session.send("Goal".to_owned(), &never()).await.unwrap();
-        let told = told(&journal.records());
-        let lines: Vec<_> = told.lines().filter(|line| !line.starts_with("start ")).collect();
+        let recorded = notes_of(&journal.records());
+        let lines: Vec<_> = recorded.lines().filter(|line| !line.starts_with("start ")).collect();
         let at = lines.iter().position(|line| line.starts_with("error ")).unwrap();
         assert_eq!(
             lines[at],
@@ -146,13 +146,13 @@ async fn an_empty_summary_is_a_failed_one() {
     let model = worker(40, |_| say("  "));
     let (mut session, journal) = session(&model, Settings { window: Some(5_000), ..settings() });
     session.send("Goal".to_owned(), &never()).await.unwrap();
-    let told = told(&journal.records());
+    let recorded = notes_of(&journal.records());
     assert!(
-        told.contains(
+        recorded.contains(
             "error transient_infra: the summary call failed: the model's summary is empty"
         )
     );
-    assert!(!told.contains("compaction threshold"));
+    assert!(!recorded.contains("compaction threshold"));
     assert_eq!(session.messages().len(), 82);
 }
 
@@ -171,8 +171,8 @@ async fn an_overflow_is_recovered_from_once() {
     let (mut session, journal) = session(&model, settings());
     let answer = session.send("Goal".to_owned(), &never()).await.unwrap();
     assert_eq!(answer.text, "made it");
-    let told = told(&journal.records());
-    let end: Vec<_> = told.lines().rev().take(6).collect();
+    let recorded = notes_of(&journal.records());
+    let end: Vec<_> = recorded.lines().rev().take(6).collect();
     assert_snapshot!(end.into_iter().rev().collect::<Vec<_>>().join("\n"), @r"
     --
     compaction started
@@ -211,14 +211,14 @@ async fn the_other_presets() {
         let settings = Settings { window: Some(12_000), compaction: policy, ..settings() };
         let (mut session, journal) = session(&model, settings);
         session.send("Goal".to_owned(), &never()).await.unwrap();
-        assert_eq!(told(&journal.records()).contains("compaction threshold"), expected);
+        assert_eq!(notes_of(&journal.records()).contains("compaction threshold"), expected);
     }
     let policy = Policy { replaying: true, ..Policy::fabro() };
     let model = Play::list(vec![say("x")]);
     let (mut session, journal) = session(&model, Settings { compaction: policy, ..settings() });
     session.send("Goal".to_owned(), &never()).await.unwrap();
     session.send("More".to_owned(), &never()).await.unwrap();
-    assert_eq!(told(&journal.records()).matches("warning compaction: ").count(), 1);
+    assert_eq!(notes_of(&journal.records()).matches("warning compaction: ").count(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -238,8 +238,8 @@ async fn by_hand_and_without_a_model() {
         session.compact(&overrides, &never()).await.unwrap().is_none()
             || session.messages().len() <= 6
     );
-    let told = told(&journal.records());
-    assert!(told.contains("compaction started\ncompaction manual 37+5"), "{told}");
+    let recorded = notes_of(&journal.records());
+    assert!(recorded.contains("compaction started\ncompaction manual 37+5"), "{recorded}");
 }
 
 /// Reads texts of this length, so many with each answer, and answers after so many turns. A request
@@ -266,7 +266,7 @@ fn reader(window: usize, chars: usize, at_once: usize, turns: usize) -> Arc<Play
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_the_tools_give_the_conversation_fits() {
+async fn the_conversation_fits_with_results_of_any_size() {
     let sizes = [(26_000, 1), (26_000, 2), (26_000, 4), (60_000, 1), (7_000, 3), (300, 40)];
     let windows = [4_000, 8_192, 20_000, 32_000];
     for ((chars, at_once), window) in itertools(&sizes, &windows) {
@@ -282,7 +282,7 @@ async fn whatever_the_tools_give_the_conversation_fits() {
                 check_whole(&request.messages);
                 assert!(shown_all(&request.messages).contains("Goal"), "{at}");
             }
-            // At whatever record the program stops, the conversation is the same afterwards.
+            // At any record where the program stops, the conversation is the same afterwards.
             let (mut again, _) = super::session(&Play::list(vec![say("x")]), settings);
             again.restore(Transcript::from_notes(&journal.notes(), no_blobs).unwrap());
             assert_eq!(conversation(&again), conversation(&session), "{at}");
@@ -345,6 +345,6 @@ async fn what_cannot_become_smaller_is_left_alone() {
     let settings = Settings { window: Some(3_000), ..settings() };
     let (mut session, journal) = session(&model, settings);
     session.send("Goal".to_owned(), &never()).await.unwrap();
-    let cut = told(&journal.records()).matches("compaction threshold 0+3").count();
-    assert_eq!(cut, 1, "{}", told(&journal.records()));
+    let cut = notes_of(&journal.records()).matches("compaction threshold 0+3").count();
+    assert_eq!(cut, 1, "{}", notes_of(&journal.records()));
 }

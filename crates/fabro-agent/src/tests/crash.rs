@@ -6,7 +6,7 @@ use super::*;
 use crate::session::CONTINUE;
 use crate::{SessionError, Steer};
 
-/// Takes so many records and then no more.
+/// Accepts a number of records, then fails.
 struct Dying {
     kept: MemoryJournal,
     left: AtomicUsize,
@@ -83,7 +83,7 @@ fn steps_of(notes: &[Note]) -> Vec<String> {
 #[tokio::test(start_paused = true)]
 async fn a_crash_at_any_record_asks_for_no_committed_answer_again() {
     let model = story();
-    let (whole, whole_notes, told) = run_until(usize::MAX, Vec::new(), &model).await;
+    let (whole, whole_notes, shown) = run_until(usize::MAX, Vec::new(), &model).await;
     let whole = whole.unwrap();
     assert_eq!(whole.text, "All done.");
     let is_compaction = |note: &&Note| matches!(note.body, EventBody::AgentCompactionCompleted(_));
@@ -92,7 +92,7 @@ async fn a_crash_at_any_record_asks_for_no_committed_answer_again() {
         let model = story();
         let (first, notes, _) = run_until(at, Vec::new(), &model).await;
         let Err(SessionError::Journal(_)) = first else { break };
-        let (second, notes, retold) = run_until(usize::MAX, notes, &model).await;
+        let (second, notes, repeated) = run_until(usize::MAX, notes, &model).await;
         let second = second.unwrap();
         assert_eq!(second.text, whole.text, "{at}");
         // A change that was interrupted is not known to have happened.
@@ -120,9 +120,9 @@ async fn a_crash_at_any_record_asks_for_no_committed_answer_again() {
         // What is read back is what the session had.
         let mut reader = super::session(&model, small()).0;
         reader.restore(model.after(Transcript::from_notes(&notes, no_blobs).unwrap()));
-        assert_eq!(conversation(&reader), retold, "{at}");
+        assert_eq!(conversation(&reader), repeated, "{at}");
     }
-    assert!(told.starts_with("system: [Context Summary]"));
+    assert!(shown.starts_with("system: [Context Summary]"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -175,7 +175,7 @@ async fn a_call_without_a_result_is_shown_as_interrupted() {
         tool: [c0.0 -> look a] [c0.1 -> [interrupted: the program stopped while this call was at work. It is not known whether it ran; check before you repeat it.]]
         assistant: I see.
         ");
-    assert_snapshot!(told(&journal.records()), @r#"
+    assert_snapshot!(notes_of(&journal.records()), @r#"
     end c0.1 change failed: "[interrupted: the program stopped while this call was at work. It is not known whether it ran; check before you repeat it.]"
     assistant: I see. (1 turns)
     "#);
@@ -209,11 +209,14 @@ async fn repeated_calls_are_remembered() {
             let (mut session, journal) = super::session(&model, settings());
             session.restore(model.after(Transcript::from_notes(&notes, no_blobs).unwrap()));
             let end = session.resume(&never()).await;
-            assert!(matches!(end, Err(SessionError::Loop { told: 3, .. })), "{at}: {end:?}");
+            assert!(matches!(end, Err(SessionError::Loop { warnings: 3, .. })), "{at}: {end:?}");
             notes.extend(journal.notes());
             // A call that was interrupted had another result than before, and that is a change.
-            let told = steered(&notes);
-            assert!(if at % 2 == 0 { told == 3 } else { (3..=6).contains(&told) }, "{at}: {told}");
+            let shown = steered(&notes);
+            assert!(
+                if at % 2 == 0 { shown == 3 } else { (3..=6).contains(&shown) },
+                "{at}: {shown}"
+            );
         }
     }
 }
@@ -228,7 +231,7 @@ async fn a_thread_goes_on_with_the_conversation_of_earlier_stages() {
     assert_eq!(conversation(&second), conversation(&first));
     let answer = second.send("And now?".to_owned(), &never()).await.unwrap();
     assert!(answer.files_touched.iter().all(|file| file.starts_with('w')));
-    assert!(told(&two.records()).contains("compaction threshold"));
+    assert!(notes_of(&two.records()).contains("compaction threshold"));
     // A third stage, and the second one after a crash, see the same.
     let (mut third, _) = session(&model, small());
     third.recall(Transcript::from_notes(&one.notes(), no_blobs).unwrap());
@@ -290,7 +293,7 @@ async fn ids_of_calls_that_a_compaction_dropped_are_not_given_again() {
     session.resume(&never()).await.unwrap();
     notes.extend(second.kept.notes());
     check_ids(&notes);
-    // A stage that goes on in its thread.
+    // A stage that continues its thread.
     let third = journal(usize::MAX);
     let mut session = begin(&third);
     session.recall(Transcript::from_notes(&notes, no_blobs).unwrap());

@@ -1,4 +1,4 @@
-//! Which files an agent may change when its conversation goes on: those that it has seen as they are.
+//! Which files an agent may change when its conversation resumes: those that it has seen as they are.
 
 use fabro_compaction::Overrides;
 use fabro_sandbox::{Files, MemoryFiles};
@@ -56,7 +56,7 @@ fn once(turn: Turn) -> Arc<Play> {
     })
 }
 
-/// What an edit gives in a process that goes on after so many records of these turns.
+/// What an edit gives in a process that resumes after so many records of these turns.
 async fn check(
     turns: &[Turn],
     records: usize,
@@ -187,8 +187,8 @@ async fn agents_know_what_they_have_read_themselves() {
         session.restore(transcript(&notes));
         session.resume(&never()).await.unwrap();
         all.extend(journal.records());
-        let before = told(&records[..count]);
-        // A call that the crash interrupted is told as such, and has shown nothing.
+        let before = notes_of(&records[..count]);
+        // A call that the crash interrupted is marked as such, and has shown nothing.
         let was_read = !before.contains("start c1.0 read") || before.contains("end c1.0 read");
         let [lead, help] = edits(&all).map(|mut list| {
             list.retain(|text| !text.starts_with("[interrupted"));

@@ -21,7 +21,7 @@ async fn turns_until_an_answer_without_a_call() {
     assert_eq!(answer.files_touched, ["a", "b"]);
     assert_eq!(answer.last_file_touched.as_deref(), Some("a"));
     assert_eq!((answer.turns, answer.usage.turns, answer.usage.input_tokens), (3, 3, 300));
-    assert_snapshot!(told(&journal.records()), @r#"
+    assert_snapshot!(notes_of(&journal.records()), @r#"
     user: Fix it
     assistant: I look. (1 turns)
     start c0.0 look {"file":"a"}
@@ -112,7 +112,7 @@ async fn readers_run_together_and_results_keep_the_order_of_the_calls() {
     tool: [c0.0 -> look slow] [c0.1 -> look quick] [c0.2 -> change x] [c0.3 -> change y] [c0.4 -> look x]
     assistant: ok
     ");
-    assert_snapshot!(told(&journal.records()), @r#"
+    assert_snapshot!(notes_of(&journal.records()), @r#"
     user: go
     assistant:  (1 turns)
     start c0.0 look {"file":"slow","ms":50}
@@ -161,12 +161,12 @@ async fn steering_comes_before_the_next_request() {
     let steering = session.steering();
     let soon = async {
         tokio::time::sleep(Duration::from_millis(10)).await;
-        assert!(steering.send(Steer::new("Mind the gap", "inbox").with_ticket(7)));
+        assert!(steering.send(Steer { ticket: Some(7), ..Steer::new("Mind the gap", "inbox") }));
     };
     let cancel = never();
     let (answer, ()) = tokio::join!(session.send("go".to_owned(), &cancel), soon);
     assert_eq!(answer.unwrap().text, "first");
-    assert_snapshot!(told(&journal.records()), @r#"
+    assert_snapshot!(notes_of(&journal.records()), @r#"
     user: go
     assistant:  (1 turns)
     start c0.0 look {"ms":100}
@@ -229,7 +229,7 @@ async fn nothing_may_be_spent_at_all() {
     let none: crate::MayAsk = Arc::new(|_: &Usage| false);
     let (mut session, journal) = session(&model, Settings { may_ask: Some(none), ..settings() });
     assert_eq!(session.send("go".to_owned(), &never()).await, Err(SessionError::Budget));
-    assert_snapshot!(told(&journal.records()), @"user: go");
+    assert_snapshot!(notes_of(&journal.records()), @"user: go");
 }
 
 #[tokio::test(start_paused = true)]
@@ -247,7 +247,7 @@ async fn texts_that_are_cut_off_are_continued() {
     let (mut session, journal) = super::session(&model, settings());
     let answer = session.send("count".to_owned(), &never()).await.unwrap();
     assert_eq!(answer.text, "more more more more ");
-    assert!(told(&journal.records()).contains("warning max_tokens: "));
+    assert!(notes_of(&journal.records()).contains("warning max_tokens: "));
     assert_eq!(session.messages().filter(|message| message.text() == CONTINUE).count(), 3);
 }
 
@@ -322,7 +322,7 @@ async fn an_empty_answer_is_asked_for_once_more() {
     let model = Play::list(vec![say(" \n"), say("there")]);
     let (mut session, journal) = session(&model, settings());
     assert_eq!(session.send("hello".to_owned(), &never()).await.unwrap().text, "there");
-    assert_snapshot!(told(&journal.records()), @r"
+    assert_snapshot!(notes_of(&journal.records()), @r"
     user: hello
     assistant: there (2 turns)
     ");
@@ -333,7 +333,7 @@ async fn an_empty_answer_is_asked_for_once_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failed_tries_are_told_and_counted() {
+async fn failed_tries_are_recorded_and_counted() {
     let model = Play::list(vec![Turn::Fail(ErrorKind::Overloaded), say("there")]);
     let asking = RequestPolicy {
         retry: RetryPolicy { jitter: false, ..RetryPolicy::default() },
@@ -342,7 +342,7 @@ async fn failed_tries_are_told_and_counted() {
     let (mut session, journal) = session(&model, Settings { asking: asking.clone(), ..settings() });
     let answer = session.send("hello".to_owned(), &never()).await.unwrap();
     assert_eq!((answer.turns, answer.usage.turns), (1, 2));
-    assert_snapshot!(told(&journal.records()), @r"
+    assert_snapshot!(notes_of(&journal.records()), @r"
     user: hello
     error transient_infra: asking again in 1 s: the model is overloaded: try again later
     --
@@ -353,7 +353,7 @@ async fn failed_tries_are_told_and_counted() {
     let (mut session, journal) = super::session(&model, Settings { asking, ..settings() });
     let end = session.send("hello".to_owned(), &never()).await.unwrap_err();
     assert_eq!(end.class(), fabro_types::FailureClass::Deterministic);
-    assert_snapshot!(told(&journal.records()), @"user: hello");
+    assert_snapshot!(notes_of(&journal.records()), @"user: hello");
 }
 
 #[tokio::test(start_paused = true)]
@@ -366,11 +366,11 @@ async fn a_failed_try_is_recorded_before_the_next_one() {
     let sent = session.send("hello".to_owned(), &never);
     let in_the_wait = std::time::Duration::from_millis(500);
     assert!(tokio::time::timeout(in_the_wait, sent).await.is_err());
-    assert_snapshot!(told(&journal.records()), @r"
+    assert_snapshot!(notes_of(&journal.records()), @r"
     user: hello
     error transient_infra: asking again in 1 s: the model is overloaded: try again later
     ");
-    // Who is killed in the wait goes on with the same question.
+    // After a kill during the wait, the session resumes with the same request.
     let model = Play::list(vec![say("there")]);
     let (mut session, _) = super::session(&model, settings());
     session
@@ -380,12 +380,12 @@ async fn a_failed_try_is_recorded_before_the_next_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_repeats_itself_is_told_and_given_up() {
+async fn an_agent_that_repeats_itself_is_warned_and_ended() {
     let model = Play::list(vec![call("look", json!({"file": "a"}))]);
     let (mut session, journal) = session(&model, settings());
     let end = session.send("go".to_owned(), &never()).await.unwrap_err();
     assert_eq!(end.class(), fabro_types::FailureClass::CompilationLoop);
-    assert_snapshot!(end, @"the agent repeats itself and was told so 3 times: change its prompt or its tools (it keeps calling look)");
+    assert_snapshot!(end, @"the agent repeats itself and was warned 3 times: change its prompt or its tools (it keeps calling look)");
     assert_eq!(session.usage().turns, 40);
     let steered = journal.notes().into_iter().filter(|note| {
         matches!(&note.body, EventBody::AgentSteered { source, .. } if source == "loop_detection")
@@ -399,12 +399,12 @@ async fn who_repeats_itself_is_told_and_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_tool_is_told_once() {
+async fn a_refused_tool_is_reported_once() {
     let model = Play::list(vec![call("wreck", json!({})), call("wreck", json!({})), say("no")]);
     let (mut session, journal) = session(&model, settings());
     session.send("go".to_owned(), &never()).await.unwrap();
-    let told = told(&journal.records());
-    let warnings: Vec<_> = told.lines().filter(|line| line.starts_with("warning")).collect();
+    let recorded = notes_of(&journal.records());
+    let warnings: Vec<_> = recorded.lines().filter(|line| line.starts_with("warning")).collect();
     assert_snapshot!(warnings.join("\n"), @r#"warning permission: the agent may not use `wreck`: it needs permissions "full", and has "read-write""#);
 }
 
@@ -447,7 +447,7 @@ async fn corrections_are_counted_over_a_crash() {
     session.send("go".to_owned(), &never()).await.unwrap();
     let answer = session.correct("not JSON: say JSON".to_owned(), &never()).await.unwrap();
     assert_eq!(answer.text, "{}");
-    assert_snapshot!(told(&journal.records()), @r"
+    assert_snapshot!(notes_of(&journal.records()), @r"
     user: go
     assistant: no JSON (1 turns)
     --
@@ -474,7 +474,7 @@ async fn secrets_are_blanked_out_of_answers_and_errors() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_secret_in_a_call_reaches_its_tool_and_nobody_else() {
+async fn a_secret_in_a_call_reaches_only_its_tool() {
     let redactor = fabro_redact::Redactor::new([("KEY", "hunter2-hunter2")]);
     let model = Play::list(vec![
         call("change", json!({"file": "hunter2-hunter2", "says": "x"})),
@@ -482,7 +482,7 @@ async fn a_secret_in_a_call_reaches_its_tool_and_nobody_else() {
         say("done"),
     ]);
     let (mut session, journal) = discreet(&model, redactor.clone());
-    // Which file it was is told without the redactor of the tools.
+    // The tools report the file without their redactor.
     session.tools = session.tools.with_redactor(fabro_redact::Redactor::default());
     let answer = session.send("go".to_owned(), &never()).await.unwrap();
     assert_eq!(answer.files_touched, ["hunter2-hunter2"]);
@@ -498,8 +498,7 @@ async fn a_secret_in_a_call_reaches_its_tool_and_nobody_else() {
 }
 
 fn discreet(model: &Arc<Play>, redactor: fabro_redact::Redactor) -> (Session, Arc<MemoryJournal>) {
-    let redacts = Some(Arc::new(redactor.clone()));
-    let settings = Settings { redactor: redacts, subagent_depth: 1, ..settings() };
+    let settings = Settings { redactor: redactor.clone(), subagent_depth: 1, ..settings() };
     let journal = Arc::new(MemoryJournal::default());
     let mut parts = parts(model, &journal, settings);
     parts.tools = parts.tools.with_redactor(redactor);
@@ -507,7 +506,7 @@ fn discreet(model: &Arc<Play>, redactor: fabro_redact::Redactor) -> (Session, Ar
 }
 
 #[tokio::test(start_paused = true)]
-async fn secrets_are_blanked_out_of_what_agents_are_told() {
+async fn secrets_are_redacted_in_messages_to_subagents() {
     let redactor = fabro_redact::Redactor::new([("KEY", "hunter2-hunter2")]);
     let model = Play::new(|_, request| {
         let asked = request.messages.iter().filter(|it| it.role == Role::User);

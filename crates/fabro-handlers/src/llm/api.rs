@@ -127,7 +127,8 @@ impl Conversation for ApiConversation<'_> {
                             let ticket = self.journal.ticket(id);
                             let text = self.handler.agents.redactor.redact(&text);
                             // A session that has ended leaves the message to the next agent.
-                            let _ = steering.send(Steer::new(text, "inbox").with_ticket(ticket));
+                            let steer = Steer::new(text, "inbox");
+                            let _ = steering.send(Steer { ticket: Some(ticket), ..steer });
                         }
                     }
                     answer = &mut answering => break answer,

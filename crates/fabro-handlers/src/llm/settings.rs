@@ -63,7 +63,7 @@ impl LlmHandler {
             },
             may_ask: Some(budget(stage)),
             price: Some(self.price(unpriced)),
-            redactor: Some(Arc::new(self.agents.redactor.clone())),
+            redactor: self.agents.redactor.clone(),
             cache_key: Some(cache_key(stage)),
             model,
             ..defaults

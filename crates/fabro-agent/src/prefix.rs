@@ -1,4 +1,4 @@
-//! What a model gets besides the messages: the system prompt, and the definitions of its tools.
+//! What every request begins with: the system prompt, and the definitions of the tools.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -22,20 +22,18 @@ pub(crate) fn meter(settings: &Settings, specs: &[ToolSpec]) -> Meter {
     meter
 }
 
-/// The same for a record, without the secrets in it; none when there is nothing.
-pub(crate) fn given(settings: &Settings, specs: &[ToolSpec]) -> Option<Box<Given>> {
+/// The same for a record, redacted; `None` when there is nothing.
+pub(crate) fn recorded_prefix(settings: &Settings, specs: &[ToolSpec]) -> Option<Box<Given>> {
     let system = (!settings.system.is_empty()).then(|| Value::from(settings.system.as_str()));
     let [system, tools] = [system, definitions(specs)].map(|value| {
         let mut value = value?;
-        if let Some(redactor) = &settings.redactor {
-            redactor.redact_value(&mut value);
-        }
+        settings.redactor.redact_value(&mut value);
         Some(Arc::new(value))
     });
     (system.is_some() || tools.is_some()).then(|| Box::new(Given { system, tools }))
 }
 
-/// Whether a record, whose journal may have put its values into blobs, says the same.
+/// Whether a record, whose journal may have put its values into blobs, is equal.
 pub(crate) fn is_same(recorded: &Given, given: &Given) -> bool {
     let same = |recorded: &Option<Arc<Value>>, given: &Option<Arc<Value>>| match (recorded, given) {
         (Some(recorded), Some(given)) => {
@@ -49,6 +47,6 @@ pub(crate) fn is_same(recorded: &Given, given: &Given) -> bool {
 }
 
 fn definitions(specs: &[ToolSpec]) -> Option<Value> {
-    // A definition has text keys only, so it is always JSON.
-    (!specs.is_empty()).then(|| serde_json::to_value(specs).unwrap_or_default())
+    #[expect(clippy::expect_used, reason = "a definition has text keys only")]
+    (!specs.is_empty()).then(|| serde_json::to_value(specs).expect("a definition is always JSON"))
 }

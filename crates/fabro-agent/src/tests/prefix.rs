@@ -7,7 +7,7 @@ use super::*;
 
 const TOOLS: [&str; 3] = ["change", "hang", "look"];
 
-fn told_system() -> Settings {
+fn with_system() -> Settings {
     Settings { system: "Be brief.".to_owned(), ..settings() }
 }
 
@@ -34,7 +34,7 @@ fn line(role: &str, system: &str) -> (String, String, Value, Vec<String>) {
 #[tokio::test(start_paused = true)]
 async fn it_is_recorded_with_the_first_message_only() {
     let model = Play::list(vec![call("look", json!({})), say("Done.")]);
-    let (mut session, journal) = session(&model, told_system());
+    let (mut session, journal) = session(&model, with_system());
     session.send("Fix it".to_owned(), &never()).await.unwrap();
     session.correct("As JSON".to_owned(), &never()).await.unwrap();
     assert_eq!(givens(&journal.notes()), [line("user", "Be brief.")]);
@@ -59,7 +59,7 @@ async fn after_a_crash_it_is_recorded_again_only_when_it_is_another() {
     let model = Play::list(vec![call("look", json!({})), say("Done.")]);
     let check =
         async |system: &str, in_blobs: bool, expected: &[(String, String, Value, Vec<String>)]| {
-            let (mut first, journal) = session(&model, told_system());
+            let (mut first, journal) = session(&model, with_system());
             first.send("Fix it".to_owned(), &never()).await.unwrap();
             let mut notes = journal.records()[0].notes.clone();
             if in_blobs {
@@ -90,9 +90,9 @@ fn put_aside(note: &mut Note) {
 #[tokio::test(start_paused = true)]
 async fn the_next_stage_of_a_thread_tells_its_own() {
     let model = Play::list(vec![say("Done.")]);
-    let (mut first, journal) = session(&model, told_system());
+    let (mut first, journal) = session(&model, with_system());
     first.send("Fix it".to_owned(), &never()).await.unwrap();
-    let (mut second, own) = session(&model, told_system());
+    let (mut second, own) = session(&model, with_system());
     second.recall(Transcript::from_notes(&journal.notes(), no_blobs).unwrap());
     second.send("And that".to_owned(), &never()).await.unwrap();
     assert_eq!(givens(&own.notes()), [line("user", "Be brief.")]);
@@ -104,14 +104,14 @@ async fn agents_that_a_session_begins_tell_theirs() {
         let is_first = number == 0 && request.tools.iter().any(|tool| tool.name == "spawn_agent");
         if is_first { call("spawn_agent", json!({"task": "Look"})) } else { say("Done.") }
     });
-    let (mut session, journal) = session(&model, Settings { subagent_depth: 1, ..told_system() });
+    let (mut session, journal) = session(&model, Settings { subagent_depth: 1, ..with_system() });
     session.send("Fix it".to_owned(), &never()).await.unwrap();
-    let told = givens(&journal.notes());
-    let sessions: Vec<_> = told.iter().map(|(_, session, ..)| session.as_str()).collect();
+    let recorded = givens(&journal.notes());
+    let sessions: Vec<_> = recorded.iter().map(|(_, session, ..)| session.as_str()).collect();
     let mut sorted = sessions.clone();
     sorted.sort_unstable();
     assert_eq!(sorted, ["build@1", "build@1/a1"]);
-    let (_, _, system, tools) = told.iter().find(|it| it.1 == "build@1/a1").unwrap();
+    let (_, _, system, tools) = recorded.iter().find(|it| it.1 == "build@1/a1").unwrap();
     assert!(system.as_str().unwrap().starts_with("Be brief.\n\nYou work for another agent"));
     assert_eq!(*tools, TOOLS);
 }
@@ -127,11 +127,8 @@ async fn secrets_are_blanked_out_of_it() {
     };
     let count = || Arc::new(AtomicUsize::new(0));
     let tool = Fake { spec, needs: Permissions::ReadOnly, at_once: count(), most_at_once: count() };
-    let settings = Settings {
-        system: "The key is sesame-street-7.".to_owned(),
-        redactor: Some(Arc::new(redactor)),
-        ..settings()
-    };
+    let settings =
+        Settings { system: "The key is sesame-street-7.".to_owned(), redactor, ..settings() };
     let model = Play::list(vec![say("Done.")]);
     let tools = ToolSet::default().with(Arc::new(tool));
     let parts = Parts { tools, ..parts(&model, &journal, settings) };
