@@ -23,7 +23,7 @@ pub(crate) struct Args {
     /// Only these figures
     #[arg(value_name = "NAME", value_parser = names())]
     names: Vec<String>,
-    /// Fewer stages and fewer repetitions: to see that it works, not what it comes to
+    /// Fewer stages and fewer repetitions: to see that it works, not for figures
     #[arg(long)]
     quick: bool,
     /// The program to measure, instead of a release build made now
@@ -90,6 +90,16 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
 }
 
 impl Row {
+    /// A time beside its limit.
+    fn time(figure: impl Into<String>, time: Duration, allowed: Duration) -> Self {
+        Self {
+            figure: figure.into(),
+            limit: ms(allowed),
+            measured: ms(time),
+            ratio: Some(time.as_secs_f64() / allowed.as_secs_f64()),
+        }
+    }
+
     fn line(&self) -> String {
         let Self { figure, limit, measured, ratio } = self;
         let (ratio, verdict) = match ratio {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use std::{env, fs};
 
 use anyhow::{Context, Result, bail};
+use walkdir::{DirEntry, WalkDir};
 
 use crate::{cargo, complain, corpus, crash, say, tidy};
 
@@ -19,13 +20,13 @@ pub(crate) struct Args {
     only: Vec<String>,
 }
 
-/// A step and what it does.
+/// A step of the check.
 struct Step {
     name: &'static str,
-    run: fn(&Path) -> Result<Done>,
+    run: fn(&Path) -> Result<StepResult>,
 }
 
-enum Done {
+enum StepResult {
     Passed,
     /// Not possible here, and why.
     Skipped(&'static str),
@@ -34,7 +35,7 @@ enum Done {
 /// Quick ones first: what a newcomer most often forgets fails in seconds.
 const STEPS: &[Step] = &[
     Step { name: "format", run: format },
-    Step { name: "tidy", run: |root| tidy::run(root).map(|()| Done::Passed) },
+    Step { name: "tidy", run: |root| tidy::run(root).map(|()| StepResult::Passed) },
     Step { name: "snapshots", run: snapshots },
     Step { name: "lints", run: lints },
     Step { name: "tests", run: tests },
@@ -49,58 +50,51 @@ const STEPS: &[Step] = &[
 pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
     let chosen = |step: &&Step| args.only.is_empty() || args.only.iter().any(|it| it == step.name);
     let mut summary = Vec::new();
-    let mut passed = 0;
     let mut failed = 0;
-    let mut skipped = 0;
     let begun = Instant::now();
     for step in STEPS.iter().filter(chosen) {
         if failed > 0 && !args.keep_going {
-            skipped += 1;
             summary.push(format!("skipped  {:>7}  {}", "", step.name));
             continue;
         }
         say(&format!("\n== {}", step.name));
         let started = Instant::now();
-        let done = (step.run)(root);
+        let result = (step.run)(root);
         let took = seconds(started.elapsed());
-        summary.push(match done {
-            Ok(Done::Passed) => {
-                passed += 1;
-                format!("passed   {took:>7}  {}", step.name)
-            }
-            Ok(Done::Skipped(why)) => {
-                skipped += 1;
-                say(&format!("skipped: {why}"));
-                format!("skipped  {took:>7}  {} ({why})", step.name)
-            }
+        let (word, reason) = match result {
+            Ok(StepResult::Passed) => ("passed ", String::new()),
+            Ok(StepResult::Skipped(why)) => ("skipped", format!(" ({why})")),
             Err(error) => {
                 failed += 1;
                 complain(&format!("{}: {error:#}", step.name));
-                format!("FAILED   {took:>7}  {} ({error:#})", step.name)
+                ("FAILED ", format!(" ({error:#})"))
             }
-        });
+        };
+        summary.push(format!("{word}  {took:>7}  {}{reason}", step.name));
     }
     say(&format!("\n== summary, {}", seconds(begun.elapsed())));
     for line in &summary {
         say(line);
     }
-    say(&format!("ci: {passed} passed, {failed} failed, {skipped} skipped"));
+    let count = |word: &str| summary.iter().filter(|line| line.starts_with(word)).count();
+    let passed = count("passed");
+    say(&format!("ci: {passed} passed, {failed} failed, {} skipped", count("skipped")));
     if failed > 0 {
         bail!("{failed} steps failed");
     }
     Ok(())
 }
 
-fn format(root: &Path) -> Result<Done> {
+fn format(root: &Path) -> Result<StepResult> {
     cargo(root, &["fmt", "--all", "--check"], &[])?;
     cargo(root, &["fmt", "--manifest-path", "xtask/fuzz/Cargo.toml", "--check"], &[])
 }
 
-fn lints(root: &Path) -> Result<Done> {
+fn lints(root: &Path) -> Result<StepResult> {
     cargo(root, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[])
 }
 
-fn tests(root: &Path) -> Result<Done> {
+fn tests(root: &Path) -> Result<StepResult> {
     // A snapshot that differs fails; it never writes itself anew here.
     let env = [("INSTA_UPDATE", "no"), ("CI", "true")];
     if has_cargo_command(root, "nextest") {
@@ -111,30 +105,33 @@ fn tests(root: &Path) -> Result<Done> {
     cargo(root, &args, &env)
 }
 
-fn doctests(root: &Path) -> Result<Done> {
+fn doctests(root: &Path) -> Result<StepResult> {
     cargo(root, &["test", "--workspace", "--doc"], &[])
 }
 
-fn docs(root: &Path) -> Result<Done> {
+fn docs(root: &Path) -> Result<StepResult> {
     let env = [("RUSTDOCFLAGS", "-D warnings")];
     cargo(root, &["doc", "--workspace", "--no-deps"], &env)
 }
 
-fn snapshots(root: &Path) -> Result<Done> {
-    let mut pending = Vec::new();
-    for folder in ["crates", "xtask", "fixtures"] {
-        pending_snapshots(&root.join(folder), &mut pending)?;
-    }
+fn snapshots(root: &Path) -> Result<StepResult> {
+    let folders = ["crates", "xtask", "fixtures"].iter().map(|name| root.join(name));
+    let files = folders.flat_map(WalkDir::new).map_while(Result::ok).map(DirEntry::into_path);
+    let is_pending = |path: &PathBuf| {
+        let extension = path.extension().unwrap_or_default();
+        extension == "pending-snap" || path.to_string_lossy().ends_with(".snap.new")
+    };
+    let pending: Vec<_> = files.filter(is_pending).collect();
     if let Some(first) = pending.first() {
         let first = first.display();
-        bail!("{} snapshots wait to be judged, the first is {first}", pending.len());
+        bail!("{} snapshots are pending, the first is {first}", pending.len());
     }
-    Ok(Done::Passed)
+    Ok(StepResult::Passed)
 }
 
 /// The fuzz targets are a workspace of their own, with the root's versions, so that they share what
 /// is already built.
-fn fuzz_targets(root: &Path) -> Result<Done> {
+fn fuzz_targets(root: &Path) -> Result<StepResult> {
     let fuzz = root.join("xtask").join("fuzz");
     fs::copy(root.join("Cargo.lock"), fuzz.join("Cargo.lock")).context("copy Cargo.lock")?;
     let target = cargo::target_dir(root).display().to_string();
@@ -142,23 +139,23 @@ fn fuzz_targets(root: &Path) -> Result<Done> {
     cargo(root, &args, &[("CARGO_TARGET_DIR", &target)])
 }
 
-fn licences(root: &Path) -> Result<Done> {
+fn licences(root: &Path) -> Result<StepResult> {
     if !has_cargo_command(root, "deny") {
-        return Ok(Done::Skipped("cargo-deny is not installed"));
+        return Ok(StepResult::Skipped("cargo-deny is not installed"));
     }
     cargo(root, &["deny", "check", "licenses", "bans"], &[])
 }
 
-fn corpus_step(root: &Path) -> Result<Done> {
+fn corpus_step(root: &Path) -> Result<StepResult> {
     let Some(corpus) = env::var_os("FABRO_CORPUS") else {
-        return Ok(Done::Skipped("FABRO_CORPUS names no corpus"));
+        return Ok(StepResult::Skipped("FABRO_CORPUS names no corpus"));
     };
     corpus::check(Path::new(&corpus), &cargo::fabro(root, None, false)?)?;
-    Ok(Done::Passed)
+    Ok(StepResult::Passed)
 }
 
-fn cargo(root: &Path, args: &[&str], env: &[(&str, &str)]) -> Result<Done> {
-    cargo::run(root, args, env).map(|()| Done::Passed)
+fn cargo(root: &Path, args: &[&str], env: &[(&str, &str)]) -> Result<StepResult> {
+    cargo::run(root, args, env).map(|()| StepResult::Passed)
 }
 
 fn has_cargo_command(root: &Path, name: &str) -> bool {
@@ -167,29 +164,12 @@ fn has_cargo_command(root: &Path, name: &str) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// A few kills; `cargo xtask crash` makes as many as one wants.
-fn crashes(root: &Path) -> Result<Done> {
+/// A few kills; `cargo xtask crash` has an option for their number.
+fn crashes(root: &Path) -> Result<StepResult> {
     for args in [&["--kills", "12"][..], &["--agents", "--kills", "6"]] {
         crash::run(root, &crash::Args::new(args))?;
     }
-    Ok(Done::Passed)
-}
-
-/// What the snapshot library leaves behind when a snapshot differs.
-fn pending_snapshots(dir: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
-    let Ok(entries) = fs::read_dir(dir) else { return Ok(()) };
-    for entry in entries {
-        let path = entry?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if path.is_dir() {
-            if name != "target" {
-                pending_snapshots(&path, found)?;
-            }
-        } else if name.ends_with(".snap.new") || name.ends_with(".pending-snap") {
-            found.push(path);
-        }
-    }
-    Ok(())
+    Ok(StepResult::Passed)
 }
 
 fn seconds(time: Duration) -> String {

@@ -9,7 +9,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 use fabro_condition::Condition;
-use serde_json::{Map, Value};
+use serde::Deserialize;
+use serde_json::Value;
 
 use crate::{complain, say};
 
@@ -27,13 +28,13 @@ pub(crate) fn check(corpus: &Path, fabro: &Path) -> Result<()> {
     let conditions = cases.lines().filter(|line| !line.trim().is_empty()).count();
     ensure!(conditions > 0, "conditions.jsonl lists no conditions");
     let mut wrong = judge_conditions(&cases);
-    wrong.extend(judge_workflows(&rows, &validate(corpus, fabro, &rows)?)?);
+    wrong.extend(judge_workflows(&rows, validate(corpus, fabro, &rows)?)?);
     say(&format!("corpus: {} workflows, {conditions} conditions", rows.len()));
     for line in &wrong {
         complain(line);
     }
     if !wrong.is_empty() {
-        bail!("{} verdicts are not the expected ones", wrong.len());
+        bail!("{} results are not the expected ones", wrong.len());
     }
     Ok(())
 }
@@ -61,8 +62,28 @@ fn rows(verdicts: &str) -> Result<Vec<Row<'_>>> {
     Ok(rows)
 }
 
-/// What `fabro validate --format json` prints about all files at once.
-fn validate(corpus: &Path, fabro: &Path, rows: &[Row<'_>]) -> Result<Value> {
+/// The output of `fabro validate --format json`.
+#[derive(Deserialize)]
+struct Printed {
+    files: Vec<File>,
+}
+
+#[derive(Deserialize)]
+struct File {
+    file: String,
+    valid: bool,
+    findings: Vec<Finding>,
+}
+
+#[derive(Deserialize)]
+struct Finding {
+    rule: String,
+    severity: String,
+    line: Option<u64>,
+}
+
+/// Validates all files at once.
+fn validate(corpus: &Path, fabro: &Path, rows: &[Row<'_>]) -> Result<Printed> {
     let mut command = Command::new(fabro);
     command.args(["validate", "--format", "json"]).args(rows.iter().map(|row| row.path));
     command.current_dir(corpus).stdin(Stdio::null()).stderr(Stdio::inherit());
@@ -72,29 +93,25 @@ fn validate(corpus: &Path, fabro: &Path, rows: &[Row<'_>]) -> Result<Value> {
     serde_json::from_slice(&output.stdout).context("read what `fabro validate` printed")
 }
 
-/// Which files were judged other than they should be. A file that looks valid is, but for files it
-/// names that are not here; one without a start or an exit is not; every finding has a place.
-fn judge_workflows(rows: &[Row<'_>], printed: &Value) -> Result<Vec<String>> {
-    let files = printed["files"].as_array().context("`files` is no array")?;
+/// The files with another verdict than expected. A file that looks valid is, but for files it names
+/// that are missing here; one without a start or an exit is not; every finding has a line.
+fn judge_workflows(rows: &[Row<'_>], printed: Printed) -> Result<Vec<String>> {
+    let files = printed.files;
     ensure!(files.len() == rows.len(), "{} of {} files were judged", files.len(), rows.len());
     let mut wrong = Vec::new();
-    for (row, file) in rows.iter().zip(files) {
-        ensure!(file["file"] == row.path, "{} was judged in place of {}", file["file"], row.path);
+    for (row, File { file, valid, findings }) in rows.iter().zip(files) {
+        ensure!(file == row.path, "{file} was judged in place of {}", row.path);
         let mut say = |message: String| wrong.push(format!("{}: {message}", row.path));
-        let findings = file["findings"].as_array().context("`findings` is no array")?;
-        let rules = texts(findings, "rule");
-        let severities = texts(findings, "severity");
-        let errors: Vec<_> = rules.zip(severities).filter(|(_, it)| *it == "error").collect();
-        if file["valid"] != Value::Bool(errors.is_empty()) {
-            say(format!("`valid` is {}, with {} errors", file["valid"], errors.len()));
+        let errors: Vec<_> = findings.iter().filter(|it| it.severity == "error").collect();
+        if valid != errors.is_empty() {
+            say(format!("`valid` is {valid}, with {} errors", errors.len()));
         }
-        let placed = |finding: &&Value| finding["line"].as_u64() > Some(0);
-        if !findings.iter().all(|finding| placed(&finding)) {
+        if findings.iter().any(|finding| finding.line.is_none_or(|line| line == 0)) {
             say("a finding has no line".to_owned());
         }
-        let refused = errors.iter().find(|(rule, _)| *rule != MISSING_FILE);
+        let refused = errors.iter().find(|error| error.rule != MISSING_FILE);
         match (row.hint, row.shape, refused) {
-            ("probably-valid", _, Some((rule, _))) => say(format!("refused by `{rule}`")),
+            ("probably-valid", _, Some(error)) => say(format!("refused by `{}`", error.rule)),
             (_, "fragment", None) => say("accepted without a start or an exit".to_owned()),
             _ => {}
         }
@@ -102,35 +119,37 @@ fn judge_workflows(rows: &[Row<'_>], printed: &Value) -> Result<Vec<String>> {
     Ok(wrong)
 }
 
-fn texts<'a>(findings: &'a [Value], key: &'a str) -> impl Iterator<Item = &'a str> {
-    findings.iter().map(move |finding| finding[key].as_str().unwrap_or_default())
+/// The conditions with another result than expected.
+fn judge_conditions(cases: &str) -> Vec<String> {
+    let lines = cases.lines().zip(1..).filter(|(line, _)| !line.trim().is_empty());
+    let judged = lines.map(|(line, number)| (number, condition_complaint(line)));
+    let wrong = judged.filter_map(|(number, judged)| match judged {
+        Ok(None) => None,
+        Ok(Some(complaint)) => Some(format!("conditions.jsonl:{number}: {complaint}")),
+        Err(error) => Some(format!("conditions.jsonl:{number}: {error:#}")),
+    });
+    wrong.collect()
 }
 
-/// Which conditions came out other than they should.
-fn judge_conditions(cases: &str) -> Vec<String> {
-    let judged = cases.lines().zip(1..).filter(|(line, _)| !line.trim().is_empty());
-    judged
-        .filter_map(|(line, number)| {
-            let said = condition_complaint(line).unwrap_or_else(|error| Some(format!("{error:#}")));
-            said.map(|said| format!("conditions.jsonl:{number}: {said}"))
-        })
-        .collect()
+/// A line of `conditions.jsonl`.
+#[derive(Deserialize)]
+struct Case {
+    expr: String,
+    expect: bool,
+    #[serde(default)]
+    context: BTreeMap<String, Value>,
+    /// `outcome` and `preferred_label`.
+    #[serde(flatten)]
+    others: BTreeMap<String, Value>,
 }
 
 fn condition_complaint(line: &str) -> Result<Option<String>> {
-    let case: Map<String, Value> = serde_json::from_str(line).context("read the case")?;
-    let text = case.get("expr").and_then(Value::as_str).context("`expr` is no text")?;
-    let expect = case.get("expect").and_then(Value::as_bool).context("`expect` is no boolean")?;
-    let mut context: BTreeMap<String, Value> = BTreeMap::new();
-    if let Some(keys) = case.get("context").and_then(Value::as_object) {
-        context.extend(keys.iter().map(|(key, value)| (key.clone(), value.clone())));
-    }
-    for key in ["outcome", "preferred_label"] {
-        context.extend(case.get(key).map(|value| (key.to_owned(), value.clone())));
-    }
-    let condition = Condition::parse(text).with_context(|| format!("read `{text}`"))?;
+    let Case { expr, expect, mut context, others } =
+        serde_json::from_str(line).context("read the case")?;
+    context.extend(others);
+    let condition = Condition::parse(&expr).with_context(|| format!("read `{expr}`"))?;
     let holds = condition.holds(&context);
-    Ok((holds != expect).then(|| format!("`{text}` is {holds}")))
+    Ok((holds != expect).then(|| format!("`{expr}` is {holds}")))
 }
 
 #[cfg(test)]
@@ -138,6 +157,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    fn printed(value: Value) -> Printed {
+        serde_json::from_value(value).unwrap()
+    }
 
     #[track_caller]
     fn check(hint: &str, shape: &str, errors: &[&str], expect: &[&str]) {
@@ -148,7 +171,7 @@ mod tests {
             .collect();
         let file = json!({"file": "a.dot", "valid": errors.is_empty(), "findings": findings});
         let rows = [Row { path: "a.dot", hint, shape }];
-        assert_eq!(judge_workflows(&rows, &json!({"files": [file]})).unwrap(), expect);
+        assert_eq!(judge_workflows(&rows, printed(json!({"files": [file]}))).unwrap(), expect);
     }
 
     #[test]
@@ -179,15 +202,15 @@ mod tests {
     #[test]
     fn an_answer_that_makes_no_sense_is_seen() {
         let rows = [Row { path: "a.dot", hint: "", shape: "" }];
-        assert!(judge_workflows(&rows, &json!({"files": []})).is_err());
+        assert!(judge_workflows(&rows, printed(json!({"files": []}))).is_err());
         let mut file = json!({"file": "a.dot", "valid": true,
             "findings": [{"rule": "a", "severity": "error"}]});
         assert_eq!(
-            judge_workflows(&rows, &json!({"files": [file]})).unwrap(),
+            judge_workflows(&rows, printed(json!({"files": [file]}))).unwrap(),
             ["a.dot: `valid` is true, with 1 errors", "a.dot: a finding has no line"]
         );
         file["file"] = "b.dot".into();
-        assert!(judge_workflows(&rows, &json!({"files": [file]})).is_err());
+        assert!(judge_workflows(&rows, printed(json!({"files": [file]}))).is_err());
     }
 
     #[test]

@@ -4,8 +4,7 @@
 //! `target`. Every other test asks scripted servers; this one shows that a real one understands us.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -17,8 +16,8 @@ use tempfile::TempDir;
 
 use crate::{cargo, say};
 
-/// How long the server may take to load its model.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// The timeout of the server for loading its model.
+const START_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// One thread, so that it can run beside other work.
 const SERVER: &str = "
@@ -69,13 +68,13 @@ pub(crate) struct Args {
 
 pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
     let fabro = cargo::fabro(root, args.fabro.as_deref(), false)?;
-    // Our own lives until the end, and is ended with it.
-    let (base_url, _server) = if let Some(url) = &args.base_url {
-        (url.clone(), None)
-    } else {
-        let server = Server::start(&cargo::target_dir(root).join("live"))?;
-        (format!("http://127.0.0.1:{}/v1", server.port), Some(server))
+    // Ours is killed when it is dropped.
+    let mut server = match &args.base_url {
+        Some(_) => None,
+        None => Some(Server::start(&cargo::target_dir(root).join("live"))?),
     };
+    let own_url = server.as_ref().map(|server| format!("http://127.0.0.1:{}/v1", server.port));
+    let base_url = args.base_url.clone().or(own_url).context("no server")?;
     let dir = tempfile::Builder::new().prefix("live-").tempdir()?;
     let settings = format!(
         "_version = 1\n[run.model]\nprovider = \"local\"\n[providers.local]\n\
@@ -84,14 +83,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
     fs::create_dir(dir.path().join(".fabro"))?;
     fs::write(dir.path().join(".fabro/config.toml"), settings)?;
     let live = Live { fabro, base_url, dir };
-    let tried = live.json(&["model", "test", "--json"])?;
-    let tried = tried.as_array().filter(|tried| !tried.is_empty());
-    for tried in tried.context("model test: no provider was tried")? {
-        ensure!(tried["answer"].is_string(), "model test: got {tried}");
-        let provider = &tried["provider"];
-        let answer = &tried["answer"];
-        say(&format!("model test: {provider} says {answer} after {} ms", tried["latency_ms"]));
-    }
+    live.test_model(&mut server)?;
     let context = live.run("prompt", PROMPT)?;
     let response = context["last_response"].as_str().unwrap_or_default();
     ensure!(!response.trim().is_empty(), "prompt: the answer is empty");
@@ -112,6 +104,28 @@ struct Live {
 }
 
 impl Live {
+    /// Asks the model a first question, as soon as the server is ready.
+    fn test_model(&self, server: &mut Option<Server>) -> Result<()> {
+        let started = Instant::now();
+        loop {
+            let tested = self.json(&["model", "test", "--json"]);
+            if let Some(status) =
+                server.as_mut().map(|it| it.child.try_wait()).transpose()?.flatten()
+            {
+                bail!("the server ended with {status}: see server.log");
+            }
+            match tested {
+                Ok(tested) => {
+                    let seconds = started.elapsed().as_secs();
+                    say(&format!("model test after {seconds} s: {tested}"));
+                    return Ok(());
+                }
+                Err(error) if started.elapsed() > START_TIMEOUT => return Err(error),
+                Err(_) => thread::sleep(Duration::from_millis(500)),
+            }
+        }
+    }
+
     /// Runs a workflow; the context at its end.
     fn run(&self, name: &str, workflow: &str) -> Result<Value> {
         let file = format!("{name}.fabro");
@@ -133,7 +147,7 @@ impl Live {
 
     fn fabro(&self, args: &[&str]) -> Result<String> {
         let mut command = Command::new(&self.fabro);
-        // Only this server: no key or setting of the person's own leads elsewhere.
+        // Only this server: no key or setting of the user leads elsewhere.
         let others = std::env::vars_os().map(|(name, _)| name).filter(|name| {
             let name = name.to_string_lossy();
             name.ends_with("_API_KEY") || name.ends_with("_BASE_URL") || name.starts_with("FABRO_")
@@ -175,18 +189,7 @@ impl Server {
             .stderr(log)
             .spawn()
             .context("start the server")?;
-        let mut server = Self { child, port };
-        let started = Instant::now();
-        while !is_healthy(port) {
-            let log = dir.join("server.log");
-            if let Some(status) = server.child.try_wait()? {
-                bail!("the server ended with {status}: see {}", log.display());
-            }
-            ensure!(started.elapsed() < PATIENCE, "the server is not ready: see {}", log.display());
-            thread::sleep(Duration::from_millis(100));
-        }
-        say(&format!("the server is ready after {} ms", started.elapsed().as_millis()));
-        Ok(server)
+        Ok(Self { child, port })
     }
 }
 
@@ -223,18 +226,4 @@ fn quietly(command: &mut Command) -> Result<()> {
         bail!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim());
     }
     Ok(())
-}
-
-fn is_healthy(port: u16) -> bool {
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let ask = || -> std::io::Result<String> {
-        let mut socket = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
-        socket.set_read_timeout(Some(Duration::from_secs(5)))?;
-        socket
-            .write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
-        let mut answer = String::new();
-        socket.read_to_string(&mut answer)?;
-        Ok(answer)
-    };
-    ask().is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use toml::{Table, Value};
+use walkdir::WalkDir;
 
 /// All manifests, sources and READMEs, by path from the root with `/` between the parts.
 pub(crate) struct Workspace {
@@ -26,7 +27,7 @@ pub(crate) struct Package {
 
 /// One entry of a dependency table.
 pub(crate) struct Dependency<'a> {
-    /// The package, whatever the entry calls it.
+    /// The package, which the entry may rename.
     pub(crate) name: &'a str,
     pub(crate) kind: Kind,
     pub(crate) entry: &'a Value,
@@ -48,8 +49,17 @@ impl Workspace {
             files.insert(name.to_owned(), text?);
         }
         for folder in ["crates", "xtask"] {
-            collect(&root.join(folder), folder, &mut files)
-                .with_context(|| format!("read {folder}/"))?;
+            // Fuzzing has its own workspace.
+            let walk = WalkDir::new(root.join(folder)).into_iter().filter_entry(|entry| {
+                !["target", "fuzz"].iter().any(|name| entry.file_name() == *name)
+            });
+            for entry in walk {
+                let path = entry?.into_path();
+                let name = path.strip_prefix(root)?.to_string_lossy().into_owned();
+                if is_rust(&name) || name.ends_with("/Cargo.toml") || name.ends_with("/README.md") {
+                    files.insert(name, fs::read_to_string(&path)?);
+                }
+            }
         }
         Self::new(files)
     }
@@ -67,10 +77,15 @@ impl Workspace {
                 continue;
             };
             let manifest = parse(path)?;
-            let name = text_at(&manifest, &["package", "name"]).unwrap_or(dir).to_owned();
+            let name = manifest.get("package").and_then(|it| it.get("name")?.as_str());
+            let name = name.unwrap_or(dir).to_owned();
             packages.push(Package { name, dir: dir.to_owned(), manifest });
         }
         Ok(Self { files, manifest, packages })
+    }
+
+    pub(crate) fn package(&self, name: &str) -> Option<&Package> {
+        self.packages.iter().find(|package| package.name == name)
     }
 
     pub(crate) fn file(&self, path: &str) -> Option<&str> {
@@ -122,16 +137,6 @@ impl Package {
     }
 }
 
-/// The string at a path of keys.
-pub(crate) fn text_at<'a>(table: &'a Table, path: &[&str]) -> Option<&'a str> {
-    let (last, way) = path.split_last()?;
-    let mut table = table;
-    for key in way {
-        table = table.get(*key)?.as_table()?;
-    }
-    table.get(*last)?.as_str()
-}
-
 fn is_member(dir: &str) -> bool {
     ["xtask", "xtask/crash"].contains(&dir)
         || dir.strip_prefix("crates/").is_some_and(|name| !name.contains('/'))
@@ -139,24 +144,6 @@ fn is_member(dir: &str) -> bool {
 
 fn is_rust(path: &str) -> bool {
     Path::new(path).extension().is_some_and(|extension| extension == "rs")
-}
-
-/// Reads the text files below `dir` that the checks look at. Fuzzing has its own workspace.
-fn collect(dir: &Path, name: &str, files: &mut BTreeMap<String, String>) -> Result<()> {
-    for entry in fs::read_dir(dir)? {
-        let entry = entry?;
-        let path = entry.path();
-        let Ok(file) = entry.file_name().into_string() else { continue };
-        let name = format!("{name}/{file}");
-        if path.is_dir() {
-            if file != "target" && name != "xtask/fuzz" {
-                collect(&path, &name, files)?;
-            }
-        } else if is_rust(&file) || file == "Cargo.toml" || file == "README.md" {
-            files.insert(name, fs::read_to_string(&path)?);
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -6,17 +6,29 @@ use std::sync::Arc;
 use fabro_engine::checkpoint;
 use fabro_events::PauseReason;
 use fabro_gate::{Interviewer, Unavailable};
-use fabro_run::{DriveResult, Gate, Run, RunError, RunServices, gate_names};
+use fabro_run::{DriveResult, Gate, Run, RunError, RunServices, gate_names, is_driven, root};
+use fabro_store::SqliteStore;
 use fabro_terminal::{Mode, Progress, TerminalInterviewer};
 use fabro_types::RunId;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::cli::ShownArgs;
-use crate::error;
-use crate::exit::{self, Exit};
+use crate::exit::Exit;
 use crate::global::Global;
 use crate::output;
+use crate::report::driving;
+
+/// What a command that drives a run shows.
+#[derive(clap::Args, Clone, Copy, Debug, Default)]
+pub struct ShownArgs {
+    /// Print every event to stdout as it is committed, one JSON object a line
+    #[arg(long)]
+    pub json: bool,
+
+    /// Print only errors and what a person has to do
+    #[arg(short, long, conflicts_with = "json")]
+    pub quiet: bool,
+}
 
 /// Drives a run until it ends, pauses, or is interrupted.
 pub async fn drive(run: Run, shown: ShownArgs, global: &Global) -> anyhow::Result<Exit> {
@@ -24,7 +36,7 @@ pub async fn drive(run: Run, shown: ShownArgs, global: &Global) -> anyhow::Resul
     let mode = mode(shown, global);
     let progress = Progress::new(mode, global.paint_stderr(), fabro_run::now_ms);
     progress.recall(&checkpoint::effective(run.events()));
-    for member in run.sub_workflows().await.map_err(|error| error::run(error, global))? {
+    for member in run.sub_workflows().await? {
         progress.recall_child(&member.events);
     }
     let warnings = Arc::clone(&progress);
@@ -44,15 +56,15 @@ pub async fn drive(run: Run, shown: ShownArgs, global: &Global) -> anyhow::Resul
     if !matches!(result, Err(RunError::Setup(_))) {
         progress.finish();
     }
-    let result = result.map_err(|error| error::driving(error, id, global))?;
+    let result = result.map_err(|error| driving(error, id, global))?;
     if mode != Mode::Json {
         output::stderr(&message(&result, id, global));
     }
     Ok(match result {
-        DriveResult::Succeeded => exit::SUCCEEDED,
-        DriveResult::Failed(_) | DriveResult::Canceled => exit::FAILED,
-        DriveResult::Paused { .. } => exit::PAUSED,
-        DriveResult::Interrupted => exit::INTERRUPTED,
+        DriveResult::Succeeded => Exit::SUCCEEDED,
+        DriveResult::Failed(_) | DriveResult::Canceled => Exit::FAILED,
+        DriveResult::Paused { .. } => Exit::PAUSED,
+        DriveResult::Interrupted => Exit::INTERRUPTED,
     })
 }
 
@@ -129,4 +141,17 @@ fn message(result: &DriveResult, run: RunId, global: &Global) -> String {
 pub fn answer_command(run: RunId, gates: &[Gate], global: &Global) -> String {
     let gate = if gates.len() > 1 { "GATE " } else { "" };
     global.command(&format!("answer {run} {gate}CHOICE"))
+}
+
+/// The command that continues a run that no process is driving; empty for others.
+pub async fn resume_hint(
+    store: &SqliteStore,
+    run: RunId,
+    global: &Global,
+) -> anyhow::Result<String> {
+    if is_driven(store, run).await? {
+        return Ok(String::new());
+    }
+    let resume = global.command(&format!("resume {}", root(store, run).await?));
+    Ok(format!("continue with: {resume}\n"))
 }

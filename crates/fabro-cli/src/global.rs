@@ -7,9 +7,8 @@ use anyhow::Context as _;
 use clap::{Args, ColorChoice};
 use fabro_config::{Settings, settings, user_settings_file};
 use fabro_store::{Runs, SqliteStore};
+use fabro_terminal::{Paint, stderr};
 use fabro_types::RunId;
-
-use fabro_terminal::Paint;
 
 /// Options of every command.
 #[derive(Args, Clone, Debug)]
@@ -33,29 +32,31 @@ pub struct Global {
     pub verbose: u8,
 }
 
+/// The working directory.
+pub fn cwd() -> anyhow::Result<PathBuf> {
+    std::env::current_dir()
+        .context("the current directory cannot be used; change to one that exists")
+}
+
+/// The home directory, if it is known.
+pub fn home() -> Option<PathBuf> {
+    std::env::home_dir().filter(|home| home.is_absolute())
+}
+
+/// Whether the terminal can neither color nor redraw.
+fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_some_and(|term| term == "dumb")
+}
+
 impl Global {
-    /// The working directory.
-    #[expect(clippy::unused_self, reason = "every command gets its directories here")]
-    pub fn cwd(&self) -> anyhow::Result<PathBuf> {
-        std::env::current_dir()
-            .context("the current directory cannot be used; change to one that exists")
-    }
-
-    /// The home directory, if it is known.
-    #[expect(clippy::unused_self, reason = "every command gets its directories here")]
-    pub fn home(&self) -> Option<PathBuf> {
-        std::env::home_dir().filter(|home| home.is_absolute())
-    }
-
     /// The settings of project and user; warnings go to stderr.
     pub fn settings(&self) -> anyhow::Result<Settings> {
-        let cwd = self.cwd()?;
-        let home = self.home();
+        let home = home();
         let config_home = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
         let user = user_settings_file(config_home.as_deref(), home.as_deref());
-        let (settings, warnings) = settings(&cwd, user.as_deref(), home.as_deref())?;
+        let (settings, warnings) = settings(&cwd()?, user.as_deref(), home.as_deref())?;
         for warning in warnings {
-            crate::output::stderr(&format!("{warning}\n"));
+            stderr(&format!("{warning}\n"));
         }
         Ok(settings)
     }
@@ -64,7 +65,7 @@ impl Global {
     pub fn store_dir(&self) -> anyhow::Result<PathBuf> {
         let env = std::env::var_os("FABRO_STORE").map(PathBuf::from);
         let flag = self.store.clone().or(env.filter(|path| !path.as_os_str().is_empty()));
-        Ok(fabro_config::store_dir(&self.cwd()?, flag.as_deref(), None))
+        Ok(fabro_config::store_dir(&cwd()?, flag.as_deref(), None))
     }
 
     /// The store, for writing; created if it does not exist.
@@ -77,11 +78,15 @@ impl Global {
         Ok(SqliteStore::open_read_only(&self.store_dir()?)?)
     }
 
+    /// The store, for writing; an error if it does not exist.
+    pub fn existing_store(&self) -> anyhow::Result<SqliteStore> {
+        drop(self.store_to_read()?);
+        self.store()
+    }
+
     /// The existing store, for writing, and the run.
     pub async fn find_run(&self, text: &str) -> anyhow::Result<(SqliteStore, RunId)> {
-        // A missing store is an error here, not a reason to create one.
-        drop(self.store_to_read()?);
-        let store = self.store()?;
+        let store = self.existing_store()?;
         let run = store.find(text).await?;
         Ok((store, run))
     }
@@ -105,7 +110,7 @@ impl Global {
     pub fn warn(&self, warnings: impl IntoIterator<Item = impl std::fmt::Display>) {
         let word = self.paint_stderr().warning("warning:");
         for warning in warnings {
-            crate::output::stderr(&format!("{word} {warning}\n"));
+            stderr(&format!("{word} {warning}\n"));
         }
     }
 
@@ -121,9 +126,7 @@ impl Global {
 
     /// True when stderr is a terminal that can redraw lines.
     pub fn is_live(&self) -> bool {
-        io::stderr().is_terminal()
-            && self.verbose == 0
-            && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+        io::stderr().is_terminal() && self.verbose == 0 && !is_dumb()
     }
 
     /// A `fabro` command for hints, with the store of this one.
@@ -139,11 +142,7 @@ impl Global {
         Paint::new(match self.color {
             ColorChoice::Always => true,
             ColorChoice::Never => false,
-            ColorChoice::Auto => {
-                terminal
-                    && unset("NO_COLOR")
-                    && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
-            }
+            ColorChoice::Auto => terminal && unset("NO_COLOR") && !is_dumb(),
         })
     }
 }

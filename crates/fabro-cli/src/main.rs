@@ -1,9 +1,9 @@
 //! The `fabro` command: arguments in, exit code out.
 //!
-//! `cli` defines the command line, and `commands` has a file for each command. Runs are created, driven
-//! and changed by `fabro-run`; `drive` adds progress, signals and the exit code. Reports are computed in
-//! `fabro-inspect`, and drawn by `fabro-terminal`. Hints about commands and options are in `error`:
-//! libraries do not know them.
+//! `cli` lists the commands, and `commands` has a file for each: its arguments, what it does, what it
+//! prints. Runs are created, driven and changed by `fabro-run`; `drive` adds progress, signals and the
+//! exit code. Reports are computed in `fabro-inspect`, and drawn by `fabro-terminal`. Hints about
+//! commands and options are in `report`: libraries do not know them.
 //!
 //! Results go to stdout; progress, warnings and errors to stderr. With `--json` stdout has nothing
 //! but JSON. Every error says what to do next, and the exit code is one of these:
@@ -26,7 +26,9 @@ mod error;
 mod exit;
 mod global;
 mod output;
+mod report;
 mod values;
+mod workflow_files;
 
 use std::process::ExitCode;
 
@@ -35,9 +37,6 @@ use clap::Parser;
 fn main() -> ExitCode {
     let cli = cli::Cli::parse();
     output::trace(cli.global.verbose);
-    let exit = match commands::dispatch(cli.command, &cli.global) {
-        Ok(exit) => exit,
-        Err(error) => error::report(&error, cli.global.paint_stderr()),
-    };
-    exit.into()
+    let result = cli.command.execute(&cli.global);
+    result.unwrap_or_else(|error| report::report(error, &cli.global)).into()
 }

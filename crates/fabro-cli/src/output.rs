@@ -1,8 +1,9 @@
-//! What people and programs see.
+//! Writing to stdout and stderr.
 
 use std::io;
 
 pub use fabro_terminal::stderr;
+use serde::Serialize;
 use tracing_subscriber::EnvFilter;
 
 use crate::error;
@@ -10,7 +11,7 @@ use crate::error;
 /// Writes to stdout, all of it or an error.
 pub fn stdout(text: &str) -> anyhow::Result<()> {
     fabro_terminal::stdout(text).map_err(|error| match error.kind() {
-        // Whoever read it has left, which is no error.
+        // The reader has closed the pipe, which is not an error.
         io::ErrorKind::BrokenPipe => error.into(),
         _ => error::store(
             format!("stdout cannot be written: {error}"),
@@ -19,9 +20,17 @@ pub fn stdout(text: &str) -> anyhow::Result<()> {
     })
 }
 
-/// Writes a value to stdout as JSON, for people to read as well.
-pub fn json(value: &impl serde::Serialize) -> anyhow::Result<()> {
-    stdout(&format!("{}\n", serde_json::to_string_pretty(value)?))
+/// Writes a report to stdout, as JSON or as text for people.
+pub fn report(
+    is_json: bool,
+    report: &impl Serialize,
+    text: impl FnOnce() -> String,
+) -> anyhow::Result<()> {
+    if is_json {
+        stdout(&format!("{}\n", serde_json::to_string_pretty(report)?))
+    } else {
+        stdout(&text())
+    }
 }
 
 /// Sends traces to stderr, as much as `-v`, `-vv` or `FABRO_LOG` ask for. Nothing is set up when

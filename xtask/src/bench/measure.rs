@@ -1,26 +1,26 @@
 //! Workflows, processes and the clock.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use walkdir::WalkDir;
 
 use super::Bench;
 
 impl Bench<'_> {
     /// A new folder. None is removed before the end: ext4 passes over the inodes of files that were
-    /// deleted in the last minutes one by one, so whoever deletes many files makes every file that
-    /// is created afterwards dearer, and that would be counted as the engine's.
+    /// deleted in the last minutes one by one, so deleting many files makes every file that is
+    /// created afterwards slower, and that would be counted as the engine's.
     pub(super) fn folder(&self) -> Result<PathBuf> {
         let dir = tempfile::Builder::new().prefix("").tempdir_in(self.dir.path())?;
         Ok(dir.keep())
     }
 
-    /// The program with these arguments, in a folder that holds its store, too. Nothing of the
-    /// person's own settings reaches it.
+    /// The program with these arguments, in a folder that holds its store, too. The settings of the
+    /// user do not reach it.
     pub(super) fn command(&self, dir: &Path, args: &[&str]) -> Command {
         let mut command = Command::new(&self.fabro);
         command.args(args).current_dir(dir).env("HOME", dir).env("FABRO_STORE", dir.join("store"));
@@ -98,16 +98,13 @@ pub(super) fn circle(stages: usize) -> String {
 }
 
 /// The bytes of all files below a folder whose paths are wanted.
-pub(super) fn bytes(dir: &Path, wanted: &impl Fn(&Path) -> bool) -> Result<u64> {
+pub(super) fn bytes(dir: &Path, wanted: impl Fn(&Path) -> bool) -> Result<u64> {
     let mut sum = 0;
-    for entry in fs::read_dir(dir)? {
-        let (entry, path) = entry.map(|entry| (entry.metadata(), entry.path()))?;
+    for entry in WalkDir::new(dir) {
         let entry = entry?;
-        sum += match entry.is_dir() {
-            true => bytes(&path, wanted)?,
-            false if wanted(&path) => entry.len(),
-            false => 0,
-        };
+        if entry.file_type().is_file() && wanted(entry.path()) {
+            sum += entry.metadata()?.len();
+        }
     }
     Ok(sum)
 }

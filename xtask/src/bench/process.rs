@@ -37,12 +37,9 @@ pub(super) fn validate(bench: &Bench<'_>) -> Result<Vec<Row>> {
     }
     let least = times.iter().min().copied().unwrap_or_default();
     let time = median(times)?;
-    Ok(vec![Row {
-        figure: "`validate` of a chain of 1,000 nodes".to_owned(),
-        limit: ms(ALLOWED),
-        measured: format!("{} (best {})", ms(time), ms(least)),
-        ratio: Some(time.as_secs_f64() / ALLOWED.as_secs_f64()),
-    }])
+    let measured = format!("{} (best {})", ms(time), ms(least));
+    let row = Row::time("`validate` of a chain of 1,000 nodes", time, ALLOWED);
+    Ok(vec![Row { measured, ..row }])
 }
 
 /// Many branches that wait at the same time.
@@ -63,13 +60,8 @@ pub(super) fn branches(bench: &Bench<'_>) -> Result<Vec<Row>> {
     for _ in 0..bench.repeat(7) {
         times.push(bench.time(&dir, &["run", "branches.fabro", "--quiet"])?);
     }
-    let time = median(times)?;
-    Ok(vec![Row {
-        figure: format!("{BRANCHES} branches of `sleep 0.2`"),
-        limit: ms(ALLOWED),
-        measured: ms(time),
-        ratio: Some(time.as_secs_f64() / ALLOWED.as_secs_f64()),
-    }])
+    let figure = format!("{BRANCHES} branches of `sleep 0.2`");
+    Ok(vec![Row::time(figure, median(times)?, ALLOWED)])
 }
 
 /// How the store grows by a stage: the log with its journal, and the files of stages.
@@ -82,8 +74,8 @@ pub(super) fn store(bench: &Bench<'_>) -> Result<Vec<Row>> {
         fs::write(dir.join("line.fabro"), line(stages))?;
         bench.time(&dir, &["run", "line.fabro", "--quiet"])?;
         let is_stage_file = |path: &Path| path.iter().any(|part| part == "stages");
-        let all = bytes(&dir.join("store"), &|_| true)?;
-        sizes.push((all, bytes(&dir.join("store"), &is_stage_file)?));
+        let all = bytes(&dir.join("store"), |_| true)?;
+        sizes.push((all, bytes(&dir.join("store"), is_stage_file)?));
     }
     let [before, after] = sizes[..] else { bail!("two sizes were expected") };
     let stage = |before: u64, after: u64| after.saturating_sub(before) as f64 / (many - few) as f64;

@@ -12,9 +12,9 @@ use super::measure::{median, time};
 use super::{Bench, Row, ms};
 use crate::cargo;
 
-/// What the program says of one run.
+/// The figures of one run.
 #[derive(Clone, Copy)]
-struct Told {
+struct Figures {
     /// A turn among the first tenth, and one among the last.
     early: Duration,
     late: Duration,
@@ -31,15 +31,15 @@ pub(super) fn session(bench: &Bench<'_>) -> Result<Vec<Row>> {
     cargo::run(bench.root, &args, &[])?;
     let program = cargo::target_dir(bench.root).join("release").join("examples").join("turns");
     let turns = if bench.quick { 100 } else { 1_000 };
-    let mut told = Vec::new();
+    let mut figures = Vec::new();
     for _ in 0..bench.repeat(15) {
-        told.push(ask(&program, turns, None)?);
+        figures.push(ask(&program, turns, None)?);
     }
-    let early = median(told.iter().map(|told| told.early).collect())?;
-    let late = median(told.iter().map(|told| told.late).collect())?;
-    let peak = median(told.iter().map(|told| told.peak_kib).collect())?;
+    let early = median(figures.iter().map(|figures| figures.early).collect())?;
+    let late = median(figures.iter().map(|figures| figures.late).collect())?;
+    let peak = median(figures.iter().map(|figures| figures.peak_kib).collect())?;
     let mut rows = in_memory(turns, early, late, peak);
-    let mean = median(told.iter().map(|told| told.mean).collect())?;
+    let mean = median(figures.iter().map(|figures| figures.mean).collect())?;
     rows.push(on_disk(bench, &program, turns, mean)?);
     Ok(rows)
 }
@@ -52,12 +52,7 @@ fn in_memory(turns: usize, early: Duration, late: Duration, peak_kib: f64) -> Ve
     let growth = late.as_secs_f64() / early.as_secs_f64();
     let peak = peak_kib * 1_024.0 / 1e6;
     vec![
-        Row {
-            figure: format!("a turn of an agent, the last of {turns}, in memory"),
-            limit: "0.3 ms".to_owned(),
-            measured: format!("{} µs", late.as_micros()),
-            ratio: Some(late.as_secs_f64() / ALLOWED.as_secs_f64()),
-        },
+        Row::time(format!("a turn of an agent, the last of {turns}, in memory"), late, ALLOWED),
         Row {
             figure: format!("the last tenth of {turns} turns beside the first"),
             limit: format!("{GROWTH} × {} µs", early.as_micros()),
@@ -83,9 +78,9 @@ fn on_disk(bench: &Bench<'_>, program: &Path, turns: usize, memory: Duration) ->
         let mut half = || time(|| (0..turns).try_for_each(|_| append(&mut log)));
         let before = half()?;
         let store = dir.join("store");
-        let told = ask(program, turns, Some(&store))?;
+        let figures = ask(program, turns, Some(&store))?;
         let syncs = before + half()?;
-        pairs.push((syncs / u32::try_from(turns)?, told.mean.saturating_sub(memory)));
+        pairs.push((syncs / u32::try_from(turns)?, figures.mean.saturating_sub(memory)));
     }
     let ratios = pairs.iter().map(|(syncs, more)| more.as_secs_f64() / syncs.as_secs_f64());
     let ratios: Vec<f64> = ratios.collect();
@@ -101,7 +96,7 @@ fn on_disk(bench: &Bench<'_>, program: &Path, turns: usize, memory: Duration) ->
     })
 }
 
-fn ask(program: &Path, turns: usize, store: Option<&Path>) -> Result<Told> {
+fn ask(program: &Path, turns: usize, store: Option<&Path>) -> Result<Figures> {
     let output = Command::new(program).arg(turns.to_string()).args(store).output();
     let output = output.context("start the example")?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -111,7 +106,7 @@ fn ask(program: &Path, turns: usize, store: Option<&Path>) -> Result<Told> {
         let word = line.and_then(|line| line.split_whitespace().next());
         word.with_context(|| format!("the example says no `{name}`"))?.parse().context(text.clone())
     };
-    Ok(Told {
+    Ok(Figures {
         early: Duration::from_nanos(number("early")?),
         late: Duration::from_nanos(number("late")?),
         mean: Duration::from_nanos(number("whole")?) / u32::try_from(turns.max(1))?,

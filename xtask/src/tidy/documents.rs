@@ -1,10 +1,10 @@
-//! What a stranger reads first: crate docs, README, example.
+//! Rules for documents: crate docs, README, example.
 
 use super::{Problem, layers};
 use crate::workspace::Workspace;
 use crate::{fixtures, readme};
 
-/// Every package says what it is, and every library shows it with an example that runs.
+/// Every package has crate docs, and every library has a doctest.
 pub(super) fn crate_docs(workspace: &Workspace) -> Vec<Problem> {
     let mut problems = Vec::new();
     for package in &workspace.packages {
@@ -29,7 +29,7 @@ pub(super) fn readmes(workspace: &Workspace) -> Vec<Problem> {
     stale.map(|(path, _)| Problem::new(path, 0, message)).collect()
 }
 
-/// A crate that somebody outside would call has an example.
+/// An entry point for other projects has an example.
 pub(super) fn examples(workspace: &Workspace) -> Vec<Problem> {
     let entry_points = workspace
         .packages
@@ -48,14 +48,14 @@ mod tests {
     use insta::assert_snapshot;
 
     use super::*;
-    use crate::tidy::said;
+    use crate::tidy::found;
 
     const LIBRARY: (&str, &str) = ("crates/a/Cargo.toml", "[package]\nname = 'fabro-graph'");
 
     #[test]
-    fn missing_docs_are_seen() {
+    fn missing_docs_are_found() {
         let check = |file: &str, text: &str| {
-            said(crate_docs, &[LIBRARY, (&format!("crates/a/src/{file}"), text)])
+            found(crate_docs, &[LIBRARY, (&format!("crates/a/src/{file}"), text)])
         };
         assert_snapshot!(check("lib.rs", "mod a;"), @"crates/a/src/lib.rs:1: open it with crate docs (`//!`)");
         assert_snapshot!(check("lib.rs", "//! A.\n"), @"crates/a/src/lib.rs:1: show its use in a doctest that runs");
@@ -65,15 +65,15 @@ mod tests {
     }
 
     #[test]
-    fn a_readme_of_its_own_is_seen() {
+    fn a_readme_of_its_own_is_found() {
         let source = ("crates/a/src/lib.rs", "//! A.\n");
         let readme = ("crates/a/README.md", "# fabro-graph\n\nB.\n");
-        assert_snapshot!(said(readmes, &[LIBRARY, source, readme]), @"crates/a/README.md: differs from the crate docs: run `cargo xtask fixtures --bless`");
+        assert_snapshot!(found(readmes, &[LIBRARY, source, readme]), @"crates/a/README.md: differs from the crate docs: run `cargo xtask fixtures --bless`");
     }
 
     #[test]
-    fn a_missing_example_is_seen() {
-        assert_snapshot!(said(examples, &[LIBRARY]), @"crates/a: show its use in a file below `examples/`");
-        assert_eq!(said(examples, &[LIBRARY, ("crates/a/examples/e.rs", "")]), "");
+    fn a_missing_example_is_found() {
+        assert_snapshot!(found(examples, &[LIBRARY]), @"crates/a: show its use in a file below `examples/`");
+        assert_eq!(found(examples, &[LIBRARY, ("crates/a/examples/e.rs", "")]), "");
     }
 }

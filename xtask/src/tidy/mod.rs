@@ -1,29 +1,26 @@
-//! `cargo xtask tidy`: the rules of the workspace that the compiler does not check. `cargo test` runs
-//! them too. Each rule is one function over a [`Workspace`] in memory, with a test that fails it.
+//! `cargo xtask tidy`: the rules of the workspace that neither the compiler nor clippy checks.
+//! `cargo test` runs them too. Each rule is one function over a [`Workspace`] in memory, with a test
+//! that fails it.
 
 use std::path::Path;
 
 use anyhow::{Result, bail};
 
 use crate::say;
-use crate::workspace::Workspace;
+use crate::workspace::{Package, Workspace};
 
 mod documents;
 mod layers;
-mod libraries;
-mod lockfile;
-mod members;
+mod manifests;
 mod purity;
-mod size;
 mod source;
 mod style;
-mod words;
 
 /// One thing that breaks a rule.
 #[derive(Debug, PartialEq, Eq)]
 struct Problem {
     path: String,
-    /// From 1; 0 when it is about the whole file.
+    /// From 1; 0 for the whole file.
     line: usize,
     message: String,
     /// Reported, without failing the check.
@@ -35,8 +32,12 @@ impl Problem {
         Self { path: path.into(), line, message: message.into(), warning: false }
     }
 
-    fn warning(path: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { warning: true, ..Self::new(path, 0, message) }
+    fn warning(path: impl Into<String>, line: usize, message: impl Into<String>) -> Self {
+        Self { warning: true, ..Self::new(path, line, message) }
+    }
+
+    fn in_manifest(package: &Package, message: impl Into<String>) -> Self {
+        Self::new(format!("{}/Cargo.toml", package.dir), 0, message)
     }
 }
 
@@ -55,22 +56,18 @@ type Check = fn(&Workspace) -> Vec<Problem>;
 const CHECKS: &[Check] = &[
     layers::known_members,
     layers::only_lower_layers,
-    layers::engine_knows_no_effects,
-    layers::nothing_uses_the_top,
-    libraries::http_only_where_allowed,
-    libraries::schemas_stay_local,
+    layers::engine_reaches_no_effects,
+    layers::few_dependencies_of_handlers,
+    manifests::lints,
+    manifests::http_only_where_allowed,
+    manifests::schemas_stay_local,
+    manifests::package_ceiling,
     purity::pure_crates_use_no_system,
     purity::pure_crates_have_no_runtime,
     documents::crate_docs,
     documents::readmes,
     documents::examples,
-    members::metadata,
-    members::lints,
-    size::files,
-    words::unfinished,
-    words::silenced_lints,
-    lockfile::package_ceiling,
-    layers::few_arrows_from_handlers,
+    style::file_lengths,
     style::tuple_lets,
     style::option_advice,
     style::usual_words,
@@ -94,9 +91,9 @@ fn problems(workspace: &Workspace) -> Vec<Problem> {
     CHECKS.iter().flat_map(|check| check(workspace)).collect()
 }
 
-/// What a check says about made-up files, a problem a line.
+/// The problems that a check finds in made-up files, one a line.
 #[cfg(test)]
-fn said(check: Check, files: &[(&str, &str)]) -> String {
+fn found(check: Check, files: &[(&str, &str)]) -> String {
     let problems = check(&crate::workspace::testing::workspace(files));
     problems.iter().map(Problem::to_string).collect::<Vec<_>>().join("\n")
 }
@@ -105,7 +102,7 @@ fn said(check: Check, files: &[(&str, &str)]) -> String {
 mod tests {
     use super::*;
 
-    /// `cargo test` is the whole truth: it fails where `cargo xtask tidy` does.
+    /// `cargo test` fails where `cargo xtask tidy` does.
     #[test]
     fn the_workspace_keeps_its_rules() {
         let workspace = Workspace::load(&crate::root()).unwrap();

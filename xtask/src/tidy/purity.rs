@@ -18,15 +18,15 @@ const RUNTIMES: [&str; 9] = [
     "tokio",
 ];
 
-/// Their code, tests aside, names no part of the standard library that reaches outside.
+/// Their production code names no part of the standard library that reaches outside.
 pub(super) fn pure_crates_use_no_system(workspace: &Workspace) -> Vec<Problem> {
     let mut problems = Vec::new();
     for package in pure(workspace) {
         for source in sources(workspace, package) {
-            for (what, line) in system_uses(&source.tokens) {
+            problems.extend(system_uses(&source.tokens).into_iter().map(|(what, line)| {
                 let message = format!("`{}` is pure: no `{what}`", package.name);
-                problems.push(Problem::new(source.path, line, message));
-            }
+                Problem::new(source.path, line, message)
+            }));
         }
     }
     problems
@@ -36,12 +36,12 @@ pub(super) fn pure_crates_use_no_system(workspace: &Workspace) -> Vec<Problem> {
 pub(super) fn pure_crates_have_no_runtime(workspace: &Workspace) -> Vec<Problem> {
     let mut problems = Vec::new();
     for package in pure(workspace) {
-        for dependency in package.dependencies() {
-            if dependency.kind != Kind::Development && RUNTIMES.contains(&dependency.name) {
-                let message = format!("`{}` is pure: no `{}`", package.name, dependency.name);
-                problems.push(Problem::new(format!("{}/Cargo.toml", package.dir), 0, message));
-            }
-        }
+        let dependencies = package.dependencies().into_iter();
+        let effects = dependencies.filter(|it| it.kind != Kind::Development);
+        problems.extend(effects.filter(|it| RUNTIMES.contains(&it.name)).map(|it| {
+            let message = format!("`{}` is pure: no `{}`", package.name, it.name);
+            Problem::in_manifest(package, message)
+        }));
     }
     problems
 }
@@ -51,18 +51,18 @@ fn pure(workspace: &Workspace) -> impl Iterator<Item = &Package> {
     workspace.packages.iter().filter(move |package| is_pure(&package.name))
 }
 
-/// What production code names of the outside, with the line.
+/// The parts of the outside world that code names, with the line.
 fn system_uses(tokens: &[Token]) -> Vec<(String, usize)> {
     let mut found = Vec::new();
-    for (at, token) in tokens.iter().enumerate().filter(|(_, token)| !token.test) {
+    for (at, token) in tokens.iter().enumerate() {
         if CLOCKS.contains(&token.text.as_str()) {
-            found.push((token.text.clone(), token.lines.0));
+            found.push((token.text.clone(), token.line));
         } else if starts(tokens, at, &[":", ":", "now", "("]) {
-            found.push(("now()".to_owned(), token.lines.0));
+            found.push(("now()".to_owned(), token.line));
         } else if starts(tokens, at, &["std", ":", ":"]) {
             let modules = named_after(&tokens[at + 3..]).into_iter();
             let outside = modules.filter(|module| MODULES.contains(&module.text.as_str()));
-            found.extend(outside.map(|module| (format!("std::{}", module.text), module.lines.0)));
+            found.extend(outside.map(|module| (format!("std::{}", module.text), module.line)));
         }
     }
     found
@@ -97,17 +97,17 @@ mod tests {
     use insta::assert_snapshot;
 
     use super::*;
-    use crate::tidy::said;
-    use crate::tidy::source::read;
+    use crate::tidy::found;
+    use crate::tidy::source::tokens;
 
     #[track_caller]
     fn check(text: &str, expect: &[&str]) {
-        let found = system_uses(&read("a.rs", text).tokens);
+        let found = system_uses(&tokens(text));
         assert_eq!(found.into_iter().map(|(what, _)| what).collect::<Vec<_>>(), expect);
     }
 
     #[test]
-    fn every_spelling_of_the_outside_is_seen() {
+    fn every_spelling_of_a_system_module_is_found() {
         check("use std::fs;", &["std::fs"]);
         check("use std::{fmt, env::{self, var}, net};", &["std::env", "std::net"]);
         check("use std::{collections::{fs, net}, sync::Arc};", &[]);
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn only_pure_crates_are_held_to_it() {
+    fn only_pure_crates_are_checked() {
         let source = |path| (path, "use std::collections::BTreeMap;\nuse std::{fs};");
         let files = [
             ("crates/p/Cargo.toml", "[package]\nname = 'fabro-types'\n[dependencies]\ntokio = '1'"),
@@ -127,7 +127,7 @@ mod tests {
             ("crates/i/Cargo.toml", "[package]\nname = 'fabro-store'\n[dependencies]\ntokio = '1'"),
             source("crates/i/src/lib.rs"),
         ];
-        assert_snapshot!(said(pure_crates_use_no_system, &files), @"crates/p/src/lib.rs:2: `fabro-types` is pure: no `std::fs`");
-        assert_snapshot!(said(pure_crates_have_no_runtime, &files), @"crates/p/Cargo.toml: `fabro-types` is pure: no `tokio`");
+        assert_snapshot!(found(pure_crates_use_no_system, &files), @"crates/p/src/lib.rs:2: `fabro-types` is pure: no `std::fs`");
+        assert_snapshot!(found(pure_crates_have_no_runtime, &files), @"crates/p/Cargo.toml: `fabro-types` is pure: no `tokio`");
     }
 }

@@ -1,6 +1,6 @@
-//! Rust files as flat lists of tokens: comments and strings can hide nothing and hold nothing.
+//! The production code of a crate as flat lists of tokens: comments, strings and tests hide nothing
+//! and count for nothing.
 
-use std::collections::BTreeSet;
 use std::str::FromStr;
 
 use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
@@ -10,44 +10,36 @@ use crate::workspace::{Package, Workspace};
 /// One Rust file.
 pub(super) struct Source<'a> {
     pub(super) path: &'a str,
-    /// Its tokens; empty when it is no Rust, which the compiler says better.
+    /// Its tokens; empty for a file that does not parse, which the compiler reports.
     pub(super) tokens: Vec<Token>,
 }
 
-/// A token. Brackets are tokens of their own; doc comments are left out.
+/// A token. Brackets are tokens of their own; doc comments and tests are left out.
 #[derive(Debug)]
 pub(super) struct Token {
     pub(super) text: String,
-    /// First and last line, from 1.
-    pub(super) lines: (usize, usize),
-    /// In an item under `#[cfg(test)]`, or in a file of tests.
-    pub(super) test: bool,
+    /// From 1.
+    pub(super) line: usize,
 }
 
-/// The files below `src/` of a member, with what is test code marked.
-pub(super) fn sources<'a>(workspace: &'a Workspace, package: &'a Package) -> Vec<Source<'a>> {
+/// The files below `src/` of a member, without files of tests.
+pub(super) fn sources<'a>(
+    workspace: &'a Workspace,
+    package: &'a Package,
+) -> impl Iterator<Item = Source<'a>> {
     let prefix = format!("{}/src/", package.dir);
-    let mut sources: Vec<_> = workspace
-        .sources(package)
-        .filter(|(path, _)| path.starts_with(&prefix))
-        .map(|(path, text)| read(path, text))
-        .collect();
-    let tests: BTreeSet<String> = sources.iter().flat_map(test_modules).collect();
-    for source in &mut sources {
-        if tests.iter().any(|module| is_in(source.path, module)) {
-            source.tokens.iter_mut().for_each(|token| token.test = true);
-        }
-    }
-    sources
+    let files = workspace.sources(package);
+    let production = files.filter(move |(path, _)| path.starts_with(&prefix) && !is_test(path));
+    production.map(|(path, text)| Source { path, tokens: tokens(text) })
 }
 
-/// One file by itself.
-pub(super) fn read<'a>(path: &'a str, text: &'a str) -> Source<'a> {
+/// The production tokens of a file.
+pub(super) fn tokens(text: &str) -> Vec<Token> {
     let mut tokens = Vec::new();
     if let Ok(stream) = TokenStream::from_str(text) {
-        flatten(stream, false, &mut tokens);
+        flatten(stream, &mut tokens);
     }
-    Source { path, tokens }
+    tokens
 }
 
 /// Whether the tokens at `at` are these.
@@ -56,43 +48,37 @@ pub(super) fn starts(tokens: &[Token], at: usize, texts: &[&str]) -> bool {
     tokens.len() - at >= texts.len() && here.zip(texts).all(|(token, text)| token == *text)
 }
 
-fn flatten(stream: TokenStream, mut in_test: bool, out: &mut Vec<Token>) {
+/// `tests.rs`, `…_tests.rs`, `testing.rs`, and what is in a directory `tests`.
+fn is_test(path: &str) -> bool {
+    path.contains("/tests/") || path.ends_with("tests.rs") || path.ends_with("/testing.rs")
+}
+
+fn flatten(stream: TokenStream, out: &mut Vec<Token>) {
     let mut trees = stream.into_iter().peekable();
-    // `#[cfg(test)]` holds to the end of its item: a `;` or a block.
-    let mut test_item = false;
+    // `#[cfg(test)]` applies to the end of its item: a `;` or a block.
+    let mut in_test_item = false;
     while let Some(tree) = trees.next() {
-        if is_punct(&tree, '#') {
-            let bang = trees.next_if(|next| is_punct(next, '!'));
-            let group = trees.next_if(|next| matches!(next, TokenTree::Group(_)));
-            if let Some(TokenTree::Group(attribute)) = &group {
-                match (is_cfg_test(attribute), &bang) {
-                    (true, None) => test_item = true,
-                    (true, Some(_)) => in_test = true,
-                    (false, _) => {}
-                }
-                if is_doc(attribute) {
-                    continue;
-                }
-            }
-            for tree in [Some(tree), bang, group].iter().flatten() {
-                push(tree, in_test || test_item, out);
-            }
+        if is_punct(&tree, '#')
+            && let Some(TokenTree::Group(attribute)) = trees.peek()
+            && (is_cfg_test(attribute) || is_doc(attribute))
+        {
+            in_test_item |= is_cfg_test(attribute);
+            trees.next();
             continue;
         }
-        push(&tree, in_test || test_item, out);
+        if !in_test_item {
+            push(&tree, out);
+        }
         let ends_item = match &tree {
             TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
             other => is_punct(other, ';'),
         };
-        test_item &= !ends_item;
+        in_test_item &= !ends_item;
     }
 }
 
-fn push(tree: &TokenTree, in_test: bool, out: &mut Vec<Token>) {
-    let token = |text: &str, span: Span| {
-        let lines = (span.start().line, span.end().line);
-        Token { text: text.to_owned(), lines, test: in_test }
-    };
+fn push(tree: &TokenTree, out: &mut Vec<Token>) {
+    let token = |text: &str, span: Span| Token { text: text.to_owned(), line: span.start().line };
     let TokenTree::Group(group) = tree else {
         return out.push(token(&tree.to_string(), tree.span()));
     };
@@ -103,7 +89,7 @@ fn push(tree: &TokenTree, in_test: bool, out: &mut Vec<Token>) {
         Delimiter::None => ("", ""),
     };
     out.push(token(open, group.span_open()));
-    flatten(group.stream(), in_test, out);
+    flatten(group.stream(), out);
     out.push(token(close, group.span_close()));
 }
 
@@ -119,64 +105,37 @@ fn is_cfg_test(attribute: &Group) -> bool {
     attribute.stream().to_string().replace(' ', "") == "cfg(test)"
 }
 
-/// The modules that a file declares as `#[cfg(test)] mod name;`, as paths without `.rs`.
-fn test_modules(source: &Source<'_>) -> Vec<String> {
-    let (dir, file) = source.path.rsplit_once('/').unwrap_or(("", source.path));
-    let stem = file.trim_end_matches(".rs");
-    let below = match stem {
-        "lib" | "main" | "mod" => dir.to_owned(),
-        _ => format!("{dir}/{stem}"),
-    };
-    let tokens = &source.tokens;
-    let declared = (0..tokens.len().saturating_sub(2))
-        .filter(|at| tokens[*at].test && tokens[*at].text == "mod" && tokens[at + 2].text == ";");
-    declared.map(|at| format!("{below}/{}", tokens[at + 1].text)).collect()
-}
-
-fn is_in(path: &str, module: &str) -> bool {
-    path.strip_prefix(module).is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::workspace::testing::workspace;
 
-    /// The production tokens of a file.
-    fn production(text: &str) -> String {
-        let source = read("a.rs", text);
-        let kept = source.tokens.iter().filter(|token| !token.test);
-        kept.map(|token| token.text.as_str()).collect::<Vec<_>>().join(" ")
+    #[test]
+    fn comments_docs_and_tests_are_not_production_tokens() {
+        let check = |text: &str, expect: &str| {
+            let tokens: Vec<_> = tokens(text).into_iter().map(|token| token.text).collect();
+            assert_eq!(tokens.join(" "), expect);
+        };
+        check("/// a\nfn a() {} // b\n/* c */", "fn a ( ) { }");
+        check("#[cfg(test)]\nmod tests { fn b() {} }\nfn a() {}", "fn a ( ) { }");
+        check("#[cfg(test)] use a::b;\nfn a() {}", "fn a ( ) { }");
+        check("#[cfg(not(test))] fn a() {}", "# [ cfg ( not ( test ) ) ] fn a ( ) { }");
+        check("#![warn(x)]", "# ! [ warn ( x ) ]");
+        check("f!(#a)", "f ! ( # a )");
     }
 
     #[test]
-    fn comments_docs_and_tests_are_no_production_tokens() {
-        assert_eq!(production("/// a\nfn a() {} // b\n/* c */"), "fn a ( ) { }");
-        assert_eq!(production("#[cfg(test)]\nmod tests { fn b() {} }\nfn a() {}"), "fn a ( ) { }");
-        assert_eq!(production("#[cfg(test)] use a::b;\nfn a() {}"), "fn a ( ) { }");
-        assert_eq!(
-            production("#[cfg(not(test))] fn a() {}"),
-            "# [ cfg ( not ( test ) ) ] fn a ( ) { }"
-        );
-        assert_eq!(production("#![warn(x)]"), "# ! [ warn ( x ) ]");
-        assert_eq!(production("#![cfg(test)]\nfn a() {}\nfn b() {}"), "");
-        assert_eq!(production("f!(#a)"), "f ! ( # a )");
-    }
-
-    #[test]
-    fn a_module_declared_for_tests_is_test_code() {
+    fn files_of_tests_are_left_out() {
         let workspace = workspace(&[
             ("crates/a/Cargo.toml", "[package]\nname = 'a'"),
             ("crates/a/src/lib.rs", "mod b;\n#[cfg(test)]\nmod tests;"),
-            ("crates/a/src/b.rs", "#[cfg(test)]\nmod checks;\nfn b() {}"),
-            ("crates/a/src/b/checks.rs", "fn c() {}"),
+            ("crates/a/src/b.rs", "fn b() {}"),
+            ("crates/a/src/b/testing.rs", "fn c() {}"),
             ("crates/a/src/tests.rs", "mod deep;"),
             ("crates/a/src/tests/deep.rs", "fn d() {}"),
             ("crates/a/examples/e.rs", "fn e() {}"),
         ]);
-        let sources = sources(&workspace, &workspace.packages[0]);
-        let production = sources.iter().filter(|it| it.tokens.iter().any(|token| !token.test));
-        let production: Vec<_> = production.map(|source| source.path).collect();
-        assert_eq!(production, ["crates/a/src/b.rs", "crates/a/src/lib.rs"]);
+        let paths = sources(&workspace, &workspace.packages[0]).map(|source| source.path);
+        assert_eq!(paths.collect::<Vec<_>>(), ["crates/a/src/b.rs", "crates/a/src/lib.rs"]);
     }
 }

@@ -1,8 +1,13 @@
-//! Rules of style that a search can check. All of them are warnings, one for each file.
+//! Rules of style that a search can check. Most are warnings, one for each file.
 
 use super::source::{Token, sources, starts};
 use super::{Problem, layers};
 use crate::workspace::{Package, Workspace};
+
+/// The length of a file in lines, above which there is a warning, then an error. That of functions
+/// is checked by clippy.
+const FILE_SOFT: usize = 500;
+const FILE_HARD: usize = 800;
 
 /// Words that have a usual technical term, and that term.
 const WORDS: [(&str, &str); 14] = [
@@ -25,14 +30,26 @@ const WORDS: [(&str, &str); 14] = [
 /// The layer of the command line: only from there on messages know its options.
 const COMMAND_LINE: u8 = 7;
 
+/// A file that grows past its budget is two files.
+pub(super) fn file_lengths(workspace: &Workspace) -> Vec<Problem> {
+    let all = workspace.packages.iter().flat_map(|package| workspace.sources(package));
+    let check = |(path, text): (&str, &str)| {
+        let lines = text.lines().count();
+        let message = |limit: usize| format!("has {lines} lines, and {limit} are allowed");
+        match lines {
+            0..=FILE_SOFT => None,
+            ..=FILE_HARD => Some(Problem::warning(path, 0, message(FILE_SOFT))),
+            _ => Some(Problem::new(path, 0, message(FILE_HARD))),
+        }
+    };
+    all.filter_map(check).collect()
+}
+
 /// `let (a, b) = (x, y);` is two statements.
 pub(super) fn tuple_lets(workspace: &Workspace) -> Vec<Problem> {
-    let found = |package: &Package| {
-        in_files(workspace, package, |tokens, at| {
-            is_tuple_let(tokens, at).then(|| "`let (…) = (…);`".to_owned())
-        })
-    };
-    workspace.packages.iter().flat_map(found).collect()
+    in_files(workspace, workspace.packages.iter(), |tokens, at| {
+        is_tuple_let(tokens, at).then(|| "`let (…) = (…);`".to_owned())
+    })
 }
 
 /// A library does not know the options of the program that uses it.
@@ -40,57 +57,50 @@ pub(super) fn option_advice(workspace: &Workspace) -> Vec<Problem> {
     let is_library = |package: &&Package| {
         layers::find(&package.name).is_some_and(|member| member.layer < COMMAND_LINE)
     };
-    let advice = |tokens: &[Token], at: usize| {
+    let libraries = workspace.packages.iter().filter(is_library);
+    in_files(workspace, libraries, |tokens, at| {
         let text = tokens[at].text.as_str();
         let (before, option) = text.split_once("--").filter(|_| text.starts_with('"'))?;
         let is_advice = before.len() > 2 && before.ends_with([' ', '`']);
         let end = option.find(|c: char| !c.is_ascii_lowercase()).unwrap_or(option.len());
         (is_advice && end > 1).then(|| format!("advice about `--{}`", &option[..end]))
-    };
-    let libraries = workspace.packages.iter().filter(is_library);
-    libraries.flat_map(|package| in_files(workspace, package, advice)).collect()
+    })
 }
 
-/// Doc comments use the usual technical terms, so that a search finds the place.
+/// Comments use the usual technical terms, so that a search finds the place.
 pub(super) fn usual_words(workspace: &Workspace) -> Vec<Problem> {
     let files = workspace.packages.iter().flat_map(|package| workspace.sources(package));
     let check = |(path, text): (&str, &str)| {
-        let found = text.lines().filter(|line| is_doc_comment(line)).filter_map(word_in);
-        let mut found: Vec<_> = found.map(|(word, usual)| format!("{word} ({usual})")).collect();
-        found.sort_unstable();
-        found.dedup();
+        let comments = text.lines().filter(|line| line.trim_start().starts_with("//"));
+        let comments = comments.collect::<Vec<_>>().join("\n").to_lowercase();
+        let found = WORDS.iter().filter(|(word, _)| comments.contains(word));
+        let found: Vec<_> = found.map(|(word, usual)| format!("{word} ({usual})")).collect();
         let message = format!("usual words: {}", found.join(", "));
-        (!found.is_empty()).then(|| Problem::warning(path, message))
+        (!found.is_empty()).then(|| Problem::warning(path, 0, message))
     };
     files.filter_map(check).collect()
 }
 
-fn is_doc_comment(line: &str) -> bool {
-    line.trim_start().starts_with("//")
-}
-
-fn word_in(line: &str) -> Option<&'static (&'static str, &'static str)> {
-    let line = line.to_lowercase();
-    WORDS.iter().find(|(word, _)| line.contains(word))
-}
-
 /// One warning for each file of production code with a match.
-fn in_files(
+fn in_files<'a>(
     workspace: &Workspace,
-    package: &Package,
+    packages: impl Iterator<Item = &'a Package>,
     find: impl Fn(&[Token], usize) -> Option<String>,
 ) -> Vec<Problem> {
-    let check = |source: super::source::Source<'_>| {
-        let tokens = &source.tokens;
-        let production = (0..tokens.len()).filter(|at| !tokens[*at].test);
-        let mut found = production.filter_map(|at| Some((tokens[at].lines.0, find(tokens, at)?)));
-        let (line, message) = found.next()?;
-        let more = found.count();
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        let problem = Problem::warning(source.path, format!("{message}{more}"));
-        Some(Problem { line, ..problem })
-    };
-    sources(workspace, package).into_iter().filter_map(check).collect()
+    let mut problems = Vec::new();
+    for package in packages {
+        for source in sources(workspace, package) {
+            let tokens = &source.tokens;
+            let found = (0..tokens.len()).filter_map(|at| Some((at, find(tokens, at)?)));
+            let found: Vec<_> = found.collect();
+            let Some((at, message)) = found.first() else { continue };
+            let more = found.len() - 1;
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            let message = format!("{message}{more}");
+            problems.push(Problem::warning(source.path, tokens[*at].line, message));
+        }
+    }
+    problems
 }
 
 fn is_tuple_let(tokens: &[Token], at: usize) -> bool {
@@ -125,11 +135,11 @@ mod tests {
     use insta::assert_snapshot;
 
     use super::*;
-    use crate::tidy::{Check, said};
+    use crate::tidy::{Check, found};
 
     fn check(rule: Check, text: &str) -> String {
         let package = ("crates/a/Cargo.toml", "[package]\nname = 'fabro-graph'");
-        said(rule, &[package, ("crates/a/src/a.rs", text)])
+        found(rule, &[package, ("crates/a/src/a.rs", text)])
     }
 
     #[test]
@@ -151,7 +161,15 @@ mod tests {
     #[test]
     fn an_unusual_word_is_found() {
         let text = "/// Whoever asks.\n/// Once more.\nfn nobody() {}";
-        assert_snapshot!(check(usual_words, text), @"crates/a/src/a.rs: warning: usual words: once more (again), whoever (the caller)");
+        assert_snapshot!(check(usual_words, text), @"crates/a/src/a.rs: warning: usual words: whoever (the caller), once more (again)");
         assert_eq!(check(usual_words, "/// The caller.\nfn f() {}"), "");
+    }
+
+    #[test]
+    fn a_long_file_is_found() {
+        let check = |lines: usize| check(file_lengths, &"\n".repeat(lines));
+        assert_eq!(check(FILE_SOFT), "");
+        assert_snapshot!(check(FILE_SOFT + 1), @"crates/a/src/a.rs: warning: has 501 lines, and 500 are allowed");
+        assert_snapshot!(check(FILE_HARD + 1), @"crates/a/src/a.rs: has 801 lines, and 800 are allowed");
     }
 }

@@ -1,14 +1,25 @@
 //! `fabro answer`.
 
-use std::fmt::Write as _;
-
-use fabro_run::{is_driven, root};
-
-use crate::cli::AnswerArgs;
+use crate::drive::resume_hint;
 use crate::error;
-use crate::exit::{self, Exit};
+use crate::exit::Exit;
 use crate::global::Global;
 use crate::output;
+
+/// Answer a gate that waits for a person
+#[derive(clap::Args, Clone, Debug)]
+#[command(
+    override_usage = "fabro answer [OPTIONS] <RUN> [GATE] <CHOICE>",
+    after_help = "Examples:\n  fabro answer latest y\n  fabro answer latest review 'Use the other API'\n\nGATE is needed only if several gates wait. `fabro resume` continues a paused run."
+)]
+pub struct AnswerArgs {
+    /// The run: its id, the beginning of it, or `latest`
+    pub run: String,
+
+    /// The gate (NODE or NODE@VISIT) if several wait, and an option's key or label, or free text
+    #[arg(num_args = 1..=2, required = true, value_names = ["GATE", "CHOICE"])]
+    pub words: Vec<String>,
+}
 
 /// Answers a gate, of the run or of one of its sub-workflows.
 pub async fn answer(args: &AnswerArgs, global: &Global) -> anyhow::Result<Exit> {
@@ -18,14 +29,8 @@ pub async fn answer(args: &AnswerArgs, global: &Global) -> anyhow::Result<Exit> 
         [choice] => (None, choice),
         _ => return Err(error::usage("the answer is missing", "write RUN [GATE] CHOICE")),
     };
-    let gate = fabro_run::answer(&store, run, name, choice, "cli")
-        .await
-        .map_err(|error| error::run(error, global))?;
-    let mut text = format!("answered {}\n", gate.node);
-    if !is_driven(&store, run).await? {
-        let resume = global.command(&format!("resume {}", root(&store, run).await?));
-        let _ = writeln!(text, "continue with: {resume}");
-    }
-    output::stdout(&text)?;
-    Ok(exit::SUCCEEDED)
+    let gate = fabro_run::answer(&store, run, name, choice, "cli").await?;
+    let hint = resume_hint(&store, run, global).await?;
+    output::stdout(&format!("answered {}\n{hint}", gate.node))?;
+    Ok(Exit::SUCCEEDED)
 }

@@ -2,20 +2,28 @@
 
 use fabro_run::Cancellation;
 
-use crate::cli::CancelArgs;
-use crate::error;
-use crate::exit::{self, Exit};
+use crate::exit::Exit;
 use crate::global::Global;
 use crate::output;
+
+/// Cancel a run
+#[derive(clap::Args, Clone, Debug)]
+pub struct CancelArgs {
+    /// The run: its id, the beginning of it, or `latest`
+    pub run: String,
+
+    /// The reason, for the log
+    #[arg(long, default_value = "canceled by the user", value_name = "TEXT")]
+    pub reason: String,
+}
 
 /// Cancels a run.
 pub async fn cancel(args: &CancelArgs, global: &Global) -> anyhow::Result<Exit> {
     let (store, run) = global.run_to_change(&args.run).await?;
-    let canceled = fabro_run::cancel(&store, run, &args.reason).await;
-    let text = match canceled.map_err(|error| error::run(error, global))? {
+    let text = match fabro_run::cancel(&store, run, &args.reason).await? {
         Cancellation::Ended => format!("run {run} canceled\n"),
         Cancellation::Requested => format!("run {run} is being canceled by its driver\n"),
     };
     output::stdout(&text)?;
-    Ok(exit::SUCCEEDED)
+    Ok(Exit::SUCCEEDED)
 }

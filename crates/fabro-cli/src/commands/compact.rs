@@ -9,8 +9,7 @@ use fabro_events::{Event, EventBody};
 use fabro_handlers::compaction_policy;
 use fabro_inspect::conversation;
 use fabro_llm::TurnCounts;
-use fabro_run::ServiceBuilder;
-use fabro_run::{Bundle, RunSettings};
+use fabro_run::{Bundle, RunSettings, ServiceBuilder};
 use fabro_store::SqliteStore;
 use fabro_terminal::{Paint, clean};
 use fabro_tools::{ToolContext, ToolSet};
@@ -18,26 +17,51 @@ use fabro_types::RunId;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use crate::cli::CompactArgs;
 use crate::error;
-use crate::exit::{self, Exit};
+use crate::exit::Exit;
 use crate::global::Global;
 use crate::output;
 
-/// What a compaction would give, as JSON.
+/// Preview the compaction of an agent's conversation
+#[derive(clap::Args, Clone, Debug)]
+#[command(
+    after_help = "Examples:\n  fabro compact latest\n  fabro compact latest implement@2 --keep-recent 10\n  fabro compact latest --no-summary --json | jq -r .summary\n\nNothing is changed: agents compact their conversations automatically."
+)]
+pub struct CompactArgs {
+    /// The run: its id, the beginning of it, or `latest`
+    pub run: String,
+
+    /// The stage [default: the last one that used a model]
+    #[arg(value_name = "[BRANCH/]NODE[@VISIT]")]
+    pub stage: Option<String>,
+
+    /// How many of the last messages stay [default: as in the run's settings]
+    #[arg(long, value_name = "N")]
+    pub keep_recent: Option<usize>,
+
+    /// Make the summary without a model
+    #[arg(long)]
+    pub no_summary: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The result of a compaction, as JSON.
 #[derive(Serialize)]
-struct Shown {
-    summary: Option<String>,
+struct Preview<'a> {
+    summary: Option<&'a str>,
     compacted_entries: usize,
 }
 
-/// Shows what a stage's conversation would be shortened to. Nothing is recorded.
+/// Previews the compaction of a stage's conversation. Nothing is recorded.
 pub async fn compact(args: CompactArgs, global: &Global) -> anyhow::Result<Exit> {
     let (store, run) = global.run_to_read(&args.run).await?;
     let events = read_all(&store, run).await?;
-    let (stage, told) = conversation(&events, args.stage.as_deref())?;
+    let (stage, talk) = conversation(&events, args.stage.as_deref())?;
     let blobs = store.blobs();
-    let transcript = Transcript::from_events(told.iter().copied(), |blob| read_blob(blobs, blob))?;
+    let transcript = Transcript::from_events(talk.iter().copied(), |blob| read_blob(blobs, blob))?;
     if transcript.is_empty() {
         return Err(error::usage(
             format!("`{stage}` has no conversation"),
@@ -55,7 +79,7 @@ pub async fn compact(args: CompactArgs, global: &Global) -> anyhow::Result<Exit>
         tools: ToolSet::default(),
         journal: Arc::clone(&journal) as _,
         settings: Settings {
-            model: answered(&told),
+            model: last_model(&talk),
             window: settings.agent.context_window,
             compaction: compaction_policy(&settings.agent.compaction),
             subagent_depth: 0,
@@ -74,16 +98,14 @@ pub async fn compact(args: CompactArgs, global: &Global) -> anyhow::Result<Exit>
     if let (None, Some(why)) = (&report, failure(&journal)) {
         return Err(error::failed(why, "leave the model out with --no-summary"));
     }
-    if args.json {
-        output::json(&Shown {
-            compacted_entries: report.as_ref().map_or(0, |report| report.compacted_entries),
-            summary: report.map(|report| report.summary),
-        })?;
-    } else {
-        let count = session.messages().len();
-        output::stdout(&text(&stage, report.as_ref(), count, global.paint_stdout()))?;
-    }
-    Ok(exit::SUCCEEDED)
+    let preview = Preview {
+        compacted_entries: report.as_ref().map_or(0, |report| report.compacted_entries),
+        summary: report.as_ref().map(|report| report.summary.as_str()),
+    };
+    output::report(args.json, &preview, || {
+        text(&stage, report.as_ref(), session.messages().len(), global.paint_stdout())
+    })?;
+    Ok(Exit::SUCCEEDED)
 }
 
 /// The settings the run was created with.
@@ -94,8 +116,8 @@ fn settings(store: &SqliteStore, run: RunId, events: &[Event]) -> anyhow::Result
 }
 
 /// The model that answered last.
-fn answered(told: &[&Event]) -> Option<String> {
-    told.iter().rev().find_map(|event| match &event.entry.body {
+fn last_model(events: &[&Event]) -> Option<String> {
+    events.iter().rev().find_map(|event| match &event.entry.body {
         EventBody::AgentMessage { usage: Some(usage), .. } => usage.model.clone(),
         _ => None,
     })
@@ -111,7 +133,7 @@ fn failure(journal: &MemoryJournal) -> Option<String> {
 
 fn text(stage: &str, report: Option<&Report>, messages: usize, paint: Paint) -> String {
     let Some(report) = report else {
-        return format!("{stage}: there is nothing to shorten in its {messages} messages\n");
+        return format!("{stage}: nothing to compact in its {messages} messages\n");
     };
     format!(
         "{} {} of {} messages would become one; {} tokens instead of {}\n\n{}\n",

@@ -10,12 +10,37 @@ use fabro_inspect::{context_at, diff, read_back};
 use fabro_types::BlobRef;
 use serde_json::Value;
 
-use crate::cli::ContextArgs;
 use crate::error;
-use crate::exit::{self, Exit};
+use crate::exit::Exit;
 use crate::global::Global;
 use crate::output;
 use fabro_terminal::{Paint, one_line};
+
+/// Show the context of a run
+#[derive(clap::Args, Clone, Debug)]
+#[command(
+    after_help = "Examples:\n  fabro context latest\n  fabro context latest --at plan --json\n  fabro context latest --diff plan test@2"
+)]
+pub struct ContextArgs {
+    /// The run: its id, the beginning of it, or `latest`
+    pub run: String,
+
+    /// The context after this stage instead of the current one
+    #[arg(long, value_name = "[BRANCH/]NODE[@VISIT]", conflicts_with = "diff")]
+    pub at: Option<String>,
+
+    /// Changes between the ends of two stages
+    #[arg(long, num_args = 2, value_names = ["A", "B"])]
+    pub diff: Option<Vec<String>>,
+
+    /// Print large values instead of references to them
+    #[arg(long)]
+    pub resolve: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// The longest value on a line for people, in characters.
 const SHOWN: usize = 120;
@@ -34,23 +59,15 @@ pub async fn context(args: &ContextArgs, global: &Global) -> anyhow::Result<Exit
                 }
             }
         }
-        if args.json {
-            output::json(&changes)?;
-        } else {
-            output::stdout(&changes_text(&changes, store.blobs(), paint))?;
-        }
-        return Ok(exit::SUCCEEDED);
+        output::report(args.json, &changes, || changes_text(&changes, store.blobs(), paint))?;
+        return Ok(Exit::SUCCEEDED);
     }
     let mut context = context_at(&events, args.at.as_deref())?;
     if args.resolve {
         context = resolved(&context, store.blobs())?;
     }
-    if args.json {
-        output::json(&context.to_json())?;
-    } else {
-        output::stdout(&text(&context, store.blobs(), paint))?;
-    }
-    Ok(exit::SUCCEEDED)
+    output::report(args.json, &context.to_json(), || text(&context, store.blobs(), paint))?;
+    Ok(Exit::SUCCEEDED)
 }
 
 fn resolved(context: &Context, blobs: &dyn BlobStore) -> anyhow::Result<Context> {

@@ -6,62 +6,66 @@ use fabro_config::{ProviderSettings, Settings};
 use fabro_store::SqliteStore;
 use serde::Serialize;
 
-use crate::cli::DoctorArgs;
-use crate::exit::{self, Exit};
+use super::model::provider_text;
+use crate::exit::Exit;
 use crate::global::Global;
 use crate::output;
-use fabro_terminal::{Paint, clean};
+use fabro_terminal::Paint;
+
+/// Check that everything runs need is available
+#[derive(clap::Args, Clone, Debug)]
+pub struct DoctorArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// Free space below which runs may soon fail, in bytes.
 const SCARCE: u64 = 256 << 20;
 
-/// Something that was looked at.
+/// The result of a check.
 #[derive(Serialize)]
 struct Check {
     #[serde(rename = "check")]
     name: &'static str,
-    status: Verdict,
+    status: CheckStatus,
     detail: String,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Verdict {
+enum CheckStatus {
     Ok,
     Warning,
     Failed,
 }
 
-/// Looks whether everything is there that runs need.
+/// Checks that everything runs need is available.
 pub fn doctor(args: &DoctorArgs, global: &Global) -> anyhow::Result<Exit> {
     let dir = global.store_dir()?;
     let mut checks = vec![
-        tool("bash", "scripts run in `sh` instead", Verdict::Warning),
-        tool("sh", "no script can run: install a shell", Verdict::Failed),
-        tool("python3", "scripts with language=python cannot run", Verdict::Warning),
-        tool("git", "scripts that call it fail", Verdict::Warning),
+        tool("bash", "scripts run in `sh` instead", CheckStatus::Warning),
+        tool("sh", "no script can run: install a shell", CheckStatus::Failed),
+        tool("python3", "scripts with language=python cannot run", CheckStatus::Warning),
+        tool("git", "scripts that call it fail", CheckStatus::Warning),
         store(&dir),
     ];
     checks.extend(space(&dir));
     checks.extend(models(global));
-    if args.json {
-        output::json(&checks)?;
-    } else {
-        output::stdout(&text(&checks, global.paint_stdout()))?;
-    }
-    let failed = checks.iter().any(|check| check.status == Verdict::Failed);
-    Ok(if failed { exit::FAILED } else { exit::SUCCEEDED })
+    output::report(args.json, &checks, || text(&checks, global.paint_stdout()))?;
+    let failed = checks.iter().any(|check| check.status == CheckStatus::Failed);
+    Ok(if failed { Exit::FAILED } else { Exit::SUCCEEDED })
 }
 
 /// A program that is looked for in the directories of `PATH`.
-fn tool(name: &'static str, without: &str, verdict: Verdict) -> Check {
+fn tool(name: &'static str, without: &str, status: CheckStatus) -> Check {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| {
         rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok() && file.is_file()
     });
     match found {
-        Some(file) => Check { name, status: Verdict::Ok, detail: file.display().to_string() },
-        None => Check { name, status: verdict, detail: format!("not found: {without}") },
+        Some(file) => Check { name, status: CheckStatus::Ok, detail: file.display().to_string() },
+        None => Check { name, status: status, detail: format!("not found: {without}") },
     }
 }
 
@@ -70,20 +74,17 @@ fn store(dir: &Path) -> Check {
     let check = |status, detail| Check { name: "store", status, detail };
     if dir.join("fabro.db").exists() {
         return match SqliteStore::open(dir) {
-            Ok(store) => check(Verdict::Ok, store.dir().display().to_string()),
-            Err(error) => check(Verdict::Failed, error.to_string()),
+            Ok(store) => check(CheckStatus::Ok, store.dir().display().to_string()),
+            Err(error) => check(CheckStatus::Failed, error.to_string()),
         };
     }
     let place = existing(dir);
     match rustix::fs::access(&place, rustix::fs::Access::WRITE_OK) {
-        Ok(()) => check(Verdict::Ok, format!("{} (made by the first run)", dir.display())),
-        Err(error) => {
-            let why = format!(
-                "{} cannot be written: {error}; name another with --store",
-                place.display()
-            );
-            check(Verdict::Failed, why)
-        }
+        Ok(()) => check(CheckStatus::Ok, format!("{} (created by the first run)", dir.display())),
+        Err(error) => check(
+            CheckStatus::Failed,
+            format!("{} cannot be written: {error}; name another with --store", place.display()),
+        ),
     }
 }
 
@@ -92,9 +93,9 @@ fn space(dir: &Path) -> Option<Check> {
     let free = stat.f_bavail.saturating_mul(stat.f_frsize);
     let detail = format!("{:.1} GB free", free as f64 / 1e9);
     let (status, detail) = if free < SCARCE {
-        (Verdict::Warning, format!("{detail}: remove runs with `fabro rm`, or free some space"))
+        (CheckStatus::Warning, format!("{detail}: remove runs with `fabro rm`, or free some space"))
     } else {
-        (Verdict::Ok, detail)
+        (CheckStatus::Ok, detail)
     };
     Some(Check { name: "space", status, detail })
 }
@@ -109,25 +110,26 @@ fn models(global: &Global) -> Vec<Check> {
     let check = |name, status, detail| Check { name, status, detail };
     let settings = match global.settings() {
         Ok(settings) => settings,
-        Err(error) => return vec![check("model", Verdict::Failed, error.to_string())],
+        Err(error) => return vec![check("model", CheckStatus::Failed, error.to_string())],
     };
     let providers = fabro_run::providers(&settings);
     let mut checks: Vec<_> = providers.iter().map(|it| provider(it, &settings)).collect();
     let (status, detail) = match (settings.model.name, settings.model.script) {
-        (Some(name), _) if !providers.is_empty() => (Verdict::Ok, name),
-        (None, _) if !providers.is_empty() => {
-            (Verdict::Ok, "the usual one of the first provider; `fabro model test` asks".to_owned())
-        }
+        (Some(name), _) if !providers.is_empty() => (CheckStatus::Ok, name),
+        (None, _) if !providers.is_empty() => (
+            CheckStatus::Ok,
+            "the default model of the first provider; `fabro model test` tests it".to_owned(),
+        ),
         (_, Some(script)) if !script.is_file() => {
-            let why = format!("{} is no file; mend `run.model.script`", script.display());
-            (Verdict::Failed, why)
+            let why = format!("{} is not a file; fix `run.model.script`", script.display());
+            (CheckStatus::Failed, why)
         }
-        (_, Some(script)) => (Verdict::Ok, format!("answers of {}", script.display())),
+        (_, Some(script)) => (CheckStatus::Ok, format!("answers of {}", script.display())),
         (name, None) => {
             let named = name.map(|name| format!("{name} is named, but ")).unwrap_or_default();
             let advice = "no provider is configured: set a key such as ANTHROPIC_API_KEY, or \
                           name one in .fabro/config.toml; or use a model script, or --dry-run";
-            (Verdict::Warning, format!("{named}{advice}"))
+            (CheckStatus::Warning, format!("{named}{advice}"))
         }
     };
     checks.push(check("model", status, detail));
@@ -136,13 +138,11 @@ fn models(global: &Global) -> Vec<Check> {
 
 /// A provider, without anything secret. It is not asked.
 fn provider(provider: &ProviderSettings, settings: &Settings) -> Check {
-    let at = provider.base_url.as_deref().map(|url| format!(" at {}", clean(url)));
-    let it =
-        format!("{} ({}){}", clean(&provider.name), provider.kind.as_str(), at.unwrap_or_default());
-    let (status, detail) = match fabro_run::client(std::slice::from_ref(provider), &settings.models)
-    {
-        Ok(_) => (Verdict::Ok, it),
-        Err(error) => (Verdict::Failed, format!("{it}: {error}")),
+    let text = provider_text(provider, Paint::new(false));
+    let client = fabro_run::client(std::slice::from_ref(provider), &settings.models);
+    let (status, detail) = match client {
+        Ok(_) => (CheckStatus::Ok, text),
+        Err(error) => (CheckStatus::Failed, format!("{text}: {error}")),
     };
     Check { name: "provider", status, detail }
 }
@@ -150,9 +150,9 @@ fn provider(provider: &ProviderSettings, settings: &Settings) -> Check {
 fn text(checks: &[Check], paint: Paint) -> String {
     let line = |check: &Check| {
         let mark = match check.status {
-            Verdict::Ok => paint.good("✓"),
-            Verdict::Warning => paint.odd("!"),
-            Verdict::Failed => paint.bad("✗"),
+            CheckStatus::Ok => paint.good("✓"),
+            CheckStatus::Warning => paint.odd("!"),
+            CheckStatus::Failed => paint.bad("✗"),
         };
         format!("{mark} {:8} {}\n", check.name, check.detail)
     };

@@ -4,72 +4,87 @@ use std::time::Duration;
 
 use fabro_events::{Event, EventBody};
 use fabro_run::is_driven;
-use fabro_store::{Follow as _, RunLog as _, SqliteStore, StoreError};
+use fabro_store::{Follow as _, RunLog as _, SqliteStore};
 use fabro_types::RunId;
 
-use crate::cli::EventsArgs;
-use crate::exit::{self, Exit};
+use crate::exit::Exit;
 use crate::global::Global;
 use crate::output;
 use fabro_terminal::{Paint, line, note_text};
 
+/// Show the events of a run
+#[derive(clap::Args, Clone, Debug)]
+#[command(
+    after_help = "Examples:\n  fabro events latest\n  fabro events latest -f\n  fabro events latest --json | jq 'select(.event == \"edge.selected\")'"
+)]
+pub struct EventsArgs {
+    /// The run: its id, the beginning of it, or `latest`
+    pub run: String,
+
+    /// Follow the run until it ends or pauses
+    #[arg(short, long)]
+    pub follow: bool,
+
+    /// Print JSON, one object per line
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// How many events are read at a time.
 const PAGE: usize = 1_000;
 
-/// How often the store is looked at while a run is followed. A look takes microseconds.
-const POLL: Duration = Duration::from_millis(50);
+/// The polling interval of the store while a run is followed. A poll takes microseconds.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How many looks in a row must find nobody at work before a run counts as left.
-const PATIENCE: u32 = 40;
+/// How many polls in a row must find no driver before following ends.
+const MAX_POLLS_WITHOUT_DRIVER: u32 = 40;
 
 /// Shows the events of a run.
 pub async fn events(args: &EventsArgs, global: &Global) -> anyhow::Result<Exit> {
     let (store, run) = global.run_to_read(&args.run).await?;
-    let mut shown = Shown { json: args.json, paint: global.paint_stdout(), last: 0, over: false };
+    let mut printer =
+        Printer { json: args.json, paint: global.paint_stdout(), last: 0, has_ended: false };
     // Taken before reading: what is committed in between is read next time.
     let mut mark = store.mark().await?;
-    shown.catch_up(&store, run).await?;
-    let mut alone = 0;
-    while args.follow && !shown.over {
-        tokio::time::sleep(POLL).await;
+    printer.catch_up(&store, run).await?;
+    let mut polls_without_driver = 0;
+    while args.follow && !printer.has_ended {
+        tokio::time::sleep(POLL_INTERVAL).await;
         let now = store.mark().await?;
         if now != mark {
             mark = now;
-            shown.catch_up(&store, run).await?;
+            printer.catch_up(&store, run).await?;
         }
-        alone = if is_driven(&store, run).await? { 0 } else { alone + 1 };
-        if alone > PATIENCE {
+        polls_without_driver = if is_driven(&store, run).await? { 0 } else { polls_without_driver + 1 };
+        if polls_without_driver > MAX_POLLS_WITHOUT_DRIVER {
             let resume = global.command(&format!("resume {run}"));
-            output::stderr(&format!("nobody is driving the run; go on with: {resume}\n"));
+            output::stderr(&format!("no process is driving the run; continue with: {resume}\n"));
             break;
         }
     }
-    Ok(exit::SUCCEEDED)
+    Ok(Exit::SUCCEEDED)
 }
 
-struct Shown {
+struct Printer {
     json: bool,
     paint: Paint,
     /// The last event that was printed.
     last: u64,
-    /// The run has ended or waits.
-    over: bool,
+    /// The run has ended or is paused.
+    has_ended: bool,
 }
 
-impl Shown {
+impl Printer {
     /// Prints every event that was not printed yet.
     async fn catch_up(&mut self, store: &SqliteStore, run: RunId) -> anyhow::Result<()> {
         loop {
-            let page = match store.read(run, self.last, PAGE).await {
-                Ok(page) => page,
-                Err(error) => return Err(self.after(error)),
-            };
+            let page = store.read(run, self.last, PAGE).await?;
             let mut text = String::new();
             for event in &page {
                 text.push_str(&self.text(event));
                 text.push('\n');
                 self.last = event.seq;
-                self.over = is_end(event, self.over);
+                self.has_ended = is_end(event, self.has_ended);
             }
             output::stdout(&text)?;
             if page.len() < PAGE {
@@ -85,11 +100,6 @@ impl Shown {
         let ts = event.ts();
         let time = ts.get(11..19).unwrap_or(&ts);
         format!("{} {}", self.paint.dim(time), note_text(&line(event), self.paint))
-    }
-
-    fn after(&self, error: StoreError) -> anyhow::Error {
-        tracing::debug!(last = self.last, "reading stopped");
-        error.into()
     }
 }
 

@@ -5,22 +5,34 @@ use std::fmt::Write as _;
 use fabro_engine::read_all;
 use fabro_inspect::{Considered, Explain};
 
-use crate::cli::ExplainArgs;
-use crate::exit::{self, Exit};
+use crate::exit::Exit;
 use crate::global::Global;
 use crate::output;
 use fabro_terminal::{Paint, one_line};
+
+/// Show why a run took an edge after a stage
+#[derive(clap::Args, Clone, Debug)]
+#[command(after_help = "Example:\n  fabro explain latest test@2")]
+pub struct ExplainArgs {
+    /// The run: its id, the beginning of it, or `latest`
+    pub run: String,
+
+    /// The stage
+    #[arg(value_name = "[BRANCH/]NODE[@VISIT]")]
+    pub stage: String,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// Shows why a run went on as it did.
 pub async fn explain(args: &ExplainArgs, global: &Global) -> anyhow::Result<Exit> {
     let (store, run) = global.run_to_read(&args.run).await?;
     let report = fabro_inspect::explain(&read_all(&store, run).await?, &args.stage)?;
-    if args.json {
-        output::json(&report)?;
-    } else {
-        output::stdout(&text(&args.stage, &report, global.paint_stdout()))?;
-    }
-    Ok(exit::SUCCEEDED)
+    let paint = global.paint_stdout();
+    output::report(args.json, &report, || text(&args.stage, &report, paint))?;
+    Ok(Exit::SUCCEEDED)
 }
 
 fn text(stage: &str, report: &Explain, paint: Paint) -> String {

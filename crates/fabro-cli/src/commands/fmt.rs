@@ -4,17 +4,37 @@ use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 
-use super::walk::{read_workflow, shown, workflows_in};
-use crate::cli::FmtArgs;
-use crate::error;
-use crate::exit::{self, Exit};
-use crate::global::Global;
-use crate::output;
 use fabro_terminal::diagnostics;
 
-/// What became of a file.
+use crate::error;
+use crate::exit::Exit;
+use crate::global::{Global, cwd};
+use crate::output;
+use crate::report::report;
+use crate::workflow_files::{read_workflow, shown, workflows_in};
+
+/// Print workflows in their canonical form
+#[derive(clap::Args, Clone, Debug)]
+#[command(
+    after_help = "Examples:\n  fabro fmt review.fabro | less\n  fabro fmt --write flows/*.fabro\n  fabro fmt --check .\n  fabro fmt - < review.fabro\n\nComments are kept."
+)]
+pub struct FmtArgs {
+    /// Workflow files or directories to print formatted; `-` is stdin
+    #[arg(required = true, value_name = "PATH")]
+    pub paths: Vec<String>,
+
+    /// Format the files in place instead of printing them
+    #[arg(short, long, conflicts_with = "check")]
+    pub write: bool,
+
+    /// List files that are not formatted, and exit with 1 if there are any
+    #[arg(long)]
+    pub check: bool,
+}
+
+/// The result for a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Done {
+enum FormatResult {
     Same,
     Changed,
     Invalid,
@@ -22,7 +42,7 @@ enum Done {
 
 /// Prints workflows formatted, formats them in place, or lists those that are not formatted.
 pub fn fmt(args: &FmtArgs, global: &Global) -> anyhow::Result<Exit> {
-    let cwd = global.cwd()?;
+    let cwd = cwd()?;
     let mut all = Vec::new();
     for path in &args.paths {
         if path == "-" {
@@ -35,31 +55,33 @@ pub fn fmt(args: &FmtArgs, global: &Global) -> anyhow::Result<Exit> {
             all.push(one(Path::new(path), &cwd, args, global)?);
         }
     }
-    Ok(if all.contains(&Done::Invalid) {
-        exit::USAGE
-    } else if args.check && all.contains(&Done::Changed) {
-        exit::FAILED
+    Ok(if all.contains(&FormatResult::Invalid) {
+        Exit::USAGE
+    } else if args.check && all.contains(&FormatResult::Changed) {
+        Exit::FAILED
     } else {
-        exit::SUCCEEDED
+        Exit::SUCCEEDED
     })
 }
 
-fn one(path: &Path, cwd: &Path, args: &FmtArgs, global: &Global) -> anyhow::Result<Done> {
+fn one(path: &Path, cwd: &Path, args: &FmtArgs, global: &Global) -> anyhow::Result<FormatResult> {
     let name = shown(path, cwd);
     let source = match read_workflow(path) {
         Ok(source) => source,
         // The other files are formatted all the same.
         Err(error) => {
-            error::report(&error, global.paint_stderr());
-            return Ok(Done::Invalid);
+            report(error, global);
+            return Ok(FormatResult::Invalid);
         }
     };
-    let Some(formatted) = formatted(&name, &source, global) else { return Ok(Done::Invalid) };
+    let Some(formatted) = formatted(&name, &source, global) else {
+        return Ok(FormatResult::Invalid);
+    };
     if !args.write && !args.check {
         output::stdout(&formatted)?;
     }
     if formatted == source {
-        return Ok(Done::Same);
+        return Ok(FormatResult::Same);
     }
     if args.check {
         output::stdout(&format!("{name}\n"))?;
@@ -69,27 +91,29 @@ fn one(path: &Path, cwd: &Path, args: &FmtArgs, global: &Global) -> anyhow::Resu
             error::unwritable(&what, &error, "check the permissions of its folder, and its space")
         })?;
     }
-    Ok(Done::Changed)
+    Ok(FormatResult::Changed)
 }
 
-fn stdin(check: bool, global: &Global) -> anyhow::Result<Done> {
+fn stdin(check: bool, global: &Global) -> anyhow::Result<FormatResult> {
     let mut bytes = Vec::new();
     let limit = fabro_graph::MAX_FILE_BYTES as u64;
     io::stdin().lock().take(limit + 1).read_to_end(&mut bytes).map_err(|error| {
         error::usage(format!("stdin cannot be read: {error}"), "give the text of a workflow")
     })?;
     let source = String::from_utf8(bytes)
-        .map_err(|_| error::usage("stdin is no UTF-8 text", "give the text of a workflow"))?;
-    let Some(formatted) = formatted("stdin", &source, global) else { return Ok(Done::Invalid) };
+        .map_err(|_| error::usage("stdin is not UTF-8 text", "give the text of a workflow"))?;
+    let Some(formatted) = formatted("stdin", &source, global) else {
+        return Ok(FormatResult::Invalid);
+    };
     if !check {
         output::stdout(&formatted)?;
     } else if formatted != source {
         output::stdout("stdin\n")?;
     }
-    Ok(if formatted == source { Done::Same } else { Done::Changed })
+    Ok(if formatted == source { FormatResult::Same } else { FormatResult::Changed })
 }
 
-/// The canonical form; `None`, with the reason on stderr, when the text is no workflow.
+/// The canonical form; `None`, with the reason on stderr, when the text is not a workflow.
 fn formatted(name: &str, source: &str, global: &Global) -> Option<String> {
     match fabro_graph::parse(source) {
         Ok(document) => Some(fabro_graph::format(&document)),
@@ -101,7 +125,7 @@ fn formatted(name: &str, source: &str, global: &Global) -> Option<String> {
     }
 }
 
-/// Puts a new text in a file's place, all of it or nothing. Its permissions stay, and a link stays
+/// Replaces the text of a file atomically. Its permissions stay, and a link stays
 /// a link.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let path = fs::canonicalize(path)?;

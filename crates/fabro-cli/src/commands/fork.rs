@@ -6,24 +6,42 @@ use fabro_store::SqliteStore;
 use fabro_types::RunId;
 use serde_json::{Map, Value, json};
 
-use crate::cli::ForkArgs;
-use crate::error;
-use crate::exit::{self, Exit};
+use crate::exit::Exit;
 use crate::global::Global;
 use crate::output;
+use crate::values::{KeyValue, key_value};
+
+/// The stage that a run is copied up to or taken back to.
+#[derive(clap::Args, Clone, Debug)]
+pub struct ForkArgs {
+    /// The run: its id, the beginning of it, or `latest`
+    pub run: String,
+
+    /// The stage to continue after [default: the last one]
+    #[arg(value_name = "[BRANCH/]NODE[@VISIT]")]
+    pub stage: Option<String>,
+
+    /// Set a context value there; JSON if it is valid JSON, else text. Repeatable
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
+    pub set: Vec<KeyValue>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// Copies a run up to the end of a stage.
 pub async fn fork(args: ForkArgs, global: &Global) -> anyhow::Result<Exit> {
     let (store, from) = find(&args, global).await?;
     let point = fabro_run::fork(&store, from, args.stage.as_deref(), &values(&args)).await;
-    report("forked", from, point.map_err(|error| error::run(error, global))?, args.json, global)
+    report("forked", from, &point?, args.json, global)
 }
 
 /// Takes a run back to the end of a stage.
 pub async fn rewind(args: ForkArgs, global: &Global) -> anyhow::Result<Exit> {
     let (store, from) = find(&args, global).await?;
     let point = fabro_run::rewind(&store, from, args.stage.as_deref(), &values(&args)).await;
-    report("rewound", from, point.map_err(|error| error::run(error, global))?, args.json, global)
+    report("rewound", from, &point?, args.json, global)
 }
 
 /// The run, in which the name of the stage must be unambiguous.
@@ -43,16 +61,14 @@ fn values(args: &ForkArgs) -> Map<String, Value> {
 fn report(
     verb: &str,
     from: RunId,
-    point: ForkPoint,
+    point: &ForkPoint,
     is_json: bool,
     global: &Global,
 ) -> anyhow::Result<Exit> {
     let ForkPoint { id, stage } = point;
-    if is_json {
-        output::json(&json!({"id": id, "from": from, "stage": stage}))?;
-    } else {
+    output::report(is_json, &json!({"id": id, "from": from, "stage": stage}), || {
         let resume = global.command(&format!("resume {id}"));
-        output::stdout(&format!("{verb} {from} after {stage}\ncontinue with: {resume}\n"))?;
-    }
-    Ok(exit::SUCCEEDED)
+        format!("{verb} {from} after {stage}\ncontinue with: {resume}\n")
+    })?;
+    Ok(Exit::SUCCEEDED)
 }

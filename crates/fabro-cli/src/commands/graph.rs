@@ -2,23 +2,40 @@
 
 use fabro_graph::Workflow;
 use fabro_types::Severity;
+use std::path::PathBuf;
 
-use super::walk::{read_workflow, shown};
-use crate::cli::GraphArgs;
 use crate::error;
-use crate::exit::{self, Exit};
-use crate::global::Global;
+use crate::exit::Exit;
+use crate::global::{Global, cwd, home};
 use crate::output;
+use crate::report::not_valid;
+use crate::workflow_files::{read_workflow, shown};
+
+/// Print a workflow as DOT
+#[derive(clap::Args, Clone, Debug)]
+#[command(after_help = "Example:\n  fabro graph review.fabro --dot | dot -Tsvg > review.svg")]
+pub struct GraphArgs {
+    /// A workflow file, a run.toml, or the NAME of a workflow
+    pub workflow: String,
+
+    /// Print DOT for Graphviz; this is the default
+    #[arg(long)]
+    pub dot: bool,
+
+    /// Write to a file instead of stdout
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
 
 /// Prints a workflow as DOT.
 pub fn graph(args: &GraphArgs, global: &Global) -> anyhow::Result<Exit> {
-    let cwd = global.cwd()?;
+    let cwd = cwd()?;
     let named = cwd.join(&args.workflow);
     let is_settings = named.extension().is_some_and(|extension| extension == "toml");
     let path = if named.is_file() && !is_settings {
         named
     } else {
-        fabro_config::locate(&args.workflow, &cwd, global.home().as_deref())?.workflow_file
+        fabro_config::locate(&args.workflow, &cwd, home().as_deref())?.workflow_file
     };
     let source = read_workflow(&path)?;
     let name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into());
@@ -29,7 +46,7 @@ pub fn graph(args: &GraphArgs, global: &Global) -> anyhow::Result<Exit> {
     findings.retain(|finding| finding.severity == Severity::Error);
     let file = shown(&path, &cwd);
     let Some(workflow) = workflow.filter(|_| findings.is_empty()) else {
-        return Err(error::not_valid(&file, &source, &findings, global));
+        return Err(not_valid(&file, &source, &findings, global));
     };
     let dot = workflow.to_dot();
     match &args.output {
@@ -39,5 +56,5 @@ pub fn graph(args: &GraphArgs, global: &Global) -> anyhow::Result<Exit> {
         })?,
         None => output::stdout(&dot)?,
     }
-    Ok(exit::SUCCEEDED)
+    Ok(Exit::SUCCEEDED)
 }

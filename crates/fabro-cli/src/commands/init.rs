@@ -3,12 +3,20 @@
 use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
+use std::path::PathBuf;
 
-use crate::cli::InitArgs;
 use crate::error;
-use crate::exit::{self, Exit};
+use crate::exit::Exit;
 use crate::global::quoted;
 use crate::output;
+
+/// Create a project with a workflow that is ready to run
+#[derive(clap::Args, Clone, Debug)]
+pub struct InitArgs {
+    /// The project's directory
+    #[arg(default_value = ".")]
+    pub dir: PathBuf,
+}
 
 const FILES: [(&str, &str); 3] = [
     ("workflow.fabro", include_str!("init/workflow.fabro")),
@@ -16,7 +24,7 @@ const FILES: [(&str, &str); 3] = [
     ("model.json", include_str!("init/model.json")),
 ];
 
-/// Makes a project with a first workflow. Files that are there are never touched.
+/// Creates a project with a first workflow. Existing files are never changed.
 pub fn init(args: &InitArgs) -> anyhow::Result<Exit> {
     let dir = args
         .dir
@@ -29,12 +37,12 @@ pub fn init(args: &InitArgs) -> anyhow::Result<Exit> {
         FILES.iter().find(|(name, _)| dir.join(name).symlink_metadata().is_ok())
     {
         return Err(error::usage(
-            format!("{} is there already", dir.join(name).display()),
+            format!("{} exists already", dir.join(name).display()),
             "nothing was changed; run it with `fabro run hello`, or choose another directory",
         ));
     }
     let cannot = |error: io::Error| {
-        let what = format!("{} cannot be made", dir.display());
+        let what = format!("{} cannot be created", dir.display());
         error::unwritable(&what, &error, "choose another directory")
     };
     fs::create_dir_all(&dir).map_err(cannot)?;
@@ -52,5 +60,5 @@ pub fn init(args: &InitArgs) -> anyhow::Result<Exit> {
     };
     let _ = writeln!(text, "\nrun it with: {there}fabro run hello");
     output::stdout(&text)?;
-    Ok(exit::SUCCEEDED)
+    Ok(Exit::SUCCEEDED)
 }

@@ -7,12 +7,29 @@ use fabro_inspect::{Inspect, Spoken, StageReport};
 use fabro_run::{Gate, gate_names, is_driven, open_gates_of_family};
 use serde_json::Value;
 
-use crate::cli::InspectArgs;
 use crate::drive::answer_command;
-use crate::exit::{self, Exit};
+use crate::exit::Exit;
 use crate::global::Global;
 use crate::output;
 use fabro_terminal::{Align, Paint, Table, clean, one_line, paint_run, paint_stage, took};
+
+/// Show a run or one of its stages
+#[derive(clap::Args, Clone, Debug)]
+#[command(
+    after_help = "Examples:\n  fabro inspect latest\n  fabro inspect latest plan\n  fabro inspect 01K3 test@2 --json"
+)]
+pub struct InspectArgs {
+    /// The run: its id, the beginning of it, or `latest`
+    pub run: String,
+
+    /// A stage, for its prompt, response and outcome
+    #[arg(value_name = "[BRANCH/]NODE[@VISIT]")]
+    pub stage: Option<String>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// Shows a run, or one of its stages.
 pub async fn inspect(args: &InspectArgs, global: &Global) -> anyhow::Result<Exit> {
@@ -21,27 +38,21 @@ pub async fn inspect(args: &InspectArgs, global: &Global) -> anyhow::Result<Exit
     let paint = global.paint_stdout();
     if let Some(stage) = &args.stage {
         let report = fabro_inspect::stage(&events, stage, store.blobs())?;
-        if args.json {
-            output::json(&report)?;
-        } else {
-            let all = global.command(&format!("inspect {run} {stage} --json"));
-            output::stdout(&stage_text(&report, &all, paint)?)?;
-        }
-        return Ok(exit::SUCCEEDED);
+        let all = global.command(&format!("inspect {run} {stage} --json"));
+        output::report(args.json, &report, || stage_text(&report, &all, paint))?;
+        return Ok(Exit::SUCCEEDED);
     }
     let mut report = fabro_inspect::inspect(&events, is_driven(&store, run).await?)?;
     report.gates = open_gates_of_family(&store, run).await?;
-    if args.json {
-        output::json(&report)?;
-    } else {
+    output::report(args.json, &report, || {
         let mut text = run_text(&report, paint);
         if !report.gates.is_empty() {
             let answer = answer_command(run, &report.gates, global);
             let _ = writeln!(text, "\n{}answer with: {answer}", questions(&report.gates, paint));
         }
-        output::stdout(&text)?;
-    }
-    Ok(exit::SUCCEEDED)
+        text
+    })?;
+    Ok(Exit::SUCCEEDED)
 }
 
 fn run_text(report: &Inspect, paint: Paint) -> String {
@@ -119,7 +130,7 @@ fn stages(report: &Inspect, paint: Paint) -> String {
 }
 
 /// A stage for people; `all` is the command that shows all of it.
-fn stage_text(report: &StageReport, all: &str, paint: Paint) -> anyhow::Result<String> {
+fn stage_text(report: &StageReport, all: &str, paint: Paint) -> String {
     let name = format!("{}@{}", report.node, report.visit);
     let mut text = match &report.outcome {
         None => format!("{} has not ended\n", paint.bold(&name)),
@@ -151,7 +162,7 @@ fn stage_text(report: &StageReport, all: &str, paint: Paint) -> anyhow::Result<S
     }
     match &report.response {
         Some(Value::String(response)) => text.push_str(&section("response", response)),
-        Some(other) => text.push_str(&section("response", &serde_json::to_string_pretty(other)?)),
+        Some(other) => text.push_str(&section("response", &format!("{other:#}"))),
         None => {}
     }
     if report.transcript.len() > 2 {
@@ -160,9 +171,10 @@ fn stage_text(report: &StageReport, all: &str, paint: Paint) -> anyhow::Result<S
         let _ = writeln!(text, "{}", paint.dim(&format!("every message in full: {all}")));
     }
     if let Some(outcome) = &report.outcome {
-        text.push_str(&section("outcome", &serde_json::to_string_pretty(outcome)?));
+        let outcome = serde_json::to_string_pretty(outcome).unwrap_or_default();
+        text.push_str(&section("outcome", &outcome));
     }
-    Ok(text)
+    text
 }
 
 /// A message on one line: who, and how it begins; of one that is cut, how long it is.

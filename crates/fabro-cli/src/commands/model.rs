@@ -7,11 +7,28 @@ use fabro_llm::ModelInfo;
 use fabro_terminal::{Align, Paint, Table, clean};
 use serde::Serialize;
 
-use crate::cli::{ModelArgs, ModelCommand, ModelListArgs};
-use crate::commands::model_test::test;
-use crate::exit::{self, Exit};
+use crate::commands::model_test::{ModelTestArgs, test};
+use crate::exit::Exit;
 use crate::global::Global;
 use crate::output;
+
+/// The commands for models.
+#[derive(Clone, Debug, clap::Subcommand)]
+pub enum ModelCommand {
+    List(ModelListArgs),
+    Test(ModelTestArgs),
+}
+
+/// List the known models with their context windows and prices
+#[derive(clap::Args, Clone, Debug)]
+#[command(
+    after_help = "Examples:\n  fabro model list\n  fabro model list --json | jq '.[] | select(.served_by)'\n\nOther models work too. `[models.NAME]` in config.toml describes one."
+)]
+pub struct ModelListArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// A model as it is listed.
 #[derive(Serialize)]
@@ -22,9 +39,9 @@ struct Row<'a> {
     served_by: Option<&'a str>,
 }
 
-/// What there is to know about models.
-pub async fn model(args: ModelArgs, global: &Global) -> anyhow::Result<Exit> {
-    match args.command {
+/// Lists or tests models.
+pub async fn model(command: ModelCommand, global: &Global) -> anyhow::Result<Exit> {
+    match command {
         ModelCommand::List(args) => list(&args, global),
         ModelCommand::Test(args) => test(args, global).await,
     }
@@ -38,13 +55,9 @@ fn list(args: &ModelListArgs, global: &Global) -> anyhow::Result<Exit> {
         .iter()
         .map(|model| Row { model, served_by: served_by(model, &providers) })
         .collect();
-    if args.json {
-        output::json(&rows)?;
-    } else {
-        let paint = global.paint_stdout();
-        output::stdout(&(table(&rows, paint) + &configured(&providers, paint)))?;
-    }
-    Ok(exit::SUCCEEDED)
+    let paint = global.paint_stdout();
+    output::report(args.json, &rows, || table(&rows, paint) + &configured(&providers, paint))?;
+    Ok(Exit::SUCCEEDED)
 }
 
 fn served_by<'p>(model: &ModelInfo, providers: &'p [ProviderSettings]) -> Option<&'p str> {
@@ -88,19 +101,19 @@ fn table(rows: &[Row<'_>], paint: Paint) -> String {
     })
 }
 
-/// The providers there are, without anything secret.
+/// A provider: name, kind and URL, and nothing secret.
+pub fn provider_text(provider: &ProviderSettings, paint: Paint) -> String {
+    let url = provider.base_url.as_deref().map(|url| format!(" at {}", clean(url)));
+    let name = paint.bold(&clean(&provider.name));
+    format!("{name} ({}){}", provider.kind.as_str(), url.unwrap_or_default())
+}
+
+/// The configured providers.
 fn configured(providers: &[ProviderSettings], paint: Paint) -> String {
     let mut text =
         paint.dim("\nwindow and answer in tokens, prices in US dollars a million tokens\n");
     for provider in providers {
-        let at = provider.base_url.as_deref().map(|url| format!(" at {}", clean(url)));
-        let _ = writeln!(
-            text,
-            "provider {} ({}){}",
-            paint.bold(&clean(&provider.name)),
-            provider.kind.as_str(),
-            at.unwrap_or_default(),
-        );
+        let _ = writeln!(text, "provider {}", provider_text(provider, paint));
     }
     if providers.is_empty() {
         text.push_str(

@@ -6,11 +6,25 @@ use fabro_run::{ModelTest, ModelTestError, test_model, test_providers};
 use fabro_terminal::{Paint, clean, one_line, took};
 use fabro_types::Usage;
 
-use crate::cli::ModelTestArgs;
 use crate::error;
-use crate::exit::{self, Exit};
+use crate::exit::Exit;
 use crate::global::Global;
 use crate::output;
+
+/// Send a test question to models
+#[derive(clap::Args, Clone, Debug)]
+#[command(
+    after_help = "Examples:\n  fabro model test\n  fabro model test claude-haiku-4-5\n  fabro model test local/llama --json | jq '.[].latency_ms'\n\nExits with 1 if one does not answer. The provider charges for the answers."
+)]
+pub struct ModelTestArgs {
+    /// A model, PROVIDER/MODEL, or a provider [default: every provider that is configured]
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// Asks models a question.
 pub async fn test(args: ModelTestArgs, global: &Global) -> anyhow::Result<Exit> {
@@ -29,14 +43,10 @@ pub async fn test(args: ModelTestArgs, global: &Global) -> anyhow::Result<Exit> 
         }
         None => test_providers(&providers, &settings).await,
     };
-    if args.json {
-        output::json(&tried)?;
-    } else {
-        let paint = global.paint_stdout();
-        output::stdout(&tried.iter().map(|tried| text(tried, paint)).collect::<String>())?;
-    }
+    let paint = global.paint_stdout();
+    output::report(args.json, &tried, || tried.iter().map(|tried| text(tried, paint)).collect())?;
     let failed = tried.iter().any(|tried| tried.error.is_some());
-    Ok(if failed { exit::FAILED } else { exit::SUCCEEDED })
+    Ok(if failed { Exit::FAILED } else { Exit::SUCCEEDED })
 }
 
 fn text(tried: &ModelTest, paint: Paint) -> String {

@@ -3,30 +3,39 @@
 use fabro_inspect::PsRow;
 use fabro_store::{Runs, SqliteStore, StoreError};
 
-use crate::cli::PsArgs;
-use crate::exit::{self, Exit};
+use crate::exit::Exit;
 use crate::global::Global;
 use crate::output;
 use fabro_run::now_ms;
 use fabro_terminal::{Align, Paint, Table, one_line, paint_run, took};
 
+/// List runs, newest first
+#[derive(clap::Args, Clone, Debug)]
+pub struct PsArgs {
+    /// Show the runs of sub-workflows too
+    #[arg(short, long)]
+    pub all: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Lists runs.
 pub async fn ps(args: &PsArgs, global: &Global) -> anyhow::Result<Exit> {
     let runs = match SqliteStore::open_read_only(&global.store_dir()?) {
         Ok(store) => store.list().await?,
-        // Nothing was ever run here: an empty list, not an error.
+        // There are no runs here: an empty list, not an error.
         Err(StoreError::NoStore { .. }) => Vec::new(),
         Err(error) => return Err(error.into()),
     };
     let rows = fabro_inspect::ps(runs, args.all);
-    if args.json {
-        output::json(&rows)?;
-    } else if rows.is_empty() {
+    if rows.is_empty() && !args.json {
         output::stderr("there are no runs yet; start one with `fabro run`\n");
     } else {
-        output::stdout(&table(&rows, now_ms(), global.paint_stdout()))?;
+        output::report(args.json, &rows, || table(&rows, now_ms(), global.paint_stdout()))?;
     }
-    Ok(exit::SUCCEEDED)
+    Ok(Exit::SUCCEEDED)
 }
 
 fn table(rows: &[PsRow], now_ms: i64, paint: Paint) -> String {

@@ -1,21 +1,37 @@
 //! `fabro replay`.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fabro_engine::RunState;
 use fabro_inspect::replay::{Difference, Replay, Report};
-use fabro_run::Bundle;
-use fabro_run::{LoadedWorkflow, RunError, ServiceBuilder};
+use fabro_run::{Bundle, LoadedWorkflow, RunError, ServiceBuilder};
 use fabro_store::RunLog;
 use fabro_terminal::{Paint, clean, one_line};
+use serde_json::{Map, Value};
 
-use crate::cli::ReplayArgs;
-use crate::error;
-use crate::exit::{self, Exit};
-use crate::global::Global;
+use crate::exit::Exit;
+use crate::global::{Global, cwd, home};
 use crate::output;
+
+/// Replay a run without executing anything, and show differences
+#[derive(clap::Args, Clone, Debug)]
+#[command(
+    after_help = "Examples:\n  fabro replay latest\n  fabro replay latest --workflow review.fabro\n  fabro replay 01K3 --workflow review --json | jq '.differences[].stage'\n\nAnswers of models and people, results of tools and outcomes of scripts are the recorded ones.\nExits with 1 if there is a difference."
+)]
+pub struct ReplayArgs {
+    /// The run: its id, the beginning of it, or `latest`
+    pub run: String,
+
+    /// Another workflow, to see the effect of a change [default: the one stored with the run]
+    #[arg(long, value_name = "FILE")]
+    pub workflow: Option<PathBuf>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// How much of a text on one line is shown.
 const SHOWN: usize = 300;
@@ -25,38 +41,26 @@ pub async fn replay(args: ReplayArgs, global: &Global) -> anyhow::Result<Exit> {
     let (store, run) = global.run_to_read(&args.run).await?;
     let first = store.read(run, 0, 1).await?;
     let Some(created) = RunState::replay(run, &first).created else {
-        return Err(error::run(RunError::NotCreated { run }, global));
+        return Err(RunError::NotCreated { run }.into());
     };
     let settings = Bundle::load(&store, &created.bundle)?.settings;
     let run_dir = store.runs_dir().join(run.to_string());
     let mut what = Replay::new(Arc::new(store), run);
     what.redactor = ServiceBuilder::new(&settings).dry_run(created.dry_run).recorded_redactor();
     what.run_dir = Some(run_dir);
-    what.workflow = match &args.workflow {
-        Some(file) => Some(workflow(file, &created.inputs, global)?),
-        None => None,
-    };
+    let workflow = args.workflow.as_deref().map(|file| workflow(file, &created.inputs));
+    what.workflow = workflow.transpose()?;
     let report = fabro_inspect::replay::replay(what).await?;
-    if args.json {
-        output::json(&report)?;
-    } else {
-        output::stdout(&text(&report, global.paint_stdout()))?;
-    }
-    Ok(if report.is_same() { exit::SUCCEEDED } else { exit::FAILED })
+    output::report(args.json, &report, || text(&report, global.paint_stdout()))?;
+    Ok(if report.is_same() { Exit::SUCCEEDED } else { Exit::FAILED })
 }
 
 /// A workflow file with the files that it names.
-fn workflow(
-    file: &Path,
-    inputs: &serde_json::Map<String, serde_json::Value>,
-    global: &Global,
-) -> anyhow::Result<Bundle> {
-    let cwd = global.cwd()?;
-    let home = global.home();
+fn workflow(file: &Path, inputs: &Map<String, Value>) -> anyhow::Result<Bundle> {
+    let cwd = cwd()?;
+    let home = home();
     let target = fabro_config::locate(&file.to_string_lossy(), &cwd, home.as_deref())?;
-    LoadedWorkflow::read(&target.workflow_file, &cwd, home, inputs)
-        .map(|workflow| workflow.bundle)
-        .map_err(|error| error::run(error, global))
+    Ok(LoadedWorkflow::read(&target.workflow_file, &cwd, home, inputs)?.bundle)
 }
 
 fn text(report: &Report, paint: Paint) -> String {

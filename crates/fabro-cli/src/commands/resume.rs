@@ -1,23 +1,56 @@
 //! `fabro resume`.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use fabro_run::{ResumeOptions, Run};
 
 use super::run::{detach, read_option};
-use crate::cli::ResumeArgs;
-use crate::drive::drive;
-use crate::error;
+use crate::drive::{ShownArgs, drive};
 use crate::exit::Exit;
 use crate::global::Global;
+use crate::values::amount;
+
+/// Resume a run that was paused, interrupted or killed
+#[derive(clap::Args, Clone, Debug)]
+#[command(
+    after_help = "Examples:\n  fabro resume latest\n  fabro resume 01K3 --max-cost 20\n\nCommitted stages never run again; interrupted stages start over."
+)]
+pub struct ResumeArgs {
+    /// The run: its id, the beginning of it, or `latest`
+    pub run: String,
+
+    /// A new spending limit
+    #[arg(long, value_name = "USD", value_parser = amount, allow_negative_numbers = true)]
+    pub max_cost: Option<f64>,
+
+    /// Answers to gates, as JSON: for each node a list
+    #[arg(long, value_name = "FILE")]
+    pub answers: Option<PathBuf>,
+
+    /// Canned responses instead of a model, as JSON: for each node a list of turns
+    #[arg(long, value_name = "FILE")]
+    pub model_script: Option<PathBuf>,
+
+    /// Answer every gate with its default, else with its first option
+    #[arg(long)]
+    pub auto_approve: bool,
+
+    /// What is printed while the run is driven.
+    #[command(flatten)]
+    pub shown: ShownArgs,
+
+    /// Print the run's id and continue in the background
+    #[arg(long)]
+    pub detach: bool,
+}
 
 /// Resumes a run.
 pub async fn resume(args: ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
     let (store, id) = global.find_run(&args.run).await?;
     let store = Arc::new(store);
-    let run = Run::open(store.clone(), &store.runs_dir(), id).await;
-    let run = run.map_err(|error| error::run(error, global))?;
+    let run = Run::open(store.clone(), &store.runs_dir(), id).await?;
     let answers = args.answers.as_deref().map(|path| read_option(path, "the answers"));
     let script = args.model_script.as_deref().map(|path| read_option(path, "the model script"));
     let changes = ResumeOptions {
@@ -26,10 +59,10 @@ pub async fn resume(args: ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
         model_script: script.transpose()?,
         auto_approve: args.auto_approve,
     };
-    let run = run.resume(changes).map_err(|error| error::run(error, global))?;
+    let run = run.resume(changes)?;
     global.warn(run.warnings());
     if args.detach {
-        return detach(run, &store, &options(&args), global).await;
+        return detach(run, &store, &options(&args)).await;
     }
     drive(run, args.shown, global).await
 }
@@ -54,7 +87,6 @@ fn options(args: &ResumeArgs) -> Vec<OsString> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::ShownArgs;
 
     #[test]
     fn a_background_driver_gets_the_same_options() {

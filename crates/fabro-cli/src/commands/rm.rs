@@ -3,23 +3,28 @@
 use fabro_run::RunError;
 use fabro_store::Runs as _;
 
-use crate::cli::RmArgs;
-use crate::error;
-use crate::exit::{self, Exit};
+use crate::exit::Exit;
 use crate::global::Global;
 use crate::output;
+
+/// Remove runs with all their data
+#[derive(clap::Args, Clone, Debug)]
+pub struct RmArgs {
+    /// The runs: ids, the beginnings of ids, or `latest`
+    #[arg(required = true, value_name = "RUN")]
+    pub runs: Vec<String>,
+}
 
 /// Removes runs. All of them are looked up first, so that `latest` keeps its meaning, and a typo
 /// removes nothing.
 pub async fn rm(args: &RmArgs, global: &Global) -> anyhow::Result<Exit> {
-    drop(global.store_to_read()?);
-    let store = global.store()?;
+    let store = global.existing_store()?;
     let mut runs = Vec::new();
     for text in &args.runs {
         let run = store.find(text).await?;
         let root = fabro_run::root(&store, run).await?;
         if root != run {
-            return Err(error::run(RunError::SubWorkflow { run, root }, global));
+            return Err(RunError::SubWorkflow { run, root }.into());
         }
         if !runs.contains(&run) {
             runs.push(run);
@@ -29,5 +34,5 @@ pub async fn rm(args: &RmArgs, global: &Global) -> anyhow::Result<Exit> {
         store.delete(run).await?;
         output::stdout(&format!("removed {run}\n"))?;
     }
-    Ok(exit::SUCCEEDED)
+    Ok(Exit::SUCCEEDED)
 }

@@ -1,7 +1,7 @@
 //! `fabro run`.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
@@ -10,53 +10,104 @@ use fabro_config::Target;
 use fabro_run::{Overrides, Run, RunError, RunSpec};
 use fabro_store::SqliteStore;
 
-use crate::cli::RunArgs;
-use crate::drive::drive;
+use crate::drive::{ShownArgs, drive};
 use crate::error;
-use crate::exit::{self, Exit};
-use crate::global::Global;
+use crate::exit::Exit;
+use crate::global::{Global, cwd, home};
 use crate::output;
+use crate::values::{KeyValue, amount, key_value};
+
+/// Run a workflow
+#[derive(clap::Args, Clone, Debug)]
+#[command(
+    after_help = "Examples:\n  fabro run hello\n  fabro run deploy.fabro -I target=staging --goal 'Ship it'\n  fabro run run.toml --json | jq .event\n  fabro run review.fabro --dry-run\n\nOnly --json writes to stdout. Ctrl-C shuts down cleanly; `fabro resume` continues."
+)]
+pub struct RunArgs {
+    /// A workflow file, a run.toml, or the NAME of a workflow in .fabro/workflows
+    pub workflow: String,
+
+    /// The goal; overrides the one in the workflow
+    #[arg(long, value_name = "TEXT", conflicts_with = "goal_file")]
+    pub goal: Option<String>,
+
+    /// The file that holds the goal
+    #[arg(long, value_name = "FILE")]
+    pub goal_file: Option<PathBuf>,
+
+    /// An input; JSON if the value is valid JSON, else text. Repeatable
+    #[arg(short = 'I', long = "input", value_name = "KEY=VALUE", value_parser = key_value)]
+    pub inputs: Vec<KeyValue>,
+
+    /// Execute nothing: models are simulated and scripts are skipped
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// Answer every gate with its default, else with its first option
+    #[arg(long)]
+    pub auto_approve: bool,
+
+    /// Answers to gates, as JSON: for each node a list
+    #[arg(long, value_name = "FILE")]
+    pub answers: Option<PathBuf>,
+
+    /// The model of stages that name none
+    #[arg(long, value_name = "NAME")]
+    pub model: Option<String>,
+
+    /// Canned responses instead of a model, as JSON: for each node a list of turns
+    #[arg(long, value_name = "FILE")]
+    pub model_script: Option<PathBuf>,
+
+    /// Seed of all random choices [default: a hash of workflow and inputs]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+
+    /// Print the run's id and continue in the background
+    #[arg(long)]
+    pub detach: bool,
+
+    /// What is printed while the run is driven.
+    #[command(flatten)]
+    pub shown: ShownArgs,
+
+    /// Pause when the run has cost this much
+    #[arg(long, value_name = "USD", value_parser = amount, allow_negative_numbers = true)]
+    pub max_cost: Option<f64>,
+}
 
 /// Creates a run and drives it.
 pub async fn run(args: RunArgs, global: &Global) -> anyhow::Result<Exit> {
-    let home = global.home();
-    let cwd = global.cwd()?;
+    let home = home();
+    let cwd = cwd()?;
     let target = fabro_config::locate(&args.workflow, &cwd, home.as_deref())?;
     print_warnings(&target);
     let shown = args.shown;
     let detached = args.detach;
     let overrides = overrides(args)?;
     let settings = global.settings()?;
-    let spec = RunSpec::from_target(&target, settings, overrides, &cwd, home.as_deref())
-        .map_err(|error| error::run(error, global))?;
+    let spec = RunSpec::from_target(&target, settings, overrides, &cwd, home.as_deref())?;
     let store = Arc::new(global.store()?);
-    let run = Run::create(store.clone(), &store.runs_dir(), spec).await;
-    let run = run.map_err(|error| error::run(error, global))?;
+    let run = Run::create(store.clone(), &store.runs_dir(), spec).await?;
     if detached {
-        return detach(run, &store, &[], global).await;
+        return detach(run, &store, &[]).await;
     }
     drive(run, shown, global).await
 }
 
 /// Drives a run in the background, with these options of `resume`.
-pub async fn detach(
-    run: Run,
-    store: &SqliteStore,
-    options: &[OsString],
-    global: &Global,
-) -> anyhow::Result<Exit> {
+pub async fn detach(run: Run, store: &SqliteStore, options: &[OsString]) -> anyhow::Result<Exit> {
     let mut driver = Command::new(std::env::current_exe()?);
     driver.args(["resume", &run.id().to_string(), "--store"]).arg(store.dir()).args(options);
     match run.detach(driver).await {
         Ok(id) => {
             output::stdout(&format!("{id}\n"))?;
-            Ok(exit::SUCCEEDED)
+            Ok(Exit::SUCCEEDED)
         }
         Err(RunError::DriverEnded { status, log }) => {
             output::stderr(&log);
-            Ok(status.code().and_then(Exit::of).unwrap_or(exit::FAILED))
+            Ok(status.code().and_then(Exit::of).unwrap_or(Exit::FAILED))
         }
-        Err(error) => Err(error::run(error, global)),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -1,30 +1,37 @@
 //! `fabro steer`.
 
-use std::fmt::Write as _;
-
-use fabro_run::{is_driven, root};
-
-use crate::cli::SteerArgs;
-use crate::error;
-use crate::exit::{self, Exit};
+use crate::drive::resume_hint;
+use crate::exit::Exit;
 use crate::global::Global;
 use crate::output;
+
+/// Send a message to the running agents of a run
+#[derive(clap::Args, Clone, Debug)]
+#[command(
+    after_help = "Examples:\n  fabro steer latest 'Leave the tests as they are'\n  fabro steer 01K3 'Use the new API' --node implement\n\nIt reaches them before their next request to the model. If none is running, it is queued for the next one."
+)]
+pub struct SteerArgs {
+    /// The run: its id, the beginning of it, or `latest`
+    pub run: String,
+
+    /// The message
+    pub text: String,
+
+    /// Only agents of this node
+    #[arg(long, value_name = "NODE")]
+    pub node: Option<String>,
+}
 
 /// Sends a message to the agents of a run.
 pub async fn steer(args: &SteerArgs, global: &Global) -> anyhow::Result<Exit> {
     let (store, run) = global.run_to_change(&args.run).await?;
-    let stages = fabro_run::steer(&store, run, &args.text, args.node.as_deref())
-        .await
-        .map_err(|error| error::run(error, global))?;
-    let mut text = if stages.is_empty() {
-        "no such agent is running; the message is queued for the next one\n".to_owned()
+    let stages = fabro_run::steer(&store, run, &args.text, args.node.as_deref()).await?;
+    let text = if stages.is_empty() {
+        "no such agent is running; the message is queued for the next one".to_owned()
     } else {
-        format!("sent to {}\n", stages.join(", "))
+        format!("sent to {}", stages.join(", "))
     };
-    if !is_driven(&store, run).await? {
-        let resume = global.command(&format!("resume {}", root(&store, run).await?));
-        let _ = writeln!(text, "continue with: {resume}");
-    }
-    output::stdout(&text)?;
-    Ok(exit::SUCCEEDED)
+    let hint = resume_hint(&store, run, global).await?;
+    output::stdout(&format!("{text}\n{hint}"))?;
+    Ok(Exit::SUCCEEDED)
 }

@@ -5,18 +5,45 @@ use std::path::{Path, PathBuf};
 use fabro_config::{ConfigError, Findings, RunFile};
 use fabro_graph::Workflow;
 use fabro_run::FileSources;
+use fabro_terminal::{Paint, diagnostics};
 use fabro_types::{Diagnostic, Severity, Span};
 use fabro_validate::Checked;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::walk::{shown, workflows_in};
-use crate::cli::{Format, ValidateArgs};
-use crate::error;
-use crate::exit::{self, Exit};
-use crate::global::Global;
+use crate::exit::Exit;
+use crate::global::{Global, cwd, home};
 use crate::output;
-use fabro_terminal::{Paint, diagnostics};
+use crate::report;
+use crate::workflow_files::{shown, workflows_in};
+
+/// Check workflows without running them
+#[derive(clap::Args, Clone, Debug)]
+#[command(
+    after_help = "Examples:\n  fabro validate\n  fabro validate flows/ review.fabro\n  fabro validate --format json . | jq '.files[].findings'\n\nExits with 2 if a workflow has an error, with 0 if there are only warnings."
+)]
+pub struct ValidateArgs {
+    /// Workflow files, run.toml files, names, or directories to search
+    #[arg(default_value = ".", value_name = "PATH")]
+    pub paths: Vec<String>,
+
+    /// How findings are printed
+    #[arg(long, value_enum, default_value_t = Format::Human)]
+    pub format: Format,
+
+    /// The same as --format json
+    #[arg(long, conflicts_with = "format")]
+    pub json: bool,
+}
+
+/// How something is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// For people.
+    Human,
+    /// For programs.
+    Json,
+}
 
 /// A workflow file to be checked, and the run.toml that names it, if one does.
 struct Wanted {
@@ -45,8 +72,8 @@ struct FileReport {
 
 /// Checks workflows.
 pub fn validate(args: &ValidateArgs, global: &Global) -> anyhow::Result<Exit> {
-    let cwd = global.cwd()?;
-    let home = global.home();
+    let cwd = cwd()?;
+    let home = home();
     let mut outcomes = Vec::new();
     let mut checked = None;
     for path in &args.paths {
@@ -63,13 +90,10 @@ pub fn validate(args: &ValidateArgs, global: &Global) -> anyhow::Result<Exit> {
     // The process ends here: taking the last workflow apart piece by piece would only take time.
     std::mem::forget(checked);
     let is_json = args.json || args.format == Format::Json;
-    if is_json {
-        output::json(&Report { files: outcomes.iter().map(Outcome::as_data).collect() })?;
-    } else {
-        output::stdout(&human(&outcomes, global.paint_stdout()))?;
-    }
+    let report = Report { files: outcomes.iter().map(Outcome::as_data).collect() };
+    output::report(is_json, &report, || human(&outcomes, global.paint_stdout()))?;
     let all_valid = outcomes.iter().all(Outcome::is_valid);
-    Ok(if all_valid { exit::SUCCEEDED } else { exit::USAGE })
+    Ok(if all_valid { Exit::SUCCEEDED } else { Exit::USAGE })
 }
 
 impl Outcome {
@@ -110,7 +134,7 @@ fn refused(path: &str, error: &anyhow::Error, cwd: &Path) -> Outcome {
     if let Some(ConfigError::Invalid(findings)) = error.downcast_ref() {
         return of_settings(findings, cwd);
     }
-    refused_as("unreadable", path.to_owned(), error.to_string(), error::next(error))
+    refused_as("unreadable", path.to_owned(), error.to_string(), report::next(error))
 }
 
 fn refused_as(rule: &'static str, file: String, reason: String, fix: Option<&str>) -> Outcome {

@@ -381,7 +381,7 @@ fn what_cannot_be_written_is_said() {
     assert_snapshot!(project.run(&["init", "good.fabro"]), @r"
     exit 2
     ── stderr
-    error: good.fabro/.fabro/workflows/hello cannot be made: Not a directory (os error 20)
+    error: good.fabro/.fabro/workflows/hello cannot be created: Not a directory (os error 20)
       help: choose another directory
     ");
     assert_snapshot!(project.run(&["graph", "good.fabro", "-o", "none/good.dot"]), @r"

@@ -50,7 +50,7 @@ fn a_first_project_runs_at_once() {
     assert_snapshot!(project.run(&["init"]), @r"
     exit 2
     ── stderr
-    error: .fabro/workflows/hello/workflow.fabro is there already
+    error: .fabro/workflows/hello/workflow.fabro exists already
       help: nothing was changed; run it with `fabro run hello`, or choose another directory
     ");
     assert_eq!(project.read(".fabro/workflows/hello/model.json"), "mine");
@@ -131,7 +131,7 @@ fn a_conversation_is_shortened_for_a_look() {
     assert_snapshot!(project.run(&["compact", "latest", "--keep-recent", "99"]), @r"
     exit 0
     ── stdout
-    write@1: there is nothing to shorten in its 42 messages
+    write@1: nothing to compact in its 42 messages
     ");
     assert_snapshot!(project.run(&["compact", "latest", "check"]), @r"
     exit 2

@@ -1,0 +1,183 @@
+//! How errors are reported: the message, what to do next, and the exit code. Only here the errors of
+//! libraries are given the commands and options that help.
+
+use std::fmt::Write as _;
+use std::io;
+
+use fabro_config::ConfigError;
+use fabro_engine::DriveError;
+use fabro_inspect::ReportError;
+use fabro_run::{GoalError, RunError, SetupError};
+use fabro_store::StoreError;
+use fabro_terminal::{clean, diagnostics};
+use fabro_types::{Diagnostic, RunId};
+
+use crate::error::{CliError, failed, store, usage};
+use crate::exit::Exit;
+use crate::global::{self, Global};
+use crate::output;
+use crate::workflow_files::shown;
+
+/// An error of a run, with the commands and options that help.
+fn run_error(error: RunError, global: &Global) -> anyhow::Error {
+    let message = error.to_string();
+    match error {
+        RunError::Invalid { path, text, findings } => {
+            let shown = shown(&path, &global::cwd().unwrap_or_default());
+            not_valid(&shown, &text, &findings, global)
+        }
+        RunError::Unreadable { .. } => usage(message, "name a .fabro file that can be read"),
+        RunError::Config(error) => error.into(),
+        RunError::Setup(error) => error.into(),
+        RunError::Store(error) | RunError::Drive(DriveError::Store(error)) => error.into(),
+        RunError::Bundle(error) => error.into(),
+        RunError::Goal(GoalError { message, fix, .. }) => {
+            usage(format!("the goal cannot be rendered: {message}"), fix)
+        }
+        RunError::Choice(_) => usage(message, "answer with one of these"),
+        RunError::NoModel { .. } => usage(
+            "no model is configured for the LLM stages of this workflow",
+            "set ANTHROPIC_API_KEY, OPENAI_API_KEY or OPENAI_BASE_URL, or write a [providers.NAME] into .fabro/config.toml; or use canned responses with --model-script FILE, or try --dry-run",
+        ),
+        RunError::NotCreated { .. } => {
+            failed(message, "the log is damaged; look at it with `fabro events`")
+        }
+        RunError::Ended { run, .. } => {
+            let rewind = global.command(&format!("rewind {run} NODE@VISIT"));
+            let fork = global.command(&format!("fork {run} NODE@VISIT"));
+            usage(message, format!("go back in the run with `{rewind}`, or copy it with `{fork}`"))
+        }
+        RunError::SubWorkflow { root, .. } => {
+            usage(message, format!("name the run it belongs to: {root}"))
+        }
+        RunError::NoCheckpoint { run, .. } => {
+            let inspect = global.command(&format!("inspect {run}"));
+            usage(message, format!("list its stages with `{inspect}`; nothing follows an exit"))
+        }
+        RunError::NoOpenGate { run } => {
+            let inspect = global.command(&format!("inspect {run}"));
+            usage(message, format!("see its state with `{inspect}`"))
+        }
+        RunError::NoSuchGate { open, .. } => {
+            usage(message, format!("waiting: {}", open.join(", ")))
+        }
+        RunError::AmbiguousGate { names } => {
+            usage(message, format!("name one of them before the choice: {}", names.join(", ")))
+        }
+        RunError::NoAgent { agents, .. } if agents.is_empty() => {
+            usage("the run has no agents", "only agent stages take messages")
+        }
+        RunError::NoAgent { agents, .. } => usage(message, format!("it has {}", agents.join(", "))),
+        error => error.into(),
+    }
+}
+
+/// An error of a driver, whose run can be resumed.
+pub fn driving(error: RunError, run: RunId, global: &Global) -> anyhow::Error {
+    match error {
+        RunError::Drive(error) if !matches!(error, DriveError::Store(_)) => {
+            let resume = global.command(&format!("resume {run}"));
+            let next = format!("nothing that was committed is lost; fix it, then run `{resume}`");
+            store(error.to_string(), next)
+        }
+        error => error.into(),
+    }
+}
+
+/// A file with these errors, which are shown on stderr first.
+pub fn not_valid(
+    shown: &str,
+    source: &str,
+    errors: &[Diagnostic],
+    global: &Global,
+) -> anyhow::Error {
+    output::stderr(&diagnostics::render(shown, source, errors, global.paint_stderr()));
+    usage(format!("{shown} is not valid"), "fix the errors shown above")
+}
+
+/// Prints the error, with what to do next, to stderr. A closed pipe is not an error: nothing is printed
+/// then.
+pub fn report(error: anyhow::Error, global: &Global) -> Exit {
+    let error = match error.downcast::<RunError>() {
+        Ok(error) => run_error(error, global),
+        Err(error) => error,
+    };
+    if is_closed_pipe(&error) {
+        return Exit::SUCCEEDED;
+    }
+    let paint = global.paint_stderr();
+    let mut text = format!("{} {}\n", paint.error("error:"), clean(&error.to_string()));
+    let mut printed = error.to_string();
+    for cause in error.chain().skip(1) {
+        let cause = cause.to_string();
+        // Many errors name their cause in their own message.
+        if !printed.contains(&cause) {
+            let _ = writeln!(text, "  because: {}", clean(&cause));
+            printed.push_str(&cause);
+        }
+    }
+    if let Some(next) = next(&error) {
+        let _ = writeln!(text, "  {} {next}", paint.hint("help:"));
+    }
+    output::stderr(&text);
+    exit_of(&error)
+}
+
+/// What to do next, where the message does not say it.
+pub fn next(error: &anyhow::Error) -> Option<&str> {
+    let own = error.chain().find_map(|cause| Some(cause.downcast_ref::<CliError>()?.next.as_str()));
+    let named = match error.downcast_ref::<ConfigError>() {
+        Some(ConfigError::NoFile(..) | ConfigError::NoWorkflow { .. }) => {
+            Some("check the name, or make a first workflow with `fabro init`")
+        }
+        Some(ConfigError::Read { .. }) => Some("check its permissions, or name another file"),
+        _ => None,
+    };
+    let store = error.chain().find_map(|cause| cause.downcast_ref::<StoreError>());
+    let named = named.or(store.and_then(|error| match error {
+        StoreError::NoStore { .. }
+        | StoreError::NotAStore { .. }
+        | StoreError::ReadOnly { .. }
+        | StoreError::Io { .. } => Some("fix that, or name another store with `--store`"),
+        _ => None,
+    }));
+    let settings = error.chain().find_map(|cause| cause.downcast_ref::<SetupError>());
+    own.or(named).or(settings.map(|error| error.fix.as_str()))
+}
+
+/// The exit code of an error.
+fn exit_of(error: &anyhow::Error) -> Exit {
+    for cause in error.chain() {
+        if let Some(own) = cause.downcast_ref::<CliError>() {
+            return own.exit;
+        }
+        if let Some(store) = cause.downcast_ref::<StoreError>() {
+            return exit_of_store(store);
+        }
+        match cause.downcast_ref::<ReportError>() {
+            Some(ReportError::Store(store)) => return exit_of_store(store),
+            Some(other) => return if other.is_store() { Exit::STORE } else { Exit::USAGE },
+            None => {}
+        }
+    }
+    if error.chain().any(|cause| cause.is::<ConfigError>() || cause.is::<SetupError>()) {
+        return Exit::USAGE;
+    }
+    Exit::FAILED
+}
+
+fn exit_of_store(error: &StoreError) -> Exit {
+    match error {
+        StoreError::NoRuns
+        | StoreError::NotFound { .. }
+        | StoreError::Ambiguous { .. }
+        | StoreError::AlreadyAnswered { .. }
+        | StoreError::Driven { .. } => Exit::USAGE,
+        _ => Exit::STORE,
+    }
+}
+
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let closed = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
+    error.chain().any(|cause| cause.downcast_ref::<io::Error>().is_some_and(closed))
+}
