@@ -65,11 +65,11 @@ fn rows(verdicts: &str) -> Result<Vec<Row<'_>>> {
 /// The output of `fabro validate --format json`.
 #[derive(Deserialize)]
 struct Printed {
-    files: Vec<File>,
+    files: Vec<Validated>,
 }
 
 #[derive(Deserialize)]
-struct File {
+struct Validated {
     file: String,
     valid: bool,
     findings: Vec<Finding>,
@@ -99,7 +99,7 @@ fn judge_workflows(rows: &[Row<'_>], printed: Printed) -> Result<Vec<String>> {
     let files = printed.files;
     ensure!(files.len() == rows.len(), "{} of {} files were judged", files.len(), rows.len());
     let mut wrong = Vec::new();
-    for (row, File { file, valid, findings }) in rows.iter().zip(files) {
+    for (row, Validated { file, valid, findings }) in rows.iter().zip(files) {
         ensure!(file == row.path, "{file} was judged in place of {}", row.path);
         let mut say = |message: String| wrong.push(format!("{}: {message}", row.path));
         let errors: Vec<_> = findings.iter().filter(|it| it.severity == "error").collect();

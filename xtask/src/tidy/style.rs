@@ -36,11 +36,10 @@ pub(super) fn file_lengths(workspace: &Workspace) -> Vec<Problem> {
     let check = |(path, text): (&str, &str)| {
         let lines = text.lines().count();
         let message = |limit: usize| format!("has {lines} lines, and {limit} are allowed");
-        match lines {
-            0..=FILE_SOFT => None,
-            ..=FILE_HARD => Some(Problem::warning(path, 0, message(FILE_SOFT))),
-            _ => Some(Problem::new(path, 0, message(FILE_HARD))),
+        if lines > FILE_HARD {
+            return Some(Problem::new(path, 0, message(FILE_HARD)));
         }
+        (lines > FILE_SOFT).then(|| Problem::warning(path, 0, message(FILE_SOFT)))
     };
     all.filter_map(check).collect()
 }
