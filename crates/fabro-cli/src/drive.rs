@@ -82,8 +82,7 @@ fn interviewer(progress: &Arc<Progress>) -> Arc<dyn Interviewer> {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return Arc::new(Unavailable);
     }
-    let progress = Arc::clone(progress);
-    Arc::new(TerminalInterviewer::new().suspending(move || progress.suspend()))
+    Arc::new(TerminalInterviewer::new().suspending(Arc::clone(progress)))
 }
 
 /// Waits for signals: the first one interrupts the run, the second one ends the wait for it.

@@ -1,7 +1,5 @@
 //! Finding stages in a log.
 
-use std::collections::BTreeMap;
-use std::ops::Bound;
 use std::sync::Arc;
 
 use fabro_engine::checkpoint::{StageName, meant};
@@ -99,14 +97,4 @@ pub(crate) fn end_of(events: &[&Event], key: &StageKey) -> Option<usize> {
         matches!(event.entry.body, EventBody::StageCompleted(_) | EventBody::StageFailed(_))
             && key.is(event)
     })
-}
-
-/// Takes what a map holds of a branch and of the branches inside it, at a cost of these alone.
-pub(crate) fn take_line<V>(map: &mut BTreeMap<Arc<str>, V>, branch: &str) -> Vec<V> {
-    let below = format!("{branch}/");
-    let inside = map.range::<str, _>((Bound::Included(below.as_str()), Bound::Unbounded));
-    let inside = inside.map(|(name, _)| name).take_while(|name| name.starts_with(&below));
-    let inside: Vec<Arc<str>> = inside.map(Arc::clone).collect();
-    let own = map.remove(branch);
-    own.into_iter().chain(inside.iter().filter_map(|name| map.remove(name))).collect()
 }

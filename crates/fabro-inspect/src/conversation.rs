@@ -9,11 +9,11 @@ use serde_json::Value;
 
 use crate::ReportError;
 use crate::at::{StageKey, find};
-use crate::stage::read;
+use crate::blobs::read;
 
-/// What a model is given besides the messages; nothing in logs of versions that did not record it.
+/// What a model receives besides the messages; empty in logs of versions that did not record it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Given {
+pub struct ModelInputs {
     /// The system prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system: Option<Value>,
@@ -24,39 +24,39 @@ pub struct Given {
 
 /// One message of an agent's conversation, as it was recorded.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Spoken {
+pub struct TranscriptMessage {
     /// `system`, `user`, `assistant` or `tool`.
     pub role: String,
-    /// The session, where it is not the stage's own: an agent that another one began.
+    /// The session of a subagent; absent for the stage's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_id: Option<Arc<str>>,
-    /// What was said: a text, or the parts of a message; of a tool, what the model got to read.
+    /// A text, or the parts of a message; of a tool, the result that the model received.
     pub content: Value,
-    /// Of a tool: which one.
+    /// Of a tool: its name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// Of a tool: which call of it.
+    /// Of a tool: the id of the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub call_id: Option<String>,
-    /// Of a tool: it failed, and the content says why.
+    /// Of a tool: the call failed, and the content is the reason.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
-    /// Of a summary: how many messages before it it replaced. They stay in this list.
+    /// Of a summary: how many earlier messages it replaced. They stay in this list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replaces: Option<u64>,
-    /// What the model was given from this message on, where that is told here first: in the
-    /// conversation of an agent that another one began, and where it changed.
+    /// What the model receives from this message on, where it is new: in the conversation of a
+    /// subagent, and where it changed.
     #[serde(flatten)]
-    pub given: Given,
+    pub given: ModelInputs,
 }
 
-/// A stage (as `NODE@VISIT`) and the events of its conversation with a model: those of its last
-/// attempt, of agents that it began too, and none for a stage without one. `stage` names it as for
-/// [`stage()`](crate::stage()); without it, it is the stage that talked last.
+/// A stage (as `NODE@VISIT`) and the events of its last attempt: its conversation with a model, and
+/// those of its subagents. `stage` names it as for [`stage()`](crate::stage()); without it, it is the
+/// last stage that used a model.
 ///
 /// # Errors
 ///
-/// The run has no such stage or several, or no stage that talked.
+/// The run has no such stage or several, or no stage that used a model.
 pub fn conversation<'e>(
     events: &'e [Event],
     stage: Option<&str>,
@@ -64,68 +64,51 @@ pub fn conversation<'e>(
     let events = checkpoint::effective(events);
     let key = match stage {
         Some(stage) => find(&events, stage)?,
-        None => last_that_talked(&events).ok_or(ReportError::NoConversation)?,
+        None => last_with_model(&events).ok_or(ReportError::NoConversation)?,
     };
     Ok((key.name(), of_last_attempt(&events, &key)))
 }
 
-/// What the stage's model was given at first, and the messages of its conversation, with large ones
-/// read back.
+/// What the stage's model received at first, and the messages of its conversation, with large ones read
+/// back.
 pub(crate) fn transcript(
     events: &[&Event],
     key: &StageKey,
     blobs: &dyn BlobStore,
-) -> Result<(Given, Vec<Spoken>), ReportError> {
+) -> Result<(ModelInputs, Vec<TranscriptMessage>), ReportError> {
     let events = of_last_attempt(events, key);
-    let spoken = events.into_iter().filter_map(|event| spoken(event, key, blobs).transpose());
-    let mut spoken = spoken.collect::<Result<Vec<_>, _>>()?;
-    let mut own = spoken.iter_mut().filter(|message| message.session_id.is_none());
-    let first = own.find(|message| message.given != Given::default());
+    let messages = events.into_iter().filter_map(|event| message(event, key, blobs).transpose());
+    let mut messages = messages.collect::<Result<Vec<_>, _>>()?;
+    let mut own = messages.iter_mut().filter(|message| message.session_id.is_none());
+    let first = own.find(|message| message.given != ModelInputs::default());
     let given = first.map(|message| std::mem::take(&mut message.given)).unwrap_or_default();
-    Ok((given, spoken))
+    Ok((given, messages))
 }
 
-fn last_that_talked(events: &[&Event]) -> Option<StageKey> {
-    let talks = |event: &&&Event| matches!(event.entry.body, EventBody::AgentMessage { .. });
-    events.iter().rev().filter(talks).find_map(|event| StageKey::of(event))
+fn last_with_model(events: &[&Event]) -> Option<StageKey> {
+    let uses_model = |event: &&&Event| matches!(event.entry.body, EventBody::AgentMessage { .. });
+    events.iter().rev().filter(uses_model).find_map(|event| StageKey::of(event))
 }
 
 fn of_last_attempt<'e>(events: &[&'e Event], key: &StageKey) -> Vec<&'e Event> {
     let own: Vec<&Event> = events.iter().copied().filter(|event| key.is(event)).collect();
     let retried = |event: &&Event| matches!(event.entry.body, EventBody::StageRetrying { .. });
     let from = own.iter().rposition(retried).map_or(0, |at| at + 1);
-    let talks = own[from..].iter().copied().filter(|event| {
-        matches!(
-            event.entry.body,
-            EventBody::AgentMessage { .. }
-                | EventBody::AgentToolStarted { .. }
-                | EventBody::AgentToolCompleted(_)
-                | EventBody::AgentCompactionStarted { .. }
-                | EventBody::AgentCompactionCompleted(_)
-                | EventBody::AgentSubSpawned { .. }
-                | EventBody::AgentSubCompleted { .. }
-                | EventBody::AgentSubFailed { .. }
-                | EventBody::AgentSubClosed { .. }
-                | EventBody::AgentSteered { .. }
-                | EventBody::AgentWarning { .. }
-                | EventBody::AgentError { .. }
-        )
-    });
-    talks.collect()
+    own[from..].to_vec()
 }
 
-fn spoken(
+fn message(
     event: &Event,
     key: &StageKey,
     blobs: &dyn BlobStore,
-) -> Result<Option<Spoken>, ReportError> {
+) -> Result<Option<TranscriptMessage>, ReportError> {
     let read = |what: &'static str, value: &Value| match BlobRef::from_value(value) {
         Some(blob) => read(key, what, &blob, blobs),
         None => Ok(value.clone()),
     };
     let whole = |value: &Value| read("a message", value);
     let session_id = event.entry.parent_session_id.as_ref().and(event.entry.session_id.clone());
-    let said = |role: &str, content| Spoken {
+    let new = |role: &str, content| TranscriptMessage {
         role: role.to_owned(),
         session_id: session_id.clone(),
         content,
@@ -133,7 +116,7 @@ fn spoken(
         call_id: None,
         is_error: false,
         replaces: None,
-        given: Given::default(),
+        given: ModelInputs::default(),
     };
     Ok(Some(match &event.entry.body {
         EventBody::AgentMessage { role, text, message, given, .. } => {
@@ -144,21 +127,24 @@ fn spoken(
             let given = given.as_deref().map(|given| -> Result<_, ReportError> {
                 let system = given.system.as_deref().map(|it| read("the system prompt", it));
                 let tools = given.tools.as_deref().map(|it| read("the tools", it));
-                Ok(Given { system: system.transpose()?, tools: tools.transpose()? })
+                Ok(ModelInputs { system: system.transpose()?, tools: tools.transpose()? })
             });
-            Spoken { given: given.transpose()?.unwrap_or_default(), ..said(role, content) }
+            TranscriptMessage {
+                given: given.transpose()?.unwrap_or_default(),
+                ..new(role, content)
+            }
         }
-        EventBody::AgentToolCompleted(end) => Spoken {
+        EventBody::AgentToolCompleted(end) => TranscriptMessage {
             tool: Some(end.tool.clone()),
             call_id: Some(end.call_id.clone()),
             is_error: end.is_error,
-            ..said("tool", whole(&end.output)?)
+            ..new("tool", whole(&end.output)?)
         },
-        EventBody::AgentCompactionCompleted(done) => Spoken {
+        EventBody::AgentCompactionCompleted(done) => TranscriptMessage {
             replaces: Some(done.original_turn_count),
-            ..said("system", whole(&done.summary)?)
+            ..new("system", whole(&done.summary)?)
         },
-        EventBody::AgentSteered { text, .. } => said("user", Value::from(text.as_str())),
+        EventBody::AgentSteered { text, .. } => new("user", Value::from(text.as_str())),
         _ => return Ok(None),
     }))
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::ReportError;
-use crate::at::{StageKey, take_line};
+use crate::at::StageKey;
 
 /// A run as a whole.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -18,7 +18,7 @@ pub struct Inspect {
     pub id: RunId,
     /// The workflow's name.
     pub workflow: String,
-    /// Where the run stands.
+    /// Its status.
     pub status: RunStatus,
     /// Why it failed; left out when it has not.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -62,7 +62,7 @@ pub struct StageRow {
     pub edge: Option<Arc<str>>,
 }
 
-/// What a run did and where it stands. `driven` says whether a driver is at work on it.
+/// A run as a whole. `driven` tells whether it has a driver.
 pub fn inspect(events: &[Event], driven: bool) -> Result<Inspect, ReportError> {
     let first = events.first().ok_or(ReportError::Empty)?;
     let mut state = RunState::new(first.run_id);
@@ -94,8 +94,8 @@ pub fn inspect(events: &[Event], driven: bool) -> Result<Inspect, ReportError> {
 struct Rows {
     list: Vec<StageRow>,
     by_key: BTreeMap<StageKey, usize>,
-    /// The stage at work in each line.
-    at_work: BTreeMap<Arc<str>, usize>,
+    /// The running stage of each line.
+    running: BTreeMap<Arc<str>, usize>,
 }
 
 impl Rows {
@@ -131,13 +131,13 @@ impl Rows {
             attempts: 1,
             edge: None,
         };
-        self.at_work.insert(key.branch.clone().unwrap_or_default(), self.list.len());
+        self.running.insert(key.branch.clone().unwrap_or_default(), self.list.len());
         self.by_key.insert(key, self.list.len());
         self.list.push(row);
     }
 
     fn end(&mut self, event: &Event, end: &CompletedStage) {
-        self.at_work.remove(event.entry.branch.as_deref().unwrap_or_default());
+        self.running.remove(event.entry.branch.as_deref().unwrap_or_default());
         if let Some(row) = self.row(event) {
             row.status = end.outcome.status.as_str();
             row.ended_at = Some(timestamp(event.ts_ms));
@@ -145,14 +145,16 @@ impl Rows {
         }
     }
 
-    /// Stages that a join did not wait for never end.
+    /// Stages that a join does not wait for never end.
     fn cancel(&mut self, event: &Event) {
         let Some(name) = event.entry.branch.as_deref() else { return };
-        for at in take_line(&mut self.at_work, name) {
-            if let Some(row) = self.list.get_mut(at) {
-                row.status = RunStatus::Canceled.as_str();
-                row.ended_at = Some(timestamp(event.ts_ms));
-            }
+        // The branches inside it: `0` is the character after `/`.
+        let inside = Arc::from(format!("{name}/"))..Arc::from(format!("{name}0"));
+        let own = self.running.remove(name);
+        let inside = self.running.extract_if(inside, |_, _| true).map(|(_, at)| at);
+        for at in own.into_iter().chain(inside) {
+            self.list[at].status = RunStatus::Canceled.as_str();
+            self.list[at].ended_at = Some(timestamp(event.ts_ms));
         }
     }
 

@@ -33,6 +33,7 @@
 //! Limits: a log is held in memory as a whole; every report costs time linear in it.
 
 mod at;
+mod blobs;
 mod context;
 mod conversation;
 mod error;
@@ -45,7 +46,7 @@ mod stage;
 
 pub use at::check_stage;
 pub use context::{context_at, diff};
-pub use conversation::{Given, Spoken, conversation};
+pub use conversation::{ModelInputs, TranscriptMessage, conversation};
 pub use error::ReportError;
 pub use explain::{Considered, Explain, explain};
 pub use inspect::{Inspect, StageRow, inspect};

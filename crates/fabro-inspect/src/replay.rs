@@ -78,7 +78,6 @@
 mod compare;
 mod conversation;
 mod error;
-mod overlay;
 mod play;
 mod player;
 mod record;

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use fabro_blob::BlobStore;
 use fabro_context::keys;
-use fabro_engine::{ReadError, checkpoint, read_blob};
+use fabro_engine::checkpoint;
 use fabro_events::{CompletedStage, Event, EventBody};
 use fabro_run::{Gate, open_gates};
 use fabro_types::{BlobRef, Outcome};
@@ -10,34 +10,35 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::ReportError;
-use crate::at::{StageKey, end_of, find};
-use crate::conversation::{Given, Spoken, transcript};
+use crate::at::{end_of, find};
+use crate::blobs::read;
+use crate::conversation::{ModelInputs, TranscriptMessage, transcript};
 
-/// One visit of a node, with what went in and what came out.
+/// One visit of a node: its inputs and its outcome.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StageReport {
     /// The node.
     pub node: Arc<str>,
     /// Which visit of it.
     pub visit: u32,
-    /// What the model was given before the prompt, in the last attempt.
+    /// What the model received before the prompt, in the last attempt.
     #[serde(flatten)]
-    pub given: Given,
-    /// What the model was sent; `None` for stages without a model.
+    pub given: ModelInputs,
+    /// The prompt; `None` for stages without a model.
     pub prompt: Option<String>,
-    /// What the model answered, or what the command printed.
+    /// The answer of the model, or the output of the command.
     pub response: Option<Value>,
-    /// What it came to; `None` while it is at work.
+    /// The outcome; `None` while it is running.
     pub outcome: Option<Outcome>,
-    /// What it asks a person, while it waits for the answer.
+    /// Its question to a person, while it waits for the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gate: Option<Gate>,
     /// Its conversation with a model, of its last attempt; left out when there is none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub transcript: Vec<Spoken>,
+    pub transcript: Vec<TranscriptMessage>,
 }
 
-/// What a stage, named as [`StageName`](checkpoint::StageName) has it, was given and what it came to.
+/// A stage, named as [`StageName`](checkpoint::StageName) has it.
 /// Prompt and response are read back from `blobs`, unless they are too large for that; large values
 /// in the outcome stay references.
 pub fn stage(
@@ -81,25 +82,4 @@ fn response(node: &str, end: &CompletedStage) -> Option<Arc<Value>> {
     let updates = &end.outcome.context_updates;
     let own = format!("{}{node}", keys::RESPONSE_PREFIX);
     updates.get(&own).or_else(|| updates.get(keys::COMMAND_OUTPUT)).cloned()
-}
-
-pub(crate) fn read(
-    key: &StageKey,
-    what: &'static str,
-    blob: &BlobRef,
-    blobs: &dyn BlobStore,
-) -> Result<Value, ReportError> {
-    read_blob(blobs, blob).or_else(|source| match source {
-        // Prompts and answers are stored as JSON, but a text of another writer is shown as well.
-        ReadError::Json(_) => match blobs.get(blob) {
-            Ok(bytes) => Ok(Value::from(String::from_utf8_lossy(&bytes).into_owned())),
-            Err(error) => Err(failed(key, what, error.into())),
-        },
-        ReadError::TooLarge { .. } => Ok(blob.to_value()),
-        source => Err(failed(key, what, source)),
-    })
-}
-
-fn failed(key: &StageKey, what: &'static str, source: ReadError) -> ReportError {
-    ReportError::Value { what, stage: key.name(), source }
 }

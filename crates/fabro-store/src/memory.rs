@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -18,10 +18,12 @@ use crate::{
 
 /// A store in memory, for tests and for runs that need not outlive the process. Blobs of a
 /// deleted run stay.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct MemoryStore {
     state: Mutex<State>,
     blobs: MemoryBlobs,
+    /// Where blobs are read that are not in `blobs`.
+    fallback: Option<Arc<dyn BlobStore>>,
 }
 
 #[derive(Debug, Default)]
@@ -50,6 +52,19 @@ struct Letter {
 }
 
 impl MemoryStore {
+    /// An empty store. Blobs that it does not have are read from `fallback`, which is never written.
+    pub fn above(fallback: Arc<dyn BlobStore>) -> Self {
+        Self { fallback: Some(fallback), ..Self::default() }
+    }
+
+    /// The blobs that have this one.
+    fn blobs_with(&self, blob: &BlobRef) -> &dyn BlobStore {
+        match &self.fallback {
+            Some(fallback) if self.blobs.len(blob).is_err() => fallback,
+            _ => &self.blobs,
+        }
+    }
+
     /// The blobs of all runs.
     pub fn blobs(&self) -> &MemoryBlobs {
         &self.blobs
@@ -320,7 +335,7 @@ impl Leases for MemoryStore {
 
 impl BlobStore for MemoryStore {
     fn get(&self, blob: &BlobRef) -> Result<Vec<u8>, BlobError> {
-        self.blobs.get(blob)
+        self.blobs_with(blob).get(blob)
     }
 
     fn put(&self, bytes: &[u8]) -> Result<BlobRef, BlobError> {
@@ -332,10 +347,10 @@ impl BlobStore for MemoryStore {
     }
 
     fn len(&self, blob: &BlobRef) -> Result<u64, BlobError> {
-        self.blobs.len(blob)
+        self.blobs_with(blob).len(blob)
     }
 
     fn copy_to(&self, blob: &BlobRef, out: &mut dyn io::Write) -> Result<u64, BlobError> {
-        self.blobs.copy_to(blob, out)
+        self.blobs_with(blob).copy_to(blob, out)
     }
 }

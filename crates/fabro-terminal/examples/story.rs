@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fabro_engine::{Input, Machine, NewRun, Plan, RunState, begin};
 use fabro_graph::Workflow;
-use fabro_terminal::{Story, Told, took};
+use fabro_terminal::{Story, StoryLine, took};
 use fabro_types::{Outcome, RunId};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -30,11 +30,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut story = Story::default();
     for told in events.iter().flat_map(|event| story.tell(event)) {
         match told {
-            Told::Stage(it) => {
+            StoryLine::Stage(it) => {
                 let to = it.to.as_deref().unwrap_or("nowhere");
                 writeln!(out, "{} {} in {} → {to}", it.name, it.status, took(it.duration_ms))?;
             }
-            Told::Note(line) => writeln!(out, "{}", line.text)?,
+            StoryLine::Note(line) => writeln!(out, "{}", line.text)?,
             _ => {}
         }
     }

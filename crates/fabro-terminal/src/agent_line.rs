@@ -1,11 +1,11 @@
-//! What agents do, in sentences.
+//! The events of agents as sentences.
 
 use fabro_events::{CompletedCompaction, CompletedTool, Event, EventBody};
+use fabro_types::one_line;
 use serde_json::Value;
 
-use crate::line::{Mark, QUOTED};
-use crate::text::took;
-use fabro_types::one_line;
+use crate::paint::Mark;
+use crate::text::{QUOTED, tokens, took};
 
 /// The longest argument that is shown with a tool, in characters.
 const ARGUMENT: usize = 60;
@@ -25,11 +25,11 @@ pub(crate) fn agent_line(event: &Event, name: &str) -> Option<(Mark, String)> {
             let window = context_window_size.map(|it| format!(" of {}", tokens(it)));
             let window = window.unwrap_or_default();
             let used = tokens(*estimated_tokens);
-            (Mark::Note, format!("{name} shortens its conversation: {used}{window} tokens"))
+            (Mark::Note, format!("{name} compacts its conversation: {used}{window} tokens"))
         }
-        EventBody::AgentCompactionCompleted(done) => (Mark::Note, shortened(done, name)),
+        EventBody::AgentCompactionCompleted(done) => (Mark::Note, compacted(done, name)),
         EventBody::AgentSubSpawned { agent_id, task } => {
-            (Mark::Note, format!("{name} began agent {}: {}", quoted(agent_id), quoted(task)))
+            (Mark::Note, format!("{name} started agent {}: {}", quoted(agent_id), quoted(task)))
         }
         EventBody::AgentSubCompleted { agent_id, text } => {
             (Mark::Good, format!("agent {} of {name}: {}", quoted(agent_id), quoted(text)))
@@ -38,12 +38,12 @@ pub(crate) fn agent_line(event: &Event, name: &str) -> Option<(Mark, String)> {
             (Mark::Bad, format!("agent {} of {name} failed: {}", quoted(agent_id), quoted(message)))
         }
         EventBody::AgentSubClosed { agent_id } => {
-            (Mark::Note, format!("agent {} of {name} is over", quoted(agent_id)))
+            (Mark::Note, format!("agent {} of {name} closed", quoted(agent_id)))
         }
         EventBody::AgentSteered { text, source } => {
-            (Mark::Note, format!("{name} was told: {} ({})", quoted(text), quoted(source)))
+            (Mark::Note, format!("{name} was steered: {} ({})", quoted(text), quoted(source)))
         }
-        // These words are meant for the model, not for whoever watches.
+        // The message is written for the model.
         EventBody::AgentWarning { kind, message, .. } if kind == "output_schema" => {
             (Mark::Odd, format!("{name} has to answer again: {}", quoted(message)))
         }
@@ -57,22 +57,12 @@ pub(crate) fn agent_line(event: &Event, name: &str) -> Option<(Mark, String)> {
     })
 }
 
-/// A call in a few words: the tool, and what it is used on.
+/// A call in a few words: the tool, and its most telling argument.
 pub(crate) fn call(tool: &str, arguments: &str) -> String {
     let tool = one_line(tool, ARGUMENT);
     match subject(arguments) {
         Some(subject) => format!("{tool} {}", one_line(&subject, ARGUMENT)),
         None => tool,
-    }
-}
-
-/// A number of tokens in a few characters: `850`, `3.2k`, `32k`, `1.4M`.
-pub(crate) fn tokens(count: u64) -> String {
-    match count {
-        0..1_000 => count.to_string(),
-        1_000..10_000 => format!("{}.{}k", count / 1_000, count % 1_000 / 100),
-        10_000..1_000_000 => format!("{}k", count / 1_000),
-        _ => format!("{}.{}M", count / 1_000_000, count % 1_000_000 / 100_000),
     }
 }
 
@@ -86,9 +76,9 @@ fn ended(end: &CompletedTool, name: &str) -> (Mark, String) {
     (Mark::Odd, format!("{tool} of {name} failed in {time}: {why}"))
 }
 
-fn shortened(done: &CompletedCompaction, name: &str) -> String {
+fn compacted(done: &CompletedCompaction, name: &str) -> String {
     format!(
-        "{name} shortened its conversation from {} to {} messages ({} tokens before, {})",
+        "{name} compacted its conversation from {} to {} messages ({} tokens before, {})",
         done.messages_before,
         done.messages_after,
         tokens(done.tokens_before),
@@ -96,23 +86,23 @@ fn shortened(done: &CompletedCompaction, name: &str) -> String {
     )
 }
 
-/// What a call is about: the argument that says it best, else the first text. Arguments may be cut
-/// off, so they need not be whole JSON.
+/// The most telling argument of a call, else the first text. Arguments may be truncated, so they need
+/// not be valid JSON.
 fn subject(arguments: &str) -> Option<String> {
     const TELLING: [&str; 8] =
         ["path", "file_path", "command", "pattern", "url", "query", "name", "task"];
     match serde_json::from_str::<Value>(arguments) {
         Ok(Value::Object(map)) => {
-            let told = TELLING.iter().find_map(|key| map.get(*key)?.as_str());
-            told.or_else(|| map.values().find_map(Value::as_str)).map(str::to_owned)
+            let found = TELLING.iter().find_map(|key| map.get(*key)?.as_str());
+            found.or_else(|| map.values().find_map(Value::as_str)).map(str::to_owned)
         }
         Ok(_) => None,
         Err(_) => {
-            let told = TELLING.iter().find_map(|key| {
+            let found = TELLING.iter().find_map(|key| {
                 let at = arguments.find(&format!("\"{key}\""))?;
                 cut_text(&arguments[at + key.len() + 2..])
             });
-            told.or_else(|| cut_text(arguments.split_once("\":").map_or("", |(_, rest)| rest)))
+            found.or_else(|| cut_text(arguments.split_once("\":").map_or("", |(_, rest)| rest)))
         }
     }
 }
@@ -141,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_tells_what_it_is_about() {
+    fn a_call_shows_its_most_telling_argument() {
         let check = |arguments: &str, expect: &str| {
             assert_eq!(call("tool", arguments), expect, "{arguments}");
         };
@@ -156,8 +146,8 @@ mod tests {
     }
 
     #[test]
-    fn a_repair_is_no_warning_to_whoever_watches() {
-        let said = |kind: &str| {
+    fn a_correction_is_not_shown_as_a_warning() {
+        let shown = |kind: &str| {
             let kind = kind.to_owned();
             let message = "\"score\" is missing".to_owned();
             let body = EventBody::AgentWarning { kind, message, window: None };
@@ -165,13 +155,7 @@ mod tests {
             let run_id = fabro_types::RunId::from_parts(0, 1);
             agent_line(&Event { run_id, seq: 1, ts_ms: 0, entry }, "grade").unwrap().1
         };
-        assert_eq!(said("output_schema"), "grade has to answer again: \"score\" is missing");
-        assert_eq!(said("mcp"), "grade warns: \"score\" is missing");
-    }
-
-    #[test]
-    fn tokens_are_said_shortly() {
-        let said = [0, 999, 1_000, 9_999, 32_768, 999_999, 1_449_000].map(tokens);
-        assert_eq!(said, ["0", "999", "1.0k", "9.9k", "32k", "999k", "1.4M"]);
+        assert_eq!(shown("output_schema"), "grade has to answer again: \"score\" is missing");
+        assert_eq!(shown("mcp"), "grade warns: \"score\" is missing");
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
+use annotate_snippets::{AnnotationKind, Level, Origin, Renderer, Snippet};
 use fabro_types::{Diagnostic, Position, Severity, Span};
 use serde::Serialize;
 
@@ -12,10 +12,10 @@ use crate::paint::{Paint, clean};
 /// The longest stretch of source that is drawn, in bytes.
 const DRAWN: usize = 4_096;
 
-/// How many findings of one file are told.
+/// How many findings of one file are shown.
 const MOST: usize = 50;
 
-/// How many of them are drawn that are by the same rule. The others are told in a line each.
+/// How many findings of one rule are drawn. Others have a line each.
 const ALIKE: usize = 5;
 
 /// A finding as data.
@@ -75,27 +75,13 @@ pub fn render(file: &str, source: &str, findings: &[Diagnostic], paint: Paint) -
             rest.push_str(&line(file, start, finding, paint));
             continue;
         }
-        let window = window(source, finding.span);
-        if window.end - window.start > DRAWN {
-            text.push_str(&plain(file, start, finding, paint));
-        } else {
-            text.push_str(&draw(
-                file,
-                &source[window.start..window.end],
-                start.line,
-                window.start,
-                finding,
-                &renderer,
-            ));
-        }
+        text.push_str(&draw(file, source, start, finding, &renderer));
         text.push('\n');
     }
     let left = findings.len() - shown.len();
     if left > 0 {
         let file = clean(file);
-        let more = format!("… and {left} more in {file}; `fabro validate --format json` lists all");
-        rest.push_str(&more);
-        rest.push('\n');
+        let _ = writeln!(rest, "… and {left} more in {file}; the JSON output lists all");
     }
     if !rest.is_empty() {
         text.push_str(&rest);
@@ -106,26 +92,23 @@ pub fn render(file: &str, source: &str, findings: &[Diagnostic], paint: Paint) -
 
 /// As many findings as a person may want to read, errors before warnings, in their order.
 fn most_severe(findings: &[Diagnostic]) -> Vec<&Diagnostic> {
-    let errors = findings.iter().filter(|f| f.severity == Severity::Error).count();
-    let (mut errors, mut warnings) = (errors.min(MOST), MOST.saturating_sub(errors));
-    let mut has_room = |finding: &&Diagnostic| {
-        let room = match finding.severity {
-            Severity::Error => &mut errors,
-            Severity::Warning => &mut warnings,
-        };
-        *room > 0 && {
-            *room -= 1;
-            true
-        }
+    let is_error = |finding: &&Diagnostic| finding.severity == Severity::Error;
+    let errors = findings.iter().filter(is_error).count();
+    let mut errors_left = MOST;
+    let mut warnings_left = MOST.saturating_sub(errors);
+    let has_room = |finding: &&Diagnostic| {
+        let left = if is_error(finding) { &mut errors_left } else { &mut warnings_left };
+        let has_room = *left > 0;
+        *left = left.saturating_sub(1);
+        has_room
     };
-    findings.iter().filter(&mut has_room).collect()
+    findings.iter().filter(has_room).collect()
 }
 
 fn draw(
     file: &str,
-    lines: &str,
-    first: usize,
-    offset: usize,
+    source: &str,
+    start: Position,
     finding: &Diagnostic,
     renderer: &Renderer,
 ) -> String {
@@ -133,40 +116,32 @@ fn draw(
         Severity::Error => Level::ERROR,
         Severity::Warning => Level::WARNING,
     };
-    let start = lines.floor_char_boundary(finding.span.start.saturating_sub(offset));
-    let end = lines.ceil_char_boundary(finding.span.end.saturating_sub(offset)).max(start);
-    let snippet = Snippet::source(lines)
-        .path(file)
-        .line_start(first)
-        .annotation(AnnotationKind::Primary.span(start..end));
-    let message = clean(&finding.message);
-    let mut group = level.primary_title(message).id(finding.rule).element(snippet);
+    let title = level.primary_title(clean(&finding.message)).id(finding.rule);
+    let window = window(source, finding.span);
+    let lines = &source[window.start..window.end];
+    let mut group = if lines.len() > DRAWN {
+        let origin = Origin::path(file).line(start.line).char_column(start.column);
+        title.element(origin)
+    } else {
+        let from = finding.span.start.saturating_sub(window.start);
+        let from = lines.floor_char_boundary(from);
+        let to = lines.ceil_char_boundary(finding.span.end.saturating_sub(window.start)).max(from);
+        let annotation = AnnotationKind::Primary.span(from..to);
+        title.element(
+            Snippet::source(lines).path(file).line_start(start.line).annotation(annotation),
+        )
+    };
     if let Some(fix) = &finding.fix {
         group = group.element(Level::HELP.message(clean(fix)));
     }
-    let mut text = renderer.render(&[group]);
-    text.push('\n');
-    text
+    renderer.render(&[group]) + "\n"
 }
 
-/// For what was drawn often enough.
+/// A finding on one line.
 fn line(file: &str, at: Position, finding: &Diagnostic, paint: Paint) -> String {
     let message = clean(&finding.message);
     let place = format!("{}:{}:{}", clean(file), at.line, at.column);
     format!("{place}: {}[{}]: {message}\n", severity(finding, paint), finding.rule)
-}
-
-/// For lines too long to be drawn.
-fn plain(file: &str, at: Position, finding: &Diagnostic, paint: Paint) -> String {
-    let word = severity(finding, paint);
-    let file = clean(file);
-    let message = clean(&finding.message);
-    let mut text =
-        format!("{word}[{}]: {message}\n --> {file}:{}:{}\n", finding.rule, at.line, at.column);
-    if let Some(fix) = &finding.fix {
-        let _ = writeln!(text, "  = help: {}", clean(fix));
-    }
-    text
 }
 
 fn severity(finding: &Diagnostic, paint: Paint) -> String {
@@ -286,7 +261,7 @@ mod tests {
         insta::assert_snapshot!(check(&"x".repeat(9_999), (5_000, 5_001)), @r"
         1:5001-1:5002
         error[rule]: wrong
-         --> f:1:5001
+        --> f:1:5001
         ");
     }
 
@@ -303,7 +278,7 @@ mod tests {
         ");
         insta::assert_snapshot!(ends[44..].join("\n"), @r"
         f:1:50: warning[rule]: wrong
-        … and 10 more in f; `fabro validate --format json` lists all
+        … and 10 more in f; the JSON output lists all
         ");
     }
 

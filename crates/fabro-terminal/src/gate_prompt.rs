@@ -1,6 +1,5 @@
 //! Gate questions at the terminal: [`TerminalInterviewer`].
 
-use std::any::Any;
 use std::fmt;
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -14,6 +13,8 @@ use tokio::sync::Mutex;
 use keys::Keys;
 use prompt::{Input, Prompt, Step};
 use screen::Screen;
+
+use crate::progress::Progress;
 
 mod frame;
 mod keys;
@@ -44,7 +45,7 @@ static TERMINAL: Mutex<Keys> = Mutex::const_new(Keys::new());
 /// restored. Two seconds later the question fails with [`AskError::Interrupted`].
 #[derive(Clone, Default)]
 pub struct TerminalInterviewer {
-    suspend: Option<Arc<dyn Fn() -> Box<dyn Any + Send> + Send + Sync>>,
+    progress: Option<Arc<Progress>>,
 }
 
 impl TerminalInterviewer {
@@ -53,14 +54,10 @@ impl TerminalInterviewer {
         Self::default()
     }
 
-    /// Calls `suspend` before a question is shown, to stop other output to the terminal. The guard it
-    /// returns is dropped after the question.
+    /// Stops the output of this progress while a question is shown.
     #[must_use]
-    pub fn suspending<G: Send + 'static>(
-        self,
-        suspend: impl Fn() -> G + Send + Sync + 'static,
-    ) -> Self {
-        Self { suspend: Some(Arc::new(move || Box::new(suspend()))) }
+    pub fn suspending(self, progress: Arc<Progress>) -> Self {
+        Self { progress: Some(progress) }
     }
 }
 
@@ -77,7 +74,7 @@ impl Interviewer for TerminalInterviewer {
             return Ok(Reply::Unavailable);
         }
         let mut keys = TERMINAL.lock().await;
-        let _suspended = self.suspend.as_ref().map(|suspend| suspend());
+        let _suspended = self.progress.as_ref().map(Progress::suspend);
         let step = {
             let screen = Screen::new(std::io::stdin(), std::io::stderr()).map_err(failed)?;
             prompt_until_answered(screen, &mut keys, printable(question)).await.map_err(failed)?

@@ -47,11 +47,11 @@ use std::io::{self, Write as _};
 
 pub use fabro_types::one_line;
 pub use gate_prompt::TerminalInterviewer;
-pub use line::{Line, Mark, line, why};
-pub use paint::{Paint, clean};
-pub use progress::{Mode, Progress, Suspended};
-pub use stage_line::{note_text, told_text};
-pub use story::{AtWork, StageLine, Story, Told};
+pub use line::{Line, line, why};
+pub use paint::{Mark, Paint, clean};
+pub use progress::{Mode, Progress};
+pub use stage_line::{note_text, story_text};
+pub use story::{RunningStage, StageLine, Story, StoryLine};
 pub use summary::{Summary, SummaryRow};
 pub use summary_table::{paint_run, paint_stage, summary_text};
 pub use table::{Align, Table};

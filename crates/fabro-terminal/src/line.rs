@@ -4,57 +4,24 @@ use fabro_events::{
     CompletedStage, CreatedRun, EdgeChoice, Event, EventBody, ForkPoint, PauseReason,
     PlannedBranch, Tier,
 };
-use fabro_types::{BranchPath, Failure, Status, Usage};
-use serde::Serialize;
+use fabro_types::{BranchPath, Failure, Usage, one_line};
 
 use crate::agent_line::agent_line;
-use crate::text::took;
-use fabro_types::one_line;
-
-/// The longest foreign text in a line, in characters.
-pub(crate) const QUOTED: usize = 160;
+use crate::paint::Mark;
+use crate::text::{QUOTED, took};
 
 /// One event in a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// How many fan-outs it stands inside.
+    /// How many fan-outs it is inside.
     pub depth: usize,
-    /// How it should strike the eye.
+    /// How it is marked.
     pub mark: Mark,
     /// The sentence: one line, without a full stop.
     pub text: String,
 }
 
-/// How a line should strike the eye.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum Mark {
-    /// Something succeeded.
-    Good,
-    /// Something failed.
-    Bad,
-    /// Something deserves a look.
-    Odd,
-    /// Somebody has to do something.
-    Ask,
-    /// Something went on.
-    Note,
-}
-
-impl Mark {
-    /// How a stage of this status strikes the eye.
-    pub fn of(status: Status) -> Self {
-        match status {
-            Status::Succeeded => Self::Good,
-            Status::PartiallySucceeded => Self::Odd,
-            Status::Skipped => Self::Note,
-            Status::Failed => Self::Bad,
-        }
-    }
-}
-
-/// Says one event in a sentence.
+/// Renders one event as a sentence.
 pub fn line(event: &Event) -> Line {
     let name = name(event);
     let (mark, text) = run_line(event)
@@ -90,7 +57,7 @@ pub fn why(choice: &EdgeChoice) -> String {
     }
 }
 
-/// How many fan-outs an event stands inside.
+/// How many fan-outs an event is inside.
 pub(crate) fn depth(event: &Event) -> usize {
     event.entry.branch.as_deref().map_or(0, |branch| BranchPath::new(branch).depth())
 }
@@ -164,7 +131,7 @@ fn stage_line(event: &Event, name: &str) -> Option<(Mark, String)> {
             (Mark::Note, format!("{name} → {}{reason}", choice.to))
         }
         EventBody::LoopRestart { to } => {
-            (Mark::Note, format!("starts again at {to} with a fresh context"))
+            (Mark::Note, format!("restarts at {to} with a new context"))
         }
         EventBody::GateAsked { question, options, freeform, deadline_ms, .. } => {
             let mut text = format!("{name} asks: {}", one_line(question, QUOTED));
@@ -181,8 +148,8 @@ fn stage_line(event: &Event, name: &str) -> Option<(Mark, String)> {
             (Mark::Ask, text)
         }
         EventBody::GateAnswered { label, text, source, .. } => {
-            let said = text.as_deref().unwrap_or(label);
-            (Mark::Note, format!("{name} was answered: {} ({source})", one_line(said, QUOTED)))
+            let answer = text.as_deref().unwrap_or(label);
+            (Mark::Note, format!("{name} was answered: {} ({source})", one_line(answer, QUOTED)))
         }
         _ => return None,
     })
@@ -195,8 +162,7 @@ fn other_line(event: &Event, name: &str) -> Option<(Mark, String)> {
         }
         EventBody::BranchStarted {} => (Mark::Note, format!("branch {} started", branch(event))),
         EventBody::BranchCompleted { canceled: true, failure: why, .. } => {
-            let not_needed = || "it was not needed any more".to_owned();
-            let why = why.as_ref().map_or_else(not_needed, failure);
+            let why = why.as_ref().map_or_else(|| "no longer needed".to_owned(), failure);
             (Mark::Note, format!("branch {} canceled: {why}", branch(event)))
         }
         EventBody::BranchCompleted { status, failure: why, .. } => {
@@ -268,7 +234,7 @@ fn fan_out(name: &str, branches: &[PlannedBranch], join: Option<&str>, max: u32)
     text
 }
 
-/// What a run used of models; empty when it used none.
+/// The model usage of a run; empty without any.
 fn used(usage: &Usage) -> String {
     let tokens = usage.input_tokens + usage.output_tokens;
     if tokens == 0 {

@@ -1,8 +1,9 @@
-//! Colors, and text that a terminal cannot misunderstand.
+//! Colors, marks, and text without control characters.
 
 use std::borrow::Cow;
 
 use annotate_snippets::renderer::{AnsiColor, Style};
+use fabro_types::Status;
 
 /// Colors text, or leaves it as it is.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +64,45 @@ impl Paint {
 
     fn with(self, style: Style, text: &str) -> String {
         if self.on { format!("{style}{text}{style:#}") } else { text.to_owned() }
+    }
+}
+
+/// How a line is marked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Mark {
+    /// A success.
+    Good,
+    /// A failure.
+    Bad,
+    /// A warning.
+    Odd,
+    /// A question for a person.
+    Ask,
+    /// Anything else.
+    Note,
+}
+
+impl Mark {
+    /// The mark of a stage with this status.
+    pub fn of(status: Status) -> Self {
+        match status {
+            Status::Succeeded => Self::Good,
+            Status::PartiallySucceeded => Self::Odd,
+            Status::Skipped => Self::Note,
+            Status::Failed => Self::Bad,
+        }
+    }
+
+    /// One colored character.
+    pub fn symbol(self, paint: Paint) -> String {
+        match self {
+            Self::Good => paint.good("✓"),
+            Self::Bad => paint.bad("✗"),
+            Self::Odd => paint.odd("!"),
+            Self::Ask => paint.odd("?"),
+            Self::Note => paint.dim("·"),
+        }
     }
 }
 

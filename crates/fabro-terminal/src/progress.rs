@@ -1,4 +1,4 @@
-//! What a run shows while it goes on.
+//! The output of a run while it is running.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,22 +8,20 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use fabro_events::{Event, EventBody, EventSink};
-use fabro_types::{RunId, RunStatus};
+use fabro_types::{RunId, RunStatus, one_line};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use crate::agent_line::tokens;
-use crate::line::{Line, Mark};
-use crate::paint::Paint;
-use crate::stage_line::{note_text, titled, told_text};
-use crate::story::{AtWork, StageLine, Story, Told};
+use crate::line::Line;
+use crate::paint::{Mark, Paint};
+use crate::stage_line::{note_text, story_text, titled};
+use crate::story::{RunningStage, Story, StoryLine};
 use crate::summary_table::summary_text;
-use crate::text::took;
-use fabro_types::one_line;
+use crate::text::{counted, tokens, took};
 
-/// How often what is at work is drawn again.
+/// The interval at which the running stages are drawn again.
 const TICK: Duration = Duration::from_millis(80);
 
-/// How many stages at work are shown; a fan-out may have hundreds.
+/// How many running stages are shown; a fan-out may have hundreds.
 const SHOWN: usize = 8;
 
 /// The longest warning, in characters.
@@ -36,9 +34,9 @@ const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '�
 pub enum Mode {
     /// Events as JSON, one a line, to stdout.
     Json,
-    /// Stages at work with a spinner, finished ones above them, to stderr.
+    /// Running stages with a spinner, finished ones above them, to stderr.
     Live,
-    /// A line a finished stage, to stderr.
+    /// A line for each finished stage, to stderr.
     Plain,
     /// Nothing.
     Quiet,
@@ -63,13 +61,13 @@ struct State {
     /// The run that is shown; others are its sub-workflows.
     run: Option<RunId>,
     story: Story,
-    children: BTreeMap<RunId, Child>,
-    /// Finished lines that are not printed yet: the ticker prints many at once, and nobody prints
-    /// while a question is open.
+    children: BTreeMap<RunId, Story>,
+    /// Lines that are not printed yet: the ticker prints many at once, and none are printed while a
+    /// question is open.
     lines: Vec<String>,
     /// How many questions are open.
     suspended: usize,
-    /// The reader of stdout has left.
+    /// The reader of stdout has closed the pipe.
     closed: bool,
     done: bool,
     first_ms: Option<i64>,
@@ -78,14 +76,7 @@ struct State {
     screen: Option<Screen>,
 }
 
-/// A sub-workflow at work.
-struct Child {
-    story: Story,
-    /// How much deeper than the run it stands.
-    depth: usize,
-}
-
-/// The part of the terminal that is drawn again and again.
+/// The part of the terminal that is redrawn.
 struct Screen {
     multi: MultiProgress,
     bars: Vec<ProgressBar>,
@@ -93,7 +84,7 @@ struct Screen {
 }
 
 impl Progress {
-    /// Shows a run in this way. `now_ms` tells the milliseconds since 1970.
+    /// Shows a run in this mode. `now_ms` returns the milliseconds since 1970.
     pub fn new(mode: Mode, paint: Paint, now_ms: fn() -> i64) -> Arc<Self> {
         let state = Mutex::default();
         let wake = Condvar::new();
@@ -101,8 +92,8 @@ impl Progress {
         Arc::new(Self { shared, ticker: Mutex::default() })
     }
 
-    /// Takes account of the log so far, without what a rewind took back: what earlier drivers have
-    /// shown is not shown again, and the creation of a run that no driver has seen yet is.
+    /// Reads the log so far, without what a rewind took back: what earlier drivers have shown is not
+    /// shown again; the creation of a run that was never driven is.
     pub fn recall(&self, events: &[&Event]) {
         self.shared.lock().run = events.first().map(|event| event.run_id);
         let was_driven = |event: &&Event| matches!(event.entry.body, EventBody::RunStarted {});
@@ -118,8 +109,7 @@ impl Progress {
         }
     }
 
-    /// The same for a sub-workflow that is not over; after its parent's. What it waits for is drawn
-    /// once the run goes on.
+    /// The same for a running sub-workflow; after its parent's.
     pub fn recall_child(&self, events: &[Event]) {
         let mut state = self.shared.lock();
         if matches!(self.shared.mode, Mode::Live | Mode::Plain) {
@@ -131,7 +121,7 @@ impl Progress {
         }
     }
 
-    /// Says something that no event of the run says.
+    /// Shows a warning that is not an event of the run.
     pub fn warn(&self, text: &str) {
         let text = one_line(text, WARNING);
         let line = Line { depth: 0, mark: Mark::Odd, text };
@@ -149,9 +139,8 @@ impl Progress {
         }
     }
 
-    /// Clears the spinners and keeps lines back until the guard is dropped; for the time of a
-    /// question.
-    pub fn suspend(self: &Arc<Self>) -> Suspended {
+    /// Clears the spinners and holds lines back until the guard is dropped, while a question is open.
+    pub(crate) fn suspend(self: &Arc<Self>) -> Suspended {
         let mut state = self.shared.lock();
         state.print();
         if let Some(screen) = &mut state.screen {
@@ -161,7 +150,7 @@ impl Progress {
         Suspended { progress: Arc::clone(self) }
     }
 
-    /// Shows what is left to show, and the summary. Only the first call does anything.
+    /// Shows the remaining lines, and the summary. Only the first call has an effect.
     pub fn finish(&self) {
         let mut state = self.shared.lock();
         if std::mem::replace(&mut state.done, true) {
@@ -194,7 +183,7 @@ impl Progress {
         if ticker.is_none() {
             let shared = Arc::clone(&self.shared);
             let spawned = std::thread::Builder::new().name("progress".to_owned());
-            // Without a thread the lines come at the end.
+            // Without a thread the lines are printed at the end.
             *ticker = spawned.spawn(move || shared.tick()).ok();
         }
     }
@@ -236,8 +225,8 @@ impl Drop for Progress {
     }
 }
 
-/// Keeps the terminal free for somebody else.
-pub struct Suspended {
+/// Holds lines back as long as it lives.
+pub(crate) struct Suspended {
     progress: Arc<Progress>,
 }
 
@@ -280,55 +269,36 @@ impl State {
             EventBody::RunPaused { .. } => Some(RunStatus::Paused),
             _ => None,
         };
-        let asked = matches!(event.entry.body, EventBody::GateAsked { .. });
-        // Where the person sits here, the question is about to be put.
-        let is_put = asked && mode == Mode::Live && io::stdin().is_terminal();
-        let told = self.story.tell(event);
-        let count = told.len();
-        for (at, told) in told.into_iter().enumerate() {
-            // The end of the run is said by the summary, and the question by the prompt.
-            if (end.is_some() || is_put) && at + 1 == count {
-                break;
-            }
-            self.lines.push(told_text(&told, paint));
+        let asks = matches!(event.entry.body, EventBody::GateAsked { .. });
+        let has_prompt = asks && mode == Mode::Live && io::stdin().is_terminal();
+        let mut lines = self.story.tell(event);
+        // The summary shows the end of the run, and the prompt the question.
+        if end.is_some() || has_prompt {
+            lines.pop();
         }
+        self.lines.extend(lines.iter().map(|line| story_text(line, paint)));
         self.end = end.or(self.end);
     }
 
-    /// The same for an event of a sub-workflow, whose own beginning and end its stage tells.
+    /// The same for an event of a sub-workflow, whose start and end are those of its stage.
     fn tell_child(&mut self, event: &Event, paint: Paint) {
         let parent = match &event.entry.body {
             EventBody::RunCreated(created) => created.parent.as_ref().map(|parent| parent.run_id),
             _ => None,
         };
-        let above = parent.and_then(|run| Some(self.children.get(&run)?.depth)).unwrap_or_default();
-        let child = self
-            .children
-            .entry(event.run_id)
-            .or_insert_with(|| Child { story: Story::default(), depth: above + 1 });
-        let depth = child.depth;
-        let told = child.story.tell(event);
-        let (is_over, is_of_run) = match &event.entry.body {
+        let above = parent.and_then(|run| self.children.get(&run)).map_or(0, Story::depth);
+        let child = self.children.entry(event.run_id);
+        let lines = child.or_insert_with(|| Story::at_depth(above + 1)).tell(event);
+        let (has_ended, is_of_run) = match &event.entry.body {
             EventBody::RunCompleted { .. }
             | EventBody::RunFailed { .. }
             | EventBody::RunCanceled { .. } => (true, true),
             EventBody::RunPaused { .. } | EventBody::RunResumed { .. } => (false, true),
             _ => (false, false),
         };
-        for told in told {
-            match told {
-                Told::Note(_) if is_of_run => {}
-                Told::Note(line) => {
-                    let line = Line { depth: line.depth + depth, ..line };
-                    self.lines.push(told_text(&Told::Note(line), paint));
-                }
-                Told::Stage(line) => {
-                    let line = StageLine { depth: line.depth + depth, ..line };
-                    self.lines.push(told_text(&Told::Stage(line), paint));
-                }
-            }
-        }
-        if is_over {
+        let is_shown = |line: &&StoryLine| !is_of_run || matches!(line, StoryLine::Stage(_));
+        self.lines.extend(lines.iter().filter(is_shown).map(|line| story_text(line, paint)));
+        if has_ended {
             self.children.remove(&event.run_id);
         }
     }
@@ -341,7 +311,7 @@ impl State {
         let text = std::mem::take(&mut self.lines).join("\n");
         match &self.screen {
             Some(screen) => {
-                // A terminal that is gone shows nothing more, and that is no reason to stop the run.
+                // A closed terminal does not stop the run.
                 let _ = screen.multi.println(text);
             }
             None => crate::stderr(&format!("{text}\n")),
@@ -351,7 +321,7 @@ impl State {
     fn print_json(&mut self, event: &Event) {
         if !self.closed {
             let line = event.to_json_line();
-            // The run goes on when nobody reads its events any more.
+            // The run continues when its events are no longer read.
             self.closed = writeln!(io::stdout().lock(), "{line}").is_err();
         }
     }
@@ -361,17 +331,13 @@ impl State {
         screen.tick += 1;
         let frame = FRAMES[screen.tick % FRAMES.len()];
 
-        let of_children = self
-            .children
-            .values()
-            .flat_map(|child| child.story.at_work().map(|stage| (stage, child.depth)));
-        let at_work: Vec<(&AtWork, usize)> =
-            self.story.at_work().map(|stage| (stage, 0)).chain(of_children).collect();
-        let shown = at_work.iter().take(SHOWN);
+        let stories = std::iter::once(&self.story).chain(self.children.values());
+        let running: Vec<&RunningStage> = stories.flat_map(Story::running).collect();
+        let shown = running.iter().take(SHOWN);
         let mut wanted: Vec<String> =
-            shown.map(|(stage, depth)| working(stage, *depth, frame, now_ms, paint)).collect();
-        if at_work.len() > SHOWN {
-            wanted.push(paint.dim(&format!("  … and {} more", at_work.len() - SHOWN)));
+            shown.map(|stage| stage_text(stage, frame, now_ms, paint)).collect();
+        if running.len() > SHOWN {
+            wanted.push(paint.dim(&format!("  … and {} more", running.len() - SHOWN)));
         }
         screen.fit(wanted.len());
         self.print();
@@ -389,7 +355,7 @@ impl Screen {
         Self { multi: MultiProgress::new(), bars: Vec::new(), tick: 0 }
     }
 
-    /// Makes room for so many lines.
+    /// Adds or removes lines.
     fn fit(&mut self, count: usize) {
         while self.bars.len() > count {
             if let Some(bar) = self.bars.pop() {
@@ -408,43 +374,34 @@ impl Screen {
 
     fn clear(&mut self) {
         self.fit(0);
-        // As above: there is nobody to tell.
+        // As above.
         let _ = self.multi.clear();
     }
 }
 
-/// The line of a stage at work, so much deeper than its run stands.
-fn working(stage: &AtWork, deeper: usize, frame: char, now_ms: i64, paint: Paint) -> String {
+/// The line of a running stage.
+fn stage_text(stage: &RunningStage, frame: char, now_ms: i64, paint: Paint) -> String {
     let since = u64::try_from(now_ms - stage.since_ms).unwrap_or_default();
     let spinner = if stage.asks { paint.odd("?") } else { paint.hint(&frame.to_string()) };
     let attempt =
         if stage.attempt > 1 { format!("  attempt {}", stage.attempt) } else { String::new() };
     let asks = if stage.asks { "  waits for an answer" } else { "" };
+    let activity = stage.activity().map(|activity| format!(" · {activity}")).unwrap_or_default();
+    let mut usage = String::new();
+    if stage.turns > 0 {
+        let _ = write!(usage, " · {}", counted(stage.turns, "turn"));
+    }
+    if stage.tokens > 0 {
+        let _ = write!(usage, " · {} tokens", tokens(stage.tokens));
+    }
     format!(
-        "{}{spinner} {}  {}{}{}",
-        "  ".repeat(stage.depth + deeper),
+        "{}{spinner} {}  {}{}{activity}{}",
+        "  ".repeat(stage.depth),
         titled(&stage.name, stage.label.as_deref(), paint),
         paint.dim(&took(since)),
         paint.odd(&format!("{attempt}{asks}")),
-        activity(stage, paint),
+        paint.dim(&usage),
     )
-}
-
-/// What an agent is doing, and how much it has done.
-fn activity(stage: &AtWork, paint: Paint) -> String {
-    let mut text = String::new();
-    if let Some(doing) = stage.doing() {
-        let _ = write!(text, " · {doing}");
-    }
-    let mut done = String::new();
-    if stage.turns > 0 {
-        let _ =
-            write!(done, " · {} {}", stage.turns, if stage.turns == 1 { "turn" } else { "turns" });
-    }
-    if stage.tokens > 0 {
-        let _ = write!(done, " · {} tokens", tokens(stage.tokens));
-    }
-    text + &paint.dim(&done)
 }
 
 #[cfg(test)]

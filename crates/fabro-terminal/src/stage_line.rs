@@ -2,13 +2,12 @@
 
 use std::fmt::Write as _;
 
-use fabro_types::Status;
+use fabro_types::{Status, one_line};
 
-use crate::line::{Line, Mark};
-use crate::paint::Paint;
-use crate::story::{StageLine, Told};
+use crate::line::Line;
+use crate::paint::{Mark, Paint};
+use crate::story::{StageLine, StoryLine};
 use crate::text::took;
-use fabro_types::one_line;
 
 /// The width that the name of a stage is padded to, in characters.
 const NAME: usize = 14;
@@ -16,27 +15,22 @@ const NAME: usize = 14;
 /// The longest label that is shown beside a name, in characters.
 const LABEL: usize = 40;
 
-/// What was told, as one line.
-pub fn told_text(told: &Told, paint: Paint) -> String {
-    match told {
-        Told::Stage(line) => finished(line, paint),
-        Told::Note(line) => note_text(line, paint),
+/// A line of a story.
+pub fn story_text(line: &StoryLine, paint: Paint) -> String {
+    match line {
+        StoryLine::Stage(line) => finished(line, paint),
+        StoryLine::Note(line) => note_text(line, paint),
     }
 }
 
 /// A sentence with its mark.
 pub fn note_text(line: &Line, paint: Paint) -> String {
     let indent = "  ".repeat(line.depth);
-    match line.mark {
-        Mark::Good => format!("{indent}{} {}", paint.good("✓"), line.text),
-        Mark::Bad => format!("{indent}{} {}", paint.bad("✗"), line.text),
-        Mark::Odd => format!("{indent}{} {}", paint.odd("!"), line.text),
-        Mark::Ask => format!("{indent}{} {}", paint.odd("?"), line.text),
-        _ => format!("{indent}{} {}", paint.dim("·"), paint.dim(&line.text)),
-    }
+    let text = if line.mark == Mark::Note { paint.dim(&line.text) } else { line.text.clone() };
+    format!("{indent}{} {text}", line.mark.symbol(paint))
 }
 
-/// The name of a stage, with its label if that says something else.
+/// The name of a stage, with its label if it differs.
 pub(crate) fn titled(name: &str, label: Option<&str>, paint: Paint) -> String {
     let id = name.split('@').next().unwrap_or(name);
     match label.map(|label| one_line(label, LABEL)) {

@@ -1,57 +1,57 @@
 use std::collections::BTreeMap;
-use std::ops::Bound;
 use std::sync::Arc;
 
 use fabro_events::{CompletedStage, Event, EventBody};
-use fabro_types::{NodeKind, Status};
+use fabro_types::{NodeKind, Status, one_line};
 
 use crate::agent_line::call;
 use crate::line::{self, Line, why};
 use crate::summary::Summary;
-use fabro_types::one_line;
+use crate::text::QUOTED;
 
-/// Tells a run while it goes on: a line a finished stage, with the edge taken after it, and a line
-/// for whatever else a person who watches wants to know. Events go in, in order; lines come out.
+/// A run while it is running: a line for each finished stage, with the edge taken after it, and for
+/// other events of interest. Events go in, in order; lines come out.
 #[derive(Debug, Default)]
 pub struct Story {
-    at_work: BTreeMap<Arc<str>, AtWork>,
-    /// Stages that have ended and whose edge is not known yet, by branch.
+    running: BTreeMap<Arc<str>, RunningStage>,
+    /// How many fan-outs and sub-workflows the run itself is inside.
+    depth: usize,
+    /// Finished stages whose edge is not known yet, by branch.
     pending: BTreeMap<Arc<str>, StageLine>,
     summary: Summary,
 }
 
-/// A stage at work.
+/// A running stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AtWork {
+pub struct RunningStage {
     /// Its name: `NODE`, or `NODE@VISIT` from the second visit.
     pub name: String,
     /// The node's label, when it has one of its own.
     pub label: Option<Arc<str>>,
     /// The handler that runs it.
     pub handler: Arc<str>,
-    /// How many fan-outs it stands inside.
+    /// How many fan-outs and sub-workflows it is inside.
     pub depth: usize,
-    /// When it started, or was taken up after a pause, in milliseconds since 1970.
+    /// When it was started or resumed, in milliseconds since 1970.
     pub since_ms: i64,
     /// Which attempt, from 1.
     pub attempt: u32,
-    /// It has asked a person.
+    /// It waits for the answer of a person.
     pub asks: bool,
     /// How many times its model has answered in this attempt.
     pub turns: u32,
     /// Model tokens of the stage so far, sent and received.
     pub tokens: u64,
-    /// Calls of tools that have not ended, each with what it is used on.
+    /// Running calls of tools: the id, and the call in a few words.
     calls: Vec<(String, String)>,
     compacts: bool,
 }
 
-impl AtWork {
-    /// What its agent is doing right now: a tool and what it is used on; `None` while the model
-    /// thinks.
-    pub fn doing(&self) -> Option<String> {
+impl RunningStage {
+    /// The running tool of its agent; `None` while the model is generating.
+    pub fn activity(&self) -> Option<String> {
         if self.compacts {
-            return Some("shortens its conversation".to_owned());
+            return Some("compacts its conversation".to_owned());
         }
         let (_, last) = self.calls.last()?;
         let others = self.calls.len() - 1;
@@ -63,7 +63,7 @@ impl AtWork {
             EventBody::StageRetrying { attempt, .. } => {
                 self.attempt = attempt + 1;
                 self.turns = 0;
-                self.rest();
+                self.clear_activity();
             }
             EventBody::GateAsked { .. } => self.asks = true,
             EventBody::GateAnswered { .. } => self.asks = false,
@@ -86,36 +86,36 @@ impl AtWork {
         }
     }
 
-    /// A driver takes it up again: nothing worked on it in between.
+    /// Another driver resumes it.
     fn resume(&mut self, now_ms: i64) {
         self.since_ms = now_ms;
-        self.rest();
+        self.clear_activity();
     }
 
-    fn rest(&mut self) {
+    fn clear_activity(&mut self) {
         self.calls.clear();
         self.compacts = false;
     }
 }
 
-/// What there is to tell.
+/// A line of a story.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Told {
-    /// A stage has ended.
+pub enum StoryLine {
+    /// A finished stage.
     Stage(StageLine),
-    /// Something else.
+    /// Another event.
     Note(Line),
 }
 
-/// A stage that has ended.
+/// A finished stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StageLine {
     /// Its name: `NODE`, or `NODE@VISIT` from the second visit.
     pub name: String,
     /// The node's label, when it has one of its own.
     pub label: Option<Arc<str>>,
-    /// How many fan-outs it stands inside.
+    /// How many fan-outs and sub-workflows it is inside.
     pub depth: usize,
     /// How it ended.
     pub status: Status,
@@ -125,132 +125,133 @@ pub struct StageLine {
     pub duration_ms: u64,
     /// How many attempts there were.
     pub attempts: u32,
-    /// Why it failed, or what it has to remark.
+    /// Why it failed, or its notes.
     pub remark: Option<String>,
-    /// The node the run went on to; `None` when it ended there.
+    /// The next node; `None` when the run ended there.
     pub to: Option<Arc<str>>,
     /// Why it was that one; empty when there was nothing to choose.
     pub why: String,
 }
 
 impl Story {
-    /// Takes one event, and tells what there is to tell.
-    pub fn tell(&mut self, event: &Event) -> Vec<Told> {
-        let mut told = Vec::new();
+    /// The story of a sub-workflow, indented below its parent.
+    pub(crate) fn at_depth(depth: usize) -> Self {
+        Self { depth, ..Self::default() }
+    }
+
+    pub(crate) fn depth(&self) -> usize {
+        self.depth
+    }
+
+    /// Reads one event, and returns the lines that are due.
+    pub fn tell(&mut self, event: &Event) -> Vec<StoryLine> {
+        let mut lines = Vec::new();
         let branch: Arc<str> = event.entry.branch.clone().unwrap_or_default();
         if let EventBody::EdgeSelected(choice) = &event.entry.body
             && let Some(stage) = self.pending.remove(&branch)
         {
             let to = Some(Arc::clone(&choice.to));
-            told.push(Told::Stage(StageLine { to, why: why(choice), ..stage }));
-            return told;
+            lines.push(StoryLine::Stage(StageLine { to, why: why(choice), ..stage }));
+            return lines;
         }
         if event.entry.node_id.is_none() && event.entry.branch.is_none() {
-            told.extend(std::mem::take(&mut self.pending).into_values().map(Told::Stage));
+            lines.extend(std::mem::take(&mut self.pending).into_values().map(StoryLine::Stage));
         } else {
-            told.extend(self.pending.remove(&branch).map(Told::Stage));
+            lines.extend(self.pending.remove(&branch).map(StoryLine::Stage));
         }
-        self.keep_books(event, &branch);
-        if deserves_a_line(event) {
-            told.push(Told::Note(line::line(event)));
+        self.update(event, &branch);
+        if has_own_line(event) {
+            let line = line::line(event);
+            lines.push(StoryLine::Note(Line { depth: line.depth + self.depth, ..line }));
         }
-        told
+        lines
     }
 
-    /// The stages at work, the main line's first.
-    pub fn at_work(&self) -> impl Iterator<Item = &AtWork> {
-        self.at_work.values()
+    /// The running stages, the main line's first.
+    pub fn running(&self) -> impl Iterator<Item = &RunningStage> {
+        self.running.values()
     }
 
-    /// All nodes so far, and how they did.
+    /// The results of all nodes so far.
     pub fn summary(&self) -> &Summary {
         &self.summary
     }
 
-    fn keep_books(&mut self, event: &Event, branch: &Arc<str>) {
+    fn update(&mut self, event: &Event, branch: &Arc<str>) {
         match &event.entry.body {
             EventBody::StageStarted { handler, .. } => {
-                self.at_work.insert(Arc::clone(branch), at_work(event, handler));
+                let stage = self.start(event, handler);
+                self.running.insert(Arc::clone(branch), stage);
             }
-            // What the last driver was doing when it died is done by nobody.
             EventBody::RunResumed { .. } => {
-                self.at_work.values_mut().for_each(|stage| stage.resume(event.ts_ms));
+                self.running.values_mut().for_each(|stage| stage.resume(event.ts_ms));
             }
             EventBody::StageCompleted(end) | EventBody::StageFailed(end) => {
-                let stage = self.at_work.remove(branch);
+                let stage = self.running.remove(branch);
                 if stage.as_ref().is_none_or(|stage| is_work(&stage.handler)) {
-                    let line = finished(event, end);
-                    self.summary.add(event, end, line.duration_ms);
+                    let line = self.finish(event, end);
+                    self.summary.add(event, end);
                     self.pending.insert(Arc::clone(branch), line);
                 }
             }
             EventBody::BranchCompleted { .. } => {
-                remove_line(&mut self.at_work, branch);
+                self.running.remove(branch);
+                // The branches inside it: `0` is the character after `/`.
+                let inside = Arc::from(format!("{branch}/"))..Arc::from(format!("{branch}0"));
+                self.running.extract_if(inside, |_, _| true).for_each(drop);
             }
-            EventBody::CheckpointForked(point) if point.in_place => self.at_work.clear(),
+            EventBody::CheckpointForked(point) if point.in_place => self.running.clear(),
             _ => {
-                if let Some(stage) = self.at_work.get_mut(branch) {
+                if let Some(stage) = self.running.get_mut(branch) {
                     stage.take(event);
                 }
             }
         }
     }
-}
 
-/// Takes what a map holds of a branch and of the branches inside it, at a cost of these alone.
-fn remove_line<V>(map: &mut BTreeMap<Arc<str>, V>, branch: &str) {
-    let below = format!("{branch}/");
-    let inside = map.range::<str, _>((Bound::Included(below.as_str()), Bound::Unbounded));
-    let inside = inside.map(|(name, _)| name).take_while(|name| name.starts_with(&below));
-    let gone: Vec<Arc<str>> = inside.map(Arc::clone).collect();
-    map.remove(branch);
-    for name in gone {
-        map.remove(&name);
+    fn start(&self, event: &Event, handler: &Arc<str>) -> RunningStage {
+        RunningStage {
+            name: line::name(event),
+            label: event.entry.node_label.clone(),
+            handler: Arc::clone(handler),
+            depth: line::depth(event) + self.depth,
+            since_ms: event.ts_ms,
+            attempt: 1,
+            asks: false,
+            turns: 0,
+            tokens: 0,
+            calls: Vec::new(),
+            compacts: false,
+        }
+    }
+
+    fn finish(&self, event: &Event, end: &CompletedStage) -> StageLine {
+        let outcome = &end.outcome;
+        let notes = || outcome.notes.as_deref().map(|notes| one_line(notes, QUOTED));
+        StageLine {
+            name: line::name(event),
+            label: event.entry.node_label.clone(),
+            depth: line::depth(event) + self.depth,
+            status: outcome.status,
+            word: outcome.word.clone(),
+            duration_ms: outcome.duration_ms,
+            attempts: end.attempts,
+            remark: outcome.failure.as_ref().map(line::failure).or_else(notes),
+            to: None,
+            why: String::new(),
+        }
     }
 }
 
-/// False for stages that only mark a place.
+/// False for nodes without work of their own.
 fn is_work(handler: &str) -> bool {
     let kind = NodeKind::from_type(handler);
     !matches!(kind, Some(NodeKind::Start | NodeKind::Exit | NodeKind::Conditional))
 }
 
-fn at_work(event: &Event, handler: &Arc<str>) -> AtWork {
-    AtWork {
-        name: line::name(event),
-        label: event.entry.node_label.clone(),
-        handler: Arc::clone(handler),
-        depth: line::depth(event),
-        since_ms: event.ts_ms,
-        attempt: 1,
-        asks: false,
-        turns: 0,
-        tokens: 0,
-        calls: Vec::new(),
-        compacts: false,
-    }
-}
-
-fn finished(event: &Event, end: &CompletedStage) -> StageLine {
-    let outcome = &end.outcome;
-    let notes = || outcome.notes.as_deref().map(|notes| one_line(notes, line::QUOTED));
-    StageLine {
-        name: line::name(event),
-        label: event.entry.node_label.clone(),
-        depth: line::depth(event),
-        status: outcome.status,
-        word: outcome.word.clone(),
-        duration_ms: outcome.duration_ms,
-        attempts: end.attempts,
-        remark: outcome.failure.as_ref().map(line::failure).or_else(notes),
-        to: None,
-        why: String::new(),
-    }
-}
-
-/// Starts, ends and edges of stages are told otherwise, and branches by their stages. An edge that
-/// is left over comes from a place that does no work: it is told when there was a choice.
-fn deserves_a_line(event: &Event) -> bool {
+/// Starts, ends and edges of stages are lines of stages. An edge that is left over comes from a node
+/// without work: it has a line when there was a choice.
+fn has_own_line(event: &Event) -> bool {
     match &event.entry.body {
         EventBody::RunResumed { .. }
         | EventBody::RunPaused { .. }

@@ -5,7 +5,7 @@ use fabro_events::{CompletedStage, Event};
 use fabro_types::Status;
 use serde::Serialize;
 
-/// How the nodes of a run did: a row a node that does work, in the order they first ended.
+/// The results of the nodes of a run: a row for each node with work, in the order of their first ends.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Summary {
     /// The rows.
@@ -34,8 +34,8 @@ pub struct SummaryRow {
 }
 
 impl Summary {
-    /// Takes account of a stage that ended.
-    pub(crate) fn add(&mut self, event: &Event, end: &CompletedStage, duration_ms: u64) {
+    /// Adds a finished stage.
+    pub(crate) fn add(&mut self, event: &Event, end: &CompletedStage) {
         let Some(node) = event.entry.node_id.clone() else { return };
         let rows = &mut self.rows;
         let at = *self.by_node.entry(Arc::clone(&node)).or_insert_with(|| {
@@ -50,18 +50,13 @@ impl Summary {
             });
             rows.len() - 1
         });
-        let Some(row) = rows.get_mut(at) else { return };
+        let row = &mut rows[at];
         row.visits += 1;
         row.status = end.outcome.status;
-        row.duration_ms += duration_ms;
+        row.duration_ms += end.outcome.duration_ms;
         if let Some(usage) = &end.outcome.usage {
             row.tokens += usage.input_tokens + usage.output_tokens;
             row.cost_usd += usage.cost_usd;
         }
-    }
-
-    /// How many visits ended, over all nodes.
-    pub fn visits(&self) -> u32 {
-        self.rows.iter().map(|row| row.visits).sum()
     }
 }

@@ -7,12 +7,12 @@ use fabro_types::{RunStatus, Status};
 use crate::paint::Paint;
 use crate::summary::{Summary, SummaryRow};
 use crate::table::{Align, Table};
-use crate::text::took;
+use crate::text::{counted, took};
 
-/// The most rows that are shown; of longer runs those that need a look, and the slowest.
+/// The most rows that are shown; of longer runs those that did not succeed, and the slowest.
 const SHOWN: usize = 40;
 
-/// A row a stage, and what the run came to. `elapsed_ms` is how long this driver was at it.
+/// A row for each stage, and the result of the run. `elapsed_ms` is the time of this driver.
 pub fn summary_text(summary: &Summary, status: RunStatus, elapsed_ms: u64, paint: Paint) -> String {
     let mut text = String::new();
     if !summary.rows.is_empty() {
@@ -24,12 +24,8 @@ pub fn summary_text(summary: &Summary, status: RunStatus, elapsed_ms: u64, paint
             text.push_str(&paint.dim(&format!("… and {left} more that succeeded\n")));
         }
     }
-    let visits = summary.visits();
-    let mut total = format!(
-        "in {}, {visits} {}",
-        took(elapsed_ms),
-        if visits == 1 { "stage" } else { "stages" }
-    );
+    let visits = summary.rows.iter().map(|row| row.visits).sum();
+    let mut total = format!("in {}, {}", took(elapsed_ms), counted(visits, "stage"));
     let tokens: u64 = summary.rows.iter().map(|row| row.tokens).sum();
     let cost: f64 = summary.rows.iter().map(|row| row.cost_usd).sum();
     if tokens > 0 {

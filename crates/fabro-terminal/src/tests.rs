@@ -117,7 +117,7 @@ fn story(events: &[Event]) -> String {
     let mut text = String::new();
     for told in events.iter().flat_map(|event| story.tell(event)) {
         let _ = match told {
-            Told::Stage(it) => writeln!(
+            StoryLine::Stage(it) => writeln!(
                 text,
                 "{}{} {} {} {:?} -> {:?} ({})",
                 "  ".repeat(it.depth),
@@ -128,10 +128,10 @@ fn story(events: &[Event]) -> String {
                 it.to,
                 it.why
             ),
-            Told::Note(it) => writeln!(text, "{}{}", "  ".repeat(it.depth), it.text),
+            StoryLine::Note(it) => writeln!(text, "{}{}", "  ".repeat(it.depth), it.text),
         };
     }
-    assert_eq!(story.at_work().count(), 0);
+    assert_eq!(story.running().count(), 0);
     text
 }
 
@@ -188,7 +188,7 @@ fn a_run_as_it_goes_on() {
     repair 1 succeeded 1234ms 0
     done 1 succeeded 1234ms 0
     ");
-    assert_eq!(told.summary().visits(), 5);
+    assert_eq!(told.summary().rows.iter().map(|row| row.visits).sum::<u32>(), 5);
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn branches_are_told_with_their_fan_out() {
     insta::assert_snapshot!(story(&bench.events), @r#"
     fork: 2 parallel branches, a, b, joining at join
       b succeeded 1.2s None -> Some("join") ()
-      branch a canceled: it was not needed any more
+      branch a canceled: no longer needed
     fork succeeded 1.0s None -> Some("join") (branches joined)
     join succeeded 1.2s None -> Some("exit") ()
     run succeeded
@@ -315,7 +315,7 @@ fn ten_thousand_canceled_branches_take_no_time() {
     for rank in 0..10_000 {
         story.tell(&event(rank, started(rank)));
     }
-    assert_eq!(story.at_work().count(), 10_000);
+    assert_eq!(story.running().count(), 10_000);
     let status = fabro_types::Status::Skipped;
     for rank in 0..10_000 {
         let canceled = EventBody::BranchCompleted {
@@ -326,5 +326,5 @@ fn ten_thousand_canceled_branches_take_no_time() {
         };
         story.tell(&event(rank, canceled));
     }
-    assert_eq!(story.at_work().count(), 0);
+    assert_eq!(story.running().count(), 0);
 }

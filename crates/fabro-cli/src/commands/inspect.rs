@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use fabro_engine::read_all;
-use fabro_inspect::{Inspect, Spoken, StageReport};
+use fabro_inspect::{Inspect, StageReport, TranscriptMessage};
 use fabro_run::{Gate, gate_names, is_driven, open_gates_of_family};
 use serde_json::Value;
 
@@ -166,7 +166,7 @@ fn stage_text(report: &StageReport, all: &str, paint: Paint) -> String {
         None => {}
     }
     if report.transcript.len() > 2 {
-        let lines = report.transcript.iter().map(said).collect::<Vec<_>>().join("\n");
+        let lines = report.transcript.iter().map(message_line).collect::<Vec<_>>().join("\n");
         text.push_str(&section("conversation", &lines));
         let _ = writeln!(text, "{}", paint.dim(&format!("every message in full: {all}")));
     }
@@ -177,8 +177,8 @@ fn stage_text(report: &StageReport, all: &str, paint: Paint) -> String {
     text
 }
 
-/// A message on one line: who, and how it begins; of one that is cut, how long it is.
-fn said(message: &Spoken) -> String {
+/// A message on one line: the role and the beginning; of a truncated one also the length.
+fn message_line(message: &TranscriptMessage) -> String {
     const SHOWN: usize = 160;
     let text = match &message.content {
         Value::String(text) => text.clone(),

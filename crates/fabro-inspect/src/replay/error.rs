@@ -16,8 +16,8 @@ pub enum ReplayError {
     /// The workflow cannot be used.
     #[error(transparent)]
     Workflow(#[from] BundleError),
-    /// The replay broke off.
-    #[error("the replay broke off: {0}")]
+    /// The replay failed.
+    #[error("the replay failed: {0}")]
     Drive(#[from] DriveError),
     /// The log does not begin as one does.
     #[error("run {run} has no beginning: its log is damaged")]
@@ -25,7 +25,10 @@ pub enum ReplayError {
         /// The run.
         run: RunId,
     },
-    /// A message of a conversation is none.
+    /// The replay is in an impossible state.
+    #[error("this is a bug in fabro: {0}; please report it")]
+    Inconsistent(String),
+    /// A recorded message is not a message.
     #[error("event {seq} has a record that is not a message: {reason}")]
     Message {
         /// The event's place in the log.
@@ -33,7 +36,7 @@ pub enum ReplayError {
         /// What is wrong with it.
         reason: String,
     },
-    /// There is no place for temporary files.
-    #[error("a temporary directory cannot be made: {0}")]
+    /// A directory for temporary files cannot be created.
+    #[error("a temporary directory cannot be created: {0}")]
     TempDir(std::io::Error),
 }

@@ -9,11 +9,10 @@ use fabro_handlers::{Agents, Limits, LlmHandler, ModelDefaults, read_all};
 use fabro_llm::{ModelSource, SimulatedModel};
 use fabro_redact::Redactor;
 use fabro_run::{Bundle, RunSettings};
-use fabro_store::{Batch, RunLog, Store};
+use fabro_store::{Batch, MemoryStore, RunLog, Store};
 use fabro_types::RunId;
 
 use crate::replay::compare::{Log, compare};
-use crate::replay::overlay::Overlay;
 use crate::replay::player::Player;
 use crate::replay::record::Record;
 use crate::replay::tools::RecordedTools;
@@ -30,9 +29,9 @@ pub struct Replay {
     /// The workflow to replay it with; `None` for the one kept with the run. The settings are always
     /// those that the run was started with.
     pub workflow: Option<Bundle>,
-    /// The directory that the run had for its files. Where prompts name it, that is no difference.
+    /// The directory of the run's files. A prompt that names the temporary one instead is the same.
     pub run_dir: Option<PathBuf>,
-    /// Blanks out of prompts what the run's own did.
+    /// Redacts prompts as the run's own redactor did.
     pub redactor: Redactor,
 }
 
@@ -43,21 +42,19 @@ impl Replay {
     }
 }
 
-/// Replays a run and compares what comes out with its record.
+/// Replays a run and compares it with its record.
 ///
-/// Needs a tokio runtime with time. Costs as much as driving the run without anything that takes
-/// time.
+/// Needs a tokio runtime with time. Costs as much as driving the run without models, tools and delays.
 ///
 /// # Errors
 ///
-/// The record cannot be read, or the workflow cannot be run at all. That something else comes out is
-/// no error.
+/// The record cannot be read, or the workflow cannot be run at all. A difference is not an error.
 pub async fn replay(replay: Replay) -> Result<Report, ReplayError> {
     let Replay { store, run, workflow, run_dir, redactor } = replay;
     let events = read_all(&*store, run).await?;
     let created = created(run, &events)?;
     let own = Bundle::load(&*store, &created.bundle)?;
-    // What was copied from another run, or comes before a rewind, is not played.
+    // Events before a fork or a rewind are not replayed.
     let is_cut = |event: &Event| matches!(event.entry.body, EventBody::CheckpointForked(_));
     let cut = events.iter().rposition(is_cut);
     let (before, _) = events.split_at(cut.map_or(1, |cut| cut + 1));
@@ -77,7 +74,7 @@ pub async fn replay(replay: Replay) -> Result<Report, ReplayError> {
         beginning.blobs = begun.blobs;
         beginning.events.splice(..1, begun.events);
     }
-    let overlay = Arc::new(Overlay::new(store));
+    let overlay = Arc::new(MemoryStore::above(Arc::new(store)));
     let Commit { events: begun, blobs } = &beginning;
     overlay.append(run, 0, &Batch { events: begun, blobs, consumed: &[] }).await?;
 
@@ -111,12 +108,12 @@ pub async fn replay(replay: Replay) -> Result<Report, ReplayError> {
     Ok(Report { run_id: run, compared, is_whole: old.is_whole, differences, unanswered })
 }
 
-/// The events behind a place in the log that count.
+/// The effective events after a position in the log.
 fn counted(events: &[Event], after: u64) -> Vec<&Event> {
     checkpoint::effective(events).into_iter().filter(|event| event.seq > after).collect()
 }
 
-/// How the record goes on after its beginning; `None` when it does not.
+/// The first input of the record; `None` without one.
 fn first_input(counted: &[&Event], is_cut: bool, record: &mut Record) -> Option<Input> {
     if is_cut {
         return record.take_run_input();
@@ -161,7 +158,7 @@ fn created(run: RunId, events: &[Event]) -> Result<Arc<CreatedRun>, ReplayError>
     }
 }
 
-/// The same run with another workflow. A goal that the old one stated gives way to the new one's.
+/// The same run with another workflow. A goal of the old workflow is replaced by that of the new one.
 fn new_run(created: &CreatedRun, own: &Bundle, other: &Bundle) -> Result<NewRun, ReplayError> {
     let stated = own.goal(&created.inputs)?.unwrap_or_default();
     let goal = if stated == created.goal {

@@ -14,19 +14,18 @@ use fabro_handlers::{
     AgentFiles, FanIn, Gate, GateChoice, Interpretation, LlmHandler, interpret, invalid_outcome,
 };
 use fabro_redact::Redactor;
-use fabro_store::RunLog as _;
+use fabro_store::{MemoryStore, RunLog as _};
 use fabro_types::{BranchPath, Failure, FailureClass, NodeKind, Outcome, RunId};
 
 use crate::replay::ReplayError;
 use crate::replay::conversation::{Conversation, Turn, with_text};
-use crate::replay::overlay::Overlay;
 use crate::replay::record::{End, Key, Record, recorded_message};
 
 /// Replays a record.
 pub(crate) struct Player {
     pub(crate) machine: Machine,
     pub(crate) run: RunId,
-    pub(crate) store: Arc<Overlay>,
+    pub(crate) store: Arc<MemoryStore>,
     pub(crate) record: Record,
     /// The recorded workflow.
     pub(crate) own: Arc<Plan>,
@@ -59,22 +58,22 @@ enum Next {
     Run,
     Stage(Key),
     Overdue(Arc<str>),
-    /// A delay is over, which nothing waits for here.
+    /// A delay has passed; a replay does not wait.
     Due(Arc<str>),
     /// A stage that needs nothing from outside.
     Free(Key),
 }
 
 impl Player {
-    /// Hands the record to the machine, in its order as far as the machine gets to the same stages.
+    /// Passes the record to the machine, in its order as far as the machine starts the same stages.
     pub(crate) async fn play(&mut self, first: Input) -> Result<(), ReplayError> {
         self.handle(first).await?;
         while let Some(next) = self.next() {
             match next {
                 Next::Run => {
-                    if let Some(input) = self.record.take_run_input() {
-                        self.handle(input).await?;
-                    }
+                    let input = self.record.take_run_input();
+                    let missing = || inconsistent("the record has no more inputs of the run");
+                    self.handle(input.ok_or_else(missing)?).await?;
                 }
                 Next::Due(branch) => self.handle(Input::Due { branch }).await?,
                 Next::Overdue(branch) => {
@@ -83,9 +82,9 @@ impl Player {
                 }
                 Next::Free(key) => self.finish_free(&key).await?,
                 Next::Stage(key) => {
-                    if let Some(event) = self.record.take_of(&key) {
-                        self.replay_event(&key, event).await?;
-                    }
+                    let event = self.record.take_of(&key);
+                    let missing = || inconsistent(format!("the record has no more of {key}"));
+                    self.replay_event(&key, event.ok_or_else(missing)?).await?;
                 }
             }
         }
@@ -146,7 +145,7 @@ impl Player {
                     }
                 }
             } else if self.attempts.get(&key).is_some_and(|attempt| attempt.is_stuck) {
-                // It waits for what will not come.
+                // Its input was not recorded.
             } else if let Some(seq) = self.record.next_of(&key) {
                 offer(seq, Next::Stage(key));
             } else if !self.record.has(&key) && self.is_free(&key, kind) {
@@ -156,7 +155,7 @@ impl Player {
         first.map(|(_, next)| next)
     }
 
-    /// A stage of a kind that comes to its outcome without anything from outside.
+    /// A stage whose outcome needs no input from outside.
     fn is_free(&self, key: &Key, kind: NodeKind) -> bool {
         let spec = self.machine.plan().find(&key.node);
         match kind {
@@ -171,14 +170,17 @@ impl Player {
         self.machine.plan().find(&cursor.active()?.node)?.timeout
     }
 
-    fn stage(&self, key: &Key) -> Option<Stage> {
+    /// The running stage.
+    fn stage(&self, key: &Key) -> Result<Stage, ReplayError> {
         let store = Arc::clone(&self.store) as _;
-        self.machine.detached_stage(&key.branch, store, self.run_dir.clone())
+        let stage = self.machine.detached_stage(&key.branch, store, self.run_dir.clone());
+        stage.ok_or_else(|| inconsistent(format!("{key} is replayed and not running")))
     }
 
     async fn finish_free(&mut self, key: &Key) -> Result<(), ReplayError> {
-        let end = match self.stage(key) {
-            Some(stage) if stage.spec().kind == NodeKind::FanIn => fan_in(&stage),
+        let stage = self.stage(key)?;
+        let end = match stage.spec().kind {
+            NodeKind::FanIn => fan_in(&stage),
             _ => Outcome::succeeded().into(),
         };
         self.end(key, end).await
@@ -191,7 +193,11 @@ impl Player {
         }
         match body {
             EventBody::GateAsked { .. } => return self.ask(key).await,
-            EventBody::GateAnswered { .. } => return self.answer(key, body).await,
+            EventBody::GateAnswered { selected, label, text, source } => {
+                let choice =
+                    |question: &Question| same_choice(selected, label, text.as_deref(), question);
+                return self.answer(key, choice, source).await;
+            }
             EventBody::ContextRefused { .. } if !self.is_same(key) => return Ok(()),
             EventBody::AgentToolCompleted(_) if event.entry.parent_session_id.is_none() => {
                 self.attempt(key).conversation.await_answer();
@@ -216,7 +222,7 @@ impl Player {
 
     /// The request of the stage, prepared anew.
     async fn request(&mut self, key: &Key, event: &Event) -> Result<(), ReplayError> {
-        let Some(stage) = self.stage(key) else { return Ok(()) };
+        let stage = self.stage(key)?;
         let prepared = match stage.spec().kind {
             NodeKind::Agent | NodeKind::Prompt => {
                 // A summary of older turns is the recorded one.
@@ -232,8 +238,9 @@ impl Player {
             Ok(Some(message)) => {
                 self.note(key, event, with_text(&event.entry.body, &message)).await
             }
+            // The changed node asks no model: it ends as such a node does.
             Ok(None) => Ok(()),
-            // The stage ends without having asked.
+            // The stage ends without a request.
             Err(end) => self.end(key, end).await,
         }
     }
@@ -247,7 +254,7 @@ impl Player {
             let told = recorded_message(&*self.store, role, value, event.seq)?.text();
             files = AgentFiles::Rejected(told);
         }
-        match self.interpret(key, files) {
+        match self.interpret(key, files)? {
             Some(Interpretation::Invalid { feedback }) if self.may_correct(key) => {
                 self.attempt(key).conversation.correct();
                 self.note(key, event, with_text(&event.entry.body, &feedback)).await
@@ -259,16 +266,18 @@ impl Player {
         }
     }
 
-    fn interpret(&mut self, key: &Key, files: AgentFiles) -> Option<Interpretation> {
-        let reply = self.attempt(key).conversation.reply(files)?;
-        let plan = Arc::clone(self.machine.plan());
-        match plan.find(&key.node)?.kind {
-            NodeKind::FanIn => {
-                let stage = self.stage(key)?;
-                Some(FanIn::of(&stage).ok()?.interpret(&key.node, &reply))
-            }
-            _ => Some(interpret(&plan, &key.node, &reply, &self.redactor)),
+    /// The interpretation of the answer; `None` when there is no complete one.
+    fn interpret(
+        &mut self,
+        key: &Key,
+        files: AgentFiles,
+    ) -> Result<Option<Interpretation>, ReplayError> {
+        let Some(reply) = self.attempt(key).conversation.reply(files) else { return Ok(None) };
+        let stage = self.stage(key)?;
+        if stage.spec().kind == NodeKind::FanIn {
+            return Ok(FanIn::of(&stage).ok().map(|fan_in| fan_in.interpret(&key.node, &reply)));
         }
+        Ok(Some(interpret(self.machine.plan(), &key.node, &reply, &self.redactor)))
     }
 
     /// The corrections that the node allows are not used up.
@@ -289,29 +298,32 @@ impl Player {
         if std::mem::replace(&mut self.attempt(key).was_asked, true) {
             return Ok(());
         }
-        match self.stage(key) {
-            Some(stage) if stage.spec().kind == NodeKind::Human => {
-                self.report(key, Gate::of(&stage).asked(None)).await
-            }
+        let stage = self.stage(key)?;
+        match stage.spec().kind {
+            NodeKind::Human => self.report(key, Gate::of(&stage).asked(None)).await,
+            // The changed node is not a gate any more.
             _ => Ok(()),
         }
     }
 
-    async fn answer(&mut self, key: &Key, recorded: &EventBody) -> Result<(), ReplayError> {
-        let EventBody::GateAnswered { source, .. } = recorded else { return Ok(()) };
-        let Some(stage) = self.stage(key) else { return Ok(()) };
+    async fn answer(
+        &mut self,
+        key: &Key,
+        choice: impl Fn(&Question) -> Option<String>,
+        source: &str,
+    ) -> Result<(), ReplayError> {
+        let stage = self.stage(key)?;
         if stage.spec().kind != NodeKind::Human {
+            // The changed node is not a gate any more.
             return Ok(());
         }
         let gate = Gate::of(&stage);
-        let chosen = same_choice(recorded, gate.question())
-            .and_then(|text| gate.read(&text).ok())
-            .map(|answer| gate.chosen(&answer));
-        let Some(chosen) = chosen else {
+        let answer = choice(gate.question()).and_then(|text| gate.read(&text).ok());
+        let Some(chosen) = answer.map(|answer| gate.chosen(&answer)) else {
             self.stuck(key);
             return Ok(());
         };
-        let body = chosen.event(source.clone());
+        let body = chosen.event(source.to_owned());
         self.attempt(key).choice = Some(chosen);
         self.report(key, body).await
     }
@@ -322,32 +334,27 @@ impl Player {
         if self.is_same(key) {
             return self.end(key, taken(&end)).await;
         }
-        let kind = self.machine.plan().find(&key.node).map(|spec| spec.kind);
-        match kind {
-            Some(NodeKind::Agent | NodeKind::Prompt) => {}
-            Some(NodeKind::FanIn) => {
-                let without_model = self.stage(key).filter(|stage| stage.spec().llm().is_none());
-                if let Some(stage) = without_model {
-                    return self.end(key, fan_in(&stage)).await;
-                }
+        let stage = self.stage(key)?;
+        match stage.spec().kind {
+            NodeKind::FanIn if stage.spec().llm().is_none() => {
+                return self.end(key, fan_in(&stage)).await;
             }
-            Some(NodeKind::Human) => {
-                let Some(stage) = self.stage(key) else { return Ok(()) };
-                return match self.attempt(key).choice.take() {
+            NodeKind::Agent | NodeKind::Prompt | NodeKind::FanIn => {}
+            NodeKind::Human => {
+                let end = match self.attempt(key).choice.take() {
                     Some(choice) => {
-                        let mut outcome = choice.outcome(&stage.context);
-                        outcome.notes = end.outcome().notes;
-                        self.end(key, outcome.into()).await
+                        let outcome = choice.outcome(&stage.context);
+                        Outcome { notes: end.outcome().notes, ..outcome }.into()
                     }
-                    None => self.end(key, taken(&end)).await,
+                    None => taken(&end),
                 };
+                return self.end(key, end).await;
             }
-            // Whatever it did, it ended as recorded.
             _ => return self.end(key, taken(&end)).await,
         }
         let directives = end.directives(self.had_to_route(key));
         let files = AgentFiles::Contents(directives.into_iter().collect());
-        let interpretation = self.interpret(key, files);
+        let interpretation = self.interpret(key, files)?;
         self.end_changed(key, Some(&end), interpretation).await
     }
 
@@ -386,14 +393,13 @@ impl Player {
                 self.end(key, outcome.into()).await
             }
             // The model failed, or the stage was ended from outside.
-            None => {
-                if let Some(end) = recorded.filter(|end| end.is_failure()) {
-                    self.end(key, taken(end)).await
-                } else {
+            None => match recorded.filter(|end| end.is_failure()) {
+                Some(end) => self.end(key, taken(end)).await,
+                None => {
                     self.stuck(key);
                     Ok(())
                 }
-            }
+            },
         }
     }
 
@@ -449,13 +455,7 @@ impl Player {
             if kind == NodeKind::Parallel || (is_expected && !is_stuck) {
                 continue;
             }
-            let Key { branch, node, visit, attempt } = &key;
-            let branch = if branch.is_empty() { String::new() } else { format!("{branch}: ") };
-            let attempt =
-                if *attempt > 1 { format!(" (attempt {attempt})") } else { String::new() };
-            self.unanswered.push(format!(
-                "{branch}{node}@{visit}{attempt} needs something that was not recorded"
-            ));
+            self.unanswered.push(format!("{key} needs something that was not recorded"));
         }
     }
 }
@@ -477,18 +477,26 @@ fn taken(end: &End) -> StageEnd {
     finished.into()
 }
 
-/// What to answer so that the same is chosen; `None` where it cannot be chosen any more.
-fn same_choice(recorded: &EventBody, question: &Question) -> Option<String> {
-    let EventBody::GateAnswered { selected, label, text, .. } = recorded else { return None };
+/// The answer with which the same is chosen; `None` where it cannot be chosen any more.
+fn same_choice(
+    selected: &str,
+    label: &str,
+    text: Option<&str>,
+    question: &Question,
+) -> Option<String> {
     let labelled = || question.options.iter().filter(|option| option.label == *label);
     let exact = labelled().find(|option| option.key == *selected);
     let option = exact.or_else(|| labelled().next());
     let choice = match (text, option) {
-        (Some(text), _) => text.clone(),
+        (Some(text), _) => text.to_owned(),
         (None, Some(option)) => option.key.clone(),
-        // Several at once.
-        (None, None) => selected.clone(),
+        // Several options.
+        (None, None) => selected.to_owned(),
     };
     let Question { options, freeform, question_type, .. } = question;
     match_answer(options, *freeform, *question_type, &choice).is_ok().then_some(choice)
+}
+
+fn inconsistent(what: impl Into<String>) -> ReplayError {
+    ReplayError::Inconsistent(what.into())
 }

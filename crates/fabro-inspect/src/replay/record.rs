@@ -1,6 +1,7 @@
 //! What a log says that each attempt of each stage received, and what happened to the run itself.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::sync::Arc;
 
 use fabro_blob::BlobStore;
@@ -20,6 +21,15 @@ pub(crate) struct Key {
     pub(crate) node: Arc<str>,
     pub(crate) visit: u32,
     pub(crate) attempt: u32,
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { branch, node, visit, attempt } = self;
+        let branch = if branch.is_empty() { String::new() } else { format!("{branch}: ") };
+        let attempt = if *attempt > 1 { format!(" (attempt {attempt})") } else { String::new() };
+        write!(f, "{branch}{node}@{visit}{attempt}")
+    }
 }
 
 /// A run's record: the inputs of its machine, in the order of the log.

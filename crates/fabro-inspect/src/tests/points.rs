@@ -1,7 +1,5 @@
 //! A run as it was at some point.
 
-use std::collections::BTreeMap;
-
 use fabro_engine::checkpoint;
 use fabro_types::{ContextPatch, RunStatus};
 
@@ -74,13 +72,4 @@ fn a_rewind_takes_back_what_came_after() {
     assert_eq!(nodes, ["start", "plan"]);
     assert_eq!(context_at(&bench.events, None).unwrap().get("size"), Some(&json!(5)));
     assert!(explain(&bench.events, "test").is_err());
-}
-
-#[test]
-fn a_branch_is_taken_with_those_inside_it() {
-    let names = ["", "f@1/a", "f@1/a-b", "f@1/a/g@1/x", "f@1/a/g@1/y", "f@1/b"];
-    let mut map: BTreeMap<Arc<str>, &str> =
-        names.into_iter().map(|name| (Arc::from(name), name)).collect();
-    assert_eq!(at::take_line(&mut map, "f@1/a"), ["f@1/a", "f@1/a/g@1/x", "f@1/a/g@1/y"]);
-    assert_eq!(map.into_values().collect::<Vec<_>>(), ["", "f@1/a-b", "f@1/b"]);
 }

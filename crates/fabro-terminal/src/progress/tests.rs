@@ -58,8 +58,8 @@ fn done(call_id: &str) -> EventBody {
 
 /// The line of the one stage at work.
 fn shown(state: &State) -> String {
-    let at_work = state.story.at_work().next().unwrap();
-    working(at_work, 0, '*', 12_000, Paint::new(false))
+    let running = state.story.running().next().unwrap();
+    stage_text(running, '*', 12_000, Paint::new(false))
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn an_agent_shows_what_it_does() {
     insta::assert_snapshot!(tell(done("1")), @"* implement       12.0s · 1 turn · 850 tokens");
     let window =
         EventBody::AgentCompactionStarted { estimated_tokens: 9, context_window_size: None };
-    insta::assert_snapshot!(tell(window), @"* implement       12.0s · shortens its conversation · 1 turn · 850 tokens");
+    insta::assert_snapshot!(tell(window), @"* implement       12.0s · compacts its conversation · 1 turn · 850 tokens");
     let resumed = event(run(1), "", EventBody::RunResumed { max_cost: None });
     let resumed = Event { ts_ms: 9_000, ..resumed };
     state.tell(&resumed, Mode::Live, Paint::new(false));
@@ -122,8 +122,8 @@ fn the_gate_of_a_sub_workflow_is_shown_after_a_resume_too() {
     let state = progress.shared.lock();
     assert_eq!(state.lines, [""; 0]);
     let child = &state.children[&run(2)];
-    let at_work = child.story.at_work().next().unwrap();
-    let shown = working(at_work, child.depth, '*', 0, Paint::new(false));
+    let running = child.running().next().unwrap();
+    let shown = stage_text(running, '*', 0, Paint::new(false));
     assert_eq!(shown, "  ? ask             0ms  waits for an answer");
 }
 
