@@ -55,7 +55,8 @@ pub async fn events(args: &EventsArgs, global: &Global) -> anyhow::Result<Exit> 
             mark = now;
             printer.catch_up(&store, run).await?;
         }
-        polls_without_driver = if is_driven(&store, run).await? { 0 } else { polls_without_driver + 1 };
+        polls_without_driver =
+            if is_driven(&store, run).await? { 0 } else { polls_without_driver + 1 };
         if polls_without_driver > MAX_POLLS_WITHOUT_DRIVER {
             let resume = global.command(&format!("resume {run}"));
             output::stderr(&format!("no process is driving the run; continue with: {resume}\n"));
