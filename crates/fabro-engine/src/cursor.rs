@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use fabro_context::{Context, keys};
 use fabro_events::{CompletedStage, EdgeChoice, Entry, Event, EventBody, Tier};
-use fabro_types::{
-    ContextPatch, Failure, Fidelity, NodeKind, Outcome, ParseNodeKindError, Status, Usage,
-};
+use fabro_types::{ContextPatch, Failure, Fidelity, NodeKind, Outcome, Status, Usage};
 use imbl::ordmap::DiffItem;
 use imbl::{OrdMap, Vector};
 use serde_json::Value;
@@ -232,9 +230,8 @@ impl Cursor {
     ) -> Result<(), Inconsistent> {
         let missing = || Inconsistent::new("a stage without a node started");
         let node = event.entry.node_id.clone().ok_or_else(missing)?;
-        let handler: NodeKind = handler
-            .parse()
-            .map_err(|error: ParseNodeKindError| Inconsistent::new(error.to_string()))?;
+        let handler = NodeKind::from_type(handler)
+            .ok_or_else(|| Inconsistent::new(format!("`{handler}` is not a kind of node")))?;
         let visit = event.entry.visit.unwrap_or(1);
         self.visits.insert(Arc::clone(&node), visit);
         self.ranks.next = rank.saturating_add(self.ranks.stride);

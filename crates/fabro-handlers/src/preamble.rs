@@ -36,7 +36,7 @@ pub(crate) fn preamble(
         .more_context(context)
         .fidelity(fidelity)
         .limits(*limits);
-    Ok(preamble.render(&O200k).text)
+    Ok(preamble.render(&O200k))
 }
 
 struct Teller<'a> {

@@ -21,7 +21,7 @@ fn main() {
         failure: Some("exit code 101".into()),
         ..Stage::new("test", Status::Failed)
     };
-    for fidelity in Fidelity::ALL {
+    for &fidelity in Fidelity::ALL {
         let preamble = Preamble::new("Add a /health endpoint to the API server")
             .run_id("01HF7YAT00000000000000001A")
             .stage(plan.clone())
@@ -29,6 +29,6 @@ fn main() {
             .context("tests_passed", false)
             .fidelity(fidelity)
             .render(&CharsPerFour);
-        println!("=== {fidelity}\n{}\n", preamble.text);
+        println!("=== {fidelity}\n{preamble}\n");
     }
 }

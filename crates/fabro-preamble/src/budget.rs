@@ -100,7 +100,7 @@ pub(crate) fn cut_to_tokens(text: &str, limit: usize, counter: &dyn CountTokens)
     while !counter.fits(&kept, limit) {
         cut = true;
         let tokens = counter.count(&kept).max(1);
-        // At least an eighth less each time, so that this ends whatever the counter says.
+        // At least an eighth less each time, so that this ends with any counter.
         let fair = (kept.len() as u128 * limit as u128 / tokens as u128) as usize;
         kept.truncate(kept.floor_char_boundary(fair.min(kept.len() - kept.len().div_ceil(8))));
         if kept.is_empty() {

@@ -15,9 +15,9 @@
 //!     .context("tests_passed", false)
 //!     .fidelity(Fidelity::SummaryMedium)
 //!     .render(&CharsPerFour);
-//! # assert_eq!(preamble.text, "Goal: Add a /health endpoint\n\n## Completed stages\n- **test**: fail
+//! # assert_eq!(preamble, "Goal: Add a /health endpoint\n\n## Completed stages\n- **test**: fail
 //! #   - Stdout:\n    ```\n    41 passed, 1 failed\n    ```\n\n## Context\n- tests_passed: false");
-//! println!("{}\n\nFix the failing test.", preamble.text);
+//! println!("{preamble}\n\nFix the failing test.");
 //! ```
 //!
 //! The ceiling of a fidelity holds for the whole text, as the given token counter counts. The goal
@@ -37,7 +37,6 @@ mod render;
 mod stage;
 mod text;
 
-use std::ops::Range;
 use std::sync::Arc;
 
 pub use context::shows_key;
@@ -139,8 +138,9 @@ impl<'a> Preamble<'a> {
         self
     }
 
-    /// Renders the preamble within the ceiling of its fidelity; empty under [`Fidelity::Full`].
-    pub fn render(self, counter: &dyn CountTokens) -> RenderedPreamble {
+    /// The text of the preamble, within the ceiling of its fidelity and without a line end at its end;
+    /// empty under [`Fidelity::Full`].
+    pub fn render(self, counter: &dyn CountTokens) -> String {
         render::render(self, counter)
     }
 }
@@ -302,53 +302,6 @@ impl Default for Limits {
     fn default() -> Self {
         Self { compact: 8_000, high: 32_000 }
     }
-}
-
-/// A rendered preamble.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RenderedPreamble {
-    /// The text, without a line end at its end.
-    pub text: String,
-    /// How many completed stages it leaves out.
-    pub omitted_stages: usize,
-    /// Whether the goal is truncated.
-    pub goal_cut: bool,
-    /// The source of each part, in order; only line ends are between them.
-    pub parts: Vec<Part>,
-}
-
-/// A part of a preamble.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
-    /// Its byte range in the text.
-    pub range: Range<usize>,
-    /// Its source.
-    pub source: PartSource,
-}
-
-/// The source of a part of a preamble.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PartSource {
-    /// The preamble of the parent run.
-    Parent,
-    /// The goal.
-    Goal,
-    /// The run's id.
-    Run,
-    /// A visit of a node.
-    Stage {
-        /// The node's id.
-        node: String,
-        /// Which visit, from 1.
-        visit: u32,
-    },
-    /// A context value.
-    Context {
-        /// Its key.
-        key: String,
-    },
-    /// A heading, or a note about omitted items.
-    Frame,
 }
 
 #[cfg(test)]

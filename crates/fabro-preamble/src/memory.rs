@@ -48,8 +48,6 @@ mod block;
 mod cut;
 mod summary;
 
-use std::fmt;
-
 pub use assemble::{Blocks, MEMORY_TOKENS, RAG_TOKENS, TOOL_INSTRUCTION_TOKENS, assemble};
 use fabro_tokens::CountTokens;
 use serde::{Deserialize, Serialize};
@@ -83,22 +81,14 @@ impl Turn {
 }
 
 /// The author of a turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::Display)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Speaker {
     /// A model.
     Llm,
     /// A person.
     Human,
-}
-
-impl fmt::Display for Speaker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Llm => "llm",
-            Self::Human => "human",
-        })
-    }
 }
 
 /// The turns of a workflow so far.

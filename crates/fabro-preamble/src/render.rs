@@ -5,7 +5,7 @@ use crate::budget::{Budget, cut_markdown, cut_to_tokens};
 use crate::context::{self, ContextSection, MOST_COUNTED};
 use crate::stage::{StageBlock, headline_only, variants};
 use crate::text::{one_line, plural};
-use crate::{Part, PartSource, Preamble, RenderedPreamble, Stage};
+use crate::{Preamble, Stage};
 
 const MEDIUM_CEILING: usize = 1_500;
 const LOW_CEILING: usize = 600;
@@ -15,9 +15,9 @@ const FRAME: &str = "# Parent workflow\n\n… (cut)\n\n# This workflow\n\nGoal: 
     ## Completed stages\n\n(1000000 earlier stages omitted)\n\n## Context\n\
     - (more than 1000 values omitted)";
 
-pub(crate) fn render(input: Preamble<'_>, count: &dyn CountTokens) -> RenderedPreamble {
+pub(crate) fn render(input: Preamble<'_>, count: &dyn CountTokens) -> String {
     let limit = match input.fidelity {
-        Fidelity::Full => return RenderedPreamble::default(),
+        Fidelity::Full => return String::new(),
         Fidelity::Compact | Fidelity::Truncate => input.limits.compact,
         Fidelity::SummaryHigh => input.limits.high,
         Fidelity::SummaryMedium => MEDIUM_CEILING,
@@ -25,15 +25,12 @@ pub(crate) fn render(input: Preamble<'_>, count: &dyn CountTokens) -> RenderedPr
     };
     let mut plan = plan(input, limit, count);
     loop {
-        let preamble = assemble(&plan);
-        if count.fits(&preamble.text, limit) {
-            return preamble;
+        let text = assemble(&plan);
+        if count.fits(&text, limit) {
+            return text;
         }
         if !plan.shrink() {
-            return RenderedPreamble {
-                omitted_stages: plan.total_stages,
-                ..RenderedPreamble::default()
-            };
+            return String::new();
         }
     }
 }
@@ -52,12 +49,6 @@ struct Plan {
     context: ContextSection,
     /// How many items the next [`Plan::shrink`] omits; doubles each time.
     shrunk: usize,
-}
-
-impl Plan {
-    fn omitted_stages(&self) -> usize {
-        self.total_stages.saturating_sub(self.stages.len())
-    }
 }
 
 /// Spends the ceiling in the order of importance.
@@ -170,59 +161,51 @@ impl Plan {
     }
 }
 
-fn assemble(plan: &Plan) -> RenderedPreamble {
-    let mut page = Page::default();
+fn assemble(plan: &Plan) -> String {
+    let mut text = String::new();
     if let Some(parent) = &plan.parent {
-        page.push("", "# Parent workflow", PartSource::Frame);
-        page.push("\n\n", parent, PartSource::Parent);
+        push(&mut text, "", "# Parent workflow");
+        push(&mut text, "\n\n", parent);
         if plan.parent_cut {
-            page.push("\n", "… (cut)", PartSource::Frame);
+            push(&mut text, "\n", "… (cut)");
         }
-        page.push("\n\n", "# This workflow", PartSource::Frame);
+        push(&mut text, "\n\n", "# This workflow");
     }
     if let Some(goal) = &plan.goal {
         let mark = if plan.goal_cut { "… (goal cut)" } else { "" };
-        page.push("\n\n", &format!("Goal: {goal}{mark}"), PartSource::Goal);
+        push(&mut text, "\n\n", &format!("Goal: {goal}{mark}"));
     }
     if let Some(run_id) = &plan.run_id {
-        page.push("\n", &format!("Run: {run_id}"), PartSource::Run);
+        push(&mut text, "\n", &format!("Run: {run_id}"));
     } else {
-        push_stages(plan, &mut page);
-        push_context(&plan.context, &mut page);
+        push_stages(plan, &mut text);
+        push_context(&plan.context, &mut text);
     }
-    RenderedPreamble {
-        text: page.text,
-        omitted_stages: plan.omitted_stages(),
-        goal_cut: plan.goal_cut,
-        parts: page.parts,
-    }
+    text
 }
 
-fn push_stages(plan: &Plan, page: &mut Page) {
-    let omitted = plan.omitted_stages();
+fn push_stages(plan: &Plan, text: &mut String) {
+    let omitted = plan.total_stages.saturating_sub(plan.stages.len());
     if plan.stages.is_empty() && omitted == 0 {
         return;
     }
     let gap = if plan.fidelity == Fidelity::SummaryHigh { "\n\n" } else { "\n" };
-    page.push("\n\n", "## Completed stages", PartSource::Frame);
+    push(text, "\n\n", "## Completed stages");
     if omitted > 0 {
-        let note = format!("({} omitted)", plural(omitted, "earlier stage"));
-        page.push(gap, &note, PartSource::Frame);
+        push(text, gap, &format!("({} omitted)", plural(omitted, "earlier stage")));
     }
     for block in plan.stages.iter().rev() {
-        let source = PartSource::Stage { node: block.node.clone(), visit: block.visit };
-        page.push(gap, block.text.trim_end_matches('\n'), source);
+        push(text, gap, block.text.trim_end_matches('\n'));
     }
 }
 
-fn push_context(context: &ContextSection, page: &mut Page) {
+fn push_context(context: &ContextSection, text: &mut String) {
     if context.lines.is_empty() && context.omitted == 0 {
         return;
     }
-    page.push("\n\n", "## Context", PartSource::Frame);
+    push(text, "\n\n", "## Context");
     for line in &context.lines {
-        let source = PartSource::Context { key: line.key.clone() };
-        page.push("\n", line.text.trim_end_matches('\n'), source);
+        push(text, "\n", line.text.trim_end_matches('\n'));
     }
     let note = match context.omitted {
         0 => return,
@@ -231,24 +214,13 @@ fn push_context(context: &ContextSection, page: &mut Page) {
         }
         omitted => format!("- ({} omitted)", plural(omitted, "value")),
     };
-    page.push("\n", &note, PartSource::Frame);
+    push(text, "\n", &note);
 }
 
-/// The text so far.
-#[derive(Default)]
-struct Page {
-    text: String,
-    parts: Vec<Part>,
-}
-
-impl Page {
-    /// Adds a part after `gap`, or at the beginning.
-    fn push(&mut self, gap: &str, text: &str, source: PartSource) {
-        if !self.text.is_empty() {
-            self.text.push_str(gap);
-        }
-        let start = self.text.len();
-        self.text.push_str(text);
-        self.parts.push(Part { range: start..self.text.len(), source });
+/// Adds a part after `gap`, or at the beginning.
+fn push(text: &mut String, gap: &str, part: &str) {
+    if !text.is_empty() {
+        text.push_str(gap);
     }
+    text.push_str(part);
 }

@@ -31,8 +31,6 @@ const REDUCED: [Amount; 2] = [
 
 /// A stage as text, with the line ends that go between it and the next.
 pub(crate) struct StageBlock {
-    pub(crate) node: String,
-    pub(crate) visit: u32,
     pub(crate) text: String,
     /// The context key whose value the block already shows.
     pub(crate) covers: Option<&'static str>,
@@ -84,7 +82,7 @@ fn block(stage: &Stage, fidelity: Fidelity, amount: Option<Amount>) -> StageBloc
     if fidelity == Fidelity::SummaryHigh {
         text.push('\n');
     }
-    StageBlock { node: stage.node.clone(), visit: stage.visit, text, covers }
+    StageBlock { text, covers }
 }
 
 fn headline(stage: &Stage, fidelity: Fidelity) -> String {

@@ -20,12 +20,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn render(
-        &self,
-        fidelity: Fidelity,
-        limits: Limits,
-        count: &dyn CountTokens,
-    ) -> RenderedPreamble {
+    fn render(&self, fidelity: Fidelity, limits: Limits, count: &dyn CountTokens) -> String {
         let stages = self.stages.iter().rev().cloned();
         Preamble::new(self.goal)
             .run_id("01HF7YAT00000000000000001A")
@@ -38,7 +33,7 @@ impl Run<'_> {
     }
 
     fn text(&self, fidelity: Fidelity) -> String {
-        self.render(fidelity, Limits::default(), &O200k).text
+        self.render(fidelity, Limits::default(), &O200k)
     }
 }
 

@@ -59,7 +59,7 @@ impl BlobRef {
         Ok(Self(digest))
     }
 
-    /// The reference that a JSON value is, when it is one: a string of exactly that form.
+    /// The reference in a JSON value: a string of exactly that form; `None` for any other.
     pub fn from_value(value: &serde_json::Value) -> Option<Self> {
         value.as_str()?.parse().ok()
     }
@@ -82,9 +82,9 @@ impl fmt::Debug for BlobRef {
     }
 }
 
-/// The text is no blob reference.
+/// The text is not a blob reference.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no blob reference (blob://sha256/ and 64 hexadecimal digits)")]
+#[error("`{0}` is not a blob reference (blob://sha256/ and 64 hexadecimal digits)")]
 pub struct ParseBlobRefError(pub String);
 
 impl FromStr for BlobRef {

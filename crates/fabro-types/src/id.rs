@@ -37,9 +37,9 @@ impl std::fmt::Display for RunId {
     }
 }
 
-/// The text is no run id.
+/// The text is not a run id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no run id (26 letters and digits)")]
+#[error("`{0}` is not a run id (26 letters and digits)")]
 pub struct ParseRunIdError(pub String);
 
 impl FromStr for RunId {

@@ -33,7 +33,7 @@ pub struct ModelInfo {
     /// It can call tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<bool>,
-    /// How it is told how long to think.
+    /// How it takes the reasoning effort.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<ReasoningStyle>,
     /// The provider can enforce a JSON Schema on its answer.
@@ -41,16 +41,16 @@ pub struct ModelInfo {
     pub output_schema: Option<bool>,
 }
 
-/// How a model is told how long to think.
+/// How a model takes the reasoning effort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ReasoningStyle {
-    /// It does not think, or has no setting for it.
+    /// It does not reason, or has no setting for it.
     None,
     /// By a word.
     Effort,
-    /// By a number of tokens, which counts towards the longest answer.
+    /// By a number of tokens, which is part of the longest answer.
     Budget,
 }
 

@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use strum::{Display, IntoStaticStr};
 
 use crate::Status;
 
@@ -11,40 +12,41 @@ pub type ContextPatch = BTreeMap<String, Arc<Value>>;
 
 /// Why something failed, decided where it failed and never guessed from the message.
 /// Rules: `docs/workflow-language.md`, "Failures and retries".
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    Display,
+    IntoStaticStr,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum FailureClass {
-    /// The surroundings failed: a rate limit, an overloaded server, a time limit.
+    /// A service failed: a rate limit, an overloaded server, a timeout.
     TransientInfra,
     /// The same input would fail again: an exit code, an invalid request.
     Deterministic,
     /// A quota, a token window or a spending limit is used up.
     BudgetExhausted,
-    /// A loop went round more often than it may.
+    /// A loop ran more often than it may.
     CompilationLoop,
-    /// Somebody, or the engine, ended it.
+    /// A person, or the engine, canceled it.
     Canceled,
-    /// The workflow itself cannot go on here.
+    /// The workflow itself cannot continue here.
     Structural,
 }
 
 impl FailureClass {
     /// The machine-read word.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::TransientInfra => "transient_infra",
-            Self::Deterministic => "deterministic",
-            Self::BudgetExhausted => "budget_exhausted",
-            Self::CompilationLoop => "compilation_loop",
-            Self::Canceled => "canceled",
-            Self::Structural => "structural",
-        }
-    }
-}
-
-impl std::fmt::Display for FailureClass {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.as_str())
+        self.into()
     }
 }
 
@@ -59,19 +61,18 @@ pub struct Failure {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub signature: String,
     /// The stage itself said that it failed (a directive); such a failure outlives `auto_status`.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub stated: bool,
-    /// Never retried, whatever the node's policy says.
-    #[serde(default, skip_serializing_if = "is_false")]
+    /// Never retried, not even when the node's policy allows it.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub terminal: bool,
-    /// How long the other side asks to be left alone, in milliseconds (`Retry-After`).
+    /// How long the server asks to wait before a retry, in milliseconds (`Retry-After`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if passes &T")]
-fn is_false(flag: &bool) -> bool {
-    !flag
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 impl Failure {
@@ -156,29 +157,14 @@ pub struct Usage {
     #[serde(default)]
     pub output_tokens: u64,
     /// Tokens sent that the provider had cached.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub cached_tokens: u64,
     /// Price in US dollars; 0 when it is not known.
-    #[serde(default, skip_serializing_if = "is_free")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub cost_usd: f64,
     /// How many answers the model gave.
-    #[serde(default, skip_serializing_if = "is_zero32")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub turns: u32,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if passes &T")]
-fn is_zero(number: &u64) -> bool {
-    *number == 0
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if passes &T")]
-fn is_zero32(number: &u32) -> bool {
-    *number == 0
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if passes &T")]
-fn is_free(cost: &f64) -> bool {
-    *cost == 0.0
 }
 
 impl Usage {
@@ -196,8 +182,8 @@ impl Usage {
     }
 }
 
-/// What a stage came to: the one record that context, transitions and reports are made from.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// The result of a stage: the one record that context, transitions and reports are made from.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// How it ended.
     pub status: Status,
@@ -235,30 +221,14 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    fn new(status: Status) -> Self {
-        Self {
-            status,
-            word: None,
-            preferred_label: None,
-            suggested_next_ids: Vec::new(),
-            context_updates: ContextPatch::new(),
-            failure: None,
-            notes: None,
-            usage: None,
-            files_touched: Vec::new(),
-            artifacts: Vec::new(),
-            duration_ms: 0,
-        }
-    }
-
-    /// A success with nothing else said.
+    /// A success with nothing else.
     pub fn succeeded() -> Self {
-        Self::new(Status::Succeeded)
+        Self::default()
     }
 
     /// A failure for this reason.
     pub fn failed(failure: Failure) -> Self {
-        Self { failure: Some(failure), ..Self::new(Status::Failed) }
+        Self { status: Status::Failed, failure: Some(failure), ..Self::default() }
     }
 
     /// The same outcome with one more context update.

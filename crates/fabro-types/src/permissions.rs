@@ -1,10 +1,24 @@
 use serde::{Deserialize, Serialize};
+use strum::{EnumString, IntoStaticStr};
 
 /// What an agent's tools may do.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    EnumString,
+    IntoStaticStr,
 )]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum Permissions {
     /// `read-only`: look at files.
     ReadOnly,
@@ -18,15 +32,11 @@ pub enum Permissions {
 impl Permissions {
     /// The word of the settings file.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ReadOnly => "read-only",
-            Self::ReadWrite => "read-write",
-            Self::Full => "full",
-        }
+        self.into()
     }
 
     /// Reads that word; `None` for any other.
     pub fn parse(word: &str) -> Option<Self> {
-        [Self::ReadOnly, Self::ReadWrite, Self::Full].into_iter().find(|it| it.as_str() == word)
+        word.parse().ok()
     }
 }

@@ -1,51 +1,52 @@
 use serde::{Deserialize, Serialize};
+use strum::{EnumString, IntoStaticStr};
 
-/// What a provider speaks.
+/// The protocol of a provider.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    EnumString,
+    IntoStaticStr,
 )]
+#[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum ProviderKind {
     /// `anthropic`: the Messages API.
-    #[serde(rename = "anthropic")]
     Anthropic,
-    /// `openai`: the Chat Completions API of the company itself.
+    /// `openai`: the Chat Completions API of OpenAI itself.
     #[serde(rename = "openai")]
+    #[strum(serialize = "openai")]
     OpenAi,
     /// `openai-responses`: the Responses API.
     #[serde(rename = "openai-responses")]
+    #[strum(serialize = "openai-responses")]
     OpenAiResponses,
     /// `gemini`: the Gemini API.
-    #[serde(rename = "gemini")]
     Gemini,
-    /// `openai-compatible`: the Chat Completions API of somebody else.
+    /// `openai-compatible`: the Chat Completions API of another service.
     #[default]
     #[serde(rename = "openai-compatible")]
+    #[strum(serialize = "openai-compatible")]
     OpenAiCompatible,
 }
 
 impl ProviderKind {
-    /// Every kind.
-    pub const ALL: [Self; 5] = [
-        Self::Anthropic,
-        Self::OpenAi,
-        Self::OpenAiResponses,
-        Self::Gemini,
-        Self::OpenAiCompatible,
-    ];
-
     /// The word for it in settings.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Anthropic => "anthropic",
-            Self::OpenAi => "openai",
-            Self::OpenAiResponses => "openai-responses",
-            Self::Gemini => "gemini",
-            Self::OpenAiCompatible => "openai-compatible",
-        }
+        self.into()
     }
 
     /// Reads that word; `None` for any other.
     pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == word)
+        word.parse().ok()
     }
 }

@@ -1,30 +1,46 @@
 use serde::{Deserialize, Serialize};
+use strum::{Display, EnumString, IntoStaticStr};
 
 /// How a stage ended. Machine-read text is the long form (`succeeded`); wherever a status is read
 /// the short form of older workflows (`success`) means the same.
 /// Rules: `docs/workflow-language.md`, "Outcomes".
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    Default,
+    Display,
+    EnumString,
+    IntoStaticStr,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// The stage did what it was for.
+    /// The stage did its work.
+    #[default]
+    #[strum(to_string = "succeeded", serialize = "success")]
     Succeeded,
     /// Attempts or time ran out, and the node allows a partial result.
+    #[strum(to_string = "partially_succeeded", serialize = "partial_success")]
     PartiallySucceeded,
-    /// The stage was passed over.
+    /// The stage was not run.
+    #[strum(to_string = "skipped", serialize = "skip")]
     Skipped,
-    /// The stage did not do what it was for.
+    /// The stage did not do its work.
+    #[strum(to_string = "failed", serialize = "fail", serialize = "failure")]
     Failed,
 }
 
 impl Status {
     /// The machine-read word: `succeeded`, `failed`, `partially_succeeded` or `skipped`.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Succeeded => "succeeded",
-            Self::PartiallySucceeded => "partially_succeeded",
-            Self::Skipped => "skipped",
-            Self::Failed => "failed",
-        }
+        self.into()
     }
 
     /// The word preambles print: `success`, `fail`, `partial success` or `skipped`.
@@ -39,13 +55,7 @@ impl Status {
 
     /// Reads either spelling; `None` for any other word.
     pub fn parse(word: &str) -> Option<Self> {
-        Some(match word {
-            "succeeded" | "success" => Self::Succeeded,
-            "failed" | "fail" | "failure" => Self::Failed,
-            "partially_succeeded" | "partial_success" => Self::PartiallySucceeded,
-            "skipped" | "skip" => Self::Skipped,
-            _ => return None,
-        })
+        word.parse().ok()
     }
 
     /// True for `succeeded` and `partially_succeeded`: what a goal gate asks for.
@@ -54,17 +64,12 @@ impl Status {
     }
 }
 
-impl std::fmt::Display for Status {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-/// Where a run stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The status of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Display, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum RunStatus {
-    /// A driver is at work on it.
+    /// A driver runs it.
     Running,
     /// It waits for a person or for a larger budget.
     Paused,
@@ -72,7 +77,7 @@ pub enum RunStatus {
     Succeeded,
     /// It ended without reaching its exit.
     Failed,
-    /// Somebody ended it.
+    /// A person canceled it.
     Canceled,
     /// It is not finished and has no driver: `fabro resume` continues it.
     Interrupted,
@@ -81,25 +86,12 @@ pub enum RunStatus {
 impl RunStatus {
     /// The machine-read word.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Paused => "paused",
-            Self::Succeeded => "succeeded",
-            Self::Failed => "failed",
-            Self::Canceled => "canceled",
-            Self::Interrupted => "interrupted",
-        }
+        self.into()
     }
 
-    /// True once nothing can go on: `succeeded`, `failed`, `canceled`.
+    /// True for a finished run: `succeeded`, `failed`, `canceled`.
     pub fn is_final(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::Canceled)
-    }
-}
-
-impl std::fmt::Display for RunStatus {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.as_str())
     }
 }
 

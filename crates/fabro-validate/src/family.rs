@@ -1,14 +1,15 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
+use fabro_types::{Position, SyntaxError};
+
 /// What the checks of a workflow and of its sub-workflows share.
 #[derive(Default)]
 pub(crate) struct Family {
-    /// How many workflows this one is inside.
+    /// How many workflows this one is inside of.
     pub(crate) depth: usize,
-    /// The verdict on every sub-workflow that was looked at; each is checked once, however often
-    /// it is named.
-    pub(crate) verdicts: RefCell<BTreeMap<ChildKey, Verdict>>,
+    /// Every sub-workflow that was checked; each is checked once, however often it is named.
+    pub(crate) checked: RefCell<BTreeMap<ChildKey, ChildState>>,
 }
 
 /// Which sub-workflow: the path of its file, or its text and the file that has it.
@@ -27,23 +28,18 @@ impl ChildKey {
     }
 }
 
-/// What a check of a sub-workflow came to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// It is being checked: whoever asks is inside of it.
-    Open,
-    Valid,
-    Invalid(ChildError),
+/// How far the check of a sub-workflow is.
+pub(crate) enum ChildState {
+    /// It is being checked: a sub-workflow inside of it names it again.
+    InProgress,
+    /// With its first error, if it has one.
+    Checked(Option<ChildError>),
 }
 
 /// The first error of a sub-workflow.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub(crate) struct ChildError {
-    pub(crate) message: String,
-    /// From 1, in characters; in the text of the sub-workflow.
-    pub(crate) line: usize,
-    pub(crate) column: usize,
-    /// In bytes of that text.
-    pub(crate) span: fabro_types::Span,
-    pub(crate) fix: Option<String>,
+    /// In the text of the sub-workflow.
+    pub(crate) position: Position,
+    pub(crate) error: SyntaxError,
 }

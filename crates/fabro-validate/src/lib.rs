@@ -35,16 +35,13 @@
 
 mod checking;
 mod family;
+mod findings;
 mod flow;
 mod lints;
 mod load;
-#[cfg(test)]
-mod lowering_tests;
 mod near;
 mod relative;
 mod rules;
-#[cfg(test)]
-mod testing;
 #[cfg(test)]
 mod tests;
 
@@ -58,6 +55,7 @@ pub use rules::{Rule, rules};
 
 use checking::Checking;
 use family::Family;
+use findings::Findings;
 
 /// What [`check`] has found out.
 #[derive(Clone, Debug)]
@@ -96,14 +94,14 @@ fn check_in(
     family: &Family,
 ) -> Checked {
     let loaded = load::load(name, source, &sources);
-    let mut findings = loaded.findings;
+    let mut findings = Findings(loaded.findings);
     if let Some(read) = &loaded.read {
         let (specs, errors) = Specs::lower(&read.workflow);
-        findings.extend(errors);
+        findings.0.extend(errors);
         lints::run(&Checking::new(read, &specs, sources, inputs, family), &mut findings);
     }
-    sort(&mut findings);
-    Checked { workflow: loaded.read.map(|read| read.workflow), findings }
+    sort(&mut findings.0);
+    Checked { workflow: loaded.read.map(|read| read.workflow), findings: findings.0 }
 }
 
 /// Reads a workflow that is known to be valid: as [`check`] does, without the lints.

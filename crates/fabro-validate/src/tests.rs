@@ -6,8 +6,11 @@ use fabro_types::Severity;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use crate::testing::{show, sources};
+use crate::tests::support::{show, sources};
 use crate::{check, prepare, rules};
+
+mod lowering;
+pub(crate) mod support;
 
 /// A workflow for every rule that breaks it.
 const BROKEN: &[(&str, &str)] = &[
@@ -208,7 +211,7 @@ fn findings_are_in_order_and_told_once() {
       fix: add the node: b [prompt="…"]
     3:15 warning: the shape `circle` stands for no handler; an agent runs these nodes
       at: circle
-      fix: use box for an agent, or say what runs it with type=…
+      fix: use box for an agent, or name what runs it with type=…
     4:3 warning: the agent node `c` has no prompt; its id is asked instead
       at: c
       fix: add prompt="…", or prompt="@file.md"

@@ -140,7 +140,7 @@ fn the_handler_comes_from_type_then_shape_then_id() {
     for kind in NodeKind::ALL {
         let source = format!("digraph {{ a [shape={}]; b [type={kind}] }}", kind.shape());
         let (workflow, findings) = Workflow::from_source("x", &source).unwrap();
-        assert!(workflow.nodes().all(|node| node.kind == kind), "{kind}");
+        assert!(workflow.nodes().all(|node| node.kind == *kind), "{kind}");
         assert_eq!(findings, []);
     }
 }

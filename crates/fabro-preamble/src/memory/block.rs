@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 
 use fabro_tokens::CountTokens;
+use fabro_types::one_line;
 
 use crate::memory::Memory;
-use crate::memory::cut::{NODE_CHARS, cut, one_line};
+use crate::memory::cut::{NODE_CHARS, cut};
 use crate::text::plural;
 
 /// Summary and recent turns within a number of tokens.

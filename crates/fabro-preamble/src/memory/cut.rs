@@ -10,29 +10,6 @@ use crate::text::{close_fence, plural};
 /// The length limit of a node name.
 pub(crate) const NODE_CHARS: usize = 64;
 
-/// A text in one line of at most `max` characters, its whitespace joined, and `…` where it was truncated.
-pub(crate) fn one_line(text: &str, max: usize) -> String {
-    let mut line = String::new();
-    let mut chars = 0;
-    for word in text.split(|c: char| c.is_whitespace() || c.is_control()) {
-        if word.is_empty() {
-            continue;
-        }
-        if !line.is_empty() {
-            line.push(' ');
-            chars += 1;
-        }
-        let room = usize::saturating_sub(max, chars);
-        if let Some((end, _)) = word.char_indices().nth(room) {
-            line.push_str(&word[..end]);
-            return format!("{}…", line.trim_end());
-        }
-        line.push_str(word);
-        chars += word.chars().count();
-    }
-    line
-}
-
 /// The text if it has at most `limit` tokens, else its start and a note, with at most `limit`
 /// together. A code fence that the cut leaves open is closed. Empty when not even the note fits.
 pub(crate) fn cut(text: &str, limit: usize, counter: &dyn CountTokens) -> String {
@@ -47,7 +24,7 @@ pub(crate) fn cut(text: &str, limit: usize, counter: &dyn CountTokens) -> String
         if counter.fits(&short, limit) {
             return short;
         }
-        // At least an eighth less each time, so that this ends whatever the counter says.
+        // At least an eighth less each time, so that this ends with any counter.
         let tokens = counter.count(&short).max(1);
         let fair = (end as u128 * limit as u128 / tokens as u128) as usize;
         end = text.floor_char_boundary(fair.min(end - end.div_ceil(8)));

@@ -2,8 +2,10 @@
 
 use std::collections::VecDeque;
 
+use fabro_types::one_line;
+
 use crate::memory::Turn;
-use crate::memory::cut::{NODE_CHARS, one_line};
+use crate::memory::cut::NODE_CHARS;
 use crate::text::plural;
 
 pub(crate) const LINES: usize = 100;

@@ -2,18 +2,19 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use fabro_condition::{Clause, Condition, Lookup, Operator};
-use fabro_graph::{Diagnostic, Node, NodeIx, NodeKind};
+use fabro_graph::{Node, NodeIx, NodeKind};
 use fabro_types::Status;
 use serde_json::Value;
 
 use crate::checking::{Checking, text};
+use crate::findings::Findings;
 
 /// How many combinations of values are tried before conditions count as not complete.
 const MAX_CASES: usize = 512;
 
 /// Nodes that may be left with no edge to take: every edge has a condition, and the conditions do
 /// not cover every case.
-pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
+pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     for (ix, node) in checking.nodes() {
         let count = checking.workflow.outgoing(ix).len();
         let conditions: Option<Vec<&Condition>> =
@@ -23,10 +24,8 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
         let which = if count == 1 { "the only edge" } else { "every edge" };
         let message = format!("{which} of `{}` has a condition{gap}", node.id);
         let first = checking.outgoing(ix).next().map_or(node.span, |(_, edge)| edge.span);
-        findings.push(
-            Diagnostic::warning("all-conditional", first, message)
-                .with_fix("add an edge without a condition for all other cases"),
-        );
+        let fix = "add an edge without a condition for all other cases";
+        findings.warning("all-conditional", first, message, fix);
     }
 }
 
@@ -157,7 +156,7 @@ fn shown(key: &str, value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::told;
+    use crate::tests::support::told;
 
     #[test]
     fn a_gap_is_told_by_an_example() {

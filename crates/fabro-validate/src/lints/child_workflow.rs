@@ -2,25 +2,25 @@ use std::collections::HashSet;
 
 use fabro_graph::{Attr, Diagnostic, Node, NodeKind};
 use fabro_plan::attribute_error;
-use fabro_types::SyntaxError;
-use fabro_types::{LineIndex, MAX_SUB_WORKFLOW_DEPTH, Severity};
+use fabro_types::{LineIndex, MAX_SUB_WORKFLOW_DEPTH, Position, Severity, Span, SyntaxError};
 
 use crate::checking::Checking;
-use crate::family::{ChildError, ChildKey, Family, Verdict};
+use crate::family::{ChildError, ChildKey, ChildState, Family};
+use crate::findings::Findings;
 use crate::relative::RelativeSources;
 
 /// Sub-workflows that have errors of their own.
-pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
+pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     let mut seen = HashSet::new();
     for node in checking.workflow.nodes() {
-        findings.extend(second(node));
+        ignored_inline(node, findings);
         let Some((key, text)) = child(checking, node) else { continue };
         let Some(attr) = attr(node) else { continue };
         if !seen.insert(attr.span) {
             continue;
         }
         if let Some(error) = error(checking, node, key, text) {
-            findings.push(finding(checking, attr, &error));
+            findings.0.push(finding(checking, attr, error));
         }
     }
 }
@@ -37,17 +37,16 @@ pub(super) fn child<'a>(checking: &Checking<'_>, node: &'a Node) -> Option<(Chil
     Some((ChildKey::Inline { base, text: text.to_owned() }, text))
 }
 
-/// Of two sub-workflows one counts.
-fn second(node: &Node) -> Option<Diagnostic> {
-    let (file, inline) =
-        (node.attrs.get("stack.child_workflow")?, node.attrs.get("stack.child_dot_source")?);
-    if node.kind != NodeKind::ManagerLoop {
-        return None;
+/// Of two sub-workflows the one in a file counts.
+fn ignored_inline(node: &Node, findings: &mut Findings) {
+    if node.kind == NodeKind::ManagerLoop
+        && let Some(file) = node.attrs.get("stack.child_workflow")
+        && let Some(inline) = node.attrs.get("stack.child_dot_source")
+    {
+        let message =
+            format!("`{}` has no effect: `{}` names the sub-workflow", inline.name, file.name);
+        findings.warning("child-workflow", inline.span, message, "remove one of them");
     }
-    let message =
-        format!("`{}` does nothing, for `{}` names the sub-workflow", inline.name, file.name);
-    let finding = Diagnostic::warning("child-workflow", inline.span, message);
-    Some(finding.with_fix("take one of them out"))
 }
 
 fn attr(node: &Node) -> Option<&Attr> {
@@ -57,54 +56,50 @@ fn attr(node: &Node) -> Option<&Attr> {
 fn error(checking: &Checking<'_>, node: &Node, key: ChildKey, text: &str) -> Option<ChildError> {
     let family = checking.family;
     if family.depth >= MAX_SUB_WORKFLOW_DEPTH {
-        return Some(refused(format!(
-            "sub-workflows are nested more than {MAX_SUB_WORKFLOW_DEPTH} deep"
-        )));
+        let message = format!("sub-workflows are nested more than {MAX_SUB_WORKFLOW_DEPTH} deep");
+        return Some(refused(message));
     }
-    match family.verdicts.borrow().get(&key) {
-        Some(Verdict::Valid) => return None,
-        Some(Verdict::Invalid(error)) => return Some(error.clone()),
-        Some(Verdict::Open) => return Some(refused("it is a sub-workflow of itself".to_owned())),
+    match family.checked.borrow().get(&key) {
+        Some(ChildState::Checked(error)) => return error.clone(),
+        Some(ChildState::InProgress) => return Some(refused("it is a sub-workflow of itself")),
         None => {}
     }
-    family.verdicts.borrow_mut().insert(key.clone(), Verdict::Open);
+    family.checked.borrow_mut().insert(key.clone(), ChildState::InProgress);
     let inner = Family {
         depth: family.depth + 1,
-        verdicts: std::mem::take(&mut *family.verdicts.borrow_mut()).into(),
+        checked: std::mem::take(&mut *family.checked.borrow_mut()).into(),
     };
     let sources = RelativeSources::new(checking.sources.sources(), key.base());
     let checked = crate::check_in(&node.id, text, sources, checking.inputs, &inner);
-    *family.verdicts.borrow_mut() = inner.verdicts.into_inner();
-    let error = checked.findings.iter().find(|finding| finding.severity == Severity::Error);
-    let error = error.map(|finding| {
-        let at = LineIndex::new(text).position(finding.span.start);
-        ChildError {
-            message: finding.message.clone(),
-            line: at.line,
-            column: at.column,
-            span: finding.span,
-            fix: finding.fix.clone(),
-        }
+    *family.checked.borrow_mut() = inner.checked.into_inner();
+    let mut findings = checked.findings.into_iter();
+    let error = findings.find(|finding| finding.severity == Severity::Error).map(|finding| {
+        let position = LineIndex::new(text).position(finding.span.start);
+        let Diagnostic { message, span, fix, .. } = finding;
+        ChildError { position, error: SyntaxError { message, span, fix } }
     });
-    let verdict = error.clone().map_or(Verdict::Valid, Verdict::Invalid);
-    family.verdicts.borrow_mut().insert(key, verdict);
+    family.checked.borrow_mut().insert(key, ChildState::Checked(error.clone()));
     error
 }
 
-fn refused(message: String) -> ChildError {
-    let fix = Some("let the innermost workflow do its work itself".to_owned());
-    ChildError { message, line: 1, column: 1, span: fabro_types::Span::new(0, 1), fix }
+fn refused(message: impl Into<String>) -> ChildError {
+    let error = SyntaxError::new(message, Span::new(0, 1));
+    ChildError {
+        position: Position { line: 1, column: 1 },
+        error: error.with_fix("let the innermost workflow do its work itself"),
+    }
 }
 
-fn finding(checking: &Checking<'_>, attr: &Attr, error: &ChildError) -> Diagnostic {
-    let ChildError { message, line, column, span, fix } = error;
+fn finding(checking: &Checking<'_>, attr: &Attr, error: ChildError) -> Diagnostic {
+    let ChildError { position: Position { line, column }, mut error } = error;
+    let message = &error.message;
     if let Some(file) = &attr.file {
-        let message = format!("the sub-workflow {file} has an error at {line}:{column}: {message}");
-        let finding = Diagnostic::error("child-workflow", attr.span, message);
-        return Diagnostic { fix: fix.clone(), ..finding };
+        error.message =
+            format!("the sub-workflow {file} has an error at {line}:{column}: {message}");
+        error.span = attr.span;
+        return error.into_diagnostic("child-workflow");
     }
-    let message = format!("the sub-workflow has an error: {message}");
-    let error = SyntaxError { message, span: *span, fix: fix.clone() };
+    error.message = format!("the sub-workflow has an error: {message}");
     attribute_error(checking.workflow.source(), "child-workflow", attr, &error)
 }
 
@@ -114,7 +109,7 @@ mod tests {
 
     use fabro_types::MAX_SUB_WORKFLOW_DEPTH;
 
-    use crate::testing::{told, told_with};
+    use crate::tests::support::{told, told_with};
 
     #[test]
     fn errors_of_a_file_are_told_with_their_place() {
@@ -155,9 +150,9 @@ mod tests {
     #[test]
     fn only_one_counts() {
         insta::assert_snapshot!(told_with("child-workflow", r#"start -> m -> exit; m [shape=house, stack.child_dot_source="digraph { oops }", stack.child_workflow="c.fabro"]"#, &[("c.fabro", "digraph { start -> exit }")], None), @r#"
-        1:72 warning: `stack.child_dot_source` does nothing, for `stack.child_workflow` names the sub-workflow
+        1:72 warning: `stack.child_dot_source` has no effect: `stack.child_workflow` names the sub-workflow
           at: "digraph { oops }"
-          fix: take one of them out
+          fix: remove one of them
         "#);
     }
 

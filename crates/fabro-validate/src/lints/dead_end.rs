@@ -1,26 +1,25 @@
-use fabro_graph::{Diagnostic, NodeKind};
+use fabro_graph::NodeKind;
 
 use crate::checking::Checking;
+use crate::findings::Findings;
 
 /// Nodes that nothing leads on from. A branch of a fan-out may end so.
-pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
+pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     let flow = checking.flow();
     for (ix, node) in checking.nodes() {
         let is_end = checking.workflow.outgoing(ix).len() == 0 && node.kind != NodeKind::Exit;
         let is_end = is_end && !checking.phantoms().contains_key(&ix);
         if is_end && flow.reached[ix.index()] && !flow.in_branch[ix.index()] {
             let message = format!("a run that gets to `{}` fails, for no edge leads on", node.id);
-            findings.push(
-                Diagnostic::warning("dead-end", node.span, message)
-                    .with_fix(format!("add an edge: {} -> exit", node.id)),
-            );
+            let fix = format!("add an edge: {} -> exit", node.id);
+            findings.warning("dead-end", node.span, message, fix);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::told;
+    use crate::tests::support::told;
 
     #[test]
     fn every_stage_leads_on() {

@@ -1,9 +1,10 @@
-use fabro_graph::{Diagnostic, NodeKind};
+use fabro_graph::NodeKind;
 
 use crate::checking::Checking;
+use crate::findings::Findings;
 
 /// A default choice that is none of the gate's options.
-pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
+pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     let workflow = checking.workflow;
     for (ix, gate) in checking.of_kind(NodeKind::Human) {
         let Some(attr) = gate.attrs.get("human.default_choice") else { continue };
@@ -12,17 +13,15 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
             let target = &workflow.node(target).id;
             let message =
                 format!("no edge leads from `{}` to its default choice `{target}`", gate.id);
-            findings.push(
-                Diagnostic::warning("default-choice", attr.span, message)
-                    .with_fix("name a node that one of the gate's edges leads to"),
-            );
+            let fix = "name a node that one of the gate's edges leads to";
+            findings.warning("default-choice", attr.span, message, fix);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::told;
+    use crate::tests::support::told;
 
     #[test]
     fn a_default_choice_is_an_option() {

@@ -1,12 +1,13 @@
 use std::collections::BTreeMap;
 
-use fabro_graph::{Diagnostic, NodeKind};
+use fabro_graph::NodeKind;
 use fabro_types::accelerator;
 
 use crate::checking::Checking;
+use crate::findings::Findings;
 
 /// Two options of a human gate that are chosen by the same key.
-pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
+pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     for (ix, gate) in checking.of_kind(NodeKind::Human) {
         let mut taken: BTreeMap<String, &str> = BTreeMap::new();
         for (_, edge) in checking.outgoing(ix) {
@@ -21,10 +22,8 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
                     "`{label}` has the same key as `{earlier}`, another option of `{}`",
                     gate.id
                 );
-                findings.push(
-                    Diagnostic::error("duplicate-accelerator", attr.span, message)
-                        .with_fix("give it a key of its own"),
-                );
+                let fix = "give it a key of its own";
+                findings.error("duplicate-accelerator", attr.span, message, fix);
             } else {
                 taken.insert(key, label);
             }
@@ -34,7 +33,7 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::told;
+    use crate::tests::support::told;
 
     #[test]
     fn keys_of_a_gate_differ() {

@@ -1,19 +1,17 @@
 use std::collections::BTreeMap;
 
-use fabro_graph::{Diagnostic, Node, NodeIx, NodeKind};
+use fabro_graph::{Node, NodeIx, NodeKind};
 
 use crate::checking::Checking;
+use crate::findings::{Findings, did_you_mean};
 
 /// Edges to nodes that are not there.
-pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
+pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     for (ix, near) in checking.phantoms() {
         let node = checking.workflow.node(*ix);
         let message = format!("an edge leads to `{}`, but there is no such node", node.id);
-        let fix = match near {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => format!("add the node: {} [prompt=\"…\"]", node.id),
-        };
-        findings.push(Diagnostic::error("edge-target", node.span, message).with_fix(fix));
+        let fix = did_you_mean(*near, format!("add the node: {} [prompt=\"…\"]", node.id));
+        findings.error("edge-target", node.span, message, fix);
     }
 }
 
@@ -46,7 +44,7 @@ fn misspelling<'n>(checking: &Checking<'_>, node: &Node, names: &[&'n str]) -> O
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::told;
+    use crate::tests::support::told;
 
     #[test]
     fn an_edge_alone_makes_no_dead_end() {

@@ -1,13 +1,14 @@
 use fabro_condition::Condition;
-use fabro_graph::{Diagnostic, EdgeIx, NodeKind};
+use fabro_graph::{Edge, EdgeIx, NodeKind};
 use petgraph::algo::kosaraju_scc;
-use petgraph::graph::{DiGraph, NodeIndex};
+use petgraph::visit::EdgeFiltered;
 
 use crate::checking::Checking;
+use crate::findings::Findings;
 
-/// Loops that can go round for ever: no limit on visits, nobody who is asked, no condition that
-/// counts.
-pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
+/// Loops that can run forever: no limit on visits, no question to a person, no condition that counts
+/// visits.
+pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     let workflow = checking.workflow;
     if workflow.attrs().int("max_node_visits").is_some_and(|visits| visits > 0) {
         return;
@@ -20,34 +21,21 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
                 || workflow.outgoing(ix).any(|edge| counts_visits(checking, edge))
         })
         .collect();
-    let free: Vec<EdgeIx> = workflow
-        .edge_indices()
-        .filter(|ix| {
-            let edge = workflow.edge(*ix);
-            !limits[edge.from.index()] && !limits[edge.to.index()]
-        })
-        .collect();
-    let mut graph: DiGraph<(), (), u32> = DiGraph::with_capacity(limits.len(), free.len());
-    for _ in &limits {
-        graph.add_node(());
-    }
-    for ix in &free {
-        let edge = workflow.edge(*ix);
-        graph.add_edge(NodeIndex::new(edge.from.index()), NodeIndex::new(edge.to.index()), ());
-    }
+    let is_unlimited = |edge: &Edge| !limits[edge.from.index()] && !limits[edge.to.index()];
+    let unlimited = EdgeFiltered::from_fn(workflow.graph(), |edge| is_unlimited(edge.weight()));
     let mut group_of = vec![0; limits.len()];
-    for (at, group) in kosaraju_scc(&graph).iter().enumerate() {
+    for (at, group) in kosaraju_scc(&unlimited).iter().enumerate() {
         for node in group {
             group_of[node.index()] = at;
         }
     }
-    let mut told = vec![false; limits.len()];
-    for edge in free.iter().map(|ix| workflow.edge(*ix)) {
+    let mut reported = vec![false; limits.len()];
+    for edge in workflow.edges().filter(|edge| is_unlimited(edge)) {
         let group = group_of[edge.from.index()];
         // The first edge that leads back is where the loop closes.
         if group != group_of[edge.to.index()]
             || edge.to > edge.from
-            || std::mem::replace(&mut told[group], true)
+            || std::mem::replace(&mut reported[group], true)
         {
             continue;
         }
@@ -57,10 +45,10 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
         } else {
             format!("the loop from `{}` through `{}` has no limit", id(edge.to), id(edge.from))
         };
-        findings.push(Diagnostic::warning("endless-loop", edge.span, message).with_fix(format!(
+        findings.warning("endless-loop", edge.span, message, format!(
             "add max_visits to a node of it ({} [max_visits=5]), or max_node_visits to the graph",
             id(edge.to)
-        )));
+        ));
     }
 }
 
@@ -72,7 +60,7 @@ fn counts_visits(checking: &Checking<'_>, edge: EdgeIx) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::told;
+    use crate::tests::support::told;
 
     #[test]
     fn loops_have_a_limit() {

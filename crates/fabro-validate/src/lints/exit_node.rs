@@ -1,39 +1,35 @@
-use fabro_graph::{Diagnostic, NodeKind};
+use fabro_graph::NodeKind;
 
 use crate::checking::Checking;
+use crate::findings::Findings;
 
 /// A run ends at an exit node; nothing comes after it.
-pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
+pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     let workflow = checking.workflow;
     let mut exits = workflow.exits().map(|ix| workflow.node(ix));
     let Some(first) = exits.next() else {
         let message = "the workflow has no exit node";
-        let finding = Diagnostic::error("exit-node", checking.workflow.head_span(), message);
-        return findings
-            .push(finding.with_fix("add a node with the id `exit`, or with shape=Msquare"));
+        let fix = "add a node with the id `exit`, or with shape=Msquare";
+        return findings.error("exit-node", workflow.head_span(), message, fix);
     };
     for other in exits {
         let message = format!("`{}` is another exit node, besides `{}`", other.id, first.id);
-        findings.push(
-            Diagnostic::warning("several-exits", other.span, message)
-                .with_fix(format!("lead its edges to `{}`", first.id)),
-        );
+        let fix = format!("lead its edges to `{}`", first.id);
+        findings.warning("several-exits", other.span, message, fix);
     }
     for edge in workflow.edges() {
         let from = workflow.node(edge.from);
         if from.kind == NodeKind::Exit {
             let message = format!("an edge leads out of the exit node `{}`", from.id);
-            findings.push(
-                Diagnostic::error("exit-outgoing", edge.span, message)
-                    .with_fix("remove it, or let it begin at the stage before the exit"),
-            );
+            let fix = "remove it, or let it begin at the stage before the exit";
+            findings.error("exit-outgoing", edge.span, message, fix);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::told;
+    use crate::tests::support::told;
 
     #[test]
     fn a_run_ends_at_one_exit() {

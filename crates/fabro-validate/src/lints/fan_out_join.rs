@@ -1,23 +1,20 @@
-use fabro_graph::Diagnostic;
-
 use crate::checking::Checking;
+use crate::findings::Findings;
 
 /// Fan-outs whose branches never come together: the run cannot go on after them.
-pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
+pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     for ix in &checking.flow().endless_fan_outs {
         let node = checking.workflow.node(*ix);
         let message =
             format!("the branches of `{}` never meet, so that nothing can follow", node.id);
-        findings.push(
-            Diagnostic::warning("fan-out-join", node.span, message)
-                .with_fix("lead every branch to one node, such as a fan-in (shape=tripleoctagon)"),
-        );
+        let fix = "lead every branch to one node, such as a fan-in (shape=tripleoctagon)";
+        findings.warning("fan-out-join", node.span, message, fix);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::told;
+    use crate::tests::support::told;
 
     #[test]
     fn branches_meet() {

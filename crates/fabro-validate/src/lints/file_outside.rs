@@ -1,13 +1,14 @@
 use std::collections::HashSet;
 
-use fabro_graph::{Attrs, Diagnostic};
+use fabro_graph::Attrs;
 
 use crate::checking::Checking;
+use crate::findings::Findings;
 
 const NAMES: [&str; 4] = ["goal", "prompt", "output_schema", "stack.child_workflow"];
 
 /// Files that somebody else who has the workflow's folder does not have.
-pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
+pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     let mut seen = HashSet::new();
     let mut look = |attrs: &Attrs| {
         for attr in NAMES.iter().filter_map(|name| attrs.get(name)) {
@@ -16,10 +17,8 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
                 continue;
             }
             let message = format!("`{file}` is outside of the folder of the workflow");
-            findings.push(
-                Diagnostic::warning("file-outside", attr.span, message)
-                    .with_fix("move the file beside the workflow, so that the two stay together"),
-            );
+            let fix = "move the file beside the workflow, so that the two stay together";
+            findings.warning("file-outside", attr.span, message, fix);
         }
     };
     look(checking.workflow.attrs());
@@ -33,7 +32,7 @@ fn is_outside(path: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::told_with;
+    use crate::tests::support::told_with;
 
     #[test]
     fn files_stay_beside_the_workflow() {

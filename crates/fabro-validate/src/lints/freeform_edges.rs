@@ -1,9 +1,10 @@
-use fabro_graph::{Diagnostic, NodeKind};
+use fabro_graph::NodeKind;
 
 use crate::checking::Checking;
+use crate::findings::Findings;
 
 /// A gate can lead an answer that matches no option one way only.
-pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
+pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     for (ix, gate) in checking.of_kind(NodeKind::Human) {
         let mut edges =
             checking.outgoing(ix).filter(|(_, edge)| edge.attrs.bool("freeform") == Some(true));
@@ -15,17 +16,15 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
                 "`{}` has a second freeform edge, to `{to}`, besides the one to `{first}`",
                 gate.id
             );
-            findings.push(
-                Diagnostic::error("freeform-edges", edge.span, message)
-                    .with_fix("keep freeform=true on one edge of the gate"),
-            );
+            let fix = "keep freeform=true on one edge of the gate";
+            findings.error("freeform-edges", edge.span, message, fix);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::told;
+    use crate::tests::support::told;
 
     #[test]
     fn one_way_for_other_answers() {

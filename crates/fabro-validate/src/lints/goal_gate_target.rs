@@ -1,11 +1,10 @@
-use fabro_graph::Diagnostic;
-
 use crate::checking::{Checking, text};
+use crate::findings::Findings;
 
 const TARGETS: [&str; 2] = ["retry_target", "fallback_retry_target"];
 
 /// A goal gate without a way back: once it has failed, the run can only fail.
-pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
+pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     let graph = checking.workflow.attrs();
     if TARGETS.iter().any(|name| text(graph, name).is_some()) {
         return;
@@ -19,17 +18,15 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
                 "`{}` is a goal gate, but nothing says where to go when it did not succeed",
                 node.id
             );
-            findings.push(
-                Diagnostic::warning("goal-gate-target", attr.key_span.to(attr.span), message)
-                    .with_fix("add retry_target to the node or the graph"),
-            );
+            let fix = "add retry_target to the node or the graph";
+            findings.warning("goal-gate-target", attr.key_span.to(attr.span), message, fix);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::told;
+    use crate::tests::support::told;
 
     #[test]
     fn a_gate_has_a_way_back() {

@@ -1,11 +1,12 @@
-use fabro_graph::{Diagnostic, Node, NodeIx, NodeKind};
+use fabro_graph::{Node, NodeIx, NodeKind};
 
 use crate::checking::Checking;
+use crate::findings::Findings;
 
 /// Commands and sub-workflows whose failure changes nothing: the run goes on by a plain edge, and
 /// neither a condition nor any later stage sees it. A failure is an ordinary result of these; that of
 /// a model is not, and is not looked for here.
-pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
+pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     let flow = checking.flow();
     // Agents and people see what failed before them, and so does what comes after a fan-out.
     let sees = |kind: NodeKind| kind.is_llm() || matches!(kind, NodeKind::Human | NodeKind::FanIn);
@@ -26,9 +27,8 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
         }
         if goes_on_regardless(checking, ix) {
             let message = format!("nothing looks at whether `{}` fails: the run goes on", node.id);
-            findings.push(Diagnostic::warning("ignored-failure", node.span, message).with_fix(
-                format!("add an edge for it: {} -> … [condition=\"outcome=fail\"]", node.id),
-            ));
+            let fix = format!("add an edge for it: {} -> … [condition=\"outcome=fail\"]", node.id);
+            findings.warning("ignored-failure", node.span, message, fix);
         }
     }
 }
@@ -63,7 +63,7 @@ fn goes_on_regardless(checking: &Checking<'_>, ix: NodeIx) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::told;
+    use crate::tests::support::told;
 
     #[test]
     fn a_failing_command_changes_something() {

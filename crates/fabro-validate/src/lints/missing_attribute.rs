@@ -1,9 +1,10 @@
-use fabro_graph::{Diagnostic, NodeKind};
+use fabro_graph::NodeKind;
 
 use crate::checking::Checking;
+use crate::findings::Findings;
 
 /// A node without what its handler works on: it would fail, or do nothing.
-pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
+pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     for node in checking.workflow.nodes() {
         let (names, fix): (&[&str], _) = match node.kind {
             NodeKind::Command => (&["script"], "add script=\"…\""),
@@ -22,15 +23,14 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
         };
         if names.iter().all(is_empty) {
             let message = format!("the {} node `{}` has no {}", node.kind, node.id, names[0]);
-            findings
-                .push(Diagnostic::warning("missing-attribute", node.span, message).with_fix(fix));
+            findings.warning("missing-attribute", node.span, message, fix);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::told;
+    use crate::tests::support::told;
 
     #[test]
     fn a_node_has_what_its_handler_needs() {

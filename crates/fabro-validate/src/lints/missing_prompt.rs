@@ -1,9 +1,8 @@
-use fabro_graph::Diagnostic;
-
 use crate::checking::{Checking, text};
+use crate::findings::Findings;
 
 /// A node that asks a model, but does not say what.
-pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
+pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     for (ix, node) in checking.nodes().filter(|(_, node)| node.kind.is_llm()) {
         if checking.phantoms().contains_key(&ix) {
             continue;
@@ -13,17 +12,15 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
             let used = if node.attrs.get("label").is_some() { "label" } else { "id" };
             let message =
                 format!("the {kind} node `{}` has no prompt; its {used} is asked instead", node.id);
-            findings.push(
-                Diagnostic::warning("missing-prompt", node.span, message)
-                    .with_fix("add prompt=\"…\", or prompt=\"@file.md\""),
-            );
+            let fix = "add prompt=\"…\", or prompt=\"@file.md\"";
+            findings.warning("missing-prompt", node.span, message, fix);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::told;
+    use crate::tests::support::told;
 
     #[test]
     fn a_model_is_asked_something() {

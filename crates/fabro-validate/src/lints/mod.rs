@@ -32,11 +32,11 @@ mod unwritten_key;
 mod without_effect;
 
 pub(crate) use edge_target::phantoms;
-use fabro_graph::Diagnostic;
 
 use crate::checking::Checking;
+use crate::findings::Findings;
 
-type Lint = fn(&Checking<'_>, &mut Vec<Diagnostic>);
+type Lint = fn(&Checking<'_>, &mut Findings);
 
 const LINTS: &[Lint] = &[
     all_conditional::check,
@@ -71,7 +71,7 @@ const LINTS: &[Lint] = &[
     without_effect::check,
 ];
 
-pub(crate) fn run(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
+pub(crate) fn run(checking: &Checking<'_>, findings: &mut Findings) {
     for lint in LINTS {
         lint(checking, findings);
     }

@@ -1,9 +1,10 @@
-use fabro_graph::{Diagnostic, NodeKind};
+use fabro_graph::NodeKind;
 
 use crate::checking::Checking;
+use crate::findings::Findings;
 
 /// A quorum that does not count, or that there are not enough branches for.
-pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
+pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     for (ix, node) in checking.of_kind(NodeKind::Parallel) {
         let Some(attr) = node.attrs.get("quorum") else { continue };
         let Some(quorum) = attr.value.to_int() else { continue };
@@ -20,13 +21,13 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
         } else {
             continue;
         };
-        findings.push(Diagnostic::warning("quorum", attr.span, message).with_fix(fix));
+        findings.warning("quorum", attr.span, message, fix);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::told;
+    use crate::tests::support::told;
 
     #[test]
     fn a_quorum_can_be_met() {

@@ -1,9 +1,8 @@
-use fabro_graph::Diagnostic;
-
 use crate::checking::Checking;
+use crate::findings::Findings;
 
 /// A node chooses by chance or by conditions, not by both.
-pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
+pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     for (ix, node) in checking.nodes() {
         if node.attrs.text("selection") != Some("random") {
             continue;
@@ -17,17 +16,15 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
                 "`{}` has selection=random, but its edge to `{to}` has a condition",
                 node.id
             );
-            findings.push(
-                Diagnostic::error("random-with-conditions", attr.span, message)
-                    .with_fix("remove the conditions, or selection=random"),
-            );
+            let fix = "remove the conditions, or selection=random";
+            findings.error("random-with-conditions", attr.span, message, fix);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::told;
+    use crate::tests::support::told;
 
     #[test]
     fn chance_or_conditions() {

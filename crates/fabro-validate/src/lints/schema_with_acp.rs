@@ -1,26 +1,23 @@
-use fabro_graph::Diagnostic;
-
 use crate::checking::{Checking, text};
+use crate::findings::Findings;
 
 /// An ACP agent cannot be held to a schema.
-pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
+pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     for node in checking.workflow.nodes() {
         if node.attrs.text("backend") == Some("acp")
             && text(&node.attrs, "output_schema").is_some()
             && let Some(attr) = node.attrs.get("output_schema")
         {
             let message = format!("`{}` has backend=acp, which takes no output_schema", node.id);
-            findings.push(
-                Diagnostic::error("schema-with-acp", attr.span, message)
-                    .with_fix("remove output_schema, or choose backend=api or backend=cli"),
-            );
+            let fix = "remove output_schema, or choose backend=api or backend=cli";
+            findings.error("schema-with-acp", attr.span, message, fix);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::told;
+    use crate::tests::support::told;
 
     #[test]
     fn acp_takes_no_schema() {

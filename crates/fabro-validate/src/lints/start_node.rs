@@ -1,25 +1,24 @@
-use fabro_graph::{Diagnostic, NodeKind};
+use fabro_graph::NodeKind;
 
 use crate::checking::Checking;
+use crate::findings::Findings;
 
 /// A run never comes back to its start node. That there is exactly one is checked by `fabro-plan`.
-pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
+pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     let workflow = checking.workflow;
     for edge in workflow.edges() {
         let target = workflow.node(edge.to);
         if target.kind == NodeKind::Start {
             let message = format!("an edge leads back into the start node `{}`", target.id);
-            findings.push(
-                Diagnostic::error("start-incoming", edge.span, message)
-                    .with_fix("lead it to the first stage after the start instead"),
-            );
+            let fix = "lead it to the first stage after the start instead";
+            findings.error("start-incoming", edge.span, message, fix);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::told;
+    use crate::tests::support::told;
 
     #[test]
     fn a_run_begins_at_one_start() {

@@ -1,13 +1,14 @@
 use std::collections::HashSet;
 
-use fabro_graph::{Attr, Attrs, Diagnostic};
+use fabro_graph::Attrs;
 
 use crate::checking::Checking;
+use crate::findings::{Findings, did_you_mean};
 
 const NAMES: [&str; 3] = ["retry_target", "fallback_retry_target", "human.default_choice"];
 
 /// Attributes that name a node which is not there.
-pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
+pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     let workflow = checking.workflow;
     let mut seen = HashSet::new();
     let mut look = |attrs: &Attrs| {
@@ -17,7 +18,11 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
                 && workflow.find(&target).is_none()
                 && seen.insert(attr.span)
             {
-                findings.push(finding(checking, attr));
+                let message =
+                    format!("`{}` names `{target}`, but there is no such node", attr.written);
+                let near = checking.nearest_node(&target);
+                let fix = did_you_mean(near, "name a node of this workflow, or add it");
+                findings.error("target-node", attr.span, message, fix);
             }
         }
     };
@@ -25,19 +30,9 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
     workflow.nodes().for_each(|node| look(&node.attrs));
 }
 
-fn finding(checking: &Checking<'_>, attr: &Attr) -> Diagnostic {
-    let target = attr.value.as_text();
-    let message = format!("`{}` names `{target}`, but there is no such node", attr.written);
-    let finding = Diagnostic::error("target-node", attr.span, message);
-    match checking.nearest_node(&target) {
-        Some(near) => finding.with_fix(format!("did you mean `{near}`?")),
-        None => finding.with_fix("name a node of this workflow, or add it"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use crate::testing::told;
+    use crate::tests::support::told;
 
     #[test]
     fn names_of_nodes_are_nodes() {

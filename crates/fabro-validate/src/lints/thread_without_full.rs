@@ -1,11 +1,12 @@
 use std::collections::BTreeMap;
 
-use fabro_graph::{Attr, Attrs, Diagnostic};
+use fabro_graph::{Attr, Attrs};
 
 use crate::checking::Checking;
+use crate::findings::Findings;
 
 /// A thread that is never continued, since only fidelity=full continues threads.
-pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
+pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     let workflow = checking.workflow;
     let is_full = |edge: Option<&Attrs>, node: &Attrs| {
         let fidelity = edge.and_then(|attrs| attrs.text("fidelity"));
@@ -29,10 +30,8 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
             "`{}` has no effect here: a conversation is only continued with fidelity=full",
             attr.written
         );
-        findings.push(
-            Diagnostic::warning("thread-without-full", attr.key_span, message)
-                .with_fix("add fidelity=full, or remove it"),
-        );
+        let fix = "add fidelity=full, or remove it";
+        findings.warning("thread-without-full", attr.key_span, message, fix);
     }
 }
 
@@ -44,7 +43,7 @@ fn add<'a>(uses: &mut BTreeMap<usize, (&'a Attr, bool)>, attr: Option<&'a Attr>,
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::told;
+    use crate::tests::support::told;
 
     #[test]
     fn a_thread_is_continued() {

@@ -1,44 +1,32 @@
-use std::collections::BTreeSet;
+use std::collections::HashSet;
 
-use fabro_graph::Diagnostic;
-use fabro_plan::AttributeText;
 use fabro_template::ReadTarget;
 use fabro_types::value_at;
 use serde_json::{Map, Value};
 
-use crate::checking::{Checking, Text};
+use crate::checking::Checking;
+use crate::findings::Findings;
 
 /// Templates that read an input which the run does not have.
-pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
+pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     let Some(inputs) = checking.inputs else { return };
-    for text in &checking.texts {
-        look(checking, text, inputs, findings);
-    }
-}
-
-fn look(
-    checking: &Checking<'_>,
-    text: &Text<'_>,
-    inputs: &Map<String, Value>,
-    findings: &mut Vec<Diagnostic>,
-) {
-    let mut told = BTreeSet::new();
-    let mut places = None;
-    for read in text.template.reads().iter().filter(|read| !read.optional) {
+    let all_reads = checking.texts.iter().flat_map(|text| {
+        let reads = text.template.reads().iter().filter(|read| !read.optional);
+        reads.map(move |read| (text.attr, read))
+    });
+    let mut reported = HashSet::new();
+    for (attr, read) in all_reads {
         let ReadTarget::Input(name) = &read.target else { continue };
-        if is_given(inputs, name) || !told.insert(name) {
+        if is_given(inputs, name) || !reported.insert((attr.span, name)) {
             continue;
         }
-        let places =
-            places.get_or_insert_with(|| AttributeText::new(checking.workflow.source(), text.attr));
         let message = format!("the input `{name}` is not given");
         let root = name.split('.').next().unwrap_or(name);
         let fix = match checking.nearest(root, inputs.keys().map(String::as_str)) {
             Some(near) if near != root => format!("did you mean `inputs.{near}`?"),
             _ => format!("set it under [run.inputs], or with --input {root}=…"),
         };
-        let finding = Diagnostic::error("undefined-input", places.span(read.span), message);
-        findings.push(finding.with_fix(fix));
+        findings.error("undefined-input", checking.place(attr, read.span), message, fix);
     }
 }
 
@@ -55,7 +43,7 @@ fn is_given(inputs: &Map<String, Value>, name: &str) -> bool {
 mod tests {
     use serde_json::json;
 
-    use crate::testing::{told, told_with};
+    use crate::tests::support::{told, told_with};
 
     #[test]
     fn inputs_are_given() {

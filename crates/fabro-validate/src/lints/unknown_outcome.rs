@@ -1,12 +1,13 @@
 use fabro_condition::Operator;
-use fabro_graph::{Diagnostic, Node, NodeIx, NodeKind};
+use fabro_graph::{Node, NodeIx, NodeKind};
 use fabro_types::Status;
 
 use crate::checking::{Checking, text};
+use crate::findings::{Findings, did_you_mean};
 
 /// Conditions that compare the outcome with a word which the stage before cannot end with: only an
 /// answer of a model has words of its own, everything else ends with a status.
-pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
+pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     let words_pass = words_pass(checking);
     let flow = checking.flow();
     for ix in checking.workflow.edge_indices() {
@@ -28,12 +29,10 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
             } else {
                 format!("`{id}` never ends as `{word}`, only with a status")
             };
-            let fix = match checking.nearest(word, SPELLINGS.iter().copied()) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => "compare with success, fail, partial_success or skipped".to_owned(),
-            };
+            let near = checking.nearest(word, SPELLINGS);
+            let fix = did_you_mean(near, "compare with success, fail, partial_success or skipped");
             let place = checking.place(attr, clause.span());
-            findings.push(Diagnostic::warning("unknown-outcome", place, message).with_fix(fix));
+            findings.warning("unknown-outcome", place, message, fix);
         }
     }
 }
@@ -85,7 +84,7 @@ fn has_words(node: &Node) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::told;
+    use crate::tests::support::told;
 
     #[test]
     fn a_command_ends_with_a_status() {

@@ -1,10 +1,11 @@
-use fabro_graph::{Diagnostic, NodeKind, Origin};
+use fabro_graph::{NodeKind, Origin};
 use fabro_types::nearest;
 
 use crate::checking::{Checking, text};
+use crate::findings::{Findings, did_you_mean};
 
 /// A shape that stands for no handler: an agent runs the node.
-pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
+pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     for node in checking.workflow.nodes() {
         let Some(attr) = node.attrs.get("shape") else { continue };
         let Some(shape) = text(&node.attrs, "shape") else { continue };
@@ -17,24 +18,22 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
             _ => "these nodes".to_owned(),
         };
         let message = format!("the shape `{shape}` stands for no handler; an agent runs {what}");
-        let fix = match nearest(shape, NodeKind::ALL.iter().map(|kind| kind.shape())) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => "use box for an agent, or say what runs it with type=…".to_owned(),
-        };
-        findings.push(Diagnostic::warning("unknown-shape", attr.span, message).with_fix(fix));
+        let near = nearest(shape, NodeKind::ALL.iter().map(|kind| kind.shape()));
+        let fix = did_you_mean(near, "use box for an agent, or name what runs it with type=…");
+        findings.warning("unknown-shape", attr.span, message, fix);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::told;
+    use crate::tests::support::told;
 
     #[test]
     fn a_shape_stands_for_a_handler() {
         insta::assert_snapshot!(told("unknown-shape", "start -> a -> b -> c -> exit; a [shape=circle]; b [shape=Hexagon]; c [shape=ellipse, type=command, script=x]"), @r"
         1:52 warning: the shape `circle` stands for no handler; an agent runs `a`
           at: circle
-          fix: use box for an agent, or say what runs it with type=…
+          fix: use box for an agent, or name what runs it with type=…
         1:70 warning: the shape `Hexagon` stands for no handler; an agent runs `b`
           at: Hexagon
           fix: did you mean `hexagon`?
@@ -42,7 +41,7 @@ mod tests {
         insta::assert_snapshot!(told("unknown-shape", "node [shape=ellipse]; start -> a -> b -> exit"), @r"
         1:25 warning: the shape `ellipse` stands for no handler; an agent runs these nodes
           at: ellipse
-          fix: use box for an agent, or say what runs it with type=…
+          fix: use box for an agent, or name what runs it with type=…
         ");
         insta::assert_snapshot!(told("unknown-shape", "start -> a -> exit; a [shape=box]; start [shape=circle]"), @"nothing");
     }

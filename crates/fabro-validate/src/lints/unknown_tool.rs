@@ -1,13 +1,13 @@
 use std::collections::HashSet;
 
-use fabro_graph::Diagnostic;
 use fabro_types::{OWN_TOOLS, tool_names, unknown_tools};
 
 use crate::checking::Checking;
+use crate::findings::Findings;
 
 /// Tools whose names look like one of ours, and agents that have none but what a run's settings may
 /// declare.
-pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
+pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     let mut seen = HashSet::new();
     for node in checking.workflow.nodes() {
         let Some(attr) = node.attrs.get("tools") else { continue };
@@ -16,32 +16,27 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
             continue;
         }
         let unknown: Vec<_> = unknown_tools(text).collect();
-        let told = findings.len();
+        let reported = findings.0.len();
         for name in &unknown {
             let Some(near) = checking.nearest(name, OWN_TOOLS) else { continue };
             let message = format!("no tool of ours is called `{name}`");
-            findings.push(
-                Diagnostic::warning("unknown-tool", attr.span, message)
-                    .with_fix(format!("did you mean `{near}`?")),
-            );
+            findings.warning("unknown-tool", attr.span, message, format!("did you mean `{near}`?"));
         }
-        if let Some(first) = unknown.first().filter(|_| findings.len() == told)
+        if let Some(first) = unknown.first().filter(|_| findings.0.len() == reported)
             && unknown.len() == tool_names(text).count()
         {
             let message = format!(
                 "no tool of ours is called `{first}`: without settings that declare it, the agent has no tools"
             );
-            findings.push(
-                Diagnostic::warning("unknown-tool", attr.span, message)
-                    .with_fix(format!("choose from {}", OWN_TOOLS.join(", "))),
-            );
+            let fix = format!("choose from {}", OWN_TOOLS.join(", "));
+            findings.warning("unknown-tool", attr.span, message, fix);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::told;
+    use crate::tests::support::told;
 
     #[test]
     fn near_misses_of_tools_are_told() {

@@ -1,75 +1,71 @@
-use fabro_graph::{Diagnostic, Node};
+use fabro_graph::Node;
 
 use crate::checking::Checking;
+use crate::findings::Findings;
 
-/// Nodes that no run gets to. Of those that lead to one another the first is told.
-pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
+/// Nodes that no run reaches. Of those that lead to one another the first is reported.
+pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     let flow = checking.flow();
     if checking.workflow.start().is_none() {
         return;
     }
     let nodes: Vec<&Node> = checking.workflow.nodes().collect();
-    let mut told = flow.reached.clone();
+    let mut reported = flow.reached.clone();
     // That a run cannot end is said for each exit by itself.
     let ends = checking.workflow.exits().any(|ix| flow.reached[ix.index()]);
     for ix in checking.workflow.exits().filter(|_| !ends) {
-        told[ix.index()] = true;
-        let message = format!("no way leads from the start to the exit `{}`", nodes[ix.index()].id);
-        findings.push(
-            Diagnostic::warning("unreachable-node", nodes[ix.index()].span, message)
-                .with_fix("add an edge to it from the last stage"),
-        );
+        reported[ix.index()] = true;
+        let message =
+            format!("no path leads from the start to the exit `{}`", nodes[ix.index()].id);
+        let fix = "add an edge to it from the last stage";
+        findings.warning("unreachable-node", nodes[ix.index()].span, message, fix);
     }
     let has_way_in = |at: usize| flow.previous[at].iter().any(|step| step.to != at);
     let lost = |at: &usize| !flow.reached[*at];
     // Those that nothing leads to, then what is left: loops that nothing leads into.
     let first = (0..nodes.len()).filter(lost).filter(|at| !has_way_in(*at));
     for at in first.chain((0..nodes.len()).filter(lost)) {
-        if told[at] {
+        if reported[at] {
             continue;
         }
         let mut queue = vec![at];
         let mut behind = 0;
-        told[at] = true;
+        reported[at] = true;
         while let Some(node) = queue.pop() {
             for step in &flow.next[node] {
-                if !std::mem::replace(&mut told[step.to], true) {
+                if !std::mem::replace(&mut reported[step.to], true) {
                     behind += usize::from(step.to < nodes.len());
                     queue.push(step.to);
                 }
             }
         }
-        findings.push(finding(nodes[at], behind));
+        let others = match behind {
+            0 => String::new(),
+            1 => ", nor to one node behind it".to_owned(),
+            count => format!(", nor to {count} nodes behind it"),
+        };
+        let message = format!("no path leads from the start to `{}`{others}", nodes[at].id);
+        let fix = "add an edge to it, or remove it";
+        findings.warning("unreachable-node", nodes[at].span, message, fix);
     }
-}
-
-fn finding(node: &Node, behind: usize) -> Diagnostic {
-    let others = match behind {
-        0 => String::new(),
-        1 => ", nor to one node behind it".to_owned(),
-        count => format!(", nor to {count} nodes behind it"),
-    };
-    let message = format!("no way leads from the start to `{}`{others}", node.id);
-    Diagnostic::warning("unreachable-node", node.span, message)
-        .with_fix("add an edge to it, or remove it")
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::told;
+    use crate::tests::support::told;
 
     #[test]
     fn every_node_can_be_reached() {
         insta::assert_snapshot!(told("unreachable-node", "start -> exit; a -> b -> c -> exit"), @r"
-        1:28 warning: no way leads from the start to `a`, nor to 2 nodes behind it
+        1:28 warning: no path leads from the start to `a`, nor to 2 nodes behind it
           at: a
           fix: add an edge to it, or remove it
         ");
         insta::assert_snapshot!(told("unreachable-node", "start -> a -> a; b -> c -> b; c -> exit"), @r"
-        1:30 warning: no way leads from the start to `b`, nor to one node behind it
+        1:30 warning: no path leads from the start to `b`, nor to one node behind it
           at: b
           fix: add an edge to it, or remove it
-        1:48 warning: no way leads from the start to the exit `exit`
+        1:48 warning: no path leads from the start to the exit `exit`
           at: exit
           fix: add an edge to it from the last stage
         ");

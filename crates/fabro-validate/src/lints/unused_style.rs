@@ -1,20 +1,16 @@
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
-use fabro_graph::Diagnostic;
 use fabro_plan::AttributeText;
 use fabro_stylesheet::Selector;
 
 use crate::checking::Checking;
+use crate::findings::{Findings, did_you_mean};
 
 /// Rules of the stylesheet for an id or a class that no node has.
-pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
+pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     let Some(attr) = checking.workflow.attrs().get("model_stylesheet") else { return };
-    let mut classes: HashSet<&str> = HashSet::new();
-    for node in checking.workflow.nodes() {
-        classes.extend(node.classes.iter().map(String::as_str));
-    }
-    let mut names: Vec<&str> = classes.iter().copied().collect();
-    names.sort_unstable();
+    let classes: BTreeSet<&str> =
+        checking.workflow.nodes().flat_map(|node| &node.classes).map(String::as_str).collect();
     let mut places = None;
     for rule in checking.stylesheet.rules() {
         let near = match &rule.selector {
@@ -22,26 +18,21 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
                 checking.nearest_node(id).map(|id| format!("#{id}"))
             }
             Selector::Class(class) if !classes.contains(class.as_str()) => {
-                checking.nearest(class, names.iter().copied()).map(|class| format!(".{class}"))
+                checking.nearest(class, classes.iter().copied()).map(|class| format!(".{class}"))
             }
             _ => continue,
         };
         let places =
             places.get_or_insert_with(|| AttributeText::new(checking.workflow.source(), attr));
         let message = format!("`{}` matches no node of this workflow", rule.selector);
-        let fix = match near {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => "remove the rule, or give a node this id or class".to_owned(),
-        };
-        findings.push(
-            Diagnostic::warning("unused-style", places.span(rule.span), message).with_fix(fix),
-        );
+        let fix = did_you_mean(near, "remove the rule, or give a node this id or class");
+        findings.warning("unused-style", places.span(rule.span), message, fix);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::told;
+    use crate::tests::support::told;
 
     #[test]
     fn selectors_match_something() {

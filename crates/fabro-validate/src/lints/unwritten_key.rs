@@ -1,11 +1,12 @@
 use std::collections::{HashMap, HashSet};
 
 use fabro_condition::Condition;
-use fabro_graph::{Attr, Diagnostic, NodeIx, NodeKind, Span};
+use fabro_graph::{Attr, NodeIx, NodeKind, Span};
 use fabro_template::ReadTarget;
 
 use crate::checking::Checking;
 use crate::family::ChildKey;
+use crate::findings::Findings;
 use crate::flow::{Found, Nearest, Need, Read, Writer, need, unmet};
 use crate::load::load;
 use crate::relative::RelativeSources;
@@ -15,7 +16,7 @@ use crate::relative::RelativeSources;
 const MAX_READS: usize = 500_000;
 
 /// Conditions and templates that read a context key which no stage on any way to them can write.
-pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
+pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     let mut search = Search { checking, needs: HashMap::new(), found: Vec::new(), left: MAX_READS };
     search.conditions();
     search.texts();
@@ -116,7 +117,7 @@ impl<'a> Search<'_, 'a> {
         }
     }
 
-    fn report(self, findings: &mut Vec<Diagnostic>) {
+    fn report(self, findings: &mut Findings) {
         let Self { checking, found, .. } = self;
         if found.is_empty() {
             return;
@@ -130,7 +131,7 @@ impl<'a> Search<'_, 'a> {
             match &used.need {
                 Need::Impossible { why, fix } if flow.reached[at] => {
                     let message = format!("no stage writes `{}`: {why}", used.key);
-                    findings.push(used.finding(checking, message, fix.clone()));
+                    used.report(checking, message, fix.clone(), findings);
                 }
                 Need::Stage(writer) => {
                     reads.push(Read { writer: *writer, at, after: used.after });
@@ -143,15 +144,21 @@ impl<'a> Search<'_, 'a> {
             let Read { writer, at, .. } = reads[number];
             let (message, fix) =
                 explain(checking, of_read[number], writer, nearest.find(writer, at));
-            findings.push(of_read[number].finding(checking, message, fix));
+            of_read[number].report(checking, message, fix, findings);
         }
     }
 }
 
 impl Use<'_> {
-    fn finding(&self, checking: &Checking<'_>, message: String, fix: String) -> Diagnostic {
+    fn report(
+        &self,
+        checking: &Checking<'_>,
+        message: String,
+        fix: String,
+        findings: &mut Findings,
+    ) {
         let place = checking.place(self.attr, self.span);
-        Diagnostic::warning("unwritten-key", place, message).with_fix(fix)
+        findings.warning("unwritten-key", place, message, fix);
     }
 }
 
@@ -209,7 +216,7 @@ fn explain(
 }
 
 /// Stop conditions read the context of the sub-workflow, which starts with nothing of the parent's.
-fn stop_conditions(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
+fn stop_conditions(checking: &Checking<'_>, findings: &mut Findings) {
     let mut children: HashMap<ChildKey, Option<fabro_graph::Workflow>> = HashMap::new();
     let mut seen = HashSet::new();
     for (ix, node) in checking.of_kind(NodeKind::ManagerLoop) {
@@ -238,14 +245,14 @@ fn stop_conditions(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
             let message =
                 format!("no stage of the sub-workflow of `{}` writes `{key}`{why}", node.id);
             let place = checking.place(attr, span);
-            findings.push(Diagnostic::warning("unwritten-key", place, message).with_fix(fix));
+            findings.warning("unwritten-key", place, message, fix);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::told;
+    use crate::tests::support::told;
 
     #[test]
     fn the_nearest_writer_is_named() {

@@ -1,6 +1,7 @@
-use fabro_graph::{Diagnostic, NodeKind, Origin};
+use fabro_graph::{NodeKind, Origin};
 
 use crate::checking::Checking;
+use crate::findings::Findings;
 
 /// Attributes of nodes that ask a model.
 const OF_MODELS: &[&str] = &[
@@ -16,7 +17,7 @@ const OF_MODELS: &[&str] = &[
 
 /// Attributes about a model's answer or tools, written on a node that asks no model. What comes from
 /// the defaults of a scope is meant for others there. Nor does a gate have a prompt: it asks its label.
-pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
+pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     for node in checking.workflow.nodes() {
         if node.kind.is_llm() || node.kind == NodeKind::FanIn {
             continue;
@@ -37,15 +38,14 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Vec<Diagnostic>) {
                 "`{}` has no effect on `{}`, a {} node, which {why}",
                 attr.written, node.id, node.kind
             );
-            findings
-                .push(Diagnostic::warning("without-effect", attr.key_span, message).with_fix(fix));
+            findings.warning("without-effect", attr.key_span, message, fix);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::told;
+    use crate::tests::support::told;
 
     #[test]
     fn a_gate_asks_its_label() {

@@ -1,7 +1,7 @@
 //! Errors of lowering, as validation reports them.
 
 mod condition_syntax {
-    use crate::testing::told;
+    use crate::tests::support::told;
 
     #[test]
     fn errors_point_into_the_condition() {
@@ -35,7 +35,7 @@ mod condition_syntax {
 }
 
 mod template_syntax {
-    use crate::testing::{told, told_with};
+    use crate::tests::support::{told, told_with};
 
     #[test]
     fn errors_point_into_the_template() {
@@ -73,7 +73,7 @@ mod template_syntax {
 }
 
 mod output_schema {
-    use crate::testing::{told, told_with};
+    use crate::tests::support::{told, told_with};
 
     #[test]
     fn a_schema_is_a_json_object() {
