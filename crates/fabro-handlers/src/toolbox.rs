@@ -1,12 +1,14 @@
 //! The tools of agents that work on this machine.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use fabro_config::McpServer;
 use fabro_redact::Redactor;
 use fabro_sandbox::{Exec, Files, LocalFiles, MarkedExec, WithValues};
-use fabro_tools::mcp::{Server, Servers};
+use fabro_tools::mcp::Servers;
 use fabro_tools::{
     Shell, Tool, ToolSet, WorkflowContext, append_workflow_context, file_tools,
     get_workflow_context,
@@ -22,7 +24,7 @@ pub struct LocalToolbox {
     env: Vec<(String, String)>,
     redactor: Redactor,
     web: Vec<Arc<dyn Tool>>,
-    mcp: Vec<Server>,
+    mcp: BTreeMap<String, McpServer>,
     servers: OnceCell<Servers>,
 }
 
@@ -30,7 +32,7 @@ impl LocalToolbox {
     /// Commands of agents run by `exec`, and these are all the variables they see.
     pub fn new(exec: Arc<dyn Exec>, env: Vec<(String, String)>, redactor: Redactor) -> Self {
         let web = Vec::new();
-        let mcp = Vec::new();
+        let mcp = BTreeMap::new();
         let servers = OnceCell::new();
         Self { exec, env, redactor, web, mcp, servers }
     }
@@ -42,9 +44,10 @@ impl LocalToolbox {
         self
     }
 
-    /// Adds the tools of these servers, which start when an agent that may call them begins.
+    /// Adds the tools of these servers, with variables expanded, which start when an agent that may call
+    /// them begins.
     #[must_use]
-    pub fn with_servers(self, mcp: Vec<Server>) -> Self {
+    pub fn with_servers(self, mcp: BTreeMap<String, McpServer>) -> Self {
         Self { mcp, ..self }
     }
 

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::{BundledChildren, RunSettings};
 use fabro_config::{McpServer, McpTransport, expand_variables};
@@ -17,7 +16,6 @@ use fabro_llm::{Fallback, ModelSource, RequestPolicy, Script, SimulatedModel, Un
 use fabro_redact::{Redactor, is_secret_name};
 use fabro_sandbox::{Exec, LocalExec, agent_env};
 use fabro_tools::Tool;
-use fabro_tools::mcp::{Server, Transport};
 use fabro_tools::web::{HttpToolCall, WebFetch, WebSettings};
 use fabro_types::RunId;
 
@@ -258,30 +256,17 @@ fn web_tools(
     Ok(tools)
 }
 
-fn mcp_servers(settings: &RunSettings) -> Result<Vec<Server>, SetupError> {
-    settings.agent.mcp.iter().map(|(name, server)| mcp_server(name, server)).collect()
-}
-
-fn mcp_server(name: &str, settings: &McpServer) -> Result<Server, SetupError> {
-    let owner = format!("MCP server `{name}`");
-    let transport = match &settings.transport {
-        McpTransport::Command { command, args, env } => Transport::Stdio {
-            command: command.clone(),
-            args: args.clone(),
-            env: expand_all(&owner, env)?,
-        },
-        McpTransport::Http { url, headers } => {
-            Transport::Http { url: url.clone(), headers: expand_all(&owner, headers)? }
-        }
-    };
-    let default = Server::new(name, transport);
-    let or = |set: Option<Duration>, default| set.unwrap_or(default);
-    Ok(Server {
-        context: settings.context,
-        startup_timeout: or(settings.startup_timeout, default.startup_timeout),
-        tool_timeout: or(settings.tool_timeout, default.tool_timeout),
-        ..default
-    })
+/// The MCP servers of the settings, with variables expanded.
+fn mcp_servers(settings: &RunSettings) -> Result<BTreeMap<String, McpServer>, SetupError> {
+    let mut servers = settings.agent.mcp.clone();
+    for (name, server) in &mut servers {
+        let values = match &mut server.transport {
+            McpTransport::Command { env, .. } => env,
+            McpTransport::Http { headers, .. } => headers,
+        };
+        *values = expand_all(&format!("MCP server `{name}`"), &*values)?;
+    }
+    Ok(servers)
 }
 
 /// Variables of proxies and of the certificates that proxies need. The processes that an agent's tools

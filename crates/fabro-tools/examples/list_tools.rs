@@ -3,7 +3,10 @@
 //! `cargo run -p fabro-tools --features mcp --example list_tools [COMMAND [ARGUMENT …]]`; without a command it talks
 //! to a server that is a few lines of shell.
 
-use fabro_tools::mcp::{Server, Servers, Transport};
+use std::collections::BTreeMap;
+
+use fabro_config::{McpServer, McpTransport};
+use fabro_tools::mcp::Servers;
 use fabro_tools::{Call, ToolContext};
 use serde_json::Map;
 use tokio_util::sync::CancellationToken;
@@ -28,8 +31,9 @@ async fn main() {
         None => ("sh".to_owned(), vec!["-c".to_owned(), SERVER.to_owned()]),
     };
     let path = ("PATH".to_owned(), std::env::var("PATH").unwrap_or_default());
-    let transport = Transport::Stdio { command, args, env: Vec::new() };
-    let servers = vec![Server::new("example", transport)];
+    let transport = McpTransport::Command { command, args, env: BTreeMap::new() };
+    let server = McpServer { transport, ..McpServer::default() };
+    let servers = BTreeMap::from([("example".to_owned(), server)]);
     let servers = Servers::connect(servers, std::path::Path::new("."), &[path]).await;
     for error in servers.failed() {
         println!("{error}");

@@ -1,22 +1,27 @@
 //! The tools of MCP servers, as tools of an agent.
 //!
-//! A [`Server`] is a program to start and speak to over its stdin and stdout, or the URL of one that
-//! is there. [`Servers::connect`] starts them side by side and asks each for its tools; one that
-//! does not come up is a warning in [`Servers::failed`], with the last lines it wrote to stderr, and
-//! the others work without it. [`Servers::tools`] gives their tools, named `mcp__server__tool`.
+//! An [`McpServer`](fabro_config::McpServer) is a program to start, which communicates on its stdin and
+//! stdout, or the URL of a running server. [`Servers::connect`] starts them in parallel and gets the
+//! tools of each; one that fails to start is a warning in [`Servers::failed`], with the last lines it
+//! wrote to stderr, and the others work without it. [`Servers::tools`] are their tools, named
+//! `mcp__server__tool`.
 //!
 //! ```
-//! use fabro_tools::mcp::{Server, Servers, Transport};
+//! use std::collections::BTreeMap;
+//!
+//! use fabro_config::{McpServer, McpTransport};
+//! use fabro_tools::mcp::Servers;
 //!
 //! let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
 //! runtime.block_on(async {
-//!     let transport = Transport::Stdio {
+//!     let transport = McpTransport::Command {
 //!         command: "no-such-server".into(),
 //!         args: vec!["--stdio".into()],
-//!         env: vec![("TOKEN".into(), "abc".into())],
+//!         env: BTreeMap::from([("TOKEN".into(), "abc".into())]),
 //!     };
+//!     let server = McpServer { transport, ..McpServer::default() };
 //!     let here = std::path::Path::new(".");
-//!     let servers = Servers::connect(vec![Server::new("search", transport)], here, &[]).await;
+//!     let servers = Servers::connect([("search".into(), server)].into(), here, &[]).await;
 //!     assert!(servers.tools().is_empty());
 //!     assert_eq!(
 //!         servers.failed()[0].to_string(),
@@ -30,9 +35,9 @@
 //! A program gets the environment it is given and nothing else, and leads a process group of its
 //! own, which is ended with [`Servers::close`] (SIGTERM, two seconds, SIGKILL) or killed when the
 //! last tool is dropped. A server that ends in the middle of a call is restarted; the call is
-//! repeated only when the server calls the tool read-only or idempotent, otherwise the agent is told
-//! that it may have taken effect or not. So it is with a server that answers neither a call in its time
-//! nor, after that, a ping: it is ended, and started again.
+//! retried only when the server calls the tool read-only or idempotent, otherwise the result says that
+//! it may have taken effect or not. A server that answers neither a call before its timeout nor, after
+//! that, a ping is restarted too.
 //!
 //! # Limits
 //!
@@ -41,8 +46,8 @@
 //! - Tools only: no resources, prompts or sampling, and a tool that asks the user something fails.
 //! - The list of tools is the one at the start, at most 1,000 of a server.
 //! - A message over stdio has at most 8 MiB, one over HTTP 16 MiB; a longer one ends the
-//!   connection. What a tool returns below that is not cut.
-//! - Nothing is redacted: results, and what a server wrote to stderr, come as they are.
+//!   connection. Shorter results are not cut.
+//! - Nothing is redacted, neither results nor stderr.
 //! - HTTP redirects are followed within one origin only.
 
 mod error;
@@ -50,11 +55,9 @@ mod http;
 mod link;
 mod name;
 mod result;
-mod server;
 mod servers;
 mod stdio;
 mod tool;
 
-pub use error::{Problem, ServerError};
-pub use server::{Server, Transport};
+pub use error::ServerError;
 pub use servers::Servers;

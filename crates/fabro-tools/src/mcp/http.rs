@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use reqwest::Url;
 use reqwest::header::{HeaderName, HeaderValue};
@@ -7,19 +7,21 @@ use rmcp::transport::streamable_http_client::{
     StreamableHttpClientTransportConfig, StreamableHttpError,
 };
 
-use crate::mcp::error::{Problem, brief};
+use crate::mcp::error::brief;
 
 /// The protocol sets them itself.
 const RESERVED: [&str; 4] = ["accept", "mcp-session-id", "mcp-protocol-version", "last-event-id"];
 
-/// A connection that sends its first request when it is spoken to.
+/// A connection that sends nothing before the first request.
 pub(crate) fn transport(
     url: &str,
-    headers: &[(String, String)],
-) -> Result<StreamableHttpClientTransport<reqwest::Client>, Problem> {
+    headers: &BTreeMap<String, String>,
+) -> Result<StreamableHttpClientTransport<reqwest::Client>, String> {
     let valid = Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https"));
     if !valid {
-        return Err(Problem::Url);
+        return Err(
+            "its URL is not valid: give one that begins with http:// or https://".to_owned()
+        );
     }
     let headers = headers.iter().map(|(name, value)| header(name, value));
     let headers = headers.collect::<Result<HashMap<_, _>, _>>()?;
@@ -31,8 +33,8 @@ pub(crate) fn transport(
     Ok(StreamableHttpClientTransport::from_config(config))
 }
 
-fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), Problem> {
-    let problem = || Problem::Header(name.to_owned());
+fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
+    let problem = || format!("its header `{name}` cannot be sent: check its name and value");
     let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| problem())?;
     if RESERVED.contains(&key.as_str()) {
         return Err(problem());
@@ -51,9 +53,9 @@ pub(crate) fn chain(error: &(dyn std::error::Error + 'static), url: Option<&str>
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        let said = error.to_string();
-        if !text.contains(&said) {
-            text = format!("{text}: {said}");
+        let message = error.to_string();
+        if !text.contains(&message) {
+            text = format!("{text}: {message}");
         }
         cause = error.source();
     }

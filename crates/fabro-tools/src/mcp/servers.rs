@@ -1,16 +1,17 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::tool::Tool;
+use fabro_config::McpServer;
 use futures_util::future::join_all;
 
 use crate::mcp::error::ServerError;
-use crate::mcp::link::{Link, Place};
+use crate::mcp::link::{Link, WorkDir};
+use crate::mcp::name;
 use crate::mcp::tool::McpTool;
-use crate::mcp::{Server, name};
 
-/// How much of a server's own instructions an agent is given, in characters.
+/// How much of a server's own instructions is given to an agent, in characters.
 const INSTRUCTIONS: usize = 2000;
 
 /// The servers of a session.
@@ -21,16 +22,21 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// Starts the servers, all at once, and asks them for their tools. Programs start in `cwd`, with
-    /// the variables of `env`, and their own, as their whole environment.
+    /// Starts the servers in parallel, and gets their tools. Programs start in `cwd`, with the
+    /// variables of `env`, and their own, as their whole environment. The variables in the settings of
+    /// the servers are expanded already.
     ///
-    /// It returns when each server has answered, failed, or used up its time; those that failed are
-    /// in [`failed`](Self::failed). Dropping the future kills what was started.
-    pub async fn connect(servers: Vec<Server>, cwd: &Path, env: &[(String, String)]) -> Self {
-        let place = Arc::new(Place { cwd: cwd.to_owned(), env: env.to_owned() });
-        let link = |server| Arc::new(Link::new(server, Arc::clone(&place)));
+    /// It returns when each server has answered, failed, or timed out; those that failed are
+    /// in [`failed`](Self::failed). Dropping the future kills the servers.
+    pub async fn connect(
+        servers: BTreeMap<String, McpServer>,
+        cwd: &Path,
+        env: &[(String, String)],
+    ) -> Self {
+        let work_dir = Arc::new(WorkDir { cwd: cwd.to_owned(), env: env.to_owned() });
+        let link = |(name, server)| Arc::new(Link::new(name, server, Arc::clone(&work_dir)));
         let links: Vec<_> = servers.into_iter().map(link).collect();
-        let offers = join_all(links.iter().map(|link| link.offers())).await;
+        let offers = join_all(links.iter().map(|link| link.start())).await;
         let mut taken = BTreeSet::new();
         let mut connected = Self { links: Vec::new(), tools: Vec::new(), failed: Vec::new() };
         for (link, offer) in links.into_iter().zip(offers) {
@@ -50,7 +56,7 @@ impl Servers {
         self.tools.clone()
     }
 
-    /// The servers that did not come up, for a warning about each.
+    /// The servers that failed to start, for a warning about each.
     pub fn failed(&self) -> &[ServerError] {
         &self.failed
     }
@@ -71,10 +77,10 @@ impl Servers {
         // They are about the server as a whole, so only its first tool has them.
         let mut instructions = instructions.map(|text| {
             let text: String = text.chars().take(INSTRUCTIONS).collect();
-            format!("About all tools of the MCP server `{}`:\n\n{text}", link.server.name)
+            format!("About all tools of the MCP server `{}`:\n\n{text}", link.name)
         });
         for tool in tools {
-            let name = name::unique(&link.server.name, &tool.name, taken);
+            let name = name::unique(&link.name, &tool.name, taken);
             let tool = McpTool::new(name, tool, Arc::clone(link), instructions.take());
             self.tools.push(Arc::new(tool));
         }

@@ -34,10 +34,10 @@ impl McpTool {
         let description = match (offered.description, offered.title) {
             (Some(description), _) => description.into_owned(),
             (None, Some(title)) => title,
-            (None, None) => format!("`{}` of the MCP server `{}`", offered.name, link.server.name),
+            (None, None) => format!("`{}` of the MCP server `{}`", offered.name, link.name),
         };
         let mut schema = Arc::unwrap_or_clone(offered.input_schema);
-        // Servers leave out what is implied, and providers insist on it.
+        // Servers leave out what is implied, and providers require it.
         schema.entry("type").or_insert_with(|| json!("object"));
         schema.entry("properties").or_insert_with(|| json!({}));
         let parameters = Arc::new(Value::Object(schema));
@@ -59,7 +59,7 @@ impl Tool for McpTool {
     async fn call(&self, call: Call<'_>) -> Output {
         let mut params =
             CallToolRequestParams::new(self.name.clone()).with_arguments(call.arguments.clone());
-        if self.link.server.context {
+        if self.link.settings.context {
             params.meta = Some(meta(call.context));
         }
         // The future of a call is large.
@@ -69,10 +69,10 @@ impl Tool for McpTool {
 }
 
 fn meta(context: &ToolContext) -> RequestMetaObject {
-    let told = json!({
+    let memory = json!({
         "workflow_summary": context.workflow_summary,
         "recent_turns": context.recent_turns,
         "round": context.round,
     });
-    RequestMetaObject(MetaObject([("fabro/context".to_owned(), told)].into_iter().collect()))
+    RequestMetaObject(MetaObject([("fabro/context".to_owned(), memory)].into_iter().collect()))
 }

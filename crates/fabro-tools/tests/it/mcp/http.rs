@@ -2,7 +2,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fabro_tools::mcp::{Server, Servers, Transport};
+use fabro_config::{McpServer, McpTransport};
+use fabro_tools::mcp::Servers;
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -91,8 +92,12 @@ fn respond(head: &str, method: &str, request: &Value, sse: bool) -> String {
 
 async fn connect(url: &str, headers: &[(&str, &str)]) -> Servers {
     let headers = headers.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
-    let server = Server::new("fake", Transport::Http { url: url.to_owned(), headers });
-    Servers::connect(vec![server], Path::new("/"), &[]).await
+    let transport = McpTransport::Http { url: url.to_owned(), headers };
+    connect_server(McpServer { transport, ..McpServer::default() }).await
+}
+
+async fn connect_server(server: McpServer) -> Servers {
+    Servers::connect([("fake".to_owned(), server)].into(), Path::new("/"), &[]).await
 }
 
 async fn failure(url: &str, headers: &[(&str, &str)]) -> String {
@@ -128,9 +133,10 @@ async fn a_request_that_fails_does_not_end_the_connection() {
 #[tokio::test]
 async fn a_request_that_hangs_does_not_stop_the_next_one() {
     let (url, _) = serve(false).await;
-    let mut server = Server::new("fake", Transport::Http { url, headers: Vec::new() });
-    server.tool_timeout = Duration::from_millis(200);
-    let servers = Servers::connect(vec![server], Path::new("/"), &[]).await;
+    let transport = McpTransport::Http { url, headers: [].into() };
+    let tool_timeout = Some(Duration::from_millis(200));
+    let servers =
+        connect_server(McpServer { transport, tool_timeout, ..McpServer::default() }).await;
     let hung = call(&tool(&servers, "hang"), json!({})).await;
     assert_snapshot!(shown(&hung), @"error: MCP server `fake`: no result within 0.2 s; the call may still take effect");
     let said = call(&tool(&servers, "echo"), json!({"text": "on"})).await;

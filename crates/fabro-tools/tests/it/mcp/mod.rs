@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fabro_tools::mcp::{Server, Servers, Transport};
+use fabro_config::{McpServer, McpTransport};
+use fabro_tools::mcp::Servers;
 use fabro_tools::{Call, Output, Tool, ToolContext};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -21,16 +22,18 @@ fn fake_server() -> String {
     path.into_os_string().into_string().unwrap()
 }
 
-fn stdio(mode: &str) -> Server {
+fn stdio(mode: &str) -> McpServer {
     let args = vec![mode.to_owned()];
-    let env = vec![("OWN".to_owned(), "set".to_owned())];
-    Server::new("fake", Transport::Stdio { command: fake_server(), args, env })
+    let env = [("OWN".to_owned(), "set".to_owned())].into();
+    let transport = McpTransport::Command { command: fake_server(), args, env };
+    McpServer { transport, ..McpServer::default() }
 }
 
-async fn connect(server: Server) -> Servers {
+async fn connect(server: McpServer) -> Servers {
     let env = [("GIVEN", "1"), ("PATH", "/usr/bin:/bin")];
     let env = env.map(|(key, value)| (key.to_owned(), value.to_owned()));
-    let servers = Servers::connect(vec![server], Path::new("/"), &env).await;
+    let servers =
+        Servers::connect([("fake".to_owned(), server)].into(), Path::new("/"), &env).await;
     assert!(servers.failed().len() + usize::from(!servers.tools().is_empty()) == 1);
     servers
 }

@@ -8,10 +8,10 @@ use super::{call, call_until, connect, shown, stdio, tool};
 
 async fn failure(mode: &str) -> String {
     let mut server = stdio(mode);
-    server.startup_timeout = match mode {
+    server.startup_timeout = Some(match mode {
         "silent" | "listless" => Duration::from_millis(300),
         _ => Duration::from_mins(1),
-    };
+    });
     let servers = connect(server).await;
     let failed = servers.failed().iter().map(ToString::to_string).collect();
     servers.close().await;
@@ -94,7 +94,7 @@ async fn noise_between_the_messages_is_passed_over() {
 #[tokio::test]
 async fn a_tool_that_hangs_is_given_up() {
     let mut server = stdio("");
-    server.tool_timeout = Duration::from_millis(200);
+    server.tool_timeout = Some(Duration::from_millis(200));
     let servers = connect(server).await;
     let hang = tool(&servers, "dawdle");
     assert_snapshot!(shown(&call(&hang, json!({})).await), @"error: MCP server `fake`: no result within 0.2 s; the call may still take effect");
@@ -107,7 +107,7 @@ async fn a_tool_that_hangs_is_given_up() {
 #[tokio::test]
 async fn a_server_that_hangs_is_started_again() {
     let mut server = stdio("");
-    server.tool_timeout = Duration::from_millis(200);
+    server.tool_timeout = Some(Duration::from_millis(200));
     let servers = connect(server).await;
     let begun = Instant::now();
     assert_snapshot!(shown(&call(&tool(&servers, "hang"), json!({})).await), @r"
