@@ -15,7 +15,7 @@ const UNFINISHED: &str = "unfinished";
 /// Blobs as files `ab/cdef….json` of a directory, the hexadecimal name cut after two digits.
 ///
 /// A file appears under its name only after its bytes are on stable storage, so there is never
-/// half a blob, whoever is killed and however many processes write. The directory is created by
+/// half a blob, even when a writer is killed, and any number of processes may write. The directory is created by
 /// the first write. A write that finds a damaged file replaces it.
 #[derive(Debug)]
 pub struct DirBlobs {
@@ -39,13 +39,7 @@ impl DirBlobs {
         self.root.join(shard).join(format!("{name}.json"))
     }
 
-    /// The blob's file, for reading piece by piece. The bytes are not checked.
-    pub fn open(&self, blob: &BlobRef) -> Result<File, BlobError> {
-        let path = self.path(blob);
-        File::open(&path).map_err(|error| missing_or_io(blob, path, error))
-    }
-
-    /// Removes a blob; nothing happens when there is no such one.
+    /// Removes a blob, if it exists.
     pub fn remove(&self, blob: &BlobRef) -> Result<(), BlobError> {
         let path = self.path(blob);
         match fs::remove_file(&path) {
@@ -54,7 +48,7 @@ impl DirBlobs {
         }
     }
 
-    /// All blobs, in the order of their names; files that are no blobs are passed over.
+    /// All blobs, in the order of their names; files that are not blobs are ignored.
     pub fn list(&self) -> Result<Vec<BlobRef>, BlobError> {
         let mut blobs = Vec::new();
         for shard in entries(&self.root)? {
@@ -72,7 +66,7 @@ impl DirBlobs {
         Ok(blobs)
     }
 
-    /// Removes what writers that were killed left behind. To be called only when nobody writes.
+    /// Removes what writers that were killed left behind. Call it only while no process writes.
     pub fn remove_unfinished(&self) -> Result<(), BlobError> {
         for file in entries(&self.root.join(UNFINISHED))? {
             fs::remove_file(&file).map_err(io_at(file))?;
@@ -174,7 +168,8 @@ impl BlobStore for DirBlobs {
 
     fn copy_to(&self, blob: &BlobRef, out: &mut dyn Write) -> Result<u64, BlobError> {
         let path = self.path(blob);
-        let mut file = BufReader::with_capacity(BUFFER, self.open(blob)?);
+        let file = File::open(&path).map_err(|error| missing_or_io(blob, path.clone(), error))?;
+        let mut file = BufReader::with_capacity(BUFFER, file);
         let mut hash = Sha256::new();
         let mut size = 0;
         loop {

@@ -3,8 +3,8 @@ use std::io::{self, Read, Write};
 const BUFFER: usize = 64 * 1024;
 
 /// Writes a text as one JSON string, byte for byte what `serde_json` would write, and returns how
-/// many bytes that were. Trailing newlines are left out, as a shell's `$(…)` does; what is no
-/// UTF-8 becomes U+FFFD. Memory is bounded whatever the size of the text. Fails when the reader or
+/// many bytes that were. Trailing newlines are left out, as a shell's `$(…)` does; what is not
+/// UTF-8 becomes U+FFFD. Memory is bounded for a text of any size. Fails when the reader or
 /// the writer does.
 pub fn text_to_json_string(
     text: &mut (impl Read + ?Sized),

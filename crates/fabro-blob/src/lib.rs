@@ -17,7 +17,7 @@
 //! ```
 //!
 //! Limits: [`BlobStore::get`] holds the whole blob in memory; [`BlobStore::copy_to`] and
-//! [`BlobStore::put_json_string`] of a [`DirBlobs`] need 64 KiB whatever the size.
+//! [`BlobStore::put_json_string`] of a [`DirBlobs`] need 64 KiB for a blob of any size.
 
 mod dir;
 mod file;
@@ -39,6 +39,9 @@ pub use value::{
 };
 
 /// Where blobs are kept. `put` and `get` are all an implementation has to have.
+///
+/// Calls block: they read, write, sync and hash. On an async runtime, do them on a thread for blocking
+/// work wherever a value may be large.
 pub trait BlobStore: Send + Sync {
     /// The bytes of a blob, after a check that they are the ones it names.
     fn get(&self, blob: &BlobRef) -> Result<Vec<u8>, BlobError>;

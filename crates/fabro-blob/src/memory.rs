@@ -12,16 +12,6 @@ pub struct MemoryBlobs {
 }
 
 impl MemoryBlobs {
-    /// Forgets a blob; nothing happens when there is no such one.
-    pub fn remove(&self, blob: &BlobRef) {
-        self.blobs().remove(blob);
-    }
-
-    /// All blobs, in the order of their names.
-    pub fn list(&self) -> Vec<BlobRef> {
-        self.blobs().keys().copied().collect()
-    }
-
     fn blobs(&self) -> MutexGuard<'_, BTreeMap<BlobRef, Vec<u8>>> {
         // A panic elsewhere cannot leave half a blob: entries are inserted whole.
         self.blobs.lock().unwrap_or_else(PoisonError::into_inner)

@@ -80,7 +80,7 @@ fn files_are_where_they_are_said_to_be() {
         "state/blobs/6b/86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b.json";
     assert_eq!(blobs.path(&blob), dir.path().join(expect));
     let mut text = String::new();
-    blobs.open(&blob).unwrap().read_to_string(&mut text).unwrap();
+    std::fs::File::open(blobs.path(&blob)).unwrap().read_to_string(&mut text).unwrap();
     assert_eq!(text, "1");
 
     let other = blobs.put(b"2").unwrap();

@@ -26,11 +26,11 @@ pub enum ReadError {
         /// How large it is.
         bytes: u64,
     },
-    /// It cannot be had.
+    /// It cannot be read.
     #[error(transparent)]
     Blob(#[from] BlobError),
-    /// Its bytes are no JSON.
-    #[error("it is no JSON: {0}")]
+    /// Its bytes are not JSON.
+    #[error("it is not JSON: {0}")]
     Json(#[from] serde_json::Error),
 }
 

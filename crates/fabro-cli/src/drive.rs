@@ -6,8 +6,8 @@ use std::sync::Arc;
 use fabro_engine::checkpoint;
 use fabro_events::PauseReason;
 use fabro_gate::{Interviewer, Unavailable};
-use fabro_run::{DriveResult, Gate, Run, RunError, RunServices, gate_names, is_driven, root};
-use fabro_store::SqliteStore;
+use fabro_run::{DriveResult, Gate, Run, RunError, RunServices, gate_names, is_driven};
+use fabro_store::{Runs as _, SqliteStore};
 use fabro_terminal::{Mode, Progress, TerminalInterviewer};
 use fabro_types::RunId;
 use tokio::signal::unix::{SignalKind, signal};
@@ -151,6 +151,6 @@ pub async fn resume_hint(
     if is_driven(store, run).await? {
         return Ok(String::new());
     }
-    let resume = global.command(&format!("resume {}", root(store, run).await?));
+    let resume = global.command(&format!("resume {}", store.root(run).await?));
     Ok(format!("continue with: {resume}\n"))
 }

@@ -19,14 +19,14 @@ pub enum EventBody {
     /// A driver begins.
     #[serde(rename = "run.started")]
     RunStarted {},
-    /// A driver goes on after a pause or a crash.
+    /// A driver resumes the run after a pause or a crash.
     #[serde(rename = "run.resumed")]
     RunResumed {
         /// A new spending limit in US dollars.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         max_cost: Option<f64>,
     },
-    /// Nothing can go on for now.
+    /// The run cannot continue for now.
     #[serde(rename = "run.paused")]
     RunPaused {
         /// What it waits for.
@@ -55,11 +55,11 @@ pub enum EventBody {
         /// Model usage of the whole run.
         usage: Usage,
         /// The edges that its last stage could not leave by, in file order: where it ended because
-        /// it found no way on.
+        /// no edge could be followed.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         candidates: Vec<Candidate>,
     },
-    /// Somebody ended the run.
+    /// The run was canceled.
     #[serde(rename = "run.canceled")]
     RunCanceled {
         /// Who or what asked for it.
@@ -72,7 +72,7 @@ pub enum EventBody {
         rank: u32,
         /// The handler: `agent`, `command`, ….
         handler: Arc<str>,
-        /// How much the preamble tells.
+        /// How much the preamble contains.
         #[serde(default, skip_serializing_if = "is_compact")]
         fidelity: Fidelity,
         /// The shared conversation, under fidelity `full`.
@@ -98,7 +98,7 @@ pub enum EventBody {
     /// A stage ended as failed.
     #[serde(rename = "stage.failed")]
     StageFailed(Arc<CompletedStage>),
-    /// The way on was chosen. The entry's node is where it starts.
+    /// The outgoing edge was chosen. The entry's node is where it starts.
     #[serde(rename = "edge.selected")]
     EdgeSelected(EdgeChoice),
     /// A `loop_restart` edge was taken: the context is fresh.
@@ -112,7 +112,7 @@ pub enum EventBody {
     ParallelStarted {
         /// Its branches, in order.
         branches: Vec<PlannedBranch>,
-        /// The node where they meet; absent when they never do.
+        /// The node where they join; absent when they never do.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         join: Option<Arc<str>>,
         /// How many run at a time.
@@ -129,11 +129,11 @@ pub enum EventBody {
         /// Why, when it failed, or when it was canceled because its fan-out failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         failure: Option<Failure>,
-        /// It was ended before its time: the join no longer needed it, or the fan-out failed.
+        /// It was canceled early: the join no longer needed it, or the fan-out failed.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         canceled: bool,
         /// The edges that its last stage could not leave by, in file order: where it ended because
-        /// it found no way on.
+        /// no edge could be followed.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         candidates: Vec<Candidate>,
     },
@@ -230,7 +230,7 @@ pub enum EventBody {
     /// An agent's conversation was shortened.
     #[serde(rename = "agent.compaction.completed")]
     AgentCompactionCompleted(Box<CompletedCompaction>),
-    /// An agent began another one.
+    /// An agent started another one.
     #[serde(rename = "agent.sub.spawned")]
     AgentSubSpawned {
         /// The new session.
@@ -238,7 +238,7 @@ pub enum EventBody {
         /// What it is to do: the first 200 characters.
         task: String,
     },
-    /// An agent that another one began has answered.
+    /// An agent that another one started has answered.
     #[serde(rename = "agent.sub.completed")]
     AgentSubCompleted {
         /// Its session.
@@ -246,7 +246,7 @@ pub enum EventBody {
         /// The first 200 characters of its answer.
         text: String,
     },
-    /// An agent that another one began has failed.
+    /// An agent that another one started has failed.
     #[serde(rename = "agent.sub.failed")]
     AgentSubFailed {
         /// Its session.
@@ -254,13 +254,13 @@ pub enum EventBody {
         /// Why.
         message: String,
     },
-    /// An agent that another one began is over.
+    /// An agent that another one started was closed.
     #[serde(rename = "agent.sub.closed")]
     AgentSubClosed {
         /// Its session.
         agent_id: String,
     },
-    /// Somebody told an agent something while it was at work.
+    /// A message was sent to a running agent.
     #[serde(rename = "agent.steered")]
     AgentSteered {
         /// What.
@@ -268,12 +268,12 @@ pub enum EventBody {
         /// `inbox`, or `loop_detection`, ….
         source: String,
     },
-    /// Something an agent stage did not like, but went on.
+    /// A problem in an agent stage that continued.
     #[serde(rename = "agent.warning")]
     AgentWarning {
         /// A stable word: `directive`, `context_window`, ….
         kind: String,
-        /// What it was.
+        /// What happened.
         message: String,
         /// Of `context_window`: how full the model's window is.
         #[serde(flatten, default, skip_serializing_if = "Option::is_none")]
@@ -284,7 +284,7 @@ pub enum EventBody {
     AgentError {
         /// Its class.
         class: FailureClass,
-        /// What it was.
+        /// What happened.
         message: String,
     },
 }

@@ -85,7 +85,7 @@ impl Entry {
     }
 }
 
-/// Something that a stage has to tell, before it is known where the stage stands.
+/// An event of a stage, before the engine adds which stage it is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Note {
     /// What happened.
@@ -168,7 +168,7 @@ impl<F: Fn(&Event) + Send + Sync> EventSink for F {
     }
 }
 
-/// Tells several sinks, in order.
+/// Passes each event to several sinks, in order.
 impl EventSink for Vec<Arc<dyn EventSink>> {
     fn event(&self, event: &Event) {
         for sink in self {

@@ -3,13 +3,14 @@
 use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, SystemTime};
 
-use fabro_store::{Runs, StoreError};
+use fabro_store::Store;
 use fabro_types::RunId;
 
+use crate::RunError;
 use crate::prepare::prepare_dir;
 
 /// How often to check whether the driver has started.
@@ -18,45 +19,27 @@ const PERIOD: Duration = Duration::from_millis(10);
 /// The file of a run's directory that a background driver writes its stderr to.
 pub(crate) const DRIVER_LOG: &str = "driver.log";
 
-/// Why no driver could be started in the background.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum BackgroundError {
-    /// The process cannot be started or waited for.
-    #[error("the background process cannot be started: {0}")]
-    Process(#[from] io::Error),
-    /// Its log file cannot be written.
-    #[error("{} cannot be written: {source}", path.display())]
-    File {
-        /// The directory or file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// The run's log cannot be read.
-    #[error("the run's log cannot be read: {0}")]
-    Store(#[from] StoreError),
-}
-
 /// Starts a driver in a process group of its own, without a terminal, and waits until it has committed
 /// its first record or started a preparation step. Returns the exit status of a driver that ended
 /// before that. Its stderr goes into `driver.log` of the run's directory.
 pub(crate) async fn start_driver(
     mut driver: Command,
-    store: &(impl Runs + ?Sized),
+    store: &dyn Store,
     run: RunId,
     run_dir: &Path,
-) -> Result<Option<ExitStatus>, BackgroundError> {
+) -> Result<Option<ExitStatus>, RunError> {
     let last = store.last_seq(run).await?;
     let step = step_started(run_dir);
     let path = run_dir.join(DRIVER_LOG);
     let log = fs::create_dir_all(run_dir).and_then(|()| fs::File::create(&path));
-    let log = log.map_err(|source| BackgroundError::File { path, source })?;
+    let log = log.map_err(|error| RunError::Background {
+        message: format!("{} cannot be written: {error}", path.display()),
+    })?;
     driver.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).process_group(0);
-    let mut child = driver.spawn()?;
+    let mut child = driver.spawn().map_err(not_started)?;
     loop {
         // Before the log is read, so that the last commit of a driver that ended is seen.
-        let ended = child.try_wait()?;
+        let ended = child.try_wait().map_err(not_started)?;
         if store.last_seq(run).await? > last || step_started(run_dir) != step {
             return Ok(None);
         }
@@ -65,6 +48,10 @@ pub(crate) async fn start_driver(
         }
         tokio::time::sleep(PERIOD).await;
     }
+}
+
+fn not_started(error: io::Error) -> RunError {
+    RunError::Background { message: format!("the background process cannot be started: {error}") }
 }
 
 /// When the first preparation step last started; it truncates its log then.

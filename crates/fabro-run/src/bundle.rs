@@ -74,7 +74,7 @@ pub enum BundleError {
     /// It cannot be read back.
     #[error("the run's workflow cannot be read back: {0}")]
     Read(#[from] ReadError),
-    /// It is none of ours.
+    /// It is not a bundle.
     #[error("the run's workflow cannot be read back: {0}")]
     Json(#[from] serde_json::Error),
     /// The workflow has errors.
@@ -85,7 +85,7 @@ pub enum BundleError {
         /// What is wrong.
         findings: Vec<Diagnostic>,
     },
-    /// The workflow cannot be made ready.
+    /// The workflow cannot be compiled.
     #[error(transparent)]
     Plan(#[from] PlanError),
     /// A manager node without a workflow.
@@ -128,7 +128,7 @@ impl Bundle {
         u64::from_be_bytes(bytes) >> 11
     }
 
-    /// The workflow, made ready to run.
+    /// The workflow, compiled.
     pub fn plan(&self) -> Result<Plan, BundleError> {
         let files = MemorySources(self.files.clone());
         let beside = RelativeSources::new(&files, &self.base);

@@ -12,7 +12,7 @@ use fabro_store::{Batch, InboxId, Lease, Message, RunStore, StoreError};
 use fabro_types::{ContextPatch, RunId, RunStatus};
 use serde_json::{Map, Value};
 
-use crate::family::{cancel_family, end_leftover_processes, family, root, run_redactor};
+use crate::family::{cancel_family, end_leftover_processes, run_redactor};
 use crate::gates::{Gate, open_gates_of_family, select_gate};
 use crate::lease::with_lease;
 use crate::run::{new_run_id, now_ms};
@@ -21,7 +21,7 @@ use crate::{RunError, SetupError};
 
 /// Whether a driver drives a run, or the run that it is a sub-workflow of.
 pub async fn is_driven(store: &dyn RunStore, run: RunId) -> Result<bool, StoreError> {
-    Ok(store.driver(root(store, run).await?).await?.is_some())
+    Ok(store.driver(store.root(run).await?).await?.is_some())
 }
 
 /// Answers an open gate of a run or of one of its sub-workflows. `gate` is its name when several are
@@ -73,7 +73,7 @@ pub async fn steer(
     }
     refuse_secret(&run_redactor(store, run).await?, "the text", text)?;
     let mut members = Vec::new();
-    for id in family(store, run).await? {
+    for id in store.family(run).await? {
         match agents(store, id, node).await? {
             Ok(member) => members.push(member),
             Err(status) if id == run => return Err(RunError::Ended { run, status }),
@@ -155,7 +155,7 @@ pub async fn cancel(
         return Err(RunError::Ended { run, status });
     }
     // A sub-workflow runs under the lease of the run at the top.
-    let canceled = with_lease(store, root(store, run).await?, async |lease| {
+    let canceled = with_lease(store, store.root(run).await?, async |lease| {
         end_leftover_processes(store, run).await?;
         Ok(cancel_family(store, lease, run, now_ms(), reason).await?)
     });
@@ -249,7 +249,7 @@ async fn find_checkpoint(
     run: RunId,
     stage: Option<&str>,
 ) -> Result<Checkpoint, RunError> {
-    let root = root(store, run).await?;
+    let root = store.root(run).await?;
     if root != run {
         return Err(RunError::SubWorkflow { run, root });
     }

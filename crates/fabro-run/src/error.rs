@@ -138,8 +138,11 @@ pub enum RunError {
     #[error(transparent)]
     Drive(#[from] DriveError),
     /// A background driver cannot be started.
-    #[error(transparent)]
-    Background(#[from] crate::BackgroundError),
+    #[error("{message}")]
+    Background {
+        /// What happened.
+        message: String,
+    },
     /// A background driver ended before it had started the run.
     #[error("the background driver ended: {status}")]
     DriverEnded {

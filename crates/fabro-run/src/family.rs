@@ -8,21 +8,11 @@ use fabro_events::{Event, EventBody};
 use fabro_handlers::read_all;
 use fabro_redact::Redactor;
 use fabro_sandbox::end_leftovers;
-use fabro_store::{Batch, Lease, RunStore, Runs, Store, StoreError};
+use fabro_store::{Batch, Lease, RunStore, Store, StoreError};
 use fabro_types::RunId;
 
 use crate::RunError;
 use crate::services::{RUN_ID_VARIABLE, ServiceBuilder};
-
-/// A run and the runs of its sub-workflows, parents first.
-pub async fn family(store: &(impl Runs + ?Sized), run: RunId) -> Result<Vec<RunId>, StoreError> {
-    store.family(run).await
-}
-
-/// The run at the top of a run's family: its driver drives the sub-workflows too.
-pub async fn root(store: &(impl Runs + ?Sized), run: RunId) -> Result<RunId, StoreError> {
-    store.root(run).await
-}
 
 /// A run, or the run of a sub-workflow whose stage is running.
 #[derive(Clone, Debug)]
@@ -40,7 +30,7 @@ pub struct Member {
 /// that was paused when its stage was canceled is not among them.
 pub async fn running_members(store: &dyn Store, run: RunId) -> Result<Vec<Member>, StoreError> {
     let mut members: Vec<(Member, RunState)> = Vec::new();
-    for id in family(store, run).await? {
+    for id in store.family(run).await? {
         let events = read_all(store, id).await?;
         let state = RunState::replay(id, &events);
         let parent = state.created.as_ref().and_then(|created| created.parent.clone());
@@ -69,7 +59,7 @@ pub(crate) async fn cancel_family(
     now_ms: i64,
     reason: &str,
 ) -> Result<(), StoreError> {
-    for member in family(store, run).await? {
+    for member in store.family(run).await? {
         let state = RunState::replay(member, &read_all(store, member).await?);
         if !matches!(state.phase, Phase::Ended(..)) {
             let last = store.last_seq(member).await?;
@@ -85,7 +75,7 @@ pub(crate) async fn end_leftover_processes(
     store: &dyn Store,
     run: RunId,
 ) -> Result<(), StoreError> {
-    let members = family(store, run).await?;
+    let members = store.family(run).await?;
     let end_all = move || {
         for member in members {
             end_leftovers((RUN_ID_VARIABLE, &member.to_string()));
@@ -99,7 +89,7 @@ pub(crate) async fn end_leftover_processes(
 
 /// The redactor of a recorded run, or of the run that it is a sub-workflow of.
 pub async fn run_redactor(store: &dyn Store, run: RunId) -> Result<Redactor, RunError> {
-    let first = store.read(root(store, run).await?, 0, 1).await?.pop();
+    let first = store.read(store.root(run).await?, 0, 1).await?.pop();
     let Some(EventBody::RunCreated(created)) = first.map(|event| event.entry.body) else {
         return Ok(Redactor::default());
     };

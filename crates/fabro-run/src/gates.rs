@@ -85,7 +85,7 @@ pub fn gate_names(gates: &[Gate]) -> Vec<String> {
 /// The indexes of the gates that match a name: a path of `NODE` or `NODE@VISIT`. A match of the whole
 /// path wins over one of its end, and that over one of a stage that holds the gates. A name from
 /// [`gate_names`] matches one gate.
-pub fn find_gates(gates: &[Gate], name: &str) -> Vec<usize> {
+fn find_gates(gates: &[Gate], name: &str) -> Vec<usize> {
     let parts: Vec<_> = name.split('/').map(checkpoint::split).collect();
     let is = |part: &(Option<&str>, Option<u32>), (node, visit): (&str, u32)| {
         part.0 == Some(node) && part.1.is_none_or(|wanted| wanted == visit)

@@ -21,7 +21,7 @@ const READ_AN_INPUT: &str = "write the text, or read an input: {{ inputs.NAME }}
 /// A goal with `{{ inputs.… }}` filled in; `$goal` is text there.
 ///
 /// # Errors
-/// It is no template, or reads what there is not: an input that was not given, the goal itself, or the
+/// It is not a template, or reads what does not exist: an input that was not given, the goal itself, or the
 /// context, which is empty before the first stage.
 pub fn render_goal(goal: &str, inputs: &Map<String, Value>) -> Result<String, GoalError> {
     let template = Template::parse(goal).map_err(not_a_template)?;
@@ -45,7 +45,7 @@ fn not_rendered(template: &Template, error: RenderError) -> GoalError {
     let (target, message, fix) = match error {
         RenderError::MissingInput { name } => {
             let root = name.split('.').next().unwrap_or(&name);
-            let fix = format!("set it under [run.inputs], or with --input {root}=…");
+            let fix = format!("set `{root}` under [run.inputs], or as an input of the run");
             let message = format!("the input `{name}` is not given");
             (Some(ReadTarget::Input(name)), message, fix)
         }
@@ -87,7 +87,7 @@ mod tests {
         check("Print {{ goal | default('') }} here", itself);
         check(
             "Fix {{ inputs.q.r }}",
-            "inputs.q.r: the input `q.r` is not given (set it under [run.inputs], or with --input q=…)",
+            "inputs.q.r: the input `q.r` is not given (set `q` under [run.inputs], or as an input of the run)",
         );
         check(
             "Fix {{ context.a }}",

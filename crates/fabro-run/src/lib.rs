@@ -29,7 +29,7 @@
 //! [`RunSpec::from_target`] merges a run.toml, the settings of project and user, and [`Overrides`].
 //! A run that paused or was interrupted continues with [`Run::open`] and [`Run::resume`]. Without
 //! driving it, [`answer`], [`steer`], [`cancel`], [`fork`] and [`rewind`] change it. A run and the runs
-//! of its sub-workflows are its [`family`]: they are driven and canceled together.
+//! of its sub-workflows are its family: they are driven and canceled together.
 //!
 //! What a run depends on is kept with it as a [`Bundle`]: the text of its workflow, the files that it
 //! names, its settings, but never the values of secrets.
@@ -57,20 +57,18 @@ mod run;
 mod run_file;
 mod secrets;
 mod services;
-mod settings;
 mod sources;
 mod spec;
 
 #[cfg(test)]
 mod tests;
 
-pub use background::BackgroundError;
 pub use bundle::{Bundle, BundleError, RunSettings};
 pub use children::BundledChildren;
 pub use control::{Cancellation, ForkPoint, answer, cancel, fork, is_driven, rewind, steer};
 pub use error::{RunError, SetupError};
-pub use family::{Member, family, root, run_redactor, running_members};
-pub use gates::{Gate, find_gates, gate_names, open_gates, open_gates_of_family};
+pub use family::{Member, run_redactor, running_members};
+pub use gates::{Gate, gate_names, open_gates, open_gates_of_family};
 pub use goal::{GoalError, render_goal};
 pub use model_test::{ModelTest, ModelTestError, test_model, test_providers};
 pub use models::{catalog, client, providers};

@@ -11,19 +11,16 @@ use tokio_util::sync::CancellationToken;
 use crate::services::RUN_ID_VARIABLE;
 
 /// Why a run cannot start.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug)]
 pub(crate) enum PrepareError {
     /// A step failed; the run fails with it.
-    #[error("{0}")]
     Failed(Failure),
     /// The output of a step cannot be written; the run can be resumed when that is fixed.
-    #[error("{message}")]
     CannotRecord {
         /// What happened, with a fix.
         message: String,
     },
     /// It was interrupted.
-    #[error("interrupted")]
     Interrupted,
 }
 
@@ -96,7 +93,7 @@ mod tests {
         let ended =
             prepare(&exec, &settings, run_id, dir.path(), dir.path(), &Redactor::default(), &stop)
                 .await;
-        let message = ended.unwrap_err().to_string();
+        let Err(PrepareError::Failed(Failure { message, .. })) = ended else { panic!("{ended:?}") };
         assert!(message.starts_with("prepare step 2 failed: exit code 3; see "), "{message}");
         assert_eq!(exec.ran(), ["a", "b"]);
     }

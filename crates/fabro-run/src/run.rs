@@ -26,7 +26,7 @@ use crate::lease::HeldLease;
 use crate::prepare::{PrepareError, prepare, prepare_dir};
 use crate::secrets::{Variables, expand_env, without_secrets};
 use crate::services::ServiceBuilder;
-use crate::{Gate, Member, RunError, RunSpec, open_gates_of_family, root, running_members};
+use crate::{Gate, Member, RunError, RunSpec, open_gates_of_family, running_members};
 
 /// Milliseconds since 1970 by the system's clock.
 pub fn now_ms() -> i64 {
@@ -185,7 +185,7 @@ impl Run {
         runs_dir: &Path,
         id: RunId,
     ) -> Result<Self, RunError> {
-        let root = root(&*store, id).await?;
+        let root = store.root(id).await?;
         if root != id {
             return Err(RunError::SubWorkflow { run: id, root });
         }

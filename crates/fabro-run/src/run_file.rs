@@ -128,11 +128,11 @@ mod tests {
         );
         check(
             "[run]\ngoal = \"Ask {{ inputs.q }}\"",
-            "setting-value at inputs.q: the input `q` is not given (set it under [run.inputs], or with --input q=…)",
+            "setting-value at inputs.q: the input `q` is not given (set `q` under [run.inputs], or as an input of the run)",
         );
         check(
             "[run]\ngoal = \"@goal.md\"",
-            "setting-value at \"@goal.md\": goal.md, line 2: the input `q` is not given (set it under [run.inputs], or with --input q=…)",
+            "setting-value at \"@goal.md\": goal.md, line 2: the input `q` is not given (set `q` under [run.inputs], or as an input of the run)",
         );
         check(
             "[run]\ngoal = \"Ask {{ inputs.q\"",

@@ -22,16 +22,16 @@ fn expand_env_with(
     env: &Variables,
     lookup: impl Fn(&str) -> Option<String>,
 ) -> Result<Variables, SetupError> {
-    let expand = |(name, value): (&String, &String)| {
-        let value = expand_variables(value, &lookup).map_err(|missing| {
+    let mut expanded = env.clone();
+    for (name, value) in &mut expanded {
+        *value = expand_variables(value, &lookup).map_err(|missing| {
             SetupError::new(
                 format!("`{name}` of [run.sandbox.env]: {missing}"),
                 "set the variable; a secret in a run.toml is not stored with the run, so a resume needs it too",
             )
-        });
-        value.map(|value| (name.clone(), value))
-    };
-    env.iter().map(expand).collect()
+        })?;
+    }
+    Ok(expanded)
 }
 
 /// Splits the variables into those that are stored with the run and the secrets that are not. A

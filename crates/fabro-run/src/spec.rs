@@ -8,8 +8,8 @@ use fabro_graph::{MemorySources, Sources, Workflow};
 use fabro_types::{RunId, Severity};
 use serde_json::{Map, Value};
 
+use crate::models::providers;
 use crate::run_file::{goal_of, model_script_of};
-use crate::settings::run_settings;
 use crate::{FileSources, RunError, SetupError, read_text};
 
 /// A valid workflow with the files that it names.
@@ -199,8 +199,23 @@ fn merged_settings(
     };
     let config = file.map(|file| file.config.clone()).unwrap_or_default();
     let script = configured.model.script.clone();
-    let mut settings = run_settings(config, configured);
-    settings.model_script = overrides.model_script;
+    let providers = providers(&configured);
+    let own_fallbacks = !config.model.fallbacks.is_empty();
+    let mut settings = RunSettings {
+        env: config.env,
+        prepare: config.prepare.into_iter().map(|step| step.script).collect(),
+        model_script: overrides.model_script,
+        model: overrides.model.or(config.model.name),
+        provider: config.model.provider,
+        configured_provider: configured.model.provider,
+        answers: overrides.answers,
+        auto_approve: overrides.auto_approve,
+        providers,
+        configured_model: configured.model.name,
+        agent: configured.agent,
+        models: configured.models,
+        fallbacks: if own_fallbacks { config.model.fallbacks } else { configured.model.fallbacks },
+    };
     // A script of the settings replaces missing providers; one of the overrides always counts.
     if settings.model_script.is_none() && settings.providers.is_empty() {
         let own = file.map(|file| model_script_of(file, home).map_err(|it| invalid(file, it)));
@@ -209,9 +224,6 @@ fn merged_settings(
             None => script.as_deref().map(read_model_script).transpose()?,
         };
     }
-    settings.model = overrides.model.or(settings.model);
-    settings.answers = overrides.answers;
-    settings.auto_approve = overrides.auto_approve;
     Ok(settings)
 }
 

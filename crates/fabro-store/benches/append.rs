@@ -5,7 +5,7 @@
 //! disk is slow, 0.36 ms beside 0.24 ms (1.5) while it is fast. In a directory in memory, where a
 //! sync is free, the commit itself is 11 µs and a fresh store 0.5 ms.
 
-#![expect(clippy::expect_used, reason = "a benchmark has nobody to report an error to")]
+#![expect(clippy::expect_used, reason = "a benchmark cannot report an error otherwise")]
 #![expect(clippy::print_stdout, reason = "a benchmark prints what it measured")]
 
 use std::cell::RefCell;

@@ -1,8 +1,8 @@
-//! A log that two parties use: a driver appends and waits at a gate, somebody else answers.
+//! A log that two parties use: a driver appends and waits at a gate, another process answers.
 //!
 //! `cargo run -p fabro-store --features sqlite --example two_processes -- [DIR]`
 //!
-//! With a directory the store stays there; run it again to see that the log goes on.
+//! With a directory the store stays there; run it again to see that the log continues.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 

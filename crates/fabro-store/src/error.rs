@@ -47,14 +47,14 @@ pub enum StoreError {
     /// The store has no runs yet.
     #[error("there are no runs yet; start one with `fabro run`")]
     NoRuns,
-    /// No run is meant by this text.
+    /// No run matches this text.
     #[error("there is no run `{text}`; `fabro ps` lists them")]
     NotFound {
         /// The text.
         text: String,
     },
-    /// Several runs are meant by this text.
-    #[error("`{text}` may mean {}; write more of the id", list(candidates))]
+    /// Several runs match this text.
+    #[error("`{text}` matches {}; write more of the id", list(candidates))]
     Ambiguous {
         /// The text.
         text: String,
@@ -205,11 +205,11 @@ fn by(pid: Option<u32>) -> String {
     pid.map(|pid| format!(" by process {pid}")).unwrap_or_default()
 }
 
-/// Something that is wrong in a store that can be used all the same.
+/// A problem of a store that can be used all the same.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreWarning {
-    /// The last record was cut off while it was written. The run goes on from the one before.
+    /// The last record was cut off while it was written. The run continues from the one before.
     #[error("the last record of run {run} ({seq}) was only half written and is left out")]
     HalfWritten {
         /// The run.

@@ -1,4 +1,4 @@
-//! Which gate a message answers and an event asks: what keeps a gate from two answers.
+//! Which gate a message answers and an event asks, so that a gate takes one answer.
 
 use fabro_events::{Event, EventBody};
 
@@ -16,9 +16,9 @@ pub(crate) fn answered(message: &Message) -> Option<String> {
 
 /// What an event does to answers.
 pub(crate) enum Effect {
-    /// The gate of this key may be answered anew.
+    /// The gate of this key may be answered again.
     Asks(String),
-    /// The log goes on from an earlier point: all gates may be answered anew.
+    /// The log continues from an earlier point: all gates may be answered again.
     Rewinds,
 }
 

@@ -1,10 +1,11 @@
 //! The durable log of runs: append with an expected sequence, read, follow, inbox.
 //!
 //! A run is an append-only log of [`Event`]s. [`RunLog::append`] commits a batch in one durable
-//! transaction and only if the log ends where the writer believes; that is what keeps two drivers
-//! from writing one run. [`Inbox`] carries answers, cancellation and steering from other
-//! processes to the driver. [`MemoryStore`] keeps all that for tests; `SqliteStore` (feature
-//! `sqlite`) keeps it in a directory.
+//! transaction, and only if the log ends where the writer expects (optimistic concurrency). A
+//! driver holds the run's lease ([`Leases`]) and commits under it, so one process at a time drives
+//! a run. [`Inbox`] carries answers, cancellation and steering from other processes to the driver.
+//! [`MemoryStore`] keeps all that for tests; `SqliteStore` (feature `sqlite`) keeps it in a
+//! directory.
 //!
 //! ```
 //! use fabro_events::{Entry, Event, EventBody};
@@ -24,6 +25,21 @@
 //! assert_eq!(store.read(run_id, 1, 100).await?, [event(2)]);
 //! # Ok(())
 //! # }
+//! ```
+//!
+//! # A store of your own
+//!
+//! Implement the traits of [`RunStore`]: they assume no shared disk and no shared memory. With the
+//! feature `conformance`, one call in a test checks an implementation:
+//!
+//! ```
+//! # #[cfg(feature = "conformance")]
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! fabro_store::conformance::check(async || fabro_store::MemoryStore::default()).await;
+//! # }
+//! # #[cfg(not(feature = "conformance"))]
+//! # fn main() {}
 //! ```
 //!
 //! Limits: 2³² − 1 events a run; JSON in events nests at most 256 deep.
@@ -93,8 +109,8 @@ pub trait RunLog: Send + Sync {
     /// with [`StoreError::Conflict`] when the log ends elsewhere, and with [`StoreError::Driven`]
     /// while a process has the run's lease: its owner uses [`Leases::append_leased`].
     ///
-    /// A `gate.asked` makes way for a new answer to that gate once the earlier answer is
-    /// consumed, by this batch or before. A rewind drops answers that are still pending.
+    /// A `gate.asked` permits a new answer to that gate once the earlier answer is consumed, by
+    /// this batch or before. A rewind drops answers that are still pending.
     async fn append(
         &self,
         run: RunId,
@@ -113,7 +129,7 @@ pub trait RunLog: Send + Sync {
     ) -> Result<Vec<Event>, StoreError>;
 }
 
-/// The runs there are.
+/// The runs of a store.
 #[async_trait]
 pub trait Runs: Send + Sync {
     /// All runs, those of sub-workflows included, newest first: by when they started, then as they were
@@ -147,14 +163,14 @@ pub trait Runs: Send + Sync {
     /// The last sequence number of a run, 0 for an unknown run.
     async fn last_seq(&self, run: RunId) -> Result<u64, StoreError>;
 
-    /// What a reader of this run should be told although the run can be read.
+    /// A warning about a run that can be read all the same.
     async fn check(&self, run: RunId) -> Result<Option<StoreWarning>, StoreError>;
 }
 
 /// Messages for the drivers of runs, from any process.
 #[async_trait]
 pub trait Inbox: Send + Sync {
-    /// Leaves a message for the run's driver; it is on stable storage when this returns. Fails
+    /// Sends a message to the run's driver; it is on stable storage when this returns. Fails
     /// with [`StoreError::NotFound`] for an unknown run and with [`StoreError::AlreadyAnswered`]
     /// for a second answer to a gate.
     async fn post(&self, run: RunId, message: &Message) -> Result<InboxId, StoreError>;
@@ -163,11 +179,11 @@ pub trait Inbox: Send + Sync {
     async fn pending(&self, run: RunId) -> Result<Vec<(InboxId, Message)>, StoreError>;
 }
 
-/// A cheap look whether a store has changed.
+/// A cheap way to detect that a store has changed.
 #[async_trait]
 pub trait Follow: Send + Sync {
-    /// Differs from an earlier mark of the same object if anything was committed in between, by
-    /// whatever process.
+    /// Differs from an earlier mark of the same object if any process committed something in
+    /// between.
     async fn mark(&self) -> Result<ChangeMark, StoreError>;
 }
 
@@ -199,7 +215,7 @@ impl std::fmt::Display for InboxId {
     }
 }
 
-/// Something said to a run's driver.
+/// A message to a run's driver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -227,7 +243,7 @@ pub enum Message {
     Steer {
         /// The text.
         text: String,
-        /// The agent's node; absent for whichever is at work.
+        /// The agent's node; absent for every agent that is running.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         node: Option<String>,
     },

@@ -40,11 +40,11 @@ struct Run {
     born: u64,
     summary: RunSummary,
     events: Vec<Event>,
-    inbox: BTreeMap<InboxId, Letter>,
+    inbox: BTreeMap<InboxId, PostedMessage>,
 }
 
 #[derive(Debug)]
-struct Letter {
+struct PostedMessage {
     message: Message,
     /// The gate it answers, as long as that keeps others from answering it.
     gate: Option<String>,
@@ -63,11 +63,6 @@ impl MemoryStore {
             Some(fallback) if self.blobs.len(blob).is_err() => fallback,
             _ => &self.blobs,
         }
-    }
-
-    /// The blobs of all runs.
-    pub fn blobs(&self) -> &MemoryBlobs {
-        &self.blobs
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -93,7 +88,7 @@ impl MemoryStore {
         }
         for id in batch.consumed {
             let known = state.runs.get(&run).and_then(|run| run.inbox.get(id));
-            if !known.is_some_and(|letter| letter.pending) {
+            if !known.is_some_and(|posted| posted.pending) {
                 return Err(StoreError::NotPending { run, id: *id });
             }
         }
@@ -153,8 +148,8 @@ impl Run {
 
     fn consume(&mut self, consumed: &[InboxId]) {
         for id in consumed {
-            if let Some(letter) = self.inbox.get_mut(id) {
-                letter.pending = false;
+            if let Some(posted) = self.inbox.get_mut(id) {
+                posted.pending = false;
             }
         }
     }
@@ -162,16 +157,16 @@ impl Run {
     fn push(&mut self, event: &Event) {
         match gate::effect(event) {
             Some(Effect::Asks(key)) => {
-                for letter in self.inbox.values_mut() {
-                    if !letter.pending && letter.gate.as_ref() == Some(&key) {
-                        letter.gate = None;
+                for posted in self.inbox.values_mut() {
+                    if !posted.pending && posted.gate.as_ref() == Some(&key) {
+                        posted.gate = None;
                     }
                 }
             }
             Some(Effect::Rewinds) => {
-                for letter in self.inbox.values_mut().filter(|letter| letter.gate.is_some()) {
-                    letter.gate = None;
-                    letter.pending = false;
+                for posted in self.inbox.values_mut().filter(|posted| posted.gate.is_some()) {
+                    posted.gate = None;
+                    posted.pending = false;
                 }
             }
             None => {}
@@ -251,20 +246,20 @@ impl Inbox for MemoryStore {
         let found = found.ok_or_else(|| StoreError::NotFound { text: run.to_string() })?;
         let gate = gate::answered(message);
         if let Message::Answer { node, visit, .. } = message
-            && found.inbox.values().any(|letter| letter.gate == gate)
+            && found.inbox.values().any(|posted| posted.gate == gate)
         {
             return Err(StoreError::AlreadyAnswered { node: node.clone(), visit: *visit });
         }
-        found.inbox.insert(id, Letter { message: message.clone(), gate, pending: true });
+        found.inbox.insert(id, PostedMessage { message: message.clone(), gate, pending: true });
         state.clock += 1;
         Ok(id)
     }
 
     async fn pending(&self, run: RunId) -> Result<Vec<(InboxId, Message)>, StoreError> {
         let state = self.state();
-        let letters = state.runs.get(&run).into_iter().flat_map(|run| &run.inbox);
-        let pending = letters.filter(|(_, letter)| letter.pending);
-        Ok(pending.map(|(id, letter)| (*id, letter.message.clone())).collect())
+        let messages = state.runs.get(&run).into_iter().flat_map(|run| &run.inbox);
+        let pending = messages.filter(|(_, posted)| posted.pending);
+        Ok(pending.map(|(id, posted)| (*id, posted.message.clone())).collect())
     }
 }
 
@@ -340,10 +335,6 @@ impl BlobStore for MemoryStore {
 
     fn put(&self, bytes: &[u8]) -> Result<BlobRef, BlobError> {
         self.blobs.put(bytes)
-    }
-
-    fn put_json_string(&self, text: &mut dyn io::Read) -> Result<BlobRef, BlobError> {
-        self.blobs.put_json_string(text)
     }
 
     fn len(&self, blob: &BlobRef) -> Result<u64, BlobError> {

@@ -129,7 +129,7 @@ fn errors_say_what_is_wrong() {
         let lost = wait(store.renew(lease, Duration::ZERO)).unwrap_err();
         insta::allow_duplicates! {
             insta::assert_snapshot!(none, @"there are no runs yet; start one with `fabro run`");
-            insta::assert_snapshot!(found("01HF"), @"`01HF` may mean 01HF7YAT020000000000000002, 01HF7YAT010000000000000001; write more of the id");
+            insta::assert_snapshot!(found("01HF"), @"`01HF` matches 01HF7YAT020000000000000002, 01HF7YAT010000000000000001; write more of the id");
             insta::assert_snapshot!(found(""), @"there is no run ``; `fabro ps` lists them");
             insta::assert_snapshot!(refused(0, &[message(first, 1, "b")]), @"run 01HF7YAT010000000000000001 was written by another process: its log ends at 1, not at 0; see whether it is still being driven, then resume it");
             insta::assert_snapshot!(refused(1, &[message(first, 2, "b"), message(first, 4, "c")]), @"event 01HF7YAT010000000000000001-4 does not follow 01HF7YAT010000000000000001-2 in one batch");

@@ -60,8 +60,7 @@ pub async fn compact(args: CompactArgs, global: &Global) -> anyhow::Result<Exit>
     let (store, run) = global.run_to_read(&args.run).await?;
     let events = read_all(&store, run).await?;
     let (stage, talk) = conversation(&events, args.stage.as_deref())?;
-    let blobs = store.blobs();
-    let transcript = Transcript::from_events(talk.iter().copied(), |blob| read_blob(blobs, blob))?;
+    let transcript = Transcript::from_events(talk.iter().copied(), |blob| read_blob(&store, blob))?;
     if transcript.is_empty() {
         return Err(error::usage(
             format!("`{stage}` has no conversation"),

@@ -55,18 +55,18 @@ pub async fn context(args: &ContextArgs, global: &Global) -> anyhow::Result<Exit
         if args.resolve {
             for change in &mut changes {
                 for value in [&mut change.before, &mut change.after].into_iter().flatten() {
-                    resolve(value, &change.key, store.blobs())?;
+                    resolve(value, &change.key, &store)?;
                 }
             }
         }
-        output::report(args.json, &changes, || changes_text(&changes, store.blobs(), paint))?;
+        output::report(args.json, &changes, || changes_text(&changes, &store, paint))?;
         return Ok(Exit::SUCCEEDED);
     }
     let mut context = context_at(&events, args.at.as_deref())?;
     if args.resolve {
-        context = resolved(&context, store.blobs())?;
+        context = resolved(&context, &store)?;
     }
-    output::report(args.json, &context.to_json(), || text(&context, store.blobs(), paint))?;
+    output::report(args.json, &context.to_json(), || text(&context, &store, paint))?;
     Ok(Exit::SUCCEEDED)
 }
 

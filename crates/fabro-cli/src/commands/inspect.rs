@@ -37,7 +37,7 @@ pub async fn inspect(args: &InspectArgs, global: &Global) -> anyhow::Result<Exit
     let events = read_all(&store, run).await?;
     let paint = global.paint_stdout();
     if let Some(stage) = &args.stage {
-        let report = fabro_inspect::stage(&events, stage, store.blobs())?;
+        let report = fabro_inspect::stage(&events, stage, &store)?;
         let all = global.command(&format!("inspect {run} {stage} --json"));
         output::report(args.json, &report, || stage_text(&report, &all, paint))?;
         return Ok(Exit::SUCCEEDED);

@@ -22,7 +22,7 @@ pub async fn rm(args: &RmArgs, global: &Global) -> anyhow::Result<Exit> {
     let mut runs = Vec::new();
     for text in &args.runs {
         let run = store.find(text).await?;
-        let root = fabro_run::root(&store, run).await?;
+        let root = store.root(run).await?;
         if root != run {
             return Err(RunError::SubWorkflow { run, root }.into());
         }

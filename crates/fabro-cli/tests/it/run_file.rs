@@ -52,7 +52,7 @@ fn a_goal_is_looked_at() {
     5 | goal = "@goal.md"
       |        ^^^^^^^^^^
       |
-      = help: set it under [run.inputs], or with --input who=…
+      = help: set `who` under [run.inputs], or as an input of the run
     "#);
     assert_snapshot!(told("[run]\ngoal = \"Fix {{ inputs.q }}\""), @r#"
     error[setting-value]: the input `q` is not given
@@ -61,7 +61,7 @@ fn a_goal_is_looked_at() {
     5 | goal = "Fix {{ inputs.q }}"
       |                ^^^^^^^^
       |
-      = help: set it under [run.inputs], or with --input q=…
+      = help: set `q` under [run.inputs], or as an input of the run
     "#);
     assert_snapshot!(told("[run]\ngoal = \"Fix {{ inputs.q\""), @r#"
     error[setting-value]: `{{` is not closed
@@ -113,7 +113,7 @@ fn findings_are_data_too() {
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let findings = &report["files"][1];
     assert_eq!((&findings["file"], &findings["valid"]), (&"conf/run.toml".into(), &false.into()));
-    assert_snapshot!(findings["findings"][0], @r#"{"rule":"setting-value","severity":"error","message":"the input `q` is not given","line":5,"column":16,"end_line":5,"end_column":24,"fix":"set it under [run.inputs], or with --input q=…"}"#);
+    assert_snapshot!(findings["findings"][0], @r#"{"rule":"setting-value","severity":"error","message":"the input `q` is not given","line":5,"column":16,"end_line":5,"end_column":24,"fix":"set `q` under [run.inputs], or as an input of the run"}"#);
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_goal_of_the_command_line_is_told_what_is_wrong_with_it() {
     exit 2
     ── stderr
     error: the goal cannot be rendered: the input `q` is not given
-      help: set it under [run.inputs], or with --input q=…
+      help: set `q` under [run.inputs], or as an input of the run
     ");
     assert_snapshot!(run("Fix {{ inputs.q"), @r"
     exit 2

@@ -279,7 +279,7 @@ fn consume(
 ) -> Result<(), Fault> {
     for id in consumed {
         let changed = transaction
-            // The events say what came of it; what was sent may hold what they do not.
+            // The events record the result; the message may hold what they do not.
             .prepare_cached(
                 "UPDATE inbox SET pending = 0, message = ''
                  WHERE id = ?1 AND run = ?2 AND pending",

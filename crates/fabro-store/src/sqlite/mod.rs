@@ -37,7 +37,7 @@ const SMALL_BLOB: usize = 64 * 1024;
 /// A store in a directory, shared by any number of processes.
 ///
 /// The database `fabro.db` holds the logs, the inbox and small blobs; `blobs/` holds larger ones,
-/// and `runs/{id}/` whatever the run's stages leave there. A `.gitignore` keeps all of it out of
+/// and `runs/{id}/` what the run's stages write there. A `.gitignore` keeps all of it out of
 /// version control.
 ///
 /// One object is one connection with a thread of its own: asynchronous calls are done there, one
@@ -80,17 +80,6 @@ impl SqliteStore {
     /// is removed with it. Nothing there is needed to resume a run.
     pub fn runs_dir(&self) -> PathBuf {
         self.db.runs_dir()
-    }
-
-    /// The store as the place where blobs are: small ones in the database, others as files.
-    pub fn blobs(&self) -> &dyn BlobStore {
-        self
-    }
-
-    /// Removes the blobs that no run names and what killed writers left behind, unless a run is
-    /// being driven: its driver may be about to name one. Returns whether it did.
-    pub async fn sweep(&self) -> Result<bool, StoreError> {
-        self.thread.run(Database::sweep).await
     }
 }
 

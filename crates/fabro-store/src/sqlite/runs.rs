@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use fabro_types::{RunId, RunStatus};
 use rusqlite::{Connection, OptionalExtension, Row};
+use serde::Deserialize as _;
+use serde::de::{IntoDeserializer as _, value};
 
 use super::database::Database;
 use super::fault::Fault;
@@ -186,8 +188,8 @@ impl Database {
 
     fn summary(&self, row: &Row<'_>) -> Result<RunSummary, Fault> {
         let word: String = row.get(4)?;
-        let status = status(&word)
-            .ok_or_else(|| self.corrupt(format!("the status of a run is `{word}`")))?;
+        let status = RunStatus::deserialize(word.as_str().into_deserializer())
+            .map_err(|_: value::Error| self.corrupt(format!("the status of a run is `{word}`")))?;
         Ok(RunSummary {
             id: self.id(row, 0)?,
             parent: match row.get_ref(1)? {
@@ -210,15 +212,4 @@ impl Database {
     fn corrupt(&self, detail: String) -> StoreError {
         StoreError::Corrupt { path: self.path.clone(), detail }
     }
-}
-
-fn status(word: &str) -> Option<RunStatus> {
-    const ALL: [RunStatus; 5] = [
-        RunStatus::Running,
-        RunStatus::Paused,
-        RunStatus::Succeeded,
-        RunStatus::Failed,
-        RunStatus::Canceled,
-    ];
-    ALL.into_iter().find(|status| status.as_str() == word)
 }

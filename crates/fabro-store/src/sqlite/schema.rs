@@ -15,8 +15,8 @@ use crate::StoreError;
 /// The database's name in the store's directory.
 pub(super) const FILE: &str = "fabro.db";
 
-/// How the directories begin in which databases are created.
-const NURSERY: &str = ".new-";
+/// The prefix of directories in which databases are created.
+const UNFINISHED: &str = ".new-";
 
 /// The format this version writes, and the newest it reads.
 const FORMAT: i64 = 2;
@@ -24,8 +24,8 @@ const FORMAT: i64 = 2;
 /// Says in the file's header that it is ours: `Fabr`.
 const APPLICATION: i64 = 0x4661_6272;
 
-/// How long a call waits for other processes.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The timeout of a call that waits for other processes.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// `events.id` is the run's key in the upper 32 bits and the sequence number in the lower ones:
 /// a run's log is one stretch of the table, and a record carries neither.
@@ -118,14 +118,14 @@ pub(super) fn create(dir: &Path, path: &Path) -> Result<(), StoreError> {
 
 fn move_in(dir: &Path, path: &Path) -> Result<(), StoreError> {
     let here = |error| StoreError::io(path.to_owned(), error);
-    let nursery = tempfile::Builder::new().prefix(NURSERY).tempdir_in(dir).map_err(here)?;
-    let newborn = nursery.path().join(FILE);
-    fill(&newborn).map_err(|error| fault::sql(&error, path))?;
-    File::open(&newborn).and_then(|file| file.sync_all()).map_err(here)?;
-    match fs::hard_link(&newborn, path) {
+    let temporary = tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(dir).map_err(here)?;
+    let new = temporary.path().join(FILE);
+    fill(&new).map_err(|error| fault::sql(&error, path))?;
+    File::open(&new).and_then(|file| file.sync_all()).map_err(here)?;
+    match fs::hard_link(&new, path) {
         // Some file systems have no hard links. There the other process would have to come
         // between these two lines.
-        Err(_) if !exists(path)? => fs::rename(&newborn, path).map_err(here),
+        Err(_) if !exists(path)? => fs::rename(&new, path).map_err(here),
         linked => linked.map_err(here),
     }
 }
@@ -135,7 +135,7 @@ pub(super) fn remove_unfinished(dir: &Path) -> Result<(), StoreError> {
     let here = |error| StoreError::io(dir.to_owned(), error);
     for entry in fs::read_dir(dir).map_err(here)? {
         let entry = entry.map_err(here)?;
-        if entry.file_name().as_encoded_bytes().starts_with(NURSERY.as_bytes()) {
+        if entry.file_name().as_encoded_bytes().starts_with(UNFINISHED.as_bytes()) {
             fs::remove_dir_all(entry.path()).map_err(here)?;
         }
     }
@@ -144,7 +144,7 @@ pub(super) fn remove_unfinished(dir: &Path) -> Result<(), StoreError> {
 
 fn fill(path: &Path) -> rusqlite::Result<()> {
     let conn = Connection::open(path)?;
-    // Nobody else knows the file yet: one sync at the end is enough.
+    // No other process knows the file yet: one sync at the end is enough.
     conn.pragma_update(None, "synchronous", "OFF")?;
     conn.pragma_update(None, "journal_mode", "OFF")?;
     conn.pragma_update(None, "application_id", APPLICATION)?;
@@ -183,7 +183,7 @@ pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
 pub(super) fn connect_read_only(path: &Path) -> Result<Connection, StoreError> {
     let opened = match open(path, OpenFlags::SQLITE_OPEN_READ_ONLY) {
         // SQLite needs a file beside the database for its locks. Where that cannot be created,
-        // nobody can write either, and as long as there is no log to fold in, none is needed.
+        // no process can write either, and without a write-ahead log the file is not needed.
         Err(fault) if fault.cannot_open() && wal_size(path) == 0 => {
             let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
             open(&immutable(path), flags)
@@ -195,7 +195,7 @@ pub(super) fn connect_read_only(path: &Path) -> Result<Connection, StoreError> {
 
 fn open(path: &Path, flags: OpenFlags) -> Result<Connection, Fault> {
     let conn = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-    conn.busy_timeout(PATIENCE)?;
+    conn.busy_timeout(BUSY_TIMEOUT)?;
     conn.set_prepared_statement_cache_capacity(64);
     check(&conn, path)?;
     Ok(conn)
