@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, ColorChoice};
-use fabro_config::{Settings, settings, user_settings_file};
+use fabro_config::{Settings, user_settings_file};
 use fabro_store::{Runs, SqliteStore};
 use fabro_terminal::{Paint, stderr};
 use fabro_types::RunId;
@@ -43,24 +43,24 @@ pub fn home() -> Option<PathBuf> {
     std::env::home_dir().filter(|home| home.is_absolute())
 }
 
+/// The settings of project and user; warnings go to stderr.
+pub fn settings() -> anyhow::Result<Settings> {
+    let home = home();
+    let config_home = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
+    let user = user_settings_file(config_home.as_deref(), home.as_deref());
+    let (settings, warnings) = fabro_config::settings(&cwd()?, user.as_deref(), home.as_deref())?;
+    for warning in warnings {
+        stderr(&format!("{warning}\n"));
+    }
+    Ok(settings)
+}
+
 /// Whether the terminal can neither color nor redraw.
 fn is_dumb() -> bool {
     std::env::var_os("TERM").is_some_and(|term| term == "dumb")
 }
 
 impl Global {
-    /// The settings of project and user; warnings go to stderr.
-    pub fn settings(&self) -> anyhow::Result<Settings> {
-        let home = home();
-        let config_home = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
-        let user = user_settings_file(config_home.as_deref(), home.as_deref());
-        let (settings, warnings) = settings(&cwd()?, user.as_deref(), home.as_deref())?;
-        for warning in warnings {
-            stderr(&format!("{warning}\n"));
-        }
-        Ok(settings)
-    }
-
     /// The store's directory. It may not exist.
     pub fn store_dir(&self) -> anyhow::Result<PathBuf> {
         let env = std::env::var_os("FABRO_STORE").map(PathBuf::from);

@@ -3,13 +3,7 @@
 use serde_json::Value;
 
 /// A `key=value` of the command line.
-#[derive(Clone, Debug, PartialEq)]
-pub struct KeyValue {
-    /// The key.
-    pub key: String,
-    /// The value.
-    pub value: Value,
-}
+pub type KeyValue = (String, Value);
 
 /// Reads `key=value`. The value is JSON when it reads as JSON, else text. A number that JSON would
 /// write in another way (`1.10`, `1e3`) stays text, so nothing of it is lost.
@@ -25,7 +19,7 @@ pub fn key_value(text: &str) -> Result<KeyValue, String> {
         Ok(json) => json,
         Err(_) => Value::from(value),
     };
-    Ok(KeyValue { key: key.trim().to_owned(), value })
+    Ok((key.trim().to_owned(), value))
 }
 
 /// Reads an amount of US dollars: more than nothing.
@@ -46,7 +40,7 @@ mod tests {
     #[test]
     fn values_are_json_where_nothing_is_lost() {
         let check = |text: &str, expect: Value| {
-            assert_eq!(key_value(text), Ok(KeyValue { key: "k".into(), value: expect }), "{text}");
+            assert_eq!(key_value(text), Ok(("k".into(), expect)), "{text}");
         };
         check("k=3", json!(3));
         check("k=true", json!(true));

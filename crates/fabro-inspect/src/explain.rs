@@ -8,14 +8,14 @@ use serde::Serialize;
 use crate::ReportError;
 use crate::at::{StageKey, end_of, find_left};
 
-/// Why a run went on as it did after a stage, or did not.
+/// Why a run took an edge after a stage, or none.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Explain {
-    /// The node it went on to; `None` when no edge could be taken.
+    /// The next node; `None` when no edge could be taken.
     pub chosen: Option<Arc<str>>,
     /// The rule that decided; `None` when nothing was chosen.
     pub tier: Option<Tier>,
-    /// What decided a draw among several edges; present only when there was one.
+    /// The seed of a random choice among several edges; present only when there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
     /// The goal gate that was not met; present only when that is why.
@@ -58,7 +58,7 @@ impl From<&Candidate> for Considered {
     }
 }
 
-/// Why the run went on as it did after a stage, or did not. The stage is named as
+/// Why the run took an edge after a stage, or none. The stage is named as
 /// [`StageName`](checkpoint::StageName) has it. The exit that a goal gate kept the run from has an
 /// explanation too.
 pub fn explain(events: &[Event], stage: &str) -> Result<Explain, ReportError> {
@@ -85,7 +85,7 @@ pub fn explain(events: &[Event], stage: &str) -> Result<Explain, ReportError> {
     })
 }
 
-/// What a stage was stuck at that no edge was taken after.
+/// The failure after a stage without a next edge.
 fn stuck(events: &[&Event], key: &StageKey) -> Result<Explain, ReportError> {
     let no_edge = |ended| Err(ReportError::NoEdge { stage: key.name(), ended });
     let Some(end) = end_of(events, key) else { return no_edge(false) };

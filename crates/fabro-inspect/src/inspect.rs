@@ -58,7 +58,7 @@ pub struct StageRow {
     pub ended_at: Option<String>,
     /// How many attempts there were so far.
     pub attempts: u32,
-    /// The node it went on to.
+    /// The next node.
     pub edge: Option<Arc<str>>,
 }
 

@@ -1,11 +1,11 @@
-//! Replays the recorded run of a workflow without executing anything, and says where what comes out
-//! differs from what was recorded.
+//! Replays the recorded run of a workflow without executing anything, and reports where the replay
+//! differs from the record.
 //!
 //! The engine and the handlers of prompts and gates work as in any run, so edges are chosen, prompts
 //! put together and retries decided anew. What came from outside is taken from the log: answers of
 //! models and people, results of tools, and the outcomes of scripts, waits, sub-workflows and other
-//! programs. With the run's own workflow the same comes out. With a changed one ([`Replay::workflow`])
-//! it shows what the change would have changed: which prompts, which ways.
+//! programs. With the run's own workflow the replay is the same. With a changed one
+//! ([`Replay::workflow`]) it shows the effect of the change: on prompts, and on edges.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -56,7 +56,7 @@
 //! conversations are compared. Ids, times, durations and costs are left aside, and so are the results
 //! of tools, which are the recorded ones anyway.
 //!
-//! A run that was interrupted, paused or canceled is replayed as far as it came. A run that was
+//! A run that was interrupted, paused or canceled is replayed up to its last event. A run that was
 //! resumed is resumed at the same places. One that was rewound, or that is a copy of another, is
 //! replayed from there on.
 //!
@@ -66,7 +66,7 @@
 //!
 //! # Limits
 //!
-//! - Nothing is executed and nobody is asked; the run's store is only read. Files that the handlers
+//! - Nothing is executed and no person is asked; the run's store is only read. Files that the handlers
 //!   write go to a temporary directory. What a prompt takes from the working directory (passages found
 //!   by `rag`) is read as it is now.
 //! - Sub-workflows are taken as they ended. Each has a run of its own, which can be replayed.

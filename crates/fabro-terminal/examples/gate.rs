@@ -18,7 +18,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let mut out = std::io::stdout();
     match Chain(TerminalInterviewer::new(), AutoApprove).ask(&question).await? {
-        Reply::Unavailable => writeln!(out, "nobody there")?,
+        Reply::Unavailable => writeln!(out, "no terminal")?,
         Reply::Answer { text, source } => {
             let Question { options, freeform, question_type, .. } = &question;
             let answer = match_answer(options, *freeform, *question_type, &text)?;

@@ -1,4 +1,4 @@
-//! Tells a small run as it goes on: `cargo run -p fabro-terminal --example story`.
+//! Shows a small run while it is running: `cargo run -p fabro-terminal --example story`.
 
 use std::io::Write as _;
 use std::sync::Arc;

@@ -5,8 +5,8 @@ use anyhow::Result;
 use crate::case::Work;
 use crate::check::Snapshot;
 
+mod conversations;
 mod model;
-mod talks;
 mod workflow;
 
 pub(crate) use model::Model;
@@ -19,5 +19,5 @@ pub(super) fn work() -> Result<Work> {
 /// What is wrong with the conversations of a run that was disturbed so many times.
 pub(super) fn wrong(model: &Model, kills: usize, last: &Snapshot) -> Vec<String> {
     let log = model.log();
-    talks::Talks::new(last.all_events(), &log).wrong(kills, &last.effects)
+    conversations::Conversations::new(last.all_events(), &log).wrong(kills, &last.effects)
 }

@@ -33,7 +33,7 @@ pub(crate) struct Case {
     work: Work,
 }
 
-/// What is run.
+/// A workflow with its files.
 pub(crate) struct Work {
     /// The workflow, one of the files.
     pub(crate) workflow: &'static str,
@@ -41,7 +41,7 @@ pub(crate) struct Work {
     pub(crate) args: &'static [&'static str],
     /// Names and texts; one of them is `effects.log`, and empty.
     pub(crate) files: Vec<(&'static str, String)>,
-    /// Who is asked, in the protocol of Chat Completions, where it is not a script.
+    /// The model server, with the protocol of Chat Completions; `None` for a model script.
     pub(crate) model: Option<Model>,
 }
 
@@ -60,7 +60,7 @@ impl Case {
         Self { store: store.to_owned(), ..self }
     }
 
-    /// The model that is asked, where it is not a script.
+    /// The model server; `None` for a model script.
     pub(crate) fn model(&self) -> Option<&Model> {
         self.work.model.as_ref()
     }
@@ -100,13 +100,13 @@ impl Case {
         Ok(runs.pop())
     }
 
-    /// Whether the run has ended well; nothing else counts as over here.
-    pub(crate) fn is_over(&self, run: &str) -> Result<bool> {
+    /// Whether the run has succeeded.
+    pub(crate) fn has_succeeded(&self, run: &str) -> Result<bool> {
         let text = self.ask(&["inspect", run, "--json"])?;
         Ok(json(&text, "fabro inspect")?["status"] == "succeeded")
     }
 
-    /// What there is now.
+    /// The current state.
     pub(crate) fn snapshot(&self) -> Result<Snapshot> {
         Snapshot::new(self.events()?, self.effects()?)
     }
@@ -163,18 +163,18 @@ impl Case {
         Ok(runs.iter().filter_map(|run| run["id"].as_str().map(str::to_owned)).collect())
     }
 
-    /// What a command that only reads prints.
+    /// The output of a command that only reads.
     fn ask(&self, args: &[&str]) -> Result<String> {
         let mut command = Command::new(&self.fabro);
         let output = self.settle(command.args(args)).output().context("start fabro")?;
         if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            bail!("`fabro {}`: {}: {}", args.join(" "), output.status, said.trim());
+            let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+            bail!("`fabro {}`: {}: {}", args.join(" "), output.status, stderr.trim());
         }
         Ok(String::from_utf8(output.stdout)?)
     }
 
-    /// Nothing of the person's own settings reaches the run.
+    /// The settings of the user do not reach the run.
     fn settle<'c>(&self, command: &'c mut Command) -> &'c mut Command {
         for (name, _) in env::vars_os() {
             let text = name.to_string_lossy();
@@ -198,11 +198,11 @@ impl Case {
     }
 }
 
-/// A process that drives a run, and what it tells.
+/// A process that drives a run, and the events that it reports.
 pub(crate) struct Driver {
     child: Child,
     lines: Receiver<String>,
-    told: Vec<String>,
+    reported: Vec<String>,
 }
 
 impl Driver {
@@ -220,14 +220,14 @@ impl Driver {
                 }
             }
         });
-        Ok(Self { child, lines, told: Vec::new() })
+        Ok(Self { child, lines, reported: Vec::new() })
     }
 
     /// Waits for the end of the driver; fails when it does not come.
-    pub(crate) fn end(&mut self, patience: Duration) -> Result<ExitStatus> {
-        match self.kill_unless(patience, u64::MAX)? {
+    pub(crate) fn end(&mut self, timeout: Duration) -> Result<ExitStatus> {
+        match self.kill_unless(timeout, u64::MAX)? {
             Some(status) => Ok(status),
-            None => bail!("the driver did not end within {} s", patience.as_secs()),
+            None => bail!("the driver did not end within {} s", timeout.as_secs()),
         }
     }
 
@@ -236,15 +236,15 @@ impl Driver {
         self.kill_unless(time, u64::MAX)
     }
 
-    /// Kills the driver as soon as it has told so many events; the status when it ended before.
-    pub(crate) fn kill_when_told(
+    /// Kills the driver as soon as it has reported so many events; the status when it ended before.
+    pub(crate) fn kill_after_events(
         &mut self,
         events: u64,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Option<ExitStatus>> {
-        let deadline = Instant::now() + patience;
-        let status = self.kill_unless(patience, events)?;
-        ensure!(Instant::now() < deadline, "the driver did not end and told nothing");
+        let deadline = Instant::now() + timeout;
+        let status = self.kill_unless(timeout, events)?;
+        ensure!(Instant::now() < deadline, "the driver did not end and reported nothing");
         Ok(status)
     }
 
@@ -252,11 +252,11 @@ impl Driver {
         let deadline = Instant::now() + time;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() || self.told.len() as u64 >= events {
+            if left.is_zero() || self.reported.len() as u64 >= events {
                 break;
             }
             match self.lines.recv_timeout(left) {
-                Ok(line) => self.told.push(line),
+                Ok(line) => self.reported.push(line),
                 Err(RecvTimeoutError::Timeout) => break,
                 Err(RecvTimeoutError::Disconnected) => match self.child.try_wait()? {
                     Some(status) => return Ok(Some(status)),
@@ -270,10 +270,10 @@ impl Driver {
         Ok((status.signal() != Some(SIGKILL)).then_some(status))
     }
 
-    /// The ids of all events that the driver told, once it is gone.
-    pub(crate) fn told(mut self) -> Result<Vec<String>> {
-        self.told.extend(self.lines.iter());
-        let ids = self.told.iter().map(|line| {
+    /// The ids of all events that the driver reported, once it is gone.
+    pub(crate) fn reported(mut self) -> Result<Vec<String>> {
+        self.reported.extend(self.lines.iter());
+        let ids = self.reported.iter().map(|line| {
             let event: Value = json(line, "fabro run --json")?;
             event["id"].as_str().map(str::to_owned).context("an event has no id")
         });

@@ -1,24 +1,24 @@
-//! What must hold after kills: pure judgements over what was seen.
+//! The invariants after kills: pure checks of snapshots.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-/// What the undisturbed run came to.
-pub(crate) struct Peace {
+/// The result of the undisturbed run.
+pub(crate) struct Baseline {
     pub(crate) context: BTreeMap<String, String>,
     pub(crate) effects: BTreeMap<String, usize>,
 }
 
-impl Peace {
+impl Baseline {
     /// How many stages left lines.
     pub(crate) fn stages(&self) -> usize {
         self.effects.len()
     }
 }
 
-/// What there was after a kill.
+/// The state after a kill.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot {
     events: BTreeMap<String, Vec<String>>,
@@ -67,18 +67,22 @@ impl Snapshot {
     }
 }
 
-/// What is wrong with a run that nobody disturbed. All other judgements lean on it: where it shows
-/// nothing, they would find nothing.
-pub(crate) fn peace(peace: &Peace, last: &Snapshot, told: &BTreeSet<String>) -> Vec<String> {
+/// What is wrong with the undisturbed run. All other checks depend on it: with an empty one they
+/// would find nothing.
+pub(crate) fn baseline(
+    baseline: &Baseline,
+    last: &Snapshot,
+    reported: &BTreeSet<String>,
+) -> Vec<String> {
     let mut wrong = Vec::new();
     for (is_empty, what) in [
-        (peace.context.is_empty(), "the context is empty"),
-        (peace.effects.is_empty(), "no stage left a line"),
-        (told.is_empty(), "no event was told"),
+        (baseline.context.is_empty(), "the context is empty"),
+        (baseline.effects.is_empty(), "no stage left a line"),
+        (reported.is_empty(), "no event was reported"),
     ] {
         wrong.extend(is_empty.then(|| what.to_owned()));
     }
-    let unseen = peace.effects.keys().filter(|stage| !last.committed.contains(*stage));
+    let unseen = baseline.effects.keys().filter(|stage| !last.committed.contains(*stage));
     wrong.extend(unseen.map(|stage| format!("{stage} left lines, and its end is not in the log")));
     let open = last.in_flight.iter();
     wrong.extend(open.map(|stage| format!("the log has the start of {stage} and not its end")));
@@ -87,20 +91,20 @@ pub(crate) fn peace(peace: &Peace, last: &Snapshot, told: &BTreeSet<String>) -> 
 
 /// How the final context differs from that of the undisturbed run.
 pub(crate) fn contexts(
-    peace: &BTreeMap<String, String>,
+    baseline: &BTreeMap<String, String>,
     last: &BTreeMap<String, String>,
 ) -> Vec<String> {
-    let keys: BTreeSet<_> = peace.keys().chain(last.keys()).collect();
-    let differing = keys.into_iter().filter(|key| peace.get(*key) != last.get(*key));
+    let keys: BTreeSet<_> = baseline.keys().chain(last.keys()).collect();
+    let differing = keys.into_iter().filter(|key| baseline.get(*key) != last.get(*key));
     let shown = |value: Option<&String>| value.map_or("nothing".to_owned(), |it| shorten(it));
     differing
-        .map(|key| format!("`{key}` is {}, not {}", shown(last.get(key)), shown(peace.get(key))))
+        .map(|key| format!("`{key}` is {}, not {}", shown(last.get(key)), shown(baseline.get(key))))
         .collect()
 }
 
 /// Stages that ran although they were committed, ran too often, or not at all.
 pub(crate) fn effects(
-    peace: &BTreeMap<String, usize>,
+    baseline: &BTreeMap<String, usize>,
     seen: &[Snapshot],
     last: &Snapshot,
 ) -> Vec<String> {
@@ -115,9 +119,9 @@ pub(crate) fn effects(
             }
         }
     }
-    let stages: BTreeSet<_> = peace.keys().chain(last.effects.keys()).collect();
+    let stages: BTreeSet<_> = baseline.keys().chain(last.effects.keys()).collect();
     for stage in stages {
-        let expected = peace.get(stage).copied().unwrap_or_default();
+        let expected = baseline.get(stage).copied().unwrap_or_default();
         let again = seen.iter().filter(|at| at.in_flight.contains(stage)).count();
         let lines = last.lines_of(stage);
         if lines < expected || lines > expected + again {
@@ -130,8 +134,8 @@ pub(crate) fn effects(
     wrong
 }
 
-/// What is wrong with the logs: gaps, events that changed or went, events told too early.
-pub(crate) fn logs(seen: &[Snapshot], last: &Snapshot, told: &BTreeSet<String>) -> Vec<String> {
+/// What is wrong with the logs: gaps, events that changed or went, events reported too early.
+pub(crate) fn logs(seen: &[Snapshot], last: &Snapshot, reported: &BTreeSet<String>) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut logged = BTreeSet::new();
     for (run, lines) in &last.events {
@@ -152,8 +156,8 @@ pub(crate) fn logs(seen: &[Snapshot], last: &Snapshot, told: &BTreeSet<String>) 
             }
         }
     }
-    let early = told.difference(&logged);
-    wrong.extend(early.map(|id| format!("event {id} was told and is not in the log")));
+    let early = reported.difference(&logged);
+    wrong.extend(early.map(|id| format!("event {id} was reported and is not in the log")));
     wrong
 }
 
@@ -208,30 +212,30 @@ mod tests {
     fn gaps_changes_and_early_news_are_seen() {
         let before = snapshot(&[("stage.started", "a")], &[]);
         let last = snapshot(&[("stage.started", "a"), ("stage.completed", "a")], &[]);
-        let told = |id: &str| BTreeSet::from([id.to_owned()]);
-        assert_eq!(logs(&[before], &last, &told("r-2")), [""; 0]);
+        let reported = |id: &str| BTreeSet::from([id.to_owned()]);
+        assert_eq!(logs(&[before], &last, &reported("r-2")), [""; 0]);
         let other = snapshot(&[("stage.started", "b")], &[]);
-        let wrong = logs(&[other], &last, &told("r-3"));
+        let wrong = logs(&[other], &last, &reported("r-3"));
         assert_eq!(
             wrong,
             [
                 "events of run r from before kill 1 changed",
-                "event r-3 was told and is not in the log"
+                "event r-3 was reported and is not in the log"
             ]
         );
         let gap = json!({"id": "r-2", "seq": 2}).to_string();
         let gap = Snapshot::new([("r".to_owned(), vec![gap])].into(), counts(&[])).unwrap();
-        assert_eq!(logs(&[], &gap, &told("r-2")), ["event 1 of run r has seq 2"]);
+        assert_eq!(logs(&[], &gap, &reported("r-2")), ["event 1 of run r has seq 2"]);
     }
 
     #[test]
     fn an_undisturbed_run_that_shows_nothing_is_seen() {
-        let check = |events: &[(&str, &str)], context: &[(&str, &str)], told: &[&str]| {
+        let check = |events: &[(&str, &str)], context: &[(&str, &str)], reported: &[&str]| {
             let own = |it: &&str| (*it).to_owned();
             let context = context.iter().map(|(key, value)| (own(key), own(value))).collect();
             let effects = counts(&[("a@1", 1)]);
-            let told = told.iter().map(own).collect();
-            peace(&Peace { context, effects }, &snapshot(events, &[]), &told)
+            let reported = reported.iter().map(own).collect();
+            baseline(&Baseline { context, effects }, &snapshot(events, &[]), &reported)
         };
         let whole = [("stage.started", "a"), ("stage.completed", "a")];
         assert_eq!(check(&whole, &[("a", "1")], &["r-1"]), [""; 0]);
@@ -239,7 +243,7 @@ mod tests {
             check(&whole[..1], &[], &[]),
             [
                 "the context is empty",
-                "no event was told",
+                "no event was reported",
                 "a@1 left lines, and its end is not in the log",
                 "the log has the start of a@1 and not its end",
             ]

@@ -1,5 +1,5 @@
-//! The disk fills up, or turns read-only, while a run is at work: exit code 4, and once there is
-//! room again the run goes on to the same end. It needs a file system of its own to fill.
+//! The disk fills up, or turns read-only, while a run is running: exit code 4, and once there is
+//! space again the run continues to the same result. It needs a file system of its own to fill.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 
 use crate::case::{Case, Driver};
-use crate::check::{Peace, Snapshot};
+use crate::check::{Baseline, Snapshot};
 use crate::{complain, judge, leave_alone, say, workflow};
 
 /// How large the file system is: several times what a run takes.
@@ -23,7 +23,7 @@ const STEPS: u64 = 8;
 /// The exit code of a run that cannot be recorded.
 const CANNOT_RECORD: i32 = 4;
 
-const PATIENCE: Duration = Duration::from_mins(2);
+const TIMEOUT: Duration = Duration::from_mins(2);
 
 /// What happened, as a part of a sentence.
 pub(crate) fn run(fabro: &Path, keep: bool) -> Result<String> {
@@ -31,17 +31,17 @@ pub(crate) fn run(fabro: &Path, keep: bool) -> Result<String> {
         say("full disk: skipped, for a file system can only be mounted by root");
         return Ok("full disk skipped".to_owned());
     };
-    let (peace, _) = leave_alone(&disk.case(fabro, "crash-disk")?)?;
+    let (baseline, _) = leave_alone(&disk.case(fabro, "crash-disk")?)?;
     let bytes = size_of(&disk.store())?;
     let mut full = 0;
     for step in 0..STEPS {
         let mut case = disk.case(fabro, "crash-disk")?;
-        let refused = with_room_for(&case, &disk, &peace, bytes * step / STEPS);
+        let refused = with_room_for(&case, &disk, &baseline, bytes * step / STEPS);
         full += u64::from(judged(refused, &mut case, &disk, keep)?);
     }
     ensure!(full > 0, "the disk was never full");
     let mut case = disk.case(fabro, "crash-read-only")?;
-    judged(read_only(&case, &disk, &peace), &mut case, &disk, keep)?;
+    judged(read_only(&case, &disk, &baseline), &mut case, &disk, keep)?;
     Ok(format!("the disk was full {full} times and read-only once"))
 }
 
@@ -57,7 +57,7 @@ fn judged<T>(done: Result<T>, case: &mut Case, disk: &Disk, keep: bool) -> Resul
 }
 
 /// True when the room was too small.
-fn with_room_for(case: &Case, disk: &Disk, peace: &Peace, bytes: u64) -> Result<bool> {
+fn with_room_for(case: &Case, disk: &Disk, baseline: &Baseline, bytes: u64) -> Result<bool> {
     let filler = disk.fill_but(bytes)?;
     let mut course = Course::default();
     let status = course.end(case.start()?)?;
@@ -66,60 +66,62 @@ fn with_room_for(case: &Case, disk: &Disk, peace: &Peace, bytes: u64) -> Result<
     if full {
         refused(case, status).with_context(|| format!("with room for {bytes} bytes"))?;
     }
-    course.go_on(case, peace).with_context(|| format!("after room for {bytes} bytes"))?;
+    course
+        .resume_to_end(case, baseline)
+        .with_context(|| format!("after room for {bytes} bytes"))?;
     Ok(full)
 }
 
-fn read_only(case: &Case, disk: &Disk, peace: &Peace) -> Result<()> {
+fn read_only(case: &Case, disk: &Disk, baseline: &Baseline) -> Result<()> {
     let mut course = Course::default();
     let mut driver = case.start()?;
-    driver.kill_when_told(100, PATIENCE)?;
-    course.told.extend(driver.told()?);
+    driver.kill_after_events(100, TIMEOUT)?;
+    course.reported.extend(driver.reported()?);
     course.seen.push(case.snapshot()?);
     let run = case.run_id()?.context("there is no run to resume")?;
     disk.remount("ro")?;
     let resumed = case.resume(&run).and_then(|driver| course.end(driver));
     disk.remount("rw")?;
     refused(case, resumed.context("a read-only store")?)?;
-    course.go_on(case, peace)
+    course.resume_to_end(case, baseline)
 }
 
 /// What was seen of a run so far.
 #[derive(Default)]
 struct Course {
-    /// What there was after each time that it could not go on.
+    /// The snapshots after each time that it could not continue.
     seen: Vec<Snapshot>,
-    /// The events that its drivers told.
-    told: BTreeSet<String>,
+    /// The events that its drivers reported.
+    reported: BTreeSet<String>,
 }
 
 impl Course {
     fn end(&mut self, mut driver: Driver) -> Result<ExitStatus> {
-        let status = driver.end(PATIENCE)?;
-        self.told.extend(driver.told()?);
+        let status = driver.end(TIMEOUT)?;
+        self.reported.extend(driver.reported()?);
         Ok(status)
     }
 
     /// Runs on to the end, which must be the right one.
-    fn go_on(mut self, case: &Case, peace: &Peace) -> Result<()> {
+    fn resume_to_end(mut self, case: &Case, baseline: &Baseline) -> Result<()> {
         let driver = match case.run_id()? {
             None => Some(case.start()?),
             Some(run) => {
                 self.seen.push(case.snapshot()?);
-                if case.is_over(&run)? { None } else { Some(case.resume(&run)?) }
+                if case.has_succeeded(&run)? { None } else { Some(case.resume(&run)?) }
             }
         };
         if let Some(driver) = driver {
             let status = self.end(driver)?;
             ensure!(status.success(), "with room again: {status}");
         }
-        judge(case, peace, &self.seen, &self.told)
+        judge(case, baseline, &self.seen, &self.reported)
     }
 }
 
 fn refused(case: &Case, status: ExitStatus) -> Result<()> {
     ensure!(status.code() == Some(CANNOT_RECORD), "{status}, and 4 is right");
-    ensure!(case.complaints().contains("error:"), "nothing was said");
+    ensure!(case.complaints().contains("error:"), "there is no error message");
     Ok(())
 }
 

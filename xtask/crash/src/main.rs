@@ -1,9 +1,9 @@
-//! Kills the drivers of runs at random instants: every run must come to the same end as one that
-//! nobody disturbed. `cargo xtask crash` starts it with a program just built.
+//! Kills the drivers of runs at random instants: every run must have the same result as one that
+//! was not disturbed. `cargo xtask crash` starts it with a program just built.
 //!
 //! A generated workflow with loops, a nested fan-out, retries, a gate and a sub-workflow runs once
-//! in peace. Then it runs again and again, each time in a store of its own; its driver is killed
-//! with SIGKILL and the run resumed until it is over. The stages leave lines in a file, so that it
+//! in baseline. Then it runs again and again, each time in a store of its own; its driver is killed
+//! with SIGKILL and the run resumed until it has ended. The stages leave lines in a file, so that it
 //! can be seen which of them ran, and how often. A second part lets the disk fill up.
 //!
 //! With `--agents` the workflow is one of agents, and what answers them is a server of our own. It
@@ -22,20 +22,19 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
+use fastrand::Rng;
 
 mod agents;
 mod case;
 mod check;
 mod disk;
-mod random;
 mod workflow;
 
 use case::{Case, Driver, Work};
-use check::{Peace, Snapshot};
-use random::Random;
+use check::{Baseline, Snapshot};
 
 /// A driver that takes so many times as long as the undisturbed one hangs.
-const PATIENCE: u32 = 20;
+const TIMEOUT_FACTOR: u32 = 20;
 
 /// Kill drivers at random instants, and let the disk fill up: nothing may be lost.
 #[derive(Parser)]
@@ -58,11 +57,11 @@ struct Args {
     keep: bool,
 }
 
-/// What is run again and again.
+/// The workflow that is run again and again.
 struct Kind {
     /// The arguments that choose it.
     flags: &'static str,
-    /// How many drivers are killed where nobody says.
+    /// How many drivers are killed by default.
     kills: u32,
     /// What one run needs.
     work: fn() -> Result<Work>,
@@ -106,17 +105,17 @@ fn kill_all(kind: &Kind, fabro: &Path, args: &Args, seed: u64) -> Result<()> {
     if args.keep || left_alone.is_err() {
         say(&format!("the undisturbed run is kept in {}", undisturbed.keep().display()));
     }
-    let (peace, time) = left_alone?;
-    let stages = peace.stages();
+    let (baseline, time) = left_alone?;
+    let stages = baseline.stages();
     say(&format!("undisturbed: {stages} stages in {} ms", time.as_millis()));
-    let mut random = Random::new(seed);
+    let mut random = Rng::with_seed(seed);
     let mut kills = 0;
     let mut runs = 0;
     while kills < wanted {
         runs += 1;
         let case = case(&format!("crash-{seed}-{runs}"))?;
         let mut disturbed = Disturbed { case, random: &mut random, time, seen: Vec::new() };
-        let done = disturbed.run(&peace, wanted - kills);
+        let done = disturbed.run(&baseline, wanted - kills);
         let Disturbed { mut case, seen, .. } = disturbed;
         if let Err(error) = done {
             let dir = case.keep();
@@ -133,33 +132,38 @@ fn kill_all(kind: &Kind, fabro: &Path, args: &Args, seed: u64) -> Result<()> {
     }
     let took = begun.elapsed().as_secs();
     say(&format!(
-        "crash: {kills} kills in {runs} runs of {stages} stages, all came to the same end; seed {seed}, {took} s"
+        "crash: {kills} kills in {runs} runs of {stages} stages, all with the same result; seed {seed}, {took} s"
     ));
     Ok(())
 }
 
-/// A run that nobody disturbs: what it comes to, and how long it takes.
-fn leave_alone(case: &Case) -> Result<(Peace, Duration)> {
+/// An undisturbed run: its result, and how long it takes.
+fn leave_alone(case: &Case) -> Result<(Baseline, Duration)> {
     let started = Instant::now();
     let mut driver = case.start()?;
     let status = driver.end(Duration::from_mins(2))?;
     let time = started.elapsed();
     ensure!(status.success(), "the undisturbed run: {status}: {}", case.complaints());
-    let told = driver.told()?.into_iter().collect();
-    let peace = Peace { context: case.context()?, effects: case.effects()? };
-    let wrong = check::peace(&peace, &case.snapshot()?, &told);
+    let reported = driver.reported()?.into_iter().collect();
+    let baseline = Baseline { context: case.context()?, effects: case.effects()? };
+    let wrong = check::baseline(&baseline, &case.snapshot()?, &reported);
     ensure!(wrong.is_empty(), "the undisturbed run: {}", wrong.join("\n  "));
-    judge(case, &peace, &[], &told).context("the undisturbed run")?;
-    Ok((peace, time))
+    judge(case, &baseline, &[], &reported).context("the undisturbed run")?;
+    Ok((baseline, time))
 }
 
-/// Fails unless a run that is over came to the same end as the one that nobody disturbed; `seen` is
-/// what there was after each disturbance, and `told` are the events that its drivers told.
-fn judge(case: &Case, peace: &Peace, seen: &[Snapshot], told: &BTreeSet<String>) -> Result<()> {
+/// Fails unless a run that has ended has the result of the undisturbed one; `seen` are the snapshots
+/// after each disturbance, and `reported` the events that its drivers reported.
+fn judge(
+    case: &Case,
+    baseline: &Baseline,
+    seen: &[Snapshot],
+    reported: &BTreeSet<String>,
+) -> Result<()> {
     let last = case.snapshot()?;
-    let mut wrong = check::contexts(&peace.context, &case.context()?);
-    wrong.extend(check::effects(&peace.effects, seen, &last));
-    wrong.extend(check::logs(seen, &last, told));
+    let mut wrong = check::contexts(&baseline.context, &case.context()?);
+    wrong.extend(check::effects(&baseline.effects, seen, &last));
+    wrong.extend(check::logs(seen, &last, reported));
     wrong.extend(
         case.model().map(|model| agents::wrong(model, seen.len(), &last)).unwrap_or_default(),
     );
@@ -170,19 +174,19 @@ fn judge(case: &Case, peace: &Peace, seen: &[Snapshot], told: &BTreeSet<String>)
     bail!("{}", wrong.join("\n  "))
 }
 
-/// One run that is killed and resumed until it is over.
+/// One run that is killed and resumed until it has ended.
 struct Disturbed<'a> {
     case: Case,
-    random: &'a mut Random,
+    random: &'a mut Rng,
     /// How long an undisturbed run takes.
     time: Duration,
-    /// What there was after each kill.
+    /// The state after each kill.
     seen: Vec<Snapshot>,
 }
 
 impl Disturbed<'_> {
-    fn run(&mut self, peace: &Peace, kills: u32) -> Result<()> {
-        let mut told = BTreeSet::new();
+    fn run(&mut self, baseline: &Baseline, kills: u32) -> Result<()> {
+        let mut reported = BTreeSet::new();
         let mut run: Option<String> = None;
         loop {
             let mut driver = match &run {
@@ -193,10 +197,10 @@ impl Disturbed<'_> {
             let status = if may_kill { self.disturb(&mut driver)? } else { None };
             let status = match status {
                 None if may_kill => None,
-                None => Some(driver.end(self.time * PATIENCE)?),
+                None => Some(driver.end(self.time * TIMEOUT_FACTOR)?),
                 ended => ended,
             };
-            told.extend(driver.told()?);
+            reported.extend(driver.reported()?);
             if let Some(status) = status {
                 ensure!(status.success(), "the driver: {status}: {}", self.case.complaints());
                 break;
@@ -209,21 +213,21 @@ impl Disturbed<'_> {
             self.seen.push(snapshot);
             // The driver may have died between the last commit and its own end.
             if let Some(run) = &run
-                && self.case.is_over(run)?
+                && self.case.has_succeeded(run)?
             {
                 break;
             }
         }
-        judge(&self.case, peace, &self.seen, &told)
+        judge(&self.case, baseline, &self.seen, &reported)
     }
 
     /// Kills the driver at an instant of chance; the status when it ended before that.
     fn disturb(&mut self, driver: &mut Driver) -> Result<Option<ExitStatus>> {
         let whole = u64::try_from(self.time.as_micros())?;
-        match self.random.below(10) {
-            0 | 1 => driver.kill_after(Duration::from_micros(self.random.below(30_000))),
-            2..=4 => driver.kill_when_told(self.random.below(60), self.time * PATIENCE),
-            _ => driver.kill_after(Duration::from_micros(self.random.below(whole))),
+        match self.random.u64(..10) {
+            0 | 1 => driver.kill_after(Duration::from_micros(self.random.u64(..30_000))),
+            2..=4 => driver.kill_after_events(self.random.u64(..60), self.time * TIMEOUT_FACTOR),
+            _ => driver.kill_after(Duration::from_micros(self.random.u64(..=whole))),
         }
     }
 }

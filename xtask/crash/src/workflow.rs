@@ -1,5 +1,5 @@
 //! The workflow that is run again and again: 60 nodes in a line, in loops, in a nested fan-out, with
-//! retries, a stage that fails and is mended, a gate, prompts, a large value and a sub-workflow.
+//! retries, a stage that fails and is fixed, a gate, prompts, a large value and a sub-workflow.
 
 use std::fmt::Write as _;
 
@@ -64,14 +64,14 @@ fn parent() -> String {
     text.put("ask -> draft -> read");
     text.put(r#"read -> draft [condition="internal.node_visit_count < 3"]"#);
     text.put(r#"read -> flaky [condition="internal.node_visit_count >= 3"]"#);
-    // A stage whose first attempt fails, and one that fails until something was mended.
+    // A stage whose first attempt fails, and one that fails until something was fixed.
     text.command("flaky", "; test $FABRO_ATTEMPT -gt 1", ", retry_policy=standard");
     text.command("broken", "; test $FABRO_VISIT -gt 1", "");
-    text.commands(&["mend"]);
+    text.commands(&["fix"]);
     text.put("flaky -> broken");
-    text.put(r#"broken -> mend [condition="outcome=failed"]"#);
+    text.put(r#"broken -> fix [condition="outcome=failed"]"#);
     text.put(r#"broken -> gate [condition="outcome=succeeded"]"#);
-    text.put("mend -> broken");
+    text.put("fix -> broken");
     text.put(r#"gate [shape=hexagon, label="Good enough?"]"#);
     text.commands(&["again"]);
     text.put(r#"gate -> again [label="[A] Again"]; gate -> outer [label="[D] Done"]"#);
@@ -103,17 +103,17 @@ fn fan_out(text: &mut Text) {
     text.put("inner -> check -> inner_join -> after_inner -> outer_join");
 }
 
-/// A workflow as it is written.
-struct Text(String);
+/// The text of a workflow.
+pub(crate) struct Text(String);
 
 impl Text {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let mut text = Self(format!("digraph {name} {{\n"));
         text.put("start [shape=Mdiamond]; exit [shape=Msquare]");
         text
     }
 
-    fn put(&mut self, line: &str) {
+    pub(crate) fn put(&mut self, line: &str) {
         let _ = writeln!(self.0, "  {line}");
     }
 
@@ -138,7 +138,7 @@ impl Text {
         self.put(&format!("{way} -> {to}"));
     }
 
-    fn end(mut self) -> String {
+    pub(crate) fn end(mut self) -> String {
         self.0.push_str("}\n");
         self.0
     }

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::model::provider_text;
 use crate::exit::Exit;
-use crate::global::Global;
+use crate::global::{Global, settings};
 use crate::output;
 use fabro_terminal::Paint;
 
@@ -51,7 +51,7 @@ pub fn doctor(args: &DoctorArgs, global: &Global) -> anyhow::Result<Exit> {
         store(&dir),
     ];
     checks.extend(space(&dir));
-    checks.extend(models(global));
+    checks.extend(models());
     output::report(args.json, &checks, || text(&checks, global.paint_stdout()))?;
     let failed = checks.iter().any(|check| check.status == CheckStatus::Failed);
     Ok(if failed { Exit::FAILED } else { Exit::SUCCEEDED })
@@ -65,7 +65,7 @@ fn tool(name: &'static str, without: &str, status: CheckStatus) -> Check {
     });
     match found {
         Some(file) => Check { name, status: CheckStatus::Ok, detail: file.display().to_string() },
-        None => Check { name, status: status, detail: format!("not found: {without}") },
+        None => Check { name, status, detail: format!("not found: {without}") },
     }
 }
 
@@ -106,9 +106,9 @@ fn existing(dir: &Path) -> PathBuf {
 }
 
 /// Each provider that is configured, and what would answer the stages that name no model.
-fn models(global: &Global) -> Vec<Check> {
+fn models() -> Vec<Check> {
     let check = |name, status, detail| Check { name, status, detail };
-    let settings = match global.settings() {
+    let settings = match settings() {
         Ok(settings) => settings,
         Err(error) => return vec![check("model", CheckStatus::Failed, error.to_string())],
     };

@@ -26,7 +26,7 @@ pub struct ExplainArgs {
     pub json: bool,
 }
 
-/// Shows why a run went on as it did.
+/// Explains which edge was taken after a stage.
 pub async fn explain(args: &ExplainArgs, global: &Global) -> anyhow::Result<Exit> {
     let (store, run) = global.run_to_read(&args.run).await?;
     let report = fabro_inspect::explain(&read_all(&store, run).await?, &args.stage)?;

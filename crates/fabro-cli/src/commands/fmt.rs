@@ -45,14 +45,12 @@ pub fn fmt(args: &FmtArgs, global: &Global) -> anyhow::Result<Exit> {
     let cwd = cwd()?;
     let mut all = Vec::new();
     for path in &args.paths {
-        if path == "-" {
-            all.push(stdin(args.check, global)?);
-        } else if cwd.join(path).is_dir() {
+        if path != "-" && cwd.join(path).is_dir() {
             for file in workflows_in(Path::new(path))? {
-                all.push(one(&file, &cwd, args, global)?);
+                all.push(format_file(&file, &cwd, args, global)?);
             }
         } else {
-            all.push(one(Path::new(path), &cwd, args, global)?);
+            all.push(format_file(Path::new(path), &cwd, args, global)?);
         }
     }
     Ok(if all.contains(&FormatResult::Invalid) {
@@ -64,53 +62,49 @@ pub fn fmt(args: &FmtArgs, global: &Global) -> anyhow::Result<Exit> {
     })
 }
 
-fn one(path: &Path, cwd: &Path, args: &FmtArgs, global: &Global) -> anyhow::Result<FormatResult> {
-    let name = shown(path, cwd);
-    let source = match read_workflow(path) {
+fn format_file(
+    path: &Path,
+    cwd: &Path,
+    args: &FmtArgs,
+    global: &Global,
+) -> anyhow::Result<FormatResult> {
+    let is_stdin = path == Path::new("-");
+    let name = if is_stdin { "stdin".to_owned() } else { shown(path, cwd) };
+    let source = if is_stdin { read_stdin() } else { read_workflow(path) };
+    let source = match source {
         Ok(source) => source,
         // The other files are formatted all the same.
-        Err(error) => {
+        Err(error) if !is_stdin => {
             report(error, global);
             return Ok(FormatResult::Invalid);
         }
+        Err(error) => return Err(error),
     };
     let Some(formatted) = formatted(&name, &source, global) else {
         return Ok(FormatResult::Invalid);
     };
-    if !args.write && !args.check {
-        output::stdout(&formatted)?;
-    }
-    if formatted == source {
-        return Ok(FormatResult::Same);
-    }
+    let is_same = formatted == source;
     if args.check {
-        output::stdout(&format!("{name}\n"))?;
-    } else if args.write {
+        output::stdout(&if is_same { String::new() } else { format!("{name}\n") })?;
+    } else if is_stdin || !args.write {
+        output::stdout(&formatted)?;
+    } else if !is_same {
         replace(path, &formatted).map_err(|error| {
             let what = format!("{name} cannot be written, and is unchanged");
             error::unwritable(&what, &error, "check the permissions of its folder, and its space")
         })?;
     }
-    Ok(FormatResult::Changed)
+    Ok(if is_same { FormatResult::Same } else { FormatResult::Changed })
 }
 
-fn stdin(check: bool, global: &Global) -> anyhow::Result<FormatResult> {
-    let mut bytes = Vec::new();
+fn read_stdin() -> anyhow::Result<String> {
+    let mut text = String::new();
     let limit = fabro_graph::MAX_FILE_BYTES as u64;
-    io::stdin().lock().take(limit + 1).read_to_end(&mut bytes).map_err(|error| {
+    let read = io::stdin().lock().take(limit + 1).read_to_string(&mut text);
+    read.map_err(|error| {
         error::usage(format!("stdin cannot be read: {error}"), "give the text of a workflow")
     })?;
-    let source = String::from_utf8(bytes)
-        .map_err(|_| error::usage("stdin is not UTF-8 text", "give the text of a workflow"))?;
-    let Some(formatted) = formatted("stdin", &source, global) else {
-        return Ok(FormatResult::Invalid);
-    };
-    if !check {
-        output::stdout(&formatted)?;
-    } else if formatted != source {
-        output::stdout("stdin\n")?;
-    }
-    Ok(if formatted == source { FormatResult::Same } else { FormatResult::Changed })
+    Ok(text)
 }
 
 /// The canonical form; `None`, with the reason on stderr, when the text is not a workflow.

@@ -55,7 +55,7 @@ async fn find(args: &ForkArgs, global: &Global) -> anyhow::Result<(SqliteStore, 
 }
 
 fn values(args: &ForkArgs) -> Map<String, Value> {
-    args.set.iter().map(|item| (item.key.clone(), item.value.clone())).collect()
+    args.set.iter().cloned().collect()
 }
 
 fn report(

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::commands::model_test::{ModelTestArgs, test};
 use crate::exit::Exit;
-use crate::global::Global;
+use crate::global::{Global, settings};
 use crate::output;
 
 /// The commands for models.
@@ -48,7 +48,7 @@ pub async fn model(command: ModelCommand, global: &Global) -> anyhow::Result<Exi
 }
 
 fn list(args: &ModelListArgs, global: &Global) -> anyhow::Result<Exit> {
-    let settings = global.settings()?;
+    let settings = settings()?;
     let providers = fabro_run::providers(&settings);
     let catalog = fabro_run::catalog(&settings.models);
     let rows: Vec<Row<'_>> = catalog

@@ -8,7 +8,7 @@ use fabro_types::Usage;
 
 use crate::error;
 use crate::exit::Exit;
-use crate::global::Global;
+use crate::global::{Global, settings};
 use crate::output;
 
 /// Send a test question to models
@@ -28,7 +28,7 @@ pub struct ModelTestArgs {
 
 /// Asks models a question.
 pub async fn test(args: ModelTestArgs, global: &Global) -> anyhow::Result<Exit> {
-    let settings = global.settings()?;
+    let settings = settings()?;
     let providers = fabro_run::providers(&settings);
     if providers.is_empty() {
         return Err(error::failed(

@@ -36,7 +36,7 @@ pub struct ReplayArgs {
 /// How much of a text on one line is shown.
 const SHOWN: usize = 300;
 
-/// Replays a run and shows what came out differently.
+/// Replays a run and shows the differences.
 pub async fn replay(args: ReplayArgs, global: &Global) -> anyhow::Result<Exit> {
     let (store, run) = global.run_to_read(&args.run).await?;
     let first = store.read(run, 0, 1).await?;
@@ -64,7 +64,7 @@ fn workflow(file: &Path, inputs: &Map<String, Value>) -> anyhow::Result<Bundle> 
 }
 
 fn text(report: &Report, paint: Paint) -> String {
-    let end = if report.is_whole { "" } else { ", up to where the record ends" };
+    let end = if report.is_whole { "" } else { ", up to the end of the record" };
     let mut text = String::new();
     let Some((first, more)) = report.differences.split_first() else {
         for unanswered in &report.unanswered {
@@ -113,11 +113,11 @@ fn difference(difference: &Difference, paint: Paint) -> String {
         }
         return text;
     }
-    let said = |said: &Option<String>| match said {
-        Some(said) => one_line(said, SHOWN),
+    let text_of = |result: &Option<String>| match result {
+        Some(result) => one_line(result, SHOWN),
         None => "nothing".to_owned(),
     };
-    let _ = writeln!(text, "  recorded  {}", paint.bad(&said(&difference.recorded)));
-    let _ = writeln!(text, "  came out  {}", paint.good(&said(&difference.replayed)));
+    let _ = writeln!(text, "  recorded  {}", paint.bad(&text_of(&difference.recorded)));
+    let _ = writeln!(text, "  replayed  {}", paint.good(&text_of(&difference.replayed)));
     text
 }

@@ -13,7 +13,7 @@ use fabro_store::SqliteStore;
 use crate::drive::{ShownArgs, drive};
 use crate::error;
 use crate::exit::Exit;
-use crate::global::{Global, cwd, home};
+use crate::global::{Global, cwd, home, settings};
 use crate::output;
 use crate::values::{KeyValue, amount, key_value};
 
@@ -84,7 +84,7 @@ pub async fn run(args: RunArgs, global: &Global) -> anyhow::Result<Exit> {
     let shown = args.shown;
     let detached = args.detach;
     let overrides = overrides(args)?;
-    let settings = global.settings()?;
+    let settings = settings()?;
     let spec = RunSpec::from_target(&target, settings, overrides, &cwd, home.as_deref())?;
     let store = Arc::new(global.store()?);
     let run = Run::create(store.clone(), &store.runs_dir(), spec).await?;
@@ -130,7 +130,7 @@ fn overrides(args: RunArgs) -> anyhow::Result<Overrides> {
     let read = |path: Option<&Path>, what| path.map(|path| read_option(path, what)).transpose();
     Ok(Overrides {
         goal,
-        inputs: args.inputs.into_iter().map(|input| (input.key, input.value)).collect(),
+        inputs: args.inputs.into_iter().collect(),
         model: args.model,
         model_script: read(args.model_script.as_deref(), "the model script")?,
         answers: read(args.answers.as_deref(), "the answers")?,

@@ -8,8 +8,7 @@ use fabro_run::FileSources;
 use fabro_terminal::{Paint, diagnostics};
 use fabro_types::{Diagnostic, Severity, Span};
 use fabro_validate::Checked;
-use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::exit::Exit;
 use crate::global::{Global, cwd, home};
@@ -58,18 +57,6 @@ struct Outcome {
     findings: Vec<Diagnostic>,
 }
 
-#[derive(Serialize)]
-struct Report {
-    files: Vec<FileReport>,
-}
-
-#[derive(Serialize)]
-struct FileReport {
-    file: String,
-    valid: bool,
-    findings: Vec<diagnostics::Finding>,
-}
-
 /// Checks workflows.
 pub fn validate(args: &ValidateArgs, global: &Global) -> anyhow::Result<Exit> {
     let cwd = cwd()?;
@@ -77,20 +64,21 @@ pub fn validate(args: &ValidateArgs, global: &Global) -> anyhow::Result<Exit> {
     let mut outcomes = Vec::new();
     let mut checked = None;
     for path in &args.paths {
-        // What one path means may be missing or broken; the others are checked all the same.
+        // One path may be missing or invalid; the others are checked all the same.
         match wanted(path, &cwd, home.as_deref()) {
             Ok(all) => {
                 for it in &all {
                     outcomes.extend(check(it, &cwd, home.clone(), &mut checked));
                 }
             }
-            Err(error) => outcomes.push(refused(path, &error, &cwd)),
+            Err(error) => outcomes.push(unusable(path, &error, &cwd)),
         }
     }
-    // The process ends here: taking the last workflow apart piece by piece would only take time.
+    // The process ends soon: dropping the last workflow would only take time.
     std::mem::forget(checked);
     let is_json = args.json || args.format == Format::Json;
-    let report = Report { files: outcomes.iter().map(Outcome::as_data).collect() };
+    let files: Vec<Value> = outcomes.iter().map(Outcome::as_json).collect();
+    let report = json!({"files": files});
     output::report(is_json, &report, || human(&outcomes, global.paint_stdout()))?;
     let all_valid = outcomes.iter().all(Outcome::is_valid);
     Ok(if all_valid { Exit::SUCCEEDED } else { Exit::USAGE })
@@ -105,16 +93,13 @@ impl Outcome {
         self.findings.iter().filter(|finding| finding.severity == severity).count()
     }
 
-    fn as_data(&self) -> FileReport {
-        FileReport {
-            file: self.file.clone(),
-            valid: self.is_valid(),
-            findings: diagnostics::as_data(&self.source, &self.findings),
-        }
+    fn as_json(&self) -> Value {
+        let findings = diagnostics::as_data(&self.source, &self.findings);
+        json!({"file": self.file, "valid": self.is_valid(), "findings": findings})
     }
 }
 
-/// What a path means: a directory, a file whatever it is called, a run.toml, or a name.
+/// The workflows of a path: a directory, a file of any name, a run.toml, or a NAME.
 fn wanted(text: &str, cwd: &Path, home: Option<&Path>) -> anyhow::Result<Vec<Wanted>> {
     let path = cwd.join(text);
     if path.is_dir() {
@@ -129,15 +114,15 @@ fn wanted(text: &str, cwd: &Path, home: Option<&Path>) -> anyhow::Result<Vec<Wan
     Ok(vec![Wanted { path: target.workflow_file, run_file: target.run_file }])
 }
 
-/// A path that leads to no workflow.
-fn refused(path: &str, error: &anyhow::Error, cwd: &Path) -> Outcome {
+/// A path without a workflow.
+fn unusable(path: &str, error: &anyhow::Error, cwd: &Path) -> Outcome {
     if let Some(ConfigError::Invalid(findings)) = error.downcast_ref() {
         return of_settings(findings, cwd);
     }
-    refused_as("unreadable", path.to_owned(), error.to_string(), report::next(error))
+    unusable_file("unreadable", path.to_owned(), error.to_string(), report::next(error))
 }
 
-fn refused_as(rule: &'static str, file: String, reason: String, fix: Option<&str>) -> Outcome {
+fn unusable_file(rule: &'static str, file: String, reason: String, fix: Option<&str>) -> Outcome {
     let mut finding = Diagnostic::error(rule, Span::default(), reason);
     finding.fix = fix.map(str::to_owned);
     Outcome { file, source: String::new(), findings: vec![finding] }
@@ -151,23 +136,23 @@ fn of_settings(findings: &Findings, cwd: &Path) -> Outcome {
     }
 }
 
-/// The workflow, and its run.toml if that is odd. What was read of it is left in `checked`.
+/// The workflow, and its run.toml if that has findings. The parsed workflow is left in `checked`.
 fn check(
     wanted: &Wanted,
     cwd: &Path,
     home: Option<PathBuf>,
     checked: &mut Option<Workflow>,
 ) -> Vec<Outcome> {
-    let mut odd = None;
+    let mut of_run_file = None;
     if let Some(file) = &wanted.run_file {
         let mut findings = file.warnings.clone();
         findings.list.extend(fabro_run::check_run_file(file, home.as_deref()));
         findings.list.sort_by_key(|finding| finding.span.start);
-        odd = Some(of_settings(&findings, cwd)).filter(|it| !it.findings.is_empty());
+        of_run_file = Some(of_settings(&findings, cwd)).filter(|it| !it.findings.is_empty());
     }
     let inputs = wanted.run_file.as_ref().map(|file| &file.config.inputs);
     let workflow = check_workflow(&wanted.path, inputs, cwd, home, checked);
-    std::iter::once(workflow).chain(odd).collect()
+    std::iter::once(workflow).chain(of_run_file).collect()
 }
 
 fn check_workflow(
@@ -182,7 +167,7 @@ fn check_workflow(
     let source = match fabro_run::read_text(&path) {
         Ok(source) => source,
         Err(reason) if fabro_run::is_too_large(&path) => {
-            return refused_as(
+            return unusable_file(
                 "file-too-large",
                 file,
                 reason,
@@ -191,7 +176,7 @@ fn check_workflow(
         }
         Err(reason) => {
             let fix = Some("name a text file that can be read");
-            return refused_as("unreadable", file, reason, fix);
+            return unusable_file("unreadable", file, reason, fix);
         }
     };
     let name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into());
@@ -211,7 +196,7 @@ fn human(outcomes: &[Outcome], paint: Paint) -> String {
     let errors = sum(Severity::Error);
     let warnings = sum(Severity::Warning);
     let files = counted(outcomes.len(), "file");
-    let verdict = match (errors, warnings) {
+    let result = match (errors, warnings) {
         (0, 0) => format!("{files} checked, {}", paint.good("no findings")),
         (0, _) => format!("{files} checked: {}", paint.odd(&counted(warnings, "warning"))),
         (_, 0) => format!("{files} checked: {}", paint.bad(&counted(errors, "error"))),
@@ -221,7 +206,7 @@ fn human(outcomes: &[Outcome], paint: Paint) -> String {
             paint.odd(&counted(warnings, "warning"))
         ),
     };
-    text + &verdict + "\n"
+    text + &result + "\n"
 }
 
 fn counted(count: usize, noun: &str) -> String {

@@ -23,6 +23,6 @@ fn a_value_that_was_tampered_with_is_the_fault_of_the_store() {
         }
     }
     assert!(spoiled > 0);
-    let told = project.run(&["context", "latest", "--resolve"]);
-    assert!(told.starts_with("exit 4\n") && told.contains("blob://sha256/"), "{told}");
+    let shown = project.run(&["context", "latest", "--resolve"]);
+    assert!(shown.starts_with("exit 4\n") && shown.contains("blob://sha256/"), "{shown}");
 }

@@ -1,6 +1,6 @@
 //! The built `fabro` on temporary projects: what it prints, and how it exits.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 mod check;
 mod damage;

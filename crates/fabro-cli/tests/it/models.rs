@@ -3,7 +3,7 @@ use insta::assert_snapshot;
 
 use super::project::{Project, filters};
 
-/// A project with a server of its own and one where nobody listens.
+/// A project with a server of its own and one without a listener.
 async fn project(answers: Vec<Response>, more: &str) -> (Project, Server) {
     let server = Server::start(answers).await.unwrap();
     let settings = format!(
@@ -15,7 +15,7 @@ async fn project(answers: Vec<Response>, more: &str) -> (Project, Server) {
     (Project::with(&[(".fabro/config.toml", &settings)]), server)
 }
 
-fn told(project: &Project, server: &Server, args: &[&str]) -> String {
+fn shown(project: &Project, server: &Server, args: &[&str]) -> String {
     project.run(args).replace(&server.address().to_string(), "ADDRESS")
 }
 
@@ -24,7 +24,7 @@ async fn providers_are_asked_a_question() {
     let sealed = "[providers.sealed]\nkind = 'openai'\napi_key_env = 'NOT_SET'\n";
     let (project, server) = project(vec![Response::text("Earth\n").usage(20, 2, 0)], sealed).await;
     filters().bind(|| {
-        assert_snapshot!(told(&project, &server, &["model", "test"]), @r#"
+        assert_snapshot!(shown(&project, &server, &["model", "test"]), @r#"
         exit 1
         ── stdout
         ✗ gone/claude-sonnet-4-5  unreachable: the model's provider cannot be reached: check its address (gone: http://127.0.0.1:1/v1 cannot be reached: Connection refused (os error 111))
@@ -33,9 +33,9 @@ async fn providers_are_asked_a_question() {
         ✗ sealed  settings: provider `sealed`: the environment variable `NOT_SET` is not set: set it, or correct its name in the settings
             help: set the variable, or remove it from the settings
         "#);
-        let doctor = told(&project, &server, &["doctor"]);
-        let told: Vec<&str> = doctor.lines().filter(|line| line.contains("provider") || line.contains("model")).collect();
-        assert_snapshot!(told.join("\n"), @r"
+        let doctor = shown(&project, &server, &["doctor"]);
+        let shown: Vec<&str> = doctor.lines().filter(|line| line.contains("provider") || line.contains("model")).collect();
+        assert_snapshot!(shown.join("\n"), @r"
         ✓ provider gone (anthropic) at http://127.0.0.1:1
         ✓ provider local (openai-compatible) at http://ADDRESS/v1
         ✗ provider sealed (openai): provider `sealed`: the environment variable `NOT_SET` is not set: set it, or correct its name in the settings
@@ -58,7 +58,7 @@ async fn a_model_is_asked_by_its_name() {
     let tried: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_snapshot!(tried[0]["error"], @r#"{"kind":"rate_limit","message":"the model's rate limit is reached: try again later (local: 429 rate_limit_exceeded: Rate limit reached for requests)","fix":"try again in 7.0s"}"#);
     assert_eq!((&tried[0]["provider"], &tried[0]["model"]), (&"local".into(), &"other".into()));
-    // It asks once: whoever looks wants to see what goes wrong.
+    // It asks once, without retries: the user wants to see the error.
     assert_eq!(server.requests().len(), 2);
     let none = Project::new();
     assert_snapshot!(none.run(&["model", "test"]), @r"

@@ -277,7 +277,7 @@ fn sub_workflows_end_with_their_run() {
     let project = Project::with(&[("child.fabro", child), ("parent.fabro", source)]);
     assert!(Command::new("mkfifo").arg(project.path().join("pipe")).status().unwrap().success());
     let mut run = project.command(&["run", "parent.fabro"]).stderr(Stdio::null()).spawn().unwrap();
-    // Once the pipe has a reader, the script of the child is at work.
+    // Once the pipe has a reader, the script of the child is running.
     let pipe = std::fs::OpenOptions::new().write(true).open(project.path().join("pipe")).unwrap();
     assert_eq!(project.exit(&["cancel", "latest"]), 0);
     assert_eq!(run.wait().unwrap().code(), Some(1));
@@ -420,14 +420,14 @@ fn answers_that_were_given_before_are_not_taken_for_new_ones() {
         ("all.json", r#"{"a": ["N", "Y"]}"#),
     ]);
     assert_eq!(project.exit(&["run", "two.fabro", "--answers", "first.json"]), 3);
-    let told = |args: &[&str]| {
+    let shown = |args: &[&str]| {
         let said = project.run(args);
         said.lines().filter(|line| line.contains("warning")).collect::<String>()
     };
-    assert_eq!(told(&["resume", "latest"]), "");
-    assert_eq!(told(&["resume", "latest", "--answers", "first.json"]), "");
-    assert_snapshot!(told(&["resume", "latest", "--answers", "rest.json"]), @"warning: `a`: 1 answer was given before, the file has 1: list them from the run's beginning");
-    assert_eq!(told(&["resume", "latest", "--answers", "all.json"]), "");
+    assert_eq!(shown(&["resume", "latest"]), "");
+    assert_eq!(shown(&["resume", "latest", "--answers", "first.json"]), "");
+    assert_snapshot!(shown(&["resume", "latest", "--answers", "rest.json"]), @"warning: `a`: 1 answer was given before, the file has 1: list them from the run's beginning");
+    assert_eq!(shown(&["resume", "latest", "--answers", "all.json"]), "");
 }
 
 #[test]

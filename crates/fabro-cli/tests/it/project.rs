@@ -55,7 +55,7 @@ impl Project {
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_fabro"));
         command.args(args).current_dir(self.path()).stdin(Stdio::null());
-        // Settings of whoever runs the tests must not reach them.
+        // The settings of the developer must not reach the tests.
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
             let of_provider = text.ends_with("_API_KEY") || text.ends_with("_BASE_URL");
@@ -77,7 +77,7 @@ impl Project {
 
     /// Exit code, stdout and stderr, with the directory's name taken out.
     pub(crate) fn run(&self, args: &[&str]) -> String {
-        self.told(&self.output(args))
+        self.shown(&self.output(args))
     }
 
     /// The same with this text on stdin.
@@ -86,18 +86,18 @@ impl Project {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-        self.told(&child.wait_with_output().unwrap())
+        self.shown(&child.wait_with_output().unwrap())
     }
 
     /// What a command that must succeed prints as JSON.
     #[track_caller]
     pub(crate) fn json(&self, args: &[&str]) -> Value {
         let output = self.output(args);
-        assert!(output.status.success(), "{}", self.told(&output));
+        assert!(output.status.success(), "{}", self.shown(&output));
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    fn told(&self, output: &Output) -> String {
+    fn shown(&self, output: &Output) -> String {
         let mut text = format!("exit {}\n", output.status.code().unwrap());
         for (name, bytes) in [("stdout", &output.stdout), ("stderr", &output.stderr)] {
             if !bytes.is_empty() {

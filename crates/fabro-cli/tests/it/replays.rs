@@ -64,7 +64,7 @@ fn a_change_is_seen_where_it_begins() {
     ── stdout
     ✗ edge of check@1  event 19
       recorded  check@1 → exit
-      came out  check@1 → plan
+      replayed  check@1 → plan
     plan@2 needs something that was not recorded
     and then: event of exit@1; --json shows all
     16 events compared

@@ -433,7 +433,7 @@ fn a_reader_that_leaves_is_no_error() {
 }
 
 #[test]
-fn a_run_goes_on_when_nobody_reads_its_events() {
+fn a_run_continues_when_its_events_are_not_read() {
     let project = Project::new();
     assert_eq!(project.exit(&["init"]), 0);
     let mut child =

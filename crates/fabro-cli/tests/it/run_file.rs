@@ -19,7 +19,7 @@ fn project(lines: &str) -> Project {
 
 /// What both say about it: the findings, and the ends of `validate` and of `run`.
 #[track_caller]
-fn told(lines: &str) -> String {
+fn shown(lines: &str) -> String {
     let project = project(lines);
     let checked = project.run(&["validate", "conf/run.toml"]);
     let run = project.run(&["run", "conf/run.toml"]);
@@ -36,7 +36,7 @@ fn told(lines: &str) -> String {
 
 #[test]
 fn a_goal_is_looked_at() {
-    assert_snapshot!(told("[run]\ngoal = \"@no.md\""), @r#"
+    assert_snapshot!(shown("[run]\ngoal = \"@no.md\""), @r#"
     error[setting-value]: `run.goal` names the file `no.md`: no such file
      --> conf/run.toml:5:8
       |
@@ -45,7 +45,7 @@ fn a_goal_is_looked_at() {
       |
       = help: create the file, correct the path, which is relative to this file, or write @@ for text that begins with @
     "#);
-    assert_snapshot!(told("[run]\ngoal = \"@goal.md\""), @r#"
+    assert_snapshot!(shown("[run]\ngoal = \"@goal.md\""), @r#"
     error[setting-value]: goal.md, line 2: the input `who` is not given
      --> conf/run.toml:5:8
       |
@@ -54,7 +54,7 @@ fn a_goal_is_looked_at() {
       |
       = help: set `who` under [run.inputs], or as an input of the run
     "#);
-    assert_snapshot!(told("[run]\ngoal = \"Fix {{ inputs.q }}\""), @r#"
+    assert_snapshot!(shown("[run]\ngoal = \"Fix {{ inputs.q }}\""), @r#"
     error[setting-value]: the input `q` is not given
      --> conf/run.toml:5:16
       |
@@ -63,7 +63,7 @@ fn a_goal_is_looked_at() {
       |
       = help: set `q` under [run.inputs], or as an input of the run
     "#);
-    assert_snapshot!(told("[run]\ngoal = \"Fix {{ inputs.q\""), @r#"
+    assert_snapshot!(shown("[run]\ngoal = \"Fix {{ inputs.q\""), @r#"
     error[setting-value]: `{{` is not closed
      --> conf/run.toml:5:13
       |
@@ -72,7 +72,7 @@ fn a_goal_is_looked_at() {
       |
       = help: add `}}`
     "#);
-    assert_snapshot!(told("[run]\ngoal = \"Print {{ goal }} here\""), @r#"
+    assert_snapshot!(shown("[run]\ngoal = \"Print {{ goal }} here\""), @r#"
     error[setting-value]: a goal cannot read `goal`, which is itself
      --> conf/run.toml:5:18
       |
@@ -85,7 +85,7 @@ fn a_goal_is_looked_at() {
 
 #[test]
 fn a_model_script_is_looked_at() {
-    assert_snapshot!(told("[run.model]\nscript = \"no.json\""), @r#"
+    assert_snapshot!(shown("[run.model]\nscript = \"no.json\""), @r#"
     error[setting-value]: `run.model.script` names the file `no.json`: no such file
      --> conf/run.toml:5:10
       |
@@ -94,7 +94,7 @@ fn a_model_script_is_looked_at() {
       |
       = help: create the file, or correct the path, which is relative to this file
     "#);
-    assert_snapshot!(told("[run.model]\nscript = \"bad.json\""), @r#"
+    assert_snapshot!(shown("[run.model]\nscript = \"bad.json\""), @r#"
     error[setting-value]: `run.model.script` names `bad.json`, which is not a model script: line 1, column 7: invalid type: integer `3`, expected a list of turns, as [{"text": "…"}]
      --> conf/run.toml:5:10
       |

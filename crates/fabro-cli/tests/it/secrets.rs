@@ -99,8 +99,8 @@ fn a_resume_takes_secrets_of_the_run_from_the_environment() {
     assert_eq!(run(&project, &["answer", "latest", "Yes"], &env).status.code(), Some(0));
     let output = run(&project, &["resume", "latest"], &env);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(told.contains("`SANDBOX_TOKEN` is not set"), "{told}");
+    let shown = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(shown.contains("`SANDBOX_TOKEN` is not set"), "{shown}");
     let env = [("MY_TOKEN", TOKEN), ("SANDBOX_TOKEN", SANDBOX)];
     let output = run(&project, &["resume", "latest"], &env);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -122,24 +122,24 @@ fn what_people_give_is_refused_where_it_holds_a_secret() {
         let output = run(&project, args, &[("MY_TOKEN", TOKEN), ("SANDBOX_TOKEN", SANDBOX)]);
         assert_eq!(output.status.code(), Some(2), "{args:?}: {output:?}");
         check(&project, &output);
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        told.lines().next().unwrap_or_default().to_owned()
+        let shown = String::from_utf8_lossy(&output.stderr).into_owned();
+        shown.lines().next().unwrap_or_default().to_owned()
     };
     let start = ["run", "run.toml", "--model-script", "script.json"];
-    let mut told = vec![
+    let mut shown = vec![
         refused(&[&start[..], &["--answers", "answers.json"]].concat()),
         refused(&[&start[..], &["-I", &set]].concat()),
     ];
     let paused = run(&project, &start, &[("MY_TOKEN", TOKEN)]);
     assert_eq!(paused.status.code(), Some(3), "{paused:?}");
-    told.extend([
+    shown.extend([
         refused(&["answer", "latest", &word]),
         refused(&["resume", "latest", "--answers", "answers.json"]),
         refused(&["steer", "latest", &word]),
         refused(&["fork", "latest", "start", "--set", &set]),
         refused(&["rewind", "latest", "start", "--set", &format!("at={SANDBOX}")]),
     ]);
-    insta::assert_snapshot!(told.join("\n"), @r"
+    insta::assert_snapshot!(shown.join("\n"), @r"
     error: the file of answers holds the value of the secret `MY_TOKEN`, and would be stored with the run
     error: `word` of the inputs holds the value of the secret `MY_TOKEN`, and would be stored with the run
     error: the answer holds the value of the secret `MY_TOKEN`, and would be stored with the run

@@ -1,4 +1,4 @@
-//! Two logs side by side: by lines, and on each line event by event.
+//! Compares two logs, line by line of the run, event by event.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -30,7 +30,7 @@ type Line = (Arc<str>, Option<Arc<str>>);
 /// Something that happened on a line.
 struct Item {
     seq: u64,
-    /// The same at the same place, or else the two logs have gone different ways.
+    /// The kind of event and the stage: where they differ, the logs diverge.
     at: (&'static str, Option<String>),
     facets: Vec<(Aspect, String)>,
 }
@@ -54,7 +54,7 @@ impl Log {
             }
             let Some((name, mut facets)) = facets(event, blobs)? else { continue };
             let stage = stage(event);
-            // A gate that is asked once more was given an answer that means nothing to it.
+            // A gate asks again after an answer that matches no option.
             if name == "gate.asked" && !asked.insert((branch.clone(), stage.clone())) {
                 continue;
             }
@@ -107,7 +107,7 @@ pub(crate) fn compare(recorded: &Log, replayed: &Log) -> (u64, Vec<Difference>) 
                 (None, Some(_)) if !recorded.is_whole => break,
                 _ if is_loose => break,
                 (old, new) => {
-                    found.push(other_way(line, old, new));
+                    found.push(divergence(line, old, new));
                     break;
                 }
             }
@@ -136,7 +136,7 @@ fn facet_differences(line: &Line, old: &Item, new: &Item) -> Vec<(u64, Differenc
     found.collect()
 }
 
-/// What servers have to say of their tools is not there to be said again.
+/// Equal, or different only in the instructions of MCP servers, which a replay does not have.
 fn is_same(aspect: Aspect, old: &str, new: &str) -> bool {
     if old == new {
         return true;
@@ -161,8 +161,8 @@ fn diff(before: &str, after: &str) -> String {
     unified.context_radius(2).missing_newline_hint(false).to_string()
 }
 
-/// From here on the two have nothing to do with each other.
-fn other_way(line: &Line, old: Option<&Item>, new: Option<&Item>) -> (u64, Difference) {
+/// The logs diverge here: later events are not compared.
+fn divergence(line: &Line, old: Option<&Item>, new: Option<&Item>) -> (u64, Difference) {
     let at = old.or(new);
     let difference = Difference {
         aspect: Aspect::Event,
@@ -212,7 +212,7 @@ fn facets(
             let text = format!("attempt {attempt} failed: {}", why(failure));
             ("stage.retrying", one(Aspect::Outcome, text))
         }
-        // An end is an end: that it is another one is told by what it came to.
+        // Success and failure are compared as outcomes.
         EventBody::StageCompleted(done) | EventBody::StageFailed(done) => {
             ("stage.ended", ended(done, blobs)?)
         }
@@ -229,9 +229,9 @@ fn facets(
             ("context.refused", one(Aspect::Context, key.clone()))
         }
         EventBody::AgentMessage { role, message: Some(message), .. } => {
-            let said = recorded_message(blobs, role, message, event.seq)?;
-            let calls = said.tool_calls().map(|it| format!("\n{}({})", it.name, it.arguments));
-            let text = said.text() + &calls.collect::<String>();
+            let message = recorded_message(blobs, role, message, event.seq)?;
+            let calls = message.tool_calls().map(|it| format!("\n{}({})", it.name, it.arguments));
+            let text = message.text() + &calls.collect::<String>();
             match role.as_str() {
                 "assistant" => ("agent.answer", one(Aspect::Answer, text)),
                 _ => ("agent.message", one(Aspect::Prompt, text)),
@@ -282,16 +282,16 @@ fn why(failure: &Failure) -> String {
 fn ended(done: &CompletedStage, blobs: &dyn BlobStore) -> Result<Facets, ReplayError> {
     let CompletedStage { attempts, outcome, script, .. } = done;
     let mut text = outcome.status.as_str().to_owned();
-    let mut say = |name: &str, said: Option<&str>| {
-        if let Some(said) = said.filter(|said| !said.is_empty()) {
-            let _ = write!(text, ", {name} {said}");
+    let mut add = |name: &str, value: Option<&str>| {
+        if let Some(value) = value.filter(|value| !value.is_empty()) {
+            let _ = write!(text, ", {name} {value}");
         }
     };
-    say("word", outcome.word.as_deref());
-    say("label", outcome.preferred_label.as_deref());
-    say("next", Some(&outcome.suggested_next_ids.join(" ")));
-    say("after attempts:", (*attempts > 1).then(|| attempts.to_string()).as_deref());
-    say("because of", outcome.failure.as_ref().map(why).as_deref());
+    add("word", outcome.word.as_deref());
+    add("label", outcome.preferred_label.as_deref());
+    add("next", Some(&outcome.suggested_next_ids.join(" ")));
+    add("after attempts:", (*attempts > 1).then(|| attempts.to_string()).as_deref());
+    add("because of", outcome.failure.as_ref().map(why).as_deref());
     let mut updates = Map::new();
     for (key, value) in &outcome.context_updates {
         updates.insert(key.clone(), resolved(blobs, value)?);

@@ -393,13 +393,14 @@ impl Player {
                 self.end(key, outcome.into()).await
             }
             // The model failed, or the stage was ended from outside.
-            None => match recorded.filter(|end| end.is_failure()) {
-                Some(end) => self.end(key, taken(end)).await,
-                None => {
+            None => {
+                if let Some(end) = recorded.filter(|end| end.is_failure()) {
+                    self.end(key, taken(end)).await
+                } else {
                     self.stuck(key);
                     Ok(())
                 }
-            },
+            }
         }
     }
 

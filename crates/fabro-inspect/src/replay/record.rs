@@ -42,7 +42,7 @@ pub(crate) struct Record {
     /// The attempts of fan-outs that reached their time limits, by the names that their branches
     /// begin with, with the position in the log.
     pub(crate) overdue: BTreeMap<Arc<str>, u64>,
-    /// The run came to its end.
+    /// The run has ended.
     pub(crate) is_whole: bool,
 }
 

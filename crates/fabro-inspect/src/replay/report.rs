@@ -3,7 +3,7 @@ use std::sync::Arc;
 use fabro_types::RunId;
 use serde::Serialize;
 
-/// What a replay came to.
+/// The result of a replay.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Report {
@@ -11,23 +11,23 @@ pub struct Report {
     pub run_id: RunId,
     /// How many recorded events were compared.
     pub compared: u64,
-    /// The record has an end: the run succeeded or failed. Without one it is compared as far as it
-    /// came.
+    /// The record has an end: the run succeeded or failed. Without one it is compared up to its last
+    /// event.
     pub is_whole: bool,
-    /// Where something else came out, in the order of the record.
+    /// The differences, in the order of the record.
     pub differences: Vec<Difference>,
-    /// Stages that could not go on, for what they needed was not recorded.
+    /// Stages that could not continue, because their input was not recorded.
     pub unanswered: Vec<String>,
 }
 
 impl Report {
-    /// The same came out.
+    /// The replay is the same as the record.
     pub fn is_same(&self) -> bool {
         self.differences.is_empty() && self.unanswered.is_empty()
     }
 }
 
-/// A place where something else came out.
+/// A difference between record and replay.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Difference {
@@ -42,9 +42,9 @@ pub struct Difference {
     /// The event's place in the recorded log; `None` where the record has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seq: Option<u64>,
-    /// What was recorded; `None` when nothing was.
+    /// The recorded text; `None` without one.
     pub recorded: Option<String>,
-    /// What came out; `None` when nothing did.
+    /// The replayed text; `None` without one.
     pub replayed: Option<String>,
     /// Of texts of several lines: the lines that differ, as in a unified diff.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,17 +58,17 @@ pub struct Difference {
 pub enum Aspect {
     /// Another event: another stage, one more, one less.
     Event,
-    /// The way on from a stage.
+    /// The edge after a stage.
     Edge,
-    /// What a model was asked.
+    /// A prompt.
     Prompt,
-    /// What a model answered.
+    /// An answer of a model.
     Answer,
-    /// How a stage began: its handler, how much it is told, its thread.
+    /// The start of a stage: its handler, its fidelity, its thread.
     Start,
-    /// How a stage or an attempt ended.
+    /// The outcome of a stage or an attempt.
     Outcome,
-    /// What a stage wrote into the context.
+    /// The context updates of a stage.
     Context,
     /// The question of a gate, or its answer.
     Gate,

@@ -97,7 +97,7 @@ impl Taped {
         self
     }
 
-    /// Goes on with it.
+    /// Resumes it.
     fn resume(self) -> Self {
         self.drive(Input::Resume { max_cost: None });
         self
@@ -199,9 +199,13 @@ impl Taped {
         for place in record().places() {
             let cut = record().cut(place);
             let report = cut.replay();
-            assert!(report.is_same() && !report.is_whole, "cut at {place}: {}", told(&report));
+            assert!(report.is_same() && !report.is_whole, "cut at {place}: {}", summary(&report));
             let report = cut.resume().replay();
-            assert!(report.is_same() && report.is_whole, "resumed at {place}: {}", told(&report));
+            assert!(
+                report.is_same() && report.is_whole,
+                "resumed at {place}: {}",
+                summary(&report)
+            );
         }
     }
 
@@ -251,7 +255,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// A report as text.
-fn told(report: &Report) -> String {
+fn summary(report: &Report) -> String {
     let mut text = format!("{} compared", report.compared);
     if !report.is_whole {
         text.push_str(", without an end");

@@ -1,4 +1,4 @@
-//! What models were asked and what they said.
+//! Conversations with models.
 
 use fabro_events::{Given, Note};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Why a run went on as it did.
+//! Explanations of edges.
 
 use fabro_events::Tier;
 

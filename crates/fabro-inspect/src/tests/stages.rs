@@ -33,7 +33,7 @@ fn inspect_lists_every_visit() {
 }
 
 #[test]
-fn a_stage_at_work_has_the_status_of_its_run() {
+fn a_running_stage_has_the_status_of_its_run() {
     let mut bench = Bench::new(LOOP);
     let status = |events: &[Event], driven| inspect(events, driven).unwrap().stages[1].status;
     assert_eq!(status(&bench.events, true), "running");

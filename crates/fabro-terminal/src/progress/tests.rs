@@ -56,7 +56,7 @@ fn done(call_id: &str) -> EventBody {
     }))
 }
 
-/// The line of the one stage at work.
+/// The line of the only running stage.
 fn shown(state: &State) -> String {
     let running = state.story.running().next().unwrap();
     stage_text(running, '*', 12_000, Paint::new(false))

@@ -1,7 +1,7 @@
 //! A model behind a real socket, which does what the plan in its prompt says.
 //!
-//! An answer follows from the conversation alone, so it is the same in whatever order requests
-//! come, and whichever process asks. The number of a request is what its answer claims to have used:
+//! An answer follows from the conversation alone, so it is the same for any order of requests,
+//! and for any process. The number of a request is what its answer claims to have used:
 //! so a recorded answer names the request that it belongs to.
 
 use std::sync::mpsc;
@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 /// How long an answer takes: some are under way when a driver is killed.
 const DELAY: Duration = Duration::from_millis(8);
 
-/// Part of what an agent is shown of a call without a result.
+/// A part of the result that an agent gets for an interrupted call.
 pub(super) const INTERRUPTED: &str = "[interrupted:";
 
 /// The server; it ends when this is dropped.
@@ -48,9 +48,8 @@ impl Model {
             runtime.block_on(async move {
                 let server = Server::answering(move |request| answer(request, &asked)).await;
                 let url = server.as_ref().map(Server::base_url).map_err(ToString::to_string);
-                // Who waits for it has not gone.
+                // The receiver waits for it.
                 let _ = ready.send(url);
-                // Either it is told to stop, or nobody can tell it any more.
                 let _ = stopped.await;
                 drop(server);
             });

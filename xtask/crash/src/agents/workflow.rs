@@ -1,17 +1,16 @@
 //! A workflow of agents: in a line with one thread, in a nested fan-out, in a loop, with an answer
-//! that must be mended, and with an agent of an agent's own.
+//! that must be corrected, and with an agent of an agent's own.
 //!
 //! Each prompt ends in a plan, `PLAN NAME: step, step`, which the [model](super::model) follows.
 
-use std::fmt::Write as _;
-
 use super::Model;
 use crate::case::Work;
+use crate::workflow::Text;
 
-/// How many agents are at work at once, at most.
+/// How many agents run at once, at most.
 pub(super) const AT_ONCE: usize = 5;
 
-/// What the answer of `mend` is to be.
+/// The schema of the answer of `fix`.
 const COUNT: &str = r#"{"type": "object", "required": ["count"],
     "properties": {"count": {"type": "integer"}}}"#;
 
@@ -31,44 +30,38 @@ pub(super) fn work(model: Model) -> Work {
 }
 
 fn text() -> String {
-    let mut text =
-        String::from("digraph agents {\n  start [shape=Mdiamond]; exit [shape=Msquare]\n");
+    let mut text = Text::new("agents");
     let thread = ", fidelity=full, thread_id=main";
     agent(&mut text, "t1", "shell, write, say", thread);
     agent(&mut text, "t2", "look, pair, say", thread);
-    agent(&mut text, "mend", "shell, bad, bad, good", r#", output_schema="@count.json""#);
-    put(&mut text, "start -> t1 -> t2 -> mend -> outer");
-    put(&mut text, "outer [shape=component]; outer_join [shape=tripleoctagon]");
-    put(&mut text, "inner [shape=component]; inner_join [shape=tripleoctagon]");
+    agent(&mut text, "fix", "shell, bad, bad, good", r#", output_schema="@count.json""#);
+    text.put("start -> t1 -> t2 -> fix -> outer");
+    text.put("outer [shape=component]; outer_join [shape=tripleoctagon]");
+    text.put("inner [shape=component]; inner_join [shape=tripleoctagon]");
     agent(&mut text, "b1", "shell, say", thread);
     agent(&mut text, "b2", "pair, look, say", thread);
-    put(&mut text, "outer -> b1 -> b2 -> outer_join");
+    text.put("outer -> b1 -> b2 -> outer_join");
     agent(&mut text, "d1", "shell, shell, say", "");
     agent(&mut text, "d2", "write, shell, say", "");
     agent(&mut text, "after", "shell, say", "");
-    put(&mut text, "outer -> inner -> d1 -> inner_join; inner -> d2 -> inner_join");
-    put(&mut text, "inner_join -> after -> outer_join");
+    text.put("outer -> inner -> d1 -> inner_join; inner -> d2 -> inner_join");
+    text.put("inner_join -> after -> outer_join");
     agent(&mut text, "chief", "shell, spawn, wait, say", "");
-    put(&mut text, "outer -> chief -> outer_join -> again");
+    text.put("outer -> chief -> outer_join -> again");
     agent(&mut text, "again", "slow, say", thread);
-    put(&mut text, r#"again -> again [condition="internal.node_visit_count < 2"]"#);
-    put(&mut text, r#"again -> t3 [condition="internal.node_visit_count >= 2"]"#);
+    text.put(r#"again -> again [condition="internal.node_visit_count < 2"]"#);
+    text.put(r#"again -> t3 [condition="internal.node_visit_count >= 2"]"#);
     agent(&mut text, "t3", "write, shell, say", thread);
     for node in ["c1", "c2"] {
         let script = "echo $FABRO_NODE@$FABRO_VISIT >> effects.log";
-        put(&mut text, &format!(r#"{node} [shape=parallelogram, script="{script}"]"#));
+        text.put(&format!(r#"{node} [shape=parallelogram, script="{script}"]"#));
     }
-    put(&mut text, "t3 -> c1 -> c2 -> exit");
-    text.push_str("}\n");
-    text
+    text.put("t3 -> c1 -> c2 -> exit");
+    text.end()
 }
 
-fn agent(text: &mut String, node: &str, steps: &str, attributes: &str) {
+fn agent(text: &mut Text, node: &str, steps: &str, attributes: &str) {
     let visit = "{{ context.internal.node_visit_count }}";
     let prompt = format!("Do your part.\\nPLAN {node}@{visit}: {steps}");
-    put(text, &format!(r#"{node} [prompt="{prompt}", permissions=full{attributes}]"#));
-}
-
-fn put(text: &mut String, line: &str) {
-    let _ = writeln!(text, "  {line}");
+    text.put(&format!(r#"{node} [prompt="{prompt}", permissions=full{attributes}]"#));
 }

@@ -1,7 +1,7 @@
 use fabro_events::EventBody;
 use insta::assert_snapshot;
 
-use super::{Taped, told};
+use super::{Taped, summary};
 
 const AGENT: &str = r#"digraph {
     start -> fix -> check -> exit
@@ -31,9 +31,9 @@ fn tools_give_what_they_gave_and_do_nothing() {
     std::fs::remove_file(&file).unwrap();
     std::fs::write(taped.dir.path().join("a.txt"), "changed\n").unwrap();
     let report = taped.replay();
-    assert!(report.is_same() && report.is_whole, "{}", told(&report));
+    assert!(report.is_same() && report.is_whole, "{}", summary(&report));
     assert!(!file.exists());
-    assert_snapshot!(told(&taped.with("Fix it.", "Mend it.")), @r"
+    assert_snapshot!(summary(&taped.with("Fix it.", "Mend it.")), @r"
     20 compared
     prompt fix@1
     @@ -1,3 +1,3 @@
@@ -47,7 +47,7 @@ fn tools_give_what_they_gave_and_do_nothing() {
 #[test]
 fn a_schema_that_wants_more_has_no_answer() {
     let taped = agent();
-    assert_snapshot!(told(&taped.with(r#"[\"ok\"]"#, r#"[\"fine\"]"#)), @r#"
+    assert_snapshot!(summary(&taped.with(r#"[\"ok\"]"#, r#"[\"fine\"]"#)), @r#"
     16 compared
     prompt check@1
     @@ -1,4 +1,4 @@
@@ -62,7 +62,7 @@ fn a_schema_that_wants_more_has_no_answer() {
     check@1 needs something that was not recorded
     "#);
     // One that wants less takes the first answer that will do.
-    assert_snapshot!(told(&taped.with(r#"{\"type\": \"object\", \"required\": [\"ok\"]}"#, "routing")), @r#"
+    assert_snapshot!(summary(&taped.with(r#"{\"type\": \"object\", \"required\": [\"ok\"]}"#, "routing")), @r#"
     16 compared
     prompt check@1
     @@ -1,4 +1,3 @@
@@ -94,7 +94,7 @@ fn agents_of_agents_say_what_they_said() {
     let spawned = |body: &EventBody| matches!(body, EventBody::AgentSubSpawned { .. });
     assert!(taped.events().iter().any(|event| spawned(&event.entry.body)));
     let report = taped.replay();
-    assert!(report.is_same() && report.is_whole, "{}", told(&report));
+    assert!(report.is_same() && report.is_whole, "{}", summary(&report));
 }
 
 /// An agent that is closed before it answers, and one with the same task that is waited for.
@@ -123,7 +123,7 @@ fn agents_that_never_answered_get_no_answer_of_others() {
     };
     assert_eq!((answers("lead@1"), answers("lead@1/a1"), answers("lead@1/a2")), (5, 0, 2));
     let report = taped.replay();
-    assert!(report.is_same() && report.is_whole, "{}", told(&report));
+    assert!(report.is_same() && report.is_whole, "{}", summary(&report));
     Taped::check_everywhere(closed);
 }
 
@@ -151,5 +151,5 @@ fn a_failure_of_the_model_is_that_of_the_record() {
     let model = r#"{"fix": [
         {"tool_calls": [{"name": "read_file", "arguments": {"file_path": "a.txt"}}]}, {"error": "quota"}]}"#;
     let report = Taped::new(source).model(model).record().replay();
-    assert!(report.is_same() && report.is_whole, "{}", told(&report));
+    assert!(report.is_same() && report.is_whole, "{}", summary(&report));
 }

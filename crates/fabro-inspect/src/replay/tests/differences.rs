@@ -1,6 +1,6 @@
 use insta::assert_snapshot;
 
-use super::{Taped, told};
+use super::{Taped, summary};
 
 const LINE: &str = r#"digraph {
     start -> look -> plan -> check
@@ -20,13 +20,13 @@ fn line() -> Taped {
 #[test]
 fn the_same_workflow_comes_out_the_same() {
     let report = line().replay();
-    assert!(report.is_same(), "{}", told(&report));
-    assert_snapshot!(told(&report), @"25 compared");
+    assert!(report.is_same(), "{}", summary(&report));
+    assert_snapshot!(summary(&report), @"25 compared");
 }
 
 #[test]
 fn a_changed_prompt_is_shown() {
-    assert_snapshot!(told(&line().with("Be short.", "Be brief.")), @r"
+    assert_snapshot!(summary(&line().with("Be short.", "Be brief.")), @r"
     25 compared
     prompt plan@1
     @@ -15,3 +15,3 @@
@@ -45,7 +45,7 @@ fn a_changed_prompt_is_shown() {
 
 #[test]
 fn a_changed_edge_is_shown() {
-    assert_snapshot!(told(&line().with("internal.node_visit_count < 2", "internal.node_visit_count < 9")), @r#"
+    assert_snapshot!(summary(&line().with("internal.node_visit_count < 2", "internal.node_visit_count < 9")), @r#"
     23 compared
     edge check@2
     - Some("check@2 → exit")
@@ -55,7 +55,7 @@ fn a_changed_edge_is_shown() {
     + Some("stage.started plan@3: prompt, fidelity compact")
     plan@3 needs something that was not recorded
     "#);
-    assert_snapshot!(told(&line().with(r#"condition="outcome=failed && internal.node_visit_count < 2""#, r#"condition="outcome=succeeded""#)), @r#"
+    assert_snapshot!(summary(&line().with(r#"condition="outcome=failed && internal.node_visit_count < 2""#, r#"condition="outcome=succeeded""#)), @r#"
     15 compared
     edge check@1
     - Some("check@1 → plan \"again\"")
@@ -70,7 +70,7 @@ fn a_changed_edge_is_shown() {
 
 #[test]
 fn a_new_stage_has_no_answers() {
-    assert_snapshot!(told(&line().with("plan -> check", "plan -> more -> check; more [shape=tab, prompt=\"More?\"]")), @r#"
+    assert_snapshot!(summary(&line().with("plan -> check", "plan -> more -> check; more [shape=tab, prompt=\"More?\"]")), @r#"
     12 compared
     edge plan@1
     - Some("plan@1 → check")
@@ -95,8 +95,8 @@ fn retries_are_those_of_the_record() {
     // Retries wait; the replay of them does not.
     let taped = Taped::new(source).model(script);
     let taped = taped.record();
-    assert_snapshot!(told(&taped.replay()), @"15 compared");
-    assert_snapshot!(told(&taped.with("retry_policy=standard", "max_retries=1")), @r#"
+    assert_snapshot!(summary(&taped.replay()), @"15 compared");
+    assert_snapshot!(summary(&taped.with("retry_policy=standard", "max_retries=1")), @r#"
     8 compared
     event ask@1
     - Some("stage.retrying ask@1: attempt 2 failed: the model did not answer in time: try again later (transient_infra)")
@@ -121,7 +121,7 @@ fn branches_end_in_the_order_of_the_record() {
         let model = r#"{"b1": [{"text": "B."}], "say": [{"text": "Done."}]}"#;
         let taped = taped.exits("c", 1).model(model).record();
         let report = taped.replay();
-        assert!(report.is_same() && report.is_whole, "{policy}: {}", told(&report));
+        assert!(report.is_same() && report.is_whole, "{policy}: {}", summary(&report));
         let changed = taped.with("prompt=\"B?\"", "prompt=\"C?\"");
         assert_eq!(changed.differences[0].branch.as_deref(), Some("fan@1/b1"), "{policy}");
     }
@@ -132,7 +132,7 @@ fn a_run_that_failed_before_its_first_stage() {
     let taped = line().cut(1);
     let failure = fabro_types::Failure::new(fabro_types::FailureClass::Deterministic, "prepare");
     taped.drive(fabro_engine::Input::Abort { failure });
-    assert_snapshot!(told(&taped.replay()), @"1 compared");
+    assert_snapshot!(summary(&taped.replay()), @"1 compared");
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn a_rewound_run_is_replayed_from_there_on() {
     let set = [("x".to_owned(), std::sync::Arc::new(1.into()))].into();
     let cut = checkpoint::rewind(taped.run, &at, last, 3_000, set);
     super::now(taped.store.append(taped.run, last, &Batch::of(&[cut]))).unwrap();
-    assert_snapshot!(told(&taped.replay()), @"0 compared, without an end");
+    assert_snapshot!(summary(&taped.replay()), @"0 compared, without an end");
     let taped = taped.resume();
-    assert_snapshot!(told(&taped.replay()), @"15 compared");
+    assert_snapshot!(summary(&taped.replay()), @"15 compared");
 }

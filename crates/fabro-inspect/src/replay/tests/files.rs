@@ -2,7 +2,7 @@
 
 use insta::assert_snapshot;
 
-use super::{Taped, told};
+use super::{Taped, summary};
 
 const SOURCE: &str = r#"digraph {
     start -> plan
@@ -29,19 +29,19 @@ fn writes(file: &str, text: &str, routing: bool, answers: &[&str]) -> Taped {
 fn check(taped: &Taped, file: &str) {
     let path = taped.dir.path().join(file);
     let report = taped.replay();
-    assert!(report.is_same() && report.is_whole, "{}", told(&report));
+    assert!(report.is_same() && report.is_whole, "{}", summary(&report));
     for now in ["{\"preferred_next_label\": \"small\"}", "{\"outcome\": 7}"] {
         std::fs::write(&path, now).unwrap();
         let report = taped.replay();
-        assert!(report.is_same() && report.is_whole, "{now}: {}", told(&report));
+        assert!(report.is_same() && report.is_whole, "{now}: {}", summary(&report));
     }
     std::fs::remove_file(&path).unwrap();
     let report = taped.replay();
-    assert!(report.is_same() && report.is_whole, "without it: {}", told(&report));
+    assert!(report.is_same() && report.is_whole, "without it: {}", summary(&report));
     // A change elsewhere in the node leaves what the agent had left.
     let report = taped.with("Plan.", "Plan all.");
-    assert_eq!(report.differences.len(), 1, "{}", told(&report));
-    assert_eq!(report.differences[0].stage.as_deref(), Some("plan@1"), "{}", told(&report));
+    assert_eq!(report.differences.len(), 1, "{}", summary(&report));
+    assert_eq!(report.differences[0].stage.as_deref(), Some("plan@1"), "{}", summary(&report));
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn what_was_wrong_with_a_file_is_that_of_the_record() {
 fn a_node_that_has_to_have_directives_now_has_those_of_its_files() {
     let big = writes("status.json", r#"{"preferred_next_label": "big"}"#, false, &["Done."]);
     let schema =
-        |taped: Taped| told(&taped.record().with("Plan.\"", "Plan.\", output_schema=routing"));
+        |taped: Taped| summary(&taped.record().with("Plan.\"", "Plan.\", output_schema=routing"));
     assert_snapshot!(schema(big), @"15 compared");
     assert_snapshot!(schema(writes("status.json", "{}", false, &["Done."])), @r#"
     8 compared

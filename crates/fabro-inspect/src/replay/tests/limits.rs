@@ -37,7 +37,7 @@ fn check(outer: &str, inner: &str, expect: &str) {
     let taped = nested(outer, inner).record();
     assert_eq!(failed(&taped), expect);
     let report = taped.replay();
-    assert!(report.is_same() && report.is_whole, "{outer} {inner}: {}", told(&report));
+    assert!(report.is_same() && report.is_whole, "{outer} {inner}: {}", summary(&report));
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn a_limit_that_was_not_reached_is_not_reached_now() {
     let taped = Taped::new(source).prints("a", "1").prints("b", "2").record();
     let new = "a -> x -> done -> exit; x [shape=parallelogram, script=\"x\"]";
     let report = taped.with("a -> done -> exit", new);
-    assert_snapshot!(told(&report), @r#"
+    assert_snapshot!(summary(&report), @r#"
     16 compared
     edge fork@1/a a@1
     - Some("a@1 → done")

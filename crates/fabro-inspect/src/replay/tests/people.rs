@@ -1,6 +1,6 @@
 use insta::assert_snapshot;
 
-use super::{Taped, told};
+use super::{Taped, summary};
 
 const GATE: &str = r#"digraph {
     start -> plan -> ship
@@ -15,8 +15,8 @@ const MODEL: &str = r#"{"plan": [{"text": "One."}, {"text": "Two."}]}"#;
 #[test]
 fn people_answer_as_they_did() {
     let taped = Taped::new(GATE).model(MODEL).answers(r#"{"ship": ["N", "yes"]}"#).record();
-    assert_snapshot!(told(&taped.replay()), @"26 compared");
-    assert_snapshot!(told(&taped.with("Ship it?", "Send it?")), @r"
+    assert_snapshot!(summary(&taped.replay()), @"26 compared");
+    assert_snapshot!(summary(&taped.with("Ship it?", "Send it?")), @r"
     26 compared
     gate ship@1
     @@ -1,3 +1,3 @@
@@ -31,7 +31,7 @@ fn people_answer_as_they_did() {
      [Y] Yes → exit
      [N] No → plan
     ");
-    assert_snapshot!(told(&taped.with("[N] No", "[A] Again")), @r#"
+    assert_snapshot!(summary(&taped.with("[N] No", "[A] Again")), @r#"
     11 compared
     gate ship@1
     @@ -1,3 +1,3 @@
@@ -44,8 +44,8 @@ fn people_answer_as_they_did() {
     + None
     ship@1 needs something that was not recorded
     "#);
-    // The choice was the edge with this label, whatever its key is now.
-    assert_snapshot!(told(&taped.with("[Y] Yes", "[O] Yes")), @r#"
+    // The choice was the edge with this label, with any key.
+    assert_snapshot!(summary(&taped.with("[Y] Yes", "[O] Yes")), @r#"
     26 compared
     gate ship@1
     @@ -1,3 +1,3 @@
@@ -71,9 +71,9 @@ fn people_answer_as_they_did() {
 #[test]
 fn a_run_that_waits_is_replayed_up_to_the_question() {
     let taped = Taped::new(GATE).model(MODEL).record();
-    assert_snapshot!(told(&taped.replay()), @"10 compared, without an end");
-    // Answered after a pause, the next stage is told of the thread in another way.
+    assert_snapshot!(summary(&taped.replay()), @"10 compared, without an end");
+    // Answered after a pause, the next stage receives the thread in another form.
     let taped = Taped { answers: r#"{"ship": ["N", "Y"]}"#.to_owned(), ..taped }.resume();
     let report = taped.replay();
-    assert!(report.is_same() && report.is_whole, "{}", told(&report));
+    assert!(report.is_same() && report.is_whole, "{}", summary(&report));
 }

@@ -1,5 +1,5 @@
-//! What must hold for conversations after kills: judgements over the log of the run and over what
-//! the model was asked.
+//! What must hold for conversations after kills: checks of the log of the run and of the
+//! requests to the model.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use super::model::{Asked, INTERRUPTED, text_of};
 use super::workflow::AT_ONCE;
 
 /// The conversations of one run.
-pub(super) struct Talks<'a> {
+pub(super) struct Conversations<'a> {
     log: &'a [Asked],
     sessions: BTreeMap<String, Session>,
 }
@@ -20,14 +20,14 @@ struct Session {
     is_sub: bool,
     /// The numbers of the requests whose answers were recorded, in order.
     answers: Vec<usize>,
-    /// What became of its calls, by id.
+    /// Its calls, by id.
     calls: BTreeMap<String, Call>,
     wrong: Vec<String>,
 }
 
 #[derive(Default)]
 struct Call {
-    /// Whose line the call adds.
+    /// The line that the call adds.
     line: Option<String>,
     /// How many results were recorded; one is right.
     results: usize,
@@ -41,7 +41,7 @@ impl Call {
     }
 }
 
-impl<'a> Talks<'a> {
+impl<'a> Conversations<'a> {
     /// From the events of a run, a line each, and the model's log.
     pub(super) fn new<'e>(events: impl Iterator<Item = &'e String>, log: &'a [Asked]) -> Self {
         let mut sessions: BTreeMap<String, Session> = BTreeMap::new();
@@ -119,19 +119,19 @@ impl<'a> Talks<'a> {
         wrong
     }
 
-    /// Each request of a session goes on where the one before it ended.
+    /// Each request of a session continues the one before it.
     fn continues(&self, session: &Session) -> impl Iterator<Item = String> {
         session.answers.windows(2).filter_map(|pair| {
             let before = self.asked(pair[0])?;
             let after = self.asked(pair[1])?;
             let had = &before.messages;
             let has = &after.messages;
-            let goes_on = has.starts_with(had)
+            let is_continued = has.starts_with(had)
                 && has
                     .get(had.len())
                     .is_some_and(|next| ids(next) == before.calls && text_of(next) == before.text);
             let [first, second] = pair else { return None };
-            (!goes_on).then(|| format!("request {second} does not continue request {first}"))
+            (!is_continued).then(|| format!("request {second} does not continue request {first}"))
         })
     }
 
@@ -165,7 +165,7 @@ impl Session {
             "agent.tool.completed" => {
                 let id = properties["call_id"].as_str().unwrap_or_default();
                 let Some(call) = self.calls.get_mut(id) else {
-                    self.wrong.push(format!("a result of {id}, which nobody asked for"));
+                    self.wrong.push(format!("a result of {id}, which was not requested"));
                     return;
                 };
                 call.results += 1;
@@ -295,7 +295,7 @@ mod tests {
     #[track_caller]
     fn check(events: &[String], log: &[Asked], kills: usize, lines: usize, wrong: &[&str]) {
         let lines = BTreeMap::from([("a@1".to_owned(), lines)]);
-        assert_eq!(Talks::new(events.iter(), log).wrong(kills, &lines), wrong);
+        assert_eq!(Conversations::new(events.iter(), log).wrong(kills, &lines), wrong);
     }
 
     #[test]
