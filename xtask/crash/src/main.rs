@@ -2,7 +2,7 @@
 //! was not disturbed. `cargo xtask crash` starts it with a program just built.
 //!
 //! A generated workflow with loops, a nested fan-out, retries, a gate and a sub-workflow runs once
-//! in baseline. Then it runs again and again, each time in a store of its own; its driver is killed
+//! undisturbed. Then it runs again and again, each time in a store of its own; its driver is killed
 //! with SIGKILL and the run resumed until it has ended. The stages leave lines in a file, so that it
 //! can be seen which of them ran, and how often. A second part lets the disk fill up.
 //!
