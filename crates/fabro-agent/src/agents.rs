@@ -4,10 +4,11 @@ mod session;
 mod tools;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use fabro_events::EventBody;
 use fabro_tools::Tool;
+use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
@@ -87,7 +88,7 @@ impl Agents {
 
     /// Counts those that an earlier process began, and remembers those that it had not closed.
     pub(crate) fn restore(&self, begun: u32, interrupted: BTreeMap<String, OpenSubagent>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.begun += begun;
         state.interrupted.extend(interrupted);
     }
@@ -96,7 +97,7 @@ impl Agents {
     /// that cannot be resumed.
     pub(crate) async fn resume(&self) -> Vec<String> {
         self.spent.send_replace(false);
-        let agents: Vec<_> = self.state().agents.values().cloned().collect();
+        let agents: Vec<_> = self.state.lock().agents.values().cloned().collect();
         for agent in agents {
             agent.status.send_if_modified(|status| {
                 let is_paused = *status == Status::Paused;
@@ -107,10 +108,10 @@ impl Agents {
             });
         }
         let mut lost = Vec::new();
-        let interrupted = std::mem::take(&mut self.state().interrupted);
+        let interrupted = std::mem::take(&mut self.state.lock().interrupted);
         for (id, subagent) in interrupted {
             if !self.restart(&id, subagent).await {
-                self.state().gone.insert(Arc::from(id.as_str()), LOST);
+                self.state.lock().gone.insert(Arc::from(id.as_str()), LOST);
                 lost.push(id);
             }
         }
@@ -119,7 +120,7 @@ impl Agents {
 
     /// Those of an earlier process that were not resumed: they are forgotten.
     pub(crate) fn forget(&self) -> Vec<String> {
-        let interrupted = std::mem::take(&mut self.state().interrupted);
+        let interrupted = std::mem::take(&mut self.state.lock().interrupted);
         interrupted.into_iter().map(|(id, _)| id).collect()
     }
 
@@ -139,7 +140,7 @@ impl Agents {
 
     /// Ends all agents without recording it, so that another process may resume them.
     pub(crate) async fn stop_all(&self) {
-        let agents = std::mem::take(&mut self.state().agents);
+        let agents = std::mem::take(&mut self.state.lock().agents);
         for agent in agents.into_values() {
             agent.stop().await;
         }
@@ -151,11 +152,6 @@ impl Agents {
             self.close(&id).await?;
         }
         Ok(())
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // Every change is whole before the lock is given back.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn record(&self, body: EventBody) -> Result<(), JournalError> {
@@ -172,7 +168,7 @@ impl Agents {
         let mut parts = self.parts(&arguments)?;
         let task = self.redacted(&arguments.task);
         let number = {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             state.begun += 1;
             state.begun
         };
@@ -233,7 +229,7 @@ impl Agents {
             cancel,
             task: tokio::sync::Mutex::new(Some(tokio::spawn(life.live(start)))),
         };
-        self.state().agents.insert(Arc::clone(id), Arc::new(agent));
+        self.state.lock().agents.insert(Arc::clone(id), Arc::new(agent));
     }
 
     fn parts(&self, spawn: &SpawnArguments) -> Result<Parts, String> {
@@ -303,7 +299,7 @@ impl Agents {
     /// Ends an agent; gives its status before.
     async fn close(&self, id: &str) -> Result<Status, JournalError> {
         let agent = {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             let Some(agent) = state.agents.remove(id) else { return Ok(Status::Ended) };
             state.gone.insert(Arc::from(id), "is closed");
             agent
@@ -315,7 +311,7 @@ impl Agents {
     }
 
     fn find(&self, id: &str) -> Result<Arc<Agent>, String> {
-        let state = self.state();
+        let state = self.state.lock();
         if let Some(agent) = state.agents.get(id) {
             return Ok(Arc::clone(agent));
         }
@@ -330,7 +326,7 @@ impl Agents {
     }
 
     fn ids(&self) -> Vec<Arc<str>> {
-        self.state().agents.keys().cloned().collect()
+        self.state.lock().agents.keys().cloned().collect()
     }
 }
 

@@ -1,7 +1,6 @@
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use async_trait::async_trait;
 use fabro_events::Note;
+use parking_lot::Mutex;
 
 /// Records what happens in a session.
 ///
@@ -50,24 +49,19 @@ pub struct MemoryJournal {
 impl MemoryJournal {
     /// All records so far, oldest first.
     pub fn records(&self) -> Vec<Record> {
-        self.lock().clone()
+        self.records.lock().clone()
     }
 
     /// The notes of all records, oldest first.
     pub fn notes(&self) -> Vec<Note> {
-        self.lock().iter().flat_map(|record| record.notes.iter().cloned()).collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Record>> {
-        // A record is pushed whole, so the list is sound even if a holder panicked.
-        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+        self.records.lock().iter().flat_map(|record| record.notes.iter().cloned()).collect()
     }
 }
 
 #[async_trait]
 impl Journal for MemoryJournal {
     async fn record(&self, record: Record) -> Result<(), JournalError> {
-        self.lock().push(record);
+        self.records.lock().push(record);
         Ok(())
     }
 }

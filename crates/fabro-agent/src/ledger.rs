@@ -1,9 +1,9 @@
 //! The usage and the files of a session and its subagents together.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fabro_types::Usage;
+use parking_lot::Mutex;
 
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
@@ -20,19 +20,19 @@ pub(crate) struct Totals {
 
 impl Ledger {
     pub(crate) fn get(&self) -> Totals {
-        self.lock().clone()
+        self.totals.lock().clone()
     }
 
     pub(crate) fn usage(&self) -> Usage {
-        self.lock().usage.clone()
+        self.totals.lock().usage.clone()
     }
 
     pub(crate) fn add_usage(&self, usage: &Usage) {
-        self.lock().usage.add(usage);
+        self.totals.lock().usage.add(usage);
     }
 
     pub(crate) fn touch(&self, files: &[String]) {
-        let mut totals = self.lock();
+        let mut totals = self.totals.lock();
         totals.touched.extend(files.iter().cloned());
         if let Some(last) = files.last() {
             totals.last_touched = Some(last.clone());
@@ -41,14 +41,9 @@ impl Ledger {
 
     /// Adds what was used and touched before this process began.
     pub(crate) fn restore(&self, before: Totals) {
-        let mut totals = self.lock();
+        let mut totals = self.totals.lock();
         totals.usage.add(&before.usage);
         totals.touched.extend(before.touched);
         totals.last_touched = before.last_touched.or(totals.last_touched.take());
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Totals> {
-        // Every change is whole before the lock is given back.
-        self.totals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

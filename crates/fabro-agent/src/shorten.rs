@@ -1,6 +1,6 @@
 //! Keeps the conversation within the model's window.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use fabro_compaction::{
@@ -10,6 +10,7 @@ use fabro_compaction::{
 use fabro_events::{CompletedCompaction, EventBody, Note, ShortenedResult};
 use fabro_llm::{Message, ModelError, Reply};
 use fabro_types::{FailureClass, Usage};
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::ledger::Ledger;
@@ -126,7 +127,7 @@ impl Session {
         });
         let mut record = std::mem::take(&mut self.pending);
         record.notes.push(started);
-        let writer = Writer::new(&parts, &self.ledger, record);
+        let writer = SummaryWriter::new(&parts, &self.ledger, record);
         self.compactor.policy = *policy;
         let outcome = {
             let done = self.compactor.prepare(&self.messages, reason, Some(&writer));
@@ -136,24 +137,24 @@ impl Session {
                 outcome = done => outcome,
             }
         };
-        let wrote = writer.into_wrote();
-        if let Some(error) = wrote.lost {
+        let progress = writer.progress.into_inner();
+        if let Some(error) = progress.lost {
             return Err(error.into());
         }
-        if let Some(record) = wrote.record {
+        if let Some(record) = progress.record {
             self.pending = record;
             if !matches!(outcome, Ok(CompactionOutcome::Compacted(_))) {
                 // There was no request, so nothing has started.
                 self.pending.notes.pop();
             }
         }
-        self.pending.notes.extend(wrote.failed);
+        self.pending.notes.extend(progress.failed);
         match outcome {
             Ok(CompactionOutcome::Compacted(done)) => {
-                Ok(Some(self.shortened(&done, wrote.usage).await?))
+                Ok(Some(self.shortened(&done, progress.usage).await?))
             }
             Ok(_) => {
-                if let Some(usage) = wrote.usage {
+                if let Some(usage) = progress.usage {
                     self.carried.add(&usage);
                     let message = "a summary would not be shorter than the messages it replaces: \
                         the conversation stays as it is";
@@ -164,8 +165,8 @@ impl Session {
                 Ok(None)
             }
             Err(error) => {
-                self.carried.add(&wrote.usage.unwrap_or_default());
-                let class = wrote.class.unwrap_or(FailureClass::TransientInfra);
+                self.carried.add(&progress.usage.unwrap_or_default());
+                let class = progress.class.unwrap_or(FailureClass::TransientInfra);
                 self.note(EventBody::AgentError { class, message: error.to_string() });
                 self.flush().await?;
                 Ok(None)
@@ -193,14 +194,14 @@ fn is_over(usage: WindowUse) -> bool {
 }
 
 /// Requests summaries from the session's own model.
-struct Writer<'a> {
+struct SummaryWriter<'a> {
     parts: &'a Parts,
     ledger: &'a Ledger,
-    wrote: Mutex<Wrote>,
+    progress: Mutex<Progress>,
 }
 
 #[derive(Default)]
-struct Wrote {
+struct Progress {
     /// What is to be recorded before the request; `None` when it has been.
     record: Option<Record>,
     /// The usage of the request, if there was one.
@@ -213,18 +214,10 @@ struct Wrote {
     lost: Option<JournalError>,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> SummaryWriter<'a> {
     fn new(parts: &'a Parts, ledger: &'a Ledger, record: Record) -> Self {
-        let wrote = Mutex::new(Wrote { record: Some(record), ..Wrote::default() });
-        Self { parts, ledger, wrote }
-    }
-
-    fn wrote(&self) -> MutexGuard<'_, Wrote> {
-        self.wrote.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn into_wrote(self) -> Wrote {
-        self.wrote.into_inner().unwrap_or_else(PoisonError::into_inner)
+        let progress = Mutex::new(Progress { record: Some(record), ..Progress::default() });
+        Self { parts, ledger, progress }
     }
 
     async fn ask(&self, request: SummaryRequest) -> Result<Reply, ModelError> {
@@ -235,31 +228,31 @@ impl<'a> Writer<'a> {
         let mut pending = Record::default();
         let request = self.parts.request(messages);
         let answer = self.parts.ask(self.ledger, request, None, &mut pending).await;
-        self.wrote().failed = pending.notes;
+        self.progress.lock().failed = pending.notes;
         answer
     }
 }
 
 #[async_trait]
-impl Summarize for Writer<'_> {
+impl Summarize for SummaryWriter<'_> {
     async fn summarize(&self, request: SummaryRequest) -> Result<String, SummarizeError> {
-        let record = self.wrote().record.take();
+        let record = self.progress.lock().record.take();
         if let Some(record) = record
             && let Err(error) = self.parts.journal.record(record).await
         {
-            self.wrote().lost = Some(error.clone());
+            self.progress.lock().lost = Some(error.clone());
             return Err(error.into());
         }
         match self.ask(request).await {
             Ok(reply) => {
-                self.wrote().usage = Some(reply.usage.clone());
+                self.progress.lock().usage = Some(reply.usage.clone());
                 let text = reply.text();
                 Ok(self.parts.settings.redactor.redact(&text).into_owned())
             }
             Err(error) => {
-                let mut wrote = self.wrote();
-                wrote.usage = Some(error.usage.clone());
-                wrote.class = Some(error.class());
+                let mut progress = self.progress.lock();
+                progress.usage = Some(error.usage.clone());
+                progress.class = Some(error.class());
                 Err(error.into())
             }
         }

@@ -29,6 +29,10 @@ const LIST_BYTES: usize = 16 * 1024;
 const OUTSIDE: &str =
     "a link leads out of the project; name the folder under `skills` of [run.agent]";
 
+const NO_FRONT_MATTER: &str =
+    "begin with a line `---`, then `name: …`, `description: …`, and `---`";
+const NO_DESCRIPTION: &str = "add `description: …` to the lines between `---`";
+
 /// Instructions that an agent can look up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skill {
@@ -44,34 +48,13 @@ pub struct Skill {
 
 /// Why a file is not a skill.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {message}", path.display())]
 #[non_exhaustive]
-pub enum SkillError {
-    /// It does not begin with front matter.
-    #[error("{}: begin with a line `---`, then `name: …`, `description: …`, and `---`", path.display())]
-    FrontMatter {
-        /// The file.
-        path: PathBuf,
-    },
-    /// Its front matter has no description.
-    #[error("{}: add `description: …` to the lines between `---`", path.display())]
-    Description {
-        /// The file.
-        path: PathBuf,
-    },
-    /// It is longer than [`SKILL_BYTES`].
-    #[error("{}: shorten it to {SKILL_BYTES} bytes", path.display())]
-    TooLong {
-        /// The file.
-        path: PathBuf,
-    },
-    /// It cannot be read.
-    #[error("{}: cannot be read: {reason}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        reason: String,
-    },
+pub struct SkillError {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong, or how to fix it.
+    pub message: String,
 }
 
 impl Skill {
@@ -83,10 +66,11 @@ impl Skill {
     /// The front matter or its description is missing.
     pub fn parse(path: &Path, text: &str) -> Result<Self, SkillError> {
         let path = path.to_owned();
-        let Some((front, body)) = split(text) else { return Err(SkillError::FrontMatter { path }) };
+        let error = |message: &str| SkillError { path: path.clone(), message: message.to_owned() };
+        let (front, body) = split(text).ok_or_else(|| error(NO_FRONT_MATTER))?;
         let mut fields = fields(front);
         let description = fields.remove("description").filter(|text| !text.is_empty());
-        let Some(description) = description else { return Err(SkillError::Description { path }) };
+        let description = description.ok_or_else(|| error(NO_DESCRIPTION))?;
         let folder = path.parent().and_then(Path::file_name);
         let folder = || folder.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let name = fields.remove("name").filter(|name| !name.is_empty()).unwrap_or_else(folder);
@@ -190,14 +174,15 @@ impl Tool for UseSkill {
 
 /// Reads a skill, which has to be below `root` if there is one.
 fn read(path: &Path, root: Option<&Path>) -> Result<Skill, SkillError> {
-    let unreadable = |reason: String| SkillError::Unreadable { path: path.to_owned(), reason };
+    let error = |message: String| SkillError { path: path.to_owned(), message };
+    let unreadable = |reason: String| error(format!("cannot be read: {reason}"));
     let real = path.canonicalize().map_err(|error| unreadable(error.to_string()))?;
     if root.is_some_and(|root| !real.starts_with(root)) {
         return Err(unreadable(OUTSIDE.to_owned()));
     }
     let text = read_start(&real, SKILL_BYTES).map_err(|error| unreadable(error.to_string()))?;
     if text.len() > SKILL_BYTES {
-        return Err(SkillError::TooLong { path: path.to_owned() });
+        return Err(error(format!("shorten it to {SKILL_BYTES} bytes")));
     }
     Skill::parse(path, &text)
 }
@@ -313,10 +298,8 @@ mod tests {
         let more = ["b", "none"].map(|it| dir.path().join(it));
         let (skills, errors) = read_skills(&dir.path().join("p"), &more);
         assert_eq!(list(&skills), "- three: other\n- x: first\n");
-        assert!(matches!(
-            errors.as_slice(),
-            [SkillError::FrontMatter { .. }, SkillError::TooLong { .. }]
-        ));
+        let messages: Vec<_> = errors.iter().map(|error| error.message.as_str()).collect();
+        assert_eq!(messages, [NO_FRONT_MATTER, "shorten it to 131072 bytes"]);
     }
 
     #[cfg(unix)]
@@ -340,8 +323,7 @@ mod tests {
             (skills.into_iter().map(|it| it.name).collect::<Vec<_>>(), errors)
         };
         let path = skills.join("one/SKILL.md");
-        let reason = OUTSIDE.to_owned();
-        let outside = SkillError::Unreadable { path, reason };
+        let outside = SkillError { path, message: format!("cannot be read: {OUTSIDE}") };
         assert_eq!(read(&[]), (vec!["near".to_owned()], vec![outside.clone()]));
         let both = vec!["far".to_owned(), "near".to_owned()];
         assert_eq!(read(&[dir.path().join("outside")]), (both, vec![outside]));

@@ -45,7 +45,7 @@ impl<C: CountTokens> Compactor<C> {
         WindowUse { estimated_tokens: self.meter.tokens(), context_window_size: self.window }
     }
 
-    /// Compacts the messages when the policy asks for it at this moment: the old ones become one
+    /// Compacts the messages when the policy requires it at this moment: the old ones become one
     /// message with a summary, written by the model or, without one, deterministically. `None` when
     /// it is not due or nothing would be gained; then nothing has changed.
     ///
@@ -157,7 +157,7 @@ impl Compaction {
     }
 }
 
-/// What a compaction does, for events and for the caller.
+/// The result of a compaction, for events and for the caller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// Why it happened.
@@ -171,7 +171,7 @@ pub struct Report {
     pub shortened_result_count: usize,
     /// What the new message is estimated to take, in tokens.
     pub summary_token_estimate: u64,
-    /// Files whose use the new message tells, or would tell if it had no limit.
+    /// Files that the new message lists, or would list if it had no limit.
     pub tracked_file_count: usize,
     /// Messages of the conversation before.
     #[serde(rename = "messagesBefore")]

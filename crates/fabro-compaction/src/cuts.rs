@@ -21,8 +21,8 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// The shortened text, with a word about what is missing. What an earlier cut took out of it is
-    /// part of that.
+    /// The shortened text, with a note on what is missing. What an earlier cut removed is included
+    /// in its number.
     pub fn text(&self, text: &str) -> String {
         let chars = text.chars().count();
         let Some(missing) =
@@ -32,7 +32,7 @@ impl Cut {
         };
         let head = offset(text, self.head);
         let tail = offset(text, chars - self.tail);
-        // The text is a tool's: it may hold such a word with any number in it.
+        // The text is a tool's: it may contain such a note with any number.
         let missing = missing.saturating_add(missing_before(&text[head..tail]));
         format!("{}{MARK}{missing}{WHY}{}", &text[..head], &text[tail..])
     }
@@ -51,10 +51,10 @@ const WHY: &str =
 
 /// What stays of a result at least, in characters.
 const LEAST: usize = 200;
-/// What the word about what is missing takes, in tokens.
+/// The size of the note on what is missing, in tokens.
 const MARK_TOKENS: u64 = 30;
 
-/// How many characters an earlier cut took out of a text, less those of the word about it.
+/// How many characters an earlier cut removed from a text, less those of its note.
 fn missing_before(text: &str) -> usize {
     let Some((before, _)) = text.split_once(WHY) else { return 0 };
     let Some((_, number)) = before.rsplit_once(MARK) else { return 0 };

@@ -10,10 +10,9 @@ use crate::{Role, SUMMARY_TAG, Turn, is_summary};
 /// messages.
 ///
 /// The sections are those of every summary, File Operations aside. The goal is what was asked for
-/// first, and later requests; progress is what was said and which calls succeeded; decisions, next
-/// steps and open issues are the lines that sound like them, failed calls, and calls that never
-/// ended. What an earlier summary among the messages says is carried on. Where there is too much,
-/// the newest stays.
+/// first, and later requests; progress is answers and calls that succeeded; decisions, next steps
+/// and open issues are the lines with such words, failed calls, and calls without a result. An
+/// earlier summary among the messages is included. Where there is too much, the newest stays.
 pub fn deterministic_summary<T: Turn>(turns: &[T], max_chars: usize) -> String {
     let mut notes = Notes::default();
     let mut calls = Calls::default();
@@ -129,7 +128,7 @@ impl Lines {
     }
 }
 
-/// What stands in a section that has nothing to say.
+/// The text of an empty section.
 const NONE: &str = "(none)";
 /// What follows the number of lines that were left out.
 const OMITTED_LINES: &str = " earlier lines omitted)";
@@ -144,8 +143,7 @@ fn omitted(line: &str) -> Option<usize> {
     number.strip_suffix(OMITTED_LINES).or(number.strip_suffix(OMITTED_LINE))?.parse().ok()
 }
 
-/// Shares `room` out by weight among those who want some. What one of them does not need goes to
-/// the others.
+/// Divides `room` by weight. What one share does not need goes to the others.
 fn shares<const N: usize>(mut room: usize, wants: [(usize, usize); N]) -> [usize; N] {
     let mut shares = [0; N];
     let mut open: Vec<usize> = (0..N).collect();
@@ -178,10 +176,10 @@ struct Notes {
     failed: Lines,
     open: Lines,
     next: Lines,
-    /// The last thing the model said, for where nothing sounds like a next step.
-    last_said: String,
-    /// Something did, and it is in `next`.
-    steps_said: bool,
+    /// The last answer of the model: the next step where no line is recognised as one.
+    last_answer: String,
+    /// `next` has recognised steps.
+    has_steps: bool,
 }
 
 impl Notes {
@@ -197,17 +195,17 @@ impl Notes {
             Role::User if self.goal.is_empty() => text.trim().clone_into(&mut self.goal),
             Role::User => self.requests.push(format!("{LATER}{}", one_line(&text, LINE))),
             Role::System => self.progress.push(format!("- told: {}", one_line(&text, LINE))),
-            Role::Assistant => self.hear(&text),
+            Role::Assistant => self.read_answer(&text),
             Role::Tool => {
                 self.progress.push(format!("- a tool gave: {}", one_line(&text, ARGUMENTS)));
             }
         }
     }
 
-    fn hear(&mut self, text: &str) {
-        let said = one_line(text, LINE);
-        self.progress.push(format!("- said: {said}"));
-        self.last_said = said;
+    fn read_answer(&mut self, text: &str) {
+        let line = one_line(text, LINE);
+        self.progress.push(format!("- said: {line}"));
+        self.last_answer = line;
         let mut steps = Lines::default();
         for line in text.lines().take(MOST_LINES) {
             let item = format!("- {}", one_line(line.trim_start_matches(['-', '*', ' ']), LINE));
@@ -226,10 +224,10 @@ impl Notes {
                 steps.push(item);
             }
         }
-        // What was next a while ago has happened by now.
+        // Later next steps replace earlier ones.
         if !steps.lines.is_empty() {
             self.next = steps;
-            self.steps_said = true;
+            self.has_steps = true;
         }
     }
 
@@ -260,9 +258,9 @@ impl Notes {
     }
 
     fn write(mut self, max_chars: usize) -> String {
-        if !self.steps_said && !self.last_said.is_empty() {
-            self.next.lines.retain(|line| !line.starts_with(GO_ON));
-            self.next.push(format!("{GO_ON}{}", self.last_said));
+        if !self.has_steps && !self.last_answer.is_empty() {
+            self.next.lines.retain(|line| !line.starts_with(CONTINUE_FROM));
+            self.next.push(format!("{CONTINUE_FROM}{}", self.last_answer));
         }
         let headings: usize = Section::ALL.iter().map(|section| section.title().len() + 5).sum();
         let goal = if self.goal.is_empty() { NONE } else { &self.goal };
@@ -301,8 +299,8 @@ impl Notes {
 
 /// How a request after the first one begins.
 const LATER: &str = "- later: ";
-/// How a next step begins that is only the last thing said.
-const GO_ON: &str = "- go on from: ";
+/// How a next step begins that is only the last answer.
+const CONTINUE_FROM: &str = "- go on from: ";
 /// How a call that did not succeed begins among the open issues.
 const FAILS: &str = "- fails: ";
 

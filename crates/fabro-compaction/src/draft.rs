@@ -225,7 +225,8 @@ impl<'a, T: Turn> Draft<'a, T> {
             return Some(summary);
         }
         // What has no heading is not to become part of the goal.
-        let (title, next) = (Section::Goal.title(), Section::Progress.title());
+        let title = Section::Goal.title();
+        let next = Section::Progress.title();
         let heading = if first.section.is_none() { format!("## {next}\n") } else { String::new() };
         Some(format!("## {title}\n{goal}\n\n{heading}{summary}"))
     }

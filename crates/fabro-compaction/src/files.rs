@@ -28,7 +28,7 @@ impl Files {
     }
 
     /// The section File Operations: a heading and a line for each file, in at most `max_chars`
-    /// characters, modified files first. What is left out is said with its number. Empty when
+    /// characters, modified files first. The number of omitted files is noted. Empty when
     /// there are no files.
     pub fn block(&self, max_chars: usize) -> String {
         if self.count() == 0 {

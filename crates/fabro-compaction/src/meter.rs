@@ -41,9 +41,7 @@ impl<C: CountTokens> Meter<C> {
     /// Counts those messages that were not there the last time. Messages that were counted must be
     /// the same; when there are fewer, the last ones are taken off.
     pub fn track<T: Turn>(&mut self, turns: &[T]) {
-        while self.turns.len() > turns.len() {
-            self.total -= self.turns.pop().unwrap_or_default();
-        }
+        self.total -= self.turns.drain(turns.len().min(self.turns.len())..).sum::<u64>();
         for turn in &turns[self.turns.len()..] {
             let tokens = turn.tokens(&self.counter);
             self.turns.push(tokens);

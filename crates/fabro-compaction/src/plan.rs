@@ -66,7 +66,7 @@ pub(crate) fn shorter_plans<T: Turn>(turns: &[T], more: Option<Plan>) -> Vec<Pla
     cuts.filter_map(|cut| plan_at(turns, leading, cut)).collect()
 }
 
-/// Where the messages begin that no conversation can go on without: the last call and what came
+/// Where the messages begin that every conversation needs to continue: the last call and what came
 /// after it, where the model has not answered that yet; else the last message.
 pub(crate) fn last_exchange<T: Turn>(turns: &[T]) -> usize {
     let answer = turns.iter().rposition(|turn| turn.role() == Role::Assistant);
@@ -92,7 +92,7 @@ struct Links {
     needs: Vec<usize>,
     /// Results without a call.
     orphans: Vec<bool>,
-    /// The answer whose calls are still at work.
+    /// The answer whose calls are still running.
     pending: Option<usize>,
     /// The last message that no model would take, and that is before the pending one.
     last_broken: Option<usize>,

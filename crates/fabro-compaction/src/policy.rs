@@ -208,7 +208,7 @@ pub enum Moment {
         /// This call has been retried already.
         retried: bool,
     },
-    /// The caller asks for it, whatever the size and the policy are.
+    /// The caller asks for it, for any size and policy.
     Manual,
 }
 

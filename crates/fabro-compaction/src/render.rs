@@ -9,12 +9,12 @@ use crate::{Role, SUMMARY_TAG, Turn, is_summary};
 /// What is shown of the arguments of a call, and of a result, in characters.
 pub const CUT_CHARS: usize = 500;
 
-/// Writes messages down for the one who summarises them. Arguments and results are cut at
+/// Renders messages as text for the summary request. Arguments and results are cut at
 /// [`CUT_CHARS`] characters each; an earlier summary comes without its list of files.
 ///
 /// The whole has at most `max_chars` characters. To get there the longest texts are cut first, in
-/// their middle; where that is not enough, messages are left out, and their number is said: the
-/// first messages and the last ones stay.
+/// their middle; where that is not enough, messages are omitted, with their number: the first
+/// messages and the last ones stay.
 pub fn render_old<T: Turn>(turns: &[T], max_chars: usize) -> String {
     let mut names = HashMap::new();
     let mut blocks: Vec<Block<'_>> = turns.iter().map(|turn| Block::of(turn, &mut names)).collect();
@@ -33,7 +33,7 @@ pub fn render_old<T: Turn>(turns: &[T], max_chars: usize) -> String {
 /// What is left of a long text before messages are left out, in characters.
 const LEAST_TEXT: usize = 200;
 
-/// A message, written down.
+/// A message as text.
 struct Block<'a> {
     head: String,
     text: Cow<'a, str>,

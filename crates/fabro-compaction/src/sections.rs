@@ -64,7 +64,10 @@ pub(crate) fn parts(text: &str) -> Vec<Part<'_>> {
             && (found.is_some() || new_rank <= rank)
         {
             parts.push(Part { section, whole: &text[start..at], body: &text[body..at] });
-            (section, start, body, rank) = (found, at, next, new_rank);
+            section = found;
+            start = at;
+            body = next;
+            rank = new_rank;
         }
         at = next;
     }
@@ -158,11 +161,11 @@ mod tests {
     fn check(text: &str, expect: &str) {
         let parts = parts(text);
         assert_eq!(parts.iter().map(|part| part.whole).collect::<String>(), text);
-        let told = parts.iter().filter(|part| !part.whole.is_empty()).map(|part| {
+        let sections = parts.iter().filter(|part| !part.whole.is_empty()).map(|part| {
             let title = part.section.map_or("-", Section::title);
             format!("{title}={:?}", part.body.trim())
         });
-        assert_eq!(told.collect::<Vec<_>>().join(" "), expect);
+        assert_eq!(sections.collect::<Vec<_>>().join(" "), expect);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Cutting texts by their characters.
 
-/// The first `max` characters, with a word about the others.
+/// The first `max` characters, with a note on the others.
 pub(crate) fn cut_end(text: &str, max: usize) -> String {
     let end = text.char_indices().nth(max).map_or(text.len(), |(at, _)| at);
     if end == text.len() {
@@ -10,7 +10,7 @@ pub(crate) fn cut_end(text: &str, max: usize) -> String {
 }
 
 /// The text in at most `max` characters: two thirds from its beginning, one from its end, and a
-/// word about what was between them.
+/// note on what was between them.
 pub(crate) fn cut_middle(text: &str, max: usize) -> String {
     // No text has more characters than bytes, and most are shorter than the limit.
     let length = if text.len() <= max { max } else { text.chars().count() };

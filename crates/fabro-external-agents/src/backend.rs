@@ -7,28 +7,28 @@ use tokio_util::sync::CancellationToken;
 
 use crate::BackendError;
 
-/// A program that works as an agent.
+/// A program that is an agent.
 ///
 /// Implement it under `#[async_trait]`, of the crate `async-trait` 0.1.
 #[async_trait]
 pub trait Backend: Send + Sync {
-    /// Lets the agent work on a task until it has answered.
+    /// Runs the agent on a task until it has answered.
     ///
     /// # Errors
     ///
-    /// It could not be started, failed, was canceled, or ended without an answer; nothing of it
-    /// runs on then.
+    /// It could not be started, failed, was canceled, or ended without an answer; none of its
+    /// processes is left then.
     async fn run(&self, task: Task<'_>) -> Result<Done, BackendError>;
 }
 
-/// What an agent is to do, and where.
+/// A task for an agent, with its environment.
 #[derive(Clone)]
 pub struct Task<'a> {
-    /// What it is told, of any length.
+    /// The prompt, of any length.
     pub prompt: &'a str,
     /// The directory it works in.
     pub work_dir: &'a Path,
-    /// The model it is to use; its own choice when absent.
+    /// The model to use; the agent's own choice when absent.
     pub model: Option<&'a str>,
     /// Its environment besides [`keys`](Self::keys): nothing is inherited.
     pub env: &'a [(String, String)],
@@ -36,15 +36,15 @@ pub struct Task<'a> {
     /// command-line agent gets those of its own provider, any other agent gets all. Where both have a
     /// name, `env` wins.
     pub keys: &'a [(String, String)],
-    /// What it may do.
+    /// Its permissions.
     pub permissions: Permissions,
-    /// Ends it when it is canceled.
+    /// Cancels it.
     pub cancel: CancellationToken,
-    /// The directory that gets `stdout.log` and `stderr.log`, redacted, while it works.
+    /// The directory for `stdout.log` and `stderr.log`, redacted, written while it runs.
     pub logs: &'a Path,
-    /// Redacts everything that is kept.
+    /// Redacts everything that is recorded.
     pub redactor: Redactor,
-    /// Is told what it does meanwhile.
+    /// Gets reports of its activity.
     pub on_event: &'a (dyn Fn(Progress) + Send + Sync),
 }
 
@@ -71,16 +71,16 @@ impl<'a> Task<'a> {
     }
 }
 
-/// What an agent answered.
+/// The answer of an agent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Done {
     /// Its answer, redacted.
     pub text: String,
-    /// What it used, when it says so.
+    /// Its usage, when it reports it.
     pub usage: Option<Usage>,
-    /// What it calls the conversation, when it says so.
+    /// Its id of the conversation, when it reports one.
     pub session_id: Option<String>,
-    /// What did not go as it was asked for, for the user.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
 }
 
@@ -88,13 +88,13 @@ pub struct Done {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Progress {
-    /// It says something.
+    /// Text of its answer.
     Text(String),
-    /// It uses a tool.
+    /// A call of a tool.
     Tool {
-        /// The tool, as the program calls it.
+        /// The tool's name in the program.
         name: String,
     },
-    /// Something else.
+    /// Anything else.
     Activity,
 }

@@ -4,11 +4,11 @@ use fabro_sandbox::{ExecError, Exit};
 use fabro_types::{Failure, FailureClass};
 use serde_json::Value;
 
-/// An agent that did not answer.
+/// Why an agent did not answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BackendError {
-    /// The program is not there.
+    /// The program is not installed.
     #[error("{program} not found: {install}")]
     Missing {
         /// Its name.
@@ -26,7 +26,7 @@ pub enum BackendError {
     #[error("the agent was canceled")]
     Canceled,
     /// It ended with an error that it did not describe.
-    #[error("{program} {}{}", ended(*.exit), said(.stderr))]
+    #[error("{program} {}{}", ended(*.exit), stderr_lines(.stderr))]
     Failed {
         /// Its name.
         program: String,
@@ -35,18 +35,18 @@ pub enum BackendError {
         /// The last lines it wrote to stderr.
         stderr: String,
     },
-    /// It says itself what went wrong.
+    /// It reported an error.
     #[error("{program}: {message}")]
     Reported {
         /// Its name.
         program: String,
-        /// What may be done about it: from the type that it states, not from its words.
+        /// From the type that it states, not from its message.
         class: FailureClass,
-        /// Its words, at most 2,000 characters.
+        /// Its message, at most 2,000 characters.
         message: String,
     },
-    /// It ended well, but without an answer.
-    #[error("{program} ended without an answer: check that its version fits{}", said(.stderr))]
+    /// It succeeded, but without an answer.
+    #[error("{program} ended without an answer: check that its version fits{}", stderr_lines(.stderr))]
     NoAnswer {
         /// Its name.
         program: String,
@@ -64,12 +64,12 @@ pub enum BackendError {
 }
 
 impl BackendError {
-    /// What may be done about it.
+    /// How the failure is treated.
     pub fn class(&self) -> FailureClass {
         match self {
             Self::Canceled => FailureClass::Canceled,
             Self::Reported { class, .. } => *class,
-            // Nothing in a program's own logic ends it so: memory ran out, or somebody killed it.
+            // It has no cause in the program's own logic: memory ran out, or a process killed it.
             Self::Failed { exit: Exit::Signal(_), .. } => FailureClass::TransientInfra,
             _ => FailureClass::Deterministic,
         }
@@ -80,8 +80,7 @@ impl BackendError {
         Self::Reported { program: program.to_owned(), class, message }
     }
 
-    /// The same without the secrets in what a program said over a protocol; its output was redacted
-    /// as it came.
+    /// The same with messages of a protocol redacted; output was redacted as it arrived.
     #[cfg(feature = "acp")]
     pub(crate) fn redacted(self, redactor: &fabro_redact::Redactor) -> Self {
         match self {
@@ -102,7 +101,7 @@ impl From<BackendError> for Failure {
 }
 
 /// The class of an error whose type a program states: a word such as `rate_limit`, or the status of
-/// an HTTP response. `None` for a type that says nothing about what may be done.
+/// an HTTP response. `None` for an unknown type.
 pub(crate) fn class_of(kind: &Value) -> Option<FailureClass> {
     let status = kind.as_u64().or_else(|| kind.as_str()?.parse().ok());
     if let Some(status) = status {
@@ -162,6 +161,6 @@ fn ended(exit: Exit) -> String {
     }
 }
 
-fn said(stderr: &str) -> String {
+fn stderr_lines(stderr: &str) -> String {
     if stderr.is_empty() { String::new() } else { format!("; it said:\n{stderr}") }
 }

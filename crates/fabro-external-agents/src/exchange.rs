@@ -11,8 +11,8 @@ use tokio::time::timeout;
 
 use crate::{BackendError, Task};
 
-/// How long output is read on when the program is gone but something outside its group holds the
-/// pipe.
+/// How long output is still read when the program has ended but a process outside its group holds
+/// the pipe.
 const LAST_OUTPUT: Duration = Duration::from_millis(100);
 
 /// The most that is read at once.
@@ -41,12 +41,12 @@ pub(crate) fn start(
     })
 }
 
-/// Gives a program its prompt and reads what it prints until it has ended, or ends it. `hear` gets
-/// its stdout, redacted.
+/// Writes the prompt to a program and reads its output until it has ended, or ends it. `on_stdout`
+/// gets its stdout, redacted.
 pub(crate) async fn exchange(
     (mut process, pipes): (Process, Pipes),
     task: &Task<'_>,
-    mut hear: impl FnMut(&[u8]) + Send,
+    mut on_stdout: impl FnMut(&[u8]) + Send,
 ) -> Result<Ended, BackendError> {
     let mut stdout = Log::new(task, "stdout.log");
     let mut stderr = Log::new(task, "stderr.log");
@@ -54,8 +54,8 @@ pub(crate) async fn exchange(
     let exit = {
         let mut transfer = std::pin::pin!(async {
             tokio::try_join!(
-                tell(pipes.stdin, task.prompt),
-                stdout.record(pipes.stdout, &mut hear),
+                write_prompt(pipes.stdin, task.prompt),
+                stdout.record(pipes.stdout, &mut on_stdout),
                 stderr.record(pipes.stderr, |bytes| tail.push(bytes)),
             )
         });
@@ -67,7 +67,7 @@ pub(crate) async fn exchange(
             }
             exit = &mut ending => {
                 let exit = exit?;
-                // A program may exit without having read its prompt, or leave the pipe to another.
+                // A program may exit without reading its prompt, or leave the pipe to another process.
                 if let Ok(copied) = timeout(LAST_OUTPUT, transfer).await {
                     copied?;
                 }
@@ -75,7 +75,7 @@ pub(crate) async fn exchange(
             }
         }
     };
-    stdout.finish(&mut hear)?;
+    stdout.finish(&mut on_stdout)?;
     stderr.finish(|bytes| tail.push(bytes))?;
     Ok(Ended { exit, stderr: tail.text() })
 }
@@ -90,13 +90,13 @@ async fn ended(process: &mut Process, task: &Task<'_>) -> Result<Exit, BackendEr
     Err(BackendError::Canceled)
 }
 
-async fn tell(mut stdin: ChildStdin, prompt: &str) -> Result<(), BackendError> {
-    // A program that does not want to read all of it says what is wrong in its own way.
+async fn write_prompt(mut stdin: ChildStdin, prompt: &str) -> Result<(), BackendError> {
+    // A program that does not read all of it reports why in its own way.
     let _ = stdin.write_all(prompt.as_bytes()).await;
     Ok(())
 }
 
-/// A file that gets output, redacted, made with its first byte.
+/// A file for output, redacted; created with its first byte.
 pub(crate) struct Log {
     path: PathBuf,
     file: Option<File>,
@@ -108,26 +108,26 @@ impl Log {
         Self { path: task.logs.join(name), file: None, stream: task.redactor.stream() }
     }
 
-    /// Copies until the end of the pipe; `hear` gets what is written too.
+    /// Copies until the end of the pipe; `watch` gets what is written too.
     pub(crate) async fn record(
         &mut self,
         mut pipe: impl AsyncRead + Unpin,
-        mut hear: impl FnMut(&[u8]),
+        mut watch: impl FnMut(&[u8]),
     ) -> Result<(), BackendError> {
         let mut chunk = vec![0; CHUNK];
         // An error of the pipe means that nothing more comes.
         while let Ok(read @ 1..) = pipe.read(&mut chunk).await {
             let clean = self.stream.push(&chunk[..read]);
-            hear(&clean);
+            watch(&clean);
             self.write(&clean)?;
         }
         Ok(())
     }
 
-    /// Writes what was held back.
-    pub(crate) fn finish(&mut self, mut hear: impl FnMut(&[u8])) -> Result<(), BackendError> {
+    /// Writes what the redactor held back.
+    pub(crate) fn finish(&mut self, mut watch: impl FnMut(&[u8])) -> Result<(), BackendError> {
         let rest = self.stream.finish();
-        hear(&rest);
+        watch(&rest);
         self.write(&rest)
     }
 

@@ -1,8 +1,7 @@
 //! Other programs as agents: `claude`, `codex` and `gemini` by their non-interactive modes, and
 //! agents that speak the Agent Client Protocol (ACP).
 //!
-//! [`Backend`] is the seam: one function that takes a [`Task`] and gives back what the agent
-//! answered. [`Cli`] runs one of the three programs, with the prompt on its stdin, and reads the JSON
+//! [`Backend`] is the seam: one function that runs a [`Task`] and returns the agent's answer. [`Cli`] runs one of the three programs, with the prompt on its stdin, and reads the JSON
 //! it prints. `Acp`, behind the feature `acp` (on by default), starts a program and talks to it.
 //!
 //! ```
@@ -30,7 +29,7 @@
 //!
 //! # What an agent may do
 //!
-//! Each program has its own words for the three permissions, so they hold as far as the program
+//! Each program has its own settings for the three permissions, so they hold as far as the program
 //! keeps to them; nothing is confined from outside.
 //!
 //! | | `read-only` | `read-write` | `full` |
@@ -46,10 +45,10 @@
 //! # Limits
 //!
 //! - Unix only. Needs a tokio runtime with its I/O and time drivers.
-//! - There is no time limit of its own: cancel the task. A canceled agent, or one whose future is
+//! - There is no timeout: cancel the task. A canceled agent, or one whose future is
 //!   dropped, ends with its process group. On Linux, what it started in other groups ends too.
-//! - A line of JSON has at most 16 MiB: a longer one is passed over. So is what is no JSON, and what
-//!   has a `type` that is not known. An answer has at most 16 MiB.
+//! - A line of JSON has at most 16 MiB: a longer one is skipped. So are lines that are not JSON, and
+//!   events with an unknown `type`. An answer has at most 16 MiB.
 //! - gemini prints its answer at the end and reports nothing before.
 //! - Which files an agent touched is not known here: compare the working directory before and after.
 

@@ -1,12 +1,12 @@
-/// The longest line that is read; longer ones are passed over.
+/// The longest line that is read; longer ones are skipped.
 pub(crate) const LONGEST: usize = 16 * 1024 * 1024;
 
 /// Makes lines out of bytes that arrive in pieces.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     begun: Vec<u8>,
-    /// The line at hand is too long.
-    passing: bool,
+    /// The current line is too long.
+    skipping: bool,
 }
 
 impl Lines {
@@ -16,15 +16,15 @@ impl Lines {
         while let Some(end) = memchr::memchr(b'\n', rest) {
             let (line, after) = rest.split_at(end);
             rest = &after[1..];
-            if self.begun.is_empty() && !self.passing {
+            if self.begun.is_empty() && !self.skipping {
                 each(line);
             } else {
                 self.add(line);
-                if !self.passing {
+                if !self.skipping {
                     each(&self.begun);
                 }
                 self.begun.clear();
-                self.passing = false;
+                self.skipping = false;
             }
         }
         self.add(rest);
@@ -39,8 +39,8 @@ impl Lines {
     }
 
     fn add(&mut self, bytes: &[u8]) {
-        if self.passing || self.begun.len() + bytes.len() > LONGEST {
-            self.passing = true;
+        if self.skipping || self.begun.len() + bytes.len() > LONGEST {
+            self.skipping = true;
             self.begun = Vec::new();
         } else {
             self.begun.extend_from_slice(bytes);

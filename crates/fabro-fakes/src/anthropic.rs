@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::response::{Block, Tokens, Turn};
+use crate::turn::{Block, Tokens, Turn};
 use crate::wire::event;
 
 /// The events of a turn's content, and those that end it.

@@ -44,9 +44,11 @@ mod http;
 mod openai;
 mod response;
 mod server;
+mod turn;
 mod wire;
 
 pub use fault::Fault;
 pub use http::Request;
-pub use response::{Block, Ending, Response, Tokens};
+pub use response::Response;
 pub use server::Server;
+pub use turn::{Block, Ending, Tokens};

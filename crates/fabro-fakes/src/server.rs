@@ -1,8 +1,9 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
@@ -92,12 +93,12 @@ impl Server {
 
     /// The requests so far, in the order in which they came.
     pub fn requests(&self) -> Vec<Request> {
-        self.shared.history().requests.clone()
+        self.shared.history.lock().requests.clone()
     }
 
     /// Removes and returns the requests so far.
     pub fn take_requests(&self) -> Vec<Request> {
-        std::mem::take(&mut self.shared.history().requests)
+        std::mem::take(&mut self.shared.history.lock().requests)
     }
 }
 
@@ -126,16 +127,12 @@ async fn answer(mut socket: TcpStream, shared: Arc<Shared>) -> io::Result<()> {
 }
 
 impl Shared {
-    fn history(&self) -> MutexGuard<'_, History> {
-        self.history.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn next(&self, request: Request) -> Response {
         let script = match &self.answers {
             Answers::Script(script) => script,
             Answers::By(answer) => {
                 let response = answer(&request);
-                self.history().requests.push(request);
+                self.history.lock().requests.push(request);
                 return response;
             }
         };
@@ -144,7 +141,7 @@ impl Shared {
         let key = own.then(|| path.to_owned());
         let list: Vec<_> =
             script.iter().filter(|response| response.path() == key.as_deref()).collect();
-        let mut history = self.history();
+        let mut history = self.history.lock();
         history.requests.push(request);
         let played = history.played.entry(key).or_default();
         let index = (*played).min(list.len().saturating_sub(1));

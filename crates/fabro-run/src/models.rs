@@ -31,12 +31,7 @@ pub fn client(
 ) -> Result<Providers, SetupError> {
     let providers = providers.iter().map(provider).collect::<Result<_, SetupError>>()?;
     let client = Providers::new(providers, catalog(models));
-    client.map_err(|error| match error {
-        fabro_llm::SetupError::Client { reason, fix } => {
-            SetupError::new(format!("the HTTP client cannot be set up: {reason}"), fix)
-        }
-        error => SetupError::new(error.to_string(), "fix the settings of the provider"),
-    })
+    client.map_err(|error| SetupError::new(error.message, error.fix))
 }
 
 /// A provider as the client takes it.

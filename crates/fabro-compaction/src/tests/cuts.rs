@@ -46,38 +46,38 @@ fn shortened(turns: &mut Vec<Msg>, reason: Reason, policy: &Policy, window: Opti
     )
 }
 
-fn told(rounds: &[&[usize]]) -> String {
+fn result(rounds: &[&[usize]]) -> String {
     shortened(&mut reads(40, rounds), Reason::Threshold, &Policy::fabro(), Some(WINDOW))
 }
 
 #[test]
 fn as_many_recent_messages_stay_as_there_is_room_for() {
     let big = 20_000; // 5,000 tokens
-    assert_snapshot!(told(&[&[big], &[big], &[big], &[4_000], &[4_000], &[4_000]]), @"7+6 19034->4084");
-    assert_snapshot!(told(&[&[big], &[big], &[big]]), @"5+2 16022->6068");
-    assert_snapshot!(told(&[&[big], &[big], &[4_000], &[big], &[4_000]]), @"5+6 18030->8076");
-    assert_snapshot!(told(&[&[big], &[big, big, big]]), @"3+2 21022->15977 1.0:13195+6597 1.1:13195+6597 1.2:13195+6597");
-    assert_snapshot!(told(&[&[big, 2_000, big, big]]), @"0+3 16520->15977 0.0:12790+6394 0.2:12790+6394 0.3:12790+6394");
+    assert_snapshot!(result(&[&[big], &[big], &[big], &[4_000], &[4_000], &[4_000]]), @"7+6 19034->4084");
+    assert_snapshot!(result(&[&[big], &[big], &[big]]), @"5+2 16022->6068");
+    assert_snapshot!(result(&[&[big], &[big], &[4_000], &[big], &[4_000]]), @"5+6 18030->8076");
+    assert_snapshot!(result(&[&[big], &[big, big, big]]), @"3+2 21022->15977 1.0:13195+6597 1.1:13195+6597 1.2:13195+6597");
+    assert_snapshot!(result(&[&[big, 2_000, big, big]]), @"0+3 16520->15977 0.0:12790+6394 0.2:12790+6394 0.3:12790+6394");
 }
 
 #[test]
 fn after_an_overflow_less_has_to_stay_than_what_did_not_fit() {
-    let told = |rounds: &[&[usize]]| {
+    let result = |rounds: &[&[usize]]| {
         let [one, other] = [None, Some(1_000_000)].map(|window| {
             shortened(&mut reads(40, rounds), Reason::Overflow, &Policy::fabro(), window)
         });
         assert_eq!(one, other);
         one
     };
-    assert_snapshot!(told(&[&[8_000], &[9_000], &[10_000]]), @"5+2 7772->3568");
-    assert_snapshot!(told(&[&[40_000]]), @"0+3 11014->8252 0.0:19240+9620");
+    assert_snapshot!(result(&[&[8_000], &[9_000], &[10_000]]), @"5+2 7772->3568");
+    assert_snapshot!(result(&[&[40_000]]), @"0+3 11014->8252 0.0:19240+9620");
 }
 
 #[test]
 fn by_hand_everything_recent_stays() {
     let mut turns = reads(40, &[&[30_000], &[30_000], &[30_000], &[30_000]]);
-    let told = shortened(&mut turns, Reason::Manual, &Policy::fabro(), Some(WINDOW));
-    assert_snapshot!(told, @"3+6 31026->23568");
+    let result = shortened(&mut turns, Reason::Manual, &Policy::fabro(), Some(WINDOW));
+    assert_snapshot!(result, @"3+6 31026->23568");
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn a_result_keeps_its_beginning_and_its_end() {
     line 398
     line 399
     ");
-    // What is missing is told of the text as it was.
+    // What is missing is counted in the original text.
     assert_eq!(cut(20, 10).text(&once), cut(20, 10).text(&text));
     assert_eq!(cut(40, 20).text("short ä"), "short ä");
     assert_eq!(cut(usize::MAX, usize::MAX).text("short"), "short");

@@ -6,7 +6,7 @@ use super::*;
 #[track_caller]
 fn check(short: &str, keep_recent: usize, expect: &str) {
     let words: Vec<_> = short.split_whitespace().collect();
-    let told = plan(&conversation(short), keep_recent).map_or_else(
+    let result = plan(&conversation(short), keep_recent).map_or_else(
         || "nothing".to_owned(),
         |plan| {
             let range = plan.range();
@@ -15,7 +15,7 @@ fn check(short: &str, keep_recent: usize, expect: &str) {
             parts.map(|part| part.join(" ")).join(" | ").trim().to_owned()
         },
     );
-    assert_eq!(told, expect);
+    assert_eq!(result, expect);
 }
 
 #[test]

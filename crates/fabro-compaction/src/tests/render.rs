@@ -51,12 +51,12 @@ fn arguments_and_results_are_cut_at_500_characters() {
     {
         let text: String = "ä€😀".chars().cycle().take(length).collect();
         let shown: String = text.chars().take(500).collect();
-        let told = render_old(&[result("1", &text)], usize::MAX);
-        assert_eq!(told, format!("[tool]\n<- a tool: {shown}{more}"));
+        let result = render_old(&[result("1", &text)], usize::MAX);
+        assert_eq!(result, format!("[tool]\n<- a tool: {shown}{more}"));
         let call = Msg { calls: vec![("1".into(), "say".into(), json!(text))], ..assistant("") };
         let quoted: String = json!(text).to_string().chars().take(500).collect();
-        let told = render_old(&[call], usize::MAX);
-        assert!(told.starts_with(&format!("[assistant]\n-> say {quoted}… (")), "{told}");
+        let result = render_old(&[call], usize::MAX);
+        assert!(result.starts_with(&format!("[assistant]\n-> say {quoted}… (")), "{result}");
         let plain = render_old(&[message(Role::Tool, &text)], usize::MAX);
         assert_eq!(plain, format!("[tool]\n{shown}{more}"));
         // What people and models say is not cut.

@@ -1,6 +1,5 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use agent_client_protocol::v1::schema::{
     ContentBlock, PermissionOptionKind, ReadTextFileRequest, ReadTextFileResponse,
@@ -12,6 +11,7 @@ use agent_client_protocol::{Error, ErrorCode};
 use fabro_redact::Stream;
 use fabro_sandbox::{ExecError, LocalFiles};
 use fabro_types::{Permissions, Usage};
+use parking_lot::Mutex;
 
 use crate::acp::files;
 use crate::{BackendError, Done, Progress, Task};
@@ -23,18 +23,18 @@ const LONGEST: usize = 16 * 1024 * 1024;
 const MOST: usize = 1000;
 const WARNINGS: usize = 20;
 
-/// Where an agent's requests are answered, and what it says is kept.
-pub(super) struct Desk<'a> {
+/// Our side of a session: answers the agent's requests and collects its answer.
+pub(super) struct SessionClient<'a> {
     task: &'a Task<'a>,
     root: PathBuf,
     files: LocalFiles,
-    said: Mutex<Said>,
+    state: Mutex<State>,
 }
 
-struct Said {
+struct State {
     stream: Stream,
     text: Vec<u8>,
-    /// The agent did something since it last spoke.
+    /// The agent called a tool since its last text.
     acted: bool,
     cost_usd: Option<f64>,
     /// What kind of tool each call is.
@@ -42,20 +42,20 @@ struct Said {
     warnings: Vec<String>,
 }
 
-impl Said {
+impl State {
     fn add(&mut self, text: &[u8]) {
         let room = LONGEST.saturating_sub(self.text.len());
         self.text.extend_from_slice(&text[..text.len().min(room)]);
     }
 }
 
-impl<'a> Desk<'a> {
+impl<'a> SessionClient<'a> {
     pub(super) fn new(task: &'a Task<'a>) -> Result<Self, BackendError> {
         let files = LocalFiles::new(task.work_dir).map_err(|_| {
             let path = task.work_dir.to_owned();
             BackendError::Exec(ExecError::WorkingDirectory(path))
         })?;
-        let said = Mutex::new(Said {
+        let state = Mutex::new(State {
             stream: task.redactor.stream(),
             text: Vec::new(),
             acted: false,
@@ -64,7 +64,7 @@ impl<'a> Desk<'a> {
             warnings: Vec::new(),
         });
         let root = files.root().to_owned();
-        Ok(Self { task, root, files, said })
+        Ok(Self { task, root, files, state })
     }
 
     pub(super) fn root(&self) -> &Path {
@@ -73,29 +73,29 @@ impl<'a> Desk<'a> {
 
     pub(super) fn warn(&self, warning: &str) {
         let warning = self.task.redactor.redact(warning).into_owned();
-        let mut said = self.said();
-        if said.warnings.len() < WARNINGS && !said.warnings.contains(&warning) {
-            said.warnings.push(warning);
+        let mut state = self.state.lock();
+        if state.warnings.len() < WARNINGS && !state.warnings.contains(&warning) {
+            state.warnings.push(warning);
         }
     }
 
-    /// What the agent has said in all.
+    /// The whole answer of the agent.
     pub(super) fn done(&self, session_id: &str) -> Done {
         self.flush();
-        let said = self.said();
-        let usage = said.cost_usd.map(|cost_usd| Usage { cost_usd, ..Usage::default() });
+        let state = self.state.lock();
+        let usage = state.cost_usd.map(|cost_usd| Usage { cost_usd, ..Usage::default() });
         Done {
-            text: String::from_utf8_lossy(&said.text).trim().to_owned(),
+            text: String::from_utf8_lossy(&state.text).trim().to_owned(),
             usage,
             session_id: Some(session_id.to_owned()),
-            warnings: said.warnings.clone(),
+            warnings: state.warnings.clone(),
         }
     }
 
     pub(super) fn update(&self, update: SessionUpdate) {
         let progress = match update {
             SessionUpdate::AgentMessageChunk(chunk) => match chunk.content {
-                ContentBlock::Text(text) => self.hear(&text.text),
+                ContentBlock::Text(text) => self.add_text(&text.text),
                 _ => Progress::Activity,
             },
             SessionUpdate::ToolCall(call) => {
@@ -113,7 +113,7 @@ impl<'a> Desk<'a> {
             SessionUpdate::UsageUpdate(usage) => {
                 let dollars = usage.cost.filter(|cost| cost.currency == "USD");
                 if let Some(cost) = dollars {
-                    self.said().cost_usd = Some(cost.amount);
+                    self.state.lock().cost_usd = Some(cost.amount);
                 }
                 Progress::Activity
             }
@@ -125,7 +125,7 @@ impl<'a> Desk<'a> {
     /// Allows what the permissions of the task cover, once, and refuses the rest.
     pub(super) fn permit(&self, request: &RequestPermissionRequest) -> RequestPermissionResponse {
         let call = &request.tool_call;
-        let known = self.said().kinds.get(&*call.tool_call_id.0).copied();
+        let known = self.state.lock().kinds.get(&*call.tool_call_id.0).copied();
         let kind = call.fields.kind.or(known).unwrap_or_default();
         let allowed = covers(self.task.permissions, kind, &paths(call), &self.files);
         let kinds = if allowed {
@@ -172,39 +172,35 @@ impl<'a> Desk<'a> {
         written.map(|()| WriteTextFileResponse::new()).map_err(failed)
     }
 
-    /// Takes it that what was held back is no beginning of a secret: no text follows it.
+    /// Adds what the redactor held back as the possible beginning of a secret: no text follows it.
     fn flush(&self) {
-        let mut said = self.said();
-        let rest = said.stream.finish();
-        said.add(&rest);
-        drop(said);
+        let mut state = self.state.lock();
+        let rest = state.stream.finish();
+        state.add(&rest);
+        drop(state);
         if !rest.is_empty() {
             (self.task.on_event)(Progress::Text(String::from_utf8_lossy(&rest).into_owned()));
         }
     }
 
-    fn hear(&self, text: &str) -> Progress {
-        let mut said = self.said();
-        if said.acted && !said.text.is_empty() && said.text.len() < LONGEST {
-            said.text.extend_from_slice(b"\n\n");
+    fn add_text(&self, text: &str) -> Progress {
+        let mut state = self.state.lock();
+        if state.acted && !state.text.is_empty() && state.text.len() < LONGEST {
+            state.text.extend_from_slice(b"\n\n");
         }
-        said.acted = false;
-        let clean = said.stream.push(text.as_bytes());
-        said.add(&clean);
+        state.acted = false;
+        let clean = state.stream.push(text.as_bytes());
+        state.add(&clean);
         Progress::Text(String::from_utf8_lossy(&clean).into_owned())
     }
 
     fn remember(&self, call: &str, kind: ToolKind) {
-        let mut said = self.said();
-        said.acted = true;
-        if said.kinds.len() >= MOST {
-            said.kinds.clear();
+        let mut state = self.state.lock();
+        state.acted = true;
+        if state.kinds.len() >= MOST {
+            state.kinds.clear();
         }
-        said.kinds.insert(call.to_owned(), kind);
-    }
-
-    fn said(&self) -> MutexGuard<'_, Said> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+        state.kinds.insert(call.to_owned(), kind);
     }
 }
 
@@ -216,7 +212,7 @@ fn covers(permissions: Permissions, kind: ToolKind, paths: &[PathBuf], files: &L
             paths.iter().all(|path| files::is_inside(files, path))
         }
         ToolKind::Edit | ToolKind::Delete | ToolKind::Move => {
-            // An edit that does not say of what could be one of anything.
+            // An edit without a path could be one of any file.
             permissions == Permissions::ReadWrite
                 && !paths.is_empty()
                 && paths.iter().all(|path| files::may_write(files, path))
@@ -225,7 +221,7 @@ fn covers(permissions: Permissions, kind: ToolKind, paths: &[PathBuf], files: &L
     }
 }
 
-/// The files that a call says it is about.
+/// The files that a call names.
 fn paths(call: &ToolCallUpdate) -> Vec<PathBuf> {
     let fields = &call.fields;
     let located = fields.locations.iter().flatten().map(|location| location.path.clone());
@@ -233,11 +229,11 @@ fn paths(call: &ToolCallUpdate) -> Vec<PathBuf> {
         ToolCallContent::Diff(diff) => Some(diff.path.clone()),
         _ => None,
     });
-    let given = ["path", "file_path", "filePath", "abs_path", "source", "destination"];
-    let given = given
+    let keys = ["path", "file_path", "filePath", "abs_path", "source", "destination"];
+    let named = keys
         .iter()
         .filter_map(|key| Some(PathBuf::from(fields.raw_input.as_ref()?.get(key)?.as_str()?)));
-    located.chain(changed).chain(given).collect()
+    located.chain(changed).chain(named).collect()
 }
 
 fn failed(why: impl Into<String>) -> Error {

@@ -18,7 +18,11 @@ impl Config {
         let object = match config {
             Value::Null => return Ok(read),
             Value::Object(object) => object,
-            _ => return Err(wrong("acp.config is no JSON object: write it as {\"mode\": \"…\"}")),
+            _ => {
+                return Err(wrong(
+                    "acp.config is not a JSON object: write it as {\"mode\": \"…\"}",
+                ));
+            }
         };
         for (key, value) in object {
             match (key.as_str(), value) {
@@ -26,17 +30,21 @@ impl Config {
                 ("model", Value::String(model)) => read.model = Some(model.clone()),
                 ("env", Value::Object(env)) => read.env = variables(env)?,
                 ("mode" | "model", _) => {
-                    return Err(wrong(format!("`{key}` in acp.config is no text: write a text")));
+                    return Err(wrong(format!(
+                        "`{key}` in acp.config is not a text: write a text"
+                    )));
                 }
                 ("env", _) => {
-                    return Err(wrong("`env` in acp.config is no object: write {\"NAME\": \"…\"}"));
+                    return Err(wrong(
+                        "`env` in acp.config is not an object: write {\"NAME\": \"…\"}",
+                    ));
                 }
                 (_, Value::String(_) | Value::Bool(_)) => {
                     read.options.insert(key.clone(), value.clone());
                 }
                 _ => {
                     let message = format!(
-                        "`{key}` in acp.config has a value that agents do not take: write a text, true or false"
+                        "`{key}` in acp.config has a value that agents do not accept: write a text, true or false"
                     );
                     return Err(wrong(message));
                 }
@@ -47,7 +55,7 @@ impl Config {
 }
 
 /// The program and the arguments of a command line.
-pub(super) fn words(command: &str) -> Result<(String, Vec<String>), BackendError> {
+pub(super) fn parse_command(command: &str) -> Result<(String, Vec<String>), BackendError> {
     let Some(words) = shlex::split(command) else {
         return Err(wrong("acp.command has an open quote: close it"));
     };
@@ -61,7 +69,7 @@ pub(super) fn words(command: &str) -> Result<(String, Vec<String>), BackendError
 fn variables(env: &Map<String, Value>) -> Result<Vec<(String, String)>, BackendError> {
     let variable = |(name, value): (&String, &Value)| match value.as_str() {
         Some(value) => Ok((name.clone(), value.to_owned())),
-        None => Err(wrong(format!("`env.{name}` in acp.config is no text: write a text"))),
+        None => Err(wrong(format!("`env.{name}` in acp.config is not a text: write a text"))),
     };
     env.iter().map(variable).collect()
 }
@@ -78,7 +86,7 @@ mod tests {
 
     #[track_caller]
     fn check(command: &str, config: &Value, expect: &str) {
-        let read = words(command).and_then(|words| Ok((words, Config::read(config)?)));
+        let read = parse_command(command).and_then(|words| Ok((words, Config::read(config)?)));
         let shown = match read {
             Ok(((program, args), config)) => format!("{program} {args:?} {config:?}"),
             Err(error) => error.to_string(),
@@ -101,14 +109,18 @@ mod tests {
             &json!({"mode": "ask", "model": "m", "env": {"A": "1"}, "fast": true, "level": "high"}),
             r#"a [] Config { mode: Some("ask"), model: Some("m"), env: [("A", "1")], options: {"fast": Bool(true), "level": String("high")} }"#,
         );
-        check("a", &json!([]), r#"acp.config is no JSON object: write it as {"mode": "…"}"#);
-        check("a", &json!({"mode": 1}), "`mode` in acp.config is no text: write a text");
-        check("a", &json!({"env": 1}), r#"`env` in acp.config is no object: write {"NAME": "…"}"#);
-        check("a", &json!({"env": {"A": 1}}), "`env.A` in acp.config is no text: write a text");
+        check("a", &json!([]), r#"acp.config is not a JSON object: write it as {"mode": "…"}"#);
+        check("a", &json!({"mode": 1}), "`mode` in acp.config is not a text: write a text");
+        check(
+            "a",
+            &json!({"env": 1}),
+            r#"`env` in acp.config is not an object: write {"NAME": "…"}"#,
+        );
+        check("a", &json!({"env": {"A": 1}}), "`env.A` in acp.config is not a text: write a text");
         check(
             "a",
             &json!({"level": 3}),
-            "`level` in acp.config has a value that agents do not take: write a text, true or false",
+            "`level` in acp.config has a value that agents do not accept: write a text, true or false",
         );
     }
 }

@@ -30,7 +30,8 @@ pub(super) fn read(
     limit: Option<u32>,
 ) -> Result<String, String> {
     let bytes = files.read(text(path)?, LARGEST).map_err(|error| error.to_string())?;
-    let text = String::from_utf8(bytes).map_err(|_| format!("{} is no text", path.display()))?;
+    let text =
+        String::from_utf8(bytes).map_err(|_| format!("{} is not a text file", path.display()))?;
     if line.is_none() && limit.is_none() {
         return Ok(text);
     }
@@ -45,7 +46,7 @@ pub(super) fn write(files: &LocalFiles, path: &Path, content: &str) -> Result<()
 }
 
 fn text(path: &Path) -> Result<&str, String> {
-    path.to_str().ok_or_else(|| format!("{} is no UTF-8 path", path.display()))
+    path.to_str().ok_or_else(|| format!("{} is not a UTF-8 path", path.display()))
 }
 
 #[cfg(test)]
@@ -110,6 +111,6 @@ mod tests {
         assert_eq!(chosen(Some(9), Some(9)), "");
         assert_eq!(chosen(Some(0), Some(1)), "1\n");
         fs::write(directory.path().join("a/b.txt"), [0xff]).unwrap();
-        assert_eq!(read(&files, path, None, None), Err("a/b.txt is no text".to_owned()));
+        assert_eq!(read(&files, path, None, None), Err("a/b.txt is not a text file".to_owned()));
     }
 }

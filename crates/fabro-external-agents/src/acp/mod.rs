@@ -5,7 +5,6 @@ mod session;
 mod transport;
 
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use agent_client_protocol::v1::schema::{
@@ -17,20 +16,21 @@ use agent_client_protocol::{
 use async_trait::async_trait;
 use fabro_sandbox::{Exit, Mark, Pipes, Process, Tail};
 use fabro_types::FailureClass;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use crate::acp::client::Desk;
+use crate::acp::client::SessionClient;
 use crate::acp::config::Config;
-use crate::acp::session::{Stop, converse};
+use crate::acp::session::{Stop, converse, reported};
 use crate::exchange::{Log, start};
-use crate::{Backend, BackendError, Done, Task, error};
+use crate::{Backend, BackendError, Done, Task};
 
 /// How long a program that closed its end of the conversation may take to exit.
 const EXIT: Duration = Duration::from_secs(2);
 
-/// How long its last words are waited for.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+/// How long its last lines on stderr are waited for.
+const LAST_LINES: Duration = Duration::from_millis(500);
 
 /// A program that speaks the Agent Client Protocol over its stdin and stdout.
 ///
@@ -55,7 +55,7 @@ impl Acp {
     ///
     /// The command line is empty or has an open quote, or `config` is something else.
     pub fn new(command: &str, config: &Value) -> Result<Self, BackendError> {
-        let (program, args) = config::words(command)?;
+        let (program, args) = config::parse_command(command)?;
         Ok(Self { program, args, config: Config::read(config)? })
     }
 
@@ -64,8 +64,8 @@ impl Acp {
         name.unwrap_or(&self.program)
     }
 
-    /// Waits for the end of a program that broke off, or ends it, and says what happened.
-    async fn broken(
+    /// The error of a program that closed the connection: waits for its exit, or ends it.
+    async fn connection_error(
         &self,
         process: &mut Process,
         error: &agent_client_protocol::Error,
@@ -73,7 +73,7 @@ impl Acp {
     ) -> BackendError {
         let program = self.name().to_owned();
         let exited = timeout(EXIT, process.wait()).await;
-        let stderr = stderr.lock().unwrap_or_else(PoisonError::into_inner).text();
+        let stderr = stderr.lock().text();
         match exited {
             Ok(Ok(Exit::Code(0))) => BackendError::NoAnswer { program, stderr },
             Ok(Ok(exit)) => BackendError::Failed { program, exit, stderr },
@@ -101,10 +101,10 @@ impl Backend for Acp {
         let install = "install it, or correct `acp.command`";
         let (mut process, pipes) = start(&self.program, &self.args, &env, &task, install)?;
         let stderr = Mutex::new(Tail::default());
-        let outcome = match self.talk(pipes, &task, &stderr).await {
+        let outcome = match self.converse(pipes, &task, &stderr).await {
             Err(Stop::Gone(error)) => {
-                let broken = self.broken(&mut process, &error, &stderr).await;
-                return Err(broken.redacted(&task.redactor));
+                let error = self.connection_error(&mut process, &error, &stderr).await;
+                return Err(error.redacted(&task.redactor));
             }
             Ok(done) => Ok(done),
             Err(Stop::Backend(error)) => Err(error),
@@ -116,82 +116,70 @@ impl Backend for Acp {
 }
 
 impl Acp {
-    async fn talk(
+    async fn converse(
         &self,
         pipes: Pipes,
         task: &Task<'_>,
         stderr: &Mutex<Tail>,
     ) -> Result<Done, Stop> {
-        let desk = Desk::new(task)?;
+        let client = SessionClient::new(task)?;
         let mut log = Log::new(task, "stderr.log");
-        let hear = |bytes: &[u8]| {
-            stderr.lock().unwrap_or_else(PoisonError::into_inner).push(bytes);
+        let add_to_tail = |bytes: &[u8]| {
+            stderr.lock().push(bytes);
         };
-        let listen = async {
-            log.record(pipes.stderr, hear).await?;
-            log.finish(hear)
+        let record_stderr = async {
+            log.record(pipes.stderr, add_to_tail).await?;
+            log.finish(add_to_tail)
         };
         let transport = transport::lines(pipes.stdin, pipes.stdout, Log::new(task, "stdout.log"));
-        let desk = &desk;
+        let client = &client;
         let conversation = Client
             .v1()
             .name("fabro")
             .on_receive_notification(
                 async move |update: SessionNotification, _| {
-                    desk.update(update.update);
+                    client.update(update.update);
                     Ok(())
                 },
                 on_receive_notification!(),
             )
             .on_receive_request(
                 async move |request: RequestPermissionRequest, responder, _| {
-                    responder.respond(desk.permit(&request))
+                    responder.respond(client.permit(&request))
                 },
                 on_receive_request!(),
             )
             .on_receive_request(
                 async move |request: ReadTextFileRequest, responder, _| {
-                    responder.respond_with_result(desk.read(&request))
+                    responder.respond_with_result(client.read(&request))
                 },
                 on_receive_request!(),
             )
             .on_receive_request(
                 async move |request: WriteTextFileRequest, responder, _| {
-                    responder.respond_with_result(desk.write(&request))
+                    responder.respond_with_result(client.write(&request))
                 },
                 on_receive_request!(),
             )
             .connect_with(transport, async move |agent| {
-                Ok(converse(&agent, task, &self.config, desk, self.name()).await)
+                Ok(converse(&agent, task, &self.config, client, self.name()).await)
             });
         let mut conversation = std::pin::pin!(conversation);
-        let mut listen = std::pin::pin!(listen);
+        let mut record_stderr = std::pin::pin!(record_stderr);
         tokio::select! {
-            held = &mut conversation => {
-                let held = held.unwrap_or_else(|error| Err(Stop::Gone(error)));
-                if matches!(held, Err(Stop::Gone(_)))
-                    && let Ok(listened) = timeout(LAST_WORDS, listen).await
+            ended = &mut conversation => {
+                let ended = ended.unwrap_or_else(|error| Err(Stop::Gone(error)));
+                if matches!(ended, Err(Stop::Gone(_)))
+                    && let Ok(recorded) = timeout(LAST_LINES, record_stderr).await
                 {
-                    listened?;
+                    recorded?;
                 }
-                held
+                ended
             }
-            listened = &mut listen => {
-                listened?;
+            recorded = &mut record_stderr => {
+                recorded?;
                 conversation.await.unwrap_or_else(|error| Err(Stop::Gone(error)))
             }
         }
     }
-}
-
-fn reported(program: &str, error: &agent_client_protocol::Error) -> BackendError {
-    let data = error.data.as_ref();
-    let stated = ["type", "code", "kind", "status", "errorKind"];
-    let class = stated.iter().find_map(|key| error::class_of(data?.get(key)?));
-    let detail = data.and_then(|data| data.as_str().or(data["details"].as_str()));
-    let message = match detail {
-        Some(detail) => format!("{}: {detail}", error.message),
-        None => error.message.clone(),
-    };
-    BackendError::reported(program, class.unwrap_or(FailureClass::Deterministic), &message)
 }

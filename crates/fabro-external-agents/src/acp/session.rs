@@ -15,10 +15,9 @@ use fabro_types::{FailureClass, Permissions};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::acp::client::Desk;
+use crate::acp::client::SessionClient;
 use crate::acp::config::Config;
-use crate::acp::reported;
-use crate::{BackendError, Done, Task};
+use crate::{BackendError, Done, Task, error};
 
 /// How long an agent may take to stop by itself.
 const STOP: Duration = Duration::from_secs(2);
@@ -49,13 +48,13 @@ pub(super) async fn converse(
     agent: &ConnectionTo<Agent>,
     task: &Task<'_>,
     config: &Config,
-    desk: &Desk<'_>,
+    client: &SessionClient<'_>,
     program: &str,
 ) -> Result<Done, Stop> {
     let session = tokio::select! {
         biased;
         () = task.cancel.cancelled() => return Err(BackendError::Canceled.into()),
-        session = prepare(agent, task, config, desk, program) => session?,
+        session = prepare(agent, task, config, client, program) => session?,
     };
     let id = session.session_id;
     let prompt = ContentBlock::Text(TextContent::new(task.prompt));
@@ -74,7 +73,7 @@ pub(super) async fn converse(
     };
     let stopped = |class, message| Err(BackendError::reported(program, class, message).into());
     match answered.stop_reason {
-        StopReason::EndTurn => Ok(desk.done(&id.0)),
+        StopReason::EndTurn => Ok(client.done(&id.0)),
         StopReason::MaxTokens => {
             stopped(FailureClass::BudgetExhausted, "it reached its limit of tokens")
         }
@@ -82,7 +81,7 @@ pub(super) async fn converse(
             stopped(FailureClass::BudgetExhausted, "it reached its limit of requests in a turn")
         }
         StopReason::Refusal => {
-            stopped(FailureClass::Deterministic, "it refused to go on: change the prompt")
+            stopped(FailureClass::Deterministic, "it refused to continue: change the prompt")
         }
         StopReason::Cancelled => {
             stopped(FailureClass::Deterministic, "it canceled the turn by itself")
@@ -95,7 +94,7 @@ async fn prepare(
     agent: &ConnectionTo<Agent>,
     task: &Task<'_>,
     config: &Config,
-    desk: &Desk<'_>,
+    client: &SessionClient<'_>,
     program: &str,
 ) -> Result<NewSessionResponse, Stop> {
     let files = FileSystemCapabilities::new()
@@ -109,10 +108,10 @@ async fn prepare(
         let message = format!("it speaks version {} of ACP, not 1", welcome.protocol_version);
         return Err(BackendError::reported(program, FailureClass::Deterministic, &message).into());
     }
-    let request = NewSessionRequest::new(desk.root());
+    let request = NewSessionRequest::new(client.root());
     let session = agent.send_request(request).block_task().await;
     let session = session.map_err(|error| needs_login(error, program))?;
-    configure(agent, task, config, desk, program, &session).await?;
+    configure(agent, task, config, client, program, &session).await?;
     Ok(session)
 }
 
@@ -128,7 +127,7 @@ async fn configure(
     agent: &ConnectionTo<Agent>,
     task: &Task<'_>,
     config: &Config,
-    desk: &Desk<'_>,
+    client: &SessionClient<'_>,
     program: &str,
     session: &NewSessionResponse,
 ) -> Result<(), Stop> {
@@ -136,7 +135,7 @@ async fn configure(
     let settings = Settings { agent, session, options };
     let refused = |key: &str, error: &Error| {
         let reason = reported(program, error);
-        BackendError::Config(format!("`{key}` in acp.config is not taken: {reason}"))
+        BackendError::Config(format!("`{key}` in acp.config is not accepted: {reason}"))
     };
     if let Some(mode) = &config.mode {
         settings.mode(mode).await.map_err(|error| refused("mode", &error))?;
@@ -147,7 +146,7 @@ async fn configure(
         && let Err(error) = settings.model(model).await
     {
         let reason = reported(program, &error);
-        desk.warn(&format!("the model {model} is not set, the agent uses its own: {reason}"));
+        client.warn(&format!("the model {model} is not set, the agent uses its own: {reason}"));
     }
     for (key, value) in &config.options {
         settings.option(key, value).await.map_err(|error| refused(key, &error))?;
@@ -208,4 +207,17 @@ impl Settings<'_> {
         let request = SetSessionConfigOptionRequest::new(session, option.id.clone(), value);
         self.agent.send_request(request).block_task().await.map(|_| ())
     }
+}
+
+/// An error that the agent reported.
+pub(super) fn reported(program: &str, error: &agent_client_protocol::Error) -> BackendError {
+    let data = error.data.as_ref();
+    let keys = ["type", "code", "kind", "status", "errorKind"];
+    let class = keys.iter().find_map(|key| error::class_of(data?.get(key)?));
+    let detail = data.and_then(|data| data.as_str().or(data["details"].as_str()));
+    let message = match detail {
+        Some(detail) => format!("{}: {detail}", error.message),
+        None => error.message.clone(),
+    };
+    BackendError::reported(program, class.unwrap_or(FailureClass::Deterministic), &message)
 }

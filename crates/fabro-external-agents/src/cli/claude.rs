@@ -1,30 +1,33 @@
-use fabro_types::{Permissions, Usage};
+use fabro_types::Usage;
 use serde_json::Value;
 
 use crate::cli::answer::{Answer, number};
+use crate::cli::program::{Output, Program};
 use crate::{Progress, error};
 
-/// What changes files.
+/// The tools that change files.
 const EDITS: &str = "Edit,MultiEdit,Write,NotebookEdit";
 
-/// What needs full permissions.
+/// The tools that need full permissions.
 const REACH: &str = "Bash,WebFetch,WebSearch";
 
-pub(super) fn args(permissions: Permissions, dangerous: bool) -> Vec<&'static str> {
-    let mut args = vec!["-p", "--output-format", "stream-json", "--verbose"];
-    args.extend(match permissions {
-        _ if dangerous => &["--dangerously-skip-permissions"][..],
-        Permissions::ReadOnly => {
-            &["--permission-mode", "default", "--disallowedTools", EDITS, REACH]
-        }
-        Permissions::ReadWrite => &["--permission-mode", "acceptEdits", "--disallowedTools", REACH],
-        Permissions::Full => &["--permission-mode", "acceptEdits", "--allowedTools", REACH],
-    });
-    args
-}
+pub(super) const PROGRAM: Program = Program {
+    name: "claude",
+    title: "Claude Code",
+    package: "@anthropic-ai/claude-code",
+    provider: "anthropic",
+    variables: ["ANTHROPIC_", "CLAUDE_"],
+    args: &["-p", "--output-format", "stream-json", "--verbose"],
+    read_only: &["--permission-mode", "default", "--disallowedTools", EDITS, REACH],
+    read_write: &["--permission-mode", "acceptEdits", "--disallowedTools", REACH],
+    full: &["--permission-mode", "acceptEdits", "--allowedTools", REACH],
+    dangerous: &["--dangerously-skip-permissions"],
+    last: &[],
+    output: Output::Events(read),
+};
 
 /// Reads one event of `stream-json`.
-pub(super) fn read(event: &Value, answer: &mut Answer, on_event: &dyn Fn(Progress)) {
+fn read(event: &Value, answer: &mut Answer, on_event: &dyn Fn(Progress)) {
     if let Some(id) = event["session_id"].as_str() {
         answer.session_id = Some(id.to_owned());
     }
@@ -35,7 +38,7 @@ pub(super) fn read(event: &Value, answer: &mut Answer, on_event: &dyn Fn(Progres
             model(&message["model"], answer);
             let parts = message["content"].as_array();
             parts.into_iter().flatten().for_each(|part| progress(part, on_event));
-            answer.trouble = event["error"].as_str().map(|kind| {
+            answer.pending_error = event["error"].as_str().map(|kind| {
                 let text = message["content"][0]["text"].as_str().unwrap_or(kind);
                 (error::class_of(&event["error"]), text.to_owned())
             });
@@ -78,8 +81,8 @@ fn result(event: &Value, answer: &mut Answer) {
     if event["is_error"] == true || subtype != "success" {
         let class = error::class_of(&event["api_error_status"]);
         let class = class.or_else(|| error::class_of(&event["subtype"]));
-        let told = event["errors"][0].as_str().or(text).filter(|text| !text.trim().is_empty());
-        answer.fail(class, told.unwrap_or(subtype));
+        let message = event["errors"][0].as_str().or(text).filter(|text| !text.trim().is_empty());
+        answer.fail(class, message.unwrap_or(subtype));
     } else {
         answer.text = text.map(str::to_owned);
     }

@@ -1,25 +1,29 @@
-use fabro_types::{Permissions, Usage};
+use fabro_types::Usage;
 use serde_json::Value;
 
 use crate::Progress;
 use crate::cli::answer::{Answer, number, stated};
+use crate::cli::program::{Output, Program};
 
-pub(super) fn args(permissions: Permissions, dangerous: bool) -> Vec<&'static str> {
+pub(super) const PROGRAM: Program = Program {
+    name: "codex",
+    title: "Codex",
+    package: "@openai/codex",
+    provider: "openai",
+    variables: ["OPENAI_", "CODEX_"],
     // Workflows also run where there is no repository, which codex refuses by default.
-    let mut args = vec!["exec", "--json", "--skip-git-repo-check"];
-    args.extend(match permissions {
-        _ if dangerous => &["--dangerously-bypass-approvals-and-sandbox"][..],
-        Permissions::ReadOnly => &["--sandbox", "read-only"],
-        Permissions::ReadWrite => &["--sandbox", "workspace-write"],
-        Permissions::Full => {
-            &["--sandbox", "workspace-write", "-c", "sandbox_workspace_write.network_access=true"]
-        }
-    });
-    args
-}
+    args: &["exec", "--json", "--skip-git-repo-check"],
+    read_only: &["--sandbox", "read-only"],
+    read_write: &["--sandbox", "workspace-write"],
+    full: &["--sandbox", "workspace-write", "-c", "sandbox_workspace_write.network_access=true"],
+    dangerous: &["--dangerously-bypass-approvals-and-sandbox"],
+    // The prompt is on stdin.
+    last: &["-"],
+    output: Output::Events(read),
+};
 
 /// Reads one event of `--json`.
-pub(super) fn read(event: &Value, answer: &mut Answer, on_event: &dyn Fn(Progress)) {
+fn read(event: &Value, answer: &mut Answer, on_event: &dyn Fn(Progress)) {
     match event["type"].as_str() {
         Some("thread.started") => {
             answer.session_id = event["thread_id"].as_str().map(str::to_owned);
@@ -27,17 +31,17 @@ pub(super) fn read(event: &Value, answer: &mut Answer, on_event: &dyn Fn(Progres
         Some("item.started") => return started(&event["item"], on_event),
         Some("item.completed") => return completed(&event["item"], answer, on_event),
         Some("turn.completed") => {
-            answer.trouble = None;
+            answer.pending_error = None;
             used(&event["usage"], answer);
         }
         Some("turn.failed") => {
             let error = &event["error"];
             answer.fail(stated(error), error["message"].as_str().unwrap_or("the turn failed"));
         }
-        // It may be overcome: codex reconnects by itself, and says so in the same way.
+        // It may recover: codex reports its own reconnects in the same way.
         Some("error") => {
             let message = event["message"].as_str().unwrap_or("it failed");
-            answer.trouble = Some((stated(event), message.to_owned()));
+            answer.pending_error = Some((stated(event), message.to_owned()));
         }
         _ => {}
     }

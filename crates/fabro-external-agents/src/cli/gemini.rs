@@ -1,42 +1,47 @@
-use fabro_types::{Permissions, Usage};
+use fabro_types::Usage;
 use serde_json::Value;
 
 use crate::cli::answer::{Answer, number, stated};
+use crate::cli::program::{Output, Program};
 
-/// How many places are tried as the beginning of the JSON.
+/// How many positions are tried as the beginning of the JSON.
 const TRIES: usize = 64;
 
-pub(super) fn args(permissions: Permissions, dangerous: bool) -> Vec<&'static str> {
-    let mut args = vec!["--output-format", "json"];
-    args.extend(match permissions {
-        _ if dangerous => &["--approval-mode", "yolo"][..],
-        Permissions::ReadOnly => &["--approval-mode", "default"],
-        Permissions::ReadWrite => &["--approval-mode", "auto_edit"],
-        Permissions::Full => &[
-            "--approval-mode",
-            "auto_edit",
-            "--allowed-tools",
-            "run_shell_command,web_fetch,google_web_search",
-        ],
-    });
-    args
-}
+pub(super) const PROGRAM: Program = Program {
+    name: "gemini",
+    title: "Gemini CLI",
+    package: "@google/gemini-cli",
+    provider: "gemini",
+    variables: ["GEMINI_", "GOOGLE_"],
+    args: &["--output-format", "json"],
+    read_only: &["--approval-mode", "default"],
+    read_write: &["--approval-mode", "auto_edit"],
+    full: &[
+        "--approval-mode",
+        "auto_edit",
+        "--allowed-tools",
+        "run_shell_command,web_fetch,google_web_search",
+    ],
+    dangerous: &["--approval-mode", "yolo"],
+    last: &[],
+    output: Output::Document(read),
+};
 
 /// Reads the one object that `json` is; an error may be on stderr.
-pub(super) fn read(stdout: &str, stderr: &str, answer: &mut Answer) {
-    let Some(said) = object(stdout).or_else(|| object(stderr)) else { return };
-    answer.session_id = said["session_id"].as_str().map(str::to_owned);
-    answer.usage = used(&said["stats"]["models"]);
-    let error = &said["error"];
+fn read(stdout: &str, stderr: &str, answer: &mut Answer) {
+    let Some(document) = object(stdout).or_else(|| object(stderr)) else { return };
+    answer.session_id = document["session_id"].as_str().map(str::to_owned);
+    answer.usage = used(&document["stats"]["models"]);
+    let error = &document["error"];
     if error.is_object() {
         let message = error["message"].as_str().unwrap_or("it failed");
         answer.fail(stated(error), message);
     } else {
-        answer.text = said["response"].as_str().map(str::to_owned);
+        answer.text = document["response"].as_str().map(str::to_owned);
     }
 }
 
-/// The first object that begins a line and has what an answer has.
+/// The first object that begins a line and has a known key.
 fn object(text: &str) -> Option<Value> {
     let starts = text.match_indices('{').filter(|&(at, _)| at == 0 || text[..at].ends_with('\n'));
     starts.take(TRIES).find_map(|(at, _)| {
@@ -47,7 +52,7 @@ fn object(text: &str) -> Option<Value> {
     })
 }
 
-/// What all models together used, under the name of the one that read most.
+/// The usage of all models together, under the name of the one with the largest input.
 fn used(models: &Value) -> Option<Usage> {
     let mut used: Option<Usage> = None;
     let mut most = (0, None);

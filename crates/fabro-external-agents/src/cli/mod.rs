@@ -2,12 +2,15 @@ mod answer;
 mod claude;
 mod codex;
 mod gemini;
+mod output;
+mod program;
 
 use async_trait::async_trait;
 use fabro_sandbox::{Exit, Mark};
-use fabro_types::Permissions;
 
-use crate::cli::answer::{Answer, Hearing};
+use crate::cli::answer::Answer;
+use crate::cli::output::OutputReader;
+use crate::cli::program::Program;
 use crate::exchange::{exchange, start};
 use crate::{Backend, BackendError, Done, Task};
 
@@ -37,44 +40,24 @@ impl CliAgent {
 
     /// The program for the models of a provider: `anthropic`, `openai` or `gemini`.
     pub fn of_provider(provider: &str) -> Option<Self> {
-        match provider {
-            "anthropic" => Some(Self::Claude),
-            "openai" => Some(Self::Codex),
-            "gemini" => Some(Self::Gemini),
-            _ => None,
-        }
+        Self::ALL.into_iter().find(|agent| agent.program().provider == provider)
     }
 
     /// The name of the program.
-    pub fn program(self) -> &'static str {
-        match self {
-            Self::Claude => "claude",
-            Self::Codex => "codex",
-            Self::Gemini => "gemini",
-        }
+    pub fn name(self) -> &'static str {
+        self.program().name
     }
 
     /// Whether a variable of the environment is a key or a setting of the program or its provider.
     pub fn is_own_variable(self, name: &str) -> bool {
-        let prefixes: &[&str] = match self {
-            Self::Claude => &["ANTHROPIC_", "CLAUDE_"],
-            Self::Codex => &["OPENAI_", "CODEX_"],
-            Self::Gemini => &["GEMINI_", "GOOGLE_"],
-        };
-        prefixes.iter().any(|prefix| name.starts_with(prefix))
+        self.program().variables.iter().any(|prefix| name.starts_with(prefix))
     }
 
-    fn install(self) -> &'static str {
+    fn program(self) -> &'static Program {
         match self {
-            Self::Claude => {
-                "install Claude Code with `npm install -g @anthropic-ai/claude-code`, or give the path of the program"
-            }
-            Self::Codex => {
-                "install Codex with `npm install -g @openai/codex`, or give the path of the program"
-            }
-            Self::Gemini => {
-                "install Gemini CLI with `npm install -g @google/gemini-cli`, or give the path of the program"
-            }
+            Self::Claude => &claude::PROGRAM,
+            Self::Codex => &codex::PROGRAM,
+            Self::Gemini => &gemini::PROGRAM,
         }
     }
 }
@@ -85,38 +68,21 @@ impl Cli {
         Self { agent, program: None, dangerous: false }
     }
 
-    /// Runs another program in its place, which speaks as it does: a path, or a name on the `PATH`.
+    /// Runs another program with the same interface instead: a path, or a name on the `PATH`.
     pub fn with_program(self, program: impl Into<String>) -> Self {
         Self { program: Some(program.into()), ..self }
     }
 
     /// Whether tasks with `full` permissions turn off every check that the program has. For users
-    /// who ask for it, in surroundings that nothing of value can be reached from.
+    /// who ask for it, in an environment from which nothing of value can be reached.
     pub fn with_dangerous(self, dangerous: bool) -> Self {
         Self { dangerous, ..self }
     }
 
-    fn args(&self, task: &Task<'_>) -> Vec<String> {
-        let dangerous = self.dangerous && task.permissions == Permissions::Full;
-        let mut args = match self.agent {
-            CliAgent::Claude => claude::args(task.permissions, dangerous),
-            CliAgent::Codex => codex::args(task.permissions, dangerous),
-            CliAgent::Gemini => gemini::args(task.permissions, dangerous),
-        };
-        if let Some(model) = task.model {
-            args.extend(["--model", model]);
-        }
-        if self.agent == CliAgent::Codex {
-            // The prompt is on stdin.
-            args.push("-");
-        }
-        args.into_iter().map(str::to_owned).collect()
-    }
-
     fn done(&self, exit: Exit, mut answer: Answer, stderr: String) -> Result<Done, BackendError> {
-        let name = self.agent.program();
+        let name = self.agent.name();
         if exit != Exit::Code(0) || answer.text.is_none() {
-            answer.give_up();
+            answer.settle_error();
         }
         if let Some((class, message)) = answer.error {
             return Err(BackendError::reported(name, class, &message));
@@ -138,15 +104,16 @@ impl Backend for Cli {
         if task.cancel.is_cancelled() {
             return Err(BackendError::Canceled);
         }
-        let program = self.program.as_deref().unwrap_or(self.agent.program());
-        let args = self.args(&task);
+        let known = self.agent.program();
+        let program = self.program.as_deref().unwrap_or(known.name);
+        let args = known.args(task.permissions, self.dangerous, task.model);
         let mark = Mark::new();
         let own = task.keys.iter().filter(|(name, _)| self.agent.is_own_variable(name));
         let own: Vec<_> = own.cloned().collect();
         let env = [&own, task.env, &[mark.variable()]].concat();
-        let started = start(program, &args, &env, &task, self.agent.install())?;
-        let mut hearing = Hearing::new(self.agent, task.on_event);
-        let ended = exchange(started, &task, |bytes| hearing.hear(bytes)).await?;
-        self.done(ended.exit, hearing.answer(&ended.stderr), ended.stderr)
+        let started = start(program, &args, &env, &task, &known.install())?;
+        let mut reader = OutputReader::new(known.output, task.on_event);
+        let ended = exchange(started, &task, |bytes| reader.read(bytes)).await?;
+        self.done(ended.exit, reader.finish(&ended.stderr), ended.stderr)
     }
 }

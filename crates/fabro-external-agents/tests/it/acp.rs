@@ -45,7 +45,7 @@ async fn a_conversation_is_held() {
 
 #[tokio::test]
 async fn permissions_are_given_as_the_task_has_them() {
-    let mut told = Vec::new();
+    let mut lines = Vec::new();
     for permissions in [Permissions::ReadOnly, Permissions::ReadWrite, Permissions::Full] {
         for what in [
             "read here.txt",
@@ -60,10 +60,10 @@ async fn permissions_are_given_as_the_task_has_them() {
             let said = answer(&format!("permit {what}"), permissions).await;
             let said =
                 said.lines().find_map(|line| line.strip_prefix("answer: ")).unwrap().to_owned();
-            told.push(format!("{} {what}: {said}", permissions.as_str()));
+            lines.push(format!("{} {what}: {said}", permissions.as_str()));
         }
     }
-    assert_snapshot!(told.join("\n"), @r"
+    assert_snapshot!(lines.join("\n"), @r"
     read-only read here.txt: once
     read-only read /etc/passwd: no
     read-only edit here.txt: no
@@ -154,7 +154,7 @@ async fn ends_have_reasons_and_classes() {
     ");
     assert_snapshot!(answer("refuse", Permissions::Full).await, @r"
     says 6
-    error: fake_agent: it refused to go on: change the prompt (deterministic)
+    error: fake_agent: it refused to continue: change the prompt (deterministic)
     ");
     assert_snapshot!(answer("fail", Permissions::Full).await, @"error: fake_agent: Internal error: come back later (transient_infra)");
     let place = Place::new();
@@ -201,9 +201,9 @@ async fn settings_reach_the_agent() {
     session: s1
     warning: the model big is not set, the agent uses its own: fake_agent: Method not found: session/set_model
     ");
-    assert_snapshot!(set("plain", json!({"model": "big"}), None).await, @"error: `model` in acp.config is not taken: fake_agent: Method not found: session/set_model (deterministic)");
-    assert_snapshot!(set("", json!({"mode": "none"}), None).await, @"error: `mode` in acp.config is not taken: fake_agent: Invalid params (deterministic)");
-    assert_snapshot!(set("", json!({"slow": true}), None).await, @"error: `slow` in acp.config is not taken: fake_agent: the agent has no such option, only [which-model, fast] (deterministic)");
+    assert_snapshot!(set("plain", json!({"model": "big"}), None).await, @"error: `model` in acp.config is not accepted: fake_agent: Method not found: session/set_model (deterministic)");
+    assert_snapshot!(set("", json!({"mode": "none"}), None).await, @"error: `mode` in acp.config is not accepted: fake_agent: Invalid params (deterministic)");
+    assert_snapshot!(set("", json!({"slow": true}), None).await, @"error: `slow` in acp.config is not accepted: fake_agent: the agent has no such option, only [which-model, fast] (deterministic)");
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use super::{Place, gone};
 
 /// A program of a few lines of shell.
 fn program(place: &Place, agent: CliAgent, script: &str) -> Cli {
-    let path = place.0.path().join(agent.program());
+    let path = place.0.path().join(agent.name());
     // Written by another process: one that this process has open for writing while another test
     // forks could not be started.
     let written = std::process::Command::new("sh")
@@ -116,8 +116,8 @@ async fn answers_are_read() {
 }
 
 #[tokio::test]
-async fn each_program_is_told_the_permissions_in_its_own_words() {
-    let mut told = Vec::new();
+async fn each_program_gets_the_permissions_as_its_own_arguments() {
+    let mut lines = Vec::new();
     for agent in [CliAgent::Claude, CliAgent::Codex, CliAgent::Gemini] {
         for permissions in [Permissions::ReadOnly, Permissions::ReadWrite, Permissions::Full] {
             for dangerous in [false, true] {
@@ -132,16 +132,16 @@ async fn each_program_is_told_the_permissions_in_its_own_words() {
                     })
                     .await;
                 let args = std::fs::read_to_string(log).unwrap();
-                told.push(format!(
+                lines.push(format!(
                     "{} {}{}: {args}",
-                    agent.program(),
+                    agent.name(),
                     permissions.as_str(),
                     if dangerous { "!" } else { "" }
                 ));
             }
         }
     }
-    assert_snapshot!(told.concat(), @r"
+    assert_snapshot!(lines.concat(), @r"
     claude read-only: -p --output-format stream-json --verbose --permission-mode default --disallowedTools Edit,MultiEdit,Write,NotebookEdit Bash,WebFetch,WebSearch
     claude read-only!: -p --output-format stream-json --verbose --permission-mode default --disallowedTools Edit,MultiEdit,Write,NotebookEdit Bash,WebFetch,WebSearch --model m-1
     claude read-write: -p --output-format stream-json --verbose --permission-mode acceptEdits --disallowedTools Bash,WebFetch,WebSearch
@@ -164,7 +164,7 @@ async fn each_program_is_told_the_permissions_in_its_own_words() {
 }
 
 #[tokio::test]
-async fn the_prompt_comes_over_stdin_whatever_its_length() {
+async fn a_prompt_of_any_length_comes_over_stdin() {
     let place = Place::new();
     let count = r#"printf '{"type":"result","result":"%s in %s"}' $(wc -c) "$PWD""#;
     let prompt = "ä".repeat(500_000);
@@ -198,7 +198,7 @@ async fn errors_have_the_class_that_is_stated() {
 }
 
 #[tokio::test]
-async fn programs_that_fail_without_a_word_are_told_apart() {
+async fn programs_that_fail_without_a_message_have_different_errors() {
     assert_snapshot!(answer(CliAgent::Claude, "echo unknown option >&2; exit 2").await, @r"
     error: claude failed with exit code 2; it said:
     unknown option (deterministic)

@@ -19,7 +19,7 @@ pub(super) struct Endpoint {
 
 impl Endpoint {
     pub(super) fn new(provider: &Provider) -> Result<Self, SetupError> {
-        let name = || provider.name.clone();
+        let name = &provider.name;
         let default = match Wire::of(provider.kind) {
             Wire::Anthropic => Some("https://api.anthropic.com/v1"),
             Wire::Gemini => Some("https://generativelanguage.googleapis.com/v1beta"),
@@ -27,8 +27,17 @@ impl Endpoint {
             Wire::ChatCompletions | Wire::Responses => Some("https://api.openai.com/v1"),
         };
         let base = provider.base_url.as_deref().or(default);
-        let base = base.ok_or_else(|| SetupError::NoBaseUrl { provider: name() })?;
-        let invalid = |reason: String| SetupError::BaseUrl { provider: name(), reason };
+        let base = base.ok_or_else(|| {
+            let message = format!("provider `{name}` has no base URL");
+            SetupError::new(message, "set one, as in `http://127.0.0.1:8080/v1`")
+        })?;
+        let invalid = |reason: String| {
+            let what = "is not an http or https URL";
+            SetupError::new(
+                format!("the base URL of provider `{name}` {what} ({reason})"),
+                "fix it",
+            )
+        };
         let mut url = Url::parse(base.trim()).map_err(|error| invalid(error.to_string()))?;
         if !matches!(url.scheme(), "http" | "https") {
             return Err(invalid("another scheme".to_owned()));
@@ -102,7 +111,11 @@ fn headers(provider: &Provider) -> Result<HeaderMap, SetupError> {
             _ => (AUTHORIZATION.as_str(), format!("Bearer {key}")),
         };
         let value = HeaderValue::try_from(value);
-        let value = value.map_err(|_| SetupError::Key { provider: provider.name.clone() })?;
+        let value = value.map_err(|_| {
+            let message =
+                format!("the key of provider `{}` has characters that no key has", provider.name);
+            SetupError::new(message, "set it again")
+        })?;
         headers.insert(HeaderName::from_static(name), value);
     }
     if provider.kind == ProviderKind::Anthropic {
@@ -110,8 +123,11 @@ fn headers(provider: &Provider) -> Result<HeaderMap, SetupError> {
         headers.insert(name, HeaderValue::from_static("2023-06-01"));
     }
     for (header, value) in &provider.headers {
-        let invalid =
-            || SetupError::Header { provider: provider.name.clone(), header: header.clone() };
+        let invalid = || {
+            let place = format!("header `{header}` of provider `{}`", provider.name);
+            let message = format!("{place} has a name or a value that HTTP does not allow");
+            SetupError::new(message, "fix it")
+        };
         let name = HeaderName::try_from(header).map_err(|_| invalid())?;
         headers.insert(name, HeaderValue::try_from(value).map_err(|_| invalid())?);
     }

@@ -3,7 +3,7 @@
 //! A module for each HTTP interface, each with `request` (builds JSON) and `events` (reads the events
 //! of the answer into a [`turn::Turn`]), both without I/O: `chat_completions`, `responses`,
 //! `anthropic`, `gemini`. Everything else is shared: `wire` (what a request body is made from),
-//! `http` and `sse` (sending, reading, limits), `failure` and `error_body` (errors), `names` (names and
+//! `http` and `sse` (sending, reading, limits), `failure` and `error_body` (errors), `setup` (TLS), `names` (names and
 //! ids that providers accept), `routing` (which provider), `endpoint` (URLs and headers).
 
 mod anthropic;
@@ -20,6 +20,7 @@ mod provider;
 mod responses;
 mod routing;
 mod schema;
+mod setup;
 mod sse;
 mod turn;
 mod wire;
@@ -34,10 +35,12 @@ use self::endpoint::Endpoint;
 use self::events::{EventError, EventReader, Progress};
 use self::http::Body;
 pub use self::provider::{Provider, Secret};
+use self::setup::client_error;
+pub use self::setup::{SetupError, install_tls};
 use self::sse::Frame;
 use self::turn::Turn;
 use self::wire::{Wire, WireRequest};
-use crate::{Catalog, ErrorKind, Model, ModelError, Part, Request};
+use crate::{Catalog, Model, ModelError, Part, Request};
 pub use fabro_types::ProviderKind;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
@@ -68,9 +71,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// plain text only within the turn that calls tools.
 ///
 /// An answer of Chat Completions that is not a stream is read as it is. A stream that breaks off, ends
-/// early or is not valid is [`ErrorKind::BrokenStream`]. An answer of more than 64 MB, or an event of
-/// more than 16 MB, is [`ErrorKind::TooLarge`]. A line of a stream that is not whole after both timeouts
-/// of its provider together is [`ErrorKind::Timeout`]. Of the body of an error, at most 1 MB is read.
+/// early or is not valid is [`BrokenStream`](crate::ErrorKind::BrokenStream). An answer of more than 64 MB, or an event of
+/// more than 16 MB, is [`TooLarge`](crate::ErrorKind::TooLarge). A line of a stream that is not whole after both timeouts
+/// of its provider together is [`Timeout`](crate::ErrorKind::Timeout). Of the body of an error, at most 1 MB is read.
 ///
 /// Names of tools and ids of calls are sent in a form that the provider accepts, each under one of its
 /// own; what has that form already is sent unchanged. The request itself is not changed.
@@ -88,51 +91,6 @@ struct Shared {
     endpoints: Vec<Endpoint>,
     catalog: Catalog,
     client: reqwest::Client,
-}
-
-/// A provider that cannot be set up.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SetupError {
-    /// Its base URL is not valid.
-    #[error("the base URL of provider `{provider}` is not an http or https URL ({reason}): fix it")]
-    BaseUrl {
-        /// The provider.
-        provider: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// It has no base URL, and its kind has no default.
-    #[error("provider `{provider}` has no base URL: set one, as in `http://127.0.0.1:8080/v1`")]
-    NoBaseUrl {
-        /// The provider.
-        provider: String,
-    },
-    /// A header that HTTP does not allow.
-    #[error(
-        "header `{header}` of provider `{provider}` has a name or a value that HTTP does not allow"
-    )]
-    Header {
-        /// The provider.
-        provider: String,
-        /// The header.
-        header: String,
-    },
-    /// A key that cannot be sent.
-    #[error("the key of provider `{provider}` has characters that no key has: set it again")]
-    Key {
-        /// The provider.
-        provider: String,
-    },
-    /// The HTTP client cannot be built, independent of providers: nearly always because certificates are
-    /// missing.
-    #[error("the HTTP client cannot be set up: {reason}: {fix}")]
-    Client {
-        /// Why not.
-        reason: String,
-        /// How to fix it.
-        fix: String,
-    },
 }
 
 impl Providers {
@@ -159,7 +117,7 @@ impl Providers {
     ///
     /// # Errors
     ///
-    /// Of kind [`ErrorKind::Auth`] when that provider is not configured, or has no key.
+    /// Of kind [`Auth`](crate::ErrorKind::Auth) when that provider is not configured, or has no key.
     pub fn route(&self, request: &Request) -> Result<(&Provider, String), ModelError> {
         let (index, model) = routing::route(&self.shared.providers, &self.shared.catalog, request)?;
         Ok((&self.shared.providers[index], model))
@@ -251,53 +209,5 @@ impl Answer {
     }
 }
 
-/// Installs ring as the TLS provider of this process, unless another one is installed already.
-/// [`Providers::new`] does it; other code calls it before it builds an HTTP client.
-pub fn install_tls() {
-    // The only error is that one is installed already.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-}
-
-/// Why the HTTP client cannot be built; variables may say where certificates are.
-fn client_error(error: &dyn std::error::Error, env: impl Fn(&str) -> Option<String>) -> SetupError {
-    let names = ["SSL_CERT_FILE", "SSL_CERT_DIR"].into_iter();
-    let set: Vec<_> = names.filter_map(|name| Some(format!("{name}={}", env(name)?))).collect();
-    let reason = failure::deepest(error);
-    let fix = if set.is_empty() {
-        "check the certificates of this system".to_owned()
-    } else {
-        format!("fix or unset {}", set.join(" and "))
-    };
-    SetupError::Client { reason, fix }
-}
-
-fn invalid(message: String) -> ModelError {
-    let error = ModelError::new(ErrorKind::InvalidRequest).with_message(message);
-    // No request was made.
-    ModelError { usage: fabro_types::Usage::default(), ..error }
-}
-
 #[cfg(test)]
 mod tests;
-
-#[cfg(test)]
-mod setup_tests {
-    use super::*;
-
-    #[test]
-    fn missing_certificates_are_reported_with_their_variable() {
-        let cause = std::io::Error::other("no certificates");
-        let message = |set: &'static str| {
-            let env = move |name: &str| (name == set).then(|| "/gone.pem".to_owned());
-            client_error(&cause, env).to_string()
-        };
-        assert_eq!(
-            message("SSL_CERT_FILE"),
-            "the HTTP client cannot be set up: no certificates: fix or unset SSL_CERT_FILE=/gone.pem"
-        );
-        assert_eq!(
-            message("HOME"),
-            "the HTTP client cannot be set up: no certificates: check the certificates of this system"
-        );
-    }
-}

@@ -1,4 +1,5 @@
-use super::{Provider, ProviderKind, invalid};
+use super::wire::invalid;
+use super::{Provider, ProviderKind};
 use crate::{Catalog, ErrorKind, ModelError, Request};
 
 /// The index of the provider that a request goes to, and the model's name there.

@@ -66,7 +66,7 @@ impl Parser {
         self.event.data.len() + self.whole.as_ref().map_or(0, String::len)
     }
 
-    /// An event without data is none.
+    /// An event without data does not count.
     fn take_event(&mut self) -> Option<Event> {
         let event = std::mem::take(&mut self.event);
         std::mem::take(&mut self.has_data).then_some(event).filter(|event| !event.data.is_empty())

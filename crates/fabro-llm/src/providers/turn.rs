@@ -140,7 +140,7 @@ impl Turn {
         })
     }
 
-    /// The provider says that the turn is whole: adds the end, or the reason why there is none.
+    /// The provider ended the turn: adds the end, or returns why the turn cannot be used.
     pub(super) fn end(&mut self) -> Result<(), EventError> {
         if !self.refusal.is_empty() {
             return Err(EventError::Refused(std::mem::take(&mut self.refusal)));
@@ -151,7 +151,7 @@ impl Turn {
                 return Err(EventError::Refused("the answer was filtered".to_owned()));
             }
             Some(FinishReason::Failed(reason)) => return Err(EventError::Incomplete(reason)),
-            // The end itself was announced; an answer without any content and reason is none.
+            // Without content and without a reason there is no answer.
             None if !self.has_parts => return Err(EventError::ended_early()),
             Some(FinishReason::MaxTokens) => StopReason::MaxTokens,
             _ if self.calls == 0 => StopReason::Complete,

@@ -6,10 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::events::EventReader;
-use super::{
-    Provider, ProviderKind, anthropic, chat_completions, gemini, invalid, names, responses,
-};
-use crate::{ModelError, ModelInfo, ReasoningStyle, Request};
+use super::{Provider, ProviderKind, anthropic, chat_completions, gemini, names, responses};
+use crate::{ErrorKind, ModelError, ModelInfo, ReasoningStyle, Request};
 
 /// An HTTP interface. Each has a module with its requests and its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +43,7 @@ impl Wire {
     }
 }
 
-/// How long to think, in the words of requests.
+/// Reasoning effort, in the words of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Effort {
@@ -77,7 +75,7 @@ pub(super) struct WireRequest<'a> {
     pub(super) model: &'a str,
     /// With names and ids that this provider accepts.
     pub(super) request: Cow<'a, Request>,
-    /// How the model is told how long to think, where that is known.
+    /// How the model takes its reasoning effort, where that is known.
     pub(super) reasoning: Option<ReasoningStyle>,
     /// `None` where nothing was asked for, or the model does not think.
     pub(super) effort: Option<Effort>,
@@ -146,4 +144,11 @@ impl<'a> WireRequest<'a> {
         let is_default_address = self.provider.base_url.is_none();
         self.request.cache_key.as_deref().filter(|_| is_openai && is_default_address)
     }
+}
+
+/// A request that is refused before it is sent.
+pub(super) fn invalid(message: String) -> ModelError {
+    let error = ModelError::new(ErrorKind::InvalidRequest).with_message(message);
+    // No request was made.
+    ModelError { usage: fabro_types::Usage::default(), ..error }
 }

@@ -204,7 +204,7 @@ async fn everything_of_a_request_is_sent() {
 }
 
 #[tokio::test]
-async fn models_that_do_not_think_are_not_told_to() {
+async fn models_that_do_not_think_get_no_effort() {
     let mut request = request("Hi");
     request.model = Some("gpt-4o".to_owned());
     request.reasoning_effort = Some("low".to_owned());
@@ -267,7 +267,7 @@ async fn calls_without_an_id_of_their_own_get_one() {
 }
 
 #[tokio::test]
-async fn the_reason_to_stop_is_told() {
+async fn the_stop_reason_is_reported() {
     let stop = async |response| asked(KIND, response).await.map(|reply| reply.stop);
     assert_eq!(stop(Response::text("x")).await, Ok(StopReason::Complete));
     assert_eq!(stop(Response::text("x").stop("length")).await, Ok(StopReason::MaxTokens));
@@ -319,9 +319,9 @@ async fn calls_with_one_id_stay_apart() {
         arguments: json!({"path": path}).to_string(),
     };
     let reply = asked(KIND, Response::turn(vec![call("a"), call("b")])).await.unwrap();
-    let told: Vec<_> =
+    let result: Vec<_> =
         reply.tool_calls().into_iter().map(|call| (call.id, call.arguments)).collect();
     let arguments = |path: &str| json!({"path": path});
     let expect = [("x", arguments("a")), ("call_2_1", arguments("b"))];
-    assert_eq!(told, expect.map(|(id, arguments)| (id.to_owned(), arguments)));
+    assert_eq!(result, expect.map(|(id, arguments)| (id.to_owned(), arguments)));
 }

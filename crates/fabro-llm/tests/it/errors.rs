@@ -91,10 +91,11 @@ async fn filtered_answers_are_errors() {
 
 #[tokio::test]
 async fn keys_and_headers_are_in_no_message() {
-    let told = r#"{"error": {"message": "wrong: sk-planted-secret, Bearer tok-planted-secret", "type": "sk-planted-secret"}}"#;
+    let reported = r#"{"error": {"message": "wrong: sk-planted-secret, Bearer tok-planted-secret", "type": "sk-planted-secret"}}"#;
     for (status, kind) in [(401, BOTH[0]), (401, BOTH[1]), (400, BOTH[1]), (503, BOTH[0])] {
-        let server =
-            Server::start(vec![Response::bytes(status, "application/json", told)]).await.unwrap();
+        let server = Server::start(vec![Response::bytes(status, "application/json", reported)])
+            .await
+            .unwrap();
         let mut provider = provider(kind, &server);
         provider.headers.insert("X-Token".to_owned(), "Bearer tok-planted-secret".to_owned());
         assert!(!format!("{provider:?}").contains("planted"));
@@ -108,12 +109,12 @@ async fn keys_and_headers_are_in_no_message() {
 
 #[tokio::test]
 async fn overflows_are_known_by_their_words() {
-    for told in [
+    for reported in [
         r#"{"message": "Input is too long for requested model."}"#,
         r#"{"error": {"message": "prompt too long; exceeded max context length by 9 tokens", "type": "invalid_request_error"}}"#,
         r#"{"error": "Input validation error: `inputs` must have less than 4096 tokens. Given: 5000", "error_type": "validation"}"#,
     ] {
-        let error = refused(BOTH[1], Response::bytes(400, "application/json", told)).await;
+        let error = refused(BOTH[1], Response::bytes(400, "application/json", reported)).await;
         assert_eq!(error.kind, ErrorKind::ContextOverflow, "{error}");
     }
 }
@@ -147,7 +148,7 @@ async fn a_redirect_is_not_followed() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_told_with_the_address() {
+async fn an_unreachable_server_is_reported_with_its_address() {
     // A port that was free a moment ago.
     let port = {
         let server = Server::start(Vec::new()).await.unwrap();
@@ -180,22 +181,24 @@ async fn a_request_is_made_again_and_elsewhere() {
     let retry = RetryPolicy { first: Duration::from_millis(1), ..RetryPolicy::default() };
     let fallbacks = vec![Fallback::new("other/their-model")];
     let asking = RequestPolicy { retry, fallbacks, seed: 1 };
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let reply = ask(&model, request("Hi"), &asking, |progress| match progress {
-        Progress::Retrying { error, failed, .. } => told.push(format!("{failed} {:?}", error.kind)),
-        Progress::Failover { to, .. } => told.push(to.to_string()),
+        Progress::Retrying { error, failed, .. } => {
+            reported.push(format!("{failed} {:?}", error.kind))
+        }
+        Progress::Failover { to, .. } => reported.push(to.to_string()),
         _ => {}
     })
     .await
     .unwrap();
-    assert_eq!(told, ["1 RateLimit", "2 RateLimit", "other/their-model", "1 Overloaded"]);
+    assert_eq!(reported, ["1 RateLimit", "2 RateLimit", "other/their-model", "1 Overloaded"]);
     assert_eq!((reply.text().as_str(), reply.usage.turns), ("Hello", 5));
     assert_eq!(first.requests().len(), 3);
     assert_eq!(second.requests()[1].json()["model"], "their-model");
 }
 
 #[tokio::test]
-async fn what_is_not_configured_is_told_before_anything_is_sent() {
+async fn a_provider_that_is_not_configured_is_an_error_before_a_request() {
     let server = Server::start(Vec::new()).await.unwrap();
     let model = client(BOTH[0], &server);
     let mut request = request("Hi");

@@ -120,7 +120,7 @@ async fn every_provider_takes_the_names_and_ids_it_is_sent() {
         let ids: Vec<_> = sent.iter().map(|[id, _]| id.as_str()).collect();
         let long = "a".repeat(40);
         let expect = match kind {
-            // They are told by many of these servers, and go back to them.
+            // They are result by many of these servers, and go back to them.
             ProviderKind::OpenAiCompatible => {
                 [calls[0].0, calls[1].0, calls[2].0, calls[3].0, "i_d__", &*long, "toolu_01"]
             }
@@ -151,11 +151,11 @@ async fn what_a_server_calls_is_kept_and_goes_back_in_its_form() {
         let client = client(kind, &server);
         let mut request = request("Read");
         let reply = complete(&client, request.clone()).await.unwrap();
-        let told = reply.tool_calls()[0].clone();
-        assert_eq!((told.id.as_str(), told.name.as_str()), ("i d:✓", "read file"));
+        let call = reply.tool_calls()[0].clone();
+        assert_eq!((call.id.as_str(), call.name.as_str()), ("i d:✓", "read file"));
         let messages = Arc::make_mut(&mut request.messages);
         messages.push(reply.into_message().into());
-        messages.push(result(&told.id, "no such tool", true));
+        messages.push(result(&call.id, "no such tool", true));
         assert_eq!(complete(&client, request).await.unwrap().text(), "done");
         let (calls, results) = called(kind, &server.requests()[1].json());
         assert_eq!(calls, [["i_d__".to_owned(), "read_file".to_owned()]]);

@@ -21,12 +21,12 @@ async fn tool_turn(kind: ProviderKind, first: Response, last: Response) -> (Stri
     let mut request = full_request();
     let reply = complete(&client, request.clone()).await.unwrap();
     assert_eq!(reply.stop, StopReason::ToolCalls);
-    let told = serde_json::to_string_pretty(&reply).unwrap();
+    let pretty_reply = serde_json::to_string_pretty(&reply).unwrap();
     let id = reply.tool_calls()[0].id.clone();
     Arc::make_mut(&mut request.messages).push(reply.into_message().into());
     Arc::make_mut(&mut request.messages).push(result(&id, "text of a", false));
     assert_eq!(complete(&client, request).await.unwrap().text(), "done");
-    (told, server.requests()[1].json())
+    (pretty_reply, server.requests()[1].json())
 }
 
 fn full_request() -> Request {
@@ -68,8 +68,8 @@ async fn a_turn_of_responses() {
         json!({"type": "response.output_text.delta", "delta": "done"}),
         response("completed", json!({})),
     ]);
-    let (told, body) = tool_turn(ProviderKind::OpenAiResponses, first, last).await;
-    assert_snapshot!(told, @r#"
+    let (result, body) = tool_turn(ProviderKind::OpenAiResponses, first, last).await;
+    assert_snapshot!(result, @r#"
     {
       "content": [
         {
@@ -205,8 +205,8 @@ async fn responses_end_in_many_ways() {
     for ending in endings {
         let parts: Vec<_> = [text.clone()].into_iter().chain(ending).collect();
         let server = Server::start(vec![events(&parts)]).await.unwrap();
-        let told = complete(&client(ProviderKind::OpenAiResponses, &server), request("Hi")).await;
-        lines.push(match told {
+        let result = complete(&client(ProviderKind::OpenAiResponses, &server), request("Hi")).await;
+        lines.push(match result {
             Ok(reply) => format!("{:?} {}", reply.stop, reply.text()),
             Err(error) => format!("{:?}: {error}", error.kind),
         });
@@ -240,8 +240,8 @@ async fn a_turn_of_gemini() {
         candidate(json!([call]), json!({"finishReason": "STOP"})),
     ]);
     let last = events(&[candidate(json!([{"text": "done"}]), json!({"finishReason": "STOP"}))]);
-    let (told, body) = tool_turn(ProviderKind::Gemini, first, last).await;
-    assert_snapshot!(told, @r#"
+    let (result, body) = tool_turn(ProviderKind::Gemini, first, last).await;
+    assert_snapshot!(result, @r#"
     {
       "content": [
         {
@@ -372,8 +372,8 @@ async fn gemini_ends_in_many_ways() {
     let mut lines = Vec::new();
     for ending in endings {
         let server = Server::start(vec![events(&ending)]).await.unwrap();
-        let told = complete(&client(ProviderKind::Gemini, &server), request("Hi")).await;
-        lines.push(match told {
+        let result = complete(&client(ProviderKind::Gemini, &server), request("Hi")).await;
+        lines.push(match result {
             Ok(reply) => format!("{:?} {}", reply.stop, reply.text()),
             Err(error) => format!("{:?}: {error}", error.kind),
         });

@@ -110,8 +110,8 @@ async fn a_reason_to_stop_is_an_end() {
         let body = format!("{begun}{rest}");
         let response = Response::bytes(200, "text/event-stream", body);
         let reply = asked(ProviderKind::OpenAiCompatible, response).await;
-        let told = reply.as_ref().map(|reply| (reply.stop, reply.tool_calls().len()));
-        assert_eq!(told.map_err(|error| error.kind), expect, "{rest}");
+        let result = reply.as_ref().map(|reply| (reply.stop, reply.tool_calls().len()));
+        assert_eq!(result.map_err(|error| error.kind), expect, "{rest}");
         if let Ok(reply) = &reply {
             assert_eq!((reply.usage.input_tokens, reply.usage.output_tokens), (7, 2));
             assert_eq!(reply.text(), "whole");
@@ -193,8 +193,8 @@ async fn what_comes_and_has_no_end_is_a_timeout() {
             };
             let model = Providers::new(vec![provider], Catalog::empty()).unwrap();
             let reply = complete(&model, request("Hi")).await;
-            let told = reply.as_ref().map(Reply::text).map_err(|error| error.kind);
-            assert_eq!(told, expect, "{kind:?} {reply:?}");
+            let result = reply.as_ref().map(Reply::text).map_err(|error| error.kind);
+            assert_eq!(result, expect, "{kind:?} {reply:?}");
         }
     }
 }

@@ -142,7 +142,7 @@ fn thinking(wire: &WireRequest<'_>, max_tokens: u32) -> Thinking {
     let is_opus = wire.model.contains("opus");
     match version {
         Some(version) if version >= (4, 6) => adaptive(effort, version >= (4, 7)),
-        // It takes an effort, and thinks without being told to.
+        // It takes an effort, and thinks without the parameter.
         Some((4, 5)) if is_opus => {
             Thinking { thinking: None, effort: Some(effort.clamp(Effort::Low, Effort::High)) }
         }
