@@ -1,58 +1,44 @@
 use fabro_types::{Span, Status};
+use strum::{EnumString, IntoStaticStr};
 
 use crate::lookup::PREFIX;
 use crate::number::Number;
 use crate::pattern::Pattern;
 
 /// The comparison of a clause.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, IntoStaticStr)]
 #[non_exhaustive]
 pub enum Operator {
     /// `=` or `==`: equal as text.
+    #[strum(to_string = "=", serialize = "==")]
     Equal,
     /// `!=`: not equal as text.
+    #[strum(serialize = "!=")]
     NotEqual,
     /// `>`, both sides numbers.
+    #[strum(serialize = ">")]
     Greater,
     /// `<`, both sides numbers.
+    #[strum(serialize = "<")]
     Less,
     /// `>=`, both sides numbers.
+    #[strum(serialize = ">=")]
     GreaterOrEqual,
     /// `<=`, both sides numbers.
+    #[strum(serialize = "<=")]
     LessOrEqual,
     /// `contains`: a substring, or an item of an array.
+    #[strum(serialize = "contains")]
     Contains,
     /// `matches`: a regular expression matches somewhere.
+    #[strum(serialize = "matches")]
     Matches,
 }
 
 impl Operator {
     /// The operator as written; `=` for both of its spellings.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Equal => "=",
-            Self::NotEqual => "!=",
-            Self::Greater => ">",
-            Self::Less => "<",
-            Self::GreaterOrEqual => ">=",
-            Self::LessOrEqual => "<=",
-            Self::Contains => "contains",
-            Self::Matches => "matches",
-        }
-    }
-
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        Some(match text {
-            "=" | "==" => Self::Equal,
-            "!=" => Self::NotEqual,
-            ">" => Self::Greater,
-            "<" => Self::Less,
-            ">=" => Self::GreaterOrEqual,
-            "<=" => Self::LessOrEqual,
-            "contains" => Self::Contains,
-            "matches" => Self::Matches,
-            _ => return None,
-        })
+        self.into()
     }
 }
 

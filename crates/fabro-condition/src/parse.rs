@@ -129,7 +129,7 @@ fn clause(pair: &Pair<'_, Rule>) -> Result<Clause, SyntaxError> {
     for part in pair.clone().into_inner() {
         match part.as_rule() {
             Rule::key => key = part.as_str(),
-            Rule::operator => operator = Operator::parse(part.as_str()),
+            Rule::operator => operator = part.as_str().parse().ok(),
             _ => value = Some(part),
         }
     }

@@ -164,7 +164,7 @@ impl Attrs {
         self.get(name)?.value.to_duration()
     }
 
-    /// Sets the element's own attribute, whatever it was before.
+    /// Sets the element's own attribute, replacing an earlier value.
     pub(crate) fn set(&mut self, attr: Attr) {
         let position = self.position(&attr.name);
         self.names.add(&attr.name);

@@ -1,8 +1,7 @@
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fabro_types::Diagnostic;
+use fabro_types::{Diagnostic, excerpt};
 
 use crate::attrs::{Attr, Attrs};
 use crate::schema;
@@ -85,7 +84,7 @@ impl Reader<'_> {
             Ok(text) => Some(text.into()),
             Err(reason) => {
                 let message =
-                    format!("`{}` names the file `{}`: {reason}", attr.written, shown(path));
+                    format!("`{}` names the file `{}`: {reason}", attr.written, excerpt(path, 100));
                 let finding = Diagnostic::error("missing-file", attr.span, message);
                 let fix = if attr.name == "stack.child_workflow" {
                     "create the file, or correct the path, which is relative to this workflow"
@@ -98,13 +97,5 @@ impl Reader<'_> {
         };
         self.texts.insert(path.clone(), text.clone());
         text
-    }
-}
-
-/// At most 100 characters of a path.
-fn shown(path: &str) -> Cow<'_, str> {
-    match path.char_indices().nth(100) {
-        Some((end, _)) => Cow::Owned(format!("{}…", &path[..end])),
-        None => Cow::Borrowed(path),
     }
 }

@@ -1,4 +1,4 @@
-//! The parser that pest derives from `graph.pest`. Private: nobody outside sees a `Rule`.
+//! The parser that pest derives from `graph.pest`. Private: no other crate sees a `Rule`.
 
 #[derive(pest_derive::Parser)]
 #[grammar = "graph.pest"]

@@ -20,7 +20,7 @@ use fabro_types::NodeKind;
 /// classes the labels of subgraphs may give: both grow with the product of what is written.
 const MAX_PRODUCT: usize = 200_000;
 
-/// How many findings one workflow gives: more of them help nobody.
+/// How many findings one workflow gives: more of them do not help.
 const MAX_FINDINGS: usize = 1_000;
 
 const MAX_ID_CHARACTERS: usize = 128;
@@ -245,7 +245,8 @@ impl Lowering {
             None => literal.value.clone(),
         };
         let name = known.map_or_else(|| written.clone(), |known| Cow::Borrowed(known.name));
-        let (span, key_span) = (literal.span, key.span);
+        let span = literal.span;
+        let key_span = key.span;
         let attr = Arc::new(Attr { name, written, value, span, key_span, origin, file: None });
         self.written.push((place, attr.clone()));
         attr

@@ -6,7 +6,8 @@ use std::fmt;
 use fabro_types::NodeKind;
 
 /// What an attribute can stand on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Place {
     /// The graph.
     Graph,
@@ -19,11 +20,7 @@ pub enum Place {
 impl Place {
     /// `graph`, `node` or `edge`.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Graph => "graph",
-            Self::Node => "node",
-            Self::Edge => "edge",
-        }
+        self.into()
     }
 }
 

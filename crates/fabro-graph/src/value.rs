@@ -26,41 +26,29 @@ pub enum Value {
 }
 
 /// The unit of a duration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr)]
 pub enum TimeUnit {
     /// `ms`
+    #[strum(serialize = "ms")]
     Milliseconds,
     /// `s`
+    #[strum(serialize = "s")]
     Seconds,
     /// `m`
+    #[strum(serialize = "m")]
     Minutes,
     /// `h`
+    #[strum(serialize = "h")]
     Hours,
     /// `d`
+    #[strum(serialize = "d")]
     Days,
 }
 
 impl TimeUnit {
     /// The letters that stand after the number.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Milliseconds => "ms",
-            Self::Seconds => "s",
-            Self::Minutes => "m",
-            Self::Hours => "h",
-            Self::Days => "d",
-        }
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        Some(match text {
-            "ms" => Self::Milliseconds,
-            "s" => Self::Seconds,
-            "m" => Self::Minutes,
-            "h" => Self::Hours,
-            "d" => Self::Days,
-            _ => return None,
-        })
+        self.into()
     }
 
     fn milliseconds(self) -> u64 {
@@ -257,6 +245,6 @@ fn number(word: &str) -> Option<Value> {
 
 fn duration(word: &str) -> Option<Value> {
     let digits = word.bytes().take_while(u8::is_ascii_digit).count();
-    let unit = TimeUnit::parse(&word[digits..])?;
+    let unit: TimeUnit = word[digits..].parse().ok()?;
     word[..digits].parse().ok().map(|amount| Value::Duration { amount, unit })
 }

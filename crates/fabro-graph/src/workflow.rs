@@ -165,11 +165,6 @@ impl Workflow {
         &self.name
     }
 
-    /// Where the graph's name is written; `None` when it has none.
-    pub fn name_span(&self) -> Option<Span> {
-        self.name_span
-    }
-
     /// The graph's attributes.
     pub fn attrs(&self) -> &Attrs {
         &self.attrs
@@ -258,9 +253,9 @@ impl Workflow {
         let name = name.into();
         let Node { attrs, span, .. } = &mut self.graph[node];
         if attrs.get(&name).is_none() {
-            let (span, key_span) = (*span, *span);
             let written = name.clone();
-            attrs.set(Attr { name, written, value, span, key_span, origin, file: None });
+            let span = *span;
+            attrs.set(Attr { name, written, value, span, key_span: span, origin, file: None });
         }
     }
 

@@ -14,82 +14,36 @@ pub fn is_secret_name(name: &str) -> bool {
     let words: Vec<&str> =
         name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).collect();
     let Some((last, others)) = words.split_last() else { return false };
-    if is_property(last) || matches!(name.as_str(), "PWD" | "OLDPWD") {
+    if PROPERTIES.contains(last) || matches!(name.as_str(), "PWD" | "OLDPWD") {
         return false;
     }
     let is_key = matches!(*last, "KEY" | "KEYS")
         && others.last().is_none_or(|before| !PLAIN_KEYS.contains(before));
     is_key
-        || is_secret_word(last)
+        || SECRETS.contains(last)
         || words.iter().any(|word| PARTS.iter().any(|part| word.ends_with(part)))
 }
 
-/// Whether the last word says that the name is of a property of a secret, not of the secret.
-fn is_property(last_word: &str) -> bool {
-    matches!(
-        last_word,
-        "COUNT"
-            | "DIR"
-            | "DIRECTORY"
-            | "ENABLED"
-            | "ENDPOINT"
-            | "EXPIRES"
-            | "EXPIRY"
-            | "FILE"
-            | "FORMAT"
-            | "HELPER"
-            | "HOST"
-            | "ID"
-            | "LENGTH"
-            | "LIMIT"
-            | "MAX"
-            | "MODE"
-            | "NAME"
-            | "PATH"
-            | "PORT"
-            | "PROMPT"
-            | "SOCK"
-            | "TIMEOUT"
-            | "TTL"
-            | "TYPE"
-            | "URI"
-            | "URL"
-    )
-}
+/// Last words of names that are of a property of a secret, not of the secret.
+#[rustfmt::skip]
+const PROPERTIES: &[&str] = &[
+    "COUNT", "DIR", "DIRECTORY", "ENABLED", "ENDPOINT", "EXPIRES", "EXPIRY", "FILE", "FORMAT",
+    "HELPER", "HOST", "ID", "LENGTH", "LIMIT", "MAX", "MODE", "NAME", "PATH", "PORT", "PROMPT",
+    "SOCK", "TIMEOUT", "TTL", "TYPE", "URI", "URL",
+];
 
-/// Whether the last word names a secret by itself.
-fn is_secret_word(last_word: &str) -> bool {
-    matches!(
-        last_word,
-        "AUTH"
-            | "AUTHENTICATION"
-            | "AUTHORIZATION"
-            | "BEARER"
-            | "COOKIE"
-            | "DSN"
-            | "JWT"
-            | "PAT"
-            | "PASS"
-            | "PWD"
-    )
-}
+/// Last words that name a secret by themselves.
+#[rustfmt::skip]
+const SECRETS: &[&str] = &[
+    "AUTH", "AUTHENTICATION", "AUTHORIZATION", "BEARER", "COOKIE", "DSN", "JWT", "PAT", "PASS",
+    "PWD",
+];
 
-/// Ends of words that name secrets at any place.
-const PARTS: [&str; 14] = [
-    "ACCESSKEY",
-    "APIKEY",
-    "AUTHKEY",
-    "CREDENTIAL",
-    "CREDENTIALS",
-    "PASSPHRASE",
-    "PASSWD",
-    "PASSWORD",
-    "PASSWORDS",
-    "PRIVATEKEY",
-    "SECRET",
-    "SECRETKEY",
-    "SECRETS",
-    "TOKEN",
+/// Ends of words that name secrets at any position.
+#[rustfmt::skip]
+const PARTS: &[&str] = &[
+    "ACCESSKEY", "APIKEY", "AUTHKEY", "CREDENTIAL", "CREDENTIALS", "PASSPHRASE", "PASSWD",
+    "PASSWORD", "PASSWORDS", "PRIVATEKEY", "SECRET", "SECRETKEY", "SECRETS", "TOKEN",
 ];
 
 /// Words before `KEY` that make it no secret.

@@ -14,17 +14,10 @@ use crate::shapes::{SHAPES, Shape};
 const NAME_CHARS: usize = 64;
 
 /// Common values of variables that are no secrets: switches and well-known passwords.
-const PLAIN: [&str; 10] = [
-    "changeme",
-    "development",
-    "disabled",
-    "localhost",
-    "optional",
-    "password",
-    "postgres",
-    "production",
-    "required",
-    "undefined",
+#[rustfmt::skip]
+const PLAIN: &[&str] = &[
+    "changeme", "development", "disabled", "localhost", "optional", "password", "postgres",
+    "production", "required", "undefined",
 ];
 
 /// The patterns of all values and of the beginnings of all shapes.

@@ -1,4 +1,4 @@
-//! What is wrong with a value, in words that fit into a prompt whatever the value is.
+//! What is wrong with a value, in words that fit into a prompt for any value.
 
 use std::borrow::Cow;
 
@@ -180,15 +180,9 @@ fn is_short(value: &Value) -> bool {
     }
 }
 
+/// The same without the article.
 fn noun(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "boolean",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
+    kind(value).trim_start_matches("an ").trim_start_matches("a ")
 }
 
 /// The type of a value with its article.

@@ -8,7 +8,7 @@ use crate::explain::{self, json_error, kind, place};
 use crate::objects::{Candidate, candidates};
 use crate::schema::Schema;
 
-/// How many problems of one answer are told.
+/// How many problems of one answer are reported.
 const MAX_PROBLEMS: usize = 10;
 
 /// How many characters of a schema a correction repeats.
@@ -80,7 +80,7 @@ pub fn check(text: &str, expected: Expected<'_>) -> Checked {
 }
 
 /// The message that asks for a better answer: what is wrong, what is asked for, and that nothing but
-/// the JSON is wanted. Empty for a valid answer. Bounded whatever the answer and the schema are.
+/// the JSON is wanted. Empty for a valid answer. Bounded for any answer and schema.
 pub fn feedback(checked: &Checked, expected: Expected<'_>) -> String {
     let mut said = match checked {
         Checked::Valid(_) => return String::new(),
@@ -120,7 +120,7 @@ fn routing(text: &str) -> Checked {
         match parse(text, &candidate) {
             Ok(fields) if FIELDS.iter().any(|field| fields.contains_key(*field)) => {
                 let problems = wrong_types(&fields);
-                return verdict(problems, Value::Object(fields));
+                return valid_unless(problems, Value::Object(fields));
             }
             Err(problem) if candidate.has_key => {
                 return Checked::Invalid { problems: vec![problem] };
@@ -200,7 +200,7 @@ fn validated(value: Value, schema: &Schema) -> Checked {
     Checked::Invalid { problems }
 }
 
-fn verdict(problems: Vec<Problem>, value: Value) -> Checked {
+fn valid_unless(problems: Vec<Problem>, value: Value) -> Checked {
     if problems.is_empty() { Checked::Valid(value) } else { Checked::Invalid { problems } }
 }
 

@@ -90,18 +90,6 @@ pub enum Selector {
     Id(String),
 }
 
-impl Selector {
-    /// Whether it selects a node.
-    pub fn matches(&self, subject: &Subject<'_>) -> bool {
-        match self {
-            Self::Any => true,
-            Self::Shape(shape) => shape == subject.shape,
-            Self::Class(class) => subject.classes.contains(class),
-            Self::Id(id) => id == subject.id,
-        }
-    }
-}
-
 impl Display for Selector {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {

@@ -82,6 +82,7 @@ pub struct Template {
 
 #[derive(Clone)]
 enum Body {
+    Plain(Arc<str>),
     Parts(Arc<Vec<Part>>),
     Jinja { environment: Arc<Environment<'static>>, plain: bool },
 }
@@ -133,10 +134,10 @@ impl Template {
     /// # Errors
     /// A value is missing, cannot be read, cannot be quoted or is too large; an operation fails.
     pub fn render(&self, vars: Arc<dyn Vars>, mode: Mode) -> Result<String, RenderError> {
-        let root = Root::new(vars, mode);
         match &self.body {
-            Body::Parts(parts) => render::parts(parts, &root),
-            Body::Jinja { environment, .. } => render::jinja(environment, &root),
+            Body::Plain(text) => Ok(text.to_string()),
+            Body::Parts(parts) => render::parts(parts, &Root::new(vars, mode)),
+            Body::Jinja { environment, .. } => render::jinja(environment, &Root::new(vars, mode)),
         }
     }
 
@@ -146,9 +147,10 @@ impl Template {
         &self.reads
     }
 
-    /// True when rendering changes nothing, whatever the values and the mode.
+    /// True when rendering changes nothing, with any values and in any mode.
     pub fn is_plain(&self) -> bool {
         match &self.body {
+            Body::Plain(_) => true,
             Body::Parts(parts) => parts.iter().all(|part| matches!(part, Part::Literal(_))),
             Body::Jinja { plain, .. } => *plain,
         }

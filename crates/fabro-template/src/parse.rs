@@ -34,6 +34,10 @@ pub(crate) struct Formula {
 
 /// Reads text in which `{{ goal … }}`, `{{ inputs… }}` and `{{ context… }}` are expressions.
 pub(crate) fn ours(text: &str) -> Result<Template, SyntaxError> {
+    // Most texts have neither expressions nor `$goal`.
+    if memchr::memchr2(b'{', b'$', text.as_bytes()).is_none() {
+        return Ok(Template { body: Body::Plain(text.into()), reads: Vec::new() });
+    }
     let mut parts = Vec::new();
     let mut reads = Vec::new();
     let mut done = 0;

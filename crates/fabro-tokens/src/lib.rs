@@ -1,7 +1,7 @@
 //! Counting the tokens of a text: characters over four, or a real tokenizer behind a feature.
 //!
-//! Whoever promises that a text stays below a number of tokens asks [`CountTokens::fits`]; whoever
-//! only needs an estimate takes [`CharsPerFour`], which costs next to nothing.
+//! A caller that guarantees a limit in tokens calls [`CountTokens::fits`]; one that only needs an
+//! estimate uses [`CharsPerFour`], which costs next to nothing.
 //!
 //! ```
 //! use fabro_tokens::{CharsPerFour, CountTokens};

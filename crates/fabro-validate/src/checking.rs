@@ -26,7 +26,7 @@ pub(crate) struct Checking<'a> {
     pub(crate) texts: Vec<Text<'a>>,
     /// Every attribute with its type.
     specs: &'a Specs,
-    nearby: Nearby,
+    pub(crate) nearby: Nearby,
     flow: OnceCell<Flow>,
     phantoms: OnceCell<BTreeMap<NodeIx, Option<&'a str>>>,
 }
@@ -117,11 +117,6 @@ impl<'a> Checking<'a> {
         names: impl IntoIterator<Item = &'n str>,
     ) -> Option<&'n str> {
         self.nearby.nearest(word, names)
-    }
-
-    /// For questions about other workflows.
-    pub(crate) fn nearby(&self) -> &Nearby {
-        &self.nearby
     }
 
     /// The id of the node that was probably meant.

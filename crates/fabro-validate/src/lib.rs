@@ -63,6 +63,8 @@ pub struct Checked {
     /// The workflow with defaults, files and stylesheet applied; `None` when it does not parse. It
     /// may only run when [`Checked::is_valid`].
     pub workflow: Option<Workflow>,
+    /// Its attributes with their types, as far as they have no errors: see [`Specs`].
+    pub specs: Option<Specs>,
     /// All findings by their place in the source, at one place errors first.
     pub findings: Vec<Diagnostic>,
 }
@@ -95,13 +97,14 @@ fn check_in(
 ) -> Checked {
     let loaded = load::load(name, source, &sources);
     let mut findings = Findings(loaded.findings);
-    if let Some(read) = &loaded.read {
+    let specs = loaded.read.as_ref().map(|read| {
         let (specs, errors) = Specs::lower(&read.workflow);
         findings.0.extend(errors);
         lints::run(&Checking::new(read, &specs, sources, inputs, family), &mut findings);
-    }
+        specs
+    });
     sort(&mut findings.0);
-    Checked { workflow: loaded.read.map(|read| read.workflow), findings: findings.0 }
+    Checked { workflow: loaded.read.map(|read| read.workflow), specs, findings: findings.0 }
 }
 
 /// Reads a workflow that is known to be valid: as [`check`] does, without the lints.

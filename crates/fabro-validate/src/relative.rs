@@ -13,8 +13,10 @@ use fabro_graph::Sources;
 /// ```
 #[derive(Clone, Copy)]
 pub struct RelativeSources<'a> {
-    sources: &'a dyn Sources,
-    folder: &'a str,
+    /// The outer files.
+    pub(crate) sources: &'a dyn Sources,
+    /// The folder that paths are relative to, with its last slash.
+    pub(crate) folder: &'a str,
 }
 
 impl<'a> RelativeSources<'a> {
@@ -22,16 +24,6 @@ impl<'a> RelativeSources<'a> {
     pub fn new(sources: &'a dyn Sources, file: &'a str) -> Self {
         let folder = file.rfind(['/', '\\']).map_or("", |slash| &file[..=slash]);
         Self { sources, folder }
-    }
-
-    /// The outer files.
-    pub(crate) fn sources(&self) -> &'a dyn Sources {
-        self.sources
-    }
-
-    /// The folder that paths are relative to, with its last slash.
-    pub(crate) fn folder(&self) -> &'a str {
-        self.folder
     }
 
     /// The path as it is handed to the outer sources. `.` and `..` are resolved as far as the text

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use fabro_config::{ConfigError, Findings, RunFile};
-use fabro_graph::Workflow;
 use fabro_run::FileSources;
 use fabro_terminal::{Paint, diagnostics};
 use fabro_types::{Diagnostic, Severity, Span};
@@ -141,7 +140,7 @@ fn check(
     wanted: &Wanted,
     cwd: &Path,
     home: Option<PathBuf>,
-    checked: &mut Option<Workflow>,
+    checked: &mut Option<Checked>,
 ) -> Vec<Outcome> {
     let mut of_run_file = None;
     if let Some(file) = &wanted.run_file {
@@ -160,7 +159,7 @@ fn check_workflow(
     inputs: Option<&Map<String, Value>>,
     cwd: &Path,
     home: Option<PathBuf>,
-    checked: &mut Option<Workflow>,
+    checked: &mut Option<Checked>,
 ) -> Outcome {
     let file = shown(path, cwd);
     let path = cwd.join(path);
@@ -182,8 +181,9 @@ fn check_workflow(
     let name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into());
     let dir = path.parent().map_or_else(|| cwd.to_owned(), Path::to_owned);
     let sources = FileSources::new(dir, home);
-    let Checked { workflow, findings } = fabro_validate::check(&name, &source, &sources, inputs);
-    *checked = workflow;
+    let mut found = fabro_validate::check(&name, &source, &sources, inputs);
+    let findings = std::mem::take(&mut found.findings);
+    *checked = Some(found);
     Outcome { file, source, findings }
 }
 

@@ -64,27 +64,18 @@ impl Flow {
             next,
         };
         let starts = workflow.nodes().enumerate().filter(|(_, n)| n.kind == NodeKind::Start);
-        flow.reached = flow.forward(starts.map(|(at, _)| at), |_| true);
+        flow.reached = spread(&flow.next, starts.map(|(at, _)| at));
         flow.end_branches(workflow);
         flow
     }
 
-    /// Every node that can be reached from these, they included, by the steps that `takes` allows.
-    pub(crate) fn forward(
-        &self,
-        from: impl IntoIterator<Item = usize>,
-        takes: impl Fn(&Step) -> bool,
-    ) -> Vec<bool> {
-        spread(&self.next, from, takes)
-    }
-
     /// Every node from which one of these can be reached, they included.
     pub(crate) fn backward(&self, from: impl IntoIterator<Item = usize>) -> Vec<bool> {
-        spread(&self.previous, from, |_| true)
+        spread(&self.previous, from)
     }
 
     /// Marks the steps at which branches of fan-outs end, and lets each fan-out itself lead to its
-    /// end: the main line goes on there with the context it had before.
+    /// end: the main line continues there with the context it had before.
     fn end_branches(&mut self, workflow: &Workflow) {
         let mut left = MAX_SEARCH;
         let mut ends = Vec::new();
@@ -207,7 +198,7 @@ fn add_jumps(workflow: &Workflow, next: &mut [Vec<Step>]) {
     next[gates].dedup();
 }
 
-/// By node: a failure there may find no edge. Every edge has a condition, or nobody answered a gate;
+/// By node: a failure there may find no edge. Every edge has a condition, or a gate was not answered;
 /// or that is so at a conditional node that the failure is handed on to.
 fn stuck(workflow: &Workflow) -> Vec<bool> {
     let mut stuck: Vec<bool> = workflow
@@ -241,18 +232,15 @@ fn reversed(next: &[Vec<Step>]) -> Vec<Vec<Step>> {
     previous
 }
 
-fn spread(
-    steps: &[Vec<Step>],
-    from: impl IntoIterator<Item = usize>,
-    takes: impl Fn(&Step) -> bool,
-) -> Vec<bool> {
+/// By node: it can be reached from these nodes, they included.
+fn spread(steps: &[Vec<Step>], from: impl IntoIterator<Item = usize>) -> Vec<bool> {
     let mut seen = vec![false; steps.len()];
     let mut queue: Vec<usize> = from.into_iter().collect();
     for node in &queue {
         seen[*node] = true;
     }
     while let Some(node) = queue.pop() {
-        for step in steps[node].iter().filter(|step| takes(step)) {
+        for step in &steps[node] {
             if !std::mem::replace(&mut seen[step.to], true) {
                 queue.push(step.to);
             }

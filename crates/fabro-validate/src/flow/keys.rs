@@ -137,7 +137,7 @@ fn internal(workflow: &Workflow, key: &str, rest: &str, nearby: &Nearby) -> Need
             None => no_node(workflow, "internal.retry_count.", id, nearby),
         };
     }
-    // The engine may keep keys of its own here that are nobody's business.
+    // The engine may keep keys of its own here, which are not documented.
     match nearby.nearest(key, NAMES).filter(|near| *near != key) {
         Some(near) => Need::Impossible {
             why: "the engine writes no such key".to_owned(),

@@ -109,8 +109,8 @@ fn of_clause(clause: &Clause) -> Option<Vec<Value>> {
     }
 }
 
-/// How the stage before can have ended, as conditions see it. A failure that has somewhere to go, or
-/// that nobody can follow, is no gap.
+/// How the stage before can have ended, as conditions see it. A failure that has a retry
+/// target, or that no edge can follow, is not a gap.
 fn outcomes(
     checking: &Checking<'_>,
     ix: NodeIx,

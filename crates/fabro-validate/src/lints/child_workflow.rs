@@ -33,7 +33,7 @@ pub(super) fn child<'a>(checking: &Checking<'_>, node: &'a Node) -> Option<(Chil
         let path = checking.sources.join(attr.file.as_deref()?);
         return Some((ChildKey::File(path), text));
     }
-    let base = checking.sources.folder().to_owned();
+    let base = checking.sources.folder.to_owned();
     Some((ChildKey::Inline { base, text: text.to_owned() }, text))
 }
 
@@ -69,7 +69,7 @@ fn error(checking: &Checking<'_>, node: &Node, key: ChildKey, text: &str) -> Opt
         depth: family.depth + 1,
         checked: std::mem::take(&mut *family.checked.borrow_mut()).into(),
     };
-    let sources = RelativeSources::new(checking.sources.sources(), key.base());
+    let sources = RelativeSources::new(checking.sources.sources, key.base());
     let checked = crate::check_in(&node.id, text, sources, checking.inputs, &inner);
     *family.checked.borrow_mut() = inner.checked.into_inner();
     let mut findings = checked.findings.into_iter();

@@ -3,7 +3,7 @@ use fabro_graph::{Node, NodeIx, NodeKind};
 use crate::checking::Checking;
 use crate::findings::Findings;
 
-/// Commands and sub-workflows whose failure changes nothing: the run goes on by a plain edge, and
+/// Commands and sub-workflows whose failure changes nothing: the run continues by a plain edge, and
 /// neither a condition nor any later stage sees it. A failure is an ordinary result of these; that of
 /// a model is not, and is not looked for here.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
@@ -25,22 +25,23 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
         if !may_fail || settled || !flow.reached[at] || seen_later[at] || flow.in_branch[at] {
             continue;
         }
-        if goes_on_regardless(checking, ix) {
-            let message = format!("nothing looks at whether `{}` fails: the run goes on", node.id);
+        if continues_regardless(checking, ix) {
+            let message =
+                format!("nothing looks at whether `{}` fails: the run continues", node.id);
             let fix = format!("add an edge for it: {} -> … [condition=\"outcome=fail\"]", node.id);
             findings.warning("ignored-failure", node.span, message, fix);
         }
     }
 }
 
-/// Scripts that end with success whatever happened.
+/// Scripts that always end with success.
 fn hides_failure(node: &Node) -> bool {
     let script = node.attrs.text("script").unwrap_or_default().trim_end();
     ["|| true", "|| :", "||true", "exit 0", "; true"].iter().any(|end| script.ends_with(end))
 }
 
 /// Leaves by a plain edge, and no condition on the way to the next stage tells failure from success.
-fn goes_on_regardless(checking: &Checking<'_>, ix: NodeIx) -> bool {
+fn continues_regardless(checking: &Checking<'_>, ix: NodeIx) -> bool {
     let workflow = checking.workflow;
     let mut seen = vec![ix];
     let mut at = 0;
@@ -68,17 +69,17 @@ mod tests {
     #[test]
     fn a_failing_command_changes_something() {
         insta::assert_snapshot!(told("ignored-failure", r#"start -> test -> exit; test [shape=parallelogram, script="cargo test"]"#), @r#"
-        1:22 warning: nothing looks at whether `test` fails: the run goes on
+        1:22 warning: nothing looks at whether `test` fails: the run continues
           at: test
           fix: add an edge for it: test -> … [condition="outcome=fail"]
         "#);
         insta::assert_snapshot!(told("ignored-failure", r#"start -> test -> check -> exit; test [shape=parallelogram, script="cargo test"]; check [shape=diamond]"#), @r#"
-        1:22 warning: nothing looks at whether `test` fails: the run goes on
+        1:22 warning: nothing looks at whether `test` fails: the run continues
           at: test
           fix: add an edge for it: test -> … [condition="outcome=fail"]
         "#);
         insta::assert_snapshot!(told("ignored-failure", r#"start -> m -> exit; m [shape=house, stack.child_dot_source="digraph { start -> exit }"]"#), @r#"
-        1:22 warning: nothing looks at whether `m` fails: the run goes on
+        1:22 warning: nothing looks at whether `m` fails: the run continues
           at: m
           fix: add an edge for it: m -> … [condition="outcome=fail"]
         "#);

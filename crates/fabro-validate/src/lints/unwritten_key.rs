@@ -49,7 +49,7 @@ impl<'a> Search<'_, 'a> {
         if let Some(need) = self.needs.get(key) {
             return need.clone();
         }
-        let need = need(self.checking.workflow, key, self.checking.nearby());
+        let need = need(self.checking.workflow, key, &self.checking.nearby);
         self.needs.insert(key.to_owned(), need.clone());
         need
     }
@@ -227,12 +227,12 @@ fn stop_conditions(checking: &Checking<'_>, findings: &mut Findings) {
             continue;
         }
         let child = children.entry(key.clone()).or_insert_with(|| {
-            let sources = RelativeSources::new(checking.sources.sources(), key.base());
+            let sources = RelativeSources::new(checking.sources.sources, key.base());
             load(&node.id, text, &sources).read.map(|read| read.workflow)
         });
         let Some(child) = child else { continue };
         for (key, span) in reads_of(condition) {
-            let (why, fix) = match need(child, key, checking.nearby()) {
+            let (why, fix) = match need(child, key, &checking.nearby) {
                 Need::Nothing => continue,
                 Need::Impossible { why, fix } => (format!(": {why}"), fix),
                 Need::Stage(writer) => {
