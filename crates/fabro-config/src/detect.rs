@@ -34,7 +34,7 @@ pub fn detect_providers(lookup: impl Fn(&str) -> Option<String>) -> Vec<Provider
 }
 
 /// The providers of a run: those the settings name, by name, then those that only the environment
-/// configures, as [`detect_providers`] finds them. Where both speak of one, the settings win field
+/// configures, as [`detect_providers`] finds them. Where both configure one, the settings win field
 /// by field.
 pub fn providers(
     configured: &BTreeMap<String, ProviderSettings>,

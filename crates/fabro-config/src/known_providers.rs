@@ -24,7 +24,7 @@ const fn known(
 }
 
 /// The first that is configured serves models that are assigned to no provider, so the order
-/// matters. The last is `openai` by another protocol: the environment never means it.
+/// matters. The last is `openai` by another protocol: the environment never selects it.
 pub(crate) const KNOWN_PROVIDERS: [KnownProvider; 10] = [
     known("anthropic", Anthropic, &["ANTHROPIC_API_KEY"], None),
     known("openai", OpenAi, &["OPENAI_API_KEY"], None),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fabro_redact::is_secret_name;
 use fabro_types::{nearest, one_of};
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Number, Value, json};
 use toml::de::DeValue;
 
 use crate::reader::{Node, Reader, entries, integer, join};
@@ -161,15 +161,20 @@ fn scalar(kind: Kind, node: &Node<'_>) -> Result<Value, Problem> {
     })
 }
 
+/// The text, if it is valid. The message follows the name of the setting.
+fn valid<'t>(
+    text: &'t str,
+    is_valid: bool,
+    message: impl Into<String>,
+    fix: &str,
+) -> Result<&'t str, Problem> {
+    if is_valid { Ok(text) } else { invalid(message, fix) }
+}
+
 fn string<'t>(node: &'t Node<'_>) -> Result<&'t str, Problem> {
     let text = node.get_ref().as_str().ok_or(Problem::WrongType("a string"))?;
-    if text.trim().is_empty() {
-        return invalid("is empty", "give it a value, or leave it out");
-    }
-    if text.contains('\0') {
-        return invalid("contains a NUL character", "remove it");
-    }
-    Ok(text)
+    valid(text, !text.trim().is_empty(), "is empty", "give it a value, or leave it out")?;
+    valid(text, !text.contains('\0'), "contains a NUL character", "remove it")
 }
 
 fn any_string<'t>(node: &'t Node<'_>) -> Result<&'t str, Problem> {
@@ -222,13 +227,16 @@ fn price(node: &Node<'_>) -> Result<Value, Problem> {
 fn duration(node: &Node<'_>) -> Result<Value, Problem> {
     let text = match node.get_ref() {
         DeValue::String(text) => text.to_string(),
-        DeValue::Integer(value) => integer(value).unwrap_or_default().to_string(),
+        // One that does not fit is not a duration, as is 0.
+        DeValue::Integer(value) => integer(value).unwrap_or(0).to_string(),
         DeValue::Float(value) => value.as_str().to_owned(),
         _ => return Err(Problem::WrongType("a duration")),
     };
     let duration = parse_duration(&text).filter(|duration| !duration.is_zero());
-    match duration.and_then(|duration| serde_json::to_value(duration).ok()) {
-        Some(duration) => Ok(duration),
+    match duration {
+        Some(duration) => {
+            Ok(json!({ "secs": duration.as_secs(), "nanos": duration.subsec_nanos() }))
+        }
         None => invalid("is not a duration", "write it as `500ms`, `30s`, `10m` or `2h`"),
     }
 }
@@ -237,96 +245,73 @@ fn url<'t>(node: &'t Node<'_>) -> Result<&'t str, Problem> {
     let url = string(node)?;
     let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
     let host = rest.and_then(|rest| rest.split(['/', '?', '#']).next()).unwrap_or_default();
-    if host.contains('@') {
-        let fix = "remove it, and put it into a header as `$NAME`";
-        return invalid("contains a user name or a password", fix);
-    }
-    if host.is_empty() || url.contains(|c: char| c.is_whitespace() || c.is_control()) {
-        let fix = "write it as `http://HOST:PORT/PATH` or `https://HOST/PATH`";
-        return invalid("is not a URL", fix);
-    }
-    Ok(url)
+    let fix = "remove it, and put it into a header as `$NAME`";
+    valid(url, !host.contains('@'), "contains a user name or a password", fix)?;
+    let is_url = !host.is_empty() && !url.contains(|c: char| c.is_whitespace() || c.is_control());
+    let fix = "write it as `http://HOST:PORT/PATH` or `https://HOST/PATH`";
+    valid(url, is_url, "is not a URL", fix)
 }
 
-/// What is refused is not repeated: it may be the secret itself.
+/// An invalid value is not shown: it may be the secret itself.
 fn variable<'t>(node: &'t Node<'_>) -> Result<&'t str, Problem> {
     let text = string(node)?;
     let variable = text.strip_prefix('$').unwrap_or(text);
-    if is_variable(variable) {
-        return Ok(variable);
-    }
     let fix = "write the name of the variable that holds the key";
-    invalid("is not the name of an environment variable", fix)
+    valid(variable, is_variable(variable), "is not the name of an environment variable", fix)
 }
 
 fn header<'t>(name: &str, node: &'t Node<'_>) -> Result<&'t str, Problem> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
-    if name.is_empty() || !name.chars().all(is_part) {
-        return invalid("is not the name of a header", "correct the name");
-    }
-    let text = open(name, string(node)?)?;
-    if text.contains(char::is_control) {
-        return invalid("contains a line break", "remove it");
-    }
-    Ok(text)
+    let is_name = !name.is_empty() && name.chars().all(is_part);
+    valid(name, is_name, "is not the name of a header", "correct the name")?;
+    let text = not_secret(name, string(node)?)?;
+    valid(text, !text.contains(char::is_control), "contains a line break", "remove it")
 }
 
 /// A variable that is set but empty differs from one that is not set.
 fn variable_of_script<'t>(name: &str, node: &'t Node<'_>) -> Result<&'t str, Problem> {
-    if name.is_empty() || name.contains(['=', '\0']) {
-        return invalid("is not the name of an environment variable", "correct the name");
-    }
+    let is_name = !name.is_empty() && !name.contains(['=', '\0']);
+    valid(name, is_name, "is not the name of an environment variable", "correct the name")?;
     any_string(node)
 }
 
 fn variable_of_server<'t>(name: &str, node: &'t Node<'_>) -> Result<&'t str, Problem> {
-    open(name, variable_of_script(name, node)?)
+    not_secret(name, variable_of_script(name, node)?)
 }
 
-/// Refuses a value that its name calls secret and that is written out. Settings are stored with each
-/// run, and so would be the secret.
-fn open<'t>(name: &str, text: &'t str) -> Result<&'t str, Problem> {
-    if text.is_empty() || !is_secret_name(name) || has_variable(text) {
-        return Ok(text);
-    }
+/// Refuses a literal value with a secret name. Settings are stored with each run, and so would be the
+/// secret.
+fn not_secret<'t>(name: &str, text: &'t str) -> Result<&'t str, Problem> {
+    let is_valid = text.is_empty() || !is_secret_name(name) || has_variable(text);
     let fix = "put it into an environment variable, and write `$NAME`";
-    invalid("contains a secret, and settings are stored with each run", fix)
+    valid(text, is_valid, "contains a secret, and settings are stored with each run", fix)
 }
 
 fn host<'t>(node: &'t Node<'_>) -> Result<&'t str, Problem> {
     let host = string(node)?;
-    if is_host(host) {
-        return Ok(host);
-    }
     let fix = "write HOST or HOST:PORT, such as `127.0.0.1:8080`";
-    invalid(format!("names `{host}`, which is not a host"), fix)
+    valid(host, is_host(host), format!("names `{host}`, which is not a host"), fix)
 }
 
 fn pattern<'t>(node: &'t Node<'_>) -> Result<&'t str, Problem> {
     let pattern = string(node)?;
-    if pattern.starts_with(['/', '~']) || pattern.split(['/', '\\']).any(|part| part == "..") {
-        let fix = "write patterns relative to the working directory";
-        return invalid(format!("names `{pattern}`, outside the working directory"), fix);
-    }
-    Ok(pattern)
+    let is_inside =
+        !pattern.starts_with(['/', '~']) && pattern.split(['/', '\\']).all(|part| part != "..");
+    let fix = "write patterns relative to the working directory";
+    valid(pattern, is_inside, format!("names `{pattern}`, outside the working directory"), fix)
 }
 
 fn tool_name<'t>(node: &'t Node<'_>) -> Result<&'t str, Problem> {
     let tool = string(node)?;
-    if is_tool_name(tool) {
-        return Ok(tool);
-    }
     let fix = "use at most 64 letters, digits, `_` and `-`";
-    invalid(format!("is `{tool}`, which is not a valid tool name"), fix)
+    valid(tool, is_tool_name(tool), format!("is `{tool}`, which is not a valid tool name"), fix)
 }
 
 fn schema_file<'t>(node: &'t Node<'_>) -> Result<&'t str, Problem> {
     let text = string(node)?;
-    if text.strip_prefix('@').is_none_or(|file| file.trim().is_empty()) {
-        let fix = "make it a table, or write `@file.json`";
-        return invalid("is a string that does not name a file", fix);
-    }
-    Ok(text)
+    let names_file = text.strip_prefix('@').is_some_and(|file| !file.trim().is_empty());
+    let fix = "make it a table, or write `@file.json`";
+    valid(text, names_file, "is a string that does not name a file", fix)
 }
 
 /// What every provider accepts as the name of a tool.

@@ -103,11 +103,24 @@ impl Toolbox for LocalToolbox {
 #[cfg(target_os = "linux")]
 mod tests {
     use fabro_sandbox::LocalExec;
-    use fabro_tools::{Call, MemoryContext, ToolContext};
-    use serde_json::json;
+    use fabro_tools::{AppendError, Call, ToolContext};
+    use serde_json::{Map, Value, json};
     use tokio_util::sync::CancellationToken;
 
     use super::*;
+
+    struct NoContext;
+
+    #[async_trait]
+    impl WorkflowContext for NoContext {
+        fn read(&self, _: &[String]) -> Map<String, Value> {
+            Map::new()
+        }
+
+        async fn append(&self, _: &str) -> Result<(), AppendError> {
+            Ok(())
+        }
+    }
 
     async fn shell(offer: &Offer, command: &str) -> String {
         let arguments = json!({ "command": command });
@@ -125,10 +138,8 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let env = vec![("PATH".to_owned(), std::env::var("PATH").unwrap())];
         let toolbox = LocalToolbox::new(Arc::new(LocalExec::new()), env, Redactor::default());
-        let offer = async || {
-            let workflow = Arc::new(MemoryContext::default());
-            toolbox.tools(place.path(), Permissions::Full, workflow).await
-        };
+        let offer =
+            async || toolbox.tools(place.path(), Permissions::Full, Arc::new(NoContext)).await;
         let one = offer().await;
         let other = offer().await;
         let mut left = Vec::new();

@@ -22,7 +22,7 @@ pub(crate) struct Files {
 }
 
 pub(crate) fn read(root: &Path, globs: &Globs) -> Result<Files, RetrievalError> {
-    let failed = |source| RetrievalError::Root { path: root.to_owned(), source };
+    let failed = |source| RetrievalError::Root(root.to_owned(), source);
     let root = root.canonicalize().map_err(failed)?;
     if !root.is_dir() {
         return Err(failed(io::ErrorKind::NotADirectory.into()));
@@ -46,44 +46,35 @@ pub(crate) fn read(root: &Path, globs: &Globs) -> Result<Files, RetrievalError> 
     Ok(Files { texts, report })
 }
 
-/// The files by their names below the root, in order.
+/// The files by their names below the root, in order. Only directories that may contain matching files
+/// are walked.
 fn find(root: &Path, globs: &Globs, report: &mut Report) -> BTreeMap<String, PathBuf> {
     let mut found = BTreeMap::new();
-    for base in &globs.bases {
-        let base = root.join(base);
-        // A link on the way would lead elsewhere than the walk may go.
-        if base.canonicalize().is_ok_and(|real| real == base) {
-            for entry in walk(root, &base, globs.names_hidden) {
-                let Ok(entry) = entry else {
-                    report.unreadable += 1;
-                    continue;
-                };
-                let Ok(path) = entry.path().strip_prefix(root) else { continue };
-                let names = path.components().map(|name| name.as_os_str().to_string_lossy());
-                let name = names.collect::<Vec<_>>().join("/");
-                if entry.file_type().is_some_and(|kind| kind.is_file()) && globs.matches(&name) {
-                    found.insert(name, entry.into_path());
-                }
-            }
-        }
-    }
-    found
-}
-
-/// Walks from the root, so that all ignore files above apply, but into the base only.
-fn walk(root: &Path, base: &Path, hidden: bool) -> ignore::Walk {
-    let base = base.to_owned();
-    WalkBuilder::new(root)
-        .hidden(!hidden)
+    let bases: Vec<_> = globs.bases.iter().map(|base| root.join(base)).collect();
+    let walk = WalkBuilder::new(root)
+        .hidden(!globs.names_hidden)
         .follow_links(false)
         .git_global(false)
         .require_git(false)
         .filter_entry(move |entry| {
             let path = entry.path();
-            let is_above_or_below = path.starts_with(&base) || base.starts_with(path);
-            is_above_or_below && entry.file_name() != ".git"
+            let may_match = |base: &PathBuf| path.starts_with(base) || base.starts_with(path);
+            entry.file_name() != ".git" && bases.iter().any(may_match)
         })
-        .build()
+        .build();
+    for entry in walk {
+        let Ok(entry) = entry else {
+            report.unreadable += 1;
+            continue;
+        };
+        let Ok(path) = entry.path().strip_prefix(root) else { continue };
+        let names = path.components().map(|name| name.as_os_str().to_string_lossy());
+        let name = names.collect::<Vec<_>>().join("/");
+        if entry.file_type().is_some_and(|kind| kind.is_file()) && globs.matches(&name) {
+            found.insert(name, entry.into_path());
+        }
+    }
+    found
 }
 
 enum Content {

@@ -10,7 +10,7 @@ use crate::RetrievalError;
 /// Compiled globs.
 pub(crate) struct Globs {
     set: GlobSet,
-    /// The directories that contain all matching files; relative, none inside another.
+    /// The directories that contain all matching files; relative.
     pub(crate) bases: BTreeSet<String>,
     /// Whether a glob names a hidden file.
     pub(crate) names_hidden: bool,
@@ -22,29 +22,27 @@ impl Globs {
         let mut bases = BTreeSet::new();
         let mut names_hidden = false;
         for text in globs.iter().flat_map(|globs| split(globs.as_ref())) {
-            let invalid = |error: &globset::Error| RetrievalError::Glob {
-                glob: text.to_owned(),
-                reason: error.kind().to_string(),
-            };
             let mut glob = relative(text)?;
             if root.join(&glob).is_dir() {
                 glob = if glob.is_empty() { "**".to_owned() } else { format!("{glob}/**") };
             }
             let compiled = GlobBuilder::new(&glob).literal_separator(true).build();
-            set.add(compiled.map_err(|error| invalid(&error))?);
+            let invalid = |error| invalid(text, &error);
+            set.add(compiled.map_err(invalid)?);
             names_hidden |= glob.split('/').any(|name| name.starts_with('.'));
             bases.insert(base(&glob));
         }
-        let set = set.build().map_err(|error| RetrievalError::Glob {
-            glob: error.glob().unwrap_or_default().to_owned(),
-            reason: error.kind().to_string(),
-        })?;
-        Ok(Self { set, bases: outermost(&bases), names_hidden })
+        let set = set.build().map_err(|error| invalid(error.glob().unwrap_or_default(), &error))?;
+        Ok(Self { set, bases, names_hidden })
     }
 
     pub(crate) fn matches(&self, path: &str) -> bool {
         self.set.is_match(path)
     }
+}
+
+fn invalid(glob: &str, error: &globset::Error) -> RetrievalError {
+    RetrievalError::Glob(glob.to_owned(), error.kind().to_string())
 }
 
 /// The globs of a string, separated by commas and whitespace outside of braces and brackets.
@@ -69,7 +67,7 @@ fn relative(glob: &str) -> Result<String, RetrievalError> {
             Component::CurDir => {}
             Component::Normal(name) => names.push(name.to_string_lossy()),
             Component::ParentDir | Component::RootDir | Component::Prefix(_) => {
-                return Err(RetrievalError::Outside { glob: glob.to_owned() });
+                return Err(RetrievalError::Outside(glob.to_owned()));
             }
         }
     }
@@ -81,16 +79,6 @@ fn base(glob: &str) -> String {
     let (directories, _) = glob.rsplit_once('/').unwrap_or(("", glob));
     let is_plain = |name: &&str| !name.contains(['*', '?', '[', '{', '\\']);
     directories.split('/').take_while(is_plain).collect::<Vec<_>>().join("/")
-}
-
-/// The directories that are not below another one.
-fn outermost(bases: &BTreeSet<String>) -> BTreeSet<String> {
-    let is_below = |inner: &str, outer: &str| {
-        outer.is_empty() || inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('/'))
-    };
-    let is_outermost =
-        |base: &&String| !bases.iter().any(|other| other != *base && is_below(base, other));
-    bases.iter().filter(is_outermost).cloned().collect()
 }
 
 #[cfg(test)]
@@ -106,9 +94,9 @@ mod tests {
     #[test]
     fn only_directories_of_matches_are_walked() {
         check("docs/**/*.md", "docs");
-        check("./docs/a/*.md, docs/*.md docs2/x.md", "docs docs2");
+        check("./docs/a/*.md, docs/*.md docs2/x.md", "docs docs/a docs2");
         check("docs/{a,b}/*.md", "docs");
-        check("docs/*.md,**/*.rs", "");
+        check("docs/*.md,**/*.rs", " docs");
         check("", "");
     }
 

@@ -36,8 +36,9 @@ mod chunk;
 mod files;
 mod globs;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 pub use block::block;
 use chunk::Chunk;
@@ -114,13 +115,15 @@ impl Index {
     /// # Errors
     ///
     /// The database fails; every query is valid.
+    #[expect(clippy::expect_used, clippy::missing_panics_doc, reason = "chunks have numbers")]
     pub fn search(&self, query: &str, limit: usize) -> Result<Vec<Hit>, RetrievalError> {
         let query = expression(query);
         if query.is_empty() || limit == 0 {
             return Ok(Vec::new());
         }
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let words = self.words();
+        // Searches change nothing, so a panic in one leaves the connection usable.
+        let words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
         let mut statement = words.prepare_cached(
             "SELECT rowid, bm25(words) AS score FROM words WHERE words MATCH ?1 \
              ORDER BY score, rowid LIMIT ?2",
@@ -129,20 +132,16 @@ impl Index {
         let mut hits = Vec::new();
         for row in rows {
             let (number, score): (i64, f64) = row?;
-            let chunk = usize::try_from(number).ok().and_then(|number| self.chunks.get(number));
-            hits.extend(chunk.map(|chunk| Hit {
-                path: chunk.path.to_string(),
-                line: chunk.line,
-                text: chunk.text.clone(),
+            let number = usize::try_from(number).expect("chunks are numbered from 0");
+            let Chunk { path, line, text } = &self.chunks[number];
+            hits.push(Hit {
+                path: path.to_string(),
+                line: *line,
+                text: text.clone(),
                 score: -score,
-            }));
+            });
         }
         Ok(hits)
-    }
-
-    fn words(&self) -> MutexGuard<'_, Connection> {
-        // Searches change nothing, so a panic in one leaves the connection usable.
-        self.words.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -150,28 +149,15 @@ impl Index {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RetrievalError {
-    /// A glob is not valid.
-    #[error("glob `{glob}` cannot be read: {reason}")]
-    Glob {
-        /// The glob.
-        glob: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// A glob leads out of the root.
-    #[error("glob `{glob}` leads out of the directory: give a path below it, without `..`")]
-    Outside {
-        /// The glob.
-        glob: String,
-    },
+    /// This glob is not valid, for this reason.
+    #[error("glob `{0}` cannot be read: {1}")]
+    Glob(String, String),
+    /// This glob leads out of the root.
+    #[error("glob `{0}` leads out of the directory: give a path below it, without `..`")]
+    Outside(String),
     /// The root is not a readable directory.
-    #[error("directory {} to search cannot be read: {source}", path.display())]
-    Root {
-        /// The root.
-        path: PathBuf,
-        /// The error of the system.
-        source: std::io::Error,
-    },
+    #[error("directory {} to search cannot be read: {}", .0.display(), .1)]
+    Root(PathBuf, #[source] std::io::Error),
     /// The database failed.
     #[error("full-text index failed: {0}")]
     Database(#[from] rusqlite::Error),
@@ -196,23 +182,11 @@ fn index(chunks: &[Chunk]) -> Result<Connection, rusqlite::Error> {
 
 /// A query in the syntax of FTS5: each word quoted, so that none is an operator.
 fn expression(query: &str) -> String {
-    let mut seen = std::collections::BTreeSet::new();
-    let mut expression = String::new();
+    let mut seen = BTreeSet::new();
     let words = query.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-    for word in words.map(str::to_lowercase) {
-        if seen.len() == QUERY_WORDS {
-            break;
-        }
-        if !seen.contains(&word) {
-            let or = if expression.is_empty() { "" } else { " OR " };
-            expression.push_str(or);
-            expression.push('"');
-            expression.push_str(&word);
-            expression.push('"');
-            seen.insert(word);
-        }
-    }
-    expression
+    let words = words.map(str::to_lowercase).filter(|word| seen.insert(word.clone()));
+    let quoted: Vec<_> = words.take(QUERY_WORDS).map(|word| format!("\"{word}\"")).collect();
+    quoted.join(" OR ")
 }
 
 #[cfg(test)]

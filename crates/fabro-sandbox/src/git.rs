@@ -41,7 +41,7 @@
 //! - Each call has a timeout of ten seconds, and git may print at most 64 MB.
 
 mod changed;
-mod print;
+mod fingerprint;
 mod run;
 mod snapshot;
 mod status;

@@ -6,14 +6,11 @@ use rustix::process::{
 use tokio::process::Child;
 use tokio::time::{sleep, timeout};
 
-use crate::leftovers;
+use crate::leftovers::{GRACE, group_runs};
 
 /// How long processes left by a shell may keep running after it: time for the `tee` of a `> >(tee log)` to write
 /// its last lines.
 const LINGER: Duration = Duration::from_millis(100);
-
-/// From SIGTERM to SIGKILL.
-pub(crate) const GRACE: Duration = Duration::from_secs(2);
 
 /// How long the system may take over a SIGKILL; longer only for a process stuck in a driver.
 const KILL_WAIT: Duration = Duration::from_secs(2);
@@ -75,7 +72,7 @@ impl Group {
         let mut pause = FIRST_POLL;
         while exists(self.id) {
             self.reap_adopted();
-            if pause >= LAST_POLL && !leftovers::group_runs(self.id) {
+            if pause >= LAST_POLL && !group_runs(self.id) {
                 return;
             }
             sleep(pause).await;

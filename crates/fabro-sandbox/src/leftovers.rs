@@ -5,10 +5,11 @@ use std::time::{Duration, Instant, SystemTime};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::runtime::Handle;
 
-use crate::group::GRACE;
+/// From SIGTERM to SIGKILL.
+pub(crate) const GRACE: Duration = Duration::from_secs(2);
 
-/// Ends the process groups that a driver which died left behind: those with a process whose
-/// environment has `name=value` as it was started. SIGTERM, at most two seconds, SIGKILL; the count
+/// Ends the process groups that a killed driver left running: those with a process that was started
+/// with `name=value` in its environment. SIGTERM, at most two seconds, SIGKILL; the count
 /// of groups is returned.
 ///
 /// Neither the group of this process nor one with an ancestor of it is touched. This blocks the
@@ -135,7 +136,7 @@ impl Leftovers {
 
     fn signal(&self, signal: Signal) {
         for &group in &self.groups {
-            // Group 0 is that of kernel threads, 1 that of init: neither is anybody's leftover.
+            // Group 0 is that of kernel threads, 1 that of init: neither is a leftover.
             if let Some(group) = Pid::from_raw(group).filter(|group| !group.is_init()) {
                 // The one expected error is that the group has just become empty.
                 let _ = kill_process_group(group, signal);

@@ -44,8 +44,8 @@
 //! # Limits
 //!
 //! - Unix only. The tokio runtime needs its I/O and time drivers.
-//! - A script is not confined: it has the rights of the user who runs it. [`agent_env`] is an
-//!   environment for those that an agent thought of.
+//! - A script is not confined: it has the rights of the user who runs it. [`agent_env`] is the
+//!   environment for scripts of an agent.
 //! - A process that leaves the group on purpose (`setsid`, `set -m`) is not followed, unless it has a
 //!   [`Mark`] ([`MarkedExec`] gives it to scripts). If it still holds the output open, what it prints after the shell's end is lost.
 //! - Log files are written by the task that runs the script, without a thread of their own, and are
@@ -101,7 +101,7 @@ pub trait Exec: Send + Sync {
     ///
     /// # Errors
     ///
-    /// The script could not be started, or its output not be recorded; nothing of it runs on then.
+    /// The script could not be started, or its output not be recorded; it does not keep running then.
     async fn run(&self, request: Request<'_>) -> Result<Finished, ExecError>;
 }
 
@@ -173,7 +173,7 @@ pub struct Finished {
     pub stdout: Captured,
     /// Its standard error.
     pub stderr: Captured,
-    /// From the start until the last process of the group was gone.
+    /// From the start until the last process of the group ended.
     pub duration: Duration,
 }
 

@@ -21,7 +21,7 @@ use crate::{Captured, Environment, Exec, ExecError, Exit, Finished, Keep, Langua
 /// One argument of a process holds less than 128 KiB on Linux; longer scripts are run from a file.
 const ARGUMENT_BYTES: usize = 128 * 1024 - 1;
 
-/// How long output is read when the group is gone but a process outside it holds the pipe.
+/// How long output is read when the group has ended but a process outside it holds the pipe.
 const LAST_OUTPUT: Duration = Duration::from_millis(100);
 
 /// Runs a script from a file just as `python3 -c` would: same arguments, same module path.

@@ -4,16 +4,16 @@ use async_trait::async_trait;
 
 use crate::{Environment, Exec, ExecError, Finished, Mark, Request};
 
-/// Runs scripts as another does, each with the same [`Mark`]: what they left running in process
-/// groups of their own may be used by later scripts, and is ended when this is dropped.
+/// Runs scripts by another [`Exec`], each with the same [`Mark`]: processes that they leave running in
+/// process groups of their own may be used by later scripts, and are ended when this is dropped.
 pub struct MarkedExec {
     exec: Arc<dyn Exec>,
-    /// Made with the first script, for to look for leftovers takes a while.
+    /// Created with the first script, because the search for leftovers takes a while.
     mark: OnceLock<Mark>,
 }
 
 impl MarkedExec {
-    /// Has them run by `exec`.
+    /// Scripts are run by `exec`.
     pub fn new(exec: Arc<dyn Exec>) -> Self {
         Self { exec, mark: OnceLock::new() }
     }

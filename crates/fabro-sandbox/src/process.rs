@@ -47,7 +47,7 @@ impl Process {
     /// # Errors
     ///
     /// The program or its directory is not there, or the system refuses to start it.
-    #[expect(clippy::expect_used, reason = "the pipes were asked for")]
+    #[expect(clippy::expect_used, clippy::missing_panics_doc, reason = "the pipes were asked for")]
     pub fn start(program: &Program<'_>) -> Result<(Self, Pipes), ExecError> {
         let path = Path::new(program.program);
         let mut child = Command::new(path)

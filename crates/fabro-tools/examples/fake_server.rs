@@ -52,12 +52,12 @@ fn main() -> std::io::Result<()> {
 fn say(line: &str) {
     let mut stdout = std::io::stdout().lock();
     if writeln!(stdout, "{line}").and_then(|()| stdout.flush()).is_err() {
-        // Nobody reads it.
+        // The client has closed the pipe.
         std::process::exit(0);
     }
 }
 
-/// Two pages, the second without an end if nobody watches out.
+/// Two pages of tools.
 fn page(cursor: &Value) -> Value {
     let tool = |name: &str| json!({"name": name, "inputSchema": {"type": "object"}});
     if cursor.is_null() {

@@ -1,4 +1,4 @@
-//! Tools that work on files.
+//! Tools for files.
 
 use std::io::{self, Read};
 use std::sync::Arc;

@@ -43,10 +43,9 @@
 //! | [`Shell`] | `shell` | full |
 //!
 //! Tools that need no more than read-only change nothing, and may run at the same time. The others
-//! are to run one after the other, in the order of the calls.
+//! have to run one after the other, in the order of the calls.
 //!
-//! A tool ends what it began when its call is canceled, or dropped: processes are killed, searches
-//! stop. A file that is being written is written whole, or not at all.
+//! When a call is canceled or dropped, its processes are killed and its searches stop. A file that is being written is written whole, or not at all.
 //!
 //! # Limits
 //!
@@ -56,9 +55,9 @@
 //!   stops after a minute.
 //! - Searches heed `.gitignore` and `.ignore` from the working directory down, not git's own settings
 //!   and not what is above. They follow no links.
-//! - Among the patches that `apply_patch` takes are none of `diff`: hunks are found by their lines.
-//!   It writes one file after the other and takes all back when one cannot be written; a machine
-//!   that stops in between leaves it half done.
+//! - `apply_patch` does not take patches of `diff`: hunks are found by their lines. It writes one file
+//!   after the other and restores all when one cannot be written; after a crash in between some files
+//!   are changed and others are not.
 //! - `shell` is not confined, but for its environment.
 
 mod call;
@@ -84,6 +83,4 @@ pub use patch::{Change, Hunk, Line, Patch, PatchError};
 pub use set::ToolSet;
 pub use shell::Shell;
 pub use tool::{Call, Output, Tool};
-pub use workflow::{
-    AppendError, MemoryContext, WorkflowContext, append_workflow_context, get_workflow_context,
-};
+pub use workflow::{AppendError, WorkflowContext, append_workflow_context, get_workflow_context};

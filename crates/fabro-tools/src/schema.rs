@@ -3,8 +3,8 @@
 use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value;
 
-/// How many problems a model is shown at once.
-const TOLD: usize = 3;
+/// The most problems that are shown at once.
+const MAX_PROBLEMS: usize = 3;
 
 /// How long one of them may be, in characters.
 const LONGEST: usize = 300;
@@ -19,7 +19,7 @@ const MAX_PATTERN_BYTES: usize = 1 << 20;
 pub(crate) struct Schema(Validator);
 
 impl Schema {
-    /// Compiles it, or says what is wrong.
+    /// Compiles it; the error is a message.
     pub(crate) fn compile(schema: &Value) -> Result<Self, String> {
         if !schema.is_object() {
             return Err("it is not an object".to_owned());
@@ -28,19 +28,20 @@ impl Schema {
             .backtrack_limit(MAX_BACKTRACKING)
             .size_limit(MAX_PATTERN_BYTES);
         let options = jsonschema::options().offline().with_pattern_options(patterns);
-        options.build(schema).map(Self).map_err(|error| told(&error))
+        options.build(schema).map(Self).map_err(|error| message(&error))
     }
 
     /// What does not fit, with a JSON pointer each; empty when all does.
     pub(crate) fn problems(&self, arguments: &Value) -> String {
-        let problems = self.0.iter_errors(arguments).take(TOLD).map(|error| told(&error));
+        let problems =
+            self.0.iter_errors(arguments).take(MAX_PROBLEMS).map(|error| message(&error));
         problems.collect::<Vec<_>>().join("; ")
     }
 }
 
-fn told(error: &ValidationError<'_>) -> String {
+fn message(error: &ValidationError<'_>) -> String {
     let pointer = error.instance_path().as_str();
-    let message = error.masked().to_string();
+    let text = error.masked().to_string();
     let place = if pointer.is_empty() { String::new() } else { format!("{pointer}: ") };
-    format!("{place}{message}").chars().take(LONGEST).collect()
+    format!("{place}{text}").chars().take(LONGEST).collect()
 }

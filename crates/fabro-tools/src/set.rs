@@ -171,7 +171,7 @@ impl ToolSet {
                 needed.as_str(),
             ));
         }
-        // Null is how some models say that there are none.
+        // Some models send null for no arguments.
         let arguments = if arguments.is_null() { none } else { arguments };
         let Value::Object(members) = arguments else {
             return Err(no_object(name, arguments));

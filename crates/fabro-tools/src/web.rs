@@ -1,13 +1,13 @@
 //! Tools of an agent that reach the web: pages, and the HTTP tools of settings; private addresses refused.
 //!
-//! [`WebFetch`] is the tool `web_fetch`: it gets a page and makes text of it. An agent chooses the
-//! address, and a page may have told it which, so nothing is reached that only this machine or its
-//! network can reach: every address of a host has to be public, and so has that of every redirect.
-//! The connection goes to an address that was looked at; the name is not resolved again. Hosts that
-//! the settings name are fetched from whatever their address is.
+//! [`WebFetch`] is the tool `web_fetch`: it gets a page as text. An agent chooses the URL, perhaps
+//! because a page asked for it (server-side request forgery), so nothing is fetched that only this
+//! machine or its network can reach: every address of a host has to be public, also after each
+//! redirect. The connection goes to an address that was checked; the name is not resolved again. Hosts
+//! that the settings name are fetched with any address.
 //!
 //! [`HttpToolCall`] is a tool that the settings declare: a call is an HTTP request with the arguments
-//! in it. Its URL is the user's own, and its headers may be secret: they are never shown.
+//! in it. Its URL is set by the user, and its headers may be secret: they are never shown.
 //!
 //! ```
 //! use std::collections::BTreeMap;
@@ -46,15 +46,14 @@
 //!
 //! - A request takes at most 30 seconds, follows 5 redirects (those of an HTTP tool lead to no other
 //!   origin), and of its answer the first MiB is read. [`Limits`] change time and size.
-//! - Only text comes back: HTML, JSON, XML and the like. Compressed answers are not asked for.
-//! - Pages are read as they are sent: nothing that a script would add is there, and nothing is
-//!   remembered from one fetch to the next.
-//! - `web_fetch` uses no proxy, for a proxy would resolve names itself. HTTP tools use those of the
+//! - Only text is returned: HTML, JSON, XML and the like. Compressed responses are not requested.
+//! - Scripts of pages are not run, and nothing is cached between two fetches.
+//! - `web_fetch` uses no proxy, because a proxy would resolve names itself. HTTP tools use those of the
 //!   environment.
-//! - What a GET tool is told about the workflow is cut, the oldest turns first, so that its URL stays
-//!   below 8,000 bytes.
-//! - What a page says is not redacted; of what an HTTP tool says, the redactor's secrets and the
-//!   values of its headers are.
+//! - The workflow's memory in the URL of a GET tool is cut, the oldest turns first, so that its URL
+//!   stays below 8,000 bytes.
+//! - Pages are not redacted; responses of an HTTP tool are, by the redactor and for the values of its
+//!   headers.
 
 mod address;
 mod allow;

@@ -1,5 +1,5 @@
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use fabro_llm::ToolSpec;
@@ -46,39 +46,6 @@ pub trait WorkflowContext: Send + Sync {
 pub struct AppendError {
     /// Why.
     pub reason: String,
-}
-
-/// A context in memory: for tests, and for agents without a workflow.
-#[derive(Debug, Default)]
-pub struct MemoryContext {
-    values: Map<String, Value>,
-    notes: Mutex<Vec<String>>,
-}
-
-impl MemoryContext {
-    /// With these values.
-    pub fn new(values: Map<String, Value>) -> Self {
-        Self { values, notes: Mutex::default() }
-    }
-
-    /// What was appended, in order.
-    pub fn notes(&self) -> Vec<String> {
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-#[async_trait]
-impl WorkflowContext for MemoryContext {
-    fn read(&self, keys: &[String]) -> Map<String, Value> {
-        let wanted = |key: &str| keys.is_empty() || keys.iter().any(|wanted| wanted == key);
-        let values = self.values.iter().filter(|(key, _)| wanted(key));
-        values.map(|(key, value)| (key.clone(), value.clone())).collect()
-    }
-
-    async fn append(&self, text: &str) -> Result<(), AppendError> {
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(text.to_owned());
-        Ok(())
-    }
 }
 
 /// The tool `get_workflow_context`.

@@ -36,7 +36,7 @@ pub(super) fn made(root: &Path, path: &Path) -> Result<OwnedFd> {
     step_by_step(root, path, |parent, name| match step(parent, name) {
         Err(Errno::NOENT) => {
             match mkdirat(parent, name, Mode::from_raw_mode(0o777)) {
-                // Somebody else may have made it just now.
+                // Another process may have created it just now (a race).
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(error) => return Err(error),
             }

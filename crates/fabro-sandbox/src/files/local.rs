@@ -193,7 +193,7 @@ impl Files for LocalFiles {
         };
         let found = found.map_err(refused(path))?;
         match kind(&found) {
-            // It was none when the path was resolved.
+            // It was not a link when the path was resolved (a race).
             FileKind::Link => Err(FileError::Outside(path.to_owned())),
             kind => Ok(FileInfo {
                 path: shown(&location.inside),
@@ -223,7 +223,7 @@ impl Files for LocalFiles {
                 continue;
             }
             let kind = match entry.file_type() {
-                // Not every file system says it here.
+                // Not every file system has the type here.
                 FileType::Unknown => {
                     match rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
                         Ok(found) => kind(&found),
@@ -264,7 +264,7 @@ fn replace(
         Ok(rustix::fs::renameat(directory, &temporary, directory, name)?)
     });
     if written.is_err() {
-        // The first error is the one that tells; the name is never used again.
+        // The first error is the useful one; the name is never used again.
         let _ = rustix::fs::unlinkat(directory, &temporary, AtFlags::empty());
     }
     written
@@ -287,7 +287,7 @@ fn temporary(directory: &OwnedFd) -> std::io::Result<(String, File)> {
 
 fn refused(path: &str) -> impl Fn(Errno) -> FileError {
     move |error| match error {
-        // A link came to where none was a moment ago.
+        // A link was created after the path was resolved (a race).
         Errno::LOOP | Errno::XDEV => FileError::Outside(path.to_owned()),
         error => FileError::io(path, error.into()),
     }

@@ -75,7 +75,7 @@ impl State {
         range.map_while(move |(path, file)| Some((path.strip_prefix(&prefix)?, file)))
     }
 
-    /// The file at a path, or why there is none.
+    /// The file at a path, or the error.
     fn file(&self, path: &str, normal: &str) -> Result<&MemoryFile, FileError> {
         let owned = path.to_owned();
         match self.files.get(normal) {

@@ -180,5 +180,6 @@ fn hash(path: &str, mut file: Box<dyn Read + Send + '_>) -> Result<String, FileE
 }
 
 fn hex(hash: &[u8]) -> String {
-    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+    let digits: Vec<_> = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    digits.concat()
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::git::GitError;
 use crate::git::run::{git, with_timeout};
-use crate::git::snapshot::{Snapshot, prints};
+use crate::git::snapshot::{Snapshot, states};
 
 /// The tree of no files, for either length of ids. Git knows it in every repository.
 const EMPTY_TREES: [&str; 2] = [
@@ -31,9 +31,9 @@ async fn paths(before: &Snapshot, after: &Snapshot) -> Result<BTreeSet<Vec<u8>>,
     // Whether a file that differed from its commit in one of the snapshots has changed does not follow
     // from the commits.
     let clean_now = before.dirty.keys().filter(|path| !after.dirty.contains_key(*path)).cloned();
-    let clean_now = prints(after.place.dir.clone(), clean_now.collect()).await?;
-    for (path, print) in after.dirty.iter().chain(&clean_now) {
-        if before.dirty.get(path).is_none_or(|was| was.differs(print)) {
+    let clean_now = states(after.place.dir.clone(), clean_now.collect()).await?;
+    for (path, state) in after.dirty.iter().chain(&clean_now) {
+        if before.dirty.get(path).is_none_or(|was| was.differs(state)) {
             changed.insert(path.clone());
         } else {
             changed.remove(path);

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use crate::git::GitError;
-use crate::git::print::{Allowance, Print};
+use crate::git::fingerprint::{Allowance, Fingerprint};
 use crate::git::run::{git, with_timeout};
 use crate::git::status;
 
@@ -21,7 +21,26 @@ pub struct Snapshot {
     /// Absent before the first commit.
     pub(crate) head: Option<String>,
     /// What differs from the commit, by its path below the directory.
-    pub(crate) dirty: BTreeMap<Vec<u8>, Print>,
+    pub(crate) dirty: BTreeMap<Vec<u8>, State>,
+}
+
+/// The state of a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Path(Fingerprint),
+    /// A repository inside the work tree; `None` when it cannot be read.
+    Repository(Option<Box<Snapshot>>),
+}
+
+impl State {
+    /// Whether the path has changed.
+    pub(crate) fn differs(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Path(one), Self::Path(two)) => one.differs(two),
+            (Self::Repository(Some(one)), Self::Repository(Some(two))) => one.differs(two),
+            _ => self != other,
+        }
+    }
 }
 
 /// The location of the directory.
@@ -59,7 +78,7 @@ impl Snapshot {
             || self
                 .dirty
                 .iter()
-                .any(|(path, print)| other.dirty.get(path).is_none_or(|other| print.differs(other)))
+                .any(|(path, state)| other.dirty.get(path).is_none_or(|other| state.differs(other)))
     }
 }
 
@@ -74,35 +93,35 @@ async fn take(dir: &Path, depth: u8) -> Result<Option<Snapshot>, GitError> {
             if is_repository { &mut repositories } else { &mut files }.push(path.to_owned());
         }
     }
-    let mut dirty = prints(place.dir.clone(), files).await?;
+    let mut dirty = states(place.dir.clone(), files).await?;
     for path in repositories {
-        let print = repository(&place.dir.join(OsStr::from_bytes(&path)), depth).await;
-        dirty.insert(path, print);
+        let state = repository(&place.dir.join(OsStr::from_bytes(&path)), depth).await;
+        dirty.insert(path, state);
     }
     Ok(Some(Snapshot { place, head: status.head, dirty }))
 }
 
 /// A repository inside another. One that cannot be read is not an error.
-async fn repository(dir: &Path, depth: u8) -> Print {
+async fn repository(dir: &Path, depth: u8) -> State {
     let inner = match depth.checked_sub(1) {
         Some(depth) => Box::pin(take(dir, depth)).await.ok().flatten(),
         None => None,
     };
-    Print::Repository(inner.map(Box::new))
+    State::Repository(inner.map(Box::new))
 }
 
-/// What is at these paths below a directory.
-pub(crate) async fn prints(
+/// The states of these paths below a directory.
+pub(crate) async fn states(
     dir: PathBuf,
     paths: Vec<Vec<u8>>,
-) -> Result<BTreeMap<Vec<u8>, Print>, GitError> {
+) -> Result<BTreeMap<Vec<u8>, State>, GitError> {
     let read = move || {
         let mut allowance = Allowance::new();
-        let print = |path: Vec<u8>| {
-            let print = allowance.print(&dir.join(OsStr::from_bytes(&path)));
-            (path, print)
+        let state = |path: Vec<u8>| {
+            let fingerprint = allowance.fingerprint(&dir.join(OsStr::from_bytes(&path)));
+            (path, State::Path(fingerprint))
         };
-        paths.into_iter().map(print).collect()
+        paths.into_iter().map(state).collect()
     };
     tokio::task::spawn_blocking(read).await.map_err(|error| GitError::Run(error.into()))
 }

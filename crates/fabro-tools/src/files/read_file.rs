@@ -96,7 +96,7 @@ fn read(files: &ReadFirst, arguments: &Arguments, stop: &Stop) -> Result<Output,
     }
     if has_more && !lines.file.fill_buf().map_err(failed)?.is_empty() {
         let next = lines.number;
-        lines.text.push_str(&format!("[the file goes on: read on with offset {next}]"));
+        lines.text.extend([format!("[the file goes on: read on with offset {next}]")]);
     } else if lines.text.is_empty() {
         return match lines.number - 1 {
             0 => Ok(Output { files_read: vec![resolved], ..Output::ok("[the file is empty]") }),
@@ -159,14 +159,14 @@ impl NumberedLines<'_> {
         let more = chars.saturating_sub(shown.end);
         let line = String::from_utf8_lossy(line);
         let line = if more == 0 { line.strip_suffix('\r').unwrap_or(&line) } else { &line };
-        self.text.push_str(&format!("{number:>6}\t{line}"));
+        self.text.extend([format!("{number:>6}\t{line}")]);
         if more > 0 {
             let column = shown.end + 1;
-            self.text.push_str(&format!(
+            self.text.extend([format!(
                 " [… {more} more characters: read on with offset {number}, column {column}]"
-            ));
+            )]);
         } else if shown.start > 0 && chars <= shown.start {
-            self.text.push_str(&format!("[the line has only {chars} characters]"));
+            self.text.extend([format!("[the line has only {chars} characters]")]);
         }
         self.text.push('\n');
         self.number += 1;

@@ -44,7 +44,7 @@ fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> 
     Ok((key, value))
 }
 
-/// An error with its causes, briefly. URLs may carry keys, so it names none.
+/// An error with its causes, briefly. Without URLs, because they may contain keys.
 pub(crate) fn chain(error: &(dyn std::error::Error + 'static), url: Option<&str>) -> String {
     let error = match error.downcast_ref() {
         Some(StreamableHttpError::<reqwest::Error>::Client(error)) => error,

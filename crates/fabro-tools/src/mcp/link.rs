@@ -295,8 +295,8 @@ impl Connection {
         }
     }
 
-    /// Whether nothing more can be asked over it. A request over HTTP that fails says nothing about
-    /// the next one.
+    /// Whether no further request is possible. A request over HTTP that fails does not mean that the
+    /// next one fails.
     fn is_broken(&self, error: &ServiceError) -> bool {
         match error {
             ServiceError::TransportClosed => true,

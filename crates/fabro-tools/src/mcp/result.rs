@@ -2,11 +2,11 @@ use crate::tool::Output;
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::Value;
 
-/// What the model reads of a result.
+/// A result as text for the model.
 pub(crate) fn output(result: &CallToolResult) -> Output {
     let mut parts: Vec<String> = result.content.iter().map(part).collect();
     if let Some(value) = &result.structured_content
-        && !result.content.iter().any(|block| says(block, value))
+        && !result.content.iter().any(|block| repeats(block, value))
     {
         parts.push(value.to_string());
     }
@@ -15,9 +15,9 @@ pub(crate) fn output(result: &CallToolResult) -> Output {
 }
 
 /// Servers repeat structured content as text, for clients that know only that.
-fn says(block: &ContentBlock, value: &Value) -> bool {
+fn repeats(block: &ContentBlock, value: &Value) -> bool {
     let ContentBlock::Text(text) = block else { return false };
-    serde_json::from_str::<Value>(&text.text).is_ok_and(|said| said == *value)
+    serde_json::from_str::<Value>(&text.text).is_ok_and(|text| text == *value)
 }
 
 fn part(block: &ContentBlock) -> String {

@@ -76,7 +76,7 @@ impl<'a> Views<'a> {
         Self { lines, views: Vec::new() }
     }
 
-    /// The line at which a hunk begins, at or behind `from`.
+    /// The line at which a hunk begins, at or after `from`.
     fn find(&mut self, hunk: &Hunk, from: usize) -> Result<usize, String> {
         let mut from = from;
         for header in &hunk.headers {
@@ -92,7 +92,7 @@ impl<'a> Views<'a> {
         let old: Vec<&str> = hunk.lines.iter().filter_map(old).collect();
         let end = self.lines.len();
         if old.is_empty() {
-            // Nothing says where: behind the header, else at the end.
+            // No line to match: after the header, else at the end.
             return Ok(if hunk.headers.is_empty() { end } else { from });
         }
         let found = if hunk.at_end {

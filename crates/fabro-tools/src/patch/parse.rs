@@ -1,7 +1,7 @@
 use std::iter::Peekable;
 use std::str::Lines;
 
-/// What `apply_patch` is to do, as a model wrote it.
+/// A patch for `apply_patch`, as a model wrote it.
 ///
 /// ```
 /// use fabro_tools::{Change, Patch};
@@ -34,41 +34,41 @@ pub enum Change {
         /// Its lines, without their ends.
         lines: Vec<String>,
     },
-    /// A file that goes.
+    /// A deleted file.
     Delete {
         /// Its path.
         path: String,
     },
-    /// A file that changes, or moves, or both.
+    /// A file that is changed, moved, or both.
     Update {
         /// Its path.
         path: String,
-        /// Where it goes.
+        /// Its new path, if it is moved.
         to: Option<String>,
         /// What changes, in the order of the file.
         hunks: Vec<Hunk>,
     },
 }
 
-/// A place in a file, and what changes there.
+/// A change at one location of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hunk {
-    /// Lines that stand somewhere before the place, each behind the one before: those after `@@`.
+    /// Lines somewhere before the changed lines, each after the one before: those after `@@`.
     pub headers: Vec<String>,
-    /// What is there, and what comes and goes.
+    /// The lines of context, and the removed and added lines.
     pub lines: Vec<Line>,
-    /// Whether the place is the end of the file.
+    /// Whether the hunk is at the end of the file.
     pub at_end: bool,
 }
 
 /// A line of a hunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
-    /// It is there and stays.
+    /// It stays.
     Context(String),
-    /// It is there and goes.
+    /// It is removed.
     Remove(String),
-    /// It comes.
+    /// It is added.
     Add(String),
 }
 
@@ -91,8 +91,8 @@ const MOVE: &str = "*** Move to:";
 const END_OF_FILE: &str = "*** End of File";
 
 impl Patch {
-    /// Reads a patch. What stands around `*** Begin Patch` and `*** End Patch` is left aside when
-    /// it is blank or the here-document some models wrap a patch in.
+    /// Parses a patch. Text around `*** Begin Patch` and `*** End Patch` is ignored if it is whitespace
+    /// or the here-document that some models wrap a patch in.
     ///
     /// # Errors
     ///
@@ -167,7 +167,7 @@ impl<'a> Reader<'a> {
         Err(self.error("a patch begins with `*** Begin Patch`"))
     }
 
-    /// Only what closes a here-document may follow: a second patch would be lost.
+    /// Only the end of a here-document may follow: a second patch would be ignored.
     fn rest(&mut self) -> Result<(), PatchError> {
         while let Some(line) = self.next() {
             if line.trim_start().starts_with("***") {
@@ -231,7 +231,7 @@ impl<'a> Reader<'a> {
             is_begun = true;
             hunk.lines.push(self.line(line)?);
         }
-        // A blank line before the next section or hunk is there for the eye.
+        // An empty line before the next section or hunk is a separator.
         if self.lines.peek().is_some_and(|line| !is_end_of_file(line)) {
             while hunk.lines.last().is_some_and(|line| *line == Line::Context(String::new())) {
                 hunk.lines.pop();
@@ -246,7 +246,7 @@ impl<'a> Reader<'a> {
     fn line(&self, line: &str) -> Result<Line, PatchError> {
         let rest = |line: &str| line[1..].to_owned();
         match line.as_bytes().first() {
-            // Many a writer drops the blank of an empty line of context.
+            // Many models omit the space of an empty line of context.
             None => Ok(Line::Context(String::new())),
             Some(b' ') => Ok(Line::Context(rest(line))),
             Some(b'-') => Ok(Line::Remove(rest(line))),
@@ -258,7 +258,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Whether a line ends what came before. No line of a hunk or a new file begins so.
+/// Whether a line ends the section before. No line of a hunk or a new file begins like this.
 fn is_marker(line: &str) -> bool {
     line.starts_with("*** ")
 }
@@ -267,7 +267,7 @@ fn is_end_of_file(line: &str) -> bool {
     line.trim_end() == END_OF_FILE
 }
 
-/// What is named after `@@`; ranges of lines, as `diff` writes them, say nothing here.
+/// The text after `@@`; ranges of lines, as `diff` writes them, are ignored.
 fn header(line: &str) -> Option<&str> {
     let mut header = line.trim_start_matches('@').trim();
     if header.starts_with('-') && header.contains(" +") {

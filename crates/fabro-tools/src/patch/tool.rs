@@ -70,7 +70,7 @@ struct Plan<'a> {
     report: String,
 }
 
-/// A file, before and after; `None` where there is none.
+/// The content of a file before and after; `None` where it does not exist.
 struct State {
     before: Option<String>,
     after: Option<String>,
@@ -108,7 +108,7 @@ impl Plan<'_> {
     }
 
     fn report(&mut self, what: &str, path: &str) {
-        self.report += &format!("{what} {path}\n");
+        self.report.extend([format!("{what} {path}\n")]);
     }
 
     /// Removes an existing file from the plan, and returns its path and text.

@@ -99,12 +99,12 @@ fn shown_paths(found: &[String], limit: usize, end: &WalkEnd) -> String {
     if shown < found.len() {
         let at_least = if *end == WalkEnd::Enough { "at least " } else { "" };
         let rest = found.len() - shown;
-        text += &format!("[{at_least}{rest} more: choose a narrower pattern or path]\n");
+        text.extend([format!("[{at_least}{rest} more: choose a narrower pattern or path]\n")]);
     }
     match end {
         WalkEnd::Timeout => text.push_str(TIMEOUT_NOTE),
         WalkEnd::Complete { unreadable } if *unreadable > 0 => {
-            text += &format!("[directories that cannot be read: {unreadable}]");
+            text.extend([format!("[directories that cannot be read: {unreadable}]")]);
         }
         WalkEnd::Complete { .. } | WalkEnd::Enough => {}
     }

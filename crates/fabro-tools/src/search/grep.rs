@@ -28,7 +28,7 @@ const LINE: usize = 500;
 /// How much of it stands before the match when the line does not fit, in characters.
 const BEFORE: usize = 100;
 
-/// The longest line that is searched, in bytes; files with longer ones are passed over.
+/// The longest line that is searched, in bytes; files with longer ones are skipped.
 const LONGEST_LINE: usize = 16 << 20;
 
 /// How large a compiled pattern may be, in bytes.
@@ -213,7 +213,7 @@ impl Matches {
         self.text.extend([&number, mark]);
         if start > 0 {
             let column = String::from_utf8_lossy(&line[..start]).chars().count() + 1;
-            self.text += &format!("[from column {column}] ");
+            self.text.extend([format!("[from column {column}] ")]);
         }
         let line = String::from_utf8_lossy(&line[start..]);
         push_line(&mut self.text, line.trim_end_matches(['\n', '\r']), LINE);

@@ -3,10 +3,10 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Whether an address is one of the public internet: not of this machine, this network or a private
-/// one, not for documentation or measurements, and no group of receivers.
+/// one, not for documentation or measurements, and not multicast.
 ///
 /// An IPv6 address that stands for an IPv4 address (mapped, NAT64, 6to4) is as public as that one.
-/// Of IPv6 only what is handed out for global use counts; Teredo does not.
+/// Of IPv6 only addresses assigned for global use count; Teredo does not.
 ///
 /// ```
 /// use fabro_tools::web::is_public;
@@ -34,7 +34,7 @@ const V4: [([u8; 4], u32); 16] = [
     ([100, 64, 0, 0], 10),
     // This machine.
     ([127, 0, 0, 0], 8),
-    // This link; clouds tell secrets at 169.254.169.254.
+    // This link; clouds serve secrets at 169.254.169.254.
     ([169, 254, 0, 0], 16),
     // A cloud's own services, reached by its machines only.
     ([168, 63, 129, 16], 32),
@@ -48,9 +48,9 @@ const V4: [([u8; 4], u32); 16] = [
     ([192, 0, 2, 0], 24),
     ([198, 51, 100, 0], 24),
     ([203, 0, 113, 0], 24),
-    // Groups.
+    // Multicast.
     ([224, 0, 0, 0], 4),
-    // Reserved, and everybody.
+    // Reserved, and broadcast.
     ([240, 0, 0, 0], 4),
 ];
 
@@ -82,7 +82,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     same(&GLOBAL) && !V6.iter().any(same)
 }
 
-/// The IPv4 address that packets to this one end up at.
+/// The IPv4 address that packets to this one are sent to.
 fn inner_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let ([0, 0, 0, 0, 0, 0xffff, high, low]
     | [0x64, 0xff9b, 0, 0, 0, 0, high, low]

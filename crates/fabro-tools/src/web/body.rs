@@ -1,4 +1,4 @@
-//! The body of an answer, as text.
+//! The body of a response, as text.
 
 use encoding_rs::{Encoding, UTF_8};
 use reqwest::Response;
@@ -10,12 +10,12 @@ use crate::web::error::FetchError;
 /// A body that was read.
 #[derive(Debug)]
 pub(crate) struct Body {
-    /// What it is, without parameters: `text/html`; empty when the answer does not say.
+    /// Its media type, without parameters: `text/html`; empty when the response has none.
     pub(crate) media: String,
     pub(crate) text: String,
     /// How many bytes were read.
     pub(crate) bytes: usize,
-    /// There is more, which was not read.
+    /// Whether there is more, which was not read.
     pub(crate) cut: bool,
 }
 
@@ -32,11 +32,11 @@ impl Body {
     }
 }
 
-/// Reads at most `limit` bytes, and only what says that it is text, or does not say and is.
+/// Reads at most `limit` bytes of text: by its media type, or by its content without one.
 pub(crate) async fn read(mut response: Response, limit: usize) -> Result<Body, FetchError> {
     let content_type = header(response.headers(), &CONTENT_TYPE);
-    let told = content_type.split(';').next().unwrap_or_default().trim();
-    let media = told.to_ascii_lowercase();
+    let declared = content_type.split(';').next().unwrap_or_default().trim();
+    let media = declared.to_ascii_lowercase();
     let encoding = header(response.headers(), &CONTENT_ENCODING);
     if !["", "identity"].contains(&&*encoding.trim().to_ascii_lowercase()) {
         return Err(FetchError::Compressed(encoding));
@@ -44,7 +44,7 @@ pub(crate) async fn read(mut response: Response, limit: usize) -> Result<Body, F
     if !is_text(&media) {
         let size = response.content_length();
         let size = size.map_or("of unknown size".to_owned(), |it| thousands(it) + " bytes");
-        return Err(FetchError::NoText { media: told.to_owned(), size });
+        return Err(FetchError::NoText { media: declared.to_owned(), size });
     }
     let mut bytes = Vec::new();
     let mut cut = false;
@@ -57,9 +57,10 @@ pub(crate) async fn read(mut response: Response, limit: usize) -> Result<Body, F
         }
     }
     let mut text = decode(&bytes, &content_type, HTML.contains(&&*media));
-    // Zero bytes mean binary content, whatever its declared type.
+    // Zero bytes mean binary content, independent of the declared type.
     if text.contains('\0') {
-        let media = if told.is_empty() { "binary".to_owned() } else { format!("binary ({told})") };
+        let media =
+            if declared.is_empty() { "binary".to_owned() } else { format!("binary ({declared})") };
         let over = if cut { "over " } else { "" };
         let size = format!("{over}{} bytes", thousands(bytes.len() as u64));
         return Err(FetchError::NoText { media, size });
@@ -101,19 +102,19 @@ fn is_text(media: &str) -> bool {
         || ["+json", "+xml", "+yaml"].iter().any(|suffix| media.ends_with(suffix))
 }
 
-/// By a byte order mark, else as the header says, else as the page says, else as UTF-8.
+/// Decodes by the byte order mark, else the header, else the page itself, else as UTF-8.
 fn decode(bytes: &[u8], content_type: &str, html: bool) -> String {
-    let told = content_type.split(';').skip(1).filter_map(|it| it.split_once('='));
-    let told = told.filter(|(key, _)| key.trim().eq_ignore_ascii_case("charset"));
-    let told = told.filter_map(|(_, label)| {
+    let parameters = content_type.split(';').skip(1).filter_map(|it| it.split_once('='));
+    let labels = parameters.filter(|(key, _)| key.trim().eq_ignore_ascii_case("charset"));
+    let mut encodings = labels.filter_map(|(_, label)| {
         Encoding::for_label(label.trim().trim_matches(['"', '\'']).as_bytes())
     });
-    let encoding = told.into_iter().next().or_else(|| html.then(|| of_page(bytes)).flatten());
+    let encoding = encodings.next().or_else(|| html.then(|| of_page(bytes)).flatten());
     let (text, _, _) = encoding.unwrap_or(UTF_8).decode(bytes);
     text.into_owned()
 }
 
-/// What the head of a page says: `<meta charset="…">`, or `charset=…` in a longer form of it.
+/// The encoding in the head of a page: `<meta charset="…">`, or `charset=…` in a longer form of it.
 fn of_page(bytes: &[u8]) -> Option<&'static Encoding> {
     const KEY: &[u8] = b"charset=";
     let start = &bytes[..bytes.len().min(1024)];

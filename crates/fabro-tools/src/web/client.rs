@@ -7,7 +7,7 @@ use reqwest::{Client, ClientBuilder};
 use crate::web::error::FetchError;
 use crate::web::resolve::{Checked, Resolve};
 
-/// How long a request may take, and how much of the answer is read.
+/// The timeout of a request, and how much of the response is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// From the call to the last byte, redirects included; 30 seconds by default.
@@ -57,16 +57,16 @@ pub(crate) fn guarded(
 }
 
 fn plain() -> ClientBuilder {
-    // An error says that a provider is installed, which is as good.
+    // An error means that a provider is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     Client::builder()
-        // Each place is looked at before it is asked.
+        // The URL of each redirect is checked first.
         .redirect(Policy::none())
         .referer(false)
-        // An idle connection belongs to the async runtime that opened it, which may be gone.
+        // An idle connection belongs to the async runtime that opened it, which may have ended.
         .pool_max_idle_per_host(0)
-        // Whatever features others switch on: what is read is counted as it comes, so nothing is
-        // asked for that grows when it is unpacked.
+        // Even if other crates enable these features: the limit counts compressed bytes, so a
+        // response must not grow when it is decompressed.
         .no_gzip()
         .no_brotli()
         .no_zstd()

@@ -11,29 +11,19 @@ pub enum SetupError {
     /// An entry of the allowed private hosts is not a host.
     #[error("`{0}` is not a host: write HOST or HOST:PORT, such as `127.0.0.1:8080`")]
     Allow(String),
-    /// The URL of an HTTP tool cannot be called.
-    #[error("the tool `{tool}` has no usable url: write a whole one, with http:// or https://")]
-    Url {
-        /// The tool's name.
-        tool: String,
-    },
-    /// The parameters of an HTTP tool are not an object.
-    #[error("the parameters of the tool `{tool}` are not a JSON Schema: make them an object")]
-    Parameters {
-        /// The tool's name.
-        tool: String,
-    },
-    /// A header of an HTTP tool cannot be sent. Its value may be secret, so it is not shown.
-    #[error("the header `{header}` of the tool `{tool}` cannot be sent: check its name and value")]
-    Header {
-        /// The tool's name.
-        tool: String,
-        /// The header's name.
-        header: String,
-    },
+    /// The URL of the HTTP tool of this name cannot be called.
+    #[error("the tool `{0}` has no usable url: write a whole one, with http:// or https://")]
+    Url(String),
+    /// The parameters of the HTTP tool of this name are not an object.
+    #[error("the parameters of the tool `{0}` are not a JSON Schema: make them an object")]
+    Parameters(String),
+    /// This header of the HTTP tool of this name cannot be sent. Its value may be secret, so it is not
+    /// shown.
+    #[error("the header `{0}` of the tool `{1}` cannot be sent: check its name and value")]
+    Header(String, String),
 }
 
-/// A host that is not connected to.
+/// Why a host is not connected to.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum Refusal {
     #[error(
@@ -55,8 +45,8 @@ impl Refusal {
     }
 }
 
-/// What a request came to instead of an answer. The messages are for the agent. They show what came
-/// from servers as it is and whole, so that secrets in them can be found; the caller cuts them.
+/// Why a request has no result. The messages are for the agent. They contain text of servers unchanged
+/// and whole, so that secrets in them can be redacted; the caller cuts them.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FetchError {
     #[error("`{0}` is not a URL: write a whole one, with http:// or https://")]
@@ -90,7 +80,7 @@ pub(crate) enum FetchError {
 }
 
 impl From<reqwest::Error> for FetchError {
-    /// Says what lies deepest: what is around it only says that a request failed, and where.
+    /// The innermost error: those around it only say that a request failed, and its URL.
     fn from(error: reqwest::Error) -> Self {
         let error = error.without_url();
         let mut deepest: &(dyn Error + 'static) = &error;

@@ -46,14 +46,14 @@ pub struct WebFetch {
     resolver: Arc<dyn Resolve>,
     limits: Limits,
     /// For hosts that are allowed by name: any address will do.
-    trusting: Lazy,
+    any_address: Lazy,
     /// For all others: it connects to public addresses only.
-    wary: Lazy,
+    public_only: Lazy,
 }
 
 const DEFAULT_CHARS: u64 = 20_000;
 const MAX_CHARS: u64 = 200_000;
-/// How much of a page that says what went wrong is shown.
+/// How much of an error page is shown.
 pub(crate) const EXCERPT: usize = 2_000;
 
 impl WebFetch {
@@ -68,8 +68,8 @@ impl WebFetch {
             allow: Allow::parse(&settings.allow)?,
             resolver: settings.resolver,
             limits: settings.limits,
-            trusting: Lazy::default(),
-            wary: Lazy::default(),
+            any_address: Lazy::default(),
+            public_only: Lazy::default(),
         })
     }
 
@@ -83,7 +83,7 @@ impl WebFetch {
         let page = page.map_err(|_| FetchError::Time(limit))??;
         Ok(match page.body {
             Some(body) if page.status.is_success() => show(&page.url, &body, max),
-            body => complain(&page.url, page.status, body),
+            body => error_page(&page.url, page.status, body),
         })
     }
 
@@ -112,7 +112,7 @@ impl WebFetch {
         Err(FetchError::Redirects(REDIRECTS))
     }
 
-    /// The client to ask this place with, if it may be asked at all.
+    /// The client for this URL, if it may be fetched at all.
     fn client_for(&self, url: &Url) -> Result<&Client, FetchError> {
         if !["http", "https"].contains(&url.scheme()) {
             return Err(FetchError::Scheme(format!("{}:", head(url.scheme(), SHOWN))));
@@ -121,14 +121,14 @@ impl WebFetch {
             return Err(FetchError::UserInfo);
         }
         if self.allow.permits(url) {
-            return self.trusting.get(|builder| guarded(builder, &self.resolver, false));
+            return self.any_address.get(|builder| guarded(builder, &self.resolver, false));
         }
         // An address is not resolved, so the client's resolver never sees it.
         let host = url.host_str().unwrap_or_default();
         let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
         match address {
             Ok(address) if !is_public(address) => Err(Refusal::private(host, address).into()),
-            _ => self.wary.get(|builder| guarded(builder, &self.resolver, true)),
+            _ => self.public_only.get(|builder| guarded(builder, &self.resolver, true)),
         }
     }
 }
@@ -139,7 +139,7 @@ impl Tool for WebFetch {
         &self.spec
     }
 
-    /// What it asks for goes out, but nothing here changes.
+    /// The request leaves this machine, but nothing here changes.
     fn only_reads(&self) -> bool {
         true
     }
@@ -162,11 +162,11 @@ pub(crate) fn redirect(from: &Url, location: &str) -> Result<Option<Url>, FetchE
 const ACCEPTED: &str =
     "text/html, text/markdown, text/plain;q=0.9, application/json;q=0.9, */*;q=0.5";
 
-/// What came back.
+/// The response.
 struct Page {
     url: Url,
     status: StatusCode,
-    /// `None` when it cannot be read, and the status says that something went wrong.
+    /// `None` when it cannot be read, and the status is an error.
     body: Option<Body>,
 }
 
@@ -196,7 +196,7 @@ fn show(url: &Url, body: &Body, max: usize) -> Output {
     Output::ok(out)
 }
 
-fn complain(url: &Url, status: StatusCode, body: Option<Body>) -> Output {
+fn error_page(url: &Url, status: StatusCode, body: Option<Body>) -> Output {
     let mut out = format!("{} answered {status}", head(url.as_str(), EXCERPT));
     if let Some(body) = body {
         let text = if body.is_html() { html::read(&body.text, url).text } else { body.text };

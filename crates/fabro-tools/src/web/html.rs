@@ -12,7 +12,7 @@ use reqwest::Url;
 use crate::web::cut::head;
 use crate::web::layout::Layout;
 
-/// What a page says.
+/// The text of a page.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reading {
     pub(crate) title: String,

@@ -47,7 +47,7 @@ const MAX_URL_WITH_CONTEXT: usize = 8_000;
 impl HttpToolCall {
     /// The tool, to be called with these headers: those of its settings, with variables put in.
     /// The redactor redacts responses; values of headers that come from variables
-    /// or that sound secret by their names are blanked whether it knows them or not.
+    /// or that have secret names are redacted in any case.
     ///
     /// # Errors
     ///
@@ -59,14 +59,14 @@ impl HttpToolCall {
     ) -> Result<Self, SetupError> {
         let HttpTool { name, description, parameters, url, method, context, .. } = tool;
         let url = Url::parse(&url).ok().filter(|url| ["http", "https"].contains(&url.scheme()));
-        let url = url.ok_or_else(|| SetupError::Url { tool: name.clone() })?;
+        let url = url.ok_or_else(|| SetupError::Url(name.clone()))?;
         if !parameters.is_object() {
-            return Err(SetupError::Parameters { tool: name });
+            return Err(SetupError::Parameters(name));
         }
         let mut sent = HeaderMap::new();
         for (header, value) in headers {
             let (header, value) = self::header(header, value)
-                .ok_or_else(|| SetupError::Header { tool: name.clone(), header: header.clone() })?;
+                .ok_or_else(|| SetupError::Header(header.clone(), name.clone()))?;
             sent.insert(header, value);
         }
         Ok(Self {
@@ -134,7 +134,7 @@ impl HttpToolCall {
         context: &ToolContext,
     ) -> Result<Map<String, Value>, FetchError> {
         let mut arguments = arguments.clone();
-        // An agent must not make up what a tool takes for the workflow's own word.
+        // An agent must not forge what the tool takes for the workflow's own memory.
         arguments.shift_remove(CONTEXT);
         if self.context {
             let context = serde_json::to_value(context);
@@ -144,8 +144,8 @@ impl HttpToolCall {
         Ok(arguments)
     }
 
-    /// The URL with the arguments, and as much of the context as has room: the newest turns stay
-    /// longest.
+    /// The URL with the arguments, and as much of the context as fits: the oldest turns are dropped
+    /// first.
     fn with_query(
         &self,
         arguments: &Map<String, Value>,
@@ -192,15 +192,15 @@ impl HttpToolCall {
         let gap = if text.trim().is_empty() { "" } else { "\n\n" };
         let text = head(text.trim(), EXCERPT);
         let step = self.step(status);
-        Ok(Output::error(format!("{} answered {status}: {step}{gap}{text}", self.place())))
+        Ok(Output::error(format!("{} answered {status}: {step}{gap}{text}", self.origin())))
     }
 
-    /// Where it asks. The rest of the URL may be as secret as a header.
-    fn place(&self) -> String {
+    /// The origin of its URL. The rest of the URL may be as secret as a header.
+    fn origin(&self) -> String {
         self.url.origin().ascii_serialization()
     }
 
-    /// What to do about an answer that is none.
+    /// What to do about a status that is not a success.
     fn step(&self, status: StatusCode) -> String {
         let wrong = match status.as_u16() {
             408 | 425 | 429 | 500.. => return "try again later".to_owned(),
@@ -214,17 +214,17 @@ impl HttpToolCall {
     fn failed(&self, error: &FetchError) -> Output {
         let mut text = error.to_string();
         if let FetchError::Http(_) | FetchError::BadRedirect = error {
-            let place = self.place();
+            let origin = self.origin();
             let name = &self.spec.name;
             text = format!(
-                "{text}: check that {place} can be reached, and url of the tool `{name}` in the settings"
+                "{text}: check that {origin} can be reached, and url of the tool `{name}` in the settings"
             );
         }
         Output::error(head(&self.redact(&text, false), EXCERPT))
     }
 
-    /// Redacts before anything is cut, for half a secret would not be found. The rest of a secret
-    /// at the end of a text that was cut already is held back.
+    /// Redacts before anything is cut, because half a secret would not be found. The start of a secret
+    /// at the end of a text that was cut already is left out.
     fn redact(&self, text: &str, cut: bool) -> String {
         let mut text = text.to_owned();
         for redactor in &self.redactors {
@@ -255,7 +255,7 @@ impl Tool for HttpToolCall {
     }
 }
 
-/// All tools ask with one client: where they ask and with what is in each request.
+/// All tools share one client: URL and headers are in each request.
 static CLIENT: Lazy = Lazy::new();
 
 fn method(method: HttpMethod) -> Method {
@@ -275,19 +275,19 @@ fn header(name: &str, value: &str) -> Option<(HeaderName, HeaderValue)> {
     Some((name, value))
 }
 
-/// Finds the values that are or may be secret.
+/// A redactor for the values that are or may be secret.
 fn of_headers(written: &BTreeMap<String, String>, resolved: &BTreeMap<String, String>) -> Redactor {
     let secret =
         |name: &str, value: &String| is_secret_name(name) || written.get(name) != Some(value);
     let secrets = resolved.iter().filter(|(name, value)| secret(name, value));
-    // The part behind `Bearer` is a secret by itself.
+    // The part after `Bearer` is a secret by itself.
     Redactor::new(secrets.flat_map(|(name, value)| {
         let part = value.split_once(' ').map(|(_, part)| (name.as_str(), part));
         part.into_iter().chain([(name.as_str(), value.as_str())])
     }))
 }
 
-/// Texts as they are, other values as JSON; each item of a list under the name of the list.
+/// Adds strings as they are and other values as JSON; each item of a list under the name of the list.
 fn add_query(url: &mut Url, arguments: &Map<String, Value>) {
     if arguments.is_empty() {
         return;

@@ -1,14 +1,14 @@
-/// Text that is laid out while it comes: white space is what the tags around the words say.
+/// Lays out text while it is read: the tags around the words determine the whitespace.
 #[derive(Debug, Default)]
 pub(crate) struct Layout {
     out: String,
-    /// Line ends that have to stand before what comes next.
+    /// The line ends that are needed before the next text.
     lines: usize,
-    /// White space was seen since the last word.
+    /// Whether there was whitespace since the last word.
     space: bool,
     /// The mark of an item or a heading, before its first word.
     prefix: String,
-    /// How many elements with fixed white space are open.
+    /// How many elements with preformatted whitespace are open.
     code: usize,
     /// Preformatted text has just begun: its first line break is not part of it.
     code_begins: bool,
@@ -57,7 +57,7 @@ impl Layout {
         }
     }
 
-    /// At least this many line ends before what comes next.
+    /// At least this many line ends before the next text.
     pub(crate) fn new_lines(&mut self, lines: usize) {
         self.lines = self.lines.max(lines);
     }
@@ -148,7 +148,7 @@ impl Layout {
         }
     }
 
-    /// Writes what stands before a word.
+    /// Writes the line ends and the prefix before a word.
     fn begin(&mut self) {
         let lines = std::mem::take(&mut self.lines);
         if !self.out.is_empty() {

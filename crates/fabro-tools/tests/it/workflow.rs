@@ -1,20 +1,41 @@
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use fabro_tools::{
-    AppendError, MemoryContext, ToolContext, WorkflowContext, append_workflow_context,
-    get_workflow_context,
+    AppendError, ToolContext, WorkflowContext, append_workflow_context, get_workflow_context,
 };
 use insta::assert_snapshot;
 use serde_json::{Map, Value, json};
 
 use crate::setup::Agent;
 
+/// A context in memory.
+#[derive(Default)]
+struct MemoryContext {
+    values: Map<String, Value>,
+    notes: Mutex<Vec<String>>,
+}
+
+#[async_trait]
+impl WorkflowContext for MemoryContext {
+    fn read(&self, keys: &[String]) -> Map<String, Value> {
+        let wanted = |key: &String| keys.is_empty() || keys.contains(key);
+        let values = self.values.iter().filter(|(key, _)| wanted(key));
+        values.map(|(key, value)| (key.clone(), value.clone())).collect()
+    }
+
+    async fn append(&self, text: &str) -> Result<(), AppendError> {
+        self.notes.lock().unwrap().push(text.to_owned());
+        Ok(())
+    }
+}
+
 #[tokio::test]
 async fn what_the_workflow_knows() {
     let values = json!({"plan": "short", "long": "ä".repeat(3_000), "n": {"a": [1, 2]}});
     let Value::Object(values) = values else { panic!("it is an object") };
-    let mut agent = Agent::new([get_workflow_context(Arc::new(MemoryContext::new(values)))]);
+    let context = MemoryContext { values, ..MemoryContext::default() };
+    let mut agent = Agent::new([get_workflow_context(Arc::new(context))]);
     agent.context = ToolContext {
         workflow_summary: "They agreed.".to_owned(),
         recent_turns: vec!["planner: yes".to_owned()],
@@ -51,11 +72,11 @@ async fn notes() {
     let context = Arc::new(MemoryContext::default());
     let agent = Agent::new([append_workflow_context(context.clone())]);
     assert_eq!(agent.ok("append_workflow_context", json!({"text": "use v2"})).await, "noted");
-    assert_eq!(context.notes(), ["use v2"]);
+    assert_eq!(*context.notes.lock().unwrap(), ["use v2"]);
     agent.fails("append_workflow_context", json!({"text": ""})).await;
     agent.fails("append_workflow_context", json!({"text": "x".repeat(4_001)})).await;
     agent.fails("append_workflow_context", json!({})).await;
-    assert_eq!(context.notes().len(), 1);
+    assert_eq!(context.notes.lock().unwrap().len(), 1);
 }
 
 struct Full;

@@ -152,7 +152,7 @@ struct Rebinding(AtomicUsize);
 impl Resolve for Rebinding {
     async fn resolve(&self, _host: &str) -> io::Result<Vec<IpAddr>> {
         let first = self.0.fetch_add(1, Ordering::SeqCst) == 0;
-        // Public by its number, and nobody's: there is no way to it, or a long one.
+        // Public by its number, but not assigned: there is no route to it, or a long one.
         let public = Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 1);
         let address = if first { public.into() } else { Ipv4Addr::LOCALHOST.into() };
         Ok(vec![address])

@@ -1,4 +1,4 @@
-//! What is at a path, as far as it takes to see that it became something else.
+//! Fingerprints of files, to detect that one has changed.
 
 use std::fs::{self, Metadata};
 use std::hash::Hasher as _;
@@ -7,15 +7,13 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use crate::git::Snapshot;
-
 const FILE_BYTES: u64 = 4_000_000;
 const ALL_BYTES: u64 = 32_000_000;
 
-/// What is at a path.
+/// The fingerprint of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Print {
-    /// Nothing, or nothing that may be looked at.
+pub(crate) enum Fingerprint {
+    /// Nothing, or nothing that may be read.
     Nothing,
     File {
         /// Its length and whether it can be executed.
@@ -26,14 +24,12 @@ pub(crate) enum Print {
         stat: [i64; 5],
     },
     Link(Vec<u8>),
-    /// Boxed, since it holds prints itself. Absent when it cannot be asked.
-    Repository(Option<Box<Snapshot>>),
     /// A directory, a pipe and the like.
     Other,
 }
 
-impl Print {
-    /// Whether something else is there now. Contents decide where both are known.
+impl Fingerprint {
+    /// Whether the path has changed. Contents decide where both are known.
     pub(crate) fn differs(&self, other: &Self) -> bool {
         match (self, other) {
             (
@@ -44,13 +40,12 @@ impl Print {
                 Self::File { shape, stat, .. },
                 Self::File { shape: other_shape, stat: other_stat, .. },
             ) => shape != other_shape || stat != other_stat,
-            (Self::Repository(Some(one)), Self::Repository(Some(two))) => one.differs(two),
             _ => self != other,
         }
     }
 }
 
-/// How many bytes may be read yet.
+/// How many bytes may still be read.
 pub(crate) struct Allowance(u64);
 
 impl Allowance {
@@ -58,21 +53,21 @@ impl Allowance {
         Self(ALL_BYTES)
     }
 
-    /// What is at a path; a link is not followed.
-    pub(crate) fn print(&mut self, path: &Path) -> Print {
-        let Ok(metadata) = fs::symlink_metadata(path) else { return Print::Nothing };
+    /// The fingerprint of a path; a link is not followed.
+    pub(crate) fn fingerprint(&mut self, path: &Path) -> Fingerprint {
+        let Ok(metadata) = fs::symlink_metadata(path) else { return Fingerprint::Nothing };
         if metadata.is_file() {
             let hash = (metadata.len() <= self.0.min(FILE_BYTES)).then(|| hash(path)).flatten();
             if hash.is_some() {
                 self.0 -= metadata.len();
             }
             let shape = (metadata.len(), metadata.mode() & 0o111 != 0);
-            Print::File { shape, hash, stat: stat(&metadata) }
+            Fingerprint::File { shape, hash, stat: stat(&metadata) }
         } else if metadata.is_symlink() {
             let target = fs::read_link(path).map(|target| target.as_os_str().as_bytes().to_owned());
-            target.map_or(Print::Other, Print::Link)
+            target.map_or(Fingerprint::Other, Fingerprint::Link)
         } else {
-            Print::Other
+            Fingerprint::Other
         }
     }
 }
