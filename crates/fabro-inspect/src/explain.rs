@@ -9,7 +9,7 @@ use crate::ReportError;
 use crate::at::{StageKey, end_of, find_left};
 
 /// Why a run took an edge after a stage, or none.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Explain {
     /// The next node; `None` when no edge could be taken.
     pub chosen: Option<Arc<str>>,
@@ -80,8 +80,8 @@ pub fn explain(events: &[Event], stage: &str) -> Result<Explain, ReportError> {
         tier: Some(choice.tier),
         seed: seed.filter(|_| choice.random),
         gate: choice.gate.clone(),
-        failure: None,
         candidates: choice.candidates.iter().map(Considered::from).collect(),
+        ..Explain::default()
     })
 }
 
@@ -101,12 +101,6 @@ fn stuck(events: &[&Event], key: &StageKey) -> Result<Explain, ReportError> {
     if candidates.is_empty() {
         return no_edge(true);
     }
-    Ok(Explain {
-        chosen: None,
-        tier: None,
-        seed: None,
-        gate: None,
-        failure: failure.cloned(),
-        candidates: candidates.iter().map(Considered::from).collect(),
-    })
+    let candidates = candidates.iter().map(Considered::from).collect();
+    Ok(Explain { failure: failure.cloned(), candidates, ..Explain::default() })
 }

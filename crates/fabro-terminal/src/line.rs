@@ -92,7 +92,7 @@ fn run_line(event: &Event) -> Option<(Mark, String)> {
             // Runs of older versions have the advice in the message.
             let message = message.split_once("; `fabro").map_or(&**message, |(text, _)| text);
             let advice = match reason {
-                PauseReason::Budget => "`fabro resume RUN --max-cost USD` continues",
+                PauseReason::Budget => "`fabro resume RUN` with a higher limit continues",
                 _ => "`fabro answer RUN GATE CHOICE`",
             };
             (Mark::Ask, format!("run paused: {}; {advice}", one_line(message, QUOTED)))

@@ -1,4 +1,4 @@
-//! One run in a folder and a store of its own, and the drivers that work on it.
+//! One run in a directory and a store of its own, and its drivers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;

@@ -9,7 +9,7 @@ use fabro_engine::{
     Batch, Finished, Input, Machine, OutputSpec, Plan, Position, Stage, StageEnd, read_needs,
 };
 use fabro_events::{Event, EventBody, Note};
-use fabro_gate::{Question, match_answer};
+use fabro_gate::Question;
 use fabro_handlers::{
     AgentFiles, FanIn, Gate, GateChoice, Interpretation, LlmHandler, interpret, invalid_outcome,
 };
@@ -19,7 +19,7 @@ use fabro_types::{BranchPath, Failure, FailureClass, NodeKind, Outcome, RunId};
 
 use crate::replay::ReplayError;
 use crate::replay::conversation::{Conversation, Turn, with_text};
-use crate::replay::record::{End, Key, Record, recorded_message};
+use crate::replay::record::{End, Key, Record, recorded_message, same_choice};
 
 /// Replays a record.
 pub(crate) struct Player {
@@ -476,26 +476,6 @@ fn taken(end: &End) -> StageEnd {
         finished.script.clone_from(&done.script);
     }
     finished.into()
-}
-
-/// The answer with which the same is chosen; `None` where it cannot be chosen any more.
-fn same_choice(
-    selected: &str,
-    label: &str,
-    text: Option<&str>,
-    question: &Question,
-) -> Option<String> {
-    let labelled = || question.options.iter().filter(|option| option.label == *label);
-    let exact = labelled().find(|option| option.key == *selected);
-    let option = exact.or_else(|| labelled().next());
-    let choice = match (text, option) {
-        (Some(text), _) => text.to_owned(),
-        (None, Some(option)) => option.key.clone(),
-        // Several options.
-        (None, None) => selected.to_owned(),
-    };
-    let Question { options, freeform, question_type, .. } = question;
-    match_answer(options, *freeform, *question_type, &choice).is_ok().then_some(choice)
 }
 
 fn inconsistent(what: impl Into<String>) -> ReplayError {

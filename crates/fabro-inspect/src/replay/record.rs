@@ -7,6 +7,7 @@ use std::sync::Arc;
 use fabro_blob::BlobStore;
 use fabro_engine::{Input, ReadError, keys, read_blob};
 use fabro_events::{CompletedStage, Event, EventBody};
+use fabro_gate::{Question, match_answer};
 use fabro_llm::Message;
 use fabro_types::{BlobRef, BranchPath, Failure, Outcome, Status, Usage};
 use serde::Deserialize;
@@ -227,4 +228,24 @@ pub(crate) fn resolved(blobs: &dyn BlobStore, value: &Value) -> Result<Value, Re
         Some(blob) => read_blob(blobs, &blob),
         None => Ok(value.clone()),
     }
+}
+
+/// The answer with which the same is chosen; `None` where it cannot be chosen any more.
+pub(crate) fn same_choice(
+    selected: &str,
+    label: &str,
+    text: Option<&str>,
+    question: &Question,
+) -> Option<String> {
+    let labelled = || question.options.iter().filter(|option| option.label == *label);
+    let exact = labelled().find(|option| option.key == *selected);
+    let option = exact.or_else(|| labelled().next());
+    let choice = match (text, option) {
+        (Some(text), _) => text.to_owned(),
+        (None, Some(option)) => option.key.clone(),
+        // Several options.
+        (None, None) => selected.to_owned(),
+    };
+    let Question { options, freeform, question_type, .. } = question;
+    match_answer(options, *freeform, *question_type, &choice).is_ok().then_some(choice)
 }
