@@ -6,25 +6,25 @@ use crate::RunSettings;
 use fabro_engine::checkpoint;
 use fabro_events::{Event, EventBody};
 use fabro_gate::QueueInterviewer;
+use fabro_redact::Redactor;
 use serde_json::{Map, Value};
 
 use crate::SetupError;
 use crate::secrets::{refuse_secret, refuse_secrets};
-use crate::services::ServiceBuilder;
 
 /// Refuses secrets in what is recorded when a run is created: inputs, goal and prepared answers.
 pub(crate) fn refuse_secrets_in_input(
+    redactor: &Redactor,
     settings: &RunSettings,
     inputs: &Map<String, Value>,
     goal: &str,
 ) -> Result<(), SetupError> {
-    let redactor = ServiceBuilder::new(settings).recorded_redactor();
-    refuse_secrets(&redactor, "the inputs", inputs)?;
-    refuse_secret(&redactor, "the goal", goal)?;
+    refuse_secrets(redactor, "the inputs", inputs)?;
+    refuse_secret(redactor, "the goal", goal)?;
     let Some(text) = &settings.answers else { return Ok(()) };
     // Parsed, because an escape sequence could hide a secret.
     let parsed = serde_json::from_str::<Value>(text).map(|answers| answers.to_string());
-    refuse_secret(&redactor, "the file of answers", parsed.as_deref().unwrap_or(text))
+    refuse_secret(redactor, "the file of answers", parsed.as_deref().unwrap_or(text))
 }
 
 /// The prepared answers without those that an earlier driver has used according to the run's log. A
@@ -91,6 +91,11 @@ mod tests {
     use fabro_types::RunId;
 
     use super::*;
+    use crate::ServiceBuilder;
+
+    fn redactor(settings: &RunSettings) -> Redactor {
+        ServiceBuilder::new(settings).recorded_redactor()
+    }
 
     fn settings(answers: &str) -> RunSettings {
         let env = [("A_TOKEN".to_owned(), "hunter2\"hunter2".to_owned())].into();
@@ -101,7 +106,8 @@ mod tests {
     fn recorded_input_holds_no_secret() {
         let check = |input: (&str, Value), goal: &str, answers: &str| {
             let inputs = [(input.0.to_owned(), input.1)].into_iter().collect();
-            let checked = refuse_secrets_in_input(&settings(answers), &inputs, goal);
+            let settings = settings(answers);
+            let checked = refuse_secrets_in_input(&redactor(&settings), &settings, &inputs, goal);
             checked.map_err(|error| error.to_string())
         };
         let of = |what: &str| {
@@ -157,6 +163,8 @@ mod tests {
         let settings = RunSettings { env, ..RunSettings::default() };
         let inputs = serde_json::json!({"port": 11, "db": "postgres", "tls": "disabled"});
         let inputs = inputs.as_object().unwrap();
-        assert_eq!(refuse_secrets_in_input(&settings, inputs, "1 postgres, tls disabled"), Ok(()));
+        let goal = "1 postgres, tls disabled";
+        let checked = refuse_secrets_in_input(&redactor(&settings), &settings, inputs, goal);
+        assert_eq!(checked, Ok(()));
     }
 }

@@ -15,7 +15,8 @@ use serde_json::{Map, Value};
 use crate::family::{cancel_family, end_leftover_processes, run_redactor};
 use crate::gates::{Gate, open_gates_of_family, select_gate};
 use crate::lease::with_lease;
-use crate::run::{new_run_id, now_ms};
+use crate::run::new_run_id;
+use crate::run_services::now_ms;
 use crate::secrets::{refuse_secret, refuse_secrets};
 use crate::{RunError, SetupError};
 

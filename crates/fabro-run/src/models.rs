@@ -6,7 +6,7 @@ use fabro_config::{ProviderSettings, Settings};
 use fabro_llm::{Catalog, ModelInfo, Provider, Providers, Secret};
 
 use crate::SetupError;
-use crate::services::variable;
+use crate::secrets::variable;
 
 /// The providers that the settings name, and those that the environment configures.
 pub fn providers(settings: &Settings) -> Vec<ProviderSettings> {

@@ -3,14 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::{Bundle, RunSettings, render_goal};
 use fabro_engine::{
-    Clock, DriveError, Input, Machine, NewRun, Phase, Plan, RunEnd, RunState, World, begin,
+    DriveError, Input, Machine, NewRun, Phase, Plan, RunEnd, RunState, World, begin,
 };
 use fabro_events::{Event, EventSink, PauseReason};
-use fabro_gate::{Interviewer, Unavailable};
 use fabro_graph::{Node, NodeKind, Workflow};
 use fabro_handlers::{StatusFiles, WORKFLOW_DIR, read_all};
 use fabro_sandbox::LocalExec;
@@ -24,42 +22,10 @@ use crate::background::{DRIVER_LOG, start_driver};
 use crate::family::{cancel_family, end_leftover_processes};
 use crate::lease::HeldLease;
 use crate::prepare::{PrepareError, prepare, prepare_dir};
+use crate::run_services::RunServices;
 use crate::secrets::{Variables, expand_env, without_secrets};
 use crate::services::ServiceBuilder;
 use crate::{Gate, Member, RunError, RunSpec, open_gates_of_family, running_members};
-
-/// Milliseconds since 1970 by the system's clock.
-pub fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
-}
-
-/// What a run is driven with, besides its settings.
-pub struct RunServices {
-    /// Receives every committed event of the run and of its sub-workflows.
-    pub sink: Arc<dyn EventSink>,
-    /// Receives warnings that are not recorded.
-    pub warn: Arc<dyn Fn(&str) + Send + Sync>,
-    /// Answers gates that have no prepared answer.
-    pub interviewer: Arc<dyn Interviewer>,
-    /// The time.
-    pub clock: Arc<dyn Clock>,
-    /// Cancel it to interrupt the run; it can be resumed.
-    pub interrupt: CancellationToken,
-}
-
-/// Reports nothing, pauses at gates, and uses the system's clock.
-impl Default for RunServices {
-    fn default() -> Self {
-        Self {
-            sink: Arc::new(Vec::new()),
-            warn: Arc::new(|_| ()),
-            interviewer: Arc::new(Unavailable),
-            clock: Arc::new(now_ms),
-            interrupt: CancellationToken::new(),
-        }
-    }
-}
 
 /// How driving a run ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -129,7 +95,8 @@ impl Run {
             Some(goal) => goal,
             None => render_goal(workflow.graph.attrs().text("goal").unwrap_or_default(), &inputs)?,
         };
-        refuse_secrets_in_input(&settings, &inputs, &goal)?;
+        let redactor = ServiceBuilder::new(&settings).recorded_redactor();
+        refuse_secrets_in_input(&redactor, &settings, &inputs, &goal)?;
         let (env, secrets) = without_secrets(&settings.env)?;
         let mut bundle = workflow.bundle;
         bundle.settings = RunSettings { env, ..settings.clone() };
@@ -222,7 +189,8 @@ impl Run {
         if options.answers.is_some() {
             let recorded = self.settings.clone();
             self.settings.answers = options.answers;
-            refuse_secrets_in_input(&self.settings, &Map::new(), "")?;
+            let redactor = ServiceBuilder::new(&self.settings).recorded_redactor();
+            refuse_secrets_in_input(&redactor, &self.settings, &Map::new(), "")?;
             self.warnings.extend(exhausted_answers(&self.settings, &recorded, &self.events));
         }
         if options.model_script.is_some() {

@@ -8,10 +8,14 @@ use fabro_redact::{Redactor, is_secret_name};
 use serde_json::Value;
 
 use crate::SetupError;
-use crate::services::variable;
 
 /// Values of variables, by name.
 pub(crate) type Variables = BTreeMap<String, String>;
+
+/// A variable of the environment of this process.
+pub(crate) fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
 
 /// The variables as scripts see them, with `$NAME` replaced by the value from the environment.
 pub(crate) fn expand_env(env: &Variables) -> Result<Variables, SetupError> {

@@ -19,10 +19,11 @@ use fabro_tools::Tool;
 use fabro_tools::web::{HttpToolCall, WebFetch, WebSettings};
 use fabro_types::RunId;
 
+use crate::SetupError;
 use crate::answers::prepared_answers;
 use crate::models::{catalog, client};
-use crate::secrets::expand_env;
-use crate::{RunServices, SetupError};
+use crate::run_services::RunServices;
+use crate::secrets::{expand_env, variable};
 
 /// Marks the processes of a run, so that a later driver finds those that a dead one left running.
 pub(crate) const RUN_ID_VARIABLE: &str = "FABRO_RUN_ID";
@@ -308,10 +309,6 @@ fn backend_keys(
     let is_key =
         |name: &str| CliAgent::ALL.iter().any(|agent| agent.is_own_variable(name)) || named(name);
     user.into_iter().filter(|(name, _)| is_key(name)).collect()
-}
-
-pub(crate) fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok()
 }
 
 /// The variables of the environment that are UTF-8.

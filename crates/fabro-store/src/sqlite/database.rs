@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use fabro_blob::{BlobError, DirBlobs};
-use fabro_types::BlobRef;
+use fabro_blob::DirBlobs;
+use fabro_types::RunId;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OptionalExtension};
 
 use super::fault::Fault;
+use super::schema;
 use super::transaction::Transaction;
-use super::{log, schema};
 use crate::{ChangeMark, StoreError};
 
 /// A write-ahead log above this size is folded into the database when the store is closed. A
@@ -128,22 +128,10 @@ impl Database {
         })?;
         Ok(ChangeMark { ours: self.commits.load(Ordering::Acquire), others })
     }
+}
 
-    pub(super) fn small_blob<T>(
-        &self,
-        sql: &str,
-        blob: &BlobRef,
-        take: impl FnOnce(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
-    ) -> Result<Option<T>, BlobError> {
-        let found = self.read_with(|conn| {
-            let mut select = conn.prepare_cached(sql)?;
-            Ok(select.query_row([blob.digest()], take).optional()?)
-        });
-        found.map_err(|error| BlobError::Backend { source: Box::new(error) })
-    }
-
-    pub(super) fn put_small(&self, blob: &BlobRef, bytes: &[u8]) -> Result<(), BlobError> {
-        let stored = self.write_with(|transaction| Ok(log::insert_blob(transaction, blob, bytes)?));
-        stored.map_err(|error| BlobError::Backend { source: Box::new(error) })
-    }
+/// The key of a run, if there is one.
+pub(super) fn run_key(conn: &Connection, run: RunId) -> rusqlite::Result<Option<i64>> {
+    let mut select = conn.prepare_cached("SELECT key FROM runs WHERE id = ?1")?;
+    select.query_row([run.to_string()], |row| row.get(0)).optional()
 }

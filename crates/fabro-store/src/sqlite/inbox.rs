@@ -1,8 +1,7 @@
 use fabro_types::RunId;
 use rusqlite::params;
 
-use super::database::Database;
-use super::runs;
+use super::database::{Database, run_key};
 use crate::{InboxId, Message, StoreError, gate};
 
 impl Database {
@@ -12,7 +11,7 @@ impl Database {
             detail: error.to_string(),
         })?;
         self.write_with(|transaction| {
-            let Some(key) = runs::key(transaction, run)? else {
+            let Some(key) = run_key(transaction, run)? else {
                 return Err(StoreError::NotFound { text: run.to_string() }.into());
             };
             let posted = transaction

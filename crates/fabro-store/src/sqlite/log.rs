@@ -1,16 +1,17 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fabro_blob::{BlobError, BlobStore as _};
 use fabro_events::Event;
 use fabro_types::{BlobRef, RunId, RunStatus};
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::blobs::{insert_blob, insert_use, is_small};
 use super::database::Database;
+use super::database::run_key;
 use super::fault::Fault;
 use super::record::{self, Damage};
 use super::transaction::Transaction;
-use super::{SMALL_BLOB, lease, refs, runs};
+use super::{lease, refs};
 use crate::gate::{self, Effect};
 use crate::{Batch, InboxId, Lease, StoreError, summary};
 
@@ -114,7 +115,7 @@ impl Database {
         let Ok(after) = u32::try_from(after_seq) else { return Ok(Vec::new()) };
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         self.read_with(|conn| {
-            let Some(key) = runs::key(conn, run)? else { return Ok(Vec::new()) };
+            let Some(key) = run_key(conn, run)? else { return Ok(Vec::new()) };
             let mut select = conn.prepare_cached(SQL)?;
             let mut rows = select.query([row_id(key, after), row_id(key, u32::MAX), limit])?;
             let mut events = Vec::new();
@@ -134,20 +135,6 @@ impl Database {
             Ok(events)
         })
     }
-}
-
-impl Database {
-    fn put_large(&self, blob: &BlobRef, bytes: &[u8]) -> Result<(), StoreError> {
-        let stored = if is_small(bytes) { BlobRef::of(bytes) } else { self.files.put(bytes)? };
-        if stored != *blob {
-            return Err(BlobError::Corrupt { blob: *blob, path: None }.into());
-        }
-        Ok(())
-    }
-}
-
-fn is_small(bytes: &[u8]) -> bool {
-    bytes.len() < SMALL_BLOB
 }
 
 /// The row of a run's event.
@@ -289,33 +276,5 @@ fn consume(
             return Err(StoreError::NotPending { run, id: *id }.into());
         }
     }
-    Ok(())
-}
-
-/// Keeps a small blob.
-pub(super) fn insert_blob(
-    transaction: &Transaction<'_>,
-    blob: &BlobRef,
-    bytes: &[u8],
-) -> rusqlite::Result<()> {
-    transaction
-        .prepare_cached(
-            "INSERT INTO blobs (hash, bytes) VALUES (?1, ?2)
-             ON CONFLICT (hash) DO UPDATE SET bytes = excluded.bytes WHERE bytes IS NOT excluded.bytes",
-        )?
-        .execute(params![blob.digest(), bytes])?;
-    Ok(())
-}
-
-fn insert_use(transaction: &Transaction<'_>, key: i64, blob: &BlobRef) -> rusqlite::Result<()> {
-    transaction
-        .prepare_cached("INSERT INTO blobs (hash) VALUES (?1) ON CONFLICT (hash) DO NOTHING")?
-        .execute([blob.digest()])?;
-    transaction
-        .prepare_cached(
-            "INSERT INTO uses (run, blob) SELECT ?1, id FROM blobs WHERE hash = ?2
-             ON CONFLICT DO NOTHING",
-        )?
-        .execute(params![key, blob.digest()])?;
     Ok(())
 }

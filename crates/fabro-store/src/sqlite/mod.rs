@@ -1,5 +1,6 @@
 //! The store in a directory: one `SQLite` database, larger blobs as files, a directory a run.
 
+mod blobs;
 mod database;
 mod fault;
 mod inbox;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use blobs::SMALL_BLOB;
 use database::Database;
 use fabro_blob::{BlobError, BlobStore, text_to_json_string};
 use fabro_events::Event;
@@ -29,10 +31,6 @@ use crate::{
     Batch, ChangeMark, Follow, Inbox, InboxId, Lease, LeaseOwner, Leases, Message, RunLog,
     RunSummary, Runs, StoreError, StoreWarning,
 };
-
-/// Blobs of this size and more are files; smaller ones are rows, and are written with the events
-/// that name them.
-const SMALL_BLOB: usize = 64 * 1024;
 
 /// A store in a directory, shared by any number of processes.
 ///

@@ -4,11 +4,11 @@ use std::io;
 use std::time::Duration;
 
 use fabro_types::{RunId, RunStatus};
-use rusqlite::{Connection, OptionalExtension, Row};
+use rusqlite::Row;
 use serde::Deserialize as _;
 use serde::de::{IntoDeserializer as _, value};
 
-use super::database::Database;
+use super::database::{Database, run_key};
 use super::fault::Fault;
 use super::{lease, log, schema};
 use crate::summary::{self, Known, MAX_ANCESTORS};
@@ -17,12 +17,6 @@ use crate::{Lease, LeaseOwner, RunSummary, StoreError, StoreWarning};
 /// How long deleting a run keeps drivers away. A delete that takes longer fails when a driver has
 /// taken the run over.
 const DELETE_TTL: Duration = Duration::from_mins(1);
-
-/// The key of a run, if there is one.
-pub(super) fn key(conn: &Connection, run: RunId) -> rusqlite::Result<Option<i64>> {
-    let mut select = conn.prepare_cached("SELECT key FROM runs WHERE id = ?1")?;
-    select.query_row([run.to_string()], |row| row.get(0)).optional()
-}
 
 impl Database {
     pub(super) fn list(&self) -> Result<Vec<RunSummary>, StoreError> {
@@ -51,7 +45,7 @@ impl Database {
     }
 
     pub(super) fn delete(&self, run: RunId) -> Result<(), StoreError> {
-        if self.read_with(|conn| Ok(key(conn, run)?))?.is_none() {
+        if self.read_with(|conn| Ok(run_key(conn, run)?))?.is_none() {
             return Err(StoreError::NotFound { text: run.to_string() });
         }
         let root = self.root(run)?;
@@ -88,7 +82,7 @@ impl Database {
         self.write_with(|transaction| {
             lease::check(transaction, root, lease)?;
             for member in &family {
-                let Some(key) = key(transaction, *member)? else { continue };
+                let Some(key) = run_key(transaction, *member)? else { continue };
                 let events = "DELETE FROM events WHERE id >= ?1 << 32 AND id < (?1 + 1) << 32";
                 transaction.execute(events, [key])?;
                 transaction.execute("DELETE FROM inbox WHERE run = ?1", [key])?;
@@ -103,7 +97,7 @@ impl Database {
 
     pub(super) fn last_seq(&self, run: RunId) -> Result<u64, StoreError> {
         self.read_with(|conn| {
-            let Some(key) = key(conn, run)? else { return Ok(0) };
+            let Some(key) = run_key(conn, run)? else { return Ok(0) };
             let (seq, half_written) = log::last_record(conn, key)?;
             Ok(seq - u64::from(half_written))
         })
@@ -111,7 +105,7 @@ impl Database {
 
     pub(super) fn check(&self, run: RunId) -> Result<Option<StoreWarning>, StoreError> {
         self.read_with(|conn| {
-            let Some(key) = key(conn, run)? else { return Ok(None) };
+            let Some(key) = run_key(conn, run)? else { return Ok(None) };
             let (seq, half_written) = log::last_record(conn, key)?;
             Ok(half_written.then_some(StoreWarning::HalfWritten { run, seq }))
         })

@@ -1,0 +1,42 @@
+//! What a run is driven with.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use fabro_engine::Clock;
+use fabro_events::EventSink;
+use fabro_gate::{Interviewer, Unavailable};
+use tokio_util::sync::CancellationToken;
+
+/// Milliseconds since 1970 by the system's clock.
+pub fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// What a run is driven with, besides its settings.
+pub struct RunServices {
+    /// Receives every committed event of the run and of its sub-workflows.
+    pub sink: Arc<dyn EventSink>,
+    /// Receives warnings that are not recorded.
+    pub warn: Arc<dyn Fn(&str) + Send + Sync>,
+    /// Answers gates that have no prepared answer.
+    pub interviewer: Arc<dyn Interviewer>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Cancel it to interrupt the run; it can be resumed.
+    pub interrupt: CancellationToken,
+}
+
+/// Reports nothing, pauses at gates, and uses the system's clock.
+impl Default for RunServices {
+    fn default() -> Self {
+        Self {
+            sink: Arc::new(Vec::new()),
+            warn: Arc::new(|_| ()),
+            interviewer: Arc::new(Unavailable),
+            clock: Arc::new(now_ms),
+            interrupt: CancellationToken::new(),
+        }
+    }
+}
