@@ -8,7 +8,7 @@ pub const FAILURE_CLASS: &str = "failure_class";
 pub const FAILURE_SIGNATURE: &str = "failure_signature";
 /// The label the last stage asked for; empty when it asked for none.
 pub const PREFERRED_LABEL: &str = "preferred_label";
-/// The node now at work.
+/// The running node.
 pub const CURRENT_NODE: &str = "current_node";
 /// The node whose stage completed last, conditional nodes aside.
 pub const LAST_STAGE: &str = "last_stage";
@@ -26,7 +26,7 @@ pub const HUMAN_SELECTED: &str = "human.gate.selected";
 pub const HUMAN_LABEL: &str = "human.gate.label";
 /// What a person typed.
 pub const HUMAN_TEXT: &str = "human.gate.text";
-/// What each branch of the last fan-out came to.
+/// The result of each branch of the last fan-out.
 pub const PARALLEL_RESULTS: &str = "parallel.results";
 /// The branch a fan-in chose.
 pub const FAN_IN_BEST_ID: &str = "parallel.fan_in.best_id";

@@ -16,7 +16,7 @@ use crate::input::Finished;
 use crate::retry::timed_out;
 use crate::state::RunState;
 
-/// How long a handler may take to end after it was told to.
+/// How long a handler may take to end after it was canceled.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// One attempt of one stage.
@@ -96,7 +96,7 @@ impl Attempt {
             end = &mut work => return finish(Some(end), started_ms, clock, None),
             limit = elapsed(self.timeout) => timed_out(limit),
             limit = stalled(self.stall_timeout, &self.activity) => {
-                Failure::new(FailureClass::TransientInfra, format!("no sign of life for {limit:?}"))
+                Failure::new(FailureClass::TransientInfra, format!("no activity for {limit:?}"))
             }
         };
         cancel.cancel();

@@ -67,7 +67,7 @@ pub fn begin(run_id: RunId, now_ms: i64, plan: &Plan, mut new: NewRun) -> Commit
     Commit { events: vec![Event { run_id, seq: 1, ts_ms: now_ms, entry }], blobs }
 }
 
-/// The event that ends a run that no driver is at work on. `last_seq` is the last of its log.
+/// The event that cancels a run without a driver. `last_seq` is the last of its log.
 pub fn cancel(run_id: RunId, last_seq: u64, now_ms: i64, reason: String) -> Event {
     let entry = Entry::new(EventBody::RunCanceled { reason });
     Event { run_id, seq: last_seq + 1, ts_ms: now_ms, entry }

@@ -51,8 +51,8 @@ pub fn find(events: &[&Event], stage: Option<&str>) -> Option<Checkpoint> {
 }
 
 /// The log of a new run that begins where a stage of another ended: its events up to there, with
-/// the new run's id, and one that says where they come from and what was changed. The way on from
-/// the stage is chosen anew.
+/// the new run's id, and one that says where they come from and what was changed. The outgoing edge
+/// of the stage is chosen anew.
 ///
 /// Large values of `set` have been replaced by [`offload_patch`](crate::offload_patch), and the
 /// blobs go into the commit.
@@ -67,15 +67,8 @@ pub fn fork(
     let mut copied: Vec<Event> =
         prefix.zip(1..).map(|(event, seq)| Event { run_id, seq, ..Event::clone(event) }).collect();
     if let Some(first) = events.first() {
-        let point = ForkPoint {
-            from_run: first.run_id,
-            from_seq: at.seq,
-            in_place: false,
-            stage: Some(Arc::from(at.stage.as_str())),
-            set,
-        };
-        let entry = Entry::new(EventBody::CheckpointForked(Box::new(point)));
-        copied.push(Event { run_id, seq: copied.len() as u64 + 1, ts_ms: now_ms, entry });
+        let point = fork_point(first.run_id, at, false, set);
+        copied.push(Event { run_id, seq: copied.len() as u64 + 1, ts_ms: now_ms, entry: point });
     }
     copied
 }
@@ -89,23 +82,22 @@ pub fn rewind(
     now_ms: i64,
     set: ContextPatch,
 ) -> Event {
-    let point = ForkPoint {
-        from_run: run_id,
-        from_seq: at.seq,
-        in_place: true,
-        stage: Some(Arc::from(at.stage.as_str())),
-        set,
-    };
-    let entry = Entry::new(EventBody::CheckpointForked(Box::new(point)));
+    let entry = fork_point(run_id, at, true, set);
     Event { run_id, seq: last_seq + 1, ts_ms: now_ms, entry }
+}
+
+fn fork_point(from_run: RunId, at: &Checkpoint, in_place: bool, set: ContextPatch) -> Entry {
+    let stage = Some(Arc::from(at.stage.as_str()));
+    let point = ForkPoint { from_run, from_seq: at.seq, in_place, stage, set };
+    Entry::new(EventBody::CheckpointForked(Box::new(point)))
 }
 
 fn is_exit(before: &[&Event], end: &Event) -> bool {
     let started = before.iter().rev().find_map(|event| match &event.entry.body {
         EventBody::StageStarted { handler, .. } if event.entry.node_id == end.entry.node_id => {
-            Some(handler.parse() == Ok(NodeKind::Exit))
+            Some(*handler)
         }
         _ => None,
     });
-    started == Some(true)
+    started == Some(NodeKind::Exit)
 }

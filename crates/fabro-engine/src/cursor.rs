@@ -14,7 +14,7 @@ use crate::fanout::FanOut;
 use crate::inconsistent::Inconsistent;
 
 /// One line of execution: the main line, or a branch of a fan-out.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Cursor {
     /// Its name; empty for the main line.
     pub branch: Arc<str>,
@@ -92,7 +92,7 @@ impl LastStage {
 }
 
 /// Where a cursor is.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub enum Position {
     /// The next node is chosen and has not started.
     Ready {
@@ -104,6 +104,7 @@ pub enum Position {
     /// A stage is running.
     Active(ActiveStage),
     /// The run was created and nothing has started.
+    #[default]
     Created,
     /// A stage has ended and its outgoing edge is not chosen yet.
     Ended {
@@ -126,6 +127,12 @@ pub(crate) struct Ranks {
     pub(crate) stride: u32,
 }
 
+impl Default for Ranks {
+    fn default() -> Self {
+        Self { next: 1, stride: 1 }
+    }
+}
+
 impl Ranks {
     pub(crate) fn last(self) -> u32 {
         self.next.saturating_sub(self.stride)
@@ -142,24 +149,6 @@ impl Ranks {
 }
 
 impl Cursor {
-    pub(crate) fn new(branch: Arc<str>) -> Self {
-        Self {
-            branch,
-            context: Context::new(),
-            history: Vector::new(),
-            visits: OrdMap::new(),
-            turns: OrdMap::new(),
-            ends: OrdMap::new(),
-            breaker: OrdMap::new(),
-            last: None,
-            position: Position::Created,
-            degrade: false,
-            updates: ContextPatch::new(),
-            response: None,
-            ranks: Ranks { next: 1, stride: 1 },
-        }
-    }
-
     /// True for the branch of a fan-out.
     pub fn is_branch(&self) -> bool {
         !self.branch.is_empty()
@@ -191,7 +180,7 @@ impl Cursor {
         let entry = &event.entry;
         match &entry.body {
             EventBody::StageStarted { rank, handler, fidelity, thread_id } => {
-                self.started(event, *rank, handler, *fidelity, thread_id.clone())?;
+                self.started(event, *rank, *handler, *fidelity, thread_id.clone())?;
             }
             EventBody::EdgeSelected(choice) => self.left(entry, choice),
             EventBody::GateAsked { .. } => {
@@ -224,14 +213,12 @@ impl Cursor {
         &mut self,
         event: &Event,
         rank: u32,
-        handler: &str,
+        handler: NodeKind,
         fidelity: Fidelity,
         thread_id: Option<Arc<str>>,
     ) -> Result<(), Inconsistent> {
         let missing = || Inconsistent::new("a stage without a node started");
         let node = event.entry.node_id.clone().ok_or_else(missing)?;
-        let handler = NodeKind::from_type(handler)
-            .ok_or_else(|| Inconsistent::new(format!("`{handler}` is not a kind of node")))?;
         let visit = event.entry.visit.unwrap_or(1);
         self.visits.insert(Arc::clone(&node), visit);
         self.ranks.next = rank.saturating_add(self.ranks.stride);

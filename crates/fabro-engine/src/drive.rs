@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fabro_blob::{BlobStore, read_blob};
 use fabro_events::{EventSink, PauseReason};
-use fabro_store::{Batch, ChangeMark, InboxId, Store, StoreError};
+use fabro_store::{Batch, ChangeMark, InboxId, Message, Store, StoreError};
 use fabro_types::{BlobRef, BranchPath, Failure, NodeKind, RunStatus};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
@@ -17,7 +17,7 @@ use crate::active_stage::ActiveStage;
 use crate::attempt::{Attempt, Ended, Key};
 use crate::clock::Clock;
 use crate::deadlines::Deadlines;
-use crate::handler::{Handler, Letter, Mailbox, Report, ReportError, Reporter};
+use crate::handler::{Handler, Report, ReportError, Reporter, StageEnd};
 use crate::in_flight::InFlight;
 use crate::inconsistent::Inconsistent;
 use crate::input::Input;
@@ -66,6 +66,12 @@ pub enum DriveError {
     },
 }
 
+impl From<DriveError> for StageEnd {
+    fn from(error: DriveError) -> Self {
+        Self::CannotRecord { message: error.to_string() }
+    }
+}
+
 /// Why a driver ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RunEnd {
@@ -97,7 +103,7 @@ fn read_values(
 pub(crate) struct Running {
     cancel: CancellationToken,
     pub(crate) activity: Arc<tokio::sync::Notify>,
-    pub(crate) letters: mpsc::UnboundedSender<Letter>,
+    pub(crate) messages: mpsc::UnboundedSender<(InboxId, Message)>,
     pub(crate) is_agent: bool,
     pub(crate) delivered: BTreeSet<InboxId>,
     /// Fires when its handler has ended.
@@ -334,7 +340,7 @@ impl Driver {
     ) -> Result<(Attempt, DropGuard), Inconsistent> {
         let plan = Arc::clone(self.machine.plan());
         let node = plan.spec(self.machine.index(&key.node)?);
-        let (letters, mail) = mpsc::unbounded_channel();
+        let (messages, inbound) = mpsc::unbounded_channel();
         let cancel = self.stop.child_token();
         let activity = Arc::new(tokio::sync::Notify::new());
         let stage = self.machine.stage(
@@ -349,14 +355,14 @@ impl Driver {
                     reports: self.reports.clone(),
                     activity: Arc::clone(&activity),
                 },
-                mailbox: Mailbox { letters: mail },
+                messages: inbound,
             },
         )?;
         let ended = CancellationToken::new();
         let running = Running {
             cancel,
             activity: Arc::clone(&activity),
-            letters,
+            messages,
             is_agent: node.kind == NodeKind::Agent,
             delivered: BTreeSet::new(),
             ended: ended.clone(),

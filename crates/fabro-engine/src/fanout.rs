@@ -46,15 +46,6 @@ pub struct BranchEnd {
     pub canceled: bool,
 }
 
-/// What the join policy says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum JoinState {
-    /// Branches are still needed.
-    Wait,
-    /// The fan-out is joined, with this status.
-    Joined(Status),
-}
-
 impl FanOut {
     pub(crate) fn new(
         stage: ActiveStage,
@@ -96,7 +87,8 @@ impl FanOut {
         waiting.take(slots)
     }
 
-    pub(crate) fn join_state(&self, policy: JoinPolicy) -> JoinState {
+    /// The status of the fan-out by its join policy; `None` while it needs more branches to end.
+    pub(crate) fn joined(&self, policy: JoinPolicy) -> Option<Status> {
         let ended = self.branches.iter().filter_map(|branch| branch.end.as_ref());
         let good = ended.clone().filter(|end| end.status.is_good()).count();
         let whole = ended.clone().filter(|end| end.status == Status::Succeeded).count();
@@ -106,18 +98,14 @@ impl FanOut {
             _ => self.branches.len() / 2 + 1,
         };
         match policy {
-            JoinPolicy::FirstSuccess if good > 0 => JoinState::Joined(Status::Succeeded),
-            JoinPolicy::Quorum(_) if good >= quorum => JoinState::Joined(Status::Succeeded),
-            JoinPolicy::Quorum(_) if good + open < quorum => JoinState::Joined(Status::Failed),
-            _ if open > 0 => JoinState::Wait,
-            JoinPolicy::FirstSuccess | JoinPolicy::Quorum(_) => JoinState::Joined(Status::Failed),
-            JoinPolicy::WaitAll if whole == self.branches.len() => {
-                JoinState::Joined(Status::Succeeded)
-            }
-            JoinPolicy::WaitAll if good == 0 && !self.branches.is_empty() => {
-                JoinState::Joined(Status::Failed)
-            }
-            JoinPolicy::WaitAll => JoinState::Joined(Status::PartiallySucceeded),
+            JoinPolicy::FirstSuccess if good > 0 => Some(Status::Succeeded),
+            JoinPolicy::Quorum(_) if good >= quorum => Some(Status::Succeeded),
+            JoinPolicy::Quorum(_) if good + open < quorum => Some(Status::Failed),
+            _ if open > 0 => None,
+            JoinPolicy::FirstSuccess | JoinPolicy::Quorum(_) => Some(Status::Failed),
+            JoinPolicy::WaitAll if whole == self.branches.len() => Some(Status::Succeeded),
+            JoinPolicy::WaitAll if good == 0 && !self.branches.is_empty() => Some(Status::Failed),
+            JoinPolicy::WaitAll => Some(Status::PartiallySucceeded),
         }
     }
 }
@@ -129,7 +117,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(ends: &[Option<Status>], policy: JoinPolicy, expect: JoinState) {
+    fn check(ends: &[Option<Status>], policy: JoinPolicy, expect: Option<Status>) {
         let stage = ActiveStage::new("fork".into(), NodeKind::Parallel);
         let branches = ends
             .iter()
@@ -142,7 +130,7 @@ mod tests {
             })
             .collect();
         let fan = FanOut { stage, join: None, max_parallel: 4, branches };
-        assert_eq!(fan.join_state(policy), expect, "{ends:?} {policy:?}");
+        assert_eq!(fan.joined(policy), expect, "{ends:?} {policy:?}");
     }
 
     #[test]
@@ -151,16 +139,16 @@ mod tests {
         let yes = Some(Succeeded);
         let no = Some(Failed);
         let part = Some(PartiallySucceeded);
-        check(&[yes, None], JoinPolicy::WaitAll, JoinState::Wait);
-        check(&[yes, yes], JoinPolicy::WaitAll, JoinState::Joined(Succeeded));
-        check(&[yes, no], JoinPolicy::WaitAll, JoinState::Joined(PartiallySucceeded));
-        check(&[part, yes], JoinPolicy::WaitAll, JoinState::Joined(PartiallySucceeded));
-        check(&[no, no], JoinPolicy::WaitAll, JoinState::Joined(Failed));
-        check(&[no, None], JoinPolicy::FirstSuccess, JoinState::Wait);
-        check(&[None, yes], JoinPolicy::FirstSuccess, JoinState::Joined(Succeeded));
-        check(&[no, no], JoinPolicy::FirstSuccess, JoinState::Joined(Failed));
-        check(&[yes, None, None], JoinPolicy::Quorum(Some(2)), JoinState::Wait);
-        check(&[yes, None, yes], JoinPolicy::Quorum(Some(2)), JoinState::Joined(Succeeded));
-        check(&[no, no, None], JoinPolicy::Quorum(Some(2)), JoinState::Joined(Failed));
+        check(&[yes, None], JoinPolicy::WaitAll, None);
+        check(&[yes, yes], JoinPolicy::WaitAll, Some(Succeeded));
+        check(&[yes, no], JoinPolicy::WaitAll, Some(PartiallySucceeded));
+        check(&[part, yes], JoinPolicy::WaitAll, Some(PartiallySucceeded));
+        check(&[no, no], JoinPolicy::WaitAll, Some(Failed));
+        check(&[no, None], JoinPolicy::FirstSuccess, None);
+        check(&[None, yes], JoinPolicy::FirstSuccess, Some(Succeeded));
+        check(&[no, no], JoinPolicy::FirstSuccess, Some(Failed));
+        check(&[yes, None, None], JoinPolicy::Quorum(Some(2)), None);
+        check(&[yes, None, yes], JoinPolicy::Quorum(Some(2)), Some(Succeeded));
+        check(&[no, no, None], JoinPolicy::Quorum(Some(2)), Some(Failed));
     }
 }

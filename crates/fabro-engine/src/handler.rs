@@ -8,8 +8,8 @@ use fabro_context::Context;
 use fabro_events::{CreatedRun, Event, EventBody, Note, PauseReason};
 use fabro_graph::Node;
 use fabro_plan::NodeSpec;
-use fabro_store::{InboxId, Store, StoreError};
-use fabro_types::{Failure, Fidelity, Outcome, RunId};
+use fabro_store::{InboxId, Message, Store, StoreError};
+use fabro_types::{Failure, Outcome, RunId};
 use imbl::{OrdMap, Vector};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -32,10 +32,9 @@ pub trait Handler: Send + Sync {
 /// How an attempt ended.
 #[derive(Debug)]
 pub enum StageEnd {
-    /// It came to something.
+    /// With a result.
     Finished(Box<Finished>),
-    /// It needs an answer that nobody here can give, or a larger budget; it runs again when there
-    /// is one.
+    /// It needs an answer from outside, or a larger budget; it runs again when there is one.
     Suspended(PauseReason),
     /// What it did cannot be recorded, for the disk is full, say. The driver ends; the stage runs
     /// again when the run is resumed.
@@ -43,6 +42,12 @@ pub enum StageEnd {
         /// What happened, with what to do.
         message: String,
     },
+}
+
+impl From<StoreError> for StageEnd {
+    fn from(error: StoreError) -> Self {
+        Self::CannotRecord { message: error.to_string() }
+    }
 }
 
 impl From<Finished> for StageEnd {
@@ -99,12 +104,13 @@ pub struct Stage {
     /// Fires when the attempt is to end.
     pub cancel: CancellationToken,
     /// Fires before that when it is the driver that ends, and the attempt runs again once the run is
-    /// resumed. Where it has not fired, nobody needs the attempt any more.
+    /// resumed. Where it has not fired, the result is no longer needed.
     pub stop: CancellationToken,
     /// Takes events into the log.
     pub reporter: Reporter,
-    /// Brings answers and steering.
-    pub mailbox: Mailbox,
+    /// Answers to its gate, and steering of its agent; closed when the run is ending. A message is
+    /// consumed by the [record](Reporter::record) that takes account of it.
+    pub messages: mpsc::UnboundedReceiver<(InboxId, Message)>,
 }
 
 impl Stage {
@@ -125,11 +131,6 @@ impl Stage {
     #[expect(clippy::expect_used, reason = "a stage is only made for a node of its plan")]
     pub fn spec(&self) -> &NodeSpec {
         self.plan.find(&self.at.node).expect("a stage is of a node of its plan")
-    }
-
-    /// How much the preamble tells.
-    pub fn fidelity(&self) -> Fidelity {
-        self.at.fidelity
     }
 
     /// The directory of this stage's files: `stages/{rank}-{node}@{visit}` in the run's directory.
@@ -204,7 +205,7 @@ pub(crate) struct Report {
     pub(crate) branch: Arc<str>,
     pub(crate) notes: Vec<Note>,
     pub(crate) blobs: Vec<NewBlob>,
-    pub(crate) letters: Vec<InboxId>,
+    pub(crate) consumed: Vec<InboxId>,
     pub(crate) done: oneshot::Sender<Result<(), ReportError>>,
 }
 
@@ -212,7 +213,7 @@ pub(crate) struct Report {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReportError {
-    /// The gate has been answered by somebody else; the mailbox has that answer.
+    /// The gate has been answered by somebody else; which arrives as a message.
     #[error("the gate has been answered already")]
     AlreadyAnswered,
     /// The run is ending.
@@ -223,88 +224,25 @@ pub enum ReportError {
 impl Reporter {
     /// Reports an event; it is on stable storage when this returns.
     pub async fn report(&self, body: EventBody) -> Result<(), ReportError> {
-        self.send(vec![body.into()], Vec::new(), Vec::new()).await
+        self.record(vec![body.into()], Vec::new(), Vec::new()).await
     }
 
-    /// Reports several events, with the blobs they name, in one record of the log; `letters` are the
-    /// messages from outside that they take off the inbox.
+    /// Reports several events, with the blobs they name, in one record of the log; `consumed` are the
+    /// messages that they take account of.
     pub async fn record(
         &self,
         notes: Vec<Note>,
         blobs: Vec<NewBlob>,
-        letters: Vec<InboxId>,
-    ) -> Result<(), ReportError> {
-        self.send(notes, blobs, letters).await
-    }
-
-    /// A sign of life that is no event: more of an answer has arrived.
-    pub fn touch(&self) {
-        self.activity.notify_one();
-    }
-
-    /// Reports the answer to a gate; `letter` is the message that brought it, if one did.
-    pub async fn answered(
-        &self,
-        body: EventBody,
-        letter: Option<InboxId>,
-    ) -> Result<(), ReportError> {
-        self.send(vec![body.into()], Vec::new(), letter.into_iter().collect()).await
-    }
-
-    /// Reports an event that takes a letter off the inbox without answering the gate: the gate
-    /// asked again, because the letter meant nothing to it.
-    pub async fn refused(&self, body: EventBody, letter: InboxId) -> Result<(), ReportError> {
-        self.send(vec![body.into()], Vec::new(), vec![letter]).await
-    }
-
-    async fn send(
-        &self,
-        notes: Vec<Note>,
-        blobs: Vec<NewBlob>,
-        letters: Vec<InboxId>,
+        consumed: Vec<InboxId>,
     ) -> Result<(), ReportError> {
         let (done, committed) = oneshot::channel();
-        let report = Report { branch: Arc::clone(&self.branch), notes, blobs, letters, done };
+        let report = Report { branch: Arc::clone(&self.branch), notes, blobs, consumed, done };
         self.reports.send(report).map_err(|_| ReportError::Ending)?;
         committed.await.map_err(|_| ReportError::Ending)?
     }
-}
 
-/// Something that was said to a stage from outside.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Letter {
-    /// An answer to its gate.
-    Answer {
-        /// The message, to be consumed with the answer.
-        id: InboxId,
-        /// An option's key or label, or free text.
-        choice: String,
-        /// Where it comes from.
-        source: String,
-    },
-    /// Something that an agent should know.
-    Steer {
-        /// The message, to be consumed when the agent was told.
-        id: InboxId,
-        /// The text.
-        text: String,
-    },
-}
-
-/// Brings what is said to a stage from outside.
-#[derive(Debug)]
-pub struct Mailbox {
-    pub(crate) letters: mpsc::UnboundedReceiver<Letter>,
-}
-
-impl Mailbox {
-    /// The next letter; waits for one. `None` when the run is ending.
-    pub async fn next(&mut self) -> Option<Letter> {
-        self.letters.recv().await
-    }
-
-    /// A letter that is already there.
-    pub fn try_next(&mut self) -> Option<Letter> {
-        self.letters.try_recv().ok()
+    /// Activity that is no event: more of an answer has arrived.
+    pub fn touch(&self) {
+        self.activity.notify_one();
     }
 }

@@ -1,5 +1,5 @@
-//! The attempts and timers that are running. They are polled whenever the driver waits, whatever it
-//! waits for: a slow commit stops no stream, no timeout and no cancellation.
+//! The attempts and timers that are running. They are polled whenever the driver waits for
+//! anything: a slow commit stops no stream, no timeout and no cancellation.
 
 use std::collections::VecDeque;
 use std::pin::{Pin, pin};

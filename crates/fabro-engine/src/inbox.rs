@@ -4,13 +4,13 @@ use fabro_events::{EventBody, Note};
 use fabro_store::{InboxId, Message, StoreError};
 
 use crate::attempt::Key;
-use crate::drive::Driver;
-use crate::handler::{Letter, Report, ReportError};
+use crate::drive::{Driver, Running};
+use crate::handler::{Report, ReportError};
 use crate::input::Input;
 
 impl Driver {
     pub(crate) async fn report(&mut self, report: Report) -> Result<(), StoreError> {
-        let Report { branch, notes, blobs, letters, done } = report;
+        let Report { branch, notes, blobs, consumed, done } = report;
         let active = self.machine.state().cursors.get(&branch).and_then(|cursor| cursor.active());
         let Some(key) = active.map(|at| Key::of(&branch, at)) else {
             // The branch has ended since the report was sent; its handler is being canceled too.
@@ -25,7 +25,7 @@ impl Driver {
         {
             let choice = text.clone().unwrap_or_else(|| label.clone());
             let Some(id) =
-                self.claim(&key, letters.first().copied(), choice, source.clone()).await?
+                self.claim(&key, consumed.first().copied(), choice, source.clone()).await?
             else {
                 // The handler may have given up waiting.
                 let _ = done.send(Err(ReportError::AlreadyAnswered));
@@ -34,7 +34,7 @@ impl Driver {
             };
             self.consumed.push(id);
         } else {
-            self.consumed.extend(letters);
+            self.consumed.extend(consumed);
         }
         self.decide(Input::Note { branch, notes, blobs }).await;
         self.acks.push(done);
@@ -45,12 +45,12 @@ impl Driver {
     async fn claim(
         &mut self,
         key: &Key,
-        letter: Option<InboxId>,
+        received: Option<InboxId>,
         choice: String,
         source: String,
     ) -> Result<Option<InboxId>, StoreError> {
-        if letter.is_some() {
-            return Ok(letter);
+        if received.is_some() {
+            return Ok(received);
         }
         let message = Message::Answer {
             node: key.node.to_string(),
@@ -76,47 +76,36 @@ impl Driver {
         self.mark = Some(mark);
         let pending = self.world.store.pending(self.machine.state().run_id);
         for (id, message) in self.in_flight.during(pending).await? {
-            match message {
+            match &message {
                 // What was read before and is not committed yet is still pending.
                 Message::Cancel { .. } if self.consumed.contains(&id) => {}
                 Message::Cancel { reason } => {
                     self.consumed.push(id);
-                    self.decide(Input::Cancel { reason }).await;
+                    self.decide(Input::Cancel { reason: reason.clone() }).await;
                 }
-                Message::Answer { node, visit, branch, choice, source } => {
-                    let branch = branch.unwrap_or_default();
-                    self.deliver(id, (&branch, &node, visit), &choice, &source);
+                Message::Answer { node, visit, branch, .. } => {
+                    let gate = (branch.as_deref().unwrap_or_default(), &**node, *visit);
+                    let is_gate = |key: &Key| (&*key.branch, &*key.node, key.visit) == gate;
+                    self.suspended.retain(|key, _| !is_gate(key));
+                    self.deliver(id, &message, |key, _| is_gate(key));
                 }
-                Message::Steer { text, node } => self.steer(id, node.as_deref(), &text),
+                // Without a running agent that it is for, it waits in the inbox for the next.
+                Message::Steer { node, .. } => self.deliver(id, &message, |key, running| {
+                    running.is_agent && node.as_ref().is_none_or(|node| **node == *key.node)
+                }),
+                // A message of a later version stays in the inbox.
                 _ => {}
             }
         }
         Ok(())
     }
 
-    fn deliver(&mut self, id: InboxId, gate: (&str, &str, u32), choice: &str, source: &str) {
-        let is_gate = |key: &Key| (key.branch.as_ref(), key.node.as_ref(), key.visit) == gate;
-        self.suspended.retain(|key, _| !is_gate(key));
-        for (_, running) in self.running.iter_mut().filter(|(key, _)| is_gate(key)) {
-            if running.delivered.insert(id) {
-                let letter =
-                    Letter::Answer { id, choice: choice.to_owned(), source: source.to_owned() };
+    /// Sends a message to the running stages that it is for, once.
+    fn deliver(&mut self, id: InboxId, message: &Message, is_for: impl Fn(&Key, &Running) -> bool) {
+        for (key, running) in &mut self.running {
+            if is_for(key, running) && running.delivered.insert(id) {
                 // The stage may have just ended.
-                let _ = running.letters.send(letter);
-            }
-        }
-    }
-
-    /// Delivers steering to the running agents, or to those of one node. Without any, it waits in the
-    /// inbox for the next.
-    fn steer(&mut self, id: InboxId, node: Option<&str>, text: &str) {
-        let is_meant = |key: &Key| node.is_none_or(|node| node == &*key.node);
-        let agents = self.running.iter_mut().filter(|(_, running)| running.is_agent);
-        for (_, running) in agents.filter(|(key, _)| is_meant(key)) {
-            if running.delivered.insert(id) {
-                let letter = Letter::Steer { id, text: text.to_owned() };
-                // The stage may have just ended.
-                let _ = running.letters.send(letter);
+                let _ = running.messages.send((id, message.clone()));
             }
         }
     }

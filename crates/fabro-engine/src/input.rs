@@ -15,7 +15,7 @@ use crate::NewBlob;
 pub enum Input {
     /// A driver begins with a new run.
     Start,
-    /// A driver goes on with a run that was left.
+    /// A driver resumes a run.
     Resume {
         /// A new spending limit in US dollars.
         max_cost: Option<f64>,
@@ -27,12 +27,12 @@ pub enum Input {
         /// The result.
         finished: Box<Finished>,
     },
-    /// A fan-out that failed is to run again, now that its delay is over.
+    /// The retry delay of a failed fan-out has passed.
     Due {
         /// The line it began on.
         branch: Arc<str>,
     },
-    /// A fan-out has reached its time limit.
+    /// A fan-out has reached its timeout.
     Overdue {
         /// The line it began on.
         branch: Arc<str>,
@@ -55,15 +55,15 @@ pub enum Input {
     },
     /// Nothing is running, and nothing can be: gates wait for a person, or the budget is used up.
     Idle {
-        /// The gates that nobody here can answer.
+        /// The gates that wait for an answer from outside.
         gates: Vec<Arc<str>>,
     },
-    /// Somebody ends the run.
+    /// The run is canceled.
     Cancel {
         /// Who or what.
         reason: String,
     },
-    /// The run cannot go on for a reason outside of its stages.
+    /// The run cannot continue for a reason outside of its stages.
     Abort {
         /// Why.
         failure: Failure,
@@ -89,7 +89,7 @@ impl From<Outcome> for Finished {
     }
 }
 
-/// What has to be made durable before anybody is told.
+/// What has to be durable before it is reported.
 #[derive(Clone, Debug, Default)]
 pub struct Commit {
     /// The events, in order.

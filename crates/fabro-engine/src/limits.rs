@@ -22,7 +22,7 @@ impl Machine {
 
     /// How many tokens may still be used; `None` without a limit.
     pub fn tokens_left(&self) -> Option<u64> {
-        let limits = self.plan.graph().max_tokens.into_iter().chain(self.options.max_tokens);
+        let limits = self.plan.graph().max_tokens.into_iter().chain(self.max_tokens);
         let max = limits.min().filter(|_| !self.state.tokens_lifted)?;
         let usage = self.state.usage_so_far();
         Some(max.saturating_sub(usage.input_tokens.saturating_add(usage.output_tokens)))

@@ -16,7 +16,7 @@ use crate::inconsistent::Inconsistent;
 use crate::input::{Commit, Finished, Input};
 use crate::offload::offload_patch;
 use crate::state::{MAIN, Phase, RunState};
-use crate::{NewBlob, Plan, RunOptions, random, retry};
+use crate::{NewBlob, Plan, random, retry};
 
 /// The node that a line comes from, and the label of the edge it takes; `None` at the beginning.
 pub(crate) type Via = Option<(Arc<str>, Option<Arc<str>>)>;
@@ -36,7 +36,8 @@ pub struct Machine {
     pub(crate) now_ms: i64,
     /// The first event of its own that did not fit the state.
     inconsistent: Option<Inconsistent>,
-    pub(crate) options: RunOptions,
+    /// A token limit besides the workflow's own; the lower one counts.
+    pub(crate) max_tokens: Option<u64>,
 }
 
 impl Machine {
@@ -52,14 +53,14 @@ impl Machine {
             commit: Commit::default(),
             now_ms: 0,
             inconsistent: None,
-            options: RunOptions::default(),
+            max_tokens: None,
         }
     }
 
-    /// The same machine with these options.
+    /// The same machine with a token limit besides the workflow's own; the lower one counts.
     #[must_use]
-    pub fn with_options(self, options: RunOptions) -> Self {
-        Self { options, ..self }
+    pub fn with_max_tokens(self, max_tokens: Option<u64>) -> Self {
+        Self { max_tokens, ..self }
     }
 
     /// The state, everything handled so far included.
@@ -214,7 +215,7 @@ impl Machine {
         Ok(())
     }
 
-    /// A branch that has no slot yet waits, whatever its position says.
+    /// A branch without a free slot waits, even when its position is ready.
     fn may_begin(&self, branch: &str) -> Result<bool, Inconsistent> {
         Ok(branch.is_empty() || self.parent_fan_out(branch)?.has_begun(branch))
     }
@@ -266,7 +267,7 @@ impl Machine {
         let visit = cursor.visits_of(&node.id) + 1;
         let body = EventBody::StageStarted {
             rank: cursor.ranks.next,
-            handler: Arc::from(node.kind.as_str()),
+            handler: node.kind,
             fidelity,
             thread_id,
         };
@@ -468,7 +469,7 @@ fn completed(stage: &ActiveStage, finished: Finished) -> CompletedStage {
     }
 }
 
-/// The outcome of a conditional node: what the stage before it said.
+/// The outcome of a conditional node: that of the stage before it.
 fn passed_on(cursor: &Cursor) -> Outcome {
     // A conditional node right after the start.
     let Some(last) = &cursor.last else { return Outcome::succeeded() };

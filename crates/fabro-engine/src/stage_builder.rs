@@ -5,30 +5,30 @@ use std::sync::Arc;
 
 use fabro_context::Context;
 use fabro_events::{Entry, Event, EventBody};
-use fabro_store::{MemoryStore, Store};
+use fabro_store::{InboxId, MemoryStore, Message, Store};
 use fabro_types::{Fidelity, RunId};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::handler::{Mailbox, Report, Reporter, Stage};
+use crate::handler::{Report, Reporter, Stage};
 use crate::inconsistent::Inconsistent;
 use crate::{MAIN, Machine, NewRun, Plan, RunState, begin};
 
-/// What a stage has from whoever runs it.
+/// What connects a stage to its driver.
 pub(crate) struct Connections {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) run_dir: PathBuf,
     pub(crate) cancel: CancellationToken,
     pub(crate) stop: CancellationToken,
     pub(crate) reporter: Reporter,
-    pub(crate) mailbox: Mailbox,
+    pub(crate) messages: mpsc::UnboundedReceiver<(InboxId, Message)>,
 }
 
 impl Connections {
     /// Without a driver: reports are accepted and discarded, and no messages arrive.
     fn detached(store: Arc<dyn Store>, run_dir: PathBuf) -> Self {
-        let (_, letters) = mpsc::unbounded_channel();
+        let (_, messages) = mpsc::unbounded_channel();
         let (reports, mut inbound) = mpsc::unbounded_channel::<Report>();
         tokio::spawn(async move {
             while let Some(report) = inbound.recv().await {
@@ -43,7 +43,7 @@ impl Connections {
             cancel: CancellationToken::new(),
             stop: CancellationToken::new(),
             reporter: Reporter { branch: Arc::from(MAIN), reports, activity },
-            mailbox: Mailbox { letters },
+            messages,
         }
     }
 }
@@ -58,7 +58,7 @@ impl Machine {
         let state = self.state();
         let cursor = self.cursor(branch)?;
         let missing = || Inconsistent::new(format!("no stage is running on branch `{branch}`"));
-        let Connections { store, run_dir, cancel, stop, reporter, mailbox } = connections;
+        let Connections { store, run_dir, cancel, stop, reporter, messages } = connections;
         Ok(Stage {
             run_id: state.run_id,
             run: Arc::clone(state.created()?),
@@ -77,7 +77,7 @@ impl Machine {
             cancel,
             stop,
             reporter,
-            mailbox,
+            messages,
             plan: Arc::clone(self.plan()),
         })
     }
@@ -160,7 +160,7 @@ impl StageBuilder {
         let mut events = begin(run_id, 0, &plan, new).events;
         let mut entry = Entry::new(EventBody::StageStarted {
             rank: 1,
-            handler: kind.as_str().into(),
+            handler: kind,
             fidelity: Fidelity::default(),
             thread_id: None,
         });

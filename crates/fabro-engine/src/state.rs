@@ -223,8 +223,8 @@ impl RunState {
 
     fn create(&mut self, created: &Arc<CreatedRun>) {
         self.max_cost = created.max_cost;
-        let mut cursor = Cursor::new(Arc::from(MAIN));
-        cursor.context = initial_context(self.run_id, created);
+        let context = initial_context(self.run_id, created);
+        let cursor = Cursor { context, ..Cursor::default() };
         self.cursors.insert(Arc::from(MAIN), cursor);
         self.created = Some(Arc::clone(created));
     }

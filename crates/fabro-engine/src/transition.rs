@@ -10,7 +10,7 @@ use fabro_types::{BranchPath, Failure, FailureClass, NodeKind, Outcome, Status};
 
 use crate::clock::duration_ms;
 use crate::cursor::{Cursor, LastStage, Position};
-use crate::fanout::{FanOut, JoinState};
+use crate::fanout::FanOut;
 use crate::inconsistent::Inconsistent;
 use crate::join;
 use crate::machine::Machine;
@@ -310,7 +310,7 @@ impl Machine {
         let node = plan.spec(self.index(&fan.stage.node)?);
         let missing = || Inconsistent::new(format!("`{}` is not a parallel node", node.id));
         let policy = node.parallel().ok_or_else(missing)?.join_policy;
-        if let JoinState::Joined(status) = fan.join_state(policy) {
+        if let Some(status) = fan.joined(policy) {
             return self.join(branch, Ok(status));
         }
         let startable: Vec<(Arc<str>, bool)> = fan

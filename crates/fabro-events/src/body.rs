@@ -2,8 +2,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fabro_types::{
-    BlobRef, ClauseResult, ContextPatch, Failure, FailureClass, Fidelity, Outcome, RunId, Status,
-    Usage, Weight,
+    BlobRef, ClauseResult, ContextPatch, Failure, FailureClass, Fidelity, NodeKind, Outcome, RunId,
+    Status, Usage, Weight,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -70,8 +70,8 @@ pub enum EventBody {
     StageStarted {
         /// Order of scheduling; names the stage's directory.
         rank: u32,
-        /// The handler: `agent`, `command`, ….
-        handler: Arc<str>,
+        /// Which handler runs it.
+        handler: NodeKind,
         /// How much the preamble contains.
         #[serde(default, skip_serializing_if = "is_compact")]
         fidelity: Fidelity,

@@ -1,5 +1,7 @@
 //! How stages are called where a person or another program names one.
 
+use fabro_types::BranchPath;
+
 use crate::{Entry, Event, EventBody};
 
 /// How a stage is called: `NODE`, which is its last visit, `NODE@VISIT`, or `BRANCH/NODE@VISIT`,
@@ -7,7 +9,7 @@ use crate::{Entry, Event, EventBody};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StageName<'a> {
     /// The branch, as events name it; `None` for any line.
-    pub branch: Option<&'a str>,
+    pub branch: Option<BranchPath<'a>>,
     /// The node.
     pub node: &'a str,
     /// Which visit of it, from 1; `None` for the last.
@@ -17,10 +19,7 @@ pub struct StageName<'a> {
 impl<'a> StageName<'a> {
     /// Takes a name apart.
     pub fn parse(text: &'a str) -> Self {
-        let (branch, stage) = match text.rsplit_once('/') {
-            Some((branch, stage)) => (Some(branch), stage),
-            None => (None, text),
-        };
+        let (branch, stage) = BranchPath::split_stage(text);
         let (node, visit) = split(stage);
         Self { branch, node: node.unwrap_or_default(), visit }
     }
@@ -29,7 +28,7 @@ impl<'a> StageName<'a> {
     pub fn is_of(&self, entry: &Entry) -> bool {
         entry.node_id.as_deref() == Some(self.node)
             && self.visit.is_none_or(|visit| entry.visit == Some(visit))
-            && self.branch.is_none_or(|branch| entry.branch.as_deref() == Some(branch))
+            && self.branch.is_none_or(|branch| entry.branch.as_deref() == Some(branch.as_str()))
     }
 }
 
@@ -41,8 +40,8 @@ pub fn meant(events: &[&Event], name: StageName<'_>) -> Vec<String> {
     let Some(last) = started.clone().rfind(|entry| name.is_of(entry)) else { return Vec::new() };
     let name = StageName { visit: last.visit, ..name };
     let full = |entry: &Entry| {
-        let branch = entry.branch.as_ref().map(|branch| format!("{branch}/")).unwrap_or_default();
-        format!("{branch}{}@{}", name.node, entry.visit.unwrap_or(1))
+        let branch = BranchPath::new(entry.branch.as_deref().unwrap_or_default());
+        branch.stage(name.node, entry.visit.unwrap_or(1))
     };
     started.filter(|entry| name.is_of(entry)).map(full).collect()
 }

@@ -138,14 +138,14 @@ mod tests {
     #[tokio::test]
     async fn each_gate_has_its_own_list() {
         let answers = QueueInterviewer::from_json(r#"{"a": ["1", "2"], "b": ["3"]}"#).unwrap();
-        let mut told = Vec::new();
+        let mut answered = Vec::new();
         for node in ["a", "b", "a", "b", "c"] {
             let question = Question { node: node.into(), ..Question::default() };
-            told.push(match answers.ask(&question).await.unwrap() {
+            answered.push(match answers.ask(&question).await.unwrap() {
                 Reply::Answer { text, .. } => text,
                 Reply::Unavailable => "-".to_owned(),
             });
         }
-        assert_eq!(told, ["1", "3", "2", "-", "-"]);
+        assert_eq!(answered, ["1", "3", "2", "-", "-"]);
     }
 }

@@ -44,7 +44,7 @@ impl Model for Worker {
     }
 }
 
-/// Gives the same 25 lines whatever is asked.
+/// Gives the same 25 lines for every request.
 struct Look(ToolSpec);
 
 #[async_trait]

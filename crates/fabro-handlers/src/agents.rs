@@ -1,4 +1,4 @@
-//! What agents work with.
+//! The services and settings of agents.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use fabro_engine::{BlobError, BlobStore, Finished, Handler, Mode, Stage, StageEnd, keys};
 use fabro_redact::Redactor;
 use fabro_sandbox::{Captured, Environment, Exec, ExecError, Exit, Keep, Language, Request};
-use fabro_types::{Failure, FailureClass, Outcome};
+use fabro_types::{Failure, FailureClass, Outcome, Status};
 use serde_json::Value;
 
 use crate::WorkTree;
@@ -66,9 +66,6 @@ impl Handler for CommandHandler {
             Ok(files) => files,
             Err(error) => return error.into(),
         };
-        if let Err(error) = files.write(file, &script) {
-            return error.into();
-        }
         let mut env = self.env.clone();
         env.extend(variables(&stage));
         let request = Request {
@@ -98,6 +95,13 @@ impl Handler for CommandHandler {
             Ok(mut outcome) => {
                 let touched = self.tree.touched(work_dir, before.as_ref()).await;
                 outcome.files_touched = known(&stage, touched).await;
+                let is_plain =
+                    outcome.status == Status::Succeeded && outcome.files_touched.is_empty();
+                if !(is_plain && files.remove_if_empty())
+                    && let Err(error) = files.write(file, &script)
+                {
+                    return error.into();
+                }
                 let script = (*script != *source.text).then(|| Arc::from(script));
                 Finished { script, ..Finished::from(outcome) }.into()
             }
@@ -128,9 +132,9 @@ fn outcome(store: &dyn BlobStore, ended: fabro_sandbox::Finished) -> Result<Outc
     let failure = match ended.exit {
         Exit::Code(0) => None,
         Exit::Code(code) => {
-            let said = last_line(&ended.stderr).or_else(|| last_line(&ended.stdout));
-            let said = said.map(|line| format!(": {line}")).unwrap_or_default();
-            Some(Failure::new(FailureClass::Deterministic, format!("exit code {code}{said}")))
+            let line = last_line(&ended.stderr).or_else(|| last_line(&ended.stdout));
+            let quote = line.map(|line| format!(": {line}")).unwrap_or_default();
+            Some(Failure::new(FailureClass::Deterministic, format!("exit code {code}{quote}")))
         }
         Exit::Signal(signal) => {
             let message = format!("killed by signal {signal}");

@@ -1,4 +1,4 @@
-//! What several handlers say and read in the same way.
+//! What several handlers have in common.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use fabro_sandbox::git::UnknownFiles;
 use fabro_types::{BlobRef, Failure, FailureClass, Outcome};
 use serde_json::Value;
 
-/// The outcome of a stage that was told to end.
+/// The outcome of a stage that was canceled.
 pub(crate) fn canceled() -> Outcome {
     Outcome::failed(Failure::new(FailureClass::Canceled, "canceled"))
 }
@@ -32,7 +32,7 @@ pub(crate) fn preview(text: &str) -> String {
     text.chars().take(200).collect()
 }
 
-/// The files that git knows of, or none, of which the user is told once.
+/// The files that git knows of, or none, which is reported once.
 pub(crate) async fn known<T: Default>(stage: &Stage, files: Result<T, UnknownFiles>) -> T {
     match files {
         Ok(files) => files,
@@ -50,4 +50,15 @@ pub(crate) async fn warn(reporter: &Reporter, kind: &str, message: String) {
     let body = EventBody::AgentWarning { kind: kind.to_owned(), message, window: None };
     // Nothing is lost when the driver is ending: the stage runs again.
     let _ = reporter.report(body).await;
+}
+
+/// Names the conversation of the stage.
+pub(crate) fn session_id(stage: &Stage) -> String {
+    let branch = stage.branch.as_deref().map(|branch| format!("{branch}/")).unwrap_or_default();
+    format!("{branch}{}@{}", stage.at.node, stage.at.visit)
+}
+
+/// Names the conversations of a node for the prompt cache of a provider.
+pub(crate) fn cache_key(stage: &Stage) -> String {
+    format!("fabro-{}", stage.at.node)
 }

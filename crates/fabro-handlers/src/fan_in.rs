@@ -5,13 +5,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fabro_engine::{Handler, Stage, StageEnd, keys};
-use fabro_types::{Failure, FailureClass, Outcome, Status};
-use serde_json::Value;
+use fabro_types::{BranchResult, Failure, FailureClass, Outcome, Status};
+use serde::Deserialize;
 
 use crate::common::{text_of, value_of, warn};
-use crate::llm::{
-    Interpretation, LlmHandler, NoReply, Reply, StageRequest, cannot_record, response_outcome,
-};
+use crate::llm::{Interpretation, LlmHandler, NoReply, Reply, StageRequest, response_outcome};
 use crate::render::render_prompt;
 
 /// How many characters of each branch's answer a model that chooses is shown.
@@ -33,7 +31,7 @@ impl FanInHandler {
         let Some(message) = fan_in.message(stage)? else {
             return Ok(fan_in.best(Outcome::succeeded()).into());
         };
-        let recorded = stage.recorded().await.map_err(cannot_record)?;
+        let recorded = stage.recorded().await?;
         let request = StageRequest { message, ..StageRequest::default() };
         let node = Arc::clone(&stage.at.node);
         let interpret = |reply: &Reply| fan_in.interpret(&node, reply);
@@ -62,7 +60,7 @@ impl FanInHandler {
 
 /// The branches of a fan-out, the best first.
 pub struct FanIn {
-    ranked: Vec<Value>,
+    ranked: Vec<BranchResult>,
 }
 
 impl FanIn {
@@ -74,12 +72,11 @@ impl FanIn {
     pub fn of(stage: &Stage) -> Result<Self, StageEnd> {
         let mut ranked = results(stage)?;
         let all = ranked.len();
-        ranked.retain(|result| status(result).is_some());
-        ranked.sort_by_key(status);
+        ranked.sort_by_key(|result| result.status);
         let fan_in = Self { ranked };
         match fan_in.ranked.first() {
             None => Err(failure("there is no fan-out to choose from").into()),
-            Some(best) if status(best) == Some(Status::Failed) => {
+            Some(best) if best.status == Status::Failed => {
                 let failed = Outcome::failed(failure(&format!("all {all} branches failed")));
                 Err(fan_in.best(failed).into())
             }
@@ -99,10 +96,10 @@ impl FanIn {
         let mut text = render_prompt(stage)?;
         text.push_str("\n\n## Branches\n");
         for result in &self.ranked {
-            let id = result["id"].as_str().unwrap_or_default();
-            let shown: String = answer(stage, &result["response"])?.chars().take(SHOWN).collect();
-            let _ =
-                write!(text, "\n### {id} ({})\n{shown}\n", result["status"].as_str().unwrap_or(""));
+            let response = result.response.as_deref();
+            let response = response.map(|value| text_of(stage, value)).transpose()?;
+            let shown: String = response.iter().flat_map(|it| it.chars()).take(SHOWN).collect();
+            let _ = write!(text, "\n### {} ({})\n{shown}\n", result.id, result.status.as_str());
         }
         text.push_str("\nName the id of the best branch on the last line of your answer.");
         Ok(Some(text))
@@ -138,33 +135,25 @@ fn failure(message: &str) -> Failure {
     Failure::new(FailureClass::Deterministic, message)
 }
 
-fn results(stage: &Stage) -> Result<Vec<Value>, Failure> {
-    let Some(value) = stage.context.get(keys::PARALLEL_RESULTS) else {
-        return Err(failure("a fan-in needs a fan-out before it"));
-    };
-    Ok(value_of(stage, value)?.as_array().cloned().unwrap_or_default())
+fn results(stage: &Stage) -> Result<Vec<BranchResult>, Failure> {
+    let missing = || failure("a fan-in needs a fan-out before it");
+    let value = stage.context.get(keys::PARALLEL_RESULTS).ok_or_else(missing)?;
+    Vec::deserialize(&*value_of(stage, value)?)
+        .map_err(|error| failure(&format!("{} cannot be read: {error}", keys::PARALLEL_RESULTS)))
 }
 
-fn answer(stage: &Stage, value: &Value) -> Result<String, Failure> {
-    if value.is_null() { Ok(String::new()) } else { text_of(stage, value) }
-}
-
-fn status(result: &Value) -> Option<Status> {
-    Status::parse(result["status"].as_str()?)
-}
-
-fn chosen(outcome: Outcome, best: &Value) -> Outcome {
+fn chosen(outcome: Outcome, best: &BranchResult) -> Outcome {
     outcome
-        .with_update(keys::FAN_IN_BEST_ID, best["id"].clone())
-        .with_update(keys::FAN_IN_BEST_OUTCOME, best["status"].clone())
-        .with_update(keys::FAN_IN_BEST_HEAD_SHA, best["head_sha"].clone())
+        .with_update(keys::FAN_IN_BEST_ID, &*best.id)
+        .with_update(keys::FAN_IN_BEST_OUTCOME, best.status.as_str())
+        .with_update(keys::FAN_IN_BEST_HEAD_SHA, best.head_sha.clone())
 }
 
 /// The branch whose id an answer names last.
-fn named<'a>(text: &str, results: &'a [Value]) -> Option<&'a Value> {
+fn named<'a>(text: &str, results: &'a [BranchResult]) -> Option<&'a BranchResult> {
     text.lines().rev().find_map(|line| {
         let mut words = line.rsplit(|c: char| !(c.is_alphanumeric() || c == '_'));
-        words.find_map(|word| results.iter().find(|result| result["id"] == word))
+        words.find_map(|word| results.iter().find(|result| *result.id == *word))
     })
 }
 
@@ -176,7 +165,9 @@ mod tests {
 
     #[test]
     fn the_last_line_with_one_id_names_the_branch() {
-        let results = [json!({"id": "fast"}), json!({"id": "slow"})];
+        let results =
+            json!([{"id": "fast", "status": "failed"}, {"id": "slow", "status": "failed"}]);
+        let results = Vec::deserialize(results).unwrap();
         for (text, id) in [
             ("slow is nice, but\n**fast**", Some("fast")),
             ("Best: `slow`.\n\nThank you", Some("slow")),
@@ -184,7 +175,7 @@ mod tests {
             ("fast is better, so not slow: fast", Some("fast")),
             ("breakfast", None),
         ] {
-            assert_eq!(named(text, &results).map(|r| &r["id"]), id.map(Value::from).as_ref());
+            assert_eq!(named(text, &results).map(|result| &*result.id), id);
         }
     }
 }

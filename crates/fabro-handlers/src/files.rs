@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use fabro_engine::{Stage, StageEnd, stage_dir};
+use fabro_engine::{Stage, StageEnd, keys, stage_dir};
 use fabro_events::{CompletedStage, Event, EventBody, EventSink};
-use fabro_types::{Failure, FailureClass, Outcome};
+use fabro_types::{Failure, FailureClass, Outcome, Status};
 use serde::Serialize;
 
 /// Files that an attempt writes, and that make way for the next attempt's.
@@ -50,6 +50,11 @@ impl StageFiles {
             files.put_away(stage).await?;
         }
         Ok(files)
+    }
+
+    /// Removes the directory when the attempt left nothing in it; false when it did.
+    pub(crate) fn remove_if_empty(&self) -> bool {
+        fs::remove_dir(&self.dir).is_ok()
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -94,19 +99,20 @@ async fn attempt_status(stage: &Stage) -> io::Result<Vec<u8>> {
         Some(EventBody::StageRetrying { failure, usage, .. }) => {
             Outcome { usage, ..Outcome::failed(failure) }
         }
-        _ => Outcome::failed(Failure::new(FailureClass::Structural, "the log does not tell")),
+        _ => Outcome::failed(Failure::new(FailureClass::Structural, "the log does not say")),
     };
     let rank = at.rank;
     let attempts = at.attempt - 1;
     let end = CompletedStage { rank, attempts, outcome, prompt: None, script: None };
     let mut status =
         serde_json::to_value(StatusFile { node: &at.node, visit: at.visit, end: &end })?;
-    // The log does not tell that of an attempt.
+    // The log does not have that of an attempt.
     status.as_object_mut().and_then(|status| status.remove("duration_ms"));
     Ok(serde_json::to_vec(&status)?)
 }
 
-/// Writes `status.json` into the directory of every stage that ended.
+/// Writes `status.json` into the directory of every stage that ended, unless the stage has no files
+/// and its record in the log says no more than that it succeeded.
 pub struct StatusFiles {
     runs_dir: PathBuf,
     warn: Box<dyn Fn(&str) + Send + Sync>,
@@ -144,26 +150,38 @@ impl StatusFiles {
 
     fn dir(&self, event: &Event, end: &CompletedStage) -> Option<PathBuf> {
         let node = event.entry.node_id.as_deref()?;
-        let visit = event.entry.visit?;
-        Some(stage_dir(&self.runs_dir.join(event.run_id.to_string()), end.rank, node, visit))
+        let run_dir = self.runs_dir.join(event.run_id.to_string());
+        Some(stage_dir(&run_dir, end.rank, node, event.entry.visit?))
     }
 
     fn write(&self, event: &Event, end: &CompletedStage) -> io::Result<()> {
-        let entry = &event.entry;
-        let (Some(node), Some(visit)) = (entry.node_id.as_deref(), entry.visit) else {
-            return Ok(());
-        };
-        let Some(dir) = self.dir(event, end) else { return Ok(()) };
+        let missing = || io::Error::other("the event names no stage");
+        let dir = self.dir(event, end).ok_or_else(missing)?;
+        let node = event.entry.node_id.as_deref().ok_or_else(missing)?;
+        let visit = event.entry.visit.ok_or_else(missing)?;
         let json = serde_json::to_vec(&StatusFile { node, visit, end })?;
         let path = dir.join(STATUS);
         match fs::write(&path, &json) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if is_plain(&end.outcome) {
+                    return Ok(());
+                }
                 fs::create_dir_all(&dir)?;
                 fs::write(path, json)
             }
             other => other,
         }
     }
+}
+
+/// A success without results; what a command printed is in its logs, if it printed anything.
+fn is_plain(outcome: &Outcome) -> bool {
+    let is_output = |key: &String| {
+        [keys::COMMAND_OUTPUT, keys::COMMAND_STDERR, keys::COMMAND_EXIT_CODE].contains(&&**key)
+    };
+    outcome.status == Status::Succeeded
+        && outcome.files_touched.is_empty()
+        && outcome.context_updates.keys().all(is_output)
 }
 
 impl EventSink for StatusFiles {
@@ -174,7 +192,7 @@ impl EventSink for StatusFiles {
         {
             let node = event.entry.node_id.as_deref().unwrap_or_default();
             (self.warn)(&format!(
-                "status.json of {node} cannot be written: {error}; the run goes on, and its log has all of it"
+                "status.json of {node} cannot be written: {error}; the run continues, and its log has all of it"
             ));
         }
     }
@@ -206,8 +224,8 @@ impl AgentStatus {
 
     /// Its text, when the agent has written it. Times of files lag a few milliseconds behind the
     /// clock, so one that was written at once looks older than the agent: what counts is that the
-    /// file is another than before. Only where an earlier driver died, and nobody knows what there
-    /// was before, does its time decide.
+    /// file is another than before. Only where an earlier driver died, so that what there was before is not
+    /// known, does its time decide.
     pub(crate) fn text(&self, limit: u64) -> Option<String> {
         let now = stamp(&self.path)?;
         let is_fresh = Some(now) != self.before || self.since.is_some_and(|since| now.0 >= since);

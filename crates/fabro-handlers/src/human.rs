@@ -1,12 +1,11 @@
-//! Human gates: the outgoing edges are the options, whoever answers first decides.
+//! Human gates: the outgoing edges are the options, and the first answer decides.
 
 use std::future::pending;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fabro_engine::{Context, Handler, InboxId, Letter, ReportError, Stage, StageEnd, keys};
+use fabro_engine::{Context, Handler, InboxId, Message, ReportError, Stage, StageEnd, keys};
 use fabro_events::{EventBody, PauseReason, QuestionType};
 use fabro_gate::{
     AskError, GateAnswer, Interviewer, NoMatch, Question, Reply, match_answer, options,
@@ -23,14 +22,10 @@ pub struct HumanHandler {
 }
 
 impl HumanHandler {
-    /// Questions go to `interviewer`, and to anybody who answers through the run's inbox.
-    pub fn new(interviewer: Arc<dyn Interviewer>) -> Self {
-        Self { interviewer, redactor: Redactor::default() }
-    }
-
-    /// The same, which redacts free text before it is recorded.
-    pub fn with_redactor(self, redactor: Redactor) -> Self {
-        Self { redactor, ..self }
+    /// Questions go to `interviewer`, and to any process that answers through the run's inbox; free
+    /// text is redacted before it is recorded.
+    pub fn new(interviewer: Arc<dyn Interviewer>, redactor: Redactor) -> Self {
+        Self { interviewer, redactor }
     }
 
     /// What a text means here, without the secrets in it.
@@ -53,15 +48,6 @@ struct ReceivedAnswer {
     text: String,
     source: String,
     inbox_id: Option<InboxId>,
-}
-
-/// What ended the wait for an answer.
-enum Waited {
-    Answered(ReceivedAnswer),
-    TimedOut,
-    /// No local answer; `true` if a person is here who does not want to answer now.
-    Unanswered(bool),
-    Canceled,
 }
 
 #[async_trait]
@@ -88,12 +74,20 @@ impl Handler for HumanHandler {
             Duration::from_millis(u64::try_from(deadline - stage.started_ms).unwrap_or_default())
         });
         let mut timer = std::pin::pin!(over(left));
+        let cancel = stage.cancel.clone();
         let mut ask = true;
         loop {
-            let waited = self.wait(&mut stage, &gate, ask, timer.as_mut()).await;
-            let received = match waited {
-                Waited::Answered(received) => received,
-                Waited::TimedOut => {
+            let asking = async {
+                if ask { self.interviewer.ask(&gate.question).await } else { pending().await }
+            };
+            let received = tokio::select! {
+                biased;
+                () = cancel.cancelled() => return canceled().into(),
+                answer = next_answer(&mut stage) => match answer {
+                    Some(answer) => answer,
+                    None => return canceled().into(),
+                },
+                () = timer.as_mut() => {
                     timer.set(over(None));
                     let Some(chosen) = gate.by_default(limit) else {
                         return timed_out(limit).into();
@@ -104,15 +98,19 @@ impl Handler for HumanHandler {
                     ask = false;
                     continue;
                 }
-                Waited::Canceled => return canceled().into(),
-                // No person is here, but there is time for an answer from elsewhere.
-                Waited::Unanswered(false) if limit.is_some() => {
-                    ask = false;
-                    continue;
-                }
-                Waited::Unanswered(_) => match stage.mailbox.try_next().and_then(received) {
-                    Some(received) => received,
-                    None => return StageEnd::Suspended(PauseReason::Human),
+                reply = asking => match reply {
+                    Ok(Reply::Answer { text, source }) => {
+                        ReceivedAnswer { text, source: source.to_owned(), inbox_id: None }
+                    }
+                    // No person is here, but there is time for an answer from elsewhere.
+                    Ok(Reply::Unavailable) | Err(AskError::Terminal { .. }) if limit.is_some() => {
+                        ask = false;
+                        continue;
+                    }
+                    _ => match stage.messages.try_recv().ok().and_then(received) {
+                        Some(answer) => answer,
+                        None => return StageEnd::Suspended(PauseReason::Human),
+                    },
                 },
             };
             let ReceivedAnswer { text, source, inbox_id } = received;
@@ -122,7 +120,8 @@ impl Handler for HumanHandler {
                     warn(&stage.reporter, "gate", no_match.to_string()).await;
                     let Some(inbox_id) = inbox_id else { continue };
                     // Asked again, the gate takes another answer in place of this one.
-                    match stage.reporter.refused(gate.asked(deadline_ms), inbox_id).await {
+                    let asked = vec![gate.asked(deadline_ms).into()];
+                    match stage.reporter.record(asked, Vec::new(), vec![inbox_id]).await {
                         Ok(()) => continue,
                         Err(_) => return canceled().into(),
                     }
@@ -136,14 +135,15 @@ impl Handler for HumanHandler {
     }
 }
 
-/// Records what was chosen; `None` when somebody else was first, whose answer the mailbox brings.
+/// Records what was chosen; `None` when another answer won the race, which the mailbox brings.
 async fn settle(
     stage: &Stage,
     chosen: GateChoice,
     source: String,
     inbox_id: Option<InboxId>,
 ) -> Option<StageEnd> {
-    match stage.reporter.answered(chosen.event(source), inbox_id).await {
+    let answer = vec![chosen.event(source).into()];
+    match stage.reporter.record(answer, Vec::new(), inbox_id.into_iter().collect()).await {
         Ok(()) => Some(chosen.outcome(&stage.context).into()),
         Err(ReportError::AlreadyAnswered) => None,
         Err(_) => Some(canceled().into()),
@@ -159,51 +159,21 @@ fn no_answer(limit: Option<Duration>) -> String {
     format!("no answer within {:?}", limit.unwrap_or_default())
 }
 
-impl HumanHandler {
-    async fn wait(
-        &self,
-        stage: &mut Stage,
-        gate: &Gate,
-        ask: bool,
-        timer: Pin<&mut (impl Future<Output = ()> + Send)>,
-    ) -> Waited {
-        let cancel = stage.cancel.clone();
-        let asking = async {
-            if ask { self.interviewer.ask(&gate.question).await } else { pending().await }
-        };
-        tokio::select! {
-            biased;
-            () = cancel.cancelled() => Waited::Canceled,
-            answer = next_answer(stage) => match answer {
-                Some(received) => Waited::Answered(received),
-                None => Waited::Canceled,
-            },
-            () = timer => Waited::TimedOut,
-            reply = asking => match reply {
-                Ok(Reply::Answer { text, source }) => {
-                    Waited::Answered(ReceivedAnswer { text, source: source.to_owned(), inbox_id: None })
-                }
-                other => Waited::Unanswered(matches!(other, Err(AskError::Interrupted))),
-            },
-        }
-    }
-}
-
-/// The next answer that comes from outside; what else is said is not for gates.
+/// The next answer from outside; other messages are not for gates.
 async fn next_answer(stage: &mut Stage) -> Option<ReceivedAnswer> {
     loop {
-        if let Some(received) = received(stage.mailbox.next().await?) {
+        if let Some(received) = received(stage.messages.recv().await?) {
             return Some(received);
         }
     }
 }
 
-fn received(message: Letter) -> Option<ReceivedAnswer> {
+fn received((id, message): (InboxId, Message)) -> Option<ReceivedAnswer> {
     match message {
-        Letter::Answer { id, choice, source } => {
+        Message::Answer { choice, source, .. } => {
             Some(ReceivedAnswer { text: choice, source, inbox_id: Some(id) })
         }
-        Letter::Steer { .. } => None,
+        _ => None,
     }
 }
 

@@ -1,4 +1,5 @@
-//! What earlier stages and people have said, as a stage's prompt and its agent's tools tell it.
+//! The memory of a workflow: the turns of earlier stages and people, for a stage's prompt and the tools
+//! of its agent.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -28,14 +29,14 @@ const APPEND: &str = "append_workflow_context";
 /// How many passages are looked for.
 const PASSAGES: usize = 12;
 
-/// What was said before this stage. Only the turns that a memory tells of are read.
+/// The turns before this stage. Only those that a memory shows are read.
 pub(crate) fn memory(stage: &Stage) -> Result<Memory, Failure> {
     let mut turns = Vec::new();
     let mut earlier = 0;
     for record in stage.history.iter().rev() {
         let Some(speaker) = speaker(record) else { continue };
         if turns.len() < REMEMBERED_TURNS {
-            turns.extend(said(stage, record, speaker)?);
+            turns.extend(turn_of(stage, record, speaker)?);
             let notes = record.end.outcome.context_updates.get(NOTES);
             let notes = notes.and_then(|notes| notes.as_array()).into_iter().flatten().rev();
             turns.extend(
@@ -60,7 +61,7 @@ fn speaker(record: &StageRecord) -> Option<Speaker> {
     }
 }
 
-fn said(stage: &Stage, record: &StageRecord, speaker: Speaker) -> Result<Option<Turn>, Failure> {
+fn turn_of(stage: &Stage, record: &StageRecord, speaker: Speaker) -> Result<Option<Turn>, Failure> {
     let updates = &record.end.outcome.context_updates;
     let value = match speaker {
         Speaker::Llm => updates.get(&format!("{}{}", keys::RESPONSE_PREFIX, record.node)),
@@ -73,7 +74,7 @@ fn said(stage: &Stage, record: &StageRecord, speaker: Speaker) -> Result<Option<
     Ok(Some(Turn::new(&*record.node, speaker, text_of(stage, value)?)))
 }
 
-/// Passages of the files that the node's `rag` names, which fit what was said last.
+/// Passages of the files that the node's `rag` names, which fit the last turns.
 pub(crate) async fn passages(
     stage: &Stage,
     memory: &Memory,
@@ -129,7 +130,7 @@ impl StageContext {
             };
             shown.insert(key.to_owned(), value);
         }
-        // What the runs above have told names files of theirs.
+        // The preambles of the runs above name files of theirs.
         let dirs = run_dirs(stage)
             .await
             .map_err(|error| Failure::new(FailureClass::TransientInfra, error.to_string()))?;

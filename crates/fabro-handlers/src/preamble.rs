@@ -5,12 +5,13 @@ use std::sync::Arc;
 use fabro_engine::{BlobStore, Stage, StageRecord, keys, read_blob};
 use fabro_preamble::{Branch, Detail, Limits, Output, Preamble, Shown, shows_key};
 use fabro_tokens::O200k;
-use fabro_types::{BlobRef, Failure, Fidelity, NodeKind, Status};
+use fabro_types::{BlobRef, BranchResult, Failure, Fidelity, NodeKind};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::blobs::local_path;
 
-/// Output of more bytes than this is told by its path.
+/// Output of more bytes than this is shown as its path.
 const INLINE: u64 = 102_400;
 
 /// The text before the prompt; empty under `full`.
@@ -110,17 +111,16 @@ impl Teller<'_> {
         let Some(results) = results else { return Vec::new() };
         let blob = BlobRef::from_value(results);
         let read = blob.and_then(|blob| read_blob(&*self.stage.store, &blob).ok());
-        let branches = read.as_ref().unwrap_or(results).as_array();
-        branches
-            .into_iter()
-            .flatten()
-            .map(|branch| Branch {
-                id: branch["id"].as_str().unwrap_or_default().to_owned(),
-                status: branch["status"].as_str().and_then(Status::parse).unwrap_or(Status::Failed),
-                notes: branch["notes"].as_str().map(str::to_owned),
-                output: self.output(Some(&branch["response"])),
-            })
-            .collect()
+        let results = Vec::<BranchResult>::deserialize(read.as_ref().unwrap_or(results));
+        // Only a value that was set by hand has another form; it shows no branches.
+        let results = results.unwrap_or_default().into_iter();
+        let branch = |result: BranchResult| Branch {
+            output: self.output(result.response.as_deref()),
+            id: result.id.to_string(),
+            status: result.status,
+            notes: result.notes,
+        };
+        results.map(branch).collect()
     }
 
     fn output(&self, value: Option<&Value>) -> Output {

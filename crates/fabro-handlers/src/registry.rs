@@ -45,7 +45,7 @@ pub struct Services {
     pub interviewer: Arc<dyn Interviewer>,
     /// Loads sub-workflows.
     pub children: Arc<dyn ChildWorkflows>,
-    /// Is told of the events of sub-workflows.
+    /// Receives the events of sub-workflows.
     pub sink: Arc<dyn EventSink>,
     /// The time, for sub-workflows.
     pub clock: Arc<dyn Clock>,
@@ -54,38 +54,29 @@ pub struct Services {
 impl Registry {
     /// The handlers of one run.
     pub fn new(services: Services) -> Arc<Self> {
-        let Services {
-            exec,
-            env,
-            models,
-            defaults,
-            agents,
-            limits,
-            interviewer,
-            children,
-            sink,
-            clock,
-        } = services;
+        let Services { limits, agents, clock, sink, .. } = services;
         let tree = Arc::new(WorkTree::default());
-        let (command, wait): (Box<dyn Handler>, Box<dyn Handler>) = match exec {
+        let redactor = agents.redactor.clone();
+        let (command, wait): (Box<dyn Handler>, Box<dyn Handler>) = match services.exec {
             Some(exec) => {
-                let redactor = agents.redactor.clone();
                 let tree = Arc::clone(&tree);
-                (Box::new(CommandHandler::new(exec, env, redactor, tree)), Box::new(WaitHandler))
+                let command = CommandHandler::new(exec, services.env, redactor.clone(), tree);
+                (Box::new(command), Box::new(WaitHandler))
             }
             None => (Box::new(DryHandler), Box::new(DryHandler)),
         };
-        let redactor = agents.redactor.clone();
-        let llm = Arc::new(LlmHandler::new(models, defaults, limits, agents, Arc::clone(&tree)));
+        let llm =
+            LlmHandler::new(services.models, services.defaults, limits, agents, Arc::clone(&tree));
+        let llm = Arc::new(llm);
         Arc::new_cyclic(|own: &Weak<Self>| {
             let own: Weak<dyn Handler> = own.clone();
             Self {
                 command,
                 fan_in: FanInHandler::new(Arc::clone(&llm)),
                 llm,
-                human: HumanHandler::new(interviewer).with_redactor(redactor),
+                human: HumanHandler::new(services.interviewer, redactor),
                 wait,
-                sub_workflow: SubWorkflowHandler::new(own, children, limits, sink, clock),
+                sub_workflow: SubWorkflowHandler::new(own, services.children, limits, sink, clock),
                 tree,
             }
         })

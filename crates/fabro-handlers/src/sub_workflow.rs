@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use async_trait::async_trait;
 use fabro_engine::{
-    Batch, BlobStore, Clock, Condition, Context, DriveError, Handler, Input, Machine, ManagerSpec,
-    Message, NewRun, Phase, Plan, Reading, RunEnd, RunOptions, RunState, Stage, StageEnd, Store,
-    StoreError, World, begin, cancel, drive, keys, read_all,
+    Batch, BlobStore, Clock, Condition, Context, Handler, Input, Machine, ManagerSpec, Message,
+    NewRun, Phase, Plan, Reading, RunEnd, RunState, Stage, StageEnd, Store, StoreError, World,
+    begin, cancel, drive, keys, read_all,
 };
 use fabro_events::{Event, EventBody, EventSink, ParentStage};
 use fabro_preamble::Limits;
@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::blobs::read_inner;
 use crate::children::{ChildWorkflow, ChildWorkflows};
-use crate::common::warn;
+use crate::common::{canceled, warn};
 use crate::preamble::preamble;
 
 /// How deep sub-workflows nest: one that names itself has to end somewhere.
@@ -32,7 +32,7 @@ const STOPPED: &str = "its stop condition holds";
 const LATE: &str = "it took longer than max_cycles × poll_interval";
 
 /// Why it is ended when its own stage is.
-const CALLED_OFF: &str = "its stage was called off";
+const CANCELED_WITH_STAGE: &str = "its stage was called off";
 
 /// Runs the workflow that a manager node names.
 pub struct SubWorkflowHandler {
@@ -57,8 +57,8 @@ impl SubWorkflowHandler {
         Self { stages, children, limits, sink, clock }
     }
 
-    async fn run(&self, stage: &Stage) -> Result<StageEnd, Stop> {
-        let Some(stages) = self.stages.upgrade() else { return Err(Stop::Canceled) };
+    async fn run(&self, stage: &Stage) -> Result<StageEnd, StageEnd> {
+        let Some(stages) = self.stages.upgrade() else { return Err(canceled().into()) };
         let child =
             Child::open(stage, self.children.load(stage)?, self.clock.now_ms(), &self.limits)
                 .await?;
@@ -85,9 +85,8 @@ impl SubWorkflowHandler {
             child.end(&*stage.store, self.clock.now_ms(), STOPPED).await?;
             return child.finish(stage).await;
         }
-        let options = RunOptions { max_tokens: stage.tokens_left };
-        let machine =
-            Machine::new(Arc::clone(&child.plan), child.state.clone()).with_options(options);
+        let machine = Machine::new(Arc::clone(&child.plan), child.state.clone())
+            .with_max_tokens(stage.tokens_left);
         // A child may hold children: the future must have a size of its own.
         let mut driven = Box::pin(drive(machine, first, world));
         let mut late = std::pin::pin!(tokio::time::sleep(manager(stage)?.timeout));
@@ -115,7 +114,7 @@ impl SubWorkflowHandler {
         match end {
             RunEnd::Over(..) => child.finish(stage).await,
             RunEnd::Paused(reason) => Ok(StageEnd::Suspended(reason)),
-            RunEnd::Stopped if stage.cancel.is_cancelled() => Err(Stop::Canceled),
+            RunEnd::Stopped if stage.cancel.is_cancelled() => Err(canceled().into()),
             RunEnd::Stopped => {
                 child.end(&*stage.store, self.clock.now_ms(), reason).await?;
                 child.finish(stage).await
@@ -127,44 +126,14 @@ impl SubWorkflowHandler {
 #[async_trait]
 impl Handler for SubWorkflowHandler {
     async fn execute(&self, stage: Stage) -> StageEnd {
-        match self.run(&stage).await {
-            Ok(end) => end,
-            Err(Stop::Canceled) => crate::common::canceled().into(),
-            Err(Stop::Failed(failure)) => failure.into(),
-            Err(Stop::Record(message)) => StageEnd::CannotRecord { message },
-        }
-    }
-}
-
-/// Why a sub-workflow has no result.
-enum Stop {
-    Canceled,
-    Failed(Failure),
-    Record(String),
-}
-
-impl From<StoreError> for Stop {
-    fn from(error: StoreError) -> Self {
-        Self::Record(error.to_string())
-    }
-}
-
-impl From<DriveError> for Stop {
-    fn from(error: DriveError) -> Self {
-        Self::Record(error.to_string())
-    }
-}
-
-impl From<Failure> for Stop {
-    fn from(failure: Failure) -> Self {
-        Self::Failed(failure)
+        self.run(&stage).await.unwrap_or_else(|end| end)
     }
 }
 
 /// What the plan says about the stage's sub-workflow.
-fn manager(stage: &Stage) -> Result<&ManagerSpec, Stop> {
+fn manager(stage: &Stage) -> Result<&ManagerSpec, StageEnd> {
     let failure = || Failure::new(FailureClass::Structural, "the node has no sub-workflow");
-    stage.spec().manager().ok_or_else(|| Stop::Failed(failure()))
+    stage.spec().manager().ok_or_else(|| failure().into())
 }
 
 /// The run of a sub-workflow.
@@ -182,7 +151,7 @@ impl Child {
         workflow: ChildWorkflow,
         now_ms: i64,
         limits: &Limits,
-    ) -> Result<Self, Stop> {
+    ) -> Result<Self, StageEnd> {
         let branch = stage.branch.as_deref().unwrap_or_default();
         let mut label =
             format!("{branch}\n{}@{}.{}", stage.at.node, stage.at.visit, stage.at.attempt);
@@ -209,12 +178,12 @@ impl Child {
 
     /// Cancels the child and what it runs: its result is no longer needed.
     async fn call_off(&self, store: &dyn Store) -> Result<(), StoreError> {
-        store.post(self.id, &Message::Cancel { reason: CALLED_OFF.to_owned() }).await?;
+        store.post(self.id, &Message::Cancel { reason: CANCELED_WITH_STAGE.to_owned() }).await?;
         Ok(())
     }
 
     /// Ends the child's log for one of our own reasons.
-    async fn end(&self, store: &dyn Store, now_ms: i64, reason: &str) -> Result<(), Stop> {
+    async fn end(&self, store: &dyn Store, now_ms: i64, reason: &str) -> Result<(), StageEnd> {
         let last = store.last_seq(self.id).await?;
         let event = cancel(self.id, last, now_ms, reason.to_owned());
         store.append(self.id, last, &Batch::of(&[event])).await?;
@@ -222,7 +191,7 @@ impl Child {
     }
 
     /// The stage's outcome once the child has ended.
-    async fn finish(&self, stage: &Stage) -> Result<StageEnd, Stop> {
+    async fn finish(&self, stage: &Stage) -> Result<StageEnd, StageEnd> {
         let events = read_all(&*stage.store, self.id).await?;
         let run = RunState::replay(self.id, &events);
         let context = run.main().map(|main| final_context(&main.context, &*stage.store));
@@ -272,7 +241,7 @@ fn new_run(stage: &Stage, goal: Option<String>, bundle: Vec<u8>, plan: &Plan) ->
 }
 
 /// Fails when this stage's run has as many runs above it as there may be.
-async fn check_depth(stage: &Stage) -> Result<(), Stop> {
+async fn check_depth(stage: &Stage) -> Result<(), StageEnd> {
     if run_dirs(stage).await?.len() <= MAX_DEPTH {
         return Ok(());
     }
@@ -300,13 +269,13 @@ pub(crate) async fn run_dirs(stage: &Stage) -> Result<Vec<PathBuf>, StoreError> 
 fn inherited(stage: &Stage, limits: &Limits) -> Result<ContextPatch, Failure> {
     let mut context = ContextPatch::new();
     // The child cannot take part in a conversation of its parent.
-    let fidelity = match stage.fidelity() {
+    let fidelity = match stage.at.fidelity {
         Fidelity::Full => Fidelity::SummaryHigh,
         other => other,
     };
-    let told = preamble(stage, fidelity, limits)?;
-    if !told.is_empty() {
-        context.insert(crate::PARENT_PREAMBLE.to_owned(), Arc::new(told.into()));
+    let text = preamble(stage, fidelity, limits)?;
+    if !text.is_empty() {
+        context.insert(crate::PARENT_PREAMBLE.to_owned(), Arc::new(text.into()));
     }
     let dir = stage.context.text(crate::WORKFLOW_DIR);
     if !dir.is_empty() {
@@ -323,7 +292,7 @@ fn inherited(stage: &Stage, limits: &Limits) -> Result<ContextPatch, Failure> {
 /// A context as one value. A condition or a template that looks into it sees no references, except
 /// to large values.
 fn final_context(context: &Context, blobs: &dyn BlobStore) -> Value {
-    // What the parent told is the parent's own.
+    // The preamble of the parent is the parent's own.
     let own = context.iter().filter(|(key, _)| *key != crate::PARENT_PREAMBLE);
     let mut all =
         Value::Object(own.map(|(key, value)| (key.to_owned(), Value::clone(value))).collect());
@@ -340,7 +309,7 @@ struct StopWatch {
     sink: Arc<dyn EventSink>,
     /// Takes why the condition cannot be decided, once for each reason.
     undecided: mpsc::UnboundedSender<String>,
-    said: Mutex<Option<String>>,
+    last_warning: Mutex<Option<String>>,
 }
 
 impl StopWatch {
@@ -350,7 +319,7 @@ impl StopWatch {
         stop: CancellationToken,
         sink: Arc<dyn EventSink>,
         undecided: mpsc::UnboundedSender<String>,
-    ) -> Result<Self, Stop> {
+    ) -> Result<Self, StageEnd> {
         let condition = manager(stage)?.stop_condition.clone();
         let store = Arc::clone(&stage.store);
         Ok(Self {
@@ -360,7 +329,7 @@ impl StopWatch {
             stop,
             sink,
             undecided,
-            said: Mutex::default(),
+            last_warning: Mutex::default(),
         })
     }
 
@@ -380,10 +349,10 @@ impl StopWatch {
     }
 
     fn warn(&self, warning: String) {
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        if said.as_ref() != Some(&warning) {
-            *said = Some(warning.clone());
-            // The stage that would have told it has ended.
+        let mut last = self.last_warning.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.as_ref() != Some(&warning) {
+            *last = Some(warning.clone());
+            // The stage that would report it has ended.
             let _ = self.undecided.send(warning);
         }
     }

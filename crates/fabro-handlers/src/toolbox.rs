@@ -1,4 +1,4 @@
-//! The tools of agents that work on this machine.
+//! The tools of agents on this machine.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -90,9 +90,9 @@ impl Toolbox for LocalToolbox {
         if permissions == Permissions::Full && !self.mcp.is_empty() {
             let servers = self.servers(work_dir).await;
             tools.extend(servers.tools());
-            // They quote what a server said, and a server may say anything.
-            let said = servers.failed().iter().map(ToString::to_string);
-            warnings.extend(said.map(|said| self.redactor.redact(&said).into_owned()));
+            // They quote what a server answered, which may be anything.
+            let failed = servers.failed().iter().map(ToString::to_string);
+            warnings.extend(failed.map(|error| self.redactor.redact(&error).into_owned()));
         }
         let empty = ToolSet::new().with_redactor(self.redactor.clone());
         Offer { tools: tools.into_iter().fold(empty, ToolSet::with), warnings }
@@ -154,7 +154,7 @@ mod tests {
         };
         assert!(left.iter().all(|pid| runs(pid)), "later commands may use it");
         drop(one);
-        assert_eq!((runs(&left[0]), runs(&left[1])), (false, true), "another agent's goes on");
+        assert_eq!((runs(&left[0]), runs(&left[1])), (false, true), "another agent's continues");
         drop(other);
         assert!(!runs(&left[1]));
     }

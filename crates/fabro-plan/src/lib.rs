@@ -39,7 +39,6 @@ mod spec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
-use fabro_condition::Condition;
 use fabro_graph::{Diagnostic, EdgeIx, Join, Node, NodeIx, Workflow, join};
 use fabro_types::{Fidelity, NodeKind, Severity};
 
@@ -152,11 +151,6 @@ impl Plan {
         Some((ix, self.workflow.node(ix)))
     }
 
-    /// The parsed condition of an edge; `None` for an unconditional one.
-    pub fn condition(&self, edge: EdgeIx) -> Option<&Condition> {
-        self.edge(edge).condition.as_ref().map(|condition| &*condition.parsed)
-    }
-
     /// The nodes that must have ended well, if they were visited, before the run may end.
     pub fn goal_gates(&self) -> &[NodeIx] {
         &self.goal_gates
@@ -171,29 +165,24 @@ impl Plan {
         *self.joins.get(&parallel)?.get_or_init(search)
     }
 
-    /// The conditions that may be evaluated once this node has ended: of its own edges, and of the
-    /// edges of conditional nodes that follow it.
-    pub fn conditions_after(&self, node: NodeIx) -> Vec<&Condition> {
-        let mut conditions = Vec::new();
+    /// True when a condition after this node, or after conditional nodes that follow it, compares
+    /// `outcome` with this word.
+    pub fn takes_word(&self, node: NodeIx, word: &str) -> bool {
         let mut seen = BTreeSet::from([node]);
         let mut queue = vec![node];
         while let Some(node) = queue.pop() {
             for edge in self.outgoing(node) {
-                conditions.extend(edge.condition.as_ref().map(|condition| &*condition.parsed));
+                let mut words = edge.condition.iter().flat_map(|it| it.parsed.outcome_words());
+                if words.any(|known| known == word) {
+                    return true;
+                }
                 let passes_on = self.spec(edge.to).kind == NodeKind::Conditional;
                 if passes_on && seen.insert(edge.to) {
                     queue.push(edge.to);
                 }
             }
         }
-        conditions
-    }
-
-    /// True when a condition after this node, or after conditional nodes that follow it, compares
-    /// `outcome` with this word.
-    pub fn takes_word(&self, node: NodeIx, word: &str) -> bool {
-        let conditions = self.conditions_after(node);
-        conditions.iter().any(|condition| condition.outcome_words().any(|known| known == word))
+        false
     }
 
     /// Fidelity and thread of a stage that is entered by `edge`: the edge's, else the node's, else

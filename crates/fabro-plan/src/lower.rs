@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fabro_events::QuestionType;
 use fabro_graph::{Attr, Attrs, Diagnostic, Edge, Node, Span, Workflow};
 use fabro_template::Template;
 use fabro_types::{NodeKind, Permissions, SyntaxError, tool_names};
+use serde::de::DeserializeOwned;
 
 use crate::compiled::{Compiled, Compiler};
 use crate::spec::{
-    AgentSpec, Backend, CommandSpec, ContextTool, EdgeCondition, EdgeSpec, GraphSpec, HumanSpec,
-    JoinPolicy, Language, LlmSpec, ManagerSpec, NodeBody, NodeSpec, OutputSpec, ParallelSpec,
-    RetryPolicy, RetryTargets, Selection, TextTemplate,
+    AgentSpec, Backend, CommandSpec, EdgeCondition, EdgeSpec, GraphSpec, HumanSpec, JoinPolicy,
+    LlmSpec, ManagerSpec, NodeBody, NodeSpec, OutputSpec, ParallelSpec, RetryPolicy, RetryTargets,
+    TextTemplate,
 };
 
 /// How often an answer that does not match its schema is sent back, unless the node says.
@@ -90,10 +90,6 @@ impl Lowering<'_> {
     fn node(&mut self, node: &Node) -> NodeSpec {
         let attrs = &node.attrs;
         let max_visits = attrs.int("max_visits").or_else(|| self.attrs.int("max_node_visits"));
-        let selection = match attrs.text("selection") {
-            Some("random") => Selection::Random,
-            _ => Selection::Deterministic,
-        };
         NodeSpec {
             id: Arc::clone(&node.id),
             label: attrs
@@ -110,12 +106,12 @@ impl Lowering<'_> {
             goal_gate: attrs.is_true("goal_gate"),
             auto_status: attrs.is_true("auto_status"),
             allow_partial: attrs.is_true("allow_partial"),
-            selection,
+            selection: word(attrs, "selection"),
             body: self.body(node),
         }
     }
 
-    /// Texts are compiled whatever the kind: an error in one that has no effect is an error too.
+    /// Texts are compiled for every kind of node: an error in one that has no effect is an error too.
     fn body(&mut self, node: &Node) -> NodeBody {
         let attrs = &node.attrs;
         let prompt = self.prompt(node);
@@ -137,12 +133,10 @@ impl Lowering<'_> {
                 NodeBody::FanIn(asks.then(|| Box::new(self.llm(attrs, prompt, output))))
             }
             NodeKind::Command => {
-                let is_python = attrs.text("language") == Some("python");
-                let language = if is_python { Language::Python } else { Language::Shell };
-                NodeBody::Command(CommandSpec { script, language })
+                NodeBody::Command(CommandSpec { script, language: word(attrs, "language") })
             }
             NodeKind::Human => NodeBody::Human(HumanSpec {
-                question_type: question_type(attrs.text("question_type")),
+                question_type: word(attrs, "question_type"),
                 default_choice: attrs.shared_text("human.default_choice"),
             }),
             NodeKind::Parallel => NodeBody::Parallel(parallel(attrs)),
@@ -289,11 +283,7 @@ fn agent(attrs: &Attrs, llm: LlmSpec) -> AgentSpec {
     AgentSpec {
         llm,
         tools: attrs.text("tools").map(|names| tool_names(names).map(Arc::from).collect()),
-        context_tool: match attrs.text("context_tool") {
-            Some("write") => ContextTool::Write,
-            Some("off") => ContextTool::Off,
-            _ => ContextTool::Read,
-        },
+        context_tool: word(attrs, "context_tool"),
         project_memory: attrs.bool("project_memory") != Some(false),
     }
 }
@@ -323,16 +313,6 @@ fn manager(attrs: &Attrs, stop_condition: Option<Arc<fabro_condition::Condition>
     }
 }
 
-fn question_type(word: Option<&str>) -> QuestionType {
-    match word {
-        Some("yes_no") => QuestionType::YesNo,
-        Some("confirmation") => QuestionType::Confirmation,
-        Some("multi_select") => QuestionType::MultiSelect,
-        Some("freeform") => QuestionType::Freeform,
-        _ => QuestionType::MultipleChoice,
-    }
-}
-
 /// A text without tags, such as an id.
 #[expect(clippy::expect_used, reason = "an id has no `{{`, so that nothing in it can be wrong")]
 fn plain(text: &Arc<str>) -> TextTemplate {
@@ -352,6 +332,13 @@ fn is_missing_file(attr: &Attr, text: &str) -> bool {
 
 fn parsed<T: std::str::FromStr>(attrs: &Attrs, name: &str) -> Option<T> {
     attrs.text(name)?.parse().ok()
+}
+
+/// The value of an attribute that is one of a few words; the default for any other, which is a finding
+/// of validation.
+fn word<T: DeserializeOwned + Default>(attrs: &Attrs, name: &str) -> T {
+    let text = attrs.text(name).unwrap_or_default();
+    serde_json::from_value(text.into()).unwrap_or_default()
 }
 
 /// A whole number from 0, as large as 32 bits hold.

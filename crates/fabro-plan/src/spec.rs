@@ -11,6 +11,7 @@ use fabro_graph::NodeIx;
 use fabro_routing::Schema;
 use fabro_template::Template;
 use fabro_types::{Fidelity, NodeKind, Permissions, Weight};
+use serde::Deserialize;
 use serde_json::Value;
 
 /// Everything that the engine and the handlers know about a node.
@@ -22,7 +23,7 @@ pub struct NodeSpec {
     pub label: Arc<str>,
     /// Which handler runs it.
     pub kind: NodeKind,
-    /// The time limit of one attempt (`timeout`).
+    /// The timeout of one attempt.
     pub timeout: Option<Duration>,
     /// The visit limit (`max_visits`, or the graph's `max_node_visits`); 0 is without limit.
     pub max_visits: Option<u32>,
@@ -206,7 +207,8 @@ pub enum OutputSpec {
 }
 
 /// What an agent may do with the workflow's memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ContextTool {
     /// Read it.
     #[default]
@@ -227,7 +229,8 @@ pub struct CommandSpec {
 }
 
 /// What runs a script.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Language {
     /// The shell.
     #[default]
@@ -359,7 +362,8 @@ pub struct RetryPolicy {
 }
 
 /// How an edge is chosen among equals.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Selection {
     /// The highest weight, then the lowest target id.
     #[default]

@@ -2,7 +2,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use fabro_types::{ContextPatch, Status};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::explain::kind;
 use crate::json_objects;
@@ -59,31 +59,46 @@ pub const FIELDS: [&str; 5] =
 /// [`FIELDS`]; `None` when there is none. A field of the wrong type is left out with a warning,
 /// the others still count. A key written twice counts as written last.
 pub fn extract(text: &str) -> Option<Extracted> {
+    let (span, object) = find(text)?;
+    let (directives, warnings) = Directives::read(object);
+    Some(Extracted { directives, warnings, span })
+}
+
+/// The object with the directives of a text, as [`extract`] finds it.
+pub fn directives_object(text: &str) -> Option<Value> {
+    find(text).map(|(_, object)| object)
+}
+
+fn find(text: &str) -> Option<(Range<usize>, Value)> {
     json_objects(text).rev().find_map(|(span, object)| {
-        let fields = serde_json::from_str::<Map<String, Value>>(object).ok()?;
-        FIELDS.iter().any(|field| fields.contains_key(*field)).then(|| read(fields, span))
+        let object: Value = serde_json::from_str(object).ok()?;
+        FIELDS.iter().any(|field| object.get(field).is_some()).then_some((span, object))
     })
 }
 
-fn read(mut fields: Map<String, Value>, span: Range<usize>) -> Extracted {
-    let mut warnings = Vec::new();
-    let mut take = |field: &'static str| fields.remove(field).map(|value| (field, value));
-    let outcome = take("outcome")
-        .and_then(|field| text(field, &mut warnings))
-        .map(|word| Status::parse(&word).map_or(OutcomeWord::Custom(word), OutcomeWord::Status));
-    let directives = Directives {
-        outcome,
-        failure_reason: take("failure_reason").and_then(|field| text(field, &mut warnings)),
-        preferred_next_label: take("preferred_next_label")
-            .and_then(|field| text(field, &mut warnings)),
-        suggested_next_ids: take("suggested_next_ids")
-            .and_then(|field| strings(field, &mut warnings))
-            .unwrap_or_default(),
-        context_updates: take("context_updates")
-            .and_then(|field| patch(field, &mut warnings))
-            .unwrap_or_default(),
-    };
-    Extracted { directives, warnings, span }
+impl Directives {
+    /// Reads the directives of an object, with warnings for what could not be read.
+    pub fn read(mut object: Value) -> (Self, Vec<Warning>) {
+        let mut warnings = Vec::new();
+        let mut take =
+            |field: &'static str| object.get_mut(field).map(|value| (field, value.take()));
+        let outcome = take("outcome").and_then(|field| text(field, &mut warnings)).map(|word| {
+            Status::parse(&word).map_or(OutcomeWord::Custom(word), OutcomeWord::Status)
+        });
+        let directives = Self {
+            outcome,
+            failure_reason: take("failure_reason").and_then(|field| text(field, &mut warnings)),
+            preferred_next_label: take("preferred_next_label")
+                .and_then(|field| text(field, &mut warnings)),
+            suggested_next_ids: take("suggested_next_ids")
+                .and_then(|field| strings(field, &mut warnings))
+                .unwrap_or_default(),
+            context_updates: take("context_updates")
+                .and_then(|field| patch(field, &mut warnings))
+                .unwrap_or_default(),
+        };
+        (directives, warnings)
+    }
 }
 
 /// A string; a blank one says nothing and is left out silently.

@@ -34,7 +34,9 @@ mod objects;
 mod schema;
 mod validated;
 
-pub use directives::{Directives, Extracted, FIELDS, OutcomeWord, Warning, extract};
+pub use directives::{
+    Directives, Extracted, FIELDS, OutcomeWord, Warning, directives_object, extract,
+};
 pub use fabro_types::SyntaxError;
 pub use objects::json_objects;
 pub use schema::Schema;

@@ -93,7 +93,10 @@ impl Run {
         let RunSpec { workflow, settings, inputs, dry_run, .. } = spec;
         let goal = match spec.goal {
             Some(goal) => goal,
-            None => render_goal(workflow.graph.attrs().text("goal").unwrap_or_default(), &inputs)?,
+            None => render_goal(
+                workflow.plan.workflow().attrs().text("goal").unwrap_or_default(),
+                &inputs,
+            )?,
         };
         let redactor = ServiceBuilder::new(&settings).recorded_redactor();
         refuse_secrets_in_input(&redactor, &settings, &inputs, &goal)?;
@@ -101,7 +104,7 @@ impl Run {
         let mut bundle = workflow.bundle;
         bundle.settings = RunSettings { env, ..settings.clone() };
         if !dry_run {
-            check_models(&bundle, &workflow.graph)?;
+            check_models(&bundle, workflow.plan.workflow())?;
             ServiceBuilder::new(&settings).check()?;
         }
         let new = NewRun {
@@ -119,7 +122,7 @@ impl Run {
             )]
             .into(),
         };
-        let plan = Arc::new(Plan::compile(workflow.graph)?);
+        let plan = workflow.plan;
         let id = spec.id.unwrap_or_else(new_run_id);
         let created_ms = i64::try_from(id.unix_ms()).unwrap_or(i64::MAX);
         let commit = begin(id, created_ms, &plan, new);

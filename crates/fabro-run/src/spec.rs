@@ -1,11 +1,13 @@
 //! What a run is created from: a workflow with its files, settings, goal and inputs.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::{Bundle, RunSettings, render_goal};
 use fabro_config::{Settings, Target};
-use fabro_graph::{MemorySources, Sources, Workflow};
-use fabro_types::{RunId, Severity};
+use fabro_engine::{Plan, PlanError};
+use fabro_graph::{MemorySources, Sources};
+use fabro_types::RunId;
 use serde_json::{Map, Value};
 
 use crate::models::providers;
@@ -17,8 +19,8 @@ use crate::{FileSources, RunError, SetupError, read_text};
 pub struct LoadedWorkflow {
     /// What is stored with a run; without settings.
     pub bundle: Bundle,
-    /// The workflow.
-    pub graph: Workflow,
+    /// The workflow, compiled once for validation and running.
+    pub plan: Arc<Plan>,
 }
 
 impl LoadedWorkflow {
@@ -58,9 +60,8 @@ impl LoadedWorkflow {
         inputs: Option<&Map<String, Value>>,
     ) -> Result<Self, RunError> {
         let checked = fabro_validate::check(name, &source, sources, inputs);
-        let is_valid = checked.is_valid();
-        match checked.workflow {
-            Some(graph) if is_valid => Ok(Self {
+        match checked.into_plan() {
+            Ok(plan) => Ok(Self {
                 bundle: Bundle {
                     name: name.to_owned(),
                     file: file.to_owned(),
@@ -69,11 +70,9 @@ impl LoadedWorkflow {
                     settings: RunSettings::default(),
                     source,
                 },
-                graph,
+                plan: Arc::new(plan),
             }),
-            _ => {
-                let mut findings = checked.findings;
-                findings.retain(|finding| finding.severity == Severity::Error);
+            Err(PlanError { findings }) => {
                 Err(RunError::Invalid { path: file.into(), text: source, findings })
             }
         }

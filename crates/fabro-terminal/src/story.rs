@@ -29,7 +29,7 @@ pub struct RunningStage {
     /// The node's label, when it has one of its own.
     pub label: Option<Arc<str>>,
     /// The handler that runs it.
-    pub handler: Arc<str>,
+    pub handler: NodeKind,
     /// How many fan-outs and sub-workflows it is inside.
     pub depth: usize,
     /// When it was started or resumed, in milliseconds since 1970.
@@ -180,7 +180,7 @@ impl Story {
     fn update(&mut self, event: &Event, branch: &Arc<str>) {
         match &event.entry.body {
             EventBody::StageStarted { handler, .. } => {
-                let stage = self.start(event, handler);
+                let stage = self.start(event, *handler);
                 self.running.insert(Arc::clone(branch), stage);
             }
             EventBody::RunResumed { .. } => {
@@ -188,7 +188,7 @@ impl Story {
             }
             EventBody::StageCompleted(end) | EventBody::StageFailed(end) => {
                 let stage = self.running.remove(branch);
-                if stage.as_ref().is_none_or(|stage| is_work(&stage.handler)) {
+                if stage.as_ref().is_none_or(|stage| is_work(stage.handler)) {
                     let line = self.finish(event, end);
                     self.summary.add(event, end);
                     self.pending.insert(Arc::clone(branch), line);
@@ -209,11 +209,11 @@ impl Story {
         }
     }
 
-    fn start(&self, event: &Event, handler: &Arc<str>) -> RunningStage {
+    fn start(&self, event: &Event, handler: NodeKind) -> RunningStage {
         RunningStage {
             name: line::name(event),
             label: event.entry.node_label.clone(),
-            handler: Arc::clone(handler),
+            handler,
             depth: line::depth(event) + self.depth,
             since_ms: event.ts_ms,
             attempt: 1,
@@ -244,9 +244,8 @@ impl Story {
 }
 
 /// False for nodes without work of their own.
-fn is_work(handler: &str) -> bool {
-    let kind = NodeKind::from_type(handler);
-    !matches!(kind, Some(NodeKind::Start | NodeKind::Exit | NodeKind::Conditional))
+fn is_work(handler: NodeKind) -> bool {
+    !matches!(handler, NodeKind::Start | NodeKind::Exit | NodeKind::Conditional)
 }
 
 /// Starts, ends and edges of stages are lines of stages. An edge that is left over comes from a node

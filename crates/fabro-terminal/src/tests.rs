@@ -216,7 +216,7 @@ fn ten_thousand_canceled_branches_take_no_time() {
     };
     let started = |rank| EventBody::StageStarted {
         rank,
-        handler: "command".into(),
+        handler: fabro_types::NodeKind::Command,
         fidelity: fabro_types::Fidelity::Compact,
         thread_id: None,
     };

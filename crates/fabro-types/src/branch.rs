@@ -66,11 +66,25 @@ impl<'a> BranchPath<'a> {
         self.fan_outs().count()
     }
 
+    /// Splits the full name of a stage, `BRANCH/NODE@VISIT`, into the branch and the rest; one without
+    /// a branch is of any line.
+    pub fn split_stage(name: &'a str) -> (Option<Self>, &'a str) {
+        match name.rsplit_once('/') {
+            Some((branch, stage)) => (Some(Self(branch)), stage),
+            None => (None, name),
+        }
+    }
+
+    /// The full name of a stage on this line: `BRANCH/NODE@VISIT`.
+    pub fn stage(self, node: &str, visit: u32) -> String {
+        let slash = if self.is_main() { "" } else { "/" };
+        format!("{self}{slash}{node}@{visit}")
+    }
+
     /// The path of an attempt of a fan-out on this line: the beginning of the paths of its branches.
     pub fn fan_out(self, node: &str, visit: u32, attempt: u32) -> String {
-        let slash = if self.is_main() { "" } else { "/" };
         let attempt = if attempt > 1 { format!("#{attempt}") } else { String::new() };
-        format!("{self}{slash}{node}@{visit}{attempt}")
+        format!("{}{attempt}", self.stage(node, visit))
     }
 
     /// The path of a branch of a fan-out with this [path](Self::fan_out); `earlier` branches of it

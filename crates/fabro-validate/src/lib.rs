@@ -46,7 +46,7 @@ mod rules;
 mod tests;
 
 use fabro_graph::{Diagnostic, Sources, Workflow};
-use fabro_plan::Specs;
+use fabro_plan::{Plan, PlanError, Specs};
 use fabro_types::Severity;
 use serde_json::{Map, Value};
 
@@ -73,6 +73,18 @@ impl Checked {
     /// True when there is no error; warnings do not count.
     pub fn is_valid(&self) -> bool {
         !has_errors(&self.findings)
+    }
+
+    /// The plan of the workflow, which is not compiled again.
+    ///
+    /// # Errors
+    /// The workflow is not valid: all errors.
+    pub fn into_plan(self) -> Result<Plan, PlanError> {
+        match self.workflow.zip(self.specs) {
+            Some((workflow, specs)) => Plan::from_specs(workflow, specs, self.findings),
+            // What does not parse has errors alone.
+            None => Err(PlanError { findings: self.findings }),
+        }
     }
 }
 

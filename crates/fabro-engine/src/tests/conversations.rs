@@ -55,7 +55,7 @@ impl Handler for Talker {
             earlier.join(", ")
         );
         self.found.lock().unwrap().push(line);
-        if let Some(Letter::Steer { id, text }) = stage.mailbox.try_next() {
+        if let Ok((id, Message::Steer { text, .. })) = stage.messages.try_recv() {
             let body = EventBody::AgentSteered { text, source: "inbox".into() };
             stage.reporter.record(vec![body.into()], Vec::new(), vec![id]).await.unwrap();
         }

@@ -208,7 +208,7 @@ fn the_watchdog_ends_a_silent_model_but_no_command() {
     let source = "digraph { graph [stall_timeout=60s]; start -> a -> exit; a [max_retries=1] }";
     insta::assert_snapshot!(run(source, &[("a", vec![Reply::Hang, ok()])]), @r"
     001 start@1 succeeded  -> a (unconditional)
-    a@1 retries: no sign of life for 60s (transient_infra)
+    a@1 retries: no activity for 60s (transient_infra)
     002 a@1 succeeded in 2  -> exit (unconditional)
     003 exit@1 succeeded
     run succeeded
@@ -324,7 +324,7 @@ fn a_retry_target_that_does_nothing_is_never_out_of_visits() {
 fn a_limit_of_tokens_from_outside_pauses_too() {
     let source = "digraph { graph [max_tokens_total=100]; start -> a -> b -> exit }";
     let mut bench = Bench::new(source, &[("a", vec![uses(20)])]);
-    bench.options.max_tokens = Some(20);
+    bench.max_tokens = Some(20);
     insta::assert_snapshot!(bench.story(), @r"
     001 start@1 succeeded  -> a (unconditional)
     002 a@1 succeeded  -> b (unconditional)

@@ -103,7 +103,7 @@ pub(super) struct Bench {
     pub(super) store: Arc<MemoryStore>,
     pub(super) script: Arc<Script>,
     pub(super) run_id: RunId,
-    pub(super) options: RunOptions,
+    pub(super) max_tokens: Option<u64>,
 }
 
 /// The result of a call that never waits, as those of a store in memory.
@@ -125,8 +125,7 @@ impl Bench {
             begin(run_id, 0, &plan, NewRun { goal: "test it".into(), ..NewRun::default() });
         let batch = Batch { events: &commit.events, blobs: &commit.blobs, consumed: &[] };
         now(store.append(run_id, 0, &batch)).unwrap();
-        let options = RunOptions::default();
-        Self { plan, store, script: Arc::new(script), run_id, options }
+        Self { plan, store, script: Arc::new(script), run_id, max_tokens: None }
     }
 
     pub(super) fn events(&self) -> Vec<Event> {
@@ -138,7 +137,7 @@ impl Bench {
     }
 
     pub(super) fn machine(&self) -> Machine {
-        Machine::new(Arc::clone(&self.plan), self.state()).with_options(self.options.clone())
+        Machine::new(Arc::clone(&self.plan), self.state()).with_max_tokens(self.max_tokens)
     }
 
     pub(super) fn world(&self) -> World {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use fabro_agent::{Parts, Session, SessionError, Steer, Transcript, TranscriptError};
-use fabro_engine::{Letter, ReadError, Stage, StageEnd};
+use fabro_engine::{Message, ReadError, Stage, StageEnd};
 use fabro_events::{Event, PauseReason};
 use fabro_types::{Failure, FailureClass, Fidelity, Outcome};
 
@@ -15,7 +15,7 @@ use super::interpret::Reply;
 use super::journal::StageJournal;
 use super::prepare::StageRequest;
 use super::{LlmHandler, canceled_with, cannot_record};
-use crate::common::warn;
+use crate::common::{session_id, warn};
 use crate::files::AgentStatus;
 use crate::memory::read_recorded;
 
@@ -122,8 +122,8 @@ impl Conversation for ApiConversation<'_> {
                 tokio::select! {
                     biased;
                     // Messages that are there already are for the turn that begins.
-                    Some(letter) = stage.mailbox.next() => {
-                        if let Letter::Steer { id, text } = letter {
+                    Some((id, message)) = stage.messages.recv() => {
+                        if let Message::Steer { text, .. } = message {
                             let ticket = self.journal.ticket(id);
                             let text = self.handler.agents.redactor.redact(&text);
                             // A session that has ended leaves the message to the next agent.
@@ -153,7 +153,7 @@ impl Conversation for ApiConversation<'_> {
 impl LlmHandler {
     /// The conversations of earlier stages that the stage's conversation continues.
     async fn thread(&self, stage: &Stage) -> Result<Vec<Arc<Transcript>>, StageEnd> {
-        let thread = stage.at.thread_id.as_ref().filter(|_| stage.fidelity() == Fidelity::Full);
+        let thread = stage.at.thread_id.as_ref().filter(|_| stage.at.fidelity == Fidelity::Full);
         let Some(thread) = thread else { return Ok(Vec::new()) };
         let same = stage.history.iter().filter(|it| it.thread_id.as_ref() == Some(thread));
         let mut parts = Vec::new();
@@ -161,7 +161,7 @@ impl LlmHandler {
             let part = if let Some(part) = self.threads.get(stage.run_id, record.until_seq) {
                 part
             } else {
-                let events = stage.recorded_by(record).await.map_err(cannot_record)?;
+                let events = stage.recorded_by(record).await?;
                 Arc::new(transcript(stage, &events)?)
             };
             parts.push((record.until_seq, part));
@@ -169,12 +169,6 @@ impl LlmHandler {
         self.threads.keep(stage.run_id, &parts);
         Ok(parts.into_iter().map(|(_, part)| part).collect())
     }
-}
-
-/// Names the conversation of the stage.
-pub(super) fn session_id(stage: &Stage) -> String {
-    let branch = stage.branch.as_deref().map(|branch| format!("{branch}/")).unwrap_or_default();
-    format!("{branch}{}@{}", stage.at.node, stage.at.visit)
 }
 
 fn transcript(stage: &Stage, events: &[Event]) -> Result<Transcript, StageEnd> {

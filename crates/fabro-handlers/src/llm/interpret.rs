@@ -4,7 +4,7 @@ use fabro_engine::{OutputSpec, Plan, keys};
 use fabro_events::EventBody;
 use fabro_redact::Redactor;
 use fabro_routing::{
-    Checked, Directives, Expected, Extracted, OutcomeWord, check, extract, feedback,
+    Checked, Directives, Expected, OutcomeWord, Warning, check, directives_object, feedback,
 };
 use fabro_types::{Failure, FailureClass, Outcome, Status, Usage};
 
@@ -66,15 +66,9 @@ pub fn interpret(plan: &Plan, node: &str, reply: &Reply, redactor: &Redactor) ->
     };
     let llm = plan.find(node).and_then(|spec| spec.llm());
     let found = match llm.map_or(&OutputSpec::Free, |llm| &llm.output) {
-        OutputSpec::Free => {
-            let text = reply.texts().find_map(|text| Some(&text[extract(text)?.span]));
-            text.map(|object| redactor.redact_json(object))
-        }
+        OutputSpec::Free => reply.texts().find_map(directives_object),
         OutputSpec::Routing => match reply.routing() {
-            Ok(Checked::Valid(mut fields)) => {
-                redactor.redact_value(&mut fields);
-                Some(fields.to_string())
-            }
+            Ok(Checked::Valid(object)) => Some(object),
             Ok(checked) => return invalid(&checked, Expected::Routing),
             Err(feedback) => return Interpretation::Invalid { feedback },
         },
@@ -91,10 +85,12 @@ pub fn interpret(plan: &Plan, node: &str, reply: &Reply, redactor: &Redactor) ->
             };
         }
     };
-    match found.and_then(|object| extract(&object)) {
-        Some(directives) => with_directives(outcome, plan, node, directives),
-        None => Interpretation::Valid { outcome: Box::new(outcome), notices: Vec::new() },
-    }
+    let Some(mut object) = found else {
+        return Interpretation::Valid { outcome: Box::new(outcome), notices: Vec::new() };
+    };
+    redactor.redact_value(&mut object);
+    let (directives, warnings) = Directives::read(object);
+    with_directives(outcome, plan, node, directives, warnings)
 }
 
 impl Reply {
@@ -123,13 +119,13 @@ fn with_directives(
     mut outcome: Outcome,
     plan: &Plan,
     node: &str,
-    found: Extracted,
+    mut directives: Directives,
+    warnings: Vec<Warning>,
 ) -> Interpretation {
     let warning =
         |message| EventBody::AgentWarning { kind: "directive".to_owned(), message, window: None };
     let mut notices: Vec<_> =
-        found.warnings.into_iter().map(|ignored| warning(ignored.message)).collect();
-    let mut directives = found.directives;
+        warnings.into_iter().map(|ignored| warning(ignored.message)).collect();
     let updates = std::mem::take(&mut directives.context_updates);
     let takes = |word: &str| plan.node(node).is_some_and(|(ix, _)| plan.takes_word(ix, word));
     if let Err(word) = apply_directives(directives, &mut outcome, takes) {
@@ -204,7 +200,7 @@ mod tests {
     fn directives_become_an_outcome() {
         let applied = |text: &str| {
             let mut outcome = Outcome::succeeded();
-            let directives = extract(text).unwrap().directives;
+            let directives = fabro_routing::extract(text).unwrap().directives;
             let rejected = apply_directives(directives, &mut outcome, |word| word == "ship");
             (rejected, outcome)
         };

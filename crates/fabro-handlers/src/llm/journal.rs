@@ -53,7 +53,7 @@ impl Journal for StageJournal {
     }
 }
 
-/// Offloads the large values of a note to blobs, and whatever their size the request, which is the
+/// Offloads the large values of a note to blobs, and at any size the request, which is the
 /// blob that the end of the stage names as its prompt, and the system prompt and tools, which many
 /// sessions share.
 fn offload(note: &mut Note, blobs: &mut Vec<NewBlob>) {

@@ -64,7 +64,7 @@ impl LlmHandler {
     }
 
     async fn run(&self, stage: &mut Stage) -> Result<StageEnd, StageEnd> {
-        let recorded = stage.recorded().await.map_err(cannot_record)?;
+        let recorded = stage.recorded().await?;
         let request = self.prepare_from(stage, &recorded).await?;
         let plan = Arc::clone(&stage.plan);
         let node = Arc::clone(&stage.at.node);

@@ -116,7 +116,7 @@ impl LlmHandler {
         } else {
             let prompt = render_prompt(stage)?;
             let parts = MessageParts {
-                preamble: &preamble(stage, stage.fidelity(), &self.limits)?,
+                preamble: &preamble(stage, stage.at.fidelity, &self.limits)?,
                 memory: with_turns.then_some(&memory),
                 passages: &memory::passages(stage, &memory, &prompt).await?,
                 tool_instructions: &tools.instructions(self.permissions(stage)),

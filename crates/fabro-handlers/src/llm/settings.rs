@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::LlmHandler;
 use super::prepare::StageRequest;
+use crate::common::cache_key;
 
 /// What to ask for when the node says nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -82,22 +83,21 @@ impl LlmHandler {
         asking
     }
 
-    /// The first that is named: by the node, the run, the graph, the configuration.
+    /// The model that is named first: by the node, the run, the graph, the configuration.
     pub(super) fn model_name(&self, stage: &Stage) -> Option<String> {
         let own = stage.spec().llm().and_then(|llm| llm.model.as_deref());
-        own.or(self.defaults.run.as_deref())
-            .or(stage.plan.graph().default_model.as_deref())
-            .or(self.defaults.configured.as_deref())
-            .map(str::to_owned)
+        let graph = stage.plan.graph().default_model.as_deref();
+        let ModelDefaults { run, configured, .. } = &self.defaults;
+        own.or(run.as_deref()).or(graph).or(configured.as_deref()).map(str::to_owned)
     }
 
-    /// The first that is named, in the same order.
+    /// The provider that is named first, in the same order.
     pub(super) fn provider_name(&self, stage: &Stage) -> Option<String> {
         let own = stage.spec().llm().and_then(|llm| llm.provider.as_deref());
-        own.or(self.defaults.run_provider.as_deref())
-            .or(stage.plan.graph().default_provider.as_deref())
-            .or(self.defaults.configured_provider.as_deref())
-            .map(str::to_owned)
+        let graph = stage.plan.graph().default_provider.as_deref();
+        let ModelDefaults { run_provider: run, configured_provider: configured, .. } =
+            &self.defaults;
+        own.or(run.as_deref()).or(graph).or(configured.as_deref()).map(str::to_owned)
     }
 
     /// Puts the price of an answer into its usage.
@@ -120,11 +120,6 @@ impl LlmHandler {
             }
         })
     }
-}
-
-/// Names the conversations of a node for the prompt cache of a provider.
-pub(super) fn cache_key(stage: &Stage) -> String {
-    format!("fabro-{}", stage.at.node)
 }
 
 /// The schema of the answer, for providers that take one.

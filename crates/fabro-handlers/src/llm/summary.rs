@@ -9,12 +9,10 @@ use fabro_preamble::memory::{Memory, RECENT_TURNS};
 use fabro_types::Usage;
 use serde_json::{Value, json};
 
-use super::api::session_id;
-use super::settings::cache_key;
 use super::{LlmHandler, cannot_record};
-use crate::common::{preview, warn};
+use crate::common::{cache_key, preview, session_id, warn};
 
-/// The context key of the last such summary: how many turns it tells of, and its text.
+/// The context key of the last such summary: how many turns it covers, and its text.
 const SUMMARY: &str = "internal.workflow_summary";
 
 const INSTRUCTIONS: &str = "Below is what was said so far in a conversation between the stages of a \
@@ -45,18 +43,19 @@ impl LlmHandler {
             return Ok(Summarised { memory, update: None, notes: Vec::new() });
         };
         let before = stage.context.get(SUMMARY);
-        let told = before.map_or("", |before| before["text"].as_str().unwrap_or_default());
+        let earlier = before.map_or("", |before| before["text"].as_str().unwrap_or_default());
         if before.is_some_and(|before| before["turns"] == older) {
-            let memory = memory.with_summary(told);
+            let memory = memory.with_summary(earlier);
             return Ok(Summarised { memory, update: None, notes: Vec::new() });
         }
         let session = session_id(stage);
         let id: Arc<str> = format!("{session}/summary").into();
         let mut notes = Vec::new();
-        let text = if let Some(text) = recorded.iter().find_map(|event| said_by(event, &id)) {
+        let text = if let Some(text) = recorded.iter().find_map(|event| text_of_session(event, &id))
+        {
             text
         } else {
-            let prompt = format!("{INSTRUCTIONS}\n\n{told}\n\n{}", memory.summary());
+            let prompt = format!("{INSTRUCTIONS}\n\n{earlier}\n\n{}", memory.summary());
             let Some((text, usage)) = self.ask_for_summary(stage, model, prompt).await else {
                 return Ok(Summarised { memory, update: None, notes });
             };
@@ -78,7 +77,7 @@ impl LlmHandler {
         Ok(Summarised { memory: memory.with_summary(text), update, notes })
     }
 
-    /// Without an answer the memory keeps the summary that needs no model, and the user is told.
+    /// Without an answer the memory keeps the summary that needs no model, and a warning is reported.
     async fn ask_for_summary(
         &self,
         stage: &Stage,
@@ -113,7 +112,7 @@ impl LlmHandler {
     }
 }
 
-fn said_by(event: &Event, session: &str) -> Option<String> {
+fn text_of_session(event: &Event, session: &str) -> Option<String> {
     let is_own = event.entry.session_id.as_deref() == Some(session);
     match &event.entry.body {
         EventBody::AgentMessage { message: Some(text), .. } if is_own => {

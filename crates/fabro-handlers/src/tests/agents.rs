@@ -134,7 +134,7 @@ fn a_turn_that_took_too_long_is_a_turn() {
     let watched = r"digraph { graph [stall_timeout=30s, default_max_retries=1]; start -> p -> exit; p [shape=tab] }";
     insta::assert_snapshot!(Scene::new(watched).model(model).story(), @r"
     001 start@1 succeeded -> p (unconditional)
-    p retries in 5475 ms: no sign of life for 30s (transient_infra)
+    p retries in 5475 ms: no activity for 30s (transient_infra)
     002 p@1 succeeded in 2 -> exit (unconditional)
     003 exit@1 succeeded
     run succeeded

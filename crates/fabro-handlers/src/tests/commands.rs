@@ -109,7 +109,6 @@ fn real_scripts_run_in_the_working_directory() {
     assert_eq!(output("broken"), "half");
     assert_eq!(scene.read("002-shell@1/stdout.log"), "one  \ntwo\n\n\nwork\nshell@1.1\n");
     insta::assert_snapshot!(scene.stage_files(), @r"
-    001-start@1/status.json
     002-shell@1/script.sh
     002-shell@1/status.json
     002-shell@1/stderr.log
@@ -122,7 +121,6 @@ fn real_scripts_run_in_the_working_directory() {
     004-broken@1/stdout.log
     005-killed@1/script.sh
     005-killed@1/status.json
-    006-exit@1/status.json
     ");
 }
 

@@ -13,7 +13,6 @@ fn every_attempt_keeps_its_files() {
     let scene = Scene::new(&source).model(model).local();
     scene.drive().unwrap();
     insta::assert_snapshot!(scene.stage_files(), @r"
-    001-start@1/status.json
     002-p@1/attempt-1/prompt.md
     002-p@1/attempt-1/status.json
     002-p@1/attempt-2/prompt.md
@@ -26,13 +25,40 @@ fn every_attempt_keeps_its_files() {
     003-c@1/script.sh
     003-c@1/status.json
     003-c@1/stdout.log
-    004-exit@1/status.json
     ");
     assert_eq!(scene.read("002-p@1/attempt-2/prompt.md"), "Goal: Ship it\nRun: RUN\n\nPlan 1.");
     assert_eq!(scene.read("002-p@1/prompt.md"), "Goal: Ship it\nRun: RUN\n\nPlan 2.");
     assert_eq!(scene.read("003-c@1/stdout.log"), "x\n");
     insta::assert_snapshot!(scene.read("002-p@1/attempt-2/status.json"), @r#"{"node":"p","visit":1,"rank":2,"attempts":2,"status":"failed","failure":{"class":"transient_infra","message":"the model did not answer in time: try again later","signature":"p|transient_infra|the model did not answer in time: try again later","retry_after_ms":0},"usage":{"model":"scripted","input_tokens":0,"output_tokens":0,"turns":1}}"#);
     insta::assert_snapshot!(scene.read("003-c@1/attempt-1/status.json"), @r#"{"node":"c","visit":1,"rank":3,"attempts":1,"status":"failed","failure":{"class":"deterministic","message":"exit code 1","signature":"c|deterministic|exit code <n>"}}"#);
+}
+
+#[test]
+fn a_silent_stage_leaves_no_files() {
+    let source = r#"digraph {
+        start -> silent -> fails -> writes -> keeps -> exit
+        silent [shape=parallelogram, script="test -d \"$FABRO_STAGE_DIR\""]
+        fails [shape=parallelogram, script="exit 3"]
+        writes [shape=parallelogram, script="echo out"]
+        keeps [shape=parallelogram, script="echo own > \"$FABRO_STAGE_DIR/own\""]
+    }"#;
+    let scene = Scene::new(source).local();
+    scene.drive().unwrap();
+    insta::assert_snapshot!(scene.stage_files(), @r"
+    003-fails@1/script.sh
+    003-fails@1/status.json
+    004-writes@1/script.sh
+    004-writes@1/status.json
+    004-writes@1/stdout.log
+    005-keeps@1/own
+    005-keeps@1/script.sh
+    005-keeps@1/status.json
+    ");
+    assert!(!scene.run_dir().join("stages/002-silent@1").exists());
+    // Its end is in the log.
+    let state = scene.state();
+    let silent = state.main().unwrap().history.front().unwrap();
+    assert_eq!(silent.end.outcome.status, fabro_types::Status::Succeeded);
 }
 
 #[test]

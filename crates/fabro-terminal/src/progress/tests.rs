@@ -16,7 +16,7 @@ fn event(run_id: RunId, node: &str, body: EventBody) -> Event {
 }
 
 fn started(handler: &str) -> EventBody {
-    let handler = handler.into();
+    let handler = fabro_types::NodeKind::from_type(handler).unwrap();
     let fidelity = Fidelity::Compact;
     EventBody::StageStarted { rank: 1, handler, fidelity, thread_id: None }
 }
