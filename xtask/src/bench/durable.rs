@@ -30,16 +30,13 @@ pub(super) fn line(bench: &Bench<'_>) -> Result<Vec<Row>> {
         let run = bench.time(&dir, &["run", "line.fabro", "--quiet"])?;
         pairs.push((before + half()?, run));
     }
-    let ratios: Vec<f64> =
-        pairs.iter().map(|(bare, run)| run.as_secs_f64() / bare.as_secs_f64()).collect();
+    let (ratio, each) = ratio(&pairs)?;
     let (bare, run) = medians(&pairs)?;
     let stage = |time: Duration| ms(time / u32::try_from(stages).unwrap_or(1));
-    let ratio = median(ratios.clone())?;
-    let each: Vec<_> = ratios.iter().map(|ratio| format!("{ratio:.2}")).collect();
     Ok(vec![Row {
         figure: format!("{stages} commands in a line, a stage"),
         limit: format!("{ALLOWED} × {}", stage(bare)),
-        measured: format!("{}; {ratio:.2} × (pairs {})", stage(run), each.join(" ")),
+        measured: format!("{}; {ratio:.2} × ({each})", stage(run)),
         ratio: Some(ratio / ALLOWED),
     }])
 }
@@ -98,7 +95,15 @@ fn shortest(bench: &Bench<'_>, store: &str) -> Result<Row> {
     })
 }
 
-fn medians(pairs: &[(Duration, Duration)]) -> Result<(Duration, Duration)> {
+/// The median of the ratios of figures to their limits, and all ratios as text.
+pub(super) fn ratio(pairs: &[(Duration, Duration)]) -> Result<(f64, String)> {
+    let ratios = pairs.iter().map(|(limit, figure)| figure.as_secs_f64() / limit.as_secs_f64());
+    let ratios: Vec<f64> = ratios.collect();
+    let each: Vec<_> = ratios.iter().map(|ratio| format!("{ratio:.2}")).collect();
+    Ok((median(ratios)?, format!("pairs {}", each.join(" "))))
+}
+
+pub(super) fn medians(pairs: &[(Duration, Duration)]) -> Result<(Duration, Duration)> {
     let (limits, figures): (Vec<_>, Vec<_>) = pairs.iter().copied().unzip();
     Ok((median(limits)?, median(figures)?))
 }
