@@ -21,7 +21,7 @@ pub enum Origin {
 /// One attribute with its value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attr {
-    /// The name of today: `prompt` even where `llm_prompt` is written.
+    /// The current name: `prompt` even where `llm_prompt` is written.
     pub name: Cow<'static, str>,
     /// The name as it is written.
     pub written: Cow<'static, str>,
@@ -45,7 +45,7 @@ impl Attr {
     }
 }
 
-/// The attributes of a graph, node or edge by their names of today. Values of the element itself
+/// The attributes of a graph, node or edge by their current names. Values of the element itself
 /// come before the defaults of its scope. Nodes of one scope share its defaults, and edges of one
 /// chain their attributes, so that memory grows with the file and not with its product.
 #[derive(Clone, Debug, Default)]
@@ -71,8 +71,8 @@ impl Defaults {
     }
 }
 
-/// A bit for each name, which names may share: most questions are for attributes that are not
-/// there, and are answered by this alone.
+/// A bit for each name, which names may share: most lookups are for attributes that are not
+/// there, and need nothing else.
 #[derive(Clone, Copy, Debug, Default)]
 struct Names(u64);
 
@@ -105,7 +105,7 @@ impl Attrs {
         Self { own, inherited, names }
     }
 
-    /// The attribute of this name of today.
+    /// The attribute of this current name.
     #[inline]
     pub fn get(&self, name: &str) -> Option<&Attr> {
         if self.names.may_have(name) { self.look_up(name) } else { None }
@@ -128,8 +128,7 @@ impl Attrs {
         self.own_slice().iter().map(Arc::as_ref)
     }
 
-    /// The text of a string or a bare word. Attributes that the schema calls texts are always
-    /// strings.
+    /// The text of a string or a bare word. Attributes of the type text are always strings.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.get(name)?.value.text()
     }
@@ -159,7 +158,7 @@ impl Attrs {
         self.get(name)?.value.to_float()
     }
 
-    /// A stretch of time; a number alone is in seconds.
+    /// A duration; a number alone is in seconds.
     pub fn duration(&self, name: &str) -> Option<Duration> {
         self.get(name)?.value.to_duration()
     }
@@ -184,7 +183,7 @@ impl Attrs {
     }
 }
 
-/// Sorts by name and keeps one of each: the last, a name of today before an older one.
+/// Sorts by name and keeps one of each: the last, a current name before an older one.
 pub(crate) fn settle(mut written: Vec<Arc<Attr>>) -> Vec<Arc<Attr>> {
     if written.len() < 2 {
         return written;

@@ -8,10 +8,10 @@ use crate::schema;
 use crate::value::Value;
 use crate::workflow::Workflow;
 
-/// Where the texts of `@file`s come from. A path is handed over as it is written; what it is
-/// relative to, and what `~` means, is the implementation's business.
+/// The source of the texts of `@file`s. A path is passed as it is written; the implementation
+/// determines what it is relative to, and what `~` means.
 pub trait Sources {
-    /// The text of a file, or why it cannot be had (a fragment: `no such file`).
+    /// The text of a file, or why it cannot be read (a fragment: `no such file`).
     fn read(&self, path: &str) -> Result<String, String>;
 }
 

@@ -11,7 +11,7 @@ const INDENT: usize = 4;
 // Deeper levels are not indented further, so that the text cannot grow out of all proportion.
 const MAX_INDENT: usize = 16 * INDENT;
 
-/// The canonical text of a file: four blanks a level, one statement a line, attributes on one line
+/// The canonical text of a file: four spaces a level, one statement a line, attributes on one line
 /// when they fit into 100 columns, quotes wherever Graphviz wants them, at most one empty line in
 /// a row. Comments stay, and so does what is written between quotes. Formatting the result again
 /// changes nothing.

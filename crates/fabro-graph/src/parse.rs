@@ -323,7 +323,7 @@ impl<'a, 'c> Builder<'a, 'c> {
         Name { text, quoted, span }
     }
 
-    /// The value made of these parts: one word, or one or more quoted texts.
+    /// The value made of these parts: one word, or one or more quoted strings.
     fn literal<'b>(&self, parts: impl Iterator<Item = Pair<'b, Rule>>, attribute: Span) -> Literal {
         let mut parts = parts.peekable();
         let Some(first) = parts.next() else {

@@ -1,11 +1,11 @@
-//! The table of every attribute the engine knows: the one place that says where it may stand, of
-//! which type it is, and what it means. Attributes that are not here are kept untouched.
+//! The table of every attribute the engine knows: the only definition of where it is allowed,
+//! its type, and its meaning. Attributes that are not here are kept unchanged.
 
 use std::fmt;
 
 use fabro_types::NodeKind;
 
-/// What an attribute can stand on.
+/// What an attribute belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Place {
@@ -40,7 +40,7 @@ pub enum ValueType {
     Number,
     /// `true` or `false`.
     Bool,
-    /// A stretch of time, a number alone in seconds.
+    /// A duration, a number alone in seconds.
     Duration,
     /// One of these words.
     Words(&'static [&'static str]),
@@ -73,7 +73,7 @@ impl fmt::Display for ValueType {
 /// One attribute of the language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attribute {
-    /// Its name of today.
+    /// Its current name.
     pub name: &'static str,
     /// What it may stand on.
     pub places: &'static [Place],
@@ -87,18 +87,18 @@ pub struct Attribute {
     pub doc: &'static str,
 }
 
-/// The attribute of this name of today that may stand here.
+/// The attribute of this current name that is allowed here.
 pub fn find(place: Place, name: &str) -> Option<&'static Attribute> {
     let at = ATTRIBUTES.binary_search_by(|attribute| attribute.name.cmp(name)).ok()?;
     Some(&ATTRIBUTES[at]).filter(|attribute| attribute.places.contains(&place))
 }
 
-/// An older name, and the name of today that means the same.
+/// An older name, and the current name that means the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OlderName {
     /// The older name.
     pub older: &'static str,
-    /// The name of today.
+    /// The current name.
     pub name: &'static str,
     /// What it may stand on.
     pub place: Place,
@@ -177,7 +177,7 @@ pub const ATTRIBUTES: &[Attribute] = &[
     row("allow_partial", NODE, ValueType::Bool, "false", "when attempts or time run out, the stage is `partially_succeeded` instead of failed"),
     row("auto_status", NODE, ValueType::Bool, "false", "a failure that the stage did not state itself counts as succeeded"),
     row("backend", NODE, ValueType::Words(&["api", "cli", "acp"]), "api", "what runs the agent: a provider's API, a command line agent, or an ACP agent"),
-    row("class", NODE, TEXT, "", "classes for the model stylesheet, separated by blanks or commas"),
+    row("class", NODE, TEXT, "", "classes for the model stylesheet, separated by whitespace or commas"),
     row("condition", EDGE, TEXT, "", "when the edge may be taken; an empty one always holds"),
     row("context_tool", NODE, ValueType::Words(&["read", "write", "off"]), "read", "what the agent may do with the workflow's memory"),
     row("default_fidelity", GRAPH, FIDELITY, "compact", "how much of the earlier stages a prompt tells, where neither edge nor node says"),
@@ -240,7 +240,7 @@ pub const ATTRIBUTES: &[Attribute] = &[
 ];
 
 /// The attributes of Graphviz, which drawings use; here so that they are not taken for
-/// misspellings of ours. By name.
+/// misspellings of known attributes. By name.
 #[rustfmt::skip]
 pub const GRAPHVIZ: &[&str] = &[
     "Damping", "K", "URL", "_background", "area", "arrowhead", "arrowsize", "arrowtail", "bb",

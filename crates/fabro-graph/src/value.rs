@@ -6,7 +6,7 @@ use std::time::Duration;
 /// The value of an attribute.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// A quoted text, escapes resolved.
+    /// A quoted string, escapes resolved.
     String(Arc<str>),
     /// A whole number.
     Int(i64),
@@ -138,7 +138,7 @@ impl Value {
         .filter(|number: &f64| number.is_finite())
     }
 
-    /// The value as a stretch of time, quoted or not; a number alone is in seconds. `None` for
+    /// The value as a duration, quoted or not; a number alone is in seconds. `None` for
     /// negative numbers and for more milliseconds than 64 bits hold.
     pub fn to_duration(&self) -> Option<Duration> {
         match self {
@@ -181,7 +181,7 @@ impl From<&str> for Value {
     }
 }
 
-/// A quoted text that reads back as this one.
+/// A quoted string that reads back as this text.
 pub(crate) fn quote(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quote_into(text, &mut quoted);

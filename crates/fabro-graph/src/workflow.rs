@@ -106,7 +106,7 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// The condition without blanks around it; `None` when there is none or it is empty.
+    /// The condition without whitespace around it; `None` when there is none or it is empty.
     pub fn condition(&self) -> Option<&str> {
         self.attrs.text("condition").map(str::trim).filter(|condition| !condition.is_empty())
     }
@@ -260,7 +260,7 @@ impl Workflow {
     }
 
     /// The workflow as DOT that Graphviz reads: nodes without a shape get that of their handler,
-    /// all attributes are quoted texts (the first 64 of each element), subgraphs are kept. Comments are not.
+    /// all attributes are quoted strings (the first 64 of each element), subgraphs are kept. Comments are not.
     pub fn to_dot(&self) -> String {
         dot::print(self)
     }

@@ -74,7 +74,7 @@ impl<'a> Budget<'a> {
         has_room
     }
 
-    /// Whether so much was counted that only small texts should be tried from now on.
+    /// Whether so much was counted that only short strings should be tried from now on.
     pub(crate) fn is_exhausted(&self) -> bool {
         self.work > self.limit.saturating_mul(64)
     }

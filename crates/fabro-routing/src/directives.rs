@@ -12,11 +12,11 @@ use crate::json_objects;
 pub struct Directives {
     /// How the stage says it ended.
     pub outcome: Option<OutcomeWord>,
-    /// Why it says it failed; never blank.
+    /// The reason of a failure; never empty.
     pub failure_reason: Option<String>,
-    /// The label of the edge to take; never blank.
+    /// The label of the edge to take; never empty.
     pub preferred_next_label: Option<String>,
-    /// Nodes to go to, most wanted first.
+    /// Suggested next nodes, most preferred first.
     pub suggested_next_ids: Vec<String>,
     /// Values for the context as written; the caller checks whether a stage may write them.
     pub context_updates: ContextPatch,
@@ -27,7 +27,7 @@ pub struct Directives {
 pub enum OutcomeWord {
     /// A status, in either spelling.
     Status(Status),
-    /// Any other word; never blank.
+    /// Any other word; never empty.
     Custom(String),
 }
 
@@ -101,7 +101,7 @@ impl Directives {
     }
 }
 
-/// A string; a blank one says nothing and is left out silently.
+/// A string; an empty one counts as absent, without a warning.
 fn text((field, value): (&'static str, Value), warnings: &mut Vec<Warning>) -> Option<String> {
     match value {
         Value::String(text) => (!text.trim().is_empty()).then_some(text),

@@ -47,7 +47,7 @@ pub(crate) struct Tag<'a> {
     pub(crate) end: usize,
     /// Where the text after the tag begins.
     pub(crate) after: usize,
-    /// The tag ends in `-`: blanks after it go.
+    /// The tag ends in `-`: whitespace after it is removed.
     pub(crate) trims: bool,
 }
 

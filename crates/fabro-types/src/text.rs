@@ -1,4 +1,4 @@
-//! Short forms of texts, for messages.
+//! Short forms of strings, for messages.
 
 use std::borrow::Cow;
 

@@ -15,7 +15,7 @@ use crate::load::Read;
 use crate::near::Nearby;
 use crate::relative::RelativeSources;
 
-/// What every lint looks at, made once.
+/// The input of every lint, made once.
 pub(crate) struct Checking<'a> {
     pub(crate) workflow: &'a Workflow,
     pub(crate) stylesheet: &'a Stylesheet,
@@ -105,12 +105,12 @@ impl<'a> Checking<'a> {
         self.nodes().filter(move |(_, node)| node.kind == kind)
     }
 
-    /// The place in the source of a place in the text of an attribute.
+    /// The span in the source of a span in the text of an attribute.
     pub(crate) fn place(&self, attr: &Attr, span: Span) -> Span {
         AttributeText::new(self.workflow.source(), attr).span(span)
     }
 
-    /// The name that was probably meant by `word`. After too many questions there is no answer.
+    /// The name that was probably meant by `word`. `None` after too many comparisons.
     pub(crate) fn nearest<'n>(
         &self,
         word: &str,
@@ -125,7 +125,7 @@ impl<'a> Checking<'a> {
     }
 }
 
-/// The text of an attribute that is there and not blank; a blank value means none.
+/// The text of an attribute; `None` when it is absent or only whitespace.
 pub(crate) fn text<'a>(attrs: &'a Attrs, name: &str) -> Option<&'a str> {
     attrs.text(name).filter(|text| !text.trim().is_empty())
 }

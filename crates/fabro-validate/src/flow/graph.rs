@@ -22,19 +22,19 @@ pub(crate) struct Flow {
     pub(crate) endless_fan_outs: Vec<NodeIx>,
 }
 
-/// One way on.
+/// One transition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) to: usize,
     pub(crate) kind: StepKind,
 }
 
-/// What becomes of the context on the way.
+/// What happens to the context in a transition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StepKind {
     /// It is kept.
     Plain,
-    /// It starts afresh.
+    /// It is reset.
     Restart,
     /// The end of a branch of this fan-out: what the branch wrote stays behind.
     BranchEnd(NodeIx),

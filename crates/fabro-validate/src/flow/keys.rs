@@ -104,7 +104,7 @@ fn is_at_or_in(key: &str, head: &str) -> bool {
     key.strip_prefix(head).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// Keys of which there is a fixed number, all of them texts or numbers with nothing inside.
+/// Keys of a fixed list, all of them strings or numbers with no fields.
 fn of_table(key: &str, names: &[&str], writer: Writer, nearby: &Nearby) -> Need {
     if names.contains(&key) {
         return Need::Stage(writer);

@@ -156,46 +156,46 @@ fn shown(key: &str, value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::tests::support::told;
+    use crate::tests::support::reported;
 
     #[test]
     fn a_gap_is_told_by_an_example() {
-        insta::assert_snapshot!(told("all-conditional", r#"start -> a; a -> b [condition="outcome=success"]; b -> exit"#), @r"
+        insta::assert_snapshot!(reported("all-conditional", r#"start -> a; a -> b [condition="outcome=success"]; b -> exit"#), @r"
         1:25 warning: the only edge of `a` has a condition, and none holds when `outcome` is `failed`
           at: a -> b
           fix: add an edge without a condition for all other cases
         ");
-        insta::assert_snapshot!(told("all-conditional", r#"start -> a; a -> b [condition="outcome=success"]; a -> c [condition="outcome=fail"]; b -> exit; c -> exit"#), @r"
+        insta::assert_snapshot!(reported("all-conditional", r#"start -> a; a -> b [condition="outcome=success"]; a -> c [condition="outcome=fail"]; b -> exit; c -> exit"#), @r"
         1:25 warning: every edge of `a` has a condition, and none holds when `outcome` is `partially_succeeded`
           at: a -> b
           fix: add an edge without a condition for all other cases
         ");
-        insta::assert_snapshot!(told("all-conditional", r#"start -> a; a [shape=parallelogram, script=x, allow_partial=true]; a -> b [condition="outcome=success"]; a -> c [condition="outcome=fail"]; b -> exit; c -> exit"#), @r"
+        insta::assert_snapshot!(reported("all-conditional", r#"start -> a; a [shape=parallelogram, script=x, allow_partial=true]; a -> b [condition="outcome=success"]; a -> c [condition="outcome=fail"]; b -> exit; c -> exit"#), @r"
         1:80 warning: every edge of `a` has a condition, and none holds when `outcome` is `partially_succeeded`
           at: a -> b
           fix: add an edge without a condition for all other cases
         ");
-        insta::assert_snapshot!(told("all-conditional", r#"start -> a; a -> b [condition="context.verdict=ship"]; a -> c [condition="context.verdict=hold || !context.verdict"]; b -> exit; c -> exit"#), @r"
+        insta::assert_snapshot!(reported("all-conditional", r#"start -> a; a -> b [condition="context.verdict=ship"]; a -> c [condition="context.verdict=hold || !context.verdict"]; b -> exit; c -> exit"#), @r"
         1:25 warning: every edge of `a` has a condition, and none holds when `verdict` is anything else
           at: a -> b
           fix: add an edge without a condition for all other cases
         ");
-        insta::assert_snapshot!(told("all-conditional", r#"start -> a; a -> b [condition="score >= 80"]; a -> c [condition="score < 80"]; b -> exit; c -> exit"#), @r"
+        insta::assert_snapshot!(reported("all-conditional", r#"start -> a; a -> b [condition="score >= 80"]; a -> c [condition="score < 80"]; b -> exit; c -> exit"#), @r"
         1:25 warning: every edge of `a` has a condition, and none holds when `score` is anything else
           at: a -> b
           fix: add an edge without a condition for all other cases
         ");
-        insta::assert_snapshot!(told("all-conditional", r#"start -> a; a -> b [condition="outcome=needs_dod"]; a -> c [condition="outcome=success || outcome=fail || outcome=partial_success"]; b -> exit; c -> exit"#), @r"
+        insta::assert_snapshot!(reported("all-conditional", r#"start -> a; a -> b [condition="outcome=needs_dod"]; a -> c [condition="outcome=success || outcome=fail || outcome=partial_success"]; b -> exit; c -> exit"#), @r"
         1:25 warning: every edge of `a` has a condition, and none holds when `outcome` is `skipped`
           at: a -> b
           fix: add an edge without a condition for all other cases
         ");
-        insta::assert_snapshot!(told("all-conditional", r#"start -> a; a -> b [condition="log contains x"]; b -> exit"#), @r"
+        insta::assert_snapshot!(reported("all-conditional", r#"start -> a; a -> b [condition="log contains x"]; b -> exit"#), @r"
         1:25 warning: the only edge of `a` has a condition
           at: a -> b
           fix: add an edge without a condition for all other cases
         ");
-        insta::assert_snapshot!(told("all-conditional", r#"start -> a; a [shape=component]; a -> b [condition="x"]; b -> exit"#), @r"
+        insta::assert_snapshot!(reported("all-conditional", r#"start -> a; a [shape=component]; a -> b [condition="x"]; b -> exit"#), @r"
         1:46 warning: the only edge of `a` has a condition, and none holds when `x` is empty
           at: a -> b
           fix: add an edge without a condition for all other cases
@@ -204,12 +204,12 @@ mod tests {
 
     #[test]
     fn what_covers_every_case_is_left_alone() {
-        insta::assert_snapshot!(told("all-conditional", r#"start -> a; a -> b [condition="outcome=success"]; a -> c; b -> exit; c -> exit"#), @"nothing");
-        insta::assert_snapshot!(told("all-conditional", r#"start -> a; a [shape=parallelogram, script=x]; a -> b [condition="outcome=success"]; a -> c [condition="outcome=fail"]; b -> exit; c -> exit"#), @"nothing");
-        insta::assert_snapshot!(told("all-conditional", r#"start -> t; t [shape=parallelogram, script=x]; t -> a; a [shape=diamond]; a -> b [condition="outcome=success"]; a -> c [condition="outcome=fail"]; b -> exit; c -> exit"#), @"nothing");
-        insta::assert_snapshot!(told("all-conditional", r#"start -> a; a -> b [condition="outcome=success"]; a -> c [condition="outcome!=success"]; b -> exit; c -> exit"#), @"nothing");
-        insta::assert_snapshot!(told("all-conditional", r#"start -> a; a -> b [condition="context.done"]; a -> c [condition="!context.done"]; b -> exit; c -> exit"#), @"nothing");
-        insta::assert_snapshot!(told("all-conditional", r#"start -> a; a -> b [condition="outcome=success && context.done"]; a -> c [condition="outcome=success && !done"]; a -> d [condition="outcome!=success"]; b -> exit; c -> exit; d -> exit"#), @"nothing");
-        insta::assert_snapshot!(told("all-conditional", r#"start -> a; a [shape=parallelogram, script=x, retry_target=a]; a -> exit [condition="outcome=success"]"#), @"nothing");
+        insta::assert_snapshot!(reported("all-conditional", r#"start -> a; a -> b [condition="outcome=success"]; a -> c; b -> exit; c -> exit"#), @"nothing");
+        insta::assert_snapshot!(reported("all-conditional", r#"start -> a; a [shape=parallelogram, script=x]; a -> b [condition="outcome=success"]; a -> c [condition="outcome=fail"]; b -> exit; c -> exit"#), @"nothing");
+        insta::assert_snapshot!(reported("all-conditional", r#"start -> t; t [shape=parallelogram, script=x]; t -> a; a [shape=diamond]; a -> b [condition="outcome=success"]; a -> c [condition="outcome=fail"]; b -> exit; c -> exit"#), @"nothing");
+        insta::assert_snapshot!(reported("all-conditional", r#"start -> a; a -> b [condition="outcome=success"]; a -> c [condition="outcome!=success"]; b -> exit; c -> exit"#), @"nothing");
+        insta::assert_snapshot!(reported("all-conditional", r#"start -> a; a -> b [condition="context.done"]; a -> c [condition="!context.done"]; b -> exit; c -> exit"#), @"nothing");
+        insta::assert_snapshot!(reported("all-conditional", r#"start -> a; a -> b [condition="outcome=success && context.done"]; a -> c [condition="outcome=success && !done"]; a -> d [condition="outcome!=success"]; b -> exit; c -> exit; d -> exit"#), @"nothing");
+        insta::assert_snapshot!(reported("all-conditional", r#"start -> a; a [shape=parallelogram, script=x, retry_target=a]; a -> exit [condition="outcome=success"]"#), @"nothing");
     }
 }

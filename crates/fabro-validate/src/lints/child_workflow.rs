@@ -109,11 +109,11 @@ mod tests {
 
     use fabro_types::MAX_SUB_WORKFLOW_DEPTH;
 
-    use crate::tests::support::{told, told_with};
+    use crate::tests::support::{reported, reported_with};
 
     #[test]
     fn errors_of_a_file_are_told_with_their_place() {
-        insta::assert_snapshot!(told_with("child-workflow", r#"start -> m -> exit; m [shape=house, stack.child_workflow="sub/child.fabro"]"#, &[("sub/child.fabro", r#"digraph {
+        insta::assert_snapshot!(reported_with("child-workflow", r#"start -> m -> exit; m [shape=house, stack.child_workflow="sub/child.fabro"]"#, &[("sub/child.fabro", r#"digraph {
   start -> work -> exit
   work [prompt="@ask.md", retry_target=wrok]
 }"#), ("sub/ask.md", "Work.")], None), @r#"
@@ -121,7 +121,7 @@ mod tests {
           at: "sub/child.fabro"
           fix: did you mean `work`?
         "#);
-        insta::assert_snapshot!(told_with("child-workflow", r#"start -> m -> exit; m [shape=house, stack.child_workflow="sub/child.fabro"]"#, &[("sub/child.fabro", r#"digraph {
+        insta::assert_snapshot!(reported_with("child-workflow", r#"start -> m -> exit; m [shape=house, stack.child_workflow="sub/child.fabro"]"#, &[("sub/child.fabro", r#"digraph {
   start -> work -> exit
   work [prompt="@ask.md"]
 }"#)], None), @r#"
@@ -129,27 +129,27 @@ mod tests {
           at: "sub/child.fabro"
           fix: create the file, correct the path, which is relative to this workflow, or write @@ for a text that begins with @
         "#);
-        insta::assert_snapshot!(told_with("child-workflow", r#"start -> m -> exit; m [shape=house, stack.child_workflow="sub/child.fabro"]"#, &[("sub/child.fabro", r#"digraph { start -> work -> exit; work [prompt="@ask.md"] }"#), ("sub/ask.md", "Work.")], None), @"nothing");
-        insta::assert_snapshot!(told_with("child-workflow", r#"start -> m -> exit; m [shape=house, stack.child_workflow="sub/child.fabro"]"#, &[("sub/child.fabro", r#"digraph { start -> work -> exit; work [prompt="{{ inputs.repo }}"] }"#)], Some(json!({}))), @r#"
+        insta::assert_snapshot!(reported_with("child-workflow", r#"start -> m -> exit; m [shape=house, stack.child_workflow="sub/child.fabro"]"#, &[("sub/child.fabro", r#"digraph { start -> work -> exit; work [prompt="@ask.md"] }"#), ("sub/ask.md", "Work.")], None), @"nothing");
+        insta::assert_snapshot!(reported_with("child-workflow", r#"start -> m -> exit; m [shape=house, stack.child_workflow="sub/child.fabro"]"#, &[("sub/child.fabro", r#"digraph { start -> work -> exit; work [prompt="{{ inputs.repo }}"] }"#)], Some(json!({}))), @r#"
         1:70 error: the sub-workflow sub/child.fabro has an error at 1:51: the input `repo` is not given
           at: "sub/child.fabro"
-          fix: set it under [run.inputs], or with --input repo=…
+          fix: set it under [run.inputs], or give the run an input repo=…
         "#);
     }
 
     #[test]
     fn errors_of_an_inline_one_are_told_where_they_are() {
-        insta::assert_snapshot!(told("child-workflow", r#"start -> m -> exit; m [shape=house, stack.child_dot_source="digraph { start -> work -> exit; work [prompt=\"Work.\", retry_target=wrok] }"]"#), @r"
+        insta::assert_snapshot!(reported("child-workflow", r#"start -> m -> exit; m [shape=house, stack.child_dot_source="digraph { start -> work -> exit; work [prompt=\"Work.\", retry_target=wrok] }"]"#), @r"
         1:143 error: the sub-workflow has an error: `retry_target` names `wrok`, but there is no such node
           at: wrok
           fix: did you mean `work`?
         ");
-        insta::assert_snapshot!(told("child-workflow", r#"start -> m -> exit; m [shape=house, stack.child_dot_source="digraph { start -> exit }"]"#), @"nothing");
+        insta::assert_snapshot!(reported("child-workflow", r#"start -> m -> exit; m [shape=house, stack.child_dot_source="digraph { start -> exit }"]"#), @"nothing");
     }
 
     #[test]
     fn only_one_counts() {
-        insta::assert_snapshot!(told_with("child-workflow", r#"start -> m -> exit; m [shape=house, stack.child_dot_source="digraph { oops }", stack.child_workflow="c.fabro"]"#, &[("c.fabro", "digraph { start -> exit }")], None), @r#"
+        insta::assert_snapshot!(reported_with("child-workflow", r#"start -> m -> exit; m [shape=house, stack.child_dot_source="digraph { oops }", stack.child_workflow="c.fabro"]"#, &[("c.fabro", "digraph { start -> exit }")], None), @r#"
         1:72 warning: `stack.child_dot_source` has no effect: `stack.child_workflow` names the sub-workflow
           at: "digraph { oops }"
           fix: remove one of them
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn nesting_ends() {
-        insta::assert_snapshot!(told_with("child-workflow", r#"start -> m -> exit; m [shape=house, stack.child_workflow="sub/child.fabro"]"#, &[("sub/child.fabro", r#"digraph { start -> m -> exit; m [shape=house, stack.child_workflow="../sub/child.fabro"] }"#)], None), @r#"
+        insta::assert_snapshot!(reported_with("child-workflow", r#"start -> m -> exit; m [shape=house, stack.child_workflow="sub/child.fabro"]"#, &[("sub/child.fabro", r#"digraph { start -> m -> exit; m [shape=house, stack.child_workflow="../sub/child.fabro"] }"#)], None), @r#"
         1:70 error: the sub-workflow sub/child.fabro has an error at 1:68: the sub-workflow ../sub/child.fabro has an error at 1:1: it is a sub-workflow of itself
           at: "sub/child.fabro"
           fix: let the innermost workflow do its work itself
@@ -174,7 +174,7 @@ mod tests {
             files.push((depth.to_string(), "digraph { start -> exit }".to_owned()));
             let files: Vec<(&str, &str)> =
                 files.iter().map(|(name, text)| (&**name, &**text)).collect();
-            told_with("child-workflow", &manager(1), &files, None)
+            reported_with("child-workflow", &manager(1), &files, None)
         };
         assert_eq!(nested(MAX_SUB_WORKFLOW_DEPTH), "nothing");
         let refused = nested(MAX_SUB_WORKFLOW_DEPTH + 1);

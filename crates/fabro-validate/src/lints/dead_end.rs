@@ -3,7 +3,7 @@ use fabro_graph::NodeKind;
 use crate::checking::Checking;
 use crate::findings::Findings;
 
-/// Nodes that nothing leads on from. A branch of a fan-out may end so.
+/// Nodes without an outgoing edge. A branch of a fan-out may end at one.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     let flow = checking.flow();
     for (ix, node) in checking.nodes() {
@@ -19,21 +19,21 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
 
 #[cfg(test)]
 mod tests {
-    use crate::tests::support::told;
+    use crate::tests::support::reported;
 
     #[test]
     fn every_stage_leads_on() {
-        insta::assert_snapshot!(told("dead-end", "start -> a -> exit; a -> b; b [prompt=x]"), @r"
+        insta::assert_snapshot!(reported("dead-end", "start -> a -> exit; a -> b; b [prompt=x]"), @r"
         1:38 warning: a run that gets to `b` fails, for no edge leads on
           at: b
           fix: add an edge: b -> exit
         ");
-        insta::assert_snapshot!(told("dead-end", "start -> p; p [shape=component]; p -> a -> join -> exit; p -> b -> join; a -> note; note [prompt=x]"), @"nothing");
-        insta::assert_snapshot!(told("dead-end", "start -> p; p [shape=component]; p -> a -> join -> exit; p -> b -> join; join -> note; note [prompt=x]"), @r"
+        insta::assert_snapshot!(reported("dead-end", "start -> p; p [shape=component]; p -> a -> join -> exit; p -> b -> join; a -> note; note [prompt=x]"), @"nothing");
+        insta::assert_snapshot!(reported("dead-end", "start -> p; p [shape=component]; p -> a -> join -> exit; p -> b -> join; join -> note; note [prompt=x]"), @r"
         1:94 warning: a run that gets to `note` fails, for no edge leads on
           at: note
           fix: add an edge: note -> exit
         ");
-        insta::assert_snapshot!(told("dead-end", "start -> exit; lost [prompt=x]"), @"nothing");
+        insta::assert_snapshot!(reported("dead-end", "start -> exit; lost [prompt=x]"), @"nothing");
     }
 }

@@ -21,15 +21,15 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
 
 #[cfg(test)]
 mod tests {
-    use crate::tests::support::told;
+    use crate::tests::support::reported;
 
     #[test]
     fn a_default_choice_is_an_option() {
-        insta::assert_snapshot!(told("default-choice", r#"start -> g; g [shape=hexagon, human.default_choice=exit]; g -> a [label="[Y] Yes"]; a -> exit"#), @r"
+        insta::assert_snapshot!(reported("default-choice", r#"start -> g; g [shape=hexagon, human.default_choice=exit]; g -> a [label="[Y] Yes"]; a -> exit"#), @r"
         1:64 warning: no edge leads from `g` to its default choice `exit`
           at: exit
           fix: name a node that one of the gate's edges leads to
         ");
-        insta::assert_snapshot!(told("default-choice", r#"start -> g; g [shape=hexagon, human.default_choice=a]; g -> a [label="[Y] Yes"]; a -> exit"#), @"nothing");
+        insta::assert_snapshot!(reported("default-choice", r#"start -> g; g [shape=hexagon, human.default_choice=a]; g -> a [label="[Y] Yes"]; a -> exit"#), @"nothing");
     }
 }

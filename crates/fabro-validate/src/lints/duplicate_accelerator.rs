@@ -33,16 +33,16 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
 
 #[cfg(test)]
 mod tests {
-    use crate::tests::support::told;
+    use crate::tests::support::reported;
 
     #[test]
     fn keys_of_a_gate_differ() {
-        insta::assert_snapshot!(told("duplicate-accelerator", r#"start -> g; g [shape=hexagon]; g -> a [label="[A] Approve"]; g -> b [label="a) Abort"]; a -> exit; b -> exit"#), @r#"
+        insta::assert_snapshot!(reported("duplicate-accelerator", r#"start -> g; g [shape=hexagon]; g -> a [label="[A] Approve"]; g -> b [label="a) Abort"]; a -> exit; b -> exit"#), @r#"
         1:88 error: `a) Abort` has the same key as `[A] Approve`, another option of `g`
           at: "a) Abort"
           fix: give it a key of its own
         "#);
-        insta::assert_snapshot!(told("duplicate-accelerator", r#"start -> g; g [shape=hexagon]; g -> a [label="[A] Approve"]; g -> b [label="Abort"]; a -> exit; b -> exit"#), @"nothing");
-        insta::assert_snapshot!(told("duplicate-accelerator", r#"start -> g; g -> a [label="[A] Approve"]; g -> b [label="[A] Abort"]; a -> exit; b -> exit"#), @"nothing");
+        insta::assert_snapshot!(reported("duplicate-accelerator", r#"start -> g; g [shape=hexagon]; g -> a [label="[A] Approve"]; g -> b [label="Abort"]; a -> exit; b -> exit"#), @"nothing");
+        insta::assert_snapshot!(reported("duplicate-accelerator", r#"start -> g; g -> a [label="[A] Approve"]; g -> b [label="[A] Abort"]; a -> exit; b -> exit"#), @"nothing");
     }
 }

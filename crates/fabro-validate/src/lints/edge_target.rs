@@ -16,8 +16,8 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
 }
 
 /// Nodes that only an edge mentions, and that are not meant; with the node that is. A node without a
-/// statement of its own is an agent whose prompt is its id. It is not meant when nothing leads on
-/// from it, or when it looks like a misspelling.
+/// statement of its own is an agent whose prompt is its id. It is not meant when it has no outgoing
+/// edge, or when it looks like a misspelling.
 pub(crate) fn phantoms<'a>(checking: &Checking<'a>) -> BTreeMap<NodeIx, Option<&'a str>> {
     let workflow = checking.workflow;
     let may_be =
@@ -44,16 +44,16 @@ fn misspelling<'n>(checking: &Checking<'_>, node: &Node, names: &[&'n str]) -> O
 
 #[cfg(test)]
 mod tests {
-    use crate::tests::support::told;
+    use crate::tests::support::reported;
 
     #[test]
     fn an_edge_alone_makes_no_dead_end() {
-        insta::assert_snapshot!(told("edge-target", "start -> plan -> nowhere; plan [prompt=x]; plan -> exit"), @r#"
+        insta::assert_snapshot!(reported("edge-target", "start -> plan -> nowhere; plan [prompt=x]; plan -> exit"), @r#"
         1:30 error: an edge leads to `nowhere`, but there is no such node
           at: nowhere
           fix: add the node: nowhere [prompt="…"]
         "#);
-        insta::assert_snapshot!(told("edge-target", "start -> review; review -> implment -> exit; review [prompt=x]; implement [prompt=x]; implement -> exit"), @r"
+        insta::assert_snapshot!(reported("edge-target", "start -> review; review -> implment -> exit; review [prompt=x]; implement [prompt=x]; implement -> exit"), @r"
         1:40 error: an edge leads to `implment`, but there is no such node
           at: implment
           fix: did you mean `implement`?
@@ -62,8 +62,8 @@ mod tests {
 
     #[test]
     fn short_forms_are_left_alone() {
-        insta::assert_snapshot!(told("edge-target", "start -> work -> exit"), @"nothing");
-        insta::assert_snapshot!(told("edge-target", "start -> step_1 -> step_2 -> exit; step_1 [prompt=x]"), @"nothing");
-        insta::assert_snapshot!(told("edge-target", "start -> a -> {b; c}; a -> exit; b -> exit"), @"nothing");
+        insta::assert_snapshot!(reported("edge-target", "start -> work -> exit"), @"nothing");
+        insta::assert_snapshot!(reported("edge-target", "start -> step_1 -> step_2 -> exit; step_1 [prompt=x]"), @"nothing");
+        insta::assert_snapshot!(reported("edge-target", "start -> a -> {b; c}; a -> exit; b -> exit"), @"nothing");
     }
 }

@@ -60,21 +60,21 @@ fn counts_visits(checking: &Checking<'_>, edge: EdgeIx) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::tests::support::told;
+    use crate::tests::support::reported;
 
     #[test]
     fn loops_have_a_limit() {
-        insta::assert_snapshot!(told("endless-loop", r#"start -> work -> check; check -> exit [condition="outcome=success"]; check -> work"#), @r"
+        insta::assert_snapshot!(reported("endless-loop", r#"start -> work -> check; check -> exit [condition="outcome=success"]; check -> work"#), @r"
         1:82 warning: the loop from `work` through `check` has no limit
           at: check -> work
           fix: add max_visits to a node of it (work [max_visits=5]), or max_node_visits to the graph
         ");
-        insta::assert_snapshot!(told("endless-loop", r#"start -> poll -> exit; poll -> poll [condition="outcome=fail"]"#), @r"
+        insta::assert_snapshot!(reported("endless-loop", r#"start -> poll -> exit; poll -> poll [condition="outcome=fail"]"#), @r"
         1:36 warning: `poll` leads to itself without a limit
           at: poll -> poll
           fix: add max_visits to a node of it (poll [max_visits=5]), or max_node_visits to the graph
         ");
-        insta::assert_snapshot!(told("endless-loop", "start -> a -> b -> a; b -> c -> d -> c; d -> exit"), @r"
+        insta::assert_snapshot!(reported("endless-loop", "start -> a -> b -> a; b -> c -> d -> c; d -> exit"), @r"
         1:27 warning: the loop from `a` through `b` has no limit
           at: b -> a
           fix: add max_visits to a node of it (a [max_visits=5]), or max_node_visits to the graph
@@ -86,11 +86,11 @@ mod tests {
 
     #[test]
     fn what_limits_a_loop() {
-        insta::assert_snapshot!(told("endless-loop", r#"start -> work -> check; work [max_visits=3]; check -> exit [condition="outcome=success"]; check -> work"#), @"nothing");
-        insta::assert_snapshot!(told("endless-loop", r#"graph [max_node_visits=9]; start -> work -> check; check -> exit [condition="outcome=success"]; check -> work"#), @"nothing");
-        insta::assert_snapshot!(told("endless-loop", r#"start -> work -> check; check -> exit [condition="context.internal.node_visit_count >= 5"]; check -> work"#), @"nothing");
-        insta::assert_snapshot!(told("endless-loop", "start -> work -> ask; ask [shape=hexagon]; ask -> exit [label=Ship]; ask -> work [label=Again]"), @"nothing");
-        insta::assert_snapshot!(told("endless-loop", r#"start -> work -> check; work [max_visits=0]; check -> exit [condition="outcome=success"]; check -> work"#), @r"
+        insta::assert_snapshot!(reported("endless-loop", r#"start -> work -> check; work [max_visits=3]; check -> exit [condition="outcome=success"]; check -> work"#), @"nothing");
+        insta::assert_snapshot!(reported("endless-loop", r#"graph [max_node_visits=9]; start -> work -> check; check -> exit [condition="outcome=success"]; check -> work"#), @"nothing");
+        insta::assert_snapshot!(reported("endless-loop", r#"start -> work -> check; check -> exit [condition="context.internal.node_visit_count >= 5"]; check -> work"#), @"nothing");
+        insta::assert_snapshot!(reported("endless-loop", "start -> work -> ask; ask [shape=hexagon]; ask -> exit [label=Ship]; ask -> work [label=Again]"), @"nothing");
+        insta::assert_snapshot!(reported("endless-loop", r#"start -> work -> check; work [max_visits=0]; check -> exit [condition="outcome=success"]; check -> work"#), @r"
         1:103 warning: the loop from `work` through `check` has no limit
           at: check -> work
           fix: add max_visits to a node of it (work [max_visits=5]), or max_node_visits to the graph

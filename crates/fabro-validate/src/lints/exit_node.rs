@@ -29,21 +29,21 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
 
 #[cfg(test)]
 mod tests {
-    use crate::tests::support::told;
+    use crate::tests::support::reported;
 
     #[test]
     fn a_run_ends_at_one_exit() {
-        insta::assert_snapshot!(told("exit-node", "start -> a"), @r"
+        insta::assert_snapshot!(reported("exit-node", "start -> a"), @r"
         1:9 error: the workflow has no exit node
           at: t
           fix: add a node with the id `exit`, or with shape=Msquare
         ");
-        insta::assert_snapshot!(told("several-exits", "start -> a -> exit; a -> done; done [shape=Msquare]"), @r"
+        insta::assert_snapshot!(reported("several-exits", "start -> a -> exit; a -> done; done [shape=Msquare]"), @r"
         1:38 warning: `done` is another exit node, besides `exit`
           at: done
           fix: lead its edges to `exit`
         ");
-        insta::assert_snapshot!(told("exit-outgoing", "start -> exit -> a"), @r"
+        insta::assert_snapshot!(reported("exit-outgoing", "start -> exit -> a"), @r"
         1:22 error: an edge leads out of the exit node `exit`
           at: exit -> a
           fix: remove it, or let it begin at the stage before the exit

@@ -14,16 +14,16 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
 
 #[cfg(test)]
 mod tests {
-    use crate::tests::support::told;
+    use crate::tests::support::reported;
 
     #[test]
     fn branches_meet() {
-        insta::assert_snapshot!(told("fan-out-join", "start -> p; p [shape=component]; p -> a -> exit; p -> b"), @r"
+        insta::assert_snapshot!(reported("fan-out-join", "start -> p; p [shape=component]; p -> a -> exit; p -> b"), @r"
         1:22 warning: the branches of `p` never meet, so that nothing can follow
           at: p
           fix: lead every branch to one node, such as a fan-in (shape=tripleoctagon)
         ");
-        insta::assert_snapshot!(told("fan-out-join", "start -> p; p [shape=component]; p -> a -> exit; p -> b -> exit"), @"nothing");
-        insta::assert_snapshot!(told("fan-out-join", "start -> p; p [shape=component]; p -> a -> exit"), @"nothing");
+        insta::assert_snapshot!(reported("fan-out-join", "start -> p; p [shape=component]; p -> a -> exit; p -> b -> exit"), @"nothing");
+        insta::assert_snapshot!(reported("fan-out-join", "start -> p; p [shape=component]; p -> a -> exit"), @"nothing");
     }
 }

@@ -32,11 +32,11 @@ fn is_outside(path: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::tests::support::told_with;
+    use crate::tests::support::reported_with;
 
     #[test]
     fn files_stay_beside_the_workflow() {
-        insta::assert_snapshot!(told_with("file-outside", r#"start -> a -> b -> c -> exit; a [prompt="@../a.md"]; b [prompt="@~/b.md"]; c [prompt="@sub/../c.md"]"#, &[("../a.md", "a"), ("~/b.md", "b"), ("sub/../c.md", "c")], None), @r#"
+        insta::assert_snapshot!(reported_with("file-outside", r#"start -> a -> b -> c -> exit; a [prompt="@../a.md"]; b [prompt="@~/b.md"]; c [prompt="@sub/../c.md"]"#, &[("../a.md", "a"), ("~/b.md", "b"), ("sub/../c.md", "c")], None), @r#"
         1:53 warning: `../a.md` is outside of the folder of the workflow
           at: "@../a.md"
           fix: move the file beside the workflow, so that the two stay together

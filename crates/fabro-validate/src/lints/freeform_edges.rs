@@ -24,15 +24,15 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
 
 #[cfg(test)]
 mod tests {
-    use crate::tests::support::told;
+    use crate::tests::support::reported;
 
     #[test]
     fn one_way_for_other_answers() {
-        insta::assert_snapshot!(told("freeform-edges", "start -> g; g [shape=hexagon]; g -> a [freeform=true]; g -> b [freeform=true]; a -> exit; b -> exit"), @r"
+        insta::assert_snapshot!(reported("freeform-edges", "start -> g; g [shape=hexagon]; g -> a [freeform=true]; g -> b [freeform=true]; a -> exit; b -> exit"), @r"
         1:68 error: `g` has a second freeform edge, to `b`, besides the one to `a`
           at: g -> b
           fix: keep freeform=true on one edge of the gate
         ");
-        insta::assert_snapshot!(told("freeform-edges", "start -> g; g [shape=hexagon]; g -> a [freeform=true]; g -> b [freeform=false]; a -> exit; b -> exit"), @"nothing");
+        insta::assert_snapshot!(reported("freeform-edges", "start -> g; g [shape=hexagon]; g -> a [freeform=true]; g -> b [freeform=false]; a -> exit; b -> exit"), @"nothing");
     }
 }

@@ -26,16 +26,16 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
 
 #[cfg(test)]
 mod tests {
-    use crate::tests::support::told;
+    use crate::tests::support::reported;
 
     #[test]
     fn a_gate_has_a_way_back() {
-        insta::assert_snapshot!(told("goal-gate-target", "start -> a -> exit; a [goal_gate=true]"), @r"
+        insta::assert_snapshot!(reported("goal-gate-target", "start -> a -> exit; a [goal_gate=true]"), @r"
         1:36 warning: `a` is a goal gate, but nothing says where to go when it did not succeed
           at: goal_gate=true
           fix: add retry_target to the node or the graph
         ");
-        insta::assert_snapshot!(told("goal-gate-target", "start -> a -> exit; a [goal_gate=true, retry_target=a]"), @"nothing");
-        insta::assert_snapshot!(told("goal-gate-target", "graph [fallback_retry_target=a]; start -> a -> exit; a [goal_gate=true]"), @"nothing");
+        insta::assert_snapshot!(reported("goal-gate-target", "start -> a -> exit; a [goal_gate=true, retry_target=a]"), @"nothing");
+        insta::assert_snapshot!(reported("goal-gate-target", "graph [fallback_retry_target=a]; start -> a -> exit; a [goal_gate=true]"), @"nothing");
     }
 }

@@ -64,21 +64,21 @@ fn continues_regardless(checking: &Checking<'_>, ix: NodeIx) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::tests::support::told;
+    use crate::tests::support::reported;
 
     #[test]
     fn a_failing_command_changes_something() {
-        insta::assert_snapshot!(told("ignored-failure", r#"start -> test -> exit; test [shape=parallelogram, script="cargo test"]"#), @r#"
+        insta::assert_snapshot!(reported("ignored-failure", r#"start -> test -> exit; test [shape=parallelogram, script="cargo test"]"#), @r#"
         1:22 warning: nothing looks at whether `test` fails: the run continues
           at: test
           fix: add an edge for it: test -> … [condition="outcome=fail"]
         "#);
-        insta::assert_snapshot!(told("ignored-failure", r#"start -> test -> check -> exit; test [shape=parallelogram, script="cargo test"]; check [shape=diamond]"#), @r#"
+        insta::assert_snapshot!(reported("ignored-failure", r#"start -> test -> check -> exit; test [shape=parallelogram, script="cargo test"]; check [shape=diamond]"#), @r#"
         1:22 warning: nothing looks at whether `test` fails: the run continues
           at: test
           fix: add an edge for it: test -> … [condition="outcome=fail"]
         "#);
-        insta::assert_snapshot!(told("ignored-failure", r#"start -> m -> exit; m [shape=house, stack.child_dot_source="digraph { start -> exit }"]"#), @r#"
+        insta::assert_snapshot!(reported("ignored-failure", r#"start -> m -> exit; m [shape=house, stack.child_dot_source="digraph { start -> exit }"]"#), @r#"
         1:22 warning: nothing looks at whether `m` fails: the run continues
           at: m
           fix: add an edge for it: m -> … [condition="outcome=fail"]
@@ -87,11 +87,11 @@ mod tests {
 
     #[test]
     fn what_looks_at_a_failure() {
-        insta::assert_snapshot!(told("ignored-failure", r#"start -> test; test [shape=parallelogram, script="cargo test"]; test -> exit [condition="outcome=success"]"#), @"nothing");
-        insta::assert_snapshot!(told("ignored-failure", r#"start -> test -> check; test [shape=parallelogram, script="cargo test"]; check [shape=diamond]; check -> exit [condition="outcome=success"]; check -> test"#), @"nothing");
-        insta::assert_snapshot!(told("ignored-failure", r#"start -> test -> report -> exit; test [shape=parallelogram, script="cargo test"]; report [prompt=x]"#), @"nothing");
-        insta::assert_snapshot!(told("ignored-failure", r#"start -> test -> exit; test [shape=parallelogram, script="cargo test", goal_gate=true, retry_target=test]"#), @"nothing");
-        insta::assert_snapshot!(told("ignored-failure", r#"start -> test -> exit; test [shape=parallelogram, script="cargo test || true"]"#), @"nothing");
-        insta::assert_snapshot!(told("ignored-failure", "start -> p; p [shape=component]; p -> test -> exit; p -> lint -> exit; node [shape=parallelogram]; test [script=x, shape=parallelogram]; lint [script=x, shape=parallelogram]"), @"nothing");
+        insta::assert_snapshot!(reported("ignored-failure", r#"start -> test; test [shape=parallelogram, script="cargo test"]; test -> exit [condition="outcome=success"]"#), @"nothing");
+        insta::assert_snapshot!(reported("ignored-failure", r#"start -> test -> check; test [shape=parallelogram, script="cargo test"]; check [shape=diamond]; check -> exit [condition="outcome=success"]; check -> test"#), @"nothing");
+        insta::assert_snapshot!(reported("ignored-failure", r#"start -> test -> report -> exit; test [shape=parallelogram, script="cargo test"]; report [prompt=x]"#), @"nothing");
+        insta::assert_snapshot!(reported("ignored-failure", r#"start -> test -> exit; test [shape=parallelogram, script="cargo test", goal_gate=true, retry_target=test]"#), @"nothing");
+        insta::assert_snapshot!(reported("ignored-failure", r#"start -> test -> exit; test [shape=parallelogram, script="cargo test || true"]"#), @"nothing");
+        insta::assert_snapshot!(reported("ignored-failure", "start -> p; p [shape=component]; p -> test -> exit; p -> lint -> exit; node [shape=parallelogram]; test [script=x, shape=parallelogram]; lint [script=x, shape=parallelogram]"), @"nothing");
     }
 }

@@ -30,11 +30,11 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
 
 #[cfg(test)]
 mod tests {
-    use crate::tests::support::told;
+    use crate::tests::support::reported;
 
     #[test]
     fn a_node_has_what_its_handler_needs() {
-        insta::assert_snapshot!(told("missing-attribute", "start -> c -> w -> m -> exit; c [shape=parallelogram]; w [shape=insulator]; m [shape=house]"), @r#"
+        insta::assert_snapshot!(reported("missing-attribute", "start -> c -> w -> m -> exit; c [shape=parallelogram]; w [shape=insulator]; m [shape=house]"), @r#"
         1:22 warning: the command node `c` has no script
           at: c
           fix: add script="…"
@@ -45,6 +45,6 @@ mod tests {
           at: m
           fix: add stack.child_workflow="child.fabro"
         "#);
-        insta::assert_snapshot!(told("missing-attribute", r#"start -> c -> w -> m -> exit; c [shape=parallelogram, script=x]; w [shape=insulator, duration=1s]; m [shape=house, stack.child_dot_source="digraph { start -> exit }"]"#), @"nothing");
+        insta::assert_snapshot!(reported("missing-attribute", r#"start -> c -> w -> m -> exit; c [shape=parallelogram, script=x]; w [shape=insulator, duration=1s]; m [shape=house, stack.child_dot_source="digraph { start -> exit }"]"#), @"nothing");
     }
 }

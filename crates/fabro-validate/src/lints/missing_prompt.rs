@@ -20,11 +20,11 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
 
 #[cfg(test)]
 mod tests {
-    use crate::tests::support::told;
+    use crate::tests::support::reported;
 
     #[test]
     fn a_model_is_asked_something() {
-        insta::assert_snapshot!(told("missing-prompt", r#"start -> plan -> ask -> exit; plan [label="Plan it"]; ask [shape=tab, prompt=" "]"#), @r#"
+        insta::assert_snapshot!(reported("missing-prompt", r#"start -> plan -> ask -> exit; plan [label="Plan it"]; ask [shape=tab, prompt=" "]"#), @r#"
         1:22 warning: the agent node `plan` has no prompt; its label is asked instead
           at: plan
           fix: add prompt="…", or prompt="@file.md"
@@ -32,6 +32,6 @@ mod tests {
           at: ask
           fix: add prompt="…", or prompt="@file.md"
         "#);
-        insta::assert_snapshot!(told("missing-prompt", r#"start -> plan -> run -> exit; plan [llm_prompt="Plan it"]; run [shape=parallelogram, script=x]"#), @"nothing");
+        insta::assert_snapshot!(reported("missing-prompt", r#"start -> plan -> run -> exit; plan [llm_prompt="Plan it"]; run [shape=parallelogram, script=x]"#), @"nothing");
     }
 }

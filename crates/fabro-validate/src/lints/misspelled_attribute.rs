@@ -65,11 +65,11 @@ fn plural(place: Place) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use crate::tests::support::told;
+    use crate::tests::support::reported;
 
     #[test]
     fn near_names_and_wrong_places() {
-        insta::assert_snapshot!(told("misspelled-attribute", r#"graph [gaol="x"]; start -> a -> exit [conditon="x"]; a [promt="x", goalGate=true]"#), @r"
+        insta::assert_snapshot!(reported("misspelled-attribute", r#"graph [gaol="x"]; start -> a -> exit [conditon="x"]; a [promt="x", goalGate=true]"#), @r"
         1:20 warning: `gaol` is not an attribute of the graph
           at: gaol
           fix: did you mean `goal`?
@@ -83,7 +83,7 @@ mod tests {
           at: goalGate
           fix: did you mean `goal_gate`?
         ");
-        insta::assert_snapshot!(told("misspelled-attribute", r#"start -> a -> exit [max_visits=3]; a [condition="x"]"#), @r"
+        insta::assert_snapshot!(reported("misspelled-attribute", r#"start -> a -> exit [max_visits=3]; a [condition="x"]"#), @r"
         1:33 warning: `max_visits` has no effect on edges
           at: max_visits
           fix: it is an attribute of nodes
@@ -91,7 +91,7 @@ mod tests {
           at: condition
           fix: it is an attribute of edges
         ");
-        insta::assert_snapshot!(told("misspelled-attribute", r#"node [tool_comand="x", max_retry=2]; start -> a -> b -> exit"#), @r"
+        insta::assert_snapshot!(reported("misspelled-attribute", r#"node [tool_comand="x", max_retry=2]; start -> a -> b -> exit"#), @r"
         1:19 warning: `tool_comand` is not an attribute of nodes
           at: tool_comand
           fix: did you mean `tool_command`?
@@ -103,6 +103,6 @@ mod tests {
 
     #[test]
     fn other_names_are_kept_without_a_word() {
-        insta::assert_snapshot!(told("misspelled-attribute", r#"graph [owner="me", rankdir=LR, bgcolor=white]; start -> a -> exit [color=red, style=dashed]; a [prompt=x, fontsize=12, my.own=1, tag=x, ticket="F-1"]"#), @"nothing");
+        insta::assert_snapshot!(reported("misspelled-attribute", r#"graph [owner="me", rankdir=LR, bgcolor=white]; start -> a -> exit [color=red, style=dashed]; a [prompt=x, fontsize=12, my.own=1, tag=x, ticket="F-1"]"#), @"nothing");
     }
 }

@@ -27,20 +27,20 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
 
 #[cfg(test)]
 mod tests {
-    use crate::tests::support::told;
+    use crate::tests::support::reported;
 
     #[test]
     fn a_quorum_can_be_met() {
-        insta::assert_snapshot!(told("quorum", "start -> p; p [shape=component, join_policy=quorum, quorum=3]; p -> a -> exit; p -> b -> exit"), @r"
+        insta::assert_snapshot!(reported("quorum", "start -> p; p [shape=component, join_policy=quorum, quorum=3]; p -> a -> exit; p -> b -> exit"), @r"
         1:72 warning: `p` waits for 3 branches to succeed, but has only 2
           at: 3
           fix: lower it, or add branches
         ");
-        insta::assert_snapshot!(told("quorum", "start -> p; p [shape=component, quorum=2]; p -> a -> exit; p -> b -> exit"), @r"
+        insta::assert_snapshot!(reported("quorum", "start -> p; p [shape=component, quorum=2]; p -> a -> exit; p -> b -> exit"), @r"
         1:52 warning: `p` has a quorum, but not join_policy=quorum
           at: 2
           fix: add join_policy=quorum, or remove it
         ");
-        insta::assert_snapshot!(told("quorum", "start -> p; p [shape=component, join_policy=quorum, quorum=2]; p -> a -> exit; p -> b -> exit"), @"nothing");
+        insta::assert_snapshot!(reported("quorum", "start -> p; p [shape=component, join_policy=quorum, quorum=2]; p -> a -> exit; p -> b -> exit"), @"nothing");
     }
 }

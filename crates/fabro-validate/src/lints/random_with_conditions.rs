@@ -24,15 +24,15 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
 
 #[cfg(test)]
 mod tests {
-    use crate::tests::support::told;
+    use crate::tests::support::reported;
 
     #[test]
     fn chance_or_conditions() {
-        insta::assert_snapshot!(told("random-with-conditions", r#"start -> a; a [selection=random]; a -> b [condition="x"]; a -> exit; b -> exit"#), @r"
+        insta::assert_snapshot!(reported("random-with-conditions", r#"start -> a; a [selection=random]; a -> b [condition="x"]; a -> exit; b -> exit"#), @r"
         1:38 error: `a` has selection=random, but its edge to `b` has a condition
           at: random
           fix: remove the conditions, or selection=random
         ");
-        insta::assert_snapshot!(told("random-with-conditions", "start -> a; a [selection=random]; a -> b [weight=2]; a -> exit; b -> exit"), @"nothing");
+        insta::assert_snapshot!(reported("random-with-conditions", "start -> a; a [selection=random]; a -> b [weight=2]; a -> exit; b -> exit"), @"nothing");
     }
 }

@@ -17,20 +17,20 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
 
 #[cfg(test)]
 mod tests {
-    use crate::tests::support::told;
+    use crate::tests::support::reported;
 
     #[test]
     fn acp_takes_no_schema() {
-        insta::assert_snapshot!(told("schema-with-acp", "start -> a -> exit; a [backend=acp, output_schema=routing]"), @r"
+        insta::assert_snapshot!(reported("schema-with-acp", "start -> a -> exit; a [backend=acp, output_schema=routing]"), @r"
         1:63 error: `a` has backend=acp, which takes no output_schema
           at: routing
           fix: remove output_schema, or choose backend=api or backend=cli
         ");
-        insta::assert_snapshot!(told("schema-with-acp", r#"graph [model_stylesheet="* { backend: acp }"]; start -> a -> exit; a [output_schema=routing]"#), @r"
+        insta::assert_snapshot!(reported("schema-with-acp", r#"graph [model_stylesheet="* { backend: acp }"]; start -> a -> exit; a [output_schema=routing]"#), @r"
         1:97 error: `a` has backend=acp, which takes no output_schema
           at: routing
           fix: remove output_schema, or choose backend=api or backend=cli
         ");
-        insta::assert_snapshot!(told("schema-with-acp", "start -> a -> exit; a [backend=cli, output_schema=routing]"), @"nothing");
+        insta::assert_snapshot!(reported("schema-with-acp", "start -> a -> exit; a [backend=cli, output_schema=routing]"), @"nothing");
     }
 }

@@ -18,21 +18,21 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
 
 #[cfg(test)]
 mod tests {
-    use crate::tests::support::told;
+    use crate::tests::support::reported;
 
     #[test]
     fn a_run_begins_at_one_start() {
-        insta::assert_snapshot!(told("start-node", "a -> exit"), @r"
+        insta::assert_snapshot!(reported("start-node", "a -> exit"), @r"
         1:9 error: the workflow has no start node
           at: t
           fix: add a node with the id `start`, or with shape=Mdiamond
         ");
-        insta::assert_snapshot!(told("start-node", "start -> exit; Start -> exit"), @r"
+        insta::assert_snapshot!(reported("start-node", "start -> exit; Start -> exit"), @r"
         1:28 error: `Start` is a second start node, after `start`
           at: Start
           fix: keep one of them, and give the other a handler of its own
         ");
-        insta::assert_snapshot!(told("start-incoming", "start -> a -> exit; a -> start"), @r"
+        insta::assert_snapshot!(reported("start-incoming", "start -> a -> exit; a -> start"), @r"
         1:33 error: an edge leads back into the start node `start`
           at: a -> start
           fix: lead it to the first stage after the start instead

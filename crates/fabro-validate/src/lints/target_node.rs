@@ -32,11 +32,11 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
 
 #[cfg(test)]
 mod tests {
-    use crate::tests::support::told;
+    use crate::tests::support::reported;
 
     #[test]
     fn names_of_nodes_are_nodes() {
-        insta::assert_snapshot!(told("target-node", r#"graph [retry_target=plam]; start -> plan -> exit; plan [fallback_retry_target="elsewhere"]"#), @r#"
+        insta::assert_snapshot!(reported("target-node", r#"graph [retry_target=plam]; start -> plan -> exit; plan [fallback_retry_target="elsewhere"]"#), @r#"
         1:33 error: `retry_target` names `plam`, but there is no such node
           at: plam
           fix: did you mean `plan`?
@@ -44,16 +44,16 @@ mod tests {
           at: "elsewhere"
           fix: name a node of this workflow, or add it
         "#);
-        insta::assert_snapshot!(told("target-node", "start -> g; g [shape=hexagon, human.default_choice=yess]; g -> yes_please; g -> exit; yes_please -> exit"), @r"
+        insta::assert_snapshot!(reported("target-node", "start -> g; g [shape=hexagon, human.default_choice=yess]; g -> yes_please; g -> exit; yes_please -> exit"), @r"
         1:64 error: `human.default_choice` names `yess`, but there is no such node
           at: yess
           fix: name a node of this workflow, or add it
         ");
-        insta::assert_snapshot!(told("target-node", "node [retry_target=gone]; start -> a -> b -> exit"), @r"
+        insta::assert_snapshot!(reported("target-node", "node [retry_target=gone]; start -> a -> b -> exit"), @r"
         1:32 error: `retry_target` names `gone`, but there is no such node
           at: gone
           fix: name a node of this workflow, or add it
         ");
-        insta::assert_snapshot!(told("target-node", r#"graph [retry_target=plan]; start -> plan -> exit; plan [retry_target=""]"#), @"nothing");
+        insta::assert_snapshot!(reported("target-node", r#"graph [retry_target=plan]; start -> plan -> exit; plan [retry_target=""]"#), @"nothing");
     }
 }

@@ -43,16 +43,16 @@ fn add<'a>(uses: &mut BTreeMap<usize, (&'a Attr, bool)>, attr: Option<&'a Attr>,
 
 #[cfg(test)]
 mod tests {
-    use crate::tests::support::told;
+    use crate::tests::support::reported;
 
     #[test]
     fn a_thread_is_continued() {
-        insta::assert_snapshot!(told("thread-without-full", "start -> a -> exit; a [thread_id=main]"), @r"
+        insta::assert_snapshot!(reported("thread-without-full", "start -> a -> exit; a [thread_id=main]"), @r"
         1:36 warning: `thread_id` has no effect here: a conversation is only continued with fidelity=full
           at: thread_id
           fix: add fidelity=full, or remove it
         ");
-        insta::assert_snapshot!(told("thread-without-full", "graph [default_thread=main]; node [thread_id=t]; start -> a -> b -> exit; a -> c -> exit [thread_id=e]"), @r"
+        insta::assert_snapshot!(reported("thread-without-full", "graph [default_thread=main]; node [thread_id=t]; start -> a -> b -> exit; a -> c -> exit [thread_id=e]"), @r"
         1:20 warning: `default_thread` has no effect here: a conversation is only continued with fidelity=full
           at: default_thread
           fix: add fidelity=full, or remove it
@@ -63,13 +63,13 @@ mod tests {
           at: thread_id
           fix: add fidelity=full, or remove it
         ");
-        insta::assert_snapshot!(told("thread-without-full", "start -> a [thread_id=main]; a -> exit"), @r"
+        insta::assert_snapshot!(reported("thread-without-full", "start -> a [thread_id=main]; a -> exit"), @r"
         1:25 warning: `thread_id` has no effect here: a conversation is only continued with fidelity=full
           at: thread_id
           fix: add fidelity=full, or remove it
         ");
-        insta::assert_snapshot!(told("thread-without-full", "start -> a [fidelity=full]; a [thread_id=main]; a -> exit"), @"nothing");
-        insta::assert_snapshot!(told("thread-without-full", "graph [default_fidelity=full]; start -> a -> exit; a [thread_id=main]"), @"nothing");
-        insta::assert_snapshot!(told("thread-without-full", "node [thread_id=t]; start -> a -> b -> exit; b [fidelity=full]"), @"nothing");
+        insta::assert_snapshot!(reported("thread-without-full", "start -> a [fidelity=full]; a [thread_id=main]; a -> exit"), @"nothing");
+        insta::assert_snapshot!(reported("thread-without-full", "graph [default_fidelity=full]; start -> a -> exit; a [thread_id=main]"), @"nothing");
+        insta::assert_snapshot!(reported("thread-without-full", "node [thread_id=t]; start -> a -> b -> exit; b [fidelity=full]"), @"nothing");
     }
 }

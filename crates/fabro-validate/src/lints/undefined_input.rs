@@ -24,7 +24,7 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
         let root = name.split('.').next().unwrap_or(name);
         let fix = match checking.nearest(root, inputs.keys().map(String::as_str)) {
             Some(near) if near != root => format!("did you mean `inputs.{near}`?"),
-            _ => format!("set it under [run.inputs], or with --input {root}=…"),
+            _ => format!("set it under [run.inputs], or give the run an input {root}=…"),
         };
         findings.error("undefined-input", checking.place(attr, read.span), message, fix);
     }
@@ -43,21 +43,21 @@ fn is_given(inputs: &Map<String, Value>, name: &str) -> bool {
 mod tests {
     use serde_json::json;
 
-    use crate::tests::support::{told, told_with};
+    use crate::tests::support::{reported, reported_with};
 
     #[test]
     fn inputs_are_given() {
-        insta::assert_snapshot!(told_with("undefined-input", r#"graph [goal="Fix {{ inputs.issue }}"]; start -> a -> exit; a [prompt="In {{ inputs.rep }} and {{ inputs.rep }}: {{ inputs.repo.name }}, {{ inputs.repo.url }}, {{ inputs.note | default(1) }}"]"#, &[], Some(json!({"repo": {"name": "x"}}))), @r"
+        insta::assert_snapshot!(reported_with("undefined-input", r#"graph [goal="Fix {{ inputs.issue }}"]; start -> a -> exit; a [prompt="In {{ inputs.rep }} and {{ inputs.rep }}: {{ inputs.repo.name }}, {{ inputs.repo.url }}, {{ inputs.note | default(1) }}"]"#, &[], Some(json!({"repo": {"name": "x"}}))), @r"
         1:33 error: the input `issue` is not given
           at: inputs.issue
-          fix: set it under [run.inputs], or with --input issue=…
+          fix: set it under [run.inputs], or give the run an input issue=…
         1:89 error: the input `rep` is not given
           at: inputs.rep
-          fix: set it under [run.inputs], or with --input rep=…
+          fix: set it under [run.inputs], or give the run an input rep=…
         1:152 error: the input `repo.url` is not given
           at: inputs.repo.url
-          fix: set it under [run.inputs], or with --input repo=…
+          fix: set it under [run.inputs], or give the run an input repo=…
         ");
-        insta::assert_snapshot!(told("undefined-input", r#"start -> a -> exit; a [prompt="{{ inputs.repo }}"]"#), @"nothing");
+        insta::assert_snapshot!(reported("undefined-input", r#"start -> a -> exit; a [prompt="{{ inputs.repo }}"]"#), @"nothing");
     }
 }

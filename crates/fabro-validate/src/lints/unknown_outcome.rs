@@ -84,11 +84,11 @@ fn has_words(node: &Node) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::tests::support::told;
+    use crate::tests::support::reported;
 
     #[test]
     fn a_command_ends_with_a_status() {
-        insta::assert_snapshot!(told("unknown-outcome", r#"start -> a; a [shape=parallelogram, script=x]; a -> exit [condition="outcome=sucess"]; a -> b [condition="context.outcome != needs_dod && x=1"]; b -> exit"#), @r"
+        insta::assert_snapshot!(reported("unknown-outcome", r#"start -> a; a [shape=parallelogram, script=x]; a -> exit [condition="outcome=sucess"]; a -> b [condition="context.outcome != needs_dod && x=1"]; b -> exit"#), @r"
         1:82 warning: `a` never ends as `sucess`, only with a status
           at: outcome=sucess
           fix: did you mean `success`?
@@ -96,12 +96,12 @@ mod tests {
           at: context.outcome != needs_dod
           fix: compare with success, fail, partial_success or skipped
         ");
-        insta::assert_snapshot!(told("unknown-outcome", r#"start -> a -> d; a [shape=parallelogram, script=x]; d [shape=diamond]; d -> exit [condition="outcome=done"]; d -> a"#), @r"
+        insta::assert_snapshot!(reported("unknown-outcome", r#"start -> a -> d; a [shape=parallelogram, script=x]; d [shape=diamond]; d -> exit [condition="outcome=done"]; d -> a"#), @r"
         1:106 warning: no stage before `d` ends as `done`, only with a status
           at: outcome=done
           fix: compare with success, fail, partial_success or skipped
         ");
-        insta::assert_snapshot!(told("unknown-outcome", r#"start -> a; a [output_schema="{}"]; a -> exit [condition="outcome=done"]; a -> exit"#), @r"
+        insta::assert_snapshot!(reported("unknown-outcome", r#"start -> a; a [output_schema="{}"]; a -> exit [condition="outcome=done"]; a -> exit"#), @r"
         1:71 warning: `a` never ends as `done`, only with a status
           at: outcome=done
           fix: compare with success, fail, partial_success or skipped
@@ -110,8 +110,8 @@ mod tests {
 
     #[test]
     fn models_have_words_of_their_own() {
-        insta::assert_snapshot!(told("unknown-outcome", r#"start -> a; a [prompt=x]; a -> exit [condition="outcome=done"]; a -> exit"#), @"nothing");
-        insta::assert_snapshot!(told("unknown-outcome", r#"start -> a -> d -> e; a [prompt=x]; b [shape=parallelogram, script=x]; b -> d; d [shape=diamond]; e [shape=diamond]; e -> exit [condition="outcome=done"]; e -> b"#), @"nothing");
-        insta::assert_snapshot!(told("unknown-outcome", r#"start -> a; a [shape=parallelogram, script=x]; a -> exit [condition="outcome=success || outcome=failure || outcome!="]; a -> exit"#), @"nothing");
+        insta::assert_snapshot!(reported("unknown-outcome", r#"start -> a; a [prompt=x]; a -> exit [condition="outcome=done"]; a -> exit"#), @"nothing");
+        insta::assert_snapshot!(reported("unknown-outcome", r#"start -> a -> d -> e; a [prompt=x]; b [shape=parallelogram, script=x]; b -> d; d [shape=diamond]; e [shape=diamond]; e -> exit [condition="outcome=done"]; e -> b"#), @"nothing");
+        insta::assert_snapshot!(reported("unknown-outcome", r#"start -> a; a [shape=parallelogram, script=x]; a -> exit [condition="outcome=success || outcome=failure || outcome!="]; a -> exit"#), @"nothing");
     }
 }

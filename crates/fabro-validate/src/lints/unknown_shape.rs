@@ -26,11 +26,11 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
 
 #[cfg(test)]
 mod tests {
-    use crate::tests::support::told;
+    use crate::tests::support::reported;
 
     #[test]
     fn a_shape_stands_for_a_handler() {
-        insta::assert_snapshot!(told("unknown-shape", "start -> a -> b -> c -> exit; a [shape=circle]; b [shape=Hexagon]; c [shape=ellipse, type=command, script=x]"), @r"
+        insta::assert_snapshot!(reported("unknown-shape", "start -> a -> b -> c -> exit; a [shape=circle]; b [shape=Hexagon]; c [shape=ellipse, type=command, script=x]"), @r"
         1:52 warning: the shape `circle` stands for no handler; an agent runs `a`
           at: circle
           fix: use box for an agent, or name what runs it with type=…
@@ -38,11 +38,11 @@ mod tests {
           at: Hexagon
           fix: did you mean `hexagon`?
         ");
-        insta::assert_snapshot!(told("unknown-shape", "node [shape=ellipse]; start -> a -> b -> exit"), @r"
+        insta::assert_snapshot!(reported("unknown-shape", "node [shape=ellipse]; start -> a -> b -> exit"), @r"
         1:25 warning: the shape `ellipse` stands for no handler; an agent runs these nodes
           at: ellipse
           fix: use box for an agent, or name what runs it with type=…
         ");
-        insta::assert_snapshot!(told("unknown-shape", "start -> a -> exit; a [shape=box]; start [shape=circle]"), @"nothing");
+        insta::assert_snapshot!(reported("unknown-shape", "start -> a -> exit; a [shape=box]; start [shape=circle]"), @"nothing");
     }
 }

@@ -36,11 +36,11 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
 
 #[cfg(test)]
 mod tests {
-    use crate::tests::support::told;
+    use crate::tests::support::reported;
 
     #[test]
     fn near_misses_of_tools_are_told() {
-        insta::assert_snapshot!(told("unknown-tool", r#"start -> a -> exit; a [prompt=x, tools="read_files, grep, webFetch, mcp__read__file, deploy"]"#), @r#"
+        insta::assert_snapshot!(reported("unknown-tool", r#"start -> a -> exit; a [prompt=x, tools="read_files, grep, webFetch, mcp__read__file, deploy"]"#), @r#"
         1:52 warning: no tool of ours is called `read_files`
           at: "read_files, grep, webFetch, mcp__read__file, deploy"
           fix: did you mean `read_file`?
@@ -48,29 +48,29 @@ mod tests {
           at: "read_files, grep, webFetch, mcp__read__file, deploy"
           fix: did you mean `web_fetch`?
         "#);
-        insta::assert_snapshot!(told("unknown-tool", r#"node [tools="shel"]; start -> a -> b -> exit"#), @r#"
+        insta::assert_snapshot!(reported("unknown-tool", r#"node [tools="shel"]; start -> a -> b -> exit"#), @r#"
         1:25 warning: no tool of ours is called `shel`
           at: "shel"
           fix: did you mean `shell`?
         "#);
-        insta::assert_snapshot!(told("unknown-tool", r#"start -> a -> exit; a [prompt=x, tools="read_file,write_file edit_file apply_patch shell grep glob list_dir web_fetch get_workflow_context append_workflow_context spawn_agent send_input wait close_agent use_skill lookup"]"#), @"nothing");
+        insta::assert_snapshot!(reported("unknown-tool", r#"start -> a -> exit; a [prompt=x, tools="read_file,write_file edit_file apply_patch shell grep glob list_dir web_fetch get_workflow_context append_workflow_context spawn_agent send_input wait close_agent use_skill lookup"]"#), @"nothing");
     }
 
     #[test]
     fn agents_without_any_tool_are_told() {
-        insta::assert_snapshot!(told("unknown-tool", r#"start -> a -> exit; a [prompt=x, tools="nope"]"#), @r#"
+        insta::assert_snapshot!(reported("unknown-tool", r#"start -> a -> exit; a [prompt=x, tools="nope"]"#), @r#"
         1:52 warning: no tool of ours is called `nope`: without settings that declare it, the agent has no tools
           at: "nope"
           fix: choose from append_workflow_context, apply_patch, close_agent, edit_file, get_workflow_context, glob, grep, list_dir, read_file, send_input, shell, spawn_agent, use_skill, wait, web_fetch, write_file
         "#);
-        insta::assert_snapshot!(told("unknown-tool", r#"start -> a -> exit; a [prompt=x, tools="read_file;shell deploy"]"#), @r#"
+        insta::assert_snapshot!(reported("unknown-tool", r#"start -> a -> exit; a [prompt=x, tools="read_file;shell deploy"]"#), @r#"
         1:52 warning: no tool of ours is called `read_file;shell`: without settings that declare it, the agent has no tools
           at: "read_file;shell deploy"
           fix: choose from append_workflow_context, apply_patch, close_agent, edit_file, get_workflow_context, glob, grep, list_dir, read_file, send_input, shell, spawn_agent, use_skill, wait, web_fetch, write_file
         "#);
         for fine in ["deploy grep", "mcp__docs__search, deploy", "", " , "] {
             let source = format!(r#"start -> a -> exit; a [prompt=x, tools="{fine}"]"#);
-            assert_eq!(told("unknown-tool", &source), "nothing", "{fine}");
+            assert_eq!(reported("unknown-tool", &source), "nothing", "{fine}");
         }
     }
 }

@@ -52,16 +52,16 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
 
 #[cfg(test)]
 mod tests {
-    use crate::tests::support::told;
+    use crate::tests::support::reported;
 
     #[test]
     fn every_node_can_be_reached() {
-        insta::assert_snapshot!(told("unreachable-node", "start -> exit; a -> b -> c -> exit"), @r"
+        insta::assert_snapshot!(reported("unreachable-node", "start -> exit; a -> b -> c -> exit"), @r"
         1:28 warning: no path leads from the start to `a`, nor to 2 nodes behind it
           at: a
           fix: add an edge to it, or remove it
         ");
-        insta::assert_snapshot!(told("unreachable-node", "start -> a -> a; b -> c -> b; c -> exit"), @r"
+        insta::assert_snapshot!(reported("unreachable-node", "start -> a -> a; b -> c -> b; c -> exit"), @r"
         1:30 warning: no path leads from the start to `b`, nor to one node behind it
           at: b
           fix: add an edge to it, or remove it
@@ -69,7 +69,7 @@ mod tests {
           at: exit
           fix: add an edge to it from the last stage
         ");
-        insta::assert_snapshot!(told("unreachable-node", r#"start -> a; a [shape=parallelogram, script=x, retry_target=b]; a -> exit [condition="outcome=success"]; b -> exit"#), @"nothing");
-        insta::assert_snapshot!(told("unreachable-node", "start -> a -> exit; a [goal_gate=true, retry_target=b]; b -> exit"), @"nothing");
+        insta::assert_snapshot!(reported("unreachable-node", r#"start -> a; a [shape=parallelogram, script=x, retry_target=b]; a -> exit [condition="outcome=success"]; b -> exit"#), @"nothing");
+        insta::assert_snapshot!(reported("unreachable-node", "start -> a -> exit; a [goal_gate=true, retry_target=b]; b -> exit"), @"nothing");
     }
 }

@@ -32,11 +32,11 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
 
 #[cfg(test)]
 mod tests {
-    use crate::tests::support::told;
+    use crate::tests::support::reported;
 
     #[test]
     fn selectors_match_something() {
-        insta::assert_snapshot!(told("unused-style", r#"graph [model_stylesheet="* { model: m } .hard { model: n } #plam { model: o } tab { model: p } .fast { model: q }"]; start -> plan -> exit; plan [class=fast]"#), @r"
+        insta::assert_snapshot!(reported("unused-style", r#"graph [model_stylesheet="* { model: m } .hard { model: n } #plam { model: o } tab { model: p } .fast { model: q }"]; start -> plan -> exit; plan [class=fast]"#), @r"
         1:53 warning: `.hard` matches no node of this workflow
           at: .hard
           fix: remove the rule, or give a node this id or class

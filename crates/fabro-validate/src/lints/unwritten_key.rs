@@ -252,16 +252,16 @@ fn stop_conditions(checking: &Checking<'_>, findings: &mut Findings) {
 
 #[cfg(test)]
 mod tests {
-    use crate::tests::support::told;
+    use crate::tests::support::reported;
 
     #[test]
     fn the_nearest_writer_is_named() {
-        insta::assert_snapshot!(told("unwritten-key", r#"start -> report -> test -> exit; test [shape=parallelogram, script=x]; report [prompt="{{ context.command.output }}"]"#), @r"
+        insta::assert_snapshot!(reported("unwritten-key", r#"start -> report -> test -> exit; test [shape=parallelogram, script=x]; report [prompt="{{ context.command.output }}"]"#), @r"
         1:103 warning: no stage before this writes `command.output`; the nearest that can, `test`, comes after it
           at: context.command.output
           fix: only a command node writes it: put one before `report`
         ");
-        insta::assert_snapshot!(told("unwritten-key", r#"start -> a -> b -> exit; a [prompt="{{ context.response.b }}"]; b [prompt=x]; a -> c -> exit; c [prompt="{{ context.response.b }}"]"#), @r"
+        insta::assert_snapshot!(reported("unwritten-key", r#"start -> a -> b -> exit; a [prompt="{{ context.response.b }}"]; b [prompt=x]; a -> c -> exit; c [prompt="{{ context.response.b }}"]"#), @r"
         1:52 warning: no stage before this writes `response.b`; the nearest that can, `b`, comes after it
           at: context.response.b
           fix: lead the way to `a` through `b`
@@ -269,22 +269,22 @@ mod tests {
           at: context.response.b
           fix: lead the way to `c` through `b`
         ");
-        insta::assert_snapshot!(told("unwritten-key", r#"start -> a -> exit; a [prompt="{{ context.human.gate.text }}"]"#), @r"
+        insta::assert_snapshot!(reported("unwritten-key", r#"start -> a -> exit; a [prompt="{{ context.human.gate.text }}"]"#), @r"
         1:47 warning: no stage before this writes `human.gate.text`
           at: context.human.gate.text
           fix: only a human gate writes it: put one before `a`
         ");
-        insta::assert_snapshot!(told("unwritten-key", r#"start -> a; a -> b [condition="context.score > 3"]; a -> exit; a [shape=parallelogram, script=x]; b [prompt=x]; b -> exit"#), @r"
+        insta::assert_snapshot!(reported("unwritten-key", r#"start -> a; a -> b [condition="context.score > 3"]; a -> exit; a [shape=parallelogram, script=x]; b [prompt=x]; b -> exit"#), @r"
         1:44 warning: no stage before this writes `score`; the nearest that can, `b`, comes after it
           at: context.score
           fix: only an agent or prompt node, by its context_updates, writes it: put one before `a`
         ");
-        insta::assert_snapshot!(told("unwritten-key", r#"start -> p; p [shape=component]; p -> a [condition="parallel.results"]; p -> exit; a -> exit; a [prompt=x]"#), @r"
+        insta::assert_snapshot!(reported("unwritten-key", r#"start -> p; p [shape=component]; p -> a [condition="parallel.results"]; p -> exit; a -> exit; a [prompt=x]"#), @r"
         1:65 warning: no stage before this writes `parallel.results`; the nearest that can, `p`, comes after it
           at: parallel.results
           fix: only a parallel node writes it: put one before `p`
         ");
-        insta::assert_snapshot!(told("unwritten-key", r#"start -> a; a -> exit [condition="ready"]; a -> exit; a [shape=parallelogram, script=x]"#), @r"
+        insta::assert_snapshot!(reported("unwritten-key", r#"start -> a; a -> exit [condition="ready"]; a -> exit; a [shape=parallelogram, script=x]"#), @r"
         1:47 warning: no stage before this writes `ready`
           at: ready
           fix: only an agent or prompt node, by its context_updates, writes it: put one before `a`
@@ -293,19 +293,19 @@ mod tests {
 
     #[test]
     fn what_comes_before_counts() {
-        insta::assert_snapshot!(told("unwritten-key", r#"start -> test; test [shape=parallelogram, script=x]; test -> exit [condition="context.command.exit_code = 0"]; test -> exit"#), @"nothing");
-        insta::assert_snapshot!(told("unwritten-key", r#"start -> a -> test -> a; test [shape=parallelogram, script=x]; a [prompt="{{ context.command.output }}"]; test -> exit"#), @"nothing");
-        insta::assert_snapshot!(told("unwritten-key", r#"start -> a -> b -> exit; a [prompt=x]; b [prompt="{{ context.response.a }} {{ context.tests_passed }} {{ context.audit.score }}"]"#), @"nothing");
-        insta::assert_snapshot!(told("unwritten-key", r#"start -> a -> b -> exit; a [prompt=x, output_schema="{}"]; b [prompt="{{ context.output.a.score }}"]"#), @"nothing");
-        insta::assert_snapshot!(told("unwritten-key", r#"start -> a; a -> exit [condition="outcome=success && internal.node_visit_count < 3 && graph.goal && failure_class!=x"]; a -> exit; a [shape=parallelogram, script=x]"#), @"nothing");
-        insta::assert_snapshot!(told("unwritten-key", r#"start -> a; a [shape=parallelogram, script=x, retry_target=b]; a -> exit [condition="outcome=success"]; b [prompt="{{ context.command.stderr }}"]; b -> exit"#), @"nothing");
-        insta::assert_snapshot!(told("unwritten-key", r#"start -> g; g [shape=hexagon]; g -> a [label=Go]; a [prompt="{{ context.human.gate.label }}"]; a -> exit"#), @"nothing");
-        insta::assert_snapshot!(told("unwritten-key", r#"start -> a -> exit; a [prompt="{{ context.nothing | default(1) }}"]"#), @"nothing");
+        insta::assert_snapshot!(reported("unwritten-key", r#"start -> test; test [shape=parallelogram, script=x]; test -> exit [condition="context.command.exit_code = 0"]; test -> exit"#), @"nothing");
+        insta::assert_snapshot!(reported("unwritten-key", r#"start -> a -> test -> a; test [shape=parallelogram, script=x]; a [prompt="{{ context.command.output }}"]; test -> exit"#), @"nothing");
+        insta::assert_snapshot!(reported("unwritten-key", r#"start -> a -> b -> exit; a [prompt=x]; b [prompt="{{ context.response.a }} {{ context.tests_passed }} {{ context.audit.score }}"]"#), @"nothing");
+        insta::assert_snapshot!(reported("unwritten-key", r#"start -> a -> b -> exit; a [prompt=x, output_schema="{}"]; b [prompt="{{ context.output.a.score }}"]"#), @"nothing");
+        insta::assert_snapshot!(reported("unwritten-key", r#"start -> a; a -> exit [condition="outcome=success && internal.node_visit_count < 3 && graph.goal && failure_class!=x"]; a -> exit; a [shape=parallelogram, script=x]"#), @"nothing");
+        insta::assert_snapshot!(reported("unwritten-key", r#"start -> a; a [shape=parallelogram, script=x, retry_target=b]; a -> exit [condition="outcome=success"]; b [prompt="{{ context.command.stderr }}"]; b -> exit"#), @"nothing");
+        insta::assert_snapshot!(reported("unwritten-key", r#"start -> g; g [shape=hexagon]; g -> a [label=Go]; a [prompt="{{ context.human.gate.label }}"]; a -> exit"#), @"nothing");
+        insta::assert_snapshot!(reported("unwritten-key", r#"start -> a -> exit; a [prompt="{{ context.nothing | default(1) }}"]"#), @"nothing");
     }
 
     #[test]
     fn a_branch_keeps_its_updates() {
-        insta::assert_snapshot!(told("unwritten-key", r#"start -> p -> {a; b} -> join -> exit; p [shape=component]; join [shape=tripleoctagon]; a [prompt=x]; b [shape=parallelogram, script=x]; join -> done [condition="context.verdict=ship"]; done [shape=parallelogram, script="echo {{ context.command.output }} {{ context.parallel.results }} {{ context.parallel.fan_in.best_id }}"]; done -> exit"#), @r"
+        insta::assert_snapshot!(reported("unwritten-key", r#"start -> p -> {a; b} -> join -> exit; p [shape=component]; join [shape=tripleoctagon]; a [prompt=x]; b [shape=parallelogram, script=x]; join -> done [condition="context.verdict=ship"]; done [shape=parallelogram, script="echo {{ context.command.output }} {{ context.parallel.results }} {{ context.parallel.fan_in.best_id }}"]; done -> exit"#), @r"
         1:174 warning: no stage before this writes `verdict`: `a` does, but in a branch of `p`, which keeps it to itself
           at: context.verdict
           fix: read it from `parallel.results`, or write it after the fan-out
@@ -313,13 +313,13 @@ mod tests {
           at: context.command.output
           fix: read it from `parallel.results`, or write it after the fan-out
         ");
-        insta::assert_snapshot!(told("unwritten-key", r#"start -> a -> p -> {b; c} -> join -> exit; a [shape=parallelogram, script=x]; p [shape=component]; node [shape=parallelogram]; b [script="{{ context.command.output }}"]; c [script=x]; join [prompt="{{ context.command.output }}", type=agent]"#), @"nothing");
-        insta::assert_snapshot!(told("unwritten-key", r#"start -> p -> {a; b} -> join -> exit; p [shape=component]; a [prompt=x]; b [prompt=x]; join [prompt="{{ context.response.a }}"]; start2 [prompt=x]; join -> a [condition="x"]"#), @"nothing");
+        insta::assert_snapshot!(reported("unwritten-key", r#"start -> a -> p -> {b; c} -> join -> exit; a [shape=parallelogram, script=x]; p [shape=component]; node [shape=parallelogram]; b [script="{{ context.command.output }}"]; c [script=x]; join [prompt="{{ context.command.output }}", type=agent]"#), @"nothing");
+        insta::assert_snapshot!(reported("unwritten-key", r#"start -> p -> {a; b} -> join -> exit; p [shape=component]; a [prompt=x]; b [prompt=x]; join [prompt="{{ context.response.a }}"]; start2 [prompt=x]; join -> a [condition="x"]"#), @"nothing");
     }
 
     #[test]
     fn a_restart_begins_afresh() {
-        insta::assert_snapshot!(told("unwritten-key", r#"start -> a; a [prompt="{{ context.command.output }}"]; a -> t; t [shape=parallelogram, script=x]; t -> a [loop_restart=true, condition="outcome=fail"]; t -> exit"#), @r"
+        insta::assert_snapshot!(reported("unwritten-key", r#"start -> a; a [prompt="{{ context.command.output }}"]; a -> t; t [shape=parallelogram, script=x]; t -> a [loop_restart=true, condition="outcome=fail"]; t -> exit"#), @r"
         1:39 warning: no stage before this writes `command.output`: `t` does, but loop_restart begins with a fresh context
           at: context.command.output
           fix: write it after the restart
@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     fn keys_that_nobody_can_write() {
-        insta::assert_snapshot!(told("unwritten-key", r#"start -> plan -> b -> exit; plan [prompt=x]; b [prompt="{{ context.response.plna }} {{ context.output.plan.x }} {{ context.response.plan.x }} {{ context.child.plan }}"]"#), @r"
+        insta::assert_snapshot!(reported("unwritten-key", r#"start -> plan -> b -> exit; plan [prompt=x]; b [prompt="{{ context.response.plna }} {{ context.output.plan.x }} {{ context.response.plan.x }} {{ context.child.plan }}"]"#), @r"
         1:72 warning: no stage writes `response.plna`: there is no node `plna`
           at: context.response.plna
           fix: did you mean `response.plan`?
@@ -342,7 +342,7 @@ mod tests {
           at: context.child.plan
           fix: name another node
         ");
-        insta::assert_snapshot!(told("unwritten-key", r#"start -> test -> b -> exit; test [shape=parallelogram, script=x]; b [prompt="{{ context.response.test }} {{ context.command.outptu }} {{ context.command.output.x }} {{ context.parallel.best }}"]"#), @r"
+        insta::assert_snapshot!(reported("unwritten-key", r#"start -> test -> b -> exit; test [shape=parallelogram, script=x]; b [prompt="{{ context.response.test }} {{ context.command.outptu }} {{ context.command.output.x }} {{ context.parallel.best }}"]"#), @r"
         1:93 warning: no stage writes `response.test`: `test` is a command node
           at: context.response.test
           fix: read `command.output`
@@ -356,7 +356,7 @@ mod tests {
           at: context.parallel.best
           fix: read one of parallel.fan_in.best_id, parallel.fan_in.best_outcome, parallel.fan_in.best_head_sha, parallel.results
         ");
-        insta::assert_snapshot!(told("unwritten-key", r#"graph [owner=x]; start -> b -> exit; b [prompt="{{ context.graph.ownr }} {{ context.graph.owner }} {{ context.internal.node_visits_count }} {{ context.internal.retry_count.c }} {{ context.last_answer }}"]"#), @r"
+        insta::assert_snapshot!(reported("unwritten-key", r#"graph [owner=x]; start -> b -> exit; b [prompt="{{ context.graph.ownr }} {{ context.graph.owner }} {{ context.internal.node_visits_count }} {{ context.internal.retry_count.c }} {{ context.last_answer }}"]"#), @r"
         1:64 warning: no stage writes `graph.ownr`: the graph has no attribute `ownr`
           at: context.graph.ownr
           fix: did you mean `graph.owner`?
@@ -370,7 +370,7 @@ mod tests {
           at: context.last_answer
           fix: read one of last_stage, last_response, failure_class, failure_signature
         ");
-        insta::assert_snapshot!(told("unwritten-key", r#"start -> a -> b -> exit; a [prompt=x, output_schema="{}"]; b [shape=parallelogram, script="{{ context.verdict }}"]"#), @r"
+        insta::assert_snapshot!(reported("unwritten-key", r#"start -> a -> b -> exit; a [prompt=x, output_schema="{}"]; b [shape=parallelogram, script="{{ context.verdict }}"]"#), @r"
         1:107 warning: no stage before this writes `verdict`
           at: context.verdict
           fix: only an agent or prompt node, by its context_updates, writes it: put one before `b`
@@ -379,7 +379,7 @@ mod tests {
 
     #[test]
     fn stop_conditions_read_the_sub_workflow() {
-        insta::assert_snapshot!(told("unwritten-key", r#"start -> m -> exit; m [shape=house, stack.child_dot_source="digraph { start -> t -> exit; t [shape=parallelogram, script=x] }", manager.stop_condition="command.exit_code=0 || done=true || response.x"]"#), @r"
+        insta::assert_snapshot!(reported("unwritten-key", r#"start -> m -> exit; m [shape=house, stack.child_dot_source="digraph { start -> t -> exit; t [shape=parallelogram, script=x] }", manager.stop_condition="command.exit_code=0 || done=true || response.x"]"#), @r"
         1:188 warning: no stage of the sub-workflow of `m` writes `done`
           at: done
           fix: only an agent or prompt node, by its context_updates, writes it
@@ -387,6 +387,6 @@ mod tests {
           at: response.x
           fix: name a node of this workflow
         ");
-        insta::assert_snapshot!(told("unwritten-key", r#"start -> m -> exit; m [shape=house, stack.child_dot_source="digraph { start -> t -> exit; t [prompt=x] }", manager.stop_condition="done=true"]"#), @"nothing");
+        insta::assert_snapshot!(reported("unwritten-key", r#"start -> m -> exit; m [shape=house, stack.child_dot_source="digraph { start -> t -> exit; t [prompt=x] }", manager.stop_condition="done=true"]"#), @"nothing");
     }
 }

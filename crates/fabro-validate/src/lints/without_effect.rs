@@ -45,21 +45,21 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
 
 #[cfg(test)]
 mod tests {
-    use crate::tests::support::told;
+    use crate::tests::support::reported;
 
     #[test]
     fn a_gate_asks_its_label() {
-        insta::assert_snapshot!(told("without-effect", r#"node [prompt=x]; start -> a -> exit; a [shape=hexagon, prompt="Ship it?"]"#), @r"
+        insta::assert_snapshot!(reported("without-effect", r#"node [prompt=x]; start -> a -> exit; a [shape=hexagon, prompt="Ship it?"]"#), @r"
         1:68 warning: `prompt` has no effect on `a`, a human node, which asks its label
           at: prompt
           fix: write the question as the node's label
         ");
-        insta::assert_snapshot!(told("without-effect", r#"node [prompt=x]; start -> a -> exit; a [shape=hexagon, label="Ship it?"]"#), @"nothing");
+        insta::assert_snapshot!(reported("without-effect", r#"node [prompt=x]; start -> a -> exit; a [shape=hexagon, label="Ship it?"]"#), @"nothing");
     }
 
     #[test]
     fn what_asks_no_model_takes_no_schema_and_no_tools() {
-        insta::assert_snapshot!(told("without-effect", r#"start -> a -> exit; a [shape=parallelogram, script=x, output_schema=routing, tools="grep"]"#), @r"
+        insta::assert_snapshot!(reported("without-effect", r#"start -> a -> exit; a [shape=parallelogram, script=x, output_schema=routing, tools="grep"]"#), @r"
         1:67 warning: `output_schema` has no effect on `a`, a command node, which asks no model
           at: output_schema
           fix: remove it, or make the node an agent (shape=box) or a prompt (shape=tab)
@@ -67,7 +67,7 @@ mod tests {
           at: tools
           fix: remove it, or make the node an agent (shape=box) or a prompt (shape=tab)
         ");
-        insta::assert_snapshot!(told("without-effect", "node [tools=grep]; start -> a -> b -> exit; a [shape=parallelogram, script=x]; b [output_schema=routing]"), @"nothing");
-        insta::assert_snapshot!(told("without-effect", "start -> p -> {a; b} -> f -> exit; p [shape=component]; f [shape=tripleoctagon, prompt=x, permissions=full]"), @"nothing");
+        insta::assert_snapshot!(reported("without-effect", "node [tools=grep]; start -> a -> b -> exit; a [shape=parallelogram, script=x]; b [output_schema=routing]"), @"nothing");
+        insta::assert_snapshot!(reported("without-effect", "start -> p -> {a; b} -> f -> exit; p [shape=component]; f [shape=tripleoctagon, prompt=x, permissions=full]"), @"nothing");
     }
 }

@@ -1,67 +1,67 @@
 //! Errors of lowering, as validation reports them.
 
 mod condition_syntax {
-    use crate::tests::support::told;
+    use crate::tests::support::reported;
 
     #[test]
     fn errors_point_into_the_condition() {
-        insta::assert_snapshot!(told("condition-syntax", r#"start -> a; a -> b [condition="outcome=success &&"]; a -> exit; b -> exit"#), @r#"
+        insta::assert_snapshot!(reported("condition-syntax", r#"start -> a; a -> b [condition="outcome=success &&"]; a -> exit; b -> exit"#), @r#"
         1:62 error: expected a condition, found the end
           at: "
           fix: write clauses such as outcome=success, joined by && or ||
         "#);
-        insta::assert_snapshot!(told("condition-syntax", r#"start -> a; a -> b [condition="version matches (["]; a -> exit; b -> exit"#), @r"
+        insta::assert_snapshot!(reported("condition-syntax", r#"start -> a; a -> b [condition="version matches (["]; a -> exit; b -> exit"#), @r"
         1:60 error: invalid regular expression: unclosed character class
           at: ([
           fix: write clauses such as outcome=success, joined by && or ||
         ");
-        insta::assert_snapshot!(told("condition-syntax", r#"start -> a; a -> b [condition="label=\"x\" && (outcome=success"]; a -> exit; b -> exit"#), @r#"
+        insta::assert_snapshot!(reported("condition-syntax", r#"start -> a; a -> b [condition="label=\"x\" && (outcome=success"]; a -> exit; b -> exit"#), @r#"
         1:75 error: expected `&&`, `)` or `||`, found the end
           at: "
           fix: write clauses such as outcome=success, joined by && or ||
         "#);
-        insta::assert_snapshot!(told("condition-syntax", r#"start -> m -> exit; m [shape=house, stack.child_dot_source="digraph { start -> exit }", manager.stop_condition="=x"]"#), @r"
+        insta::assert_snapshot!(reported("condition-syntax", r#"start -> m -> exit; m [shape=house, stack.child_dot_source="digraph { start -> exit }", manager.stop_condition="=x"]"#), @r"
         1:125 error: expected a condition, found `=`
           at: =
           fix: write clauses such as outcome=success, joined by && or ||
         ");
-        insta::assert_snapshot!(told("condition-syntax", r#"start -> a; edge [condition="= x"]; a -> b -> exit"#), @r"
+        insta::assert_snapshot!(reported("condition-syntax", r#"start -> a; edge [condition="= x"]; a -> b -> exit"#), @r"
         1:42 error: expected a condition, found `=`
           at: =
           fix: write clauses such as outcome=success, joined by && or ||
         ");
-        insta::assert_snapshot!(told("condition-syntax", r#"start -> a; a -> b [condition=""]; a -> exit [condition="outcome=success"]; b -> exit"#), @"nothing");
+        insta::assert_snapshot!(reported("condition-syntax", r#"start -> a; a -> b [condition=""]; a -> exit [condition="outcome=success"]; b -> exit"#), @"nothing");
     }
 }
 
 mod template_syntax {
-    use crate::tests::support::{told, told_with};
+    use crate::tests::support::{reported, reported_with};
 
     #[test]
     fn errors_point_into_the_template() {
-        insta::assert_snapshot!(told("template-syntax", r#"start -> a -> exit; a [prompt="Look: {{ context.x | nosuchfilter }}"]"#), @r"
+        insta::assert_snapshot!(reported("template-syntax", r#"start -> a -> exit; a [prompt="Look: {{ context.x | nosuchfilter }}"]"#), @r"
         1:65 error: there is no filter `nosuchfilter`
           at: nosuchfilter
           fix: write {{ context.KEY }}, {{ inputs.NAME }} or {{ goal }}, with filters of Jinja
         ");
-        insta::assert_snapshot!(told("template-syntax", r#"start -> a -> exit; a [shape=parallelogram, script="echo {{ inputs.x"]"#), @r"
+        insta::assert_snapshot!(reported("template-syntax", r#"start -> a -> exit; a [shape=parallelogram, script="echo {{ inputs.x"]"#), @r"
         1:70 error: `{{` is not closed
           at: {{
           fix: add `}}`
         ");
-        insta::assert_snapshot!(told_with("template-syntax", r#"start -> a -> exit; a [prompt="@a.j2"]"#, &[("a.j2", "one
+        insta::assert_snapshot!(reported_with("template-syntax", r#"start -> a -> exit; a [prompt="@a.j2"]"#, &[("a.j2", "one
 {% if goal %}
 ")], None), @r#"
         1:43 error: a.j2, line 2: unexpected end of input, expected end of block
           at: "@a.j2"
           fix: write {{ context.KEY }}, {{ inputs.NAME }} or {{ goal }}, with filters of Jinja
         "#);
-        insta::assert_snapshot!(told("template-syntax", r#"start -> a -> exit; a [shape=parallelogram, script="docker ps --format '{{.Names}}' {{ other }}"]"#), @"nothing");
+        insta::assert_snapshot!(reported("template-syntax", r#"start -> a -> exit; a [shape=parallelogram, script="docker ps --format '{{.Names}}' {{ other }}"]"#), @"nothing");
     }
 
     #[test]
     fn a_goal_reads_inputs_only() {
-        insta::assert_snapshot!(told("template-syntax", r#"graph [goal="Fix {{ context.issue }} {{ goal }} {{ context.x | default('') }} {{ inputs.y }} $goal"]; start -> b -> exit; b [prompt="{{ goal }} $goal"]"#), @r"
+        insta::assert_snapshot!(reported("template-syntax", r#"graph [goal="Fix {{ context.issue }} {{ goal }} {{ context.x | default('') }} {{ inputs.y }} $goal"]; start -> b -> exit; b [prompt="{{ goal }} $goal"]"#), @r"
         1:33 error: `issue` is read in the goal, before any stage can write it
           at: context.issue
           fix: read an input instead: {{ inputs.NAME }}
@@ -73,43 +73,43 @@ mod template_syntax {
 }
 
 mod output_schema {
-    use crate::tests::support::{told, told_with};
+    use crate::tests::support::{reported, reported_with};
 
     #[test]
     fn a_schema_is_a_json_object() {
-        insta::assert_snapshot!(told("output-schema", r#"start -> a -> exit; a [output_schema="{\"type\": \"object\",}"]"#), @r#"
+        insta::assert_snapshot!(reported("output-schema", r#"start -> a -> exit; a [output_schema="{\"type\": \"object\",}"]"#), @r#"
         1:73 error: the schema is not JSON: trailing comma
           at: }
           fix: write `routing`, a JSON Schema such as {"type": "object"}, or @ and the path of one
         "#);
-        insta::assert_snapshot!(told("output-schema", r#"start -> a -> exit; a [output_schema="[1]"]"#), @r#"
+        insta::assert_snapshot!(reported("output-schema", r#"start -> a -> exit; a [output_schema="[1]"]"#), @r#"
         1:51 error: the schema is not a JSON object
           at: [1]
           fix: write `routing`, a JSON Schema such as {"type": "object"}, or @ and the path of one
         "#);
-        insta::assert_snapshot!(told_with("output-schema", r#"start -> a -> exit; a [output_schema="@out.json"]"#, &[("out.json", r#"{
+        insta::assert_snapshot!(reported_with("output-schema", r#"start -> a -> exit; a [output_schema="@out.json"]"#, &[("out.json", r#"{
   "type" "object"
 }"#)], None), @r#"
         1:50 error: out.json, line 2: the schema is not JSON: expected `:`
           at: "@out.json"
           fix: write `routing`, a JSON Schema such as {"type": "object"}, or @ and the path of one
         "#);
-        insta::assert_snapshot!(told("output-schema", r#"start -> a -> exit; a [output_schema="{\"properties\": {\"n\": {\"type\": \"int\"}}}"]"#), @r#"
+        insta::assert_snapshot!(reported("output-schema", r#"start -> a -> exit; a [output_schema="{\"properties\": {\"n\": {\"type\": \"int\"}}}"]"#), @r#"
         1:51 error: the schema is wrong at /properties/n/type: "int" is none of "array", "boolean", "integer", "null", "number", "object", "string"
           at: {\"properties\": {\"n\": {\"type\": \"int\"}}}
           fix: correct it there; the keywords are those of JSON Schema, draft 2020-12 unless `$schema` names another
         "#);
-        insta::assert_snapshot!(told_with("output-schema", r#"start -> a -> exit; a [output_schema="@out.json"]"#, &[("out.json", r#"{"$ref": "https://example.com/s.json"}"#)], None), @r#"
+        insta::assert_snapshot!(reported_with("output-schema", r#"start -> a -> exit; a [output_schema="@out.json"]"#, &[("out.json", r#"{"$ref": "https://example.com/s.json"}"#)], None), @r#"
         1:50 error: out.json, line 1: the schema refers to `https://example.com/s.json` at /$ref, but nothing outside of the schema itself is read: copy it into `$defs`
           at: "@out.json"
           fix: copy what it refers to into `$defs`, and write #/$defs/NAME
         "#);
-        insta::assert_snapshot!(told("output-schema", r##"start -> a -> exit; a [output_schema="{\"$ref\": \"#/$defs/a\"}"]"##), @r##"
+        insta::assert_snapshot!(reported("output-schema", r##"start -> a -> exit; a [output_schema="{\"$ref\": \"#/$defs/a\"}"]"##), @r##"
         1:51 error: the schema refers to `#/$defs/a` at /$ref, which is not there
           at: {\"$ref\": \"#/$defs/a\"}
           fix: define it in `$defs`, or correct the reference
         "##);
-        insta::assert_snapshot!(told("output-schema", r#"start -> a -> b -> exit; a [output_schema=routing]; b [output_schema="{\"type\": \"object\"}"]"#), @"nothing");
-        insta::assert_snapshot!(told("output-schema", r#"start -> a -> exit; a [output_schema="@gone.json"]"#), @"nothing");
+        insta::assert_snapshot!(reported("output-schema", r#"start -> a -> b -> exit; a [output_schema=routing]; b [output_schema="{\"type\": \"object\"}"]"#), @"nothing");
+        insta::assert_snapshot!(reported("output-schema", r#"start -> a -> exit; a [output_schema="@gone.json"]"#), @"nothing");
     }
 }

@@ -6,12 +6,12 @@ use serde_json::{Map, Value};
 
 /// The findings of one rule, in a graph with these statements: `line:column rule: message`, the
 /// underlined text, the fix.
-pub(crate) fn told(rule: &str, body: &str) -> String {
-    told_with(rule, body, &[], None)
+pub(crate) fn reported(rule: &str, body: &str) -> String {
+    reported_with(rule, body, &[], None)
 }
 
 /// The same with files and inputs.
-pub(crate) fn told_with(
+pub(crate) fn reported_with(
     rule: &str,
     body: &str,
     files: &[(&str, &str)],
