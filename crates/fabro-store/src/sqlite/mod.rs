@@ -57,7 +57,7 @@ impl SqliteStore {
 
     /// Opens the store in this directory for reading alone; also one that may not be written, on
     /// a read-only disk for example. Fails with [`StoreError::NoStore`] when there is none.
-    /// Whatever would write fails with [`StoreError::ReadOnly`].
+    /// Every call that writes fails with [`StoreError::ReadOnly`].
     pub fn open_read_only(dir: &Path) -> Result<Self, StoreError> {
         Self::of(Database::open_read_only(dir)?)
     }
