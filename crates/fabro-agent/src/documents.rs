@@ -10,7 +10,7 @@ const NAMES: [&str; 4] = ["AGENTS.md", "CLAUDE.md", "GEMINI.md", ".github/copilo
 /// The size limit of all of them together, in bytes.
 pub const DOCUMENT_BYTES: usize = 32 * 1024;
 
-/// The instructions of a project for agents in `dir`: `AGENTS.md`, `CLAUDE.md`, `GEMINI.md` and
+/// The instructions of a project for agents that work in `dir`: `AGENTS.md`, `CLAUDE.md`, `GEMINI.md` and
 /// `.github/copilot-instructions.md` of each folder from the root of the project to `dir`, each
 /// under its path, nearest last. Files of the same text appear once.
 ///

@@ -80,7 +80,6 @@ mod ledger;
 mod message;
 mod prefix;
 mod prompt;
-mod purpose;
 mod repeats;
 mod session;
 mod settings;
@@ -96,12 +95,11 @@ pub use error::SessionError;
 pub use fabro_compaction::{Overrides, Policy};
 pub use journal::{Journal, JournalError, MemoryJournal, Record};
 pub use prompt::{SystemInfo, system_prompt};
-pub use purpose::recorded_purpose;
 pub use session::{Answer, Session};
 pub use settings::{MayAsk, Parts, Price, Settings};
 pub use skills::{SKILL_BYTES, Skill, SkillError, read_skills, use_skill};
 pub use steering::{Steer, Steering};
-pub use transcript::{Transcript, TranscriptError};
+pub use transcript::{Transcript, TranscriptError, recorded_purpose};
 
 #[cfg(test)]
 mod tests;

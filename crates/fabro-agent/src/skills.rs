@@ -78,7 +78,7 @@ impl Skill {
     }
 }
 
-/// Reads the skills for agents in `work_dir`: those of its folders `.fabro/skills` and
+/// Reads the skills for agents that work in `work_dir`: those of its folders `.fabro/skills` and
 /// `.claude/skills`, then those of `more`. Each folder in these with a `SKILL.md` is one. Of two with
 /// one name, the one of the earlier folder counts. They are ordered by name; a file that is not valid
 /// is reported, and the others are read. As with [`project_docs`](crate::project_docs), files of

@@ -13,7 +13,6 @@ use serde_json::Value;
 
 use crate::ledger::Totals;
 use crate::message::shorten_results;
-use crate::purpose::recorded_purpose;
 use crate::repeats::{self, RepeatAction, Repeats};
 use crate::subagent_calls::{self, SPAWN, send_arguments};
 
@@ -299,6 +298,26 @@ impl OpenCalls {
 /// What a call without a committed result is shown to have given.
 pub(crate) const INTERRUPTED: &str = "[interrupted: the program stopped while this call was at \
     work. It is not known whether it ran; check before you repeat it.]";
+
+/// Why a recorded user message was sent. `follows_warning`: a warning that the answer is not what
+/// its stage requires was recorded just before it.
+///
+/// Logs of earlier versions do not mark their messages. Only there, a continuation is recognised by
+/// its text, and a correction by the warning before it.
+pub fn recorded_purpose(
+    mark: Option<MessagePurpose>,
+    text: &str,
+    follows_warning: bool,
+) -> MessagePurpose {
+    const UNMARKED_CONTINUATION: &str = "[Your answer reached its limit of tokens and was cut off. \
+        Go on exactly where it stopped; do not repeat what you said.]";
+    match mark {
+        Some(purpose) => purpose,
+        None if text == UNMARKED_CONTINUATION => MessagePurpose::Continuation,
+        None if follows_warning => MessagePurpose::Correction,
+        None => MessagePurpose::Request,
+    }
+}
 
 /// The kind of warning that was recorded before a correction by versions that did not mark messages.
 const UNMARKED_CORRECTION_WARNING: &str = "output_schema";

@@ -91,6 +91,17 @@ impl LastStage {
     }
 }
 
+/// The edge by which a line comes to a node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EnteredBy {
+    /// The node it leaves.
+    pub from: Arc<str>,
+    /// Its label.
+    pub label: Option<Arc<str>>,
+    /// Which of that node's outgoing edges it is, from 0, where target and label do not tell.
+    pub edge: Option<u32>,
+}
+
 /// Where a cursor is.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Position {
@@ -98,8 +109,8 @@ pub enum Position {
     Ready {
         /// The node.
         node: Arc<str>,
-        /// The node and label of the edge it comes by; `None` at the beginning.
-        via: Option<(Arc<str>, Option<Arc<str>>)>,
+        /// The edge it comes by; `None` at the beginning.
+        via: Option<EnteredBy>,
     },
     /// A stage is running.
     Active(ActiveStage),
@@ -336,7 +347,9 @@ impl Cursor {
         if jumped {
             self.count_jump(entry, choice);
         }
-        let via = entry.node_id.clone().map(|node| (node, choice.label.clone()));
+        let label = choice.label.clone();
+        let edge = choice.edge;
+        let via = entry.node_id.clone().map(|from| EnteredBy { from, label, edge });
         self.position = Position::Ready { node: Arc::clone(&choice.to), via };
     }
 

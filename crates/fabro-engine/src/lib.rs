@@ -94,7 +94,7 @@ mod transition;
 pub use active_stage::ActiveStage;
 pub use begin::{NewRun, begin, cancel, read_all};
 pub use clock::Clock;
-pub use cursor::{Cursor, LastStage, NodeEnd, Position, StageRecord};
+pub use cursor::{Cursor, EnteredBy, LastStage, NodeEnd, Position, StageRecord};
 pub use drive::{DriveError, RunEnd, World, drive, read_needs};
 pub use fabro_blob::{
     BlobError, BlobStore, NewBlob, OFFLOAD_LIMIT, READ_LIMIT, ReadError, as_file, offload_value,

@@ -11,15 +11,12 @@ use fabro_types::{BlobRef, Failure, FailureClass, Fidelity, NodeKind, Outcome, S
 use serde_json::Value;
 
 use crate::active_stage::ActiveStage;
-use crate::cursor::{Cursor, Position};
+use crate::cursor::{Cursor, EnteredBy, Position};
 use crate::inconsistent::Inconsistent;
 use crate::input::{Commit, Finished, Input};
 use crate::offload::offload_patch;
 use crate::state::{MAIN, Phase, RunState};
 use crate::{NewBlob, Plan, random, retry};
-
-/// The node that a line comes from, and the label of the edge it takes; `None` at the beginning.
-pub(crate) type Via = Option<(Arc<str>, Option<Arc<str>>)>;
 
 /// A run's state together with its plan: takes inputs, gives events.
 pub struct Machine {
@@ -224,7 +221,7 @@ impl Machine {
         &mut self,
         branch: &Arc<str>,
         id: &str,
-        via: Via,
+        via: Option<EnteredBy>,
         passed: usize,
     ) -> Result<(), Inconsistent> {
         let plan = Arc::clone(&self.plan);
@@ -255,10 +252,10 @@ impl Machine {
         &mut self,
         branch: &str,
         node: &NodeSpec,
-        via: Via,
+        via: Option<EnteredBy>,
     ) -> Result<u32, Inconsistent> {
         let cursor = self.cursor(branch)?;
-        let edge = via.and_then(|(from, label)| self.edge(&from, &node.id, label.as_deref()));
+        let edge = via.and_then(|via| self.edge(&via, &node.id));
         let (mut fidelity, thread_id) = self.plan.fidelity(edge, node);
         if cursor.degrade && fidelity == Fidelity::Full {
             // It still is part of the conversation, for the stages after it.
@@ -275,10 +272,15 @@ impl Machine {
         Ok(visit)
     }
 
-    fn edge(&self, from: &str, to: &str, label: Option<&str>) -> Option<EdgeIx> {
+    fn edge(&self, via: &EnteredBy, to: &str) -> Option<EdgeIx> {
         let workflow = self.plan.workflow();
-        let from = workflow.find(from)?;
+        let from = workflow.find(&via.from)?;
         let to = workflow.find(to)?;
+        if let Some(edge) = via.edge {
+            let edge = usize::try_from(edge).ok()?;
+            return workflow.outgoing(from).nth(edge).filter(|ix| workflow.edge(*ix).to == to);
+        }
+        let label = via.label.as_deref();
         let edges = || workflow.outgoing(from).filter(|ix| workflow.edge(*ix).to == to);
         let exact = edges().find(|ix| self.plan.edge(*ix).label.as_deref() == label);
         // A jump has no label; there may still be an edge to its target.

@@ -11,7 +11,7 @@ use fabro_condition::{Clause, Condition, ConditionResult, Lookup};
 use fabro_context::Context;
 use fabro_events::{Candidate, EdgeChoice, Tier};
 use fabro_graph::{EdgeIx, NodeIx};
-use fabro_plan::{Plan, Selection};
+use fabro_plan::{EdgeSpec, Plan, Selection};
 use fabro_types::{BlobRef, Outcome, Weight, accelerator, strip_accelerator};
 use serde_json::Value;
 
@@ -160,10 +160,12 @@ pub(crate) fn select(query: &EdgeQuery<'_>) -> Result<Selected, SelectError> {
     }
     // A tier without edges has no best one.
     let edge = tiers.into_iter().find_map(|(tier, edges)| {
-        let edge = query.plan.edge(best(query, &edges)?);
+        let chosen = best(query, &edges)?;
+        let edge = query.plan.edge(chosen);
         Some(EdgeChoice {
             to: Arc::clone(&query.plan.spec(edge.to).id),
             label: edge.label.clone(),
+            edge: ordinal(query.plan, query.node, chosen, |other| other.label == edge.label),
             tier,
             random: edges.len() > 1 && is_random(query),
             restart: edge.loop_restart,
@@ -172,6 +174,20 @@ pub(crate) fn select(query: &EdgeQuery<'_>) -> Result<Selected, SelectError> {
         })
     });
     Ok(Selected { edge, candidates })
+}
+
+/// Which of a node's outgoing edges this is, if another edge to the same target is `alike`.
+pub(crate) fn ordinal(
+    plan: &Plan,
+    node: NodeIx,
+    edge: EdgeIx,
+    alike: impl Fn(&EdgeSpec) -> bool,
+) -> Option<u32> {
+    let to = plan.edge(edge).to;
+    let mut same = plan.outgoing(node).filter(|other| other.to == to && alike(other));
+    same.nth(1)?;
+    let index = plan.workflow().outgoing(node).position(|other| other == edge)?;
+    u32::try_from(index).ok()
 }
 
 /// Evaluates the condition of every edge.
@@ -290,9 +306,8 @@ mod tests {
         let mut context = Context::new();
         context.set("report", blob(json!({"score": 91})));
         context.set("branches", json!([{"text": blob(json!("done"))}]));
-        let gone = blob(json!("gone"));
-        blobs.remove(&BlobRef::from_value(&gone).unwrap());
-        context.set("gone", gone);
+        let elsewhere = MemoryBlobs::default().put(b"\"gone\"").unwrap();
+        context.set("gone", elsewhere.to_value());
         let reading = Reading { context: &context, blobs: &blobs };
         let evaluate = |text: &str| reading.evaluate(&Condition::parse(text).unwrap());
         for text in ["report.score > 90", "context.branches.0.text = done", "report || gone"] {

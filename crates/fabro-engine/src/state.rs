@@ -13,7 +13,7 @@ use imbl::{OrdMap, Vector};
 use serde_json::Value;
 
 use crate::active_stage::ActiveStage;
-use crate::cursor::{Cursor, Position};
+use crate::cursor::{Cursor, EnteredBy, Position};
 use crate::fanout::{BranchEnd, FanOut};
 use crate::inconsistent::Inconsistent;
 
@@ -281,7 +281,11 @@ impl RunState {
                 ranks: base.ranks.branch(index, branches.len()),
                 position: Position::Ready {
                     node: Arc::clone(&planned.target),
-                    via: entry.node_id.clone().map(|node| (node, None)),
+                    via: entry.node_id.clone().map(|from| EnteredBy {
+                        from,
+                        label: None,
+                        edge: planned.edge,
+                    }),
                 },
                 last: None,
                 updates: ContextPatch::new(),

@@ -282,10 +282,12 @@ impl Machine {
         };
         let fan_out = BranchPath::new(branch).fan_out(&node.id, visit, attempt);
         let mut planned: Vec<PlannedBranch> = Vec::new();
-        for candidate in selected.candidates.into_iter().filter(|candidate| candidate.holds) {
+        let edges = self.plan.workflow().outgoing(ix).zip(selected.candidates);
+        for (edge, candidate) in edges.filter(|(_, candidate)| candidate.holds) {
             let same = planned.iter().filter(|branch| branch.target == candidate.to).count();
             let name = BranchPath::branch(&fan_out, &candidate.to, same);
-            planned.push(PlannedBranch { branch: name, target: candidate.to });
+            let edge = select::ordinal(&self.plan, ix, edge, |_| true);
+            planned.push(PlannedBranch { branch: name, target: candidate.to, edge });
         }
         Ok(Ok(planned))
     }
@@ -435,7 +437,16 @@ fn jump(
     gate: Option<Arc<str>>,
     candidates: Vec<Candidate>,
 ) -> EdgeChoice {
-    EdgeChoice { to, label: None, tier, random: false, restart: false, gate, candidates }
+    EdgeChoice {
+        to,
+        label: None,
+        edge: None,
+        tier,
+        random: false,
+        restart: false,
+        gate,
+        candidates,
+    }
 }
 
 /// Whether a fan-out may begin in this branch: not in one of its own, and not too deep.

@@ -536,6 +536,10 @@ pub struct EdgeChoice {
     /// Its label.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<Arc<str>>,
+    /// Which of the node's outgoing edges it is, counted from 0 in file order; absent where target
+    /// and label tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edge: Option<u32>,
     /// Why it was this one.
     pub tier: Tier,
     /// It was drawn by weight among several that the rule left; the run's seed decided.
@@ -580,6 +584,10 @@ pub struct PlannedBranch {
     pub branch: Arc<str>,
     /// Its first node.
     pub target: Arc<str>,
+    /// Which of the node's outgoing edges leads there, counted from 0 in file order; absent where
+    /// the target tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edge: Option<u32>,
 }
 
 /// How a gate asks.

@@ -34,6 +34,7 @@ fn entries_read_back() {
     let choice = EdgeChoice {
         to: "fix".into(),
         label: None,
+        edge: None,
         tier: Tier::Condition,
         random: false,
         restart: false,

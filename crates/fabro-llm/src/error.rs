@@ -49,10 +49,9 @@ impl From<ModelError> for Failure {
     }
 }
 
-/// What went wrong in a turn. As `&'static str` it is its name in reports: `rate_limit`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, strum::IntoStaticStr)]
+/// What went wrong in a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// Too many requests.
@@ -100,6 +99,24 @@ impl ErrorKind {
         }
     }
 
+    /// Its name in records and settings.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::RateLimit => "rate_limit",
+            Self::Overloaded => "overloaded",
+            Self::Timeout => "timeout",
+            Self::Unreachable => "unreachable",
+            Self::Auth => "auth",
+            Self::Quota => "quota",
+            Self::ContextOverflow => "context_overflow",
+            Self::ContentFilter => "content_filter",
+            Self::InvalidRequest => "invalid_request",
+            Self::BrokenStream => "broken_stream",
+            Self::TooLarge => "too_large",
+            Self::Script => "script",
+        }
+    }
+
     pub(crate) fn message(self) -> &'static str {
         match self {
             Self::RateLimit => "the model's rate limit is reached: try again later",
@@ -140,11 +157,10 @@ mod tests {
             ErrorKind::TooLarge,
             ErrorKind::Script,
         ];
-        let name = |kind: ErrorKind| -> &'static str { kind.into() };
         for kind in kinds.iter().filter(|kind| **kind != ErrorKind::Script) {
-            assert_eq!(serde_json::from_value::<ErrorKind>(name(*kind).into()).unwrap(), *kind);
+            assert_eq!(serde_json::from_value::<ErrorKind>(kind.as_str().into()).unwrap(), *kind);
         }
-        let lines = kinds.map(|kind| format!("{} {}", name(kind), kind.class()));
+        let lines = kinds.map(|kind| format!("{} {}", kind.as_str(), kind.class()));
         insta::assert_snapshot!(lines.join("\n"), @r"
         rate_limit transient_infra
         overloaded transient_infra

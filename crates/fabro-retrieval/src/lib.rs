@@ -38,10 +38,10 @@ mod globs;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 pub use block::block;
 use chunk::Chunk;
-use parking_lot::Mutex;
 use rusqlite::Connection;
 
 /// How many words of a query are used: its first different ones.
@@ -122,7 +122,8 @@ impl Index {
             return Ok(Vec::new());
         }
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let words = self.words.lock();
+        // Searches change nothing, so a panic in one leaves the connection usable.
+        let words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
         let mut statement = words.prepare_cached(
             "SELECT rowid, bm25(words) AS score FROM words WHERE words MATCH ?1 \
              ORDER BY score, rowid LIMIT ?2",

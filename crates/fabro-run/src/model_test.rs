@@ -142,5 +142,5 @@ fn test_error(error: ModelError) -> ModelTestError {
         }
         _ => "check the model's name, and the kind and base_url of the provider".to_owned(),
     };
-    ModelTestError { kind: error.kind.into(), message: error.message, fix }
+    ModelTestError { kind: error.kind.as_str(), message: error.message, fix }
 }

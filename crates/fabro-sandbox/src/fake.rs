@@ -1,8 +1,8 @@
 use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use parking_lot::Mutex;
 
 use crate::{Captured, Exec, ExecError, Exit, Finished, Request};
 
@@ -50,7 +50,7 @@ impl FakeExec {
 
     /// The scripts run so far, in order.
     pub fn ran(&self) -> Vec<String> {
-        self.ran.lock().clone()
+        self.ran.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -58,7 +58,7 @@ impl FakeExec {
 impl Exec for FakeExec {
     async fn run(&self, request: Request<'_>) -> Result<Finished, ExecError> {
         let script = request.script.to_owned();
-        self.ran.lock().push(script);
+        self.ran.lock().unwrap_or_else(PoisonError::into_inner).push(script);
         if request.cancel.is_cancelled() {
             return Ok(finished(Exit::Canceled, "", ""));
         }

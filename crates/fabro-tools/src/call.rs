@@ -33,26 +33,6 @@ pub(crate) fn spec(
     }
 }
 
-/// The schema of a string argument.
-pub(crate) fn string(description: &str) -> Value {
-    json!({ "type": "string", "description": description })
-}
-
-/// The schema of an integer argument of at least `minimum`, and at most `maximum` if there is one.
-pub(crate) fn integer(minimum: u64, maximum: Option<u64>, description: &str) -> Value {
-    let mut schema = json!({ "type": "integer", "minimum": minimum });
-    if let Some(maximum) = maximum {
-        schema["maximum"] = maximum.into();
-    }
-    schema["description"] = description.into();
-    schema
-}
-
-/// The schema of the path of a file.
-pub(crate) fn file_path() -> Value {
-    string("Path of the file, relative to the working directory or absolute inside of it.")
-}
-
 /// The arguments, typed. A [`ToolSet`](crate::ToolSet) has checked them against the schema.
 pub(crate) fn arguments<T: DeserializeOwned>(call: &Call<'_>) -> Result<T, String> {
     serde_json::from_value(Value::Object(call.arguments.clone()))

@@ -9,7 +9,7 @@ use fabro_sandbox::{Captured, Environment, Exec, Exit, FileKind, Files, Keep, La
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::call::{arguments, canceled, integer, spec, string};
+use crate::call::{arguments, canceled, spec};
 use crate::limit::Limits;
 use crate::tool::{Call, Output, Tool};
 
@@ -43,8 +43,14 @@ impl Shell {
             leaves running is ended with it. For files prefer read_file, edit_file, grep and glob.";
         let properties = json!({
             "command": { "type": "string", "minLength": 1, "description": "The command, or a whole script." },
-            "timeout": integer(1, Some(600), "After how many seconds it is ended. Default 120."),
-            "cwd": string("The directory to run it in. Default: the working directory.")
+            "timeout": {
+                "type": "integer", "minimum": 1, "maximum": 600,
+                "description": "After how many seconds it is ended. Default 120."
+            },
+            "cwd": {
+                "type": "string",
+                "description": "The directory to run it in. Default: the working directory."
+            }
         });
         let spec = spec("shell", description, &properties, &["command"]);
         Arc::new(ShellTool { spec, shell: self })

@@ -58,6 +58,40 @@ fn conditional_nodes_pass_the_signals_on() {
 }
 
 #[test]
+fn of_two_edges_to_the_same_node_the_one_taken_gives_fidelity_and_thread() {
+    let started = |source: &str| -> Vec<String> {
+        let bench = Bench::new(source, &[("a", vec![exits(1)])]);
+        bench.story();
+        let events = bench.events();
+        let stages = events.iter().filter_map(|event| match &event.entry.body {
+            EventBody::StageStarted { fidelity, thread_id, .. } => {
+                let node = event.entry.node_id.as_deref()?;
+                let thread = thread_id.as_deref().unwrap_or("-");
+                node.starts_with('b').then(|| format!("{node} {fidelity} {thread}"))
+            }
+            _ => None,
+        });
+        stages.collect()
+    };
+    let conditions = r#"digraph {
+        start -> a
+        a -> b [condition="outcome=success", fidelity=full, thread_id=one]
+        a -> b [condition="outcome=fail", fidelity=full, thread_id=two]
+        b -> exit
+    }"#;
+    assert_eq!(started(conditions), ["b full two"]);
+    let branches = r"digraph {
+        fan [shape=component]
+        start -> fan
+        fan -> b [fidelity=full, thread_id=one]
+        fan -> b [fidelity=truncate]
+        fan -> c -> join -> exit
+        b -> join
+    }";
+    assert_eq!(started(branches), ["b full one", "b truncate -"]);
+}
+
+#[test]
 fn nothing_matches() {
     let source = r#"digraph { start -> a; a -> exit [condition="x=1"] }"#;
     insta::assert_snapshot!(run(source, &[]), @r"

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::turn::{EventError, Turn};
+use super::turn::Turn;
 
 /// One server-sent event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,6 +43,37 @@ pub(super) trait EventReader: Send {
         } else {
             EventError::Reported(body.clone())
         })
+    }
+}
+
+/// Why a model stopped, as far as that matters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum FinishReason {
+    /// It was done, called tools, or stopped for a reason that is not known.
+    Complete,
+    MaxTokens,
+    /// The provider held the answer back.
+    Filtered,
+    /// The answer is of no use, in the provider's word.
+    Failed(String),
+}
+
+/// Why a turn cannot be used.
+#[derive(Debug)]
+pub(super) enum EventError {
+    /// An event is not JSON.
+    Malformed(serde_json::Error),
+    /// The provider sent an error inside its answer.
+    Reported(Value),
+    /// The provider refuses to answer.
+    Refused(String),
+    /// The turn is not whole.
+    Incomplete(String),
+}
+
+impl EventError {
+    pub(super) fn ended_early() -> Self {
+        Self::Incomplete("it ended before it was complete".to_owned())
     }
 }
 

@@ -10,7 +10,7 @@ use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 use super::Provider;
 use super::endpoint::Endpoint;
 use super::error_body::{ErrorBody, seconds};
-use super::turn::EventError;
+use super::events::EventError;
 use crate::{ErrorKind, ModelError};
 
 /// The connection failed, before or while the provider answered.

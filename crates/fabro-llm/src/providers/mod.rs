@@ -2,7 +2,7 @@
 //!
 //! A module for each HTTP interface, each with `request` (builds JSON) and `events` (reads the events
 //! of the answer into a [`turn::Turn`]), both without I/O: `chat_completions`, `responses`,
-//! `anthropic`, `gemini`. Everything else is shared: `wire_request` (what a request body is built from), `wire` (which module),
+//! `anthropic`, `gemini`. Everything else is shared: `wire` (what a request body is made from),
 //! `http` and `sse` (sending, reading, limits), `failure` and `error_body` (errors), `setup` (TLS), `names` (names and
 //! ids that providers accept), `routing` (which provider), `endpoint` (URLs and headers).
 
@@ -24,7 +24,6 @@ mod setup;
 mod sse;
 mod turn;
 mod wire;
-mod wire_request;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,15 +32,14 @@ use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream, Stream};
 
 use self::endpoint::Endpoint;
-use self::events::{EventReader, Progress};
+use self::events::{EventError, EventReader, Progress};
 use self::http::Body;
 pub use self::provider::{Provider, Secret};
 use self::setup::client_error;
 pub use self::setup::{SetupError, install_tls};
 use self::sse::Frame;
-use self::turn::{EventError, Turn};
-use self::wire::Wire;
-use self::wire_request::WireRequest;
+use self::turn::Turn;
+use self::wire::{Wire, WireRequest};
 use crate::{Catalog, Model, ModelError, Part, Request};
 pub use fabro_types::ProviderKind;
 
@@ -150,13 +148,12 @@ async fn send(shared: &Shared, request: &Request) -> Result<Answer, ModelError> 
     let provider = &shared.providers[index];
     let endpoint = &shared.endpoints[index];
     let info = shared.catalog.find(&model);
-    let wire = Wire::of(provider.kind);
-    let body = wire.body(&WireRequest::new(provider, &model, info, request)?);
+    let body = WireRequest::new(provider, &model, info, request)?.body();
     let is_fast = request.speed.as_deref() == Some("fast");
     let body = http::send(&shared.client, provider, endpoint, &model, is_fast, &body).await?;
     let messages = Arc::clone(&request.messages);
     Ok(Answer {
-        reader: wire.event_reader(),
+        reader: Wire::of(provider.kind).event_reader(),
         turn: Turn::new(provider.kind, model.clone(), info.cloned(), messages),
         body,
         has_ended: false,

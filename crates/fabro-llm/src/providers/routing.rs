@@ -1,4 +1,4 @@
-use super::wire_request::invalid;
+use super::wire::invalid;
 use super::{Provider, ProviderKind};
 use crate::{Catalog, ErrorKind, ModelError, Request};
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::events::{Event, Progress};
-use super::turn::{EventError, Turn};
+use super::events::{Event, EventError, Progress};
+use super::turn::Turn;
 use super::wire::Wire;
 use super::{Part, ProviderKind};
 

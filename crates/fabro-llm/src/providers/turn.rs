@@ -7,6 +7,7 @@ use fabro_types::Usage;
 use serde_json::{Map, Value};
 
 use super::ProviderKind;
+use super::events::{EventError, FinishReason};
 use crate::{Message, ModelInfo, Part, Reasoning, StopReason, ToolCall};
 
 /// One turn of a model while its events arrive. Readers add to it; its parts are handed out as soon
@@ -178,37 +179,6 @@ impl Turn {
             usage.cost_usd = info.cost(&usage).unwrap_or(0.0) + surcharge;
         }
         usage
-    }
-}
-
-/// Why a model stopped, as far as that matters.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum FinishReason {
-    /// It was done, called tools, or stopped for a reason that is not known.
-    Complete,
-    MaxTokens,
-    /// The provider held the answer back.
-    Filtered,
-    /// The answer is of no use, in the provider's word.
-    Failed(String),
-}
-
-/// Why a turn cannot be used.
-#[derive(Debug)]
-pub(super) enum EventError {
-    /// An event is not JSON.
-    Malformed(serde_json::Error),
-    /// The provider sent an error inside its answer.
-    Reported(Value),
-    /// The provider refuses to answer.
-    Refused(String),
-    /// The turn is not whole.
-    Incomplete(String),
-}
-
-impl EventError {
-    pub(super) fn ended_early() -> Self {
-        Self::Incomplete("it ended before it was complete".to_owned())
     }
 }
 

@@ -1,10 +1,13 @@
-//! The HTTP interfaces that providers speak.
+//! The HTTP interfaces that providers speak, and what a request body is made from on each of them.
 
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::events::EventReader;
-use super::wire_request::WireRequest;
-use super::{ProviderKind, anthropic, chat_completions, gemini, responses};
+use super::{Provider, ProviderKind, anthropic, chat_completions, gemini, names, responses};
+use crate::{ErrorKind, ModelError, ModelInfo, ReasoningStyle, Request};
 
 /// An HTTP interface. Each has a module with its requests and its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,14 +41,114 @@ impl Wire {
             Self::Gemini => Box::<gemini::events::Reader>::default(),
         }
     }
+}
+
+/// Reasoning effort, in the words of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Effort {
+    #[serde(alias = "zero")]
+    None,
+    Minimal,
+    Low,
+    Medium,
+    High,
+    XHigh,
+    Max,
+}
+
+impl Effort {
+    fn parse(word: &str) -> Result<Self, ModelError> {
+        let effort = serde_json::from_value(word.into());
+        effort.map_err(|_| {
+            invalid(format!(
+                "reasoning effort `{word}` is not known: use `low`, `medium` or `high`"
+            ))
+        })
+    }
+}
+
+/// What a request body is made from: decisions that do not depend on the wire.
+pub(super) struct WireRequest<'a> {
+    pub(super) provider: &'a Provider,
+    /// As the provider knows it.
+    pub(super) model: &'a str,
+    /// With names and ids that this provider accepts.
+    pub(super) request: Cow<'a, Request>,
+    /// How the model takes its reasoning effort, where that is known.
+    pub(super) reasoning: Option<ReasoningStyle>,
+    /// `None` where nothing was asked for, or the model does not think.
+    pub(super) effort: Option<Effort>,
+    /// The requested limit, at most what the model can do.
+    pub(super) max_tokens: Option<u32>,
+    /// The longest answer of the model, where that is known.
+    pub(super) max_output_tokens: Option<u32>,
+    accepts_schema: bool,
+}
+
+impl<'a> WireRequest<'a> {
+    pub(super) fn new(
+        provider: &'a Provider,
+        model: &'a str,
+        info: Option<&ModelInfo>,
+        request: &'a Request,
+    ) -> Result<Self, ModelError> {
+        let effort = request.reasoning_effort.as_deref().map(Effort::parse).transpose()?;
+        let reasoning = info.and_then(|info| info.reasoning);
+        let most = info.and_then(|info| info.max_output_tokens);
+        let most = most.map(|most| u32::try_from(most).unwrap_or(u32::MAX));
+        Ok(Self {
+            provider,
+            model,
+            request: names::fit(provider.kind, request),
+            reasoning,
+            effort: effort.filter(|_| reasoning != Some(ReasoningStyle::None)),
+            max_tokens: request.max_tokens.map(|wanted| wanted.min(most.unwrap_or(u32::MAX))),
+            max_output_tokens: most,
+            accepts_schema: info.and_then(|info| info.output_schema) != Some(false),
+        })
+    }
 
     /// The body to send.
-    pub(super) fn body(self, request: &WireRequest<'_>) -> Value {
-        match self {
-            Self::ChatCompletions => chat_completions::request::body(request),
-            Self::Responses => responses::request::body(request),
-            Self::Anthropic => anthropic::request::body(request),
-            Self::Gemini => gemini::request::body(request),
+    pub(super) fn body(&self) -> Value {
+        match Wire::of(self.provider.kind) {
+            Wire::ChatCompletions => chat_completions::request::body(self),
+            Wire::Responses => responses::request::body(self),
+            Wire::Anthropic => anthropic::request::body(self),
+            Wire::Gemini => gemini::request::body(self),
         }
     }
+
+    /// The JSON Schema of the answer, unless the model is known not to accept one.
+    pub(super) fn output_schema(&self) -> Option<&Value> {
+        self.request.output_schema.as_deref().filter(|_| self.accepts_schema)
+    }
+
+    /// It may think, as far as known.
+    pub(super) fn may_think(&self) -> bool {
+        self.reasoning != Some(ReasoningStyle::None)
+    }
+
+    /// The service tier in the words of `OpenAI`.
+    pub(super) fn openai_tier(&self) -> Option<&str> {
+        match self.request.speed.as_deref() {
+            Some("fast") => Some("priority"),
+            Some("standard") => Some("default"),
+            other => other,
+        }
+    }
+
+    /// The prompt-cache key. Compatible servers may not know it.
+    pub(super) fn openai_cache_key(&self) -> Option<&str> {
+        let is_openai = self.provider.kind != ProviderKind::OpenAiCompatible;
+        let is_default_address = self.provider.base_url.is_none();
+        self.request.cache_key.as_deref().filter(|_| is_openai && is_default_address)
+    }
+}
+
+/// A request that is refused before it is sent.
+pub(super) fn invalid(message: String) -> ModelError {
+    let error = ModelError::new(ErrorKind::InvalidRequest).with_message(message);
+    // No request was made.
+    ModelError { usage: fabro_types::Usage::default(), ..error }
 }

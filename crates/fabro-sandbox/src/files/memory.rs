@@ -1,8 +1,7 @@
 use std::collections::BTreeMap;
 use std::io::{Cursor, Read};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
-
-use parking_lot::Mutex;
 
 use super::{Entry, FileError, FileInfo, FileKind, Files};
 
@@ -51,8 +50,12 @@ impl MemoryFiles {
 
     /// All files and their content, by path.
     pub fn all(&self) -> BTreeMap<String, Vec<u8>> {
-        let state = self.files.lock();
+        let state = self.state();
         state.files.iter().map(|(path, file)| (path.clone(), file.content.clone())).collect()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -92,13 +95,13 @@ impl State {
 
 impl Files for MemoryFiles {
     fn open(&self, path: &str) -> Result<Box<dyn Read + Send>, FileError> {
-        let content = self.files.lock().file(path, &normal(path)?)?.content.clone();
+        let content = self.state().file(path, &normal(path)?)?.content.clone();
         Ok(Box::new(Cursor::new(content)))
     }
 
     fn write(&self, path: &str, content: &[u8]) -> Result<(), FileError> {
         let normal = normal(path)?;
-        let mut state = self.files.lock();
+        let mut state = self.state();
         match state.file(path, &normal) {
             Ok(_) | Err(FileError::NotFound(_)) => {
                 state.put(normal, content.to_owned());
@@ -110,7 +113,7 @@ impl Files for MemoryFiles {
 
     fn remove(&self, path: &str) -> Result<(), FileError> {
         let normal = normal(path)?;
-        let mut state = self.files.lock();
+        let mut state = self.state();
         state.file(path, &normal)?;
         state.files.remove(&normal);
         Ok(())
@@ -118,7 +121,7 @@ impl Files for MemoryFiles {
 
     fn info(&self, path: &str) -> Result<FileInfo, FileError> {
         let normal = normal(path)?;
-        let state = self.files.lock();
+        let state = self.state();
         let (kind, len, written) = match state.file(path, &normal) {
             Ok(file) => (FileKind::File, file.content.len() as u64, Some(file.written)),
             Err(FileError::IsDirectory(_)) => {
@@ -133,7 +136,7 @@ impl Files for MemoryFiles {
 
     fn list(&self, path: &str) -> Result<Vec<Entry>, FileError> {
         let normal = normal(path)?;
-        let state = self.files.lock();
+        let state = self.state();
         match state.file(path, &normal) {
             Ok(_) => return Err(FileError::NotDirectory(path.to_owned())),
             Err(FileError::IsDirectory(_)) => {}

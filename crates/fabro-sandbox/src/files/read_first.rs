@@ -1,8 +1,7 @@
 use std::collections::BTreeMap;
 use std::io::{Cursor, ErrorKind, Read};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
 use super::{FileError, FileKind, Files};
@@ -23,13 +22,17 @@ pub struct KnownFiles {
 impl KnownFiles {
     /// Adds what was [recorded](ReadFirst::recorded) before, as if it were read again.
     pub fn add(&self, recorded: &FileHashes) {
-        let mut hashes = self.hashes.lock();
+        let mut hashes = self.lock();
         for (path, hash) in recorded {
             match hash {
                 Some(hash) => hashes.insert(path.clone(), hash.clone()),
                 None => hashes.remove(path),
             };
         }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
+        self.hashes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -78,7 +81,7 @@ impl ReadFirst {
 
     /// What was read and changed through this value.
     pub fn recorded(&self) -> FileHashes {
-        self.recorded.lock().clone()
+        self.lock().clone()
     }
 
     /// Whether this file was read, and is unchanged since, or does not exist.
@@ -87,7 +90,7 @@ impl ReadFirst {
     ///
     /// It exists and was not read, or has changed since; or the path leads nowhere.
     pub fn may_change(&self, path: &str) -> Result<(), FileError> {
-        self.changeable(path, &self.recorded.lock()).map(drop)
+        self.changeable(path, &self.lock()).map(drop)
     }
 
     /// Opens a file, and records its content as read.
@@ -96,7 +99,7 @@ impl ReadFirst {
     ///
     /// As for [`Files::open`].
     pub fn open(&self, path: &str) -> Result<Box<dyn Read + Send>, FileError> {
-        let mut recorded = self.recorded.lock();
+        let mut recorded = self.lock();
         let resolved = self.files.info(path)?.path;
         let mut file = self.files.open(path)?;
         let mut start = Vec::new();
@@ -118,7 +121,7 @@ impl ReadFirst {
     ///
     /// As for [`may_change`](Self::may_change) and [`Files::write`].
     pub fn write(&self, path: &str, content: &[u8]) -> Result<(), FileError> {
-        let mut recorded = self.recorded.lock();
+        let mut recorded = self.lock();
         self.changeable(path, &recorded)?;
         self.files.write(path, content)?;
         recorded.insert(self.files.info(path)?.path, Some(hex(&Sha256::digest(content))));
@@ -131,11 +134,15 @@ impl ReadFirst {
     ///
     /// As for [`may_change`](Self::may_change) and [`Files::remove`].
     pub fn remove(&self, path: &str) -> Result<(), FileError> {
-        let mut recorded = self.recorded.lock();
+        let mut recorded = self.lock();
         let resolved = self.changeable(path, &recorded)?;
         self.files.remove(path)?;
         recorded.extend(resolved.map(|resolved| (resolved, None)));
         Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, FileHashes> {
+        self.recorded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The resolved path of a file that exists and may be changed; `None` when there is no file.
@@ -149,7 +156,7 @@ impl ReadFirst {
         };
         let hash_read = match recorded.get(&info.path) {
             Some(hash) => hash.clone(),
-            None => self.known.hashes.lock().get(&info.path).cloned(),
+            None => self.known.lock().get(&info.path).cloned(),
         };
         let Some(hash_read) = hash_read else { return Err(FileError::Unread(path.to_owned())) };
         if hash(path, self.files.open(path)?)? != hash_read {

@@ -1,7 +1,7 @@
 //! The files that a stage touched: the changes between a snapshot before it and one after it.
 
-use parking_lot::Mutex;
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::git::snapshot::has_repository;
 use crate::git::{GitError, Snapshot, changed};
@@ -31,7 +31,7 @@ pub struct RunningStage<'a>(&'a WorkTree);
 impl WorkTree {
     /// Starts a stage that may change files.
     pub fn start(&self) -> RunningStage<'_> {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         state.running += 1;
         state.started += 1;
         RunningStage(self)
@@ -48,7 +48,7 @@ impl WorkTree {
             return Ok(None);
         }
         let last = {
-            let mut state = self.state.lock();
+            let mut state = self.lock();
             let is_current = state.running == 1
                 && state.last.as_ref().is_some_and(|(n, _)| n + 1 == state.started);
             state.last.take().filter(|_| is_current)
@@ -73,7 +73,7 @@ impl WorkTree {
         let failed = |error| self.unknown(&error);
         let Some(after) = Snapshot::take(dir).await.map_err(failed)? else { return Ok(Vec::new()) };
         let files = changed(before, &after).await.map_err(failed)?;
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         if state.running == 1 {
             state.last = Some((state.started, after));
         }
@@ -81,14 +81,19 @@ impl WorkTree {
     }
 
     fn unknown(&self, error: &GitError) -> UnknownFiles {
-        let is_new = !std::mem::replace(&mut self.state.lock().is_error_reported, true);
+        let is_new = !std::mem::replace(&mut self.lock().is_error_reported, true);
         UnknownFiles(is_new.then(|| format!("the files that stages touch are not known: {error}")))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Every change is whole before the lock is given back.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for RunningStage<'_> {
     fn drop(&mut self) {
-        self.0.state.lock().running -= 1;
+        self.0.lock().running -= 1;
     }
 }
 

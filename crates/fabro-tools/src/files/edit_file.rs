@@ -6,7 +6,7 @@ use memchr::memmem;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::call::{Stop, file_path, spec, string};
+use crate::call::{Stop, spec};
 use crate::file_tool::{FileTool, message, read_to_change};
 use crate::tool::{Output, Tool};
 
@@ -30,9 +30,12 @@ pub(super) fn edit_file(files: &Arc<dyn Files>) -> Arc<dyn Tool> {
         that read_file shows are no part of the file. The file has to be read first. To make a \
         file use write_file.";
     let properties = json!({
-        "file_path": file_path(),
-        "old_string": string("The text to replace."),
-        "new_string": string("What takes its place; empty to remove it."),
+        "file_path": {
+            "type": "string",
+            "description": "Path of the file, relative to the working directory or absolute inside of it."
+        },
+        "old_string": { "type": "string", "description": "The text to replace." },
+        "new_string": { "type": "string", "description": "What takes its place; empty to remove it." },
         "replace_all": {
             "type": "boolean",
             "description": "Whether to replace every occurrence. Default false."

@@ -7,7 +7,7 @@ use fabro_types::Permissions;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::call::{Stop, file_path, integer, spec};
+use crate::call::{Stop, spec};
 use crate::file_tool::{FileTool, StoppableFile, message};
 use crate::tool::{Output, Tool};
 
@@ -48,10 +48,22 @@ pub(super) fn read_file(files: &Arc<dyn Files>) -> Arc<dyn Tool> {
         with which offset and column to read on. Images and other binary files cannot be read. A \
         file has to be read before it is changed.";
     let properties = json!({
-        "file_path": file_path(),
-        "offset": integer(1, None, "Number of the first line to read, from 1. Default 1."),
-        "limit": integer(1, Some(20_000), "How many lines to read at most. Default 2000."),
-        "column": integer(1, None, "From which character on to read the first line, from 1: up to 8,000 characters of it are given then.")
+        "file_path": {
+            "type": "string",
+            "description": "Path of the file, relative to the working directory or absolute inside of it."
+        },
+        "offset": {
+            "type": "integer", "minimum": 1,
+            "description": "Number of the first line to read, from 1. Default 1."
+        },
+        "limit": {
+            "type": "integer", "minimum": 1, "maximum": 20_000,
+            "description": "How many lines to read at most. Default 2000."
+        },
+        "column": {
+            "type": "integer", "minimum": 1,
+            "description": "From which character on to read the first line, from 1: up to 8,000 characters of it are given then."
+        }
     });
     let spec = spec("read_file", description, &properties, &["file_path"]);
     FileTool::create(files, spec, Permissions::ReadOnly, read)

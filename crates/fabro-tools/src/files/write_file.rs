@@ -5,7 +5,7 @@ use fabro_types::Permissions;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::call::{file_path, spec, string};
+use crate::call::spec;
 use crate::file_tool::{FileTool, message};
 use crate::tool::{Output, Tool};
 
@@ -21,8 +21,11 @@ pub(super) fn write_file(files: &Arc<dyn Files>) -> Arc<dyn Tool> {
         directories it needs, or replaces all of its content. A file that exists has to be read \
         with read_file first. To change a part of a file use edit_file.";
     let properties = json!({
-        "file_path": file_path(),
-        "content": string("All of the new content.")
+        "file_path": {
+            "type": "string",
+            "description": "Path of the file, relative to the working directory or absolute inside of it."
+        },
+        "content": { "type": "string", "description": "All of the new content." }
     });
     let spec = spec("write_file", description, &properties, &["file_path", "content"]);
     FileTool::create(files, spec, Permissions::ReadWrite, |files, arguments: &Arguments, _| {

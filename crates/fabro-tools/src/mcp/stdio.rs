@@ -1,6 +1,6 @@
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex as SyncMutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ const STDERR_TIMEOUT: Duration = Duration::from_millis(500);
 pub(crate) struct ServerProcess {
     process: Mutex<Option<Process>>,
     too_long: Arc<AtomicBool>,
-    tail: Arc<parking_lot::Mutex<Tail>>,
+    tail: Arc<SyncMutex<Tail>>,
     listener: Mutex<JoinHandle<()>>,
 }
 
@@ -35,7 +35,7 @@ impl ServerProcess {
         let (process, pipes) = Process::start(program)?;
         let too_long = Arc::<AtomicBool>::default();
         let messages = Messages { stdout: pipes.stdout, line: 0, too_long: Arc::clone(&too_long) };
-        let tail = Arc::<parking_lot::Mutex<Tail>>::default();
+        let tail = Arc::<SyncMutex<Tail>>::default();
         let listener = Mutex::new(tokio::spawn(listen(pipes.stderr, Arc::clone(&tail))));
         let process = Mutex::new(Some(process));
         Ok((Self { process, too_long, tail, listener }, messages, pipes.stdin))
@@ -69,7 +69,7 @@ impl ServerProcess {
             // enough.
             let _ = timeout(STDERR_TIMEOUT, &mut *listener).await;
         }
-        self.tail.lock().text()
+        self.tail.lock().unwrap_or_else(PoisonError::into_inner).text()
     }
 
     async fn exit(&self) -> Option<Exit> {
@@ -88,10 +88,10 @@ impl Drop for ServerProcess {
     }
 }
 
-async fn listen(mut stderr: ChildStderr, tail: Arc<parking_lot::Mutex<Tail>>) {
+async fn listen(mut stderr: ChildStderr, tail: Arc<SyncMutex<Tail>>) {
     let mut chunk = [0; Tail::BYTES];
     while let Ok(read @ 1..) = stderr.read(&mut chunk).await {
-        tail.lock().push(&chunk[..read]);
+        tail.lock().unwrap_or_else(PoisonError::into_inner).push(&chunk[..read]);
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::lines::patched;
 use super::parse::{Change, Patch};
-use crate::call::{spec, string};
+use crate::call::spec;
 use crate::file_tool::{FileTool, message, read_to_change};
 use crate::tool::{Output, Tool};
 
@@ -37,7 +37,10 @@ struct Arguments {
 /// The tool `apply_patch`.
 pub(crate) fn apply_patch(files: &Arc<dyn Files>) -> Arc<dyn Tool> {
     let properties = json!({
-        "patch": string("The whole patch, from `*** Begin Patch` to `*** End Patch`.")
+        "patch": {
+            "type": "string",
+            "description": "The whole patch, from `*** Begin Patch` to `*** End Patch`."
+        }
     });
     let spec = spec("apply_patch", DESCRIPTION, &properties, &["patch"]);
     FileTool::create(files, spec, Permissions::ReadWrite, |files, arguments: &Arguments, _| {

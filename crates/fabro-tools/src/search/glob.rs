@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::walk::{Next, WalkEnd, walk};
 use super::{ENOUGH, LIMIT, TIMEOUT_NOTE, compile_glob};
-use crate::call::{Stop, integer, spec, string};
+use crate::call::{Stop, spec};
 use crate::file_tool::{FileTool, message};
 use crate::tool::{Output, Tool};
 
@@ -39,13 +39,19 @@ pub(crate) fn glob(files: &Arc<dyn Files>) -> Arc<dyn Tool> {
         without `/` finds names in every directory. Files that .gitignore leaves out are left \
         out, unless path is inside such a directory.";
     let properties = json!({
-        "pattern": string("The glob, relative to path."),
-        "path": string("The directory to look in. Default: the working directory."),
+        "pattern": { "type": "string", "description": "The glob, relative to path." },
+        "path": {
+            "type": "string",
+            "description": "The directory to look in. Default: the working directory."
+        },
         "sort": {
             "enum": ["name", "modified"],
             "description": "By name, or the last modified first. Default name."
         },
-        "limit": integer(1, Some(2_000), "How many paths to give at most. Default 200.")
+        "limit": {
+            "type": "integer", "minimum": 1, "maximum": 2_000,
+            "description": "How many paths to give at most. Default 200."
+        }
     });
     let spec = spec("glob", description, &properties, &["pattern"]);
     FileTool::create(files, spec, Permissions::ReadOnly, search)

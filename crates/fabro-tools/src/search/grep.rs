@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::walk::{Next, WalkEnd, walk};
 use super::{ENOUGH, PATTERN, TIMEOUT_NOTE, compile_glob};
-use crate::call::{Stop, integer, spec, string};
+use crate::call::{Stop, spec};
 use crate::file_tool::{FileTool, StoppableFile, message};
 use crate::limit::push_line;
 use crate::tool::{Output, Tool};
@@ -54,12 +54,24 @@ pub(crate) fn grep(files: &Arc<dyn Files>) -> Arc<dyn Tool> {
         match, after the column they begin at. Binary files are passed over, and so is \
         what .gitignore leaves out, unless path names it.";
     let properties = json!({
-        "pattern": string("The regular expression."),
-        "path": string("The file or directory to search. Default: the working directory."),
-        "glob": string("Only files whose path below `path` matches, such as `*.rs` or `src/**/*.ts`."),
+        "pattern": { "type": "string", "description": "The regular expression." },
+        "path": {
+            "type": "string",
+            "description": "The file or directory to search. Default: the working directory."
+        },
+        "glob": {
+            "type": "string",
+            "description": "Only files whose path below `path` matches, such as `*.rs` or `src/**/*.ts`."
+        },
         "ignore_case": { "type": "boolean", "description": "Default false." },
-        "context": integer(0, Some(20), "How many lines to show before and after each match. Default 0."),
-        "limit": integer(1, Some(1_000), "How many matching lines to give at most. Default 100.")
+        "context": {
+            "type": "integer", "minimum": 0, "maximum": 20,
+            "description": "How many lines to show before and after each match. Default 0."
+        },
+        "limit": {
+            "type": "integer", "minimum": 1, "maximum": 1_000,
+            "description": "How many matching lines to give at most. Default 100."
+        }
     });
     let spec = spec("grep", description, &properties, &["pattern"]);
     FileTool::create(files, spec, Permissions::ReadOnly, search)

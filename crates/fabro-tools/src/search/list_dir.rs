@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::walk::{Next, WalkEnd, walk};
 use super::{ENOUGH, LIMIT, TIMEOUT_NOTE};
-use crate::call::{Stop, integer, spec, string};
+use crate::call::{Stop, spec};
 use crate::file_tool::{FileTool, message};
 use crate::tool::{Output, Tool};
 
@@ -24,9 +24,18 @@ pub(crate) fn list_dir(files: &Arc<dyn Files>) -> Arc<dyn Tool> {
         what is deeper is indented. Directories that .gitignore leaves out are named, but not \
         gone into.";
     let properties = json!({
-        "path": string("The directory. Default: the working directory."),
-        "depth": integer(1, Some(10), "How many levels to go down. Default 1."),
-        "limit": integer(1, Some(2_000), "How many entries to give at most. Default 200.")
+        "path": {
+            "type": "string",
+            "description": "The directory. Default: the working directory."
+        },
+        "depth": {
+            "type": "integer", "minimum": 1, "maximum": 10,
+            "description": "How many levels to go down. Default 1."
+        },
+        "limit": {
+            "type": "integer", "minimum": 1, "maximum": 2_000,
+            "description": "How many entries to give at most. Default 200."
+        }
     });
     let spec = spec("list_dir", description, &properties, &[]);
     FileTool::create(files, spec, Permissions::ReadOnly, list)

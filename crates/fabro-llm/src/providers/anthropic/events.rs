@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::providers::events::{Event, EventReader, Progress, set_count};
-use crate::providers::turn::{EventError, FinishReason, Tokens, Turn};
+use crate::providers::events::{Event, EventError, EventReader, FinishReason, Progress, set_count};
+use crate::providers::turn::{Tokens, Turn};
 
 /// Reads one stream of events.
 #[derive(Debug, Default)]

@@ -9,7 +9,7 @@ use crate::providers::conversation::{
     arguments_object, description, grouped, is_own, system_texts, turn_start,
 };
 use crate::providers::schema;
-use crate::providers::wire_request::{Effort, WireRequest};
+use crate::providers::wire::{Effort, WireRequest};
 use crate::{Content, Message, ReasoningStyle, Role, ToolSpec};
 
 /// Anthropic requires a limit; this one where the catalog does not know the model.

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::calls::PartialCalls;
-use crate::providers::events::{Event, EventReader, Progress, set_count};
-use crate::providers::turn::{EventError, FinishReason, Turn};
+use crate::providers::events::{Event, EventError, EventReader, FinishReason, Progress, set_count};
+use crate::providers::turn::Turn;
 
 /// Reads one stream of events.
 #[derive(Debug, Default)]

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::providers::ProviderKind;
 use crate::providers::conversation::{arguments_object, description, is_own, text, turn_start};
 use crate::providers::schema;
-use crate::providers::wire_request::WireRequest;
+use crate::providers::wire::WireRequest;
 use crate::{Content, Message, Role, ToolSpec};
 
 /// Models that refuse `max_tokens`. Compatible servers often know no other key.

@@ -10,7 +10,7 @@ use crate::providers::ProviderKind;
 use crate::providers::conversation::{
     arguments_object, description, grouped, is_own, system_texts,
 };
-use crate::providers::wire_request::{Effort, WireRequest};
+use crate::providers::wire::{Effort, WireRequest};
 use crate::{Content, Message, Role, ToolSpec};
 
 /// Stands for the signature of a call that was made elsewhere.

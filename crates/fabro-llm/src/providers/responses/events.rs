@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::providers::events::{Event, EventReader, Progress, set_count};
-use crate::providers::turn::{EventError, FinishReason, Turn};
+use crate::providers::events::{Event, EventError, EventReader, FinishReason, Progress, set_count};
+use crate::providers::turn::Turn;
 
 /// Reads one stream of events.
 #[derive(Debug, Default)]

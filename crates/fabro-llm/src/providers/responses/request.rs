@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::providers::ProviderKind;
 use crate::providers::conversation::{arguments_object, description, is_own, text};
 use crate::providers::schema;
-use crate::providers::wire_request::WireRequest;
+use crate::providers::wire::WireRequest;
 use crate::{Content, Message, Role, ToolSpec};
 
 /// The body of a request.
