@@ -35,7 +35,7 @@
 //! | | `read-only` | `read-write` | `full` |
 //! | --- | --- | --- | --- |
 //! | claude | editing, shell and web tools are taken away | edits are accepted; no shell, no web | all of these |
-//! | codex | `--sandbox read-only` | `--sandbox workspace-write` | the same, with the network |
+//! | codex | its sandbox `read-only` | its sandbox `workspace-write` | the same, with the network |
 //! | gemini | what needs an approval is refused | edits are approved | shell and web too |
 //! | ACP | reading and searching are approved | edits in the working directory too, but for `.git` and what steers fabro | everything |
 //!

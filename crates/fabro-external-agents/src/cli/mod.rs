@@ -14,7 +14,7 @@ use crate::cli::program::Program;
 use crate::exchange::{exchange, start};
 use crate::{Backend, BackendError, Done, Task};
 
-/// A program that works as an agent when it is started with a prompt.
+/// A program that is an agent when it is started with a prompt.
 #[derive(Clone, Debug)]
 pub struct Cli {
     agent: CliAgent,

@@ -31,7 +31,7 @@ impl Place {
         std::fs::read_to_string(self.0.path().join("logs").join(name)).unwrap_or_default()
     }
 
-    /// Runs a task, changed by `set`, and shows what came of it.
+    /// Runs a task, changed by `set`, and shows the result.
     async fn run(
         &self,
         backend: &dyn Backend,
