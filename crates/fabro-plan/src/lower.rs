@@ -337,8 +337,9 @@ fn parsed<T: std::str::FromStr>(attrs: &Attrs, name: &str) -> Option<T> {
 /// The value of an attribute that is one of a few words; the default for any other, which is a finding
 /// of validation.
 fn word<T: DeserializeOwned + Default>(attrs: &Attrs, name: &str) -> T {
-    let text = attrs.text(name).unwrap_or_default();
-    serde_json::from_value(text.into()).unwrap_or_default()
+    // Most nodes set none of these attributes, and an error of serde costs more than the whole node.
+    let value = attrs.text(name).map(|text| serde_json::from_value(text.into()));
+    value.and_then(Result::ok).unwrap_or_default()
 }
 
 /// A whole number from 0, as large as 32 bits hold.
