@@ -14,7 +14,7 @@ const WORKFLOW: &str = r#"digraph orders {
     check -> exit
 }"#;
 
-/// Fetches a row at a time; the second attempt of the first visit is the one that works.
+/// Fetches a row at a time; only the second attempt of the first visit succeeds.
 struct Orders;
 
 #[async_trait]

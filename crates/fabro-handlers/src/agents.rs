@@ -48,7 +48,7 @@ impl Default for Agents {
 /// Puts together the tools of an agent.
 #[async_trait]
 pub trait Toolbox: Send + Sync {
-    /// All tools of an agent that works in this directory; it is offered those that its node names
+    /// All tools of an agent with this working directory; it is offered those that its node names
     /// and its permissions allow.
     async fn tools(
         &self,

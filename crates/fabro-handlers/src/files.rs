@@ -22,7 +22,7 @@ const STATUS: &str = "status.json";
 
 /// A file of a stage that could not be written.
 #[derive(Debug, thiserror::Error)]
-#[error("write {}: {source}; free some space or choose another store with --store", path.display())]
+#[error("write {}: {source}; free some space or choose another store", path.display())]
 pub(crate) struct FileError {
     path: PathBuf,
     source: io::Error,

@@ -37,7 +37,7 @@ impl LocalToolbox {
         Self { exec, env, redactor, web, mcp, servers }
     }
 
-    /// Adds tools that work the same everywhere: `web_fetch`, HTTP tools.
+    /// Adds tools that are the same everywhere: `web_fetch`, HTTP tools.
     #[must_use]
     pub fn with_tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
         self.web.extend(tools);

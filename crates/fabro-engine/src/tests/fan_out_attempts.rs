@@ -192,7 +192,7 @@ fn a_time_limit_reaches_into_the_fan_outs_of_branches() {
 #[test]
 fn a_time_limit_that_is_not_reached_changes_nothing() {
     assert_eq!(run(&forks("timeout=1h"), &[]), run(&forks(""), &[]));
-    // A gate that nobody answers is not waited for because of it.
+    // The driver does not wait for an unanswered gate because of it.
     let bench = Bench::new(&forks("timeout=1h"), &[("b", vec![Reply::Suspend, ok()])]);
     assert_eq!(bench.drive(Input::Start), RunEnd::Paused(fabro_events::PauseReason::Human));
     let end = bench.drive(Input::Resume { max_cost: None });

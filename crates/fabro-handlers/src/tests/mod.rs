@@ -62,7 +62,7 @@ pub(super) struct Scene {
     inputs: Value,
     people: People,
     started_ms: i64,
-    /// When the driver is told to stop.
+    /// When the driver is stopped.
     stop_after: Option<Duration>,
     run_dir: Option<PathBuf>,
     workflow_dir: String,

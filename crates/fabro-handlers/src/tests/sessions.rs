@@ -1,4 +1,4 @@
-//! Agents at work: tools, turns that survive, corrections, memory, steering.
+//! Running agents: tools, turns that survive, corrections, memory, steering.
 
 use std::path::Path;
 
