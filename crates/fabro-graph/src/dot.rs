@@ -10,7 +10,15 @@ const MAX_ATTRS: usize = 64;
 /// Deeper levels are not indented further.
 const MAX_DEPTH: usize = 16;
 
-pub(crate) fn print(workflow: &Workflow) -> String {
+impl Workflow {
+    /// The workflow as DOT that Graphviz reads: nodes without a shape get that of their handler,
+    /// all attributes are quoted strings (the first 64 of each element), subgraphs are kept. Comments are not.
+    pub fn to_dot(&self) -> String {
+        print(self)
+    }
+}
+
+fn print(workflow: &Workflow) -> String {
     let mut children = vec![Vec::new(); workflow.clusters.len()];
     let mut roots = Vec::new();
     for (at, cluster) in workflow.clusters.iter().enumerate() {

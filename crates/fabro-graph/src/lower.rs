@@ -25,11 +25,20 @@ const MAX_FINDINGS: usize = 1_000;
 
 const MAX_ID_CHARACTERS: usize = 128;
 
-/// Parses and lowers a file. Each statement is lowered as soon as it is read, and then forgotten.
-pub(crate) fn lower(
-    name_if_missing: &str,
-    source: &str,
-) -> Result<(Workflow, Vec<Diagnostic>), Diagnostic> {
+impl Workflow {
+    /// Parses and lowers a file. `name_if_missing` is the name of a graph without one (the file's
+    /// stem). `Err` is a syntax error; the list has the errors and warnings found afterwards. Files
+    /// named by `@path` are not read: see [`resolve_files`](crate::resolve_files).
+    pub fn from_source(
+        name_if_missing: &str,
+        source: &str,
+    ) -> Result<(Self, Vec<Diagnostic>), Diagnostic> {
+        lower(name_if_missing, source)
+    }
+}
+
+/// Each statement is lowered as soon as it is read, and then forgotten.
+fn lower(name_if_missing: &str, source: &str) -> Result<(Workflow, Vec<Diagnostic>), Diagnostic> {
     let scanned = scan::scan(source)?;
     let mut lowering = Lowering::with_room(source.len());
     let mut scope = Scope::default();

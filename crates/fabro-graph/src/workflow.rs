@@ -1,13 +1,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use fabro_types::{Diagnostic, Span, Weight};
+use fabro_types::{Span, Weight};
 use petgraph::graph::{DiGraph, EdgeIndex, NodeIndex};
 
 use crate::attrs::{Attr, Attrs, Origin};
 use crate::schema::Place;
 use crate::value::Value;
-use crate::{dot, lower};
 use fabro_types::NodeKind;
 
 /// Names a node of one workflow.
@@ -136,16 +135,6 @@ pub struct Cluster {
 }
 
 impl Workflow {
-    /// Parses and lowers a file. `name_if_missing` is the name of a graph without one (the file's
-    /// stem). `Err` is a syntax error; the list has the errors and warnings found afterwards. Files
-    /// named by `@path` are not read: see [`resolve_files`](crate::resolve_files).
-    pub fn from_source(
-        name_if_missing: &str,
-        source: &str,
-    ) -> Result<(Self, Vec<Diagnostic>), Diagnostic> {
-        lower::lower(name_if_missing, source)
-    }
-
     /// The text that it was read from, to which all spans refer.
     pub fn source(&self) -> &str {
         &self.source
@@ -257,12 +246,6 @@ impl Workflow {
             let span = *span;
             attrs.set(Attr { name, written, value, span, key_span: span, origin, file: None });
         }
-    }
-
-    /// The workflow as DOT that Graphviz reads: nodes without a shape get that of their handler,
-    /// all attributes are quoted strings (the first 64 of each element), subgraphs are kept. Comments are not.
-    pub fn to_dot(&self) -> String {
-        dot::print(self)
     }
 
     fn of_kind(&self, kind: NodeKind) -> impl Iterator<Item = NodeIx> + '_ {

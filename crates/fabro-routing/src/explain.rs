@@ -8,7 +8,15 @@ use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::paths::Location;
 use serde_json::Value;
 
-use crate::validated::Problem;
+/// One thing that is wrong with an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The JSON pointer of the place in the answer's JSON, such as `/items/0/score`; empty for the
+    /// whole.
+    pub pointer: String,
+    /// What is wrong there, a fragment of at most about 300 characters.
+    pub message: String,
+}
 
 /// How many characters one message has at most.
 const MAX_MESSAGE: usize = 300;

@@ -37,10 +37,11 @@ mod validated;
 pub use directives::{
     Directives, Extracted, FIELDS, OutcomeWord, Warning, directives_object, extract,
 };
+pub use explain::Problem;
 pub use fabro_types::SyntaxError;
 pub use objects::json_objects;
 pub use schema::Schema;
-pub use validated::{Checked, Expected, Problem, check, feedback};
+pub use validated::{Checked, Expected, check, feedback};
 
 #[cfg(test)]
 mod tests;

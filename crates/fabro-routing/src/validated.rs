@@ -4,7 +4,7 @@ use fabro_types::excerpt;
 use serde_json::{Map, Value};
 
 use crate::directives::FIELDS;
-use crate::explain::{self, json_error, kind, place};
+use crate::explain::{self, Problem, json_error, kind, place};
 use crate::objects::{Candidate, candidates};
 use crate::schema::Schema;
 
@@ -36,16 +36,6 @@ pub enum Checked {
         /// are more.
         problems: Vec<Problem>,
     },
-}
-
-/// One thing that is wrong with an answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// The JSON pointer of the place in the answer's JSON, such as `/items/0/score`; empty for the
-    /// whole.
-    pub pointer: String,
-    /// What is wrong there, a fragment of at most about 300 characters.
-    pub message: String,
 }
 
 /// Checks the JSON of an answer. Which JSON that is, in a text of prose, fences and drafts:
