@@ -46,10 +46,14 @@ impl LeaseOwner {
         Self { host: host(), pid, started: start_time(pid).unwrap_or_default() }
     }
 
-    /// Whether the process has certainly ended. False for a process of another machine.
+    /// Whether the process has certainly ended. False for a process of another machine, and where
+    /// `/proc` hides the processes of other users (`hidepid`), which it does if it hides process 1.
     pub fn has_ended(&self) -> bool {
         let host = host();
-        !host.is_empty() && host == self.host && start_time(self.pid) != Some(self.started)
+        !host.is_empty()
+            && host == self.host
+            && start_time(self.pid) != Some(self.started)
+            && start_time(1).is_some()
     }
 }
 
