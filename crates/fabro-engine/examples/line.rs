@@ -35,8 +35,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         }}",
         stages / 2
     );
-    let (workflow, _) =
-        Workflow::from_source("line", &source).map_err(|finding| finding.message)?;
+    let workflow = Workflow::from_source("line", &source).map_err(|finding| finding.message)?;
     let plan = Arc::new(Plan::compile(workflow)?);
     let run_id = RunId::from_parts(1_700_000_000_000, 1);
     let created = begin(run_id, 0, &plan, NewRun::default());

@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_goal_ends_with_its_last_line() {
-        let (workflow, _) = Workflow::from_source("test", "digraph { start -> exit }").unwrap();
+        let workflow = Workflow::from_source("test", "digraph { start -> exit }").unwrap();
         let plan = Plan::compile(workflow).unwrap();
         let new = NewRun { goal: "Fix it.\n  Soon. \r\n\n".to_owned(), ..NewRun::default() };
         let commit = begin(RunId::from_parts(0, 1), 0, &plan, new);
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_large_value_of_the_first_context_becomes_a_blob() {
-        let (workflow, _) = Workflow::from_source("test", "digraph { start -> exit }").unwrap();
+        let workflow = Workflow::from_source("test", "digraph { start -> exit }").unwrap();
         let plan = Plan::compile(workflow).unwrap();
         let large = "x".repeat(fabro_blob::OFFLOAD_LIMIT);
         let context = [("small", "a".to_owned()), ("large", large)];

@@ -31,12 +31,15 @@ pub enum RunError {
 /// Runs the source of a workflow with a handler for its stages and the context that it starts with;
 /// gives how the run ended, and its state with the context. The log is in memory, the run's
 /// directory that of temporary files. Needs a tokio runtime with time.
+///
+/// # Errors
+/// Also for a workflow that names files or has a model stylesheet: see [`Plan::compile`].
 pub async fn run_in_memory(
     source: &str,
     handler: impl Handler + 'static,
     context: ContextPatch,
 ) -> Result<(RunEnd, RunState), RunError> {
-    let (workflow, _) = Workflow::from_source("workflow", source)
+    let workflow = Workflow::from_source("workflow", source)
         .map_err(|finding| RunError::Syntax(finding.message))?;
     let plan = Arc::new(Plan::compile(workflow)?);
     let run_id = RunId::from_parts(0, 1);

@@ -14,7 +14,7 @@
 //! use fabro_types::{RunId, RunStatus};
 //!
 //! let source = r#"digraph hello { start -> exit }"#;
-//! let (workflow, _) = Workflow::from_source("hello", source).unwrap();
+//! let workflow = Workflow::from_source("hello", source).unwrap();
 //! let plan = Arc::new(Plan::compile(workflow).unwrap());
 //!
 //! let run_id = RunId::from_parts(1_700_000_000_000, 1);

@@ -1,6 +1,6 @@
 //! The limits of a run: what may be spent, and how often a node may be entered.
 
-use fabro_plan::NodeSpec;
+use fabro_plan::{NodeSpec, VisitLimit};
 use fabro_types::{Failure, FailureClass, NodeKind};
 
 use crate::cursor::Cursor;
@@ -65,5 +65,9 @@ pub(crate) fn visit_limit(node: &NodeSpec, dry_run: bool) -> Option<u32> {
     if matches!(node.kind, NodeKind::Conditional | NodeKind::Start | NodeKind::Exit) {
         return None;
     }
-    node.max_visits.or(dry_run.then_some(DRY_RUN_VISITS)).filter(|limit| *limit > 0)
+    match node.max_visits {
+        VisitLimit::Unstated => dry_run.then_some(DRY_RUN_VISITS),
+        VisitLimit::Unlimited => None,
+        VisitLimit::AtMost(limit) => Some(limit),
+    }
 }

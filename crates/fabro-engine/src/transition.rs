@@ -184,7 +184,7 @@ impl Machine {
         if !matches!(failure.class, FailureClass::Deterministic | FailureClass::Structural) {
             return None;
         }
-        let limit = self.plan.graph().signature_limit?;
+        let limit = self.plan.graph().signature_limit;
         let counts = cursor.breaker.get(node);
         let before = counts.and_then(|counts| counts.get(&failure.signature)).copied();
         let times = before.unwrap_or_default() + 1;

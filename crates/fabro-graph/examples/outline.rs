@@ -20,8 +20,8 @@ digraph Review {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let message = |error: Diagnostic| format!("{}: {}", error.rule, error.message);
-    let (workflow, findings) = Workflow::from_source("review", SOURCE).map_err(message)?;
-    for finding in &findings {
+    let workflow = Workflow::from_source("review", SOURCE).map_err(message)?;
+    for finding in workflow.findings() {
         println!("{}: {}", finding.rule, finding.message);
     }
     println!("{}: {}", workflow.name(), workflow.attrs().text("goal").unwrap_or("no goal"));

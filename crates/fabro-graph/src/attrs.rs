@@ -43,6 +43,13 @@ impl Attr {
     pub fn is_older_name(&self) -> bool {
         self.name != self.written
     }
+
+    /// True when the value, of an attribute that may name a file, is `@path`, the `@@` of a text, or
+    /// the path of a sub-workflow.
+    pub(crate) fn is_file_reference(&self) -> bool {
+        let is_path = self.name == "stack.child_workflow";
+        self.value.text().is_some_and(|text| is_path || text.starts_with('@'))
+    }
 }
 
 /// The attributes of a graph, node or edge by their current names. Values of the element itself

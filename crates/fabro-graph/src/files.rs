@@ -27,9 +27,14 @@ impl Sources for MemorySources {
 
 /// Replaces every `@path` of `goal`, `prompt`, `output_schema` and `stack.child_workflow` by the
 /// text of that file, and `@@` by `@`; [`Attr::file`] keeps the path. Each file is read once. A
-/// file that cannot be read is an error of the rule `missing-file`. To be called once: the texts
-/// of files may themselves begin with `@`.
-pub fn resolve_files(workflow: &mut Workflow, sources: &dyn Sources) -> Vec<Diagnostic> {
+/// file that cannot be read is an error of the rule `missing-file`, one of
+/// [`Workflow::findings`]. A second call does nothing: the texts of files may themselves begin
+/// with `@`.
+pub fn resolve_files(workflow: &mut Workflow, sources: &dyn Sources) {
+    if workflow.files_resolved {
+        return;
+    }
+    workflow.files_resolved = true;
     let names = schema::ATTRIBUTES.iter().filter(|known| known.file).map(|known| known.name);
     let texts = BTreeMap::new();
     let findings = Vec::new();
@@ -38,7 +43,7 @@ pub fn resolve_files(workflow: &mut Workflow, sources: &dyn Sources) -> Vec<Diag
     for node in workflow.graph.node_weights_mut() {
         reader.resolve(&mut node.attrs);
     }
-    reader.findings
+    workflow.findings.extend(reader.findings);
 }
 
 struct Reader<'a> {

@@ -15,8 +15,8 @@
 //!         test [shape=parallelogram, script="cargo test", max_retries=2]
 //!     }
 //! "#;
-//! let (workflow, findings) = Workflow::from_source("release", source).unwrap();
-//! assert!(findings.is_empty());
+//! let workflow = Workflow::from_source("release", source).unwrap();
+//! assert!(workflow.findings().is_empty());
 //! let test = workflow.node(workflow.find("test").unwrap());
 //! assert_eq!(test.kind, NodeKind::Command);
 //! assert_eq!(test.attrs.int("max_retries"), Some(2));

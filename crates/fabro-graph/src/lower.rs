@@ -27,18 +27,16 @@ const MAX_ID_CHARACTERS: usize = 128;
 
 impl Workflow {
     /// Parses and lowers a file. `name_if_missing` is the name of a graph without one (the file's
-    /// stem). `Err` is a syntax error; the list has the errors and warnings found afterwards. Files
-    /// named by `@path` are not read: see [`resolve_files`](crate::resolve_files).
-    pub fn from_source(
-        name_if_missing: &str,
-        source: &str,
-    ) -> Result<(Self, Vec<Diagnostic>), Diagnostic> {
+    /// stem). `Err` is a syntax error; [`Workflow::findings`] has the errors and warnings found
+    /// afterwards. Files named by `@path` are not read: see
+    /// [`resolve_files`](crate::resolve_files).
+    pub fn from_source(name_if_missing: &str, source: &str) -> Result<Self, Diagnostic> {
         lower(name_if_missing, source)
     }
 }
 
 /// Each statement is lowered as soon as it is read, and then forgotten.
-fn lower(name_if_missing: &str, source: &str) -> Result<(Workflow, Vec<Diagnostic>), Diagnostic> {
+fn lower(name_if_missing: &str, source: &str) -> Result<Workflow, Diagnostic> {
     let scanned = scan::scan(source)?;
     let mut lowering = Lowering::with_room(source.len());
     let mut scope = Scope::default();
@@ -286,12 +284,7 @@ impl Lowering {
         }
     }
 
-    fn finish(
-        self,
-        source: &str,
-        name: Option<ast::Name<'_>>,
-        name_if_missing: &str,
-    ) -> (Workflow, Vec<Diagnostic>) {
+    fn finish(self, source: &str, name: Option<ast::Name<'_>>, name_if_missing: &str) -> Workflow {
         let mut graph = self.graph;
         for (node, (own, inherited)) in graph.node_weights_mut().zip(self.nodes) {
             node.attrs = Attrs::new(own, inherited);
@@ -312,7 +305,7 @@ impl Lowering {
         let incoming = Adjacency::new(&graph, |edge| edge.to);
         let name_span = name.as_ref().map(|name| name.span);
         let name = name.map(|name| name.text).filter(|text| !text.is_empty());
-        let workflow = Workflow {
+        Workflow {
             source: source.into(),
             name: name.as_deref().unwrap_or(name_if_missing).to_owned(),
             name_span,
@@ -323,8 +316,10 @@ impl Lowering {
             incoming,
             clusters: self.clusters,
             written: self.written,
-        };
-        (workflow, self.findings)
+            findings: self.findings,
+            files_resolved: false,
+            stylesheet_applied: false,
+        }
     }
 }
 

@@ -1,11 +1,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use fabro_types::{Span, Weight};
+use fabro_types::{Diagnostic, Span, Weight};
 use petgraph::graph::{DiGraph, EdgeIndex, NodeIndex};
 
 use crate::attrs::{Attr, Attrs, Origin};
-use crate::schema::Place;
+use crate::schema::{self, Place};
 use crate::value::Value;
 use fabro_types::NodeKind;
 
@@ -29,6 +29,9 @@ pub struct Workflow {
     pub(crate) incoming: Adjacency,
     pub(crate) clusters: Vec<Cluster>,
     pub(crate) written: Vec<(Place, Arc<Attr>)>,
+    pub(crate) findings: Vec<Diagnostic>,
+    pub(crate) files_resolved: bool,
+    pub(crate) stylesheet_applied: bool,
 }
 
 /// The edges at each node, on one side of it.
@@ -138,6 +141,35 @@ impl Workflow {
     /// The text that it was read from, to which all spans refer.
     pub fn source(&self) -> &str {
         &self.source
+    }
+
+    /// The errors and warnings of reading it, without those of syntax, which leave no workflow: of
+    /// its attributes, of its files, of its stylesheet. With an error among them it cannot run.
+    pub fn findings(&self) -> &[Diagnostic] {
+        &self.findings
+    }
+
+    /// The attributes that name a file which was not read: every one of them before
+    /// [`resolve_files`](crate::resolve_files), none after it.
+    pub fn unresolved_files(&self) -> impl Iterator<Item = &Attr> + '_ {
+        let written = if self.files_resolved { &[] } else { &self.written[..] };
+        let file_attrs = written.iter().filter(|(place, attr)| {
+            schema::find(*place, &attr.name).is_some_and(|known| known.file)
+        });
+        file_attrs.map(|(_, attr)| attr.as_ref()).filter(|attr| attr.is_file_reference())
+    }
+
+    /// The model stylesheet whose properties the nodes do not have yet: see
+    /// [`Workflow::finish_stylesheet`].
+    pub fn unapplied_stylesheet(&self) -> Option<&Attr> {
+        let stylesheet = self.attrs.get("model_stylesheet").filter(|_| !self.stylesheet_applied);
+        stylesheet.filter(|attr| !attr.value.as_text().trim().is_empty())
+    }
+
+    /// Notes that every node has the properties of the stylesheet, or that it has this error.
+    pub fn finish_stylesheet(&mut self, error: Option<Diagnostic>) {
+        self.stylesheet_applied = true;
+        self.findings.extend(error);
     }
 
     /// The name of the graph, or else the word `digraph`: where findings about the workflow as a

@@ -111,7 +111,7 @@ async fn run(
         "digraph turns {{ start -> work -> exit; work [prompt=\"Work.\", max_turns={}] }}",
         model.turns
     );
-    let (workflow, _) = Workflow::from_source("turns", &source).map_err(|error| error.message)?;
+    let workflow = Workflow::from_source("turns", &source).map_err(|error| error.message)?;
     let plan = Arc::new(Plan::compile(workflow)?);
     let run_id = RunId::from_parts(1_700_000_000_000, 1);
     let dirs = tempfile::tempdir()?;

@@ -15,7 +15,7 @@
 //! use fabro_types::Status;
 //!
 //! let source = "digraph { start -> plan -> exit; plan [prompt=Plan, output_schema=routing] }";
-//! let (workflow, _) = Workflow::from_source("example", source).unwrap();
+//! let workflow = Workflow::from_source("example", source).unwrap();
 //! let plan = Plan::compile(workflow).unwrap();
 //! let read = |text: &str| {
 //!     let reply = Reply { text: text.to_owned(), ..Reply::default() };

@@ -122,7 +122,7 @@ mod tests {
     #[track_caller]
     fn check(literal: &str, part: &str, expect: &str) {
         let source = format!("digraph {{ graph [goal={literal}] }}");
-        let (mut workflow, _) = Workflow::from_source("x", &source).unwrap();
+        let mut workflow = Workflow::from_source("x", &source).unwrap();
         fabro_graph::resolve_files(&mut workflow, &fabro_graph::MemorySources::default());
         let attr = workflow.attrs().get("goal").unwrap();
         let text = attr.value.as_text().into_owned();
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn an_empty_place_has_something_to_underline() {
         let source = "digraph { graph [goal=\"ab\"] }";
-        let (workflow, _) = Workflow::from_source("x", source).unwrap();
+        let workflow = Workflow::from_source("x", source).unwrap();
         let text = AttributeText::new(source, workflow.attrs().get("goal").unwrap());
         let at = |start, end| {
             let span = text.span(Span::new(start, end));

@@ -2,8 +2,9 @@
 //!
 //! [`Plan::compile`] lowers the attributes of a workflow once: conditions, templates and output
 //! schemas are compiled, retry policies, joins and fidelities are types, defaults are applied. After
-//! that no code looks an attribute up by name. All errors come out at once, with their spans;
-//! validation reports the same ones, so that what does not run does not validate either.
+//! that no code looks an attribute up by name. All errors come out at once, with their spans, those of
+//! reading the workflow included; validation reports the same ones, so that what does not run does
+//! not validate either.
 //!
 //! ```
 //! use fabro_graph::Workflow;
@@ -15,7 +16,7 @@
 //!     checks [shape=component, join_policy=first_success]
 //!     lint [shape=parallelogram, script="cargo clippy", timeout=5m, max_retries=2]
 //! }"#;
-//! let (workflow, _) = Workflow::from_source("checks", source).unwrap();
+//! let workflow = Workflow::from_source("checks", source).unwrap();
 //! let plan = Plan::compile(workflow).unwrap();
 //!
 //! let lint = plan.find("lint").unwrap();
@@ -28,6 +29,10 @@
 //!
 //! # Limits
 //!
+//! Compiling reads no files. A workflow that names files with `@path`, or that has a
+//! `model_stylesheet`, is refused until both are applied: `fabro_validate::prepare` does it, and so
+//! does `fabro_validate::check` with its `into_plan`.
+//!
 //! Options of one run (a budget, a dry run) are not part of a plan. Names of nodes that do not
 //! exist, unreachable nodes and the like are findings of `fabro-validate`.
 
@@ -35,6 +40,8 @@ mod attribute_text;
 mod compiled;
 mod lower;
 mod spec;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
@@ -50,7 +57,7 @@ pub use lower::Specs;
 pub use spec::{
     AgentSpec, Backend, CommandSpec, ContextTool, EdgeCondition, EdgeSpec, GraphSpec, HumanSpec,
     JoinPolicy, Language, LlmSpec, ManagerSpec, NodeBody, NodeSpec, OutputSpec, ParallelSpec,
-    RetryPolicy, RetryTargets, Selection, TextTemplate,
+    RetryPolicy, RetryTargets, Selection, TextTemplate, VisitLimit,
 };
 
 /// A workflow together with everything that is worked out once and used at every stage.
@@ -81,22 +88,22 @@ fn messages(findings: &[Diagnostic]) -> String {
 
 impl Plan {
     /// Lowers every attribute once. Takes time in proportion to the workflow.
+    ///
+    /// # Errors
+    /// All errors: those of reading the workflow ([`Workflow::findings`]), those of its attributes,
+    /// and what was not applied to it, files and the model stylesheet.
     pub fn compile(workflow: Workflow) -> Result<Self, PlanError> {
-        let (specs, findings) = Specs::lower(&workflow);
-        Self::from_specs(workflow, specs, findings)
+        let specs = Specs::lower(&workflow);
+        Self::from_specs(workflow, specs)
     }
 
-    /// The plan of a workflow that was [lowered](Specs::lower) before, with these findings.
-    pub fn from_specs(
-        workflow: Workflow,
-        specs: Specs,
-        mut findings: Vec<Diagnostic>,
-    ) -> Result<Self, PlanError> {
+    /// The plan of a workflow that was [lowered](Specs::lower) before.
+    pub fn from_specs(workflow: Workflow, specs: Specs) -> Result<Self, PlanError> {
+        let Specs { graph, nodes, edges, mut findings, .. } = specs;
         findings.retain(|finding| finding.severity == Severity::Error);
         let Some(start) = workflow.start().filter(|_| findings.is_empty()) else {
             return Err(PlanError { findings });
         };
-        let Specs { graph, nodes, edges, .. } = specs;
         let mut goal_gates = Vec::new();
         let mut joins = BTreeMap::new();
         for (ix, node) in workflow.node_indices().zip(&nodes) {

@@ -1,18 +1,19 @@
 //! Lowering: from attributes by name to typed specifications.
 
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fabro_graph::{Attr, Attrs, Diagnostic, Edge, Node, Span, Workflow};
 use fabro_template::Template;
-use fabro_types::{NodeKind, Permissions, SyntaxError, tool_names};
-use serde::de::DeserializeOwned;
+use fabro_types::{NodeKind, Severity, SyntaxError, excerpt, tool_names};
+use strum::EnumString;
 
 use crate::compiled::{Compiled, Compiler};
 use crate::spec::{
     AgentSpec, Backend, CommandSpec, EdgeCondition, EdgeSpec, GraphSpec, HumanSpec, JoinPolicy,
     LlmSpec, ManagerSpec, NodeBody, NodeSpec, OutputSpec, ParallelSpec, RetryPolicy, RetryTargets,
-    TextTemplate,
+    TextTemplate, VisitLimit,
 };
 
 /// How often an answer that does not match its schema is sent back, unless the node says.
@@ -29,21 +30,43 @@ pub struct Specs {
     pub edges: Vec<EdgeSpec>,
     /// Conditions, templates and schemas by their attribute.
     pub compiled: Compiled,
+    /// What reading the workflow has found, and all errors of its attributes.
+    pub findings: Vec<Diagnostic>,
 }
 
 impl Specs {
-    /// Lowers every attribute once. The list has all errors that keep the workflow from running;
-    /// what has an error is left out of the specifications.
-    pub fn lower(workflow: &Workflow) -> (Self, Vec<Diagnostic>) {
-        let compiler =
-            Compiler { workflow, compiled: Compiled::default(), findings: start_errors(workflow) };
+    /// Lowers every attribute once. What has an error is left out of the specifications.
+    pub fn lower(workflow: &Workflow) -> Self {
+        let mut findings = workflow.findings().to_vec();
+        findings.extend(not_applied(workflow));
+        findings.extend(start_errors(workflow));
+        let compiler = Compiler { workflow, compiled: Compiled::default(), findings };
         let mut lowering = Lowering { attrs: workflow.attrs(), compiler };
         let graph = lowering.graph();
         let nodes = workflow.nodes().map(|node| lowering.node(node)).collect();
         let edges = workflow.edges().map(|edge| lowering.edge(edge)).collect();
         let Compiler { compiled, findings, .. } = lowering.compiler;
-        (Self { graph, nodes, edges, compiled }, findings)
+        Self { graph, nodes, edges, compiled, findings }
     }
+}
+
+/// Files that were not read and a stylesheet that was not applied: a run without them would be
+/// another one than the workflow says.
+fn not_applied(workflow: &Workflow) -> Vec<Diagnostic> {
+    let finding = |attr: &Attr, message| {
+        Diagnostic::error("not-prepared", attr.span, message).with_fix(
+            "load the workflow with `fabro_validate::prepare`, which reads files and applies the stylesheet",
+        )
+    };
+    let unread = workflow.unresolved_files().map(|attr| {
+        let text = attr.value.as_text();
+        let text = excerpt(&text, 100);
+        finding(attr, format!("`{}` is still `{text}`: no files have been read", attr.written))
+    });
+    let stylesheet = workflow.unapplied_stylesheet().map(|attr| {
+        finding(attr, "the model stylesheet has not been applied to the nodes".to_owned())
+    });
+    unread.chain(stylesheet).collect()
 }
 
 /// A run begins at the one start node.
@@ -72,18 +95,18 @@ impl Lowering<'_> {
     fn graph(&mut self) -> GraphSpec {
         let attrs = self.attrs;
         let stall_timeout = attrs.duration("stall_timeout").unwrap_or(Duration::from_mins(30));
-        let signature_limit = attrs.int("loop_restart_signature_limit").unwrap_or(3);
+        let signature_limit = attrs.int("loop_restart_signature_limit").map_or(3, count);
         GraphSpec {
             goal: attrs.get("goal").and_then(|attr| self.compiler.goal(attr)),
             default_model: attrs.shared_text("default_model"),
             default_provider: attrs.shared_text("default_provider"),
-            default_fidelity: parsed(attrs, "default_fidelity").unwrap_or_default(),
+            default_fidelity: self.word(attrs, "default_fidelity"),
             default_thread: attrs.shared_text("default_thread"),
             max_cost: attrs.float("max_cost"),
             max_tokens: attrs.int("max_tokens_total").and_then(|max| u64::try_from(max).ok()),
             stall_timeout: Some(stall_timeout).filter(|limit| !limit.is_zero()),
             retry_targets: self.retry_targets(attrs),
-            signature_limit: u32::try_from(signature_limit).ok().filter(|limit| *limit > 0),
+            signature_limit,
         }
     }
 
@@ -98,15 +121,15 @@ impl Lowering<'_> {
                 .unwrap_or_else(|| Arc::clone(&node.id)),
             kind: node.kind,
             timeout: attrs.duration("timeout").filter(|limit| !limit.is_zero()),
-            max_visits: max_visits.map(count),
+            max_visits: visit_limit(max_visits),
             retry: self.retry_policy(node),
             retry_targets: self.retry_targets(attrs),
-            fidelity: parsed(attrs, "fidelity"),
+            fidelity: self.parsed(attrs, "fidelity"),
             thread_id: attrs.shared_text("thread_id"),
             goal_gate: attrs.is_true("goal_gate"),
             auto_status: attrs.is_true("auto_status"),
             allow_partial: attrs.is_true("allow_partial"),
-            selection: word(attrs, "selection"),
+            selection: self.word(attrs, "selection"),
             body: self.body(node),
         }
     }
@@ -125,7 +148,7 @@ impl Lowering<'_> {
             NodeKind::Conditional => NodeBody::Conditional,
             NodeKind::Agent => {
                 let llm = self.llm(attrs, prompt, output);
-                NodeBody::Agent(Box::new(agent(attrs, llm)))
+                NodeBody::Agent(Box::new(self.agent(attrs, llm)))
             }
             NodeKind::Prompt => NodeBody::Prompt(Box::new(self.llm(attrs, prompt, output))),
             NodeKind::FanIn => {
@@ -133,13 +156,13 @@ impl Lowering<'_> {
                 NodeBody::FanIn(asks.then(|| Box::new(self.llm(attrs, prompt, output))))
             }
             NodeKind::Command => {
-                NodeBody::Command(CommandSpec { script, language: word(attrs, "language") })
+                NodeBody::Command(CommandSpec { script, language: self.word(attrs, "language") })
             }
             NodeKind::Human => NodeBody::Human(HumanSpec {
-                question_type: word(attrs, "question_type"),
+                question_type: self.word(attrs, "question_type"),
                 default_choice: attrs.shared_text("human.default_choice"),
             }),
-            NodeKind::Parallel => NodeBody::Parallel(parallel(attrs)),
+            NodeKind::Parallel => NodeBody::Parallel(self.parallel(attrs)),
             NodeKind::Wait => NodeBody::Wait(attrs.duration("duration").unwrap_or_default()),
             NodeKind::ManagerLoop => {
                 let stop_condition = stop_condition.filter(|condition| !condition.is_always());
@@ -169,7 +192,8 @@ impl Lowering<'_> {
 
     fn llm(&mut self, attrs: &Attrs, prompt: TextTemplate, output: OutputSpec) -> LlmSpec {
         let number = |name| attrs.int(name).and_then(|max| u32::try_from(max).ok());
-        let memory = attrs.text("memory").or_else(|| self.attrs.text("memory"));
+        let graph = self.attrs;
+        let memory = self.parsed(attrs, "memory").or_else(|| self.parsed(graph, "memory"));
         let rag = attrs.text("rag").map(str::trim).filter(|globs| !globs.is_empty());
         LlmSpec {
             prompt,
@@ -185,20 +209,19 @@ impl Lowering<'_> {
             backend: self.backend(attrs),
             output,
             output_retries: attrs.int("output_retries").map_or(OUTPUT_RETRIES, count),
-            permissions: attrs.text("permissions").and_then(Permissions::parse),
-            memory_turns: memory == Some("turns"),
+            permissions: self.parsed(attrs, "permissions"),
+            memory_turns: memory == Some(Memory::Turns),
             rag: rag.map(Arc::from),
         }
     }
 
     fn backend(&mut self, attrs: &Attrs) -> Backend {
-        match attrs.text("backend") {
-            Some("cli") => Backend::Cli,
-            Some("acp") => Backend::Acp {
+        match self.word(attrs, "backend") {
+            Backend::Acp { .. } => Backend::Acp {
                 command: attrs.shared_text("acp.command"),
                 config: attrs.get("acp.config").and_then(|attr| self.acp_config(attr)),
             },
-            _ => Backend::Api,
+            backend => backend,
         }
     }
 
@@ -233,7 +256,7 @@ impl Lowering<'_> {
             label: attrs.shared_text("label").filter(|label| !label.is_empty()),
             condition,
             weight: edge.weight(),
-            fidelity: parsed(attrs, "fidelity"),
+            fidelity: self.parsed(attrs, "fidelity"),
             thread_id: attrs.shared_text("thread_id"),
             loop_restart: attrs.is_true("loop_restart"),
             freeform: attrs.is_true("freeform"),
@@ -248,56 +271,117 @@ impl Lowering<'_> {
 
     /// `retry_policy` is a preset; `max_retries` replaces its number of attempts, or is a policy of
     /// its own.
-    fn retry_policy(&self, node: &Node) -> RetryPolicy {
-        let preset = |attempts, first_delay_ms, backoff_factor| RetryPolicy {
-            attempts,
-            first_delay_ms,
-            backoff_factor,
-            any_failure: true,
-        };
+    fn retry_policy(&mut self, node: &Node) -> RetryPolicy {
         let attempts = |retries: i64| count(retries).saturating_add(1);
         let own = node.attrs.int("max_retries").map(attempts);
-        let named = node.attrs.text("retry_policy").and_then(|name| match name {
-            "none" => Some(preset(1, 0, 1)),
-            "standard" => Some(preset(5, 200, 2)),
-            "aggressive" => Some(preset(5, 500, 2)),
-            "linear" => Some(preset(3, 500, 1)),
-            "patient" => Some(preset(3, 2_000, 3)),
-            _ => None,
-        });
+        let named = self.parsed(&node.attrs, "retry_policy").map(RetryPreset::policy);
         match (named, own) {
             (Some(named), Some(attempts)) => RetryPolicy { attempts, ..named },
             (Some(named), None) => named,
-            (None, Some(attempts)) => preset(attempts, 5_000, 2),
+            (None, Some(attempts)) => retries_of_any_failure(attempts, 5_000, 2),
             // The stages of its branches have been retried as the graph says.
-            (None, None) if node.kind == NodeKind::Parallel => preset(1, 0, 1),
+            (None, None) if node.kind == NodeKind::Parallel => retries_of_any_failure(1, 0, 1),
             (None, None) => {
                 let attempts = self.attrs.int("default_max_retries").map_or(1, attempts);
-                RetryPolicy { any_failure: false, ..preset(attempts, 5_000, 2) }
+                RetryPolicy { any_failure: false, ..retries_of_any_failure(attempts, 5_000, 2) }
             }
         }
     }
-}
 
-fn agent(attrs: &Attrs, llm: LlmSpec) -> AgentSpec {
-    AgentSpec {
-        llm,
-        tools: attrs.text("tools").map(|names| tool_names(names).map(Arc::from).collect()),
-        context_tool: word(attrs, "context_tool"),
-        project_memory: attrs.bool("project_memory") != Some(false),
+    fn agent(&mut self, attrs: &Attrs, llm: LlmSpec) -> AgentSpec {
+        AgentSpec {
+            llm,
+            tools: attrs.text("tools").map(|names| tool_names(names).map(Arc::from).collect()),
+            context_tool: self.word(attrs, "context_tool"),
+            project_memory: attrs.bool("project_memory") != Some(false),
+        }
+    }
+
+    fn parallel(&mut self, attrs: &Attrs) -> ParallelSpec {
+        let join_policy = match self.word(attrs, "join_policy") {
+            JoinPolicy::Quorum(_) => {
+                JoinPolicy::Quorum(attrs.int("quorum").map(count).filter(|needed| *needed > 0))
+            }
+            policy => policy,
+        };
+        let max_parallel = attrs.int("max_parallel").map_or(4, count).max(1);
+        ParallelSpec { join_policy, max_parallel }
+    }
+
+    /// The value of an attribute that is one of a few words, or else the default.
+    fn word<T: FromStr + Default>(&mut self, attrs: &Attrs, name: &str) -> T {
+        self.parsed(attrs, name).unwrap_or_default()
+    }
+
+    /// The value of an attribute that is one of a few words; `None` when it is absent, empty, or
+    /// another word, which is an error.
+    fn parsed<T: FromStr>(&mut self, attrs: &Attrs, name: &str) -> Option<T> {
+        let attr = attrs.get(name)?;
+        let text = attr.value.as_text();
+        if text.trim().is_empty() {
+            return None;
+        }
+        let value = text.parse().ok();
+        if value.is_none() {
+            self.report_word(attr, &text);
+        }
+        value
+    }
+
+    /// An error, unless reading the workflow has found it.
+    fn report_word(&mut self, attr: &Attr, text: &str) {
+        let is_known =
+            |finding: &Diagnostic| finding.severity == Severity::Error && finding.span == attr.span;
+        if !self.compiler.findings.iter().any(is_known) {
+            let message = format!("`{}` cannot be `{}`", attr.name, excerpt(text, 40));
+            let fix = "use one of the words that the reference of the language lists";
+            let finding = Diagnostic::error("attribute-value", attr.span, message).with_fix(fix);
+            self.compiler.findings.push(finding);
+        }
     }
 }
 
-fn parallel(attrs: &Attrs) -> ParallelSpec {
-    let join_policy = match attrs.text("join_policy") {
-        Some("first_success") => JoinPolicy::FirstSuccess,
-        Some("quorum") => {
-            JoinPolicy::Quorum(attrs.int("quorum").map(count).filter(|needed| *needed > 0))
+/// Whether prompts have the conversation of earlier stages.
+#[derive(Clone, Copy, PartialEq, Eq, EnumString)]
+#[strum(serialize_all = "snake_case")]
+enum Memory {
+    Turns,
+    Off,
+}
+
+/// The presets of `retry_policy`.
+#[derive(Clone, Copy, EnumString)]
+#[strum(serialize_all = "snake_case")]
+enum RetryPreset {
+    None,
+    Standard,
+    Aggressive,
+    Linear,
+    Patient,
+}
+
+impl RetryPreset {
+    fn policy(self) -> RetryPolicy {
+        match self {
+            Self::None => retries_of_any_failure(1, 0, 1),
+            Self::Standard => retries_of_any_failure(5, 200, 2),
+            Self::Aggressive => retries_of_any_failure(5, 500, 2),
+            Self::Linear => retries_of_any_failure(3, 500, 1),
+            Self::Patient => retries_of_any_failure(3, 2_000, 3),
         }
-        _ => JoinPolicy::WaitAll,
-    };
-    let max_parallel = attrs.int("max_parallel").map_or(4, count).max(1);
-    ParallelSpec { join_policy, max_parallel }
+    }
+}
+
+fn retries_of_any_failure(attempts: u32, first_delay_ms: u64, backoff_factor: u64) -> RetryPolicy {
+    RetryPolicy { attempts, first_delay_ms, backoff_factor, any_failure: true }
+}
+
+fn visit_limit(written: Option<i64>) -> VisitLimit {
+    match written.map(count) {
+        None => VisitLimit::Unstated,
+        Some(0) => VisitLimit::Unlimited,
+        Some(limit) => VisitLimit::AtMost(limit),
+    }
 }
 
 fn manager(attrs: &Attrs, stop_condition: Option<Arc<fabro_condition::Condition>>) -> ManagerSpec {
@@ -328,18 +412,6 @@ fn has_text(attrs: &Attrs, name: &str) -> bool {
 /// The file is missing, which is an error of its own.
 fn is_missing_file(attr: &Attr, text: &str) -> bool {
     attr.file.is_none() && text.starts_with('@') && !text.starts_with("@@")
-}
-
-fn parsed<T: std::str::FromStr>(attrs: &Attrs, name: &str) -> Option<T> {
-    attrs.text(name)?.parse().ok()
-}
-
-/// The value of an attribute that is one of a few words; the default for any other, which is a finding
-/// of validation.
-fn word<T: DeserializeOwned + Default>(attrs: &Attrs, name: &str) -> T {
-    // Most nodes set none of these attributes, and an error of serde costs more than the whole node.
-    let value = attrs.text(name).map(|text| serde_json::from_value(text.into()));
-    value.and_then(Result::ok).unwrap_or_default()
 }
 
 /// A whole number from 0, as large as 32 bits hold.

@@ -11,8 +11,8 @@ use fabro_graph::NodeIx;
 use fabro_routing::Schema;
 use fabro_template::Template;
 use fabro_types::{Fidelity, NodeKind, Permissions, Weight};
-use serde::Deserialize;
 use serde_json::Value;
+use strum::EnumString;
 
 /// Everything that the engine and the handlers know about a node.
 #[derive(Clone, Debug)]
@@ -25,8 +25,8 @@ pub struct NodeSpec {
     pub kind: NodeKind,
     /// The timeout of one attempt.
     pub timeout: Option<Duration>,
-    /// The visit limit (`max_visits`, or the graph's `max_node_visits`); 0 is without limit.
-    pub max_visits: Option<u32>,
+    /// `max_visits`, or the graph's `max_node_visits`.
+    pub max_visits: VisitLimit,
     /// Attempts and delays after a failure.
     pub retry: RetryPolicy,
     /// Where a failure that no edge takes jumps to.
@@ -97,6 +97,17 @@ impl NodeSpec {
             _ => None,
         }
     }
+}
+
+/// How often a node may be entered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VisitLimit {
+    /// Neither node nor graph says: any number of times, in a dry run a few times.
+    Unstated,
+    /// 0 is written: any number of times, also in a dry run.
+    Unlimited,
+    /// So many times.
+    AtMost(u32),
 }
 
 /// What only nodes of one kind have.
@@ -180,9 +191,11 @@ impl AgentSpec {
 }
 
 /// What runs the request of a model stage.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, EnumString)]
+#[strum(serialize_all = "snake_case")]
 pub enum Backend {
     /// A provider's API.
+    #[default]
     Api,
     /// A command-line agent.
     Cli,
@@ -207,8 +220,8 @@ pub enum OutputSpec {
 }
 
 /// What an agent may do with the workflow's memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, EnumString)]
+#[strum(serialize_all = "snake_case")]
 pub enum ContextTool {
     /// Read it.
     #[default]
@@ -229,8 +242,8 @@ pub struct CommandSpec {
 }
 
 /// What runs a script.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, EnumString)]
+#[strum(serialize_all = "snake_case")]
 pub enum Language {
     /// The shell.
     #[default]
@@ -258,7 +271,8 @@ pub struct ParallelSpec {
 }
 
 /// When the branches of a fan-out count as joined.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, EnumString)]
+#[strum(serialize_all = "snake_case")]
 pub enum JoinPolicy {
     /// When all branches have ended.
     #[default]
@@ -335,8 +349,11 @@ pub struct GraphSpec {
     pub stall_timeout: Option<Duration>,
     /// Where a failure on the main line jumps to when the node has no target of its own.
     pub retry_targets: RetryTargets,
-    /// How often one failure may come back before the run ends; `None` for any number.
-    pub signature_limit: Option<u32>,
+    /// `loop_restart_signature_limit`: a line ends, failed, when a node fails for the so-many-th
+    /// time with the same failure signature and the failure would leave it by a jump (to a retry
+    /// target or back from a goal gate). Only deterministic and structural failures count. A
+    /// success of the node starts the count again.
+    pub signature_limit: u32,
 }
 
 /// Where a failed stage or an unmet goal gate jumps to.
@@ -362,8 +379,8 @@ pub struct RetryPolicy {
 }
 
 /// How an edge is chosen among equals.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, EnumString)]
+#[strum(serialize_all = "snake_case")]
 pub enum Selection {
     /// The highest weight, then the lowest target id.
     #[default]

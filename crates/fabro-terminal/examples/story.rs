@@ -10,7 +10,7 @@ use fabro_types::{Outcome, RunId};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let source = "digraph hello { start -> greet -> part -> exit }";
-    let (workflow, _) = Workflow::from_source("hello", source).map_err(|error| error.message)?;
+    let workflow = Workflow::from_source("hello", source).map_err(|error| error.message)?;
     let plan = Arc::new(Plan::compile(workflow)?);
     let run_id = RunId::from_parts(1_700_000_000_000, 1);
     let mut events = begin(run_id, 0, &plan, NewRun::default()).events;

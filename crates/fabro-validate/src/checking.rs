@@ -10,9 +10,9 @@ use serde_json::{Map, Value};
 
 use crate::family::Family;
 use crate::flow::Flow;
-use crate::lints::phantoms;
 use crate::load::Read;
 use crate::near::Nearby;
+use crate::phantoms::phantoms;
 use crate::relative::RelativeSources;
 
 /// The input of every lint, made once.
@@ -84,7 +84,7 @@ impl<'a> Checking<'a> {
 
     /// Nodes that are there only because an edge misspells another; with that other one.
     pub(crate) fn phantoms(&self) -> &BTreeMap<NodeIx, Option<&'a str>> {
-        self.phantoms.get_or_init(|| phantoms(self))
+        self.phantoms.get_or_init(|| phantoms(self.workflow, &self.nearby))
     }
 
     /// The edges that leave a node.

@@ -40,6 +40,7 @@ mod flow;
 mod lints;
 mod load;
 mod near;
+mod phantoms;
 mod relative;
 mod rules;
 #[cfg(test)]
@@ -81,9 +82,10 @@ impl Checked {
     /// The workflow is not valid: all errors.
     pub fn into_plan(self) -> Result<Plan, PlanError> {
         match self.workflow.zip(self.specs) {
-            Some((workflow, specs)) => Plan::from_specs(workflow, specs, self.findings),
-            // What does not parse has errors alone.
-            None => Err(PlanError { findings: self.findings }),
+            Some((workflow, specs)) if !has_errors(&self.findings) => {
+                Plan::from_specs(workflow, specs)
+            }
+            _ => Err(PlanError { findings: errors(self.findings) }),
         }
     }
 }
@@ -107,16 +109,15 @@ fn check_in(
     inputs: Option<&Map<String, Value>>,
     family: &Family,
 ) -> Checked {
-    let loaded = load::load(name, source, &sources);
-    let mut findings = Findings(loaded.findings);
-    let specs = loaded.read.as_ref().map(|read| {
-        let (specs, errors) = Specs::lower(&read.workflow);
-        findings.0.extend(errors);
-        lints::run(&Checking::new(read, &specs, sources, inputs, family), &mut findings);
-        specs
-    });
+    let read = match load::load(name, source, &sources) {
+        Ok(read) => read,
+        Err(finding) => return Checked { workflow: None, specs: None, findings: vec![finding] },
+    };
+    let specs = Specs::lower(&read.workflow);
+    let mut findings = Findings(specs.findings.clone());
+    lints::run(&Checking::new(&read, &specs, sources, inputs, family), &mut findings);
     sort(&mut findings.0);
-    Checked { workflow: loaded.read.map(|read| read.workflow), specs, findings: findings.0 }
+    Checked { workflow: Some(read.workflow), specs: Some(specs), findings: findings.0 }
 }
 
 /// Reads a workflow that is known to be valid: as [`check`] does, without the lints.
@@ -129,16 +130,18 @@ pub fn prepare(
     source: &str,
     sources: &dyn Sources,
 ) -> Result<Workflow, Vec<Diagnostic>> {
-    let loaded = load::load(name, source, sources);
-    let mut findings = loaded.findings;
-    match loaded.read {
-        Some(read) if !has_errors(&findings) => Ok(read.workflow),
-        _ => {
-            findings.retain(|finding| finding.severity == Severity::Error);
-            sort(&mut findings);
-            Err(findings)
-        }
+    let workflow = load::load(name, source, sources).map_err(|finding| vec![finding])?.workflow;
+    if !has_errors(workflow.findings()) {
+        return Ok(workflow);
     }
+    let mut findings = errors(workflow.findings().to_vec());
+    sort(&mut findings);
+    Err(findings)
+}
+
+fn errors(mut findings: Vec<Diagnostic>) -> Vec<Diagnostic> {
+    findings.retain(|finding| finding.severity == Severity::Error);
+    findings
 }
 
 fn has_errors(findings: &[Diagnostic]) -> bool {

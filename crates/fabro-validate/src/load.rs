@@ -4,41 +4,32 @@ use fabro_graph::{Attr, Diagnostic, NodeKind, Origin, Sources, Value, Workflow, 
 use fabro_plan::attribute_error;
 use fabro_stylesheet::{Stylesheet, Subject};
 
-/// A workflow as far as it could be read.
-pub(crate) struct Loaded {
-    /// `None` after a syntax error.
-    pub(crate) read: Option<Read>,
-    pub(crate) findings: Vec<Diagnostic>,
-}
-
 /// A workflow that parses.
 pub(crate) struct Read {
+    /// With its other errors among its [findings](Workflow::findings).
     pub(crate) workflow: Workflow,
     /// Empty when there is none, or when it does not parse.
     pub(crate) stylesheet: Stylesheet,
 }
 
-/// Parses, applies defaults, reads files, applies the stylesheet.
-pub(crate) fn load(name: &str, source: &str, sources: &dyn Sources) -> Loaded {
-    let (mut workflow, mut findings) = match Workflow::from_source(name, source) {
-        Ok(lowered) => lowered,
-        Err(finding) => return Loaded { read: None, findings: vec![finding] },
+/// Parses, applies defaults, reads files, applies the stylesheet. `Err` is a syntax error.
+pub(crate) fn load(name: &str, source: &str, sources: &dyn Sources) -> Result<Read, Diagnostic> {
+    let mut workflow = Workflow::from_source(name, source)?;
+    resolve_files(&mut workflow, sources);
+    let parsed = match workflow.attrs().get("model_stylesheet") {
+        Some(attr) => parse_stylesheet(source, attr),
+        None => Ok(Stylesheet::default()),
     };
-    findings.extend(resolve_files(&mut workflow, sources));
-    let stylesheet = match workflow.attrs().get("model_stylesheet") {
-        Some(attr) => parse_stylesheet(source, attr, &mut findings),
-        None => Stylesheet::default(),
-    };
+    let error = parsed.as_ref().err().cloned();
+    let stylesheet = parsed.unwrap_or_default();
     apply(&stylesheet, &mut workflow);
-    Loaded { read: Some(Read { workflow, stylesheet }), findings }
+    workflow.finish_stylesheet(error);
+    Ok(Read { workflow, stylesheet })
 }
 
-fn parse_stylesheet(source: &str, attr: &Attr, findings: &mut Vec<Diagnostic>) -> Stylesheet {
-    let text = attr.value.as_text();
-    Stylesheet::parse(&text).unwrap_or_else(|error| {
-        findings.push(attribute_error(source, "stylesheet-syntax", attr, &error));
-        Stylesheet::default()
-    })
+fn parse_stylesheet(source: &str, attr: &Attr) -> Result<Stylesheet, Diagnostic> {
+    Stylesheet::parse(&attr.value.as_text())
+        .map_err(|error| attribute_error(source, "stylesheet-syntax", attr, &error))
 }
 
 /// Gives the stylesheet's properties to the nodes that ask a model and do not set them themselves.

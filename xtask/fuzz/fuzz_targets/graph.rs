@@ -12,6 +12,6 @@ fuzz_target!(|text: &str| {
     let printed = format(&document);
     let again = parse(&printed).expect("canonical text parses");
     assert_eq!(format(&again), printed);
-    let (workflow, _) = Workflow::from_source("fuzz", text).expect("what parses is lowered");
+    let workflow = Workflow::from_source("fuzz", text).expect("what parses is lowered");
     let _ = workflow.to_dot();
 });

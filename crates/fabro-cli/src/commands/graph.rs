@@ -39,15 +39,14 @@ pub fn graph(args: &GraphArgs, global: &Global) -> anyhow::Result<Exit> {
     };
     let source = read_workflow(&path)?;
     let name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into());
-    let (workflow, mut findings) = match Workflow::from_source(&name, &source) {
-        Ok((workflow, findings)) => (Some(workflow), findings),
-        Err(finding) => (None, vec![finding]),
-    };
-    findings.retain(|finding| finding.severity == Severity::Error);
     let file = shown(&path, &cwd);
-    let Some(workflow) = workflow.filter(|_| findings.is_empty()) else {
+    let workflow = Workflow::from_source(&name, &source)
+        .map_err(|finding| not_valid(&file, &source, &[finding], global))?;
+    let mut findings = workflow.findings().to_vec();
+    findings.retain(|finding| finding.severity == Severity::Error);
+    if !findings.is_empty() {
         return Err(not_valid(&file, &source, &findings, global));
-    };
+    }
     let dot = workflow.to_dot();
     match &args.output {
         Some(path) => std::fs::write(path, dot).map_err(|error| {

@@ -119,7 +119,7 @@ impl Handler for Greet {
 
 #[tokio::test]
 async fn a_handler_is_tested_with_a_stage_of_its_own() {
-    let (workflow, _) = Workflow::from_source("t", "digraph { start -> greet -> exit }").unwrap();
+    let workflow = Workflow::from_source("t", "digraph { start -> greet -> exit }").unwrap();
     let plan = Arc::new(Plan::compile(workflow).unwrap());
     let stage = Stage::builder(&plan, "greet").context("name", "Ann").build();
     let StageEnd::Finished(finished) = Greet.execute(stage).await else { panic!() };

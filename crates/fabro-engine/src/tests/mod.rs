@@ -114,8 +114,8 @@ pub(super) fn now<T>(call: impl Future<Output = T>) -> T {
 impl Bench {
     #[track_caller]
     pub(super) fn new(source: &str, replies: &[(&str, Vec<Reply>)]) -> Self {
-        let (workflow, findings) = Workflow::from_source("test", source).unwrap();
-        assert_eq!(findings, []);
+        let workflow = Workflow::from_source("test", source).unwrap();
+        assert_eq!(workflow.findings(), []);
         let plan = Arc::new(Plan::compile(workflow).unwrap());
         let ends = replies.iter().map(|(node, list)| ((*node).to_owned(), list.clone()));
         let script = Script { ends: Mutex::new(ends.collect()), ran: Mutex::default() };

@@ -18,10 +18,22 @@ fn files_take_the_place_of_their_names() {
         ("s.json", "{}"),
     ];
     let files: BTreeMap<_, _> = files.map(|(path, text)| (path.to_owned(), text.to_owned())).into();
-    let (mut workflow, findings) = Workflow::from_source("x", source).unwrap();
-    assert_eq!(findings, []);
-    let findings = resolve_files(&mut workflow, &MemorySources(files));
-    insta::assert_snapshot!(crate::findings(source, &findings), @r#"missing-file at 119..134 "\"@ missing.md \"": `prompt` names the file `missing.md`: no such file; create the file, correct the path, which is relative to this workflow, or write @@ for a text that begins with @"#);
+    let mut workflow = Workflow::from_source("x", source).unwrap();
+    assert_eq!(workflow.findings(), []);
+    let unresolved: Vec<_> = workflow.unresolved_files().map(|attr| attr.value.as_text()).collect();
+    insta::assert_snapshot!(unresolved.join("\n"), @r"
+    @goal.md
+    @shared.md
+    @@home
+    @ missing.md 
+    child.fabro
+    @s.json
+    @child.fabro
+    @missing.md
+    ");
+    resolve_files(&mut workflow, &MemorySources(files));
+    assert_eq!(workflow.unresolved_files().count(), 0);
+    insta::assert_snapshot!(crate::findings(source, workflow.findings()), @r#"missing-file at 119..134 "\"@ missing.md \"": `prompt` names the file `missing.md`: no such file; create the file, correct the path, which is relative to this workflow, or write @@ for a text that begins with @"#);
     insta::assert_snapshot!(crate::outline(&workflow), @r#"
     x goal="GOAL"
     a: agent *prompt="@SHARED"
@@ -34,5 +46,8 @@ fn files_take_the_place_of_their_names() {
     let attrs = &workflow.node(workflow.find("e").unwrap()).attrs;
     assert_eq!(attrs.get("stack.child_workflow").unwrap().file.as_deref(), Some("child.fabro"));
     assert_eq!(attrs.get("prompt").unwrap().file, None);
+    let resolved = crate::outline(&workflow);
+    resolve_files(&mut workflow, &MemorySources::default());
+    assert_eq!(crate::outline(&workflow), resolved);
     assert!(workflow.to_dot().contains(r#""goal"="@goal.md""#));
 }

@@ -7,7 +7,7 @@ fn canonical(source: &str) -> String {
     let text = format(&document);
     let again = parse(&text).unwrap_or_else(|error| panic!("{}\n{text}", error.message));
     assert_eq!(format(&again), text);
-    let outline = |source: &str| crate::outline(&Workflow::from_source("x", source).unwrap().0);
+    let outline = |source: &str| crate::outline(&Workflow::from_source("x", source).unwrap());
     assert_eq!(outline(&text).replace('"', ""), outline(source).replace('"', ""));
     text
 }
@@ -168,7 +168,7 @@ fn dot_is_quoted_throughout() {
         subgraph cluster_a { label="Loop A" ask [type=human, human.default_choice=exit] { b [shape=circle] } }
         ask -> exit [label="[Y] Yes"]
     }"#;
-    let (workflow, _) = Workflow::from_source("x", source).unwrap();
+    let workflow = Workflow::from_source("x", source).unwrap();
     insta::assert_snapshot!(workflow.to_dot(), @r#"
     digraph "X" {
         graph ["goal"="say \"hi\""]
@@ -193,7 +193,7 @@ fn dot_keeps_subgraphs_and_kinds() {
         subgraph cluster_a { label="Loop A" a -> b }
         subgraph cluster_b { label="Loop B" b }
     }"#;
-    let (workflow, _) = Workflow::from_source("x", source).unwrap();
+    let workflow = Workflow::from_source("x", source).unwrap();
     insta::assert_snapshot!(workflow.to_dot(), @r#"
     digraph "X" {
         "start" [shape=Mdiamond]

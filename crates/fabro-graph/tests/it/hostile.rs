@@ -11,10 +11,10 @@ fn rules(source: &str) -> Vec<&'static str> {
             vec![error.rule]
         }
         Ok(document) => {
-            let (workflow, findings) = Workflow::from_source("x", source).unwrap();
+            let workflow = Workflow::from_source("x", source).unwrap();
             assert!(!format(&document).is_empty());
             assert!(!workflow.to_dot().is_empty());
-            findings.iter().map(|finding| finding.rule).collect()
+            workflow.findings().iter().map(|finding| finding.rule).collect()
         }
     }
 }

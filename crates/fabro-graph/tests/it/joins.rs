@@ -3,7 +3,7 @@ use fabro_graph::{Join, Workflow, join};
 #[track_caller]
 fn check(edges: &str, expect: &str) {
     let source = format!("digraph {{ m [shape=tripleoctagon]; fork [shape=component]; {edges} }}");
-    let (workflow, _) = Workflow::from_source("x", &source).unwrap();
+    let workflow = Workflow::from_source("x", &source).unwrap();
     let fork = workflow.find("fork").unwrap();
     let found = match join(&workflow, fork, &mut { usize::MAX }) {
         Join::At(node) => workflow.node(node).id.to_string(),
@@ -32,7 +32,7 @@ fn branches_meet_at_the_first_node_that_all_can_reach() {
 #[test]
 fn a_search_can_be_bounded() {
     let source = "digraph { fork -> {a; b}; a -> m; b -> m }";
-    let (workflow, _) = Workflow::from_source("x", source).unwrap();
+    let workflow = Workflow::from_source("x", source).unwrap();
     let fork = workflow.find("fork").unwrap();
     assert_eq!(join(&workflow, fork, &mut { 1 }), Join::GaveUp);
 }

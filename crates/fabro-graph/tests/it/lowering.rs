@@ -3,8 +3,8 @@ use fabro_graph::{EdgeIx, NodeKind, Origin, Value, Workflow, schema};
 /// The workflow and what is wrong with it.
 #[track_caller]
 fn lower(source: &str) -> String {
-    let (workflow, findings) = Workflow::from_source("file", source).unwrap();
-    format!("{}{}", crate::outline(&workflow), crate::findings(source, &findings))
+    let workflow = Workflow::from_source("file", source).unwrap();
+    format!("{}{}", crate::outline(&workflow), crate::findings(source, workflow.findings()))
 }
 
 #[test]
@@ -139,9 +139,9 @@ fn the_handler_comes_from_type_then_shape_then_id() {
     "#);
     for kind in NodeKind::ALL {
         let source = format!("digraph {{ a [shape={}]; b [type={kind}] }}", kind.shape());
-        let (workflow, findings) = Workflow::from_source("x", &source).unwrap();
+        let workflow = Workflow::from_source("x", &source).unwrap();
         assert!(workflow.nodes().all(|node| node.kind == *kind), "{kind}");
-        assert_eq!(findings, []);
+        assert_eq!(workflow.findings(), []);
     }
 }
 
@@ -230,9 +230,9 @@ fn node_ids_are_plain() {
     node-id at 62..72 "\"quote\\\"d\"": "quote\"d" is not a node id; use letters, digits and `_`, not a digit first, such as `quote_d`, and put the text into its label
     "#);
     let id = "x".repeat(128);
-    assert_eq!(Workflow::from_source("x", &format!("digraph {{ {id} }}")).unwrap().1, []);
-    let (_, findings) = Workflow::from_source("x", &format!("digraph {{ {id}x }}")).unwrap();
-    assert_eq!(findings[0].message, "this node id has 129 characters, the limit is 128");
+    assert_eq!(Workflow::from_source("x", &format!("digraph {{ {id} }}")).unwrap().findings(), []);
+    let workflow = Workflow::from_source("x", &format!("digraph {{ {id}x }}")).unwrap();
+    assert_eq!(workflow.findings()[0].message, "this node id has 129 characters, the limit is 128");
 }
 
 #[test]
@@ -242,7 +242,7 @@ ed
 raw" + ' + ']}"#;
     assert!(Workflow::from_source("x", source).is_err());
     let source = "digraph { a [prompt=\"q\\\" b\\\\n n\\n t\\t r\\d+ join\\\ned\r\nraw \\\r\n!\" +\n \"more\"]}";
-    let (workflow, _) = Workflow::from_source("x", source).unwrap();
+    let workflow = Workflow::from_source("x", source).unwrap();
     let prompt = workflow.nodes().next().unwrap().attrs.text("prompt").unwrap();
     assert_eq!(prompt, "q\" b\\n n\n t\t r\\d+ joined\nraw !more");
 }
@@ -278,7 +278,7 @@ fn words() {
 
 #[test]
 fn neighbours_are_in_file_order() {
-    let (workflow, _) =
+    let workflow =
         Workflow::from_source("x", "digraph { a -> c; a -> b; d -> b; a -> b }").unwrap();
     let a = workflow.find("a").unwrap();
     let b = workflow.find("b").unwrap();
@@ -292,7 +292,7 @@ fn neighbours_are_in_file_order() {
 #[test]
 fn a_stylesheet_sets_only_what_is_not_written() {
     let source = "digraph { node [model=scoped] a [provider=own]; start; exit; }";
-    let (mut workflow, _) = Workflow::from_source("x", source).unwrap();
+    let mut workflow = Workflow::from_source("x", source).unwrap();
     let a = workflow.find("a").unwrap();
     for name in ["model", "provider", "speed"] {
         workflow.set_default(a, name, Value::from("sheet"), Origin::Stylesheet);
@@ -310,7 +310,7 @@ fn a_stylesheet_sets_only_what_is_not_written() {
 #[test]
 fn written_attributes_are_listed_once() {
     let source = "digraph { promt=1 node [modle=x] a b c [tpye=y] a -> b -> c [wieght=1] }";
-    let (workflow, _) = Workflow::from_source("x", source).unwrap();
+    let workflow = Workflow::from_source("x", source).unwrap();
     let written =
         workflow.written_attrs().map(|(place, attr)| format!("{} {}", place.as_str(), attr.name));
     assert_eq!(
@@ -334,7 +334,8 @@ fn the_schema_is_in_order_and_agrees_with_itself() {
             schema::Place::Node => format!("digraph {{ a [{pair}] }}"),
             schema::Place::Edge => format!("digraph {{ a -> a [{pair}] }}"),
         };
-        assert_eq!(Workflow::from_source("x", &source).unwrap().1, [], "{}", attribute.name);
+        let workflow = Workflow::from_source("x", &source).unwrap();
+        assert_eq!(workflow.findings(), [], "{}", attribute.name);
     }
 }
 
@@ -359,8 +360,8 @@ fn empty_values_mean_no_value() {
 fn a_number_is_one_in_quotes_and_out_of_them() {
     let weight = |written: &str| {
         let source = format!("digraph {{ a -> b [weight={written}] }}");
-        let (workflow, findings) = fabro_graph::Workflow::from_source("w", &source).unwrap();
-        assert!(findings.is_empty(), "{written}: {findings:?}");
+        let workflow = Workflow::from_source("w", &source).unwrap();
+        assert_eq!(workflow.findings(), [], "{written}");
         workflow.edges().next().unwrap().attrs.float("weight")
     };
     for (word, number) in [("1e3", 1e3), ("5e-1", 0.5), (".5e1", 5.0), ("1.e3", 1e3), ("1E3", 1e3)]
@@ -373,7 +374,7 @@ fn a_number_is_one_in_quotes_and_out_of_them() {
     }
     for word in ["1e", "e3", "1e999", "inf", "nan", "0x10"] {
         let source = format!("digraph {{ a -> b [weight={word}] }}");
-        let (_, findings) = fabro_graph::Workflow::from_source("w", &source).unwrap();
-        assert_eq!(findings.len(), 1, "{word}");
+        let workflow = Workflow::from_source("w", &source).unwrap();
+        assert_eq!(workflow.findings().len(), 1, "{word}");
     }
 }

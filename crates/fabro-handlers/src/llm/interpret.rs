@@ -226,7 +226,7 @@ mod tests {
     #[track_caller]
     fn check_reply(attrs: &str, text: &str, files: AgentFiles, expected: &str) {
         let source = format!("digraph {{ start -> a -> exit; a [prompt=x{attrs}] }}");
-        let (workflow, _) = Workflow::from_source("test", &source).unwrap();
+        let workflow = Workflow::from_source("test", &source).unwrap();
         let plan = Plan::compile(workflow).unwrap();
         let reply = Reply { text: text.to_owned(), files, ..Reply::default() };
         let seen = match interpret(&plan, "a", &reply, &Redactor::default()) {

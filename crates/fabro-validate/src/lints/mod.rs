@@ -31,8 +31,6 @@ mod unused_style;
 mod unwritten_key;
 mod without_effect;
 
-pub(crate) use edge_target::phantoms;
-
 use crate::checking::Checking;
 use crate::findings::Findings;
 

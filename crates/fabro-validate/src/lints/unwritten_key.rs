@@ -228,7 +228,7 @@ fn stop_conditions(checking: &Checking<'_>, findings: &mut Findings) {
         }
         let child = children.entry(key.clone()).or_insert_with(|| {
             let sources = RelativeSources::new(checking.sources.sources, key.base());
-            load(&node.id, text, &sources).read.map(|read| read.workflow)
+            load(&node.id, text, &sources).ok().map(|read| read.workflow)
         });
         let Some(child) = child else { continue };
         for (key, span) in reads_of(condition) {

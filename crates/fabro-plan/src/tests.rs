@@ -1,0 +1,85 @@
+use fabro_graph::Workflow;
+
+use crate::{JoinPolicy, Plan, VisitLimit};
+
+fn workflow(attributes: &str) -> Workflow {
+    let source = format!("digraph {{ start -> a -> exit; {attributes} }}");
+    Workflow::from_source("x", &source).unwrap()
+}
+
+/// The errors of compiling, one a line.
+fn errors(attributes: &str) -> String {
+    let findings = Plan::compile(workflow(attributes)).unwrap_err().findings;
+    let lines = findings.iter().map(|finding| format!("{}: {}", finding.rule, finding.message));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn invalid_values_do_not_compile() {
+    insta::assert_snapshot!(errors("a [shape=component, join_policy=first_sucess, max_parallel=banana, quorum=0]"), @r"
+    attribute-value: `join_policy` is wait_all, first_success or quorum, not `first_sucess`
+    attribute-value: `max_parallel` is a whole number from 1, not `banana`
+    attribute-value: `quorum` is a whole number from 1, not `0`
+    ");
+    insta::assert_snapshot!(errors("a [timeout=abc, max_visits=-1, fidelity=fulll, retry_policy=often]"), @r"
+    attribute-value: `timeout` is a duration, not `abc`
+    attribute-value: `max_visits` is a whole number from 0, not `-1`
+    attribute-value: `fidelity` is full, compact, summary:high, summary:medium, summary:low or truncate, not `fulll`
+    attribute-value: `retry_policy` is none, standard, aggressive, linear or patient, not `often`
+    ");
+    insta::assert_snapshot!(errors("a [backend=cl, memory=on, permissions=all, context_tool=x, selection=any]"), @r"
+    attribute-value: `backend` is api, cli or acp, not `cl`
+    attribute-value: `memory` is turns or off, not `on`
+    attribute-value: `permissions` is read-only, read-write or full, not `all`
+    attribute-value: `context_tool` is read, write or off, not `x`
+    attribute-value: `selection` is deterministic or random, not `any`
+    ");
+    insta::assert_snapshot!(errors("graph [default_fidelity=all, loop_restart_signature_limit=0]; a [type=robot]"), @r"
+    attribute-value: `default_fidelity` is full, compact, summary:high, summary:medium, summary:low or truncate, not `all`
+    attribute-value: `loop_restart_signature_limit` is a whole number from 1, not `0`
+    unknown-type: no handler is called `robot`
+    ");
+    insta::assert_snapshot!(errors("a [shape=hexagon, question_type=maybe, label=1]; b [shape=parallelogram, language=ruby]"), @r"
+    attribute-value: `question_type` is yes_no, confirmation, multiple_choice, multi_select or freeform, not `maybe`
+    attribute-value: `language` is shell or python, not `ruby`
+    ");
+}
+
+#[test]
+fn a_word_that_is_set_after_parsing_is_checked() {
+    let mut workflow = workflow("a [prompt=x]");
+    let a = workflow.find("a").unwrap();
+    let origin = fabro_graph::Origin::Stylesheet;
+    workflow.set_default(a, "backend", "robot".into(), origin);
+    let error = Plan::compile(workflow).unwrap_err().to_string();
+    insta::assert_snapshot!(error, @"the workflow cannot run: `backend` cannot be `robot`");
+}
+
+#[test]
+fn files_and_stylesheets_that_are_not_applied_do_not_compile() {
+    insta::assert_snapshot!(errors("graph [model_stylesheet=\"* { model: m; }\", goal=\"@goal.md\"]; a [prompt=\"@missing.md\"]"), @r"
+    not-prepared: `goal` is still `@goal.md`: no files have been read
+    not-prepared: `prompt` is still `@missing.md`: no files have been read
+    not-prepared: the model stylesheet has not been applied to the nodes
+    ");
+    insta::assert_snapshot!(errors("a [prompt=\"@@home\"]; b [shape=house, stack.child_workflow=\"child.fabro\"]"), @r"
+    not-prepared: `prompt` is still `@@home`: no files have been read
+    not-prepared: `stack.child_workflow` is still `child.fabro`: no files have been read
+    ");
+}
+
+#[test]
+fn words_and_limits_have_their_types() {
+    let plan = |attributes: &str| Plan::compile(workflow(attributes)).unwrap();
+    let join_policy = |attributes: &str| {
+        let plan = plan(&format!("a [shape=component, {attributes}]"));
+        plan.find("a").unwrap().parallel().unwrap().join_policy
+    };
+    assert_eq!(join_policy("join_policy=\"\""), JoinPolicy::WaitAll);
+    assert_eq!(join_policy("join_policy=quorum"), JoinPolicy::Quorum(None));
+    assert_eq!(join_policy("join_policy=quorum, quorum=2"), JoinPolicy::Quorum(Some(2)));
+    let max_visits = |attributes: &str| plan(attributes).find("a").unwrap().max_visits;
+    assert_eq!(max_visits(""), VisitLimit::Unstated);
+    assert_eq!(max_visits("graph [max_node_visits=3]"), VisitLimit::AtMost(3));
+    assert_eq!(max_visits("graph [max_node_visits=3]; a [max_visits=0]"), VisitLimit::Unlimited);
+}
