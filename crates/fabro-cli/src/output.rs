@@ -26,11 +26,12 @@ pub fn report(
     report: &impl Serialize,
     text: impl FnOnce() -> String,
 ) -> anyhow::Result<()> {
-    if is_json {
-        stdout(&format!("{}\n", serde_json::to_string_pretty(report)?))
-    } else {
-        stdout(&text())
-    }
+    if is_json { json(report) } else { stdout(&text()) }
+}
+
+/// Writes a value to stdout as indented JSON.
+pub fn json(value: &impl Serialize) -> anyhow::Result<()> {
+    stdout(&format!("{}\n", serde_json::to_string_pretty(value)?))
 }
 
 /// Sends traces to stderr, as much as `-v`, `-vv` or `FABRO_LOG` ask for. Nothing is set up when
