@@ -4,7 +4,9 @@
 //! with every lint: graph structure, attribute values, conditions, templates, sub-workflows, and the
 //! flow of data (a condition or template that reads a context key which no stage before it can
 //! write). [`prepare`] is the same reading without the lints, for a workflow that was checked when
-//! its run was created: what validates, runs.
+//! its run was created: what validates, runs. Both read files and apply the model stylesheet;
+//! `fabro_plan::Plan::compile` refuses a workflow with files or a stylesheet that did not come
+//! through one of them.
 //!
 //! ```
 //! use fabro_graph::MemorySources;

@@ -2,7 +2,8 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use fabro_graph::Workflow;
-use fabro_types::Severity;
+use fabro_plan::Plan;
+use fabro_types::{Diagnostic, Severity};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -272,7 +273,7 @@ fn statement() -> impl Strategy<Value = String> {
         Just("max_visits=2"),
         Just("thread_id=t"),
         Just("prompt=\"{{ context.command.output }} {{ inputs.x }}\""),
-        Just("type=robot"),
+        Just("type=robot, join_policy=first_sucess, timeout=abc"),
         Just("shape=house, stack.child_dot_source=\"digraph { start -> exit }\""),
     ];
     let how = prop_oneof![
@@ -293,7 +294,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Any workflow is checked twice with the same result, finding by finding inside the file and in
-    /// order; and what is prepared is what was checked.
+    /// order; compiling finds nothing else; and what is prepared is what was checked.
     #[test]
     fn checking_is_a_function(statements in prop::collection::vec(statement(), 0..24)) {
         let source = format!("digraph {{ {} }}", statements.concat());
@@ -304,6 +305,14 @@ proptest! {
         for finding in &checked.findings {
             prop_assert!(source.get(finding.span.start..finding.span.end).is_some_and(|t| !t.is_empty()));
             prop_assert!(rules().iter().any(|rule| rule.name == finding.rule));
+            let same = |other: &&Diagnostic| other.span == finding.span && other.rule == finding.rule;
+            let is_single = checked.findings.iter().filter(same).count() == 1;
+            prop_assert!(finding.rule != "attribute-value" || is_single, "{finding:?}");
+        }
+        let compiled = checked.workflow.clone().map(Plan::compile);
+        prop_assert!(!checked.is_valid() || matches!(compiled, Some(Ok(_))));
+        if let Some(Err(error)) = compiled {
+            prop_assert!(error.findings.iter().all(|finding| checked.findings.contains(finding)));
         }
         if checked.is_valid() {
             let prepared = prepare("t", &source, &sources(&[]));

@@ -5,6 +5,7 @@ mod failures;
 mod fan_out;
 mod fan_out_attempts;
 mod fan_out_retries;
+mod in_memory;
 mod machine;
 mod resume;
 mod routing;
