@@ -22,6 +22,7 @@ pub(crate) fn render(package: &Package, source: &str) -> Option<String> {
         let was_rust = fences.in_rust();
         let is_fence = fences.read(line);
         if is_fence && fences.in_rust() {
+            example.blocks += 1;
             let backticks = line.trim_end_matches(|c| c != '`');
             text.extend([backticks, "rust"]);
         } else if was_rust && !is_fence && is_hidden(line) {
@@ -36,7 +37,7 @@ pub(crate) fn render(package: &Package, source: &str) -> Option<String> {
         text.push('\n');
     }
     text.truncate(text.trim_end().len());
-    if example.is_there {
+    if example.blocks > 0 {
         text += "\n\n# In a project of your own\n\n";
         text += &usage(package, &example);
     }
@@ -46,7 +47,7 @@ pub(crate) fn render(package: &Package, source: &str) -> Option<String> {
 /// What the Rust blocks of some crate docs need around them.
 #[derive(Default)]
 struct Example {
-    is_there: bool,
+    blocks: usize,
     /// Its `?` need a `main` that returns a result.
     fails: bool,
     /// Its `.await` need a runtime.
@@ -57,18 +58,18 @@ struct Example {
 
 impl Example {
     fn shown(&mut self, line: &str) {
-        self.is_there = true;
         let last_word = |text: &str| {
             let word = text.rsplit(|c: char| !c.is_alphanumeric() && c != '_').next();
             word.unwrap_or_default().to_owned()
         };
         let code = line.split("//").next().unwrap_or_default();
         self.paths.extend(code.match_indices("::").map(|(at, _)| last_word(&code[..at])));
+        self.fails |= ["?;", "?."].iter().any(|end| code.contains(end));
+        self.awaits |= code.contains(".await");
     }
 
     fn hidden(&mut self, line: &str) {
         self.fails |= line.contains("Ok");
-        self.awaits |= line.contains("block_on");
     }
 }
 
@@ -91,7 +92,9 @@ fn usage(package: &Package, example: &Example) -> String {
     if needs_tokio {
         text += "cargo add tokio --features full\n";
     }
-    text += "```\n\n`FABRO` is where the repository is. The example goes into a\n`";
+    text += "```\n\n`FABRO` is where the repository is. ";
+    text += if example.blocks > 1 { "Each example" } else { "The example" };
+    text += " goes into a\n`";
     text += if example.awaits { "#[tokio::main] async fn main()" } else { "fn main()" };
     if example.fails {
         text += " -> Result<(), Box<dyn std::error::Error>>`, which ends\nwith `Ok(())`.";
@@ -105,6 +108,41 @@ fn usage(package: &Package, example: &Example) -> String {
         let _ = write!(text, " Features: {}.", names.join(", "));
     }
     text
+}
+
+/// What the examples of crate docs hide although their shown lines need it: imports, and variables
+/// that no shown line declares. The README leaves those lines out, so it would not compile.
+pub(crate) fn hidden_definitions(source: &str) -> Vec<String> {
+    let mut fences = Fences::default();
+    let mut shown = String::new();
+    let mut hidden = Vec::new();
+    for line in crate_docs(source) {
+        if fences.read(line) || !fences.in_rust() {
+            continue;
+        }
+        match line.trim().strip_prefix("# ") {
+            Some(code) => hidden.push(code.trim()),
+            None => shown.extend([line, "\n"]),
+        }
+    }
+    let shown_words: BTreeSet<_> = words(&shown).collect();
+    let shown_names: BTreeSet<_> = shown.lines().filter_map(declared_name).collect();
+    let needed = hidden.into_iter().filter(|line| match declared_name(line) {
+        Some(name) => shown_words.contains(name) && !shown_names.contains(name),
+        None => line.starts_with("use "),
+    });
+    needed.map(str::to_owned).collect()
+}
+
+/// The variable that a line of code declares by `let`.
+fn declared_name(line: &str) -> Option<&str> {
+    let rest = line.trim().strip_prefix("let ")?;
+    words(rest.strip_prefix("mut ").unwrap_or(rest)).next()
+}
+
+fn words(code: &str) -> impl Iterator<Item = &str> {
+    let words = code.split(|c: char| !c.is_alphanumeric() && c != '_');
+    words.filter(|word| !word.is_empty())
 }
 
 /// The `//!` lines at the top, without the marker. Attributes between them do not end them.
@@ -231,9 +269,9 @@ mod a;
         let manifest = "[dependencies]\nfabro-b = 1\nserde_json = 1\ntokio-util = 1\ntempfile = 1\n\
             [features]\ndefault = []\nmore = []";
         let package = Package { manifest: manifest.parse().unwrap(), ..package("fabro-a") };
-        let source = "//! A.\n//! ```\n//! use fabro_b::{B, C};\n//! # runtime.block_on(async {\n\
+        let source = "//! A.\n//! ```\n//! use fabro_b::{B, C};\n//! # async fn main() -> Result<(), E> {\n\
             //! let x = serde_json::json!(tokio_util::sync::X::new().await?); // tempfile::no\n\
-            //! # Ok(())\n//! # })\n//! ```\n";
+            //! # Ok(())\n//! # }\n//! ```\n";
         insta::assert_snapshot!(render(&package, source).unwrap(), @r"
         # fabro-a
 
@@ -258,6 +296,24 @@ mod a;
 
         Part of [Fabro](../../README.md).
         ");
+    }
+
+    #[test]
+    fn an_example_hides_nothing_that_its_shown_lines_need() {
+        #[track_caller]
+        fn check(example: &str, expected: &[&str]) {
+            let source: String = ["```", example, "```"]
+                .join("\n")
+                .lines()
+                .map(|it| format!("//! {it}\n"))
+                .collect();
+            assert_eq!(hidden_definitions(&source), expected);
+        }
+        check("# let dir = temp();\nopen(&dir);", &["let dir = temp();"]);
+        check("# let mut a = 1;\nlet b = a.x;", &["let mut a = 1;"]);
+        check("# use std::fs;\nfs::read();", &["use std::fs;"]);
+        check("# let runtime = new();\n# runtime.block_on(async {\nx().await;\n# })", &[]);
+        check("let path = a();\n# let path = b(path);\nuse_it(path);", &[]);
     }
 
     fn package(name: &str) -> Package {

@@ -69,7 +69,8 @@ impl Session {
         let policy = &self.parts.settings.compaction;
         // Results belong to the answer that asked for them, so "after an answer" is here, too.
         should_compact(policy, Moment::AfterAnswer, usage)
-            .or_else(|| should_compact(policy, Moment::BeforeCall, usage))
+            .or_else(|_| should_compact(policy, Moment::BeforeCall, usage))
+            .ok()
     }
 
     fn wait_for_more(&mut self) {

@@ -57,7 +57,7 @@ impl Session {
                     }
                     let usage = self.window_use();
                     let policy = &self.parts.settings.compaction;
-                    let reason = should_compact(policy, Moment::Overflow { retried }, usage);
+                    let reason = should_compact(policy, Moment::Overflow { retried }, usage).ok();
                     let Some(reason) = reason else { return Err(error.into()) };
                     if !self.shorten(reason, cancel).await? {
                         return Err(error.into());

@@ -7,7 +7,7 @@
 
 use std::error::Error;
 
-use fabro_compaction::{Compactor, Moment, Policy, Turn};
+use fabro_compaction::{CompactionResult, Compactor, Moment, Policy, Turn};
 use serde_json::Value;
 
 #[tokio::main(flavor = "current_thread")]
@@ -42,14 +42,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
         };
     }
     match compactor.compact(&mut messages, Moment::Manual, None).await? {
-        Some(report) => eprintln!(
+        CompactionResult::Compacted(report) => eprintln!(
             "{} messages became {}: about {} tokens instead of {}",
             report.messages_before,
             report.messages_after,
             report.tokens_after,
             report.tokens_before
         ),
-        None => eprintln!("nothing is old, or a summary would not be smaller: all messages stay"),
+        unchanged => eprintln!("all messages stay: {unchanged:?}"),
     }
     println!("{}", serde_json::to_string_pretty(&messages)?);
     Ok(())

@@ -5,8 +5,8 @@ use thiserror::Error;
 use crate::deterministic::deterministic_summary;
 use crate::draft::{Draft, Request};
 use crate::{
-    Cut, Files, Meter, Moment, Plan, Policy, Reason, Summarize, SummarizeError, Turn, WindowUse,
-    should_compact,
+    Cut, Files, Meter, Moment, NotDue, Plan, Policy, Reason, Summarize, SummarizeError, Turn,
+    WindowUse, should_compact,
 };
 
 /// Keeps a conversation below the window of its model.
@@ -46,8 +46,8 @@ impl<C: CountTokens> Compactor<C> {
     }
 
     /// Compacts the messages when the policy requires it at this moment: the old ones become one
-    /// message with a summary, written by the model or, without one, deterministically. `None` when
-    /// it is not due or nothing would be gained; then nothing has changed.
+    /// message with a summary, written by the model or, without one, deterministically. Unless the
+    /// result is [`CompactionResult::Compacted`], nothing has changed.
     ///
     /// # Errors
     ///
@@ -57,16 +57,22 @@ impl<C: CountTokens> Compactor<C> {
         messages: &mut Vec<T>,
         moment: Moment,
         model: Option<&dyn Summarize>,
-    ) -> Result<Option<Report>, CompactError> {
+    ) -> Result<CompactionResult, CompactError> {
         let usage = self.window_use(messages);
-        let Some(reason) = should_compact(&self.policy, moment, usage) else { return Ok(None) };
-        match self.prepare(messages, reason, model).await? {
+        let reason = match should_compact(&self.policy, moment, usage) {
+            Ok(reason) => reason,
+            Err(why) => return Ok(CompactionResult::NotDue(why)),
+        };
+        Ok(match self.prepare(messages, reason, model).await? {
             CompactionOutcome::Compacted(compaction) => {
                 compaction.apply(messages, &mut self.meter);
-                Ok(Some(compaction.report))
+                CompactionResult::Compacted(compaction.report)
             }
-            CompactionOutcome::NothingOld | CompactionOutcome::NotSmaller { .. } => Ok(None),
-        }
+            CompactionOutcome::NothingOld => CompactionResult::NothingOld,
+            CompactionOutcome::NotSmaller { tokens_before, tokens_after } => {
+                CompactionResult::NotSmaller { tokens_before, tokens_after }
+            }
+        })
     }
 
     /// The first half of [`compact`](Self::compact), without the threshold: plan and summary. The
@@ -102,6 +108,34 @@ impl<C: CountTokens> Compactor<C> {
             None => deterministic_summary(draft.old, draft.summary_chars()),
         };
         Ok(draft.finish(&summary, &self.meter))
+    }
+}
+
+/// The result of [`Compactor::compact`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CompactionResult {
+    /// The conversation has become smaller.
+    Compacted(Report),
+    /// The policy does not compact at this moment.
+    NotDue(NotDue),
+    /// As [`CompactionOutcome::NothingOld`].
+    NothingOld,
+    /// As [`CompactionOutcome::NotSmaller`].
+    NotSmaller {
+        /// What the conversation takes, in tokens.
+        tokens_before: u64,
+        /// What it would take with the summary, in tokens.
+        tokens_after: u64,
+    },
+}
+
+impl CompactionResult {
+    /// The report, when the conversation has become smaller.
+    pub fn report(self) -> Option<Report> {
+        match self {
+            Self::Compacted(report) => Some(report),
+            Self::NotDue(_) | Self::NothingOld | Self::NotSmaller { .. } => None,
+        }
     }
 }
 

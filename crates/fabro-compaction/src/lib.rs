@@ -7,26 +7,40 @@
 //! `OpenAI`'s chat completions (`serde_json::Value`) are turns already:
 //!
 //! ```
-//! use fabro_compaction::{Compactor, Moment, Policy, SummaryRequest};
+//! use fabro_compaction::{CompactionResult, Compactor, Moment, Policy, SummaryRequest};
+//! use serde_json::json;
 //!
-//! # let list = include_str!("../examples/conversation.json");
-//! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
-//! let mut messages: Vec<serde_json::Value> = serde_json::from_str(list)?;
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut messages = vec![json!({"role": "user", "content": "Add a /health endpoint"})];
+//! for step in 1..=20 {
+//!     let text = format!("Step {step}: {}", "I read one more file. ".repeat(20));
+//!     messages.push(json!({"role": "assistant", "content": text}));
+//! }
 //! let model = async |request: SummaryRequest| Ok("## Goal\nA /health endpoint".to_owned());
 //! let mut compactor = Compactor::new(Policy::fabro(), 3_500);
-//! let report = compactor.compact(&mut messages, Moment::Manual, Some(&model)).await?;
-//! # let report = report.ok_or("nothing was compacted")?;
-//! assert_eq!(messages.len(), report.messages_after);
-//! # Ok::<_, Box<dyn std::error::Error>>(())
-//! # })?;
-//! # Ok::<_, Box<dyn std::error::Error>>(())
+//! match compactor.compact(&mut messages, Moment::Manual, Some(&model)).await? {
+//!     CompactionResult::Compacted(report) => assert_eq!(messages.len(), report.messages_after),
+//!     unchanged => panic!("{unchanged:?}"),
+//! }
+//! # Ok(())
+//! # }
 //! ```
 //!
 //! Without a model ([`None`]) the summary is deterministic. Call it with [`Moment::BeforeCall`]
 //! before each call of the model, [`Moment::AfterAnswer`] after each answer, and
 //! [`Moment::Overflow`] when the model refused the conversation as too long, before the retry.
-//! [`Policy::fabro`], [`Policy::harness`] and [`Policy::strict`] are the usual policies;
-//! [`Overrides`] change them for a user or a single call.
+//! A policy compacts by size at one of the first two only; at the other the result is
+//! [`NotDue::OtherMoment`]:
+//!
+//! | policy | by size | on overflow | messages kept |
+//! | --- | --- | --- | --- |
+//! | [`Policy::fabro`] | after an answer, when more than 80 % of the window is taken | yes | 6 |
+//! | [`Policy::harness`] | before a call, when less than 4,096 tokens are free | yes | 20 |
+//! | [`Policy::strict`] | never, until `enabled`; then as `harness` | as by size | 20 |
+//!
+//! [`Moment::Manual`] compacts with any of them. [`Overrides`] change a policy for a user or a
+//! single call.
 //!
 //! What holds for every compaction:
 //!
@@ -70,15 +84,17 @@ mod summarize;
 mod text;
 mod turn;
 
-pub use compactor::{CompactError, Compaction, CompactionOutcome, Compactor, Report};
+pub use compactor::{
+    CompactError, Compaction, CompactionOutcome, CompactionResult, Compactor, Report,
+};
 pub use cuts::Cut;
 pub use deterministic::deterministic_summary;
 pub use files::Files;
 pub use meter::Meter;
 pub use plan::{Plan, plan};
 pub use policy::{
-    DEFAULT_RESERVE_TOKENS, Moment, Overrides, Policy, Reason, Trigger, WARNING_PERCENT, WindowUse,
-    WindowWarning, should_compact,
+    DEFAULT_RESERVE_TOKENS, Moment, NotDue, Overrides, Policy, Reason, Trigger, WARNING_PERCENT,
+    WindowUse, WindowWarning, should_compact,
 };
 pub use render::{CUT_CHARS, render_old};
 pub use summarize::{Summarize, SummarizeError, SummaryRequest};

@@ -276,23 +276,52 @@ pub struct WindowWarning {
     pub usage_percent: u64,
 }
 
-/// Whether to compact the conversation now, and why. After an overflow the caller compacts it and
-/// retries.
-pub fn should_compact(policy: &Policy, moment: Moment, usage: WindowUse) -> Option<Reason> {
+/// Why a conversation is not compacted at this moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotDue {
+    /// The policy is not `enabled`; only [`Moment::Manual`] compacts.
+    Disabled,
+    /// The policy's trigger belongs to another moment.
+    OtherMoment(Trigger),
+    /// The policy does not recover from an overflow, or this call has been retried already.
+    NoRetry,
+    /// The threshold is a part of the window, and the size of the window is not known.
+    WindowUnknown,
+    /// The conversation takes no more than the threshold.
+    BelowThreshold {
+        /// What it is estimated to take, in tokens.
+        tokens: u64,
+        /// What it may take, in tokens.
+        threshold: u64,
+    },
+}
+
+/// Why to compact the conversation now. After an overflow the caller compacts it and retries.
+///
+/// # Errors
+///
+/// Why not to compact it now.
+pub fn should_compact(policy: &Policy, moment: Moment, usage: WindowUse) -> Result<Reason, NotDue> {
     if moment == Moment::Manual {
-        return Some(Reason::Manual);
+        return Ok(Reason::Manual);
     }
     if !policy.enabled {
-        return None;
+        return Err(NotDue::Disabled);
     }
-    let is_its_moment = match (moment, policy.trigger) {
+    match (moment, policy.trigger) {
         (Moment::Overflow { retried }, _) => {
-            return (policy.recover_from_overflow && !retried).then_some(Reason::Overflow);
+            let recovers = policy.recover_from_overflow && !retried;
+            return if recovers { Ok(Reason::Overflow) } else { Err(NotDue::NoRetry) };
         }
         (Moment::BeforeCall, Trigger::BeforeCall { .. })
-        | (Moment::AfterAnswer, Trigger::AfterAnswer { .. }) => true,
-        _ => false,
-    };
-    let threshold = policy.threshold(usage.context_window_size)?;
-    (is_its_moment && usage.estimated_tokens > threshold).then_some(Reason::Threshold)
+        | (Moment::AfterAnswer, Trigger::AfterAnswer { .. }) => {}
+        (_, trigger) => return Err(NotDue::OtherMoment(trigger)),
+    }
+    let threshold = policy.threshold(usage.context_window_size).ok_or(NotDue::WindowUnknown)?;
+    let tokens = usage.estimated_tokens;
+    if tokens > threshold {
+        Ok(Reason::Threshold)
+    } else {
+        Err(NotDue::BelowThreshold { tokens, threshold })
+    }
 }

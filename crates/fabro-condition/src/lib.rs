@@ -4,16 +4,11 @@
 //! keys from a [`Lookup`] and allocates nothing for strings, booleans and numbers.
 //!
 //! ```
-//! use std::collections::BTreeMap;
-//!
 //! use fabro_condition::Condition;
 //! use serde_json::json;
 //!
 //! let condition = Condition::parse("outcome=success && context.score >= 80").unwrap();
-//! let context = BTreeMap::from([
-//!     ("outcome".to_owned(), json!("succeeded")),
-//!     ("score".to_owned(), json!(85)),
-//! ]);
+//! let context = json!({"outcome": "succeeded", "score": 85});
 //! assert!(condition.holds(&context));
 //! assert_eq!(condition.explain(&context).clauses[1].value, "85");
 //! ```

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use fabro_types::value_at;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Where a condition finds the values of its keys.
 pub trait Lookup {
@@ -22,6 +22,19 @@ impl Lookup for BTreeMap<String, Value> {
 impl Lookup for BTreeMap<String, Arc<Value>> {
     fn get(&self, key: &str) -> Option<Cow<'_, Value>> {
         BTreeMap::get(self, key).map(|value| Cow::Borrowed(&**value))
+    }
+}
+
+impl Lookup for Map<String, Value> {
+    fn get(&self, key: &str) -> Option<Cow<'_, Value>> {
+        Map::get(self, key).map(Cow::Borrowed)
+    }
+}
+
+/// The keys of an object; any other value has none.
+impl Lookup for Value {
+    fn get(&self, key: &str) -> Option<Cow<'_, Value>> {
+        Value::get(self, key).map(Cow::Borrowed)
     }
 }
 

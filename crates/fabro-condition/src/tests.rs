@@ -16,10 +16,11 @@ fn context(value: Value) -> Context {
 /// Evaluates conditions over one context, each with its expected result.
 #[track_caller]
 fn check(values: Value, cases: &[(&str, bool)]) {
-    let context = context(values);
+    let context = context(values.clone());
     for (text, expected) in cases {
         let condition = Condition::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
         assert_eq!(condition.holds(&context), *expected, "{text}");
+        assert_eq!(condition.holds(&values), *expected, "{text} on JSON");
         assert_eq!(condition.explain(&context).holds, *expected, "explain {text}");
         let printed = condition.to_string();
         assert_eq!(Condition::parse(&printed).as_ref(), Ok(&condition), "{text} as {printed}");

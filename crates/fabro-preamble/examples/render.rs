@@ -7,12 +7,7 @@ use fabro_types::{Fidelity, Status};
 
 fn main() {
     let plan = Stage {
-        detail: Detail::Llm {
-            model: "claude-sonnet-4-5".into(),
-            input_tokens: 12_400,
-            output_tokens: 3_200,
-            response: "1. Add the route.\n2. Test it.".into(),
-        },
+        detail: Detail::llm("claude-sonnet-4-5", 12_400, 3_200, "1. Add the route.\n2. Test it."),
         files: vec!["docs/plan.md".into()],
         ..Stage::new("plan", Status::Succeeded)
     };

@@ -256,6 +256,22 @@ impl Detail {
             exit_code: exit_code.into(),
         }
     }
+
+    /// The answer of a model, with the tokens sent and received.
+    pub fn llm(
+        model: impl Into<String>,
+        input_tokens: u64,
+        output_tokens: u64,
+        response: impl Into<Output>,
+    ) -> Self {
+        let model = model.into();
+        Self::Llm { model, input_tokens, output_tokens, response: response.into() }
+    }
+
+    /// The answer of a person: the label of the chosen option.
+    pub fn human(question: impl Into<String>, answer: impl Into<String>) -> Self {
+        Self::Human { question: question.into(), answer: answer.into(), text: None }
+    }
 }
 
 /// A branch of a fan-out.

@@ -57,12 +57,7 @@ fn command(node: &str, stdout: &str, stderr: &str, exit_code: i32) -> Stage {
 }
 
 fn plan(response: Output, files: &[&str]) -> Stage {
-    let detail = Detail::Llm {
-        model: "claude-sonnet-4-5".into(),
-        input_tokens: 12_400,
-        output_tokens: 3_200,
-        response,
-    };
+    let detail = Detail::llm("claude-sonnet-4-5", 12_400, 3_200, response);
     let files = files.iter().map(|file| (*file).to_owned()).collect();
     Stage { detail, files, ..Stage::new("plan", Status::Succeeded) }
 }

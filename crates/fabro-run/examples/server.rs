@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use fabro_events::Event;
-use fabro_run::{DriveResult, LoadedWorkflow, ResumeOptions, Run, RunServices, RunSpec, answer};
+use fabro_run::{DriveResult, LoadedWorkflow, Run, RunServices, RunSpec, answer};
 use fabro_store::SqliteStore;
 
 const WORKFLOW: &str = r#"digraph release {
@@ -29,7 +29,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         writeln!(std::io::stdout(), "{} {}", gate.node, gate.question)?;
     }
     answer(&*store, id, None, "y", "http").await?;
-    let run = Run::open(store, &runs_dir, id).await?.resume(ResumeOptions::default())?;
+    let run = Run::open(store, &runs_dir, id).await?;
     writeln!(std::io::stdout(), "{:?}", run.drive(services()).await?)?;
     Ok(())
 }

@@ -12,8 +12,8 @@
 //! use fabro_store::SqliteStore;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), fabro_run::RunError> {
-//! # let dir = tempfile::tempdir().unwrap();
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let dir = tempfile::tempdir()?;
 //! let source = r#"digraph { start -> greet -> exit; greet [prompt="Say hello"] }"#;
 //! let mut spec = RunSpec::new(LoadedWorkflow::parse("hello", source)?, dir.path());
 //! spec.settings.model_script = Some(r#"{"greet": [{"text": "Hello."}]}"#.to_owned());
@@ -27,8 +27,36 @@
 //! ```
 //!
 //! [`RunSpec::from_target`] merges a run.toml, the settings of project and user, and [`Overrides`].
-//! A run that paused or was interrupted continues with [`Run::open`] and [`Run::resume`]. Without
-//! driving it, [`answer`], [`steer`], [`cancel`], [`fork`] and [`rewind`] change it. A run and the runs
+//! A run that paused or was interrupted is opened and driven again. Stages that had completed do not
+//! run again. Here a run pauses at a gate, which is answered from anywhere:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use fabro_run::{DriveResult, LoadedWorkflow, Run, RunServices, RunSpec, answer};
+//! use fabro_store::SqliteStore;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let dir = tempfile::tempdir()?;
+//! let store = Arc::new(SqliteStore::open(&dir.path().join("store"))?);
+//! let runs_dir = store.runs_dir();
+//! let source = r#"digraph { start -> ship; ship [shape=hexagon]; ship -> exit [label="[Y] Yes"] }"#;
+//! let spec = RunSpec::new(LoadedWorkflow::parse("release", source)?, dir.path());
+//! let run = Run::create(store.clone(), &runs_dir, spec).await?;
+//! let id = run.id();
+//! let paused = run.drive(RunServices::default()).await?;
+//! assert!(matches!(paused, DriveResult::Paused { .. }));
+//!
+//! answer(&*store, id, None, "y", "http").await?;
+//! let run = Run::open(store, &runs_dir, id).await?;
+//! assert_eq!(run.drive(RunServices::default()).await?, DriveResult::Succeeded);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`Run::with_resume_options`] changes a spending limit, prepared answers or a model script before
+//! it is driven again. Without driving it, [`answer`], [`steer`], [`cancel`], [`fork`] and [`rewind`]
+//! change it. A run and the runs
 //! of its sub-workflows are its family: they are driven and canceled together.
 //!
 //! What a run depends on is kept with it as a [`Bundle`]: the text of its workflow, the files that it

@@ -183,12 +183,12 @@ impl Run {
         })
     }
 
-    /// Sets what a resume changes.
+    /// Sets what this resume changes, after [`Run::open`]; nothing runs before [`Run::drive`].
     ///
     /// # Errors
     ///
     /// The prepared answers hold a secret.
-    pub fn resume(mut self, options: ResumeOptions) -> Result<Self, RunError> {
+    pub fn with_resume_options(mut self, options: ResumeOptions) -> Result<Self, RunError> {
         if options.answers.is_some() {
             let recorded = self.settings.clone();
             self.settings.answers = options.answers;

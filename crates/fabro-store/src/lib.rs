@@ -31,16 +31,7 @@
 //!
 //! Implement the traits of [`RunStore`]: they assume no shared disk and no shared memory. With the
 //! feature `conformance`, one call in a test checks an implementation:
-//!
-//! ```
-//! # #[cfg(feature = "conformance")]
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() {
-//! fabro_store::conformance::check(async || fabro_store::MemoryStore::default()).await;
-//! # }
-//! # #[cfg(not(feature = "conformance"))]
-//! # fn main() {}
-//! ```
+//! `fabro_store::conformance::check(async || MyStore::new()).await`.
 //!
 //! Limits: 2³² − 1 events a run; JSON in events nests at most 256 deep.
 

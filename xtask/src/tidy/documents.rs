@@ -14,10 +14,18 @@ pub(super) fn crate_docs(workspace: &Workspace) -> Vec<Problem> {
             continue;
         };
         if readme::crate_docs(source).is_empty() {
-            problems.push(Problem::new(path, 1, "open it with crate docs (`//!`)"));
+            problems.push(Problem::new(path.clone(), 1, "open it with crate docs (`//!`)"));
         } else if path.ends_with("lib.rs") && !readme::has_doctest(source) {
-            problems.push(Problem::new(path, 1, "show its use in a doctest that runs"));
+            problems.push(Problem::new(path.clone(), 1, "show its use in a doctest that runs"));
         }
+        let hidden = readme::hidden_definitions(source).into_iter();
+        problems.extend(hidden.map(|line| {
+            Problem::new(
+                path.clone(),
+                1,
+                format!("show `{line}` in the example: the README needs it"),
+            )
+        }));
     }
     problems
 }

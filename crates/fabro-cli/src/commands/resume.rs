@@ -59,7 +59,7 @@ pub async fn resume(args: ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
         model_script: script.transpose()?,
         auto_approve: args.auto_approve,
     };
-    let run = run.resume(changes)?;
+    let run = run.with_resume_options(changes)?;
     global.warn(run.warnings());
     if args.detach {
         return detach(run, &store, &options(&args)).await;

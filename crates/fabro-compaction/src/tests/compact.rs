@@ -217,7 +217,7 @@ fn a_second_compaction_carries_the_first_on() {
     let mut turns = session(20);
     let mut compactor = compactor(files(&["src/b.rs"], &["src/a.rs"]));
     let first = now(compactor.compact(&mut turns, Moment::Manual, Some(&answering("One."))));
-    assert_eq!(first.unwrap().unwrap().compacted_entries, 35);
+    assert_eq!(first.unwrap().report().unwrap().compacted_entries, 35);
     turns.extend(session(20));
     let model = replying(|request| {
         let earlier = "[summary of what came before]\n## Goal\nAdd a /health endpoint to the API \
@@ -227,7 +227,7 @@ fn a_second_compaction_carries_the_first_on() {
     });
     compactor.files = files(&["src/a.rs"], &[]);
     let report = now(compactor.compact(&mut turns, Moment::Manual, Some(&model)));
-    let report = report.unwrap().unwrap();
+    let report = report.unwrap().report().unwrap();
     assert_eq!(compactor.meter.tokens(), report.tokens_after);
     assert_eq!(turns.iter().filter(|turn| is_summary(*turn)).count(), 1);
     insta::assert_snapshot!(report.summary, @r"
@@ -310,7 +310,7 @@ fn by_hand_everything_but_some_can_go() {
         let mut compactor = compactor(Files::default());
         compactor.policy.keep_recent = keep_recent;
         let report = now(compactor.compact(&mut turns.clone(), Moment::Manual, None));
-        let report = report.unwrap().unwrap();
+        let report = report.unwrap().report().unwrap();
         assert_eq!((report.compacted_entries, report.preserved_turn_count), (21 - kept, kept));
         assert_eq!(report.reason.as_str(), "manual");
     }
@@ -327,7 +327,7 @@ fn a_long_session_stays_below_its_window() {
         let path = format!("src/file_{round}.rs");
         turns.push(assistant("I go on.").call(&id, "edit_file", json!({ "path": path })));
         let report = now(compactor.compact(&mut turns, Moment::AfterAnswer, None)).unwrap();
-        compactions += usize::from(report.is_some());
+        compactions += usize::from(report.report().is_some());
         assert_eq!(turns.last().unwrap().calls[0].0, id);
         turns.push(result(&id, &"line of output\n".repeat(100)));
         compactor.files.modified.insert(path);

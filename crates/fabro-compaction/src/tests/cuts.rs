@@ -129,7 +129,7 @@ proptest! {
         compactor.meter.set_system_prompt(&"s".repeat(prompt));
         let usage = compactor.window_use(&turns);
         let moment = if overflow { Moment::Overflow { retried: false } } else { Moment::AfterAnswer };
-        let Some(reason) = should_compact(&policy, moment, usage) else { return Ok(()) };
+        let Ok(reason) = should_compact(&policy, moment, usage) else { return Ok(()) };
         // The system prompt, a summary with the goal, and the last calls with the least of results.
         let least = prompt as u64 / 4 + 200 + last_calls * 100;
         let model = replying(move |_| Ok("word ".repeat(said)));

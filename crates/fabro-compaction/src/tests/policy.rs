@@ -175,3 +175,20 @@ fn only_new_messages_are_counted() {
     meter.set_system_prompt("");
     assert_eq!(meter.tokens(), 3);
 }
+
+#[test]
+fn a_compaction_that_is_not_due_says_why() {
+    let check = |policy: Policy, moment, window, expected| {
+        let usage = WindowUse { estimated_tokens: 70, context_window_size: window };
+        assert_eq!(should_compact(&policy, moment, usage), Err(expected));
+    };
+    let fabro = Policy::fabro();
+    let harness = Policy::harness();
+    check(Policy::strict(), Moment::BeforeCall, Some(10), NotDue::Disabled);
+    check(fabro, Moment::BeforeCall, Some(10), NotDue::OtherMoment(fabro.trigger));
+    check(harness, Moment::AfterAnswer, Some(10), NotDue::OtherMoment(harness.trigger));
+    check(fabro, Moment::Overflow { retried: true }, Some(10), NotDue::NoRetry);
+    check(fabro, Moment::AfterAnswer, None, NotDue::WindowUnknown);
+    let below = NotDue::BelowThreshold { tokens: 70, threshold: 80 };
+    check(fabro, Moment::AfterAnswer, Some(100), below);
+}
