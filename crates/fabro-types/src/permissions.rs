@@ -34,9 +34,4 @@ impl Permissions {
     pub fn as_str(self) -> &'static str {
         self.into()
     }
-
-    /// Reads that word; `None` for any other.
-    pub fn parse(word: &str) -> Option<Self> {
-        word.parse().ok()
-    }
 }
