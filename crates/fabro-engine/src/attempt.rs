@@ -105,14 +105,14 @@ impl Attempt {
     }
 }
 
-/// Waits for the timeout, for ever without one, and returns it.
+/// Waits for the `timeout` of a stage, for ever without one, and returns it.
 async fn elapsed(limit: Option<Duration>) -> Duration {
     let Some(limit) = limit else { return std::future::pending().await };
     sleep(limit).await;
     limit
 }
 
-/// Waits until there has been no activity for so long, and returns how long.
+/// The `stall_timeout` watchdog: waits until there has been no activity for so long, and returns how long.
 async fn stalled(limit: Option<Duration>, activity: &Notify) -> Duration {
     let Some(limit) = limit else { return std::future::pending().await };
     while timeout(limit, activity.notified()).await.is_ok() {}

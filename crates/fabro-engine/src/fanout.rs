@@ -87,7 +87,7 @@ impl FanOut {
         waiting.take(slots)
     }
 
-    /// The status of the fan-out by its join policy; `None` while it needs more branches to end.
+    /// The status of the fan-out by its `join_policy` (`wait_all`, `first_success`, …); `None` while it needs more branches to end.
     pub(crate) fn joined(&self, policy: JoinPolicy) -> Option<Status> {
         let ended = self.branches.iter().filter_map(|branch| branch.end.as_ref());
         let good = ended.clone().filter(|end| end.status.is_good()).count();

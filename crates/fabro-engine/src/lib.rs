@@ -47,8 +47,10 @@
 //! # });
 //! ```
 //!
-//! [`run_in_memory`] keeps no log; with a log, give the handler to [`drive`] in a [`World`], as
-//! `examples/own_handler.rs` does. A unit test of a handler makes its stage by [`Stage::builder`].
+//! [`run_in_memory`] keeps no log. It returns how the run ended and its last state, which has the
+//! context. A failure that may be retried calls the handler again with a higher `stage.at.attempt`;
+//! `examples/own_handler.rs` shows both. With a log, give the handler to [`drive`] in a [`World`],
+//! as `examples/with_a_log.rs` does, where a run is stopped and resumed. A unit test of a handler makes its stage by [`Stage::builder`].
 //! An implementor may rely on this:
 //!
 //! - An attempt runs at least once and, once its end is recorded, never again: a driver that dies

@@ -14,7 +14,8 @@ const MAX_PASSED: usize = 1_000;
 const DRY_RUN_VISITS: u32 = 10;
 
 impl Machine {
-    /// True when a spending limit was reached: no stage starts until it is raised.
+    /// True when a spending limit (`max_cost`, `max_tokens`) was reached: the run pauses, and no
+    /// stage starts until a resume raises it.
     pub fn over_budget(&self) -> bool {
         self.budget().is_some_and(|left| left <= 0.0)
             || self.tokens_left().is_some_and(|left| left == 0)
@@ -53,7 +54,7 @@ impl Machine {
         Ok(Some(Failure::new(FailureClass::CompilationLoop, message)))
     }
 
-    /// Whether the visit limit of a node allows another visit.
+    /// Whether the visit limit of a node (`max_visits`) allows another visit.
     pub(crate) fn may_enter(&self, cursor: &Cursor, node: &NodeSpec) -> Result<bool, Inconsistent> {
         let limit = visit_limit(node, self.state.created()?.dry_run);
         Ok(limit.is_none_or(|max| cursor.visits_of(&node.id) < max))

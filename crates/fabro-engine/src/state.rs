@@ -82,7 +82,7 @@ impl RunState {
     }
 
     /// The state after these events, which must be one run's whole log. Events that a rewind took
-    /// back are left out.
+    /// back are left out. A resume begins here: stages whose end is recorded do not run again.
     pub fn replay<'a>(run_id: RunId, events: impl IntoIterator<Item = &'a Event>) -> Self {
         let mut state = Self::new(run_id);
         for event in crate::checkpoint::effective(events) {

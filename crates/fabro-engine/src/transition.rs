@@ -179,7 +179,7 @@ impl Machine {
         Ok(None)
     }
 
-    /// The failure that ends the line because the same one has left `node` too often.
+    /// The circuit breaker (`loop_restart_signature_limit`): the failure that ends the line because the same one has left `node` too often.
     fn tripped(&self, cursor: &Cursor, node: &str, failure: &Failure) -> Option<Failure> {
         if !matches!(failure.class, FailureClass::Deterministic | FailureClass::Structural) {
             return None;

@@ -83,7 +83,8 @@ impl LlmHandler {
         asking
     }
 
-    /// The model that is named first: by the node, the run, the graph, the configuration.
+    /// Model precedence: node (its own, else the stylesheet's, which is applied before) > `--model`
+    /// or run.toml > `default_model` of the graph > configuration.
     pub(super) fn model_name(&self, stage: &Stage) -> Option<String> {
         let own = stage.spec().llm().and_then(|llm| llm.model.as_deref());
         let graph = stage.plan.graph().default_model.as_deref();
