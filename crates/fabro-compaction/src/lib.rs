@@ -17,7 +17,7 @@
 //!     let text = format!("Step {step}: {}", "I read one more file. ".repeat(20));
 //!     messages.push(json!({"role": "assistant", "content": text}));
 //! }
-//! let model = async |request: SummaryRequest| Ok("## Goal\nA /health endpoint".to_owned());
+//! let model = async |_: SummaryRequest| Ok("## Goal\nA /health endpoint".to_owned());
 //! let mut compactor = Compactor::new(Policy::fabro(), 3_500);
 //! match compactor.compact(&mut messages, Moment::Manual, Some(&model)).await? {
 //!     CompactionResult::Compacted(report) => assert_eq!(messages.len(), report.messages_after),

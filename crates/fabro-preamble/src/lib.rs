@@ -20,6 +20,8 @@
 //! println!("{preamble}\n\nFix the failing test.");
 //! ```
 //!
+//! [`Detail::llm`] and [`Detail::human`] make the stages of models and people.
+//!
 //! The ceiling of a fidelity holds for the whole text, as the given token counter counts. The goal
 //! comes first and is truncated last. A parent's preamble may take a third of the ceiling, the
 //! context a quarter, the stages the rest, newest first: one that does not fit, or would take more

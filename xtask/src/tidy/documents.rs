@@ -70,6 +70,8 @@ mod tests {
         assert_snapshot!(check("other.rs", "//! A.\n"), @"crates/a: has neither `src/lib.rs` nor `src/main.rs`");
         assert_eq!(check("main.rs", "//! A.\n"), "");
         assert_eq!(check("lib.rs", "//! A.\n//! ```\n//! ```\n"), "");
+        let hidden = check("lib.rs", "//! A.\n//! ```\n//! # let a = 1;\n//! f(a);\n//! ```\n");
+        assert_snapshot!(hidden, @"crates/a/src/lib.rs:1: show `let a = 1;` in the example: the README needs it");
     }
 
     #[test]
