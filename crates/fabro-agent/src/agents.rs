@@ -4,6 +4,7 @@ mod session;
 mod tools;
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use fabro_events::EventBody;
@@ -16,7 +17,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::ledger::Ledger;
 use crate::message::preview;
-use crate::subagent_calls::{SOURCE, SpawnArguments};
+use crate::subagent_calls::{SOURCE, SUBAGENT_TOOLS, SpawnArguments};
 use crate::transcript::OpenSubagent;
 use crate::{JournalError, Parts, Record, Session, SessionError, Steer, Steering};
 
@@ -257,6 +258,13 @@ impl Agents {
                 parent.tools.select(names).for_another_agent()
             }
         };
+        // The system prompt above lists the tools of the agent that began this one.
+        let mut names = tools.allowed(settings.permissions).names();
+        if settings.subagent_depth > 0 {
+            names.extend(SUBAGENT_TOOLS.map(str::to_owned));
+        }
+        let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        let _ = write!(settings.system, " The tools that you have: {names}.");
         Ok(Parts {
             id: Arc::from(""),
             parent: Some(Arc::clone(&parent.id)),

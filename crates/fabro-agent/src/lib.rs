@@ -99,6 +99,7 @@ pub use session::{Answer, Session};
 pub use settings::{MayAsk, Parts, Price, Settings};
 pub use skills::{SKILL_BYTES, Skill, SkillError, read_skills, use_skill};
 pub use steering::{Steer, Steering};
+pub use subagent_calls::SUBAGENT_TOOLS;
 pub use transcript::{Transcript, TranscriptError, recorded_purpose};
 
 #[cfg(test)]

@@ -15,7 +15,8 @@ pub struct SystemInfo<'a> {
     pub work_dir: Option<&'a Path>,
     /// What its tools may do.
     pub permissions: Permissions,
-    /// The names of its tools.
+    /// The names of all its tools; [`SUBAGENT_TOOLS`](crate::SUBAGENT_TOOLS) are among them where it
+    /// may start subagents.
     pub tools: &'a [String],
     /// The project's instructions: see [`project_docs`](crate::project_docs).
     pub project_docs: &'a str,

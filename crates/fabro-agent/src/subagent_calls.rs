@@ -8,12 +8,18 @@ pub(crate) const SEND: &str = "send_input";
 pub(crate) const WAIT: &str = "wait";
 pub(crate) const CLOSE: &str = "close_agent";
 
+/// The tools that a session adds to an agent's own where [`Settings::subagent_depth`] allows
+/// subagents.
+///
+/// [`Settings::subagent_depth`]: crate::Settings::subagent_depth
+pub const SUBAGENT_TOOLS: [&str; 4] = [SPAWN, SEND, WAIT, CLOSE];
+
 /// The source of messages to a subagent, in its notes.
 pub(crate) const SOURCE: &str = "agent";
 
 /// Whether a tool is one of these. Their calls depend on each other, so they keep their order.
 pub(crate) fn is_for_subagents(tool: &str) -> bool {
-    [SPAWN, SEND, WAIT, CLOSE].contains(&tool)
+    SUBAGENT_TOOLS.contains(&tool)
 }
 
 /// What a subagent is to do, and with what.

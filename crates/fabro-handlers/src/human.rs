@@ -73,7 +73,7 @@ impl Handler for HumanHandler {
         let left = deadline_ms.map(|deadline| {
             Duration::from_millis(u64::try_from(deadline - stage.started_ms).unwrap_or_default())
         });
-        let mut timer = std::pin::pin!(over(left));
+        let mut timer = std::pin::pin!(sleep_or_forever(left));
         let cancel = stage.cancel.clone();
         let mut ask = true;
         loop {
@@ -88,7 +88,7 @@ impl Handler for HumanHandler {
                     None => return canceled().into(),
                 },
                 () = timer.as_mut() => {
-                    timer.set(over(None));
+                    timer.set(sleep_or_forever(None));
                     let Some(chosen) = gate.by_default(limit) else {
                         return timed_out(limit).into();
                     };
@@ -98,20 +98,29 @@ impl Handler for HumanHandler {
                     ask = false;
                     continue;
                 }
-                reply = asking => match reply {
-                    Ok(Reply::Answer { text, source }) => {
-                        ReceivedAnswer { text, source: source.to_owned(), inbox_id: None }
+                reply = asking => {
+                    if let Err(error @ AskError::Terminal { .. }) = &reply {
+                        warn(&stage.reporter, "gate", error.to_string()).await;
                     }
-                    // No person is here, but there is time for an answer from elsewhere.
-                    Ok(Reply::Unavailable) | Err(AskError::Terminal { .. }) if limit.is_some() => {
-                        ask = false;
-                        continue;
+                    match reply {
+                        Ok(Reply::Answer { text, source }) => {
+                            ReceivedAnswer { text, source: source.to_owned(), inbox_id: None }
+                        }
+                        // No person is here, but there is time for an answer from elsewhere.
+                        Ok(Reply::Unavailable) | Err(AskError::Terminal { .. })
+                            if limit.is_some() =>
+                        {
+                            ask = false;
+                            continue;
+                        }
+                        Ok(Reply::Unavailable) | Err(_) => {
+                            match stage.messages.try_recv().ok().and_then(received) {
+                                Some(answer) => answer,
+                                None => return StageEnd::Suspended(PauseReason::Human),
+                            }
+                        }
                     }
-                    _ => match stage.messages.try_recv().ok().and_then(received) {
-                        Some(answer) => answer,
-                        None => return StageEnd::Suspended(PauseReason::Human),
-                    },
-                },
+                }
             };
             let ReceivedAnswer { text, source, inbox_id } = received;
             let answer = match self.read(&gate, &text) {
@@ -177,7 +186,7 @@ fn received((id, message): (InboxId, Message)) -> Option<ReceivedAnswer> {
     }
 }
 
-async fn over(left: Option<Duration>) {
+async fn sleep_or_forever(left: Option<Duration>) {
     match left {
         Some(left) => tokio::time::sleep(left).await,
         None => pending().await,
@@ -212,7 +221,7 @@ impl Gate {
     pub fn of(stage: &Stage) -> Self {
         let node = stage.spec();
         let mut freeform = None;
-        let mut ways = Vec::new();
+        let mut choices = Vec::new();
         let mut unnamed = Vec::new();
         let own = stage.plan.node(&node.id);
         for edge in own.into_iter().flat_map(|(ix, _)| stage.plan.outgoing(ix)) {
@@ -221,18 +230,18 @@ impl Gate {
             if edge.freeform {
                 freeform = Some((strip_accelerator(label).to_owned(), to));
             } else if edge.condition.is_none() || !label.is_empty() {
-                ways.push((label, to));
+                choices.push((label, to));
             } else {
                 unnamed.push((label, to));
             }
         }
-        // Edges that have nothing but a condition are for what comes of the gate, a timeout say,
+        // Edges that have nothing but a condition are for the result of the gate, such as a timeout,
         // unless there is nothing else to choose.
-        if ways.is_empty() && freeform.is_none() {
-            ways = unnamed;
+        if choices.is_empty() && freeform.is_none() {
+            choices = unnamed;
         }
         let preview = preview(stage);
-        let labels = ways.iter().map(|(label, _)| strip_accelerator(label).to_owned()).collect();
+        let labels = choices.iter().map(|(label, _)| strip_accelerator(label).to_owned()).collect();
         let question = Question {
             node: Arc::clone(&node.id),
             visit: stage.at.visit,
@@ -242,7 +251,7 @@ impl Gate {
             question_type: node
                 .human()
                 .map_or(QuestionType::MultipleChoice, |human| human.question_type),
-            options: options(ways),
+            options: options(choices),
             freeform: freeform.is_some(),
             default_choice: node.human().and_then(|human| human.default_choice.clone()),
         };

@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use fabro_agent::{SystemInfo, project_docs, read_skills, system_prompt, use_skill};
+use fabro_agent::{
+    SUBAGENT_TOOLS, SystemInfo, project_docs, read_skills, system_prompt, use_skill,
+};
 use fabro_engine::{AgentSpec, Backend, ContextTool, Finished, Stage, StageEnd};
 use fabro_events::{Event, EventBody, Note};
 use fabro_preamble::memory::{Blocks, MEMORY_TOKENS, Memory, ToolContext, assemble};
@@ -39,7 +41,7 @@ pub struct StageRequest {
 }
 
 impl StageRequest {
-    /// What the stage writes into the context besides its outcome.
+    /// What the stage writes into the context in addition to its outcome.
     pub(crate) fn updates(&self) -> impl Iterator<Item = (&'static str, Value)> {
         let appended = self.context.as_ref().and_then(|context| context.update());
         appended.into_iter().chain(self.summary.clone())
@@ -183,11 +185,16 @@ impl LlmHandler {
             agent.project_memory && settings.project_docs != Some(false) && !stage.run.dry_run;
         let docs = if wants_docs { project_docs(work_dir) } else { String::new() };
         let permissions = self.permissions(stage);
+        let mut names = tools.allowed(permissions).names();
+        let has_session = agent.llm.backend == Backend::Api && !stage.run.dry_run;
+        if has_session && self.subagent_depth(stage) > 0 {
+            names.extend(SUBAGENT_TOOLS.map(str::to_owned));
+        }
         let system = system_prompt(&SystemInfo {
             label: &stage.spec().label,
             work_dir: Some(work_dir),
             permissions,
-            tools: &tools.allowed(permissions).names(),
+            tools: &names,
             project_docs: &docs,
             skills: &skills,
         });

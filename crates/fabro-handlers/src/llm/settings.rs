@@ -58,16 +58,23 @@ impl LlmHandler {
             window,
             compaction: compaction_policy(&agents.compaction),
             asking: self.asking(stage),
-            subagent_depth: match stage.spec().agent() {
-                Some(agent) if agent.may_use("spawn_agent") => agents.subagent_depth.unwrap_or(1),
-                _ => 0,
-            },
+            subagent_depth: self.subagent_depth(stage),
             may_ask: Some(budget(stage)),
             price: Some(self.price(unpriced)),
             redactor: self.agents.redactor.clone(),
             cache_key: Some(cache_key(stage)),
             model,
             ..defaults
+        }
+    }
+
+    /// How deep the stage's agent may start subagents; 0 when it may not.
+    pub(super) fn subagent_depth(&self, stage: &Stage) -> u32 {
+        match stage.spec().agent() {
+            Some(agent) if agent.may_use("spawn_agent") => {
+                self.agents.settings.subagent_depth.unwrap_or(1)
+            }
+            _ => 0,
         }
     }
 

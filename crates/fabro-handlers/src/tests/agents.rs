@@ -52,6 +52,30 @@ fn the_model_is_the_nodes_then_the_runs_then_the_graphs() {
 }
 
 #[test]
+fn the_system_prompt_lists_the_tools_that_the_agent_has() {
+    let script = r#"{"*": [{"text": "ok"}]}"#;
+    for attrs in
+        ["", ", tools=\"read_file,spawn_agent\"", ", tools=read_file", ", permissions=full"]
+    {
+        let source = format!(
+            r#"digraph {{ start -> a -> exit; start [shape=Mdiamond]; exit [shape=Msquare]
+            a [shape=box, prompt="x"{attrs}] }}"#
+        );
+        let scene = Scene::new(&source).model(script);
+        scene.drive().unwrap();
+        let asked = scene.asked.0.lock().unwrap();
+        let request = &asked[0].1;
+        let system = format!("{:?}", request.messages[0]);
+        let listed = system.split("Your tools: ").nth(1).unwrap().split('.').next().unwrap();
+        let mut listed: Vec<_> = listed.split(", ").collect();
+        let mut had: Vec<_> = request.tools.iter().map(|tool| tool.name.as_str()).collect();
+        listed.sort_unstable();
+        had.sort_unstable();
+        assert_eq!(listed, had, "{attrs}");
+    }
+}
+
+#[test]
 fn errors_of_the_model_have_their_class() {
     let classes = |error: &str| {
         let script = json!({"p": [{"error": error}]}).to_string();

@@ -310,6 +310,16 @@ fn a_question_with_a_limit_can_be_left_for_later() {
 }
 
 #[test]
+fn a_broken_terminal_is_a_warning() {
+    for attrs in ["shape=hexagon", "shape=hexagon, timeout=3m, human.default_choice=plan"] {
+        let source = PLAIN.replace("shape=hexagon", attrs);
+        let scene = Scene::new(&source).prints(&[("run", "")]).with_a_broken_terminal();
+        let story = scene.story();
+        assert!(story.contains("ask at the terminal: no such device"), "{story}");
+    }
+}
+
+#[test]
 fn time_goes_on_while_nobody_drives_the_run() {
     let source = PLAIN.replace("[shape=hexagon]", "[shape=hexagon, timeout=3m]");
     // A driver that dies: its log ends with the question.

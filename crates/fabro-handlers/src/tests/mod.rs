@@ -87,6 +87,7 @@ enum People {
     /// Asked, but slow.
     Thinking,
     Leaving,
+    Broken,
     Agreeing,
 }
 
@@ -188,6 +189,11 @@ impl Scene {
 
     pub(super) fn leaving(mut self) -> Self {
         self.people = People::Leaving;
+        self
+    }
+
+    pub(super) fn with_a_broken_terminal(mut self) -> Self {
+        self.people = People::Broken;
         self
     }
 
@@ -343,6 +349,7 @@ impl Scene {
             People::Away => Arc::new(Chain(queue, Unavailable)),
             People::Thinking => Arc::new(Chain(queue, Silent)),
             People::Leaving => Arc::new(Chain(queue, Leaving)),
+            People::Broken => Arc::new(Chain(queue, Broken)),
         }
     }
 
@@ -502,6 +509,16 @@ struct Leaving;
 impl Interviewer for Leaving {
     async fn ask(&self, _: &Question) -> Result<Reply, AskError> {
         Err(AskError::Interrupted)
+    }
+}
+
+/// A terminal that cannot be read.
+struct Broken;
+
+#[async_trait]
+impl Interviewer for Broken {
+    async fn ask(&self, _: &Question) -> Result<Reply, AskError> {
+        Err(AskError::Terminal { reason: "no such device".to_owned() })
     }
 }
 
