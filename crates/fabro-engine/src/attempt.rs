@@ -64,7 +64,7 @@ pub(crate) struct Attempt {
     pub(crate) activity: Arc<Notify>,
 }
 
-pub(crate) enum Ended {
+pub(crate) enum AttemptResult {
     Finished(Box<Finished>),
     Suspended(PauseReason),
     CannotRecord(String),
@@ -77,31 +77,39 @@ pub(crate) enum Ended {
 }
 
 impl Attempt {
-    pub(crate) async fn run(mut self, handler: &dyn Handler, clock: &dyn Clock) -> Ended {
+    pub(crate) async fn run(mut self, handler: &dyn Handler, clock: &dyn Clock) -> AttemptResult {
         let cancel = self.stage.cancel.clone();
         if !self.delay.is_zero() {
             tokio::select! {
                 () = sleep(self.delay) => {}
-                () = cancel.cancelled() => return Ended::Canceled,
+                () = cancel.cancelled() => return AttemptResult::Canceled,
             }
         }
         if self.stage.spec().kind == NodeKind::Parallel {
-            return Ended::Due;
+            return AttemptResult::Due;
         }
         let started_ms = clock.now_ms();
         self.stage.started_ms = started_ms;
         let mut work = handler.execute(self.stage);
         let failure = tokio::select! {
             biased;
-            end = &mut work => return finish(Some(end), started_ms, clock, None),
+            end = &mut work => return finish(end, started_ms, clock),
             limit = elapsed(self.timeout) => timed_out(limit),
             limit = stalled(self.stall_timeout, &self.activity) => {
                 Failure::new(FailureClass::TransientInfra, format!("no activity for {limit:?}"))
             }
         };
         cancel.cancel();
-        let end = timeout(GRACE, work).await.ok();
-        finish(end, started_ms, clock, Some(failure))
+        let mut finished = match timeout(GRACE, work).await {
+            Ok(StageEnd::Finished(finished)) => finished,
+            Ok(StageEnd::CannotRecord { message }) => return AttemptResult::CannotRecord(message),
+            Ok(StageEnd::Suspended(_)) | Err(_) => {
+                Box::new(Outcome::failed(failure.clone()).into())
+            }
+        };
+        finished.outcome.status = Status::Failed;
+        finished.outcome.failure = Some(failure);
+        with_duration(finished, started_ms, clock)
     }
 }
 
@@ -119,23 +127,16 @@ async fn stalled(limit: Option<Duration>, activity: &Notify) -> Duration {
     limit
 }
 
-/// How an attempt ended, whose handler may not have; `failure` is what ended it early.
-fn finish(
-    end: Option<StageEnd>,
-    started_ms: i64,
-    clock: &dyn Clock,
-    failure: Option<Failure>,
-) -> Ended {
-    let mut finished = match (end, &failure) {
-        (Some(StageEnd::Finished(finished)), _) => finished,
-        (Some(StageEnd::CannotRecord { message }), _) => return Ended::CannotRecord(message),
-        (Some(StageEnd::Suspended(reason)), None) => return Ended::Suspended(reason),
-        (Some(StageEnd::Suspended(_)) | None, _) => Box::new(Outcome::succeeded().into()),
-    };
-    if let Some(failure) = failure {
-        finished.outcome.status = Status::Failed;
-        finished.outcome.failure = Some(failure);
+/// The result of an attempt that its handler ended in time.
+fn finish(end: StageEnd, started_ms: i64, clock: &dyn Clock) -> AttemptResult {
+    match end {
+        StageEnd::Finished(finished) => with_duration(finished, started_ms, clock),
+        StageEnd::CannotRecord { message } => AttemptResult::CannotRecord(message),
+        StageEnd::Suspended(reason) => AttemptResult::Suspended(reason),
     }
+}
+
+fn with_duration(mut finished: Box<Finished>, started_ms: i64, clock: &dyn Clock) -> AttemptResult {
     finished.outcome.duration_ms = duration_ms(started_ms, clock.now_ms());
-    Ended::Finished(finished)
+    AttemptResult::Finished(finished)
 }

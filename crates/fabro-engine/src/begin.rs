@@ -12,7 +12,7 @@ use crate::Plan;
 use crate::input::Commit;
 use crate::offload::offload_patch;
 
-/// What a run starts with, besides its workflow.
+/// What a run starts with, in addition to its workflow.
 #[derive(Clone, Debug, Default)]
 pub struct NewRun {
     /// The goal, rendered.
@@ -31,7 +31,7 @@ pub struct NewRun {
     pub parent: Option<ParentStage>,
     /// Nothing is executed.
     pub dry_run: bool,
-    /// What the context starts with, besides the graph's attributes.
+    /// What the context starts with, in addition to the graph's attributes.
     pub context: ContextPatch,
 }
 

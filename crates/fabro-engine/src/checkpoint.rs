@@ -52,7 +52,7 @@ pub fn find(events: &[&Event], stage: Option<&str>) -> Option<Checkpoint> {
 
 /// The log of a new run that begins where a stage of another ended: its events up to there, with
 /// the new run's id, and one that says where they come from and what was changed. The outgoing edge
-/// of the stage is chosen anew.
+/// of the stage is chosen again.
 ///
 /// Large values of `set` have been replaced by [`offload_patch`](crate::offload_patch), and the
 /// blobs go into the commit.

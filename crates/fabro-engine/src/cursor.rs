@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fabro_context::{Context, keys};
 use fabro_events::{CompletedStage, EdgeChoice, Entry, Event, EventBody, Tier};
-use fabro_types::{ContextPatch, Failure, Fidelity, NodeKind, Outcome, Status, Usage};
+use fabro_types::{BranchPath, ContextPatch, Failure, Fidelity, NodeKind, Outcome, Status, Usage};
 use imbl::ordmap::DiffItem;
 use imbl::{OrdMap, Vector};
 use serde_json::Value;
@@ -118,7 +118,7 @@ pub enum Position {
     #[default]
     Created,
     /// A stage has ended and its outgoing edge is not chosen yet.
-    Ended {
+    ChoosingEdge {
         /// The node.
         node: Arc<str>,
         /// Which visit of it.
@@ -162,7 +162,7 @@ impl Ranks {
 impl Cursor {
     /// True for the branch of a fan-out.
     pub fn is_branch(&self) -> bool {
-        !self.branch.is_empty()
+        !BranchPath::new(&self.branch).is_main()
     }
 
     /// How many times it has entered the node.
@@ -294,7 +294,8 @@ impl Cursor {
         self.context.set(keys::OUTCOME, Value::from(outcome.reads_as()));
         let label = outcome.preferred_label.as_deref().unwrap_or_default();
         self.context.set(keys::PREFERRED_LABEL, Value::from(label));
-        self.position = Position::Ended { node: Arc::clone(&stage.node), visit: stage.visit };
+        self.position =
+            Position::ChoosingEdge { node: Arc::clone(&stage.node), visit: stage.visit };
         if let Some(failure) = &outcome.failure {
             self.failed_as(failure);
         }

@@ -1,4 +1,4 @@
-//! The timeouts of running fan-outs. A driver that resumes a run starts them anew.
+//! The timeouts of running fan-outs. A driver that resumes a run starts them again.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use tokio::time::sleep;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::Plan;
-use crate::attempt::{Ended, Key};
+use crate::attempt::{AttemptResult, Key};
 use crate::cursor::Position;
 use crate::in_flight::InFlight;
 use crate::state::RunState;
@@ -37,8 +37,8 @@ impl Deadlines {
             self.0.insert(key.clone(), ended.clone().drop_guard());
             in_flight.push(async move {
                 tokio::select! {
-                    () = sleep(limit) => (key, Ended::Overdue(limit)),
-                    () = ended.cancelled() => (key, Ended::Canceled),
+                    () = sleep(limit) => (key, AttemptResult::Overdue(limit)),
+                    () = ended.cancelled() => (key, AttemptResult::Canceled),
                 }
             });
         }

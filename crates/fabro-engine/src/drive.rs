@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::active_stage::ActiveStage;
-use crate::attempt::{Attempt, Ended, Key};
+use crate::attempt::{Attempt, AttemptResult, Key};
 use crate::clock::Clock;
 use crate::deadlines::Deadlines;
 use crate::handler::{Handler, Report, ReportError, Reporter, StageEnd};
@@ -79,7 +79,7 @@ pub enum RunEnd {
     Over(RunStatus, Option<Failure>),
     /// It waits for a person or a budget.
     Paused(PauseReason),
-    /// The driver was told to stop; the run can be resumed.
+    /// The driver was stopped; the run can be resumed.
     Stopped,
 }
 
@@ -339,7 +339,7 @@ impl Driver {
         delay: Duration,
     ) -> Result<(Attempt, DropGuard), Inconsistent> {
         let plan = Arc::clone(self.machine.plan());
-        let node = plan.spec(self.machine.index(&key.node)?);
+        let node = plan.spec(self.machine.node_index(&key.node)?);
         let (messages, inbound) = mpsc::unbounded_channel();
         let cancel = self.stop.child_token();
         let activity = Arc::new(tokio::sync::Notify::new());
@@ -380,15 +380,15 @@ impl Driver {
         Ok((attempt, ended.drop_guard()))
     }
 
-    async fn ended(&mut self, key: Key, ended: Ended) -> Result<(), DriveError> {
+    async fn ended(&mut self, key: Key, ended: AttemptResult) -> Result<(), DriveError> {
         if self.stop.is_cancelled()
-            && let Ended::Finished(finished) = &ended
+            && let AttemptResult::Finished(finished) = &ended
             && !finished.outcome.status.is_good()
         {
             // The stop ended it: it runs again when the run is resumed.
             return Ok(());
         }
-        if let Ended::Overdue(limit) = ended {
+        if let AttemptResult::Overdue(limit) = ended {
             // The fan-out may have ended at the same moment.
             if key.is_running_fan_out(self.machine.state()) {
                 self.decide(Input::Overdue { branch: key.branch, limit }).await;
@@ -400,15 +400,15 @@ impl Driver {
             return Ok(());
         }
         match ended {
-            Ended::Canceled | Ended::Overdue(_) => {}
-            Ended::Due => self.decide(Input::Due { branch: key.branch }).await,
-            Ended::Suspended(reason) => {
+            AttemptResult::Canceled | AttemptResult::Overdue(_) => {}
+            AttemptResult::Due => self.decide(Input::Due { branch: key.branch }).await,
+            AttemptResult::Suspended(reason) => {
                 self.suspended.insert(key, reason);
             }
-            Ended::Finished(finished) => {
+            AttemptResult::Finished(finished) => {
                 self.decide(Input::Ended { branch: key.branch, finished }).await;
             }
-            Ended::CannotRecord(message) => {
+            AttemptResult::CannotRecord(message) => {
                 // The results of other stages are recorded all the same.
                 self.commit().await?;
                 return Err(DriveError::Record { stage: key.node, message });

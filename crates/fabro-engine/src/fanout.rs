@@ -93,14 +93,13 @@ impl FanOut {
         let good = ended.clone().filter(|end| end.status.is_good()).count();
         let whole = ended.clone().filter(|end| end.status == Status::Succeeded).count();
         let open = self.branches.len() - ended.count();
-        let quorum = match policy {
-            JoinPolicy::Quorum(Some(needed)) => needed as usize,
-            _ => self.branches.len() / 2 + 1,
+        let quorum = |needed: Option<u32>| {
+            needed.map_or(self.branches.len() / 2 + 1, |needed| needed as usize)
         };
         match policy {
             JoinPolicy::FirstSuccess if good > 0 => Some(Status::Succeeded),
-            JoinPolicy::Quorum(_) if good >= quorum => Some(Status::Succeeded),
-            JoinPolicy::Quorum(_) if good + open < quorum => Some(Status::Failed),
+            JoinPolicy::Quorum(needed) if good >= quorum(needed) => Some(Status::Succeeded),
+            JoinPolicy::Quorum(needed) if good + open < quorum(needed) => Some(Status::Failed),
             _ if open > 0 => None,
             JoinPolicy::FirstSuccess | JoinPolicy::Quorum(_) => Some(Status::Failed),
             JoinPolicy::WaitAll if whole == self.branches.len() => Some(Status::Succeeded),

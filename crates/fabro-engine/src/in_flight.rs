@@ -7,10 +7,10 @@ use std::pin::{Pin, pin};
 use futures_util::future::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use crate::attempt::{Ended, Key};
+use crate::attempt::{AttemptResult, Key};
 
 /// Which attempt ended, and how.
-pub(crate) type Done = (Key, Ended);
+pub(crate) type Done = (Key, AttemptResult);
 
 #[derive(Default)]
 pub(crate) struct InFlight {

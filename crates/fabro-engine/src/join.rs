@@ -53,7 +53,7 @@ fn failure(branches: &[Branch]) -> Failure {
 }
 
 /// The class of several failures, in any order: one that may be retried makes another attempt
-/// worth its while, transient ones first; without any, the most severe says why there is none.
+/// useful, transient ones first; without any, the most severe says why there is none.
 fn class_of<'a>(failures: impl Iterator<Item = &'a Failure> + Clone) -> FailureClass {
     let is_final = |class| matches!(class, FailureClass::Canceled | FailureClass::Structural);
     let retryable =

@@ -54,7 +54,7 @@
 //! An implementor may rely on this:
 //!
 //! - An attempt runs at least once and, once its end is recorded, never again: a driver that dies
-//!   in between starts it anew. Work that must not happen twice needs a trace of its own outside.
+//!   in between starts it again. Work that must not happen twice needs a trace of its own outside.
 //! - Timeouts, retries, fan-outs and edges are the engine's. A handler ends soon after
 //!   [`Stage::cancel`] fires, and leaves nothing behind when its future is dropped.
 //! - [`Stage::context`] is the line's own: branches of a fan-out do not see each other's writes.

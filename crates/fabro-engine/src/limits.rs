@@ -44,7 +44,7 @@ impl Machine {
     ) -> Result<Option<Failure>, Inconsistent> {
         let id = &node.id;
         let message = if passed > MAX_PASSED {
-            format!("the way to `{id}` goes round among nodes that do nothing")
+            format!("the path to `{id}` is an endless loop of nodes that do no work")
         } else if self.may_enter(cursor, node)? {
             return Ok(None);
         } else {

@@ -15,7 +15,7 @@ use crate::cursor::{Cursor, EnteredBy, Position};
 use crate::inconsistent::Inconsistent;
 use crate::input::{Commit, Finished, Input};
 use crate::offload::offload_patch;
-use crate::state::{MAIN, Phase, RunState};
+use crate::state::{MAIN, Phase, RunState, is_main};
 use crate::{NewBlob, Plan, random, retry};
 
 /// A run's state together with its plan: takes inputs, gives events.
@@ -28,12 +28,12 @@ pub struct Machine {
     pub(crate) needs: BTreeSet<BlobRef>,
     /// The branch whose fan-out begins once they are read.
     pub(crate) waiting_fan_out: Option<Arc<str>>,
-    pub(crate) todo: VecDeque<Arc<str>>,
+    pub(crate) runnable_lines: VecDeque<Arc<str>>,
     pub(crate) commit: Commit,
     pub(crate) now_ms: i64,
     /// The first event of its own that did not fit the state.
     inconsistent: Option<Inconsistent>,
-    /// A token limit besides the workflow's own; the lower one counts.
+    /// A token limit in addition to the workflow's own; the lower one counts.
     pub(crate) max_tokens: Option<u64>,
 }
 
@@ -46,7 +46,7 @@ impl Machine {
             values: BTreeMap::new(),
             needs: BTreeSet::new(),
             waiting_fan_out: None,
-            todo: VecDeque::new(),
+            runnable_lines: VecDeque::new(),
             commit: Commit::default(),
             now_ms: 0,
             inconsistent: None,
@@ -54,7 +54,7 @@ impl Machine {
         }
     }
 
-    /// The same machine with a token limit besides the workflow's own; the lower one counts.
+    /// The same machine with a token limit in addition to the workflow's own; the lower one counts.
     #[must_use]
     pub fn with_max_tokens(self, max_tokens: Option<u64>) -> Self {
         Self { max_tokens, ..self }
@@ -84,7 +84,7 @@ impl Machine {
         let inconsistent = decided.err().or_else(|| self.inconsistent.take());
         if let Some(error) = inconsistent.filter(|_| !self.has_ended()) {
             self.needs.clear();
-            self.todo.clear();
+            self.runnable_lines.clear();
             self.fail_run(error.into());
         }
         if self.needs.is_empty() {
@@ -105,11 +105,11 @@ impl Machine {
         match input {
             Input::Start => {
                 self.emit(MAIN, EventBody::RunStarted {});
-                self.todo.push_back(Arc::from(MAIN));
+                self.runnable_lines.push_back(Arc::from(MAIN));
             }
             Input::Resume { max_cost } => {
                 self.emit(MAIN, EventBody::RunResumed { max_cost });
-                self.todo.extend(self.state.cursors.keys().cloned());
+                self.runnable_lines.extend(self.state.cursors.keys().cloned());
             }
             // A stage or a timer may end after its branch was canceled: where the branch is no longer
             // at this stage, there is nothing to decide.
@@ -163,7 +163,7 @@ impl Machine {
     }
 
     /// A node of the plan that an event has named before.
-    pub(crate) fn index(&self, id: &str) -> Result<NodeIx, Inconsistent> {
+    pub(crate) fn node_index(&self, id: &str) -> Result<NodeIx, Inconsistent> {
         let missing = || Inconsistent::new(format!("there is no node `{id}` in the plan"));
         self.plan.workflow().find(id).ok_or_else(missing)
     }
@@ -177,10 +177,10 @@ impl Machine {
         // Here a line only passes nodes that need no driver, and stops at the first one that does.
         let mut passed: BTreeMap<Arc<str>, usize> = BTreeMap::new();
         while self.needs.is_empty()
-            && let Some(branch) = self.todo.pop_front()
+            && let Some(branch) = self.runnable_lines.pop_front()
         {
             if self.has_ended() {
-                self.todo.clear();
+                self.runnable_lines.clear();
                 return Ok(());
             }
             // The branch may have been joined since it was queued.
@@ -193,19 +193,19 @@ impl Machine {
                 Position::Ready { node, via } => {
                     let node = Arc::clone(node);
                     let via = via.clone();
-                    if self.may_begin(&branch)? {
+                    if self.branch_has_slot(&branch)? {
                         let entered = passed.entry(Arc::clone(&branch)).or_default();
                         *entered += 1;
                         let before = *entered - 1;
                         self.enter(&branch, &node, via, before)?;
                     }
                 }
-                Position::Ended { node, visit } => {
+                Position::ChoosingEdge { node, visit } => {
                     let node = Arc::clone(node);
                     let visit = *visit;
-                    self.choose(&branch, &node, visit)?;
+                    self.leave_stage(&branch, &node, visit)?;
                 }
-                Position::Fanned(_) => self.tend(&branch)?,
+                Position::Fanned(_) => self.start_or_join_branches(&branch)?,
                 Position::Active(_) | Position::Done => {}
             }
         }
@@ -213,7 +213,7 @@ impl Machine {
     }
 
     /// A branch without a free slot waits, even when its position is ready.
-    fn may_begin(&self, branch: &str) -> Result<bool, Inconsistent> {
+    fn branch_has_slot(&self, branch: &str) -> Result<bool, Inconsistent> {
         Ok(branch.is_empty() || self.parent_fan_out(branch)?.has_begun(branch))
     }
 
@@ -225,7 +225,7 @@ impl Machine {
         passed: usize,
     ) -> Result<(), Inconsistent> {
         let plan = Arc::clone(&self.plan);
-        let node = plan.spec(self.index(id)?);
+        let node = plan.spec(self.node_index(id)?);
         if let Some(failure) = self.too_many_visits(self.cursor(branch)?, node, passed)? {
             return self.fail_line(branch, failure.signed(id));
         }
@@ -239,7 +239,7 @@ impl Machine {
         match node.kind {
             NodeKind::Start => self.complete(branch, node, Outcome::succeeded().into()),
             NodeKind::Conditional => {
-                let outcome = passed_on(self.cursor(branch)?);
+                let outcome = inherited_outcome(self.cursor(branch)?);
                 self.complete(branch, node, outcome.into())
             }
             NodeKind::Parallel => self.fan_out(branch),
@@ -288,7 +288,7 @@ impl Machine {
     }
 
     fn exit(&mut self, branch: &Arc<str>, node: &NodeSpec) -> Result<(), Inconsistent> {
-        if branch.is_empty() {
+        if is_main(branch) {
             let main = self.cursor(MAIN)?;
             match self.unmet_gate(main)? {
                 Err(failure) => {
@@ -298,7 +298,7 @@ impl Machine {
                 Ok(Some(choice)) => {
                     let visit = main.visits_of(&node.id) + 1;
                     self.emit_for(branch, node, visit, EventBody::EdgeSelected(choice));
-                    self.todo.push_back(Arc::clone(branch));
+                    self.runnable_lines.push_back(Arc::clone(branch));
                     return Ok(());
                 }
                 Ok(None) => {}
@@ -307,7 +307,7 @@ impl Machine {
         let visit = self.start_stage(branch, node, None)?;
         let end = completed(self.running_stage(branch)?, Outcome::succeeded().into());
         self.emit_for(branch, node, visit, EventBody::StageCompleted(Arc::new(end)));
-        if !branch.is_empty() {
+        if !is_main(branch) {
             return self.end_branch(branch, None);
         }
         let usage = self.state.usage.clone();
@@ -327,7 +327,7 @@ impl Machine {
         let visit = stage.visit;
         let attempt = stage.attempt;
         let plan = Arc::clone(&self.plan);
-        let node = plan.spec(self.index(&stage.node)?);
+        let node = plan.spec(self.node_index(&stage.node)?);
         self.commit.blobs.append(&mut finished.blobs);
         let outcome = &mut finished.outcome;
         if outcome.status == Status::Failed {
@@ -343,7 +343,7 @@ impl Machine {
                 self.emit_for(branch, node, visit, body);
                 return Ok(());
             }
-            forgive(node, outcome, failure);
+            apply_failure_leniency(node, outcome, failure);
         }
         self.complete(branch, node, finished)
     }
@@ -363,7 +363,7 @@ impl Machine {
         let body =
             if failed { EventBody::StageFailed(end) } else { EventBody::StageCompleted(end) };
         self.emit_for(branch, node, visit, body);
-        self.todo.push_back(Arc::clone(branch));
+        self.runnable_lines.push_back(Arc::clone(branch));
         Ok(())
     }
 
@@ -377,7 +377,7 @@ impl Machine {
         let Ok(stage) = self.running_stage(branch) else { return Ok(()) };
         let visit = stage.visit;
         let plan = Arc::clone(&self.plan);
-        let node = plan.spec(self.index(&stage.node)?);
+        let node = plan.spec(self.node_index(&stage.node)?);
         self.commit.blobs.append(&mut blobs);
         for note in notes {
             let mut entry = entry_for(branch, node, visit, note.body);
@@ -403,7 +403,7 @@ impl Machine {
         branch: &Arc<str>,
         failure: Failure,
     ) -> Result<(), Inconsistent> {
-        if branch.is_empty() {
+        if is_main(branch) {
             self.fail_run(failure);
             Ok(())
         } else {
@@ -432,7 +432,7 @@ impl Machine {
     /// Adds an event about the run itself, or a branch.
     pub(crate) fn emit(&mut self, branch: &str, body: EventBody) {
         let mut entry = Entry::new(body);
-        entry.branch = (!branch.is_empty()).then(|| Arc::from(branch));
+        entry.branch = (!is_main(branch)).then(|| Arc::from(branch));
         self.push(entry);
     }
 
@@ -453,7 +453,7 @@ impl Machine {
 
 fn entry_for(branch: &str, node: &NodeSpec, visit: u32, body: EventBody) -> Entry {
     let mut entry = Entry::new(body);
-    entry.branch = (!branch.is_empty()).then(|| Arc::from(branch));
+    entry.branch = (!is_main(branch)).then(|| Arc::from(branch));
     entry.node_id = Some(Arc::clone(&node.id));
     entry.node_label = Some(Arc::clone(&node.label)).filter(|label| *label != node.id);
     entry.visit = Some(visit);
@@ -472,7 +472,7 @@ fn completed(stage: &ActiveStage, finished: Finished) -> CompletedStage {
 }
 
 /// The outcome of a conditional node: that of the stage before it.
-fn passed_on(cursor: &Cursor) -> Outcome {
+fn inherited_outcome(cursor: &Cursor) -> Outcome {
     // A conditional node right after the start.
     let Some(last) = &cursor.last else { return Outcome::succeeded() };
     let before = last.outcome();
@@ -487,7 +487,7 @@ fn passed_on(cursor: &Cursor) -> Outcome {
 }
 
 /// Gives an outcome that failed in its last attempt the status that the node allows instead.
-fn forgive(node: &NodeSpec, outcome: &mut Outcome, failure: Failure) {
+fn apply_failure_leniency(node: &NodeSpec, outcome: &mut Outcome, failure: Failure) {
     let closed = matches!(failure.class, FailureClass::Canceled | FailureClass::Structural);
     if node.auto_status && !failure.stated && failure.class != FailureClass::Canceled {
         outcome.status = Status::Succeeded;

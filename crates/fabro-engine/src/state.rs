@@ -1,7 +1,7 @@
 //! What a run is right now, as a fold over its events.
 //!
 //! [`RunState::apply`] is the only code that changes it. It needs nothing but the event, so a
-//! resume, a fork and a report all come to the same state.
+//! resume, a fork and a report all reach the same state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,6 +19,11 @@ use crate::inconsistent::Inconsistent;
 
 /// The name of the main line among the cursors.
 pub const MAIN: &str = "";
+
+/// Whether a line is the main one, and not a branch.
+pub(crate) fn is_main(line: &str) -> bool {
+    BranchPath::new(line).is_main()
+}
 
 /// A run after some prefix of its log.
 #[derive(Clone, Debug)]

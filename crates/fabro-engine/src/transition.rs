@@ -15,35 +15,38 @@ use crate::inconsistent::Inconsistent;
 use crate::join;
 use crate::machine::Machine;
 use crate::select::{self, EdgeQuery, LookupError, SelectError, Selected, Values};
+use crate::state::is_main;
 
 /// How deep fan-outs may nest.
 const MAX_DEPTH: usize = 16;
 
 impl Machine {
     /// A stage has ended: selects the edge that its line leaves it by.
-    pub(crate) fn choose(
+    pub(crate) fn leave_stage(
         &mut self,
         branch: &Arc<str>,
         id: &str,
         visit: u32,
     ) -> Result<(), Inconsistent> {
         let plan = Arc::clone(&self.plan);
-        let ix = self.index(id)?;
+        let ix = self.node_index(id)?;
         let node = plan.spec(ix);
         if node.kind == NodeKind::Parallel {
             return self.leave_fan_out(branch, ix, node, visit);
         }
-        match self.select(branch, ix, node, visit)? {
+        match self.evaluate_edges(branch, ix, node, visit)? {
             Ok(Selected { edge: Some(choice), .. }) if choice.restart => {
                 self.restart(branch, node, visit, choice)
             }
-            Ok(Selected { edge: Some(choice), .. }) => self.take(branch, node, visit, choice),
+            Ok(Selected { edge: Some(choice), .. }) => {
+                self.follow_edge(branch, node, visit, choice)
+            }
             Ok(Selected { edge: None, candidates }) => {
                 self.no_edge(branch, node, visit, candidates)
             }
             Err(SelectError::Needs(needs)) => {
                 self.needs = needs;
-                self.todo.push_front(Arc::clone(branch));
+                self.runnable_lines.push_front(Arc::clone(branch));
                 Ok(())
             }
             Err(SelectError::Lookup(LookupError(message))) => {
@@ -53,7 +56,7 @@ impl Machine {
         }
     }
 
-    fn select(
+    fn evaluate_edges(
         &self,
         branch: &str,
         ix: NodeIx,
@@ -76,7 +79,7 @@ impl Machine {
         }))
     }
 
-    fn take(
+    fn follow_edge(
         &mut self,
         branch: &Arc<str>,
         node: &NodeSpec,
@@ -84,13 +87,13 @@ impl Machine {
         choice: EdgeChoice,
     ) -> Result<(), Inconsistent> {
         // A branch ends where its fan-out is joined.
-        let arrived = !branch.is_empty()
+        let arrived = !is_main(branch)
             && self.parent_fan_out(branch)?.join.as_ref().is_some_and(|join| *join == choice.to);
         self.emit_for(branch, node, visit, EventBody::EdgeSelected(choice));
         if arrived {
             return self.end_branch(branch, None);
         }
-        self.todo.push_back(Arc::clone(branch));
+        self.runnable_lines.push_back(Arc::clone(branch));
         Ok(())
     }
 
@@ -101,7 +104,7 @@ impl Machine {
         visit: u32,
         choice: EdgeChoice,
     ) -> Result<(), Inconsistent> {
-        if !branch.is_empty() {
+        if !is_main(branch) {
             let message = "a loop_restart edge cannot be taken inside a fan-out";
             let failure = Failure::new(FailureClass::Structural, message).signed(&node.id);
             return self.fail_choice(branch, failure, choice.candidates);
@@ -118,11 +121,11 @@ impl Machine {
         let to = Arc::clone(&choice.to);
         self.emit_for(branch, node, visit, EventBody::EdgeSelected(choice));
         self.emit_for(branch, node, visit, EventBody::LoopRestart { to });
-        self.todo.push_back(Arc::clone(branch));
+        self.runnable_lines.push_back(Arc::clone(branch));
         Ok(())
     }
 
-    /// No edge leads on: a failure takes its retry target, and everything else ends the line.
+    /// No outgoing edge matches: a failure takes its retry target, and everything else ends the line.
     fn no_edge(
         &mut self,
         branch: &Arc<str>,
@@ -134,20 +137,20 @@ impl Machine {
         let failed = cursor.last.as_ref().zip(last_failure(cursor));
         let Some((last, failure)) = failed else {
             let dead_end = candidates.is_empty() && node.kind != NodeKind::Parallel;
-            if !branch.is_empty() && dead_end {
+            if !is_main(branch) && dead_end {
                 return self.end_branch(branch, None);
             }
-            let message = format!("no matching edge leads on from `{}`", node.id);
+            let message = format!("no matching edge from `{}`", node.id);
             let failure = Failure::new(FailureClass::Structural, message).signed(&node.id);
             return self.fail_choice(branch, failure, candidates);
         };
         let Some((tier, to)) = self.jump(cursor, &last.node)? else {
             return self.fail_choice(branch, failure, candidates);
         };
-        if let Some(failure) = self.tripped(cursor, &last.node, &failure) {
+        if let Some(failure) = self.circuit_breaker_tripped(cursor, &last.node, &failure) {
             return self.fail_choice(branch, failure, candidates);
         }
-        self.take(branch, node, visit, jump(tier, to, None, candidates))
+        self.follow_edge(branch, node, visit, jump(tier, to, None, candidates))
     }
 
     /// The retry target of a failed node, or its fallback, that may still be entered.
@@ -156,7 +159,7 @@ impl Machine {
         cursor: &Cursor,
         failed: &str,
     ) -> Result<Option<(Tier, Arc<str>)>, Inconsistent> {
-        let own = self.plan.spec(self.index(failed)?).retry_targets;
+        let own = self.plan.spec(self.node_index(failed)?).retry_targets;
         // The graph's targets are on the main line; a branch would leave its fan-out for them.
         let graph = if cursor.is_branch() {
             RetryTargets::default()
@@ -179,8 +182,14 @@ impl Machine {
         Ok(None)
     }
 
-    /// The circuit breaker (`loop_restart_signature_limit`): the failure that ends the line because the same one has left `node` too often.
-    fn tripped(&self, cursor: &Cursor, node: &str, failure: &Failure) -> Option<Failure> {
+    /// The circuit breaker (`loop_restart_signature_limit`): the failure that ends the line because
+    /// the same one has left `node` too often.
+    fn circuit_breaker_tripped(
+        &self,
+        cursor: &Cursor,
+        node: &str,
+        failure: &Failure,
+    ) -> Option<Failure> {
         if !matches!(failure.class, FailureClass::Deterministic | FailureClass::Structural) {
             return None;
         }
@@ -207,7 +216,8 @@ impl Machine {
             .filter(|(end, _)| !end.status.is_good())
             .min_by_key(|(end, node)| (end.first_rank, &node.id));
         let Some((end, gate)) = unmet else { return Ok(Ok(None)) };
-        let tripped = |failure: &Arc<Failure>| self.tripped(cursor, &gate.id, failure);
+        let tripped =
+            |failure: &Arc<Failure>| self.circuit_breaker_tripped(cursor, &gate.id, failure);
         if let Some(failure) = end.failure.as_ref().and_then(tripped) {
             return Ok(Err(failure));
         }
@@ -226,7 +236,7 @@ impl Machine {
         let plan = Arc::clone(&self.plan);
         let missing = || Inconsistent::new(format!("no fan-out begins on branch `{branch}`"));
         let stage = self.active_stage(branch).ok_or_else(missing)?;
-        let ix = self.index(&stage.node)?;
+        let ix = self.node_index(&stage.node)?;
         let node = plan.spec(ix);
         let parallel = node.parallel().ok_or_else(missing)?;
         let visit = stage.visit;
@@ -234,7 +244,7 @@ impl Machine {
         if let Err(message) = may_fan_out(branch, &node.id) {
             return self.fail_stage(branch, node, FailureClass::Structural, message);
         }
-        let planned = match self.planned(branch, ix, node, (visit, attempt))? {
+        let planned = match self.plan_branches(branch, ix, node, (visit, attempt))? {
             Ok(planned) => planned,
             Err(SelectError::Needs(needs)) => {
                 self.needs = needs;
@@ -253,7 +263,7 @@ impl Machine {
         let max_parallel = parallel.max_parallel;
         let body = EventBody::ParallelStarted { branches: planned, join, max_parallel };
         self.emit_for(branch, node, visit, body);
-        self.todo.push_back(Arc::clone(branch));
+        self.runnable_lines.push_back(Arc::clone(branch));
         Ok(())
     }
 
@@ -269,14 +279,14 @@ impl Machine {
     }
 
     /// The branches of a fan-out: its edges, in file order, whose condition holds or is absent.
-    fn planned(
+    fn plan_branches(
         &self,
         branch: &str,
         ix: NodeIx,
         node: &NodeSpec,
         (visit, attempt): (u32, u32),
     ) -> Result<Result<Vec<PlannedBranch>, SelectError>, Inconsistent> {
-        let selected = match self.select(branch, ix, node, visit)? {
+        let selected = match self.evaluate_edges(branch, ix, node, visit)? {
             Ok(selected) => selected,
             Err(error) => return Ok(Err(error)),
         };
@@ -306,10 +316,10 @@ impl Machine {
     }
 
     /// Starts the branches of a fan-out that have a slot; joins when its policy says so.
-    pub(crate) fn tend(&mut self, branch: &Arc<str>) -> Result<(), Inconsistent> {
+    pub(crate) fn start_or_join_branches(&mut self, branch: &Arc<str>) -> Result<(), Inconsistent> {
         let plan = Arc::clone(&self.plan);
         let fan = self.fan_out_at(branch)?;
-        let node = plan.spec(self.index(&fan.stage.node)?);
+        let node = plan.spec(self.node_index(&fan.stage.node)?);
         let missing = || Inconsistent::new(format!("`{}` is not a parallel node", node.id));
         let policy = node.parallel().ok_or_else(missing)?.join_policy;
         if let Some(status) = fan.joined(policy) {
@@ -324,7 +334,7 @@ impl Machine {
             if arrived {
                 self.end_branch(&name, None)?;
             } else {
-                self.todo.push_back(name);
+                self.runnable_lines.push_back(name);
             }
         }
         Ok(())
@@ -339,7 +349,7 @@ impl Machine {
     ) -> Result<(), Inconsistent> {
         let plan = Arc::clone(&self.plan);
         let fan = self.fan_out_at(branch)?;
-        let node = plan.spec(self.index(&fan.stage.node)?);
+        let node = plan.spec(self.node_index(&fan.stage.node)?);
         let visit = fan.stage.visit;
         let started_ms = fan.stage.started_ms;
         let open: Vec<Arc<str>> = fan.open().map(Arc::clone).collect();
@@ -372,7 +382,7 @@ impl Machine {
         });
         if let Some(join) = self.plan.join(ix).filter(|_| joined) {
             let to = Arc::clone(&self.plan.workflow().node(join).id);
-            self.take(branch, node, visit, jump(Tier::Join, to, None, Vec::new()))
+            self.follow_edge(branch, node, visit, jump(Tier::Join, to, None, Vec::new()))
         } else {
             self.no_edge(branch, node, visit, Vec::new())
         }
@@ -394,7 +404,7 @@ impl Machine {
         failure: Failure,
         candidates: Vec<Candidate>,
     ) -> Result<(), Inconsistent> {
-        if !branch.is_empty() {
+        if !is_main(branch) {
             return self.end_branch_at(branch, Some(failure), candidates);
         }
         let body = self.run_failed(failure, candidates);
@@ -419,7 +429,7 @@ impl Machine {
         let failure = failure.or(own).filter(|_| status == Status::Failed);
         let body = EventBody::BranchCompleted { status, failure, canceled: false, candidates };
         self.emit(branch, body);
-        self.todo.push_back(Arc::from(BranchPath::new(branch).parent().as_str()));
+        self.runnable_lines.push_back(Arc::from(BranchPath::new(branch).parent().as_str()));
         Ok(())
     }
 }

@@ -32,7 +32,7 @@ const STOPPED: &str = "its stop condition holds";
 const LATE: &str = "it took longer than max_cycles × poll_interval";
 
 /// Why it is ended when its own stage is.
-const CANCELED_WITH_STAGE: &str = "its stage was called off";
+const CANCELED_WITH_STAGE: &str = "its stage was canceled";
 
 /// Runs the workflow that a manager node names.
 pub struct SubWorkflowHandler {

@@ -326,7 +326,7 @@ fn reasons_of_a_run_that_failed() {
     assert_snapshot!(project.run(&["explain", "latest", "a"]), @r#"
     exit 0
     ── stdout
-    a → no edge  no matching edge leads on from `a` (structural)
+    a → no edge  no matching edge from `a` (structural)
       ✗ exit  if outcome=success && command.output > 7
           ✓ outcome=success  saw "succeeded"
           ✗ command.output > 7  saw "5"
@@ -342,14 +342,14 @@ fn reasons_of_a_run_that_failed() {
     run       [ID]
     workflow  stuck
     status    failed
-    failure   no matching edge leads on from `a` (structural)
+    failure   no matching edge from `a` (structural)
     seed      5821494897450994
 
     rank  stage    status     attempts  next  branch
        1  start@1  succeeded         1  a
        2  a@1      succeeded         1
     ");
-    assert_snapshot!(project.json(&["inspect", "latest", "--json"])["failure"]["message"], @r#""no matching edge leads on from `a`""#);
+    assert_snapshot!(project.json(&["inspect", "latest", "--json"])["failure"]["message"], @r#""no matching edge from `a`""#);
 }
 
 #[test]

@@ -203,7 +203,7 @@ fn a_fan_out_that_does_nothing_does_not_go_round_for_ever() {
         fork -> meet; fork -> meet [label=again]
         meet [shape=diamond]; meet -> fork; meet -> exit [condition="never"]
     }"#;
-    insta::assert_snapshot!(run(source, &[]).lines().last().unwrap(), @"run failed: the way to `meet` goes round among nodes that do nothing (compilation_loop)");
+    insta::assert_snapshot!(run(source, &[]).lines().last().unwrap(), @"run failed: the path to `meet` is an endless loop of nodes that do no work (compilation_loop)");
 }
 
 #[test]

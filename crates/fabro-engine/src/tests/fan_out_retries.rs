@@ -78,7 +78,7 @@ fn the_longest_time_that_a_branch_was_asked_to_wait_is_waited() {
     assert_eq!(delay(&plain(Deterministic), &asked(7_000)), Some(7_000));
 }
 
-/// Runs `a` and `b` until they are called off and three seconds more, and notes when.
+/// Runs `a` and `b` until they are canceled and three seconds more, and notes when.
 #[derive(Default)]
 struct Slow(Mutex<Vec<String>>);
 

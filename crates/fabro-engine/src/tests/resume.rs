@@ -137,7 +137,7 @@ fn a_message_cancels_the_run() {
 }
 
 #[test]
-fn a_fork_and_a_rewind_choose_the_way_on_anew() {
+fn a_fork_and_a_rewind_choose_the_outgoing_edge_again() {
     let source = r#"digraph {
         start -> test
         test -> exit [condition="passed=true"]

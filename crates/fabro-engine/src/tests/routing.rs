@@ -97,7 +97,7 @@ fn nothing_matches() {
     insta::assert_snapshot!(run(source, &[]), @r"
     001 start@1 succeeded  -> a (unconditional)
     002 a@1 succeeded
-    run failed: no matching edge leads on from `a` (structural)
+    run failed: no matching edge from `a` (structural)
     ");
 }
 
@@ -129,7 +129,7 @@ fn a_restart_begins_with_a_fresh_context() {
 #[test]
 fn a_loop_of_conditional_nodes_ends() {
     let source = r#"digraph { start -> a; a [shape=diamond]; b [shape=diamond]; a -> b -> a; b -> exit [condition="never"] }"#;
-    insta::assert_snapshot!(run(source, &[]).lines().last().unwrap(), @"run failed: the way to `b` goes round among nodes that do nothing (compilation_loop)");
+    insta::assert_snapshot!(run(source, &[]).lines().last().unwrap(), @"run failed: the path to `b` is an endless loop of nodes that do no work (compilation_loop)");
 }
 
 #[test]

@@ -66,8 +66,8 @@ fn the_system_prompt_lists_the_tools_that_the_agent_has() {
         let asked = scene.asked.0.lock().unwrap();
         let request = &asked[0].1;
         let system = format!("{:?}", request.messages[0]);
-        let listed = system.split("Your tools: ").nth(1).unwrap().split('.').next().unwrap();
-        let mut listed: Vec<_> = listed.split(", ").collect();
+        let listed = system.split("Your tools: ").nth(1).and_then(|rest| rest.split('.').next());
+        let mut listed: Vec<_> = listed.into_iter().flat_map(|names| names.split(", ")).collect();
         let mut had: Vec<_> = request.tools.iter().map(|tool| tool.name.as_str()).collect();
         listed.sort_unstable();
         had.sort_unstable();

@@ -457,7 +457,7 @@ fn a_child_whose_stage_is_called_off_ends_with_all_that_it_holds() {
     assert_eq!(runs.len(), 3);
     for run in runs.iter().filter(|run| run.id != scene.run_id()) {
         let told = story(&now(scene.store.read(run.id, 0, usize::MAX)).unwrap());
-        assert!(told.ends_with("run canceled: its stage was called off\n"), "{told}");
+        assert!(told.ends_with("run canceled: its stage was canceled\n"), "{told}");
     }
 }
 
