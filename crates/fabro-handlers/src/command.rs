@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fabro_engine::{BlobError, BlobStore, Finished, Handler, Mode, Stage, StageEnd, keys};
+use fabro_engine::{BlobError, BlobStore, Finished, Handler, Mode, Stage, StageEnd, Store, keys};
 use fabro_redact::Redactor;
 use fabro_sandbox::{Captured, Environment, Exec, ExecError, Exit, Keep, Language, Request};
 use fabro_types::{Failure, FailureClass, Outcome, Status};
@@ -88,10 +88,7 @@ impl Handler for CommandHandler {
                 return Failure::new(FailureClass::Deterministic, error.to_string()).into();
             }
         };
-        // A log of gigabytes is read, hashed and synced: the other branches must not wait for that.
-        let store = Arc::clone(&stage.store);
-        let read = tokio::task::spawn_blocking(move || outcome(&*store, ended)).await;
-        match read.unwrap_or_else(|panicked| std::panic::resume_unwind(panicked.into_panic())) {
+        match kept(&stage.store, ended).await {
             Ok(mut outcome) => {
                 let touched = self.tree.touched(work_dir, before.as_ref()).await;
                 outcome.files_touched = known(&stage, touched).await;
@@ -126,6 +123,21 @@ fn variables(stage: &Stage) -> Vec<(String, String)> {
         all.push(("FABRO_WORKFLOW_DIR".to_owned(), graph_dir.to_owned()));
     }
     all
+}
+
+/// The outcome, with outputs that are too large for memory in blobs. Such a log of gigabytes is read,
+/// hashed and synced on a thread of its own: the other branches must not wait for that.
+async fn kept(
+    store: &Arc<dyn Store>,
+    ended: fabro_sandbox::Finished,
+) -> Result<Outcome, BlobError> {
+    let is_large = |captured: &Captured| matches!(captured, Captured::Large { .. });
+    if !is_large(&ended.stdout) && !is_large(&ended.stderr) {
+        return outcome(&**store, ended);
+    }
+    let store = Arc::clone(store);
+    let read = tokio::task::spawn_blocking(move || outcome(&*store, ended)).await;
+    read.unwrap_or_else(|panicked| std::panic::resume_unwind(panicked.into_panic()))
 }
 
 fn outcome(store: &dyn BlobStore, ended: fabro_sandbox::Finished) -> Result<Outcome, BlobError> {
