@@ -302,11 +302,8 @@ mod a;
     fn an_example_hides_nothing_that_its_shown_lines_need() {
         #[track_caller]
         fn check(example: &str, expected: &[&str]) {
-            let source: String = ["```", example, "```"]
-                .join("\n")
-                .lines()
-                .map(|it| format!("//! {it}\n"))
-                .collect();
+            let lines = ["```", example, "```"].join("\n");
+            let source = format!("//! {}\n", lines.replace('\n', "\n//! "));
             assert_eq!(hidden_definitions(&source), expected);
         }
         check("# let dir = temp();\nopen(&dir);", &["let dir = temp();"]);

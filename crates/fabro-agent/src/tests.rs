@@ -50,7 +50,7 @@ type Plays = dyn Fn(u32, &Request) -> Turn + Send + Sync;
 
 /// Answers with a function of the turn's number and the request.
 struct Play {
-    play: Box<Plays>,
+    turn_of: Box<Plays>,
     requests: Mutex<Vec<Request>>,
     /// The number of the next turn.
     next: AtomicU32,
@@ -58,7 +58,11 @@ struct Play {
 
 impl Play {
     fn new(play: impl Fn(u32, &Request) -> Turn + Send + Sync + 'static) -> Arc<Self> {
-        Arc::new(Self { play: Box::new(play), requests: Mutex::default(), next: AtomicU32::new(0) })
+        Arc::new(Self {
+            turn_of: Box::new(play),
+            requests: Mutex::default(),
+            next: AtomicU32::new(0),
+        })
     }
 
     /// Plays a list; its last turn is repeated.
@@ -82,7 +86,7 @@ impl Play {
 impl Model for Play {
     fn stream(&self, request: Request) -> BoxStream<'static, Result<Part, ModelError>> {
         let number = self.next.fetch_add(1, Ordering::SeqCst);
-        let turn = (self.play)(number, &request);
+        let turn = (self.turn_of)(number, &request);
         self.requests.lock().unwrap().push(request);
         let usage = Usage { input_tokens: 100, output_tokens: 10, ..Usage::default() };
         let calls = |calls: Vec<(&'static str, Value)>| {

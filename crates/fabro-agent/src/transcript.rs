@@ -70,12 +70,8 @@ struct RecordedEvent<'a> {
 }
 
 impl<'a> RecordedEvent<'a> {
-    fn new(
-        body: &'a EventBody,
-        session: &'a Option<Arc<str>>,
-        parent: &'a Option<Arc<str>>,
-    ) -> Self {
-        Self { body, session: session.as_deref(), is_own: parent.is_none() }
+    fn new(body: &'a EventBody, session: Option<&'a Arc<str>>, parent: Option<&Arc<str>>) -> Self {
+        Self { body, session: session.map(|it| &**it), is_own: parent.is_none() }
     }
 
     /// The event from the view of this session.
@@ -136,7 +132,11 @@ impl Transcript {
         mut read_blob: impl FnMut(&BlobRef) -> Result<Value, E>,
     ) -> Result<Self, TranscriptError<E>> {
         let notes = events.into_iter().map(|Event { entry, .. }| {
-            RecordedEvent::new(&entry.body, &entry.session_id, &entry.parent_session_id)
+            RecordedEvent::new(
+                &entry.body,
+                entry.session_id.as_ref(),
+                entry.parent_session_id.as_ref(),
+            )
         });
         Self::read(notes, &mut read_blob)
     }
@@ -150,9 +150,13 @@ impl Transcript {
         notes: impl IntoIterator<Item = &'a Note>,
         mut read_blob: impl FnMut(&BlobRef) -> Result<Value, E>,
     ) -> Result<Self, TranscriptError<E>> {
-        let notes = notes
-            .into_iter()
-            .map(|note| RecordedEvent::new(&note.body, &note.session_id, &note.parent_session_id));
+        let notes = notes.into_iter().map(|note| {
+            RecordedEvent::new(
+                &note.body,
+                note.session_id.as_ref(),
+                note.parent_session_id.as_ref(),
+            )
+        });
         Self::read(notes, &mut read_blob)
     }
 

@@ -36,10 +36,10 @@ pub(crate) async fn start_driver(
         message: format!("{} cannot be written: {error}", path.display()),
     })?;
     driver.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).process_group(0);
-    let mut child = driver.spawn().map_err(not_started)?;
+    let mut child = driver.spawn().map_err(|error| not_started(&error))?;
     loop {
         // Before the log is read, so that the last commit of a driver that ended is seen.
-        let ended = child.try_wait().map_err(not_started)?;
+        let ended = child.try_wait().map_err(|error| not_started(&error))?;
         if store.last_seq(run).await? > last || step_started(run_dir) != step {
             return Ok(None);
         }
@@ -50,7 +50,7 @@ pub(crate) async fn start_driver(
     }
 }
 
-fn not_started(error: io::Error) -> RunError {
+fn not_started(error: &io::Error) -> RunError {
     RunError::Background { message: format!("the background process cannot be started: {error}") }
 }
 

@@ -22,7 +22,7 @@ use strum::{EnumString, IntoStaticStr};
 pub enum ProviderKind {
     /// `anthropic`: the Messages API.
     Anthropic,
-    /// `openai`: the Chat Completions API of OpenAI itself.
+    /// `openai`: the Chat Completions API of `OpenAI` itself.
     #[serde(rename = "openai")]
     #[strum(serialize = "openai")]
     OpenAi,

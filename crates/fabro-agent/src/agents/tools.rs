@@ -113,7 +113,7 @@ impl Tool for AgentTool {
         let done = async {
             match self.kind {
                 Kind::Spawn => self.spawn(arguments(&call)?).await,
-                Kind::Send => self.send(arguments(&call)?),
+                Kind::Send => self.send(&arguments(&call)?),
                 Kind::Wait => self.wait(arguments(&call)?).await,
                 Kind::Close => self.close(arguments(&call)?).await,
             }
@@ -132,7 +132,7 @@ impl AgentTool {
         Ok(format!("Agent `{id}` is running."))
     }
 
-    fn send(&self, arguments: SendArguments) -> Result<String, String> {
+    fn send(&self, arguments: &SendArguments) -> Result<String, String> {
         self.agents.send(&arguments.agent_id, &arguments.text)?;
         Ok(format!("Agent `{}` will get it.", arguments.agent_id))
     }

@@ -184,7 +184,7 @@ async fn a_request_is_made_again_and_elsewhere() {
     let mut reported = Vec::new();
     let reply = ask(&model, request("Hi"), &asking, |progress| match progress {
         Progress::Retrying { error, failed, .. } => {
-            reported.push(format!("{failed} {:?}", error.kind))
+            reported.push(format!("{failed} {:?}", error.kind));
         }
         Progress::Failover { to, .. } => reported.push(to.to_string()),
         _ => {}

@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use fabro_sandbox::{FileError, Files, ReadFirst};
@@ -164,7 +165,7 @@ fn write_all(files: &ReadFirst, changed: &BTreeMap<String, State>) -> Result<(),
         for (path, state) in changed.iter().take(index) {
             let back = set(files, path, state.after.as_deref(), state.before.as_deref());
             if let Err(error) = back {
-                problem += &format!("; {path} could not be restored: {error}");
+                let _ = write!(problem, "; {path} could not be restored: {error}");
             }
         }
         return Err(format!("the patch was not applied: {problem}"));
