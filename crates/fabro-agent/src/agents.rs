@@ -131,7 +131,7 @@ impl Agents {
         let _ = self.spent.subscribe().wait_for(|spent| *spent).await;
     }
 
-    /// Waits until none is running.
+    /// Waits until no subagent is running.
     pub(crate) async fn wait_until_idle(&self) {
         for id in self.ids() {
             // One that has ended is idle.

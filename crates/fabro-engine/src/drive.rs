@@ -249,7 +249,7 @@ impl Driver {
     }
 
     /// Makes everything decided so far durable, then reports it. Running stages continue meanwhile;
-    /// none is started, and what ends is decided afterwards.
+    /// no stage is started, and results are handled afterwards.
     pub(crate) async fn commit(&mut self) -> Result<(), StoreError> {
         let commit = self.machine.take_commit();
         let consumed = std::mem::take(&mut self.consumed);
