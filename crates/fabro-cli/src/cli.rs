@@ -4,7 +4,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::commands::{
     answer, cancel, compact, completion, context, doctor, events, explain, fmt, fork, graph, init,
-    inspect, model, ps, replay, resume, rm, run, steer, validate,
+    inspect, model, ps, replay, resume, rm, run, steer, validate, wait,
 };
 use crate::exit::Exit;
 use crate::global::Global;
@@ -16,7 +16,7 @@ use crate::global::Global;
 #[derive(Debug, Parser)]
 #[command(name = "fabro", version, propagate_version = true)]
 #[command(
-    after_help = "Start with:\n  fabro init          a working project in this directory\n  fabro run hello     run its workflow\n\nExit codes: 0 succeeded, 1 the run failed, 2 usage or invalid workflow, 3 paused,\n4 the store cannot be read or written, 130 interrupted"
+    after_help = "Start with:\n  fabro init          a working project in this directory\n  fabro run hello     run its workflow\n\nExit codes: 0 succeeded, 1 the run failed, 2 usage or invalid workflow, 3 paused,\n4 the store cannot be read or written, 124 timeout of `wait`, 130 interrupted"
 )]
 pub struct Cli {
     /// What to do.
@@ -30,18 +30,26 @@ pub struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    #[command(visible_alias = "start")]
     Run(Box<run::RunArgs>),
+    #[command(visible_alias = "continue")]
     Resume(resume::ResumeArgs),
+    #[command(visible_aliases = ["check", "lint"])]
     Validate(validate::ValidateArgs),
+    #[command(visible_alias = "format")]
     Fmt(fmt::FmtArgs),
     Graph(graph::GraphArgs),
+    #[command(visible_aliases = ["ls", "list"])]
     Ps(ps::PsArgs),
+    #[command(visible_aliases = ["show", "status", "describe"])]
     Inspect(inspect::InspectArgs),
     Events(events::EventsArgs),
     Context(context::ContextArgs),
+    #[command(visible_alias = "why")]
     Explain(explain::ExplainArgs),
     Compact(compact::CompactArgs),
     Replay(replay::ReplayArgs),
+    Wait(wait::WaitArgs),
     Answer(answer::AnswerArgs),
     Steer(steer::SteerArgs),
     Cancel(cancel::CancelArgs),
@@ -55,11 +63,14 @@ pub enum Command {
         after_help = "Examples:\n  fabro rewind latest plan\n  fabro rewind latest test@2 --set tries=0\n\nLater events stay in the log but are ignored. Files are not changed."
     )]
     Rewind(fork::ForkArgs),
+    #[command(visible_aliases = ["remove", "delete"])]
     Rm(rm::RmArgs),
     /// List and test models
     #[command(subcommand)]
     Model(model::ModelCommand),
+    #[command(visible_alias = "new")]
     Init(init::InitArgs),
+    #[command(visible_alias = "completions")]
     Completion(completion::CompletionArgs),
     Doctor(doctor::DoctorArgs),
 }
@@ -80,6 +91,7 @@ impl Command {
             Self::Compact(args) => block_on(compact::compact(args, global)),
             Self::Replay(args) => block_on(replay::replay(args, global)),
             Self::Explain(args) => block_on(explain::explain(&args, global)),
+            Self::Wait(args) => block_on(wait::wait(&args, global)),
             Self::Answer(args) => block_on(answer::answer(&args, global)),
             Self::Steer(args) => block_on(steer::steer(&args, global)),
             Self::Cancel(args) => block_on(cancel::cancel(&args, global)),

@@ -34,6 +34,11 @@ pub fn store(message: impl Into<String>, next: impl Into<String>) -> anyhow::Err
     error(message, next, Exit::STORE)
 }
 
+/// What the command waits for has not happened in time. `next` says what to do.
+pub fn timeout(message: impl Into<String>, next: impl Into<String>) -> anyhow::Error {
+    error(message, next, Exit::TIMEOUT)
+}
+
 /// A file that an argument names cannot be written: the argument is wrong, or the system refuses.
 pub fn unwritable(what: &str, error: &io::Error, next: &str) -> anyhow::Error {
     use io::ErrorKind::{AlreadyExists, IsADirectory, NotADirectory, NotFound};

@@ -18,6 +18,8 @@ impl Exit {
     pub const PAUSED: Self = Self(3);
     /// The store cannot be read or written, or an output file cannot be written.
     pub const STORE: Self = Self(4);
+    /// `wait` reached its timeout.
+    pub const TIMEOUT: Self = Self(124);
     /// The command was interrupted. The run can be resumed.
     pub const INTERRUPTED: Self = Self(130);
 

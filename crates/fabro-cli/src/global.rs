@@ -11,7 +11,7 @@ use fabro_terminal::{Paint, stderr};
 use fabro_types::RunId;
 
 /// Options of every command.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Global options")]
 pub struct Global {
     /// Directory of the run store
@@ -58,6 +58,14 @@ pub fn settings() -> anyhow::Result<Settings> {
 /// Whether the terminal can neither color nor redraw.
 fn is_dumb() -> bool {
     std::env::var_os("TERM").is_some_and(|term| term == "dumb")
+}
+
+/// How many columns a line on stdout may have: those of the terminal; any number elsewhere.
+pub fn stdout_width() -> usize {
+    match rustix::termios::tcgetwinsize(io::stdout()) {
+        Ok(size) if size.ws_col > 0 => size.ws_col.into(),
+        _ => usize::MAX,
+    }
 }
 
 impl Global {
@@ -150,7 +158,7 @@ impl Global {
 /// A path quoted for a shell.
 pub fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
-    let plain = |c: char| c.is_alphanumeric() || "/._-~+,:@".contains(c);
+    let plain = |c: char| c.is_alphanumeric() || "/._-~+,:@=".contains(c);
     if !text.is_empty() && text.chars().all(plain) {
         return text;
     }

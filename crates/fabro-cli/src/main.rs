@@ -15,6 +15,7 @@
 //! | 2 | wrong arguments, or a workflow that is not valid |
 //! | 3 | the run is paused: it waits for a person or for a larger budget |
 //! | 4 | the store cannot be read or written, or an output file cannot be written |
+//! | 124 | `wait`: the timeout has passed |
 //! | 130 | interrupted; the run can be resumed |
 
 #![expect(unreachable_pub, reason = "nothing of a program is reachable from outside")]
@@ -25,6 +26,7 @@ mod drive;
 mod error;
 mod exit;
 mod global;
+mod hints;
 mod output;
 mod report;
 mod values;
@@ -35,8 +37,23 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    let cli = cli::Cli::parse();
+    let cli = match cli::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return refused(&error),
+    };
     output::trace(cli.global.verbose);
     let result = cli.command.execute(&cli.global);
     result.unwrap_or_else(|error| report::report(error, &cli.global)).into()
+}
+
+/// Reports arguments that cannot be used, or prints the help that they ask for.
+fn refused(error: &clap::Error) -> ExitCode {
+    let args: Vec<String> =
+        std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect();
+    if let Some(error) = hints::explain(error, &args) {
+        return report::report(error, &global::Global::default()).into();
+    }
+    // A closed stdout or stderr is no reason to fail.
+    let _ = error.print();
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }

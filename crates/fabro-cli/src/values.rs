@@ -1,5 +1,7 @@
 //! Values of the command line that are more than text.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 /// A `key=value` of the command line.
@@ -31,6 +33,29 @@ pub fn amount(text: &str) -> Result<f64, String> {
     }
 }
 
+/// Reads a time: a number with `ms`, `s`, `m`, `h` or `d`; without a unit it is seconds.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || "write a time such as 90s, 10m or 2h".to_owned();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    let unit_ms = match unit {
+        "ms" => 1,
+        "" | "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return Err(wrong()),
+    };
+    match number.checked_mul(unit_ms) {
+        Some(ms) if ms <= LONGEST_MS => Ok(Duration::from_millis(ms)),
+        _ => Err("write a time of at most ten years".to_owned()),
+    }
+}
+
+/// A longer time may exceed what the clock can count.
+const LONGEST_MS: u64 = 10 * 365 * 86_400_000;
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -60,6 +85,23 @@ mod tests {
         assert_eq!(amount("$2.50"), Ok(2.5));
         for text in ["0", "-1", "NaN", "inf", "much", ""] {
             assert!(amount(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn times_have_units() {
+        let check = |text: &str, ms| {
+            assert_eq!(duration(text), Ok(Duration::from_millis(ms)), "{text}");
+        };
+        check("90", 90_000);
+        check("90s", 90_000);
+        check("250ms", 250);
+        check("10m", 600_000);
+        check("2h", 7_200_000);
+        check("1d", 86_400_000);
+        check("0s", 0);
+        for text in ["", "m", "-1s", "1.5h", "10 m", "10min", "99999999999999999999s", "9999999d"] {
+            assert!(duration(text).is_err(), "{text}");
         }
     }
 }

@@ -2,14 +2,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fabro_engine::{Phase, RunState, checkpoint};
-use fabro_events::{CompletedStage, Event, EventBody, timestamp};
+use fabro_events::{
+    CompletedStage, EdgeChoice, Event, EventBody, ForkPoint, PauseReason, Tier, timestamp,
+};
 use fabro_run::{Gate, open_gates};
 use fabro_types::{Failure, RunId, RunStatus, Usage};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::ReportError;
 use crate::at::StageKey;
+use crate::driven_time::DrivenClock;
 
 /// A run as a whole.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -29,13 +32,51 @@ pub struct Inspect {
     pub inputs: Map<String, Value>,
     /// What decides random choices.
     pub seed: u64,
+    /// When it was created or forked, RFC 3339.
+    pub started_at: String,
+    /// When it ended; left out while it has not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<String>,
+    /// How long it was driven, in milliseconds: pauses and interruptions do not count.
+    pub duration_ms: u64,
+    /// Nothing was executed; left out for other runs.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
+    /// What it waits for, while it is paused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pause: Option<Pause>,
+    /// Where it was forked or rewound, until it is resumed.
+    #[serde(skip)]
+    pub forked: Option<ForkPoint>,
     /// Its stages, by rank.
     pub stages: Vec<StageRow>,
-    /// Model usage of the whole run.
+    /// Model usage of the whole run, running stages included.
     pub usage: Usage,
     /// Its gates that wait for an answer; left out when there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gates: Vec<Gate>,
+    #[serde(skip)]
+    pub(crate) last_event_ms: i64,
+}
+
+impl Inspect {
+    /// Counts the time since the last event too: for a run that is being driven.
+    pub fn until(&mut self, now_ms: i64) {
+        let since = u64::try_from(now_ms.saturating_sub(self.last_event_ms)).unwrap_or_default();
+        self.duration_ms = self.duration_ms.saturating_add(since);
+        for row in self.stages.iter_mut().filter(|row| row.ended_at.is_none()) {
+            row.duration_ms = row.duration_ms.saturating_add(since);
+        }
+    }
+}
+
+/// What a paused run waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Pause {
+    /// The kind of it.
+    pub reason: PauseReason,
+    /// The same for people.
+    pub message: String,
 }
 
 /// One visit of a node.
@@ -60,19 +101,78 @@ pub struct StageRow {
     pub attempts: u32,
     /// The next node.
     pub edge: Option<Arc<str>>,
+    /// How long it took, retries included, in milliseconds; while it has not ended, until the last
+    /// event. Times in which the run was not driven do not count.
+    pub duration_ms: u64,
+    /// What all its attempts used of a model; left out when they used none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    /// Why it failed, or why its last attempt did while another one is to follow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+    /// Why the run took the edge to the next node.
+    #[serde(
+        rename = "reason",
+        serialize_with = "edge_reason",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub choice: Option<EdgeChoice>,
+    /// Files that it wrote, relative to the working directory.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub files_touched: Vec<String>,
+}
+
+/// The short form of a choice: the rule, and the condition or label that it was taken by.
+#[expect(clippy::ref_option, reason = "serde's serialize_with passes &T")]
+fn edge_reason<S: Serializer>(
+    choice: &Option<EdgeChoice>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Reason<'c> {
+        tier: Tier,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        condition: Option<&'c str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        label: Option<&'c str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        gate: Option<&'c str>,
+    }
+    let reason = choice.as_ref().map(|choice| Reason {
+        tier: choice.tier,
+        condition: taken_condition(choice),
+        label: choice.label.as_deref(),
+        gate: choice.gate.as_deref(),
+    });
+    reason.serialize(serializer)
+}
+
+/// The condition of the edge that was taken, if that is why it was.
+fn taken_condition(choice: &EdgeChoice) -> Option<&str> {
+    if choice.tier != Tier::Condition {
+        return None;
+    }
+    let by_place = choice.edge.and_then(|at| choice.candidates.get(usize::try_from(at).ok()?));
+    let by_target = || {
+        choice.candidates.iter().find(|it| it.to == choice.to && it.holds && it.condition.is_some())
+    };
+    by_place.or_else(by_target)?.condition.as_deref()
 }
 
 /// A run as a whole. `driven` tells whether it has a driver.
 pub fn inspect(events: &[Event], driven: bool) -> Result<Inspect, ReportError> {
     let first = events.first().ok_or(ReportError::Empty)?;
     let mut state = RunState::new(first.run_id);
+    let mut head = Head::default();
     let mut rows = Rows::default();
     for event in checkpoint::effective(events) {
         state.apply(event);
         rows.apply(event);
+        head.apply(event, rows.clock);
     }
     let created = state.created.clone().ok_or(ReportError::Empty)?;
     let status = state.status(driven);
+    let usage = state.usage_so_far();
     Ok(Inspect {
         id: first.run_id,
         workflow: created.workflow.clone(),
@@ -84,33 +184,111 @@ pub fn inspect(events: &[Event], driven: bool) -> Result<Inspect, ReportError> {
         goal: created.goal.clone(),
         inputs: created.inputs.clone(),
         seed: created.seed,
+        started_at: timestamp(head.started_ms),
+        ended_at: status.is_final().then(|| timestamp(rows.clock.last_ms)),
+        duration_ms: rows.clock.now().saturating_sub(head.driven_before),
+        dry_run: created.dry_run,
+        pause: head.pause.filter(|_| status == RunStatus::Paused),
+        forked: head.forked,
+        last_event_ms: rows.clock.last_ms,
         stages: rows.finish(status),
         gates: open_gates(events),
-        usage: state.usage,
+        usage,
     })
+}
+
+/// What the events say of the run itself.
+#[derive(Default)]
+struct Head {
+    started_ms: i64,
+    /// What the clock showed when a fork began: the time before is that of the run it was copied from.
+    driven_before: u64,
+    pause: Option<Pause>,
+    forked: Option<ForkPoint>,
+}
+
+impl Head {
+    /// `clock` shows the time of this event.
+    fn apply(&mut self, event: &Event, clock: DrivenClock) {
+        match &event.entry.body {
+            EventBody::RunCreated(_) => self.started_ms = event.ts_ms,
+            EventBody::CheckpointForked(point) => {
+                if !point.in_place {
+                    self.started_ms = event.ts_ms;
+                    self.driven_before = clock.now();
+                }
+                self.forked = Some(ForkPoint::clone(point));
+            }
+            EventBody::RunStarted {} | EventBody::RunResumed { .. } => self.forked = None,
+            EventBody::RunPaused { reason, message, .. } => {
+                self.pause = Some(Pause { reason: *reason, message: message.clone() });
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The rows of these events, which count; a stage that has not ended has the status of the run.
+pub(crate) fn rows(events: &[&Event], status: RunStatus) -> Vec<StageRow> {
+    let mut rows = Rows::default();
+    for event in events {
+        rows.apply(event);
+    }
+    rows.finish(status)
 }
 
 #[derive(Default)]
 struct Rows {
-    list: Vec<StageRow>,
+    clock: DrivenClock,
+    list: Vec<OpenRow>,
     by_key: BTreeMap<StageKey, usize>,
     /// The running stage of each line.
     running: BTreeMap<Arc<str>, usize>,
 }
 
+/// A row, with what is known only while its stage runs.
+struct OpenRow {
+    row: StageRow,
+    /// What the clock showed when it started.
+    started: u64,
+    /// What the ended attempts used.
+    usage: Usage,
+    /// What the open attempt has used so far.
+    spent: Usage,
+}
+
+impl OpenRow {
+    fn end(&mut self, clock: &DrivenClock, status: &'static str) {
+        self.row.status = status;
+        self.row.ended_at = Some(timestamp(clock.last_ms));
+        self.row.duration_ms = clock.now().saturating_sub(self.started);
+    }
+}
+
 impl Rows {
     fn apply(&mut self, event: &Event) {
+        self.clock.apply(event);
         match &event.entry.body {
             EventBody::StageStarted { rank, .. } => self.start(event, *rank),
-            EventBody::StageRetrying { attempt, .. } => {
-                if let Some(row) = self.row(event) {
-                    row.attempts = attempt + 1;
+            EventBody::StageRetrying { attempt, failure, usage, .. } => {
+                if let Some(open) = self.row(event) {
+                    open.row.attempts = attempt + 1;
+                    open.row.failure = Some(failure.clone());
+                    open.usage.add(usage.as_ref().unwrap_or(&Usage::default()));
+                    open.spent = Usage::default();
+                }
+            }
+            EventBody::AgentMessage { usage: Some(usage), .. } => self.spend(event, usage),
+            EventBody::AgentCompactionCompleted(done) => {
+                if let Some(usage) = &done.usage {
+                    self.spend(event, usage);
                 }
             }
             EventBody::StageCompleted(end) | EventBody::StageFailed(end) => self.end(event, end),
             EventBody::EdgeSelected(choice) => {
-                if let Some(row) = self.row(event) {
-                    row.edge = Some(Arc::clone(&choice.to));
+                if let Some(open) = self.row(event) {
+                    open.row.edge = Some(Arc::clone(&choice.to));
+                    open.row.choice = Some(choice.clone());
                 }
             }
             EventBody::BranchCompleted { canceled: true, .. } => self.cancel(event),
@@ -130,18 +308,36 @@ impl Rows {
             ended_at: None,
             attempts: 1,
             edge: None,
+            duration_ms: 0,
+            usage: None,
+            failure: None,
+            choice: None,
+            files_touched: Vec::new(),
         };
         self.running.insert(key.branch.clone().unwrap_or_default(), self.list.len());
         self.by_key.insert(key, self.list.len());
-        self.list.push(row);
+        let started = self.clock.now();
+        let usage = Usage::default();
+        self.list.push(OpenRow { row, started, spent: usage.clone(), usage });
+    }
+
+    /// An agent's turn in the open attempt, which the end of the attempt counts again.
+    fn spend(&mut self, event: &Event, usage: &Usage) {
+        if let Some(open) = self.row(event) {
+            open.spent.add(usage);
+        }
     }
 
     fn end(&mut self, event: &Event, end: &CompletedStage) {
         self.running.remove(event.entry.branch.as_deref().unwrap_or_default());
-        if let Some(row) = self.row(event) {
-            row.status = end.outcome.status.as_str();
-            row.ended_at = Some(timestamp(event.ts_ms));
-            row.attempts = end.attempts;
+        let clock = self.clock;
+        if let Some(open) = self.row(event) {
+            open.end(&clock, end.outcome.status.as_str());
+            open.usage.add(end.outcome.usage.as_ref().unwrap_or(&Usage::default()));
+            open.spent = Usage::default();
+            open.row.attempts = end.attempts;
+            open.row.failure.clone_from(&end.outcome.failure);
+            open.row.files_touched.clone_from(&end.outcome.files_touched);
         }
     }
 
@@ -153,22 +349,29 @@ impl Rows {
         let own = self.running.remove(name);
         let inside = self.running.extract_if(inside, |_, _| true).map(|(_, at)| at);
         for at in own.into_iter().chain(inside) {
-            self.list[at].status = RunStatus::Canceled.as_str();
-            self.list[at].ended_at = Some(timestamp(event.ts_ms));
+            self.list[at].end(&self.clock, RunStatus::Canceled.as_str());
         }
     }
 
-    fn row(&mut self, event: &Event) -> Option<&mut StageRow> {
+    fn row(&mut self, event: &Event) -> Option<&mut OpenRow> {
         let at = *self.by_key.get(&StageKey::of(event)?)?;
         self.list.get_mut(at)
     }
 
-    fn finish(mut self, run: RunStatus) -> Vec<StageRow> {
+    fn finish(self, run: RunStatus) -> Vec<StageRow> {
         let unfinished = if run.is_final() { RunStatus::Canceled } else { run }.as_str();
-        for row in self.list.iter_mut().filter(|row| row.status.is_empty()) {
-            row.status = unfinished;
-        }
-        self.list.sort_by_key(|row| row.rank);
-        self.list
+        let clock = self.clock;
+        let close = |mut open: OpenRow| {
+            if open.row.status.is_empty() {
+                open.row.status = unfinished;
+                open.row.duration_ms = clock.now().saturating_sub(open.started);
+            }
+            open.usage.add(&open.spent);
+            open.row.usage = Some(open.usage).filter(|usage| *usage != Usage::default());
+            open.row
+        };
+        let mut list: Vec<StageRow> = self.list.into_iter().map(close).collect();
+        list.sort_by_key(|row| row.rank);
+        list
     }
 }

@@ -36,6 +36,7 @@ mod at;
 mod blobs;
 mod context;
 mod conversation;
+mod driven_time;
 mod error;
 mod explain;
 mod inspect;
@@ -49,10 +50,10 @@ pub use context::{context_at, diff};
 pub use conversation::{ModelInputs, TranscriptMessage, conversation};
 pub use error::ReportError;
 pub use explain::{Considered, Explain, explain};
-pub use inspect::{Inspect, StageRow, inspect};
+pub use inspect::{Inspect, Pause, StageRow, inspect};
 pub use ps::{PsRow, ps};
 pub use read_back::read_back;
-pub use stage::{StageReport, stage};
+pub use stage::{FailedAttempt, StageReport, stage};
 
 #[cfg(test)]
 mod tests;

@@ -1,10 +1,12 @@
-use fabro_events::timestamp;
+use fabro_events::{Event, EventBody, ForkPoint, timestamp};
 use fabro_store::RunSummary;
-use fabro_types::{RunId, RunStatus};
+use fabro_types::{Failure, RunId, RunStatus};
 use serde::Serialize;
 
+use crate::Pause;
+
 /// A run in a list.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PsRow {
     /// The run.
     pub id: RunId,
@@ -21,9 +23,47 @@ pub struct PsRow {
     /// The run whose sub-workflow it is; absent for others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<RunId>,
+    /// Nothing is executed; left out for other runs.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
+    /// What it waits for, while it is paused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pause: Option<Pause>,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+    /// Where it was forked or rewound; `None` once it was resumed.
+    #[serde(skip)]
+    pub forked: Option<ForkPoint>,
+    /// When it was created or forked, in milliseconds since 1970.
+    #[serde(skip)]
+    pub started_ms: i64,
+    /// When something was last recorded, in milliseconds since 1970.
+    #[serde(skip)]
+    pub last_event_ms: Option<i64>,
 }
 
-/// The list of runs, in the order they are given; those of sub-workflows only if `all`.
+impl PsRow {
+    /// Adds what the first and the last event of its log say.
+    pub fn describe(&mut self, first: Option<&Event>, last: Option<&Event>) {
+        if let Some(EventBody::RunCreated(created)) = first.map(|event| &event.entry.body) {
+            self.dry_run = created.dry_run;
+        }
+        let Some(last) = last else { return };
+        self.last_event_ms = Some(last.ts_ms);
+        match &last.entry.body {
+            EventBody::RunFailed { failure, .. } => self.failure = Some(failure.clone()),
+            EventBody::RunPaused { reason, message, .. } if self.status == RunStatus::Paused => {
+                self.pause = Some(Pause { reason: *reason, message: message.clone() });
+            }
+            EventBody::CheckpointForked(point) => self.forked = Some(ForkPoint::clone(point)),
+            _ => {}
+        }
+    }
+}
+
+/// The list of runs, in the order they are given; those of sub-workflows only if `all`. What only
+/// their logs say is added by [`PsRow::describe`].
 pub fn ps(runs: Vec<RunSummary>, all: bool) -> Vec<PsRow> {
     let shown = runs.into_iter().filter(|run| all || run.parent.is_none());
     shown
@@ -35,6 +75,12 @@ pub fn ps(runs: Vec<RunSummary>, all: bool) -> Vec<PsRow> {
             ended_at: run.ended_at_ms.map(timestamp),
             goal: run.goal,
             parent: run.parent,
+            dry_run: false,
+            pause: None,
+            failure: None,
+            forked: None,
+            started_ms: run.started_at_ms,
+            last_event_ms: None,
         })
         .collect()
 }

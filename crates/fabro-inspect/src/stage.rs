@@ -2,25 +2,28 @@ use std::sync::Arc;
 
 use fabro_blob::BlobStore;
 use fabro_context::keys;
-use fabro_engine::checkpoint;
-use fabro_events::{CompletedStage, Event, EventBody};
+use fabro_engine::{RunState, checkpoint};
+use fabro_events::{CompletedStage, Event, EventBody, timestamp};
 use fabro_run::{Gate, open_gates};
-use fabro_types::{BlobRef, Outcome};
+use fabro_types::{BlobRef, Failure, Outcome, Usage};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::ReportError;
-use crate::at::{end_of, find};
+use crate::at::{StageKey, end_of, find};
 use crate::blobs::read;
 use crate::conversation::{ModelInputs, TranscriptMessage, transcript};
+use crate::inspect::{StageRow, rows};
 
 /// One visit of a node: its inputs and its outcome.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StageReport {
-    /// The node.
-    pub node: Arc<str>,
-    /// Which visit of it.
-    pub visit: u32,
+    /// Where it is, how it ended, and what it took.
+    #[serde(flatten)]
+    pub row: StageRow,
+    /// The attempts before the last one; left out when there were none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub earlier_attempts: Vec<FailedAttempt>,
     /// What the model received before the prompt, in the last attempt.
     #[serde(flatten)]
     pub given: ModelInputs,
@@ -28,6 +31,9 @@ pub struct StageReport {
     pub prompt: Option<String>,
     /// The answer of the model, or the output of the command.
     pub response: Option<Value>,
+    /// What a command wrote to its standard error; left out for other stages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stderr: Option<Value>,
     /// The outcome; `None` while it is running.
     pub outcome: Option<Outcome>,
     /// Its question to a person, while it waits for the answer.
@@ -38,12 +44,38 @@ pub struct StageReport {
     pub transcript: Vec<TranscriptMessage>,
 }
 
-/// A stage, named as [`StageName`](checkpoint::StageName) has it.
-/// Prompt and response are read back from `blobs`, unless they are too large for that; large values
+/// An attempt that failed, after which another one began.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FailedAttempt {
+    /// Which one, from 1.
+    pub attempt: u32,
+    /// When it ended, RFC 3339.
+    pub ended_at: String,
+    /// Why it failed.
+    pub failure: Failure,
+    /// How long the next one waited, in milliseconds.
+    pub delay_ms: u64,
+    /// What it used of a model; left out when it used none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+}
+
+impl StageReport {
+    /// Whether the stage ran a script that ended.
+    pub fn is_command(&self) -> bool {
+        let updates = self.outcome.as_ref().map(|outcome| &outcome.context_updates);
+        updates.is_some_and(|updates| updates.contains_key(keys::COMMAND_EXIT_CODE))
+    }
+}
+
+/// A stage, named as [`StageName`](checkpoint::StageName) has it. `driven` tells
+/// whether the run has a driver.
+/// Prompt, response and standard error are read back from `blobs`, unless they are too large for that; large values
 /// in the outcome stay references.
 pub fn stage(
     events: &[Event],
     stage: &str,
+    driven: bool,
     blobs: &dyn BlobStore,
 ) -> Result<StageReport, ReportError> {
     let gates = open_gates(events);
@@ -54,11 +86,14 @@ pub fn stage(
         _ => None,
     });
     let prompt = end.and_then(|end| end.prompt).map(|blob| read(&key, "the prompt", &blob, blobs));
-    let response = end.and_then(|end| response(&key.node, end));
-    let response = response.map(|value| match BlobRef::from_value(&value) {
-        Some(blob) => read(&key, "the response", &blob, blobs),
+    let whole = |what: &'static str, value: Arc<Value>| match BlobRef::from_value(&value) {
+        Some(blob) => read(&key, what, &blob, blobs),
         None => Ok(Value::clone(&value)),
-    });
+    };
+    let response = end.and_then(|end| response(&key.node, end));
+    let response = response.map(|value| whole("the response", value));
+    let stderr = end.and_then(|end| end.outcome.context_updates.get(keys::COMMAND_STDERR).cloned());
+    let stderr = stderr.map(|value| whole("the standard error", value));
     let (given, transcript) = transcript(&events, &key, blobs)?;
     Ok(StageReport {
         given,
@@ -68,13 +103,43 @@ pub fn stage(
             other => other.to_string(),
         }),
         response: response.transpose()?,
+        stderr: stderr.transpose()?,
+        earlier_attempts: earlier_attempts(&events, &key),
         outcome: end.map(|end| end.outcome.clone()),
         gate: gates.into_iter().find(|gate| {
             (&gate.node, gate.visit, &gate.branch) == (&key.node, key.visit, &key.branch)
         }),
-        node: key.node,
-        visit: key.visit,
+        row: row_of(&events, &key, driven)?,
     })
+}
+
+fn row_of(events: &[&Event], key: &StageKey, driven: bool) -> Result<StageRow, ReportError> {
+    let first = events.first().ok_or(ReportError::Empty)?;
+    let mut state = RunState::new(first.run_id);
+    for event in events {
+        state.apply(event);
+    }
+    let rows = rows(events, state.status(driven));
+    let is_stage =
+        |row: &StageRow| row.node == key.node && row.visit == key.visit && row.branch == key.branch;
+    // A restart may have visited it for the first time once more: the last one is meant.
+    let row = rows.into_iter().rfind(is_stage);
+    row.ok_or_else(|| ReportError::NoStage { stage: key.name(), stages: Vec::new() })
+}
+
+fn earlier_attempts(events: &[&Event], key: &StageKey) -> Vec<FailedAttempt> {
+    let failed =
+        events.iter().filter(|event| key.is(event)).filter_map(|event| match &event.entry.body {
+            EventBody::StageRetrying { attempt, delay_ms, failure, usage } => Some(FailedAttempt {
+                attempt: *attempt,
+                ended_at: timestamp(event.ts_ms),
+                failure: failure.clone(),
+                delay_ms: *delay_ms,
+                usage: usage.clone(),
+            }),
+            _ => None,
+        });
+    failed.collect()
 }
 
 /// The answer of the stage's model, else the output of its command.

@@ -18,6 +18,7 @@ mod conversation;
 mod explain;
 mod points;
 mod stages;
+mod times;
 
 fn pretty(value: &impl serde::Serialize) -> String {
     serde_json::to_string_pretty(value).unwrap()

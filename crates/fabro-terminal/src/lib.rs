@@ -55,7 +55,7 @@ pub use story::{RunningStage, StageLine, Story, StoryLine};
 pub use summary::{Summary, SummaryRow};
 pub use summary_table::{paint_run, paint_stage, summary_text};
 pub use table::{Align, Table};
-pub use text::took;
+pub use text::{cut, tokens, took};
 
 /// Writes to stderr, and ignores a closed one.
 pub fn stderr(text: &str) {

@@ -2,8 +2,11 @@
 
 use std::fmt::Write as _;
 
-use crate::paint::Paint;
 use fabro_types::one_line;
+use unicode_width::UnicodeWidthStr as _;
+
+use crate::paint::Paint;
+use crate::text::cut;
 
 /// The longest text in a cell, in characters.
 const CELL: usize = 100;
@@ -17,16 +20,26 @@ pub enum Align {
     Right,
 }
 
+/// The least width that the last column is cut to.
+const LEAST: usize = 8;
+
 /// Rows under a heading. Cells are kept on one line.
 pub struct Table {
     columns: Vec<(&'static str, Align)>,
     rows: Vec<Vec<String>>,
+    width: usize,
 }
 
 impl Table {
     /// A table with these columns.
     pub fn new(columns: &[(&'static str, Align)]) -> Self {
-        Self { columns: columns.to_vec(), rows: Vec::new() }
+        Self { columns: columns.to_vec(), rows: Vec::new(), width: usize::MAX }
+    }
+
+    /// The same, with the last column cut to what fits into this width; left out where there is no
+    /// room for it.
+    pub fn within(self, width: usize) -> Self {
+        Self { width, ..self }
     }
 
     /// Adds a row.
@@ -38,14 +51,23 @@ impl Table {
     pub fn render(&self, paint: Paint, color: impl Fn(usize, &str) -> String) -> String {
         let width = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(column));
-            let cells = cells.map(|cell| cell.chars().count()).max().unwrap_or_default();
-            cells.max(self.columns[column].0.len())
+            let cells = cells.map(|cell| cell.width()).max().unwrap_or_default();
+            cells.max(self.columns[column].0.width())
         };
-        let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
-        let heading: Vec<&str> = self.columns.iter().map(|(name, _)| *name).collect();
+        let mut widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
+        let last = widths.len().saturating_sub(1);
+        let before: usize = widths[..last].iter().map(|width| width + 2).sum();
+        let room = self.width.saturating_sub(before);
+        let shown = if widths[last] > room && room < LEAST { last } else { last + 1 };
+        widths[last] = widths[last].min(room);
+        let heading: Vec<&str> = self.columns.iter().map(|(name, _)| *name).take(shown).collect();
         let mut text = self.line(&heading, &widths, |_, cell| paint.dim(cell));
         for row in &self.rows {
-            let cells: Vec<&str> = row.iter().map(String::as_str).collect();
+            let cut_last = |(at, cell): (usize, &String)| {
+                if at == last { cut(cell, room) } else { cell.clone() }
+            };
+            let cells: Vec<String> = row.iter().enumerate().take(shown).map(cut_last).collect();
+            let cells: Vec<&str> = cells.iter().map(String::as_str).collect();
             text.push_str(&self.line(&cells, &widths, &color));
         }
         text
@@ -60,7 +82,7 @@ impl Table {
         let last = cells.iter().rposition(|cell| !cell.is_empty()).unwrap_or_default();
         let mut text = String::new();
         for (column, cell) in cells.iter().enumerate().take(last + 1) {
-            let room = widths[column].saturating_sub(cell.chars().count());
+            let room = widths[column].saturating_sub(cell.width());
             let is_right = self.columns[column].1 == Align::Right;
             let (before, after) = if is_right { (room, 0) } else { (0, room) };
             let after = if column == last { 0 } else { after + 2 };

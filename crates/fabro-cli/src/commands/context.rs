@@ -107,7 +107,7 @@ fn changes_text(changes: &[Change], blobs: &dyn BlobStore, paint: Paint) -> Stri
 }
 
 /// A value on one line: small ones of those that stand apart are read back.
-fn shown(value: &Value, blobs: &dyn BlobStore) -> String {
+pub(crate) fn shown(value: &Value, blobs: &dyn BlobStore) -> String {
     const SMALL: u64 = 64 << 10;
     let read = BlobRef::from_value(value).and_then(|blob| {
         let is_small = blobs.len(&blob).is_ok_and(|bytes| bytes <= SMALL);

@@ -1,17 +1,22 @@
-//! `fabro inspect`.
+//! `fabro inspect`: a run. Its stages are in `inspect_stage`.
 
 use std::fmt::Write as _;
 
 use fabro_engine::read_all;
-use fabro_inspect::{Inspect, StageReport, TranscriptMessage};
-use fabro_run::{Gate, gate_names, is_driven, open_gates_of_family};
-use serde_json::Value;
+use fabro_events::{ForkPoint, PauseReason};
+use fabro_inspect::{Inspect, StageRow};
+use fabro_run::{Gate, gate_names, is_driven, now_ms, open_gates_of_family};
+use fabro_store::{Runs as _, SqliteStore};
+use fabro_terminal::{
+    Align, Paint, Table, clean, cut, one_line, paint_run, paint_stage, tokens, took, why,
+};
+use fabro_types::{Failure, RunStatus, Usage};
 
+use super::inspect_stage::stage_text;
 use crate::drive::answer_command;
 use crate::exit::Exit;
-use crate::global::Global;
+use crate::global::{Global, stdout_width};
 use crate::output;
-use fabro_terminal::{Align, Paint, Table, clean, one_line, paint_run, paint_stage, took};
 
 /// Show a run or one of its stages
 #[derive(clap::Args, Clone, Debug)]
@@ -22,7 +27,7 @@ pub struct InspectArgs {
     /// The run: its id, the beginning of it, or `latest`
     pub run: String,
 
-    /// A stage, for its prompt, response and outcome
+    /// A stage, for its prompt, response, output and outcome
     #[arg(value_name = "[BRANCH/]NODE[@VISIT]")]
     pub stage: Option<String>,
 
@@ -31,37 +36,89 @@ pub struct InspectArgs {
     pub json: bool,
 }
 
+/// The longest list of files in one line, in characters.
+const FILES: usize = 200;
+
 /// Shows a run, or one of its stages.
 pub async fn inspect(args: &InspectArgs, global: &Global) -> anyhow::Result<Exit> {
     let (store, run) = global.run_to_read(&args.run).await?;
     let events = read_all(&store, run).await?;
-    let paint = global.paint_stdout();
+    let driven = is_driven(&store, run).await?;
     if let Some(stage) = &args.stage {
-        let report = fabro_inspect::stage(&events, stage, &store)?;
-        let all = global.command(&format!("inspect {run} {stage} --json"));
-        output::report(args.json, &report, || stage_text(&report, &all, paint))?;
+        let report = fabro_inspect::stage(&events, stage, driven, &store)?;
+        output::report(args.json, &report, || stage_text(&report, &store, run, global))?;
         return Ok(Exit::SUCCEEDED);
     }
-    let mut report = fabro_inspect::inspect(&events, is_driven(&store, run).await?)?;
+    let mut report = fabro_inspect::inspect(&events, driven)?;
+    if report.status == RunStatus::Running {
+        report.until(now_ms());
+    }
     report.gates = open_gates_of_family(&store, run).await?;
+    let next = next_steps(&report, &store, global).await?;
     output::report(args.json, &report, || {
-        let mut text = run_text(&report, paint);
+        let paint = global.paint_stdout();
+        let mut text = run_text(&report, paint, stdout_width());
         if !report.gates.is_empty() {
-            let answer = answer_command(run, &report.gates, global);
-            let _ = writeln!(text, "\n{}answer with: {answer}", questions(&report.gates, paint));
+            text.push('\n');
+            text.push_str(&questions(&report.gates, paint));
         }
-        text
+        text + &next
     })?;
     Ok(Exit::SUCCEEDED)
 }
 
-fn run_text(report: &Inspect, paint: Paint) -> String {
+/// What a person can do about the state of the run; empty when it is running or has succeeded.
+async fn next_steps(
+    report: &Inspect,
+    store: &SqliteStore,
+    global: &Global,
+) -> anyhow::Result<String> {
+    let run = report.id;
+    let resume = global.command(&format!("resume {}", store.root(run).await?));
+    let answer = answer_command(run, &report.gates, global);
+    let is_paused = report.status == RunStatus::Paused;
+    Ok(match report.status {
+        RunStatus::Paused | RunStatus::Interrupted if !report.gates.is_empty() => {
+            format!("answer with: {answer}\nand then continue with: {resume}\n")
+        }
+        _ if !report.gates.is_empty() => format!("answer with: {answer}\n"),
+        _ if is_paused
+            && report.pause.as_ref().map(|it| it.reason) == Some(PauseReason::Budget) =>
+        {
+            format!("\ncontinue with: {resume} --max-cost USD\n")
+        }
+        RunStatus::Paused | RunStatus::Interrupted => format!("\ncontinue with: {resume}\n"),
+        RunStatus::Failed => match last_failed(report) {
+            Some(row) => {
+                let stage = global.command(&format!("inspect {run} {}", row_name(row)));
+                format!("\nsee the failed stage with: {stage}\n")
+            }
+            None => String::new(),
+        },
+        _ => String::new(),
+    })
+}
+
+fn last_failed(report: &Inspect) -> Option<&StageRow> {
+    report.stages.iter().rev().find(|row| row.failure.is_some())
+}
+
+/// `[BRANCH/]NODE@VISIT`, as commands take it.
+pub(crate) fn row_name(row: &StageRow) -> String {
+    let branch = row.branch.as_deref().map(|it| format!("{it}/")).unwrap_or_default();
+    format!("{branch}{}@{}", row.node, row.visit)
+}
+
+fn run_text(report: &Inspect, paint: Paint, width: usize) -> String {
     let field = |name: &str, value: &str| format!("{} {value}\n", paint.dim(&format!("{name:9}")));
     let mut text = field("run", &report.id.to_string());
     text.push_str(&field("workflow", &clean(&report.workflow)));
-    text.push_str(&field("status", &paint_run(report.status, paint)));
+    text.push_str(&field("status", &status(report, paint)));
     if let Some(failure) = &report.failure {
         text.push_str(&field("failure", &paint.bad(&clean(&failure.to_string()))));
+    }
+    if let Some(pause) = &report.pause {
+        text.push_str(&field("paused", &paint.odd(&one_line(&pause.message, 400))));
     }
     if !report.goal.is_empty() {
         text.push_str(&field("goal", &one_line(&report.goal, 200)));
@@ -70,24 +127,68 @@ fn run_text(report: &Inspect, paint: Paint) -> String {
         let inputs = serde_json::to_string(&report.inputs).unwrap_or_default();
         text.push_str(&field("inputs", &one_line(&inputs, 200)));
     }
-    text.push_str(&field("seed", &report.seed.to_string()));
-    let usage = &report.usage;
-    if usage.turns > 0 {
-        let cost =
-            if usage.cost_usd > 0.0 { format!(", ${:.2}", usage.cost_usd) } else { String::new() };
-        let used = format!(
-            "{} turns, {} tokens in, {} out{cost}",
-            usage.turns, usage.input_tokens, usage.output_tokens
-        );
-        text.push_str(&field("usage", &used));
+    text.push_str(&field("started", &readable(&report.started_at)));
+    text.push_str(&field("took", &took(report.duration_ms)));
+    if report.usage.turns > 0 {
+        text.push_str(&field("spent", &usage_text(&report.usage)));
     }
+    text.push_str(&field("seed", &report.seed.to_string()));
     text.push('\n');
-    text.push_str(&stages(report, paint));
+    text.push_str(&stages(report, paint, width));
     text
 }
 
+/// The status, with what it does not say: a dry run, or a copy that was never interrupted.
+fn status(report: &Inspect, paint: Paint) -> String {
+    let word = match &report.forked {
+        Some(fork) if report.status == RunStatus::Interrupted => paint.odd(&fork_text(fork)),
+        _ => paint_run(report.status, paint),
+    };
+    if report.dry_run { format!("{word}, a dry run: nothing was executed") } else { word }
+}
+
+/// What a fork or a rewind left, which is to be resumed.
+pub(crate) fn fork_text(point: &ForkPoint) -> String {
+    let verb = if point.in_place {
+        "rewound".to_owned()
+    } else {
+        format!("forked from {}", point.from_run)
+    };
+    let after = point.stage.as_deref().map(|stage| format!(" after {stage}")).unwrap_or_default();
+    format!("{verb}{after}, not resumed yet")
+}
+
+/// A time of a report for people, to the second.
+pub(crate) fn readable(timestamp: &str) -> String {
+    let seconds = timestamp.get(..19).unwrap_or(timestamp);
+    format!("{} UTC", seconds.replace('T', " "))
+}
+
+/// `2 turns, 3.2k tokens in, 850 out, $0.12`.
+pub(crate) fn usage_text(usage: &Usage) -> String {
+    let turns = if usage.turns == 1 { "turn" } else { "turns" };
+    let cached = match usage.cached_tokens {
+        0 => String::new(),
+        cached => format!(" ({} cached)", tokens(cached)),
+    };
+    let cost = cost_text(usage);
+    let cost = if cost.is_empty() { cost } else { format!(", {cost}") };
+    let input = tokens(usage.input_tokens);
+    let output = tokens(usage.output_tokens);
+    format!("{} {turns}, {input} tokens in{cached}, {output} out{cost}", usage.turns)
+}
+
+/// A price in US dollars; empty when it is not known. Small ones have four decimal places.
+fn cost_text(usage: &Usage) -> String {
+    match usage.cost_usd {
+        cost if cost <= 0.0 => String::new(),
+        cost if cost < 0.1 => format!("${cost:.4}"),
+        cost => format!("${cost:.2}"),
+    }
+}
+
 /// Gates that wait, each with what it asks and what can be chosen.
-fn questions(gates: &[Gate], paint: Paint) -> String {
+pub(crate) fn questions(gates: &[Gate], paint: Paint) -> String {
     let mut text = String::new();
     for (gate, name) in gates.iter().zip(gate_names(gates)) {
         let name = paint.bold(&name);
@@ -103,101 +204,89 @@ fn questions(gates: &[Gate], paint: Paint) -> String {
     text
 }
 
-fn stages(report: &Inspect, paint: Paint) -> String {
-    let mut table = Table::new(&[
-        ("rank", Align::Right),
+/// A line for each stage, and below it what is to be known of it besides.
+fn stages(report: &Inspect, paint: Paint, width: usize) -> String {
+    let has_tokens = report.stages.iter().any(|row| row.usage.as_ref().is_some_and(has_tokens));
+    let has_cost = report.stages.iter().any(|row| row.usage.as_ref().is_some_and(has_cost));
+    let mut columns = vec![
         ("stage", Align::Left),
         ("status", Align::Left),
-        ("attempts", Align::Right),
+        ("time", Align::Right),
+        ("tokens", Align::Right),
+        ("cost", Align::Right),
         ("next", Align::Left),
-        ("branch", Align::Left),
-    ]);
+    ];
+    columns.retain(|(name, _)| match *name {
+        "tokens" => has_tokens,
+        "cost" => has_cost,
+        _ => true,
+    });
+    let mut table = Table::new(&columns).within(width);
     for row in &report.stages {
-        table.row([
-            row.rank.to_string(),
-            format!("{}@{}", row.node, row.visit),
-            row.status.to_owned(),
-            row.attempts.to_string(),
-            row.edge.as_deref().unwrap_or_default().to_owned(),
-            row.branch.as_deref().unwrap_or_default().to_owned(),
-        ]);
+        let mut cells = vec![row_name(row), row.status.to_owned(), took(row.duration_ms)];
+        let usage = row.usage.clone().unwrap_or_default();
+        if has_tokens {
+            let sum = usage.input_tokens.saturating_add(usage.output_tokens);
+            cells.push(if sum == 0 { String::new() } else { tokens(sum) });
+        }
+        if has_cost {
+            cells.push(cost_text(&usage));
+        }
+        cells.push(next_text(row));
+        table.row(cells);
     }
-    table.render(paint, |column, text| match column {
-        2 => paint_stage(text, paint),
-        5 => paint.dim(text),
+    let text = table.render(paint, |column, text| match column {
+        1 => paint_stage(text, paint),
         _ => text.to_owned(),
-    })
-}
-
-/// A stage for people; `all` is the command that shows all of it.
-fn stage_text(report: &StageReport, all: &str, paint: Paint) -> String {
-    let name = format!("{}@{}", report.node, report.visit);
-    let mut text = match &report.outcome {
-        None => format!("{} has not ended\n", paint.bold(&name)),
-        Some(outcome) => format!(
-            "{} {} in {}\n",
-            paint.bold(&name),
-            paint_stage(outcome.status.as_str(), paint),
-            took(outcome.duration_ms)
-        ),
-    };
-    if let Some(failure) = report.outcome.as_ref().and_then(|outcome| outcome.failure.as_ref()) {
-        let _ = writeln!(text, "{}", paint.bad(&clean(&failure.to_string())));
-    }
-    let section = |title: &str, body: &str| {
-        format!("\n{}\n{}\n", paint.dim(&format!("── {title}")), clean(body.trim_end()))
-    };
-    if let Some(gate) = &report.gate {
-        text.push_str(&questions(std::slice::from_ref(gate), paint));
-    }
-    if let Some(tools) = report.given.tools.as_ref().and_then(Value::as_array) {
-        let names: Vec<_> = tools.iter().filter_map(|tool| tool["name"].as_str()).collect();
-        text.push_str(&section("tools", &names.join(", ")));
-    }
-    if let Some(system) = report.given.system.as_ref().and_then(Value::as_str) {
-        text.push_str(&section("system prompt", system));
-    }
-    if let Some(prompt) = &report.prompt {
-        text.push_str(&section("prompt", prompt));
-    }
-    match &report.response {
-        Some(Value::String(response)) => text.push_str(&section("response", response)),
-        Some(other) => text.push_str(&section("response", &format!("{other:#}"))),
-        None => {}
-    }
-    if report.transcript.len() > 2 {
-        let lines = report.transcript.iter().map(message_line).collect::<Vec<_>>().join("\n");
-        text.push_str(&section("conversation", &lines));
-        let _ = writeln!(text, "{}", paint.dim(&format!("every message in full: {all}")));
-    }
-    if let Some(outcome) = &report.outcome {
-        let outcome = serde_json::to_string_pretty(outcome).unwrap_or_default();
-        text.push_str(&section("outcome", &outcome));
+    });
+    let mut lines = text.lines();
+    let mut text = String::new();
+    let _ = writeln!(text, "{}", lines.next().unwrap_or_default());
+    for (line, row) in lines.zip(&report.stages) {
+        let _ = writeln!(text, "{line}");
+        for note in notes(row) {
+            let _ = writeln!(text, "{}", paint.dim(&cut(&format!("    {note}"), width)));
+        }
     }
     text
 }
 
-/// A message on one line: the role and the beginning; of a truncated one also the length.
-fn message_line(message: &TranscriptMessage) -> String {
-    const SHOWN: usize = 160;
-    let text = match &message.content {
-        Value::String(text) => text.clone(),
-        Value::Array(parts) => {
-            let parts = parts.iter().filter_map(|part| match (&part["text"], &part["name"]) {
-                (Value::String(text), _) => Some(text.clone()),
-                (_, Value::String(tool)) => Some(format!("calls {tool}({})", part["arguments"])),
-                _ => None,
-            });
-            parts.collect::<Vec<_>>().join(" ")
-        }
-        other => other.to_string(),
+fn has_tokens(usage: &Usage) -> bool {
+    usage.input_tokens > 0 || usage.output_tokens > 0
+}
+
+fn has_cost(usage: &Usage) -> bool {
+    usage.cost_usd > 0.0
+}
+
+/// The next node, and why it was this one.
+pub(crate) fn next_text(row: &StageRow) -> String {
+    let Some(choice) = &row.choice else { return String::new() };
+    match why(choice) {
+        why if why.is_empty() => choice.to.to_string(),
+        why => format!("{} ({why})", choice.to),
+    }
+}
+
+/// What is to be known of a stage besides: retries, its failure, its files.
+fn notes(row: &StageRow) -> Vec<String> {
+    let mut notes = Vec::new();
+    let retried = match row.attempts {
+        0 | 1 => String::new(),
+        attempts => format!("attempt {attempts}: "),
     };
-    let text = one_line(&text, usize::MAX);
-    let text = match text.chars().count() {
-        0..=SHOWN => text,
-        length => format!("{} (cut, {length} characters in all)", one_line(&text, SHOWN)),
-    };
-    let session = message.session_id.as_deref().map(|it| format!(" {it}")).unwrap_or_default();
-    let tool = message.tool.as_deref().map(|it| format!(" {it}")).unwrap_or_default();
-    format!("{}{tool}{session}: {text}", message.role)
+    match &row.failure {
+        Some(failure) => notes.push(format!("{retried}{}", failure_line(failure))),
+        None if row.attempts > 1 => notes.push(format!("{} attempts", row.attempts)),
+        None => {}
+    }
+    if !row.files_touched.is_empty() {
+        notes.push(format!("wrote {}", one_line(&row.files_touched.join(", "), FILES)));
+    }
+    notes
+}
+
+/// A failure on one line.
+pub(crate) fn failure_line(failure: &Failure) -> String {
+    one_line(&failure.to_string(), 300)
 }

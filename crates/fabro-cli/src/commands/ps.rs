@@ -1,13 +1,17 @@
 //! `fabro ps`.
 
-use fabro_inspect::PsRow;
-use fabro_store::{Runs, SqliteStore, StoreError};
+use std::fmt::Write as _;
 
-use crate::exit::Exit;
-use crate::global::Global;
-use crate::output;
+use fabro_inspect::PsRow;
 use fabro_run::now_ms;
-use fabro_terminal::{Align, Paint, Table, one_line, paint_run, took};
+use fabro_store::{RunLog as _, Runs as _, SqliteStore, StoreError};
+use fabro_terminal::{Align, Paint, Table, cut, one_line, paint_run, took};
+use fabro_types::RunStatus;
+
+use super::inspect::{failure_line, fork_text};
+use crate::exit::Exit;
+use crate::global::{Global, stdout_width};
+use crate::output;
 
 /// List runs, newest first
 #[derive(clap::Args, Clone, Debug)]
@@ -23,46 +27,114 @@ pub struct PsArgs {
 
 /// Lists runs.
 pub async fn ps(args: &PsArgs, global: &Global) -> anyhow::Result<Exit> {
-    let runs = match SqliteStore::open_read_only(&global.store_dir()?) {
-        Ok(store) => store.list().await?,
+    let rows = match SqliteStore::open_read_only(&global.store_dir()?) {
+        Ok(store) => rows(&store, args.all).await?,
         // There are no runs here: an empty list, not an error.
         Err(StoreError::NoStore { .. }) => Vec::new(),
         Err(error) => return Err(error.into()),
     };
-    let rows = fabro_inspect::ps(runs, args.all);
     if rows.is_empty() && !args.json {
         output::stderr("there are no runs yet; start one with `fabro run`\n");
     } else {
-        output::report(args.json, &rows, || table(&rows, now_ms(), global.paint_stdout()))?;
+        let text = || table(&rows, now_ms(), global.paint_stdout(), stdout_width());
+        output::report(args.json, &rows, text)?;
     }
     Ok(Exit::SUCCEEDED)
 }
 
-fn table(rows: &[PsRow], now_ms: i64, paint: Paint) -> String {
+/// The runs, with what the first and the last event of each say. A run whose events cannot be read is
+/// listed without that; `inspect` reports the damage.
+async fn rows(store: &SqliteStore, all: bool) -> anyhow::Result<Vec<PsRow>> {
+    let mut rows = fabro_inspect::ps(store.list().await?, all);
+    for row in &mut rows {
+        let first = store.read(row.id, 0, 1).await.unwrap_or_default();
+        let last = match store.last_seq(row.id).await {
+            Ok(seq) if seq > 0 => store.read(row.id, seq - 1, 1).await.unwrap_or_default(),
+            _ => Vec::new(),
+        };
+        row.describe(first.first(), last.first());
+    }
+    Ok(rows)
+}
+
+fn table(rows: &[PsRow], now_ms: i64, paint: Paint, width: usize) -> String {
     let mut table = Table::new(&[
         ("run", Align::Left),
         ("workflow", Align::Left),
         ("status", Align::Left),
         ("age", Align::Right),
+        ("took", Align::Right),
         ("goal", Align::Left),
-    ]);
+    ])
+    .within(width);
     for row in rows {
         let age = u64::try_from(now_ms).unwrap_or_default().saturating_sub(row.id.unix_ms());
         table.row([
             row.id.to_string(),
-            row.workflow.clone(),
-            row.status.to_string(),
+            one_line(&row.workflow, 24),
+            status(row),
             age_text(age),
+            took_text(row, now_ms),
             one_line(&row.goal, 50),
         ]);
     }
-    table.render(paint, |column, text| match column {
+    let text = table.render(paint, |column, text| match column {
         2 => rows
             .iter()
-            .find(|row| row.status.as_str() == text)
-            .map_or_else(|| text.to_owned(), |row| paint_run(row.status, paint)),
+            .find(|row| status(row) == text)
+            .map_or_else(|| text.to_owned(), |row| paint_status(row, text, paint)),
         _ => text.to_owned(),
-    })
+    });
+    let mut lines = text.lines();
+    let mut text = String::new();
+    let _ = writeln!(text, "{}", lines.next().unwrap_or_default());
+    for (line, row) in lines.zip(rows) {
+        let _ = writeln!(text, "{line}");
+        if let Some(note) = note(row) {
+            let _ = writeln!(text, "{}", paint.dim(&cut(&format!("  {note}"), width)));
+        }
+    }
+    text
+}
+
+/// The status; a dry run is marked, and a copy that was never interrupted is not called so.
+fn status(row: &PsRow) -> String {
+    let word = match &row.forked {
+        Some(point) if row.status == RunStatus::Interrupted => {
+            if point.in_place {
+                "rewound"
+            } else {
+                "forked"
+            }
+        }
+        _ => row.status.as_str(),
+    };
+    if row.dry_run { format!("{word} (dry)") } else { word.to_owned() }
+}
+
+fn paint_status(row: &PsRow, text: &str, paint: Paint) -> String {
+    let word = row.status.as_str();
+    match text.strip_prefix(word) {
+        Some(rest) => format!("{}{}", paint_run(row.status, paint), paint.dim(rest)),
+        None => paint.odd(text),
+    }
+}
+
+/// Why it failed, or what it waits for.
+fn note(row: &PsRow) -> Option<String> {
+    match row.status {
+        RunStatus::Failed => row.failure.as_ref().map(failure_line),
+        RunStatus::Paused => row.pause.as_ref().map(|pause| one_line(&pause.message, 300)),
+        RunStatus::Interrupted => row.forked.as_ref().map(fork_text),
+        _ => None,
+    }
+}
+
+/// From the start to the end; to the last event when no process drives it.
+fn took_text(row: &PsRow, now_ms: i64) -> String {
+    let until = if row.status == RunStatus::Running { Some(now_ms) } else { row.last_event_ms };
+    let ms = until.and_then(|until| u64::try_from(until - row.started_ms).ok());
+    ms.map(took).unwrap_or_default()
 }
 
 fn age_text(ms: u64) -> String {

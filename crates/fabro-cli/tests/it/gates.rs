@@ -35,6 +35,7 @@ fn gates_of_two_sub_workflows_are_told_apart() {
         [Y] Yes  → exit
         [N] No  → exit
     answer with: fabro answer [ID] GATE CHOICE
+    and then continue with: fabro resume [ID]
     ");
     assert_snapshot!(project.run(&["answer", "latest", "y"]), @r"
     exit 2

@@ -13,3 +13,4 @@ mod replays;
 mod reports;
 mod run_file;
 mod secrets;
+mod states;

@@ -93,7 +93,8 @@ fn an_open_question_is_shown_with_its_run_and_its_stage() {
     assert_snapshot!(project.run(&["inspect", "latest", "review"]), @r"
     exit 0
     ── stdout
-    review@1 has not ended
+    review@1 has not ended: paused, [T] so far
+    started   [UTC]
     ? review@1 asks: Ship it?
         [Y] Yes  → ship
         [N] No  → exit
@@ -106,17 +107,21 @@ fn an_open_question_is_shown_with_its_run_and_its_stage() {
     run       [ID]
     workflow  gate
     status    paused
+    paused    waiting for an answer to review
+    started   [UTC]
+    took [T]
     seed      2876347797349758
 
-    rank  stage      status     attempts  next     branch
-       1  start@1    succeeded         1  prepare
-       2  prepare@1  succeeded         1  review
-       3  review@1   paused            1
+    stage      status time  next
+    start@1    succeeded [T]  prepare
+    prepare@1  succeeded [T]  review
+    review@1   paused [T]
 
     ? review@1 asks: Ship it?
         [Y] Yes  → ship
         [N] No  → exit
     answer with: fabro answer [ID] CHOICE
+    and then continue with: fabro resume [ID]
     ");
     assert_eq!(project.exit(&["answer", "latest", "n"]), 0);
     assert_eq!(project.exit(&["resume", "latest", "-q"]), 0);

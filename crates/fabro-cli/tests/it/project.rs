@@ -118,9 +118,10 @@ pub(crate) fn filters() -> insta::Settings {
     let mut settings = insta::Settings::clone_current();
     settings.add_filter(r"\b[0-9A-HJKMNP-TV-Z]{26}\b", "[ID]");
     settings.add_filter(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", "[TS]");
+    settings.add_filter(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", "[UTC]");
     settings.add_filter(r"\b\d\d:\d\d:\d\d\b", "[TIME]");
     settings.add_filter(r" *\b(\d+ms|\d+\.\ds)\b", " [T]");
-    settings.add_filter(r#""duration_ms": ?\d+"#, r#""duration_ms": [MS]"#);
-    settings.add_filter(r" +(time|age)\b", " $1");
+    settings.add_filter(r#""duration_ms":( ?)\d+"#, r#""duration_ms":$1[MS]"#);
+    settings.add_filter(r" +(time|age|took)\b", " $1");
     settings
 }

@@ -156,8 +156,8 @@ fn lists_and_stages() {
     assert_snapshot!(project.run(&["ps"]), @r"
     exit 0
     ── stdout
-    run                         workflow  status age  goal
-    [ID]  hello     succeeded [T]  Greet the world in one line of at most 40 charact…
+    run                         workflow  status age took  goal
+    [ID]  hello     succeeded [T] [T]  Greet the world in one line of at most 40 charact…
     ");
     assert_snapshot!(project.run(&["ps", "--json"]), @r#"
     exit 0
@@ -180,42 +180,33 @@ fn lists_and_stages() {
     workflow  hello
     status    succeeded
     goal      Greet the world in one line of at most 40 characters
+    started   [UTC]
+    took [T]
+    spent     2 turns, 0 tokens in, 0 out
     seed      4242783077755108
-    usage     2 turns, 0 tokens in, 0 out
 
-    rank  stage    status     attempts  next   branch
-       1  start@1  succeeded         1  write
-       2  write@1  succeeded         1  check
-       3  check@1  failed            1  write
-       4  write@2  succeeded         1  check
-       5  check@2  succeeded         1  exit
-       6  exit@1   succeeded         1
+    stage    status time  next
+    start@1  succeeded [T]  write
+    write@1  succeeded [T]  check
+    check@1  failed [T]  write (outcome=failed)
+        exit code 1: Good morning to every single one of you, wherever in the wide world you are. (deterministic)
+    write@2  succeeded [T]  check
+    check@2  succeeded [T]  exit (outcome=succeeded)
+    exit@1   succeeded [T]
     ");
-    assert_snapshot!(project.run(&["inspect", "latest", "check@1"]), @r#"
+    assert_snapshot!(project.run(&["inspect", "latest", "check@1"]), @r"
     exit 0
     ── stdout
-    check@1 failed in [T]
+    check@1 failed in [T]  → write (outcome=failed)
     exit code 1: Good morning to every single one of you, wherever in the wide world you are. (deterministic)
+    started   [UTC]
 
-    ── response
+    ── stdout
     Good morning to every single one of you, wherever in the wide world you are.
 
     ── outcome
-    {
-      "status": "failed",
-      "context_updates": {
-        "command.exit_code": 1,
-        "command.output": "blob://sha256/29f70b7fe6d132ad98a5965340a7176dd6a05658fc040d9ba569ceb4009bac46",
-        "command.stderr": "blob://sha256/12ae32cb1ec02d01eda3581b127c1fee3b0dc53572ed6baf239721a03d82e126"
-      },
-      "failure": {
-        "class": "deterministic",
-        "message": "exit code 1: Good morning to every single one of you, wherever in the wide world you are.",
-        "signature": "check|deterministic|exit code <n>: good morning to every single one of you, wherever in the wide world you are."
-      },
-      "duration_ms": [MS]
-    }
-    "#);
+    command.exit_code = 1
+    ");
     assert_snapshot!(project.run(&["inspect", "latest", "write@3"]), @r"
     exit 2
     ── stderr
@@ -224,10 +215,10 @@ fn lists_and_stages() {
     let keys =
         |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
     let report = project.json(&["inspect", "latest", "--json"]);
-    assert_snapshot!(keys(&report), @"id workflow status goal inputs seed stages usage");
-    assert_snapshot!(report["stages"][2], @r#"{"rank":3,"node":"check","visit":1,"branch":null,"status":"failed","started_at":"[TS]","ended_at":"[TS]","attempts":1,"edge":"write"}"#);
+    assert_snapshot!(keys(&report), @"id workflow status goal inputs seed started_at ended_at duration_ms stages usage");
+    assert_snapshot!(report["stages"][2], @r#"{"rank":3,"node":"check","visit":1,"branch":null,"status":"failed","started_at":"[TS]","ended_at":"[TS]","attempts":1,"edge":"write","duration_ms":[MS],"failure":{"class":"deterministic","message":"exit code 1: Good morning to every single one of you, wherever in the wide world you are.","signature":"check|deterministic|exit code <n>: good morning to every single one of you, wherever in the wide world you are."},"reason":{"tier":"condition","condition":"outcome=failed","label":"too long"}}"#);
     let stage = project.json(&["inspect", "latest", "write@1", "--json"]);
-    assert_snapshot!(keys(&stage), @"node visit system tools prompt response outcome transcript");
+    assert_snapshot!(keys(&stage), @"rank node visit branch status started_at ended_at attempts edge duration_ms usage reason system tools prompt response outcome transcript");
     assert_eq!(stage["outcome"]["status"], "succeeded");
 }
 
@@ -247,10 +238,11 @@ fn a_stage_shows_what_its_model_was_told() {
     assert!(!whole.contains("── conversation"), "{whole}");
     talk(&project, "write");
     let cut = project.run(&["inspect", "latest", "write@1"]);
-    let talk = &cut[cut.find("── conversation").unwrap()..cut.find("── outcome").unwrap()];
+    let talk = &cut[cut.find("── conversation").unwrap()..cut.find("\n── outcome").unwrap()];
     let lines: Vec<_> = talk.lines().collect();
     assert_snapshot!([&lines[3..5], &lines[lines.len() - 2..]].concat().join("\n"), @r"
     user: Read file 0. Look closely. Look closely. Look closely. Look closely. Look closely. Look closely. Look closely. Look closely. Look closely. Look closely. Look c… (cut, 292 characters in all)
+    assistant: I have read it. It is long. It is long. It is long. It is long. It is long. It is long. It is long. It is long. It is long. It is long. It is long. It is long.… (cut, 495 characters in all)
     assistant: I have read it. It is long. It is long. It is long. It is long. It is long. It is long. It is long. It is long. It is long. It is long. It is long. It is long.… (cut, 495 characters in all)
     every message in full: fabro inspect [ID] write@1 --json
     ");
@@ -343,11 +335,13 @@ fn reasons_of_a_run_that_failed() {
     workflow  stuck
     status    failed
     failure   no matching edge from `a` (structural)
+    started   [UTC]
+    took [T]
     seed      5821494897450994
 
-    rank  stage    status     attempts  next  branch
-       1  start@1  succeeded         1  a
-       2  a@1      succeeded         1
+    stage    status time  next
+    start@1  succeeded [T]  a
+    a@1      succeeded [T]
     ");
     assert_snapshot!(project.json(&["inspect", "latest", "--json"])["failure"]["message"], @r#""no matching edge from `a`""#);
 }

@@ -31,9 +31,10 @@ fn what_the_model_was_given_is_read_back() {
     say("user", "talk@1", None, "Be brief.");
     say("user", "talk@1/a1", Some("talk@1"), "Be quick.");
     say("assistant", "talk@1", None, "Be kind.");
-    let report = stage(&bench.events, "talk", &*bench.blobs).unwrap();
-    insta::assert_snapshot!(serde_json::to_string(&report).unwrap(), @r#"{"node":"talk","visit":1,"system":"Be brief.","tools":[{"name":"look"}],"prompt":null,"response":null,"outcome":null,"transcript":[{"role":"user","content":"short"},{"role":"user","session_id":"talk@1/a1","content":"short","system":"Be quick."},{"role":"assistant","content":"short","system":"Be kind.","tools":[{"name":"look"}]}]}"#);
-    let missing = stage(&bench.events, "talk", &MemoryBlobs::default()).unwrap_err().to_string();
+    let report = stage(&bench.events, "talk", true, &*bench.blobs).unwrap();
+    insta::assert_snapshot!(serde_json::to_string(&report).unwrap(), @r#"{"rank":2,"node":"talk","visit":1,"branch":null,"status":"running","started_at":"1970-01-01T00:00:01.000Z","ended_at":null,"attempts":1,"edge":null,"duration_ms":3000,"system":"Be brief.","tools":[{"name":"look"}],"prompt":null,"response":null,"outcome":null,"transcript":[{"role":"user","content":"short"},{"role":"user","session_id":"talk@1/a1","content":"short","system":"Be quick."},{"role":"assistant","content":"short","system":"Be kind.","tools":[{"name":"look"}]}]}"#);
+    let missing =
+        stage(&bench.events, "talk", true, &MemoryBlobs::default()).unwrap_err().to_string();
     assert!(missing.starts_with("the system prompt of `talk@1` cannot be read back"), "{missing}");
 }
 
@@ -64,7 +65,7 @@ fn a_conversation_is_read_back_from_the_last_attempt() {
     let steered = EventBody::AgentSteered { text: "Be brief".into(), source: "inbox".into() };
     say(&mut bench, vec![message("assistant", Some(large.unwrap().to_value()))]);
     say(&mut bench, vec![tool, steered]);
-    let transcript = stage(&bench.events, "talk", &*bench.blobs).unwrap().transcript;
+    let transcript = stage(&bench.events, "talk", true, &*bench.blobs).unwrap().transcript;
     let lines: Vec<_> = transcript.iter().map(|it| serde_json::to_string(it).unwrap()).collect();
     insta::assert_snapshot!(lines.join("\n"), @r#"
     {"role":"user","content":"the whole question"}
@@ -79,6 +80,6 @@ fn a_conversation_is_read_back_from_the_last_attempt() {
     assert_eq!((name.as_str(), events.into_iter().find(is_message)), ("start@1", None));
     let error = conversation(&bench.events[..2], None).unwrap_err().to_string();
     assert_eq!(error, "no stage of the run has a conversation with a model");
-    let missing = stage(&bench.events, "talk", &MemoryBlobs::default()).unwrap_err();
+    let missing = stage(&bench.events, "talk", true, &MemoryBlobs::default()).unwrap_err();
     insta::assert_snapshot!(missing, @"a message of `talk@1` cannot be read back: blob://sha256/b140b90a43115baba8a4aee761602f93fb32d0834a8db00076f897f0f3721003 is not in the store; restore the store's `blobs` directory, or run the stage that made it again");
 }

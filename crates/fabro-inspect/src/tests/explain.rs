@@ -79,7 +79,7 @@ fn explain_shows_the_jump_of_a_goal_gate_before_the_exit_is_reached() {
         Bench::new("digraph { start -> a -> exit; a [goal_gate=true, retry_target=a] }");
     bench.end("a", exits(3));
     insta::assert_snapshot!(compact(&explain(&bench.events, "exit").unwrap()), @r#"{"chosen":"a","tier":"goal_gate","gate":"a","candidates":[]}"#);
-    assert!(stage(&bench.events, "exit", &*bench.blobs).is_err());
+    assert!(stage(&bench.events, "exit", true, &*bench.blobs).is_err());
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn stages_of_branches_are_named_with_their_branch() {
     insta::assert_snapshot!(who("fork@1/d/c@1").unwrap_err(), @"the run has no stage `fork@1/d/c@1`; it has start, fork, a, b, d, c, join, exit");
     let several = |error| matches!(error, Some(ReportError::SeveralStages { .. }));
     assert!(several(explain(&bench.events, "c@1").err()));
-    assert!(several(stage(&bench.events, "c@1", &*bench.blobs).err()));
+    assert!(several(stage(&bench.events, "c@1", true, &*bench.blobs).err()));
     assert!(several(conversation(&bench.events, Some("c@1")).err()));
     assert_eq!(explain(&bench.events, "fork@1/a/c@1").unwrap().chosen.as_deref(), Some("join"));
 }

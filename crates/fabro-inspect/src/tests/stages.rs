@@ -20,16 +20,16 @@ fn inspect_lists_every_visit() {
         writeln!(rows, "{}", serde_json::to_string(row).unwrap()).unwrap();
     }
     insta::assert_snapshot!(rows, @r#"
-    {"rank":1,"node":"start","visit":1,"branch":null,"status":"succeeded","started_at":"1970-01-01T00:00:01.000Z","ended_at":"1970-01-01T00:00:01.000Z","attempts":1,"edge":"plan"}
-    {"rank":2,"node":"plan","visit":1,"branch":null,"status":"succeeded","started_at":"1970-01-01T00:00:01.000Z","ended_at":"1970-01-01T00:00:02.000Z","attempts":1,"edge":"test"}
-    {"rank":3,"node":"test","visit":1,"branch":null,"status":"failed","started_at":"1970-01-01T00:00:02.000Z","ended_at":"1970-01-01T00:00:03.000Z","attempts":1,"edge":"repair"}
-    {"rank":4,"node":"repair","visit":1,"branch":null,"status":"succeeded","started_at":"1970-01-01T00:00:03.000Z","ended_at":"1970-01-01T00:00:04.000Z","attempts":1,"edge":"test"}
-    {"rank":5,"node":"test","visit":2,"branch":null,"status":"succeeded","started_at":"1970-01-01T00:00:04.000Z","ended_at":"1970-01-01T00:00:05.000Z","attempts":1,"edge":"done"}
-    {"rank":6,"node":"done","visit":1,"branch":null,"status":"succeeded","started_at":"1970-01-01T00:00:05.000Z","ended_at":"1970-01-01T00:00:06.000Z","attempts":1,"edge":"exit"}
-    {"rank":7,"node":"exit","visit":1,"branch":null,"status":"succeeded","started_at":"1970-01-01T00:00:06.000Z","ended_at":"1970-01-01T00:00:06.000Z","attempts":1,"edge":null}
+    {"rank":1,"node":"start","visit":1,"branch":null,"status":"succeeded","started_at":"1970-01-01T00:00:01.000Z","ended_at":"1970-01-01T00:00:01.000Z","attempts":1,"edge":"plan","duration_ms":0,"reason":{"tier":"unconditional"}}
+    {"rank":2,"node":"plan","visit":1,"branch":null,"status":"succeeded","started_at":"1970-01-01T00:00:01.000Z","ended_at":"1970-01-01T00:00:02.000Z","attempts":1,"edge":"test","duration_ms":1000,"usage":{"input_tokens":120,"output_tokens":30,"turns":1},"reason":{"tier":"unconditional"}}
+    {"rank":3,"node":"test","visit":1,"branch":null,"status":"failed","started_at":"1970-01-01T00:00:02.000Z","ended_at":"1970-01-01T00:00:03.000Z","attempts":1,"edge":"repair","duration_ms":1000,"failure":{"class":"deterministic","message":"exit code 1","signature":"test|deterministic|exit code <n>"},"reason":{"tier":"condition","condition":"outcome=failed","label":"again"}}
+    {"rank":4,"node":"repair","visit":1,"branch":null,"status":"succeeded","started_at":"1970-01-01T00:00:03.000Z","ended_at":"1970-01-01T00:00:04.000Z","attempts":1,"edge":"test","duration_ms":1000,"reason":{"tier":"unconditional"}}
+    {"rank":5,"node":"test","visit":2,"branch":null,"status":"succeeded","started_at":"1970-01-01T00:00:04.000Z","ended_at":"1970-01-01T00:00:05.000Z","attempts":1,"edge":"done","duration_ms":1000,"reason":{"tier":"condition","condition":"outcome=succeeded"}}
+    {"rank":6,"node":"done","visit":1,"branch":null,"status":"succeeded","started_at":"1970-01-01T00:00:05.000Z","ended_at":"1970-01-01T00:00:06.000Z","attempts":1,"edge":"exit","duration_ms":1000,"reason":{"tier":"unconditional"}}
+    {"rank":7,"node":"exit","visit":1,"branch":null,"status":"succeeded","started_at":"1970-01-01T00:00:06.000Z","ended_at":"1970-01-01T00:00:06.000Z","attempts":1,"edge":null,"duration_ms":0}
     "#);
     let head = Inspect { stages: Vec::new(), ..report };
-    insta::assert_snapshot!(serde_json::to_string(&head).unwrap(), @r#"{"id":"01HF7YAT000000000000000007","workflow":"fix","status":"succeeded","goal":"Fix it","inputs":{"repo":"demo"},"seed":9,"stages":[],"usage":{"input_tokens":120,"output_tokens":30,"turns":1}}"#);
+    insta::assert_snapshot!(serde_json::to_string(&head).unwrap(), @r#"{"id":"01HF7YAT000000000000000007","workflow":"fix","status":"succeeded","goal":"Fix it","inputs":{"repo":"demo"},"seed":9,"started_at":"1970-01-01T00:00:00.000Z","ended_at":"1970-01-01T00:00:06.000Z","duration_ms":6000,"stages":[],"usage":{"input_tokens":120,"output_tokens":30,"turns":1}}"#);
 }
 
 #[test]
@@ -103,11 +103,27 @@ fn ten_thousand_canceled_branches_take_no_time() {
 #[test]
 fn a_stage_shows_what_went_in_and_what_came_out() {
     let bench = repaired();
-    let report = |name| pretty(&stage(&bench.events, name, &*bench.blobs).unwrap());
+    let report = |name| pretty(&stage(&bench.events, name, true, &*bench.blobs).unwrap());
     insta::assert_snapshot!(report("plan"), @r#"
     {
+      "rank": 2,
       "node": "plan",
       "visit": 1,
+      "branch": null,
+      "status": "succeeded",
+      "started_at": "1970-01-01T00:00:01.000Z",
+      "ended_at": "1970-01-01T00:00:02.000Z",
+      "attempts": 1,
+      "edge": "test",
+      "duration_ms": 1000,
+      "usage": {
+        "input_tokens": 120,
+        "output_tokens": 30,
+        "turns": 1
+      },
+      "reason": {
+        "tier": "unconditional"
+      },
       "prompt": "Plan it",
       "response": "Do it",
       "outcome": {
@@ -127,8 +143,26 @@ fn a_stage_shows_what_went_in_and_what_came_out() {
     "#);
     insta::assert_snapshot!(report("test@1"), @r#"
     {
+      "rank": 3,
       "node": "test",
       "visit": 1,
+      "branch": null,
+      "status": "failed",
+      "started_at": "1970-01-01T00:00:02.000Z",
+      "ended_at": "1970-01-01T00:00:03.000Z",
+      "attempts": 1,
+      "edge": "repair",
+      "duration_ms": 1000,
+      "failure": {
+        "class": "deterministic",
+        "message": "exit code 1",
+        "signature": "test|deterministic|exit code <n>"
+      },
+      "reason": {
+        "tier": "condition",
+        "condition": "outcome=failed",
+        "label": "again"
+      },
       "prompt": null,
       "response": "boom",
       "outcome": {
@@ -146,7 +180,7 @@ fn a_stage_shows_what_went_in_and_what_came_out() {
     }
     "#);
     let empty = MemoryBlobs::default();
-    let error = stage(&bench.events, "plan", &empty).unwrap_err();
+    let error = stage(&bench.events, "plan", true, &empty).unwrap_err();
     assert!(error.is_store());
 }
 

@@ -1,0 +1,181 @@
+//! What people type for commands that are named otherwise. True synonyms are aliases of the commands;
+//! for the others there is an error that names the right command with the arguments that were typed.
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use crate::error::usage;
+use crate::global::{cwd, home};
+
+/// A word that is no command, what to type instead, and what that does. `{}` is replaced by the
+/// arguments that were typed; in `{RUN}` and `{FILE}` a missing one is left for people to fill in.
+struct Hint {
+    words: &'static [&'static str],
+    command: &'static str,
+    does: &'static str,
+}
+
+const HINTS: [Hint; 18] = [
+    hint(
+        &["stop", "kill", "abort", "end"],
+        "cancel {RUN}",
+        "ends a run for good; Ctrl-C in its terminal only interrupts it",
+    ),
+    hint(
+        &["pause", "suspend"],
+        "cancel {RUN}",
+        "ends a run for good; to continue it later, press Ctrl-C in its terminal instead, then `fabro resume`",
+    ),
+    hint(
+        &["attach", "follow", "watch"],
+        "events -f {RUN}",
+        "shows what happens in a run until it ends",
+    ),
+    hint(
+        &["restart", "retry", "rerun"],
+        "resume {RUN}",
+        "continues a run; `fabro rewind RUN STAGE` goes back in it first, `fabro run` starts another one",
+    ),
+    hint(&["exec", "execute", "launch"], "run {FILE}", "runs a workflow"),
+    hint(
+        &["approve", "accept", "reject", "deny", "respond"],
+        "answer {RUN} CHOICE",
+        "answers a gate; `fabro inspect RUN` shows the choices",
+    ),
+    hint(&["create", "scaffold", "setup"], "init {}", "creates a project with a first workflow"),
+    hint(
+        &["history", "runs", "jobs", "top"],
+        "ps",
+        "lists all runs, and `fabro events RUN` what happened in one",
+    ),
+    hint(&["prune", "clean", "gc", "purge"], "rm {RUN}", "removes runs with all their data"),
+    hint(
+        &["view", "get", "info", "output", "result"],
+        "inspect {RUN}",
+        "shows a run, and with a stage its prompt, response and output",
+    ),
+    hint(
+        &["undo", "reset", "back", "goto"],
+        "rewind {RUN}",
+        "takes a run back to the end of a stage",
+    ),
+    hint(&["copy", "clone", "branch"], "fork {RUN}", "copies a run up to the end of a stage"),
+    hint(&["diff"], "context {RUN} --diff A B", "shows what changed between two stages"),
+    hint(
+        &["send", "say", "tell", "message"],
+        "steer {RUN} TEXT",
+        "sends a message to the running agents",
+    ),
+    hint(
+        &["simulate", "dry-run", "plan"],
+        "run {FILE} --dry-run",
+        "walks through a workflow without executing anything",
+    ),
+    hint(
+        &["draw", "dot", "render", "visualize", "viz"],
+        "graph {FILE}",
+        "prints a workflow as DOT",
+    ),
+    hint(&["models", "providers"], "model list", "lists the models and who serves them"),
+    hint(
+        &["config", "login", "auth", "version"],
+        "doctor",
+        "checks the setup; keys are environment variables, `fabro --version` shows the version",
+    ),
+];
+
+const fn hint(words: &'static [&'static str], command: &'static str, does: &'static str) -> Hint {
+    Hint { words, command, does }
+}
+
+/// The error for a word that is no command, if it is known what was meant.
+pub fn explain(error: &clap::Error, args: &[String]) -> Option<anyhow::Error> {
+    if error.kind() != ErrorKind::InvalidSubcommand {
+        return None;
+    }
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
+        return None;
+    };
+    let at = args.iter().position(|arg| arg == word)?;
+    let rest = &args[at + 1..];
+    let message = format!("there is no command `{word}`");
+    let lower = word.to_lowercase();
+    if let Some(hint) = HINTS.iter().find(|hint| hint.words.contains(&lower.as_str())) {
+        let command = filled(hint.command, rest);
+        return Some(usage(message, format!("`fabro {command}` {}", hint.does)));
+    }
+    is_workflow(word).then(|| {
+        let command = filled("run {FILE}", &args[at..]);
+        usage(message, format!("run the workflow with `fabro {command}`"))
+    })
+}
+
+/// A command with the arguments that were typed: those before what the command needs besides.
+fn filled(command: &str, typed: &[String]) -> String {
+    let typed: Vec<String> = typed.iter().map(|arg| quoted(arg)).collect();
+    let arguments = |missing: &str| match typed.first() {
+        Some(_) => typed.join(" "),
+        None => missing.to_owned(),
+    };
+    let text = command.replace("{RUN}", &arguments("RUN")).replace("{FILE}", &arguments("FILE"));
+    text.replace("{}", &arguments("")).trim_end().to_owned()
+}
+
+fn quoted(arg: &str) -> String {
+    crate::global::quoted(std::path::Path::new(arg))
+}
+
+/// Whether a word names a workflow: a file of a workflow, or one of the project's.
+fn is_workflow(word: &str) -> bool {
+    let has_extension = [".fabro", ".toml", ".dot", ".gv"].iter().any(|it| word.ends_with(it));
+    let located = || {
+        let cwd = cwd().ok()?;
+        fabro_config::locate(word, &cwd, home().as_deref()).ok()
+    };
+    has_extension || located().is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory as _, Parser as _};
+    use insta::assert_snapshot;
+
+    use super::*;
+    use crate::cli::Cli;
+    use crate::error::CliError;
+
+    #[test]
+    fn every_hint_names_a_command_and_no_word_is_one() {
+        let root = Cli::command();
+        let names: Vec<&str> = root
+            .get_subcommands()
+            .flat_map(|it| std::iter::once(it.get_name()).chain(it.get_all_aliases()))
+            .collect();
+        for hint in &HINTS {
+            let name = hint.command.split(' ').next().unwrap();
+            assert!(names.contains(&name), "{}", hint.command);
+            for word in hint.words {
+                assert!(!names.contains(word), "{word}");
+            }
+        }
+    }
+
+    fn check(line: &str) -> String {
+        let args: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let error = Cli::try_parse_from(&args).unwrap_err();
+        match explain(&error, &args) {
+            Some(error) => format!("{error}: {}", error.downcast_ref::<CliError>().unwrap().next),
+            None => "no hint".to_owned(),
+        }
+    }
+
+    #[test]
+    fn hints_repeat_what_was_typed() {
+        assert_snapshot!(check("fabro stop 01K3"), @"there is no command `stop`: `fabro cancel 01K3` ends a run for good; Ctrl-C in its terminal only interrupts it");
+        assert_snapshot!(check("fabro --store x approve latest"), @"there is no command `approve`: `fabro answer latest CHOICE` answers a gate; `fabro inspect RUN` shows the choices");
+        assert_snapshot!(check("fabro exec"), @"there is no command `exec`: `fabro run FILE` runs a workflow");
+        assert_snapshot!(check("fabro simulate a.fabro -I a=b"), @"there is no command `simulate`: `fabro run a.fabro -I a=b --dry-run` walks through a workflow without executing anything");
+        assert_snapshot!(check("fabro flow.fabro --dry-run"), @"there is no command `flow.fabro`: run the workflow with `fabro run flow.fabro --dry-run`");
+        assert_snapshot!(check("fabro frobnicate"), @"no hint");
+        assert_snapshot!(check("fabro run"), @"no hint");
+    }
+}

@@ -1,0 +1,56 @@
+//! How long runs and stages took, and what they used.
+
+use fabro_types::{Failure, FailureClass, Usage};
+
+use super::*;
+
+const RETRIED: &str = r#"digraph { start -> talk -> gate -> exit; talk [max_retries=2]
+    gate [shape=hexagon]; gate -> exit [label="[Y] Yes"] }"#;
+
+fn used(tokens: u64) -> Usage {
+    Usage { input_tokens: tokens, turns: 1, cost_usd: 0.25, ..Usage::default() }
+}
+
+/// `talk` fails once and is tried again; then a gate waits for a day.
+fn retried() -> Bench {
+    let mut bench = Bench::new(RETRIED);
+    let failure = Failure::new(FailureClass::TransientInfra, "overloaded");
+    bench.end("talk", Outcome { usage: Some(used(100)), ..Outcome::failed(failure) });
+    bench
+        .end("talk", Outcome { usage: Some(used(20)), files_touched: vec!["a.rs".into()], ..ok() });
+    bench.input(Input::Idle { gates: vec!["gate".into()] });
+    bench
+}
+
+#[test]
+fn a_stage_counts_what_all_its_attempts_used() {
+    let bench = retried();
+    let report = inspect(&bench.events, false).unwrap();
+    insta::assert_snapshot!(compact(&report.stages[1]), @r#"{"rank":2,"node":"talk","visit":1,"branch":null,"status":"succeeded","started_at":"1970-01-01T00:00:01.000Z","ended_at":"1970-01-01T00:00:03.000Z","attempts":2,"edge":"gate","duration_ms":2000,"usage":{"input_tokens":120,"output_tokens":0,"cost_usd":0.5,"turns":2},"reason":{"tier":"unconditional"},"files_touched":["a.rs"]}"#);
+    let talk = stage(&bench.events, "talk", false, &*bench.blobs).unwrap();
+    insta::assert_snapshot!(compact(&talk.earlier_attempts), @r#"[{"attempt":1,"ended_at":"1970-01-01T00:00:02.000Z","failure":{"class":"transient_infra","message":"overloaded","signature":"talk|transient_infra|overloaded"},"delay_ms":5510,"usage":{"input_tokens":100,"output_tokens":0,"cost_usd":0.25,"turns":1}}]"#);
+    assert!(!talk.is_command());
+}
+
+#[test]
+fn time_without_a_driver_does_not_count() {
+    const DAY: i64 = 86_400_000;
+    let mut bench = retried();
+    let check = |bench: &Bench, driven, took| {
+        let mut report = inspect(&bench.events, driven).unwrap();
+        if driven {
+            report.until(bench.now_ms + 500);
+        }
+        let gate = &report.stages[2];
+        assert_eq!((report.duration_ms, gate.status, gate.duration_ms), took);
+    };
+    let paused = inspect(&bench.events, false).unwrap().pause;
+    insta::assert_snapshot!(compact(&paused), @r#"{"reason":"human","message":"waiting for an answer to gate"}"#);
+    check(&bench, false, (4_000, "paused", 1_000));
+    bench.now_ms += DAY;
+    bench.input(Input::Resume { max_cost: None });
+    assert_eq!(inspect(&bench.events, true).unwrap().pause, None);
+    check(&bench, true, (4_500, "running", 1_500));
+    bench.end("gate", Outcome { preferred_label: Some("Yes".into()), ..ok() });
+    check(&bench, false, (5_000, "succeeded", 2_000));
+}
