@@ -1,6 +1,6 @@
 //! The command line: the list of commands, and what each of them calls.
 
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 
 use crate::commands::{
     answer, cancel, compact, completion, context, doctor, events, explain, fmt, fork, graph, init,
@@ -100,14 +100,14 @@ impl Command {
             Self::Model(command) => block_on(model::model(command, global)),
             Self::Rm(args) => block_on(rm::rm(&args, global)),
             Self::Init(args) => init::init(&args),
-            Self::Completion(args) => completion::completion(&args, Cli::command()),
+            Self::Completion(args) => completion::completion(&args),
             Self::Doctor(args) => doctor::doctor(&args, global),
         }
     }
 }
 
 /// Runs a future to its end on this thread.
-fn block_on<T>(future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+pub fn block_on<T>(future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(future);
     // A prompt that still waits for a key must not hold the process.
@@ -117,6 +117,8 @@ fn block_on<T>(future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Resul
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
 
     #[test]

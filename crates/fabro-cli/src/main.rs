@@ -22,6 +22,7 @@
 
 mod cli;
 mod commands;
+mod complete;
 mod drive;
 mod error;
 mod exit;
@@ -37,6 +38,11 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
+    match complete::answer_shell() {
+        Ok(false) => {}
+        Ok(true) => return ExitCode::SUCCESS,
+        Err(error) => return refused(&error),
+    }
     let cli = match cli::Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return refused(&error),

@@ -6,7 +6,8 @@ use ignore::WalkBuilder;
 
 use crate::error;
 
-const EXTENSIONS: [&str; 3] = ["fabro", "dot", "gv"];
+/// What names of workflow files end with.
+pub const EXTENSIONS: [&str; 3] = ["fabro", "dot", "gv"];
 
 /// The workflow files below a directory, sorted. What `.gitignore` names is left out, and so is
 /// `.git`; `.fabro` is looked into like any other directory.

@@ -54,7 +54,7 @@ pub use agent::{AgentSettings, CompactionPreset, CompactionSettings};
 pub use detect::{detect_providers, providers};
 pub use error::{ConfigError, Findings};
 pub use fabro_types::{Permissions, ProviderKind};
-pub use locate::{RunFile, Target, load, locate};
+pub use locate::{RunFile, Target, load, locate, workflow_names};
 pub use provider::ProviderSettings;
 pub use run::{PrepareStep, RunConfig, parse, unsupported};
 pub use settings::{ModelSettings, Settings, parse_settings, settings, user_settings_file};

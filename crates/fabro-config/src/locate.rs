@@ -165,9 +165,14 @@ fn by_name(name: &str, cwd: &Path, home: Option<&Path>) -> Result<Target, Config
         }
         tried.extend([run_file, inside, beside]);
     }
-    let known: BTreeSet<String> = cwd.ancestors().flat_map(names_in).collect();
+    let known = workflow_names(cwd);
     let near = similar(name, known.iter().map(String::as_str));
     Err(ConfigError::NoWorkflow { name: name.to_owned(), tried, near })
+}
+
+/// The names of the workflows of the projects that `cwd` is in.
+pub fn workflow_names(cwd: &Path) -> BTreeSet<String> {
+    cwd.ancestors().flat_map(names_in).collect()
 }
 
 fn workflows_of(dir: &Path) -> PathBuf {

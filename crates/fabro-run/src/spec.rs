@@ -7,7 +7,7 @@ use crate::{Bundle, RunSettings, render_goal};
 use fabro_config::{Settings, Target};
 use fabro_engine::{Plan, PlanError};
 use fabro_graph::{MemorySources, Sources};
-use fabro_types::RunId;
+use fabro_types::{Diagnostic, RunId, Severity};
 use serde_json::{Map, Value};
 
 use crate::models::providers;
@@ -21,6 +21,8 @@ pub struct LoadedWorkflow {
     pub bundle: Bundle,
     /// The workflow, compiled once for validation and running.
     pub plan: Arc<Plan>,
+    /// What validation warns of.
+    pub warnings: Vec<Diagnostic>,
 }
 
 impl LoadedWorkflow {
@@ -60,8 +62,11 @@ impl LoadedWorkflow {
         inputs: Option<&Map<String, Value>>,
     ) -> Result<Self, RunError> {
         let checked = fabro_validate::check(name, &source, sources, inputs);
+        let mut warnings = checked.findings.clone();
+        warnings.retain(|finding| finding.severity == Severity::Warning);
         match checked.into_plan() {
             Ok(plan) => Ok(Self {
+                warnings,
                 bundle: Bundle {
                     name: name.to_owned(),
                     file: file.to_owned(),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use annotate_snippets::{AnnotationKind, Level, Origin, Renderer, Snippet};
-use fabro_types::{Diagnostic, Position, Severity, Span};
+use fabro_types::{Diagnostic, Position, Severity, Span, one_line};
 use serde::Serialize;
 
 use crate::paint::{Paint, clean};
@@ -88,6 +88,29 @@ pub fn render(file: &str, source: &str, findings: &[Diagnostic], paint: Paint) -
         text.push('\n');
     }
     text
+}
+
+/// The first findings, a line each: the place, the message and the fix. The number of those left out
+/// is returned too.
+pub fn short(
+    file: &str,
+    source: &str,
+    findings: &[Diagnostic],
+    most: usize,
+    paint: Paint,
+) -> (String, usize) {
+    let shown = &findings[..findings.len().min(most)];
+    let positions = Positions::new(source, shown);
+    let mut text = String::new();
+    for finding in shown {
+        let (start, _) = positions.of(finding.span);
+        text.push_str(line(file, start, finding, paint).trim_end());
+        if let Some(fix) = &finding.fix {
+            let _ = write!(text, " ({})", one_line(fix, 200));
+        }
+        text.push('\n');
+    }
+    (text, findings.len() - shown.len())
 }
 
 /// As many findings as a person may want to read, errors before warnings, in their order.

@@ -1,5 +1,8 @@
 //! `fabro answer`.
 
+use clap_complete::ArgValueCandidates;
+
+use crate::complete;
 use crate::drive::resume_hint;
 use crate::error;
 use crate::exit::Exit;
@@ -14,10 +17,11 @@ use crate::output;
 )]
 pub struct AnswerArgs {
     /// The run: its id, the beginning of it, or `latest`
+    #[arg(add = ArgValueCandidates::new(complete::runs))]
     pub run: String,
 
     /// The gate (NODE or NODE@VISIT) if several wait, and an option's key or label, or free text
-    #[arg(num_args = 1..=2, required = true, value_names = ["GATE", "CHOICE"])]
+    #[arg(num_args = 1..=2, required = true, value_names = ["GATE", "CHOICE"], add = ArgValueCandidates::new(complete::choices))]
     pub words: Vec<String>,
 }
 

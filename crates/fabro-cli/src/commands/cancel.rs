@@ -1,7 +1,9 @@
 //! `fabro cancel`.
 
+use clap_complete::ArgValueCandidates;
 use fabro_run::Cancellation;
 
+use crate::complete;
 use crate::exit::Exit;
 use crate::global::Global;
 use crate::output;
@@ -10,6 +12,7 @@ use crate::output;
 #[derive(clap::Args, Clone, Debug)]
 pub struct CancelArgs {
     /// The run: its id, the beginning of it, or `latest`
+    #[arg(add = ArgValueCandidates::new(complete::runs))]
     pub run: String,
 
     /// The reason, for the log

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use clap_complete::ArgValueCandidates;
 use fabro_agent::{MemoryJournal, Parts, Session, Settings, Transcript};
 use fabro_compaction::{Overrides, Report};
 use fabro_engine::{RunState, checkpoint, read_all, read_blob};
@@ -17,6 +18,7 @@ use fabro_types::RunId;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
+use crate::complete;
 use crate::error;
 use crate::exit::Exit;
 use crate::global::Global;
@@ -29,10 +31,11 @@ use crate::output;
 )]
 pub struct CompactArgs {
     /// The run: its id, the beginning of it, or `latest`
+    #[arg(add = ArgValueCandidates::new(complete::runs))]
     pub run: String,
 
     /// The stage [default: the last one that used a model]
-    #[arg(value_name = "[BRANCH/]NODE[@VISIT]")]
+    #[arg(value_name = "[BRANCH/]NODE[@VISIT]", add = ArgValueCandidates::new(complete::stages))]
     pub stage: Option<String>,
 
     /// How many of the last messages stay [default: as in the run's settings]

@@ -1,12 +1,13 @@
 //! `fabro completion`.
 
+use crate::complete;
 use crate::exit::Exit;
 use crate::output;
 
-/// Print the completions of a shell
+/// Print the script that completes commands, runs, stages, workflows and models in a shell
 #[derive(clap::Args, Clone, Debug)]
 #[command(
-    after_help = "Example:\n  fabro completion bash > ~/.local/share/bash-completion/completions/fabro"
+    after_help = "Install it by loading it when the shell starts:\n  bash  echo 'source <(fabro completion bash)' >> ~/.bashrc\n  zsh   echo 'source <(fabro completion zsh)' >> ~/.zshrc    (after compinit)\n  fish  echo 'fabro completion fish | source' >> ~/.config/fish/completions/fabro.fish\n  elvish      echo 'eval (fabro completion elvish | slurp)' >> ~/.config/elvish/rc.elv\n  powershell  add to $PROFILE: fabro completion powershell | Out-String | Invoke-Expression\n\nThe script asks `fabro` for the values, so load it again after an update."
 )]
 pub struct CompletionArgs {
     /// The shell
@@ -14,11 +15,8 @@ pub struct CompletionArgs {
     pub shell: clap_complete::Shell,
 }
 
-/// Prints the completions of a shell.
-pub fn completion(args: &CompletionArgs, mut command: clap::Command) -> anyhow::Result<Exit> {
-    // The generator panics when it cannot write, so it writes to memory.
-    let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut command, "fabro", &mut text);
-    output::stdout(&String::from_utf8_lossy(&text))?;
+/// Prints the script for a shell.
+pub fn completion(args: &CompletionArgs) -> anyhow::Result<Exit> {
+    output::stdout(&complete::script(args.shell)?)?;
     Ok(Exit::SUCCEEDED)
 }

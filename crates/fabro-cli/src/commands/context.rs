@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use clap_complete::ArgValueCandidates;
 use fabro_blob::BlobStore;
 use fabro_context::{Change, Context};
 use fabro_engine::{read_all, read_blob};
@@ -10,6 +11,7 @@ use fabro_inspect::{context_at, diff, read_back};
 use fabro_types::BlobRef;
 use serde_json::Value;
 
+use crate::complete;
 use crate::error;
 use crate::exit::Exit;
 use crate::global::Global;
@@ -23,14 +25,15 @@ use fabro_terminal::{Paint, one_line};
 )]
 pub struct ContextArgs {
     /// The run: its id, the beginning of it, or `latest`
+    #[arg(add = ArgValueCandidates::new(complete::runs))]
     pub run: String,
 
     /// The context after this stage instead of the current one
-    #[arg(long, value_name = "[BRANCH/]NODE[@VISIT]", conflicts_with = "diff")]
+    #[arg(long, value_name = "[BRANCH/]NODE[@VISIT]", conflicts_with = "diff", add = ArgValueCandidates::new(complete::stages))]
     pub at: Option<String>,
 
     /// Changes between the ends of two stages
-    #[arg(long, num_args = 2, value_names = ["A", "B"])]
+    #[arg(long, num_args = 2, value_names = ["A", "B"], add = ArgValueCandidates::new(complete::stages))]
     pub diff: Option<Vec<String>>,
 
     /// Print large values instead of references to them

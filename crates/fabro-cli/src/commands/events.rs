@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use clap_complete::ArgValueCandidates;
 use fabro_events::{Event, EventBody};
 use fabro_run::is_driven;
 use fabro_store::{Follow as _, RunLog as _, SqliteStore};
 use fabro_types::RunId;
 
+use crate::complete;
 use crate::exit::Exit;
 use crate::global::Global;
 use crate::output;
@@ -19,6 +21,7 @@ use fabro_terminal::{Paint, line, note_text};
 )]
 pub struct EventsArgs {
     /// The run: its id, the beginning of it, or `latest`
+    #[arg(add = ArgValueCandidates::new(complete::runs))]
     pub run: String,
 
     /// Follow the run until it ends or pauses

@@ -2,9 +2,11 @@
 
 use std::fmt::Write as _;
 
+use clap_complete::ArgValueCandidates;
 use fabro_engine::read_all;
 use fabro_inspect::{Considered, Explain};
 
+use crate::complete;
 use crate::exit::Exit;
 use crate::global::Global;
 use crate::output;
@@ -15,10 +17,11 @@ use fabro_terminal::{Paint, one_line};
 #[command(after_help = "Example:\n  fabro explain latest test@2")]
 pub struct ExplainArgs {
     /// The run: its id, the beginning of it, or `latest`
+    #[arg(add = ArgValueCandidates::new(complete::runs))]
     pub run: String,
 
     /// The stage
-    #[arg(value_name = "[BRANCH/]NODE[@VISIT]")]
+    #[arg(value_name = "[BRANCH/]NODE[@VISIT]", add = ArgValueCandidates::new(complete::stages))]
     pub stage: String,
 
     /// Print JSON

@@ -1,11 +1,13 @@
 //! `fabro fork` and `fabro rewind`.
 
+use clap_complete::ArgValueCandidates;
 use fabro_engine::{checkpoint, read_all};
 use fabro_run::ForkPoint;
 use fabro_store::SqliteStore;
 use fabro_types::RunId;
 use serde_json::{Map, Value, json};
 
+use crate::complete;
 use crate::exit::Exit;
 use crate::global::Global;
 use crate::output;
@@ -15,10 +17,11 @@ use crate::values::{KeyValue, key_value};
 #[derive(clap::Args, Clone, Debug)]
 pub struct ForkArgs {
     /// The run: its id, the beginning of it, or `latest`
+    #[arg(add = ArgValueCandidates::new(complete::runs))]
     pub run: String,
 
     /// The stage to continue after [default: the last one]
-    #[arg(value_name = "[BRANCH/]NODE[@VISIT]")]
+    #[arg(value_name = "[BRANCH/]NODE[@VISIT]", add = ArgValueCandidates::new(complete::stages))]
     pub stage: Option<String>,
 
     /// Set a context value there; JSON if it is valid JSON, else text. Repeatable

@@ -1,9 +1,11 @@
 //! `fabro graph`.
 
+use clap_complete::ArgValueCompleter;
 use fabro_graph::Workflow;
 use fabro_types::Severity;
 use std::path::PathBuf;
 
+use crate::complete;
 use crate::error;
 use crate::exit::Exit;
 use crate::global::{Global, cwd, home};
@@ -16,6 +18,7 @@ use crate::workflow_files::{read_workflow, shown};
 #[command(after_help = "Example:\n  fabro graph review.fabro --dot | dot -Tsvg > review.svg")]
 pub struct GraphArgs {
     /// A workflow file, a run.toml, or the NAME of a workflow
+    #[arg(add = ArgValueCompleter::new(complete::workflows))]
     pub workflow: String,
 
     /// Print DOT for Graphviz; this is the default

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use clap_complete::ArgValueCandidates;
 use fabro_engine::read_all;
 use fabro_events::{ForkPoint, PauseReason};
 use fabro_inspect::{Inspect, StageRow};
@@ -13,6 +14,7 @@ use fabro_terminal::{
 use fabro_types::{Failure, RunStatus, Usage};
 
 use super::inspect_stage::stage_text;
+use crate::complete;
 use crate::drive::answer_command;
 use crate::exit::Exit;
 use crate::global::{Global, stdout_width};
@@ -25,10 +27,11 @@ use crate::output;
 )]
 pub struct InspectArgs {
     /// The run: its id, the beginning of it, or `latest`
+    #[arg(add = ArgValueCandidates::new(complete::runs))]
     pub run: String,
 
     /// A stage, for its prompt, response, output and outcome
-    #[arg(value_name = "[BRANCH/]NODE[@VISIT]")]
+    #[arg(value_name = "[BRANCH/]NODE[@VISIT]", add = ArgValueCandidates::new(complete::stages))]
     pub stage: Option<String>,
 
     /// Print JSON

@@ -2,10 +2,12 @@
 
 use std::fmt::Write as _;
 
+use clap_complete::ArgValueCandidates;
 use fabro_run::{ModelTest, ModelTestError, test_model, test_providers};
 use fabro_terminal::{Paint, clean, one_line, took};
 use fabro_types::Usage;
 
+use crate::complete;
 use crate::error;
 use crate::exit::Exit;
 use crate::global::{Global, settings};
@@ -18,7 +20,7 @@ use crate::output;
 )]
 pub struct ModelTestArgs {
     /// A model, PROVIDER/MODEL, or a provider [default: every provider that is configured]
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = ArgValueCandidates::new(complete::models))]
     pub name: Option<String>,
 
     /// Print JSON

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use clap_complete::{ArgValueCandidates, ArgValueCompleter};
 use fabro_engine::RunState;
 use fabro_inspect::replay::{Difference, Replay, Report};
 use fabro_run::{Bundle, LoadedWorkflow, RunError, ServiceBuilder};
@@ -11,6 +12,7 @@ use fabro_store::RunLog;
 use fabro_terminal::{Paint, clean, one_line};
 use serde_json::{Map, Value};
 
+use crate::complete;
 use crate::exit::Exit;
 use crate::global::{Global, cwd, home};
 use crate::output;
@@ -22,10 +24,11 @@ use crate::output;
 )]
 pub struct ReplayArgs {
     /// The run: its id, the beginning of it, or `latest`
+    #[arg(add = ArgValueCandidates::new(complete::runs))]
     pub run: String,
 
     /// Another workflow, to see the effect of a change [default: the one stored with the run]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", add = ArgValueCompleter::new(complete::workflows))]
     pub workflow: Option<PathBuf>,
 
     /// Print JSON

@@ -4,9 +4,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use clap_complete::ArgValueCandidates;
 use fabro_run::{ResumeOptions, Run};
 
 use super::run::{detach, read_option};
+use crate::complete;
 use crate::drive::{ShownArgs, drive};
 use crate::exit::Exit;
 use crate::global::Global;
@@ -19,6 +21,7 @@ use crate::values::amount;
 )]
 pub struct ResumeArgs {
     /// The run: its id, the beginning of it, or `latest`
+    #[arg(add = ArgValueCandidates::new(complete::runs))]
     pub run: String,
 
     /// A new spending limit

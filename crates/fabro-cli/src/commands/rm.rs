@@ -1,8 +1,10 @@
 //! `fabro rm`.
 
+use clap_complete::ArgValueCandidates;
 use fabro_run::RunError;
 use fabro_store::Runs as _;
 
+use crate::complete;
 use crate::exit::Exit;
 use crate::global::Global;
 use crate::output;
@@ -11,7 +13,7 @@ use crate::output;
 #[derive(clap::Args, Clone, Debug)]
 pub struct RmArgs {
     /// The runs: ids, the beginnings of ids, or `latest`
-    #[arg(required = true, value_name = "RUN")]
+    #[arg(required = true, value_name = "RUN", add = ArgValueCandidates::new(complete::runs))]
     pub runs: Vec<String>,
 }
 

@@ -1,19 +1,23 @@
 //! `fabro run`.
 
 use std::ffi::OsString;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use clap_complete::{ArgValueCandidates, ArgValueCompleter};
 use fabro_config::Target;
-use fabro_run::{Overrides, Run, RunError, RunSpec};
+use fabro_run::{LoadedWorkflow, Overrides, Run, RunError, RunSpec};
 use fabro_store::SqliteStore;
+use fabro_terminal::diagnostics;
 
+use crate::complete;
 use crate::drive::{ShownArgs, drive};
 use crate::error;
 use crate::exit::Exit;
-use crate::global::{Global, cwd, home, settings};
+use crate::global::{Global, cwd, home, quoted, settings};
 use crate::output;
 use crate::values::{KeyValue, amount, key_value};
 
@@ -24,6 +28,7 @@ use crate::values::{KeyValue, amount, key_value};
 )]
 pub struct RunArgs {
     /// A workflow file, a run.toml, or the NAME of a workflow in .fabro/workflows
+    #[arg(add = ArgValueCompleter::new(complete::workflows))]
     pub workflow: String,
 
     /// The goal; overrides the one in the workflow
@@ -51,7 +56,7 @@ pub struct RunArgs {
     pub answers: Option<PathBuf>,
 
     /// The model of stages that name none
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = ArgValueCandidates::new(complete::models))]
     pub model: Option<String>,
 
     /// Canned responses instead of a model, as JSON: for each node a list of turns
@@ -82,10 +87,14 @@ pub async fn run(args: RunArgs, global: &Global) -> anyhow::Result<Exit> {
     let target = fabro_config::locate(&args.workflow, &cwd, home.as_deref())?;
     print_warnings(&target);
     let shown = args.shown;
+    let named = args.workflow.clone();
     let detached = args.detach;
     let overrides = overrides(args)?;
     let settings = settings()?;
     let spec = RunSpec::from_target(&target, settings, overrides, &cwd, home.as_deref())?;
+    if !shown.json && !shown.quiet {
+        print_findings(&spec, &named, global);
+    }
     let store = Arc::new(global.store()?);
     let run = Run::create(store.clone(), &store.runs_dir(), spec).await?;
     if detached {
@@ -109,6 +118,22 @@ pub async fn detach(run: Run, store: &SqliteStore, options: &[OsString]) -> anyh
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// How many warnings of a workflow are printed before its run.
+const WARNINGS: usize = 10;
+
+/// Prints what validation warns of, a line each. `named` is how the workflow was named.
+fn print_findings(spec: &RunSpec, named: &str, global: &Global) {
+    let LoadedWorkflow { bundle, warnings, .. } = &spec.workflow;
+    let paint = global.paint_stderr();
+    let (mut text, left) =
+        diagnostics::short(&bundle.file, &bundle.source, warnings, WARNINGS, paint);
+    if left > 0 {
+        let validate = format!("fabro validate {}", quoted(Path::new(named)));
+        let _ = writeln!(text, "… and {left} more: {validate}");
+    }
+    output::stderr(&text);
 }
 
 /// Prints the findings of a run.toml, and its settings that this version does not support.

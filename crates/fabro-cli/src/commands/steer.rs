@@ -1,5 +1,8 @@
 //! `fabro steer`.
 
+use clap_complete::ArgValueCandidates;
+
+use crate::complete;
 use crate::drive::resume_hint;
 use crate::exit::Exit;
 use crate::global::Global;
@@ -12,13 +15,14 @@ use crate::output;
 )]
 pub struct SteerArgs {
     /// The run: its id, the beginning of it, or `latest`
+    #[arg(add = ArgValueCandidates::new(complete::runs))]
     pub run: String,
 
     /// The message
     pub text: String,
 
     /// Only agents of this node
-    #[arg(long, value_name = "NODE")]
+    #[arg(long, value_name = "NODE", add = ArgValueCandidates::new(complete::nodes))]
     pub node: Option<String>,
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use clap_complete::ArgValueCompleter;
 use fabro_config::{ConfigError, Findings, RunFile};
 use fabro_run::FileSources;
 use fabro_terminal::{Paint, diagnostics};
@@ -9,6 +10,7 @@ use fabro_types::{Diagnostic, Severity, Span};
 use fabro_validate::Checked;
 use serde_json::{Map, Value, json};
 
+use crate::complete;
 use crate::exit::Exit;
 use crate::global::{Global, cwd, home};
 use crate::output;
@@ -22,7 +24,7 @@ use crate::workflow_files::{shown, workflows_in};
 )]
 pub struct ValidateArgs {
     /// Workflow files, run.toml files, names, or directories to search
-    #[arg(default_value = ".", value_name = "PATH")]
+    #[arg(default_value = ".", value_name = "PATH", add = ArgValueCompleter::new(complete::workflows))]
     pub paths: Vec<String>,
 
     /// How findings are printed

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use clap_complete::ArgValueCandidates;
 use fabro_engine::read_all;
 use fabro_inspect::{Inspect, inspect};
 use fabro_run::is_driven;
@@ -11,6 +12,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::inspect::failure_line;
+use crate::complete;
 use crate::error;
 use crate::exit::Exit;
 use crate::global::Global;
@@ -24,7 +26,7 @@ use crate::values::duration;
 )]
 pub struct WaitArgs {
     /// The runs: ids, the beginnings of ids, or `latest`
-    #[arg(required = true, value_name = "RUN")]
+    #[arg(required = true, value_name = "RUN", add = ArgValueCandidates::new(complete::runs))]
     pub runs: Vec<String>,
 
     /// Stop waiting after this time, such as 90s, 10m or 2h; the runs continue

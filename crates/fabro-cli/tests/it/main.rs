@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 mod check;
+mod completion;
 mod damage;
 mod gates;
 mod models;
@@ -14,3 +15,4 @@ mod reports;
 mod run_file;
 mod secrets;
 mod states;
+mod warnings;

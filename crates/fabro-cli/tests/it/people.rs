@@ -34,9 +34,10 @@ fn status(project: &Project) -> String {
 fn a_gate_is_answered_later() {
     let _filters = filters().bind_to_scope();
     let project = Project::with(&[("gate.fabro", GATE)]);
-    assert_snapshot!(project.run(&["run", "gate.fabro"]), @r"
+    assert_snapshot!(project.run(&["run", "gate.fabro"]), @r#"
     exit 3
     ── stderr
+    gate.fabro:5:15: warning[ignored-failure]: nothing looks at whether `ship` fails: the run continues (add an edge for it: ship -> … [condition="outcome=fail"])
     ✓ prepare [T]  → review
     ? review asks: Ship it? [Y] Yes [N] No
 
@@ -44,7 +45,7 @@ fn a_gate_is_answered_later() {
     prepare       1  succeeded [T]
     paused in [T], 1 stage
     run [ID] is paused at review@1. Continue with: fabro answer [ID] CHOICE and then fabro resume [ID]
-    ");
+    "#);
     assert_eq!(status(&project), "paused");
     assert_snapshot!(project.run(&["answer", "latest", "maybe"]), @r#"
     exit 2

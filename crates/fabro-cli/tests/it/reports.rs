@@ -508,7 +508,7 @@ fn help_and_completion() {
         assert!(help.contains(&format!("\n  {command}")), "{help}");
     }
     let script = project.output(&["completion", "bash"]);
-    assert!(String::from_utf8_lossy(&script.stdout).contains("_fabro()"));
+    assert!(String::from_utf8_lossy(&script.stdout).contains("_clap_complete_fabro()"));
     assert_eq!(project.exit(&["frobnicate"]), 2);
     let doctor = project.json(&["doctor", "--json"]);
     assert_eq!(doctor[1]["check"], "sh");

@@ -1,0 +1,47 @@
+//! What `run` warns of before the first stage.
+
+use std::fmt::Write as _;
+
+use insta::assert_snapshot;
+
+use crate::project::{Project, filters};
+
+#[test]
+fn warnings_of_the_workflow_are_shown_before_it_runs() {
+    let _filters = filters().bind_to_scope();
+    let mut many = "digraph many { start -> exit\n".to_owned();
+    for node in 0..14 {
+        let _ = writeln!(many, "  n{node} [shape=parallelogram, script=true]");
+    }
+    many.push('}');
+    let project = Project::with(&[
+        (
+            "one.fabro",
+            "digraph one {\n  start -> work -> exit\n  work [shape=parallelogram, script=true, promt=\"Do it\"]\n}",
+        ),
+        ("flows/many.fabro", &many),
+    ]);
+    assert_snapshot!(project.run(&["run", "one.fabro"]), @r#"
+    exit 0
+    ── stderr
+    one.fabro:2:12: warning[ignored-failure]: nothing looks at whether `work` fails: the run continues (add an edge for it: work -> … [condition="outcome=fail"])
+    one.fabro:3:43: warning[misspelled-attribute]: `promt` is not an attribute of nodes (did you mean `prompt`?)
+    ✓ work [T]  → exit
+
+    stage  visits  status time  tokens
+    work        1  succeeded [T]
+    succeeded in [T], 1 stage
+    "#);
+    let text = project.run(&["run", "flows/many.fabro"]);
+    assert_snapshot!(text.lines().skip(8).take(6).collect::<Vec<_>>().join("\n"), @r"
+    flows/many.fabro:8:3: warning[unreachable-node]: no path leads from the start to `n6` (add an edge to it, or remove it)
+    flows/many.fabro:9:3: warning[unreachable-node]: no path leads from the start to `n7` (add an edge to it, or remove it)
+    flows/many.fabro:10:3: warning[unreachable-node]: no path leads from the start to `n8` (add an edge to it, or remove it)
+    flows/many.fabro:11:3: warning[unreachable-node]: no path leads from the start to `n9` (add an edge to it, or remove it)
+    … and 4 more: fabro validate flows/many.fabro
+    succeeded in [T], 0 stages
+    ");
+    assert_snapshot!(project.run(&["run", "one.fabro", "--quiet"]), @"exit 0");
+    let json = project.output(&["run", "one.fabro", "--json"]);
+    assert!(json.stderr.is_empty());
+}
