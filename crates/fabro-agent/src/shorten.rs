@@ -152,6 +152,11 @@ impl Session {
         self.pending.notes.extend(progress.failed);
         match outcome {
             Ok(CompactionOutcome::Compacted(done)) => {
+                if let Some(error) = &done.report.summary_error {
+                    let class = progress.class.unwrap_or(FailureClass::TransientInfra);
+                    let message = format!("{error}; a summary without a model takes its place");
+                    self.note(EventBody::AgentError { class, message });
+                }
                 Ok(Some(self.shortened(&done, progress.usage).await?))
             }
             Ok(_) => {
@@ -227,7 +232,8 @@ impl<'a> SummaryWriter<'a> {
             Arc::new(Message::user(request.conversation)),
         ];
         let mut pending = Record::default();
-        let request = self.parts.request(messages);
+        let mut request = self.parts.request(messages);
+        request.streams = false;
         let answer = self.parts.ask(self.ledger, request, None, &mut pending).await;
         self.progress.lock().failed = pending.notes;
         answer

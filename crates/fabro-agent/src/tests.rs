@@ -250,10 +250,7 @@ fn line(note: &Note) -> String {
         EventBody::AgentError { class, message } => format!("error {class}: {message}"),
         EventBody::AgentCompactionStarted { .. } => "compaction started".to_owned(),
         EventBody::AgentCompactionCompleted(done) => {
-            format!(
-                "compaction {} {}+{}",
-                done.reason, done.original_turn_count, done.preserved_turn_count
-            )
+            format!("compaction {} {}+{}", done.reason, done.replaced(), done.preserved_turn_count)
         }
         EventBody::AgentSubSpawned { agent_id, task } => format!("spawned {agent_id}: {task}"),
         EventBody::AgentSubCompleted { agent_id, text } => format!("completed {agent_id}: {text}"),

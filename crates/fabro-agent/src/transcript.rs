@@ -251,7 +251,8 @@ impl Transcript {
         let mut shortened = done.shortened_results.clone();
         shorten_results(&mut self.messages, &mut shortened);
         self.shortened_before.extend(shortened);
-        if done.original_turn_count == 0 {
+        if summary.is_empty() {
+            // Only results were shortened.
             return;
         }
         let summary = Arc::new(Message::system(summary));

@@ -2,7 +2,6 @@ use fabro_tokens::{CharsPerFour, CountTokens};
 use serde::Serialize;
 use thiserror::Error;
 
-use crate::deterministic::deterministic_summary;
 use crate::draft::{Draft, Request};
 use crate::{
     Cut, Files, Meter, Moment, NotDue, Plan, Policy, Reason, Summarize, SummarizeError, Turn,
@@ -51,7 +50,8 @@ impl<C: CountTokens> Compactor<C> {
     ///
     /// # Errors
     ///
-    /// When the model fails, or its summary is empty. Nothing has changed then.
+    /// When the model fails, or its summary is empty, and the moment is not an overflow. Nothing
+    /// has changed then.
     pub async fn compact<T: Turn + Sync>(
         &mut self,
         messages: &mut Vec<T>,
@@ -83,9 +83,12 @@ impl<C: CountTokens> Compactor<C> {
     /// the model's: one in its reply is removed. A goal that is missing in its reply is taken from
     /// the conversation.
     ///
+    /// After an overflow a model that fails, or whose summary is not smaller than what it replaces,
+    /// is not the end: the summary is deterministic then, and [`Report::summary_error`] says why.
+    ///
     /// # Errors
     ///
-    /// When the model fails, or its summary is empty.
+    /// When the model fails, or its summary is empty, and the reason is not an overflow.
     pub async fn prepare<T: Turn + Sync>(
         &mut self,
         messages: &[T],
@@ -98,16 +101,28 @@ impl<C: CountTokens> Compactor<C> {
             Ok(draft) => draft,
             Err(outcome) => return Ok(*outcome),
         };
-        let model = model.filter(|_| self.policy.generate_summary);
-        let summary = match model {
-            Some(model) => {
-                let reply = model.summarize(draft.summary_request(&self.meter)).await;
-                let reply = reply.map_err(CompactError::Summarize)?;
-                draft.clean(&reply).ok_or(CompactError::EmptySummary)?
-            }
-            None => deterministic_summary(draft.old, draft.summary_chars()),
+        let Some(model) = model.filter(|_| self.policy.generate_summary) else {
+            return Ok(draft.finish_without_model(&self.meter, None));
         };
-        Ok(draft.finish(&summary, &self.meter))
+        let reply = model.summarize(draft.summary_request(&self.meter)).await;
+        let summary = match reply {
+            Ok(reply) => draft.clean(&reply).ok_or(CompactError::EmptySummary),
+            Err(error) => Err(CompactError::Summarize(error)),
+        };
+        match summary {
+            Ok(summary) => match draft.finish(&summary, &self.meter) {
+                CompactionOutcome::NotSmaller { .. } if reason == Reason::Overflow => {
+                    let why = "the model's summary is not smaller than the messages it replaces";
+                    Ok(draft.finish_without_model(&self.meter, Some(why.to_owned())))
+                }
+                outcome => Ok(outcome),
+            },
+            // The call after an overflow is lost unless the conversation becomes smaller.
+            Err(error) if reason == Reason::Overflow => {
+                Ok(draft.finish_without_model(&self.meter, Some(error.to_string())))
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -161,7 +176,7 @@ pub enum CompactionOutcome {
 pub struct Compaction {
     /// Which messages the summary replaces; none when only results are cut.
     pub plan: Plan,
-    /// Results among the messages that stay, which are shortened, as there is no room for them.
+    /// Results of the last call that are shortened, as the model's window has no room for them.
     pub cuts: Vec<Cut>,
     /// The report; its `summary` is the text of the new message.
     pub report: Report,
@@ -196,11 +211,11 @@ impl Compaction {
 pub struct Report {
     /// Why it happened.
     pub reason: Reason,
-    /// Messages that the summary replaces.
+    /// Messages of the conversation before, those of the system at its beginning included.
     pub original_turn_count: usize,
-    /// Messages after those, which stay as they are.
+    /// The last messages, which stay.
     pub preserved_turn_count: usize,
-    /// Results among those that are shortened.
+    /// Results among those that are shortened, as the model's window has no room for them.
     #[serde(skip_serializing_if = "is_none")]
     pub shortened_result_count: usize,
     /// What the new message is estimated to take, in tokens.
@@ -223,6 +238,9 @@ pub struct Report {
     pub summary: String,
     /// Messages that the summary replaces, under the name used by the report of a manual compaction.
     pub compacted_entries: usize,
+    /// Why a deterministic summary took the place of the model's, after an overflow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub summary_error: Option<String>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use fabro_tokens::CountTokens;
 
 use crate::cuts::{Cuttable, saved};
-use crate::deterministic::goal_of;
+use crate::deterministic::{deterministic_summary, goal_of};
+use crate::limits::{LEAST_SUMMARY, Limits};
 use crate::plan::{leading, shorter_plans};
 use crate::sections::{Part, Section, close_fence, parts};
 use crate::text::cut_middle;
@@ -19,12 +20,12 @@ use crate::{
 pub(crate) struct Request<'a> {
     /// Why it is shortened.
     pub(crate) reason: Reason,
-    /// How many of the last messages stay as they are, if there is room for them.
+    /// How many of the last messages stay as they are, if there is room for them. Where they take
+    /// too much, fewer of them stay, down to the last call with its results; where that is not
+    /// enough, results are shortened.
     pub(crate) keep_recent: usize,
-    /// What the conversation may take afterwards, in tokens; `None`: no limit. Where they take more, fewer of them stay, down to the last call with its results; where
-    /// that is not enough, results are shortened. After an overflow it is at most three quarters of
-    /// what did not fit. When there is not even room for what has to stay, the window counts.
-    pub(crate) limit: Option<u64>,
+    /// The size from which on the policy compacts a conversation, in tokens.
+    pub(crate) threshold: Option<u64>,
     /// What the model takes, in tokens; bounds what it is asked to summarise, and the summary.
     pub(crate) context_window_size: Option<u64>,
     /// The files that were used so far. Those that an earlier summary lists are added.
@@ -32,8 +33,7 @@ pub(crate) struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// A request with the settings of a policy. The limit is the size from which on the policy
-    /// shortens a conversation by itself; there is none for a manual compaction.
+    /// A request with the settings of a policy.
     pub(crate) fn new(
         policy: &Policy,
         reason: Reason,
@@ -43,10 +43,7 @@ impl<'a> Request<'a> {
         Self {
             reason,
             keep_recent: policy.keep_recent,
-            limit: match reason {
-                Reason::Manual => None,
-                Reason::Threshold | Reason::Overflow => policy.threshold(context_window_size),
-            },
+            threshold: policy.threshold(context_window_size),
             context_window_size,
             files,
         }
@@ -58,8 +55,8 @@ const INSTRUCTIONS: &str = include_str!("instructions.md");
 /// How much of the first request stands in a summary whose writer left it out, in characters.
 const GOAL_CHARS: usize = 2_000;
 
-/// What a summary takes at least, in tokens.
-const LEAST_SUMMARY: u64 = 150;
+/// How much has to be old after an overflow for a summary of it to help, in tokens.
+const LEAST_OLD: u64 = 32;
 
 /// A compaction that only lacks the summary.
 pub(crate) struct Draft<'a, T> {
@@ -67,20 +64,16 @@ pub(crate) struct Draft<'a, T> {
     plan: Plan,
     turns: &'a [T],
     pub(crate) old: &'a [T],
-    old_tokens: u64,
+    pub(crate) old_tokens: u64,
     tokens_before: u64,
     tracked_file_count: usize,
     /// The section File Operations.
     files: String,
-    room: Room,
-}
-
-/// What there is room for, in tokens.
-struct Room {
-    /// What the conversation may take.
-    limit: u64,
-    /// What the new message may take.
-    summary: u64,
+    limits: Limits,
+    /// What the new message may take, in tokens.
+    room: u64,
+    /// No plan keeps fewer messages.
+    is_shortest: bool,
 }
 
 impl<'a, T: Turn> Draft<'a, T> {
@@ -95,6 +88,9 @@ impl<'a, T: Turn> Draft<'a, T> {
         // No model call for a summary that cannot help.
         match draft.finish("", meter) {
             CompactionOutcome::Compacted(done) if done.plan.replaced > 0 => Ok(draft),
+            CompactionOutcome::NotSmaller { .. } if request.reason == Reason::Overflow => {
+                Err(Box::new(draft.finish_without_model(meter, None)))
+            }
             CompactionOutcome::NotSmaller { .. } if draft.old.is_empty() => {
                 Err(Box::new(CompactionOutcome::NothingOld))
             }
@@ -109,57 +105,71 @@ impl<'a, T: Turn> Draft<'a, T> {
         request: &'a Request<'a>,
         first: Option<Plan>,
     ) -> Self {
-        let limit = request.limit_of(meter.tokens());
         let leading = leading(turns);
         let nothing = Plan { leading, replaced: 0, kept: turns.len() - leading };
-        let draft = |plan: Plan| Self::of(turns, meter, request, plan);
+        let fewer = match request.reason {
+            Reason::Manual => Vec::new(),
+            Reason::Threshold | Reason::Overflow => shorter_plans(turns, first),
+        };
+        let least = fewer.last().copied().or(first).unwrap_or(nothing);
+        let limits = Limits::of(request, meter, &least);
+        let draft = |plan: Plan| Self::of(turns, meter, request, (plan, least), limits);
         let wanted = draft(first.unwrap_or(nothing));
-        if limit.is_none() || wanted.is_within() {
+        let Some(shortest) = fewer.last() else { return wanted };
+        if limits.allow(&wanted) {
+            // After an overflow the conversation has to become smaller.
+            let is_smaller = wanted.old_tokens >= LEAST_OLD
+                && matches!(wanted.finish("", meter), CompactionOutcome::Compacted(_));
+            if request.reason == Reason::Overflow && !is_smaller {
+                return draft(*shortest);
+            }
             return wanted;
         }
-        // So that the next compaction is not due after the next turn.
-        let target = wanted.room.limit / 8 * 5;
-        let fewer = shorter_plans(turns, first);
-        let enough = fewer.partition_point(|plan| draft(*plan).expects() > target);
-        fewer.get(enough).or(fewer.last()).map_or(wanted, |plan| draft(*plan))
+        let enough = fewer.partition_point(|plan| draft(*plan).expects() > limits.target);
+        draft(*fewer.get(enough).unwrap_or(shortest))
     }
 
     fn of<C: CountTokens>(
         turns: &'a [T],
         meter: &Meter<C>,
         request: &'a Request<'a>,
-        plan: Plan,
+        (plan, least): (Plan, Plan),
+        limits: Limits,
     ) -> Self {
         let old = &turns[plan.range()];
-        let room = request.room(turns, meter, &plan);
+        let old_tokens = meter.old_tokens(&plan);
+        let is_shortest = plan == least;
+        let cuttable = if is_shortest && limits.window.is_some() {
+            Cuttable::of(turns, plan.range().end, meter.counter()).most()
+        } else {
+            0
+        };
+        let room = limits.room(meter.tokens() - old_tokens - cuttable);
         let mut files = request.files.clone();
         for summary in old.iter().filter(|turn| is_summary(*turn)) {
             files.merge(Files::parse(&summary.text()));
         }
         let window = request.context_window_size.unwrap_or(u64::MAX);
-        let file_chars = window.clamp(2_000, 32_000).min(room.summary.saturating_mul(2));
+        let file_chars = window.clamp(2_000, 32_000).min(room.saturating_mul(2));
         Self {
             request,
             plan,
             turns,
             old,
-            old_tokens: meter.old_tokens(&plan),
+            old_tokens,
             tokens_before: meter.tokens(),
             tracked_file_count: files.count(),
             files: files.block(usize::try_from(file_chars).unwrap_or(usize::MAX)),
+            limits,
             room,
+            is_shortest,
         }
     }
 
     /// What the conversation is expected to take, in tokens, when no result is cut.
-    fn expects(&self) -> u64 {
+    pub(crate) fn expects(&self) -> u64 {
         let summary = (self.summary_chars() + self.files.len()) as u64 / 4;
         self.tokens_before - self.old_tokens + summary.min(self.old_tokens)
-    }
-
-    /// Whether no result has to be cut.
-    fn is_within(&self) -> bool {
-        self.expects() <= self.room.limit
     }
 
     /// What the model is asked for the summary with.
@@ -203,7 +213,7 @@ impl<'a, T: Turn> Draft<'a, T> {
     pub(crate) fn summary_chars(&self) -> usize {
         let window = self.request.context_window_size.unwrap_or(u64::MAX);
         let tokens = (window / 8).min(self.old_tokens / 2).clamp(100, 3_000);
-        tokens.min(self.room.summary / 2) as usize * 4
+        tokens.min(self.room / 2) as usize * 4
     }
 
     /// A model's answer without what is added here, and with a goal. `None` if nothing is left.
@@ -231,18 +241,20 @@ impl<'a, T: Turn> Draft<'a, T> {
         Some(format!("## {title}\n{goal}\n\n{heading}{summary}"))
     }
 
-    /// The new message.
+    /// The new message, with all of a summary.
+    fn whole(&self, summary: &str) -> String {
+        let between = if summary.is_empty() || self.files.is_empty() { "" } else { "\n\n" };
+        format!("{SUMMARY_TAG}\n{summary}{between}{}", self.files)
+    }
+
+    /// The new message, with as much of a summary as there is room for: a model may write more than
+    /// it was asked for.
     fn message<C: CountTokens>(&self, summary: &str, meter: &Meter<C>) -> String {
-        let whole = |summary: &str| {
-            let between = if summary.is_empty() || self.files.is_empty() { "" } else { "\n\n" };
-            format!("{SUMMARY_TAG}\n{summary}{between}{}", self.files)
-        };
         let mut summary = Cow::Borrowed(summary);
-        // A model may write more than it was asked for.
         for _ in 0..16 {
-            let message = whole(&summary);
+            let message = self.whole(&summary);
             let tokens = meter.counter().count(&message) as u64;
-            let Some(over) = tokens.checked_sub(self.room.summary).filter(|over| *over > 0) else {
+            let Some(over) = tokens.checked_sub(self.room).filter(|over| *over > 0) else {
                 return message;
             };
             let over = usize::try_from(over).unwrap_or(usize::MAX).saturating_mul(4);
@@ -250,7 +262,42 @@ impl<'a, T: Turn> Draft<'a, T> {
             let shorter = chars.saturating_sub(over.saturating_add(8)).max(chars / 2);
             summary = Cow::Owned(close_fence(cut_middle(&summary, shorter)));
         }
-        whole("")
+        self.whole("")
+    }
+
+    /// The outcome with a deterministic summary; `why` a model did not write it. After an overflow
+    /// fewer messages stay, and then results are cut, when nothing else makes the conversation
+    /// smaller.
+    pub(crate) fn finish_without_model<C: CountTokens>(
+        &self,
+        meter: &Meter<C>,
+        why: Option<String>,
+    ) -> CompactionOutcome {
+        let has_to_shrink = self.request.reason == Reason::Overflow;
+        let is_unchanged = |outcome: &_| !matches!(outcome, CompactionOutcome::Compacted(_));
+        let mut outcome = self.finish(&self.smaller_summary(meter), meter);
+        if is_unchanged(&outcome) && has_to_shrink {
+            let shortest = shorter_plans(self.turns, Some(self.plan)).pop().unwrap_or(self.plan);
+            let plans = (shortest, shortest);
+            let draft = Self::of(self.turns, meter, self.request, plans, self.limits);
+            outcome = draft.finish(&draft.smaller_summary(meter), meter);
+            if is_unchanged(&outcome) && self.limits.must_cut(self.tokens_before) {
+                outcome = draft.report(None, meter);
+            }
+        }
+        if let CompactionOutcome::Compacted(done) = &mut outcome {
+            done.report.summary_error = why;
+        }
+        outcome
+    }
+
+    /// A deterministic summary that is smaller than the messages it replaces, if that can be.
+    fn smaller_summary<C: CountTokens>(&self, meter: &Meter<C>) -> String {
+        let least = meter.counter().count(&self.whole("")) as u64;
+        // A quarter is spared for counters that find more than a token in four characters.
+        let smaller = self.old_tokens.saturating_sub(least).saturating_mul(3);
+        let chars = usize::try_from(smaller).unwrap_or(usize::MAX).min(self.summary_chars());
+        deterministic_summary(self.old, chars)
     }
 
     pub(crate) fn finish<C: CountTokens>(
@@ -258,52 +305,70 @@ impl<'a, T: Turn> Draft<'a, T> {
         summary: &str,
         meter: &Meter<C>,
     ) -> CompactionOutcome {
-        let mut summary = self.message(summary, meter);
-        let mut summary_token_estimate = meter.counter().count(&summary) as u64;
-        let others = self.tokens_before - self.old_tokens;
-        let mut tokens_after = others.saturating_add(summary_token_estimate);
+        let whole = meter.counter().count(&self.whole(summary)) as u64;
+        let message = self.message(summary, meter);
+        let tokens = whole.max(meter.counter().count(&message) as u64);
+        // Where hardly anything is old no summary can help.
+        let least = LEAST_SUMMARY.max(meter.counter().count(&self.whole("")) as u64);
+        let is_last_resort = self.is_shortest && self.old_tokens <= least;
+        if is_last_resort && self.limits.must_cut(self.tokens_before) {
+            return self.report(None, meter);
+        }
+        if tokens < self.old_tokens {
+            return self.report(Some(message), meter);
+        }
+        let tokens_before = self.tokens_before;
+        let tokens_after = (tokens_before - self.old_tokens).saturating_add(tokens);
+        CompactionOutcome::NotSmaller { tokens_before, tokens_after }
+    }
+
+    /// The outcome with this message in the place of the old ones; without one, these stay, and only
+    /// results are cut.
+    fn report<C: CountTokens>(
+        &self,
+        message: Option<String>,
+        meter: &Meter<C>,
+    ) -> CompactionOutcome {
+        let tokens_before = self.tokens_before;
         let mut plan = self.plan;
-        if summary_token_estimate >= self.old_tokens {
-            let tokens_before = self.tokens_before;
-            let outcome = CompactionOutcome::NotSmaller { tokens_before, tokens_after };
-            if tokens_before <= self.room.limit {
-                return outcome;
-            }
-            // Then the old messages stay as well.
-            summary = String::new();
-            summary_token_estimate = 0;
-            tokens_after = tokens_before;
+        if message.is_none() {
             plan.kept += plan.replaced;
             plan.replaced = 0;
         }
-        let (cuts, saved) = self.cuts(&plan, tokens_after, meter);
+        let summary = message.unwrap_or_default();
+        let summary_token_estimate = meter.counter().count(&summary) as u64;
+        let old_tokens = meter.old_tokens(&plan);
+        let tokens_after = (tokens_before - old_tokens).saturating_add(summary_token_estimate);
+        let (cuts, saved) = self.cuts(tokens_after, meter);
         if plan.replaced == 0 && cuts.is_empty() {
-            let tokens_before = self.tokens_before;
             return CompactionOutcome::NotSmaller { tokens_before, tokens_after };
         }
         let report = Report {
             reason: self.request.reason,
-            original_turn_count: plan.replaced,
+            original_turn_count: self.turns.len(),
             preserved_turn_count: plan.kept,
             shortened_result_count: cuts.len(),
             summary_token_estimate,
             tracked_file_count: self.tracked_file_count,
             messages_before: self.turns.len(),
             messages_after: self.turns.len() - plan.replaced + usize::from(plan.replaced > 0),
-            tokens_before: self.tokens_before,
+            tokens_before,
             tokens_after: tokens_after - saved,
             summary,
             compacted_entries: plan.replaced,
+            summary_error: None,
         };
         CompactionOutcome::Compacted(Compaction { plan, cuts, report })
     }
 
-    /// The results to cut so that no more than the limit is taken, and what that saves, in tokens.
-    fn cuts<C: CountTokens>(&self, plan: &Plan, tokens: u64, meter: &Meter<C>) -> (Vec<Cut>, u64) {
-        let Some(over) = tokens.checked_sub(self.room.limit).filter(|over| *over > 0) else {
+    /// The results to cut where no fewer messages can stay and the model's window has no room for
+    /// them, and what that saves, in tokens.
+    fn cuts<C: CountTokens>(&self, tokens: u64, meter: &Meter<C>) -> (Vec<Cut>, u64) {
+        if !self.is_shortest || !self.limits.must_cut(tokens) {
             return (Vec::new(), 0);
-        };
-        let cuttable = Cuttable::of(self.turns, plan.range().end, meter.counter());
+        }
+        let over = tokens - self.limits.cut_to.min(tokens);
+        let cuttable = Cuttable::of(self.turns, self.plan.range().end, meter.counter());
         let mut wanted = over;
         loop {
             let cuts = cuttable.save(wanted);
@@ -314,33 +379,5 @@ impl<'a, T: Turn> Draft<'a, T> {
             // A counter may find more in what stays than in what goes.
             wanted = wanted.saturating_add(wanted / 8 + 1);
         }
-    }
-}
-
-impl Request<'_> {
-    /// What a conversation of this size may take afterwards.
-    fn limit_of(&self, tokens: u64) -> Option<u64> {
-        match self.reason {
-            Reason::Overflow => Some(self.limit.unwrap_or(u64::MAX).min(tokens / 4 * 3)),
-            Reason::Threshold | Reason::Manual => self.limit,
-        }
-    }
-
-    fn room<T: Turn, C: CountTokens>(&self, turns: &[T], meter: &Meter<C>, plan: &Plan) -> Room {
-        let tokens = meter.tokens();
-        let Some(limit) = self.limit_of(tokens) else {
-            return Room { limit: u64::MAX, summary: u64::MAX };
-        };
-        let most = Cuttable::of(turns, plan.range().end, meter.counter()).most();
-        let least = tokens - meter.old_tokens(plan) - most;
-        let window = self.context_window_size.unwrap_or(u64::MAX);
-        let limit = match self.reason {
-            _ if least.saturating_add(LEAST_SUMMARY) <= limit => limit,
-            Reason::Overflow => limit.max(window.min(tokens.saturating_sub(1))),
-            Reason::Threshold | Reason::Manual => {
-                limit.max(self.context_window_size.unwrap_or(limit))
-            }
-        };
-        Room { limit, summary: limit.saturating_sub(least) }
     }
 }

@@ -48,12 +48,14 @@
 //!   never begins with a result whose call is gone.
 //! - The files that were read and modified are a section of their own, from the caller and from
 //!   earlier summaries, never in the model's words.
-//! - Where the recent messages are themselves too much, fewer stay, down to the last call with its
-//!   results; where that is too much, results are cut to their beginning and their end, of types
-//!   that can ([`Turn::with_result`]). After it the conversation is below the window if that can be.
+//! - As many messages stay as the policy says, unless they are themselves too many: more than the
+//!   threshold, or after an overflow more than the window. Then fewer stay, down to the last call
+//!   with its results. Only where those do not fit into the window, they are cut to their beginning
+//!   and their end, of types that can ([`Turn::with_result`]).
 //! - A second summary replaces the first and includes it.
 //! - When the model fails, or the summary would be no smaller than what it replaces, nothing
-//!   changes. A caller that records the report first uses [`Compactor::prepare`], after which
+//!   changes, except after an overflow: there a deterministic summary takes its place, and
+//!   [`Report::summary_error`] says so. A caller that records the report first uses [`Compactor::prepare`], after which
 //!   nothing changes before [`Compaction::apply`]; [`Plan`] can be applied again from the record.
 //!
 //! # Limits
@@ -73,6 +75,7 @@ mod cuts;
 mod deterministic;
 mod draft;
 mod files;
+mod limits;
 mod meter;
 mod open;
 mod openai;

@@ -70,6 +70,11 @@ impl<C: CountTokens> Meter<C> {
         self.system.saturating_add(self.total)
     }
 
+    /// What the messages take without the system prompt.
+    pub(crate) const fn message_tokens(&self) -> u64 {
+        self.total
+    }
+
     /// What the messages of a plan's old part take, as far as they were counted.
     pub(crate) fn old_tokens(&self, plan: &Plan) -> u64 {
         let old = self.turns.get(plan.range()).unwrap_or_default();

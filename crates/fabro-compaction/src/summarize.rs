@@ -12,7 +12,8 @@ pub trait Summarize: Send + Sync {
     ///
     /// # Errors
     ///
-    /// When the call fails. The conversation stays as it is.
+    /// When the call fails. The conversation stays as it is; after an overflow a deterministic
+    /// summary takes its place.
     async fn summarize(&self, request: SummaryRequest) -> Result<String, SummarizeError>;
 }
 

@@ -439,9 +439,10 @@ pub struct CompletedTool {
 pub struct CompletedCompaction {
     /// What made it necessary: `threshold`, `overflow` or `manual`.
     pub reason: String,
-    /// Messages that were replaced.
+    /// Messages of the whole conversation before; in logs of earlier versions those that were
+    /// replaced.
     pub original_turn_count: u64,
-    /// Messages that stayed as they were.
+    /// The last messages, which stayed.
     pub preserved_turn_count: u64,
     /// What the summary is estimated to take, in tokens.
     pub summary_token_estimate: u64,
@@ -465,6 +466,17 @@ pub struct CompletedCompaction {
     /// What making the summary cost, where a model made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+}
+
+impl CompletedCompaction {
+    /// How many messages the summary replaced.
+    pub fn replaced(&self) -> u64 {
+        if self.summary.as_str() == Some("") {
+            return 0;
+        }
+        // The summary is one of those after it.
+        self.messages_before.saturating_add(1).saturating_sub(self.messages_after)
+    }
 }
 
 /// A result of a tool of which only the beginning and the end stay in a conversation.

@@ -141,7 +141,7 @@ fn message(
             ..new("tool", whole(&end.output)?)
         },
         EventBody::AgentCompactionCompleted(done) => TranscriptMessage {
-            replaces: Some(done.original_turn_count),
+            replaces: Some(done.replaced()),
             ..new("system", whole(&done.summary)?)
         },
         EventBody::AgentSteered { text, .. } => new("user", Value::from(text.as_str())),

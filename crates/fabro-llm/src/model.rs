@@ -68,6 +68,9 @@ pub struct Request {
     /// Requests of one conversation have the same prompt-cache key, so that a provider finds the
     /// beginning it has cached. Sent to `OpenAI` only.
     pub cache_key: Option<String>,
+    /// Whether the provider sends the answer in pieces. Where it sends it as a whole, the request's
+    /// timeout is for all of it.
+    pub streams: bool,
 }
 
 impl Request {
@@ -83,6 +86,7 @@ impl Request {
             speed: None,
             max_tokens: None,
             cache_key: None,
+            streams: true,
         }
     }
 }

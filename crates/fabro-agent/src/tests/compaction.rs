@@ -184,6 +184,77 @@ async fn an_overflow_is_recovered_from_once() {
     assert_eq!(answer.usage.turns, 23);
 }
 
+/// Twenty calls; the request after them overflows once, unless it is for a summary.
+fn overflowing(summary: Turn) -> Arc<Play> {
+    Play::new(move |number, request| {
+        if request.tools.is_empty() {
+            return summary.clone();
+        }
+        match number {
+            0..20 => call("look", json!({"file": number, "says": "z".repeat(400)})),
+            _ if request.messages.len() > 20 => Turn::Fail(ErrorKind::ContextOverflow),
+            _ => say("made it"),
+        }
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_overflow_is_survived_without_a_summary_of_the_model() {
+    let long = "word ".repeat(20_000);
+    for (summary, expect) in [
+        (Turn::Fail(ErrorKind::Overloaded), "the model is overloaded: try again later"),
+        (say(" "), "the model's summary is empty"),
+        (say(&long), "not smaller than the messages it replaces"),
+    ] {
+        let model = overflowing(summary);
+        let (mut session, journal) = session(&model, settings());
+        let answer = session.send("Goal".to_owned(), &never()).await.unwrap();
+        assert_eq!(answer.text, "made it");
+        assert_eq!(answer.usage.turns, 23);
+        let recorded = notes_of(&journal.records());
+        let error = recorded.lines().find(|line| line.starts_with("error ")).unwrap();
+        assert!(
+            error.contains(expect)
+                && error.ends_with("; a summary without a model takes its place"),
+            "{error}"
+        );
+        assert!(recorded.contains("compaction overflow 35+6"), "{recorded}");
+        let (mut again, _) = super::session(&Play::list(vec![say("x")]), settings());
+        again.restore(Transcript::from_notes(&journal.notes(), no_blobs).unwrap());
+        assert_eq!(conversation(&again), conversation(&session));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_summary_that_is_too_long_is_reported_and_changes_nothing() {
+    let model = worker(30, |_| say(&"word ".repeat(20_000)));
+    let (mut session, journal) = session(&model, Settings { window: Some(9_000), ..settings() });
+    session.send("Goal".to_owned(), &never()).await.unwrap();
+    let recorded = notes_of(&journal.records());
+    assert!(recorded.contains("warning compaction: a summary would not be shorter"), "{recorded}");
+    assert!(!recorded.contains("compaction threshold"), "{recorded}");
+    assert_eq!(session.messages().len(), 62);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_summary_does_not_stream() {
+    let model = overflowing(say("## Goal\nGoal"));
+    let (mut session, journal) = session(&model, settings());
+    session.send("Goal".to_owned(), &never()).await.unwrap();
+    for request in model.requests() {
+        assert_eq!(request.streams, !request.tools.is_empty());
+    }
+    let notes = journal.notes();
+    let done = notes.iter().find_map(|note| match &note.body {
+        EventBody::AgentCompactionCompleted(done) => Some(done),
+        _ => None,
+    });
+    // The whole history, what stays of it, and the summary before that.
+    let done = done.unwrap();
+    let counts = [done.original_turn_count, done.preserved_turn_count, done.messages_after];
+    assert_eq!((counts, done.messages_before), ([41, 6, 7], 41));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_second_overflow_is_the_end() {
     let model = Play::new(|number, request| match number {

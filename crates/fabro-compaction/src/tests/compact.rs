@@ -72,7 +72,7 @@ fn one_message_takes_the_place_of_the_old_ones() {
     insta::assert_json_snapshot!(compaction.report, @r#"
     {
       "reason": "threshold",
-      "original_turn_count": 35,
+      "original_turn_count": 42,
       "preserved_turn_count": 6,
       "summary_token_estimate": 33,
       "tracked_file_count": 2,
@@ -282,6 +282,51 @@ fn a_summary_that_is_no_smaller_is_not_used() {
     let uncalled = replying(|_| panic!("a call that cannot help"));
     let outcome = prepared(&turns, compactor(many), &uncalled);
     assert!(matches!(outcome, CompactionOutcome::NotSmaller { .. }));
+}
+
+#[test]
+fn kept_messages_stay_whole_when_the_summary_is_too_long() {
+    // The last six messages alone are above the threshold, but not above the window.
+    let mut turns = session(20);
+    let kept = turns.len() - 6;
+    for turn in &mut turns[kept..] {
+        for result in &mut turn.results {
+            result.1 = "x".repeat(10_000);
+        }
+    }
+    let before = turns.clone();
+    let mut compactor = Compactor::new(Policy::fabro(), 12_000);
+    let model = answering(&"word ".repeat(20_000));
+    let outcome = now(compactor.compact(&mut turns, Moment::AfterAnswer, Some(&model))).unwrap();
+    assert!(matches!(outcome, CompactionResult::NotSmaller { .. }), "{outcome:?}");
+    assert_eq!(turns, before);
+}
+
+#[test]
+fn after_an_overflow_a_deterministic_summary_takes_the_place_of_a_failed_one() {
+    let turns = session(20);
+    let long = "word ".repeat(20_000);
+    let check = |model: &dyn Summarize, expect: &str| {
+        let mut messages = turns.clone();
+        let mut compactor = compactor(Files::default());
+        let overflow = Moment::Overflow { retried: false };
+        let outcome = now(compactor.compact(&mut messages, overflow, Some(model))).unwrap();
+        let report = outcome.report().unwrap();
+        assert_eq!(report.summary_error.as_deref(), Some(expect));
+        assert_eq!(report.summary, deterministic_report(&turns).summary);
+        assert_eq!(messages[1..], turns[35..]);
+        assert_eq!(compactor.meter.tokens(), report.tokens_after);
+    };
+    let down = replying(|_| Err("overloaded".into()));
+    check(&down, "the summary call failed: overloaded");
+    check(&answering(" "), "the summary call failed: the model's summary is empty");
+    let what = "the model's summary is not smaller than the messages it replaces";
+    check(&answering(&long), what);
+}
+
+fn deterministic_report(turns: &[Msg]) -> Report {
+    let mut compactor = compactor(Files::default());
+    compacted(now(compactor.prepare(turns, Reason::Overflow, None)).unwrap()).report
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn shortened(turns: &mut Vec<Msg>, reason: Reason, policy: &Policy, window: Opti
     let cuts = done.cuts.iter().map(|cut| format!(" {}:{}+{}", cut.id, cut.head, cut.tail));
     format!(
         "{}+{} {}->{}{}",
-        report.original_turn_count,
+        report.compacted_entries,
         report.preserved_turn_count,
         report.tokens_before,
         report.tokens_after,
@@ -56,21 +56,29 @@ fn as_many_recent_messages_stay_as_there_is_room_for() {
     assert_snapshot!(result(&[&[big], &[big], &[big], &[4_000], &[4_000], &[4_000]]), @"7+6 19034->4084");
     assert_snapshot!(result(&[&[big], &[big], &[big]]), @"5+2 16022->6068");
     assert_snapshot!(result(&[&[big], &[big], &[4_000], &[big], &[4_000]]), @"5+6 18030->8076");
-    assert_snapshot!(result(&[&[big], &[big, big, big]]), @"3+2 21022->15977 1.0:13195+6597 1.1:13195+6597 1.2:13195+6597");
-    assert_snapshot!(result(&[&[big, 2_000, big, big]]), @"0+3 16520->15977 0.0:12790+6394 0.2:12790+6394 0.3:12790+6394");
+    assert_snapshot!(result(&[&[big], &[big, big, big]]), @"3+2 21022->16064");
+    assert_snapshot!(result(&[&[big, 2_000, big, big]]), @"NothingOld");
 }
 
 #[test]
 fn after_an_overflow_less_has_to_stay_than_what_did_not_fit() {
+    let in_window = |rounds: &[&[usize]], window| {
+        shortened(&mut reads(40, rounds), Reason::Overflow, &Policy::fabro(), window)
+    };
     let result = |rounds: &[&[usize]]| {
-        let [one, other] = [None, Some(1_000_000)].map(|window| {
-            shortened(&mut reads(40, rounds), Reason::Overflow, &Policy::fabro(), window)
-        });
+        let [one, other] = [None, Some(12_000)].map(|window| in_window(rounds, window));
         assert_eq!(one, other);
         one
     };
+    // Six messages are nearly all of it.
     assert_snapshot!(result(&[&[8_000], &[9_000], &[10_000]]), @"5+2 7772->3568");
     assert_snapshot!(result(&[&[40_000]]), @"0+3 11014->8252 0.0:19240+9620");
+    // Six messages are not too many.
+    let small: [&[usize]; 5] = [&[4_000]; 5];
+    assert_snapshot!(result(&small), @"5+6 6030->4076");
+    assert_snapshot!(in_window(&small, Some(6_000)), @"5+6 6030->4076");
+    assert_snapshot!(in_window(&small, Some(5_000)), @"5+6 6030->4076");
+    assert_snapshot!(in_window(&[&[8_000], &[9_000], &[10_000]], Some(1_000_000)), @"5+2 7772->3568");
 }
 
 #[test]
@@ -133,7 +141,11 @@ proptest! {
         // The system prompt, a summary with the goal, and the last calls with the least of results.
         let least = prompt as u64 / 4 + 200 + last_calls * 100;
         let model = replying(move |_| Ok("word ".repeat(said)));
-        let outcome = now(compactor.prepare(&turns, reason, Some(&model)));
+        let mut outcome = now(compactor.prepare(&turns, reason, Some(&model)));
+        if matches!(outcome, Ok(CompactionOutcome::NotSmaller { .. })) {
+            // The next call overflows.
+            outcome = now(compactor.prepare(&turns, Reason::Overflow, Some(&model)));
+        }
         let before = turns.clone();
         match outcome {
             Ok(CompactionOutcome::Compacted(done)) => {

@@ -56,12 +56,13 @@ impl Endpoint {
     }
 
     /// Where requests to this model go.
-    pub(super) fn url(&self, kind: ProviderKind, model: &str) -> String {
+    pub(super) fn url(&self, kind: ProviderKind, model: &str, streams: bool) -> String {
         let Self { base, query, .. } = self;
         match Wire::of(kind) {
             Wire::Anthropic => format!("{base}/messages{query}"),
             Wire::ChatCompletions => format!("{base}/chat/completions{query}"),
             Wire::Responses => format!("{base}/responses{query}"),
+            Wire::Gemini if !streams => format!("{base}/models/{model}:generateContent{query}"),
             Wire::Gemini => {
                 let query = query.replacen('?', "&", 1);
                 format!("{base}/models/{model}:streamGenerateContent?alt=sse{query}")
@@ -144,7 +145,7 @@ mod tests {
         let provider =
             Provider { base_url: base_url.map(str::to_owned), ..Provider::new("p", kind) };
         let result = match Endpoint::new(&provider) {
-            Ok(endpoint) => endpoint.url(kind, "m"),
+            Ok(endpoint) => endpoint.url(kind, "m", true),
             Err(error) => error.to_string(),
         };
         assert_eq!(result, expect);

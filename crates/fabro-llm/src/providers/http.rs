@@ -11,7 +11,7 @@ use tokio_util::codec::{Decoder, LinesCodec, LinesCodecError};
 use super::endpoint::Endpoint;
 use super::sse::{Frame, Parser};
 use super::{Provider, failure};
-use crate::{ErrorKind, ModelError};
+use crate::{ErrorKind, ModelError, Request};
 
 const REQUEST_TIMEOUT: Duration = Duration::from_mins(10);
 const STREAM_TIMEOUT: Duration = Duration::from_mins(5);
@@ -52,12 +52,13 @@ pub(super) async fn send(
     provider: &Provider,
     endpoint: &Endpoint,
     model: &str,
-    is_fast: bool,
+    request: &Request,
     body: &Value,
 ) -> Result<Body, ModelError> {
     let timeouts = Timeouts::of(provider);
+    let is_fast = request.speed.as_deref() == Some("fast");
     let request = client
-        .post(endpoint.url(provider.kind, model))
+        .post(endpoint.url(provider.kind, model, request.streams))
         .headers(endpoint.headers(provider.kind, is_fast))
         .json(body);
     let Ok(response) = timeout(timeouts.begin, request.send()).await else {

@@ -149,8 +149,7 @@ async fn send(shared: &Shared, request: &Request) -> Result<Answer, ModelError> 
     let endpoint = &shared.endpoints[index];
     let info = shared.catalog.find(&model);
     let body = WireRequest::new(provider, &model, info, request)?.body();
-    let is_fast = request.speed.as_deref() == Some("fast");
-    let body = http::send(&shared.client, provider, endpoint, &model, is_fast, &body).await?;
+    let body = http::send(&shared.client, provider, endpoint, &model, request, &body).await?;
     let messages = Arc::clone(&request.messages);
     Ok(Answer {
         reader: Wire::of(provider.kind).event_reader(),

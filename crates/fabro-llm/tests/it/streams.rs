@@ -154,6 +154,42 @@ async fn an_answer_that_is_not_a_stream_is_read() {
     assert_eq!(error.kind, ErrorKind::ContextOverflow, "{error}");
 }
 
+#[tokio::test]
+async fn an_answer_may_be_wanted_as_a_whole() {
+    use ProviderKind::{Anthropic, Gemini, OpenAiCompatible, OpenAiResponses};
+    let check = async |kind: ProviderKind, response: Response, path: &str| {
+        let server = Server::start(vec![response]).await.unwrap();
+        let mut request = request("Hi");
+        request.streams = false;
+        let reply = complete(&client(kind, &server), request).await.unwrap();
+        assert_eq!((reply.text().as_str(), reply.stop), ("whole", StopReason::Complete));
+        let used = (reply.usage.input_tokens, reply.usage.output_tokens, reply.usage.cached_tokens);
+        assert_eq!(used, (7, 2, 3), "{kind:?}");
+        let sent = &server.requests()[0];
+        assert!(sent.path.ends_with(path), "{}", sent.path);
+        let sent = sent.json();
+        assert!(matches!(sent["stream"], Value::Null | Value::Bool(false)), "{sent}");
+        assert!(sent["stream_options"].is_null(), "{sent}");
+    };
+    let json = |body: Value| Response::bytes(200, "application/json", body.to_string());
+    let fake = || Response::text("whole").usage(7, 2, 3);
+    check(OpenAiCompatible, fake(), "/chat/completions").await;
+    check(Anthropic, fake(), "/messages").await;
+    let response = json!({"status": "completed", "error": null,
+        "output": [
+            {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm"}]},
+            {"type": "message", "content": [{"type": "output_text", "text": "whole"}]},
+        ],
+        "usage": {"input_tokens": 7, "output_tokens": 2, "input_tokens_details": {"cached_tokens": 3}},
+    });
+    check(OpenAiResponses, json(response), "/responses").await;
+    let gemini = json!({
+        "candidates": [{"content": {"parts": [{"text": "whole"}]}, "finishReason": "STOP"}],
+        "usageMetadata": {"promptTokenCount": 7, "candidatesTokenCount": 2, "cachedContentTokenCount": 3},
+    });
+    check(Gemini, json(gemini), "/models/some-model:generateContent").await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn silence_is_a_timeout() {
     for kind in BOTH {

@@ -56,6 +56,23 @@ impl EventReader for Reader {
         }
         Ok(Progress::More)
     }
+
+    fn read_whole(&mut self, body: &Value, turn: &mut Turn) -> Result<(), EventError> {
+        if body["type"] == "error" || !body["error"].is_null() {
+            return Err(EventError::Reported(body.clone()));
+        }
+        let Some(blocks) = body["content"].as_array() else {
+            return Err(EventError::Incomplete("the answer has no content".to_owned()));
+        };
+        for block in blocks {
+            self.start_block(block, turn);
+            self.end_block(turn);
+        }
+        self.add_usage(&body["usage"], turn);
+        let reason = body["stop_reason"].as_str().unwrap_or_default();
+        turn.finish = Some(finish_reason(reason));
+        turn.end()
+    }
 }
 
 impl Reader {

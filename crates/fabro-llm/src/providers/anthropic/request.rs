@@ -19,7 +19,7 @@ const DEFAULT_MAX_TOKENS: u32 = 64_000;
 pub(in crate::providers) fn body(wire: &WireRequest<'_>) -> Value {
     let request = &*wire.request;
     let max_tokens = wire.max_tokens.or(wire.max_output_tokens).unwrap_or(DEFAULT_MAX_TOKENS);
-    let mut body = json!({"model": wire.model, "stream": true});
+    let mut body = json!({"model": wire.model, "stream": request.streams});
     if let Some(system) = system(&request.messages) {
         body["system"] = system;
     }

@@ -16,7 +16,7 @@ const MAX_COMPLETION_TOKENS: [&str; 5] = ["gpt-5", "gpt-6", "o1", "o3", "o4"];
 /// The body of a request.
 pub(in crate::providers) fn body(wire: &WireRequest<'_>) -> Value {
     let request = &*wire.request;
-    let mut body = json!({"model": wire.model, "stream": true});
+    let mut body = json!({"model": wire.model, "stream": request.streams});
     if let Some(effort) = wire.effort {
         body["reasoning_effort"] = json!(effort);
     }
@@ -24,7 +24,9 @@ pub(in crate::providers) fn body(wire: &WireRequest<'_>) -> Value {
         body["tools"] = request.tools.iter().map(tool).collect();
     }
     body["messages"] = messages(wire.provider.kind, &request.messages).into();
-    body["stream_options"] = json!({"include_usage": true});
+    if request.streams {
+        body["stream_options"] = json!({"include_usage": true});
+    }
     if let Some(max_tokens) = wire.max_tokens {
         let is_new = MAX_COMPLETION_TOKENS.iter().any(|name| wire.model.starts_with(name));
         let key = if is_new { "max_completion_tokens" } else { "max_tokens" };

@@ -12,23 +12,34 @@ pub(in crate::providers) struct Reader;
 
 impl EventReader for Reader {
     fn read(&mut self, event: &Event, turn: &mut Turn) -> Result<Progress, EventError> {
-        let response = event.json()?;
-        if !response["error"].is_null() {
-            return Err(EventError::Reported(response));
-        }
-        if let Some(reason) = response["promptFeedback"]["blockReason"].as_str() {
-            return Err(EventError::Refused(reason.to_owned()));
-        }
-        add_usage(&response["usageMetadata"], turn);
-        let candidate = &response["candidates"][0];
-        for part in candidate["content"]["parts"].as_array().into_iter().flatten() {
-            add_part(part, turn);
-        }
-        let Some(reason) = candidate["finishReason"].as_str() else { return Ok(Progress::More) };
-        turn.finish = Some(finish_reason(reason));
-        turn.end()?;
-        Ok(Progress::Ended)
+        read_response(&event.json()?, turn)
     }
+
+    fn read_whole(&mut self, body: &Value, turn: &mut Turn) -> Result<(), EventError> {
+        match read_response(body, turn)? {
+            Progress::Ended => Ok(()),
+            Progress::More => Err(EventError::ended_early()),
+        }
+    }
+}
+
+/// Reads a response: all of an answer, or the next piece of it.
+fn read_response(response: &Value, turn: &mut Turn) -> Result<Progress, EventError> {
+    if !response["error"].is_null() {
+        return Err(EventError::Reported(response.clone()));
+    }
+    if let Some(reason) = response["promptFeedback"]["blockReason"].as_str() {
+        return Err(EventError::Refused(reason.to_owned()));
+    }
+    add_usage(&response["usageMetadata"], turn);
+    let candidate = &response["candidates"][0];
+    for part in candidate["content"]["parts"].as_array().into_iter().flatten() {
+        add_part(part, turn);
+    }
+    let Some(reason) = candidate["finishReason"].as_str() else { return Ok(Progress::More) };
+    turn.finish = Some(finish_reason(reason));
+    turn.end()?;
+    Ok(Progress::Ended)
 }
 
 fn add_part(part: &Value, turn: &mut Turn) {

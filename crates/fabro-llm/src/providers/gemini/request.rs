@@ -1,4 +1,4 @@
-//! Request bodies of Gemini's `streamGenerateContent`. The model is in the URL.
+//! Request bodies of Gemini's `generateContent` and `streamGenerateContent`. The model is in the URL.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

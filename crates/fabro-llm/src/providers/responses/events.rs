@@ -55,6 +55,29 @@ impl EventReader for Reader {
         }
         Ok(Progress::More)
     }
+
+    fn read_whole(&mut self, body: &Value, turn: &mut Turn) -> Result<(), EventError> {
+        if !body["error"].is_null() {
+            return Err(EventError::Reported(body.clone()));
+        }
+        let Some(items) = body["output"].as_array() else {
+            return Err(EventError::Incomplete("the answer has no output".to_owned()));
+        };
+        for item in items {
+            let texts = |key: &str| item[key].as_array().cloned().unwrap_or_default();
+            for part in texts("summary").iter().chain(&texts("content")) {
+                let text = |key: &str| part[key].as_str().unwrap_or_default();
+                match text("type") {
+                    "output_text" => turn.add_text(text("text")),
+                    "summary_text" | "reasoning_text" => turn.add_reasoning(text("text")),
+                    "refusal" => turn.refusal.push_str(text("refusal")),
+                    _ => {}
+                }
+            }
+            self.end_item(0, item, turn);
+        }
+        self.end(body, turn)
+    }
 }
 
 impl Reader {

@@ -13,7 +13,7 @@ use crate::{Content, Message, Role, ToolSpec};
 /// The body of a request.
 pub(in crate::providers) fn body(wire: &WireRequest<'_>) -> Value {
     let request = &*wire.request;
-    let mut body = json!({"store": false, "model": wire.model, "stream": true});
+    let mut body = json!({"store": false, "model": wire.model, "stream": request.streams});
     if let Some(effort) = wire.effort {
         body["reasoning"]["effort"] = json!(effort);
     }
