@@ -55,12 +55,12 @@ pub enum Command {
     Cancel(cancel::CancelArgs),
     /// Copy a run up to the end of a stage
     #[command(
-        after_help = "Examples:\n  fabro fork latest plan\n  fabro fork latest test@2 --set tries=0\n\nThe edge after the stage is selected again when the copy is resumed."
+        after_help = "Examples:\n  fabro fork latest plan\n  fabro fork latest test@2 --set tries=0\n\nThe copy is a new run. `fabro resume` continues it after that stage, and selects the edge there again."
     )]
     Fork(fork::ForkArgs),
     /// Take a run back to the end of a stage
     #[command(
-        after_help = "Examples:\n  fabro rewind latest plan\n  fabro rewind latest test@2 --set tries=0\n\nLater events stay in the log but are ignored. Files are not changed."
+        after_help = "Examples:\n  fabro rewind latest plan\n  fabro rewind latest test@2 --set tries=0\n\n`fabro resume` continues the run after that stage. What happened later stays in the log but no longer\ncounts. Files in the working directory are not changed."
     )]
     Rewind(fork::ForkArgs),
     #[command(visible_aliases = ["remove", "delete"])]

@@ -1,14 +1,20 @@
 //! The options of every command: store, colors, tracing.
 
+use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, ColorChoice};
 use fabro_config::{Settings, user_settings_file};
-use fabro_store::{Runs, SqliteStore};
-use fabro_terminal::{Paint, stderr};
+use fabro_engine::checkpoint::StageName;
+use fabro_engine::read_all;
+use fabro_events::{Event, timestamp};
+use fabro_store::{Runs, SqliteStore, StoreError};
+use fabro_terminal::{Paint, one_line, stderr};
 use fabro_types::RunId;
+
+use crate::error;
 
 /// Options of every command.
 #[derive(Args, Clone, Debug, Default)]
@@ -68,6 +74,54 @@ pub fn stdout_width() -> usize {
     }
 }
 
+/// The run that a text means.
+pub async fn find(store: &SqliteStore, text: &str) -> anyhow::Result<RunId> {
+    match store.find(text).await {
+        Err(StoreError::Ambiguous { candidates, .. }) => {
+            Err(ambiguous(store, text, &candidates).await?)
+        }
+        Err(missing @ StoreError::NotFound { .. }) => match stage_of_latest(store, text).await {
+            Some(stage) => Err(error::usage(
+                missing.to_string(),
+                format!("`{stage}` is a stage of the latest run: write `latest {stage}`"),
+            )),
+            None => Err(missing.into()),
+        },
+        found => Ok(found?),
+    }
+}
+
+/// How many of several runs are listed.
+const CANDIDATES: usize = 8;
+
+async fn ambiguous(
+    store: &SqliteStore,
+    text: &str,
+    candidates: &[RunId],
+) -> anyhow::Result<anyhow::Error> {
+    let mut message = format!("`{text}` is the beginning of {} runs:", candidates.len());
+    let runs = store.list().await?;
+    let listed = runs.iter().filter(|run| candidates.contains(&run.id)).take(CANDIDATES);
+    for run in listed {
+        let workflow = one_line(&run.workflow, 40);
+        let started = timestamp(run.started_at_ms);
+        let _ = write!(message, "\n  {}  {workflow}  {}  {started}", run.id, run.status);
+    }
+    if candidates.len() > CANDIDATES {
+        message.push_str("\n  …");
+    }
+    Ok(error::usage(message, "write more of the id; `latest` is the run created last"))
+}
+
+/// The text, if it names a stage of the latest run.
+async fn stage_of_latest(store: &SqliteStore, text: &str) -> Option<String> {
+    let run = store.find("latest").await.ok()?;
+    let events = read_all(store, run).await.ok()?;
+    let name = StageName::parse(text);
+    let is_stage = |event: &Event| name.is_of(&event.entry);
+    events.iter().any(is_stage).then(|| text.to_owned())
+}
+
 impl Global {
     /// The store's directory. It may not exist.
     pub fn store_dir(&self) -> anyhow::Result<PathBuf> {
@@ -95,7 +149,7 @@ impl Global {
     /// The existing store, for writing, and the run.
     pub async fn find_run(&self, text: &str) -> anyhow::Result<(SqliteStore, RunId)> {
         let store = self.existing_store()?;
-        let run = store.find(text).await?;
+        let run = find(&store, text).await?;
         Ok((store, run))
     }
 
@@ -109,7 +163,7 @@ impl Global {
     /// The store for reading, and the run; with a warning to stderr when the log is damaged.
     pub async fn run_to_read(&self, text: &str) -> anyhow::Result<(SqliteStore, RunId)> {
         let store = self.store_to_read()?;
-        let run = store.find(text).await?;
+        let run = find(&store, text).await?;
         self.warn(store.check(run).await?);
         Ok((store, run))
     }

@@ -87,8 +87,13 @@ const fn hint(words: &'static [&'static str], command: &'static str, does: &'sta
     Hint { words, command, does }
 }
 
-/// The error for a word that is no command, if it is known what was meant.
+/// The error for a word that is no command, if it is known what was meant; and for a `run` without a
+/// workflow, which names those that there are.
 pub fn explain(error: &clap::Error, args: &[String]) -> Option<anyhow::Error> {
+    if error.kind() == ErrorKind::MissingRequiredArgument {
+        let is_run = args.get(1).is_some_and(|word| word == "run" || word == "start");
+        return is_run.then(no_workflow).flatten();
+    }
     if error.kind() != ErrorKind::InvalidSubcommand {
         return None;
     }
@@ -107,6 +112,20 @@ pub fn explain(error: &clap::Error, args: &[String]) -> Option<anyhow::Error> {
         let command = filled("run {FILE}", &args[at..]);
         usage(message, format!("run the workflow with `fabro {command}`"))
     })
+}
+
+fn no_workflow() -> Option<anyhow::Error> {
+    let names = fabro_config::workflow_names(&cwd().ok()?);
+    let next = match names.iter().next() {
+        Some(first) => {
+            let all = names.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+            format!(
+                "the workflows here are {all}: run one with `fabro run {first}`, or name a file"
+            )
+        }
+        None => "name a file, or make a first workflow with `fabro init`".to_owned(),
+    };
+    Some(usage("no workflow is named", next))
 }
 
 /// A command with the arguments that were typed: those before what the command needs besides.
@@ -176,6 +195,6 @@ mod tests {
         assert_snapshot!(check("fabro simulate a.fabro -I a=b"), @"there is no command `simulate`: `fabro run a.fabro -I a=b --dry-run` walks through a workflow without executing anything");
         assert_snapshot!(check("fabro flow.fabro --dry-run"), @"there is no command `flow.fabro`: run the workflow with `fabro run flow.fabro --dry-run`");
         assert_snapshot!(check("fabro frobnicate"), @"no hint");
-        assert_snapshot!(check("fabro run"), @"no hint");
+        assert_snapshot!(check("fabro inspect x y z"), @"no hint");
     }
 }

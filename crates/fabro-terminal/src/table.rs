@@ -36,8 +36,8 @@ impl Table {
         Self { columns: columns.to_vec(), rows: Vec::new(), width: usize::MAX }
     }
 
-    /// The same, with the last column cut to what fits into this width; left out where there is no
-    /// room for it.
+    /// The same within this width: the last column is cut to what fits, and columns that there is no
+    /// room for are left out, the last ones first.
     pub fn within(self, width: usize) -> Self {
         Self { width, ..self }
     }
@@ -54,23 +54,32 @@ impl Table {
             let cells = cells.map(|cell| cell.width()).max().unwrap_or_default();
             cells.max(self.columns[column].0.width())
         };
-        let mut widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
-        let last = widths.len().saturating_sub(1);
-        let before: usize = widths[..last].iter().map(|width| width + 2).sum();
-        let room = self.width.saturating_sub(before);
-        let shown = if widths[last] > room && room < LEAST { last } else { last + 1 };
-        widths[last] = widths[last].min(room);
-        let heading: Vec<&str> = self.columns.iter().map(|(name, _)| *name).take(shown).collect();
+        let widths = self.fitting((0..self.columns.len()).map(width).collect());
+        let heading = self.columns.iter().map(|(name, _)| *name);
+        let heading: Vec<&str> = heading.take(widths.len()).collect();
         let mut text = self.line(&heading, &widths, |_, cell| paint.dim(cell));
         for row in &self.rows {
-            let cut_last = |(at, cell): (usize, &String)| {
-                if at == last { cut(cell, room) } else { cell.clone() }
-            };
-            let cells: Vec<String> = row.iter().enumerate().take(shown).map(cut_last).collect();
+            let cells = row.iter().zip(&widths).map(|(cell, width)| cut(cell, *width));
+            let cells: Vec<String> = cells.collect();
             let cells: Vec<&str> = cells.iter().map(String::as_str).collect();
             text.push_str(&self.line(&cells, &widths, &color));
         }
         text
+    }
+
+    /// The widths of the columns that fit. The first one is always shown.
+    fn fitting(&self, mut widths: Vec<usize>) -> Vec<usize> {
+        let all = widths.len();
+        while let [before @ .., last] = &mut widths[..] {
+            let room = self.width.saturating_sub(before.iter().map(|width| width + 2).sum());
+            let is_cut = before.len() + 1 == all && room >= LEAST;
+            if before.is_empty() || *last <= room || is_cut {
+                *last = (*last).min(if before.is_empty() { *last } else { room });
+                break;
+            }
+            widths.pop();
+        }
+        widths
     }
 
     fn line(
@@ -91,5 +100,42 @@ impl Table {
         }
         text.push('\n');
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_fit_into_a_width() {
+        let table = |width| {
+            let columns = [("run", Align::Left), ("age", Align::Right), ("goal", Align::Left)];
+            let mut table = Table::new(&columns).within(width);
+            table.row(["計画".into(), "12m".into(), "Fix the failing test".into()]);
+            table.row(["b".into(), "1s".into(), String::new()]);
+            table.render(Paint::new(false), |_, cell| cell.to_owned())
+        };
+        insta::assert_snapshot!(table(80), @r"
+        run   age  goal
+        計画  12m  Fix the failing test
+        b      1s
+        ");
+        insta::assert_snapshot!(table(20), @r"
+        run   age  goal
+        計画  12m  Fix the …
+        b      1s
+        ");
+        insta::assert_snapshot!(table(18), @r"
+        run   age
+        計画  12m
+        b      1s
+        ");
+        insta::assert_snapshot!(table(8), @r"
+        run
+        計画
+        b
+        ");
+        assert_eq!(table(1), table(8));
     }
 }

@@ -13,15 +13,16 @@ use crate::output;
 #[derive(clap::Args, Clone, Debug)]
 #[command(
     override_usage = "fabro answer [OPTIONS] <RUN> [GATE] <CHOICE>",
-    after_help = "Examples:\n  fabro answer latest y\n  fabro answer latest review 'Use the other API'\n\nGATE is needed only if several gates wait. `fabro resume` continues a paused run."
+    after_help = "Examples:\n  fabro answer latest y\n  fabro answer latest review 'Use the other API'\n\n`fabro inspect RUN` shows the questions and their options. A run that is paused continues with\n`fabro resume`; one that is being driven continues by itself."
 )]
 pub struct AnswerArgs {
     /// The run: its id, the beginning of it, or `latest`
     #[arg(add = ArgValueCandidates::new(complete::runs))]
     pub run: String,
 
-    /// The gate (NODE or NODE@VISIT) if several wait, and an option's key or label, or free text
-    #[arg(num_args = 1..=2, required = true, value_names = ["GATE", "CHOICE"], add = ArgValueCandidates::new(complete::choices))]
+    /// An option's key, number or label, or free text; before it the gate (NODE or NODE@VISIT) if
+    /// several wait
+    #[arg(num_args = 1..=2, required = true, value_name = "[GATE] CHOICE", add = ArgValueCandidates::new(complete::choices))]
     pub words: Vec<String>,
 }
 

@@ -21,11 +21,11 @@ use fabro_terminal::{Paint, one_line};
 /// Show the context of a run
 #[derive(clap::Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  fabro context latest\n  fabro context latest --at plan --json\n  fabro context latest --diff plan test@2"
+    after_help = "Examples:\n  fabro context latest\n  fabro context latest --at plan --json\n  fabro context latest --diff plan test@2\n\nThe context has the values that stages set and that conditions and prompts read."
 )]
 pub struct ContextArgs {
     /// The run: its id, the beginning of it, or `latest`
-    #[arg(add = ArgValueCandidates::new(complete::runs))]
+    #[arg(default_value = "latest", add = ArgValueCandidates::new(complete::runs))]
     pub run: String,
 
     /// The context after this stage instead of the current one

@@ -21,7 +21,7 @@ use fabro_terminal::{Paint, line, note_text};
 )]
 pub struct EventsArgs {
     /// The run: its id, the beginning of it, or `latest`
-    #[arg(add = ArgValueCandidates::new(complete::runs))]
+    #[arg(default_value = "latest", add = ArgValueCandidates::new(complete::runs))]
     pub run: String,
 
     /// Follow the run until it ends or pauses

@@ -14,7 +14,9 @@ use fabro_terminal::{Paint, one_line};
 
 /// Show why a run took an edge after a stage
 #[derive(clap::Args, Clone, Debug)]
-#[command(after_help = "Example:\n  fabro explain latest test@2")]
+#[command(
+    after_help = "Example:\n  fabro explain latest test@2\n\nShows every outgoing edge with its condition, and the values that the condition compared."
+)]
 pub struct ExplainArgs {
     /// The run: its id, the beginning of it, or `latest`
     #[arg(add = ArgValueCandidates::new(complete::runs))]

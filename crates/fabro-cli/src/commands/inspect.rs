@@ -27,7 +27,7 @@ use crate::output;
 )]
 pub struct InspectArgs {
     /// The run: its id, the beginning of it, or `latest`
-    #[arg(add = ArgValueCandidates::new(complete::runs))]
+    #[arg(default_value = "latest", add = ArgValueCandidates::new(complete::runs))]
     pub run: String,
 
     /// A stage, for its prompt, response, output and outcome
@@ -117,6 +117,10 @@ fn run_text(report: &Inspect, paint: Paint, width: usize) -> String {
     let mut text = field("run", &report.id.to_string());
     text.push_str(&field("workflow", &clean(&report.workflow)));
     text.push_str(&field("status", &status(report, paint)));
+    if let Some(fork) = &report.forked {
+        let name = if fork.in_place { "rewound" } else { "forked" };
+        text.push_str(&field(name, &fork_text(fork)));
+    }
     if let Some(failure) = &report.failure {
         text.push_str(&field("failure", &paint.bad(&clean(&failure.to_string()))));
     }
@@ -144,21 +148,19 @@ fn run_text(report: &Inspect, paint: Paint, width: usize) -> String {
 /// The status, with what it does not say: a dry run, or a copy that was never interrupted.
 fn status(report: &Inspect, paint: Paint) -> String {
     let word = match &report.forked {
-        Some(fork) if report.status == RunStatus::Interrupted => paint.odd(&fork_text(fork)),
+        Some(fork) if report.status == RunStatus::Interrupted => {
+            let verb = if fork.in_place { "rewound" } else { "forked" };
+            paint.odd(&format!("{verb}, not resumed yet"))
+        }
         _ => paint_run(report.status, paint),
     };
-    if report.dry_run { format!("{word}, a dry run: nothing was executed") } else { word }
+    if report.dry_run { format!("{word} (dry run: nothing was executed)") } else { word }
 }
 
-/// What a fork or a rewind left, which is to be resumed.
+/// Where a fork or a rewind was made: `from RUN after STAGE`.
 pub(crate) fn fork_text(point: &ForkPoint) -> String {
-    let verb = if point.in_place {
-        "rewound".to_owned()
-    } else {
-        format!("forked from {}", point.from_run)
-    };
-    let after = point.stage.as_deref().map(|stage| format!(" after {stage}")).unwrap_or_default();
-    format!("{verb}{after}, not resumed yet")
+    let after = point.stage.as_deref().map(|stage| format!("after {stage}")).unwrap_or_default();
+    if point.in_place { after } else { format!("from {} {after}", point.from_run) }
 }
 
 /// A time of a report for people, to the second.

@@ -15,6 +15,9 @@ use crate::output;
 
 /// List runs, newest first
 #[derive(clap::Args, Clone, Debug)]
+#[command(
+    after_help = "Examples:\n  fabro ps\n  fabro ps --json | jq -r '.[] | select(.status == \"failed\") | .id'\n\nBelow a run that failed is the reason, below a paused one what it waits for."
+)]
 pub struct PsArgs {
     /// Show the runs of sub-workflows too
     #[arg(short, long)]
@@ -125,7 +128,9 @@ fn note(row: &PsRow) -> Option<String> {
     match row.status {
         RunStatus::Failed => row.failure.as_ref().map(failure_line),
         RunStatus::Paused => row.pause.as_ref().map(|pause| one_line(&pause.message, 300)),
-        RunStatus::Interrupted => row.forked.as_ref().map(fork_text),
+        RunStatus::Interrupted => {
+            row.forked.as_ref().map(|fork| format!("{}, not resumed yet", fork_text(fork)))
+        }
         _ => None,
     }
 }
@@ -137,7 +142,25 @@ fn took_text(row: &PsRow, now_ms: i64) -> String {
     ms.map(took).unwrap_or_default()
 }
 
-fn age_text(ms: u64) -> String {
-    const DAY: u64 = 86_400_000;
-    if ms >= 2 * DAY { format!("{} days", ms / DAY) } else { took(ms / 1_000 * 1_000) }
+/// Since when, in one unit: `45s`, `12m`, `3h`, `5d`.
+pub(crate) fn age_text(ms: u64) -> String {
+    let seconds = ms / 1_000;
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3_600 => format!("{}m", seconds / 60),
+        3_600..172_800 => format!("{}h", seconds / 3_600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_have_one_unit() {
+        let seconds = [0, 59, 60, 3_599, 3_600, 172_799, 172_800, 8_640_000];
+        let ages = seconds.map(|seconds| age_text(seconds * 1_000));
+        assert_eq!(ages, ["0s", "59s", "1m", "59m", "1h", "47h", "2d", "100d"]);
+    }
 }

@@ -6,11 +6,14 @@ use fabro_store::Runs as _;
 
 use crate::complete;
 use crate::exit::Exit;
-use crate::global::Global;
+use crate::global::{Global, find};
 use crate::output;
 
 /// Remove runs with all their data
 #[derive(clap::Args, Clone, Debug)]
+#[command(
+    after_help = "Examples:\n  fabro rm latest\n  fabro rm 01K3 01K4\n\nA run that is being driven is not removed: end it with `fabro cancel` first."
+)]
 pub struct RmArgs {
     /// The runs: ids, the beginnings of ids, or `latest`
     #[arg(required = true, value_name = "RUN", add = ArgValueCandidates::new(complete::runs))]
@@ -23,7 +26,7 @@ pub async fn rm(args: &RmArgs, global: &Global) -> anyhow::Result<Exit> {
     let store = global.existing_store()?;
     let mut runs = Vec::new();
     for text in &args.runs {
-        let run = store.find(text).await?;
+        let run = find(&store, text).await?;
         let root = store.root(run).await?;
         if root != run {
             return Err(RunError::SubWorkflow { run, root }.into());

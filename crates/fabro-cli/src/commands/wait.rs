@@ -6,7 +6,7 @@ use clap_complete::ArgValueCandidates;
 use fabro_engine::read_all;
 use fabro_inspect::{Inspect, inspect};
 use fabro_run::is_driven;
-use fabro_store::{Follow as _, Runs as _, SqliteStore};
+use fabro_store::{Follow as _, SqliteStore};
 use fabro_types::{RunId, RunStatus};
 use serde_json::json;
 use tokio::time::Instant;
@@ -15,7 +15,7 @@ use super::inspect::failure_line;
 use crate::complete;
 use crate::error;
 use crate::exit::Exit;
-use crate::global::Global;
+use crate::global::{Global, find};
 use crate::output;
 use crate::values::duration;
 
@@ -53,7 +53,7 @@ pub async fn wait(args: &WaitArgs, global: &Global) -> anyhow::Result<Exit> {
     let store = global.store_to_read()?;
     let mut waiting = Vec::new();
     for text in &args.runs {
-        let run = store.find(text).await?;
+        let run = find(&store, text).await?;
         if !waiting.contains(&run) {
             waiting.push(run);
         }

@@ -121,6 +121,7 @@ pub(crate) fn filters() -> insta::Settings {
     settings.add_filter(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", "[UTC]");
     settings.add_filter(r"\b\d\d:\d\d:\d\d\b", "[TIME]");
     settings.add_filter(r" *\b(\d+ms|\d+\.\ds)\b", " [T]");
+    settings.add_filter(r" +\d+[smhd]\b", " [T]");
     settings.add_filter(r#""duration_ms":( ?)\d+"#, r#""duration_ms":$1[MS]"#);
     settings.add_filter(r" +(time|age|took)\b", " $1");
     settings

@@ -90,7 +90,7 @@ fn lists_mark_dry_runs_pauses_and_copies() {
     ── stdout
     run                         workflow  status age took  goal
     [ID]  gate      forked [T] [T]
-      forked from [ID] after start@1, not resumed yet
+      from [ID] after start@1, not resumed yet
     [ID]  gate      paused [T] [T]
       waiting for an answer to ship
     [ID]  gate      succeeded (dry) [T] [T]
@@ -104,7 +104,8 @@ fn lists_mark_dry_runs_pauses_and_copies() {
     ── stdout
     run       [ID]
     workflow  gate
-    status    forked from [ID] after start@1, not resumed yet
+    status    forked, not resumed yet
+    forked    from [ID] after start@1
     started   [UTC]
     took [T]
     seed      8831585239528343
@@ -115,7 +116,7 @@ fn lists_mark_dry_runs_pauses_and_copies() {
     continue with: fabro resume [ID]
     ");
     let dry = rows[2]["id"].as_str().unwrap();
-    assert!(project.run(&["inspect", dry]).contains("succeeded, a dry run: nothing was executed"));
+    assert!(project.run(&["inspect", dry]).contains("succeeded (dry run: nothing was executed)"));
 }
 
 #[test]
@@ -229,4 +230,41 @@ fn words_for_other_commands_are_explained() {
     assert_eq!(project.run(&["ls"]).lines().count(), project.run(&["ps"]).lines().count());
     assert_eq!(project.run(&["show", "latest"]), project.run(&["inspect", "latest"]));
     assert_eq!(project.exit(&["check", "."]), 0);
+    let flow = Project::with(&[("flow.fabro", "digraph { start -> exit }")]);
+    assert_snapshot!(first(&["run"]), @r"
+    exit 2
+    ── stderr
+    error: no workflow is named
+      help: the workflows here are hello: run one with `fabro run hello`, or name a file
+    ");
+    assert_snapshot!(flow.run(&["run"]), @r"
+    exit 2
+    ── stderr
+    error: no workflow is named
+      help: name a file, or make a first workflow with `fabro init`
+    ");
+}
+
+#[test]
+fn the_latest_run_is_meant_where_none_is_named() {
+    let _filters = filters().bind_to_scope();
+    let project = Project::hello();
+    assert_eq!(project.run(&["status"]), project.run(&["inspect", "latest"]));
+    assert_eq!(project.run(&["events"]), project.run(&["events", "latest"]));
+    assert_eq!(project.run(&["context"]), project.run(&["context", "latest"]));
+    assert_snapshot!(project.run(&["inspect", "check@1"]), @r"
+    exit 2
+    ── stderr
+    error: there is no run `check@1`; `fabro ps` lists them
+      help: `check@1` is a stage of the latest run: write `latest check@1`
+    ");
+    assert_eq!(project.exit(&["run", "hello", "-q"]), 0);
+    assert_snapshot!(project.run(&["inspect", "0"]), @r"
+    exit 2
+    ── stderr
+    error: `0` is the beginning of 2 runs:
+      [ID]  hello  succeeded  [TS]
+      [ID]  hello  succeeded  [TS]
+      help: write more of the id; `latest` is the run created last
+    ");
 }

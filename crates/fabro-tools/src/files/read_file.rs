@@ -96,7 +96,7 @@ fn read(files: &ReadFirst, arguments: &Arguments, stop: &Stop) -> Result<Output,
     }
     if has_more && !lines.file.fill_buf().map_err(failed)?.is_empty() {
         let next = lines.number;
-        lines.text.extend([format!("[the file goes on: read on with offset {next}]")]);
+        lines.text.extend([format!("[more lines follow: continue with offset {next}]")]);
     } else if lines.text.is_empty() {
         return match lines.number - 1 {
             0 => Ok(Output { files_read: vec![resolved], ..Output::ok("[the file is empty]") }),

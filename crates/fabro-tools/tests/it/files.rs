@@ -23,7 +23,7 @@ async fn lines_are_numbered_and_come_in_parts() {
     assert_snapshot!(read("long", 7, 2).await, @r"
          7	line 7
          8	line 8
-    [the file goes on: read on with offset 9]
+    [more lines follow: continue with offset 9]
     ");
     assert_snapshot!(read("crlf", 1, 9).await, @r"
     1	a
@@ -31,7 +31,7 @@ async fn lines_are_numbered_and_come_in_parts() {
     ");
     assert_snapshot!(read("crlf", 1, 1).await, @r"
          1	a
-    [the file goes on: read on with offset 2]
+    [more lines follow: continue with offset 2]
     ");
     assert_snapshot!(read("empty", 1, 9).await, @"[the file is empty]");
     assert_snapshot!(read("x", 1, 9).await, @r"
@@ -40,7 +40,7 @@ async fn lines_are_numbered_and_come_in_parts() {
     ");
     let output = agent.run("read_file", json!({"file_path": "./long"})).await;
     assert!(
-        output.text.ends_with("[the file goes on: read on with offset 1596]"),
+        output.text.ends_with("[more lines follow: continue with offset 1596]"),
         "{}",
         output.text
     );
@@ -87,11 +87,11 @@ async fn a_long_line_is_read_in_parts() {
     assert!(told == long);
     assert_snapshot!(read("long", 1, 3).await, @r"
          1	rst
-    [the file goes on: read on with offset 2]
+    [more lines follow: continue with offset 2]
     ");
     assert_snapshot!(read("long", 1, 6).await, @r"
          1	[the line has only 5 characters]
-    [the file goes on: read on with offset 2]
+    [more lines follow: continue with offset 2]
     ");
     assert_snapshot!(read("crlf", 1, 2_000).await, @"     1	y");
     let after = agent.ok("read_file", json!({"file_path": "long", "offset": 2, "column": 507_999}));
