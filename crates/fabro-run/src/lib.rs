@@ -88,6 +88,7 @@ mod secrets;
 mod services;
 mod sources;
 mod spec;
+mod unread_inputs;
 
 #[cfg(test)]
 mod tests;

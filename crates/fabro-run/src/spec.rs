@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::models::providers;
 use crate::run_file::{goal_of, model_script_of};
+use crate::unread_inputs::unread_inputs;
 use crate::{FileSources, RunError, SetupError, read_text};
 
 /// A valid workflow with the files that it names.
@@ -118,6 +119,8 @@ pub struct RunSpec {
     pub goal: Option<String>,
     /// The inputs.
     pub inputs: Map<String, Value>,
+    /// What is odd about them, in sentences for people.
+    pub warnings: Vec<String>,
     /// Decides every random choice; `None` for a hash of workflow and inputs.
     pub seed: Option<u64>,
     /// The directory that scripts and tools work in.
@@ -141,6 +144,7 @@ impl RunSpec {
             settings: RunSettings::default(),
             goal: None,
             inputs: Map::new(),
+            warnings: Vec::new(),
             seed: None,
             work_dir: dir.clone(),
             workflow_dir: dir,
@@ -173,9 +177,15 @@ impl RunSpec {
             (None, Some(file)) => goal_of(file, &inputs, home).map_err(|it| invalid(file, it))?,
             (None, None) => None,
         };
+        let written = target.run_file.as_ref().and_then(|file| file.goal(home).ok().flatten());
+        let goal_text = overrides.goal.as_deref().or(written.as_deref()).unwrap_or_default();
+        let files = workflow.bundle.files.values().map(String::as_str);
+        let texts = files.chain([workflow.bundle.source.as_str(), goal_text]);
+        let warnings = unread_inputs(&inputs, texts);
         Ok(Self {
             goal,
             inputs,
+            warnings,
             seed: overrides.seed,
             workflow_dir: workflow_dir(file, cwd),
             max_cost: overrides.max_cost,

@@ -11,7 +11,7 @@ use clap_complete::{ArgValueCandidates, ArgValueCompleter};
 use fabro_config::Target;
 use fabro_run::{LoadedWorkflow, Overrides, Run, RunError, RunSpec};
 use fabro_store::SqliteStore;
-use fabro_terminal::diagnostics;
+use fabro_terminal::{Paint, clean, diagnostics};
 
 use crate::complete;
 use crate::drive::{ShownArgs, drive};
@@ -92,11 +92,12 @@ pub async fn run(args: RunArgs, global: &Global) -> anyhow::Result<Exit> {
     let overrides = overrides(args)?;
     let settings = settings()?;
     let spec = RunSpec::from_target(&target, settings, overrides, &cwd, home.as_deref())?;
-    if !shown.json && !shown.quiet {
-        print_findings(&spec, &named, global);
-    }
+    let is_talkative = !shown.json && !shown.quiet;
+    let findings = is_talkative.then(|| findings_text(&spec, &named, global.paint_stderr()));
     let store = Arc::new(global.store()?);
     let run = Run::create(store.clone(), &store.runs_dir(), spec).await?;
+    // Not before: what refuses the run is to stand alone.
+    output::stderr(&findings.unwrap_or_default());
     if detached {
         return detach(run, &store, &[]).await;
     }
@@ -123,17 +124,19 @@ pub async fn detach(run: Run, store: &SqliteStore, options: &[OsString]) -> anyh
 /// How many warnings of a workflow are printed before its run.
 const WARNINGS: usize = 10;
 
-/// Prints what validation warns of, a line each. `named` is how the workflow was named.
-fn print_findings(spec: &RunSpec, named: &str, global: &Global) {
+/// What validation warns of, and odd inputs, a line each. `named` is how the workflow was named.
+fn findings_text(spec: &RunSpec, named: &str, paint: Paint) -> String {
     let LoadedWorkflow { bundle, warnings, .. } = &spec.workflow;
-    let paint = global.paint_stderr();
     let (mut text, left) =
         diagnostics::short(&bundle.file, &bundle.source, warnings, WARNINGS, paint);
     if left > 0 {
         let validate = format!("fabro validate {}", quoted(Path::new(named)));
         let _ = writeln!(text, "… and {left} more: {validate}");
     }
-    output::stderr(&text);
+    for warning in &spec.warnings {
+        let _ = writeln!(text, "{} {}", paint.warning("warning:"), clean(warning));
+    }
+    text
 }
 
 /// Prints the findings of a run.toml, and its settings that this version does not support.

@@ -45,3 +45,30 @@ fn warnings_of_the_workflow_are_shown_before_it_runs() {
     let json = project.output(&["run", "one.fabro", "--json"]);
     assert!(json.stderr.is_empty());
 }
+
+#[test]
+fn inputs_that_nothing_reads_are_warned_of() {
+    let project = Project::with(&[
+        (
+            "flow.fabro",
+            r#"digraph flow { start -> a
+            a [shape=parallelogram, script="echo {{ inputs.branch | default('main') }} {{ inputs.repo.name }}"]
+            a -> exit [condition="outcome=success"]; a -> exit [condition="outcome=fail"] }"#,
+        ),
+        (
+            "run.toml",
+            "_version = 1\n[workflow]\ngraph = \"flow.fabro\"\n[run]\ngoal = \"Fix {{ inputs.issue }}\"\n[run.inputs]\nissue = 7\nrepo = { name = \"demo\" }\ndepth = 1\n",
+        ),
+    ]);
+    let warnings = |args: &[&str]| {
+        let output = project.output(args);
+        assert_eq!(output.status.code(), Some(0));
+        let text = String::from_utf8(output.stderr).unwrap();
+        text.lines().filter(|line| line.contains("warning")).collect::<Vec<_>>().join("\n")
+    };
+    assert_snapshot!(warnings(&["run", "run.toml", "-I", "brnch=dev"]), @r"
+    warning: nothing reads the input `depth`: the workflow reads branch, issue, repo.name
+    warning: nothing reads the input `brnch`: did you mean `branch`?
+    ");
+    assert_snapshot!(warnings(&["run", "run.toml", "--quiet"]), @"");
+}
