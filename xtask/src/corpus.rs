@@ -28,7 +28,11 @@ pub(crate) fn check(corpus: &Path, fabro: &Path) -> Result<()> {
     let conditions = cases.lines().filter(|line| !line.trim().is_empty()).count();
     ensure!(conditions > 0, "conditions.jsonl lists no conditions");
     let mut wrong = judge_conditions(&cases);
-    wrong.extend(judge_workflows(&rows, validate(corpus, fabro, &rows)?)?);
+    let printed = validate(corpus, fabro, &rows)?;
+    let valid = printed.files.iter().filter(|file| file.valid);
+    let valid: Vec<String> = valid.map(|file| file.file.clone()).collect();
+    wrong.extend(judge_workflows(&rows, printed)?);
+    wrong.extend(judge_dry_runs(&dry_runs(corpus, fabro, &valid)?));
     say(&format!("corpus: {} workflows, {conditions} conditions", rows.len()));
     for line in &wrong {
         complain(line);
@@ -119,6 +123,38 @@ fn judge_workflows(rows: &[Row<'_>], printed: Printed) -> Result<Vec<String>> {
     Ok(wrong)
 }
 
+/// A dry run of one workflow: its file, and what it printed when it did not reach the exit.
+type DryRun = (String, Option<String>);
+
+/// The part of the valid workflows whose dry run has to reach the exit, in percent.
+const LEAST_DRY_RUNS: usize = 95;
+
+/// Walks through every workflow without executing anything.
+fn dry_runs(corpus: &Path, fabro: &Path, files: &[String]) -> Result<Vec<DryRun>> {
+    let store = tempfile::tempdir().context("make a directory for a store")?;
+    let mut runs = Vec::new();
+    for file in files {
+        let mut command = Command::new(fabro);
+        command.args(["run", "--dry-run", "--goal", "a goal", "--store"]).arg(store.path());
+        command.arg(fs::canonicalize(corpus.join(file))?).current_dir(store.path());
+        let output = command.stdin(Stdio::null()).output();
+        let output = output.with_context(|| format!("start {}", fabro.display()))?;
+        let printed = String::from_utf8_lossy(&output.stderr);
+        let last = printed.lines().find(|line| line.contains("failed")).unwrap_or_default();
+        runs.push((file.clone(), (!output.status.success()).then(|| last.trim().to_owned())));
+    }
+    Ok(runs)
+}
+
+/// The dry runs that do not reach the exit, when they are too many.
+fn judge_dry_runs(runs: &[DryRun]) -> Vec<String> {
+    let stuck = runs.iter().filter_map(|(file, why)| why.as_ref().map(|why| (file, why)));
+    let stuck: Vec<_> = stuck.map(|(file, why)| format!("{file}: the dry run: {why}")).collect();
+    say(&format!("corpus: {} of {} dry runs reach the exit", runs.len() - stuck.len(), runs.len()));
+    let enough = (runs.len() - stuck.len()) * 100 >= runs.len() * LEAST_DRY_RUNS;
+    if enough { Vec::new() } else { stuck }
+}
+
 /// The conditions with another result than expected.
 fn judge_conditions(cases: &str) -> Vec<String> {
     let lines = cases.lines().zip(1..).filter(|(line, _)| !line.trim().is_empty());
@@ -187,6 +223,17 @@ mod tests {
         check("invalid", "complete", &[], &[]);
         check("invalid", "fragment", &["start"], &[]);
         check("invalid", "fragment", &[], &["a.dot: accepted without a start or an exit"]);
+    }
+
+    #[test]
+    fn one_dry_run_of_twenty_may_end_early() {
+        let run = |why: Option<&str>| ("a.dot".to_owned(), why.map(str::to_owned));
+        let mut runs = vec![run(None); 19];
+        runs.push(run(Some("no matching edge")));
+        assert_eq!(judge_dry_runs(&runs), Vec::<String>::new());
+        runs.truncate(1);
+        runs.push(run(Some("no matching edge")));
+        assert_eq!(judge_dry_runs(&runs), ["a.dot: the dry run: no matching edge"]);
     }
 
     #[test]

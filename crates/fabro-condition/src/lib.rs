@@ -81,6 +81,21 @@ impl Condition {
         ConditionResult { holds: self.expr.holds(&mut |at| clauses[at].holds), clauses }
     }
 
+    /// Whether it can hold, and whether it can fail to hold, where the results of some clauses are
+    /// not known: `clause` gives the result of a clause by its index, or `None`.
+    ///
+    /// ```
+    /// use fabro_condition::{Condition, Possible};
+    ///
+    /// let condition = Condition::parse("outcome=success && !(score > 80)").unwrap();
+    /// let after = |success| condition.possible(|clause| (clause == 0).then_some(success));
+    /// assert_eq!(after(true), Possible { holds: true, fails: true });
+    /// assert_eq!(after(false), Possible { holds: false, fails: true });
+    /// ```
+    pub fn possible(&self, mut clause: impl FnMut(usize) -> Option<bool>) -> Possible {
+        self.expr.possible(&mut clause)
+    }
+
     /// True for an empty text: an edge with it is unconditional.
     pub fn is_always(&self) -> bool {
         self.clauses.is_empty()
@@ -109,7 +124,43 @@ impl Condition {
     }
 }
 
+/// What the result of a condition can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Possible {
+    /// It can hold.
+    pub holds: bool,
+    /// It can fail to hold.
+    pub fails: bool,
+}
+
 impl Expr {
+    fn possible(&self, clause: &mut dyn FnMut(usize) -> Option<bool>) -> Possible {
+        match self {
+            Self::Clause(at) => {
+                let known = clause(*at);
+                Possible { holds: known != Some(false), fails: known != Some(true) }
+            }
+            Self::Not(inner) => {
+                let Possible { holds, fails } = inner.possible(clause);
+                Possible { holds: fails, fails: holds }
+            }
+            Self::All(parts) => {
+                let parts: Vec<_> = parts.iter().map(|part| part.possible(clause)).collect();
+                Possible {
+                    holds: parts.iter().all(|part| part.holds),
+                    fails: parts.iter().any(|part| part.fails),
+                }
+            }
+            Self::Any(parts) => {
+                let parts: Vec<_> = parts.iter().map(|part| part.possible(clause)).collect();
+                Possible {
+                    holds: parts.iter().any(|part| part.holds),
+                    fails: parts.iter().all(|part| part.fails),
+                }
+            }
+        }
+    }
+
     /// Left to right, and no further than needed.
     fn holds(&self, clause: &mut dyn FnMut(usize) -> bool) -> bool {
         match self {

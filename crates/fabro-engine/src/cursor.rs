@@ -10,6 +10,7 @@ use imbl::{OrdMap, Vector};
 use serde_json::Value;
 
 use crate::active_stage::ActiveStage;
+use crate::assumed;
 use crate::fanout::FanOut;
 use crate::inconsistent::Inconsistent;
 
@@ -25,6 +26,8 @@ pub struct Cursor {
     pub history: Vector<Arc<StageRecord>>,
     /// How many times each node was entered.
     pub visits: OrdMap<Arc<str>, u32>,
+    /// How many times each edge of a node with several was taken, by the node and the edge's place.
+    pub taken: OrdMap<(Arc<str>, usize), u32>,
     /// How many model turns each node used.
     pub turns: OrdMap<Arc<str>, u32>,
     /// The last end of each node that ended, with the rank of its first.
@@ -347,6 +350,9 @@ impl Cursor {
             matches!(choice.tier, Tier::RetryTarget | Tier::FallbackRetryTarget | Tier::GoalGate);
         if jumped {
             self.count_jump(entry, choice);
+        }
+        if let (Some(from), Some(edge)) = (&entry.node_id, assumed::place_of(choice)) {
+            *self.taken.entry((Arc::clone(from), edge)).or_default() += 1;
         }
         let label = choice.label.clone();
         let edge = choice.edge;

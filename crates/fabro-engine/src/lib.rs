@@ -68,6 +68,7 @@
 //! up to 16 MB. A run has one driver at a time, which the store enforces.
 
 mod active_stage;
+mod assumed;
 mod attempt;
 mod begin;
 pub mod checkpoint;

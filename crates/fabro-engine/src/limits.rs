@@ -11,7 +11,7 @@ use crate::machine::Machine;
 const MAX_PASSED: usize = 1_000;
 
 /// The visit limit of a dry run, where nothing a stage would write ends a loop.
-const DRY_RUN_VISITS: u32 = 10;
+pub(crate) const DRY_RUN_VISITS: u32 = 10;
 
 impl Machine {
     /// True when a spending limit (`max_cost`, `max_tokens`) was reached: the run pauses, and no

@@ -34,7 +34,12 @@ impl Machine {
         if node.kind == NodeKind::Parallel {
             return self.leave_fan_out(branch, ix, node, visit);
         }
-        match self.evaluate_edges(branch, ix, node, visit)? {
+        let selected = self.evaluate_edges(branch, ix, node, visit)?;
+        let selected = match selected {
+            Ok(selected) if self.state.created()?.dry_run => Ok(self.assume(branch, ix, selected)?),
+            other => other,
+        };
+        match selected {
             Ok(Selected { edge: Some(choice), .. }) if choice.restart => {
                 self.restart(branch, node, visit, choice)
             }
@@ -292,8 +297,11 @@ impl Machine {
         };
         let fan_out = BranchPath::new(branch).fan_out(&node.id, visit, attempt);
         let mut planned: Vec<PlannedBranch> = Vec::new();
-        let edges = self.plan.workflow().outgoing(ix).zip(selected.candidates);
-        for (edge, candidate) in edges.filter(|(_, candidate)| candidate.holds) {
+        let candidates = selected.candidates;
+        // In a dry run nothing writes the values that conditions read: then it begins them all.
+        let all = self.state.created()?.dry_run && !candidates.iter().any(|it| it.holds);
+        let edges = self.plan.workflow().outgoing(ix).zip(candidates);
+        for (edge, candidate) in edges.filter(|(_, candidate)| candidate.holds || all) {
             let same = planned.iter().filter(|branch| branch.target == candidate.to).count();
             let name = BranchPath::branch(&fan_out, &candidate.to, same);
             let edge = select::ordinal(&self.plan, ix, edge, |_| true);

@@ -522,6 +522,8 @@ pub enum Tier {
     FallbackRetryTarget,
     /// A goal gate was not satisfied at the exit.
     GoalGate,
+    /// A dry run assumed it: nothing wrote the values that conditions read, or a loop had to end.
+    Assumed,
 }
 
 impl Tier {
@@ -536,6 +538,7 @@ impl Tier {
             Self::RetryTarget => "retry_target",
             Self::FallbackRetryTarget => "fallback_retry_target",
             Self::GoalGate => "goal_gate",
+            Self::Assumed => "assumed",
         }
     }
 }

@@ -53,6 +53,7 @@ pub fn why(choice: &EdgeChoice) -> String {
         Tier::GoalGate => {
             format!("goal gate `{}` is not met", choice.gate.as_deref().unwrap_or_default())
         }
+        Tier::Assumed => "assumed in a dry run".to_owned(),
         other => other.as_str().to_owned(),
     }
 }

@@ -1,5 +1,6 @@
 //! Whole runs on a scripted handler and a memory store: a workflow goes in, its story comes out.
 
+mod assumed;
 mod conversations;
 mod failures;
 mod fan_out;
@@ -115,6 +116,11 @@ pub(super) fn now<T>(call: impl Future<Output = T>) -> T {
 impl Bench {
     #[track_caller]
     pub(super) fn new(source: &str, replies: &[(&str, Vec<Reply>)]) -> Self {
+        Self::begun(source, replies, NewRun::default())
+    }
+
+    #[track_caller]
+    pub(super) fn begun(source: &str, replies: &[(&str, Vec<Reply>)], new: NewRun) -> Self {
         let workflow = Workflow::from_source("test", source).unwrap();
         assert_eq!(workflow.findings(), []);
         let plan = Arc::new(Plan::compile(workflow).unwrap());
@@ -122,8 +128,7 @@ impl Bench {
         let script = Script { ends: Mutex::new(ends.collect()), ran: Mutex::default() };
         let store = Arc::new(MemoryStore::default());
         let run_id = RunId::from_parts(1_700_000_000_000, RUN);
-        let commit =
-            begin(run_id, 0, &plan, NewRun { goal: "test it".into(), ..NewRun::default() });
+        let commit = begin(run_id, 0, &plan, NewRun { goal: "test it".into(), ..new });
         let batch = Batch { events: &commit.events, blobs: &commit.blobs, consumed: &[] };
         now(store.append(run_id, 0, &batch)).unwrap();
         Self { plan, store, script: Arc::new(script), run_id, max_tokens: None }
