@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 pub use dir::DirBlobs;
 use fabro_types::BlobRef;
-pub use file::as_file;
+pub use file::{as_file, bytes_as_file};
 pub use json_string::text_to_json_string;
 pub use memory::MemoryBlobs;
 pub use value::{

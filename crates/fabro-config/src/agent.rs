@@ -32,6 +32,8 @@ pub struct AgentSettings {
     pub skills: Option<Vec<PathBuf>>,
     /// `compaction`: how conversations are compacted.
     pub compaction: CompactionSettings,
+    /// `preamble`: how long preambles may be.
+    pub preamble: PreambleSettings,
     /// `mcp`: MCP servers whose tools they may use, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub mcp: BTreeMap<String, McpServer>,
@@ -57,6 +59,28 @@ pub struct CompactionSettings {
     pub keep_recent: Option<usize>,
     /// `recover_from_overflow`: whether a request that was too long is compacted and sent again.
     pub recover_from_overflow: Option<bool>,
+}
+
+/// `[run.agent.preamble]`: the ceilings of preambles.
+#[skip_serializing_none]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PreambleSettings {
+    /// `compact_tokens`: the most tokens under `compact`; 8,000.
+    pub compact_tokens: Option<usize>,
+    /// `high_tokens`: the most tokens under `summary:high`; 32,000.
+    pub high_tokens: Option<usize>,
+}
+
+impl PreambleSettings {
+    /// These settings, completed from weaker ones field by field.
+    #[must_use]
+    pub fn or(self, weaker: Self) -> Self {
+        Self {
+            compact_tokens: self.compact_tokens.or(weaker.compact_tokens),
+            high_tokens: self.high_tokens.or(weaker.high_tokens),
+        }
+    }
 }
 
 /// When conversations are compacted.
@@ -92,6 +116,7 @@ impl AgentSettings {
             context_window: self.context_window.or(weaker.context_window),
             skills: self.skills.or(weaker.skills),
             compaction: self.compaction.or(weaker.compaction),
+            preamble: self.preamble.or(weaker.preamble),
             mcp,
             tools,
         }

@@ -50,7 +50,7 @@ mod tools;
 mod values;
 mod variables;
 
-pub use agent::{AgentSettings, CompactionPreset, CompactionSettings};
+pub use agent::{AgentSettings, CompactionPreset, CompactionSettings, PreambleSettings};
 pub use detect::{detect_providers, providers};
 pub use error::{ConfigError, Findings};
 pub use fabro_types::{Permissions, ProviderKind};

@@ -98,6 +98,8 @@ const COMMON: &[Setting] = &[
     ("run.agent.compaction.reserve_tokens", Count(0)),
     ("run.agent.compaction.keep_recent", SmallCount(0)),
     ("run.agent.compaction.recover_from_overflow", Bool),
+    ("run.agent.preamble.compact_tokens", SmallCount(100)),
+    ("run.agent.preamble.high_tokens", SmallCount(100)),
     ("run.agent.mcp.NAME.command", String),
     ("run.agent.mcp.NAME.args", Arguments),
     ("run.agent.mcp.NAME.env", OpenEnv),

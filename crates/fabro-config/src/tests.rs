@@ -41,6 +41,9 @@ compact_at_tokens = 15000
 reserve_tokens = 2000
 keep_recent = 10
 recover_from_overflow = false
+[run.agent.preamble]
+compact_tokens = 12000
+high_tokens = 40000
 [run.agent.mcp.files]
 command = "mcp-files"
 args = ["--root", "", "."]
@@ -102,6 +105,7 @@ fn every_setting_is_read_from_each_kind_of_file() {
     context_window 20000
     skills ["skills"]
     compaction {"preset":"harness","enabled":true,"compact_at_tokens":15000,"reserve_tokens":2000,"keep_recent":10,"recover_from_overflow":false}
+    preamble {"compact_tokens":12000,"high_tokens":40000}
     mcp {"files":{"command":"mcp-files","args":["--root","","."],"env":{"EMPTY":"","LEVEL":"debug","TOKEN":"$FILES_TOKEN"},"context":true,"startup_timeout":{"secs":30,"nanos":0}},"web":{"url":"https://mcp.example/x","headers":{"Authorization":"${MCP_AUTH}"},"context":false,"tool_timeout":{"secs":60,"nanos":0}}}
     tools [{"name":"lookup","description":"Looks a word up","parameters":{"type":"object","required":["word"],"properties":{"word":{"type":"string"}}},"url":"http://127.0.0.1:9000/lookup","method":"GET","headers":{"X-Api-Key":"$LOOKUP_KEY"},"context":true,"instructions":"Look words up before you use them."},{"name":"ping","description":"Pings","parameters":"@ping.json","url":"http://127.0.0.1:9000/ping","method":"POST","context":false}]
     "#);
@@ -311,6 +315,7 @@ fn the_nearer_file_wins_by_name() {
     subagent_depth 2
     skills ["/home/ann/s"]
     compaction {"preset":"strict","keep_recent":3}
+    preamble {}
     mcp {"far":{"command":"x","context":false}}
     tools [{"name":"t","description":"near","parameters":{"type":"object"},"url":"http://near","method":"POST","context":false}]
     "#);

@@ -241,6 +241,7 @@ impl Cursor {
         self.context.set(keys::NODE_VISIT_COUNT, Value::from(visit));
         self.context.set(keys::FIDELITY, Value::from(fidelity.as_str()));
         self.context.set(keys::THREAD_ID, thread_id.as_deref().map_or(Value::Null, Value::from));
+        self.context.set(format!("{}{node}", keys::RETRY_COUNT_PREFIX), Value::from(0));
         self.position = Position::Active(ActiveStage {
             visit,
             rank,

@@ -100,8 +100,8 @@ pub use clock::Clock;
 pub use cursor::{Cursor, EnteredBy, LastStage, NodeEnd, Position, StageRecord};
 pub use drive::{DriveError, RunEnd, World, drive, read_needs};
 pub use fabro_blob::{
-    BlobError, BlobStore, NewBlob, OFFLOAD_LIMIT, READ_LIMIT, ReadError, as_file, offload_value,
-    read_blob, read_inner,
+    BlobError, BlobStore, NewBlob, OFFLOAD_LIMIT, READ_LIMIT, ReadError, as_file, bytes_as_file,
+    offload_value, read_blob, read_inner,
 };
 pub use fabro_condition::Condition;
 pub use fabro_context::{Context, keys};

@@ -12,9 +12,7 @@ use fabro_engine::{Input, Machine, NewRun, Plan, RunEnd, RunState, World, begin,
 use fabro_events::{Event, EventSink};
 use fabro_gate::AutoApprove;
 use fabro_graph::Workflow;
-use fabro_handlers::{
-    Agents, Limits, ModelDefaults, NoChildren, Offer, Registry, Services, Toolbox,
-};
+use fabro_handlers::{Agents, ModelDefaults, NoChildren, Offer, Registry, Services, Toolbox};
 use fabro_llm::{Model, ModelError, Part, Request, StopReason, ToolCall, ToolSpec};
 use fabro_store::{Batch, MemoryStore, SqliteStore, Store};
 use fabro_tools::{Call, Output, Tool, ToolSet, WorkflowContext};
@@ -128,7 +126,6 @@ async fn run(
         models: Arc::new(move |_, _| Arc::clone(&worker) as _),
         defaults: ModelDefaults::default(),
         agents: Agents { toolbox: Arc::new(OneTool), ..Agents::default() },
-        limits: Limits::default(),
         interviewer: Arc::new(AutoApprove),
         children: Arc::new(NoChildren),
         sink: Arc::clone(&sink),

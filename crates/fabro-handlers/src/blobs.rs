@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 
-use fabro_engine::{BlobError, BlobStore, as_file, read_blob};
+use fabro_engine::{BlobError, BlobStore, as_file, bytes_as_file, read_blob};
 use fabro_types::BlobRef;
 use serde_json::Value;
 
@@ -37,5 +37,11 @@ pub(crate) fn local_path(
     blob: &BlobRef,
 ) -> Result<String, BlobError> {
     let path = as_file(&local_dir(run_dir), blobs, blob)?;
+    Ok(path.to_string_lossy().into_owned())
+}
+
+/// The path of such a file for a value that is in no store.
+pub(crate) fn value_path(run_dir: &Path, value: &Value) -> Result<String, BlobError> {
+    let path = bytes_as_file(&local_dir(run_dir), value.to_string().as_bytes())?;
     Ok(path.to_string_lossy().into_owned())
 }

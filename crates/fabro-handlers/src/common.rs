@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use fabro_engine::{Reporter, Stage, read_blob};
+use fabro_engine::{BlobStore, Reporter, Stage, read_blob};
 use fabro_events::EventBody;
 use fabro_sandbox::git::UnknownFiles;
 use fabro_types::{BlobRef, Failure, FailureClass, Outcome};
@@ -15,15 +15,24 @@ pub(crate) fn canceled() -> Outcome {
 
 /// A value, read back when it is a reference.
 pub(crate) fn value_of<'a>(stage: &Stage, value: &'a Value) -> Result<Cow<'a, Value>, Failure> {
+    value_in(&*stage.store, value)
+}
+
+fn value_in<'a>(blobs: &dyn BlobStore, value: &'a Value) -> Result<Cow<'a, Value>, Failure> {
     let Some(blob) = BlobRef::from_value(value) else { return Ok(Cow::Borrowed(value)) };
-    read_blob(&*stage.store, &blob)
+    read_blob(blobs, &blob)
         .map(Cow::Owned)
         .map_err(|error| Failure::new(FailureClass::Deterministic, error.to_string()))
 }
 
 /// A text value, read back when it is a reference.
 pub(crate) fn text_of(stage: &Stage, value: &Value) -> Result<String, Failure> {
-    let value = value_of(stage, value)?;
+    text_in(&*stage.store, value)
+}
+
+/// The same without a stage.
+pub(crate) fn text_in(blobs: &dyn BlobStore, value: &Value) -> Result<String, Failure> {
+    let value = value_in(blobs, value)?;
     Ok(value.as_str().map_or_else(|| value.to_string(), str::to_owned))
 }
 

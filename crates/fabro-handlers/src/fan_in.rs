@@ -1,6 +1,5 @@
 //! The end of a fan-out: which branch was best.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -8,12 +7,9 @@ use fabro_engine::{Handler, Stage, StageEnd, keys};
 use fabro_types::{BranchResult, Failure, FailureClass, Outcome, Status};
 use serde::Deserialize;
 
-use crate::common::{text_of, value_of, warn};
-use crate::llm::{Interpretation, LlmHandler, NoReply, Reply, StageRequest, response_outcome};
-use crate::render::render_prompt;
-
-/// How many characters of each branch's answer a model that chooses is shown.
-const SHOWN: usize = 4_000;
+use crate::common::{value_of, warn};
+use crate::llm::{Interpretation, LlmHandler, NoReply, Reply, response_outcome};
+use crate::preamble::Preambles;
 
 /// Chooses among the branches of a fan-out: by status and order, or by asking a model.
 pub struct FanInHandler {
@@ -28,11 +24,11 @@ impl FanInHandler {
 
     async fn run(&self, stage: &mut Stage) -> Result<StageEnd, StageEnd> {
         let fan_in = FanIn::of(stage)?;
-        let Some(message) = fan_in.message(stage)? else {
+        if stage.spec().llm().is_none() {
             return Ok(fan_in.best(Outcome::succeeded()).into());
-        };
+        }
         let recorded = stage.recorded().await?;
-        let request = StageRequest { message, ..StageRequest::default() };
+        let request = self.llm.prepare_from(stage, &recorded).await?;
         let node = Arc::clone(&stage.at.node);
         let interpret = |reply: &Reply| fan_in.interpret(&node, reply);
         let outcome = match self.llm.ask(stage, &request, &recorded, &interpret).await {
@@ -84,25 +80,16 @@ impl FanIn {
         }
     }
 
-    /// What a model is asked for the best branch; `None` for a node without a prompt.
-    ///
-    /// # Errors
-    ///
-    /// The prompt or an answer of a branch cannot be read.
-    pub fn message(&self, stage: &Stage) -> Result<Option<String>, Failure> {
-        if stage.spec().llm().is_none() {
-            return Ok(None);
-        }
-        let mut text = render_prompt(stage)?;
-        text.push_str("\n\n## Branches\n");
-        for result in &self.ranked {
-            let response = result.response.as_deref();
-            let response = response.map(|value| text_of(stage, value)).transpose()?;
-            let shown: String = response.iter().flat_map(|it| it.chars()).take(SHOWN).collect();
-            let _ = write!(text, "\n### {} ({})\n{shown}\n", result.id, result.status.as_str());
-        }
-        text.push_str("\nName the id of the best branch on the last line of your answer.");
-        Ok(Some(text))
+    /// What a model that chooses reads after its prompt.
+    pub(crate) async fn sections(
+        &self,
+        stage: &Stage,
+        preambles: &Preambles,
+    ) -> Result<String, Failure> {
+        let branches = preambles.branches(stage, &self.ranked).await?;
+        Ok(format!(
+            "## Branches\n\n{branches}\n\nName the id of the best branch on the last line of your answer."
+        ))
     }
 
     /// The outcome with the branch of the best status.

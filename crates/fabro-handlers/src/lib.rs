@@ -74,7 +74,6 @@ pub use children::{ChildWorkflow, ChildWorkflows, NoChildren};
 pub use command::CommandHandler;
 pub use dry::DryHandler;
 pub use fabro_engine::read_all;
-pub use fabro_preamble::Limits;
 pub use fabro_sandbox::git::WorkTree;
 pub use fan_in::{FanIn, FanInHandler};
 pub use files::StatusFiles;

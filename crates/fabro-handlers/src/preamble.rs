@@ -1,50 +1,185 @@
 //! The preamble of a stage, made from its line's history and context.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use fabro_engine::{BlobStore, Stage, StageRecord, keys, read_blob};
-use fabro_preamble::{Branch, Detail, Limits, Output, Preamble, Shown, shows_key};
+use fabro_engine::{BlobStore, Context, Plan, Stage, StageRecord, Store, keys, read_blob};
+use fabro_events::CreatedRun;
+use fabro_preamble::{Branch, Detail, Limits, Output, Preamble, Shown, branch_sections, shows_key};
+use fabro_redact::Redactor;
 use fabro_tokens::O200k;
-use fabro_types::{BlobRef, BranchResult, Failure, Fidelity, NodeKind};
+use fabro_types::{BlobRef, BranchResult, Failure, FailureClass, Fidelity, NodeKind, RunId};
+use imbl::Vector;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::blobs::local_path;
+use crate::agents::Agents;
+use crate::blobs::{local_path, value_path};
+use crate::common::text_in;
 
 /// Output of more bytes than this is shown as its path.
 const INLINE: u64 = 102_400;
 
-/// The text before the prompt; empty under `full`.
-pub(crate) fn preamble(
-    stage: &Stage,
-    fidelity: Fidelity,
-    limits: &Limits,
-) -> Result<String, Failure> {
-    if fidelity == Fidelity::Full {
-        return Ok(String::new());
+/// Blobs of fewer bytes in all are read at once.
+const SMALL: u64 = 65_536;
+/// The stages whose blobs are looked at for that; a preamble rarely shows more.
+const RECENT: usize = 32;
+
+/// Writes the preambles of a run.
+#[derive(Clone)]
+pub(crate) struct Preambles {
+    limits: Limits,
+    redactor: Redactor,
+}
+
+impl Preambles {
+    /// With the ceilings of the settings.
+    pub(crate) fn new(agents: &Agents) -> Self {
+        let default = Limits::default();
+        let settings = &agents.settings.preamble;
+        let limits = Limits {
+            compact: settings.compact_tokens.unwrap_or(default.compact),
+            high: settings.high_tokens.unwrap_or(default.high),
+        };
+        Self { limits, redactor: agents.redactor.clone() }
     }
-    let teller = Teller { stage };
-    let stages = stage.history.iter().rev().map(|record| teller.stage(record));
-    // A large value gets a file only if the preamble names it.
-    let shown = stage.context.iter().filter(|(key, _)| shows_key(key));
-    let context = shown.map(|(key, value)| (key.to_owned(), teller.shown(key, value)));
-    let parent = stage.context.get(crate::PARENT_PREAMBLE);
-    let parent = parent.map(|value| crate::common::text_of(stage, value)).transpose()?;
-    let preamble = Preamble::new(&stage.run.goal)
-        .run_id(stage.run_id.to_string())
-        .parent(parent.as_deref())
-        .earlier_stages(stage.history.len(), stages)
-        .more_context(context)
-        .fidelity(fidelity)
-        .limits(*limits);
-    Ok(preamble.render(&O200k))
+
+    /// The text before the prompt; empty under `full`. `has_files`: the reader can open files.
+    pub(crate) async fn write(
+        &self,
+        stage: &Stage,
+        fidelity: Fidelity,
+        has_files: bool,
+    ) -> Result<String, Failure> {
+        if fidelity == Fidelity::Full {
+            return Ok(String::new());
+        }
+        let source = Source::of(stage, self, fidelity);
+        if source.is_small() {
+            return source.preamble(has_files);
+        }
+        off_thread(move || source.preamble(has_files)).await?
+    }
+
+    /// The branches that a model chooses among, the best first.
+    pub(crate) async fn branches(
+        &self,
+        stage: &Stage,
+        ranked: &[BranchResult],
+    ) -> Result<String, Failure> {
+        let source = Source::of(stage, self, stage.at.fidelity);
+        let ranked = ranked.to_vec();
+        if source.is_small() {
+            return Ok(source.branch_sections(ranked));
+        }
+        off_thread(move || source.branch_sections(ranked)).await
+    }
 }
 
-struct Teller<'a> {
-    stage: &'a Stage,
+/// Reading large outputs back and writing files would hold up everything else that runs.
+async fn off_thread<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Failure> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| {
+        let message = format!("the preamble cannot be written: {error}");
+        Failure::new(FailureClass::TransientInfra, message)
+    })
 }
 
-impl Teller<'_> {
+/// What a preamble is made of.
+struct Source {
+    limits: Limits,
+    redactor: Redactor,
+    fidelity: Fidelity,
+    /// The branches of the last fan-out have a section of their own.
+    is_fan_in: bool,
+    run_id: RunId,
+    run: Arc<CreatedRun>,
+    plan: Arc<Plan>,
+    context: Context,
+    history: Vector<Arc<StageRecord>>,
+    run_dir: PathBuf,
+    store: Arc<dyn Store>,
+}
+
+impl Source {
+    fn of(stage: &Stage, preambles: &Preambles, fidelity: Fidelity) -> Self {
+        Self {
+            limits: preambles.limits,
+            redactor: preambles.redactor.clone(),
+            fidelity,
+            is_fan_in: stage.spec().kind == NodeKind::FanIn,
+            run_id: stage.run_id,
+            run: Arc::clone(&stage.run),
+            plan: Arc::clone(&stage.plan),
+            context: stage.context.clone(),
+            history: stage.history.clone(),
+            run_dir: stage.run_dir.clone(),
+            store: Arc::clone(&stage.store),
+        }
+    }
+
+    /// Whether what is read from blobs, or copied into files, is so little that a thread of its own
+    /// would take longer.
+    fn is_small(&self) -> bool {
+        let recent = self.history.iter().rev().take(RECENT);
+        let updates = recent.flat_map(|record| record.end.outcome.context_updates.values());
+        let values =
+            updates.map(AsRef::as_ref).chain(self.context.iter().map(|(_, value)| &**value));
+        let mut left = SMALL;
+        values.filter_map(BlobRef::from_value).all(|blob| {
+            let bytes = self.store.len(&blob).unwrap_or_default();
+            left = left.saturating_sub(bytes);
+            left > 0
+        })
+    }
+
+    fn preamble(&self, has_files: bool) -> Result<String, Failure> {
+        let fan_out = self.history.iter().rposition(|it| it.handler == NodeKind::Parallel);
+        let fan_out = fan_out.filter(|_| self.is_fan_in);
+        let stages = self.history.iter().enumerate().rev().map(|(index, record)| {
+            let mut shown = self.stage(record);
+            if fan_out == Some(index) {
+                shown.detail = Detail::Other;
+            }
+            shown
+        });
+        // A large value gets a file only if the preamble names it.
+        let is_shown =
+            |key: &str| shows_key(key) && (fan_out.is_none() || key != keys::PARALLEL_RESULTS);
+        let shown = self.context.iter().filter(|(key, _)| is_shown(key));
+        let context = shown.map(|(key, value)| (key.to_owned(), self.shown(key, value)));
+        let parent = self.context.get(crate::PARENT_PREAMBLE);
+        let parent = parent.map(|value| text_in(&*self.store, value)).transpose()?;
+        let mut preamble = Preamble::new(&self.run.goal)
+            .run_id(self.run_id.to_string())
+            .parent(parent.as_deref())
+            .earlier_stages(self.history.len(), stages)
+            .more_context(context)
+            .fidelity(self.fidelity)
+            .limits(self.limits);
+        if has_files {
+            preamble = preamble.save_with(|value| Some(self.saved(value)));
+        }
+        Ok(preamble.render(&O200k))
+    }
+
+    fn branch_sections(&self, ranked: Vec<BranchResult>) -> String {
+        let branches: Vec<Branch> = ranked.into_iter().map(|result| self.branch(result)).collect();
+        let is_high = self.fidelity == Fidelity::SummaryHigh;
+        let limit = if is_high { self.limits.high } else { self.limits.compact };
+        // The model that chooses has no tools to open files with.
+        branch_sections(&branches, self.fidelity, limit, &O200k, &|_| None)
+    }
+
+    /// The path of a file with a value of which the preamble shows a part.
+    fn saved(&self, value: &Value) -> String {
+        let redacted = value.as_str().map(|text| Value::from(self.redactor.redact(text)));
+        value_path(&self.run_dir, redacted.as_ref().unwrap_or(value))
+            .unwrap_or_else(|error| format!("({error})"))
+    }
+
     fn stage(&self, record: &StageRecord) -> fabro_preamble::Stage {
         let outcome = &record.end.outcome;
         fabro_preamble::Stage {
@@ -95,14 +230,14 @@ impl Teller<'_> {
     }
 
     fn label(&self, node: &str) -> String {
-        self.stage.plan.find(node).map_or(node, |spec| &spec.label).to_owned()
+        self.plan.find(node).map_or(node, |spec| &spec.label).to_owned()
     }
 
     fn script(&self, record: &StageRecord) -> String {
         if let Some(script) = &record.end.script {
             return script.to_string();
         }
-        let command = self.stage.plan.find(&record.node).and_then(|node| node.command());
+        let command = self.plan.find(&record.node).and_then(|node| node.command());
         let script = command.and_then(|command| command.script.as_ref());
         script.map(|script| script.text.to_string()).unwrap_or_default()
     }
@@ -110,21 +245,25 @@ impl Teller<'_> {
     fn branches(&self, results: Option<&Arc<Value>>) -> Vec<Branch> {
         let Some(results) = results else { return Vec::new() };
         let blob = BlobRef::from_value(results);
-        let read = blob.and_then(|blob| read_blob(&*self.stage.store, &blob).ok());
+        let read = blob.and_then(|blob| read_blob(&*self.store, &blob).ok());
         let results = Vec::<BranchResult>::deserialize(read.as_ref().unwrap_or(results));
         // Only a value that was set by hand has another form; it shows no branches.
-        let results = results.unwrap_or_default().into_iter();
-        let branch = |result: BranchResult| Branch {
+        results.unwrap_or_default().into_iter().map(|result| self.branch(result)).collect()
+    }
+
+    fn branch(&self, result: BranchResult) -> Branch {
+        let output = result.updates.as_ref().and_then(|updates| updates.get(keys::COMMAND_OUTPUT));
+        Branch {
+            is_command: output.is_some() && output == result.response.as_ref(),
             output: self.output(result.response.as_deref()),
             id: result.id.to_string(),
             status: result.status,
             notes: result.notes,
-        };
-        results.map(branch).collect()
+        }
     }
 
     fn output(&self, value: Option<&Value>) -> Output {
-        output(&*self.stage.store, value, |blob| self.path(blob))
+        output(&*self.store, value, |blob| self.path(blob))
     }
 
     fn shown(&self, key: &str, value: &Arc<Value>) -> Shown {
@@ -142,8 +281,7 @@ impl Teller<'_> {
     }
 
     fn path(&self, blob: &BlobRef) -> String {
-        local_path(&self.stage.run_dir, &*self.stage.store, blob)
-            .unwrap_or_else(|error| format!("({error})"))
+        local_path(&self.run_dir, &*self.store, blob).unwrap_or_else(|error| format!("({error})"))
     }
 }
 

@@ -7,7 +7,6 @@ use fabro_engine::{Clock, Handler, Stage, StageEnd};
 use fabro_events::EventSink;
 use fabro_gate::Interviewer;
 use fabro_llm::ModelSource;
-use fabro_preamble::Limits;
 use fabro_sandbox::Exec;
 use fabro_types::{Failure, FailureClass, NodeKind};
 
@@ -39,8 +38,6 @@ pub struct Services {
     pub defaults: ModelDefaults,
     /// What agents work with.
     pub agents: Agents,
-    /// How long preambles may be.
-    pub limits: Limits,
     /// Answers gates.
     pub interviewer: Arc<dyn Interviewer>,
     /// Loads sub-workflows.
@@ -54,7 +51,7 @@ pub struct Services {
 impl Registry {
     /// The handlers of one run.
     pub fn new(services: Services) -> Arc<Self> {
-        let Services { limits, agents, clock, sink, .. } = services;
+        let Services { agents, clock, sink, .. } = services;
         let tree = Arc::new(WorkTree::default());
         let redactor = agents.redactor.clone();
         let (command, wait): (Box<dyn Handler>, Box<dyn Handler>) = match services.exec {
@@ -65,18 +62,23 @@ impl Registry {
             }
             None => (Box::new(DryHandler), Box::new(DryHandler)),
         };
-        let llm =
-            LlmHandler::new(services.models, services.defaults, limits, agents, Arc::clone(&tree));
+        let llm = LlmHandler::new(services.models, services.defaults, agents, Arc::clone(&tree));
         let llm = Arc::new(llm);
         Arc::new_cyclic(|own: &Weak<Self>| {
             let own: Weak<dyn Handler> = own.clone();
             Self {
                 command,
+                sub_workflow: SubWorkflowHandler::new(
+                    own,
+                    services.children,
+                    llm.preambles.clone(),
+                    sink,
+                    clock,
+                ),
                 fan_in: FanInHandler::new(Arc::clone(&llm)),
                 llm,
                 human: HumanHandler::new(services.interviewer, redactor),
                 wait,
-                sub_workflow: SubWorkflowHandler::new(own, services.children, limits, sink, clock),
                 tree,
             }
         })

@@ -11,7 +11,6 @@ use fabro_engine::{
     begin, cancel, drive, keys, read_all,
 };
 use fabro_events::{Event, EventBody, EventSink, ParentStage};
-use fabro_preamble::Limits;
 use fabro_types::{ContextPatch, Failure, FailureClass, Fidelity, Outcome, RunId, RunStatus};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -20,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::blobs::read_inner;
 use crate::children::{ChildWorkflow, ChildWorkflows};
 use crate::common::{canceled, warn};
-use crate::preamble::preamble;
+use crate::preamble::Preambles;
 
 /// How deep sub-workflows nest: one that names itself has to end somewhere.
 const MAX_DEPTH: usize = fabro_types::MAX_SUB_WORKFLOW_DEPTH;
@@ -39,28 +38,27 @@ pub struct SubWorkflowHandler {
     /// The handler of the child's stages: the one this is part of.
     stages: Weak<dyn Handler>,
     children: Arc<dyn ChildWorkflows>,
-    limits: Limits,
+    preambles: Preambles,
     sink: Arc<dyn EventSink>,
     clock: Arc<dyn Clock>,
 }
 
 impl SubWorkflowHandler {
-    /// `children` loads the child, `stages` runs its stages, and its events are reported to `sink`;
-    /// the part of their preamble that describes the parent keeps to `limits`.
-    pub fn new(
+    /// `children` loads the child, `stages` runs its stages, and its events are reported to `sink`.
+    pub(crate) fn new(
         stages: Weak<dyn Handler>,
         children: Arc<dyn ChildWorkflows>,
-        limits: Limits,
+        preambles: Preambles,
         sink: Arc<dyn EventSink>,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        Self { stages, children, limits, sink, clock }
+        Self { stages, children, preambles, sink, clock }
     }
 
     async fn run(&self, stage: &Stage) -> Result<StageEnd, StageEnd> {
         let Some(stages) = self.stages.upgrade() else { return Err(canceled().into()) };
         let child =
-            Child::open(stage, self.children.load(stage)?, self.clock.now_ms(), &self.limits)
+            Child::open(stage, self.children.load(stage)?, self.clock.now_ms(), &self.preambles)
                 .await?;
         let stop = stage.stop.child_token();
         let (undecided, mut warnings) = mpsc::unbounded_channel();
@@ -150,7 +148,7 @@ impl Child {
         stage: &Stage,
         workflow: ChildWorkflow,
         now_ms: i64,
-        limits: &Limits,
+        preambles: &Preambles,
     ) -> Result<Self, StageEnd> {
         let branch = stage.branch.as_deref().unwrap_or_default();
         let mut label =
@@ -165,7 +163,7 @@ impl Child {
         if events.is_empty() {
             check_depth(stage).await?;
             let new = NewRun {
-                context: inherited(stage, limits)?,
+                context: inherited(stage, preambles).await?,
                 ..new_run(stage, goal, bundle, &plan)
             };
             let commit = begin(id, now_ms, &plan, new);
@@ -266,14 +264,15 @@ pub(crate) async fn run_dirs(stage: &Stage) -> Result<Vec<PathBuf>, StoreError> 
 }
 
 /// What the child's context has from its parent: what happened there, and where the workflow is.
-fn inherited(stage: &Stage, limits: &Limits) -> Result<ContextPatch, Failure> {
+async fn inherited(stage: &Stage, preambles: &Preambles) -> Result<ContextPatch, Failure> {
     let mut context = ContextPatch::new();
     // The child cannot take part in a conversation of its parent.
     let fidelity = match stage.at.fidelity {
         Fidelity::Full => Fidelity::SummaryHigh,
         other => other,
     };
-    let text = preamble(stage, fidelity, limits)?;
+    // The child may have agents.
+    let text = preambles.write(stage, fidelity, true).await?;
     if !text.is_empty() {
         context.insert(crate::PARENT_PREAMBLE.to_owned(), Arc::new(text.into()));
     }

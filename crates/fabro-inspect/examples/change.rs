@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fabro_engine::{Input, Machine, NewRun, RunState, World, begin, drive};
 use fabro_events::Event;
 use fabro_gate::AutoApprove;
-use fabro_handlers::{Agents, Limits, ModelDefaults, Registry, Services};
+use fabro_handlers::{Agents, ModelDefaults, Registry, Services};
 use fabro_inspect::replay::{Replay, replay};
 use fabro_llm::Script;
 use fabro_run::{Bundle, BundledChildren, RunSettings};
@@ -68,7 +68,6 @@ async fn record(store: &Arc<MemoryStore>, run: RunId) -> Result<(), Box<dyn std:
         models: Arc::new(move |node, taken| Arc::new(script.model(node, taken))),
         defaults: ModelDefaults::default(),
         agents: Agents::default(),
-        limits: Limits::default(),
         interviewer: Arc::new(AutoApprove),
         children: Arc::new(BundledChildren),
         sink: Arc::new(|_: &Event| {}),

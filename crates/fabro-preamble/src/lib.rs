@@ -22,22 +22,25 @@
 //!
 //! [`Detail::llm`] and [`Detail::human`] make the stages of models and people.
 //!
-//! The ceiling of a fidelity holds for the whole text, as the given token counter counts. The goal
-//! comes first and is truncated last. A parent's preamble may take a third of the ceiling, the
-//! context a quarter, the stages the rest, newest first: one that does not fit, or would take more
-//! than half of the ceiling, is shown with less detail; the number of omitted stages and values is
-//! shown. The work is proportional to the ceiling: lazy stages and context values
-//! ([`Preamble::earlier_stages`], [`Preamble::more_context`]) are read only while there is room.
+//! The ceiling of a fidelity holds for the whole text, as the given token counter counts, and only it
+//! cuts, apart from the number of lines of a command's output. When not everything fits, the longest
+//! fields (outputs, answers, context values, the text of a parent workflow) are cut first, to one
+//! common length; when little would be left of each, the oldest stages are omitted, with their
+//! number. The goal is cut last. A note has the size of what is cut and, with
+//! [`Preamble::save_with`], the path of a file that holds all of it. The work is proportional to the
+//! ceiling: lazy stages and context values ([`Preamble::earlier_stages`], [`Preamble::more_context`])
+//! are read only while there is room.
 //!
-//! Limits: output lines are truncated at 1,000 characters (2,000 under `summary:high`), context
-//! values at 400; control characters are shown as `U+FFFD`.
+//! Limits: ids are truncated at 128 characters, keys at 200; control characters are shown as
+//! `U+FFFD`.
 
-mod budget;
 mod context;
+mod fit;
 pub mod memory;
 mod render;
 mod stage;
 mod text;
+mod tokens;
 
 use std::sync::Arc;
 
@@ -59,6 +62,7 @@ pub struct Preamble<'a> {
     more_context: Box<dyn Iterator<Item = (String, Shown)> + 'a>,
     fidelity: Fidelity,
     limits: Limits,
+    save: Option<Box<fit::SaveValue<'a>>>,
 }
 
 impl<'a> Preamble<'a> {
@@ -75,6 +79,7 @@ impl<'a> Preamble<'a> {
             more_context: Box::new(std::iter::empty()),
             fidelity: Fidelity::Compact,
             limits: Limits::default(),
+            save: None,
         }
     }
 
@@ -140,11 +145,31 @@ impl<'a> Preamble<'a> {
         self
     }
 
+    /// For a reader who can open files: `save` stores a value that is cut, and returns the path of
+    /// its file. Without it the notes have the size alone.
+    #[must_use]
+    pub fn save_with(mut self, save: impl Fn(&Value) -> Option<String> + 'a) -> Self {
+        self.save = Some(Box::new(save));
+        self
+    }
+
     /// The text of the preamble, within the ceiling of its fidelity and without a line end at its end;
     /// empty under [`Fidelity::Full`].
     pub fn render(self, counter: &dyn CountTokens) -> String {
         render::render(self, counter)
     }
+}
+
+/// The branches of a fan-out as Markdown sections, in at most `limit` tokens: what a model that
+/// chooses among them reads. `save` is that of [`Preamble::save_with`].
+pub fn branch_sections(
+    branches: &[Branch],
+    fidelity: Fidelity,
+    limit: usize,
+    counter: &dyn CountTokens,
+    save: &dyn Fn(&Value) -> Option<String>,
+) -> String {
+    render::render_branches(branches, fidelity, limit, counter, save)
 }
 
 /// A context value as a preamble shows it.
@@ -287,6 +312,8 @@ pub struct Branch {
     pub notes: Option<String>,
     /// The output of its last stage.
     pub output: Output,
+    /// Whether a command wrote it.
+    pub is_command: bool,
 }
 
 /// An output that may be too large to show.

@@ -169,8 +169,9 @@ impl Memory {
 
     /// Summary and recent turns as Markdown of at most `max_tokens`; empty when there are none.
     ///
-    /// One turn takes at most half of it, truncated with a note. When not all of it fits, the oldest
-    /// lines are omitted first, and a note has their number.
+    /// When not all of it fits, the longest turns are cut first, to one common length, with a note.
+    /// When little would be left of each, the oldest become lines of the summary; at last its oldest
+    /// lines are omitted, and a note has their number.
     pub fn block(&self, counter: &dyn CountTokens, max_tokens: usize) -> String {
         block::render(self, counter, max_tokens)
     }

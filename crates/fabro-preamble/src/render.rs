@@ -1,21 +1,23 @@
 use fabro_tokens::CountTokens;
 use fabro_types::Fidelity;
+use serde_json::Value;
 
-use crate::budget::{Budget, cut_markdown, cut_to_tokens};
-use crate::context::{self, ContextSection, MOST_COUNTED};
-use crate::stage::{StageBlock, headline_only, variants};
-use crate::text::{one_line, plural};
-use crate::{Preamble, Stage};
+use crate::context::{self, MOST_COUNTED};
+use crate::fit::{Block, Ceiling, Collected, Field, SaveValue, Shape, Whole};
+use crate::stage::{self, item_indent};
+use crate::text::{clean, one_line, plural};
+use crate::tokens::{cut_to_tokens, within};
+use crate::{Branch, Preamble};
 
 const MEDIUM_CEILING: usize = 1_500;
 const LOW_CEILING: usize = 600;
 
 /// Every heading and every note about omitted items, at its longest.
-const FRAME: &str = "# Parent workflow\n\n… (cut)\n\n# This workflow\n\nGoal: … (goal cut)\n\n\
+const FRAME: &str = "# Parent workflow\n\n\n\n# This workflow\n\nGoal: … (goal cut)\n\n\
     ## Completed stages\n\n(1000000 earlier stages omitted)\n\n## Context\n\
     - (more than 1000 values omitted)";
 
-pub(crate) fn render(input: Preamble<'_>, count: &dyn CountTokens) -> String {
+pub(crate) fn render(input: Preamble<'_>, counter: &dyn CountTokens) -> String {
     let limit = match input.fidelity {
         Fidelity::Full => return String::new(),
         Fidelity::Compact | Fidelity::Truncate => input.limits.compact,
@@ -23,191 +25,241 @@ pub(crate) fn render(input: Preamble<'_>, count: &dyn CountTokens) -> String {
         Fidelity::SummaryMedium => MEDIUM_CEILING,
         Fidelity::SummaryLow => LOW_CEILING,
     };
-    let mut plan = plan(input, limit, count);
-    loop {
-        let text = assemble(&plan);
-        if count.fits(&text, limit) {
+    let ceiling = Ceiling::new(limit, counter, input.save.is_some());
+    let no_paths: Box<SaveValue<'_>> = Box::new(|_| None);
+    let (mut content, save) = Content::collect(input, &ceiling);
+    let save = save.unwrap_or(no_paths);
+    if content.fits_by_bytes(limit) {
+        return content.text(&Layout::whole(&content), &*save);
+    }
+    content.measure(&ceiling);
+    within(limit, counter, |room| content.text(&content.layout(room, &ceiling), &*save))
+}
+
+/// The branches of a fan-out as sections, in at most `limit` tokens.
+pub(crate) fn render_branches(
+    branches: &[Branch],
+    fidelity: Fidelity,
+    limit: usize,
+    counter: &dyn CountTokens,
+    save: &SaveValue<'_>,
+) -> String {
+    let ceiling = Ceiling::new(limit, counter, true).keep_blocks();
+    let mut sections = branches.iter().map(|branch| stage::branch_section(branch, fidelity));
+    let mut collected = ceiling.collect(&mut sections, 0);
+    ceiling.measure(&mut collected);
+    let blocks: Vec<&Block> = collected.blocks.iter().collect();
+    within(limit, counter, |room| {
+        let shown = &blocks[..fitting(&blocks, room, |block| ceiling.least_of(block))];
+        let field_limit = ceiling.field_limit(shown.iter().copied(), room);
+        let mut text = String::new();
+        for block in shown {
+            push(&mut text, "\n\n", block.text(field_limit, save).trim_end_matches('\n'));
+        }
+        match branches.len() - shown.len() {
+            0 => {}
+            1 => push(&mut text, "\n\n", "(1 branch omitted)"),
+            omitted => push(&mut text, "\n\n", &format!("({omitted} branches omitted)")),
+        }
+        text
+    })
+}
+
+/// What there is to show.
+struct Content<'a> {
+    fidelity: Fidelity,
+    goal: &'a str,
+    run_id: Option<String>,
+    /// At most one.
+    parent: Collected,
+    /// Newest first.
+    stages: Collected,
+    total_stages: usize,
+    context: Collected,
+}
+
+/// What is shown of it.
+struct Layout<'a> {
+    goal: String,
+    goal_cut: bool,
+    parent: Option<&'a Block>,
+    /// Newest first.
+    stages: &'a [Block],
+    context: Vec<&'a Block>,
+    context_omitted: usize,
+    /// The most tokens of a field.
+    field_limit: usize,
+}
+
+impl<'a> Content<'a> {
+    fn collect(input: Preamble<'a>, ceiling: &Ceiling<'_>) -> (Self, Option<Box<SaveValue<'a>>>) {
+        let fidelity = input.fidelity;
+        let is_truncate = fidelity == Fidelity::Truncate;
+        let run_id =
+            is_truncate.then(|| one_line(input.run_id.as_deref().unwrap_or_default(), 200));
+        let mut content = Self {
+            fidelity,
+            goal: input.goal.trim(),
+            run_id,
+            parent: Collected::default(),
+            stages: Collected::default(),
+            total_stages: input.stages.len() + input.earlier_count,
+            context: Collected::default(),
+        };
+        if is_truncate {
+            return (content, input.save);
+        }
+        let parent = input.parent.map(str::trim_end).filter(|parent| !parent.trim().is_empty());
+        let parent = parent.map(|text| {
+            let mut block = Block::default();
+            block.field(Field::new(0, "", Shape::Markdown, text, Whole::Text(text.to_owned())));
+            block
+        });
+        content.parent = ceiling.collect(&mut parent.into_iter(), 0);
+        let newest_first = input.stages.into_iter().rev().chain(input.earlier);
+        let mut stages = newest_first.map(|stage| stage::block(&stage, fidelity));
+        content.stages = ceiling.collect(&mut stages, item_indent(fidelity));
+        if fidelity != Fidelity::SummaryLow {
+            let values = input.context.into_iter().chain(input.more_context);
+            let mut values = values.filter_map(|(key, value)| context::block(key, &value));
+            content.context = ceiling.collect(&mut values, 0);
+            content.context.rest += values.take(MOST_COUNTED).count();
+        }
+        (content, input.save)
+    }
+
+    fn sections(&mut self) -> [&mut Collected; 3] {
+        [&mut self.parent, &mut self.stages, &mut self.context]
+    }
+
+    /// A token has at least one byte: a short preamble is not counted, and loads no vocabulary.
+    fn fits_by_bytes(&mut self, limit: usize) -> bool {
+        let own = FRAME.len() + self.goal.len() + self.run_id.as_ref().map_or(0, String::len);
+        let sections = self.sections().into_iter().map(|section| section.bytes());
+        let total: Option<usize> = sections.sum();
+        total.is_some_and(|total| total + own <= limit)
+    }
+
+    fn measure(&mut self, ceiling: &Ceiling<'_>) {
+        for section in self.sections() {
+            ceiling.measure(section);
+        }
+    }
+
+    /// The context values that the newest stages do not show.
+    fn context_beside(&self, stages: &[Block]) -> Vec<&Block> {
+        let covered = stages.iter().filter_map(|stage| stage.key.as_deref());
+        let covered: Vec<_> = covered.collect();
+        let is_shown =
+            |block: &&Block| !block.key.as_deref().is_some_and(|key| covered.contains(&key));
+        self.context.blocks.iter().filter(is_shown).collect()
+    }
+
+    /// Spends the room in the order of importance: the goal, the parent, then stages and values.
+    fn layout(&self, room: usize, ceiling: &Ceiling<'_>) -> Layout<'_> {
+        let frame = ceiling.counter.count(FRAME);
+        let run_id = self.run_id.as_ref().map_or(0, |id| ceiling.counter.count(id));
+        let goal_room = room.saturating_sub(frame + run_id).max(room / 2);
+        let (goal, goal_cut) = cut_to_tokens(self.goal, goal_room, ceiling.counter);
+        let left = room.saturating_sub(frame + run_id);
+        let left = left.saturating_sub(ceiling.counter.count(&goal));
+        let least = |block: &Block| ceiling.least_of(block);
+        let sum = |blocks: &[&Block]| {
+            blocks.iter().map(|block| least(block)).fold(0, usize::saturating_add)
+        };
+        let parent = self.parent.blocks.first().filter(|block| least(block) <= left);
+        let rest = left - parent.map_or(0, least);
+
+        let stages: Vec<&Block> = self.stages.blocks.iter().collect();
+        let context = self.context_beside(&self.stages.blocks);
+        let share = rest.saturating_sub(sum(&stages)).max(rest / 4);
+        let stage_room = rest - sum(&context).min(share);
+        let shown = fitting(&stages, stage_room, least);
+        let used = sum(&stages[..shown]);
+        let stages = &self.stages.blocks[..shown];
+
+        let mut context = self.context_beside(stages);
+        let kept = fitting(&context, rest - used, least);
+        let context_omitted = self.context.rest + context.len() - kept;
+        context.truncate(kept);
+        let blocks = parent.into_iter().chain(stages).chain(context.iter().copied());
+        let field_limit = ceiling.field_limit(blocks, left);
+        Layout { goal, goal_cut, parent, stages, context, context_omitted, field_limit }
+    }
+
+    fn text(&self, layout: &Layout<'_>, save: &SaveValue<'_>) -> String {
+        let mut text = String::new();
+        if let Some(parent) = layout.parent {
+            push(&mut text, "", "# Parent workflow");
+            push(&mut text, "\n\n", parent.text(layout.field_limit, save).trim_end());
+            push(&mut text, "\n\n", "# This workflow");
+        }
+        if !self.goal.is_empty() {
+            push(&mut text, "\n\n", &format!("Goal: {}", layout.goal));
+            if layout.goal_cut {
+                text.push_str("… (goal cut)");
+                let path = save(&Value::from(self.goal));
+                text.extend(path.map(|path| format!(" See: {path}")));
+            }
+        }
+        if let Some(run_id) = &self.run_id {
+            push(&mut text, "\n", &format!("Run: {run_id}"));
             return text;
         }
-        if !plan.shrink() {
-            return String::new();
+        self.push_stages(layout, save, &mut text);
+        push_context(layout, save, &mut text);
+        text
+    }
+
+    fn push_stages(&self, layout: &Layout<'_>, save: &SaveValue<'_>, text: &mut String) {
+        let omitted = self.total_stages.saturating_sub(layout.stages.len());
+        if layout.stages.is_empty() && omitted == 0 {
+            return;
+        }
+        let gap = if self.fidelity == Fidelity::SummaryHigh { "\n\n" } else { "\n" };
+        push(text, "\n\n", "## Completed stages");
+        if omitted > 0 {
+            push(text, gap, &format!("({} omitted)", plural(omitted, "earlier stage")));
+        }
+        for block in layout.stages.iter().rev() {
+            push(text, gap, block.text(layout.field_limit, save).trim_end_matches('\n'));
         }
     }
 }
 
-/// The selected content of the text.
-struct Plan {
-    fidelity: Fidelity,
-    parent: Option<String>,
-    parent_cut: bool,
-    goal: Option<String>,
-    goal_cut: bool,
-    run_id: Option<String>,
-    /// Newest first.
-    stages: Vec<StageBlock>,
-    total_stages: usize,
-    context: ContextSection,
-    /// How many items the next [`Plan::shrink`] omits; doubles each time.
-    shrunk: usize,
+impl<'a> Layout<'a> {
+    fn whole(content: &'a Content<'_>) -> Self {
+        Self {
+            goal: clean(content.goal).into_owned(),
+            goal_cut: false,
+            parent: content.parent.blocks.first(),
+            stages: &content.stages.blocks,
+            context: content.context_beside(&content.stages.blocks),
+            context_omitted: content.context.rest,
+            field_limit: usize::MAX,
+        }
+    }
 }
 
-/// Spends the ceiling in the order of importance.
-fn plan(input: Preamble<'_>, limit: usize, count: &dyn CountTokens) -> Plan {
-    let fidelity = input.fidelity;
-    let mut budget = Budget::new(limit, count);
-    let truncate = fidelity == Fidelity::Truncate;
-    let run_id = truncate.then(|| one_line(input.run_id.as_deref().unwrap_or_default(), 200));
-    budget.take(FRAME, limit / 2);
-    budget.take(run_id.as_deref().unwrap_or_default(), limit);
-    let (goal, goal_cut) = take_goal(input.goal, &mut budget, limit, count);
-    let mut plan = Plan {
-        fidelity,
-        parent: None,
-        parent_cut: false,
-        goal,
-        goal_cut,
-        run_id,
-        stages: Vec::new(),
-        total_stages: input.stages.len() + input.earlier_count,
-        context: ContextSection::default(),
-        shrunk: 1,
+/// How many of the first blocks fit.
+fn fitting(blocks: &[&Block], room: usize, size: impl Fn(&Block) -> usize) -> usize {
+    let mut used = 0_usize;
+    let fits = |block: &&&Block| {
+        used = used.saturating_add(size(block));
+        used <= room
     };
-    if truncate {
-        return plan;
-    }
-    if let Some(parent) = input.parent.filter(|parent| !parent.trim().is_empty()) {
-        let (parent, cut) = cut_markdown(parent.trim_end(), limit / 3, count);
-        if budget.take(&parent, limit) {
-            plan.parent = Some(parent);
-            plan.parent_cut = cut;
-        }
-    }
-    if fidelity != Fidelity::SummaryLow {
-        budget.section(limit / 4);
-        plan.context =
-            context::collect(input.context.into_iter().chain(input.more_context), &mut budget);
-        budget.section(limit);
-    }
-    let newest_first = input.stages.into_iter().rev().chain(input.earlier);
-    plan.stages = take_stages(newest_first, fidelity, &mut budget, limit);
-    let covered: Vec<&str> = plan.stages.iter().filter_map(|block| block.covers).collect();
-    plan.context.lines.retain(|line| !covered.contains(&line.key.as_str()));
-    plan
+    blocks.iter().take_while(fits).count()
 }
 
-fn take_goal(
-    goal: &str,
-    budget: &mut Budget<'_>,
-    limit: usize,
-    count: &dyn CountTokens,
-) -> (Option<String>, bool) {
-    let goal = goal.trim();
-    if goal.is_empty() {
-        return (None, false);
-    }
-    let (whole, cut) = cut_to_tokens(goal, limit, count);
-    if !cut && budget.take(&whole, limit) {
-        return (Some(whole), false);
-    }
-    let room = limit.saturating_sub(count.count(FRAME)).max(limit / 2);
-    let (kept, _) = cut_to_tokens(goal, room, count);
-    budget.take(&kept, limit);
-    (Some(kept), true)
-}
-
-/// The newest stages, as many as fit. One that does not fit with all its detail is tried with less,
-/// down to its headline.
-fn take_stages(
-    newest_first: impl Iterator<Item = Stage>,
-    fidelity: Fidelity,
-    budget: &mut Budget<'_>,
-    limit: usize,
-) -> Vec<StageBlock> {
-    let mut blocks = Vec::new();
-    for stage in newest_first {
-        let fitting = if budget.is_exhausted() {
-            Some(headline_only(&stage, fidelity)).filter(|block| budget.take(&block.text, limit))
-        } else {
-            variants(&stage, fidelity).find(|block| budget.take(&block.text, limit / 2))
-        };
-        match fitting {
-            Some(block) => blocks.push(block),
-            None => break,
-        }
-    }
-    blocks
-}
-
-impl Plan {
-    /// Omits more, the least important first; false when nothing is left.
-    fn shrink(&mut self) -> bool {
-        let step = self.shrunk;
-        self.shrunk = step.saturating_mul(2);
-        if !self.context.lines.is_empty() {
-            let kept = self.context.lines.len().saturating_sub(step);
-            self.context.omitted += self.context.lines.len() - kept;
-            self.context.lines.truncate(kept);
-        } else if !self.stages.is_empty() {
-            self.stages.truncate(self.stages.len().saturating_sub(step));
-        } else if self.parent.is_some() {
-            self.parent = None;
-        } else if let Some(goal) = self.goal.as_mut().filter(|goal| !goal.is_empty()) {
-            goal.truncate(goal.floor_char_boundary(goal.len() - goal.len().div_ceil(8)));
-            self.goal_cut = true;
-        } else {
-            return false;
-        }
-        true
-    }
-}
-
-fn assemble(plan: &Plan) -> String {
-    let mut text = String::new();
-    if let Some(parent) = &plan.parent {
-        push(&mut text, "", "# Parent workflow");
-        push(&mut text, "\n\n", parent);
-        if plan.parent_cut {
-            push(&mut text, "\n", "… (cut)");
-        }
-        push(&mut text, "\n\n", "# This workflow");
-    }
-    if let Some(goal) = &plan.goal {
-        let mark = if plan.goal_cut { "… (goal cut)" } else { "" };
-        push(&mut text, "\n\n", &format!("Goal: {goal}{mark}"));
-    }
-    if let Some(run_id) = &plan.run_id {
-        push(&mut text, "\n", &format!("Run: {run_id}"));
-    } else {
-        push_stages(plan, &mut text);
-        push_context(&plan.context, &mut text);
-    }
-    text
-}
-
-fn push_stages(plan: &Plan, text: &mut String) {
-    let omitted = plan.total_stages.saturating_sub(plan.stages.len());
-    if plan.stages.is_empty() && omitted == 0 {
-        return;
-    }
-    let gap = if plan.fidelity == Fidelity::SummaryHigh { "\n\n" } else { "\n" };
-    push(text, "\n\n", "## Completed stages");
-    if omitted > 0 {
-        push(text, gap, &format!("({} omitted)", plural(omitted, "earlier stage")));
-    }
-    for block in plan.stages.iter().rev() {
-        push(text, gap, block.text.trim_end_matches('\n'));
-    }
-}
-
-fn push_context(context: &ContextSection, text: &mut String) {
-    if context.lines.is_empty() && context.omitted == 0 {
+fn push_context(layout: &Layout<'_>, save: &SaveValue<'_>, text: &mut String) {
+    if layout.context.is_empty() && layout.context_omitted == 0 {
         return;
     }
     push(text, "\n\n", "## Context");
-    for line in &context.lines {
-        push(text, "\n", line.text.trim_end_matches('\n'));
+    for block in &layout.context {
+        push(text, "\n", block.text(layout.field_limit, save).trim_end_matches('\n'));
     }
-    let note = match context.omitted {
+    let note = match layout.context_omitted {
         0 => return,
         omitted if omitted > MOST_COUNTED => {
             format!("- (more than {MOST_COUNTED} values omitted)")

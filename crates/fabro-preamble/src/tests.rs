@@ -20,7 +20,16 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
+    fn with(mut self, key: &str, value: &str) -> Self {
+        self.context.push((key.to_owned(), Shown::Value(Arc::new(value.into()))));
+        self
+    }
+
     fn render(&self, fidelity: Fidelity, limits: Limits, count: &dyn CountTokens) -> String {
+        self.preamble(fidelity, limits).render(count)
+    }
+
+    fn preamble(&self, fidelity: Fidelity, limits: Limits) -> Preamble<'_> {
         let stages = self.stages.iter().rev().cloned();
         Preamble::new(self.goal)
             .run_id("01HF7YAT00000000000000001A")
@@ -29,7 +38,6 @@ impl Run<'_> {
             .more_context(self.context.iter().cloned())
             .fidelity(fidelity)
             .limits(limits)
-            .render(count)
     }
 
     fn text(&self, fidelity: Fidelity) -> String {
@@ -64,7 +72,13 @@ fn plan(response: Output, files: &[&str]) -> Stage {
 
 /// One stage of every kind, with everything that can be told about it.
 fn every_kind() -> Run<'static> {
-    let branch = |id: &str, status, output| Branch { id: id.into(), status, notes: None, output };
+    let branch = |id: &str, status, output| Branch {
+        id: id.into(),
+        status,
+        notes: None,
+        output,
+        is_command: true,
+    };
     let plan = Stage {
         word: Some("needs_dod".into()),
         preferred_label: Some("Fix".into()),

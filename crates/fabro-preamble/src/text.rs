@@ -43,39 +43,23 @@ pub(crate) enum Keep {
     Last,
 }
 
-/// At most `max` lines of a text, each cut at `chars`, and a line about those left out. Line ends
-/// at the end of the text do not count.
-pub(crate) fn cut_lines(text: &str, keep: Keep, max: usize, chars: usize) -> Vec<String> {
+/// The last `max` lines of a text after a note about those left out. Line ends at the end of the
+/// text do not count.
+pub(crate) fn last_lines(text: &str, max: usize) -> Cow<'_, str> {
     let text = text.trim_end_matches(['\n', '\r']);
-    let cut = |line: &str| cut_line(line.trim_end_matches('\r'), chars);
-    let note = |rest: &str| {
-        let omitted = rest.bytes().filter(|byte| *byte == b'\n').count() + 1;
-        format!("({} omitted)", plural(omitted, "line"))
+    let Some((at, _)) = text.rmatch_indices('\n').nth(max.saturating_sub(1)) else {
+        return Cow::Borrowed(text);
     };
-    match keep {
-        Keep::First => {
-            let mut lines: Vec<_> = text.split('\n').take(max).map(cut).collect();
-            let rest = text.match_indices('\n').nth(max.saturating_sub(1));
-            lines.extend(rest.map(|(at, _)| note(&text[at + 1..])));
-            lines
-        }
-        Keep::Last => {
-            let mut lines: Vec<_> = text.rsplit('\n').take(max).map(cut).collect();
-            let rest = text.rmatch_indices('\n').nth(max.saturating_sub(1));
-            lines.extend(rest.map(|(at, _)| note(&text[..at])));
-            lines.reverse();
-            lines
-        }
-    }
+    let omitted = text[..at].bytes().filter(|byte| *byte == b'\n').count() + 1;
+    Cow::Owned(format!("({} omitted)\n{}", plural(omitted, "line"), &text[at + 1..]))
 }
 
-/// Puts lines between fences that none of them can close. Every line gets the indentation but
-/// blank ones.
-pub(crate) fn fence(lines: &[String], indent: &str, out: &mut String) {
-    let ticks = lines.iter().map(|line| longest_run_of_ticks(line)).max().unwrap_or(0);
-    let mark = "`".repeat((ticks + 1).max(3));
+/// Puts a text between fences that none of its lines can close. Every line gets the indentation
+/// but blank ones.
+pub(crate) fn fence(text: &str, indent: &str, out: &mut String) {
+    let mark = "`".repeat((longest_run_of_ticks(text) + 1).max(3));
     let _ = writeln!(out, "{indent}{mark}");
-    for line in lines {
+    for line in text.split('\n') {
         let indent = if line.is_empty() { "" } else { indent };
         let _ = writeln!(out, "{indent}{line}");
     }
@@ -150,12 +134,9 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_cut_at_either_end() {
-        let cut = |keep, max| cut_lines("a\nb\r\nc\n\n", keep, max, 9).join("|");
-        assert_eq!(cut(Keep::Last, 3), "a|b|c");
-        assert_eq!(cut(Keep::Last, 2), "(1 line omitted)|b|c");
-        assert_eq!(cut(Keep::First, 1), "a|(2 lines omitted)");
-        assert_eq!(cut(Keep::First, 3), "a|b|c");
+    fn lines_are_cut() {
+        assert_eq!(last_lines("a\nb\nc\n\n", 3), "a\nb\nc");
+        assert_eq!(last_lines("a\nb\nc\n\n", 2), "(1 line omitted)\nb\nc");
         assert_eq!(cut_line("äöü\u{1b}x", 3), "äöü… (2 characters omitted)");
         assert_eq!(cut_line("\u{1b}[0m\tx", 9), "\u{FFFD}[0m\tx");
         assert_eq!(one_line(" a\r\nb\nc ", 9), "a b c");
@@ -166,7 +147,7 @@ mod tests {
         assert_eq!(inline_code("a"), "`a`");
         assert_eq!(inline_code("`a``"), "``` `a`` ```");
         let mut out = String::new();
-        fence(&["```".into(), String::new(), "x".into()], "  ", &mut out);
+        fence("```\n\nx", "  ", &mut out);
         assert_eq!(out, "  ````\n  ```\n\n  x\n  ````\n");
         let mut cut = "a\n  ````\n  ```".to_owned();
         close_fence(&mut cut);

@@ -9,9 +9,7 @@ use fabro_config::{McpServer, McpTransport, expand_variables};
 use fabro_events::{Event, EventSink};
 use fabro_external_agents::CliAgent;
 use fabro_gate::{AutoApprove, Chain, Interviewer};
-use fabro_handlers::{
-    Agents, Limits, LocalToolbox, ModelDefaults, NoTools, Registry, Services, Toolbox,
-};
+use fabro_handlers::{Agents, LocalToolbox, ModelDefaults, NoTools, Registry, Services, Toolbox};
 use fabro_llm::{Fallback, ModelSource, RequestPolicy, Script, SimulatedModel, Unconfigured};
 use fabro_redact::{Redactor, is_secret_name};
 use fabro_sandbox::{Exec, LocalExec, agent_env};
@@ -100,7 +98,6 @@ impl<'s> ServiceBuilder<'s> {
                 configured_provider: settings.configured_provider.clone(),
             },
             agents: self.agents(Some(run), self.redactor())?,
-            limits: Limits::default(),
             interviewer: self.interviewer(events, Arc::clone(&services.interviewer))?,
             children: Arc::new(BundledChildren),
             sink,

@@ -18,7 +18,6 @@ use fabro_agent::Transcript;
 use fabro_engine::{Backend, Finished, Handler, NewBlob, NodeBody, Stage, StageEnd};
 use fabro_events::Event;
 use fabro_llm::ModelSource;
-use fabro_preamble::Limits;
 use fabro_types::{BlobRef, Outcome, Usage};
 use serde_json::Value;
 
@@ -34,6 +33,7 @@ use crate::WorkTree;
 use crate::agents::Agents;
 use crate::common::canceled;
 use crate::files::{AgentStatus, StageFiles, text_of_file};
+use crate::preamble::Preambles;
 use crate::threads::ThreadCache;
 
 /// The largest file of an agent that directives are looked for in.
@@ -43,24 +43,24 @@ const AGENT_FILE_BYTES: u64 = 1 << 20;
 pub struct LlmHandler {
     models: ModelSource,
     defaults: ModelDefaults,
-    limits: Limits,
+    pub(crate) preambles: Preambles,
     pub(crate) agents: Agents,
     tree: Arc<WorkTree>,
     threads: ThreadCache<Transcript>,
 }
 
 impl LlmHandler {
-    /// Stages ask their model of `models`; preambles keep to `limits`; agents work with `agents`;
+    /// Stages ask their model of `models`; agents work with `agents`;
     /// `tree` knows which files other programs touched.
     pub fn new(
         models: ModelSource,
         defaults: ModelDefaults,
-        limits: Limits,
         agents: Agents,
         tree: Arc<WorkTree>,
     ) -> Self {
         let threads = ThreadCache::default();
-        Self { models, defaults, limits, agents, tree, threads }
+        let preambles = Preambles::new(&agents);
+        Self { models, defaults, preambles, agents, tree, threads }
     }
 
     async fn run(&self, stage: &mut Stage) -> Result<StageEnd, StageEnd> {

@@ -12,14 +12,14 @@ use fabro_preamble::memory::{Blocks, MEMORY_TOKENS, Memory, ToolContext, assembl
 use fabro_redact::Redactor;
 use fabro_tokens::O200k;
 use fabro_tools::ToolSet;
-use fabro_types::{Failure, Permissions, unknown_tools};
+use fabro_types::{Failure, NodeKind, Permissions, unknown_tools};
 use serde_json::Value;
 
 use super::LlmHandler;
 use super::summary::Summarised;
 use crate::common::{canceled, text_of, warn};
+use crate::fan_in::FanIn;
 use crate::memory::{self, StageContext};
-use crate::preamble::preamble;
 use crate::render::render_prompt;
 
 /// What the model of a stage is asked, and what it may use.
@@ -116,9 +116,14 @@ impl LlmHandler {
         let message = if let Some(message) = recorded_request(stage, recorded)? {
             message
         } else {
-            let prompt = render_prompt(stage)?;
+            let mut prompt = render_prompt(stage)?;
+            if stage.spec().kind == NodeKind::FanIn {
+                let branches = FanIn::of(stage)?.sections(stage, &self.preambles).await?;
+                prompt = format!("{prompt}\n\n{branches}");
+            }
+            let fidelity = stage.at.fidelity;
             let parts = MessageParts {
-                preamble: &preamble(stage, stage.at.fidelity, &self.limits)?,
+                preamble: &self.preambles.write(stage, fidelity, agent.is_some()).await?,
                 memory: with_turns.then_some(&memory),
                 passages: &memory::passages(stage, &memory, &prompt).await?,
                 tool_instructions: &tools.instructions(self.permissions(stage)),

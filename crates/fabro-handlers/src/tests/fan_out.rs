@@ -113,15 +113,26 @@ fn a_model_chooses_where_there_is_a_prompt() {
     parallel.fan_in.best_outcome = "succeeded"
     "#);
     insta::assert_snapshot!(prompt, @r"
+    Goal: Ship it
+
+    ## Completed stages
+    - **fork**: success
+
     Which for Ship it?
 
     ## Branches
 
-    ### a (succeeded)
-    output of a
+    ### a: success
+    - Output:
+      ```
+      output of a
+      ```
 
-    ### b (succeeded)
-    output of b
+    ### b: success
+    - Output:
+      ```
+      output of b
+      ```
 
     Name the id of the best branch on the last line of your answer.
     ");

@@ -7,6 +7,7 @@ mod directives;
 mod fan_out;
 mod files;
 mod gates;
+mod keys;
 mod resume;
 mod seen;
 mod sessions;
@@ -45,7 +46,7 @@ use tokio_util::sync::CancellationToken;
 use self::story::story;
 
 use self::workflows::{Bundle, Children};
-use crate::{Agents, Limits, ModelDefaults, Registry, Services, StatusFiles};
+use crate::{Agents, ModelDefaults, Registry, Services, StatusFiles};
 
 /// When runs begin; late enough for files on disk to be older.
 const LATE_MS: i64 = 4_000_000_000_000;
@@ -310,7 +311,6 @@ impl Scene {
             models,
             defaults: self.defaults.clone(),
             agents: self.agents.clone(),
-            limits: Limits::default(),
             interviewer: self.interviewer(dry_run),
             children: Arc::new(Children),
             sink: Arc::clone(&sink),

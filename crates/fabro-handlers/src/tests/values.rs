@@ -1,5 +1,7 @@
 //! Large values, which preambles and tools name by the paths of files.
 
+use fabro_config::{AgentSettings, PreambleSettings};
+
 use super::*;
 use crate::LocalToolbox;
 
@@ -67,4 +69,57 @@ fn what_the_preambles_of_the_runs_above_point_at_can_be_read_too() {
         r#"digraph { start -> c -> sub -> exit; c [shape=parallelogram, script=run]
             sub [shape=house, stack.child_workflow="lib/child.fabro"] }"#,
     );
+}
+
+/// The prompt of `next`, after a command with a line of 3.5 KB and a value of 60 KB.
+fn prompt_after_large_values(shape: &str, settings: AgentSettings) -> (Scene, String) {
+    let source = format!(
+        "digraph {{ start -> c -> p -> next -> exit; c [shape=parallelogram, script=run]
+            p [shape=tab, prompt=Value]; next [shape={shape}, prompt=Read] }}"
+    );
+    let value = format!("begin {} end", "large value ".repeat(5_000));
+    let directive = json!({"context_updates": {"report": value}}).to_string();
+    let model = json!({"p": [{"text": directive}], "next": [{"text": "done"}]});
+    let line = json!({"rows": vec![json!({"id": 7, "name": "row"}); 140]}).to_string();
+    let scene = Scene::new(&source)
+        .prints(&[("run", &line)])
+        .model(&model.to_string())
+        .agents(Agents { settings, ..Agents::default() });
+    scene.drive().unwrap();
+    let prompt = scene.read("004-next@1/prompt.md");
+    assert!(prompt.contains(&line), "the line is whole: {prompt}");
+    (scene, prompt)
+}
+
+#[test]
+fn a_value_that_is_cut_is_in_a_file_for_an_agent() {
+    let (scene, prompt) = prompt_after_large_values("box", AgentSettings::default());
+    let (shown, path) = prompt.split_once(" See: DIR/").unwrap();
+    assert!(shown.contains("- report: begin large value") && shown.ends_with("omitted)"));
+    let path = scene.dir.path().join(path.lines().next().unwrap());
+    let path = path.to_str().unwrap().replace("RUN", &scene.run_id.to_string());
+    let value: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    assert_eq!(value, scene.value("report"));
+    let files = std::fs::read_dir(scene.run_dir().join("runtime/blobs")).unwrap().count();
+    assert_eq!(files, 1, "a file is made for what is cut, and for nothing else");
+}
+
+#[test]
+fn a_prompt_stage_is_told_the_size_of_what_is_cut() {
+    let (scene, prompt) = prompt_after_large_values("tab", AgentSettings::default());
+    assert!(prompt.contains("characters omitted)\n\nRead") && !prompt.contains("See:"), "{prompt}");
+    assert!(!scene.run_dir().join("runtime/blobs").exists());
+}
+
+#[test]
+fn the_ceilings_of_the_settings_hold() {
+    let preamble = PreambleSettings { compact_tokens: Some(20_000), high_tokens: None };
+    let settings = AgentSettings { preamble, ..AgentSettings::default() };
+    let (_, prompt) = prompt_after_large_values("tab", settings);
+    assert!(prompt.contains("large value  end\n") && !prompt.contains("omitted"), "{prompt}");
+    let preamble = PreambleSettings { compact_tokens: Some(5_000), high_tokens: None };
+    let settings = AgentSettings { preamble, ..AgentSettings::default() };
+    let (_, prompt) = prompt_after_large_values("tab", settings);
+    let tokens = fabro_tokens::CountTokens::count(&fabro_tokens::O200k, &prompt);
+    assert!((4_500..5_050).contains(&tokens), "{tokens}");
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fabro_engine::{Commit, Input, Machine, NewRun, Plan, RunState, begin, checkpoint};
 use fabro_events::{CreatedRun, Event, EventBody};
 use fabro_graph::Node;
-use fabro_handlers::{Agents, Limits, LlmHandler, ModelDefaults, read_all};
+use fabro_handlers::{Agents, LlmHandler, ModelDefaults, read_all};
 use fabro_llm::{ModelSource, SimulatedModel};
 use fabro_redact::Redactor;
 use fabro_run::{Bundle, RunSettings};
@@ -137,7 +137,7 @@ fn requests(settings: &RunSettings, redactor: Redactor) -> LlmHandler {
         configured_provider: settings.configured_provider.clone(),
     };
     let models: ModelSource = Arc::new(|node, _| Arc::new(SimulatedModel { node: node.into() }));
-    LlmHandler::new(models, defaults, Limits::default(), agents, Arc::default())
+    LlmHandler::new(models, defaults, agents, Arc::default())
 }
 
 /// The nodes that are the same in both: kind and attributes.

@@ -224,13 +224,11 @@ impl Player {
     async fn request(&mut self, key: &Key, event: &Event) -> Result<(), ReplayError> {
         let stage = self.stage(key)?;
         let prepared = match stage.spec().kind {
-            NodeKind::Agent | NodeKind::Prompt => {
+            NodeKind::FanIn if stage.spec().llm().is_none() => Ok(None),
+            NodeKind::Agent | NodeKind::Prompt | NodeKind::FanIn => {
                 // A summary of older turns is the recorded one.
                 let recorded = stage.recorded().await?;
                 self.llm.prepare_from(&stage, &recorded).await.map(|it| Some(it.message))
-            }
-            NodeKind::FanIn => {
-                FanIn::of(&stage).and_then(|fan_in| fan_in.message(&stage).map_err(StageEnd::from))
             }
             _ => Ok(None),
         };

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use fabro_engine::{Input, Machine, NewRun, RunEnd, RunState, World, begin, drive};
 use fabro_events::{Event, EventBody};
 use fabro_gate::QueueInterviewer;
-use fabro_handlers::{Agents, Limits, LocalToolbox, ModelDefaults, Registry, Services, read_all};
+use fabro_handlers::{Agents, LocalToolbox, ModelDefaults, Registry, Services, read_all};
 use fabro_llm::Script;
 use fabro_redact::Redactor;
 use fabro_run::{Bundle, BundledChildren, RunSettings};
@@ -122,7 +122,6 @@ impl Taped {
                 toolbox: Arc::new(toolbox),
                 ..Agents::default()
             },
-            limits: Limits::default(),
             interviewer: Arc::new(QueueInterviewer::from_json(&self.answers).unwrap()),
             children: Arc::new(BundledChildren),
             sink: Arc::new(|_: &Event| {}),

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use fabro_tokens::CountTokens;
 
-use crate::budget::BYTES_PER_TOKEN;
 use crate::text::{close_fence, plural};
+use crate::tokens::BYTES_PER_TOKEN;
 
 /// The length limit of a node name.
 pub(crate) const NODE_CHARS: usize = 64;

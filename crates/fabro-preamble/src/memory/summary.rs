@@ -28,9 +28,7 @@ impl Summary {
             self.lines.pop_front();
             self.dropped += 1;
         }
-        let node = one_line(&turn.node, NODE_CHARS);
-        let excerpt = one_line(first_sentence(&turn.text), LINE_CHARS);
-        self.lines.push_back(format!("- [{}] {node} ({}): {excerpt}", turn.round, turn.kind));
+        self.lines.push_back(line(turn));
     }
 
     pub(crate) fn text(&self) -> String {
@@ -39,6 +37,13 @@ impl Summary {
         let lines = dropped.iter().chain(&self.lines).map(String::as_str);
         lines.collect::<Vec<_>>().join("\n")
     }
+}
+
+/// A turn in short.
+pub(crate) fn line(turn: &Turn) -> String {
+    let node = one_line(&turn.node, NODE_CHARS);
+    let excerpt = one_line(first_sentence(&turn.text), LINE_CHARS);
+    format!("- [{}] {node} ({}): {excerpt}", turn.round, turn.kind)
 }
 
 /// The first sentence of the first line with a letter or digit, without its Markdown heading.

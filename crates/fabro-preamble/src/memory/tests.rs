@@ -132,13 +132,11 @@ fn the_oldest_goes_first_when_there_is_no_room() {
     assert_snapshot!(memory(14).block(&CharsPerFour, 80), @r"
     ## Conversation so far (14 turns)
 
-    (11 earlier turns left out)
-
-    [12] n12 (human): This is answer 12. It goes on
-    in a second line.
-
-    [13] n13 (llm): This is answer 13. It goes on
-    in a second line.
+    Earlier turns, in short:
+    (10 earlier lines left out)
+    - [11] n11 (llm): This is answer 11.
+    - [12] n12 (human): This is answer 12.
+    - [13] n13 (llm): This is answer 13.
 
     [14] n14 (llm): This is answer 14. It goes on
     in a second line.
@@ -146,17 +144,16 @@ fn the_oldest_goes_first_when_there_is_no_room() {
     assert_snapshot!(memory(30).block(&CharsPerFour, 60), @r"
     ## Conversation so far (30 turns)
 
-    (28 earlier turns left out)
-
-    [29] n29 (llm): This is answer 29. It goes on
-    in a second line.
+    Earlier turns, in short:
+    (28 earlier lines left out)
+    - [29] n29 (llm): This is answer 29.
 
     [30] n30 (human): This is answer 30. It goes on
     in a second line.
     ");
     assert_snapshot!(memory(30).block(&CharsPerFour, 20), @r"
-    [30] n30 (human): This is answe
-    (… 34 characters left out)
+    [30] n30 (human): This is answer 30. It goes on
+    in a second line.
     ");
     assert_eq!(memory(30).block(&CharsPerFour, 3), "");
 }
@@ -171,7 +168,39 @@ fn a_long_turn_leaves_room_for_the_others() {
     ));
     let block = memory.block(&CharsPerFour, 2_000);
     assert!(block.contains("[1] n1 (llm): This is answer 1."));
-    assert!(block.ends_with("let a = 1;\n```\n(… 18528 characters left out)"), "{block}");
+    assert!(block.ends_with("let a = 1;\n```\n(… 15316 characters left out)"), "{block}");
+}
+
+#[test]
+fn the_summary_comes_before_long_turns() {
+    // Twenty answers of 200 words.
+    let answer =
+        |n: usize| format!("Answer {n} begins so. {}", "and it has many words ".repeat(40));
+    let turns = (1..=20).map(|n| Turn::new(format!("n{n}"), Speaker::Llm, answer(n)));
+    let block = Memory::fold(turns).block(&O200k, MEMORY_TOKENS);
+    for n in 1..=20 {
+        assert!(block.contains(&format!("n{n} (llm): Answer {n} begins so.")), "{n}: {block}");
+    }
+    assert_eq!(block.matches(" characters left out)").count(), 12, "{block}");
+    assert!(O200k.count(&block) > MEMORY_TOKENS * 8 / 10);
+}
+
+#[test]
+fn old_turns_become_lines_before_the_summary_is_cut() {
+    let text = |n: u64| {
+        format!("Sentence {n} of {}. Then {}", "some words ".repeat(9), "more ".repeat(90))
+    };
+    let turns = (1..=150).map(|n| Turn::new("node", Speaker::Llm, text(n)));
+    let block = Memory::fold(turns).block(&O200k, MEMORY_TOKENS);
+    assert_snapshot!(block.lines().take(4).collect::<Vec<_>>().join("\n"), @r"
+    ## Conversation so far (150 turns)
+
+    Earlier turns, in short:
+    (55 earlier lines left out)
+    ");
+    let shown = block.lines().filter(|line| line.starts_with("- [")).count();
+    assert!(block.contains("\n- [149] node (llm): Sentence 149 of some"), "{block}");
+    assert!(block.contains("\n\n[150] node (llm): Sentence 150 of some") && shown > 40, "{block}");
 }
 
 #[test]
