@@ -1,5 +1,6 @@
 //! Fits blocks of text into a token ceiling: long fields are cut to one common length.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use fabro_tokens::CountTokens;
@@ -103,36 +104,32 @@ impl Field {
 
     fn write_part(&self, text: &str, note: Option<&str>, out: &mut String) {
         let indent = " ".repeat(self.indent);
-        let has_text = !text.is_empty();
-        match (self.shape, note) {
-            (Shape::Markdown, note) => {
+        let note = note.unwrap_or_default();
+        // Writing to a string cannot fail.
+        let _ = match self.shape {
+            Shape::Markdown => {
                 out.push_str(text);
-                if let Some(note) = note {
+                if !note.is_empty() {
                     close_fence(out);
-                    *out += &format!("\n… {note}");
+                    out.push_str("\n… ");
                 }
+                writeln!(out, "{note}")
             }
-            (_, Some(note)) if !has_text => *out += &format!("{indent}- {}: {note}", self.label),
-            (Shape::Line | Shape::Code, note) => {
+            _ if text.is_empty() => writeln!(out, "{indent}- {}: {note}", self.label),
+            Shape::Line | Shape::Code => {
                 let text = text.replace('\n', " ");
                 let code = matches!(self.shape, Shape::Code);
                 let text = if code { inline_code(&text) } else { text };
-                *out += &format!("{indent}- {}: {text}", self.label);
-                if let Some(note) = note {
-                    *out += &format!("… {note}");
-                }
+                let more = if note.is_empty() { "" } else { "… " };
+                writeln!(out, "{indent}- {}: {text}{more}{note}", self.label)
             }
-            (Shape::Fence(_), note) => {
-                *out += &format!("{indent}- {}:", self.label);
-                if let Some(note) = note {
-                    *out += &format!(" {note}");
-                }
-                out.push('\n');
+            Shape::Fence(_) => {
+                let gap = if note.is_empty() { "" } else { " " };
+                let head = writeln!(out, "{indent}- {}:{gap}{note}", self.label);
                 fence(text, &" ".repeat(self.indent + 2), out);
-                return;
+                head
             }
-        }
-        out.push('\n');
+        };
     }
 }
 
@@ -289,7 +286,9 @@ impl<'a> Ceiling<'a> {
         }
         collected.is_measured = true;
         let blocks = &mut collected.blocks;
-        blocks.iter_mut().for_each(|block| block.measure(self));
+        for block in blocks.iter_mut() {
+            block.measure(self);
+        }
         let least = blocks.iter().map(|block| self.least_of(block));
         collected.size = least.fold(0, usize::saturating_add);
         collected.size
