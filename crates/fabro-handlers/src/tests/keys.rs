@@ -26,11 +26,8 @@ fn every_key_of_the_engine_and_its_handlers() {
         ],
         "b": [{"text": "from b"}],
     });
-    let exec = FakeExec::new().with("test", Exit::Code(3), "41 passed").with(
-        "a",
-        Exit::Code(0),
-        "from a",
-    );
+    let exec =
+        FakeExec::new().with("test", Exit::Code(3), "41 passed").with("a", Exit::Code(0), "from a");
     let source = SOURCE.replace("gate -> fork;", "gate;").replace("again -> end\n", "again\n");
     let scene =
         Scene::new(&source).exec(exec).model(&model.to_string()).answers(r#"{"gate": ["A", "A"]}"#);
