@@ -26,9 +26,9 @@ const HINTS: [Hint; 18] = [
         "ends a run for good; to continue it later, press Ctrl-C in its terminal instead, then `fabro resume`",
     ),
     hint(
-        &["attach", "follow", "watch"],
+        &["attach", "follow", "watch", "tail", "logs", "log"],
         "events -f {RUN}",
-        "shows what happens in a run until it ends",
+        "shows what happens in a run until it ends; `fabro inspect RUN STAGE` shows the output of a stage",
     ),
     hint(
         &["restart", "retry", "rerun"],

@@ -62,10 +62,10 @@ pub struct Inspect {
 impl Inspect {
     /// Counts the time since the last event too: for a run that is being driven.
     pub fn until(&mut self, now_ms: i64) {
-        let since = u64::try_from(now_ms.saturating_sub(self.last_event_ms)).unwrap_or_default();
+        let since = passed(self.last_event_ms, now_ms);
         self.duration_ms = self.duration_ms.saturating_add(since);
-        for row in self.stages.iter_mut().filter(|row| row.ended_at.is_none()) {
-            row.duration_ms = row.duration_ms.saturating_add(since);
+        for row in &mut self.stages {
+            row.until(self.last_event_ms, now_ms);
         }
     }
 }
@@ -120,6 +120,20 @@ pub struct StageRow {
     /// Files that it wrote, relative to the working directory.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files_touched: Vec<String>,
+}
+
+impl StageRow {
+    /// Counts the time since the last event of its run, if the stage has not ended.
+    pub(crate) fn until(&mut self, last_event_ms: i64, now_ms: i64) {
+        if self.ended_at.is_none() {
+            let since = passed(last_event_ms, now_ms);
+            self.duration_ms = self.duration_ms.saturating_add(since);
+        }
+    }
+}
+
+fn passed(from_ms: i64, to_ms: i64) -> u64 {
+    u64::try_from(to_ms.saturating_sub(from_ms)).unwrap_or_default()
 }
 
 /// The short form of a choice: the rule, and the condition or label that it was taken by.

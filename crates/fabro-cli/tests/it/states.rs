@@ -268,3 +268,56 @@ fn the_latest_run_is_meant_where_none_is_named() {
       help: write more of the id; `latest` is the run created last
     ");
 }
+
+#[test]
+fn stages_that_run_and_large_outputs_are_shown_too() {
+    let _filters = filters().bind_to_scope();
+    let project = Project::with(&[
+        (
+            "big.fabro",
+            r#"digraph { start -> a -> exit; a [shape=parallelogram, script="seq 1 2600000; echo end"] }"#,
+        ),
+        (
+            "slow.fabro",
+            r#"digraph { start -> a -> exit; a [shape=parallelogram, script="echo begun; echo careful >&2; until [ -e go ]; do sleep 0.05; done"] }"#,
+        ),
+        (
+            "sub.fabro",
+            r#"digraph { start -> sub -> exit; sub [shape=house, stack.child_dot_source="digraph { start -> exit }"] }"#,
+        ),
+    ]);
+    assert_eq!(project.exit(&["run", "big.fabro", "-q"]), 0);
+    let big = project.run(&["inspect", "latest", "a"]);
+    let lines: Vec<&str> = big.lines().collect();
+    assert!(lines[6].starts_with("… the end of DIR/.fabro/state/runs/"), "{big}");
+    assert_snapshot!(lines[lines.len() - 6..].join("\n"), @r"
+    2599999
+    2600000
+    end
+
+    ── outcome
+    command.exit_code = 0
+    ");
+    assert_eq!(project.exit(&["run", "slow.fabro", "--detach"]), 0);
+    // What a command prints reaches its log a moment later.
+    let mut running = String::new();
+    while !(running.contains("\nbegun\n") && running.contains("\ncareful\n")) {
+        running = project.run(&["inspect", "latest", "a"]);
+    }
+    assert_snapshot!(running, @r"
+    exit 0
+    ── stdout
+    a@1 has not ended: running, [T] so far
+    started   [UTC]
+
+    ── stdout
+    begun
+
+    ── stderr
+    careful
+    ");
+    project.write("go", b"");
+    assert_eq!(project.exit(&["wait", "latest"]), 0);
+    assert_eq!(project.exit(&["run", "sub.fabro", "-q"]), 0);
+    assert_snapshot!(project.run(&["inspect", "latest", "sub"]).lines().nth(4).unwrap(), @"runs      fabro inspect [ID]");
+}
