@@ -58,6 +58,16 @@ fn run_error(error: RunError, global: &Global) -> anyhow::Error {
             let inspect = global.command(&format!("inspect {run}"));
             usage(message, format!("see its state with `{inspect}`"))
         }
+        RunError::GateAnswered { .. } => {
+            usage(message, "an answer counts once; `fabro rewind` takes the run back before it")
+        }
+        RunError::GateTimedOut { run, .. } => {
+            let resume = global.command(&format!("resume {run}"));
+            usage(
+                message,
+                format!("`{resume}` goes on with its default, or fails the gate without one"),
+            )
+        }
         RunError::NoSuchGate { open, .. } => {
             usage(message, format!("waiting: {}", open.join(", ")))
         }

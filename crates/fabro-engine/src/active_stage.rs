@@ -25,15 +25,24 @@ pub struct ActiveStage {
     pub thread_id: Option<Arc<str>>,
     /// When the gate was asked, if it was, in milliseconds since 1970.
     pub gate_asked_ms: Option<i64>,
-    /// The answer to the gate, if there is one: the keys of the options, or the free text. A driver
-    /// that died between the answer and the end of the stage leaves it for the next one.
-    pub gate_answer: Option<Arc<str>>,
+    /// The answer to the gate, if there is one. A driver that died between the answer and the end of
+    /// the stage leaves it for the next one.
+    pub gate_answer: Option<RecordedAnswer>,
     /// The place in the log where this attempt began.
     pub since_seq: u64,
     /// A conversation with a model is recorded of this attempt.
     pub talked: bool,
     /// What that conversation cost so far.
     pub spent: Usage,
+}
+
+/// An answer to a gate as the log has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordedAnswer {
+    /// The keys of the options, or `freeform`.
+    pub selected: Arc<str>,
+    /// The free text, which may be empty.
+    pub text: Option<Arc<str>>,
 }
 
 impl ActiveStage {

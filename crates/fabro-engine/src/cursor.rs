@@ -9,7 +9,7 @@ use imbl::ordmap::DiffItem;
 use imbl::{OrdMap, Vector};
 use serde_json::Value;
 
-use crate::active_stage::ActiveStage;
+use crate::active_stage::{ActiveStage, RecordedAnswer};
 use crate::assumed;
 use crate::fanout::FanOut;
 use crate::inconsistent::Inconsistent;
@@ -201,8 +201,10 @@ impl Cursor {
                 self.running("a question")?.gate_asked_ms.get_or_insert(event.ts_ms);
             }
             EventBody::GateAnswered { selected, text, .. } => {
-                let answer = text.as_deref().unwrap_or(selected);
-                self.running("an answer")?.gate_answer = Some(answer.into());
+                let selected = selected.as_str().into();
+                let text = text.as_deref().map(Into::into);
+                let answer = RecordedAnswer { selected, text };
+                self.running("an answer")?.gate_answer = Some(answer);
             }
             EventBody::AgentMessage { message: Some(_), usage, .. } => {
                 self.talked(usage.as_ref())?;

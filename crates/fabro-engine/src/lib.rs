@@ -94,7 +94,7 @@ mod stage_builder;
 mod state;
 mod transition;
 
-pub use active_stage::ActiveStage;
+pub use active_stage::{ActiveStage, RecordedAnswer};
 pub use begin::{NewRun, begin, cancel, read_all};
 pub use clock::Clock;
 pub use cursor::{Cursor, EnteredBy, LastStage, NodeEnd, Position, StageRecord};

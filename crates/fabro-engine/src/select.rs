@@ -12,7 +12,7 @@ use fabro_context::Context;
 use fabro_events::{Candidate, EdgeChoice, Tier};
 use fabro_graph::{EdgeIx, NodeIx};
 use fabro_plan::{EdgeSpec, Plan, Selection};
-use fabro_types::{BlobRef, Outcome, Weight, accelerator, strip_accelerator};
+use fabro_types::{BlobRef, NodeKind, Outcome, Weight, accelerator, strip_accelerator};
 use serde_json::Value;
 
 use crate::random;
@@ -150,10 +150,16 @@ pub(crate) struct Selected {
 /// Selects by tier: conditions that hold, the preferred label, suggested nodes, the rest.
 pub(crate) fn select(query: &EdgeQuery<'_>) -> Result<Selected, SelectError> {
     let candidates = evaluate_edges(query)?;
+    let declined = declined_options(query);
     let edges: Vec<EdgeIx> = query.plan.workflow().outgoing(query.node).collect();
-    let mut tiers = vec![(Tier::Condition, held(&edges, &candidates, true))];
+    let held = |conditional| {
+        let mut held = held(&edges, &candidates, conditional);
+        held.retain(|edge| !declined.contains(edge));
+        held
+    };
+    let mut tiers = vec![(Tier::Condition, held(true))];
     if !query.only_conditions {
-        let plain = held(&edges, &candidates, false);
+        let plain = held(false);
         tiers.push((Tier::PreferredLabel, labelled(query, &plain)));
         tiers.push((Tier::SuggestedNext, suggested(query, &plain)));
         tiers.push((Tier::Unconditional, plain));
@@ -174,6 +180,32 @@ pub(crate) fn select(query: &EdgeQuery<'_>) -> Result<Selected, SelectError> {
         })
     });
     Ok(Selected { edge, candidates })
+}
+
+/// The options of a gate that its answer did not choose: they are not followed, whatever their
+/// conditions say. Of several that were chosen, the first counts.
+fn declined_options(query: &EdgeQuery<'_>) -> Vec<EdgeIx> {
+    let Some(outcome) = query.outcome.filter(|outcome| outcome.status.is_good()) else {
+        return Vec::new();
+    };
+    if query.plan.spec(query.node).kind != NodeKind::Human || outcome.suggested_next_ids.is_empty()
+    {
+        return Vec::new();
+    }
+    let preferred = outcome.preferred_label.as_deref();
+    let plain = |label: &str| strip_accelerator(label).to_lowercase();
+    let is_chosen = |edge: &EdgeIx| {
+        let to = target(query, *edge);
+        let label = query.plan.edge(*edge).label.as_deref().unwrap_or_default();
+        outcome.suggested_next_ids.iter().any(|id| **id == **to)
+            && preferred.is_none_or(|preferred| plain(preferred) == plain(label))
+    };
+    let mut options = query.plan.gate_options(query.node);
+    if options.iter().any(is_chosen) {
+        options.retain(|edge| !is_chosen(edge));
+        return options;
+    }
+    Vec::new()
 }
 
 /// Which of a node's outgoing edges this is, if another edge to the same target is `alike`.

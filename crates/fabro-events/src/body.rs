@@ -155,6 +155,12 @@ pub enum EventBody {
         /// Free text is taken too.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         freeform: bool,
+        /// The edge for free text, when there is one; its key is empty where only the text chooses it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        text_option: Option<GateOption>,
+        /// The node that the gate goes to when nobody answers in time.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        default_choice: Option<Arc<str>>,
         /// When the gate gives up, in milliseconds since 1970.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deadline_ms: Option<i64>,
@@ -632,4 +638,7 @@ pub struct GateOption {
     pub label: String,
     /// The node it leads to.
     pub to: Arc<str>,
+    /// Why it cannot be chosen: the condition of its edge does not hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unavailable: Option<String>,
 }

@@ -1,9 +1,7 @@
 //! Answers a gate from canned answers, or approves: `cargo run -p fabro-gate --example answers -- R`.
 #![allow(clippy::print_stdout, reason = "an example prints its result")]
 
-use fabro_gate::{
-    AutoApprove, Chain, Interviewer, Question, QueueInterviewer, Reply, match_answer, options,
-};
+use fabro_gate::{AutoApprove, Chain, Interviewer, Question, QueueInterviewer, Reply, options};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -17,7 +15,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         ..Question::default()
     };
     if let Reply::Answer { text, source } = interviewer.ask(&question).await? {
-        let answer = match_answer(&question.options, false, question.question_type, &text)?;
+        let answer = question.read(&text)?;
         println!("{answer:?} from {source}");
     }
     Ok(())

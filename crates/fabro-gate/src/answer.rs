@@ -18,17 +18,20 @@ pub enum GateAnswer {
     Text(String),
 }
 
-/// A text that does not match a gate. Its message lists the options.
+/// A text that does not match a gate, or means an option that cannot be chosen. Its message lists the
+/// options that can.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{} is not an answer: {}", shown(answer), choices(options, *freeform))]
+#[error("{} {}: {}", shown(answer), problem(options, *refused), choices(options, *freeform))]
 #[non_exhaustive]
 pub struct NoMatch {
     /// The text.
     pub answer: String,
     /// The options of the gate.
     pub options: Vec<GateOption>,
-    /// Free text is accepted, so the answer was empty.
+    /// Free text is accepted, so the answer was empty or means an option that cannot be chosen.
     pub freeform: bool,
+    /// The option that it means, which cannot be chosen.
+    pub refused: Option<usize>,
 }
 
 /// Finds the option that a text means, in this order: its key, its label (with or without an
@@ -36,15 +39,19 @@ pub struct NoMatch {
 /// for yes and no. Case matters only for ids. For `multi_select` the text may name several options,
 /// separated by commas or semicolons, or keys and numbers separated by spaces.
 ///
-/// With `freeform`, a text that does not match an option is free text. A gate of type `freeform`
-/// without a freeform edge accepts every text as such.
+/// With `freeform`, a text that does not match an option is free text. The key or the label of
+/// `text_option`, the edge for it, chooses that edge without a text, and its key before a text, as in
+/// `[R] a text`, makes any text free text. A gate of type `freeform` without a freeform edge accepts
+/// every text as such.
 ///
 /// # Errors
 ///
-/// The text is empty, or does not match an option where free text is not accepted.
+/// The text is empty, does not match an option where free text is not accepted, or means an option
+/// that cannot be chosen.
 pub fn match_answer(
     options: &[GateOption],
     freeform: bool,
+    text_option: Option<&GateOption>,
     question_type: QuestionType,
     text: &str,
 ) -> Result<GateAnswer, NoMatch> {
@@ -61,20 +68,49 @@ pub fn match_answer(
             _ => one(options, text).map(GateAnswer::Option),
         }
     };
+    let is_refused = |index: &usize| options[*index].unavailable.is_some();
+    let refused = match &matched {
+        Some(GateAnswer::Option(index)) => Some(*index).filter(is_refused),
+        Some(GateAnswer::Options(indices)) => indices.iter().copied().find(is_refused),
+        _ => None,
+    };
+    let free_text = || {
+        let meant = text_option.and_then(|option| text_for(option, text));
+        GateAnswer::Text(meant.unwrap_or(text).to_owned())
+    };
     match matched {
-        Some(answer) => Ok(answer),
-        None if (freeform || any_text) && !text.is_empty() => Ok(GateAnswer::Text(text.to_owned())),
-        None => Err(NoMatch {
+        Some(answer) if refused.is_none() => Ok(answer),
+        None if (freeform || any_text) && !text.is_empty() => Ok(free_text()),
+        _ => Err(NoMatch {
             answer: text.to_owned(),
             options: options.to_vec(),
             freeform: freeform || any_text,
+            refused,
         }),
     }
 }
 
+/// The text that an answer which names the edge for free text gives it: none but the key or the label,
+/// or one behind the key.
+fn text_for<'t>(option: &GateOption, text: &'t str) -> Option<&'t str> {
+    if option.key.is_empty() {
+        return None;
+    }
+    let (key, rest) = accelerator(text);
+    let has_key = key.is_some_and(|key| same(key, &option.key));
+    let names_it = same(&option.key, without_brackets(text))
+        || same(&option.label, text)
+        || (has_key && same(&option.label, rest));
+    if names_it { Some("") } else { has_key.then_some(rest) }
+}
+
+fn without_brackets(text: &str) -> &str {
+    text.trim_start_matches('[').trim_end_matches([']', ')'])
+}
+
 fn one(options: &[GateOption], text: &str) -> Option<usize> {
     let (key, label) = accelerator(text);
-    let bare = text.trim_start_matches('[').trim_end_matches([']', ')']);
+    let bare = without_brackets(text);
     let position = |test: &dyn Fn(&GateOption) -> bool| options.iter().position(test);
     position(&|option| option.key == text)
         .or_else(|| position(&|option| same(&option.key, bare)))
@@ -138,9 +174,18 @@ fn shown(answer: &str) -> String {
     format!("\"{cut}{more}\"")
 }
 
+fn problem(options: &[GateOption], refused: Option<usize>) -> String {
+    let option = refused.and_then(|index| options.get(index));
+    match option.and_then(|option| option.unavailable.as_ref()) {
+        Some(reason) => format!("cannot be chosen, because {reason}"),
+        None => "is not an answer".to_owned(),
+    }
+}
+
 fn choices(options: &[GateOption], freeform: bool) -> String {
+    let can_be_chosen = options.iter().filter(|option| option.unavailable.is_none());
     let mut names: Vec<_> =
-        options.iter().map(|option| format!("[{}] {}", option.key, option.label)).collect();
+        can_be_chosen.map(|option| format!("[{}] {}", option.key, option.label)).collect();
     if freeform {
         names.push("write some text".to_owned());
     }

@@ -1,7 +1,10 @@
 use std::sync::Arc;
+use std::time::Instant;
 
 use async_trait::async_trait;
 use fabro_events::{GateOption, QuestionType};
+
+use crate::{GateAnswer, NoMatch, match_answer};
 
 /// The default answer where only free text is accepted.
 const APPROVAL: &str = "approved";
@@ -50,8 +53,34 @@ pub struct Question {
     pub options: Vec<GateOption>,
     /// Free text is accepted too, by a freeform edge.
     pub freeform: bool,
+    /// That edge; its key is empty where only a text chooses it.
+    pub text_option: Option<GateOption>,
     /// The target of the default option.
     pub default_choice: Option<Arc<str>>,
+    /// When the gate takes the default, or fails without one.
+    pub deadline: Option<Instant>,
+}
+
+impl Question {
+    /// The answer that a text is: see [`match_answer`].
+    ///
+    /// # Errors
+    ///
+    /// The text is no answer to this question.
+    pub fn read(&self, text: &str) -> Result<GateAnswer, NoMatch> {
+        let text_option = self.text_option.as_ref();
+        match_answer(&self.options, self.freeform, text_option, self.question_type, text)
+    }
+}
+
+/// The option that a gate takes when nobody answers in time.
+pub fn default_option<'a>(
+    options: &'a [GateOption],
+    text_option: Option<&'a GateOption>,
+    default_choice: Option<&str>,
+) -> Option<&'a GateOption> {
+    let default = default_choice?;
+    options.iter().chain(text_option).find(|option| *option.to == *default)
 }
 
 /// The reply to a question.
@@ -83,8 +112,8 @@ pub enum AskError {
     },
 }
 
-/// Answers every question immediately: with the default choice, else the first option, else, where
-/// only free text is accepted, `approved`. The source is `auto`.
+/// Answers every question immediately: with the default choice, else the first option that can be
+/// chosen, else, where only free text is accepted, `approved`. The source is `auto`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AutoApprove;
 
@@ -94,7 +123,9 @@ impl Interviewer for AutoApprove {
         let only_text = question.question_type == QuestionType::Freeform && !question.freeform;
         let options = if only_text { &[] } else { question.options.as_slice() };
         let default = question.default_choice.as_ref();
-        let chosen = options.iter().find(|option| Some(&option.to) == default).or(options.first());
+        let mut available = options.iter().filter(|option| option.unavailable.is_none());
+        let is_default = |option: &&GateOption| Some(&option.to) == default;
+        let chosen = available.clone().find(is_default).or_else(|| available.next());
         let text = chosen.map_or(APPROVAL, |option| &option.key).to_owned();
         Ok(Reply::Answer { text, source: "auto" })
     }
@@ -133,14 +164,11 @@ impl<A: Interviewer, B: Interviewer> Interviewer for Chain<A, B> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{GateAnswer, match_answer, options};
+    use crate::options;
 
     async fn auto(question: Question) -> GateAnswer {
         match Chain(Unavailable, AutoApprove).ask(&question).await.unwrap() {
-            Reply::Answer { text, source: "auto" } => {
-                let Question { options, freeform, question_type, .. } = &question;
-                match_answer(options, *freeform, *question_type, &text).unwrap()
-            }
+            Reply::Answer { text, source: "auto" } => question.read(&text).unwrap(),
             reply => panic!("{reply:?}"),
         }
     }
@@ -156,7 +184,11 @@ mod tests {
             GateAnswer::Option(1)
         );
         let default_choice = Some("elsewhere".into());
-        assert_eq!(auto(Question { default_choice, ..question }).await, GateAnswer::Option(0));
+        let elsewhere = Question { default_choice, ..question };
+        assert_eq!(auto(elsewhere.clone()).await, GateAnswer::Option(0));
+        let mut closed = Question { default_choice: Some("a".into()), ..elsewhere };
+        closed.options[0].unavailable = Some("x".to_owned());
+        assert_eq!(auto(closed).await, GateAnswer::Option(1));
     }
 
     #[tokio::test]

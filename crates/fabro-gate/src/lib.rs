@@ -14,7 +14,7 @@
 //! let keys: Vec<_> = options.iter().map(|option| option.key.as_str()).collect();
 //! assert_eq!(keys, ["A", "R", "C"]);
 //!
-//! let choose = |text| match_answer(&options, false, QuestionType::MultipleChoice, text);
+//! let choose = |text| match_answer(&options, false, None, QuestionType::MultipleChoice, text);
 //! assert_eq!(choose("a"), Ok(GateAnswer::Option(0)));
 //! assert_eq!(choose("revise"), Ok(GateAnswer::Option(1)));
 //! assert_eq!(choose("3"), Ok(GateAnswer::Option(2)));
@@ -35,6 +35,8 @@ mod queue;
 
 pub use answer::{GateAnswer, NoMatch, match_answer};
 pub use fabro_types::{accelerator, strip_accelerator};
-pub use interviewer::{AskError, AutoApprove, Chain, Interviewer, Question, Reply, Unavailable};
+pub use interviewer::{
+    AskError, AutoApprove, Chain, Interviewer, Question, Reply, Unavailable, default_option,
+};
 pub use options::options;
 pub use queue::{AnswersError, QueueInterviewer};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use fabro_events::GateOption;
 use fabro_types::accelerator;
 
-/// The choices that a gate's edges offer, in the order given: pairs of label and target, without
-/// the edge for free text. An edge without a label goes by its target's id.
+/// The choices that a gate's edges offer, in the order given: pairs of label and target. An edge
+/// without a label goes by its target's id.
 ///
 /// The key of a choice is its label's accelerator, case kept; without one, or when an earlier label
 /// has the same, the first letter of the label that is no other choice's key, in upper case; and
@@ -26,7 +26,7 @@ pub fn options<'a, T: Into<Arc<str>>>(
             let to = to.into();
             let (key, label) = accelerator(if label.trim().is_empty() { &to } else { label });
             let key = key.filter(|key| used.insert(key.to_lowercase())).unwrap_or_default();
-            GateOption { key: key.to_owned(), label: label.to_owned(), to }
+            GateOption { key: key.to_owned(), label: label.to_owned(), to, unavailable: None }
         })
         .collect();
     for (index, option) in options.iter_mut().enumerate() {

@@ -5,13 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fabro_engine::{Context, Handler, InboxId, Message, ReportError, Stage, StageEnd, keys};
-use fabro_events::{EventBody, PauseReason, QuestionType};
+use fabro_engine::{
+    Context, EdgeSpec, Handler, InboxId, Message, Reading, RecordedAnswer, ReportError, Stage,
+    StageEnd, keys,
+};
+use fabro_events::{EventBody, GateOption, PauseReason, QuestionType};
 use fabro_gate::{
-    AskError, GateAnswer, Interviewer, NoMatch, Question, Reply, match_answer, options,
+    AskError, GateAnswer, Interviewer, NoMatch, Question, Reply, default_option, options,
 };
 use fabro_redact::Redactor;
-use fabro_types::{Failure, FailureClass, Outcome, strip_accelerator};
+use fabro_types::{ClauseResult, Failure, FailureClass, Outcome, strip_accelerator};
+use serde_json::Value;
 
 use crate::common::{canceled, text_of, warn};
 
@@ -53,13 +57,12 @@ struct ReceivedAnswer {
 #[async_trait]
 impl Handler for HumanHandler {
     async fn execute(&self, mut stage: Stage) -> StageEnd {
-        let gate = Gate::of(&stage);
-        if gate.question.options.is_empty() && !gate.takes_text() {
-            let message = "the gate has no edge to choose: add one with a label";
-            return Failure::new(FailureClass::Structural, message).into();
+        let mut gate = Gate::of(&stage);
+        if let Some(failure) = gate.without_choice() {
+            return failure.into();
         }
-        if let Some(text) = &stage.at.gate_answer
-            && let Ok(answer) = gate.read(text)
+        if let Some(recorded) = &stage.at.gate_answer
+            && let Some(answer) = gate.recorded(recorded)
         {
             return gate.chosen(&answer).outcome(&stage.context).into();
         }
@@ -73,6 +76,7 @@ impl Handler for HumanHandler {
         let left = deadline_ms.map(|deadline| {
             Duration::from_millis(u64::try_from(deadline - stage.started_ms).unwrap_or_default())
         });
+        gate.question.deadline = left.map(|left| (tokio::time::Instant::now() + left).into_std());
         let mut timer = std::pin::pin!(sleep_or_forever(left));
         let cancel = stage.cancel.clone();
         let mut ask = true;
@@ -90,7 +94,7 @@ impl Handler for HumanHandler {
                 () = timer.as_mut() => {
                     timer.set(sleep_or_forever(None));
                     let Some(chosen) = gate.by_default(limit) else {
-                        return timed_out(limit).into();
+                        return gate.timed_out(limit).into();
                     };
                     if let Some(end) = settle(&stage, chosen, "timeout".to_owned(), None).await {
                         return end;
@@ -159,11 +163,6 @@ async fn settle(
     }
 }
 
-/// The failure of a gate without an answer and without a default.
-fn timed_out(limit: Option<Duration>) -> Failure {
-    Failure::new(FailureClass::TransientInfra, no_answer(limit))
-}
-
 fn no_answer(limit: Option<Duration>) -> String {
     format!("no answer within {:?}", limit.unwrap_or_default())
 }
@@ -200,16 +199,25 @@ fn millis(duration: Duration) -> i64 {
 /// A gate: its question, and what each answer means.
 pub struct Gate {
     question: Question,
-    /// The labels of the options' edges; empty where an edge has none.
+    /// The labels of the options' edges, as written; empty where an edge has none.
     labels: Vec<String>,
-    /// Label and target of the edge for free text.
-    freeform: Option<(String, Arc<str>)>,
+    /// The edge for free text.
+    freeform: Option<TextEdge>,
+}
+
+/// An edge for free text.
+#[derive(Clone)]
+struct TextEdge {
+    label: String,
+    to: Arc<str>,
 }
 
 /// What an answer to a gate means for its stage.
 pub struct GateChoice {
     key: String,
     label: String,
+    /// The labels as written, accelerators included.
+    full_label: String,
     text: Option<String>,
     preferred: Option<String>,
     next: Vec<String>,
@@ -220,42 +228,90 @@ impl Gate {
     /// The gate of this stage.
     pub fn of(stage: &Stage) -> Self {
         let node = stage.spec();
-        let mut freeform = None;
-        let mut choices = Vec::new();
-        let mut unnamed = Vec::new();
         let own = stage.plan.node(&node.id);
-        for edge in own.into_iter().flat_map(|(ix, _)| stage.plan.outgoing(ix)) {
-            let label = edge.label.as_deref().unwrap_or_default();
-            let to = Arc::clone(&stage.plan.spec(edge.to).id);
-            if edge.freeform {
-                freeform = Some((strip_accelerator(label).to_owned(), to));
-            } else if edge.condition.is_none() || !label.is_empty() {
-                choices.push((label, to));
-            } else {
-                unnamed.push((label, to));
-            }
-        }
-        // Edges that have nothing but a condition are for the result of the gate, such as a timeout,
-        // unless there is nothing else to choose.
-        if choices.is_empty() && freeform.is_none() {
-            choices = unnamed;
-        }
-        let preview = preview(stage);
-        let labels = choices.iter().map(|(label, _)| strip_accelerator(label).to_owned()).collect();
+        let edges = own.map(|(ix, _)| stage.plan.gate_options(ix)).unwrap_or_default();
+        let edges: Vec<_> = edges.into_iter().map(|edge| stage.plan.edge(edge)).collect();
+        let (text_edges, edges): (Vec<&EdgeSpec>, Vec<&EdgeSpec>) =
+            edges.into_iter().partition(|edge| edge.freeform);
+        let label = |edge: &EdgeSpec| edge.label.as_deref().unwrap_or_default().trim().to_owned();
+        let to = |edge: &EdgeSpec| Arc::clone(&stage.plan.spec(edge.to).id);
+        let freeform = text_edges.last().map(|edge| TextEdge { label: label(edge), to: to(edge) });
+        let labels: Vec<String> = edges.iter().map(|edge| label(edge)).collect();
+        // The edge for free text comes last: it leaves the letters to the others.
+        let named = freeform.iter().filter(|edge| !edge.label.is_empty());
+        let named = named.map(|edge| (edge.label.as_str(), Arc::clone(&edge.to)));
+        let targets = edges.iter().map(|edge| to(edge));
+        let mut choices = options(labels.iter().map(String::as_str).zip(targets).chain(named));
+        let text_option = freeform.as_ref().map(|edge| {
+            let named = if choices.len() > edges.len() { choices.pop() } else { None };
+            let (key, label) = (String::new(), String::new());
+            named.unwrap_or(GateOption { key, label, to: Arc::clone(&edge.to), unavailable: None })
+        });
+        let human = node.human();
         let question = Question {
             node: Arc::clone(&node.id),
             visit: stage.at.visit,
             branch: stage.branch.clone(),
             text: node.label.to_string(),
-            preview,
-            question_type: node
-                .human()
-                .map_or(QuestionType::MultipleChoice, |human| human.question_type),
-            options: options(choices),
+            preview: preview(stage),
+            question_type: human.map_or(QuestionType::MultipleChoice, |human| human.question_type),
+            options: choices,
             freeform: freeform.is_some(),
-            default_choice: node.human().and_then(|human| human.default_choice.clone()),
+            text_option,
+            default_choice: human.and_then(|human| human.default_choice.clone()),
+            deadline: None,
         };
-        Self { question, labels, freeform }
+        let mut gate = Self { question, labels, freeform };
+        for (index, edge) in edges.iter().enumerate() {
+            gate.question.options[index].unavailable = gate.why_not(stage, index, edge);
+        }
+        // A dry run has no values to decide by; it may go every way.
+        if stage.run.dry_run && gate.is_closed() {
+            gate.question.options.iter_mut().for_each(|option| option.unavailable = None);
+        }
+        gate
+    }
+
+    /// Why an option cannot be chosen: the condition of its edge would not hold after the answer.
+    fn why_not(&self, stage: &Stage, index: usize, edge: &EdgeSpec) -> Option<String> {
+        let condition = edge.condition.as_ref()?;
+        let outcome = self.options(&[index]).outcome(&stage.context);
+        let mut context = stage.context.clone();
+        context.apply(&outcome.context_updates);
+        context.set(keys::OUTCOME, Value::from(outcome.reads_as()));
+        let preferred = outcome.preferred_label.as_deref().unwrap_or_default();
+        context.set(keys::PREFERRED_LABEL, Value::from(preferred));
+        context.set(keys::LAST_STAGE, Value::from(&*self.question.node));
+        let reading = Reading { context: &context, blobs: &stage.store };
+        match reading.evaluate(&condition.parsed) {
+            Ok(result) if result.holds => None,
+            Ok(result) => Some(why_false(&condition.text, &result.clauses)),
+            Err(error) => Some(error.to_string()),
+        }
+    }
+
+    /// No option can be chosen, and no text is taken.
+    fn is_closed(&self) -> bool {
+        self.question.options.iter().all(|option| option.unavailable.is_some())
+            && !self.takes_text()
+    }
+
+    /// The failure of a gate at which nothing can be chosen.
+    fn without_choice(&self) -> Option<Failure> {
+        if !self.is_closed() {
+            return None;
+        }
+        if self.question.options.is_empty() {
+            let message = "the gate has no edge to choose: add one with a label";
+            return Some(Failure::new(FailureClass::Structural, message));
+        }
+        let reasons = self.question.options.iter().map(|option| {
+            let reason = option.unavailable.as_deref().unwrap_or_default();
+            format!("[{}] {}: {reason}", option.key, option.label)
+        });
+        let reasons = reasons.collect::<Vec<_>>().join("; ");
+        let message = format!("no option of the gate can be chosen: {reasons}");
+        Some(Failure::new(FailureClass::Deterministic, message))
     }
 
     /// The question.
@@ -265,8 +321,16 @@ impl Gate {
 
     /// The answer that a text is.
     pub fn read(&self, text: &str) -> Result<GateAnswer, NoMatch> {
-        let Question { options, freeform, question_type, .. } = &self.question;
-        match_answer(options, *freeform, *question_type, text)
+        self.question.read(text)
+    }
+
+    /// The answer that the log has; `None` where it cannot be given any more.
+    fn recorded(&self, answer: &RecordedAnswer) -> Option<GateAnswer> {
+        match &answer.text {
+            Some(text) if self.takes_text() => Some(GateAnswer::Text(text.to_string())),
+            Some(text) => self.read(text).ok(),
+            None => self.read(&answer.selected).ok(),
+        }
     }
 
     fn takes_text(&self) -> bool {
@@ -275,11 +339,14 @@ impl Gate {
 
     /// The event of asking.
     pub fn asked(&self, deadline_ms: Option<i64>) -> EventBody {
+        let Question { text, question_type, options, freeform, .. } = &self.question;
         EventBody::GateAsked {
-            question: self.question.text.clone(),
-            question_type: self.question.question_type,
-            options: self.question.options.clone(),
-            freeform: self.question.freeform,
+            question: text.clone(),
+            question_type: *question_type,
+            options: options.clone(),
+            freeform: *freeform,
+            text_option: self.question.text_option.clone(),
+            default_choice: self.question.default_choice.clone(),
             deadline_ms,
         }
     }
@@ -290,13 +357,16 @@ impl Gate {
             GateAnswer::Option(index) => self.options(&[*index]),
             GateAnswer::Options(indices) => self.options(indices),
             GateAnswer::Text(text) => {
-                let (label, to) = self.freeform.clone().unzip();
+                let edge = self.freeform.clone();
+                let full_label = edge.as_ref().map(|edge| edge.label.clone()).unwrap_or_default();
+                let label = strip_accelerator(&full_label).to_owned();
                 GateChoice {
                     key: "freeform".to_owned(),
-                    label: label.clone().unwrap_or_default(),
+                    label: label.clone(),
+                    full_label,
                     text: Some(text.clone()),
-                    preferred: label.filter(|label| !label.is_empty()),
-                    next: to.iter().map(ToString::to_string).collect(),
+                    preferred: Some(label).filter(|label| !label.is_empty()),
+                    next: edge.iter().map(|edge| edge.to.to_string()).collect(),
                     notes: None,
                 }
             }
@@ -308,36 +378,66 @@ impl Gate {
             indices.iter().filter_map(|index| self.question.options.get(*index)).collect();
         let join = |texts: Vec<&str>| texts.join(", ");
         // A label that two edges have does not tell which of them is meant; the target does.
-        let same = |a: &str, b: &str| a.trim().to_lowercase() == b.trim().to_lowercase();
+        let plain = |label: &str| strip_accelerator(label).to_lowercase();
         let is_unique = |label: &&String| {
-            let others = self.labels.iter().chain(self.freeform.iter().map(|(label, _)| label));
-            others.filter(|other| same(other, label)).count() == 1
+            let others = self.labels.iter().chain(self.freeform.iter().map(|edge| &edge.label));
+            others.filter(|other| plain(other) == plain(label)).count() == 1
         };
         let first = indices.first().and_then(|index| self.labels.get(*index)).filter(is_unique);
+        let full_label = |index: &usize| match self.labels.get(*index) {
+            Some(label) if !label.is_empty() => label.as_str(),
+            _ => self.question.options.get(*index).map_or("", |option| &option.label),
+        };
         GateChoice {
             key: join(options.iter().map(|option| option.key.as_str()).collect()),
             label: join(options.iter().map(|option| option.label.as_str()).collect()),
+            full_label: join(indices.iter().map(full_label).collect()),
             text: None,
-            preferred: first.filter(|label| !label.is_empty()).cloned(),
+            preferred: first
+                .map(|label| strip_accelerator(label).to_owned())
+                .filter(|label| !label.is_empty()),
             next: options.iter().map(|option| option.to.to_string()).collect(),
             notes: None,
         }
     }
 
+    /// The option that is taken at the timeout.
+    fn default(&self) -> Option<&GateOption> {
+        let Question { options, text_option, default_choice, .. } = &self.question;
+        default_option(options, text_option.as_ref(), default_choice.as_deref())
+    }
+
     /// What is chosen at the timeout.
     fn by_default(&self, limit: Option<Duration>) -> Option<GateChoice> {
-        let default = self.question.default_choice.as_ref();
-        let index = self.question.options.iter().position(|option| Some(&option.to) == default);
-        let chosen = match (index, &self.freeform) {
-            (Some(index), _) => self.options(&[index]),
-            (None, Some((_, to))) if Some(to) == default => {
-                self.chosen(&GateAnswer::Text(String::new()))
-            }
-            _ => return None,
+        let default = self.default().filter(|option| option.unavailable.is_none())?;
+        let index = self.question.options.iter().position(|option| option.key == default.key);
+        let chosen = match index {
+            Some(index) => self.options(&[index]),
+            None => self.chosen(&GateAnswer::Text(String::new())),
         };
         let notes = format!("{}: the default was taken", no_answer(limit));
         Some(GateChoice { notes: Some(notes), ..chosen })
     }
+
+    /// The failure of a gate without an answer and without a default that can be chosen.
+    fn timed_out(&self, limit: Option<Duration>) -> Failure {
+        let mut message = no_answer(limit);
+        if let Some(GateOption { key, label, unavailable: Some(reason), .. }) = self.default() {
+            message =
+                format!("{message}, and the default [{key}] {label} cannot be chosen: {reason}");
+        }
+        Failure::new(FailureClass::TransientInfra, message)
+    }
+}
+
+/// What kept a condition from holding.
+fn why_false(condition: &str, clauses: &[ClauseResult]) -> String {
+    let told = |clause: &ClauseResult| match clause.value.as_str() {
+        "" => format!("{} does not hold, there is no value", clause.text),
+        value => format!("{} does not hold, the value is \"{value}\"", clause.text),
+    };
+    let told: Vec<_> = clauses.iter().filter(|clause| !clause.holds).map(told).collect();
+    if told.is_empty() { format!("{condition} does not hold") } else { told.join(" and ") }
 }
 
 impl GateChoice {
@@ -357,7 +457,7 @@ impl GateChoice {
         let text = self.text.or(is_stale.then(String::new));
         let mut outcome = Outcome::succeeded()
             .with_update(keys::HUMAN_SELECTED, self.key)
-            .with_update(keys::HUMAN_LABEL, self.label);
+            .with_update(keys::HUMAN_LABEL, self.full_label);
         if let Some(text) = text {
             outcome = outcome.with_update(keys::HUMAN_TEXT, text);
         }

@@ -13,7 +13,7 @@ use fabro_redact::Redactor;
 use fabro_retrieval::Index;
 use fabro_tokens::O200k;
 use fabro_tools::{AppendError, WorkflowContext};
-use fabro_types::{BlobRef, Failure, FailureClass, NodeKind};
+use fabro_types::{BlobRef, Failure, FailureClass, NodeKind, strip_accelerator};
 use serde_json::{Map, Value, json};
 
 use crate::blobs::{local_dir, local_path};
@@ -63,15 +63,19 @@ fn speaker(record: &StageRecord) -> Option<Speaker> {
 
 fn turn_of(stage: &Stage, record: &StageRecord, speaker: Speaker) -> Result<Option<Turn>, Failure> {
     let updates = &record.end.outcome.context_updates;
+    let label = updates.get(keys::HUMAN_LABEL);
     let value = match speaker {
         Speaker::Llm => updates.get(&format!("{}{}", keys::RESPONSE_PREFIX, record.node)),
-        Speaker::Human => updates
-            .get(keys::HUMAN_TEXT)
-            .filter(|text| text.as_str() != Some(""))
-            .or_else(|| updates.get(keys::HUMAN_LABEL)),
+        Speaker::Human => {
+            updates.get(keys::HUMAN_TEXT).filter(|text| text.as_str() != Some("")).or(label)
+        }
     };
     let Some(value) = value else { return Ok(None) };
-    Ok(Some(Turn::new(&*record.node, speaker, text_of(stage, value)?)))
+    let text = text_of(stage, value)?;
+    // What a person says has no accelerator.
+    let is_label = speaker == Speaker::Human && Some(value) == label;
+    let text = if is_label { strip_accelerator(&text).to_owned() } else { text };
+    Ok(Some(Turn::new(&*record.node, speaker, text)))
 }
 
 /// Passages of the files that the node's `rag` names, which fit the last turns.

@@ -8,7 +8,9 @@ use fabro_events::CreatedRun;
 use fabro_preamble::{Branch, Detail, Limits, Output, Preamble, Shown, branch_sections, shows_key};
 use fabro_redact::Redactor;
 use fabro_tokens::O200k;
-use fabro_types::{BlobRef, BranchResult, Failure, FailureClass, Fidelity, NodeKind, RunId};
+use fabro_types::{
+    BlobRef, BranchResult, Failure, FailureClass, Fidelity, NodeKind, RunId, strip_accelerator,
+};
 use imbl::Vector;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -219,7 +221,7 @@ impl Source {
             }
             NodeKind::Human => Detail::Human {
                 question: self.label(&record.node),
-                answer: text(keys::HUMAN_LABEL).unwrap_or_default().to_owned(),
+                answer: strip_accelerator(text(keys::HUMAN_LABEL).unwrap_or_default()).to_owned(),
                 text: text(keys::HUMAN_TEXT).map(str::to_owned),
             },
             NodeKind::Parallel => {

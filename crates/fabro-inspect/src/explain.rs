@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use fabro_engine::checkpoint;
-use fabro_events::{Candidate, Event, EventBody, Tier};
-use fabro_types::{ClauseResult, Failure, Weight};
+use fabro_events::{Candidate, EdgeChoice, Event, EventBody, Tier};
+use fabro_types::{ClauseResult, Failure, Weight, strip_accelerator};
 use serde::Serialize;
 
 use crate::ReportError;
@@ -15,6 +15,12 @@ pub struct Explain {
     pub chosen: Option<Arc<str>>,
     /// The rule that decided; `None` when nothing was chosen.
     pub tier: Option<Tier>,
+    /// What decided among several edges that the rule left, when there were several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tie_break: Option<TieBreak>,
+    /// The answer that the stage, a human gate, was given; present only when there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answer: Option<GateAnswered>,
     /// The seed of a random choice among several edges; present only when there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
@@ -26,6 +32,32 @@ pub struct Explain {
     pub failure: Option<Failure>,
     /// Every edge that could have been taken, in the order of the file.
     pub candidates: Vec<Considered>,
+}
+
+/// What decides among edges of the same rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TieBreak {
+    /// The highest weight.
+    Weight,
+    /// The lowest target id, the weights being equal.
+    Target,
+    /// The first in the file, weights and targets being equal.
+    FileOrder,
+}
+
+/// How a human gate was answered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct GateAnswered {
+    /// The keys of the options, or `freeform`.
+    pub selected: String,
+    /// The label of the option, without its accelerator.
+    pub label: String,
+    /// The free text, when there was some.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// `terminal`, `answers`, `cli`, `timeout`, `auto`, ….
+    pub source: String,
 }
 
 /// An edge that could have been taken.
@@ -43,6 +75,9 @@ pub struct Considered {
     pub holds: bool,
     /// What each clause of the condition saw.
     pub clauses: Vec<ClauseResult>,
+    /// It was taken; left out where it was not.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub taken: bool,
 }
 
 impl From<&Candidate> for Considered {
@@ -54,6 +89,7 @@ impl From<&Candidate> for Considered {
             weight: candidate.weight,
             holds: candidate.holds,
             clauses: candidate.clauses.clone(),
+            taken: false,
         }
     }
 }
@@ -75,13 +111,78 @@ pub fn explain(events: &[Event], stage: &str) -> Result<Explain, ReportError> {
         EventBody::RunCreated(created) => Some(created.seed),
         _ => None,
     });
+    let answer = events.iter().rev().find_map(|event| match &event.entry.body {
+        EventBody::GateAnswered { selected, label, text, source } if key.is(event) => {
+            Some(GateAnswered {
+                selected: selected.clone(),
+                label: label.clone(),
+                text: text.clone(),
+                source: source.clone(),
+            })
+        }
+        _ => None,
+    });
+    let mut candidates: Vec<_> = choice.candidates.iter().map(Considered::from).collect();
+    let taken = taken(choice);
+    if let Some(candidate) = taken.and_then(|taken| candidates.get_mut(taken)) {
+        candidate.taken = true;
+    }
+    // After an answer the other options are out of question.
+    let tie_break = taken.filter(|_| answer.is_none()).and_then(|taken| tie_break(choice, taken));
     Ok(Explain {
+        tie_break,
+        answer,
         chosen: Some(Arc::clone(&choice.to)),
         tier: Some(choice.tier),
         seed: seed.filter(|_| choice.random),
         gate: choice.gate.clone(),
-        candidates: choice.candidates.iter().map(Considered::from).collect(),
+        candidates,
         ..Explain::default()
+    })
+}
+
+/// Which candidate was taken; `None` for a jump, which follows no edge.
+fn taken(choice: &EdgeChoice) -> Option<usize> {
+    let is_jump = matches!(
+        choice.tier,
+        Tier::Join | Tier::RetryTarget | Tier::FallbackRetryTarget | Tier::GoalGate
+    );
+    if is_jump {
+        return None;
+    }
+    let is_open = |edge: &Candidate| edge.holds || choice.tier == Tier::Assumed;
+    let is_it =
+        |edge: &Candidate| edge.to == choice.to && edge.label == choice.label && is_open(edge);
+    match choice.edge {
+        Some(edge) => usize::try_from(edge).ok(),
+        None => choice.candidates.iter().position(is_it),
+    }
+}
+
+/// What decided between the edge taken and others of its rule.
+fn tie_break(choice: &EdgeChoice, taken: usize) -> Option<TieBreak> {
+    let own = choice.candidates.get(taken)?;
+    let plain =
+        |edge: &Candidate| edge.label.as_deref().map(|it| strip_accelerator(it).to_lowercase());
+    let is_rival = |edge: &Candidate| {
+        edge.holds
+            && edge.condition.is_some() == own.condition.is_some()
+            && match choice.tier {
+                Tier::PreferredLabel => plain(edge) == plain(own),
+                Tier::SuggestedNext => edge.to == own.to,
+                _ => true,
+            }
+    };
+    let others = choice.candidates.iter().enumerate().filter(|(index, _)| *index != taken);
+    let rivals: Vec<_> = others.map(|(_, edge)| edge).filter(|edge| is_rival(edge)).collect();
+    if rivals.is_empty() || choice.random || choice.tier == Tier::Assumed {
+        return None;
+    }
+    let equal: Vec<_> = rivals.iter().filter(|edge| edge.weight == own.weight).collect();
+    Some(match equal.first() {
+        None => TieBreak::Weight,
+        Some(_) if equal.iter().all(|edge| edge.to != own.to) => TieBreak::Target,
+        Some(_) => TieBreak::FileOrder,
     })
 }
 

@@ -49,7 +49,7 @@ pub use at::check_stage;
 pub use context::{context_at, diff};
 pub use conversation::{ModelInputs, TranscriptMessage, conversation};
 pub use error::ReportError;
-pub use explain::{Considered, Explain, explain};
+pub use explain::{Considered, Explain, GateAnswered, TieBreak, explain};
 pub use inspect::{Inspect, Pause, StageRow, inspect};
 pub use ps::{PsRow, ps};
 pub use read_back::read_back;

@@ -147,6 +147,19 @@ impl Plan {
         self.workflow.outgoing(node).map(|edge| self.edge(edge))
     }
 
+    /// The edges of a human gate that a person chooses among, in file order, the one for free text
+    /// included. Edges that have nothing but a condition are for the result of the gate, such as a
+    /// timeout, unless there is nothing else to choose.
+    pub fn gate_options(&self, gate: NodeIx) -> Vec<EdgeIx> {
+        let is_named = |edge: &EdgeIx| {
+            let edge = self.edge(*edge);
+            let is_labelled = edge.label.as_ref().is_some_and(|label| !label.trim().is_empty());
+            edge.freeform || edge.condition.is_none() || is_labelled
+        };
+        let named: Vec<_> = self.workflow.outgoing(gate).filter(is_named).collect();
+        if named.is_empty() { self.workflow.outgoing(gate).collect() } else { named }
+    }
+
     /// The start node.
     pub fn start(&self) -> &Node {
         self.workflow.node(self.start)

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use crate::Bundle;
 use fabro_engine::checkpoint::{self, Checkpoint};
 use fabro_engine::{NewBlob, Phase, RunState, offload_patch, read_all};
-use fabro_events::Event;
+use fabro_events::{Event, EventBody};
 use fabro_gate::{GateAnswer, match_answer};
 use fabro_graph::NodeKind;
 use fabro_store::{Batch, InboxId, Lease, Message, RunStore, StoreError};
-use fabro_types::{ContextPatch, RunId, RunStatus};
+use fabro_types::{ContextPatch, RunId, RunStatus, one_line};
 use serde_json::{Map, Value};
 
 use crate::family::{cancel_family, end_leftover_processes, run_redactor};
-use crate::gates::{Gate, open_gates_of_family, select_gate};
+use crate::gates::{Gate, gate_names, open_gates_of_family, select_gate};
 use crate::lease::with_lease;
 use crate::run::new_run_id;
 use crate::run_services::now_ms;
@@ -28,9 +28,13 @@ pub async fn is_driven(store: &dyn RunStore, run: RunId) -> Result<bool, StoreEr
 /// Answers an open gate of a run or of one of its sub-workflows. `gate` is its name when several are
 /// open, `source` says where the answer comes from.
 ///
+/// The key of the edge for free text may stand in place of the name of the only open gate: `choice` is
+/// then its text.
+///
 /// # Errors
 ///
-/// No gate or several match, the choice is none of the gate's options, or it holds a secret.
+/// No gate or several match, the gate was answered or gave up, the choice is none of its options, or
+/// it holds a secret.
 pub async fn answer(
     store: &dyn RunStore,
     run: RunId,
@@ -38,8 +42,21 @@ pub async fn answer(
     choice: &str,
     source: &str,
 ) -> Result<Gate, RunError> {
-    let gate = select_gate(open_gates_of_family(store, run).await?, run, gate)?;
-    let answer = match_answer(&gate.options, gate.freeform, gate.question_type, choice);
+    let open = open_gates_of_family(store, run).await?;
+    let text = gate.and_then(|key| text_behind_key(&open, key, choice));
+    let choice = text.as_deref().unwrap_or(choice);
+    let name = gate.filter(|_| text.is_none());
+    let gate = match select_gate(open, run, name) {
+        Err(error @ (RunError::NoOpenGate { .. } | RunError::NoSuchGate { .. })) => {
+            return Err(earlier_answer(&read_all(store, run).await?, name).unwrap_or(error));
+        }
+        found => found?,
+    };
+    if gate.deadline_ms.is_some_and(|deadline| deadline <= now_ms()) {
+        return Err(RunError::GateTimedOut { run, gate: gate_names(&[gate]).concat() });
+    }
+    let Gate { options, freeform, text_option, question_type, .. } = &gate;
+    let answer = match_answer(options, *freeform, text_option.as_ref(), *question_type, choice);
     if !matches!(answer, Ok(GateAnswer::Option(_) | GateAnswer::Options(_))) {
         refuse_secret(&run_redactor(store, run).await?, "the answer", choice)?;
     }
@@ -53,6 +70,41 @@ pub async fn answer(
     };
     store.post(gate.run, &message).await?;
     Ok(gate)
+}
+
+/// The free text of an answer that begins with the key of the free-text edge of the only open gate.
+fn text_behind_key(open: &[Gate], key: &str, text: &str) -> Option<String> {
+    let [only] = open else { return None };
+    let option = only.text_option.as_ref()?;
+    let is_key = !option.key.is_empty() && option.key.to_lowercase() == key.to_lowercase();
+    (is_key && *only.node != *key).then(|| format!("[{}] {text}", option.key))
+}
+
+/// How the gate of this name, or the last one, was answered before.
+fn earlier_answer(events: &[Event], name: Option<&str>) -> Option<RunError> {
+    let wanted = name.map(checkpoint::split);
+    let is_wanted = |event: &&Event| {
+        let entry = &event.entry;
+        wanted.is_none_or(|(node, visit)| {
+            node == entry.node_id.as_deref() && visit.is_none_or(|visit| entry.visit == Some(visit))
+        })
+    };
+    let effective = checkpoint::effective(events);
+    effective.into_iter().rev().filter(is_wanted).find_map(|event| {
+        let EventBody::GateAnswered { selected, label, text, source } = &event.entry.body else {
+            return None;
+        };
+        let gate = event.entry.node_id.as_deref().unwrap_or_default();
+        let answer = match text {
+            Some(text) => format!("\"{}\"", one_line(text, 60)),
+            None => format!("[{selected}] {}", one_line(label, 60)),
+        };
+        Some(RunError::GateAnswered {
+            gate: format!("{gate}@{}", event.entry.visit.unwrap_or(1)),
+            answer,
+            by: source.clone(),
+        })
+    })
 }
 
 /// Sends a message to the running agents of a run and of its sub-workflows, or only to those of

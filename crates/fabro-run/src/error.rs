@@ -109,6 +109,24 @@ pub enum RunError {
         /// The run.
         run: RunId,
     },
+    /// The gate was answered before, and takes no second answer.
+    #[error("gate {gate} was answered before: {answer} ({by})")]
+    GateAnswered {
+        /// The gate, as `NODE@VISIT`.
+        gate: String,
+        /// What was chosen, or the text.
+        answer: String,
+        /// Where the answer came from: `terminal`, `timeout`, ….
+        by: String,
+    },
+    /// The time limit of the gate is over.
+    #[error("gate {gate} no longer takes an answer: its time limit is over")]
+    GateTimedOut {
+        /// The run.
+        run: RunId,
+        /// The gate.
+        gate: String,
+    },
     /// No open gate has this name.
     #[error("no gate `{name}` waits for an answer")]
     NoSuchGate {

@@ -35,6 +35,15 @@ pub struct Gate {
     pub options: Vec<GateOption>,
     /// Free text is taken too.
     pub freeform: bool,
+    /// The edge for free text; left out in logs that do not have it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text_option: Option<GateOption>,
+    /// The node that it goes to when nobody answers in time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default_choice: Option<Arc<str>>,
+    /// When it gives up, in milliseconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline_ms: Option<i64>,
 }
 
 impl Gate {
@@ -129,8 +138,15 @@ pub fn open_gates(events: &[Event]) -> Vec<Gate> {
                     && *of == branch
             };
             let last = events.iter().rev().find(|event| is_gate(event) && is_of_stage(event))?;
-            let EventBody::GateAsked { question, question_type, options, freeform, .. } =
-                &last.entry.body
+            let EventBody::GateAsked {
+                question,
+                question_type,
+                options,
+                freeform,
+                text_option,
+                default_choice,
+                deadline_ms,
+            } = &last.entry.body
             else {
                 return None;
             };
@@ -144,6 +160,9 @@ pub fn open_gates(events: &[Event]) -> Vec<Gate> {
                 question_type: *question_type,
                 options: options.clone(),
                 freeform: *freeform,
+                text_option: text_option.clone(),
+                default_choice: default_choice.clone(),
+                deadline_ms: *deadline_ms,
             })
         })
         .collect()
@@ -209,6 +228,9 @@ mod tests {
             question_type: QuestionType::default(),
             options: Vec::new(),
             freeform: false,
+            text_option: None,
+            default_choice: None,
+            deadline_ms: None,
         }
     }
 

@@ -470,6 +470,8 @@ pub(crate) fn asked(run_id: RunId, seq: u64, branch: Option<&str>) -> Event {
         question_type: QuestionType::default(),
         options: vec![],
         freeform: false,
+        text_option: None,
+        default_choice: None,
         deadline_ms: None,
     };
     let mut event = event(run_id, seq, body);

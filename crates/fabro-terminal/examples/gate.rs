@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use fabro_gate::{AutoApprove, Chain, Interviewer, Question, Reply, match_answer, options};
+use fabro_gate::{AutoApprove, Chain, Interviewer, Question, Reply, options};
 use fabro_terminal::TerminalInterviewer;
 
 #[tokio::main(flavor = "current_thread")]
@@ -20,8 +20,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     match Chain(TerminalInterviewer::new(), AutoApprove).ask(&question).await? {
         Reply::Unavailable => writeln!(out, "no terminal")?,
         Reply::Answer { text, source } => {
-            let Question { options, freeform, question_type, .. } = &question;
-            let answer = match_answer(options, *freeform, *question_type, &text)?;
+            let answer = question.read(&text)?;
             writeln!(out, "{answer:?} from {source}")?;
         }
     }

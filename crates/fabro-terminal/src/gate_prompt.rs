@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fabro_gate::{AskError, Interviewer, Question, Reply};
+use fabro_gate::{AskError, GateAnswer, Interviewer, Question, Reply};
 use rustix::process::{Signal, getpid, kill_process};
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
-use keys::Keys;
-use prompt::{Input, Prompt, Step};
+use keys::{Key, Keys};
+use prompt::{Input, OptionList, Prompt, Step};
 use screen::Screen;
 
 use crate::progress::Progress;
@@ -27,9 +28,13 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// The time a program has to shut down after Ctrl-C before the question fails as interrupted.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
 
-/// The lock on the terminal of this process: one question is shown at a time. It holds the type-ahead:
-/// what was typed after the last answer.
-static TERMINAL: Mutex<Keys> = Mutex::const_new(Keys::new());
+/// An Enter this short after the one that answered a question is the same press or a held key, and does
+/// not answer the next question.
+const BOUNCE: Duration = Duration::from_millis(250);
+
+/// The lock on the terminal of this process: one question is shown at a time. It holds when the last
+/// one was answered.
+static TERMINAL: Mutex<Option<Instant>> = Mutex::const_new(None);
 
 /// Asks at the terminal, on standard error. The source is `terminal`.
 ///
@@ -39,7 +44,8 @@ static TERMINAL: Mutex<Keys> = Mutex::const_new(Keys::new());
 /// standard error is not a terminal, the reply is [`Reply::Unavailable`].
 ///
 /// The questions of a process are queued and shown one at a time. One whose future is dropped, shown
-/// or queued, disappears without taking a key.
+/// or queued, disappears. What was typed before a question is shown is dropped: no key answers a
+/// question that was not read.
 ///
 /// Escape leaves a question unanswered. Ctrl-C sends SIGINT to the process, after the terminal is
 /// restored. Two seconds later the question fails with [`AskError::Interrupted`].
@@ -73,11 +79,13 @@ impl Interviewer for TerminalInterviewer {
         if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
             return Ok(Reply::Unavailable);
         }
-        let mut keys = TERMINAL.lock().await;
+        let mut answered = TERMINAL.lock().await;
         let _suspended = self.progress.as_ref().map(Progress::suspend);
         let step = {
             let screen = Screen::new(std::io::stdin(), std::io::stderr()).map_err(failed)?;
-            prompt_until_answered(screen, &mut keys, printable(question)).await.map_err(failed)?
+            prompt_until_answered(screen, &mut answered, printable(question))
+                .await
+                .map_err(failed)?
         };
         match step {
             Step::Answered(text) => Ok(Reply::Answer { text, source: "terminal" }),
@@ -92,25 +100,37 @@ impl Interviewer for TerminalInterviewer {
 }
 
 /// Shows the question until a key ends it. When the future is dropped, the question is erased.
+/// `answered` is when the last question was.
 async fn prompt_until_answered<I: std::os::fd::AsFd, O: std::os::fd::AsFd>(
     mut screen: Screen<I, O>,
-    keys: &mut Keys,
+    answered: &mut Option<Instant>,
     question: Question,
 ) -> std::io::Result<Step> {
     if let Some(preview) = &question.preview {
         screen.preview(preview.trim_end());
     }
+    let deadline = question.deadline.map(Instant::from_std);
     let mut prompt = Prompt::new(question);
+    let mut keys = Keys::default();
     let mut is_idle = false;
+    let mut is_first = true;
     loop {
         while let Some(key) = keys.next(is_idle) {
+            let now = Instant::now();
+            if is_first && key == Key::Enter && answered.is_some_and(|at| now < at + BOUNCE) {
+                *answered = Some(now);
+                continue;
+            }
+            is_first = false;
             let step = prompt.key(key);
             if step != Step::Unfinished {
                 let result = result_text(&prompt, &step);
+                *answered = Some(now);
                 screen.close(result.as_deref().map(|result| (&prompt.question, result)));
                 return Ok(step);
             }
         }
+        prompt.time_left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
         screen.draw(&prompt);
         tokio::time::sleep(POLL_INTERVAL).await;
         let bytes = screen.read()?;
@@ -124,11 +144,14 @@ fn result_text(prompt: &Prompt, step: &Step) -> Option<String> {
     let options = &prompt.question.options;
     let label = |index: &usize| options.get(*index).map(|option| option.label.clone());
     match (step, &prompt.input) {
-        (Step::Answered(text), Input::Text { .. }) => Some(text.trim().to_owned()),
-        (Step::Answered(_), Input::List { marked: Some(marked), .. }) => {
+        (Step::Answered(text), Input::Text { .. }) => Some(match prompt.question.read(text) {
+            Ok(GateAnswer::Option(index)) => label(&index).unwrap_or_default(),
+            _ => text.trim().to_owned(),
+        }),
+        (Step::Answered(_), Input::List(OptionList { marked: Some(marked), .. })) => {
             Some(marked.iter().filter_map(label).collect::<Vec<_>>().join(", "))
         }
-        (Step::Answered(_), Input::List { at, .. }) => label(at),
+        (Step::Answered(_), Input::List(OptionList { at, .. })) => label(at),
         (Step::Postponed, _) => Some("left for later".to_owned()),
         (Step::Unfinished | Step::Interrupted, _) => None,
     }
@@ -143,8 +166,9 @@ fn printable(question: &Question) -> Question {
     let mut question = question.clone();
     question.text = without_controls(&question.text);
     question.preview = question.preview.as_deref().map(without_controls);
-    for option in &mut question.options {
+    for option in question.options.iter_mut().chain(&mut question.text_option) {
         option.label = without_controls(&option.label);
+        option.unavailable = option.unavailable.as_deref().map(without_controls);
     }
     question
 }

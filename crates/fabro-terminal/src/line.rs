@@ -1,9 +1,10 @@
 use std::fmt::Write as _;
 
 use fabro_events::{
-    CompletedStage, CreatedRun, EdgeChoice, Event, EventBody, ForkPoint, PauseReason,
+    CompletedStage, CreatedRun, EdgeChoice, Event, EventBody, ForkPoint, GateOption, PauseReason,
     PlannedBranch, Tier,
 };
+use fabro_gate::default_option;
 use fabro_types::{BranchPath, Failure, Usage, one_line};
 
 use crate::agent_line::agent_line;
@@ -134,26 +135,57 @@ fn stage_line(event: &Event, name: &str) -> Option<(Mark, String)> {
         EventBody::LoopRestart { to } => {
             (Mark::Note, format!("restarts at {to} with a new context"))
         }
-        EventBody::GateAsked { question, options, freeform, deadline_ms, .. } => {
-            let mut text = format!("{name} asks: {}", one_line(question, QUOTED));
-            for option in options {
-                let _ = write!(text, " [{}] {}", option.key, one_line(&option.label, QUOTED));
-            }
-            if *freeform {
-                text.push_str(" or free text");
-            }
-            if let Some(deadline) = deadline_ms {
-                let left = u64::try_from(deadline.saturating_sub(event.ts_ms)).unwrap_or_default();
-                let _ = write!(text, " (within {}, also by `fabro answer`)", took(left));
-            }
-            (Mark::Ask, text)
-        }
+        EventBody::GateAsked { .. } => (Mark::Ask, asked(name, &event.entry.body, event.ts_ms)?),
         EventBody::GateAnswered { label, text, source, .. } => {
             let answer = text.as_deref().unwrap_or(label);
             (Mark::Note, format!("{name} was answered: {} ({source})", one_line(answer, QUOTED)))
         }
         _ => return None,
     })
+}
+
+/// A question with what can be answered, what cannot, and what happens without an answer.
+fn asked(name: &str, body: &EventBody, now_ms: i64) -> Option<String> {
+    let EventBody::GateAsked {
+        question,
+        question_type: _,
+        options,
+        freeform,
+        text_option,
+        default_choice,
+        deadline_ms,
+    } = body
+    else {
+        return None;
+    };
+    let named = |it: &GateOption| format!("[{}] {}", it.key, one_line(&it.label, QUOTED));
+    let mut text = format!("{name} asks: {}", one_line(question, QUOTED));
+    for option in options {
+        let _ = write!(text, " {}", named(option));
+        if let Some(reason) = &option.unavailable {
+            let _ = write!(text, " (not now: {})", one_line(reason, QUOTED));
+        }
+    }
+    if let Some(option) = text_option.as_ref().filter(|option| !option.key.is_empty()) {
+        let _ = write!(text, " {}", named(option));
+    }
+    if *freeform {
+        text.push_str(" or free text");
+    }
+    if let Some(deadline) = deadline_ms {
+        let left = took(u64::try_from(deadline.saturating_sub(now_ms)).unwrap_or_default());
+        let default = default_option(options, text_option.as_ref(), default_choice.as_deref());
+        let _ = match default.filter(|option| option.unavailable.is_none()) {
+            Some(option) if option.key.is_empty() => {
+                write!(text, " (goes to {} in {left}, also by `fabro answer`)", option.to)
+            }
+            Some(option) => {
+                write!(text, " (answers {} in {left}, also by `fabro answer`)", named(option))
+            }
+            None => write!(text, " (within {left}, also by `fabro answer`)"),
+        };
+    }
+    Some(text)
 }
 
 fn other_line(event: &Event, name: &str) -> Option<(Mark, String)> {

@@ -169,12 +169,15 @@ fn a_gate_is_told() {
         key: key.into(),
         label: label.into(),
         to: to.into(),
+        unavailable: None,
     };
     let asked = EventBody::GateAsked {
         question: "Ship?".into(),
         question_type: QuestionType::MultipleChoice,
         options: vec![option("Y", "Yes", "exit"), option("N", "No", "start2")],
         freeform: false,
+        text_option: None,
+        default_choice: None,
         deadline_ms: None,
     };
     bench.input(Input::Note {

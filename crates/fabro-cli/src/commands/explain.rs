@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use clap_complete::ArgValueCandidates;
 use fabro_engine::read_all;
-use fabro_inspect::{Considered, Explain};
+use fabro_inspect::{Considered, Explain, GateAnswered, TieBreak};
 
 use crate::complete;
 use crate::exit::Exit;
@@ -45,10 +45,13 @@ fn text(stage: &str, report: &Explain, paint: Paint) -> String {
     let drawn = report.seed.map(|seed| format!(", drawn by weight with seed {seed}"));
     let why = match &report.failure {
         Some(failure) => paint.bad(&one_line(&failure.to_string(), 200)),
-        None => paint.dim(&(rule + &drawn.unwrap_or_default())),
+        None => paint.dim(&(rule + &drawn.unwrap_or_default() + tie_break(report.tie_break))),
     };
     let to = report.chosen.as_deref().unwrap_or("no edge");
     let mut text = format!("{} → {}  {why}\n", paint.bold(stage), paint.bold(to));
+    if let Some(answer) = &report.answer {
+        let _ = writeln!(text, "  {}", who_answered(answer));
+    }
     if let Some(gate) = &report.gate {
         let _ = writeln!(text, "goal gate {gate} is not met");
     }
@@ -58,8 +61,42 @@ fn text(stage: &str, report: &Explain, paint: Paint) -> String {
     text
 }
 
+fn tie_break(by: Option<TieBreak>) -> &'static str {
+    match by {
+        None => "",
+        Some(TieBreak::Weight) => ", the highest weight of several",
+        Some(TieBreak::Target) => ", the lowest target id of several",
+        Some(TieBreak::FileOrder) => ", the first in the file of several",
+    }
+}
+
+/// Who answered the gate, and what.
+fn who_answered(answer: &GateAnswered) -> String {
+    let told = match (&answer.text, answer.label.as_str()) {
+        (Some(text), _) if !text.trim().is_empty() => format!("\"{}\"", one_line(text, 120)),
+        (_, "") => "without a text".to_owned(),
+        (_, label) if answer.selected == "freeform" => {
+            format!("{}, without a text", one_line(label, 60))
+        }
+        (_, label) => format!("[{}] {}", answer.selected, one_line(label, 60)),
+    };
+    match answer.source.as_str() {
+        "terminal" => format!("a person answered at the terminal: {told}"),
+        "answers" => format!("the file of answers said: {told}"),
+        "cli" => format!("a person answered with `fabro answer`: {told}"),
+        "timeout" => format!("nobody answered in time, the default was taken: {told}"),
+        "auto" => format!("answered without a person: {told}"),
+        other => format!("answered by {}: {told}", one_line(other, 60)),
+    }
+}
+
+/// ✓ is the edge taken, ✗ one whose condition did not hold, · one that was not chosen.
 fn edge(candidate: &Considered, paint: Paint) -> String {
-    let mark = if candidate.holds { paint.good("✓") } else { paint.bad("✗") };
+    let mark = match (candidate.taken, candidate.holds) {
+        (true, _) => paint.good("✓"),
+        (false, true) => paint.dim("·"),
+        (false, false) => paint.bad("✗"),
+    };
     let mut text = format!("  {mark} {}", candidate.to);
     if let Some(label) = &candidate.label {
         let _ = write!(text, "  \"{}\"", one_line(label, 60));

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use clap_complete::ArgValueCandidates;
 use fabro_engine::read_all;
 use fabro_events::{EventBody, ForkPoint, PauseReason};
+use fabro_gate::default_option;
 use fabro_inspect::{Inspect, StageRow};
 use fabro_run::{Gate, gate_names, is_driven, now_ms, open_gates_of_family};
 use fabro_store::{RunLog as _, Runs as _, SqliteStore};
@@ -225,13 +226,42 @@ pub(crate) fn questions(gates: &[Gate], paint: Paint) -> String {
         let _ = writeln!(text, "{} {name} asks: {}", paint.odd("?"), clean(&gate.question));
         for option in &gate.options {
             let label = one_line(&option.label, 100);
-            let _ = writeln!(text, "    [{}] {label}  → {}", clean(&option.key), option.to);
+            let reason = option.unavailable.as_ref();
+            let reason = reason.map(|it| format!("  not now: {}", one_line(it, 200)));
+            let reason = paint.dim(&reason.unwrap_or_default());
+            let _ = writeln!(text, "    [{}] {label}  → {}{reason}", clean(&option.key), option.to);
         }
-        if gate.freeform {
-            text.push_str("    or free text\n");
+        match gate.text_option.as_ref().filter(|option| !option.key.is_empty()) {
+            Some(option) => {
+                let key = clean(&option.key);
+                let label = one_line(&option.label, 100);
+                let _ = writeln!(text, "    [{key}] {label}  → {}, or free text", option.to);
+            }
+            None if gate.freeform => text.push_str("    or free text\n"),
+            None => {}
+        }
+        if let Some(deadline) = gate.deadline_ms {
+            let _ = writeln!(text, "    {}", at_the_limit(gate, deadline.saturating_sub(now_ms())));
         }
     }
     text
+}
+
+/// What happens at the limit of a gate, and when that is.
+fn at_the_limit(gate: &Gate, left_ms: i64) -> String {
+    let Gate { options, text_option, default_choice, .. } = gate;
+    let default = default_option(options, text_option.as_ref(), default_choice.as_deref());
+    let what = match default.filter(|option| option.unavailable.is_none()) {
+        Some(option) if option.key.is_empty() => format!("goes to {}", option.to),
+        Some(option) => {
+            format!("answers [{}] {}", clean(&option.key), one_line(&option.label, 100))
+        }
+        None => "fails".to_owned(),
+    };
+    match u64::try_from(left_ms).ok().filter(|left| *left > 0) {
+        Some(left) => format!("{what} in {} without an answer", took(left)),
+        None => format!("{what} now: its time is over"),
+    }
 }
 
 /// A line for each stage, and below it what is to be known of it besides.

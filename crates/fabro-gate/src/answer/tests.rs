@@ -21,7 +21,7 @@ fn check_freeform(
     expected: &str,
 ) {
     let options = options(edges.iter().copied());
-    let told = match match_answer(&options, freeform, question_type, text) {
+    let told = match match_answer(&options, freeform, None, question_type, text) {
         Ok(GateAnswer::Option(index)) => format!("{index}"),
         Ok(GateAnswer::Options(indexes)) => format!("{indexes:?}"),
         Ok(GateAnswer::Text(text)) => format!("text {text}"),
@@ -104,6 +104,49 @@ fn free_text_is_what_matches_nothing() {
 }
 
 #[test]
+fn the_edge_for_free_text_has_a_key() {
+    let mut all = options([("[A] Approve", "ship"), ("[R] Revise it", "plan")]);
+    let edge = all.pop();
+    let check = |text: &str, expected: Option<&str>| {
+        let answer = match_answer(&all, true, edge.as_ref(), MultipleChoice, text);
+        let expected = match expected {
+            Some(text) => GateAnswer::Text(text.to_owned()),
+            None => GateAnswer::Option(0),
+        };
+        assert_eq!(answer, Ok(expected), "{text:?}");
+    };
+    for text in ["r", "[R]", "R)", "revise it", "[r] Revise it"] {
+        check(text, Some(""));
+    }
+    check("[R] shorter", Some("shorter"));
+    check("r - a", Some("a"));
+    check("[R] A", Some("A"));
+    check("rather not", Some("rather not"));
+    check("[X] other", Some("[X] other"));
+    check("a", None);
+}
+
+#[test]
+fn an_option_that_cannot_be_chosen_is_refused_with_its_reason() {
+    let mut options = options(GATE);
+    options[0].unavailable = Some("tests is \"failed\"".to_owned());
+    for (question_type, text) in [(MultipleChoice, "approve"), (MultiSelect, "r, a"), (YesNo, "1")]
+    {
+        let error = match_answer(&options, false, None, question_type, text).unwrap_err();
+        assert_eq!(error.refused, Some(0));
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "\"{text}\" cannot be chosen, because tests is \"failed\": \
+                 choose [R] Revise, [S] Skip it or [T] stop_all"
+            )
+        );
+    }
+    // Nor is it free text.
+    assert!(match_answer(&options, true, None, MultipleChoice, "a").is_err());
+}
+
+#[test]
 fn several_options_at_once() {
     check(&GATE, MultiSelect, "a", "[0]");
     check(&GATE, MultiSelect, "S, a,a", "[0, 2]");
@@ -137,7 +180,7 @@ proptest! {
     fn every_option_answers_to_its_key(labels in prop::collection::vec("\\PC{0,12}|[A-Ca-c\\[\\]) 1-3-]{0,8}", 0..12)) {
         let options = options(labels.iter().map(|label| (label.as_str(), "t")));
         for (index, option) in options.iter().enumerate() {
-            let answer = match_answer(&options, true, MultipleChoice, &option.key);
+            let answer = match_answer(&options, true, None, MultipleChoice, &option.key);
             prop_assert_eq!(answer, Ok(GateAnswer::Option(index)), "{:?}", option);
         }
     }
@@ -146,7 +189,7 @@ proptest! {
     fn any_text_has_an_answer(text in "\\PC*", freeform: bool) {
         let options = options(GATE);
         for question_type in [YesNo, MultipleChoice, MultiSelect, Freeform] {
-            match match_answer(&options, freeform, question_type, &text) {
+            match match_answer(&options, freeform, None, question_type, &text) {
                 Ok(GateAnswer::Option(index)) => prop_assert!(index < options.len()),
                 Ok(GateAnswer::Options(indexes)) => prop_assert!(!indexes.is_empty()),
                 Ok(GateAnswer::Text(_)) => prop_assert!(freeform || question_type == Freeform),

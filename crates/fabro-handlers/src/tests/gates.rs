@@ -34,7 +34,7 @@ fn a_gate_asks_what_its_edges_offer() {
     ask asks "Ship it?": [A] Approve, [R] Revise, [P] plan or text
     ask is told A "Approve" None by answers
     002 ask@1 succeeded -> ship (preferred_label)
-    human.gate.label = "Approve"
+    human.gate.label = "[A] Approve"
     human.gate.selected = "A"
     preferred_label = ""
     "#);
@@ -77,7 +77,7 @@ fn an_answer_that_means_nothing_is_asked_again() {
     ask warns (gate) "" is not an answer: choose [A] Approve or [R] Revise
     ask is told A "Approve" None by answers
     002 ask@1 succeeded -> ship (preferred_label)
-    human.gate.label = "Approve"
+    human.gate.label = "[A] Approve"
     human.gate.selected = "A"
     preferred_label = ""
     "#);
@@ -98,7 +98,7 @@ fn options_of_the_same_label_are_told_apart() {
     ask asks "ask": [A] Go, [B] go
     ask is told A "Go" None by answers
     002 ask@1 succeeded -> ship (suggested_next)
-    human.gate.label = "Go"
+    human.gate.label = "[A] Go"
     human.gate.selected = "A"
     preferred_label = ""
     "#);
@@ -129,6 +129,107 @@ fn a_gate_with_conditions_only_offers_them() {
     ");
 }
 
+/// A gate with options of which some may not be taken.
+fn guarded(gate: &str, approve: &str, reject: &str) -> String {
+    format!(
+        r#"digraph {{
+        start; exit; node [shape=parallelogram, script=run]
+        start -> ask; ask [shape=hexagon{gate}]
+        ask -> ship [label="[A] Approve"{approve}]; ask -> plan [label="[R] Reject"{reject}]
+        {{ship; plan}} -> exit
+    }}"#
+    )
+}
+
+#[test]
+fn an_option_whose_condition_does_not_hold_is_refused() {
+    let closed = r#", condition="tests=passed""#;
+    insta::assert_snapshot!(answered(&guarded("", closed, ""), &["Approve", "r"]), @r#"
+    001 start@1 succeeded -> ask (unconditional)
+    ask asks "ask": [A] Approve (not now: tests=passed does not hold, there is no value), [R] Reject
+    ask warns (gate) "Approve" cannot be chosen, because tests=passed does not hold, there is no value: choose [R] Reject
+    ask is told R "Reject" None by answers
+    002 ask@1 succeeded -> plan (preferred_label)
+    human.gate.label = "[R] Reject"
+    human.gate.selected = "R"
+    preferred_label = ""
+    "#);
+    let source = guarded(", human.default_choice=ship", closed, "");
+    insta::assert_snapshot!(Scene::new(&source).prints(&[("run", "")]).agreeing().story(), @r#"
+    001 start@1 succeeded -> ask (unconditional)
+    ask asks "ask": [A] Approve (not now: tests=passed does not hold, there is no value), [R] Reject
+    ask is told R "Reject" None by auto
+    002 ask@1 succeeded -> plan (preferred_label)
+    003 plan@1 succeeded -> exit (unconditional)
+    004 exit@1 succeeded
+    run succeeded
+    "#);
+    // A default that cannot be taken does not count.
+    let source = guarded(", timeout=3m, human.default_choice=ship", closed, "");
+    insta::assert_snapshot!(Scene::new(&source).story(), @r#"
+    001 start@1 succeeded -> ask (unconditional)
+    ask asks "ask": [A] Approve (not now: tests=passed does not hold, there is no value), [R] Reject
+    002 ask@1 failed: no answer within 180s, and the default [A] Approve cannot be chosen: tests=passed does not hold, there is no value (transient_infra)
+    run failed: no answer within 180s, and the default [A] Approve cannot be chosen: tests=passed does not hold, there is no value (transient_infra)
+    "#);
+    // Nothing is left to choose.
+    let source = guarded("", closed, r#", condition="last_stage=start && outcome=succeeded""#);
+    insta::assert_snapshot!(Scene::new(&source).story(), @r#"
+    001 start@1 succeeded -> ask (unconditional)
+    002 ask@1 failed: no option of the gate can be chosen: [A] Approve: tests=passed does not hold, there is no value; [R] Reject: last_stage=start does not hold, the value is "ask" (deterministic)
+    run failed: no option of the gate can be chosen: [A] Approve: tests=passed does not hold, there is no value; [R] Reject: last_stage=start does not hold, the value is "ask" (deterministic)
+    "#);
+}
+
+#[test]
+fn an_answer_never_leads_to_another_option() {
+    // Conditions on the answer itself hold after it.
+    let of_answer = guarded(
+        "",
+        r#", condition="human.gate.selected=A && preferred_label=Approve && outcome=succeeded""#,
+        r#", condition="human.gate.label=\"[R] Reject\" && last_stage=ask""#,
+    );
+    // One that holds always, and a higher weight, are no answer.
+    let holds = guarded("", "", r#", condition="outcome=succeeded", weight=9"#);
+    let weighs =
+        guarded("", r#", condition="outcome=succeeded""#, r#", condition="last_stage", weight=9"#);
+    for source in [&of_answer, &holds, &weighs] {
+        for (answer, to) in [("a", "-> ship"), ("r", "-> plan")] {
+            let story = answered(source, &[answer]);
+            assert!(story.contains(to), "{source}\n{answer}: {story}");
+        }
+    }
+    // An edge that is no option is taken when its condition holds.
+    let early =
+        holds.replace("ask -> ship", "ask -> exit [condition=\"outcome=succeeded\"]; ask -> ship");
+    assert!(answered(&early, &["a"]).contains("ask@1 succeeded -> exit (condition)"));
+}
+
+#[test]
+fn the_key_of_the_free_text_edge_chooses_it() {
+    let source = GATE.replace("\"Say more\"", "\"[S] Say more\"");
+    insta::assert_snapshot!(answered(&source, &["s"]), @r#"
+    001 start@1 succeeded -> ask (unconditional)
+    ask asks "Ship it?": [A] Approve, [R] Revise, [P] plan or text
+    ask is told freeform "Say more" Some("") by answers
+    002 ask@1 succeeded -> note (preferred_label)
+    human.gate.label = "[S] Say more"
+    human.gate.selected = "freeform"
+    human.gate.text = ""
+    preferred_label = ""
+    "#);
+    insta::assert_snapshot!(answered(&source, &["[S] a"]), @r#"
+    001 start@1 succeeded -> ask (unconditional)
+    ask asks "Ship it?": [A] Approve, [R] Revise, [P] plan or text
+    ask is told freeform "Say more" Some("a") by answers
+    002 ask@1 succeeded -> note (preferred_label)
+    human.gate.label = "[S] Say more"
+    human.gate.selected = "freeform"
+    human.gate.text = "a"
+    preferred_label = ""
+    "#);
+}
+
 #[test]
 fn types_of_questions() {
     let source =
@@ -147,7 +248,7 @@ fn types_of_questions() {
     ask asks "ask": [A] Approve, [R] Revise
     ask is told A, R "Approve, Revise" None by answers
     002 ask@1 succeeded -> ship (preferred_label)
-    human.gate.label = "Approve, Revise"
+    human.gate.label = "[A] Approve, Revise"
     human.gate.selected = "A, R"
     preferred_label = ""
     "#);

@@ -338,7 +338,7 @@ fn agents_know_what_was_said() {
            ask succeeded []
     build@1 user: Build
     build@1 assistant: 
-    build@1 get_workflow_context gave: {"human.gate.label":"Yes","human.gate.selected":"Y"}
+    build@1 get_workflow_context gave: {"human.gate.label":"[Y] Yes","human.gate.selected":"Y"}
     build@1 assistant: 
     build@1 write failed: there is no tool `write`: choose from get_workflow_context
     build@1 assistant: ok

@@ -33,8 +33,12 @@ pub(super) fn story(events: &[Event]) -> String {
                 format!("{node} retries in {delay_ms} ms: {failure}")
             }
             EventBody::GateAsked { question, options, freeform, .. } => {
-                let keys: Vec<_> =
-                    options.iter().map(|o| format!("[{}] {}", o.key, o.label)).collect();
+                let keys = options.iter().map(|option| {
+                    let reason = option.unavailable.as_ref();
+                    let reason = reason.map(|it| format!(" (not now: {it})")).unwrap_or_default();
+                    format!("[{}] {}{reason}", option.key, option.label)
+                });
+                let keys: Vec<_> = keys.collect();
                 let more = if *freeform { " or text" } else { "" };
                 format!("{node} asks {question:?}: {}{more}", keys.join(", "))
             }

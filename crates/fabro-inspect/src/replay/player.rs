@@ -9,7 +9,7 @@ use fabro_engine::{
     Batch, Finished, Input, Machine, OutputSpec, Plan, Position, Stage, StageEnd, read_needs,
 };
 use fabro_events::{Event, EventBody, Note};
-use fabro_gate::Question;
+use fabro_gate::{GateAnswer, Question};
 use fabro_handlers::{
     AgentFiles, FanIn, Gate, GateChoice, Interpretation, LlmHandler, interpret, invalid_outcome,
 };
@@ -307,7 +307,7 @@ impl Player {
     async fn answer(
         &mut self,
         key: &Key,
-        choice: impl Fn(&Question) -> Option<String>,
+        choice: impl Fn(&Question) -> Option<GateAnswer>,
         source: &str,
     ) -> Result<(), ReplayError> {
         let stage = self.stage(key)?;
@@ -316,7 +316,7 @@ impl Player {
             return Ok(());
         }
         let gate = Gate::of(&stage);
-        let answer = choice(gate.question()).and_then(|text| gate.read(&text).ok());
+        let answer = choice(gate.question());
         let Some(chosen) = answer.map(|answer| gate.chosen(&answer)) else {
             self.stuck(key);
             return Ok(());

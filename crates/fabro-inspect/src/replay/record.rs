@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use fabro_blob::BlobStore;
 use fabro_engine::{Input, ReadError, keys, read_blob};
-use fabro_events::{CompletedStage, Event, EventBody};
-use fabro_gate::{Question, match_answer};
+use fabro_events::{CompletedStage, Event, EventBody, QuestionType};
+use fabro_gate::{GateAnswer, Question};
 use fabro_llm::Message;
 use fabro_types::{BlobRef, BranchPath, Failure, Outcome, Status, Usage};
 use serde::Deserialize;
@@ -236,16 +236,15 @@ pub(crate) fn same_choice(
     label: &str,
     text: Option<&str>,
     question: &Question,
-) -> Option<String> {
+) -> Option<GateAnswer> {
+    let takes_text = question.freeform || question.question_type == QuestionType::Freeform;
+    if let Some(text) = text.filter(|_| takes_text) {
+        return Some(GateAnswer::Text(text.to_owned()));
+    }
     let labelled = || question.options.iter().filter(|option| option.label == *label);
     let exact = labelled().find(|option| option.key == *selected);
     let option = exact.or_else(|| labelled().next());
-    let choice = match (text, option) {
-        (Some(text), _) => text.to_owned(),
-        (None, Some(option)) => option.key.clone(),
-        // Several options.
-        (None, None) => selected.to_owned(),
-    };
-    let Question { options, freeform, question_type, .. } = question;
-    match_answer(options, *freeform, *question_type, &choice).is_ok().then_some(choice)
+    // Without an option of this label, several were selected.
+    let choice = text.or(option.map(|option| option.key.as_str())).unwrap_or(selected);
+    question.read(choice).ok()
 }

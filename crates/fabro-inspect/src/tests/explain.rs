@@ -38,7 +38,8 @@ fn explain_shows_every_candidate() {
               "value": "failed",
               "holds": true
             }
-          ]
+          ],
+          "taken": true
         }
       ]
     }

@@ -1,12 +1,13 @@
 //! The layout of a question in a terminal of a given size.
 
-use std::collections::BTreeSet;
 use std::ops::Range;
+use std::time::Duration;
 
-use fabro_gate::Question;
+use fabro_events::GateOption;
+use fabro_gate::{Question, default_option};
 use unicode_width::UnicodeWidthChar;
 
-use super::prompt::{Input, Prompt};
+use super::prompt::{Input, OptionList, Prompt};
 
 /// The most options that are shown at once.
 const PAGE: usize = 10;
@@ -41,7 +42,12 @@ pub(super) fn frame(prompt: &Prompt, columns: usize, rows: usize) -> Frame {
     // The last column stays free: what a terminal does after it differs.
     let width = columns.saturating_sub(1).max(1);
     let mut frame = Frame::default();
-    let room = rows.saturating_sub(4).max(1);
+    let mut limit = match prompt.time_left {
+        Some(left) => wrap(&format!("  {}", at_the_limit(&prompt.question, left)), width),
+        None => Vec::new(),
+    };
+    limit.truncate((rows / 4).max(1));
+    let room = rows.saturating_sub(4 + limit.len()).max(1);
     let mut text = wrap(&format!("? {}", prompt.question.text), width);
     if text.len() > room {
         text.truncate(room);
@@ -51,18 +57,56 @@ pub(super) fn frame(prompt: &Prompt, columns: usize, rows: usize) -> Frame {
     let hint = prompt.note.as_ref().map_or_else(|| hint(prompt), |note| format!("! {note}"));
     let mut hint = wrap(&hint, width.saturating_sub(2).max(1));
     hint.truncate((room / 2).max(1));
-    let left = rows.saturating_sub(frame.lines.len() + hint.len()).max(1);
+    let left = rows.saturating_sub(frame.lines.len() + limit.len() + hint.len()).max(1);
     match &prompt.input {
-        Input::Text { chars, at } => frame.text(prompt, (chars, *at), width, left),
-        Input::List { at, marked, .. } => frame.list(prompt, (*at, marked.as_ref()), width, left),
+        Input::Text { chars, at, is_for_edge } => {
+            let edge = prompt.question.text_option.as_ref().filter(|_| *is_for_edge);
+            frame.text(&prompt.question, edge, (chars, *at), (width, left));
+        }
+        Input::List(list) => frame.list(&prompt.question, list, width, left),
     }
+    frame.add(limit.iter().map(|line| cut(line, width)).collect(), Tone::Plain);
     frame.add(hint.iter().map(|line| cut(&format!("  {line}"), width)).collect(), Tone::Dim);
     frame
 }
 
+/// What happens when the time is over, and when that is.
+fn at_the_limit(question: &Question, left: Duration) -> String {
+    let Question { options, text_option, default_choice, .. } = question;
+    let default = default_option(options, text_option.as_ref(), default_choice.as_deref());
+    let left = clock(left);
+    match default {
+        Some(option) if option.unavailable.is_some() => {
+            format!("fails in {left}: its default cannot be chosen")
+        }
+        Some(option) if option.key.is_empty() => format!("goes to {} in {left}", option.to),
+        Some(option) => format!("answers {} in {left}", named(option)),
+        None => format!("fails in {left} without an answer"),
+    }
+}
+
+/// Hours, minutes and seconds; a second that has begun counts.
+fn clock(left: Duration) -> String {
+    let seconds = left.as_secs() + u64::from(left.subsec_nanos() > 0);
+    let minutes = seconds / 60;
+    match minutes / 60 {
+        0 => format!("{minutes}:{:02}", seconds % 60),
+        hours if hours < 48 => format!("{hours}:{:02}:{:02}", minutes % 60, seconds % 60),
+        hours => format!("{} days {} hours", hours / 24, hours % 24),
+    }
+}
+
+fn named(option: &GateOption) -> String {
+    format!("[{}] {}", option.key, option.label.replace(['\n', '\t'], " "))
+}
+
 fn hint(prompt: &Prompt) -> String {
-    let Input::List { at, marked, .. } = &prompt.input else {
-        return "Enter answers, Esc leaves it for later".to_owned();
+    let OptionList { at, marked, .. } = match &prompt.input {
+        Input::List(list) => list,
+        Input::Text { is_for_edge: true, .. } => {
+            return "Enter answers, Esc goes back to the options".to_owned();
+        }
+        Input::Text { .. } => return "Enter answers, Esc leaves it for later".to_owned(),
     };
     let count = prompt.question.options.len();
     let position = if count > PAGE { format!("{} of {count} · ", at + 1) } else { String::new() };
@@ -82,42 +126,43 @@ impl Frame {
         self.lines.extend(lines.into_iter().map(|text| Line { text, tone }));
     }
 
-    fn list(
-        &mut self,
-        prompt: &Prompt,
-        (at, marked): (usize, Option<&BTreeSet<usize>>),
-        width: usize,
-        left: usize,
-    ) {
-        let options = &prompt.question.options;
-        let shown = window(options.len(), at, left.min(PAGE));
+    fn list(&mut self, question: &Question, list: &OptionList, width: usize, left: usize) {
+        let options = &question.options;
+        let shown = window(options.len(), list.at, left.min(PAGE));
         for (index, option) in options.iter().enumerate().take(shown.end).skip(shown.start) {
-            let mark = match marked {
+            let mark = match &list.marked {
                 Some(marked) if marked.contains(&index) => "● ",
                 Some(_) => "○ ",
                 None => "",
             };
-            let (here, tone) = if index == at { ('>', Tone::Strong) } else { (' ', Tone::Plain) };
-            let label = option.label.replace(['\n', '\t'], " ");
-            let text = cut(&format!("{here} {mark}[{}] {label}", option.key), width);
+            let is_here = index == list.at && !list.is_lost;
+            let here = if is_here { '>' } else { ' ' };
+            let tone = match (&option.unavailable, is_here) {
+                (Some(_), _) => Tone::Dim,
+                (None, true) => Tone::Strong,
+                (None, false) => Tone::Plain,
+            };
+            let text = cut(&format!("{here} {mark}{}", with_reason(option)), width);
             self.lines.push(Line { text, tone });
         }
     }
 
-    fn text(&mut self, prompt: &Prompt, (chars, at): (&[char], usize), width: usize, left: usize) {
-        let options = prompt.question.options.iter();
-        let items: Vec<_> =
-            options.map(|option| format!("[{}] {}", option.key, option.label)).collect();
-        let mut help = Vec::new();
-        if !items.is_empty() {
-            help = wrap(&format!("  {}  or your own words", items.join("  ")), width);
-            help.truncate((left / 2).max(1));
-        }
+    /// A text field, below what can be written in it. `edge` is the edge that the text is for.
+    fn text(
+        &mut self,
+        question: &Question,
+        edge: Option<&GateOption>,
+        (chars, at): (&[char], usize),
+        (width, left): (usize, usize),
+    ) {
+        let mut help = if edge.is_none() { text_help(question, width) } else { Vec::new() };
+        help.truncate((left / 2).max(1));
         let left = left.saturating_sub(help.len()).max(1);
         self.add(help, Tone::Plain);
+        let start = edge.map_or_else(|| "> ".to_owned(), |edge| format!("{} > ", named(edge)));
         let shown: String = chars.iter().map(|&c| visible(c)).collect();
-        let mut lines = fill(&format!("> {shown}"), width);
-        let (row, column) = position(&lines, at + 2, width);
+        let mut lines = fill(&format!("{start}{shown}"), width);
+        let (row, column) = position(&lines, at + start.chars().count(), width);
         if row == lines.len() {
             lines.push(String::new());
         }
@@ -125,6 +170,24 @@ impl Frame {
         self.cursor = Some((self.lines.len() + row - rows.start, column));
         self.add(lines.drain(rows).collect(), Tone::Plain);
     }
+}
+
+/// The options that a text may choose instead.
+fn text_help(question: &Question, width: usize) -> Vec<String> {
+    let mut items: Vec<_> = question.options.iter().map(with_reason).collect();
+    let own = question.text_option.as_ref().filter(|option| !option.key.is_empty());
+    match own {
+        Some(option) => items.push(format!("{} (your own words)", named(option))),
+        None if items.is_empty() => return Vec::new(),
+        None => items.push("or your own words".to_owned()),
+    }
+    wrap(&format!("  {}", items.join("  ")), width)
+}
+
+/// The option with why it cannot be chosen.
+fn with_reason(option: &GateOption) -> String {
+    let reason = option.unavailable.as_ref();
+    named(option) + &reason.map(|reason| format!(" (not now: {reason})")).unwrap_or_default()
 }
 
 /// The range of `count` items to show in `room` rows, with `at` among them.

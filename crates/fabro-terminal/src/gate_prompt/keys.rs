@@ -46,10 +46,6 @@ enum First {
 }
 
 impl Keys {
-    pub(super) const fn new() -> Self {
-        Self { bytes: VecDeque::new(), paste: None }
-    }
-
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend(bytes);
     }
@@ -186,7 +182,7 @@ mod tests {
     use super::*;
 
     fn keys(bytes: &[u8]) -> Vec<Key> {
-        let mut keys = Keys::new();
+        let mut keys = Keys::default();
         keys.push(bytes);
         let mut all: Vec<_> = std::iter::from_fn(|| keys.next(false)).collect();
         all.extend(std::iter::from_fn(|| keys.next(true)));
@@ -228,7 +224,7 @@ mod tests {
 
     #[test]
     fn what_comes_in_pieces_is_put_together() {
-        let mut keys = Keys::new();
+        let mut keys = Keys::default();
         let mut all = Vec::new();
         for byte in "\x1b[200~é\n\x1b[201~\x1b[Bü".bytes() {
             keys.push(&[byte]);

@@ -1,9 +1,10 @@
 //! The state of a question at the terminal: the effect of each key.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use fabro_events::{GateOption, QuestionType};
-use fabro_gate::{GateAnswer, Question, match_answer};
+use fabro_gate::{GateAnswer, NoMatch, Question, match_answer};
 
 use super::keys::Key;
 
@@ -20,6 +21,8 @@ pub(super) struct Prompt {
     pub(super) input: Input,
     /// Why the last key was refused.
     pub(super) note: Option<String>,
+    /// How long the gate still waits, when it has a limit.
+    pub(super) time_left: Option<Duration>,
 }
 
 /// The input of the answer.
@@ -30,15 +33,24 @@ pub(super) enum Input {
         chars: Vec<char>,
         /// The cursor: the index at which the next character is inserted.
         at: usize,
+        /// The key of the free-text edge was entered: what is typed now is its text.
+        is_for_edge: bool,
     },
     /// A list of options.
-    List {
-        at: usize,
-        /// The marked options, where several can be chosen.
-        marked: Option<BTreeSet<usize>>,
-        /// The characters typed to find an option.
-        typed: String,
-    },
+    List(OptionList),
+}
+
+/// The state of a list of options.
+#[derive(Debug)]
+pub(super) struct OptionList {
+    /// The option under the highlight.
+    pub(super) at: usize,
+    /// The marked options, where several can be chosen.
+    pub(super) marked: Option<BTreeSet<usize>>,
+    /// The characters typed to find an option.
+    typed: String,
+    /// What was typed fits no option: nothing is highlighted, and Enter chooses nothing.
+    pub(super) is_lost: bool,
 }
 
 /// The result of a key.
@@ -59,54 +71,75 @@ impl Prompt {
             || question.options.is_empty();
         let is_multi = question.question_type == QuestionType::MultiSelect;
         let input = if is_typed {
-            Input::Text { chars: Vec::new(), at: 0 }
+            Input::Text { chars: Vec::new(), at: 0, is_for_edge: false }
         } else {
-            Input::List { at: 0, marked: is_multi.then(BTreeSet::new), typed: String::new() }
+            let is_available = |option: &GateOption| option.unavailable.is_none();
+            let at = question.options.iter().position(is_available).unwrap_or_default();
+            let marked = is_multi.then(BTreeSet::new);
+            Input::List(OptionList { at, marked, typed: String::new(), is_lost: false })
         };
-        Self { question, input, note: None }
+        Self { question, input, note: None, time_left: None }
     }
 
     pub(super) fn key(&mut self, key: Key) -> Step {
-        self.note = None;
-        match key {
-            Key::Esc => Step::Postponed,
-            Key::Interrupt => Step::Interrupted,
-            Key::Enter => self.enter(),
-            key => {
-                self.note = match &mut self.input {
-                    Input::Text { chars, at } => edit(chars, at, key),
-                    Input::List { at, marked, typed } => {
-                        choose(&self.question, at, marked.as_mut(), typed, key)
-                    }
-                };
-                Step::Unfinished
+        match (key, &mut self.input) {
+            (Key::Interrupt, _) => return Step::Interrupted,
+            (Key::Esc, Input::Text { is_for_edge, .. }) if *is_for_edge => {
+                *is_for_edge = false;
+                self.note = None;
             }
+            (Key::Esc, _) => return Step::Postponed,
+            (Key::Enter, _) => return self.enter(),
+            (key, Input::Text { chars, at, .. }) => self.note = edit(chars, at, key),
+            (key, Input::List(list)) => match list.key(&self.question, key) {
+                Change::None => {}
+                Change::Done => self.note = None,
+                Change::Refused(note) => self.note = Some(note),
+            },
         }
+        Step::Unfinished
     }
 
     fn enter(&mut self) -> Step {
-        let options = &self.question.options;
-        let key = |index: &usize| options.get(*index).map(|option| option.key.as_str());
-        match &self.input {
-            Input::Text { chars, .. } => {
+        let entered = match &mut self.input {
+            Input::Text { chars, at, is_for_edge } => {
                 let text: String = chars.iter().collect();
-                let Question { options, freeform, question_type, .. } = &self.question;
-                match match_answer(options, *freeform, *question_type, &text) {
-                    Ok(_) => return Step::Answered(text),
-                    Err(error) => self.note = Some(error.to_string()),
+                match (is_for_edge, &self.question.text_option) {
+                    (true, Some(edge)) if text.trim().is_empty() => {
+                        let name = format!("[{}] {}", edge.key, edge.label);
+                        Err(format!("write the text for {name}, or press Esc to choose again"))
+                    }
+                    (true, Some(edge)) => Ok(format!("[{}] {text}", edge.key)),
+                    (is_for_edge, _) => match self.question.read(&text) {
+                        Ok(GateAnswer::Text(text)) if text.is_empty() => {
+                            chars.clear();
+                            *at = 0;
+                            *is_for_edge = true;
+                            self.note = None;
+                            return Step::Unfinished;
+                        }
+                        Ok(_) => Ok(text),
+                        Err(error) => Err(error.to_string()),
+                    },
                 }
             }
-            Input::List { marked: Some(marked), .. } if marked.is_empty() => {
-                self.note = Some("choose at least one: the space bar marks it".to_owned());
+            Input::List(list) if list.is_lost => {
+                // What is typed next is a new search.
+                list.typed.clear();
+                return Step::Unfinished;
             }
-            Input::List { marked: Some(marked), .. } => {
-                return Step::Answered(marked.iter().filter_map(key).collect::<Vec<_>>().join(","));
+            Input::List(list) => {
+                list.typed.clear();
+                list.chosen(&self.question)
             }
-            Input::List { at, .. } => {
-                return Step::Answered(key(at).unwrap_or_default().to_owned());
+        };
+        match entered {
+            Ok(text) => Step::Answered(text),
+            Err(note) => {
+                self.note = Some(note);
+                Step::Unfinished
             }
         }
-        Step::Unfinished
     }
 }
 
@@ -152,57 +185,118 @@ fn insert(chars: &mut Vec<char>, at: &mut usize, text: &[char]) -> Option<String
     (fitting < text.len()).then(|| format!("an answer has at most {MAX_ANSWER_CHARS} characters"))
 }
 
-/// Whether a character is safe to print: control characters would move the cursor.
+/// Whether a character is safe to print: control characters would move the cursor, and those that set
+/// the direction of writing would show another text than the one that is answered.
 pub(super) fn is_printable(c: char) -> bool {
-    !c.is_control() || matches!(c, '\n' | '\t')
+    let turns = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    !turns && (!c.is_control() || matches!(c, '\n' | '\t'))
 }
 
-fn choose(
-    question: &Question,
-    at: &mut usize,
-    marked: Option<&mut BTreeSet<usize>>,
-    typed: &mut String,
-    key: Key,
-) -> Option<String> {
-    let count = question.options.len();
-    let text = match key {
-        Key::Char(' ') if let Some(marked) = marked => {
-            typed.clear();
-            if !marked.remove(at) {
-                marked.insert(*at);
+/// What a key does to a list.
+enum Change {
+    /// Nothing: an error stays.
+    None,
+    /// The list is ready for Enter.
+    Done,
+    /// The key is refused, for this reason.
+    Refused(String),
+}
+
+impl OptionList {
+    fn key(&mut self, question: &Question, key: Key) -> Change {
+        let last = question.options.len().saturating_sub(1);
+        match key {
+            Key::Char(c) if c.is_whitespace() && self.is_lost => return Change::None,
+            Key::Char(' ') if self.marked.is_some() => return self.mark(question),
+            Key::Char(c) if c.is_whitespace() && self.typed.is_empty() => return Change::None,
+            Key::Char(c) => return self.search(question, &c.to_string()),
+            Key::Paste(text) => return self.search(question, text.trim()),
+            Key::Backspace => {
+                self.typed.pop();
+                if !self.typed.is_empty() {
+                    return self.search(question, "");
+                }
             }
-            return None;
+            Key::EraseLine | Key::EraseWord => {}
+            Key::Up => self.at = self.at.checked_sub(1).unwrap_or(last),
+            Key::Down => self.at = if self.at < last { self.at + 1 } else { 0 },
+            Key::Home => self.at = 0,
+            Key::End => self.at = last,
+            _ => return Change::None,
         }
-        Key::Char(c) => c.to_string(),
-        Key::Paste(text) => text.trim().to_owned(),
-        Key::Backspace => {
-            typed.pop();
-            return None;
+        self.typed.clear();
+        self.is_lost = false;
+        Change::Done
+    }
+
+    fn mark(&mut self, question: &Question) -> Change {
+        self.typed.clear();
+        if let Some(refusal) = refusal(question, self.at) {
+            return Change::Refused(refusal);
         }
-        moved => {
-            typed.clear();
-            match moved {
-                Key::Up => *at = at.checked_sub(1).unwrap_or(count.saturating_sub(1)),
-                Key::Down => *at = (*at + 1) % count.max(1),
-                Key::Home => *at = 0,
-                Key::End => *at = count.saturating_sub(1),
-                _ => {}
+        if let Some(marked) = &mut self.marked
+            && !marked.remove(&self.at)
+        {
+            marked.insert(self.at);
+        }
+        Change::Done
+    }
+
+    /// Looks for what was typed, with this behind it. One key after another is another choice.
+    fn search(&mut self, question: &Question, text: &str) -> Change {
+        let left = MAX_ANSWER_CHARS.saturating_sub(self.typed.len());
+        let longer: String = self.typed.chars().chain(text.chars().take(left)).collect();
+        let mut found = find(question, &longer);
+        let is_other_key = found.is_none()
+            && !self.is_lost
+            && [self.typed.as_str(), text].iter().all(|typed| is_letter_key(question, typed));
+        if is_other_key {
+            self.typed.clear();
+            found = find(question, text);
+            self.typed.push_str(text);
+        } else {
+            self.typed = longer;
+        }
+        self.is_lost = found.is_none();
+        if let Some(found) = found {
+            self.at = found;
+            return Change::Done;
+        }
+        let mut shown: String =
+            self.typed.chars().filter(|c| !c.is_control()).take(MAX_SHOWN_CHARS).collect();
+        if self.typed.chars().count() > MAX_SHOWN_CHARS {
+            shown.push('…');
+        }
+        Change::Refused(format!("no option for \"{shown}\": Backspace erases it, or use ↑↓"))
+    }
+
+    /// The answer at Enter, or why there is none.
+    fn chosen(&self, question: &Question) -> Result<String, String> {
+        let key = |index: &usize| question.options.get(*index).map(|option| option.key.as_str());
+        match &self.marked {
+            Some(marked) if marked.is_empty() => {
+                Err("choose at least one: the space bar marks it".to_owned())
             }
-            return None;
+            Some(marked) => Ok(marked.iter().filter_map(key).collect::<Vec<_>>().join(",")),
+            None => match refusal(question, self.at) {
+                Some(refusal) => Err(refusal),
+                None => Ok(key(&self.at).unwrap_or_default().to_owned()),
+            },
         }
-    };
-    typed.push_str(&text);
-    if find(question, typed).is_none() {
-        // Start a new search.
-        typed.clone_from(&text);
     }
-    if let Some(found) = find(question, typed) {
-        *at = found;
-        return None;
-    }
-    let shown = std::mem::take(typed);
-    let shown: String = shown.chars().filter(|c| !c.is_control()).take(MAX_SHOWN_CHARS).collect();
-    Some(format!("no option for \"{shown}\""))
+}
+
+/// Why the option at this place cannot be chosen, if it cannot.
+fn refusal(question: &Question, at: usize) -> Option<String> {
+    let option = question.options.get(at)?;
+    let reason = option.unavailable.as_ref()?;
+    Some(format!("[{}] {} cannot be chosen: {reason}", option.key, option.label))
+}
+
+fn is_letter_key(question: &Question, text: &str) -> bool {
+    let text = text.to_lowercase();
+    text.chars().all(char::is_alphabetic)
+        && question.options.iter().any(|option| option.key.to_lowercase() == text)
 }
 
 /// The option that matches a text, else the first one that begins with it.
@@ -212,8 +306,10 @@ fn find(question: &Question, text: &str) -> Option<usize> {
         other => other,
     };
     let text = text.trim();
-    match match_answer(&question.options, false, question_type, text) {
-        Ok(GateAnswer::Option(index)) => return Some(index),
+    match match_answer(&question.options, false, None, question_type, text) {
+        Ok(GateAnswer::Option(index)) | Err(NoMatch { refused: Some(index), .. }) => {
+            return Some(index);
+        }
         _ if text.is_empty() => return None,
         _ => {}
     }

@@ -46,7 +46,8 @@ impl<I: AsFd, O: AsFd> Screen<I, O> {
         raw.make_raw();
         // Other writers may still print whole lines.
         raw.output_modes |= saved.output_modes & (OutputModes::OPOST | OutputModes::ONLCR);
-        tcsetattr(&input, OptionalActions::Now, &raw)?;
+        // What was typed before the question is shown is no answer to it.
+        tcsetattr(&input, OptionalActions::Flush, &raw)?;
         let mut screen = Self {
             input,
             output,

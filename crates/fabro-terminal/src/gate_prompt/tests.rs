@@ -15,7 +15,7 @@ fn question(labels: &[&str]) -> Question {
 }
 
 fn typed(prompt: &mut Prompt, text: &str) -> Step {
-    let mut keys = Keys::new();
+    let mut keys = Keys::default();
     keys.push(text.as_bytes());
     let mut step = Step::Unfinished;
     while let Some(key) = keys.next(true) {
@@ -70,21 +70,124 @@ fn keys_choose_an_option() {
     check("revi\r", r#"answer "R""#);
     check("rn\r", r#"answer "N""#);
     check("n\x7f\x7f\r", r#"answer "N""#);
-    check("x", r#"no option for "x""#);
-    check("nx\r", r#"answer "N""#);
+    check("approve\r", r#"answer "A""#);
+    check("2", "open");
     check("\x1b[200~revise\n\x1b[201~", "open");
     check("\x1b[200~revise\n\x1b[201~\r", r#"answer "R""#);
-    check("\x1b[200~\x1b[31m\x1b[201~", r#"no option for "[31m""#);
     check(" \r", r#"answer "A""#);
+    check("\x1b[D\x1b[C\r", r#"answer "A""#);
     check("\x1b", "Postponed");
     check("\x03", "Interrupted");
+}
+
+#[test]
+fn enter_is_refused_until_an_error_is_cleared() {
+    let check = |keys: &str, expected: &str| {
+        check(question(&["Yes", "[N] No", "Revise"]), keys, expected);
+    };
+    let error = |typed: &str| format!("no option for \"{typed}\": Backspace erases it, or use ↑↓");
+    check("x", &error("x"));
+    check("zzz", &error("zzz"));
+    check("zzz\r\r\r", &error("zzz"));
+    check("zzz\x1b[D \x1b[3~\r", &error("zzz"));
+    // A word that ends with a key is not that key.
+    check("crazy\r", &error("crazy"));
+    check("nx\r", &error("nx"));
+    check("\x1b[200~\x1b[31m\x1b[201~\r", &error("[31m"));
+    // Cleared by another word after Enter, by erasing, or by moving.
+    check("zzz\rn\r", r#"answer "N""#);
+    check("zzz\rno\r", r#"answer "N""#);
+    check("zz\x7f\r", &error("z"));
+    check("zz\x7f\x7fn\r", r#"answer "N""#);
+    check("nx\x7f\r", r#"answer "N""#);
+    check("zzz\x15r\r", r#"answer "R""#);
+    check("zzz\x1b[B\r", r#"answer "N""#);
+}
+
+#[test]
+fn an_option_that_cannot_be_chosen_is_refused() {
+    let ask = |question_type| {
+        let mut ask = Question { question_type, ..question(&["Ship", "Hold", "Revise"]) };
+        ask.options[0].unavailable = Some("tests is \"failed\"".to_owned());
+        ask
+    };
+    let refused = "[S] Ship cannot be chosen: tests is \"failed\"";
+    let one = || ask(QuestionType::MultipleChoice);
+    check(one(), "\r", r#"answer "H""#);
+    check(one(), "s\r\r", refused);
+    check(one(), "\x1b[A\r", refused);
+    check(one(), "s\rh\r", r#"answer "H""#);
+    check(ask(QuestionType::YesNo), "ship\r", refused);
+    check(ask(QuestionType::MultiSelect), "s ", refused);
+    check(ask(QuestionType::MultiSelect), "s h \r", r#"answer "H""#);
+    check(
+        Question { freeform: true, ..one() },
+        "s\r",
+        "\"s\" cannot be chosen, because tests is \"failed\": choose [H] Hold, [R] Revise or write some text",
+    );
+    assert_snapshot!(seen(&Prompt::new(one()), 80, 24), @r#"
+    ? Ship it?
+      [S] Ship (not now: tests is "failed")
+    > [H] Hold
+      [R] Revise
+      ↑↓ or a key, Enter answers, Esc leaves it for later
+    "#);
+}
+
+#[test]
+fn the_key_of_the_free_text_edge_asks_for_its_text() {
+    let ask = || Question {
+        freeform: true,
+        text_option: options([("[R] Revise", "plan")]).pop(),
+        ..question(&["[A] Approve"])
+    };
+    check(ask(), "r", "open");
+    check(ask(), "r\r", "open");
+    check(ask(), "r\rshorter\r", r#"answer "[R] shorter""#);
+    check(ask(), "revise\ra\r", r#"answer "[R] a""#);
+    check(ask(), "[R]\r\r", "write the text for [R] Revise, or press Esc to choose again");
+    check(ask(), "r\r\x1b", "open");
+    check(ask(), "rather not\r", r#"answer "rather not""#);
+    check(ask(), "r\r\x1b\x1b", "Postponed");
+    let mut prompt = Prompt::new(ask());
+    assert_snapshot!(seen(&prompt, 80, 24), @r"
+    ? Ship it?
+      [A] Approve  [R] Revise (your own words)
+    > ▏
+      Enter answers, Esc leaves it for later
+    ");
+    assert_eq!(typed(&mut prompt, "r\r中 x"), Step::Unfinished);
+    assert_snapshot!(seen(&prompt, 80, 24), @r"
+    ? Ship it?
+    [R] Revise > 中 x▏
+      Enter answers, Esc goes back to the options
+    ");
+}
+
+#[test]
+fn the_limit_and_the_default_are_counted_down() {
+    let limit = |default: Option<&str>, left: u64| {
+        let mut ask = question(&["Ship", "Hold"]);
+        ask.options[0].to = "ship".into();
+        ask.options[0].unavailable = (left == 1).then(|| "no".to_owned());
+        ask.default_choice = default.map(Into::into);
+        let mut prompt = Prompt::new(ask);
+        prompt.time_left = Some(std::time::Duration::from_millis(left));
+        seen(&prompt, 60, 24).lines().nth(3).unwrap().trim().to_owned()
+    };
+    assert_eq!(limit(Some("ship"), 26_001), "answers [S] Ship in 0:27");
+    assert_eq!(limit(Some("ship"), 0), "answers [S] Ship in 0:00");
+    assert_eq!(limit(Some("ship"), 1), "fails in 0:01: its default cannot be chosen");
+    assert_eq!(limit(None, 3_599_000), "fails in 59:59 without an answer");
+    assert_eq!(limit(None, 3_600_000), "fails in 1:00:00 without an answer");
+    assert_eq!(limit(None, 7 * 86_400_000), "fails in 7 days 0 hours without an answer");
 }
 
 #[test]
 fn many_options_have_their_numbers() {
     let labels: Vec<_> = (0..40).map(|_| "a").collect();
     check(question(&labels), "12\r", r#"answer "12""#);
-    check(question(&labels), "99\r", r#"answer "9""#);
+    check(question(&labels), "99\r", r#"no option for "99": Backspace erases it, or use ↑↓"#);
 }
 
 #[test]
@@ -148,9 +251,9 @@ fn a_list_is_drawn() {
     assert_snapshot!(seen(&prompt, 80, 24), @r#"
     ? Ship it?
       [A] Approve
-    > [N] No
+      [N] No
       [中] 中文, which is a rather long one
-      ! no option for "?"
+      ! no option for "n?": Backspace erases it, or use ↑↓
     "#);
 }
 
@@ -306,27 +409,66 @@ mod pair {
         tcgetattr(program).unwrap().local_modes.contains(wanted)
     }
 
+    /// Asks while these keys are pressed, each after so many milliseconds.
+    async fn ask_while(
+        (keyboard, program): (&OwnedFd, &OwnedFd),
+        answered: &mut Option<Instant>,
+        question: Question,
+        presses: &[(u64, &str)],
+    ) -> Step {
+        let screen = Screen::new(program, program).unwrap();
+        let type_keys = async {
+            for (after, keys) in presses {
+                tokio::time::sleep(Duration::from_millis(*after)).await;
+                press(keyboard, keys);
+            }
+        };
+        let asking = prompt_until_answered(screen, answered, question);
+        tokio::join!(asking, type_keys).0.unwrap()
+    }
+
     #[tokio::test(start_paused = true)]
-    async fn type_ahead_answers_the_next_question() {
+    async fn only_keys_typed_at_a_question_answer_it() {
         let (keyboard, program) = pair();
-        let mut keys = Keys::new();
-        let screen = Screen::new(&program, &program).unwrap();
-        press(&keyboard, "n\r\x1b[B\r");
-        let step =
-            prompt_until_answered(screen, &mut keys, question(&["Approve", "No"])).await.unwrap();
+        let ends = (&keyboard, &program);
+        let mut answered = None;
+        // Before it is shown, as whole lines and as a started one.
+        press(&keyboard, "\r\rn\r\x1b[B");
+        let deadline = Some((Instant::now() + Duration::from_secs(3)).into_std());
+        let first = Question { deadline, ..question(&["Approve", "No"]) };
+        // What comes behind the answer is dropped with it.
+        let step = ask_while(ends, &mut answered, first, &[(1_050, "n\r\x1b[B\r")]).await;
         assert_eq!(step, Step::Answered("N".to_owned()));
         assert!(is_as_before(&program));
-        let screen = Screen::new(&program, &program).unwrap();
-        let step = prompt_until_answered(screen, &mut keys, question(&["Approve", "Revise"]))
-            .await
-            .unwrap();
-        assert_eq!(step, Step::Answered("R".to_owned()));
-        assert_snapshot!(shown(&keyboard, 2), @r"
-        ^[?2004h<^[1m? Ship it?^[0m^[K<
+        // The second press of a double Enter, and a held key.
+        let presses = [(90, "\r"), (200, "\r\r"), (30, "\r"), (300, "\r")];
+        let step = ask_while(ends, &mut answered, question(&["Approve", "Revise"]), &presses).await;
+        assert_eq!(step, Step::Answered("A".to_owned()));
+        assert!(answered.unwrap().elapsed() < Duration::from_millis(40));
+        // A key that chooses is never too early.
+        let step = ask_while(ends, &mut answered, question(&["See", "End"]), &[(1, "e\r")]).await;
+        assert_eq!(step, Step::Answered("E".to_owned()));
+        assert_snapshot!(shown(&keyboard, 3), @r"
+
+
+        n
+        ^[[B^[?2004h<^[1m? Ship it?^[0m^[K<
         ^[1m> [A] Approve^[0m^[K<
           [N] No^[K<
-        ^[2m  ↑↓ or a key, Enter answers, Esc leaves it for later^[0m^[K^[J^[?25l<^[3A? Ship it?  No^[K<
-        ^[J^[?2004l^[?25h^[?2004h<? Ship it?  Revise^[K<
+          fails in 0:03 without an answer^[K<
+        ^[2m  ↑↓ or a key, Enter answers, Esc leaves it for later^[0m^[K^[J^[?25l<^[4A^[1m? Ship it?^[0m^[K<
+        ^[1m> [A] Approve^[0m^[K<
+          [N] No^[K<
+          fails in 0:02 without an answer^[K<
+        ^[2m  ↑↓ or a key, Enter answers, Esc leaves it for later^[0m^[K^[J^[?25l<^[4A? Ship it?  No^[K<
+        ^[J^[?2004l^[?25h^[?2004h<^[1m? Ship it?^[0m^[K<
+        ^[1m> [A] Approve^[0m^[K<
+          [R] Revise^[K<
+        ^[2m  ↑↓ or a key, Enter answers, Esc leaves it for later^[0m^[K^[J^[?25l<^[3A? Ship it?  Approve^[K<
+        ^[J^[?2004l^[?25h^[?2004h<^[1m? Ship it?^[0m^[K<
+        ^[1m> [S] See^[0m^[K<
+          [E] End^[K<
+        ^[2m  ↑↓ or a key, Enter answers, Esc leaves it for later^[0m^[K^[J^[?25l<^[3A? Ship it?  End^[K<
         ^[J^[?2004l^[?25h
         ");
     }
@@ -334,11 +476,11 @@ mod pair {
     #[tokio::test(start_paused = true)]
     async fn a_withdrawn_question_takes_no_key_and_is_erased() {
         let (keyboard, program) = pair();
-        let mut keys = Keys::new();
+        let mut answered = None;
         let screen = Screen::new(&program, &program).unwrap();
         assert!(!is_as_before(&program));
         let ask = Question { preview: Some("a\nb".to_owned()), ..question(&["Approve", "No"]) };
-        let asking = prompt_until_answered(screen, &mut keys, ask);
+        let asking = prompt_until_answered(screen, &mut answered, ask);
         assert!(tokio::time::timeout(Duration::from_millis(90), asking).await.is_err());
         assert!(is_as_before(&program));
         assert_snapshot!(shown(&keyboard, 1), @r"
@@ -350,23 +492,29 @@ mod pair {
         ^[2m  ↑↓ or a key, Enter answers, Esc leaves it for later^[0m^[K^[J^[?25l<^[5A^[K^[B^[J^[A^[?2004l^[?25h
         ");
 
-        press(&keyboard, "\x1b[B\r");
-        let screen = Screen::new(&program, &program).unwrap();
+        let presses = [(30, "\x1b[B\r")];
         let step =
-            prompt_until_answered(screen, &mut keys, question(&["See", "End"])).await.unwrap();
+            ask_while((&keyboard, &program), &mut answered, question(&["See", "End"]), &presses)
+                .await;
         assert_eq!(step, Step::Answered("E".to_owned()));
     }
 
     #[tokio::test(start_paused = true)]
     async fn escape_and_a_closed_terminal_end_a_question() {
         let (keyboard, program) = pair();
-        let mut keys = Keys::new();
-        press(&keyboard, "\x1b");
-        let screen = Screen::new(&program, &program).unwrap();
-        let step = prompt_until_answered(screen, &mut keys, question(&["Approve"])).await.unwrap();
+        let mut answered = None;
+        let step = ask_while(
+            (&keyboard, &program),
+            &mut answered,
+            question(&["Approve"]),
+            &[(30, "\x1b")],
+        )
+        .await;
         assert_eq!(step, Step::Postponed);
         let screen = Screen::new(&program, &program).unwrap();
         drop(keyboard);
-        assert!(prompt_until_answered(screen, &mut keys, question(&["Approve"])).await.is_err());
+        assert!(
+            prompt_until_answered(screen, &mut answered, question(&["Approve"])).await.is_err()
+        );
     }
 }

@@ -110,6 +110,8 @@ fn the_gate_of_a_sub_workflow_is_shown_after_a_resume_too() {
         question_type: fabro_events::QuestionType::YesNo,
         options: Vec::new(),
         freeform: false,
+        text_option: None,
+        default_choice: None,
         deadline_ms: None,
     };
     progress.recall(&[&event(run(1), "", EventBody::RunStarted {})]);
