@@ -28,6 +28,9 @@ pub struct PsArgs {
     pub json: bool,
 }
 
+/// The most columns that the name of a workflow takes.
+const WORKFLOW: usize = 24;
+
 /// Lists runs.
 pub async fn ps(args: &PsArgs, global: &Global) -> anyhow::Result<Exit> {
     let rows = match SqliteStore::open_read_only(&global.store_dir()?) {
@@ -70,11 +73,13 @@ fn table(rows: &[PsRow], now_ms: i64, paint: Paint, width: usize) -> String {
         ("goal", Align::Left),
     ])
     .within(width);
+    let longest = rows.iter().map(|row| status(row).len()).max().unwrap_or_default();
+    let workflow_width = workflow_width(width, longest);
     for row in rows {
         let age = u64::try_from(now_ms).unwrap_or_default().saturating_sub(row.id.unix_ms());
         table.row([
             row.id.to_string(),
-            one_line(&row.workflow, 24),
+            cut(&one_line(&row.workflow, WORKFLOW), workflow_width),
             status(row),
             age_text(age),
             took_text(row, now_ms),
@@ -100,6 +105,14 @@ fn table(rows: &[PsRow], now_ms: i64, paint: Paint, width: usize) -> String {
     text
 }
 
+/// The width of the column of workflows: what ids, statuses and ages leave of a narrow terminal.
+fn workflow_width(width: usize, longest_status: usize) -> usize {
+    const ID: usize = 26;
+    const AGE: usize = 3;
+    const GAPS: usize = 6;
+    width.saturating_sub(ID + AGE + GAPS + longest_status).clamp(4, WORKFLOW)
+}
+
 /// The status; a dry run is marked, and a copy that was never interrupted is not called so.
 fn status(row: &PsRow) -> String {
     let word = match &row.forked {
@@ -118,6 +131,7 @@ fn status(row: &PsRow) -> String {
 fn paint_status(row: &PsRow, text: &str, paint: Paint) -> String {
     let word = row.status.as_str();
     match text.strip_prefix(word) {
+        Some("") => paint_run(row.status, paint),
         Some(rest) => format!("{}{}", paint_run(row.status, paint), paint.dim(rest)),
         None => paint.odd(text),
     }
@@ -156,6 +170,12 @@ pub(crate) fn age_text(ms: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_narrow_terminal_shortens_workflows_before_it_loses_the_status() {
+        let width = |terminal| workflow_width(terminal, "succeeded (dry)".len());
+        assert_eq!([usize::MAX, 120, 80, 60, 40].map(width), [24, 24, 24, 10, 4]);
+    }
 
     #[test]
     fn ages_have_one_unit() {
