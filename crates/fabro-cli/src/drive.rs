@@ -1,15 +1,17 @@
 //! Driving a run from the command line: progress, signals, and the exit code.
 
+use std::fmt::Write as _;
 use std::io::IsTerminal as _;
 use std::sync::Arc;
 
 use fabro_engine::checkpoint;
-use fabro_events::PauseReason;
+use fabro_events::{PauseReason, StageFailure};
 use fabro_gate::{Interviewer, Unavailable};
+use fabro_inspect::Cause;
 use fabro_run::{DriveResult, Gate, Run, RunError, RunServices, gate_names, is_driven};
 use fabro_store::{Runs as _, SqliteStore};
-use fabro_terminal::{Mode, Progress, TerminalInterviewer};
-use fabro_types::RunId;
+use fabro_terminal::{Mode, Progress, TerminalInterviewer, one_line};
+use fabro_types::{Failure, RunId};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -62,7 +64,9 @@ pub async fn drive(run: Run, shown: ShownArgs, global: &Global) -> anyhow::Resul
     }
     Ok(match result {
         DriveResult::Succeeded => Exit::SUCCEEDED,
-        DriveResult::Failed(_) | DriveResult::Canceled => Exit::FAILED,
+        DriveResult::PartiallySucceeded(_) | DriveResult::Failed { .. } | DriveResult::Canceled => {
+            Exit::FAILED
+        }
         DriveResult::Paused { .. } => Exit::PAUSED,
         DriveResult::Interrupted => Exit::INTERRUPTED,
     })
@@ -113,10 +117,8 @@ async fn interrupted(interrupt: &CancellationToken, run: RunId, global: &Global)
 fn message(result: &DriveResult, run: RunId, global: &Global) -> String {
     match result {
         DriveResult::Succeeded => String::new(),
-        DriveResult::Failed(failure) => {
-            let inspect = global.command(&format!("inspect {run}"));
-            format!("run {run} failed: {failure}\nSee what happened: {inspect}\n")
-        }
+        DriveResult::PartiallySucceeded(unhandled) => partly_succeeded(unhandled, run, global),
+        DriveResult::Failed { failure, cause } => failed(failure, cause.as_ref(), run, global),
         DriveResult::Canceled => format!("run {run} was canceled\n"),
         DriveResult::Paused { reason: PauseReason::Budget, .. } => {
             let resume = global.command(&format!("resume {run} --max-cost USD"));
@@ -134,6 +136,61 @@ fn message(result: &DriveResult, run: RunId, global: &Global) -> String {
             format!("run {run} was interrupted. Continue with: {resume}\n")
         }
     }
+}
+
+/// How many unhandled failures are listed.
+const LISTED: usize = 5;
+
+fn partly_succeeded(unhandled: &[StageFailure], run: RunId, global: &Global) -> String {
+    let count = match unhandled.len() {
+        1 => "1 failure was not handled".to_owned(),
+        count => format!("{count} failures were not handled"),
+    };
+    let mut text = format!("run {run} partially succeeded: {count}\n");
+    for stage in unhandled.iter().take(LISTED) {
+        let _ = writeln!(text, "  {}", one_line(&Cause::of_stage(stage).to_string(), SHOWN));
+    }
+    if unhandled.len() > LISTED {
+        let _ = writeln!(text, "  … and {} more", unhandled.len() - LISTED);
+    }
+    if let Some(first) = unhandled.first() {
+        text.push_str(&what_to_do(first, run, global));
+        let node = &first.node;
+        let _ = writeln!(
+            text,
+            "If the failure of `{node}` is an expected result, add an edge for it: {node} -> … \
+             [condition=\"outcome=fail\"], or on_failure=\"continue\""
+        );
+    }
+    text
+}
+
+fn failed(failure: &Failure, cause: Option<&StageFailure>, run: RunId, global: &Global) -> String {
+    let mut text = format!("run {run} failed: {failure}\n");
+    let Some(cause) = cause else {
+        let inspect = global.command(&format!("inspect {run}"));
+        let _ = writeln!(text, "See what happened: {inspect}");
+        return text;
+    };
+    let first = Cause::of_stage(cause);
+    let shown = if first.adds_to(failure) { first.to_string() } else { cause.stage() };
+    let _ = writeln!(text, "First cause: {}", one_line(&shown, SHOWN));
+    text.push_str(&what_to_do(cause, run, global));
+    text
+}
+
+/// How much is shown of a failure.
+const SHOWN: usize = 400;
+
+/// The commands that show a failed stage, and that run it again.
+fn what_to_do(cause: &StageFailure, run: RunId, global: &Global) -> String {
+    let inspect = global.command(&format!("inspect {run} {}", cause.stage()));
+    let rewind = global.command(&format!("rewind {run} STAGE"));
+    let resume = global.command(&format!("resume {run}"));
+    format!(
+        "See what happened: {inspect}\n\
+         Run it again after a fix: {rewind} (a stage before it), then {resume}\n"
+    )
 }
 
 /// The command that answers one of these gates.

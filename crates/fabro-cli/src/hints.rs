@@ -26,9 +26,9 @@ const HINTS: [Hint; 18] = [
         "ends a run for good; to continue it later, press Ctrl-C in its terminal instead, then `fabro resume`",
     ),
     hint(
-        &["attach", "follow", "watch", "tail", "logs", "log"],
+        &["attach", "follow", "watch"],
         "events -f {RUN}",
-        "shows what happens in a run until it ends; `fabro inspect RUN STAGE` shows the output of a stage",
+        "shows what happens in a run until it ends",
     ),
     hint(
         &["restart", "retry", "rerun"],

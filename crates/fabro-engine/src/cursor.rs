@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use fabro_context::{Context, keys};
-use fabro_events::{CompletedStage, EdgeChoice, Entry, Event, EventBody, Tier};
-use fabro_types::{BranchPath, ContextPatch, Failure, Fidelity, NodeKind, Outcome, Status, Usage};
+use fabro_events::{CompletedStage, EdgeChoice, Entry, Event, EventBody, StageFailure, Tier};
+use fabro_types::{
+    BranchPath, ContextPatch, Failure, FailureClass, Fidelity, NodeKind, Outcome, Status, Usage,
+};
 use imbl::ordmap::DiffItem;
 use imbl::{OrdMap, Vector};
 use serde_json::Value;
@@ -13,6 +15,7 @@ use crate::active_stage::{ActiveStage, RecordedAnswer};
 use crate::assumed;
 use crate::fanout::FanOut;
 use crate::inconsistent::Inconsistent;
+use crate::open_failures::{OpenFailure, OpenFailures, handles_failure};
 
 /// One line of execution: the main line, or a branch of a fan-out.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +37,11 @@ pub struct Cursor {
     pub ends: OrdMap<Arc<str>, NodeEnd>,
     /// How often each failure has left its node by a jump, by node and signature.
     pub breaker: OrdMap<Arc<str>, OrdMap<String, u32>>,
+    /// The failures that nothing has handled yet.
+    pub open_failures: OpenFailures,
+    /// The fan-out whose join this line has come to; the edges of a fan-in or of conditional nodes
+    /// there handle its failures.
+    pub joined: Option<Arc<str>>,
     /// The last stage's signals, which conditional nodes pass on.
     pub last: Option<LastStage>,
     /// Where it is.
@@ -268,6 +276,9 @@ impl Cursor {
         stage.retry(attempt + 1, delay_ms, seq);
         let node = Arc::clone(&stage.node);
         let handler = stage.handler;
+        if handler == NodeKind::Parallel {
+            self.open_failures.remove_under(&node);
+        }
         self.failed_as(failure);
         let key = format!("{}{node}", keys::RETRY_COUNT_PREFIX);
         self.context.set(key, Value::from(attempt));
@@ -317,6 +328,10 @@ impl Cursor {
         if outcome.status.is_good() {
             self.breaker.remove(&stage.node);
         }
+        if stage.handler != NodeKind::FanIn {
+            self.joined = None;
+        }
+        self.note_failure(&stage, end);
         let first_rank = self.ends.get(&stage.node).map_or(end.rank, |earlier| earlier.first_rank);
         let failure = outcome.failure.clone().map(Arc::new);
         self.ends.insert(
@@ -339,6 +354,52 @@ impl Cursor {
         Ok(())
     }
 
+    /// Keeps the failure of a stage until something handles it, or the node ends well.
+    fn note_failure(&mut self, stage: &ActiveStage, end: &CompletedStage) {
+        let outcome = &end.outcome;
+        let unstated = || {
+            let failed = outcome.status == Status::Failed;
+            failed.then(|| Failure::new(FailureClass::Deterministic, "the stage failed"))
+        };
+        let failure = outcome.failure.clone().or_else(unstated);
+        match failure {
+            Some(failure) if outcome.status != Status::Succeeded => {
+                self.add_failure(&stage.node, stage.visit, end.rank, outcome.status, failure);
+            }
+            _ => self.open_failures.remove_node(&stage.node),
+        }
+    }
+
+    fn add_failure(
+        &mut self,
+        node: &Arc<str>,
+        visit: u32,
+        rank: u32,
+        status: Status,
+        failure: Failure,
+    ) {
+        let branch = self.is_branch().then(|| Arc::clone(&self.branch));
+        let stage = Arc::new(StageFailure { node: Arc::clone(node), visit, branch, failure });
+        self.open_failures.add(OpenFailure { rank, status, stage });
+    }
+
+    /// The branch has ended with a failure: one of the engine's own, such as a visit limit, is noted
+    /// for the stage that it ended at.
+    pub(crate) fn branch_failed(&mut self, failure: &Failure) {
+        let last = self.last.as_ref();
+        if last.is_some_and(|last| last.outcome().failure.as_ref() == Some(failure)) {
+            return;
+        }
+        let (node, rank) = match (&self.position, last) {
+            (_, Some(last)) => (Arc::clone(&last.node), last.end.rank),
+            (Position::Ready { node, .. }, None) => (Arc::clone(node), self.ranks.next),
+            _ => return,
+        };
+        let visit = self.visits_of(&node).max(1);
+        self.open_failures.remove_node(&node);
+        self.add_failure(&node, visit, rank, Status::Failed, failure.clone());
+    }
+
     fn remember_for_join(&mut self, node: &str, outcome: &Outcome) {
         let updates = &outcome.context_updates;
         self.updates.extend(updates.iter().map(|(key, value)| (key.clone(), Arc::clone(value))));
@@ -357,10 +418,26 @@ impl Cursor {
         if let (Some(from), Some(edge)) = (&entry.node_id, assumed::place_of(choice)) {
             *self.taken.entry((Arc::clone(from), edge)).or_default() += 1;
         }
+        self.note_handled(choice);
         let label = choice.label.clone();
         let edge = choice.edge;
         let via = entry.node_id.clone().map(|from| EnteredBy { from, label, edge });
         self.position = Position::Ready { node: Arc::clone(&choice.to), via };
+    }
+
+    /// Forgets the failures that this choice handles.
+    fn note_handled(&mut self, choice: &EdgeChoice) {
+        if handles_failure(choice) {
+            let last = self.last.as_ref().map(|last| Arc::clone(&last.node));
+            let failed = if choice.tier == Tier::GoalGate { choice.gate.clone() } else { last };
+            let joined = self.joined.clone().filter(|_| choice.tier != Tier::GoalGate);
+            for node in failed.iter().chain(&joined) {
+                self.open_failures.handled(node);
+            }
+        }
+        if choice.tier == Tier::Join {
+            self.joined = self.last.as_ref().map(|last| Arc::clone(&last.node));
+        }
     }
 
     /// Counts the failure that leaves by a jump, for the breaker.
@@ -377,7 +454,9 @@ impl Cursor {
     }
 
     /// Adds what a branch did since the fan-out to what this line has done.
-    pub(crate) fn absorb(&mut self, base: &Self, branch: &Self) {
+    pub(crate) fn absorb(&mut self, base: &Self, branch: &Self, keeps_failures: bool) {
+        let open = &branch.open_failures;
+        self.open_failures.absorb(&base.open_failures, open, keeps_failures);
         self.ranks.next =
             self.ranks.next.max(branch.ranks.last().saturating_add(self.ranks.stride));
         add_growth(&mut self.visits, &base.visits, &branch.visits);

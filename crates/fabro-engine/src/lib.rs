@@ -87,12 +87,14 @@ mod join;
 mod limits;
 mod machine;
 mod offload;
+mod open_failures;
 mod random;
 mod retry;
 mod select;
 mod stage_builder;
 mod state;
 mod transition;
+mod unhandled;
 
 pub use active_stage::{ActiveStage, RecordedAnswer};
 pub use begin::{NewRun, begin, cancel, read_all};
@@ -107,8 +109,8 @@ pub use fabro_condition::Condition;
 pub use fabro_context::{Context, keys};
 pub use fabro_plan::{
     AgentSpec, Backend, CommandSpec, ContextTool, EdgeSpec, GraphSpec, HumanSpec, JoinPolicy,
-    Language, LlmSpec, ManagerSpec, Mode, NodeBody, NodeSpec, OutputSpec, ParallelSpec, Plan,
-    PlanError, RenderError, TextTemplate, Vars,
+    Language, LlmSpec, ManagerSpec, Mode, NodeBody, NodeSpec, OnFailure, OutputSpec, ParallelSpec,
+    Plan, PlanError, RenderError, TextTemplate, Vars,
 };
 pub use fabro_store::{Batch, InboxId, Message, Store, StoreError};
 pub use fanout::{Branch, BranchEnd, FanOut};
@@ -118,6 +120,7 @@ pub use inconsistent::Inconsistent;
 pub use input::{Commit, Finished, Input};
 pub use machine::Machine;
 pub use offload::offload_patch;
+pub use open_failures::{OpenFailure, OpenFailures};
 pub use select::{LookupError, Reading};
 pub use stage_builder::StageBuilder;
 pub use state::{MAIN, Phase, RunState};

@@ -6,6 +6,7 @@ use fabro_types::{Failure, FailureClass, NodeKind};
 use crate::cursor::Cursor;
 use crate::inconsistent::Inconsistent;
 use crate::machine::Machine;
+use crate::unhandled::with_cause;
 
 /// Nodes that a line may pass one after the other without a stage that does something.
 const MAX_PASSED: usize = 1_000;
@@ -49,7 +50,10 @@ impl Machine {
             return Ok(None);
         } else {
             let visits = cursor.visits_of(id);
-            format!("`{id}` was entered {visits} times, which is all that its visit limit allows")
+            let message = format!(
+                "`{id}` was entered {visits} times, which is all that its visit limit allows"
+            );
+            with_cause(message, self.loop_cause(cursor, id).as_deref())
         };
         Ok(Some(Failure::new(FailureClass::CompilationLoop, message)))
     }

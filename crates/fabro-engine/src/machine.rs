@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use fabro_events::{Candidate, CompletedStage, Entry, Event, EventBody, Note, PauseReason};
+use fabro_events::{
+    Candidate, CompletedStage, Entry, Event, EventBody, Note, PauseReason, StageFailure,
+};
 use fabro_graph::{EdgeIx, NodeIx};
 use fabro_plan::NodeSpec;
 use fabro_types::{BlobRef, Failure, FailureClass, Fidelity, NodeKind, Outcome, Status};
@@ -312,8 +314,12 @@ impl Machine {
         }
         let usage = self.state.usage.clone();
         let artifact_count = self.state.artifact_count;
-        let status = Status::Succeeded;
-        self.emit(MAIN, EventBody::RunCompleted { status, usage, artifact_count });
+        let unhandled = self.unhandled(self.cursor(MAIN)?);
+        let unhandled: Vec<StageFailure> =
+            unhandled.into_iter().map(Arc::unwrap_or_clone).collect();
+        let status =
+            if unhandled.is_empty() { Status::Succeeded } else { Status::PartiallySucceeded };
+        self.emit(MAIN, EventBody::RunCompleted { status, usage, artifact_count, unhandled });
         Ok(())
     }
 
@@ -417,7 +423,8 @@ impl Machine {
     }
 
     pub(crate) fn run_failed(&self, failure: Failure, candidates: Vec<Candidate>) -> EventBody {
-        EventBody::RunFailed { failure, usage: self.state.usage.clone(), candidates }
+        let cause = self.first_cause();
+        EventBody::RunFailed { failure, cause, usage: self.state.usage.clone(), candidates }
     }
 
     pub(crate) fn random<'a>(

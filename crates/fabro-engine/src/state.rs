@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fabro_context::{Context, keys};
-use fabro_events::{CreatedRun, Entry, Event, EventBody, PauseReason, PlannedBranch};
-use fabro_types::{BranchPath, ContextPatch, Failure, Fidelity, RunId, RunStatus, Usage};
+use fabro_events::{CreatedRun, Entry, Event, EventBody, PauseReason, PlannedBranch, StageFailure};
+use fabro_types::{BranchPath, ContextPatch, Failure, Fidelity, RunId, RunStatus, Status, Usage};
 use imbl::{OrdMap, Vector};
 use serde_json::Value;
 
@@ -50,6 +50,9 @@ pub struct RunState {
     pub updated_ms: i64,
     /// The last event's place in the log.
     pub last_seq: u64,
+    /// The stage failures that the end of the run names, the first cause first: those that nothing
+    /// handled, or what a failed run began with.
+    pub causes: Vec<StageFailure>,
     /// The last rewind's place in the log; 0 when there was none.
     pub rewound_seq: u64,
 }
@@ -63,7 +66,7 @@ pub enum Phase {
     Running,
     /// Waiting for a person or a budget.
     Paused(PauseReason),
-    /// Over.
+    /// Over, with the reason of a failure or, when it succeeded partially, the first unhandled one.
     Ended(RunStatus, Option<Failure>),
 }
 
@@ -82,6 +85,7 @@ impl RunState {
             started_ms: 0,
             updated_ms: 0,
             last_seq: 0,
+            causes: Vec::new(),
             rewound_seq: 0,
         }
     }
@@ -153,10 +157,13 @@ impl RunState {
             EventBody::RunStarted {} => self.phase = Phase::Running,
             EventBody::RunResumed { max_cost } => self.resumed(*max_cost),
             EventBody::RunPaused { reason, .. } => self.phase = Phase::Paused(*reason),
-            EventBody::RunCompleted { .. } => {
-                self.phase = Phase::Ended(RunStatus::Succeeded, None);
+            EventBody::RunCompleted { status, unhandled, .. } => {
+                let first = unhandled.first().map(|stage| stage.failure.clone());
+                self.phase = Phase::Ended(RunStatus::of_completed(*status), first);
+                self.causes.clone_from(unhandled);
             }
             EventBody::RunFailed { failure, .. } => {
+                self.causes = entry.body.causes().to_vec();
                 self.phase = Phase::Ended(RunStatus::Failed, Some(failure.clone()));
             }
             EventBody::RunCanceled { .. } => self.phase = Phase::Ended(RunStatus::Canceled, None),
@@ -183,9 +190,9 @@ impl RunState {
                 let end = BranchEnd { status: *status, failure, canceled: *canceled };
                 self.branch_ended(entry, end)?;
             }
-            EventBody::ParallelCompleted { .. } => {
+            EventBody::ParallelCompleted { status } => {
                 let line = entry.branch.as_deref().unwrap_or(MAIN);
-                if !self.merge(line) {
+                if !self.merge(line, Some(*status)) {
                     let message = format!("no fan-out is running on branch `{line}`");
                     return Err(Inconsistent::new(message));
                 }
@@ -199,6 +206,7 @@ impl RunState {
                     self.rewound_seq = event.seq;
                 }
                 self.phase = Phase::Running;
+                self.causes.clear();
             }
             _ => self.cursor_mut(entry)?.apply(event)?,
         }
@@ -262,6 +270,7 @@ impl RunState {
         cursor.context = initial_context(run_id, &created);
         cursor.history = Vector::new();
         cursor.ends = OrdMap::new();
+        cursor.joined = None;
         cursor.last = None;
         Ok(())
     }
@@ -293,6 +302,7 @@ impl RunState {
                     }),
                 },
                 last: None,
+                joined: None,
                 updates: ContextPatch::new(),
                 response: None,
                 ..base.clone()
@@ -311,10 +321,13 @@ impl RunState {
         // A branch may be canceled while it fans out itself: what the inner branches did stays
         // counted, or later stages would take their ranks and visits again.
         for inner in inner.iter().rev() {
-            self.merge(inner);
+            self.merge(inner, None);
         }
-        self.merge(name);
+        self.merge(name, None);
         let cursor = self.cursor_mut(entry)?;
+        if let Some(failure) = end.failure.as_ref().filter(|_| !end.canceled) {
+            cursor.branch_failed(failure);
+        }
         if let Position::Active(stage) = std::mem::replace(&mut cursor.position, Position::Done) {
             // It is canceled in the middle of a stage, whose cost is a cost all the same.
             self.usage.add(&stage.spent);
@@ -323,18 +336,23 @@ impl RunState {
         Ok(())
     }
 
-    /// Adds what the branches of a fan-out did to the line they came from. False on a line without a
+    /// Adds what the branches of a fan-out did to the line they came from; of branches that a fan-out
+    /// could succeed without, failures are forgotten. `joined` is its status if it was joined. False on a line without a
     /// running fan-out, as most branches are when they end.
-    fn merge(&mut self, name: &str) -> bool {
+    fn merge(&mut self, name: &str, joined: Option<Status>) -> bool {
         let Some(base) = self.cursors.get(name).cloned() else { return false };
         let Position::Fanned(fan) = &base.position else { return false };
         let mut merged = base.clone();
         merged.position = Position::Active(fan.stage.clone());
+        let succeeded = joined == Some(Status::Succeeded);
+        if succeeded {
+            merged.open_failures.remove_under(&fan.stage.node);
+        }
         for branch in &fan.branches {
             if let Some(cursor) = self.cursors.remove(&branch.name) {
-                merged.absorb(&base, &cursor);
-                // The response of a branch is also that of the best of its own branches.
                 let good = branch.end.as_ref().is_some_and(|end| end.status.is_good());
+                merged.absorb(&base, &cursor, good || !succeeded);
+                // The response of a branch is also that of the best of its own branches.
                 if merged.is_branch() && good && merged.response == base.response {
                     merged.response = cursor.response.or(merged.response);
                 }

@@ -16,6 +16,7 @@ use crate::join;
 use crate::machine::Machine;
 use crate::select::{self, EdgeQuery, LookupError, SelectError, Selected, Values};
 use crate::state::is_main;
+use crate::unhandled::with_cause;
 
 /// How deep fan-outs may nest.
 const MAX_DEPTH: usize = 16;
@@ -44,7 +45,7 @@ impl Machine {
                 self.restart(branch, node, visit, choice)
             }
             Ok(Selected { edge: Some(choice), .. }) => {
-                self.follow_edge(branch, node, visit, choice)
+                self.follow_unless_stopped(branch, node, visit, choice)
             }
             Ok(Selected { edge: None, candidates }) => {
                 self.no_edge(branch, node, visit, candidates)
@@ -82,6 +83,20 @@ impl Machine {
             random: self.random(branch, &node.id, visit)?,
             only_conditions: unanswered,
         }))
+    }
+
+    /// Follows the edge, unless the line leaves a failure behind that ends it.
+    fn follow_unless_stopped(
+        &mut self,
+        branch: &Arc<str>,
+        node: &NodeSpec,
+        visit: u32,
+        choice: EdgeChoice,
+    ) -> Result<(), Inconsistent> {
+        match self.stopped_by(branch, &choice)? {
+            Some(failure) => self.fail_choice(branch, failure, choice.candidates),
+            None => self.follow_edge(branch, node, visit, choice),
+        }
     }
 
     fn follow_edge(
@@ -145,7 +160,9 @@ impl Machine {
             if !is_main(branch) && dead_end {
                 return self.end_branch(branch, None);
             }
+            let first = self.unhandled(cursor).into_iter().next();
             let message = format!("no matching edge from `{}`", node.id);
+            let message = with_cause(message, first.as_deref());
             let failure = Failure::new(FailureClass::Structural, message).signed(&node.id);
             return self.fail_choice(branch, failure, candidates);
         };
@@ -231,6 +248,10 @@ impl Machine {
                 "goal gate `{}` ended {} and has no retry target left",
                 gate.id, end.status
             );
+            let message = match &end.failure {
+                Some(failure) => format!("{message}: {}", failure.message),
+                None => message,
+            };
             return Ok(Err(Failure::new(FailureClass::Deterministic, message).signed(&gate.id)));
         };
         Ok(Ok(Some(jump(Tier::GoalGate, to, Some(Arc::clone(&gate.id)), Vec::new()))))
@@ -390,7 +411,8 @@ impl Machine {
         });
         if let Some(join) = self.plan.join(ix).filter(|_| joined) {
             let to = Arc::clone(&self.plan.workflow().node(join).id);
-            self.follow_edge(branch, node, visit, jump(Tier::Join, to, None, Vec::new()))
+            let choice = jump(Tier::Join, to, None, Vec::new());
+            self.follow_unless_stopped(branch, node, visit, choice)
         } else {
             self.no_edge(branch, node, visit, Vec::new())
         }

@@ -2,8 +2,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fabro_types::{
-    BlobRef, ClauseResult, ContextPatch, Failure, FailureClass, Fidelity, NodeKind, Outcome, RunId,
-    Status, Usage, Weight,
+    BlobRef, BranchPath, ClauseResult, ContextPatch, Failure, FailureClass, Fidelity, NodeKind,
+    Outcome, RunId, Status, Usage, Weight,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -40,18 +40,24 @@ pub enum EventBody {
     /// The exit was reached.
     #[serde(rename = "run.completed")]
     RunCompleted {
-        /// `succeeded`.
+        /// `succeeded`, or `partially_succeeded` with failures that nothing handled.
         status: Status,
         /// Model usage of the whole run.
         usage: Usage,
         /// How many values were offloaded to blobs.
         artifact_count: u64,
+        /// The failures that nothing handled, the first cause first.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        unhandled: Vec<StageFailure>,
     },
     /// The run ended without reaching its exit.
     #[serde(rename = "run.failed")]
     RunFailed {
         /// Why.
         failure: Failure,
+        /// The stage failure that it began with; absent when no stage failed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cause: Option<Box<StageFailure>>,
         /// Model usage of the whole run.
         usage: Usage,
         /// The edges that its last stage could not leave by, in file order: where it ended because
@@ -575,6 +581,44 @@ pub struct EdgeChoice {
     /// All outgoing edges, in file order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub candidates: Vec<Candidate>,
+}
+
+impl EventBody {
+    /// The stage failures that the end of a run names, the first cause first.
+    pub fn causes(&self) -> &[StageFailure] {
+        match self {
+            Self::RunCompleted { unhandled, .. } => unhandled,
+            Self::RunFailed { cause: Some(cause), .. } => std::slice::from_ref(cause),
+            _ => &[],
+        }
+    }
+}
+
+/// A stage and its failure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StageFailure {
+    /// The node.
+    pub node: Arc<str>,
+    /// Which visit of it.
+    pub visit: u32,
+    /// The branch it ran in; absent on the main line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<Arc<str>>,
+    /// Why it failed.
+    pub failure: Failure,
+}
+
+impl std::fmt::Display for StageFailure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "`{}` failed: {}", self.node, self.failure.message)
+    }
+}
+
+impl StageFailure {
+    /// The full name of the stage, `[BRANCH/]NODE@VISIT`.
+    pub fn stage(&self) -> String {
+        BranchPath::new(self.branch.as_deref().unwrap_or_default()).stage(&self.node, self.visit)
+    }
 }
 
 /// An edge that was looked at.

@@ -212,6 +212,7 @@ pub const ATTRIBUTES: &[Attribute] = &[
     row("memory", GRAPH_NODE, ValueType::Words(&["turns", "off"]), "off", "whether prompts carry the conversation between stages"),
     row("model", NODE, TEXT, "", "the model to ask"),
     row("model_stylesheet", GRAPH, TEXT, "", "models for nodes by shape, class and id"),
+    row("on_failure", GRAPH_NODE, ValueType::Words(&["continue", "stop"]), "", "what follows a failure that nothing handles: `continue` ignores it, `stop` ends the run"),
     row("output_retries", NODE, ANY_INT, "2", "repair turns when an answer does not match `output_schema`; below 0 counts as 0"),
     file(row("output_schema", NODE, TEXT, "", "what the answer must match: `routing`, an `@file` or an inline JSON Schema")),
     row("permissions", NODE, ValueType::Words(&["read-only", "read-write", "full"]), "read-write", "what the agent's tools may do"),

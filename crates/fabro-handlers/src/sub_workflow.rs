@@ -10,8 +10,10 @@ use fabro_engine::{
     NewRun, Phase, Plan, Reading, RunEnd, RunState, Stage, StageEnd, Store, StoreError, World,
     begin, cancel, drive, keys, read_all,
 };
-use fabro_events::{Event, EventBody, EventSink, ParentStage};
-use fabro_types::{ContextPatch, Failure, FailureClass, Fidelity, Outcome, RunId, RunStatus};
+use fabro_events::{Event, EventBody, EventSink, ParentStage, StageFailure};
+use fabro_types::{
+    ContextPatch, Failure, FailureClass, Fidelity, Outcome, RunId, RunStatus, Status,
+};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -199,9 +201,13 @@ impl Child {
         });
         let mut outcome = match &run.phase {
             Phase::Ended(RunStatus::Succeeded, _) => Outcome::succeeded(),
+            Phase::Ended(RunStatus::PartiallySucceeded, Some(first)) => Outcome {
+                status: Status::PartiallySucceeded,
+                failure: Some(failure_of(first, run.causes.first()).signed(&stage.at.node)),
+                ..Outcome::succeeded()
+            },
             Phase::Ended(RunStatus::Failed, Some(failure)) => {
-                let message = format!("sub-workflow: {}", failure.message);
-                Outcome::failed(Failure::new(failure.class, message))
+                Outcome::failed(failure_of(failure, run.causes.first()))
             }
             _ if reason == Some(STOPPED) => {
                 Outcome { notes: Some(format!("ended: {STOPPED}")), ..Outcome::succeeded() }
@@ -217,6 +223,18 @@ impl Child {
         outcome.usage = Some(run.usage).filter(|usage| usage.turns > 0 || usage.cost_usd > 0.0);
         Ok(outcome.into())
     }
+}
+
+/// The failure of a stage whose sub-workflow had this one, with the stage that it began with.
+fn failure_of(failure: &Failure, cause: Option<&StageFailure>) -> Failure {
+    let message = match cause {
+        Some(cause) if cause.failure.message == failure.message => cause.to_string(),
+        Some(cause) if !failure.message.contains(&cause.failure.message) => {
+            format!("{}; {cause}", failure.message)
+        }
+        _ => failure.message.clone(),
+    };
+    Failure::new(failure.class, format!("sub-workflow: {message}"))
 }
 
 fn new_run(stage: &Stage, goal: Option<String>, bundle: Vec<u8>, plan: &Plan) -> NewRun {

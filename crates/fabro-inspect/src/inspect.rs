@@ -3,7 +3,8 @@ use std::sync::Arc;
 
 use fabro_engine::{Phase, RunState, checkpoint};
 use fabro_events::{
-    CompletedStage, EdgeChoice, Event, EventBody, ForkPoint, PauseReason, Tier, timestamp,
+    CompletedStage, EdgeChoice, Event, EventBody, ForkPoint, PauseReason, StageFailure, Tier,
+    timestamp,
 };
 use fabro_run::{Gate, open_gates};
 use fabro_types::{Failure, RunId, RunStatus, Usage};
@@ -12,6 +13,7 @@ use serde_json::{Map, Value};
 
 use crate::ReportError;
 use crate::at::StageKey;
+use crate::cause::Cause;
 use crate::driven_time::DrivenClock;
 
 /// A run as a whole.
@@ -26,6 +28,12 @@ pub struct Inspect {
     /// Why it failed; left out when it has not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
+    /// What it began with, when it failed or succeeded partially; left out otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Cause>,
+    /// The failures that nothing handled, the first cause first; left out when there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unhandled: Vec<StageFailure>,
     /// The goal; empty when there is none.
     pub goal: String,
     /// The inputs.
@@ -62,10 +70,10 @@ pub struct Inspect {
 impl Inspect {
     /// Counts the time since the last event too: for a run that is being driven.
     pub fn until(&mut self, now_ms: i64) {
-        let since = passed(self.last_event_ms, now_ms);
+        let since = u64::try_from(now_ms.saturating_sub(self.last_event_ms)).unwrap_or_default();
         self.duration_ms = self.duration_ms.saturating_add(since);
-        for row in &mut self.stages {
-            row.until(self.last_event_ms, now_ms);
+        for row in self.stages.iter_mut().filter(|row| row.ended_at.is_none()) {
+            row.duration_ms = row.duration_ms.saturating_add(since);
         }
     }
 }
@@ -122,20 +130,6 @@ pub struct StageRow {
     pub files_touched: Vec<String>,
 }
 
-impl StageRow {
-    /// Counts the time since the last event of its run, if the stage has not ended.
-    pub(crate) fn until(&mut self, last_event_ms: i64, now_ms: i64) {
-        if self.ended_at.is_none() {
-            let since = passed(last_event_ms, now_ms);
-            self.duration_ms = self.duration_ms.saturating_add(since);
-        }
-    }
-}
-
-fn passed(from_ms: i64, to_ms: i64) -> u64 {
-    u64::try_from(to_ms.saturating_sub(from_ms)).unwrap_or_default()
-}
-
 /// The short form of a choice: the rule, and the condition or label that it was taken by.
 #[expect(clippy::ref_option, reason = "serde's serialize_with passes &T")]
 fn edge_reason<S: Serializer>(
@@ -187,12 +181,18 @@ pub fn inspect(events: &[Event], driven: bool) -> Result<Inspect, ReportError> {
     let created = state.created.clone().ok_or(ReportError::Empty)?;
     let status = state.status(driven);
     let usage = state.usage_so_far();
+    let last = events.last().map(|event| &event.entry.body);
     Ok(Inspect {
+        cause: last.and_then(Cause::of),
+        unhandled: match last {
+            Some(EventBody::RunCompleted { unhandled, .. }) => unhandled.clone(),
+            _ => Vec::new(),
+        },
         id: first.run_id,
         workflow: created.workflow.clone(),
         status,
         failure: match state.phase {
-            Phase::Ended(_, failure) => failure,
+            Phase::Ended(RunStatus::Failed, failure) => failure,
             _ => None,
         },
         goal: created.goal.clone(),

@@ -34,6 +34,7 @@
 
 mod at;
 mod blobs;
+mod cause;
 mod context;
 mod conversation;
 mod driven_time;
@@ -46,6 +47,7 @@ pub mod replay;
 mod stage;
 
 pub use at::check_stage;
+pub use cause::Cause;
 pub use context::{context_at, diff};
 pub use conversation::{ModelInputs, TranscriptMessage, conversation};
 pub use error::ReportError;

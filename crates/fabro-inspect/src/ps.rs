@@ -3,7 +3,7 @@ use fabro_store::RunSummary;
 use fabro_types::{Failure, RunId, RunStatus};
 use serde::Serialize;
 
-use crate::Pause;
+use crate::{Cause, Pause};
 
 /// A run in a list.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -32,6 +32,9 @@ pub struct PsRow {
     /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
+    /// What it began to fail with, when it failed or succeeded partially.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Cause>,
     /// Where it was forked or rewound; `None` once it was resumed.
     #[serde(skip)]
     pub forked: Option<ForkPoint>,
@@ -51,6 +54,7 @@ impl PsRow {
         }
         let Some(last) = last else { return };
         self.last_event_ms = Some(last.ts_ms);
+        self.cause = Cause::of(&last.entry.body);
         match &last.entry.body {
             EventBody::RunFailed { failure, .. } => self.failure = Some(failure.clone()),
             EventBody::RunPaused { reason, message, .. } if self.status == RunStatus::Paused => {
@@ -78,6 +82,7 @@ pub fn ps(runs: Vec<RunSummary>, all: bool) -> Vec<PsRow> {
             dry_run: false,
             pause: None,
             failure: None,
+            cause: None,
             forked: None,
             started_ms: run.started_at_ms,
             last_event_ms: None,

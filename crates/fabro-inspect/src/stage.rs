@@ -42,8 +42,6 @@ pub struct StageReport {
     /// Its conversation with a model, of its last attempt; left out when there is none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub transcript: Vec<TranscriptMessage>,
-    #[serde(skip)]
-    last_event_ms: i64,
 }
 
 /// An attempt that failed, after which another one began.
@@ -63,12 +61,6 @@ pub struct FailedAttempt {
 }
 
 impl StageReport {
-    /// Counts the time since the last event too, if the stage has not ended: for a run that is being
-    /// driven.
-    pub fn until(&mut self, now_ms: i64) {
-        self.row.until(self.last_event_ms, now_ms);
-    }
-
     /// Whether the stage ran a script that ended.
     pub fn is_command(&self) -> bool {
         let updates = self.outcome.as_ref().map(|outcome| &outcome.context_updates);
@@ -117,7 +109,6 @@ pub fn stage(
         gate: gates.into_iter().find(|gate| {
             (&gate.node, gate.visit, &gate.branch) == (&key.node, key.visit, &key.branch)
         }),
-        last_event_ms: events.last().map_or(0, |event| event.ts_ms),
         row: row_of(&events, &key, driven)?,
     })
 }

@@ -107,6 +107,7 @@ impl Lowering<'_> {
             stall_timeout: Some(stall_timeout).filter(|limit| !limit.is_zero()),
             retry_targets: self.retry_targets(attrs),
             signature_limit,
+            on_failure: self.parsed(attrs, "on_failure"),
         }
     }
 
@@ -129,6 +130,7 @@ impl Lowering<'_> {
             goal_gate: attrs.is_true("goal_gate"),
             auto_status: attrs.is_true("auto_status"),
             allow_partial: attrs.is_true("allow_partial"),
+            on_failure: self.parsed(attrs, "on_failure"),
             selection: self.word(attrs, "selection"),
             body: self.body(node),
         }

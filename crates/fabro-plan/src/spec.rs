@@ -41,6 +41,8 @@ pub struct NodeSpec {
     pub auto_status: bool,
     /// When attempts or time run out, the stage is partially succeeded instead of failed.
     pub allow_partial: bool,
+    /// The node's own `on_failure`; see [`GraphSpec::on_failure`].
+    pub on_failure: Option<OnFailure>,
     /// How an edge is chosen among equals.
     pub selection: Selection,
     /// What only nodes of this kind have.
@@ -347,6 +349,9 @@ pub struct GraphSpec {
     pub max_tokens: Option<u64>,
     /// How long a model stage may show no activity; `None` without a watchdog.
     pub stall_timeout: Option<Duration>,
+    /// What follows a failure that nothing handles, where the node does not say; `None`: the run
+    /// continues and ends as partially succeeded.
+    pub on_failure: Option<OnFailure>,
     /// Where a failure on the main line jumps to when the node has no target of its own.
     pub retry_targets: RetryTargets,
     /// `loop_restart_signature_limit`: a line ends, failed, when a node fails for the so-many-th
@@ -376,6 +381,16 @@ pub struct RetryPolicy {
     pub backoff_factor: u64,
     /// Retries every retryable failure, not only transient ones.
     pub any_failure: bool,
+}
+
+/// What follows a failure that nothing handles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString)]
+#[strum(serialize_all = "snake_case")]
+pub enum OnFailure {
+    /// It is meant to be ignored: the run continues, and may succeed.
+    Continue,
+    /// The run ends with it.
+    Stop,
 }
 
 /// How an edge is chosen among equals.

@@ -8,7 +8,7 @@ use crate::{Bundle, RunSettings, render_goal};
 use fabro_engine::{
     DriveError, Input, Machine, NewRun, Phase, Plan, RunEnd, RunState, World, begin,
 };
-use fabro_events::{Event, EventSink, PauseReason};
+use fabro_events::{Event, EventSink, PauseReason, StageFailure};
 use fabro_graph::{Node, NodeKind, Workflow};
 use fabro_handlers::{StatusFiles, WORKFLOW_DIR, read_all};
 use fabro_sandbox::LocalExec;
@@ -32,8 +32,15 @@ use crate::{Gate, Member, RunError, RunSpec, open_gates_of_family, running_membe
 pub enum DriveResult {
     /// The run succeeded.
     Succeeded,
+    /// The run reached its exit, with failures that nothing handled, the first cause first.
+    PartiallySucceeded(Vec<StageFailure>),
     /// The run failed.
-    Failed(Failure),
+    Failed {
+        /// Why.
+        failure: Failure,
+        /// The stage failure that it began with, as far as there is one.
+        cause: Option<StageFailure>,
+    },
     /// The run was canceled.
     Canceled,
     /// The run waits. It can be resumed.
@@ -289,9 +296,13 @@ impl Run {
                     let reason = "the run it is part of has ended";
                     cancel_family(store, self.lease.lease(), id, clock.now_ms(), reason).await?;
                 }
+                let causes = causes(store, id).await?;
                 match (status, failure) {
                     (RunStatus::Succeeded, _) => DriveResult::Succeeded,
-                    (RunStatus::Failed, Some(failure)) => DriveResult::Failed(failure),
+                    (RunStatus::PartiallySucceeded, _) => DriveResult::PartiallySucceeded(causes),
+                    (RunStatus::Failed, Some(failure)) => {
+                        DriveResult::Failed { failure, cause: causes.into_iter().next() }
+                    }
                     _ => DriveResult::Canceled,
                 }
             }
@@ -385,6 +396,13 @@ impl Run {
     fn has_sub_workflows(&self) -> bool {
         self.plan.workflow().nodes().any(|node| node.kind == NodeKind::ManagerLoop)
     }
+}
+
+/// The stage failures that the end of a run names.
+async fn causes(store: &dyn RunStore, run: RunId) -> Result<Vec<StageFailure>, StoreError> {
+    let last = store.last_seq(run).await?;
+    let events = store.read(run, last.saturating_sub(1), 1).await?;
+    Ok(events.last().map(|event| event.entry.body.causes().to_vec()).unwrap_or_default())
 }
 
 /// How deep sub-workflows nest in a valid workflow.

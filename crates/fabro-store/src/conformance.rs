@@ -119,8 +119,14 @@ async fn the_list_follows_the_log(store: &dyn RunStore) -> Checked {
             status: Status::Succeeded,
             usage: Usage::default(),
             artifact_count: 0,
+            unhandled: Vec::new(),
         },
-        EventBody::RunFailed { failure, usage: Usage::default(), candidates: Vec::new() },
+        EventBody::RunFailed {
+            failure,
+            cause: None,
+            usage: Usage::default(),
+            candidates: Vec::new(),
+        },
         EventBody::RunCanceled { reason: "test".into() },
         EventBody::RunPaused { reason: PauseReason::Human, message: String::new(), gates: vec![] },
     ];

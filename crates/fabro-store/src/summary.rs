@@ -83,8 +83,8 @@ pub(crate) fn change(event: &Event) -> Option<Change> {
         | EventBody::RunResumed { .. }
         | EventBody::CheckpointForked(_) => running,
         EventBody::RunPaused { .. } => Change { status: RunStatus::Paused, ..running },
-        EventBody::RunCompleted { .. } => {
-            Change { status: RunStatus::Succeeded, ended_at_ms: now, ..running }
+        EventBody::RunCompleted { status, .. } => {
+            Change { status: RunStatus::of_completed(*status), ended_at_ms: now, ..running }
         }
         EventBody::RunFailed { .. } => {
             Change { status: RunStatus::Failed, ended_at_ms: now, ..running }

@@ -99,8 +99,10 @@ fn run_line(event: &Event) -> Option<(Mark, String)> {
             };
             (Mark::Ask, format!("run paused: {}; {advice}", one_line(message, QUOTED)))
         }
-        EventBody::RunCompleted { status, usage, .. } => {
-            (Mark::of(*status), format!("run {status}{}", used(usage)))
+        EventBody::RunCompleted { status, usage, unhandled, .. } => {
+            let cause = unhandled.first().map(|stage| one_line(&stage.to_string(), QUOTED));
+            let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
+            (Mark::of(*status), format!("run {status}{cause}{}", used(usage)))
         }
         EventBody::RunFailed { failure: why, usage, .. } => {
             (Mark::Bad, format!("run failed: {}{}", failure(why), used(usage)))

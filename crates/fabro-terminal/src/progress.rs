@@ -263,7 +263,7 @@ impl State {
         self.first_ms.get_or_insert(event.ts_ms);
         self.last_ms = event.ts_ms;
         let end = match &event.entry.body {
-            EventBody::RunCompleted { .. } => Some(RunStatus::Succeeded),
+            EventBody::RunCompleted { status, .. } => Some(RunStatus::of_completed(*status)),
             EventBody::RunFailed { .. } => Some(RunStatus::Failed),
             EventBody::RunCanceled { .. } => Some(RunStatus::Canceled),
             EventBody::RunPaused { .. } => Some(RunStatus::Paused),

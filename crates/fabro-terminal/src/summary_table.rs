@@ -43,7 +43,9 @@ pub fn paint_run(status: RunStatus, paint: Paint) -> String {
     match status {
         RunStatus::Succeeded => paint.good(word),
         RunStatus::Failed | RunStatus::Canceled => paint.bad(word),
-        RunStatus::Paused | RunStatus::Interrupted => paint.odd(word),
+        RunStatus::PartiallySucceeded | RunStatus::Paused | RunStatus::Interrupted => {
+            paint.odd(word)
+        }
         RunStatus::Running => paint.hint(word),
     }
 }

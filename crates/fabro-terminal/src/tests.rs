@@ -142,7 +142,7 @@ fn a_branch_that_its_fan_out_took_too_long_for_says_so() {
       branch a canceled: timed out after 9s (transient_infra)
     fork failed 2.0s Some("timed out after 9s (transient_infra)") -> Some("join") (branches joined)
     join succeeded 1.2s None -> Some("exit") ()
-    run succeeded
+    run partially_succeeded
     "#);
 }
 

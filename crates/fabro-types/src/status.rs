@@ -73,8 +73,10 @@ pub enum RunStatus {
     Running,
     /// It waits for a person or for a larger budget.
     Paused,
-    /// It reached its exit.
+    /// It reached its exit, and every failure on the way was handled.
     Succeeded,
+    /// It reached its exit, with failures that nothing handled.
+    PartiallySucceeded,
     /// It ended without reaching its exit.
     Failed,
     /// A person canceled it.
@@ -89,9 +91,17 @@ impl RunStatus {
         self.into()
     }
 
-    /// True for a finished run: `succeeded`, `failed`, `canceled`.
+    /// True for a finished run: `succeeded`, `partially_succeeded`, `failed`, `canceled`.
     pub fn is_final(self) -> bool {
-        matches!(self, Self::Succeeded | Self::Failed | Self::Canceled)
+        matches!(self, Self::Succeeded | Self::PartiallySucceeded | Self::Failed | Self::Canceled)
+    }
+
+    /// The status of a run that reached its exit: `run.completed` says how.
+    pub fn of_completed(status: Status) -> Self {
+        match status {
+            Status::PartiallySucceeded => Self::PartiallySucceeded,
+            _ => Self::Succeeded,
+        }
     }
 }
 

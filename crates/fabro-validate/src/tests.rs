@@ -52,7 +52,7 @@ const BROKEN: &[(&str, &str)] = &[
         "digraph { start -> a; a [shape=hexagon]; a -> b [freeform=true]; a -> exit [freeform=true]; b -> exit }",
     ),
     ("goal-gate-target", "digraph { start -> a -> exit; a [goal_gate=true] }"),
-    ("ignored-failure", "digraph { start -> a -> exit; a [shape=parallelogram, script=x] }"),
+    ("unhandled-failure", "digraph { start -> a -> exit; a [shape=parallelogram, script=x] }"),
     ("missing-attribute", "digraph { start -> a -> exit; a [shape=parallelogram] }"),
     ("missing-prompt", "digraph { start -> a -> exit }"),
     ("misspelled-attribute", "digraph { start -> a -> exit; a [promt=x] }"),

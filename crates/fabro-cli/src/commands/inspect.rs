@@ -4,15 +4,15 @@ use std::fmt::Write as _;
 
 use clap_complete::ArgValueCandidates;
 use fabro_engine::read_all;
-use fabro_events::{EventBody, ForkPoint, PauseReason};
+use fabro_events::{ForkPoint, PauseReason};
 use fabro_gate::default_option;
-use fabro_inspect::{Inspect, StageRow};
+use fabro_inspect::{Cause, Inspect, StageRow};
 use fabro_run::{Gate, gate_names, is_driven, now_ms, open_gates_of_family};
-use fabro_store::{RunLog as _, Runs as _, SqliteStore};
+use fabro_store::{Runs as _, SqliteStore};
 use fabro_terminal::{
     Align, Paint, Table, clean, cut, one_line, paint_run, paint_stage, tokens, took, why,
 };
-use fabro_types::{Failure, RunId, RunStatus, Usage};
+use fabro_types::{Failure, RunStatus, Usage};
 
 use super::inspect_stage::stage_text;
 use crate::complete;
@@ -49,12 +49,8 @@ pub async fn inspect(args: &InspectArgs, global: &Global) -> anyhow::Result<Exit
     let events = read_all(&store, run).await?;
     let driven = is_driven(&store, run).await?;
     if let Some(stage) = &args.stage {
-        let mut report = fabro_inspect::stage(&events, stage, driven, &store)?;
-        if driven {
-            report.until(now_ms());
-        }
-        let child = sub_workflow_run(&store, run, &report.row).await?;
-        output::report(args.json, &report, || stage_text(&report, child, &store, run, global))?;
+        let report = fabro_inspect::stage(&events, stage, driven, &store)?;
+        output::report(args.json, &report, || stage_text(&report, &store, run, global))?;
         return Ok(Exit::SUCCEEDED);
     }
     let mut report = fabro_inspect::inspect(&events, driven)?;
@@ -73,27 +69,6 @@ pub async fn inspect(args: &InspectArgs, global: &Global) -> anyhow::Result<Exit
         text + &next
     })?;
     Ok(Exit::SUCCEEDED)
-}
-
-/// The run of the stage's sub-workflow, if it has one.
-async fn sub_workflow_run(
-    store: &SqliteStore,
-    run: RunId,
-    row: &StageRow,
-) -> anyhow::Result<Option<RunId>> {
-    for member in store.family(run).await? {
-        let first = store.read(member, 0, 1).await?.pop();
-        let Some(EventBody::RunCreated(created)) = first.map(|event| event.entry.body) else {
-            continue;
-        };
-        let is_child = created.parent.as_ref().is_some_and(|parent| {
-            parent.run_id == run && parent.node_id == row.node && parent.visit == row.visit
-        });
-        if is_child {
-            return Ok(Some(member));
-        }
-    }
-    Ok(None)
 }
 
 /// What a person can do about the state of the run; empty when it is running or has succeeded.
@@ -147,8 +122,19 @@ fn run_text(report: &Inspect, paint: Paint, width: usize) -> String {
         let name = if fork.in_place { "rewound" } else { "forked" };
         text.push_str(&field(name, &fork_text(fork)));
     }
-    if let Some(failure) = &report.failure {
-        text.push_str(&field("failure", &paint.bad(&clean(&failure.to_string()))));
+    match (&report.failure, &report.cause) {
+        (Some(failure), cause) if report.unhandled.is_empty() => {
+            text.push_str(&field("failure", &paint.bad(&clean(&failure.to_string()))));
+            if let Some(cause) = cause.as_ref().filter(|cause| cause.adds_to(failure)) {
+                text.push_str(&field("cause", &paint.bad(&one_line(&cause.to_string(), 400))));
+            }
+        }
+        _ => {
+            for stage in &report.unhandled {
+                let cause = Cause::of_stage(stage).to_string();
+                text.push_str(&field("unhandled", &paint.bad(&one_line(&cause, 400))));
+            }
+        }
     }
     if let Some(pause) = &report.pause {
         text.push_str(&field("paused", &paint.odd(&one_line(&pause.message, 400))));

@@ -11,7 +11,7 @@ use fabro_engine::stage_dir;
 use fabro_inspect::{StageReport, TranscriptMessage};
 use fabro_store::SqliteStore;
 use fabro_terminal::{Paint, clean, one_line, paint_stage, took};
-use fabro_types::{BlobRef, Outcome, RunId};
+use fabro_types::{Outcome, RunId};
 use serde_json::Value;
 
 use super::context::shown;
@@ -27,7 +27,6 @@ const TAIL: u64 = 64 << 10;
 /// A stage for people.
 pub fn stage_text(
     report: &StageReport,
-    child: Option<RunId>,
     store: &SqliteStore,
     run: RunId,
     global: &Global,
@@ -37,10 +36,6 @@ pub fn stage_text(
     let row = &report.row;
     let dir = stage_dir(&store.runs_dir().join(run.to_string()), row.rank, &row.node, row.visit);
     let mut text = head(report, paint);
-    if let Some(child) = child {
-        let inspect = global.command(&format!("inspect {child}"));
-        let _ = writeln!(text, "{} {inspect}", paint.dim("runs     "));
-    }
     if let Some(gate) = &report.gate {
         text.push_str(&questions(std::slice::from_ref(gate), paint));
     }
@@ -51,7 +46,9 @@ pub fn stage_text(
     } else {
         // A command that is running, or was ended by its timeout, has its output only there.
         for name in ["stdout", "stderr"] {
-            text.push_str(&output_text(name, None, &dir, &all, paint));
+            if dir.join(format!("{name}.log")).exists() {
+                text.push_str(&output_text(name, None, &dir, &all, paint));
+            }
         }
         match &report.response {
             Some(Value::String(response)) => text.push_str(&section("response", response, paint)),
@@ -138,16 +135,12 @@ fn given(report: &StageReport, paint: Paint) -> String {
 fn output_text(name: &str, value: Option<&Value>, dir: &Path, all: &str, paint: Paint) -> String {
     let file = dir.join(format!("{name}.log"));
     let rest = if file.exists() { file.display().to_string() } else { all.to_owned() };
-    let read = value.filter(|value| BlobRef::from_value(value).is_none());
-    let (output, is_whole) = match read {
+    let (output, is_whole) = match value {
         Some(Value::String(output)) => (output.clone(), true),
-        // A command that has not ended, or an output that is too large to be read back.
-        _ => match (tail(&file), value) {
-            (Ok(read), _) => read,
-            (Err(_), Some(reference)) => {
-                return section(name, &format!("too large to be shown: {reference}"), paint);
-            }
-            (Err(_), None) => return String::new(),
+        // Too large to be read back: the value is a reference.
+        _ => match tail(&file) {
+            Ok(read) => read,
+            Err(_) => return section(name, &format!("too large to be shown: {all}"), paint),
         },
     };
     if output.trim().is_empty() {

@@ -8,7 +8,7 @@ use fabro_store::{RunLog as _, Runs as _, SqliteStore, StoreError};
 use fabro_terminal::{Align, Paint, Table, cut, one_line, paint_run, took};
 use fabro_types::RunStatus;
 
-use super::inspect::{failure_line, fork_text};
+use super::inspect::fork_text;
 use crate::exit::Exit;
 use crate::global::{Global, stdout_width};
 use crate::output;
@@ -140,7 +140,14 @@ fn paint_status(row: &PsRow, text: &str, paint: Paint) -> String {
 /// Why it failed, or what it waits for.
 fn note(row: &PsRow) -> Option<String> {
     match row.status {
-        RunStatus::Failed => row.failure.as_ref().map(failure_line),
+        RunStatus::Failed => row.failure.as_ref().map(|failure| {
+            let cause = row.cause.as_ref().filter(|cause| cause.adds_to(failure));
+            let cause = cause.map(|cause| format!("; first cause: {cause}"));
+            one_line(&format!("{failure}{}", cause.unwrap_or_default()), 300)
+        }),
+        RunStatus::PartiallySucceeded => {
+            row.cause.as_ref().map(|cause| one_line(&format!("not handled: {cause}"), 300))
+        }
         RunStatus::Paused => row.pause.as_ref().map(|pause| one_line(&pause.message, 300)),
         RunStatus::Interrupted => {
             row.forked.as_ref().map(|fork| format!("{}, not resumed yet", fork_text(fork)))

@@ -7,6 +7,7 @@ use fabro_engine::read_all;
 use fabro_inspect::{Inspect, inspect};
 use fabro_run::is_driven;
 use fabro_store::{Follow as _, SqliteStore};
+use fabro_terminal::one_line;
 use fabro_types::{RunId, RunStatus};
 use serde_json::json;
 use tokio::time::Instant;
@@ -135,6 +136,9 @@ fn print(report: &Inspect, is_json: bool, global: &Global) -> anyhow::Result<()>
     let resume = global.command(&format!("resume {run}"));
     let note = match (report.status, &report.failure, &report.pause) {
         (_, Some(failure), _) => failure_line(failure),
+        (RunStatus::PartiallySucceeded, ..) => {
+            report.cause.as_ref().map(|cause| one_line(&cause.to_string(), 300)).unwrap_or_default()
+        }
         (RunStatus::Paused, _, Some(pause)) => {
             format!("{}; see it with: {}", pause.message, global.command(&format!("inspect {run}")))
         }

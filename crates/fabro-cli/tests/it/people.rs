@@ -37,7 +37,7 @@ fn a_gate_is_answered_later() {
     assert_snapshot!(project.run(&["run", "gate.fabro"]), @r#"
     exit 3
     ── stderr
-    gate.fabro:5:15: warning[ignored-failure]: nothing looks at whether `ship` fails: the run continues (add an edge for it: ship -> … [condition="outcome=fail"])
+    gate.fabro:2:14: warning[unhandled-failure]: when `prepare` or `ship` fails, the run continues and ends partially_succeeded (add an edge for it: prepare -> … [condition="outcome=fail"]; or on_failure="stop" or "continue" for the node or the graph)
     ✓ prepare [T]  → review
     ? review asks: Ship it? [Y] Yes [N] No
 
@@ -319,7 +319,8 @@ fn a_sub_workflow_at_work_is_ended_by_its_parents_driver() {
     ── stdout
     run [ID] is being canceled by its driver
     ");
-    assert_eq!(run.wait().unwrap().code(), Some(0));
+    // The canceled child is a failure of its stage that nothing handles.
+    assert_eq!(run.wait().unwrap().code(), Some(1));
     drop(pipe);
     let stages = project.json(&["inspect", "latest", "--json"]);
     assert_eq!(stages["stages"][1]["status"], "failed");

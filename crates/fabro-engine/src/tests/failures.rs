@@ -72,7 +72,7 @@ fn a_failure_may_leave_by_a_plain_edge() {
     001 start@1 succeeded  -> a (unconditional)
     002 a@1 failed  -> exit (unconditional)
     003 exit@1 succeeded
-    run succeeded
+    run partially_succeeded; `a` failed: exit code 2
     ");
 }
 
@@ -123,7 +123,7 @@ fn the_graphs_default_retries_transient_failures_only() {
     001 start@1 succeeded  -> a (unconditional)
     002 a@1 failed  -> exit (unconditional)
     003 exit@1 succeeded
-    run succeeded
+    run partially_succeeded; `a` failed: exit code 1
     ");
 }
 
@@ -180,7 +180,7 @@ fn goal_gates_send_the_run_back_from_the_exit() {
     insta::assert_snapshot!(run(hopeless, &[("test", vec![exits(1)])]), @r"
     001 start@1 succeeded  -> test (unconditional)
     002 test@1 failed  -> exit (unconditional)
-    run failed: goal gate `test` ended failed and has no retry target left (deterministic)
+    run failed: goal gate `test` ended failed and has no retry target left: exit code 1 (deterministic)
     ");
 }
 
@@ -192,7 +192,7 @@ fn a_time_limit_ends_a_stage() {
     001 start@1 succeeded  -> a (unconditional)
     002 a@1 failed  -> exit (unconditional)
     003 exit@1 succeeded
-    run succeeded
+    run partially_succeeded; `a` failed: timed out after 5s
     ");
     let partial = "digraph { start -> a -> exit; a [timeout=5s, allow_partial=true] }";
     insta::assert_snapshot!(run(partial, &[("a", vec![Reply::Hang])]), @r"
@@ -231,7 +231,7 @@ fn auto_status_forgives_what_nobody_stated() {
     001 start@1 succeeded  -> a (unconditional)
     002 a@1 failed  -> exit (unconditional)
     003 exit@1 succeeded
-    run succeeded
+    run partially_succeeded; `a` failed: no
     ");
 }
 

@@ -42,7 +42,7 @@ fn join_policies() {
     002 checks@1 partially_succeeded  -> merge (join)
     007 merge@1 succeeded  -> exit (unconditional)
     008 exit@1 succeeded
-    run succeeded
+    run partially_succeeded; `lint` failed: exit code 1
     ");
     let first = TWO.replace("shape=component", "shape=component, join_policy=first_success");
     insta::assert_snapshot!(run(&first, &[("test", vec![Reply::Hang])]), @r"
@@ -128,7 +128,7 @@ fn a_failed_branch_does_not_end_the_run() {
     002 checks@1 partially_succeeded  -> merge (join)
     005 merge@1 succeeded  -> exit (unconditional)
     006 exit@1 succeeded
-    run succeeded
+    run partially_succeeded; `test` failed: exit code 1
     ");
 }
 
@@ -178,7 +178,7 @@ fn branches_that_fail_for_want_of_an_edge_still_meet() {
     002 fork@1 failed  -> merge (join)
     005 merge@1 succeeded  -> exit (unconditional)
     006 exit@1 succeeded
-    run succeeded
+    run partially_succeeded; `a` failed: no matching edge from `a`; `b` failed: no matching edge from `b`
     ");
 }
 
@@ -248,7 +248,7 @@ fn a_branch_does_not_leave_for_the_graphs_retry_target() {
     003 fork@1 partially_succeeded  -> merge (join)
     006 merge@1 succeeded  -> exit (unconditional)
     007 exit@1 succeeded
-    run succeeded
+    run partially_succeeded; `b` failed: exit code 1
     ");
 }
 

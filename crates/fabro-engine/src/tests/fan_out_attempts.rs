@@ -56,7 +56,7 @@ fn a_fan_out_that_failed_runs_again_as_a_whole() {
     002 fork@1 partially_succeeded in 3  -> merge (join)
     009 merge@1 succeeded  -> exit (unconditional)
     010 exit@1 succeeded
-    run succeeded
+    run partially_succeeded; `b` failed: exit code 2
     ");
     let state = bench.state();
     let main = state.main().unwrap();
@@ -94,7 +94,7 @@ fn the_branches_of_a_fan_out_in_a_branch_keep_to_their_line() {
     002 outer@1 succeeded  -> done (join)
     014 done@1 succeeded  -> exit (unconditional)
     015 exit@1 succeeded
-    run succeeded
+    run partially_succeeded; `b` failed: exit code 2
     ");
 }
 
@@ -115,7 +115,7 @@ fn the_graphs_default_is_for_the_stages_of_a_fan_out_alone() {
     002 fork@1 failed  -> merge (join)
     005 merge@1 succeeded  -> exit (unconditional)
     006 exit@1 succeeded
-    run succeeded
+    run partially_succeeded; `a` failed: rate limit; `b` failed: rate limit
     ");
 }
 
@@ -156,7 +156,7 @@ fn a_fan_out_ends_at_its_time_limit() {
     002 fork@1 failed in 2  -> merge (join)
     007 merge@1 succeeded  -> exit (unconditional)
     008 exit@1 succeeded
-    run succeeded
+    run partially_succeeded; `fork` failed: timed out after 300ms
     ");
 }
 
@@ -180,7 +180,7 @@ fn a_time_limit_reaches_into_the_fan_outs_of_branches() {
     002 fork@1 failed  -> done (join)
     008 done@1 succeeded  -> exit (unconditional)
     009 exit@1 succeeded
-    run succeeded
+    run partially_succeeded; `fork` failed: timed out after 5s
     ");
     insta::assert_snapshot!(results(&bench), @r#"
     fork failed: timed out after 5s (transient_infra)

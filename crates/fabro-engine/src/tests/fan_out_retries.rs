@@ -132,7 +132,7 @@ fn another_attempt_begins_when_all_stages_of_the_last_one_have_ended() {
     002 fork@1 failed in 2  -> merge (join)
     007 merge@1 succeeded  -> exit (unconditional)
     008 exit@1 succeeded
-    run succeeded
+    run partially_succeeded; `fork` failed: timed out after 1s
     ");
 }
 

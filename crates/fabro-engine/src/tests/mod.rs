@@ -12,6 +12,7 @@ mod resume;
 mod routing;
 mod slow_store;
 mod test_store;
+mod unhandled;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -211,7 +212,10 @@ pub(super) fn story(events: &[Event]) -> String {
                 let how = if *canceled { "canceled" } else { status.as_str() };
                 format!("{} {how}", entry.branch.as_deref().unwrap_or_default())
             }
-            EventBody::RunCompleted { .. } => "run succeeded".to_owned(),
+            EventBody::RunCompleted { status, unhandled, .. } => {
+                let named = unhandled.iter().map(|stage| format!("; {stage}"));
+                format!("run {status}{}", named.collect::<String>())
+            }
             EventBody::RunFailed { failure, .. } => format!("run failed: {failure}"),
             EventBody::RunPaused { reason, gates, .. } => format!("paused: {reason:?} {gates:?}"),
             EventBody::RunResumed { .. } => "resumed".to_owned(),

@@ -57,7 +57,7 @@ pub(super) fn story(events: &[Event]) -> String {
                 let how = if *canceled { "canceled" } else { status.as_str() };
                 format!("{} {how}", entry.branch.as_deref().unwrap_or_default())
             }
-            EventBody::RunCompleted { .. } => "run succeeded".to_owned(),
+            EventBody::RunCompleted { status, .. } => format!("run {status}"),
             EventBody::RunFailed { failure, .. } => format!("run failed: {failure}"),
             EventBody::RunPaused { reason, gates, .. } => format!("paused: {reason:?} {gates:?}"),
             EventBody::RunResumed { .. } => "resumed".to_owned(),

@@ -157,7 +157,7 @@ fn the_childs_failure_is_the_stages() {
     insta::assert_snapshot!(scene.story(), @r"
     001 start@1 succeeded -> c (unconditional)
     002 c@1 succeeded -> sub (unconditional)
-    003 sub@1 failed: sub-workflow: exit code 127: this script has no result (deterministic) -> next (unconditional)
+    003 sub@1 failed: sub-workflow: `d` failed: exit code 127: this script has no result (deterministic) -> next (unconditional)
     004 next@1 succeeded -> exit (unconditional)
     005 exit@1 succeeded
     run succeeded

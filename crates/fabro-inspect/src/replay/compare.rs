@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fabro_blob::BlobStore;
 use fabro_events::{CompletedStage, Event, EventBody};
-use fabro_types::Failure;
+use fabro_types::{Failure, Status};
 use serde_json::{Map, Value};
 use similar::TextDiff;
 
@@ -201,7 +201,12 @@ fn facets(
     let one = |aspect, text: String| vec![(aspect, text)];
     let node = || stage(event).unwrap_or_default();
     Ok(Some(match &event.entry.body {
-        EventBody::RunCompleted { .. } => ("run.completed", Vec::new()),
+        EventBody::RunCompleted { status: Status::Succeeded, .. } => ("run.completed", Vec::new()),
+        EventBody::RunCompleted { status, unhandled, .. } => {
+            let failures = unhandled.iter().map(|it| format!(", {}", it.stage()));
+            let text = format!("{status}{}", failures.collect::<String>());
+            ("run.completed", one(Aspect::Run, text))
+        }
         EventBody::RunFailed { failure, .. } => ("run.failed", one(Aspect::Run, why(failure))),
         EventBody::StageStarted { handler, fidelity, thread_id, .. } => {
             let thread = thread_id.as_ref().map(|it| format!(", thread {it}")).unwrap_or_default();

@@ -144,6 +144,7 @@ fn stages_of_sub_workflows_are_indented() {
         status: fabro_types::Status::Succeeded,
         usage: Usage::default(),
         artifact_count: 0,
+        unhandled: Vec::new(),
     };
     let mut state = State { run: Some(run(1)), ..State::default() };
     let mut child =

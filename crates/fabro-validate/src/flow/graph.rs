@@ -69,11 +69,6 @@ impl Flow {
         flow
     }
 
-    /// Every node from which one of these can be reached, they included.
-    pub(crate) fn backward(&self, from: impl IntoIterator<Item = usize>) -> Vec<bool> {
-        spread(&self.previous, from)
-    }
-
     /// Marks the steps at which branches of fan-outs end, and lets each fan-out itself lead to its
     /// end: the main line continues there with the context it had before.
     fn end_branches(&mut self, workflow: &Workflow) {

@@ -12,7 +12,6 @@ mod fan_out_join;
 mod file_outside;
 mod freeform_edges;
 mod goal_gate_target;
-mod ignored_failure;
 mod missing_attribute;
 mod missing_prompt;
 mod misspelled_attribute;
@@ -23,6 +22,7 @@ mod start_node;
 mod target_node;
 mod thread_without_full;
 mod undefined_input;
+mod unhandled_failure;
 mod unknown_outcome;
 mod unknown_shape;
 mod unknown_tool;
@@ -49,7 +49,6 @@ const LINTS: &[Lint] = &[
     file_outside::check,
     freeform_edges::check,
     goal_gate_target::check,
-    ignored_failure::check,
     missing_attribute::check,
     missing_prompt::check,
     misspelled_attribute::check,
@@ -60,6 +59,7 @@ const LINTS: &[Lint] = &[
     target_node::check,
     thread_without_full::check,
     undefined_input::check,
+    unhandled_failure::check,
     unknown_outcome::check,
     unknown_shape::check,
     unknown_tool::check,

@@ -1,0 +1,167 @@
+use fabro_graph::{Join, Node, NodeIx, NodeKind, join};
+use petgraph::algo::kosaraju_scc;
+
+use crate::checking::{Checking, text};
+use crate::findings::Findings;
+
+/// How many stages are named.
+const NAMED: usize = 3;
+
+/// How many steps the search for the joins of fan-outs takes.
+const MAX_SEARCH: usize = 100_000;
+
+/// Commands and sub-workflows whose failure nothing handles: the run continues by a plain edge and
+/// ends as partially succeeded. A failure is an ordinary result of these; that of a model is not, and
+/// is not looked for here. One finding for all of them.
+pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
+    let workflow = checking.workflow;
+    if text(workflow.attrs(), "on_failure").is_some() {
+        return;
+    }
+    let flow = checking.flow();
+    let mut candidates: Vec<(NodeIx, &Node)> = checking
+        .nodes()
+        .filter(|(ix, node)| {
+            may_fail(node) && flow.reached[ix.index()] && continues_regardless(checking, *ix)
+        })
+        .collect();
+    if candidates.iter().any(|(ix, _)| flow.in_branch[ix.index()]) && !fan_outs_are_strict(checking)
+    {
+        candidates.retain(|(ix, _)| !flow.in_branch[ix.index()]);
+    }
+    if !candidates.is_empty() {
+        let loops = in_loops(checking);
+        candidates.retain(|(ix, _)| !loops[ix.index()]);
+    }
+    let Some(first) = candidates.first().map(|(_, node)| *node) else { return };
+    let names: Vec<String> =
+        candidates.iter().take(NAMED).map(|(_, node)| format!("`{}`", node.id)).collect();
+    let names = match candidates.len().saturating_sub(NAMED) {
+        0 => names.join(" or "),
+        more => format!("{} or {more} more", names.join(", ")),
+    };
+    let message = format!("when {names} fails, the run continues and ends partially_succeeded");
+    let fix = format!(
+        "add an edge for it: {} -> … [condition=\"outcome=fail\"]; or on_failure=\"stop\" or \"continue\" for the node or the graph",
+        first.id
+    );
+    findings.warning("unhandled-failure", first.span, message, fix);
+}
+
+fn may_fail(node: &Node) -> bool {
+    let may_fail = match node.kind {
+        NodeKind::Command => !hides_failure(node),
+        NodeKind::ManagerLoop => true,
+        _ => false,
+    };
+    let allowing = ["goal_gate", "auto_status", "allow_partial"];
+    may_fail
+        && text(&node.attrs, "on_failure").is_none()
+        && !allowing.iter().any(|name| node.attrs.bool(name) == Some(true))
+}
+
+/// Scripts that always end with success, or that only print something.
+fn hides_failure(node: &Node) -> bool {
+    let script = node.attrs.text("script").unwrap_or_default().trim();
+    let prints = ["echo ", "printf "].iter().any(|start| script.starts_with(start));
+    if prints && !script.contains(['&', '|', ';', '>', '$', '`', '\n']) {
+        return true;
+    }
+    ["|| true", "|| :", "||true", "exit 0", "; true"].iter().any(|end| script.ends_with(end))
+}
+
+/// Leaves by a plain edge, and no condition on the way to the next stage could tell failure from
+/// success.
+fn continues_regardless(checking: &Checking<'_>, ix: NodeIx) -> bool {
+    checking.workflow.outgoing(ix).len() > 0 && !is_decided(checking, ix)
+}
+
+/// Whether an edge of the node, or of conditional nodes after it, has a condition.
+fn is_decided(checking: &Checking<'_>, ix: NodeIx) -> bool {
+    let workflow = checking.workflow;
+    let mut seen = vec![ix];
+    let mut at = 0;
+    while let Some(node) = seen.get(at).copied() {
+        at += 1;
+        for (edge, target) in checking.outgoing(node) {
+            if checking.is_conditional(edge) {
+                return true;
+            }
+            let passes_on = workflow.node(target.to).kind == NodeKind::Conditional;
+            if passes_on && seen.len() < 64 && !seen.contains(&target.to) {
+                seen.push(target.to);
+            }
+        }
+    }
+    false
+}
+
+/// By node: the run may come back to it, and it may end well then.
+fn in_loops(checking: &Checking<'_>) -> Vec<bool> {
+    let workflow = checking.workflow;
+    let mut in_loops = vec![false; workflow.nodes().len()];
+    for group in kosaraju_scc(workflow.graph()).iter().filter(|group| group.len() > 1) {
+        for node in group {
+            in_loops[node.index()] = true;
+        }
+    }
+    for edge in workflow.edges().filter(|edge| edge.from == edge.to) {
+        in_loops[edge.from.index()] = true;
+    }
+    in_loops
+}
+
+/// No fan-out can do without a branch, or looks at how its branches ended.
+fn fan_outs_are_strict(checking: &Checking<'_>) -> bool {
+    let mut left = MAX_SEARCH;
+    checking.of_kind(NodeKind::Parallel).all(|(ix, node)| {
+        let waits_for_all = text(&node.attrs, "join_policy").is_none_or(|it| it == "wait_all");
+        let lenient = text(&node.attrs, "on_failure").is_some()
+            || ["auto_status", "allow_partial"].iter().any(|it| node.attrs.bool(it) == Some(true));
+        let decided = match join(checking.workflow, ix, &mut left) {
+            Join::At(join) => is_decided(checking, join),
+            Join::Nowhere | Join::GaveUp => true,
+        };
+        waits_for_all && !lenient && !decided
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::tests::support::reported;
+
+    #[test]
+    fn a_failure_that_nothing_handles_is_reported() {
+        for body in [
+            r#"start -> test -> exit; test [shape=parallelogram, script="cargo test"]"#,
+            r#"start -> test -> check -> exit; test [shape=parallelogram, script="cargo test"]; check [shape=diamond]"#,
+            r#"start -> test -> report -> exit; test [shape=parallelogram, script="cargo test"]; report [prompt=x]"#,
+            r#"start -> test -> exit; test [shape=house, stack.child_dot_source="digraph { start -> exit }"]"#,
+            "start -> p; p [shape=component]; p -> test -> j; p -> b -> j; j -> exit; test [script=x, shape=parallelogram]; b [prompt=b]; j [shape=tripleoctagon]",
+        ] {
+            let report = reported("unhandled-failure", body);
+            assert!(report.contains("when `test` fails, the run continues"), "{body}: {report}");
+        }
+        insta::assert_snapshot!(reported("unhandled-failure", "start -> a -> b -> c -> d -> exit; node [shape=parallelogram, script=x]; a; b; c; d"), @"nothing");
+    }
+
+    #[test]
+    fn what_handles_a_failure() {
+        for body in [
+            r#"start -> test; test -> exit [condition="outcome=success"]"#,
+            r#"start -> test -> check; check [shape=diamond]; check -> exit [condition="outcome=success"]; check -> test"#,
+            "start -> test -> exit; test [goal_gate=true, retry_target=test]",
+            "start -> test -> exit; test [allow_partial=true]",
+            "start -> test -> exit; test [on_failure=stop]",
+            "start -> test -> exit; graph [on_failure=continue]",
+            r#"start -> test -> exit; test [script="cargo test || true"]"#,
+            r#"start -> test -> exit; test [script="echo done"]"#,
+            r#"start -> test -> review; review [prompt=x]; review -> test [condition="outcome=fail"]; review -> exit"#,
+            "start -> p; p [shape=component, join_policy=first_success]; p -> test -> j; p -> b -> j; j -> exit; b [prompt=b]",
+            r#"start -> p; p [shape=component]; p -> test -> j; p -> b -> j; j -> exit [condition="parallel.results"]; j -> exit; b [prompt=b]"#,
+        ] {
+            let body = format!("test [shape=parallelogram, script=x]; {body}");
+            assert_eq!(reported("unhandled-failure", &body), "nothing", "{body}");
+        }
+    }
+}
