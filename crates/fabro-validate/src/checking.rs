@@ -1,5 +1,5 @@
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use fabro_condition::Condition;
 use fabro_graph::{Attr, Attrs, Edge, EdgeIx, Node, NodeIx, NodeKind, Span, Workflow};
@@ -90,6 +90,23 @@ impl<'a> Checking<'a> {
     /// The edges that leave a node.
     pub(crate) fn outgoing(&self, node: NodeIx) -> impl Iterator<Item = (EdgeIx, &'a Edge)> + '_ {
         self.workflow.outgoing(node).map(|ix| (ix, self.workflow.edge(ix)))
+    }
+
+    /// The stages whose results the edges of a node see: the node itself, or those before it where
+    /// it is a conditional node, which has none of its own.
+    pub(crate) fn stages_before_edges(&self, node: NodeIx) -> Vec<NodeIx> {
+        let mut seen = HashSet::from([node]);
+        let mut queue = vec![node];
+        let mut stages = Vec::new();
+        while let Some(at) = queue.pop() {
+            if self.workflow.node(at).kind != NodeKind::Conditional {
+                stages.push(at);
+                continue;
+            }
+            let before = self.workflow.incoming(at).map(|edge| self.workflow.edge(edge).from);
+            queue.extend(before.filter(|from| seen.insert(*from)));
+        }
+        stages
     }
 
     /// All nodes with their indices.

@@ -31,15 +31,7 @@ fn findings_are_drawn_with_their_lines() {
       |
       = help: remove it, or let it begin at the stage before the exit
 
-    warning[endless-loop]: the loop from `work` through `exit` has no limit
-     --> bad.fabro:4:5
-      |
-    4 |     exit -> work
-      |     ^^^^^^^^^^^^
-      |
-      = help: add max_visits to a node of it (work [max_visits=5]), or max_node_visits to the graph
-
-    1 file checked: 2 errors, 1 warning
+    1 file checked: 2 errors
     "#);
 }
 
@@ -89,15 +81,7 @@ fn directories_are_looked_through() {
       |
       = help: remove it, or let it begin at the stage before the exit
 
-    warning[endless-loop]: the loop from `work` through `exit` has no limit
-     --> target/old.fabro:4:5
-      |
-    4 |     exit -> work
-      |     ^^^^^^^^^^^^
-      |
-      = help: add max_visits to a node of it (work [max_visits=5]), or max_node_visits to the graph
-
-    1 file checked: 2 errors, 1 warning
+    1 file checked: 2 errors
     "#);
 }
 

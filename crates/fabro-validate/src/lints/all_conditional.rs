@@ -1,5 +1,5 @@
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fabro_condition::{Clause, Condition, Lookup, Operator};
 use fabro_graph::{Node, NodeIx, NodeKind};
@@ -20,7 +20,7 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
         let conditions: Option<Vec<&Condition>> =
             checking.outgoing(ix).map(|(edge, _)| checking.condition(edge)).collect();
         let Some(conditions) = conditions.filter(|_| count > 0) else { continue };
-        let Some(gap) = gap(checking, ix, node, &conditions) else { continue };
+        let Some(gap) = gap(checking, ix, &conditions) else { continue };
         let which = if count == 1 { "the only edge" } else { "every edge" };
         let message = format!("{which} of `{}` has a condition{gap}", node.id);
         let first = checking.outgoing(ix).next().map_or(node.span, |(_, edge)| edge.span);
@@ -30,15 +30,10 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
 }
 
 /// What is not covered, as the end of a sentence; `None` when everything is.
-fn gap(
-    checking: &Checking<'_>,
-    ix: NodeIx,
-    node: &Node,
-    conditions: &[&Condition],
-) -> Option<String> {
+fn gap(checking: &Checking<'_>, ix: NodeIx, conditions: &[&Condition]) -> Option<String> {
     let Some(mut values) = values(conditions) else { return Some(String::new()) };
     if let Some(words) = values.get_mut("outcome") {
-        *words = outcomes(checking, ix, node, conditions);
+        *words = outcomes(checking, ix, conditions);
     }
     let values: Vec<(&str, Vec<Value>)> = values.into_iter().collect();
     let cases = values.iter().map(|(_, of_key)| of_key.len()).try_fold(1, usize::checked_mul);
@@ -74,10 +69,8 @@ impl Lookup for Case<'_> {
 fn values<'c>(conditions: &[&'c Condition]) -> Option<BTreeMap<&'c str, Vec<Value>>> {
     let mut values: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
     for clause in conditions.iter().flat_map(|condition| condition.clauses()) {
-        let known = values
-            .entry(clause.context_key())
-            // Any text that nothing is compared with, and no text at all.
-            .or_insert_with(|| vec![Value::from(OTHER), Value::from("")]);
+        let known =
+            values.entry(clause.context_key()).or_insert_with(|| others(clause.context_key()));
         for value in of_clause(clause)? {
             if !known.contains(&value) {
                 known.push(value);
@@ -88,6 +81,14 @@ fn values<'c>(conditions: &[&'c Condition]) -> Option<BTreeMap<&'c str, Vec<Valu
         }
     }
     Some(values)
+}
+
+/// Any text that nothing is compared with, and no text at all; what the engine counts is a number.
+fn others(key: &str) -> Vec<Value> {
+    if key.starts_with("internal.") || key == "command.exit_code" {
+        return Vec::new();
+    }
+    vec![Value::from(OTHER), Value::from("")]
 }
 
 /// Stands for every text that no condition names.
@@ -109,40 +110,57 @@ fn of_clause(clause: &Clause) -> Option<Vec<Value>> {
     }
 }
 
-/// How the stage before can have ended, as conditions see it. A failure that has a retry
-/// target, or that no edge can follow, is not a gap.
-fn outcomes(
-    checking: &Checking<'_>,
-    ix: NodeIx,
-    node: &Node,
-    conditions: &[&Condition],
-) -> Vec<Value> {
-    let graph = checking.workflow.attrs();
-    let targets = ["retry_target", "fallback_retry_target"];
-    let recovers =
-        targets.iter().any(|name| text(&node.attrs, name).or(text(graph, name)).is_some());
-    let partial = node.attrs.bool("allow_partial") == Some(true);
-    let only_two = matches!(node.kind, NodeKind::Command | NodeKind::Wait | NodeKind::Start)
-        && !partial
-        || (node.kind == NodeKind::Conditional && follows_commands(checking, ix));
-    let mut outcomes = vec![Status::Succeeded];
-    if !recovers {
-        outcomes.push(Status::Failed);
+/// How the stages before can have ended, as conditions see it. A failure is no case: a stage that
+/// fails where no edge can follow ends the run with its reason, which is how people write "stop here".
+/// `partially_succeeded` and `skipped` count only where something can set them, and a model that is
+/// asked for words of its own ends with one of these.
+fn outcomes(checking: &Checking<'_>, ix: NodeIx, conditions: &[&Condition]) -> Vec<Value> {
+    let words: BTreeSet<&str> =
+        conditions.iter().flat_map(|condition| condition.outcome_words()).collect();
+    let stages = checking.stages_before_edges(ix);
+    let is_asked = |at: &NodeIx| is_asked_for(checking.workflow.node(*at), &words);
+    let mut outcomes = Vec::new();
+    if !stages.iter().all(is_asked) || stages.is_empty() {
+        outcomes.push(Status::Succeeded);
     }
-    if !only_two {
-        outcomes.extend([Status::PartiallySucceeded, Status::Skipped]);
+    let nodes = || stages.iter().map(|at| checking.workflow.node(*at));
+    if nodes().any(|node| node.attrs.is_true("allow_partial")) {
+        outcomes.push(Status::PartiallySucceeded);
     }
-    let words = conditions.iter().flat_map(|condition| condition.outcome_words());
-    let words = words.filter(|word| Status::parse(word).is_none() && !only_two);
-    outcomes.iter().map(|status| status.as_str()).chain(words).map(Value::from).collect()
+    for status in [Status::PartiallySucceeded, Status::Skipped] {
+        if !outcomes.contains(&status) && nodes().any(|node| is_told(node, status)) {
+            outcomes.push(status);
+        }
+    }
+    let own = words.into_iter().filter(|word| Status::parse(word).is_none());
+    outcomes.iter().map(|status| status.as_str()).chain(own).map(Value::from).collect()
 }
 
-/// Only stages that succeed or fail, and nothing else, come right before this conditional node.
-fn follows_commands(checking: &Checking<'_>, ix: NodeIx) -> bool {
-    checking.workflow.incoming(ix).map(|edge| checking.workflow.edge(edge).from).all(|from| {
-        let node = checking.workflow.node(from);
-        node.kind == NodeKind::Command && node.attrs.bool("allow_partial") != Some(true)
-    })
+/// A model whose prompt has all the words that conditions compare with, two at least, none of them
+/// the usual ones.
+fn is_asked_for(node: &Node, words: &BTreeSet<&str>) -> bool {
+    let usual =
+        |word: &&str| matches!(Status::parse(word), Some(status) if status != Status::Skipped);
+    words.len() > 1
+        && node.kind.is_llm()
+        && !words.iter().any(usual)
+        && text(&node.attrs, "prompt").is_some_and(|it| words.iter().all(|word| it.contains(word)))
+}
+
+/// Whether the prompt of a model names this status as an outcome.
+fn is_told(node: &Node, status: Status) -> bool {
+    if !node.kind.is_llm() && node.kind != NodeKind::FanIn {
+        return false;
+    }
+    let Some(prompt) = text(&node.attrs, "prompt") else { return false };
+    let is_value = |at: usize| {
+        let key = prompt[..at].trim_end_matches([' ', '"', '\'', '`', '\\', ':', '=']);
+        key.len() < at && (key.ends_with("outcome") || key.ends_with("status"))
+    };
+    match status {
+        Status::Skipped => prompt.match_indices("skip").any(|(at, _)| is_value(at)),
+        _ => ["partial_success", "partially_succeeded"].iter().any(|word| prompt.contains(word)),
+    }
 }
 
 fn shown(key: &str, value: &Value) -> String {
@@ -160,19 +178,24 @@ mod tests {
 
     #[test]
     fn a_gap_is_told_by_an_example() {
-        insta::assert_snapshot!(reported("all-conditional", r#"start -> a; a -> b [condition="outcome=success"]; b -> exit"#), @r"
-        1:25 warning: the only edge of `a` has a condition, and none holds when `outcome` is `failed`
+        insta::assert_snapshot!(reported("all-conditional", r#"start -> a; a -> b [condition="outcome=fail"]; b -> exit"#), @r"
+        1:25 warning: the only edge of `a` has a condition, and none holds when `outcome` is `succeeded`
           at: a -> b
           fix: add an edge without a condition for all other cases
         ");
-        insta::assert_snapshot!(reported("all-conditional", r#"start -> a; a -> b [condition="outcome=success"]; a -> c [condition="outcome=fail"]; b -> exit; c -> exit"#), @r"
-        1:25 warning: every edge of `a` has a condition, and none holds when `outcome` is `partially_succeeded`
+        insta::assert_snapshot!(reported("all-conditional", r#"start -> a; a [prompt="End with success, partial_success or fail."]; a -> b [condition="outcome=success"]; a -> c [condition="outcome=fail"]; b -> exit; c -> exit"#), @r"
+        1:82 warning: every edge of `a` has a condition, and none holds when `outcome` is `partially_succeeded`
           at: a -> b
           fix: add an edge without a condition for all other cases
         ");
         insta::assert_snapshot!(reported("all-conditional", r#"start -> a; a [shape=parallelogram, script=x, allow_partial=true]; a -> b [condition="outcome=success"]; a -> c [condition="outcome=fail"]; b -> exit; c -> exit"#), @r"
         1:80 warning: every edge of `a` has a condition, and none holds when `outcome` is `partially_succeeded`
           at: a -> b
+          fix: add an edge without a condition for all other cases
+        ");
+        insta::assert_snapshot!(reported("all-conditional", r#"start -> a -> d; a [prompt="Say outcome: skipped when there is nothing to do."]; d [shape=diamond]; d -> b [condition="outcome=success"]; d -> c [condition="outcome=fail"]; b -> exit; c -> exit"#), @r"
+        1:113 warning: every edge of `d` has a condition, and none holds when `outcome` is `skipped`
+          at: d -> b
           fix: add an edge without a condition for all other cases
         ");
         insta::assert_snapshot!(reported("all-conditional", r#"start -> a; a -> b [condition="context.verdict=ship"]; a -> c [condition="context.verdict=hold || !context.verdict"]; b -> exit; c -> exit"#), @r"
@@ -185,8 +208,8 @@ mod tests {
           at: a -> b
           fix: add an edge without a condition for all other cases
         ");
-        insta::assert_snapshot!(reported("all-conditional", r#"start -> a; a -> b [condition="outcome=needs_dod"]; a -> c [condition="outcome=success || outcome=fail || outcome=partial_success"]; b -> exit; c -> exit"#), @r"
-        1:25 warning: every edge of `a` has a condition, and none holds when `outcome` is `skipped`
+        insta::assert_snapshot!(reported("all-conditional", r#"start -> a; a [prompt=x]; a -> b [condition="outcome=needs_dod"]; a -> c [condition="outcome=has_dod"]; b -> exit; c -> exit"#), @r"
+        1:39 warning: every edge of `a` has a condition, and none holds when `outcome` is `succeeded`
           at: a -> b
           fix: add an edge without a condition for all other cases
         ");
@@ -200,6 +223,14 @@ mod tests {
           at: a -> b
           fix: add an edge without a condition for all other cases
         ");
+    }
+
+    #[test]
+    fn a_success_only_edge_stops_at_a_failure() {
+        insta::assert_snapshot!(reported("all-conditional", r#"start -> a; a -> b [condition="outcome=success"]; b -> exit"#), @"nothing");
+        insta::assert_snapshot!(reported("all-conditional", r#"start -> a; a [prompt="Skip tests that were skipped before, do partial work."]; a -> b [condition="outcome=success"]; a -> c [condition="outcome=fail"]; b -> exit; c -> exit"#), @"nothing");
+        insta::assert_snapshot!(reported("all-conditional", r#"start -> a; a [prompt="End with outcome=needs_dod or outcome=has_dod."]; a -> b [condition="outcome=needs_dod"]; a -> c [condition="outcome=has_dod"]; b -> exit; c -> exit"#), @"nothing");
+        insta::assert_snapshot!(reported("all-conditional", r#"start -> a; a -> b [condition="internal.node_visit_count < 3"]; a -> exit [condition="internal.node_visit_count >= 3"]; b -> a"#), @"nothing");
     }
 
     #[test]

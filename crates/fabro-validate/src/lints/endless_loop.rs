@@ -1,55 +1,109 @@
 use fabro_condition::Condition;
-use fabro_graph::{Edge, EdgeIx, NodeKind};
+use fabro_graph::{Edge, EdgeIx, Node, NodeIx, NodeKind};
 use petgraph::algo::kosaraju_scc;
 use petgraph::visit::EdgeFiltered;
 
-use crate::checking::Checking;
+use crate::checking::{Checking, text};
 use crate::findings::Findings;
 
-/// Loops that can run forever: no limit on visits, no question to a person, no condition that counts
-/// visits.
+/// Loops that nothing ends: no edge out of them can be taken, and there is no limit on visits, no
+/// question to a person, no condition that counts visits and no budget. A loop that goes on as long
+/// as a condition holds is how people write, and no finding.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     let workflow = checking.workflow;
-    if workflow.attrs().int("max_node_visits").is_some_and(|visits| visits > 0) {
+    let graph = workflow.attrs();
+    if graph.int("max_node_visits").is_some_and(|visits| visits > 0) {
         return;
     }
+    let has_budget = graph.get("max_cost").or(graph.get("max_tokens_total")).is_some();
     let limits: Vec<bool> = checking
         .nodes()
         .map(|(ix, node)| {
-            node.kind == NodeKind::Human
+            matches!(node.kind, NodeKind::Human | NodeKind::Exit)
+                || has_budget && node.kind.is_llm()
                 || node.attrs.int("max_visits").is_some_and(|visits| visits > 0)
                 || workflow.outgoing(ix).any(|edge| counts_visits(checking, edge))
         })
         .collect();
     let is_unlimited = |edge: &Edge| !limits[edge.from.index()] && !limits[edge.to.index()];
     let unlimited = EdgeFiltered::from_fn(workflow.graph(), |edge| is_unlimited(edge.weight()));
+    let groups = kosaraju_scc(&unlimited);
     let mut group_of = vec![0; limits.len()];
-    for (at, group) in kosaraju_scc(&unlimited).iter().enumerate() {
+    for (at, group) in groups.iter().enumerate() {
         for node in group {
             group_of[node.index()] = at;
         }
     }
-    let mut reported = vec![false; limits.len()];
+    // Groups that are done with: those with a way out, and later those reported.
+    let mut done: Vec<bool> = groups
+        .iter()
+        .enumerate()
+        .map(|(at, group)| {
+            group.iter().any(|node| leaves(checking, *node, |to| group_of[to.index()] != at))
+        })
+        .collect();
     for edge in workflow.edges().filter(|edge| is_unlimited(edge)) {
         let group = group_of[edge.from.index()];
         // The first edge that leads back is where the loop closes.
         if group != group_of[edge.to.index()]
             || edge.to > edge.from
-            || std::mem::replace(&mut reported[group], true)
+            || std::mem::replace(&mut done[group], true)
         {
             continue;
         }
         let id = |ix| &workflow.node(ix).id;
         let message = if edge.from == edge.to {
-            format!("`{}` leads to itself without a limit", id(edge.from))
+            format!("`{}` leads to itself, and nothing ends the loop", id(edge.from))
         } else {
-            format!("the loop from `{}` through `{}` has no limit", id(edge.to), id(edge.from))
+            format!("nothing ends the loop from `{}` through `{}`", id(edge.to), id(edge.from))
         };
-        findings.warning("endless-loop", edge.span, message, format!(
-            "add max_visits to a node of it ({} [max_visits=5]), or max_node_visits to the graph",
-            id(edge.to)
-        ));
+        findings.warning(
+            "endless-loop",
+            edge.span,
+            message,
+            format!(
+                "add an edge out of it with a condition, or a limit: {} [max_visits=5]",
+                id(edge.to)
+            ),
+        );
     }
+}
+
+/// Whether one of the edges of a node that lead out can be taken.
+fn leaves(checking: &Checking<'_>, node: NodeIx, is_out: impl Fn(NodeIx) -> bool) -> bool {
+    let mut plain: Option<(f64, &Node, bool)> = None;
+    let from = checking.workflow.node(node);
+    let all_are_taken =
+        from.kind == NodeKind::Parallel || text(&from.attrs, "selection") == Some("random");
+    for (ix, edge) in checking.outgoing(node) {
+        let out = is_out(edge.to);
+        if out
+            && (all_are_taken
+                || checking.is_conditional(ix)
+                || may_be_asked_for(checking, from, edge))
+        {
+            return true;
+        }
+        if checking.is_conditional(ix) {
+            continue;
+        }
+        let weight = edge.attrs.float("weight").unwrap_or(0.0);
+        let to = checking.workflow.node(edge.to);
+        let wins =
+            plain.is_none_or(|(best, node, _)| weight > best || weight >= best && to.id < node.id);
+        if wins {
+            plain = Some((weight, to, out));
+        }
+    }
+    plain.is_some_and(|(_, _, out)| out)
+}
+
+/// Whether a model can ask for a plain edge: by its label, or by the id of its target, which the
+/// prompt then names.
+fn may_be_asked_for(checking: &Checking<'_>, from: &Node, edge: &Edge) -> bool {
+    let names = |prompt: &str| prompt.contains(&*checking.workflow.node(edge.to).id);
+    from.kind != NodeKind::Command
+        && (text(&edge.attrs, "label").is_some() || text(&from.attrs, "prompt").is_some_and(names))
 }
 
 fn counts_visits(checking: &Checking<'_>, edge: EdgeIx) -> bool {
@@ -64,36 +118,51 @@ mod tests {
 
     #[test]
     fn loops_have_a_limit() {
-        insta::assert_snapshot!(reported("endless-loop", r#"start -> work -> check; check -> exit [condition="outcome=success"]; check -> work"#), @r"
-        1:82 warning: the loop from `work` through `check` has no limit
+        insta::assert_snapshot!(reported("endless-loop", r#"start -> work -> check; check -> work; check -> work2 [condition="outcome=fail"]; work2 -> check"#), @r"
+        1:37 warning: nothing ends the loop from `work` through `check`
           at: check -> work
-          fix: add max_visits to a node of it (work [max_visits=5]), or max_node_visits to the graph
+          fix: add an edge out of it with a condition, or a limit: work [max_visits=5]
         ");
-        insta::assert_snapshot!(reported("endless-loop", r#"start -> poll -> exit; poll -> poll [condition="outcome=fail"]"#), @r"
-        1:36 warning: `poll` leads to itself without a limit
+        insta::assert_snapshot!(reported("endless-loop", "start -> poll; poll -> poll; poll -> quit; quit -> exit; poll [shape=parallelogram, script=x]"), @r"
+        1:28 warning: `poll` leads to itself, and nothing ends the loop
           at: poll -> poll
-          fix: add max_visits to a node of it (poll [max_visits=5]), or max_node_visits to the graph
+          fix: add an edge out of it with a condition, or a limit: poll [max_visits=5]
         ");
-        insta::assert_snapshot!(reported("endless-loop", "start -> a -> b -> a; b -> c -> d -> c; d -> exit"), @r"
-        1:27 warning: the loop from `a` through `b` has no limit
+        insta::assert_snapshot!(reported("endless-loop", "start -> poll; poll -> poll [weight=1]; poll -> exit; poll [prompt=x]"), @r"
+        1:28 warning: `poll` leads to itself, and nothing ends the loop
+          at: poll -> poll
+          fix: add an edge out of it with a condition, or a limit: poll [max_visits=5]
+        ");
+        insta::assert_snapshot!(reported("endless-loop", "start -> a -> b -> a; b -> c -> d -> c"), @r"
+        1:27 warning: nothing ends the loop from `a` through `b`
           at: b -> a
-          fix: add max_visits to a node of it (a [max_visits=5]), or max_node_visits to the graph
-        1:45 warning: the loop from `c` through `d` has no limit
+          fix: add an edge out of it with a condition, or a limit: a [max_visits=5]
+        1:45 warning: nothing ends the loop from `c` through `d`
           at: d -> c
-          fix: add max_visits to a node of it (c [max_visits=5]), or max_node_visits to the graph
+          fix: add an edge out of it with a condition, or a limit: c [max_visits=5]
         ");
     }
 
     #[test]
     fn what_limits_a_loop() {
-        insta::assert_snapshot!(reported("endless-loop", r#"start -> work -> check; work [max_visits=3]; check -> exit [condition="outcome=success"]; check -> work"#), @"nothing");
-        insta::assert_snapshot!(reported("endless-loop", r#"graph [max_node_visits=9]; start -> work -> check; check -> exit [condition="outcome=success"]; check -> work"#), @"nothing");
-        insta::assert_snapshot!(reported("endless-loop", r#"start -> work -> check; check -> exit [condition="context.internal.node_visit_count >= 5"]; check -> work"#), @"nothing");
-        insta::assert_snapshot!(reported("endless-loop", "start -> work -> ask; ask [shape=hexagon]; ask -> exit [label=Ship]; ask -> work [label=Again]"), @"nothing");
-        insta::assert_snapshot!(reported("endless-loop", r#"start -> work -> check; work [max_visits=0]; check -> exit [condition="outcome=success"]; check -> work"#), @r"
-        1:103 warning: the loop from `work` through `check` has no limit
+        insta::assert_snapshot!(reported("endless-loop", "start -> work -> check; work [max_visits=3]; check -> work"), @"nothing");
+        insta::assert_snapshot!(reported("endless-loop", "graph [max_node_visits=9]; start -> work -> check -> work"), @"nothing");
+        insta::assert_snapshot!(reported("endless-loop", "graph [max_cost=9]; start -> work -> check -> work"), @"nothing");
+        insta::assert_snapshot!(reported("endless-loop", "start -> work -> ask -> work; ask [shape=hexagon]"), @"nothing");
+        insta::assert_snapshot!(reported("endless-loop", "start -> work -> check -> work; work [max_visits=0]; graph [max_node_visits=0]"), @r"
+        1:30 warning: nothing ends the loop from `work` through `check`
           at: check -> work
-          fix: add max_visits to a node of it (work [max_visits=5]), or max_node_visits to the graph
+          fix: add an edge out of it with a condition, or a limit: work [max_visits=5]
         ");
+    }
+
+    #[test]
+    fn what_ends_a_loop() {
+        insta::assert_snapshot!(reported("endless-loop", r#"start -> work -> check; check -> exit [condition="outcome=success"]; check -> work"#), @"nothing");
+        insta::assert_snapshot!(reported("endless-loop", r#"start -> poll -> exit; poll -> poll [condition="outcome=fail"]"#), @"nothing");
+        insta::assert_snapshot!(reported("endless-loop", "start -> a -> b -> a; b -> exit [weight=1]"), @"nothing");
+        insta::assert_snapshot!(reported("endless-loop", "start -> a -> b -> a; b -> exit [label=Done]"), @"nothing");
+        insta::assert_snapshot!(reported("endless-loop", "start -> a -> b -> a; b -> finish -> exit; b [prompt=\"Suggest finish when all is done.\"]"), @"nothing");
+        insta::assert_snapshot!(reported("endless-loop", "start -> a -> b -> a; b -> exit; b [selection=random]"), @"nothing");
     }
 }

@@ -11,7 +11,6 @@ mod exit_node;
 mod fan_out_join;
 mod file_outside;
 mod freeform_edges;
-mod goal_gate_target;
 mod missing_attribute;
 mod missing_prompt;
 mod misspelled_attribute;
@@ -48,7 +47,6 @@ const LINTS: &[Lint] = &[
     fan_out_join::check,
     file_outside::check,
     freeform_edges::check,
-    goal_gate_target::check,
     missing_attribute::check,
     missing_prompt::check,
     misspelled_attribute::check,
