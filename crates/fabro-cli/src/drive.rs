@@ -124,6 +124,17 @@ fn message(result: &DriveResult, run: RunId, global: &Global) -> String {
             let resume = global.command(&format!("resume {run} --max-cost USD"));
             format!("run {run} is paused. Continue with: {resume}\n")
         }
+        DriveResult::Paused { reason: PauseReason::Unavailable, unavailable, .. } => {
+            let resume = global.command(&format!("resume {run}"));
+            let mut text = format!("run {run} is paused, because nothing could be asked:\n");
+            for stage in unavailable {
+                text.push_str(&format!("  {stage}\n"));
+                if let Some(remedy) = &stage.failure.unavailable {
+                    text.push_str(&format!("    to fix it: {remedy}\n"));
+                }
+            }
+            text + &format!("Ask again with: {resume}\n")
+        }
         DriveResult::Paused { gates, .. } => {
             let resume = global.command(&format!("resume {run}"));
             let answer = answer_command(run, gates, global);

@@ -73,6 +73,8 @@ impl RunFile {
         let own = Settings {
             model: ModelSettings::default(),
             agent: self.config.agent.clone().resolved(self.dir(), home)?,
+            on_unavailable: self.config.on_unavailable,
+            retry_unavailable: self.config.retry_unavailable,
             providers: self.config.providers.clone(),
             models: self.config.models.clone(),
         };

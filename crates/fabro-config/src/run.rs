@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use fabro_types::{Diagnostic, ModelInfo};
+use fabro_types::{Diagnostic, ModelInfo, OnUnavailable};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -27,6 +28,10 @@ pub struct RunConfig {
     pub prepare: Vec<PrepareStep>,
     /// `run.agent`: the settings of agents whose node does not set them.
     pub agent: AgentSettings,
+    /// `run.on_unavailable`: what follows when nothing can be asked, where the workflow does not say.
+    pub on_unavailable: Option<OnUnavailable>,
+    /// `run.retry_unavailable`: after which time a run that paused because of that asks again.
+    pub retry_unavailable: Option<Duration>,
     /// `run.artifacts.include`: glob patterns of files to keep.
     pub artifacts: Vec<String>,
     /// `providers`: providers of models, by name.
@@ -58,6 +63,8 @@ pub fn parse(text: &str) -> Result<(RunConfig, Vec<Diagnostic>), Vec<Diagnostic>
         env: checked.take("/run/sandbox/env"),
         prepare: checked.take("/run/prepare/steps"),
         agent: checked.take("/run/agent"),
+        on_unavailable: checked.take("/run/on_unavailable"),
+        retry_unavailable: checked.take("/run/retry_unavailable"),
         artifacts: checked.take("/run/artifacts/include"),
         providers: checked.take("/providers"),
         models: checked.take("/models"),

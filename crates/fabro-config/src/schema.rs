@@ -84,6 +84,8 @@ const COMMON: &[Setting] = &[
     ("run.model.provider", String),
     ("run.model.fallbacks", Strings),
     ("run.model.script", String),
+    ("run.on_unavailable", Word(&["pause", "fail"])),
+    ("run.retry_unavailable", Duration),
     ("run.agent.permissions", Word(&["read-only", "read-write", "full"])),
     ("run.agent.max_turns", SmallCount(1)),
     ("run.agent.web_allow", Hosts),

@@ -1,7 +1,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use fabro_types::{Diagnostic, ModelInfo};
+use fabro_types::{Diagnostic, ModelInfo, OnUnavailable};
 use serde::Deserialize;
 
 use crate::agent::AgentSettings;
@@ -19,6 +20,10 @@ pub struct Settings {
     pub model: ModelSettings,
     /// `run.agent`.
     pub agent: AgentSettings,
+    /// `run.on_unavailable`: what follows when nothing can be asked, where the workflow does not say.
+    pub on_unavailable: Option<OnUnavailable>,
+    /// `run.retry_unavailable`: after which time a run that paused because of that asks again.
+    pub retry_unavailable: Option<Duration>,
     /// `providers`: providers of models, by name.
     pub providers: BTreeMap<String, ProviderSettings>,
     /// `models`: what overrides the built-in catalog, by name.
@@ -64,7 +69,14 @@ impl Settings {
         providers.extend(self.providers);
         let mut models = weaker.models;
         models.extend(self.models);
-        Self { model, agent: self.agent.or(weaker.agent), providers, models }
+        Self {
+            model,
+            agent: self.agent.or(weaker.agent),
+            on_unavailable: self.on_unavailable.or(weaker.on_unavailable),
+            retry_unavailable: self.retry_unavailable.or(weaker.retry_unavailable),
+            providers,
+            models,
+        }
     }
 }
 
@@ -78,6 +90,8 @@ pub fn parse_settings(text: &str) -> Result<(Settings, Vec<Diagnostic>), Vec<Dia
     let settings = Settings {
         model: checked.take("/run/model"),
         agent: checked.take("/run/agent"),
+        on_unavailable: checked.take("/run/on_unavailable"),
+        retry_unavailable: checked.take("/run/retry_unavailable"),
         providers: checked.take("/providers"),
         models: checked.take("/models"),
     };

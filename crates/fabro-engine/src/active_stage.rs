@@ -17,6 +17,9 @@ pub struct ActiveStage {
     pub started_ms: i64,
     /// Which attempt, from 1.
     pub attempt: u32,
+    /// How many attempts there were before the run paused because nothing could be asked: after the
+    /// resume the limit of attempts counts anew.
+    pub attempts_before: u32,
     /// How long this attempt waits before it starts, in milliseconds.
     pub delay_ms: u64,
     /// How much the preamble tells.
@@ -55,6 +58,7 @@ impl ActiveStage {
             rank: 1,
             started_ms: 0,
             attempt: 1,
+            attempts_before: 0,
             delay_ms: 0,
             fidelity: Fidelity::default(),
             thread_id: None,

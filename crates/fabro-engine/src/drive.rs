@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fabro_blob::{BlobStore, read_blob};
-use fabro_events::{EventSink, PauseReason};
+use fabro_events::{EventSink, PauseReason, StageFailure};
 use fabro_store::{Batch, ChangeMark, InboxId, Message, Store, StoreError};
 use fabro_types::{BlobRef, BranchPath, Failure, NodeKind, RunStatus};
 use serde_json::Value;
@@ -77,7 +77,7 @@ impl From<DriveError> for StageEnd {
 pub enum RunEnd {
     /// The run is over: succeeded, failed or canceled, with the reason of a failure.
     Over(RunStatus, Option<Failure>),
-    /// It waits for a person or a budget.
+    /// It waits for a person, a budget, or a model that can be asked.
     Paused(PauseReason),
     /// The driver was stopped; the run can be resumed.
     Stopped,
@@ -119,6 +119,8 @@ pub(crate) struct Driver {
     ending: Vec<(Arc<str>, CancellationToken)>,
     /// Stages that wait for an answer from outside, or for a larger budget.
     pub(crate) suspended: BTreeMap<Key, PauseReason>,
+    /// Stages for which nothing could be asked; they wait for a resume.
+    unavailable: BTreeMap<Key, StageFailure>,
     deadlines: Deadlines,
     reports: mpsc::UnboundedSender<Report>,
     stop: CancellationToken,
@@ -140,6 +142,7 @@ pub async fn drive(machine: Machine, first: Input, world: World) -> Result<RunEn
         running: BTreeMap::new(),
         ending: Vec::new(),
         suspended: BTreeMap::new(),
+        unavailable: BTreeMap::new(),
         deadlines: Deadlines::default(),
         reports,
         stop,
@@ -210,7 +213,8 @@ impl Driver {
         if !self.can_continue() {
             let waits = self.suspended.iter().filter(|(_, it)| **it == PauseReason::Human);
             let gates = waits.map(|(key, _)| Arc::clone(&key.node)).collect();
-            self.decide(Input::Idle { gates }).await;
+            let unavailable = self.unavailable.values().cloned().collect();
+            self.decide(Input::Idle { gates, unavailable }).await;
         }
         self.commit().await
     }
@@ -274,7 +278,7 @@ impl Driver {
         let mut wanted = Vec::new();
         for (branch, at) in self.machine.state().active() {
             let key = Key::of(branch, at);
-            let waits = self.suspended.contains_key(&key) || self.is_held(at);
+            let waits = self.waits(&key) || self.is_held(at);
             if !self.running.contains_key(&key) && !waits {
                 wanted.push((key, at.handler, Duration::from_millis(at.delay_ms)));
             }
@@ -290,6 +294,7 @@ impl Driver {
             live
         });
         self.suspended.retain(|key, _| key.is_current(state));
+        self.unavailable.retain(|key, _| key.is_current(state));
         self.deadlines.watch(state, self.machine.plan(), &self.stop, &self.in_flight);
         let mut started = Vec::new();
         let mut any_listener = false;
@@ -405,9 +410,13 @@ impl Driver {
             AttemptResult::Suspended(reason) => {
                 self.suspended.insert(key, reason);
             }
-            AttemptResult::Finished(finished) => {
-                self.decide(Input::Ended { branch: key.branch, finished }).await;
-            }
+            AttemptResult::Finished(finished) => match self.machine.unavailable(&key, &finished) {
+                Ok(Some(failure)) => {
+                    self.unavailable.insert(key, failure);
+                }
+                Ok(None) => self.decide(Input::Ended { branch: key.branch, finished }).await,
+                Err(error) => self.decide(Input::Abort { failure: error.into() }).await,
+            },
             AttemptResult::CannotRecord(message) => {
                 // The results of other stages are recorded all the same.
                 self.commit().await?;
@@ -420,9 +429,14 @@ impl Driver {
     /// True when a stage can start, or the run has ended.
     fn can_continue(&self) -> bool {
         let starts = |(branch, at): (&Arc<str>, &ActiveStage)| {
-            !self.is_held(at) && !self.suspended.contains_key(&Key::of(branch, at))
+            !self.is_held(at) && !self.waits(&Key::of(branch, at))
         };
         self.finished().is_some() || self.machine.state().active().any(starts)
+    }
+
+    /// True for a stage that waits for something from outside.
+    fn waits(&self, key: &Key) -> bool {
+        self.suspended.contains_key(key) || self.unavailable.contains_key(key)
     }
 
     /// True for another attempt that the budget does not allow.

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::active_stage::ActiveStage;
 use crate::cursor::StageRecord;
 use crate::input::Finished;
-use crate::{NewBlob, Plan};
+use crate::{NewBlob, Plan, unavailable};
 
 /// Runs a stage. The engine knows nothing else about commands, models or people.
 ///
@@ -131,6 +131,13 @@ impl Stage {
     #[expect(clippy::expect_used, reason = "a stage is only made for a node of its plan")]
     pub fn spec(&self) -> &NodeSpec {
         self.plan.find(&self.at.node).expect("a stage is of a node of its plan")
+    }
+
+    /// Whether a failure because nothing could be asked pauses the run; otherwise it is a failure of
+    /// the stage like any other.
+    pub fn pauses_when_unavailable(&self) -> bool {
+        let node = self.plan.node(&self.at.node);
+        node.is_some_and(|(ix, _)| unavailable::pauses(&self.plan, ix, self.branch.is_some()))
     }
 
     /// The directory of this stage's files: `stages/{rank}-{node}@{visit}` in the run's directory.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fabro_events::{Event, Note};
+use fabro_events::{Event, Note, StageFailure};
 use fabro_types::{BlobRef, Failure, Outcome};
 use serde_json::Value;
 
@@ -53,10 +53,13 @@ pub enum Input {
         /// Each with its value, or with the reason why it cannot be read.
         values: BTreeMap<BlobRef, Result<Value, String>>,
     },
-    /// Nothing is running, and nothing can be: gates wait for a person, or the budget is used up.
+    /// Nothing is running, and nothing can be: gates wait for a person, nothing could be asked, or the
+    /// budget is used up.
     Idle {
         /// The gates that wait for an answer from outside.
         gates: Vec<Arc<str>>,
+        /// The stages for which nothing could be asked.
+        unavailable: Vec<StageFailure>,
     },
     /// The run is canceled.
     Cancel {

@@ -94,6 +94,7 @@ mod select;
 mod stage_builder;
 mod state;
 mod transition;
+mod unavailable;
 mod unhandled;
 
 pub use active_stage::{ActiveStage, RecordedAnswer};

@@ -18,7 +18,7 @@ use crate::inconsistent::Inconsistent;
 use crate::input::{Commit, Finished, Input};
 use crate::offload::offload_patch;
 use crate::state::{MAIN, Phase, RunState, is_main};
-use crate::{NewBlob, Plan, random, retry};
+use crate::{NewBlob, Plan, random, retry, unavailable};
 
 /// A run's state together with its plan: takes inputs, gives events.
 pub struct Machine {
@@ -138,7 +138,7 @@ impl Machine {
                     self.fan_out(&branch)?;
                 }
             }
-            Input::Idle { gates } => self.pause(gates),
+            Input::Idle { gates, unavailable } => self.pause(gates, unavailable),
             Input::Cancel { reason } => self.emit(MAIN, EventBody::RunCanceled { reason }),
             Input::Abort { failure } => self.fail_run(failure),
         }
@@ -341,9 +341,7 @@ impl Machine {
                 Failure::new(FailureClass::Deterministic, "the stage failed without a reason")
             });
             let failure = failure.signed(&node.id);
-            let random = self.random(branch, &node.id, visit)?;
-            let delay = retry::delay(&node.retry, attempt, &failure, &random);
-            if let Some(delay_ms) = delay {
+            if let Some(delay_ms) = self.retry_delay(branch, node, &failure)? {
                 let usage = outcome.usage.take();
                 let body = EventBody::StageRetrying { attempt, delay_ms, failure, usage };
                 self.emit_for(branch, node, visit, body);
@@ -394,13 +392,28 @@ impl Machine {
         Ok(())
     }
 
-    fn pause(&mut self, gates: Vec<Arc<str>>) {
-        let (reason, message) = if gates.is_empty() {
+    /// The delay before the next attempt of the running stage after this failure, in milliseconds;
+    /// `None` when the last one has failed.
+    pub(crate) fn retry_delay(
+        &self,
+        branch: &str,
+        node: &NodeSpec,
+        failure: &Failure,
+    ) -> Result<Option<u64>, Inconsistent> {
+        let stage = self.running_stage(branch)?;
+        let random = self.random(branch, &node.id, stage.visit)?;
+        Ok(retry::delay(&node.retry, stage.attempt, stage.attempts_before, failure, &random))
+    }
+
+    fn pause(&mut self, gates: Vec<Arc<str>>, unavailable: Vec<StageFailure>) {
+        let (reason, message) = if !unavailable.is_empty() {
+            (PauseReason::Unavailable, unavailable::message(&unavailable))
+        } else if gates.is_empty() {
             (PauseReason::Budget, "the budget is used up".to_owned())
         } else {
             (PauseReason::Human, format!("waiting for an answer to {}", gates.join(", ")))
         };
-        self.emit(MAIN, EventBody::RunPaused { reason, message, gates });
+        self.emit(MAIN, EventBody::RunPaused { reason, message, gates, unavailable });
     }
 
     /// Ends a line: the run when it is the main line, else the branch.

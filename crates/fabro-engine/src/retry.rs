@@ -9,11 +9,13 @@ use crate::random;
 
 const MAX_DELAY_MS: u64 = 60_000;
 
-/// The delay before the next attempt in milliseconds; `None` when this was the last one.
+/// The delay before the next attempt in milliseconds; `None` when this was the last one. The attempts
+/// before a pause in which nothing could be asked (`attempts_before`) do not count.
 /// Rules: `docs/workflow-language.md`, "Failures and retries".
 pub(crate) fn delay(
     policy: &RetryPolicy,
     attempt: u32,
+    attempts_before: u32,
     failure: &Failure,
     random: &random::Source<'_>,
 ) -> Option<u64> {
@@ -21,14 +23,15 @@ pub(crate) fn delay(
     if never || failure.terminal {
         return None;
     }
+    let tried = attempt.saturating_sub(attempts_before);
     let allowed = policy.any_failure || failure.class == FailureClass::TransientInfra;
-    if !allowed || attempt >= policy.attempts {
+    if !allowed || tried >= policy.attempts {
         return None;
     }
     if let Some(asked) = failure.retry_after_ms {
         return Some(asked.min(MAX_DELAY_MS));
     }
-    let factor = policy.backoff_factor.saturating_pow(attempt.saturating_sub(1));
+    let factor = policy.backoff_factor.saturating_pow(tried.saturating_sub(1));
     let plain = policy.first_delay_ms.saturating_mul(factor).min(MAX_DELAY_MS);
     // A jitter of 0.5 to 1.5, in thousandths, from the run's seed.
     let jitter = 500 + random.below(1_001, &format!("retry {attempt}"));

@@ -64,7 +64,7 @@ pub enum Phase {
     Created,
     /// Under way.
     Running,
-    /// Waiting for a person or a budget.
+    /// Waiting for a person, a budget, or a model that can be asked.
     Paused(PauseReason),
     /// Over, with the reason of a failure or, when it succeeded partially, the first unhandled one.
     Ended(RunStatus, Option<Failure>),
@@ -114,6 +114,8 @@ impl RunState {
     pub fn status(&self, driven: bool) -> RunStatus {
         match &self.phase {
             Phase::Ended(status, _) => *status,
+            // Its driver may be waiting to ask again.
+            Phase::Paused(PauseReason::Unavailable) => RunStatus::Paused,
             Phase::Paused(_) if !driven => RunStatus::Paused,
             _ if driven => RunStatus::Running,
             _ => RunStatus::Interrupted,
@@ -243,11 +245,16 @@ impl RunState {
     }
 
     fn resumed(&mut self, max_cost: Option<f64>) {
+        let asks_again = self.phase == Phase::Paused(PauseReason::Unavailable);
         self.phase = Phase::Running;
         self.max_cost = max_cost.or(self.max_cost);
         self.tokens_lifted |= max_cost.is_some();
         for cursor in self.cursors.values_mut() {
             cursor.degrade = true;
+            if asks_again && let Position::Active(stage) = &mut cursor.position {
+                stage.attempts_before = stage.attempt.saturating_sub(1);
+                stage.delay_ms = 0;
+            }
             // A gate that was asked still waits; it is the model stage after it that starts first.
             // A stage in the middle of a conversation continues it.
             if let Position::Active(stage) = &mut cursor.position

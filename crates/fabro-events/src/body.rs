@@ -36,6 +36,9 @@ pub enum EventBody {
         /// Gates that are open.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         gates: Vec<Arc<str>>,
+        /// The stages for which nothing could be asked.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        unavailable: Vec<StageFailure>,
     },
     /// The exit was reached.
     #[serde(rename = "run.completed")]
@@ -375,6 +378,8 @@ pub enum PauseReason {
     Human,
     /// A larger budget.
     Budget,
+    /// A model or an agent that can be asked: a valid key, a reachable provider, an installed program.
+    Unavailable,
 }
 
 /// The end of a stage.
@@ -584,10 +589,11 @@ pub struct EdgeChoice {
 }
 
 impl EventBody {
-    /// The stage failures that the end of a run names, the first cause first.
+    /// The stage failures that the end of a run, or its pause, names, the first cause first.
     pub fn causes(&self) -> &[StageFailure] {
         match self {
             Self::RunCompleted { unhandled, .. } => unhandled,
+            Self::RunPaused { unavailable, .. } => unavailable,
             Self::RunFailed { cause: Some(cause), .. } => std::slice::from_ref(cause),
             _ => &[],
         }

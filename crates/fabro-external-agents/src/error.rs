@@ -41,7 +41,7 @@ pub enum BackendError {
         /// Its name.
         program: String,
         /// From the type that it states, not from its message.
-        class: FailureClass,
+        kind: StatedKind,
         /// Its message, at most 2,000 characters.
         message: String,
     },
@@ -52,6 +52,14 @@ pub enum BackendError {
         program: String,
         /// The last lines it wrote to stderr.
         stderr: String,
+    },
+    /// It ended, or reported an error, before it took the request.
+    #[error("{error}")]
+    NotReady {
+        /// Its name.
+        program: String,
+        /// What happened.
+        error: Box<Self>,
     },
     /// Its output could not be recorded.
     #[error("write {}: {source}; free some space or choose another place", path.display())]
@@ -68,25 +76,54 @@ impl BackendError {
     pub fn class(&self) -> FailureClass {
         match self {
             Self::Canceled => FailureClass::Canceled,
-            Self::Reported { class, .. } => *class,
+            Self::Reported { kind, .. } => kind.class,
+            Self::NotReady { error, .. } => error.class(),
             // It has no cause in the program's own logic: memory ran out, or a process killed it.
             Self::Failed { exit: Exit::Signal(_), .. } => FailureClass::TransientInfra,
             _ => FailureClass::Deterministic,
         }
     }
 
-    pub(crate) fn reported(program: &str, class: FailureClass, message: &str) -> Self {
+    /// What to do when the agent could not be asked at all; `None` for an error while it was working.
+    pub fn remedy(&self) -> Option<String> {
+        match self {
+            Self::Missing { install, .. } => Some(install.clone()),
+            Self::Exec(_) => Some("check that the program can be started".to_owned()),
+            Self::NotReady { program, .. } => {
+                Some(format!("start `{program}` by hand to see why, log in or repair it"))
+            }
+            Self::Reported { program, kind, .. } if kind.is_unavailable => Some(format!(
+                "check the login, the account and the model of `{program}`, or wait and ask again"
+            )),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn reported(program: &str, kind: impl Into<StatedKind>, message: &str) -> Self {
         let message = message.trim().chars().take(2000).collect();
-        Self::Reported { program: program.to_owned(), class, message }
+        Self::Reported { program: program.to_owned(), kind: kind.into(), message }
+    }
+
+    /// The same error of a program that had not taken the request yet.
+    pub(crate) fn before_request(self, program: &str) -> Self {
+        match self {
+            Self::Failed { .. } | Self::NoAnswer { .. } | Self::Reported { .. } => {
+                Self::NotReady { program: program.to_owned(), error: Box::new(self) }
+            }
+            other => other,
+        }
     }
 
     /// The same with messages of a protocol redacted; output was redacted as it arrived.
     #[cfg(feature = "acp")]
     pub(crate) fn redacted(self, redactor: &fabro_redact::Redactor) -> Self {
         match self {
-            Self::Reported { program, class, message } => {
+            Self::Reported { program, kind, message } => {
                 let message = redactor.redact(&message).into_owned();
-                Self::Reported { program, class, message }
+                Self::Reported { program, kind, message }
+            }
+            Self::NotReady { program, error } => {
+                Self::NotReady { program, error: Box::new(error.redacted(redactor)) }
             }
             Self::Config(message) => Self::Config(redactor.redact(&message).into_owned()),
             other => other,
@@ -96,23 +133,40 @@ impl BackendError {
 
 impl From<BackendError> for Failure {
     fn from(error: BackendError) -> Self {
-        Self::new(error.class(), error.to_string())
+        Self { unavailable: error.remedy(), ..Self::new(error.class(), error.to_string()) }
     }
 }
 
-/// The class of an error whose type a program states: a word such as `rate_limit`, or the status of
+/// The type of an error that a program states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatedKind {
+    /// How the failure is treated.
+    pub class: FailureClass,
+    /// Its model could not be asked: a login, an account, an unknown model, an overloaded service.
+    pub is_unavailable: bool,
+}
+
+impl From<FailureClass> for StatedKind {
+    fn from(class: FailureClass) -> Self {
+        Self { class, is_unavailable: false }
+    }
+}
+
+/// The kind of an error whose type a program states: a word such as `rate_limit`, or the status of
 /// an HTTP response. `None` for an unknown type.
-pub(crate) fn class_of(kind: &Value) -> Option<FailureClass> {
-    let status = kind.as_u64().or_else(|| kind.as_str()?.parse().ok());
+pub(crate) fn kind_of(stated: &Value) -> Option<StatedKind> {
+    let unavailable = |class| Some(StatedKind { class, is_unavailable: true });
+    let status = stated.as_u64().or_else(|| stated.as_str()?.parse().ok());
     if let Some(status) = status {
         return match status {
-            408 | 429 | 500..=599 => Some(FailureClass::TransientInfra),
-            402 => Some(FailureClass::BudgetExhausted),
-            400..=499 => Some(FailureClass::Deterministic),
+            408 | 429 | 500..=599 => unavailable(FailureClass::TransientInfra),
+            402 => unavailable(FailureClass::BudgetExhausted),
+            401 | 403 | 404 | 407 => unavailable(FailureClass::Deterministic),
+            400..=499 => Some(FailureClass::Deterministic.into()),
             _ => None,
         };
     }
-    let word = kind.as_str()?.to_ascii_lowercase();
+    let word = stated.as_str()?.to_ascii_lowercase();
     let word: String = word.chars().filter(char::is_ascii_alphanumeric).collect();
     match word.strip_suffix("error").unwrap_or(&word) {
         "ratelimit"
@@ -127,28 +181,23 @@ pub(crate) fn class_of(kind: &Value) -> Option<FailureClass> {
         | "serviceunavailable"
         | "timeout"
         | "deadlineexceeded"
-        | "responsestreamdisconnected"
-        | "httpconnectionfailed" => Some(FailureClass::TransientInfra),
-        "billing"
-        | "insufficientquota"
-        | "quotaexceeded"
-        | "usagelimitreached"
-        | "usagelimitexceeded"
-        | "usagenotincluded"
-        | "maxoutputtokens"
+        | "httpconnectionfailed" => unavailable(FailureClass::TransientInfra),
+        "responsestreamdisconnected" => Some(FailureClass::TransientInfra.into()),
+        "billing" | "insufficientquota" | "quotaexceeded" | "usagelimitreached"
+        | "usagelimitexceeded" | "usagenotincluded" => unavailable(FailureClass::BudgetExhausted),
+        "maxoutputtokens"
         | "errormaxturns"
         | "errormaxbudgetusd"
         | "fatalturnlimited"
         | "contextwindowexceeded"
-        | "contextlengthexceeded" => Some(FailureClass::BudgetExhausted),
+        | "contextlengthexceeded" => Some(FailureClass::BudgetExhausted.into()),
         "authentication"
         | "authenticationfailed"
         | "fatalauthentication"
         | "unauthorized"
-        | "invalidrequest"
-        | "badrequest"
         | "permission"
-        | "notfound" => Some(FailureClass::Deterministic),
+        | "notfound" => unavailable(FailureClass::Deterministic),
+        "invalidrequest" | "badrequest" => Some(FailureClass::Deterministic.into()),
         _ => None,
     }
 }

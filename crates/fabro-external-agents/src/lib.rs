@@ -64,4 +64,4 @@ mod lines;
 pub use acp::Acp;
 pub use backend::{Backend, Done, Progress, Task};
 pub use cli::{Cli, CliAgent};
-pub use error::BackendError;
+pub use error::{BackendError, StatedKind};

@@ -213,6 +213,7 @@ pub const ATTRIBUTES: &[Attribute] = &[
     row("model", NODE, TEXT, "", "the model to ask"),
     row("model_stylesheet", GRAPH, TEXT, "", "models for nodes by shape, class and id"),
     row("on_failure", GRAPH_NODE, ValueType::Words(&["continue", "stop"]), "", "what follows a failure that nothing handles: `continue` ignores it, `stop` ends the run"),
+    row("on_unavailable", GRAPH_NODE, ValueType::Words(&["pause", "fail"]), "pause", "what follows when no model or agent can be asked: `pause` the run, or `fail` the stage"),
     row("output_retries", NODE, ANY_INT, "2", "repair turns when an answer does not match `output_schema`; below 0 counts as 0"),
     file(row("output_schema", NODE, TEXT, "", "what the answer must match: `routing`, an `@file` or an inline JSON Schema")),
     row("permissions", NODE, ValueType::Words(&["read-only", "read-write", "full"]), "read-write", "what the agent's tools may do"),

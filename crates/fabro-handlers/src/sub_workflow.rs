@@ -10,7 +10,7 @@ use fabro_engine::{
     NewRun, Phase, Plan, Reading, RunEnd, RunState, Stage, StageEnd, Store, StoreError, World,
     begin, cancel, drive, keys, read_all,
 };
-use fabro_events::{Event, EventBody, EventSink, ParentStage, StageFailure};
+use fabro_events::{Event, EventBody, EventSink, ParentStage, PauseReason, StageFailure};
 use fabro_types::{
     ContextPatch, Failure, FailureClass, Fidelity, Outcome, RunId, RunStatus, Status,
 };
@@ -31,6 +31,9 @@ const STOPPED: &str = "its stop condition holds";
 
 /// Why it is ended at its timeout.
 const LATE: &str = "it took longer than max_cycles × poll_interval";
+
+/// Why it is ended when nothing can be asked in it, and its parent handles that as a failure.
+const UNAVAILABLE: &str = "nothing could be asked";
 
 /// Why it is ended when its own stage is.
 const CANCELED_WITH_STAGE: &str = "its stage was canceled";
@@ -113,6 +116,9 @@ impl SubWorkflowHandler {
         }
         match end {
             RunEnd::Over(..) => child.finish(stage).await,
+            RunEnd::Paused(PauseReason::Unavailable) => {
+                child.unavailable(stage, self.clock.now_ms()).await
+            }
             RunEnd::Paused(reason) => Ok(StageEnd::Suspended(reason)),
             RunEnd::Stopped if stage.cancel.is_cancelled() => Err(canceled().into()),
             RunEnd::Stopped => {
@@ -182,6 +188,18 @@ impl Child {
         Ok(())
     }
 
+    /// Nothing could be asked in the child: its parent pauses too, and resumes it later. Where the
+    /// parent handles that as a failure, the child ends.
+    async fn unavailable(&self, stage: &Stage, now_ms: i64) -> Result<StageEnd, StageEnd> {
+        if !stage.pauses_when_unavailable() {
+            self.end(&*stage.store, now_ms, UNAVAILABLE).await?;
+            return self.finish(stage).await;
+        }
+        let events = read_all(&*stage.store, self.id).await?;
+        // Another attempt would be another child.
+        Ok(Failure { terminal: true, ..unavailable_in(&events) }.into())
+    }
+
     /// Ends the child's log for one of our own reasons.
     async fn end(&self, store: &dyn Store, now_ms: i64, reason: &str) -> Result<(), StageEnd> {
         let last = store.last_seq(self.id).await?;
@@ -212,6 +230,7 @@ impl Child {
             _ if reason == Some(STOPPED) => {
                 Outcome { notes: Some(format!("ended: {STOPPED}")), ..Outcome::succeeded() }
             }
+            _ if reason == Some(UNAVAILABLE) => Outcome::failed(unavailable_in(&events)),
             _ if reason == Some(LATE) => {
                 let message = format!("sub-workflow: {LATE}");
                 Outcome::failed(Failure::new(FailureClass::TransientInfra, message))
@@ -235,6 +254,21 @@ fn failure_of(failure: &Failure, cause: Option<&StageFailure>) -> Failure {
         _ => failure.message.clone(),
     };
     Failure::new(failure.class, format!("sub-workflow: {message}"))
+}
+
+/// The failure because of which the child paused the last time.
+fn unavailable_in(events: &[Event]) -> Failure {
+    let paused = events.iter().rev().find_map(|event| match &event.entry.body {
+        EventBody::RunPaused { unavailable, .. } => unavailable.first(),
+        _ => None,
+    });
+    match paused {
+        Some(StageFailure { node, failure, .. }) => {
+            let message = format!("sub-workflow: `{node}`: {}", failure.message);
+            Failure { message, ..failure.clone() }
+        }
+        None => Failure::new(FailureClass::Structural, "the sub-workflow paused without a reason"),
+    }
 }
 
 fn new_run(stage: &Stage, goal: Option<String>, bundle: Vec<u8>, plan: &Plan) -> NewRun {

@@ -122,8 +122,8 @@ pub enum Progress<'a> {
 /// Gets one whole turn from a model, with retries and failover.
 ///
 /// Transient failures ([`FailureClass::TransientInfra`]) are retried, among them a stream that broke
-/// off; a partial answer is discarded. When retries are used up, or the key or the quota is the
-/// problem, each fallback is used in order, with its own retries. A failure that the request itself
+/// off; a partial answer is discarded. When retries are used up, or the key, the quota or the model's name
+/// is the problem, each fallback is used in order, with its own retries. A failure that the request itself
 /// caused (it is invalid, too long, or filtered) ends this without failover.
 ///
 /// The usage of an answer and of an error is that of all requests made.
@@ -190,7 +190,7 @@ async fn with_retries(
 
 fn may_fail_over(kind: ErrorKind) -> bool {
     kind.class() == FailureClass::TransientInfra
-        || matches!(kind, ErrorKind::Auth | ErrorKind::Quota)
+        || matches!(kind, ErrorKind::Auth | ErrorKind::Quota | ErrorKind::UnknownModel)
 }
 
 fn combined(errors: Vec<ModelError>, usage: Usage) -> ModelError {

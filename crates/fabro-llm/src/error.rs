@@ -45,7 +45,11 @@ impl From<ModelError> for Failure {
     fn from(error: ModelError) -> Self {
         let class = error.class();
         let millis = |wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-        Self { retry_after_ms: error.retry_after.map(millis), ..Self::new(class, error.message) }
+        Self {
+            retry_after_ms: error.retry_after.map(millis),
+            unavailable: error.kind.remedy().map(str::to_owned),
+            ..Self::new(class, error.message)
+        }
     }
 }
 
@@ -66,6 +70,8 @@ pub enum ErrorKind {
     Auth,
     /// The account has no quota or credit left.
     Quota,
+    /// The provider does not know the model, or there is no such address.
+    UnknownModel,
     /// The conversation is larger than the model's context window.
     ContextOverflow,
     /// The provider refuses to answer this.
@@ -92,6 +98,7 @@ impl ErrorKind {
             | Self::BrokenStream => FailureClass::TransientInfra,
             Self::Quota | Self::ContextOverflow => FailureClass::BudgetExhausted,
             Self::Auth
+            | Self::UnknownModel
             | Self::ContentFilter
             | Self::InvalidRequest
             | Self::TooLarge
@@ -108,6 +115,7 @@ impl ErrorKind {
             Self::Unreachable => "unreachable",
             Self::Auth => "auth",
             Self::Quota => "quota",
+            Self::UnknownModel => "unknown_model",
             Self::ContextOverflow => "context_overflow",
             Self::ContentFilter => "content_filter",
             Self::InvalidRequest => "invalid_request",
@@ -115,6 +123,26 @@ impl ErrorKind {
             Self::TooLarge => "too_large",
             Self::Script => "script",
         }
+    }
+
+    /// What to do when the model could not be asked at all; `None` for an error of the request or of
+    /// its answer.
+    pub fn remedy(self) -> Option<&'static str> {
+        Some(match self {
+            Self::RateLimit | Self::Overloaded | Self::Timeout => {
+                "wait and ask again, or add a fallback model"
+            }
+            Self::Unreachable => "check the network and the provider's base_url",
+            Self::Auth => "set a valid key for the provider",
+            Self::Quota => "add credit at the provider, or use another one",
+            Self::UnknownModel => "correct the model's name, or the provider's base_url",
+            Self::Script => "add turns for the node, or for `*`, to the model script",
+            Self::ContextOverflow
+            | Self::ContentFilter
+            | Self::InvalidRequest
+            | Self::BrokenStream
+            | Self::TooLarge => return None,
+        })
     }
 
     pub(crate) fn message(self) -> &'static str {
@@ -125,6 +153,7 @@ impl ErrorKind {
             Self::Unreachable => "the model's provider cannot be reached: check its address",
             Self::Auth => "the model's provider refused the key: check it",
             Self::Quota => "the quota at the model's provider is used up: raise it",
+            Self::UnknownModel => "the model's provider does not know the model or the address",
             Self::ContextOverflow => {
                 "the conversation exceeds the model's context window: shorten it, or choose a larger model"
             }
@@ -150,6 +179,7 @@ mod tests {
             ErrorKind::Unreachable,
             ErrorKind::Auth,
             ErrorKind::Quota,
+            ErrorKind::UnknownModel,
             ErrorKind::ContextOverflow,
             ErrorKind::ContentFilter,
             ErrorKind::InvalidRequest,
@@ -160,20 +190,24 @@ mod tests {
         for kind in kinds.iter().filter(|kind| **kind != ErrorKind::Script) {
             assert_eq!(serde_json::from_value::<ErrorKind>(kind.as_str().into()).unwrap(), *kind);
         }
-        let lines = kinds.map(|kind| format!("{} {}", kind.as_str(), kind.class()));
+        let lines = kinds.map(|kind| {
+            let mark = if kind.remedy().is_some() { " unavailable" } else { "" };
+            format!("{} {}{mark}", kind.as_str(), kind.class())
+        });
         insta::assert_snapshot!(lines.join("\n"), @r"
-        rate_limit transient_infra
-        overloaded transient_infra
-        timeout transient_infra
-        unreachable transient_infra
-        auth deterministic
-        quota budget_exhausted
+        rate_limit transient_infra unavailable
+        overloaded transient_infra unavailable
+        timeout transient_infra unavailable
+        unreachable transient_infra unavailable
+        auth deterministic unavailable
+        quota budget_exhausted unavailable
+        unknown_model deterministic unavailable
         context_overflow budget_exhausted
         content_filter deterministic
         invalid_request deterministic
         broken_stream transient_infra
         too_large deterministic
-        script deterministic
+        script deterministic unavailable
         ");
     }
 

@@ -15,7 +15,7 @@ pub struct Unconfigured {
 impl Model for Unconfigured {
     fn stream(&self, _: Request) -> BoxStream<'static, Result<Part, ModelError>> {
         let message = format!("no model is configured, but `{}` needs one", self.node);
-        let error = ModelError::new(ErrorKind::InvalidRequest).with_message(message);
+        let error = ModelError::new(ErrorKind::Auth).with_message(message);
         stream::iter([Err(error)]).boxed()
     }
 }
@@ -29,7 +29,7 @@ mod tests {
     async fn every_request_is_an_error() {
         let model = Unconfigured { node: "plan".into() };
         let error = complete(&model, Request::new(Vec::new())).await.unwrap_err();
-        assert_eq!(error.kind, ErrorKind::InvalidRequest);
+        assert_eq!(error.kind, ErrorKind::Auth);
         assert_eq!(error.to_string(), "no model is configured, but `plan` needs one");
     }
 }

@@ -47,7 +47,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use fabro_graph::{Diagnostic, EdgeIx, Join, Node, NodeIx, Workflow, join};
-use fabro_types::{Fidelity, NodeKind, Severity};
+use fabro_types::{Fidelity, NodeKind, OnUnavailable, Severity};
 
 pub use attribute_text::{AttributeText, attribute_error};
 pub use compiled::Compiled;
@@ -120,6 +120,13 @@ impl Plan {
     /// The workflow as written.
     pub fn workflow(&self) -> &Workflow {
         &self.workflow
+    }
+
+    /// The same plan where `on_unavailable` has this value unless the graph has its own.
+    #[must_use]
+    pub fn with_on_unavailable(mut self, default: Option<OnUnavailable>) -> Self {
+        self.graph.on_unavailable = self.graph.on_unavailable.or(default);
+        self
     }
 
     /// What the graph's own attributes say.

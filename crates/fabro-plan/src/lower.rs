@@ -108,6 +108,7 @@ impl Lowering<'_> {
             retry_targets: self.retry_targets(attrs),
             signature_limit,
             on_failure: self.parsed(attrs, "on_failure"),
+            on_unavailable: self.parsed(attrs, "on_unavailable"),
         }
     }
 
@@ -131,6 +132,7 @@ impl Lowering<'_> {
             auto_status: attrs.is_true("auto_status"),
             allow_partial: attrs.is_true("allow_partial"),
             on_failure: self.parsed(attrs, "on_failure"),
+            on_unavailable: self.parsed(attrs, "on_unavailable"),
             selection: self.word(attrs, "selection"),
             body: self.body(node),
         }

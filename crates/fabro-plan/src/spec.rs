@@ -10,7 +10,7 @@ use fabro_events::QuestionType;
 use fabro_graph::NodeIx;
 use fabro_routing::Schema;
 use fabro_template::Template;
-use fabro_types::{Fidelity, NodeKind, Permissions, Weight};
+use fabro_types::{Fidelity, NodeKind, OnUnavailable, Permissions, Weight};
 use serde_json::Value;
 use strum::EnumString;
 
@@ -43,6 +43,8 @@ pub struct NodeSpec {
     pub allow_partial: bool,
     /// The node's own `on_failure`; see [`GraphSpec::on_failure`].
     pub on_failure: Option<OnFailure>,
+    /// The node's own `on_unavailable`; see [`GraphSpec::on_unavailable`].
+    pub on_unavailable: Option<OnUnavailable>,
     /// How an edge is chosen among equals.
     pub selection: Selection,
     /// What only nodes of this kind have.
@@ -359,6 +361,9 @@ pub struct GraphSpec {
     /// target or back from a goal gate). Only deterministic and structural failures count. A
     /// success of the node starts the count again.
     pub signature_limit: u32,
+    /// What follows when nothing could be asked, where the node does not say; `None`: the run pauses,
+    /// unless the workflow handles the failure.
+    pub on_unavailable: Option<OnUnavailable>,
 }
 
 /// Where a failed stage or an unmet goal gate jumps to.

@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fabro_blob::BlobStore;
 use fabro_config::{AgentSettings, ProviderSettings};
 use fabro_engine::{Plan, PlanError, ReadError, read_blob};
 use fabro_graph::{MemorySources, Node};
-use fabro_types::{BlobRef, Diagnostic, ModelInfo};
+use fabro_types::{BlobRef, Diagnostic, ModelInfo, OnUnavailable};
 use fabro_validate::RelativeSources;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -65,6 +66,10 @@ pub struct RunSettings {
     pub models: BTreeMap<String, ModelInfo>,
     /// What to ask when a model fails, in order: `provider` or `provider/model`.
     pub fallbacks: Vec<String>,
+    /// What follows when nothing can be asked, where the workflow does not say.
+    pub on_unavailable: Option<OnUnavailable>,
+    /// After which time a run that paused because of that asks again.
+    pub retry_unavailable: Option<Duration>,
 }
 
 /// Why a bundle cannot be run.
@@ -134,7 +139,7 @@ impl Bundle {
         let beside = RelativeSources::new(&files, &self.base);
         let workflow = fabro_validate::prepare(&self.name, &self.source, &beside)
             .map_err(|findings| BundleError::Invalid { file: self.file.clone(), findings })?;
-        Ok(Plan::compile(workflow)?)
+        Ok(Plan::compile(workflow)?.with_on_unavailable(self.settings.on_unavailable))
     }
 
     /// The goal that the workflow itself states, rendered with these inputs.

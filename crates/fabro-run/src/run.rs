@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::{Bundle, RunSettings, render_goal};
 use fabro_engine::{
@@ -49,6 +50,8 @@ pub enum DriveResult {
         reason: PauseReason,
         /// The gates that wait for an answer.
         gates: Vec<Gate>,
+        /// The stages for which nothing could be asked.
+        unavailable: Vec<StageFailure>,
     },
     /// The run was interrupted. It can be resumed.
     Interrupted,
@@ -129,7 +132,11 @@ impl Run {
             )]
             .into(),
         };
-        let plan = workflow.plan;
+        // With the settings, which a resume knows too.
+        let plan = match settings.on_unavailable {
+            Some(_) => Arc::new(bundle.plan()?),
+            None => workflow.plan,
+        };
         let id = spec.id.unwrap_or_else(new_run_id);
         let created_ms = i64::try_from(id.unix_ms()).unwrap_or(i64::MAX);
         let commit = begin(id, created_ms, &plan, new);
@@ -284,7 +291,7 @@ impl Run {
         };
         let services = RunServices { interrupt: stop.clone(), ..services };
         let end = tokio::select! {
-            end = self.drive_stages(services) => end?,
+            end = self.drive_asking_again(services) => end?,
             end = stop_when_lost => end,
         };
         let store = &*self.store;
@@ -311,13 +318,60 @@ impl Run {
                     PauseReason::Human => open_gates_of_family(store, id).await?,
                     _ => Vec::new(),
                 };
-                DriveResult::Paused { reason, gates }
+                let unavailable = match reason {
+                    PauseReason::Unavailable => causes(store, id).await?,
+                    _ => Vec::new(),
+                };
+                DriveResult::Paused { reason, gates, unavailable }
             }
             RunEnd::Stopped if lost.is_cancelled() => {
                 return Err(StoreError::LeaseLost { run: id }.into());
             }
             RunEnd::Stopped => DriveResult::Interrupted,
         })
+    }
+
+    /// Drives the stages. When nothing could be asked, and the settings say after which time to ask
+    /// again, it waits and does so.
+    async fn drive_asking_again(&mut self, services: RunServices) -> Result<RunEnd, RunError> {
+        loop {
+            let end = self.drive_stages(services.clone()).await?;
+            let wait = self.settings.retry_unavailable;
+            let (RunEnd::Paused(PauseReason::Unavailable), Some(wait)) = (&end, wait) else {
+                return Ok(end);
+            };
+            (services.warn)(&format!("nothing could be asked; the run asks again in {wait:?}"));
+            if !self.wait_to_ask_again(wait, &services.interrupt).await? {
+                return Ok(RunEnd::Stopped);
+            }
+            self.events = read_all(&*self.store, self.id()).await?;
+            self.state = RunState::replay(self.id(), &self.events);
+            self.max_cost = None;
+        }
+    }
+
+    /// Waits for this time, or until a message arrives; false when it was interrupted.
+    async fn wait_to_ask_again(
+        &self,
+        wait: Duration,
+        interrupt: &CancellationToken,
+    ) -> Result<bool, RunError> {
+        let mut late = std::pin::pin!(tokio::time::sleep(wait));
+        let mut period = tokio::time::interval(INBOX_PERIOD);
+        loop {
+            tokio::select! {
+                biased;
+                () = interrupt.cancelled() => return Ok(false),
+                () = &mut late => return Ok(true),
+                _ = period.tick() => {
+                    for member in self.store.family(self.id()).await? {
+                        if !self.store.pending(member).await?.is_empty() {
+                            return Ok(true);
+                        }
+                    }
+                }
+            }
+        }
     }
 
     /// Ends what a dead driver left running, runs the preparation steps and then the stages.
@@ -398,12 +452,15 @@ impl Run {
     }
 }
 
-/// The stage failures that the end of a run names.
+/// The stage failures that the end of a run, or its pause, names.
 async fn causes(store: &dyn RunStore, run: RunId) -> Result<Vec<StageFailure>, StoreError> {
     let last = store.last_seq(run).await?;
     let events = store.read(run, last.saturating_sub(1), 1).await?;
     Ok(events.last().map(|event| event.entry.body.causes().to_vec()).unwrap_or_default())
 }
+
+/// How often messages are looked for while a run waits to ask again.
+const INBOX_PERIOD: Duration = Duration::from_millis(500);
 
 /// How deep sub-workflows nest in a valid workflow.
 const MAX_DEPTH: usize = fabro_types::MAX_SUB_WORKFLOW_DEPTH;

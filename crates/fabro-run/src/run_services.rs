@@ -15,6 +15,7 @@ pub fn now_ms() -> i64 {
 }
 
 /// What a run is driven with, besides its settings.
+#[derive(Clone)]
 pub struct RunServices {
     /// Receives every committed event of the run and of its sub-workflows.
     pub sink: Arc<dyn EventSink>,

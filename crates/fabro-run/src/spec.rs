@@ -227,6 +227,8 @@ fn merged_settings(
         providers,
         configured_model: configured.model.name,
         agent: configured.agent,
+        on_unavailable: configured.on_unavailable,
+        retry_unavailable: configured.retry_unavailable,
         models: configured.models,
         fallbacks: if own_fallbacks { config.model.fallbacks } else { configured.model.fallbacks },
     };

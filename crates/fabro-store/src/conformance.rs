@@ -128,7 +128,12 @@ async fn the_list_follows_the_log(store: &dyn RunStore) -> Checked {
             candidates: Vec::new(),
         },
         EventBody::RunCanceled { reason: "test".into() },
-        EventBody::RunPaused { reason: PauseReason::Human, message: String::new(), gates: vec![] },
+        EventBody::RunPaused {
+            reason: PauseReason::Human,
+            message: String::new(),
+            gates: vec![],
+            unavailable: vec![],
+        },
     ];
     let expect = ["succeeded", "failed", "canceled", "paused"];
     for (number, (body, status)) in (1..).zip(ends.into_iter().zip(expect)) {

@@ -49,7 +49,9 @@ pub use label::{accelerator, strip_accelerator};
 pub use model_info::{ModelInfo, ReasoningStyle};
 pub use nearest::nearest;
 pub use node_kind::NodeKind;
-pub use outcome::{ContextPatch, Failure, FailureClass, Outcome, Usage, failure_signature};
+pub use outcome::{
+    ContextPatch, Failure, FailureClass, OnUnavailable, Outcome, Usage, failure_signature,
+};
 pub use path::value_at;
 pub use permissions::Permissions;
 #[cfg(feature = "pest")]

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use strum::{Display, IntoStaticStr};
+use strum::{Display, EnumString, IntoStaticStr};
 
 use crate::Status;
 
@@ -69,6 +69,22 @@ pub struct Failure {
     /// How long the server asks to wait before a retry, in milliseconds (`Retry-After`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
+    /// Present when nothing could be asked (a key is refused, a provider cannot be reached, a program
+    /// is missing): what to do about it. That is no result of the stage, and the run pauses, unless
+    /// the workflow handles it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unavailable: Option<String>,
+}
+
+/// What follows when nothing could be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, EnumString)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum OnUnavailable {
+    /// The run pauses, and a resume asks again.
+    Pause,
+    /// It is a failure of the stage like any other.
+    Fail,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -85,7 +101,13 @@ impl Failure {
             stated: false,
             terminal: false,
             retry_after_ms: None,
+            unavailable: None,
         }
+    }
+
+    /// The same failure, because nothing could be asked; `remedy` is what to do.
+    pub fn with_remedy(self, remedy: impl Into<String>) -> Self {
+        Self { unavailable: Some(remedy.into()), ..self }
     }
 
     /// The same failure, signed for a node.

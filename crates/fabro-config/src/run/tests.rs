@@ -33,6 +33,8 @@ fn check(text: &str) -> String {
         say("env", format!("{:?}", config.env));
         say("prepare", format!("{:?}", config.prepare));
         say("permissions", format!("{:?}", config.agent.permissions));
+        say("on_unavailable", format!("{:?}", config.on_unavailable));
+        say("retry_unavailable", format!("{:?}", config.retry_unavailable));
         say("artifacts", format!("{:?}", config.artifacts));
     }
     out + &Findings { path: "run.toml".into(), text: text.into(), list }.to_string()

@@ -12,6 +12,7 @@ mod resume;
 mod routing;
 mod slow_store;
 mod test_store;
+mod unavailable;
 mod unhandled;
 
 use std::collections::BTreeMap;

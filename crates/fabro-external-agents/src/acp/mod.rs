@@ -5,6 +5,7 @@ mod session;
 mod transport;
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use agent_client_protocol::v1::schema::{
@@ -101,17 +102,26 @@ impl Backend for Acp {
         let install = "install it, or correct `acp.command`";
         let (mut process, pipes) = start(&self.program, &self.args, &env, &task, install)?;
         let stderr = Mutex::new(Tail::default());
-        let outcome = match self.converse(pipes, &task, &stderr).await {
+        let is_prompted = AtomicBool::new(false);
+        let final_error = |error: BackendError| {
+            let error = error.redacted(&task.redactor);
+            if is_prompted.load(Ordering::Relaxed) {
+                error
+            } else {
+                error.before_request(self.name())
+            }
+        };
+        let outcome = match self.converse(pipes, &task, &stderr, &is_prompted).await {
             Err(Stop::Gone(error)) => {
                 let error = self.connection_error(&mut process, &error, &stderr).await;
-                return Err(error.redacted(&task.redactor));
+                return Err(final_error(error));
             }
             Ok(done) => Ok(done),
             Err(Stop::Backend(error)) => Err(error),
             Err(Stop::Refused(error)) => Err(reported(self.name(), &error)),
         };
         process.end().await;
-        outcome.map_err(|error| error.redacted(&task.redactor))
+        outcome.map_err(final_error)
     }
 }
 
@@ -121,6 +131,7 @@ impl Acp {
         pipes: Pipes,
         task: &Task<'_>,
         stderr: &Mutex<Tail>,
+        is_prompted: &AtomicBool,
     ) -> Result<Done, Stop> {
         let client = SessionClient::new(task)?;
         let mut log = Log::new(task, "stderr.log");
@@ -162,7 +173,7 @@ impl Acp {
                 on_receive_request!(),
             )
             .connect_with(transport, async move |agent| {
-                Ok(converse(&agent, task, &self.config, client, self.name()).await)
+                Ok(converse(&agent, task, &self.config, client, self.name(), is_prompted).await)
             });
         let mut conversation = std::pin::pin!(conversation);
         let mut record_stderr = std::pin::pin!(record_stderr);

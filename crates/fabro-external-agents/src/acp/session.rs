@@ -1,3 +1,4 @@
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use agent_client_protocol::schema::ProtocolVersion;
@@ -50,6 +51,7 @@ pub(super) async fn converse(
     config: &Config,
     client: &SessionClient<'_>,
     program: &str,
+    is_prompted: &AtomicBool,
 ) -> Result<Done, Stop> {
     let session = tokio::select! {
         biased;
@@ -57,6 +59,7 @@ pub(super) async fn converse(
         session = prepare(agent, task, config, client, program) => session?,
     };
     let id = session.session_id;
+    is_prompted.store(true, Ordering::Relaxed);
     let prompt = ContentBlock::Text(TextContent::new(task.prompt));
     let prompt = agent.send_request(PromptRequest::new(id.clone(), vec![prompt])).block_task();
     let mut prompt = std::pin::pin!(prompt);
@@ -213,11 +216,11 @@ impl Settings<'_> {
 pub(super) fn reported(program: &str, error: &agent_client_protocol::Error) -> BackendError {
     let data = error.data.as_ref();
     let keys = ["type", "code", "kind", "status", "errorKind"];
-    let class = keys.iter().find_map(|key| error::class_of(data?.get(key)?));
+    let kind = keys.iter().find_map(|key| error::kind_of(data?.get(key)?));
     let detail = data.and_then(|data| data.as_str().or(data["details"].as_str()));
     let message = match detail {
         Some(detail) => format!("{}: {detail}", error.message),
         None => error.message.clone(),
     };
-    BackendError::reported(program, class.unwrap_or(FailureClass::Deterministic), &message)
+    BackendError::reported(program, kind.unwrap_or(FailureClass::Deterministic.into()), &message)
 }

@@ -40,7 +40,7 @@ fn read(event: &Value, answer: &mut Answer, on_event: &dyn Fn(Progress)) {
             parts.into_iter().flatten().for_each(|part| progress(part, on_event));
             answer.pending_error = event["error"].as_str().map(|kind| {
                 let text = message["content"][0]["text"].as_str().unwrap_or(kind);
-                (error::class_of(&event["error"]), text.to_owned())
+                (error::kind_of(&event["error"]), text.to_owned())
             });
             return;
         }
@@ -79,8 +79,8 @@ fn result(event: &Value, answer: &mut Answer) {
     let text = event["result"].as_str();
     let subtype = event["subtype"].as_str().unwrap_or("success");
     if event["is_error"] == true || subtype != "success" {
-        let class = error::class_of(&event["api_error_status"]);
-        let class = class.or_else(|| error::class_of(&event["subtype"]));
+        let class = error::kind_of(&event["api_error_status"]);
+        let class = class.or_else(|| error::kind_of(&event["subtype"]));
         let message = event["errors"][0].as_str().or(text).filter(|text| !text.trim().is_empty());
         answer.fail(class, message.unwrap_or(subtype));
     } else {

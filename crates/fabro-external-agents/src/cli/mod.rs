@@ -84,11 +84,19 @@ impl Cli {
         if exit != Exit::Code(0) || answer.text.is_none() {
             answer.settle_error();
         }
-        if let Some((class, message)) = answer.error {
-            return Err(BackendError::reported(name, class, &message));
+        if let Some((kind, message)) = answer.error {
+            return Err(BackendError::reported(name, kind, &message));
         }
         if exit != Exit::Code(0) {
-            return Err(BackendError::Failed { program: name.to_owned(), exit, stderr });
+            let failed = BackendError::Failed { program: name.to_owned(), exit, stderr };
+            let is_silent = answer.session_id.is_none() && answer.usage.is_none();
+            let took_nothing = is_silent && answer.text.is_none();
+            let has_code = matches!(exit, Exit::Code(_));
+            return Err(if took_nothing && has_code {
+                failed.before_request(name)
+            } else {
+                failed
+            });
         }
         let Some(text) = answer.text else {
             return Err(BackendError::NoAnswer { program: name.to_owned(), stderr });

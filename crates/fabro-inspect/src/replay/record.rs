@@ -99,7 +99,9 @@ impl Record {
     fn read_run_event(&mut self, event: &Event) {
         let input = match &event.entry.body {
             EventBody::RunResumed { max_cost } => Input::Resume { max_cost: *max_cost },
-            EventBody::RunPaused { gates, .. } => Input::Idle { gates: gates.clone() },
+            EventBody::RunPaused { gates, unavailable, .. } => {
+                Input::Idle { gates: gates.clone(), unavailable: unavailable.clone() }
+            }
             EventBody::RunCanceled { reason } => Input::Cancel { reason: reason.clone() },
             // Only a time limit ends a branch with a failure that is not the branch's.
             EventBody::BranchCompleted { canceled: true, failure: Some(_), .. } => {

@@ -103,6 +103,7 @@ impl ErrorBody {
             Some(401 | 403 | 407) => ErrorKind::Auth,
             Some(402) => ErrorKind::Quota,
             Some(408 | 504) => ErrorKind::Timeout,
+            Some(404 | 410) => ErrorKind::UnknownModel,
             Some(413) => ErrorKind::ContextOverflow,
             Some(429) => ErrorKind::RateLimit,
             Some(409 | 425 | 500..) => ErrorKind::Overloaded,
@@ -252,7 +253,7 @@ mod tests {
         check(401, "", "Auth: 401");
         check(402, "{}", "Quota: 402");
         check(403, r#"{"error": "forbidden"}"#, "Auth: 403: forbidden");
-        check(404, r#"{"detail": "Not Found"}"#, "InvalidRequest: 404: Not Found");
+        check(404, r#"{"detail": "Not Found"}"#, "UnknownModel: 404: Not Found");
         check(408, "", "Timeout: 408");
         check(413, "too large", "ContextOverflow: 413: too large");
         check(422, "[]", "InvalidRequest: 422");

@@ -29,7 +29,7 @@ pub(super) fn route(
         (None, None) => (0, None),
     };
     let provider = providers.get(index).ok_or_else(|| {
-        invalid("no provider is configured: set a key, a base URL, or [providers.NAME]".to_owned())
+        auth("no provider is configured: set a key, a base URL, or [providers.NAME]".to_owned())
     })?;
     require_key(provider)?;
     let model = match model {
@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(routed(&responses, None, Some("gpt-5")), "mine gpt-5");
         assert_eq!(
             routed(&[], None, None),
-            "InvalidRequest: no provider is configured: set a key, a base URL, or [providers.NAME]"
+            "Auth: no provider is configured: set a key, a base URL, or [providers.NAME]"
         );
         let keyless = [Provider::new("anthropic", ProviderKind::Anthropic)];
         assert_eq!(

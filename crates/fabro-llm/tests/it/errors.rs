@@ -60,8 +60,8 @@ async fn every_fault_has_its_kind() {
     ContentFilter: the model's provider refused to answer: change the prompt (test: 400 content_filter: The response was filtered due to the prompt triggering the content policy)
     InvalidRequest: the model's provider refused the request as invalid (test: 400 invalid_request_error: max_tokens: Field required)
     InvalidRequest: the model's provider refused the request as invalid (test: 400 invalid_value: Invalid value: 'x')
-    InvalidRequest: the model's provider refused the request as invalid (test: 404 not_found_error: model: no-such-model)
-    InvalidRequest: the model's provider refused the request as invalid (test: 404 model_not_found: The model does not exist)
+    UnknownModel: the model's provider does not know the model or the address (test: 404 not_found_error: model: no-such-model)
+    UnknownModel: the model's provider does not know the model or the address (test: 404 model_not_found: The model does not exist)
     ");
 }
 
