@@ -2,6 +2,10 @@ use super::*;
 
 const ONE: &str = r#"digraph { start -> p -> exit; p [shape=tab, prompt="Plan."] }"#;
 
+/// A failure of the model is one of the stage.
+const FAILS: &str =
+    r#"digraph { start -> p -> exit; p [shape=tab, prompt="Plan.", on_unavailable=fail] }"#;
+
 #[test]
 fn an_answer_writes_its_keys() {
     let text = "é".repeat(300);
@@ -79,7 +83,7 @@ fn the_system_prompt_lists_the_tools_that_the_agent_has() {
 fn errors_of_the_model_have_their_class() {
     let classes = |error: &str| {
         let script = json!({"p": [{"error": error}]}).to_string();
-        let scene = Scene::new(ONE).model(&script);
+        let scene = Scene::new(FAILS).model(&script);
         scene.drive().unwrap();
         let class = scene.value("failure_class");
         class.as_str().unwrap().to_owned()
@@ -95,7 +99,7 @@ fn errors_of_the_model_have_their_class() {
     ] {
         assert_eq!(classes(error), class, "{error}");
     }
-    let unlisted = Scene::new(ONE).model(r#"{"q": [{"text": "x"}]}"#);
+    let unlisted = Scene::new(FAILS).model(r#"{"q": [{"text": "x"}]}"#);
     insta::assert_snapshot!(unlisted.story(), @r#"
     001 start@1 succeeded -> p (unconditional)
     002 p@1 failed: the model script has no turns for node `p`: add a list for "p", or one for "*" (deterministic) -> exit (unconditional)
@@ -106,7 +110,7 @@ fn errors_of_the_model_have_their_class() {
 
 #[test]
 fn transient_errors_are_retried_and_wait_as_asked() {
-    let graph = r"digraph { graph [default_max_retries=3]; start -> p -> exit; p [shape=tab] }";
+    let graph = r"digraph { graph [default_max_retries=3, on_unavailable=fail]; start -> p -> exit; p [shape=tab] }";
     let model = r#"{"p": [{"error": "rate_limit", "retry_after_s": 12.5}, {"error": "overloaded", "retry_after_s": 900}, {"error": "timeout", "retry_after_s": 0}, {"text": "at last"}]}"#;
     insta::assert_snapshot!(Scene::new(graph).model(model).story(), @r"
     001 start@1 succeeded -> p (unconditional)

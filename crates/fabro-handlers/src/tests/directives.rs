@@ -136,7 +136,7 @@ fn wrong_types_are_ignored_field_by_field() {
 
 #[test]
 fn auto_status_leaves_a_stated_failure_alone() {
-    let source = r"digraph { start -> a -> b -> exit; a [auto_status=true]; b [auto_status=true] }";
+    let source = r"digraph { start -> a -> b -> exit; a [auto_status=true]; b [auto_status=true, on_unavailable=fail] }";
     let model = r#"{"a": [{"text": "{\"outcome\": \"failed\"}"}], "b": [{"error": "auth"}]}"#;
     check(source, model, &["a@1 failed: the stage said it failed", "b@1 succeeded (auto_status:"]);
 }

@@ -148,8 +148,10 @@ fn a_model_chooses_where_there_is_a_prompt() {
 #[test]
 fn a_model_that_cannot_be_asked_leaves_the_choice_to_the_status() {
     let mut scene = forked(1, 0);
-    scene.bundle.source =
-        FORK.replace("[shape=tripleoctagon]", "[shape=tripleoctagon, prompt=\"Which?\"]");
+    scene.bundle.source = FORK.replace(
+        "[shape=tripleoctagon]",
+        "[shape=tripleoctagon, prompt=\"Which?\", on_unavailable=fail]",
+    );
     scene.model = r#"{"join": [{"error": "auth"}], "next": [{"text": "ok"}]}"#.into();
     let story = scene.story();
     let join: Vec<_> = story.lines().filter(|line| line.contains("join")).collect();

@@ -147,7 +147,7 @@ fn agents_that_were_never_begun_are_not_begun() {
 
 #[test]
 fn a_failure_of_the_model_is_that_of_the_record() {
-    let source = r#"digraph { start -> fix -> exit; fix [prompt="Fix it."] }"#;
+    let source = r#"digraph { start -> fix -> exit; fix [prompt="Fix it.", on_unavailable=fail] }"#;
     let model = r#"{"fix": [
         {"tool_calls": [{"name": "read_file", "arguments": {"file_path": "a.txt"}}]}, {"error": "quota"}]}"#;
     let report = Taped::new(source).model(model).record().replay();
