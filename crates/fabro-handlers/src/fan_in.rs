@@ -35,9 +35,12 @@ impl FanInHandler {
             Ok(outcome) => outcome,
             Err(NoReply::End(end)) => return Err(end),
             Err(NoReply::Failed(outcome)) => {
-                let Some(why) =
-                    outcome.failure.as_ref().filter(|it| it.class != FailureClass::Canceled)
-                else {
+                let pauses = stage.pauses_when_unavailable();
+                let ends_stage = |failure: &Failure| {
+                    failure.class == FailureClass::Canceled
+                        || pauses && failure.unavailable.is_some()
+                };
+                let Some(why) = outcome.failure.as_ref().filter(|it| !ends_stage(it)) else {
                     return Ok(request.finish(*outcome));
                 };
                 // The branches have succeeded: the stage does not fail because the model does.
