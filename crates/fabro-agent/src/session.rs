@@ -379,7 +379,7 @@ impl Session {
 
     /// Gives calls of an earlier process their results: those that are known, and for the others
     /// that they were interrupted.
-    fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         let Some(open) = self.open.take() else { return };
         for call in open.missing() {
             let done = fabro_events::CompletedTool {

@@ -18,7 +18,7 @@ use crate::prefix::meter;
 use crate::{JournalError, Parts, Record, Session, SessionError};
 
 impl Session {
-    /// Shortens the conversation now, with what `overrides` say in the place of the session's own
+    /// Shortens the conversation now, where calls of an earlier process count as interrupted, with what `overrides` say in the place of the session's own
     /// settings. `None` when there is nothing old in it, or nothing to gain; a summary that fails
     /// is an `agent.error` note and changes nothing.
     ///
@@ -30,6 +30,7 @@ impl Session {
         overrides: &Overrides,
         cancel: &CancellationToken,
     ) -> Result<Option<Report>, SessionError> {
+        self.settle();
         let policy = self.parts.settings.compaction.with(overrides);
         self.shorten_with(&policy, Reason::Manual, cancel).await
     }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use crate::Bundle;
 use fabro_engine::checkpoint::{self, Checkpoint};
 use fabro_engine::{NewBlob, Phase, RunState, offload_patch, read_all};
-use fabro_events::{Event, EventBody};
+use fabro_events::{Entry, Event, EventBody, Note};
 use fabro_gate::{GateAnswer, match_answer};
 use fabro_graph::NodeKind;
+use fabro_handlers::offload_notes;
 use fabro_store::{Batch, InboxId, Lease, Message, RunStore, StoreError};
 use fabro_types::{ContextPatch, RunId, RunStatus, one_line};
 use serde_json::{Map, Value};
@@ -220,6 +221,36 @@ pub async fn cancel(
         }
         Err(error) => Err(error),
     }
+}
+
+/// Records a compaction of a stage's conversation, while the run is not driven: a resume continues
+/// from the shorter conversation. `like` is an event of the stage's own session, and `last` the
+/// place of the last event in the log that the compaction was made from.
+///
+/// # Errors
+///
+/// The run is being driven, or its log has grown.
+pub async fn record_compaction(
+    store: &dyn RunStore,
+    run: RunId,
+    like: &Event,
+    last: u64,
+    mut notes: Vec<Note>,
+) -> Result<(), RunError> {
+    let blobs = offload_notes(&mut notes);
+    let ts_ms = now_ms();
+    let event = |(note, seq): (Note, u64)| Event {
+        run_id: run,
+        seq,
+        ts_ms,
+        entry: Entry { body: note.body, ..like.entry.clone() },
+    };
+    let events: Vec<Event> = notes.into_iter().zip(last + 1..).map(event).collect();
+    let batch = Batch { blobs: &blobs, ..Batch::of(&events) };
+    // A sub-workflow runs under the lease of the run at the top.
+    let root = store.root(run).await?;
+    with_lease(store, root, async |lease| Ok(store.append_leased(lease, run, last, &batch).await?))
+        .await
 }
 
 /// Where a run was forked or rewound to.

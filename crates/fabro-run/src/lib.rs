@@ -95,7 +95,9 @@ mod tests;
 
 pub use bundle::{Bundle, BundleError, RunSettings};
 pub use children::BundledChildren;
-pub use control::{Cancellation, ForkPoint, answer, cancel, fork, is_driven, rewind, steer};
+pub use control::{
+    Cancellation, ForkPoint, answer, cancel, fork, is_driven, record_compaction, rewind, steer,
+};
 pub use error::{RunError, SetupError};
 pub use family::{Member, run_redactor, running_members};
 pub use gates::{Gate, gate_names, open_gates, open_gates_of_family};

@@ -313,6 +313,30 @@ async fn by_hand_and_without_a_model() {
     assert!(recorded.contains("compaction started\ncompaction manual 37+5"), "{recorded}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_conversation_with_interrupted_calls_is_compacted_before_it_resumes() {
+    let model = worker(20, |_| panic!("asked for a summary"));
+    let (mut first, journal) = session(&model, settings());
+    first.send("Goal".to_owned(), &never()).await.unwrap();
+    let notes = journal.notes();
+    // The driver died while the last call was running.
+    let is_result =
+        |note: &fabro_events::Note| matches!(note.body, EventBody::AgentToolCompleted(_));
+    let last = notes.iter().rposition(is_result).unwrap();
+    let before = &notes[..last];
+    let overrides = Overrides { generate_summary: Some(false), ..Overrides::default() };
+    let (mut compacted, added) = session(&Play::list(vec![say("x")]), settings());
+    compacted.restore(Transcript::from_notes(before, no_blobs).unwrap());
+    let report = compacted.compact(&overrides, &never()).await.unwrap().unwrap();
+    assert_eq!(report.preserved_turn_count, 6);
+    let after = added.notes();
+    let (mut resumed, _) = session(&Play::list(vec![say("x")]), settings());
+    resumed.restore(Transcript::from_notes(before.iter().chain(&after), no_blobs).unwrap());
+    assert_eq!(conversation(&resumed), conversation(&compacted));
+    assert!(conversation(&resumed).contains("[interrupted: "));
+    assert_eq!(resumed.resume(&never()).await.unwrap().text, "x");
+}
+
 /// Reads texts of this length, so many with each answer, and answers after so many turns. A request
 /// that is larger than the window is refused.
 fn reader(window: usize, chars: usize, at_once: usize, turns: usize) -> Arc<Play> {

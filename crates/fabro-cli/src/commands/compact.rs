@@ -1,12 +1,13 @@
 //! `fabro compact`.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use clap_complete::ArgValueCandidates;
 use fabro_agent::{MemoryJournal, Parts, Session, Settings, Transcript};
 use fabro_compaction::{Overrides, Report};
-use fabro_engine::{RunState, checkpoint, read_all, read_blob};
-use fabro_events::{Event, EventBody};
+use fabro_engine::{Phase, RunState, StageRecord, checkpoint, read_all, read_blob};
+use fabro_events::{Event, EventBody, Note};
 use fabro_handlers::compaction_policy;
 use fabro_inspect::conversation;
 use fabro_llm::TurnCounts;
@@ -14,7 +15,7 @@ use fabro_run::{Bundle, RunSettings, ServiceBuilder};
 use fabro_store::SqliteStore;
 use fabro_terminal::{Paint, clean};
 use fabro_tools::{ToolContext, ToolSet};
-use fabro_types::RunId;
+use fabro_types::{BlobRef, Fidelity, RunId};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
@@ -24,10 +25,10 @@ use crate::exit::Exit;
 use crate::global::Global;
 use crate::output;
 
-/// Preview the compaction of an agent's conversation
+/// Preview or apply a compaction of an agent's conversation
 #[derive(clap::Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  fabro compact latest\n  fabro compact latest implement@2 --keep-recent 10\n  fabro compact latest --no-summary --json | jq -r .summary\n\nNothing is changed: agents compact their conversations automatically."
+    after_help = "Examples:\n  fabro compact latest\n  fabro compact latest implement@2 --keep-recent 10\n  fabro compact latest --no-summary --json | jq -r .summary\n  fabro compact latest implement --apply\n\nWithout --apply nothing is changed: agents compact their conversations automatically."
 )]
 pub struct CompactArgs {
     /// The run: its id, the beginning of it, or `latest`
@@ -46,6 +47,10 @@ pub struct CompactArgs {
     #[arg(long)]
     pub no_summary: bool,
 
+    /// Replace the messages of a stage that waits for `fabro resume`
+    #[arg(long)]
+    pub apply: bool,
+
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -56,11 +61,17 @@ pub struct CompactArgs {
 struct Preview<'a> {
     summary: Option<&'a str>,
     compacted_entries: usize,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    applied: bool,
 }
 
-/// Previews the compaction of a stage's conversation. Nothing is recorded.
+/// Previews the compaction of a stage's conversation, or records it.
 pub async fn compact(args: CompactArgs, global: &Global) -> anyhow::Result<Exit> {
-    let (store, run) = global.run_to_read(&args.run).await?;
+    let (store, run) = if args.apply {
+        global.run_to_change(&args.run).await?
+    } else {
+        global.run_to_read(&args.run).await?
+    };
     let events = read_all(&store, run).await?;
     let (stage, talk) = conversation(&events, args.stage.as_deref())?;
     let transcript = Transcript::from_events(talk.iter().copied(), |blob| read_blob(&store, blob))?;
@@ -69,6 +80,10 @@ pub async fn compact(args: CompactArgs, global: &Global) -> anyhow::Result<Exit>
             format!("`{stage}` has no conversation"),
             "name a stage that talked with a model",
         ));
+    }
+    let open = open_conversation(run, &events, &talk);
+    if args.apply {
+        check_open(&store, run, &stage, open.as_ref()).await?;
     }
     let settings = settings(&store, run, &events)?;
     let node = checkpoint::split(&stage).0.unwrap_or_default();
@@ -90,6 +105,10 @@ pub async fn compact(args: CompactArgs, global: &Global) -> anyhow::Result<Exit>
         },
         context: ToolContext::default(),
     });
+    for earlier in open.iter().flat_map(|open| &open.thread) {
+        let read = |blob: &BlobRef| read_blob(&store, blob);
+        session.recall(Transcript::from_events(earlier.iter().copied(), read)?);
+    }
     session.restore(transcript);
     let overrides = Overrides {
         keep_recent_entries: args.keep_recent,
@@ -100,14 +119,121 @@ pub async fn compact(args: CompactArgs, global: &Global) -> anyhow::Result<Exit>
     if let (None, Some(why)) = (&report, failure(&journal)) {
         return Err(error::failed(why, "leave the model out with --no-summary"));
     }
+    let applied = match (&report, open) {
+        (Some(_), Some(open)) if args.apply => {
+            apply(&store, run, &stage, &open, journal.notes()).await?;
+            true
+        }
+        _ => false,
+    };
     let preview = Preview {
+        applied,
         compacted_entries: report.as_ref().map_or(0, |report| report.compacted_entries),
         summary: report.as_ref().map(|report| report.summary.as_str()),
     };
     output::report(args.json, &preview, || {
-        text(&stage, report.as_ref(), session.messages().len(), global.paint_stdout())
+        let mut text =
+            text(&stage, report.as_ref(), session.messages().len(), global.paint_stdout());
+        if applied {
+            let resume = global.command(&format!("resume {run}"));
+            let _ = writeln!(text, "\napplied; continue with: {resume}");
+        }
+        text
     })?;
     Ok(Exit::SUCCEEDED)
+}
+
+/// A conversation that a resume continues.
+struct OpenConversation<'e> {
+    /// An event of the stage's own session.
+    like: &'e Event,
+    /// The place of the last event in the log.
+    last: u64,
+    /// The events of the earlier stages of its thread, a list for each.
+    thread: Vec<Vec<&'e Event>>,
+}
+
+/// The conversation, when its stage has not ended.
+fn open_conversation<'e>(
+    run: RunId,
+    events: &'e [Event],
+    talk: &[&'e Event],
+) -> Option<OpenConversation<'e>> {
+    let is_own = |event: &&&Event| {
+        matches!(event.entry.body, EventBody::AgentMessage { .. })
+            && event.entry.parent_session_id.is_none()
+    };
+    let like = *talk.iter().rfind(is_own)?;
+    let state = RunState::replay(run, events);
+    if matches!(state.phase, Phase::Ended(..)) {
+        return None;
+    }
+    let cursor = state.cursors.get(like.entry.branch.as_deref().unwrap_or_default())?;
+    let active = cursor.active()?;
+    let is_this = like.entry.node_id.as_ref() == Some(&active.node)
+        && like.entry.visit == Some(active.visit)
+        && active.talked;
+    if !is_this {
+        return None;
+    }
+    let thread = active.thread_id.as_ref().filter(|_| active.fidelity == Fidelity::Full);
+    let same =
+        cursor.history.iter().filter(|it| thread.is_some() && it.thread_id.as_ref() == thread);
+    let effective = checkpoint::effective(events);
+    let of_record = |record: &Arc<StageRecord>| -> Vec<&Event> {
+        let is_of = |event: &&&Event| {
+            let entry = &event.entry;
+            (record.since_seq..=record.until_seq).contains(&event.seq)
+                && entry.node_id.as_ref() == Some(&record.node)
+                && entry.visit == Some(record.visit)
+                && entry.branch.as_deref().unwrap_or_default() == &*record.branch
+        };
+        effective.iter().filter(is_of).copied().collect()
+    };
+    let thread = same.map(of_record).collect();
+    Some(OpenConversation { like, last: events.last()?.seq, thread })
+}
+
+/// Refuses what cannot be applied before a model is asked.
+async fn check_open(
+    store: &SqliteStore,
+    run: RunId,
+    stage: &str,
+    open: Option<&OpenConversation<'_>>,
+) -> anyhow::Result<()> {
+    if fabro_run::is_driven(store, run).await? {
+        let message = format!("run {run} is running: its agents compact their conversations");
+        return Err(error::failed(message, "interrupt or cancel it, or leave out --apply"));
+    }
+    if open.is_none() {
+        let message = format!("`{stage}` has ended: no resume continues its conversation");
+        return Err(error::usage(message, "leave out --apply"));
+    }
+    Ok(())
+}
+
+/// Records the compaction.
+async fn apply(
+    store: &SqliteStore,
+    run: RunId,
+    stage: &str,
+    open: &OpenConversation<'_>,
+    notes: Vec<Note>,
+) -> anyhow::Result<()> {
+    if notes.iter().any(|note| matches!(note.body, EventBody::AgentSubClosed { .. })) {
+        let message = format!("subagents of `{stage}` are still running");
+        return Err(error::failed(message, "resume the run, or leave out --apply"));
+    }
+    let is_part = |note: &Note| {
+        matches!(
+            note.body,
+            EventBody::AgentToolCompleted(_)
+                | EventBody::AgentCompactionStarted { .. }
+                | EventBody::AgentCompactionCompleted(_)
+        )
+    };
+    let notes = notes.into_iter().filter(is_part).collect();
+    Ok(fabro_run::record_compaction(store, run, open.like, open.last, notes).await?)
 }
 
 /// The settings the run was created with.

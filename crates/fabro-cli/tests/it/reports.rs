@@ -115,6 +115,46 @@ fn talk(project: &Project, node: &str) {
 }
 
 #[test]
+fn a_paused_conversation_is_compacted_for_the_resume() {
+    let call = |turn: u32| {
+        serde_json::json!({
+            "text": format!("Turn {turn}. {}", "I think about it. ".repeat(30)),
+            "tool_calls": [{"name": "read_file", "arguments": {"file_path": "a.txt", "offset": turn}}],
+            "usage": {"input_tokens": 100, "output_tokens": 30},
+        })
+    };
+    let mut turns: Vec<Value> = (1..=10).map(call).collect();
+    turns.push(serde_json::json!({"text": "done"}));
+    let script = serde_json::json!({ "work": turns }).to_string();
+    let workflow = "digraph { graph [max_tokens_total=1000]; start -> work -> exit\n\
+        work [prompt=\"Read a.txt\", fidelity=full] }";
+    let text = "words and words\n".repeat(60);
+    let project = Project::with(&[("a.fabro", workflow), ("m.json", &script), ("a.txt", &text)]);
+    assert_eq!(project.exit(&["run", "a.fabro", "--model-script", "m.json"]), 3);
+    let args = ["compact", "latest", "--no-summary", "--keep-recent", "2", "--json"];
+    let before = project.output(&["events", "latest"]).stdout;
+    let preview = project.json(&args);
+    assert_eq!(project.output(&["events", "latest"]).stdout, before);
+    let applied = project.json(&[&args[..], &["--apply"]].concat());
+    assert_eq!(applied["applied"], true);
+    assert_eq!(applied["summary"], preview["summary"]);
+    let shown = project.run(&["compact", "latest", "--no-summary", "--keep-recent", "99"]);
+    assert!(shown.contains("nothing to compact in its 3 messages"), "{shown}");
+    assert_eq!(project.exit(&["resume", "latest", "--max-cost", "5"]), 0);
+    assert_eq!(project.exit(&["replay", "latest"]), 0);
+    let events = project.run(&["events", "latest"]);
+    assert!(events.contains("compacted its conversation from 17 to 3 messages"), "{events}");
+    let shown = project.run(&["compact", "latest", "--no-summary", "--keep-recent", "99"]);
+    assert!(shown.contains("nothing to compact in its 8 messages"), "{shown}");
+    assert_snapshot!(project.run(&["compact", "latest", "--apply"]), @r"
+    exit 2
+    ── stderr
+    error: `work@1` has ended: no resume continues its conversation
+      help: leave out --apply
+    ");
+}
+
+#[test]
 fn a_conversation_is_shortened_for_a_look() {
     let project = Project::hello();
     talk(&project, "write");

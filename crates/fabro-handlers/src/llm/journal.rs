@@ -36,10 +36,7 @@ impl StageJournal {
 impl Journal for StageJournal {
     async fn record(&self, record: Record) -> Result<(), JournalError> {
         let Record { mut notes, tickets } = record;
-        let mut blobs = Vec::new();
-        for note in &mut notes {
-            offload(note, &mut blobs);
-        }
+        let blobs = offload_notes(&mut notes);
         let consumed = {
             let messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
             tickets.iter().filter_map(|ticket| messages.get(ticket).copied()).collect()
@@ -51,6 +48,15 @@ impl Journal for StageJournal {
     fn touch(&self) {
         self.reporter.touch();
     }
+}
+
+/// Offloads the large values of a session's notes to blobs, as they are recorded.
+pub fn offload_notes(notes: &mut [Note]) -> Vec<NewBlob> {
+    let mut blobs = Vec::new();
+    for note in notes {
+        offload(note, &mut blobs);
+    }
+    blobs
 }
 
 /// Offloads the large values of a note to blobs, and at any size the request, which is the

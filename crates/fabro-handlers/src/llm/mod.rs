@@ -27,6 +27,7 @@ use self::exchange::{NextMessage, ValidReply, ask_until_valid};
 use self::external::ExternalConversation;
 pub(crate) use self::interpret::response_outcome;
 pub use self::interpret::{AgentFiles, Interpretation, Reply, interpret, invalid_outcome};
+pub use self::journal::offload_notes;
 pub use self::prepare::{MessageParts, StageRequest};
 pub use self::settings::{ModelDefaults, compaction_policy};
 use crate::WorkTree;
