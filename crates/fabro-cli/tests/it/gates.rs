@@ -1,4 +1,4 @@
-//! Gates of sub-workflows.
+//! Gates, those of sub-workflows too.
 
 use insta::assert_snapshot;
 
@@ -78,4 +78,48 @@ fn a_gate_of_a_sub_workflow_is_answered_by_either_name() {
     ");
     assert_eq!(project.exit(&["answer", runs[0]["id"].as_str().unwrap(), "y"]), 2);
     assert_eq!(project.exit(&["resume", "latest"]), 0);
+}
+
+#[test]
+fn answers_that_do_not_count_are_refused_with_the_reason() {
+    let _filters = filters().bind_to_scope();
+    let source = r#"digraph { start -> ask; ask [shape=hexagon, label="Ship it?"]
+        ask -> exit [label="[S] Ship", condition="tests=passed"]
+        ask -> more [label="[R] Revise", freeform=true]; ask -> exit [label="[N] No"]
+        more [shape=parallelogram, script="true"]; more -> exit }"#;
+    let project = Project::with(&[("gate.fabro", source)]);
+    assert_eq!(project.exit(&["run", "gate.fabro", "-q"]), 3);
+    let text = project.run(&["inspect", "latest"]);
+    assert_snapshot!(text[text.find('?').unwrap()..], @r"
+    ? ask@1 asks: Ship it?
+        [S] Ship  → exit  not now: tests=passed does not hold, there is no value
+        [N] No  → exit
+        [R] Revise  → more, or free text
+    answer with: fabro answer [ID] CHOICE
+    and then continue with: fabro resume [ID]
+    ");
+    assert_snapshot!(project.run(&["answer", "latest", "ship"]), @r#"
+    exit 2
+    ── stderr
+    error: "ship" cannot be chosen, because tests=passed does not hold, there is no value: choose [N] No or write some text
+      help: answer with one of these
+    "#);
+    assert_eq!(project.exit(&["answer", "latest", "R", "make it shorter"]), 0);
+    assert_eq!(project.exit(&["resume", "latest"]), 0);
+    assert_snapshot!(project.run(&["answer", "latest", "ask", "n"]), @r#"
+    exit 2
+    ── stderr
+    error: gate ask@1 was answered before: "make it shorter" (cli)
+      help: an answer counts once; `fabro rewind` takes the run back before it
+    "#);
+    assert_snapshot!(project.run(&["explain", "latest", "ask"]), @r#"
+    exit 0
+    ── stdout
+    ask → more  by rule preferred_label
+      a person answered with `fabro answer`: "make it shorter"
+      ✗ exit  "[S] Ship"  if tests=passed
+          ✗ tests=passed  saw ""
+      ✓ more  "[R] Revise"  unconditional
+      · exit  "[N] No"  unconditional
+    "#);
 }

@@ -74,8 +74,8 @@ fn a_gate_is_answered_later() {
     assert_snapshot!(project.run(&["answer", "latest", "y"]), @r"
     exit 2
     ── stderr
-    error: no gate of run [ID] waits for an answer
-      help: see its state with `fabro inspect [ID]`
+    error: gate review@1 was answered before: [Y] Yes (cli)
+      help: an answer counts once; `fabro rewind` takes the run back before it
     ");
     let report = project.json(&["inspect", "latest", "--json"]);
     let nodes: Vec<_> = report["stages"]

@@ -320,7 +320,8 @@ fn reasons() {
               "value": "succeeded",
               "holds": true
             }
-          ]
+          ],
+          "taken": true
         },
         {
           "to": "write",
@@ -399,7 +400,7 @@ fn reasons_of_a_draw() {
     ── stdout
     pick → b  by rule unconditional, drawn by weight with seed 3
       ✓ b  unconditional
-      ✓ c  unconditional
+      · c  unconditional
     ");
 }
 

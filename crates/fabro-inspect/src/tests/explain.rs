@@ -3,6 +3,7 @@
 use fabro_events::Tier;
 
 use super::*;
+use crate::explain::TieBreak;
 
 #[test]
 fn explain_shows_every_candidate() {
@@ -91,4 +92,22 @@ fn explain_shows_what_was_drawn() {
     let report = explain(&bench.events, "a").unwrap();
     assert_eq!((report.tier, report.seed), (Some(Tier::Unconditional), Some(9)));
     assert_eq!(explain(&bench.events, "start").unwrap().seed, None);
+}
+
+#[test]
+fn explain_names_the_tie_break() {
+    let check = |edges: &str, expected: Option<TieBreak>, taken: usize| {
+        let mut bench = Bench::new(&format!("digraph {{ start -> a; {edges}; {{b; c}} -> exit }}"));
+        bench.end("a", ok());
+        let report = explain(&bench.events, "a").unwrap();
+        assert_eq!(report.tie_break, expected, "{edges}");
+        let marked = report.candidates.iter().position(|candidate| candidate.taken);
+        assert_eq!(marked, Some(taken), "{edges}");
+    };
+    check("a -> b", None, 0);
+    check("a -> c; a -> b", Some(TieBreak::Target), 1);
+    check("a -> b; a -> c [weight=2]", Some(TieBreak::Weight), 1);
+    check("a -> b [label=x]; a -> b [label=y]", Some(TieBreak::FileOrder), 0);
+    check("a -> b; a -> c [condition=\"outcome=success\"]", None, 1);
+    check("a -> b [condition=\"outcome=fail\"]; a -> c", None, 1);
 }
