@@ -63,7 +63,7 @@ impl Limits {
         Self { keep, least_replaced: 0, target: keep / 8 * 5, cut_to: keep, window }
     }
 
-    /// The model refused the conversation, whatever the estimate and the catalog say about it.
+    /// The model refused the conversation: the estimate, or the window in the catalog, may be wrong.
     fn after_overflow<C: CountTokens>(window: Option<u64>, meter: &Meter<C>) -> Self {
         let tokens = meter.tokens();
         match window {
