@@ -125,6 +125,7 @@ pub use open_failures::{OpenFailure, OpenFailures};
 pub use select::{LookupError, Reading};
 pub use stage_builder::StageBuilder;
 pub use state::{MAIN, Phase, RunState};
+pub use unavailable::pauses as pauses_when_unavailable;
 
 #[cfg(test)]
 mod tests;

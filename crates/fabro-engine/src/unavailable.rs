@@ -50,7 +50,7 @@ impl Machine {
 
 /// Whether the run pauses when nothing can be asked for this node. Rules:
 /// `docs/workflow-language.md`, "When nothing can be asked".
-pub(crate) fn pauses(plan: &Plan, node: NodeIx, is_branch: bool) -> bool {
+pub fn pauses(plan: &Plan, node: NodeIx, is_branch: bool) -> bool {
     let spec = plan.spec(node);
     match spec.on_unavailable {
         Some(OnUnavailable::Pause) => return true,

@@ -65,6 +65,11 @@ pub(crate) struct ScriptedCall {
 }
 
 impl Script {
+    /// Whether there are turns for this node: its own, or those for all nodes.
+    pub fn has_turns(&self, node: &str) -> bool {
+        self.by_node.contains_key(node) || self.any.is_some()
+    }
+
     /// Reads a script.
     ///
     /// # Errors

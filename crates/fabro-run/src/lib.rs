@@ -80,6 +80,7 @@ mod goal;
 mod lease;
 mod model_test;
 mod models;
+mod preflight;
 mod prepare;
 mod run;
 mod run_file;

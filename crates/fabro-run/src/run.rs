@@ -22,6 +22,7 @@ use crate::answers::{exhausted_answers, refuse_secrets_in_input};
 use crate::background::{DRIVER_LOG, start_driver};
 use crate::family::{cancel_family, end_leftover_processes};
 use crate::lease::HeldLease;
+use crate::preflight;
 use crate::prepare::{PrepareError, prepare, prepare_dir};
 use crate::run_services::RunServices;
 use crate::secrets::{Variables, expand_env, without_secrets};
@@ -94,7 +95,8 @@ impl Run {
     /// # Errors
     ///
     /// The goal cannot be rendered, the input holds a secret, a service that the settings name cannot
-    /// be built, no model is configured for LLM stages, or the store cannot be written.
+    /// be built, something that a stage needs is missing (a provider, a key, a program, turns of a model
+    /// script), or the store cannot be written.
     pub async fn create(
         store: Arc<dyn RunStore>,
         runs_dir: &Path,
@@ -113,9 +115,16 @@ impl Run {
         let (env, secrets) = without_secrets(&settings.env)?;
         let mut bundle = workflow.bundle;
         bundle.settings = RunSettings { env, ..settings.clone() };
+        // With the settings, which a resume knows too.
+        let plan = match settings.on_unavailable {
+            Some(_) => Arc::new(bundle.plan()?),
+            None => workflow.plan,
+        };
+        let mut warnings = Vec::new();
         if !dry_run {
-            check_models(&bundle, workflow.plan.workflow())?;
+            check_models(&bundle, plan.workflow())?;
             ServiceBuilder::new(&settings).check()?;
+            warnings = preflight::check(&bundle, &plan, &spec.work_dir)?;
         }
         let new = NewRun {
             goal,
@@ -132,11 +141,6 @@ impl Run {
             )]
             .into(),
         };
-        // With the settings, which a resume knows too.
-        let plan = match settings.on_unavailable {
-            Some(_) => Arc::new(bundle.plan()?),
-            None => workflow.plan,
-        };
         let id = spec.id.unwrap_or_else(new_run_id);
         let created_ms = i64::try_from(id.unix_ms()).unwrap_or(i64::MAX);
         let commit = begin(id, created_ms, &plan, new);
@@ -148,7 +152,7 @@ impl Run {
             state: RunState::replay(id, &commit.events),
             events: commit.events,
             max_cost: None,
-            warnings: Vec::new(),
+            warnings,
             run_dir: runs_dir.join(id.to_string()),
             store,
             lease,
@@ -228,7 +232,7 @@ impl Run {
         &self.events
     }
 
-    /// What the caller should know: the last record was cut off, or prepared answers are used up.
+    /// What the caller should know: something is missing for a stage that handles it, the last record was cut off, or prepared answers are used up.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }

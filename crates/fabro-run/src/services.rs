@@ -33,6 +33,18 @@ pub struct ServiceBuilder<'s> {
     dry_run: bool,
 }
 
+impl RunSettings {
+    /// The models of stages that name none.
+    pub(crate) fn model_defaults(&self) -> ModelDefaults {
+        ModelDefaults {
+            run: self.model.clone(),
+            run_provider: self.provider.clone(),
+            configured: self.configured_model.clone(),
+            configured_provider: self.configured_provider.clone(),
+        }
+    }
+}
+
 impl<'s> ServiceBuilder<'s> {
     /// For a run with these settings.
     pub fn new(settings: &'s RunSettings) -> Self {
@@ -91,12 +103,7 @@ impl<'s> ServiceBuilder<'s> {
             exec: (!self.dry_run).then(|| Arc::new(LocalExec::new()) as Arc<dyn Exec>),
             env: settings.env.clone().into_iter().collect(),
             models: self.models()?,
-            defaults: ModelDefaults {
-                run: settings.model.clone(),
-                run_provider: settings.provider.clone(),
-                configured: settings.configured_model.clone(),
-                configured_provider: settings.configured_provider.clone(),
-            },
+            defaults: settings.model_defaults(),
             agents: self.agents(Some(run), self.redactor())?,
             interviewer: self.interviewer(events, Arc::clone(&services.interviewer))?,
             children: Arc::new(BundledChildren),

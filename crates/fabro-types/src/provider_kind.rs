@@ -40,6 +40,10 @@ pub enum ProviderKind {
 }
 
 impl ProviderKind {
+    /// The words of all kinds.
+    pub const NAMES: [&str; 5] =
+        ["anthropic", "openai", "openai-responses", "gemini", "openai-compatible"];
+
     /// The word for it in settings.
     pub fn as_str(self) -> &'static str {
         self.into()

@@ -98,6 +98,7 @@ pub async fn run(args: RunArgs, global: &Global) -> anyhow::Result<Exit> {
     let run = Run::create(store.clone(), &store.runs_dir(), spec).await?;
     // Not before: what refuses the run is to stand alone.
     output::stderr(&findings.unwrap_or_default());
+    global.warn(run.warnings());
     if detached {
         return detach(run, &store, &[]).await;
     }

@@ -60,6 +60,11 @@ impl Acp {
         Ok(Self { program, args, config: Config::read(config)? })
     }
 
+    /// The program that the command starts.
+    pub fn program(&self) -> &str {
+        &self.program
+    }
+
     fn name(&self) -> &str {
         let name = Path::new(&self.program).file_name().and_then(|name| name.to_str());
         name.unwrap_or(&self.program)

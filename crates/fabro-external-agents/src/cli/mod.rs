@@ -48,6 +48,11 @@ impl CliAgent {
         self.program().name
     }
 
+    /// How to get the program.
+    pub fn install(self) -> String {
+        self.program().install()
+    }
+
     /// Whether a variable of the environment is a key or a setting of the program or its provider.
     pub fn is_own_variable(self, name: &str) -> bool {
         self.program().variables.iter().any(|prefix| name.starts_with(prefix))

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use fabro_agent::{MayAsk, Overrides, Policy, Price, Settings};
 use fabro_config::{CompactionPreset, CompactionSettings};
-use fabro_engine::{NodeBody, OutputSpec, Stage};
+use fabro_engine::{NodeBody, NodeSpec, OutputSpec, Plan, Stage};
 use fabro_llm::{Fallback, RequestPolicy, RetryPolicy};
 use fabro_types::Usage;
 use serde_json::Value;
@@ -25,6 +25,25 @@ pub struct ModelDefaults {
     pub configured: Option<String>,
     /// The same for the provider.
     pub configured_provider: Option<String>,
+}
+
+impl ModelDefaults {
+    /// The model that a node asks for. Precedence: node (its own, else the stylesheet's, which is
+    /// applied before) > `--model` or run.toml > `default_model` of the graph > configuration.
+    pub fn model_of(&self, plan: &Plan, node: &NodeSpec) -> Option<String> {
+        let own = node.llm().and_then(|llm| llm.model.as_deref());
+        let graph = plan.graph().default_model.as_deref();
+        let Self { run, configured, .. } = self;
+        own.or(run.as_deref()).or(graph).or(configured.as_deref()).map(str::to_owned)
+    }
+
+    /// The provider that is named first, in the same order.
+    pub fn provider_of(&self, plan: &Plan, node: &NodeSpec) -> Option<String> {
+        let own = node.llm().and_then(|llm| llm.provider.as_deref());
+        let graph = plan.graph().default_provider.as_deref();
+        let Self { run_provider: run, configured_provider: configured, .. } = self;
+        own.or(run.as_deref()).or(graph).or(configured.as_deref()).map(str::to_owned)
+    }
 }
 
 impl LlmHandler {
@@ -90,22 +109,14 @@ impl LlmHandler {
         asking
     }
 
-    /// Model precedence: node (its own, else the stylesheet's, which is applied before) > `--model`
-    /// or run.toml > `default_model` of the graph > configuration.
+    /// The model that the stage asks for.
     pub(super) fn model_name(&self, stage: &Stage) -> Option<String> {
-        let own = stage.spec().llm().and_then(|llm| llm.model.as_deref());
-        let graph = stage.plan.graph().default_model.as_deref();
-        let ModelDefaults { run, configured, .. } = &self.defaults;
-        own.or(run.as_deref()).or(graph).or(configured.as_deref()).map(str::to_owned)
+        self.defaults.model_of(&stage.plan, stage.spec())
     }
 
-    /// The provider that is named first, in the same order.
+    /// The provider that it asks for.
     pub(super) fn provider_name(&self, stage: &Stage) -> Option<String> {
-        let own = stage.spec().llm().and_then(|llm| llm.provider.as_deref());
-        let graph = stage.plan.graph().default_provider.as_deref();
-        let ModelDefaults { run_provider: run, configured_provider: configured, .. } =
-            &self.defaults;
-        own.or(run.as_deref()).or(graph).or(configured.as_deref()).map(str::to_owned)
+        self.defaults.provider_of(&stage.plan, stage.spec())
     }
 
     /// Puts the price of an answer into its usage.
