@@ -72,6 +72,13 @@ pub(crate) struct Defaults {
 }
 
 impl Defaults {
+    /// Those that another scope lacks, or has from elsewhere.
+    pub(crate) fn missing_in<'d>(&'d self, other: &'d Self) -> impl Iterator<Item = &'d Arc<Attr>> {
+        let same = self.map.ptr_eq(&other.map);
+        let all = self.map.values().filter(move |_| !same);
+        all.filter(|attr| !other.map.get(&attr.name).is_some_and(|it| Arc::ptr_eq(it, attr)))
+    }
+
     pub(crate) fn insert(&mut self, attr: Arc<Attr>) {
         self.names.add(&attr.name);
         self.map.insert(attr.name.clone(), attr);

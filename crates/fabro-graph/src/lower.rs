@@ -1,10 +1,10 @@
 //! From the syntax tree to the typed graph: scopes, defaults, chains, groups, classes, kinds.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use fabro_types::{Diagnostic, Span};
+use fabro_types::{Diagnostic, LineIndex, Span};
 use petgraph::graph::DiGraph;
 use smallvec::{SmallVec, smallvec};
 
@@ -73,6 +73,8 @@ struct Lowering {
     clustered: HashSet<(usize, NodeIx)>,
     written: Vec<(Place, Arc<Attr>)>,
     product: usize,
+    // Defaults that do not reach a node declared after them, since it was mentioned before.
+    late: Vec<(NodeIx, Arc<Attr>)>,
     findings: Vec<Diagnostic>,
 }
 
@@ -108,7 +110,9 @@ impl Lowering {
             StatementKind::Chain(ends, list) => match &ends[..] {
                 [End::Node(name)] => {
                     let node = self.mention(name, scope);
-                    self.graph[node].has_statement = true;
+                    if !std::mem::replace(&mut self.graph[node].has_statement, true) {
+                        self.note_late_defaults(node, scope);
+                    }
                     let attrs = self.attrs(Place::Node, list, Origin::Own);
                     let (own, _) = &mut self.nodes[node.index()];
                     if own.is_empty() { *own = attrs } else { own.extend(attrs) }
@@ -223,6 +227,16 @@ impl Lowering {
         node
     }
 
+    /// A node has the defaults of its first mention: those between it and its statement have no
+    /// effect.
+    fn note_late_defaults(&mut self, node: NodeIx, scope: &Scope) {
+        let (_, inherited) = &self.nodes[node.index()];
+        let room = MAX_FINDINGS.saturating_sub(self.late.len());
+        let missing = scope.node.missing_in(inherited);
+        let ours = missing.filter(|attr| schema::find(Place::Node, &attr.name).is_some());
+        self.late.extend(ours.take(room).map(|attr| (node, attr.clone())));
+    }
+
     fn attrs(&mut self, place: Place, list: &AttributeList<'_>, origin: Origin) -> Vec<Arc<Attr>> {
         list.items.iter().map(|attribute| self.attr(place, attribute, origin)).collect()
     }
@@ -301,6 +315,8 @@ impl Lowering {
                 }
             }
         }
+        let mut findings = self.findings;
+        findings.extend(late_defaults(source, &graph, &self.late));
         let outgoing = Adjacency::new(&graph, |edge| edge.from);
         let incoming = Adjacency::new(&graph, |edge| edge.to);
         let name_span = name.as_ref().map(|name| name.span);
@@ -316,7 +332,7 @@ impl Lowering {
             incoming,
             clusters: self.clusters,
             written: self.written,
-            findings: self.findings,
+            findings,
             files_resolved: false,
             stylesheet_applied: false,
         }
@@ -335,6 +351,51 @@ fn kind(node: &Node) -> NodeKind {
         .or_else(|| NodeKind::from_id(&node.id))
         .or_else(|| shape.and_then(of_shape))
         .unwrap_or(NodeKind::Agent)
+}
+
+/// One warning for each default that some nodes would have had.
+fn late_defaults(
+    source: &str,
+    graph: &DiGraph<Node, Edge>,
+    late: &[(NodeIx, Arc<Attr>)],
+) -> Vec<Diagnostic> {
+    let mut by_default: BTreeMap<usize, (&Attr, Vec<&Node>)> = BTreeMap::new();
+    for (ix, attr) in late {
+        let node = &graph[*ix];
+        let runs_nothing =
+            matches!(node.kind, NodeKind::Start | NodeKind::Exit | NodeKind::Conditional);
+        let has_own = node.attrs.own().any(|own| own.name == attr.name);
+        let is_same = match node.attrs.get(&attr.name) {
+            Some(other) => other.value == attr.value,
+            None => attr.name == "shape" && attr.value.text() == Some(node.kind.shape()),
+        };
+        if !runs_nothing && !has_own && !is_same {
+            let entry = by_default.entry(attr.key_span.start).or_insert((attr, Vec::new()));
+            entry.1.push(node);
+        }
+    }
+    if by_default.is_empty() {
+        return Vec::new();
+    }
+    let lines = LineIndex::new(source);
+    let finding = |(attr, nodes): (&Attr, Vec<&Node>)| {
+        let first = nodes.first()?;
+        let others = match nodes.len() {
+            1 => String::new(),
+            count => format!(" and {} more", count - 1),
+        };
+        let line = lines.position(first.span.start).line;
+        let message = format!(
+            "the default `{}` does not reach `{}`{others}: first mentioned before it, in line {line}",
+            attr.written, first.id
+        );
+        let fix = format!(
+            "move the defaults before the first mention of `{}`, or write {} on the node",
+            first.id, attr.written
+        );
+        Some(Diagnostic::warning("late-default", attr.key_span, message).with_fix(fix))
+    };
+    by_default.into_values().filter_map(finding).collect()
 }
 
 fn classes(attrs: &Attrs) -> Vec<String> {

@@ -62,8 +62,8 @@ fn handler_type(literal: &Literal) -> Result<Value, Diagnostic> {
         return Ok(name.trim().into());
     }
     let types: Vec<&str> = NodeKind::ALL.iter().map(|kind| kind.as_str()).collect();
-    let message = format!("no handler is called {}", shown(literal));
-    Err(Diagnostic::error("unknown-type", literal.span, message)
+    let message = format!("no handler is called {}, so the shape decides", shown(literal));
+    Err(Diagnostic::warning("unknown-type", literal.span, message)
         .with_fix(format!("use one of {}", types.join(", "))))
 }
 

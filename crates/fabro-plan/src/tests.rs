@@ -37,7 +37,6 @@ fn invalid_values_do_not_compile() {
     insta::assert_snapshot!(errors("graph [default_fidelity=all, loop_restart_signature_limit=0]; a [type=robot]"), @r"
     attribute-value: `default_fidelity` is full, compact, summary:high, summary:medium, summary:low or truncate, not `all`
     attribute-value: `loop_restart_signature_limit` is a whole number from 1, not `0`
-    unknown-type: no handler is called `robot`
     ");
     insta::assert_snapshot!(errors("a [shape=hexagon, question_type=maybe, label=1]; b [shape=parallelogram, language=ruby]"), @r"
     attribute-value: `question_type` is yes_no, confirmation, multiple_choice, multi_select or freeform, not `maybe`

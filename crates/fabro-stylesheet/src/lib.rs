@@ -48,6 +48,7 @@ use property::PROPERTIES;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stylesheet {
     rules: Vec<StyleRule>,
+    unknown: Vec<SyntaxError>,
     /// For each selector the declarations that win among its own rules.
     merged: BTreeMap<Selector, Merged>,
 }
@@ -116,9 +117,11 @@ impl Stylesheet {
     /// Parses a stylesheet. An empty text is a stylesheet without rules.
     ///
     /// # Errors
-    /// The first syntax error, unknown property or invalid value.
+    /// The first syntax error or invalid value. A property that there is not is left out: see
+    /// [`Stylesheet::unknown_properties`].
     pub fn parse(text: &str) -> Result<Self, SyntaxError> {
-        let rules = parse::parse(text)?;
+        let mut unknown = Vec::new();
+        let rules = parse::parse(text, &mut unknown)?;
         let mut merged = BTreeMap::<_, Merged>::new();
         for (rule_at, rule) in rules.iter().enumerate() {
             let slots = merged.entry(rule.selector.clone()).or_default();
@@ -128,7 +131,7 @@ impl Stylesheet {
                 }
             }
         }
-        Ok(Self { rules, merged })
+        Ok(Self { rules, unknown, merged })
     }
 
     /// The properties that it sets on a node, each with its value. The names are those of node
@@ -155,6 +158,11 @@ impl Stylesheet {
                 Some((property.name, &*self.rules[rule].declarations[declaration].value))
             })
             .collect()
+    }
+
+    /// What is said of properties that there are not, in the order of the text.
+    pub fn unknown_properties(&self) -> &[SyntaxError] {
+        &self.unknown
     }
 
     /// The rules in the order of the text.

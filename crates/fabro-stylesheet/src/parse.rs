@@ -13,16 +13,23 @@ const MAX_EXCERPT: usize = 60;
 struct Grammar;
 
 /// Parses the rules of a stylesheet, in their order.
-pub(crate) fn parse(text: &str) -> Result<Vec<StyleRule>, SyntaxError> {
+/// Declarations of properties that there are not are left out, and added to `unknown`.
+pub(crate) fn parse(
+    text: &str,
+    unknown: &mut Vec<SyntaxError>,
+) -> Result<Vec<StyleRule>, SyntaxError> {
     let pairs = Grammar::parse(Rule::sheet, text).map_err(|error| syntax_error(text, &error))?;
     pairs
         .flat_map(Pair::into_inner)
         .filter(|pair| pair.as_rule() == Rule::block)
-        .map(style_rule)
+        .map(|pair| style_rule(pair, unknown))
         .collect()
 }
 
-fn style_rule(pair: Pair<'_, Rule>) -> Result<StyleRule, SyntaxError> {
+fn style_rule(
+    pair: Pair<'_, Rule>,
+    unknown: &mut Vec<SyntaxError>,
+) -> Result<StyleRule, SyntaxError> {
     let mut selector = Selector::Any;
     let mut span = Span::default();
     let mut declarations = Vec::new();
@@ -32,7 +39,8 @@ fn style_rule(pair: Pair<'_, Rule>) -> Result<StyleRule, SyntaxError> {
                 selector = to_selector(part.as_str());
                 span = part.as_span().into();
             }
-            Rule::declaration => declarations.push(declaration(part)?),
+            Rule::declaration => declarations.extend(declaration(part, unknown)?),
+            // The signs around them.
             _ => {}
         }
     }
@@ -51,13 +59,20 @@ fn to_selector(text: &str) -> Selector {
     }
 }
 
-fn declaration(pair: Pair<'_, Rule>) -> Result<Declaration, SyntaxError> {
-    let mut at = 0;
+/// `None` for a property that there is not.
+fn declaration(
+    pair: Pair<'_, Rule>,
+    unknown: &mut Vec<SyntaxError>,
+) -> Result<Option<Declaration>, SyntaxError> {
+    let mut at = None;
     let mut value = String::new();
     let mut span = Span::default();
     for part in pair.into_inner() {
         match part.as_rule() {
-            Rule::property => at = to_property(&part)?,
+            Rule::property => match to_property(&part) {
+                Ok(property) => at = Some(property),
+                Err(error) => unknown.push(error),
+            },
             Rule::value => {
                 span = part.as_span().into();
                 value = to_value(part)?;
@@ -65,13 +80,13 @@ fn declaration(pair: Pair<'_, Rule>) -> Result<Declaration, SyntaxError> {
             _ => {}
         }
     }
-    let property = &PROPERTIES[at];
+    let Some(property) = at.map(|at| &PROPERTIES[at]) else { return Ok(None) };
     if let Some((wrong, fix)) = property.values.reject(&value) {
         let value = excerpt(&value, MAX_EXCERPT);
         let message = format!("{} cannot be `{value}`: {wrong}", property.name);
         return Err(SyntaxError::new(message, span).with_fix(fix));
     }
-    Ok(Declaration { property: property.name, value, span })
+    Ok(Some(Declaration { property: property.name, value, span }))
 }
 
 fn to_property(pair: &Pair<'_, Rule>) -> Result<usize, SyntaxError> {

@@ -2,7 +2,7 @@ use std::fmt::Write as _;
 
 use proptest::prelude::*;
 
-use crate::{Selector, Stylesheet, Subject};
+use crate::{Selector, Stylesheet, Subject, SyntaxError};
 
 /// The properties of a node given as `shape#id.class.class`.
 #[track_caller]
@@ -20,7 +20,19 @@ fn check(sheet: &str, node: &str, expected: &str) {
 /// An error as it is shown: the line, a mark under the place, the message and the fix.
 #[track_caller]
 fn error(text: &str) -> String {
-    let error = Stylesheet::parse(text).expect_err("should not parse");
+    shown(text, &Stylesheet::parse(text).expect_err("should not parse"))
+}
+
+/// The only property that there is not, shown in the same way.
+#[track_caller]
+fn unknown(text: &str) -> String {
+    let sheet = Stylesheet::parse(text).expect("should parse");
+    let [unknown] = sheet.unknown_properties() else { panic!("{:?}", sheet.unknown) };
+    assert!(sheet.rules()[0].declarations.is_empty());
+    shown(text, unknown)
+}
+
+fn shown(text: &str, error: &SyntaxError) -> String {
     let width = text[error.span.start..error.span.end].chars().count().max(1);
     let indent = text[..error.span.start].chars().count();
     let mut shown = format!("{text}\n{:indent$}{} {error}", "", "^".repeat(width));
@@ -85,15 +97,15 @@ fn errors_point_and_help() {
 * { model: foo;
                ^ expected a property or `}`, found the end
 ");
-    insta::assert_snapshot!(error("* { modle: foo }"), @r"
+    insta::assert_snapshot!(unknown("* { modle: foo }"), @r"
 * { modle: foo }
     ^^^^^ `modle` is not a property of a stylesheet; did you mean `model`?
 ");
-    insta::assert_snapshot!(error("* { reasoning-effort: low }"), @r"
+    insta::assert_snapshot!(unknown("* { reasoning-effort: low }"), @r"
 * { reasoning-effort: low }
     ^^^^^^^^^^^^^^^^ `reasoning-effort` is not a property of a stylesheet; did you mean `reasoning_effort`?
 ");
-    insta::assert_snapshot!(error("* { color: red }"), @r"
+    insta::assert_snapshot!(unknown("* { color: red }"), @r"
 * { color: red }
     ^^^^^ `color` is not a property of a stylesheet; the properties are model, provider, reasoning_effort, speed, backend, max_tokens
 ");

@@ -31,6 +31,15 @@ const BROKEN: &[(&str, &str)] = &[
         "child-workflow",
         "digraph { start -> a -> exit; a [shape=house, stack.child_dot_source=\"x\"] }",
     ),
+    ("chain-attribute", "digraph { start -> a -> exit [condition=x] }"),
+    ("condition-operator", "digraph { start -> a; a -> exit [condition=\"x => 3\"]; a -> exit }"),
+    (
+        "status-label",
+        "digraph { start -> a; a [shape=parallelogram, script=x]; a -> b [label=success]; a -> exit [label=fail]; b -> exit }",
+    ),
+    ("template-root", "digraph { start -> a -> exit; a [prompt=\"{{ input.x }}\"] }"),
+    ("late-default", "digraph { start -> a -> exit; node [timeout=5m]; a [prompt=x] }"),
+    ("unknown-property", "digraph { graph [model_stylesheet=\"* { modle: y }\"]; start -> exit }"),
     ("condition-syntax", "digraph { start -> exit [condition=\"(x\"] }"),
     ("dead-end", "digraph { start -> a; start -> exit; a [prompt=x] }"),
     (

@@ -51,6 +51,7 @@ fn defaults_hold_for_what_comes_after_them_in_their_scope() {
     b -> a *weight=1
     c -> d weight=3
     e -> c *weight=1
+    late-default at 128..136 "fidelity": the default `fidelity` does not reach `b`: first mentioned before it, in line 5; move the defaults before the first mention of `b`, or write fidelity on the node
     "#);
 }
 
@@ -200,7 +201,7 @@ fn values_of_another_type_are_errors() {
     attribute-value at 197..201 "\"-3\"": `timeout` is a duration, not `"-3"`; write a whole number and ms, s, m, h or d, such as timeout=30s
     attribute-value at 215..235 "99999999999999999999": `max_retries` is a whole number from 0, not `99999999999999999999`; write a whole number, such as max_retries=3
     attribute-value at 246..264 "99999999999999999d": `duration` is a duration, not `99999999999999999d`; write a whole number and ms, s, m, h or d, such as duration=30s
-    unknown-type at 271..276 "robot": no handler is called `robot`; use one of start, exit, agent, prompt, command, human, conditional, parallel, parallel.fan_in, wait, stack.manager_loop
+    unknown-type at 271..276 "robot": no handler is called `robot`, so the shape decides; use one of start, exit, agent, prompt, command, human, conditional, parallel, parallel.fan_in, wait, stack.manager_loop
     "#);
 }
 

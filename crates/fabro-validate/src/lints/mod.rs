@@ -1,7 +1,9 @@
 //! One lint a file. Each adds what it finds; the caller sorts and drops repetitions.
 
 mod all_conditional;
+mod chain_attribute;
 mod child_workflow;
+mod condition_operator;
 mod dead_end;
 mod default_choice;
 mod duplicate_accelerator;
@@ -18,7 +20,9 @@ mod quorum;
 mod random_with_conditions;
 mod schema_with_acp;
 mod start_node;
+mod status_label;
 mod target_node;
+mod template_root;
 mod thread_without_full;
 mod undefined_input;
 mod unhandled_failure;
@@ -37,7 +41,9 @@ type Lint = fn(&Checking<'_>, &mut Findings);
 
 const LINTS: &[Lint] = &[
     all_conditional::check,
+    chain_attribute::check,
     child_workflow::check,
+    condition_operator::check,
     dead_end::check,
     default_choice::check,
     duplicate_accelerator::check,
@@ -54,7 +60,9 @@ const LINTS: &[Lint] = &[
     random_with_conditions::check,
     schema_with_acp::check,
     start_node::check,
+    status_label::check,
     target_node::check,
+    template_root::check,
     thread_without_full::check,
     undefined_input::check,
     unhandled_failure::check,

@@ -6,11 +6,20 @@ use fabro_stylesheet::Selector;
 use crate::checking::Checking;
 use crate::findings::{Findings, did_you_mean};
 
-/// Rules of the stylesheet for an id or a class that no node has.
+/// Rules of the stylesheet for an id or a class that no node has, and properties that there are not.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     let Some(attr) = checking.workflow.attrs().get("model_stylesheet") else { return };
     let classes: BTreeSet<&str> =
         checking.workflow.nodes().flat_map(|node| &node.classes).map(String::as_str).collect();
+    for unknown in checking.stylesheet.unknown_properties() {
+        let fix = unknown.fix.as_deref().unwrap_or("remove it");
+        findings.warning(
+            "unknown-property",
+            checking.place(attr, unknown.span),
+            &*unknown.message,
+            fix,
+        );
+    }
     let mut places = None;
     for rule in checking.stylesheet.rules() {
         let near = match &rule.selector {
@@ -33,6 +42,19 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
 #[cfg(test)]
 mod tests {
     use crate::tests::support::reported;
+
+    #[test]
+    fn an_unknown_property_is_left_out() {
+        insta::assert_snapshot!(reported("unknown-property", r#"graph [model_stylesheet="* { modle: m; speed: fast; temperature: 0.5 }"]; start -> plan -> exit"#), @r"
+        1:42 warning: `modle` is not a property of a stylesheet
+          at: modle
+          fix: did you mean `model`?
+        1:65 warning: `temperature` is not a property of a stylesheet
+          at: temperature
+          fix: the properties are model, provider, reasoning_effort, speed, backend, max_tokens
+        ");
+        insta::assert_snapshot!(reported("unknown-property", r#"graph [model_stylesheet="* { llm_model: m; speed: fast }"]; start -> plan -> exit"#), @"nothing");
+    }
 
     #[test]
     fn selectors_match_something() {

@@ -1,0 +1,162 @@
+use std::collections::HashSet;
+
+use fabro_condition::{Clause, Operator};
+use fabro_graph::Span;
+
+use crate::checking::Checking;
+use crate::findings::Findings;
+
+/// Operators of other languages, which the condition reads as a part of the value: the comparison
+/// then hardly ever holds.
+pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
+    let mut seen = HashSet::new();
+    for ix in checking.workflow.edge_indices() {
+        let Some(attr) = checking.workflow.edge(ix).attrs.get("condition") else { continue };
+        let Some(condition) = checking.condition(ix).filter(|_| seen.insert(attr.span)) else {
+            continue;
+        };
+        for clause in condition.clauses() {
+            let Some((span, message, fix)) = wrong_operator(clause) else { continue };
+            findings.warning("condition-operator", checking.place(attr, span), message, fix);
+        }
+    }
+}
+
+/// What is written in place of an operator, what it is read as, and what to write.
+fn wrong_operator(clause: &Clause) -> Option<(Span, String, String)> {
+    let rest = clause.text().strip_prefix(clause.key())?;
+    let operator = rest.trim_start();
+    let start = clause.span().start + clause.key().len() + rest.len() - operator.len();
+    let length = operator.find(|c| !"=<>!~".contains(c)).unwrap_or(operator.len());
+    let written = &operator[..length];
+    if let Some(meant) = meant_by(written) {
+        let value = operator[length..].trim();
+        let message =
+            format!("`{written}` is no operator: the value is read as `{}`", clause.value()?);
+        let fix = format!("write {} {meant} {value}", clause.key());
+        return Some((Span::new(start, start + length), message, fix));
+    }
+    if clause.operator() == Some(Operator::Matches) {
+        return None;
+    }
+    let value = operator[length..].trim_start();
+    let at = start + operator.len() - value.len();
+    let joint = joint(value)?;
+    let span = Span::new(at + joint.start, at + joint.end);
+    let word = &value[joint.start..joint.end];
+    let message = format!("`{word}` does not join conditions: it is a part of the value here");
+    let or = word.eq_ignore_ascii_case("or") || word == "|";
+    let fix = format!("write `{}`, or put the value in quotes", if or { "||" } else { "&&" });
+    Some((span, message, fix))
+}
+
+fn meant_by(written: &str) -> Option<&'static str> {
+    Some(match written {
+        "=>" | ">>=" | "==>" => ">=",
+        "=<" | "<<=" => "<=",
+        "===" => "=",
+        "!==" | "<>" | "=!" => "!=",
+        ">>" => ">",
+        "<<" => "<",
+        "=~" | "==~" => "matches",
+        _ => return None,
+    })
+}
+
+/// `and`, `or`, a single `&` or `|` in an unquoted value, with another clause after it.
+fn joint(value: &str) -> Option<Span> {
+    if value.starts_with('"') {
+        return None;
+    }
+    [" and ", " or ", " AND ", " OR ", "&", "|"].iter().find_map(|joint| {
+        let at = value.find(joint)?;
+        let next = value[at + joint.len()..].trim_start();
+        let key = next.find(|c: char| !(c.is_alphanumeric() || "._-".contains(c)))?;
+        let operator = next[key..].trim_start();
+        let is_clause = operator.starts_with(['=', '<', '>'])
+            || ["!=", "contains ", "matches "].iter().any(|it| operator.starts_with(it));
+        let start = at + joint.len() - joint.trim_start().len();
+        (key > 0 && is_clause).then(|| Span::new(start, start + joint.trim().len()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::tests::support::reported;
+
+    fn of(condition: &str) -> String {
+        let condition = condition.replace('"', "\\\"");
+        let body = format!("start -> a; a -> b [condition=\"{condition}\"]; a -> exit; b -> exit");
+        reported("condition-operator", &body)
+    }
+
+    #[test]
+    fn operators_of_other_languages() {
+        insta::assert_snapshot!(of("score >>= 80"), @r"
+        1:50 warning: `>>=` is no operator: the value is read as `>= 80`
+          at: >>=
+          fix: write score >= 80
+        ");
+        insta::assert_snapshot!(of("score => 80"), @r"
+        1:50 warning: `=>` is no operator: the value is read as `> 80`
+          at: =>
+          fix: write score >= 80
+        ");
+        insta::assert_snapshot!(of("score =< 80 && outcome=success"), @r"
+        1:50 warning: `=<` is no operator: the value is read as `< 80`
+          at: =<
+          fix: write score <= 80
+        ");
+        insta::assert_snapshot!(of("context.kind === bug"), @r"
+        1:57 warning: `===` is no operator: the value is read as `= bug`
+          at: ===
+          fix: write context.kind = bug
+        ");
+        insta::assert_snapshot!(of("kind <> bug"), @r"
+        1:49 warning: `<>` is no operator: the value is read as `> bug`
+          at: <>
+          fix: write kind != bug
+        ");
+        insta::assert_snapshot!(of("log =~ ^a+$"), @r"
+        1:48 warning: `=~` is no operator: the value is read as `~ ^a+$`
+          at: =~
+          fix: write log matches ^a+$
+        ");
+        insta::assert_snapshot!(of("outcome=success and score > 3"), @r"
+        1:60 warning: `and` does not join conditions: it is a part of the value here
+          at: and
+          fix: write `&&`, or put the value in quotes
+        ");
+        insta::assert_snapshot!(of("outcome=success OR outcome = fail"), @r"
+        1:60 warning: `OR` does not join conditions: it is a part of the value here
+          at: OR
+          fix: write `||`, or put the value in quotes
+        ");
+        insta::assert_snapshot!(of("outcome=success & context.ready=true"), @r"
+        1:60 warning: `&` does not join conditions: it is a part of the value here
+          at: &
+          fix: write `&&`, or put the value in quotes
+        ");
+        insta::assert_snapshot!(of("outcome=success | outcome=fail"), @r"
+        1:60 warning: `|` does not join conditions: it is a part of the value here
+          at: |
+          fix: write `||`, or put the value in quotes
+        ");
+    }
+
+    #[test]
+    fn values_that_only_look_like_it() {
+        for condition in [
+            "score >= 80 && a == b || c != d",
+            "title = this and that",
+            "title = \"a and b=c\"",
+            "pair = \"=> x\"",
+            "log matches ^(a=1|b=2)$",
+            "list = R&D",
+            "ready",
+            "name=",
+        ] {
+            assert_eq!(of(condition), "nothing", "{condition}");
+        }
+    }
+}
