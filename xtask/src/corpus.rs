@@ -2,7 +2,7 @@
 //! names a folder with `verdicts.tsv` (a header line, then `path`, `hint`, `shape`, … a line) and
 //! `conditions.jsonl` (`expr`, `outcome`, `preferred_label`, `context`, `expect` a line).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -84,6 +84,47 @@ struct Finding {
     rule: String,
     severity: String,
     line: Option<u64>,
+}
+
+/// How many warnings a file may have at the median.
+const MAX_MEDIAN: usize = 1;
+
+/// How often validation warns.
+#[derive(Debug, PartialEq)]
+struct WarningFigures {
+    /// By rule: warnings, and the files with one at least.
+    by_rule: BTreeMap<String, (usize, usize)>,
+    /// The warnings of the file in the middle.
+    median: usize,
+    files: usize,
+}
+
+impl WarningFigures {
+    fn table(&self) -> String {
+        let line = |(rule, (count, files)): (&String, &(usize, usize))| {
+            format!("  {rule:<22} {count:>5} in {files:>4} files\n")
+        };
+        let lines: String = self.by_rule.iter().map(line).collect();
+        format!("warnings:\n{lines}  median of {} files: {}", self.files, self.median)
+    }
+}
+
+fn warning_figures(printed: &Printed) -> WarningFigures {
+    let mut by_rule: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+    let mut counts = Vec::new();
+    for file in &printed.files {
+        let warnings = || file.findings.iter().filter(|finding| finding.severity == "warning");
+        for finding in warnings() {
+            by_rule.entry(finding.rule.clone()).or_default().0 += 1;
+        }
+        for rule in warnings().map(|finding| &finding.rule).collect::<BTreeSet<_>>() {
+            by_rule.entry(rule.clone()).or_default().1 += 1;
+        }
+        counts.push(warnings().count());
+    }
+    counts.sort_unstable();
+    let median = counts.get(counts.len() / 2).copied().unwrap_or_default();
+    WarningFigures { by_rule, median, files: counts.len() }
 }
 
 /// Validates all files at once.
@@ -234,6 +275,22 @@ mod tests {
         runs.truncate(1);
         runs.push(run(Some("no matching edge")));
         assert_eq!(judge_dry_runs(&runs), ["a.dot: the dry run: no matching edge"]);
+    }
+
+    #[test]
+    fn warnings_are_counted_by_rule_and_file() {
+        let file = |rules: &[&str]| {
+            let findings: Vec<_> = rules
+                .iter()
+                .map(|rule| json!({"rule": rule, "severity": "warning", "line": 1}))
+                .collect();
+            json!({"file": "a.dot", "valid": true, "findings": findings})
+        };
+        let files = [file(&["x", "x", "y"]), file(&["x"]), file(&[])];
+        let figures = warning_figures(&printed(json!({"files": files})));
+        assert_eq!(figures.median, 1);
+        assert_eq!(figures.by_rule["x"], (3, 2));
+        assert_eq!(figures.by_rule["y"], (1, 1));
     }
 
     #[test]

@@ -76,15 +76,78 @@ pub(crate) fn unexpected(source: &str, error: &Error<Rule>) -> Diagnostic {
     if expected.contains(&"`digraph`") {
         return not_a_digraph(error.span, &error.message);
     }
-    error.fix = fix(rest, &expected).map(str::to_owned);
+    let at = error.span.start;
+    if let Some(open) =
+        open_list(source, at).filter(|_| expected.contains(&"`=`") || expected.contains(&"`]`"))
+    {
+        if is_after_list(&source[open..at], rest) {
+            return syntax(Span::new(open, open + 1), "these attributes have no closing `]`")
+                .with_fix("add `]` after the last of them");
+        }
+        error.fix = fix_of_value(&source[open + 1..at]);
+    }
+    if error.fix.is_none() {
+        error.fix = fix(&source[..at], rest, &expected).map(str::to_owned);
+    }
     error.into_diagnostic("syntax")
 }
 
-fn fix(rest: &str, expected: &[&str]) -> Option<&'static str> {
+/// The `[` of the attributes that are open before `at`.
+fn open_list(source: &str, at: usize) -> Option<usize> {
+    let mut open = None;
+    let mut in_string = false;
+    let mut chars = source[..at].char_indices();
+    while let Some((index, char)) = chars.next() {
+        match char {
+            '\\' if in_string => {
+                chars.next();
+            }
+            '"' => in_string = !in_string,
+            '[' if !in_string => open = Some(index),
+            ']' if !in_string => open = None,
+            _ => {}
+        }
+    }
+    open
+}
+
+/// Whether what was found belongs to a later statement: the end of a body, or, in another line than
+/// the last value, the attributes or the edge of a node.
+fn is_after_list(list: &str, rest: &str) -> bool {
+    let line = &list[list.rfind('\n').unwrap_or(0)..];
+    let is_new_line = line.starts_with('\n') && !line.contains(['=', '"']);
+    match rest.chars().next() {
+        None | Some('}') => true,
+        Some('[') => is_new_line,
+        Some('-') => is_new_line && rest.starts_with("->"),
+        _ => false,
+    }
+}
+
+/// What to do about the value before the error: text that needs quotes, or a quote inside quotes.
+fn fix_of_value(list: &str) -> Option<String> {
+    let word = list.trim_end().trim_end_matches(|c: char| c.is_alphanumeric() || c == '_');
+    if word.ends_with('"') && word.len() < list.trim_end().len() {
+        return Some(
+            "write \\\" for a quote inside a string, and a comma between attributes".to_owned(),
+        );
+    }
+    let equals = list.rfind('=')?;
+    let value = list[equals + 1..].trim_start();
+    let is_text = !value.is_empty() && !value.contains(['"', '\'', '\n', ',', ';', '“', '”']);
+    let key = list[..equals].trim_end();
+    let start = key.rfind(|c: char| !(c.is_alphanumeric() || "._-".contains(c)));
+    let key =
+        start.map_or(key, |start| key[start..].trim_start_matches(|c: char| !c.is_alphanumeric()));
+    is_text.then(|| format!("put the text in double quotes: {key}=\"…\""))
+}
+
+fn fix(before: &str, rest: &str, expected: &[&str]) -> Option<&'static str> {
     let expects = |symbol| expected.contains(&symbol);
     Some(match rest.chars().next() {
         Some('“' | '”' | '„' | '‘' | '’') => "use straight double quotes",
         Some('\'') => "write strings in double quotes",
+        Some('>') if before.ends_with("--") || before.ends_with('=') => "write `->` for an edge",
         Some('>' | '-') if expects("`->`") => "write `->` for an edge",
         Some(_) if expects("a value") => {
             "write strings with whitespace or punctuation in double quotes"

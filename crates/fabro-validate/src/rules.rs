@@ -77,5 +77,5 @@ const RULES: &[Rule] = &[
     rule("unreachable-node", Warning, "every node can be reached from the start"),
     rule("unused-style", Warning, "ids and classes in the model stylesheet are those of nodes"),
     rule("unwritten-key", Warning, "a context key that a condition or template reads can have been written by then"),
-    rule("without-effect", Warning, "attributes about answers and tools of a model stand on nodes that ask one"),
+    rule("without-effect", Warning, "attributes about prompts, answers and tools of a model stand on nodes that ask one, scripts on commands"),
 ];

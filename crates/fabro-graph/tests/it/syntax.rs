@@ -30,13 +30,13 @@ fn each_refusal_has_its_own_rule() {
 fn syntax_errors_say_what_is_expected() {
     insta::assert_snapshot!(refuse("digraph { a"), @r#"syntax at 11..11 "": expected a node or edge, `->`, `=`, `[` or `}`, found the end; add the missing `}`"#);
     insta::assert_snapshot!(refuse("digraph { a } }"), @r#"syntax at 14..15 "}": `}` after the end of the graph; remove it, or the closing brace before it"#);
-    insta::assert_snapshot!(refuse("digraph { a [label=\"x\" }"), @r#"syntax at 23..24 "}": expected an attribute, `+` or `]`, found `}`; separate attributes by commas, put strings in double quotes, and end the list with `]`"#);
+    insta::assert_snapshot!(refuse("digraph { a [label=\"x\" }"), @r#"syntax at 12..13 "[": these attributes have no closing `]`; add `]` after the last of them"#);
     insta::assert_snapshot!(refuse("digraph { a [label \"x\"] }"), @r#"syntax at 19..20 "\"": expected `=`, found a quoted string; write key=value"#);
     insta::assert_snapshot!(refuse("digraph { a [bold] }"), @r#"syntax at 17..18 "]": expected `=`, found `]`; write key=value"#);
     insta::assert_snapshot!(refuse("digraph { a [label=] }"), @r#"syntax at 19..20 "]": expected a quoted string or a value, found `]`; write strings with whitespace or punctuation in double quotes"#);
     insta::assert_snapshot!(refuse("digraph { a [label=“x”] }"), @r#"syntax at 19..22 "“": expected a quoted string or a value, found `“`; use straight double quotes"#);
     insta::assert_snapshot!(refuse("digraph { a [label='x'] }"), @r#"syntax at 19..20 "'": expected a quoted string or a value, found `'`; write strings in double quotes"#);
-    insta::assert_snapshot!(refuse("digraph { a [script=echo $HOME] }"), @r#"syntax at 25..26 "$": expected an attribute or `]`, found `$`; separate attributes by commas, put strings in double quotes, and end the list with `]`"#);
+    insta::assert_snapshot!(refuse("digraph { a [script=echo $HOME] }"), @r#"syntax at 25..26 "$": expected an attribute or `]`, found `$`; put the text in double quotes: script="…""#);
     insta::assert_snapshot!(refuse("digraph { a [color=#ff0000] }"), @r##"syntax at 19..20 "#": a `#` begins a comment only at the start of a line; write `//` for a comment, or put the value with the `#` in quotes"##);
     insta::assert_snapshot!(refuse("digraph { a -> }"), @r#"syntax at 15..16 "}": expected a name, a quoted string or `{`, found `}`; write the id of a node"#);
     insta::assert_snapshot!(refuse("digraph { a > b }"), @r#"syntax at 12..13 ">": expected a node or edge, `->`, `=`, `[` or `}`, found `>`; write `->` for an edge"#);
@@ -45,6 +45,19 @@ fn syntax_errors_say_what_is_expected() {
     insta::assert_snapshot!(refuse("digraph { a [x=\"1\" + ] }"), @r#"syntax at 21..22 "]": expected a quoted string, found `]`; -"#);
     insta::assert_snapshot!(refuse("digraph two words { }"), @r#"syntax at 12..17 "words": expected `{`, found `words`; put a name of several words in quotes"#);
     insta::assert_snapshot!(refuse("digraph { goal= }"), @r#"syntax at 16..17 "}": expected a quoted string or a value, found `}`; write strings with whitespace or punctuation in double quotes"#);
+}
+
+#[test]
+fn usual_mistakes_are_named() {
+    insta::assert_snapshot!(refuse("digraph { a [prompt=Write the code, max_visits=3] }"), @r#"syntax at 30..34 "code": expected `=`, found `code`; put the text in double quotes: prompt="…""#);
+    insta::assert_snapshot!(refuse("digraph { a [max_visits=3, label=Hello world, prompt=x] }"), @r#"syntax at 44..45 ",": expected `=`, found `,`; put the text in double quotes: label="…""#);
+    insta::assert_snapshot!(refuse("digraph { a -> b [condition=outcome=success] }"), @r#"syntax at 35..36 "=": expected an attribute or `]`, found `=`; put the text in double quotes: condition="…""#);
+    insta::assert_snapshot!(refuse("digraph { a [prompt=\"say \"hello\" now\"] }"), @r#"syntax at 31..32 "\"": expected `=`, found a quoted string; write \" for a quote inside a string, and a comma between attributes"#);
+    insta::assert_snapshot!(refuse("digraph {\n  a [prompt=\"x\"\n  b [prompt=\"y\"]\n}"), @r#"syntax at 14..15 "[": these attributes have no closing `]`; add `]` after the last of them"#);
+    insta::assert_snapshot!(refuse("digraph {\n  a [prompt=x,\n  b -> c\n}"), @r#"syntax at 14..15 "[": these attributes have no closing `]`; add `]` after the last of them"#);
+    insta::assert_snapshot!(refuse("digraph {\n  a [prompt=\"]\"\n"), @r#"syntax at 14..15 "[": these attributes have no closing `]`; add `]` after the last of them"#);
+    insta::assert_snapshot!(refuse("digraph { a => b }"), @r#"syntax at 13..14 ">": expected a quoted string or a value, found `>`; write `->` for an edge"#);
+    insta::assert_snapshot!(refuse("digraph { a --> b }"), @r#"syntax at 14..15 ">": expected a name, a quoted string or `{`, found `>`; write `->` for an edge"#);
 }
 
 #[test]

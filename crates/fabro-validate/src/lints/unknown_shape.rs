@@ -19,7 +19,11 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
         };
         let message = format!("the shape `{shape}` stands for no handler; an agent runs {what}");
         let near = nearest(shape, NodeKind::ALL.iter().map(|kind| kind.shape()));
-        let fix = did_you_mean(near, "use box for an agent, or name what runs it with type=…");
+        let has_script = text(&node.attrs, "script").is_some();
+        let fix = match has_script {
+            true => "use parallelogram for a command".to_owned(),
+            false => did_you_mean(near, "use box for an agent, or name what runs it with type=…"),
+        };
         findings.warning("unknown-shape", attr.span, message, fix);
     }
 }
@@ -42,6 +46,11 @@ mod tests {
         1:25 warning: the shape `ellipse` stands for no handler; an agent runs these nodes
           at: ellipse
           fix: use box for an agent, or name what runs it with type=…
+        ");
+        insta::assert_snapshot!(reported("unknown-shape", "start -> a -> exit; a [shape=rectangle, script=make]"), @r"
+        1:42 warning: the shape `rectangle` stands for no handler; an agent runs `a`
+          at: rectangle
+          fix: use parallelogram for a command
         ");
         insta::assert_snapshot!(reported("unknown-shape", "start -> a -> exit; a [shape=box]; start [shape=circle]"), @"nothing");
     }

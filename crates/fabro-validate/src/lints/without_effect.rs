@@ -15,27 +15,34 @@ const OF_MODELS: &[&str] = &[
     "tools",
 ];
 
-/// Attributes about a model's answer or tools, written on a node that asks no model. What comes from
+/// Attributes about a model's answer or tools, written on a node that asks no model, and scripts on one
+/// that runs none. What comes from
 /// the defaults of a scope is meant for others there. Nor does a gate have a prompt: it asks its label.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     for node in checking.workflow.nodes() {
-        if node.kind.is_llm() || node.kind == NodeKind::FanIn {
-            continue;
-        }
+        let asks_model = node.kind.is_llm() || node.kind == NodeKind::FanIn;
         let own = node.attrs.own().filter(|attr| attr.origin == Origin::Own);
         for attr in own {
-            let (why, fix) = if OF_MODELS.contains(&&*attr.name) {
+            let (why, fix) = if asks_model {
+                if &*attr.name != "script" {
+                    continue;
+                }
+                ("runs no script", "use shape=parallelogram for a command")
+            } else if OF_MODELS.contains(&&*attr.name) {
                 (
                     "asks no model",
                     "remove it, or make the node an agent (shape=box) or a prompt (shape=tab)",
                 )
             } else if node.kind == NodeKind::Human && &*attr.name == "prompt" {
                 ("asks its label", "write the question as the node's label")
+            } else if node.kind == NodeKind::Command && &*attr.name == "prompt" {
+                ("runs a script", "remove it, or use shape=box for an agent")
             } else {
                 continue;
             };
+            let article = if node.kind.as_str().starts_with(['a', 'e']) { "an" } else { "a" };
             let message = format!(
-                "`{}` has no effect on `{}`, a {} node, which {why}",
+                "`{}` has no effect on `{}`, {article} {} node, which {why}",
                 attr.written, node.id, node.kind
             );
             findings.warning("without-effect", attr.key_span, message, fix);
@@ -55,6 +62,19 @@ mod tests {
           fix: write the question as the node's label
         ");
         insta::assert_snapshot!(reported("without-effect", r#"node [prompt=x]; start -> a -> exit; a [shape=hexagon, label="Ship it?"]"#), @"nothing");
+    }
+
+    #[test]
+    fn scripts_run_in_commands_and_prompts_in_agents() {
+        insta::assert_snapshot!(reported("without-effect", "start -> a -> b -> exit; a [shape=box, script=make]; b [shape=parallelogram, script=x, prompt=y]"), @r"
+        1:52 warning: `script` has no effect on `a`, an agent node, which runs no script
+          at: script
+          fix: use shape=parallelogram for a command
+        1:100 warning: `prompt` has no effect on `b`, a command node, which runs a script
+          at: prompt
+          fix: remove it, or use shape=box for an agent
+        ");
+        insta::assert_snapshot!(reported("without-effect", "node [script=make]; start -> a -> b -> exit; a [prompt=y]; b [shape=parallelogram]"), @"nothing");
     }
 
     #[test]
