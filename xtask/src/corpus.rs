@@ -31,6 +31,11 @@ pub(crate) fn check(corpus: &Path, fabro: &Path) -> Result<()> {
     let printed = validate(corpus, fabro, &rows)?;
     let valid = printed.files.iter().filter(|file| file.valid);
     let valid: Vec<String> = valid.map(|file| file.file.clone()).collect();
+    let figures = warning_figures(&printed);
+    say(&figures.table());
+    if figures.median > MAX_MEDIAN {
+        wrong.push(format!("at the median a file has {} warnings", figures.median));
+    }
     wrong.extend(judge_workflows(&rows, printed)?);
     wrong.extend(judge_dry_runs(&dry_runs(corpus, fabro, &valid)?));
     say(&format!("corpus: {} workflows, {conditions} conditions", rows.len()));
