@@ -24,6 +24,8 @@
 //!
 //! - Text of scripts, models and people is shown without control characters, and lines and cells are
 //!   truncated: it can neither move the cursor nor fill the screen.
+//! - Finished lines are plain text that ends with a line end, and are never drawn again: resizing a
+//!   terminal loses none of them.
 //! - Of the running stages eight are drawn, of the diagnostics of a file fifty.
 //! - Events that a rewind took back are shown like any others; [`Progress::recall`] is given those
 //!   that count.
@@ -32,8 +34,10 @@
 
 mod agent_line;
 pub mod diagnostics;
+mod fan_out;
 mod gate_prompt;
 mod line;
+mod live_area;
 mod paint;
 mod progress;
 mod stage_line;

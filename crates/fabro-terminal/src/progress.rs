@@ -7,11 +7,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use fabro_events::{Event, EventBody, EventSink};
+use fabro_events::{Event, EventBody, EventSink, PauseReason};
 use fabro_types::{RunId, RunStatus, one_line};
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use crate::line::Line;
+use crate::live_area::{LiveArea, terminal_size};
 use crate::paint::{Mark, Paint};
 use crate::stage_line::{note_text, story_text, titled};
 use crate::story::{RunningStage, Story, StoryLine};
@@ -52,6 +52,7 @@ struct Shared {
     mode: Mode,
     paint: Paint,
     now_ms: fn() -> i64,
+    started_ms: i64,
     state: Mutex<State>,
     wake: Condvar,
 }
@@ -70,16 +71,10 @@ struct State {
     /// The reader of stdout has closed the pipe.
     closed: bool,
     done: bool,
-    first_ms: Option<i64>,
-    last_ms: i64,
     end: Option<RunStatus>,
-    screen: Option<Screen>,
-}
-
-/// The part of the terminal that is redrawn.
-struct Screen {
-    multi: MultiProgress,
-    bars: Vec<ProgressBar>,
+    /// Why the run is paused, when the command line does not say it.
+    paused: Option<String>,
+    area: LiveArea,
     tick: usize,
 }
 
@@ -88,7 +83,7 @@ impl Progress {
     pub fn new(mode: Mode, paint: Paint, now_ms: fn() -> i64) -> Arc<Self> {
         let state = Mutex::default();
         let wake = Condvar::new();
-        let shared = Arc::new(Shared { mode, paint, now_ms, state, wake });
+        let shared = Arc::new(Shared { mode, paint, now_ms, started_ms: now_ms(), state, wake });
         Arc::new(Self { shared, ticker: Mutex::default() })
     }
 
@@ -143,9 +138,6 @@ impl Progress {
     pub(crate) fn suspend(self: &Arc<Self>) -> Suspended {
         let mut state = self.shared.lock();
         state.print();
-        if let Some(screen) = &mut state.screen {
-            screen.clear();
-        }
         state.suspended += 1;
         Suspended { progress: Arc::clone(self) }
     }
@@ -164,16 +156,14 @@ impl Progress {
             let _ = ticker.join();
         }
         let mut state = self.shared.lock();
-        if let Some(screen) = &mut state.screen {
-            screen.clear();
-        }
         state.print();
         if matches!(self.shared.mode, Mode::Live | Mode::Plain) {
             let status = state.end.unwrap_or(RunStatus::Interrupted);
-            let elapsed = state.last_ms - state.first_ms.unwrap_or(state.last_ms);
+            let elapsed = (self.shared.now_ms)() - self.shared.started_ms;
             let elapsed = u64::try_from(elapsed).unwrap_or_default();
             let table = summary_text(state.story.summary(), status, elapsed, self.shared.paint);
-            crate::stderr(&table);
+            let paused = state.paused.iter().map(|why| format!("paused: {why}\n"));
+            crate::stderr(&paused.fold(table, |text, why| text + &why));
         }
     }
 
@@ -260,8 +250,6 @@ impl Shared {
 
 impl State {
     fn tell(&mut self, event: &Event, mode: Mode, paint: Paint) {
-        self.first_ms.get_or_insert(event.ts_ms);
-        self.last_ms = event.ts_ms;
         let end = match &event.entry.body {
             EventBody::RunCompleted { status, .. } => Some(RunStatus::of_completed(*status)),
             EventBody::RunFailed { .. } => Some(RunStatus::Failed),
@@ -278,6 +266,11 @@ impl State {
         }
         self.lines.extend(lines.iter().map(|line| story_text(line, paint)));
         self.end = end.or(self.end);
+        if let EventBody::RunPaused { reason: PauseReason::Budget, message, .. } = &event.entry.body
+        {
+            let why = message.split_once("; `fabro").map_or(&**message, |(text, _)| text);
+            self.paused = Some(one_line(why, WARNING));
+        }
     }
 
     /// The same for an event of a sub-workflow, whose start and end are those of its stage.
@@ -303,18 +296,17 @@ impl State {
         }
     }
 
-    /// Prints the lines that are due, above the spinners if there are any.
+    /// Prints the lines that are due, without running stages below them.
     fn print(&mut self) {
-        if self.lines.is_empty() {
-            return;
-        }
-        let text = std::mem::take(&mut self.lines).join("\n");
-        match &self.screen {
-            Some(screen) => {
-                // A closed terminal does not stop the run.
-                let _ = screen.multi.println(text);
-            }
-            None => crate::stderr(&format!("{text}\n")),
+        self.print_above(&[]);
+    }
+
+    /// Prints the lines that are due, and the running stages below them.
+    fn print_above(&mut self, area: &[String]) {
+        let lines = std::mem::take(&mut self.lines);
+        let text = self.area.draw(&lines, area, terminal_size());
+        if !text.is_empty() {
+            crate::stderr(&text);
         }
     }
 
@@ -327,55 +319,23 @@ impl State {
     }
 
     fn draw(&mut self, now_ms: i64, paint: Paint) {
-        let screen = self.screen.get_or_insert_with(Screen::new);
-        screen.tick += 1;
-        let frame = FRAMES[screen.tick % FRAMES.len()];
+        self.tick += 1;
+        let frame = FRAMES[self.tick % FRAMES.len()];
+        let area = self.area_text(frame, now_ms, paint);
+        self.print_above(&area);
+    }
 
+    /// The lines below the finished ones.
+    fn area_text(&self, frame: char, now_ms: i64, paint: Paint) -> Vec<String> {
         let stories = std::iter::once(&self.story).chain(self.children.values());
         let running: Vec<&RunningStage> = stories.flat_map(Story::running).collect();
         let shown = running.iter().take(SHOWN);
-        let mut wanted: Vec<String> =
+        let mut lines: Vec<String> =
             shown.map(|stage| stage_text(stage, frame, now_ms, paint)).collect();
         if running.len() > SHOWN {
-            wanted.push(paint.dim(&format!("  … and {} more", running.len() - SHOWN)));
+            lines.push(paint.dim(&format!("  … and {} more", running.len() - SHOWN)));
         }
-        screen.fit(wanted.len());
-        self.print();
-        if let Some(screen) = &self.screen {
-            for (bar, text) in screen.bars.iter().zip(wanted) {
-                bar.set_message(text);
-                bar.tick();
-            }
-        }
-    }
-}
-
-impl Screen {
-    fn new() -> Self {
-        Self { multi: MultiProgress::new(), bars: Vec::new(), tick: 0 }
-    }
-
-    /// Adds or removes lines.
-    fn fit(&mut self, count: usize) {
-        while self.bars.len() > count {
-            if let Some(bar) = self.bars.pop() {
-                bar.finish_and_clear();
-                self.multi.remove(&bar);
-            }
-        }
-        while self.bars.len() < count {
-            let bar = ProgressBar::no_length();
-            if let Ok(style) = ProgressStyle::with_template("{wide_msg}") {
-                bar.set_style(style);
-            }
-            self.bars.push(self.multi.add(bar));
-        }
-    }
-
-    fn clear(&mut self) {
-        self.fit(0);
-        // As above.
-        let _ = self.multi.clear();
+        lines
     }
 }
 

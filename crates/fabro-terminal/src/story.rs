@@ -2,9 +2,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fabro_events::{CompletedStage, Event, EventBody};
-use fabro_types::{NodeKind, Status, one_line};
+use fabro_types::{BranchPath, NodeKind, Status, one_line};
 
 use crate::agent_line::call;
+use crate::fan_out::FanOuts;
 use crate::line::{self, Line, why};
 use crate::summary::Summary;
 use crate::text::QUOTED;
@@ -18,6 +19,7 @@ pub struct Story {
     depth: usize,
     /// Finished stages whose edge is not known yet, by branch.
     pending: BTreeMap<Arc<str>, StageLine>,
+    fan_outs: FanOuts,
     summary: Summary,
 }
 
@@ -45,11 +47,17 @@ pub struct RunningStage {
     /// Running calls of tools: the id, and the call in a few words.
     calls: Vec<(String, String)>,
     compacts: bool,
+    /// Of a fan-out: how many of its branches are done.
+    branches: Option<String>,
 }
 
 impl RunningStage {
-    /// The running tool of its agent; `None` while the model is generating.
+    /// The running tool of its agent, or how many branches of a fan-out are done; `None` while the
+    /// model is generating.
     pub fn activity(&self) -> Option<String> {
+        if self.branches.is_some() {
+            return self.branches.clone();
+        }
         if self.compacts {
             return Some("compacts its conversation".to_owned());
         }
@@ -160,6 +168,14 @@ impl Story {
             lines.extend(self.pending.remove(&branch).map(StoryLine::Stage));
         }
         self.update(event, &branch);
+        lines.extend(self.fan_outs.take(event, self.depth).map(StoryLine::Note));
+        let fork = match &event.entry.body {
+            EventBody::BranchCompleted { .. } => BranchPath::new(&branch).parent().as_str(),
+            _ => &branch,
+        };
+        if let Some(stage) = self.running.get_mut(fork) {
+            stage.branches = self.fan_outs.count(fork);
+        }
         if has_own_line(event) {
             let line = line::line(event);
             lines.push(StoryLine::Note(Line { depth: line.depth + self.depth, ..line }));
@@ -200,7 +216,10 @@ impl Story {
                 let inside = Arc::from(format!("{branch}/"))..Arc::from(format!("{branch}0"));
                 self.running.extract_if(inside, |_, _| true).for_each(drop);
             }
-            EventBody::CheckpointForked(point) if point.in_place => self.running.clear(),
+            EventBody::CheckpointForked(point) if point.in_place => {
+                self.running.clear();
+                self.fan_outs.clear();
+            }
             _ => {
                 if let Some(stage) = self.running.get_mut(branch) {
                     stage.take(event);
@@ -222,6 +241,7 @@ impl Story {
             tokens: 0,
             calls: Vec::new(),
             compacts: false,
+            branches: None,
         }
     }
 

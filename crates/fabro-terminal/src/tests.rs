@@ -121,6 +121,7 @@ fn branches_are_told_with_their_fan_out() {
     fork: 2 parallel branches, a, b, joining at join
       b succeeded 1.2s None -> Some("join") ()
       branch a canceled: no longer needed
+    fork: 2/2 done, 1 canceled
     fork succeeded 1.0s None -> Some("join") (branches joined)
     join succeeded 1.2s None -> Some("exit") ()
     run succeeded
@@ -140,9 +141,10 @@ fn a_branch_that_its_fan_out_took_too_long_for_says_so() {
     fork: 2 parallel branches, a, b, joining at join
       b succeeded 1.2s None -> Some("join") ()
       branch a canceled: timed out after 9s (transient_infra)
+    fork: 2/2 done, 1 canceled
     fork failed 2.0s Some("timed out after 9s (transient_infra)") -> Some("join") (branches joined)
     join succeeded 1.2s None -> Some("exit") ()
-    run partially_succeeded
+    run partially_succeeded: `fork` failed: timed out after 9s
     "#);
 }
 

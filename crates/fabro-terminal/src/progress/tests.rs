@@ -163,3 +163,50 @@ fn stages_of_sub_workflows_are_indented() {
     ");
     assert_eq!(state.children.len(), 0);
 }
+
+#[test]
+fn a_fan_out_counts_its_branches() {
+    let mut state = State::default();
+    let mut tell = |branch: Option<&str>, node: &str, body| {
+        let mut event = event(run(1), node, body);
+        event.entry.branch = branch.map(Arc::from);
+        state.tell(&event, Mode::Live, Paint::new(false));
+        state.area_text('*', 12_000, Paint::new(false)).join("\n")
+    };
+    let planned = |target: &str| fabro_events::PlannedBranch {
+        branch: format!("fork@1/{target}").into(),
+        target: target.into(),
+        edge: None,
+    };
+    let ended = |status, canceled| EventBody::BranchCompleted {
+        status,
+        canceled,
+        failure: None,
+        candidates: Vec::new(),
+    };
+    tell(None, "fork", started("parallel"));
+    let branches = vec![planned("a"), planned("b"), planned("c")];
+    let begun = EventBody::ParallelStarted { branches, join: None, max_parallel: 3 };
+    assert_eq!(tell(None, "fork", begun), "* fork            12.0s · 0/3 done");
+    tell(Some("fork@1/a"), "a", started("command"));
+    let failed = ended(fabro_types::Status::Failed, false);
+    assert_eq!(tell(Some("fork@1/a"), "", failed), "* fork            12.0s · 1/3 done, 1 failed");
+    tell(Some("fork@1/b"), "", ended(fabro_types::Status::Succeeded, false));
+    tell(Some("fork@1/c"), "", ended(fabro_types::Status::Failed, true));
+    let status = fabro_types::Status::PartiallySucceeded;
+    tell(None, "fork", EventBody::ParallelCompleted { status });
+    assert_eq!(state.lines.last().unwrap(), "! fork: 3/3 done, 1 failed, 1 canceled");
+}
+
+#[test]
+fn a_pause_at_the_cost_limit_says_how_much_was_spent() {
+    let mut state = State::default();
+    let paused = EventBody::RunPaused {
+        reason: PauseReason::Budget,
+        message: "spent $0.52 of max_cost $0.50".to_owned(),
+        gates: Vec::new(),
+        unavailable: Vec::new(),
+    };
+    state.tell(&event(run(1), "", paused), Mode::Live, Paint::new(false));
+    assert_eq!(state.paused.as_deref(), Some("spent $0.52 of max_cost $0.50"));
+}
