@@ -20,9 +20,10 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
         let message = format!("the shape `{shape}` stands for no handler; an agent runs {what}");
         let near = nearest(shape, NodeKind::ALL.iter().map(|kind| kind.shape()));
         let has_script = text(&node.attrs, "script").is_some();
-        let fix = match has_script {
-            true => "use parallelogram for a command".to_owned(),
-            false => did_you_mean(near, "use box for an agent, or name what runs it with type=…"),
+        let fix = if has_script {
+            "use parallelogram for a command".to_owned()
+        } else {
+            did_you_mean(near, "use box for an agent, or name what runs it with type=…")
         };
         findings.warning("unknown-shape", attr.span, message, fix);
     }
