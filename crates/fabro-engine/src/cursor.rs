@@ -291,6 +291,15 @@ impl Cursor {
         self.context.set(keys::FAILURE_SIGNATURE, Value::from(failure.signature.as_str()));
     }
 
+    /// Counts turns of the running stage that failed and are no part of its conversation.
+    pub(crate) fn count_failed_turns(&mut self, turns: u32) {
+        if let Position::Active(stage) = &self.position {
+            let node = Arc::clone(&stage.node);
+            let handler = stage.handler;
+            self.count_turns(&node, handler, turns);
+        }
+    }
+
     /// The turns of a sub-workflow were its own nodes': its log has them.
     fn count_turns(&mut self, node: &Arc<str>, handler: NodeKind, turns: u32) {
         if turns > 0 && handler != NodeKind::ManagerLoop {

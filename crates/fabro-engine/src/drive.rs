@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fabro_blob::{BlobStore, read_blob};
-use fabro_events::{EventSink, PauseReason, StageFailure};
+use fabro_events::{EventSink, PauseReason};
 use fabro_store::{Batch, ChangeMark, InboxId, Message, Store, StoreError};
 use fabro_types::{BlobRef, BranchPath, Failure, NodeKind, RunStatus};
 use serde_json::Value;
@@ -24,6 +24,7 @@ use crate::input::Input;
 use crate::machine::Machine;
 use crate::stage_builder::Connections;
 use crate::state::Phase;
+use crate::unavailable::UnavailableStage;
 
 /// How often the inbox is read while stages are running.
 const INBOX_PERIOD: Duration = Duration::from_millis(100);
@@ -120,7 +121,7 @@ pub(crate) struct Driver {
     /// Stages that wait for an answer from outside, or for a larger budget.
     pub(crate) suspended: BTreeMap<Key, PauseReason>,
     /// Stages for which nothing could be asked; they wait for a resume.
-    unavailable: BTreeMap<Key, StageFailure>,
+    unavailable: BTreeMap<Key, UnavailableStage>,
     deadlines: Deadlines,
     reports: mpsc::UnboundedSender<Report>,
     stop: CancellationToken,
@@ -213,8 +214,11 @@ impl Driver {
         if !self.can_continue() {
             let waits = self.suspended.iter().filter(|(_, it)| **it == PauseReason::Human);
             let gates = waits.map(|(key, _)| Arc::clone(&key.node)).collect();
-            let unavailable = self.unavailable.values().cloned().collect();
-            self.decide(Input::Idle { gates, unavailable }).await;
+            let stages = &self.unavailable;
+            let unavailable = stages.values().map(|stage| stage.failure.clone()).collect();
+            let turns = stages.iter().map(|(key, it)| (Arc::clone(&key.branch), it.failed_turns));
+            let failed_turns = turns.filter(|(_, turns)| *turns > 0).collect();
+            self.decide(Input::Idle { gates, unavailable, failed_turns }).await;
         }
         self.commit().await
     }

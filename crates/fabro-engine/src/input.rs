@@ -60,6 +60,8 @@ pub enum Input {
         gates: Vec<Arc<str>>,
         /// The stages for which nothing could be asked.
         unavailable: Vec<StageFailure>,
+        /// How many requests to models failed for them, by line.
+        failed_turns: BTreeMap<Arc<str>, u32>,
     },
     /// The run is canceled.
     Cancel {

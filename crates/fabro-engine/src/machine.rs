@@ -138,7 +138,9 @@ impl Machine {
                     self.fan_out(&branch)?;
                 }
             }
-            Input::Idle { gates, unavailable } => self.pause(gates, unavailable),
+            Input::Idle { gates, unavailable, failed_turns } => {
+                self.pause(gates, unavailable, failed_turns);
+            }
             Input::Cancel { reason } => self.emit(MAIN, EventBody::RunCanceled { reason }),
             Input::Abort { failure } => self.fail_run(failure),
         }
@@ -405,7 +407,12 @@ impl Machine {
         Ok(retry::delay(&node.retry, stage.attempt, stage.attempts_before, failure, &random))
     }
 
-    fn pause(&mut self, gates: Vec<Arc<str>>, unavailable: Vec<StageFailure>) {
+    fn pause(
+        &mut self,
+        gates: Vec<Arc<str>>,
+        unavailable: Vec<StageFailure>,
+        failed_turns: BTreeMap<Arc<str>, u32>,
+    ) {
         let (reason, message) = if !unavailable.is_empty() {
             (PauseReason::Unavailable, unavailable::message(&unavailable))
         } else if gates.is_empty() {
@@ -413,7 +420,8 @@ impl Machine {
         } else {
             (PauseReason::Human, format!("waiting for an answer to {}", gates.join(", ")))
         };
-        self.emit(MAIN, EventBody::RunPaused { reason, message, gates, unavailable });
+        let body = EventBody::RunPaused { reason, message, gates, unavailable, failed_turns };
+        self.emit(MAIN, body);
     }
 
     /// Ends a line: the run when it is the main line, else the branch.

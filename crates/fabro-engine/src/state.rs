@@ -158,7 +158,14 @@ impl RunState {
             EventBody::RunCreated(created) => self.create(created),
             EventBody::RunStarted {} => self.phase = Phase::Running,
             EventBody::RunResumed { max_cost } => self.resumed(*max_cost),
-            EventBody::RunPaused { reason, .. } => self.phase = Phase::Paused(*reason),
+            EventBody::RunPaused { reason, failed_turns, .. } => {
+                self.phase = Phase::Paused(*reason);
+                for (line, turns) in failed_turns {
+                    if let Some(cursor) = self.cursors.get_mut(line) {
+                        cursor.count_failed_turns(*turns);
+                    }
+                }
+            }
             EventBody::RunCompleted { status, unhandled, .. } => {
                 let first = unhandled.first().map(|stage| stage.failure.clone());
                 self.phase = Phase::Ended(RunStatus::of_completed(*status), first);

@@ -20,6 +20,13 @@ const FAILURE_CLASS: &str = "failure_class";
 /// How many stages with the same failure a message names.
 const MOST_STAGES: usize = 3;
 
+/// A stage for which nothing could be asked.
+pub(crate) struct UnavailableStage {
+    pub(crate) failure: StageFailure,
+    /// Requests to a model that failed since the last one that is recorded.
+    pub(crate) failed_turns: u32,
+}
+
 impl Machine {
     /// The failure that the run pauses for instead of recording it as the result of the stage; `None`
     /// when it is a result, or another attempt follows.
@@ -27,7 +34,7 @@ impl Machine {
         &self,
         key: &Key,
         finished: &Finished,
-    ) -> Result<Option<StageFailure>, Inconsistent> {
+    ) -> Result<Option<UnavailableStage>, Inconsistent> {
         let failure = finished.outcome.failure.as_ref();
         let Some(failure) = failure.filter(|failure| failure.unavailable.is_some()) else {
             return Ok(None);
@@ -39,11 +46,13 @@ impl Machine {
         if retries || !pauses(&self.plan, ix, is_branch) {
             return Ok(None);
         }
-        Ok(Some(StageFailure {
-            node: Arc::clone(&key.node),
-            visit: key.visit,
-            branch: is_branch.then(|| Arc::clone(&key.branch)),
-            failure,
+        let used = finished.outcome.usage.as_ref().map_or(0, |usage| usage.turns);
+        let recorded = self.running_stage(&key.branch)?.spent.turns;
+        let branch = is_branch.then(|| Arc::clone(&key.branch));
+        let node = Arc::clone(&key.node);
+        Ok(Some(UnavailableStage {
+            failure: StageFailure { node, visit: key.visit, branch, failure },
+            failed_turns: used.saturating_sub(recorded),
         }))
     }
 }

@@ -39,6 +39,10 @@ pub enum EventBody {
         /// The stages for which nothing could be asked.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         unavailable: Vec<StageFailure>,
+        /// How many requests to models failed for them, by branch; the main line's under the empty
+        /// name. A model script does not give these turns again.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        failed_turns: BTreeMap<Arc<str>, u32>,
     },
     /// The exit was reached.
     #[serde(rename = "run.completed")]

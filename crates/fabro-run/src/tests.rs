@@ -87,3 +87,71 @@ async fn a_lost_lease_is_noticed_when_it_is_renewed() {
     drop(held);
     assert_eq!(store.driver(run).await.unwrap().unwrap().host, "elsewhere");
 }
+
+/// What creating a run of this workflow finds missing: each error with its line, then the warnings.
+async fn missing(settings: RunSettings, body: &str) -> String {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Arc::new(MemoryStore::default());
+    let source = format!("digraph {{\n{body}\n}}");
+    let spec = RunSpec {
+        settings,
+        ..RunSpec::new(LoadedWorkflow::parse("demo", &source).unwrap(), dir.path())
+    };
+    match Run::create(store.clone(), &dir.path().join("runs"), spec).await {
+        Ok(run) => run.warnings().join("\n"),
+        Err(RunError::Invalid { text, findings, .. }) => {
+            assert!(fabro_store::Runs::list(&*store).await.unwrap().is_empty());
+            let line = |at: usize| text[..at].lines().count();
+            let lines = findings.iter().map(|it| {
+                format!(
+                    "{}: {:?} {}; {}",
+                    line(it.span.start),
+                    it.severity,
+                    it.message,
+                    it.fix.as_deref().unwrap_or_default()
+                )
+            });
+            lines.collect::<Vec<_>>().join("\n")
+        }
+        Err(error) => error.to_string(),
+    }
+}
+
+fn scripted(script: &str) -> RunSettings {
+    RunSettings { model_script: Some(script.to_owned()), ..RunSettings::default() }
+}
+
+#[tokio::test]
+async fn what_is_missing_is_found_before_the_first_stage() {
+    let script = scripted(r#"{"a": [{"text": "x"}]}"#);
+    let body = "start -> a -> b -> exit; b -> c [condition=\"outcome=fail\"]; c -> exit\nlost";
+    insta::assert_snapshot!(missing(script.clone(), body).await, @r#"
+    2: Error `b`: the model script has no turns for it; add a list for "b" to the script, or one for "*"
+    2: Error `c`: the model script has no turns for it; add a list for "c" to the script, or one for "*"
+    "#);
+    let all = scripted(r#"{"*": [{"text": "x"}]}"#);
+    insta::assert_snapshot!(missing(all.clone(), body).await, @"");
+    let programs = "start -> a -> b -> exit\na [backend=acp, acp.command=\"./no-such-agent --x\"]\n\
+        b [backend=acp, acp.command=\"no-such-agent\", on_unavailable=fail]";
+    insta::assert_snapshot!(missing(all.clone(), programs).await, @r#"
+    3: Error `a`: the program `./no-such-agent` is not installed; install it, or correct the command
+    4: Warning `b`: the program `no-such-agent` is not installed; install it, or correct the command
+    "#);
+    let child = "start -> m -> exit\nm [shape=house, stack.child_dot_source=\"digraph { start -> q -> exit }\"]";
+    insta::assert_snapshot!(missing(script, child).await, @r#"
+    2: Error `m`: demo: `q`: the model script has no turns for it; add a list for "q" to the script, or one for "*"
+    "#);
+}
+
+#[tokio::test]
+async fn a_run_that_asks_again_by_itself_continues() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Arc::new(MemoryStore::default());
+    let script = r#"{"a": [{"error": "auth"}, {"error": "quota"}, {"text": "x"}]}"#;
+    let settings =
+        RunSettings { retry_unavailable: Some(Duration::from_millis(1)), ..scripted(script) };
+    let workflow = LoadedWorkflow::parse("demo", "digraph { start -> a -> exit }").unwrap();
+    let spec = RunSpec { settings, ..RunSpec::new(workflow, dir.path()) };
+    let run = Run::create(store.clone(), &dir.path().join("runs"), spec).await.unwrap();
+    assert_eq!(run.drive(RunServices::default()).await.unwrap(), DriveResult::Succeeded);
+}

@@ -133,6 +133,7 @@ async fn the_list_follows_the_log(store: &dyn RunStore) -> Checked {
             message: String::new(),
             gates: vec![],
             unavailable: vec![],
+            failed_turns: [].into(),
         },
     ];
     let expect = ["succeeded", "failed", "canceled", "paused"];

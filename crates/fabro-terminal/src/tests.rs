@@ -187,7 +187,11 @@ fn a_gate_is_told() {
         notes: vec![asked.into()],
         blobs: Vec::new(),
     });
-    bench.input(Input::Idle { gates: vec!["gate".into()], unavailable: Vec::new() });
+    bench.input(Input::Idle {
+        gates: vec!["gate".into()],
+        unavailable: Vec::new(),
+        failed_turns: [].into(),
+    });
     bench.input(Input::Resume { max_cost: None });
     let answered = EventBody::GateAnswered {
         selected: "Y".into(),

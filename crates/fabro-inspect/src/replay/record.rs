@@ -99,9 +99,11 @@ impl Record {
     fn read_run_event(&mut self, event: &Event) {
         let input = match &event.entry.body {
             EventBody::RunResumed { max_cost } => Input::Resume { max_cost: *max_cost },
-            EventBody::RunPaused { gates, unavailable, .. } => {
-                Input::Idle { gates: gates.clone(), unavailable: unavailable.clone() }
-            }
+            EventBody::RunPaused { gates, unavailable, failed_turns, .. } => Input::Idle {
+                gates: gates.clone(),
+                unavailable: unavailable.clone(),
+                failed_turns: failed_turns.clone(),
+            },
             EventBody::RunCanceled { reason } => Input::Cancel { reason: reason.clone() },
             // Only a time limit ends a branch with a failure that is not the branch's.
             EventBody::BranchCompleted { canceled: true, failure: Some(_), .. } => {

@@ -228,7 +228,11 @@ fn gates_are_open_until_they_are_answered() {
         blobs: Vec::new(),
     });
     insta::assert_snapshot!(serde_json::to_string(&open_gates(&bench.events)).unwrap(), @r#"[{"node":"gate","visit":1,"branch":null,"question":"Ship?","question_type":"multiple_choice","options":[{"key":"Y","label":"Yes","to":"exit"},{"key":"N","label":"No","to":"start2"}],"freeform":false}]"#);
-    bench.input(Input::Idle { gates: vec!["gate".into()], unavailable: Vec::new() });
+    bench.input(Input::Idle {
+        gates: vec!["gate".into()],
+        unavailable: Vec::new(),
+        failed_turns: [].into(),
+    });
     assert_eq!(open_gates(&bench.events).len(), 1);
     assert_eq!(bench.machine.state().phase, Phase::Paused(PauseReason::Human));
     bench.input(Input::Resume { max_cost: None });

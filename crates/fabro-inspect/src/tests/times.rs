@@ -18,7 +18,11 @@ fn retried() -> Bench {
     bench.end("talk", Outcome { usage: Some(used(100)), ..Outcome::failed(failure) });
     bench
         .end("talk", Outcome { usage: Some(used(20)), files_touched: vec!["a.rs".into()], ..ok() });
-    bench.input(Input::Idle { gates: vec!["gate".into()], unavailable: Vec::new() });
+    bench.input(Input::Idle {
+        gates: vec!["gate".into()],
+        unavailable: Vec::new(),
+        failed_turns: [].into(),
+    });
     bench
 }
 
