@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     answer, cancel, compact, completion, context, doctor, events, explain, fmt, fork, graph, init,
-    inspect, model, ps, replay, resume, rm, run, steer, validate, wait,
+    inspect, logs, model, ps, replay, resume, rm, run, steer, validate, wait,
 };
 use crate::exit::Exit;
 use crate::global::Global;
@@ -44,6 +44,8 @@ pub enum Command {
     #[command(visible_aliases = ["show", "status", "describe"])]
     Inspect(inspect::InspectArgs),
     Events(events::EventsArgs),
+    #[command(visible_alias = "log")]
+    Logs(logs::LogsArgs),
     Context(context::ContextArgs),
     #[command(visible_alias = "why")]
     Explain(explain::ExplainArgs),
@@ -87,6 +89,7 @@ impl Command {
             Self::Ps(args) => block_on(ps::ps(&args, global)),
             Self::Inspect(args) => block_on(inspect::inspect(&args, global)),
             Self::Events(args) => block_on(events::events(&args, global)),
+            Self::Logs(args) => block_on(logs::logs(&args, global)),
             Self::Context(args) => block_on(context::context(&args, global)),
             Self::Compact(args) => block_on(compact::compact(args, global)),
             Self::Replay(args) => block_on(replay::replay(args, global)),

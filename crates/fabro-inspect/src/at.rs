@@ -4,26 +4,35 @@ use std::sync::Arc;
 
 use fabro_engine::checkpoint::{StageName, meant};
 use fabro_events::{Event, EventBody};
+use fabro_types::BranchPath;
 
 use crate::ReportError;
 
 /// One visit of a node in one line of the run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct StageKey {
-    pub(crate) branch: Option<Arc<str>>,
-    pub(crate) node: Arc<str>,
-    pub(crate) visit: u32,
+pub struct StageKey {
+    /// The branch; `None` in the main line.
+    pub branch: Option<Arc<str>>,
+    /// The node.
+    pub node: Arc<str>,
+    /// Which visit of it, from 1.
+    pub visit: u32,
 }
 
 impl StageKey {
     /// The stage an event concerns; `None` when it concerns none.
-    pub(crate) fn of(event: &Event) -> Option<Self> {
+    pub fn of(event: &Event) -> Option<Self> {
         let entry = &event.entry;
         Some(Self {
             branch: entry.branch.clone(),
             node: entry.node_id.clone()?,
             visit: entry.visit.unwrap_or(1),
         })
+    }
+
+    /// `BRANCH/NODE@VISIT`, without the branch in the main line.
+    pub fn full_name(&self) -> String {
+        BranchPath::new(self.branch.as_deref().unwrap_or_default()).stage(&self.node, self.visit)
     }
 
     /// `NODE@VISIT`.

@@ -143,7 +143,7 @@ fn earlier_attempts(events: &[&Event], key: &StageKey) -> Vec<FailedAttempt> {
 }
 
 /// The answer of the stage's model, else the output of its command.
-fn response(node: &str, end: &CompletedStage) -> Option<Arc<Value>> {
+pub(crate) fn response(node: &str, end: &CompletedStage) -> Option<Arc<Value>> {
     let updates = &end.outcome.context_updates;
     let own = format!("{}{node}", keys::RESPONSE_PREFIX);
     updates.get(&own).or_else(|| updates.get(keys::COMMAND_OUTPUT)).cloned()

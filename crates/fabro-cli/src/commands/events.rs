@@ -1,13 +1,11 @@
 //! `fabro events`.
 
-use std::time::Duration;
-
 use clap_complete::ArgValueCandidates;
-use fabro_events::{Event, EventBody};
-use fabro_run::is_driven;
-use fabro_store::{Follow as _, RunLog as _, SqliteStore};
+use fabro_events::Event;
+use fabro_store::{RunLog as _, SqliteStore};
 use fabro_types::RunId;
 
+use super::follow::{Follow, News, is_end, no_driver};
 use crate::complete;
 use crate::exit::Exit;
 use crate::global::Global;
@@ -36,34 +34,21 @@ pub struct EventsArgs {
 /// How many events are read at a time.
 const PAGE: usize = 1_000;
 
-/// The polling interval of the store while a run is followed. A poll takes microseconds.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
-
-/// How many polls in a row must find no driver before following ends.
-const MAX_POLLS_WITHOUT_DRIVER: u32 = 40;
-
 /// Shows the events of a run.
 pub async fn events(args: &EventsArgs, global: &Global) -> anyhow::Result<Exit> {
     let (store, run) = global.run_to_read(&args.run).await?;
     let mut printer =
         Printer { json: args.json, paint: global.paint_stdout(), last: 0, has_ended: false };
-    // Taken before reading: what is committed in between is read next time.
-    let mut mark = store.mark().await?;
+    let mut follow = Follow::begin(&store, run).await?;
     printer.catch_up(&store, run).await?;
-    let mut polls_without_driver = 0;
     while args.follow && !printer.has_ended {
-        tokio::time::sleep(POLL_INTERVAL).await;
-        let now = store.mark().await?;
-        if now != mark {
-            mark = now;
-            printer.catch_up(&store, run).await?;
-        }
-        polls_without_driver =
-            if is_driven(&store, run).await? { 0 } else { polls_without_driver + 1 };
-        if polls_without_driver > MAX_POLLS_WITHOUT_DRIVER {
-            let resume = global.command(&format!("resume {run}"));
-            output::stderr(&format!("no process is driving the run; continue with: {resume}\n"));
-            break;
+        match follow.next().await? {
+            News::Changed => printer.catch_up(&store, run).await?,
+            News::Nothing => {}
+            News::NoDriver => {
+                no_driver(run, global);
+                break;
+            }
         }
     }
     Ok(Exit::SUCCEEDED)
@@ -104,18 +89,5 @@ impl Printer {
         let ts = event.ts();
         let time = ts.get(11..19).unwrap_or(&ts);
         format!("{} {}", self.paint.dim(time), note_text(&line(event), self.paint))
-    }
-}
-
-fn is_end(event: &Event, before: bool) -> bool {
-    match event.entry.body {
-        EventBody::RunCompleted { .. }
-        | EventBody::RunFailed { .. }
-        | EventBody::RunCanceled { .. }
-        | EventBody::RunPaused { .. } => true,
-        EventBody::RunStarted {}
-        | EventBody::RunResumed { .. }
-        | EventBody::CheckpointForked(_) => false,
-        _ => before,
     }
 }

@@ -1,0 +1,73 @@
+//! The log files of a running stage, as they grow.
+
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+
+/// How many bytes are read at a time, and the longest piece of a line that is not ended.
+const CHUNK: usize = 64 << 10;
+
+/// A file that grows, read line by line.
+#[derive(Debug, Default)]
+pub(super) struct GrowingFile {
+    /// How much was read.
+    offset: u64,
+    /// The beginning of a line.
+    line: Vec<u8>,
+}
+
+impl GrowingFile {
+    /// How many bytes were read.
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Gives the lines that were added since. A file that is not there has none; one that is shorter
+    /// than before was begun anew.
+    pub(super) fn read(
+        &mut self,
+        path: &Path,
+        mut line: impl FnMut(&[u8]) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let mut file = match File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            other => other?,
+        };
+        let length = file.metadata()?.len();
+        if length < self.offset {
+            *self = Self::default();
+        }
+        if length == self.offset {
+            return Ok(());
+        }
+        file.seek(SeekFrom::Start(self.offset))?;
+        let mut chunk = vec![0; CHUNK];
+        loop {
+            let read = file.read(&mut chunk)?;
+            if read == 0 {
+                return Ok(());
+            }
+            self.offset += read as u64;
+            for part in chunk[..read].split_inclusive(|byte| *byte == b'\n') {
+                self.line.extend_from_slice(part);
+                if self.line.ends_with(b"\n") || self.line.len() > CHUNK {
+                    line(&std::mem::take(&mut self.line))?;
+                }
+            }
+        }
+    }
+
+    /// The last line, if it is not ended.
+    pub(super) fn finish(&mut self) -> Option<Vec<u8>> {
+        let line = std::mem::take(&mut self.line);
+        (!line.is_empty()).then_some(line)
+    }
+}
+
+/// Where a file of an attempt that failed is: put away, unless the next attempt has not begun.
+pub(super) fn of_attempt(dir: &Path, attempt: u32, name: &str) -> PathBuf {
+    let earlier = dir.join(format!("attempt-{attempt}"));
+    let put_away = earlier.join(name);
+    let is_put_away = put_away.exists() || earlier.join("status.json").exists();
+    if is_put_away { put_away } else { dir.join(name) }
+}

@@ -1,0 +1,500 @@
+//! `fabro logs`.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap_complete::ArgValueCandidates;
+use fabro_engine::{checkpoint, read_all, stage_dir};
+use fabro_events::{Event, EventBody, ParentStage};
+use fabro_inspect::{
+    LogStream, ReportError, StageKey, StageSelection, recorded_output, recorded_text, written,
+};
+use fabro_store::{RunLog as _, Runs as _, SqliteStore};
+use fabro_terminal::{Paint, clean};
+use fabro_types::{BlobRef, NodeKind, RunId};
+use serde_json::json;
+
+use super::follow::{Follow, News, is_end, no_driver};
+use super::log_files::{GrowingFile, of_attempt};
+use crate::complete;
+use crate::exit::Exit;
+use crate::global::Global;
+use crate::output;
+
+/// Show what commands print and agents say
+#[derive(clap::Args, Clone, Debug)]
+#[command(
+    after_help = "Examples:\n  fabro logs latest -f\n  fabro logs latest test\n  fabro logs latest test@2 --tail 20\n\nLines of standard error begin with `stderr | `, calls of tools with `→`, and what became of a\nstage with `!`."
+)]
+pub struct LogsArgs {
+    /// The run: its id, the beginning of it, or `latest`
+    #[arg(default_value = "latest", add = ArgValueCandidates::new(complete::runs))]
+    pub run: String,
+
+    /// Only this stage: NODE (its last visit), NODE@VISIT or BRANCH/NODE@VISIT
+    #[arg(value_name = "[BRANCH/]NODE[@VISIT]", add = ArgValueCandidates::new(complete::stages))]
+    pub stage: Option<String>,
+
+    /// Follow the run until it ends or pauses
+    #[arg(short, long)]
+    pub follow: bool,
+
+    /// Begin with the last N lines of what there is
+    #[arg(long, value_name = "N")]
+    pub tail: Option<usize>,
+
+    /// Print JSON, one object per line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How much text is written at a time.
+const BUFFER: usize = 64 << 10;
+
+/// How many events are read at a time.
+const PAGE: usize = 1_000;
+
+/// Shows what the stages of a run wrote.
+pub async fn logs(args: &LogsArgs, global: &Global) -> anyhow::Result<Exit> {
+    let (store, run) = global.run_to_read(&args.run).await?;
+    let mut follow = Follow::begin(&store, run).await?;
+    let printer = Printer {
+        paint: global.paint_stdout(),
+        is_json: args.json,
+        held: args.tail.map(|_| VecDeque::new()),
+        most_held: args.tail.unwrap_or_default(),
+        stage: None,
+        text: String::new(),
+    };
+    let mut reader = Reader {
+        store: &store,
+        root: run,
+        selection: None,
+        members: Vec::new(),
+        stages: BTreeMap::new(),
+        printer,
+        has_ended: false,
+    };
+    reader.begin(args).await?;
+    while args.follow && !reader.has_ended {
+        match follow.next().await? {
+            News::Changed => reader.catch_up().await?,
+            News::Nothing => reader.read_files()?,
+            News::NoDriver => {
+                no_driver(run, global);
+                break;
+            }
+        }
+    }
+    reader.finish()?;
+    Ok(Exit::SUCCEEDED)
+}
+
+/// A run, or the run of a sub-workflow, as far as it was read.
+struct Member {
+    run: RunId,
+    /// The name of the stage that it is the sub-workflow of, and whether that is shown; `None` too where
+    /// a rewind took that stage back.
+    above: Option<(Arc<str>, bool)>,
+    /// The last event that was read.
+    last: u64,
+    /// When that was; it never goes back.
+    time: i64,
+}
+
+/// A stage that has started.
+struct StageLog {
+    /// How it is called, after the stages whose sub-workflows it is part of.
+    name: Arc<str>,
+    dir: PathBuf,
+    kind: NodeKind,
+    stdout: GrowingFile,
+    stderr: GrowingFile,
+    /// A model has answered.
+    has_text: bool,
+    is_shown: bool,
+    is_open: bool,
+}
+
+struct Selection {
+    /// The run that has them; `None` while none of them has started.
+    run: Option<RunId>,
+    stages: StageSelection,
+}
+
+struct Reader<'s> {
+    store: &'s SqliteStore,
+    root: RunId,
+    /// The stages that are shown, if not all are.
+    selection: Option<Selection>,
+    members: Vec<Member>,
+    stages: BTreeMap<(RunId, StageKey), StageLog>,
+    printer: Printer,
+    /// The run has ended or is paused.
+    has_ended: bool,
+}
+
+impl Reader<'_> {
+    /// Shows what there is.
+    async fn begin(&mut self, args: &LogsArgs) -> anyhow::Result<()> {
+        if let Some(stage) = &args.stage {
+            self.selection = Some(self.select(stage, args.follow).await?);
+        }
+        self.catch_up().await?;
+        self.printer.release();
+        self.printer.flush()
+    }
+
+    /// The stages that a name means: those of the run, else of one of its sub-workflows, else those
+    /// that may still come.
+    async fn select(&self, stage: &str, may_come: bool) -> anyhow::Result<Selection> {
+        let mut missing = None;
+        for run in self.store.family(self.root).await? {
+            let events = read_all(self.store, run).await?;
+            match StageSelection::new(&events, stage) {
+                Ok(stages) => return Ok(Selection { run: Some(run), stages }),
+                Err(error @ ReportError::NoStage { .. }) => {
+                    let has_ended = events.iter().fold(false, |before, it| is_end(it, before));
+                    missing.get_or_insert((error, has_ended));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        match missing {
+            Some((error, has_ended)) if has_ended || !may_come => Err(error.into()),
+            _ => {
+                output::stderr(&format!("`{}` has not started\n", clean(stage.trim())));
+                Ok(Selection { run: None, stages: StageSelection::coming(stage) })
+            }
+        }
+    }
+
+    /// Shows every event that was not shown yet, and what was added to files.
+    async fn catch_up(&mut self) -> anyhow::Result<()> {
+        // The run before its sub-workflows: once it has ended, they have too.
+        let mut batch = Vec::new();
+        if self.members.is_empty() {
+            self.members.push(Member { run: self.root, above: None, last: 0, time: i64::MIN });
+        }
+        self.read(0, &mut batch).await?;
+        for run in self.store.family(self.root).await? {
+            if !self.members.iter().any(|member| member.run == run) {
+                self.members.push(Member { run, above: None, last: 0, time: i64::MIN });
+            }
+        }
+        for at in 1..self.members.len() {
+            self.read(at, &mut batch).await?;
+        }
+        batch.sort_by_key(|(time, at, event)| (*time, *at, event.seq));
+        for (_, at, event) in &batch {
+            self.event(*at, event)?;
+        }
+        self.read_files()
+    }
+
+    /// Reads the new events of a member that count, with the times by which they are sorted.
+    async fn read(
+        &mut self,
+        at: usize,
+        batch: &mut Vec<(i64, usize, Event)>,
+    ) -> anyhow::Result<()> {
+        let member = &mut self.members[at];
+        let mut events = Vec::new();
+        loop {
+            let page = self.store.read(member.run, member.last, PAGE).await?;
+            let is_last = page.len() < PAGE;
+            member.last = page.last().map_or(member.last, |event| event.seq);
+            events.extend(page);
+            if is_last {
+                break;
+            }
+        }
+        for event in checkpoint::effective(&events) {
+            member.time = member.time.max(event.ts_ms);
+            batch.push((member.time, at, event.clone()));
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, at: usize, event: &Event) -> anyhow::Result<()> {
+        if event.run_id == self.root {
+            self.has_ended = is_end(event, self.has_ended);
+        }
+        match &event.entry.body {
+            EventBody::RunCreated(created) => {
+                self.members[at].above = created.parent.as_ref().and_then(|it| self.above(it));
+            }
+            EventBody::StageStarted { rank, handler, .. } => {
+                self.start(at, event, *rank, *handler);
+            }
+            EventBody::BranchCompleted { canceled: true, .. } => self.cancel(event)?,
+            _ => {}
+        }
+        let Some(key) = StageKey::of(event) else { return Ok(()) };
+        let Some(stage) = self.stages.get_mut(&(event.run_id, key.clone())) else { return Ok(()) };
+        if !stage.is_shown {
+            return Ok(());
+        }
+        match &event.entry.body {
+            EventBody::StageRetrying { attempt, .. } => {
+                let dir = stage.dir.clone();
+                let path = |name: &str| of_attempt(&dir, *attempt, name);
+                stage.read_files(path, true, &mut self.printer)?;
+                stage.stdout = GrowingFile::default();
+                stage.stderr = GrowingFile::default();
+            }
+            EventBody::StageCompleted(_) | EventBody::StageFailed(_) => {
+                stage.end(event, &key, self.store, &mut self.printer)?;
+            }
+            _ => {}
+        }
+        if let Some(written) = written(event, self.store)? {
+            stage.has_text |= written.stream == LogStream::Text;
+            self.printer.text(&stage.name, written.stream, &written.text)?;
+        }
+        Ok(())
+    }
+
+    fn above(&self, parent: &ParentStage) -> Option<(Arc<str>, bool)> {
+        let stage = self.stages.iter().rfind(|((run, key), _)| {
+            (*run, &key.node, key.visit) == (parent.run_id, &parent.node_id, parent.visit)
+        });
+        stage.map(|(_, stage)| (Arc::clone(&stage.name), stage.is_shown))
+    }
+
+    fn start(&mut self, at: usize, event: &Event, rank: u32, kind: NodeKind) {
+        let Some(key) = StageKey::of(event) else { return };
+        let run = event.run_id;
+        let mut name = key.full_name();
+        let mut is_shown = self.selection.is_none();
+        if run != self.root {
+            let Some((above, is_above_shown)) = &self.members[at].above else { return };
+            name = format!("{above} › {name}");
+            is_shown = *is_above_shown;
+        }
+        if let Some(selection) = &mut self.selection
+            && selection.run.is_none_or(|selected| selected == run)
+        {
+            selection.stages.started(event);
+            if selection.stages.has(&key) {
+                selection.run = Some(run);
+                is_shown = true;
+            }
+        }
+        let dir = self.store.runs_dir().join(run.to_string());
+        let stage = StageLog {
+            name: name.into(),
+            dir: stage_dir(&dir, rank, &key.node, key.visit),
+            kind,
+            stdout: GrowingFile::default(),
+            stderr: GrowingFile::default(),
+            has_text: false,
+            is_shown,
+            is_open: true,
+        };
+        self.stages.insert((run, key), stage);
+    }
+
+    /// Ends the stages of a branch that a join does not wait for.
+    fn cancel(&mut self, event: &Event) -> anyhow::Result<()> {
+        let Some(canceled) = event.entry.branch.as_deref() else { return Ok(()) };
+        for ((run, key), stage) in &mut self.stages {
+            let branch = key.branch.as_deref().unwrap_or_default();
+            let rest = branch.strip_prefix(canceled);
+            let is_inside = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+            if *run == event.run_id && is_inside && stage.is_open {
+                stage.is_open = false;
+                stage.read_to_end(&mut self.printer)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows what was added to the files of running stages.
+    fn read_files(&mut self) -> anyhow::Result<()> {
+        for stage in self.stages.values_mut().filter(|stage| stage.is_open) {
+            let dir = stage.dir.clone();
+            stage.read_files(|name| dir.join(name), false, &mut self.printer)?;
+        }
+        self.printer.flush()
+    }
+
+    /// Shows the last lines of files that no line end ends.
+    fn finish(&mut self) -> anyhow::Result<()> {
+        for stage in self.stages.values_mut().filter(|stage| stage.is_open) {
+            stage.read_to_end(&mut self.printer)?;
+        }
+        self.printer.flush()
+    }
+}
+
+impl StageLog {
+    /// Shows what was added to the files; `to_end` also a last line that no line end ends.
+    fn read_files(
+        &mut self,
+        path: impl Fn(&str) -> PathBuf,
+        to_end: bool,
+        printer: &mut Printer,
+    ) -> anyhow::Result<()> {
+        if !self.is_shown {
+            return Ok(());
+        }
+        for (stream, file, file_name) in [
+            (LogStream::Stdout, &mut self.stdout, "stdout.log"),
+            (LogStream::Stderr, &mut self.stderr, "stderr.log"),
+        ] {
+            // What an agent's program prints is a protocol; what the agent says is in the events.
+            if self.kind != NodeKind::Command && stream == LogStream::Stdout {
+                continue;
+            }
+            file.read(&path(file_name), |line| printer.line(&self.name, stream, line))?;
+            if to_end && let Some(line) = file.finish() {
+                printer.line(&self.name, stream, &line)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_to_end(&mut self, printer: &mut Printer) -> anyhow::Result<()> {
+        let dir = self.dir.clone();
+        self.read_files(|name| dir.join(name), true, printer)
+    }
+
+    /// Shows what is recorded of a stage that has ended. What was read of its files is continued there.
+    fn end(
+        &mut self,
+        event: &Event,
+        key: &StageKey,
+        store: &SqliteStore,
+        printer: &mut Printer,
+    ) -> anyhow::Result<()> {
+        self.is_open = false;
+        let dir = self.dir.clone();
+        let name = &self.name;
+        for stream in [LogStream::Stdout, LogStream::Stderr] {
+            let (file, file_name) = match stream {
+                LogStream::Stdout => (&mut self.stdout, "stdout.log"),
+                _ => (&mut self.stderr, "stderr.log"),
+            };
+            let path = dir.join(file_name);
+            let value = recorded_output(event, stream);
+            let is_command = self.kind == NodeKind::Command;
+            match value.filter(|value| is_command && prefers_record(value, file, &path)) {
+                Some(value) => {
+                    let text = recorded_text(key, &value, store)?;
+                    let from = usize::try_from(file.offset()).unwrap_or(usize::MAX);
+                    let rest = text.as_bytes().get(from..).unwrap_or_default();
+                    let mut line = file.finish().unwrap_or_default();
+                    line.extend_from_slice(rest);
+                    printer.text(name, stream, &String::from_utf8_lossy(&line))?;
+                }
+                None if is_command || stream == LogStream::Stderr => {
+                    file.read(&path, |line| printer.line(name, stream, line))?;
+                    if let Some(line) = file.finish() {
+                        printer.line(name, stream, &line)?;
+                    }
+                }
+                None => {}
+            }
+        }
+        let asks = matches!(self.kind, NodeKind::Agent | NodeKind::Prompt) && !self.has_text;
+        match recorded_output(event, LogStream::Text) {
+            Some(value) if asks => {
+                printer.text(name, LogStream::Text, &recorded_text(key, &value, store)?)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether the record of an output is shown instead of its file: the file is gone, or the record is at
+/// hand and nothing of the file was shown.
+fn prefers_record(value: &serde_json::Value, file: &GrowingFile, path: &Path) -> bool {
+    let is_at_hand = BlobRef::from_value(value).is_none() && file.offset() == 0;
+    is_at_hand || !path.exists()
+}
+
+/// A line of the log.
+struct LogLine {
+    stage: Arc<str>,
+    stream: LogStream,
+    text: String,
+}
+
+/// Prints lines, with a header where the stage is another one than before.
+struct Printer {
+    paint: Paint,
+    is_json: bool,
+    /// With `--tail`: the last lines of what there is at first.
+    held: Option<VecDeque<LogLine>>,
+    most_held: usize,
+    /// The stage of the last line.
+    stage: Option<Arc<str>>,
+    /// What is not written yet.
+    text: String,
+}
+
+impl Printer {
+    fn text(&mut self, stage: &Arc<str>, stream: LogStream, text: &str) -> anyhow::Result<()> {
+        text.lines().try_for_each(|line| self.line(stage, stream, line.as_bytes()))
+    }
+
+    fn line(&mut self, stage: &Arc<str>, stream: LogStream, line: &[u8]) -> anyhow::Result<()> {
+        let text = String::from_utf8_lossy(line);
+        let text = text.strip_suffix('\n').unwrap_or(&text);
+        let text = text.strip_suffix('\r').unwrap_or(text).to_owned();
+        let line = LogLine { stage: Arc::clone(stage), stream, text };
+        if let Some(held) = &mut self.held {
+            held.push_back(line);
+            if held.len() > self.most_held {
+                held.pop_front();
+            }
+            return Ok(());
+        }
+        self.add(&line);
+        if self.text.len() > BUFFER { self.flush() } else { Ok(()) }
+    }
+
+    /// What was held back is printed, and what comes now at once.
+    fn release(&mut self) {
+        for line in self.held.take().unwrap_or_default() {
+            self.add(&line);
+        }
+    }
+
+    fn add(&mut self, line: &LogLine) {
+        if self.is_json {
+            let LogLine { stage, stream, text } = line;
+            let object = json!({"stage": &**stage, "stream": stream, "text": text});
+            let _ = writeln!(self.text, "{object}");
+            return;
+        }
+        if self.stage.as_ref() != Some(&line.stage) {
+            let before = if self.stage.is_some() { "\n" } else { "" };
+            let header = self.paint.bold(&format!("── {}", clean(&line.stage)));
+            let _ = writeln!(self.text, "{before}{header}");
+            self.stage = Some(Arc::clone(&line.stage));
+        }
+        // What a line overwrites on a terminal is left out.
+        let shown = line.text.rsplit('\r').find(|it| !it.is_empty()).unwrap_or_default();
+        let shown = clean(shown);
+        let paint = self.paint;
+        let text = match line.stream {
+            LogStream::Stdout | LogStream::Text => shown.into_owned(),
+            LogStream::Stderr => format!("{} {shown}", paint.bad("stderr |")),
+            LogStream::Tool => paint.dim(&format!("→ {shown}")),
+            LogStream::Note => paint.odd(&format!("! {shown}")),
+        };
+        self.text.push_str(&text);
+        self.text.push('\n');
+    }
+
+    fn flush(&mut self) -> anyhow::Result<()> {
+        if self.text.is_empty() {
+            return Ok(());
+        }
+        output::stdout(&std::mem::take(&mut self.text))
+    }
+}
