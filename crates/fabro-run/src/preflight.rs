@@ -1,11 +1,11 @@
 //! What a run needs and does not have, found before its first stage: providers, keys, programs, turns
 //! of a model script. Nothing is asked over the network.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use fabro_config::McpTransport;
+use fabro_config::{McpTransport, expand_variables};
 use fabro_engine::{Backend, Language, LlmSpec, NodeBody, NodeSpec, Plan, pauses_when_unavailable};
 use fabro_external_agents::{Acp, CliAgent};
 use fabro_graph::{NodeIx, NodeKind};
@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 
 use crate::bundle::{Bundle, BundleError, RunSettings};
 use crate::models::{catalog, client};
-use crate::secrets::{expand_env, variable};
+use crate::secrets::variable;
 use crate::{RunError, SetupError};
 
 /// The rule of these findings.
@@ -41,7 +41,7 @@ pub(crate) fn check(
         models: Models::new(settings)?,
         defaults: settings.model_defaults(),
         catalog: catalog(&settings.models),
-        path: search_path(settings)?,
+        path: search_path(settings),
         work_dir,
     };
     let mut findings = preflight.findings(bundle, plan, 0)?;
@@ -246,10 +246,11 @@ impl Preflight<'_> {
 }
 
 /// The directories in which programs are looked for.
-fn search_path(settings: &RunSettings) -> Result<Vec<PathBuf>, SetupError> {
-    let env: BTreeMap<String, String> = expand_env(&settings.env)?;
-    let path = env.get("PATH").cloned().or_else(|| variable("PATH")).unwrap_or_default();
-    Ok(std::env::split_paths(&path).collect())
+fn search_path(settings: &RunSettings) -> Vec<PathBuf> {
+    let own = settings.env.get("PATH");
+    let own = own.and_then(|path| expand_variables(path, variable).ok());
+    let path = own.or_else(|| variable("PATH")).unwrap_or_default();
+    std::env::split_paths(&path).collect()
 }
 
 /// The nodes that a run can come to, in the order of the file.

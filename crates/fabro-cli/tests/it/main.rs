@@ -16,4 +16,5 @@ mod reports;
 mod run_file;
 mod secrets;
 mod states;
+mod unavailable;
 mod warnings;
