@@ -35,14 +35,24 @@ fn statuses(project: &Project) -> String {
     let mut statuses = Vec::new();
     for run in runs.as_array().unwrap() {
         let id = run["id"].as_str().unwrap();
-        for args in [&["inspect", id, "--json"], &["replay", id, "--json"]] {
-            project.json(args);
-        }
+        project.json(&["inspect", id, "--json"]);
+        assert_replays(project, id);
         let events = project.output(&["events", id, "--json"]);
         assert!(events.status.success() && !events.stdout.is_empty());
         statuses.push(run["status"].as_str().unwrap().to_owned());
     }
     statuses.join(" ")
+}
+
+/// A run replays but for its prompts: later versions cut less out of preambles.
+#[track_caller]
+fn assert_replays(project: &Project, id: &str) {
+    let output = project.output(&["replay", id, "--json"]);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["unanswered"], serde_json::json!([]), "{id}");
+    for difference in report["differences"].as_array().unwrap() {
+        assert_eq!(difference["aspect"], "prompt", "{difference}");
+    }
 }
 
 /// The statuses before and after each run that can be resumed is resumed.

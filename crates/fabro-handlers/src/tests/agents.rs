@@ -104,7 +104,7 @@ fn errors_of_the_model_have_their_class() {
     001 start@1 succeeded -> p (unconditional)
     002 p@1 failed: the model script has no turns for node `p`: add a list for "p", or one for "*" (deterministic) -> exit (unconditional)
     003 exit@1 succeeded
-    run succeeded
+    run partially_succeeded
     "#);
 }
 
@@ -126,7 +126,7 @@ fn transient_errors_are_retried_and_wait_as_asked() {
     001 start@1 succeeded -> p (unconditional)
     002 p@1 failed: the model's provider refused the key: check it (deterministic) -> exit (unconditional)
     003 exit@1 succeeded
-    run succeeded
+    run partially_succeeded
     ");
     let own = r"digraph { start -> p -> exit; p [shape=tab, max_retries=1] }";
     let model = r#"{"p": [{"error": "quota", "retry_after_s": 1}, {"text": "paid"}]}"#;

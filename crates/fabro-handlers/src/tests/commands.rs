@@ -30,7 +30,7 @@ fn a_failed_command_quotes_its_last_line() {
     001 start@1 succeeded -> c (unconditional)
     002 c@1 failed: exit code 3: worse (deterministic) -> exit (unconditional)
     003 exit@1 succeeded
-    run succeeded
+    run partially_succeeded
     ");
     insta::assert_snapshot!(scene.context(&["command", "outcome", "failure"]), @r#"
     command.exit_code = 3
@@ -54,7 +54,7 @@ fn a_signal_has_the_shells_exit_code() {
     001 start@1 succeeded -> c (unconditional)
     002 c@1 failed: killed by signal 9 (deterministic) -> exit (unconditional)
     003 exit@1 succeeded
-    run succeeded
+    run partially_succeeded
     ");
     assert_eq!(scene.value("command.exit_code"), 137);
 }
@@ -95,7 +95,7 @@ fn real_scripts_run_in_the_working_directory() {
     004 broken@1 failed: exit code 42: half (deterministic) -> killed (unconditional)
     005 killed@1 failed: killed by signal 9 (deterministic) -> exit (unconditional)
     006 exit@1 succeeded
-    run succeeded
+    run partially_succeeded
     ");
     let output = |node: &str| {
         let state = scene.state();
@@ -139,7 +139,7 @@ fn large_output_is_a_file_for_later_stages() {
     003 next@1 succeeded -> use (unconditional)
     004 use@1 failed: `context.command.output` has 219999 bytes, and a script takes at most 131072 of one value; read it from the file DIR/runs/01HF7YAT000000000000000007/runtime/blobs/cd61b9d5155bfef8324999f9608ac3e9d83323d62e89185b56b1396118337628.json (deterministic) -> exit (unconditional)
     005 exit@1 succeeded
-    run succeeded
+    run partially_succeeded
     ");
     let prompt = scene.read("003-next@1/prompt.md");
     let hidden = short_names(&prompt);
@@ -184,7 +184,7 @@ fn a_command_without_a_place_to_run_says_so() {
     001 start@1 succeeded -> c (unconditional)
     002 c@1 failed: working directory DIR/work is not a directory: create it, or choose another (deterministic) -> exit (unconditional)
     003 exit@1 succeeded
-    run succeeded
+    run partially_succeeded
     ");
 }
 
@@ -201,7 +201,7 @@ fn waiting_takes_its_time() {
     002 w@1 succeeded -> limited (unconditional)
     003 limited@1 failed: timed out after 10s (transient_infra) -> exit (unconditional)
     004 exit@1 succeeded
-    run succeeded
+    run partially_succeeded
     ");
     let state = scene.state();
     assert_eq!(state.updated_ms - state.started_ms, 100_000);

@@ -51,7 +51,7 @@ fn a_fan_in_fails_when_all_branches_failed() {
     005 join@1 failed: all 2 branches failed (deterministic) -> next (unconditional)
     006 next@1 succeeded -> exit (unconditional)
     007 exit@1 succeeded
-    run succeeded
+    run partially_succeeded
     ");
 }
 

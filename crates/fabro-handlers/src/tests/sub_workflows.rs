@@ -160,7 +160,7 @@ fn the_childs_failure_is_the_stages() {
     003 sub@1 failed: sub-workflow: `d` failed: exit code 127: this script has no result (deterministic) -> next (unconditional)
     004 next@1 succeeded -> exit (unconditional)
     005 exit@1 succeeded
-    run succeeded
+    run partially_succeeded
     ");
 }
 
@@ -182,13 +182,13 @@ fn a_child_inline_or_invalid() {
     001 start@1 succeeded -> sub (unconditional)
     002 sub@1 failed: test.fabro is not valid: expected a name, a quoted string or `{`, found the end (structural) -> exit (unconditional)
     003 exit@1 succeeded
-    run succeeded
+    run partially_succeeded
     ");
     insta::assert_snapshot!(Scene::new("digraph { start -> sub -> exit; sub [shape=house] }").story(), @r"
     001 start@1 succeeded -> sub (unconditional)
     002 sub@1 failed: `sub` names no workflow: set stack.child_workflow (structural) -> exit (unconditional)
     003 exit@1 succeeded
-    run succeeded
+    run partially_succeeded
     ");
 }
 
@@ -232,7 +232,7 @@ fn the_child_has_max_cycles_times_poll_interval() {
     003 sub@1 failed: sub-workflow: it took longer than max_cycles × poll_interval (transient_infra) -> next (unconditional)
     004 next@1 succeeded -> exit (unconditional)
     005 exit@1 succeeded
-    run succeeded
+    run partially_succeeded
     ");
     insta::assert_snapshot!(child_story(&scene), @r"
     001 start@1 succeeded -> look (unconditional)

@@ -58,8 +58,9 @@ fn a_run_with_limits_that_was_killed_anywhere_comes_out_the_same() {
 fn a_limit_that_was_not_reached_is_not_reached_now() {
     let source = r#"digraph { start -> fork -> {a; b}; b -> done; a -> done -> exit
         fork [shape=component, timeout=1h, max_retries=2]
-        a [shape=parallelogram, script="a"]; b [shape=parallelogram, script="b"] }"#;
-    let taped = Taped::new(source).prints("a", "1").prints("b", "2").record();
+        a [shape=parallelogram, script="a"]; b [shape=parallelogram, script="b"]
+        done [shape=parallelogram, script="done"] }"#;
+    let taped = Taped::new(source).prints("a", "1").prints("b", "2").prints("done", "3").record();
     let new = "a -> x -> done -> exit; x [shape=parallelogram, script=\"x\"]";
     let report = taped.with("a -> done -> exit", new);
     assert_snapshot!(summary(&report), @r#"
