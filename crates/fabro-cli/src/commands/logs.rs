@@ -19,6 +19,7 @@ use serde_json::json;
 use super::follow::{Follow, News, is_end, no_driver};
 use super::log_files::{GrowingFile, of_attempt};
 use crate::complete;
+use crate::error;
 use crate::exit::Exit;
 use crate::global::Global;
 use crate::output;
@@ -89,7 +90,15 @@ pub async fn logs(args: &LogsArgs, global: &Global) -> anyhow::Result<Exit> {
         }
     }
     reader.finish()?;
-    Ok(Exit::SUCCEEDED)
+    match reader.selection {
+        Some(Selection { run: None, .. }) => {
+            let name = clean(args.stage.as_deref().unwrap_or_default().trim()).into_owned();
+            let stages = global.command(&format!("inspect {run}"));
+            let message = format!("the run has no stage `{name}`, also not at its end");
+            Err(error::usage(message, format!("see its stages with `{stages}`")))
+        }
+        _ => Ok(Exit::SUCCEEDED),
+    }
 }
 
 /// A run, or the run of a sub-workflow, as far as it was read.
@@ -155,9 +164,9 @@ impl Reader<'_> {
             let events = read_all(self.store, run).await?;
             match StageSelection::new(&events, stage) {
                 Ok(stages) => return Ok(Selection { run: Some(run), stages }),
-                Err(error @ ReportError::NoStage { .. }) => {
+                Err(none @ ReportError::NoStage { .. }) => {
                     let has_ended = events.iter().fold(false, |before, it| is_end(it, before));
-                    missing.get_or_insert((error, has_ended));
+                    missing.get_or_insert((none, has_ended));
                 }
                 Err(error) => return Err(error.into()),
             }

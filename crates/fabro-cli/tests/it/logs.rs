@@ -178,6 +178,8 @@ fn a_run_is_followed_while_its_commands_run() {
     }
     let (mut logs, mut lines) = start(&project, &["logs", "latest", "-f"]);
     let (mut inner, mut inner_lines) = start(&project, &["logs", "latest", "inner", "-f"]);
+    let mut wrong = project.command(&["logs", "latest", "nowhere", "-f"]);
+    let wrong = wrong.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut text = read_until(&mut lines, "begin");
     project.write("go", b"first\n");
     text.push_str(&read_until(&mut lines, "inside"));
@@ -200,6 +202,10 @@ fn a_run_is_followed_while_its_commands_run() {
     second
     "#);
     drop(events);
+    let wrong = wrong.wait_with_output().unwrap();
+    let shown = String::from_utf8_lossy(&wrong.stderr).into_owned();
+    assert!(shown.contains("the run has no stage `nowhere`"), "{shown}");
+    assert_eq!(wrong.status.code(), Some(2));
     for child in [&mut run, &mut logs, &mut inner] {
         assert_eq!(child.wait().unwrap().code(), Some(0));
     }
