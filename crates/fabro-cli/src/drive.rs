@@ -128,9 +128,9 @@ fn message(result: &DriveResult, run: RunId, global: &Global) -> String {
             let resume = global.command(&format!("resume {run}"));
             let mut text = format!("run {run} is paused, because nothing could be asked:\n");
             for stage in unavailable {
-                text.push_str(&format!("  {stage}\n"));
+                let _ = writeln!(text, "  {stage}");
                 if let Some(remedy) = &stage.failure.unavailable {
-                    text.push_str(&format!("    to fix it: {remedy}\n"));
+                    let _ = writeln!(text, "    to fix it: {remedy}");
                 }
             }
             text + &format!("Ask again with: {resume}\n")

@@ -344,7 +344,11 @@ impl Run {
             let (RunEnd::Paused(PauseReason::Unavailable), Some(wait)) = (&end, wait) else {
                 return Ok(end);
             };
-            (services.warn)(&format!("nothing could be asked; the run asks again in {wait:?}"));
+            for stage in causes(&*self.store, self.id()).await? {
+                (services.warn)(&stage.to_string());
+            }
+            let seconds = wait.as_secs_f64();
+            (services.warn)(&format!("nothing could be asked; the run asks again in {seconds} s"));
             if !self.wait_to_ask_again(wait, &services.interrupt).await? {
                 return Ok(RunEnd::Stopped);
             }

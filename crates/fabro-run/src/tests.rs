@@ -155,3 +155,30 @@ async fn a_run_that_asks_again_by_itself_continues() {
     let run = Run::create(store.clone(), &dir.path().join("runs"), spec).await.unwrap();
     assert_eq!(run.drive(RunServices::default()).await.unwrap(), DriveResult::Succeeded);
 }
+
+#[tokio::test]
+async fn a_sub_workflow_pauses_its_parent_and_continues_with_it() {
+    let run = async |attrs: &str| {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Arc::new(MemoryStore::default());
+        let child = "digraph { start -> q -> r -> exit }";
+        let source = format!(
+            "digraph {{ start -> m -> exit; m [shape=house, stack.child_dot_source=\"{child}\"{attrs}] }}"
+        );
+        let settings =
+            scripted(r#"{"q": [{"text": "x"}], "r": [{"error": "auth"}, {"text": "y"}]}"#);
+        let workflow = LoadedWorkflow::parse("demo", &source).unwrap();
+        let spec = RunSpec { settings, ..RunSpec::new(workflow, dir.path()) };
+        let runs = dir.path().join("runs");
+        let run = Run::create(store.clone(), &runs, spec).await.unwrap();
+        let id = run.id();
+        let first = run.drive(RunServices::default()).await.unwrap();
+        let DriveResult::Paused { unavailable, .. } = first else { return format!("{first:?}") };
+        let run = Run::open(store.clone(), &runs, id).await.unwrap();
+        let second = run.drive(RunServices::default()).await.unwrap();
+        let family = fabro_store::Runs::family(&*store, id).await.unwrap();
+        format!("{}, then {second:?} with {} runs", unavailable[0], family.len())
+    };
+    insta::assert_snapshot!(run(", max_retries=2").await, @"`m` failed: sub-workflow: `r`: the model's provider refused the key: check it, then Succeeded with 2 runs");
+    assert!(run(", on_unavailable=fail").await.starts_with("PartiallySucceeded"));
+}
