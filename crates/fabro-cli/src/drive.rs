@@ -37,6 +37,7 @@ pub async fn drive(run: Run, shown: ShownArgs, global: &Global) -> anyhow::Resul
     let id = run.id();
     let mode = mode(shown, global);
     let progress = Progress::new(mode, global.paint_stderr(), fabro_run::now_ms);
+    progress.announce(format!("run {id} · follow: {}", global.command(&format!("logs {id} -f"))));
     progress.recall(&checkpoint::effective(run.events()));
     for member in run.sub_workflows().await? {
         progress.recall_child(&member.events);

@@ -36,6 +36,24 @@ impl Machine {
         Some(max - self.state.usage_so_far().cost_usd)
     }
 
+    /// How much was spent of what, when a spending limit was reached.
+    pub(crate) fn spent_message(&self) -> String {
+        let usage = self.state.usage_so_far();
+        let max_cost = self.state.max_cost.or(self.plan.graph().max_cost);
+        let max_tokens = self.plan.graph().max_tokens.into_iter().chain(self.max_tokens).min();
+        let has_tokens_left = self.tokens_left().is_none_or(|left| left > 0);
+        match (max_cost, max_tokens) {
+            (Some(max), _) if has_tokens_left => {
+                format!("spent {} of max_cost {}", dollars(usage.cost_usd), dollars(max))
+            }
+            (_, Some(max)) => {
+                let used = usage.input_tokens.saturating_add(usage.output_tokens);
+                format!("used {used} of max_tokens {max}")
+            }
+            _ => "the budget is used up".to_owned(),
+        }
+    }
+
     /// The failure of a line that enters a node too often.
     pub(crate) fn too_many_visits(
         &self,
@@ -63,6 +81,11 @@ impl Machine {
         let limit = visit_limit(node, self.state.created()?.dry_run);
         Ok(limit.is_none_or(|max| cursor.visits_of(&node.id) < max))
     }
+}
+
+/// An amount of money; of small ones more digits.
+fn dollars(amount: f64) -> String {
+    if amount != 0.0 && amount < 0.1 { format!("${amount:.4}") } else { format!("${amount:.2}") }
 }
 
 /// How often a node may be entered; `None` for any number of times.

@@ -416,7 +416,7 @@ impl Machine {
         let (reason, message) = if !unavailable.is_empty() {
             (PauseReason::Unavailable, unavailable::message(&unavailable))
         } else if gates.is_empty() {
-            (PauseReason::Budget, "the budget is used up".to_owned())
+            (PauseReason::Budget, self.spent_message())
         } else {
             (PauseReason::Human, format!("waiting for an answer to {}", gates.join(", ")))
         };

@@ -87,6 +87,13 @@ impl Progress {
         Arc::new(Self { shared, ticker: Mutex::default() })
     }
 
+    /// Shows this line before the first event, and not at all without one.
+    pub fn announce(&self, line: String) {
+        if matches!(self.shared.mode, Mode::Live | Mode::Plain) {
+            self.shared.lock().lines.push(line);
+        }
+    }
+
     /// Reads the log so far, without what a rewind took back: what earlier drivers have shown is not
     /// shown again; the creation of a run that was never driven is.
     pub fn recall(&self, events: &[&Event]) {
