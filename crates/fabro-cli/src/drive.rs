@@ -53,7 +53,7 @@ pub async fn drive(run: Run, shown: ShownArgs, global: &Global) -> anyhow::Resul
     };
     let result = tokio::select! {
         result = run.drive(services) => result,
-        () = interrupted(&interrupt, id, global) => Ok(DriveResult::Interrupted),
+        () = interrupted(&interrupt, id, &progress, global) => Ok(DriveResult::Interrupted),
     };
     // Nothing was shown yet when a service cannot be built.
     if !matches!(result, Err(RunError::Setup(_))) {
@@ -91,7 +91,12 @@ fn interviewer(progress: &Arc<Progress>) -> Arc<dyn Interviewer> {
 }
 
 /// Waits for signals: the first one interrupts the run, the second one ends the wait for it.
-async fn interrupted(interrupt: &CancellationToken, run: RunId, global: &Global) {
+async fn interrupted(
+    interrupt: &CancellationToken,
+    run: RunId,
+    progress: &Progress,
+    global: &Global,
+) {
     let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
     let [Ok(mut int), Ok(mut term), Ok(mut hup)] = kinds.map(signal) else {
         // Without signal handlers there is nothing to wait for.
@@ -108,7 +113,7 @@ async fn interrupted(interrupt: &CancellationToken, run: RunId, global: &Global)
         }
         interrupt.cancel();
         let resume = global.command(&format!("resume {run}"));
-        output::stderr(&format!(
+        progress.interject(&format!(
             "\nstopping; press Ctrl-C again to stop immediately. Continue with: {resume}\n"
         ));
     }

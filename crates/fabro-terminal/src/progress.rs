@@ -94,6 +94,13 @@ impl Progress {
         }
     }
 
+    /// Writes a text to stderr at once, in every mode, in the place of the running stages.
+    pub fn interject(&self, text: &str) {
+        let mut state = self.shared.lock();
+        let cleared = state.area.draw(&[], &[], terminal_size());
+        crate::stderr(&format!("{cleared}{text}"));
+    }
+
     /// Reads the log so far, without what a rewind took back: what earlier drivers have shown is not
     /// shown again; the creation of a run that was never driven is.
     pub fn recall(&self, events: &[&Event]) {
