@@ -4,13 +4,13 @@ use std::fmt::Write as _;
 use std::io::IsTerminal as _;
 use std::sync::Arc;
 
-use fabro_engine::checkpoint;
+use fabro_engine::{checkpoint, stage_dir};
 use fabro_events::{PauseReason, StageFailure};
 use fabro_gate::{Interviewer, Unavailable};
 use fabro_inspect::Cause;
 use fabro_run::{DriveResult, Gate, Run, RunError, RunServices, gate_names, is_driven};
 use fabro_store::{Runs as _, SqliteStore};
-use fabro_terminal::{Mode, Progress, TerminalInterviewer, one_line};
+use fabro_terminal::{Mode, Progress, StagePlace, TerminalInterviewer, one_line};
 use fabro_types::{Failure, RunId};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -38,6 +38,12 @@ pub async fn drive(run: Run, shown: ShownArgs, global: &Global) -> anyhow::Resul
     let mode = mode(shown, global);
     let progress = Progress::new(mode, global.paint_stderr(), fabro_run::now_ms);
     progress.announce(format!("run {id} · follow: {}", global.command(&format!("logs {id} -f"))));
+    if mode == Mode::Live {
+        let runs_dir = global.store_to_read()?.runs_dir().to_owned();
+        progress.show_output(Box::new(move |at: &StagePlace| {
+            stage_dir(&runs_dir.join(at.run.to_string()), at.rank, &at.node, at.visit)
+        }));
+    }
     progress.recall(&checkpoint::effective(run.events()));
     for member in run.sub_workflows().await? {
         progress.recall_child(&member.events);

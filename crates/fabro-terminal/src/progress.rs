@@ -12,6 +12,7 @@ use fabro_types::{RunId, RunStatus, one_line};
 
 use crate::line::Line;
 use crate::live_area::{LiveArea, terminal_size};
+use crate::live_output::{STAGES, StageDirs, last_lines};
 use crate::paint::{Mark, Paint};
 use crate::stage_line::{note_text, story_text, titled};
 use crate::story::{RunningStage, Story, StoryLine};
@@ -75,6 +76,8 @@ struct State {
     /// Why the run is paused, when the command line does not say it.
     paused: Option<String>,
     area: LiveArea,
+    /// Where the output of running stages is; it is not shown without.
+    dirs: Option<StageDirs>,
     tick: usize,
 }
 
@@ -99,6 +102,12 @@ impl Progress {
         let mut state = self.shared.lock();
         let cleared = state.area.draw(&[], &[], terminal_size());
         crate::stderr(&format!("{cleared}{text}"));
+    }
+
+    /// Shows the last lines of what running stages write below them, in [`Mode::Live`]: `dirs` tells
+    /// where their files are.
+    pub fn show_output(&self, dirs: StageDirs) {
+        self.shared.lock().dirs = Some(dirs);
     }
 
     /// Reads the log so far, without what a rewind took back: what earlier drivers have shown is not
@@ -344,8 +353,14 @@ impl State {
         let stories = std::iter::once(&self.story).chain(self.children.values());
         let running: Vec<&RunningStage> = stories.flat_map(Story::running).collect();
         let shown = running.iter().take(SHOWN);
-        let mut lines: Vec<String> =
-            shown.map(|stage| stage_text(stage, frame, now_ms, paint)).collect();
+        let dirs = self.dirs.as_ref().filter(|_| running.len() <= STAGES);
+        let mut lines = Vec::new();
+        for stage in shown {
+            lines.push(stage_text(stage, frame, now_ms, paint));
+            let output = dirs.map(|dirs| last_lines(stage, dirs)).unwrap_or_default();
+            let indent = "  ".repeat(stage.depth + 1);
+            lines.extend(output.iter().map(|line| format!("{indent}{}", paint.dim(line))));
+        }
         if running.len() > SHOWN {
             lines.push(paint.dim(&format!("  … and {} more", running.len() - SHOWN)));
         }

@@ -7,6 +7,7 @@ use fabro_types::{BranchPath, NodeKind, Status, one_line};
 use crate::agent_line::call;
 use crate::fan_out::FanOuts;
 use crate::line::{self, Line, why};
+use crate::live_output::StagePlace;
 use crate::summary::Summary;
 use crate::text::QUOTED;
 
@@ -46,6 +47,10 @@ pub struct RunningStage {
     pub tokens: u64,
     /// Running calls of tools: the id, and the call in a few words.
     calls: Vec<(String, String)>,
+    /// The beginning of what its model has said last.
+    pub(crate) said: String,
+    /// Where its files are.
+    pub(crate) place: StagePlace,
     compacts: bool,
     /// Of a fan-out: how many of its branches are done.
     branches: Option<String>,
@@ -75,8 +80,11 @@ impl RunningStage {
             }
             EventBody::GateAsked { .. } => self.asks = true,
             EventBody::GateAnswered { .. } => self.asks = false,
-            EventBody::AgentMessage { role, usage, .. } if role == "assistant" => {
+            EventBody::AgentMessage { role, text, usage, .. } if role == "assistant" => {
                 self.turns += 1;
+                if !text.trim().is_empty() {
+                    self.said.clone_from(text);
+                }
                 let usage = usage.as_ref();
                 self.tokens += usage.map_or(0, |usage| usage.input_tokens + usage.output_tokens);
             }
@@ -195,8 +203,8 @@ impl Story {
 
     fn update(&mut self, event: &Event, branch: &Arc<str>) {
         match &event.entry.body {
-            EventBody::StageStarted { handler, .. } => {
-                let stage = self.start(event, *handler);
+            EventBody::StageStarted { rank, handler, .. } => {
+                let stage = self.start(event, *rank, *handler);
                 self.running.insert(Arc::clone(branch), stage);
             }
             EventBody::RunResumed { .. } => {
@@ -228,7 +236,13 @@ impl Story {
         }
     }
 
-    fn start(&self, event: &Event, handler: NodeKind) -> RunningStage {
+    fn start(&self, event: &Event, rank: u32, handler: NodeKind) -> RunningStage {
+        let place = StagePlace {
+            run: event.run_id,
+            rank,
+            node: event.entry.node_id.clone().unwrap_or_default(),
+            visit: event.entry.visit.unwrap_or(1),
+        };
         RunningStage {
             name: line::name(event),
             label: event.entry.node_label.clone(),
@@ -240,6 +254,8 @@ impl Story {
             turns: 0,
             tokens: 0,
             calls: Vec::new(),
+            said: String::new(),
+            place,
             compacts: false,
             branches: None,
         }

@@ -211,3 +211,14 @@ fn a_pause_at_the_cost_limit_says_how_much_was_spent() {
     state.tell(&event(run(1), "", paused), Mode::Live, Paint::new(false));
     assert_eq!(state.paused.as_deref(), Some("spent $0.52 of max_cost $0.50"));
 }
+
+#[test]
+fn the_last_output_of_a_running_command_is_below_its_line() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("stdout.log"), "one\ntwo\nthree\nfour\n").unwrap();
+    let place = dir.path().to_owned();
+    let mut state = State { dirs: Some(Box::new(move |_| place.clone())), ..State::default() };
+    state.tell(&event(run(1), "build", started("command")), Mode::Live, Paint::new(false));
+    let area = state.area_text('*', 0, Paint::new(false));
+    assert_eq!(area[1..], ["  two", "  three", "  four"]);
+}
