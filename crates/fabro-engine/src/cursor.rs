@@ -300,6 +300,17 @@ impl Cursor {
         }
     }
 
+    /// The run paused because no model or agent was available for this stage: when it is resumed, the
+    /// attempts so far do not count.
+    pub(crate) fn allow_fresh_attempts(&mut self, node: &str) {
+        if let Position::Active(stage) = &mut self.position
+            && *stage.node == *node
+        {
+            stage.attempts_before = stage.attempt.saturating_sub(1);
+            stage.delay_ms = 0;
+        }
+    }
+
     /// The turns of a sub-workflow were its own nodes': its log has them.
     fn count_turns(&mut self, node: &Arc<str>, handler: NodeKind, turns: u32) {
         if turns > 0 && handler != NodeKind::ManagerLoop {
@@ -393,19 +404,19 @@ impl Cursor {
     }
 
     /// The branch has ended with a failure: one of the engine's own, such as a visit limit, is noted
-    /// for the stage that it ended at.
+    /// for the stage that it ended at, or that it could not enter.
     pub(crate) fn branch_failed(&mut self, failure: &Failure) {
         let last = self.last.as_ref();
         if last.is_some_and(|last| last.outcome().failure.as_ref() == Some(failure)) {
             return;
         }
         let (node, rank) = match (&self.position, last) {
+            // It may not be entered.
+            (Position::Ready { node, .. }, _) => (Arc::clone(node), self.ranks.next),
             (_, Some(last)) => (Arc::clone(&last.node), last.end.rank),
-            (Position::Ready { node, .. }, None) => (Arc::clone(node), self.ranks.next),
             _ => return,
         };
         let visit = self.visits_of(&node).max(1);
-        self.open_failures.remove_node(&node);
         self.add_failure(&node, visit, rank, Status::Failed, failure.clone());
     }
 

@@ -67,10 +67,12 @@ impl Machine {
         } else if self.may_enter(cursor, node)? {
             return Ok(None);
         } else {
-            let visits = cursor.visits_of(id);
-            let message = format!(
-                "`{id}` was entered {visits} times, which is all that its visit limit allows"
-            );
+            let often = match cursor.visits_of(id) {
+                1 => "once".to_owned(),
+                visits => format!("{visits} times"),
+            };
+            let message =
+                format!("`{id}` was entered {often}, which is all that its visit limit allows");
             with_cause(message, self.loop_cause(cursor, id).as_deref())
         };
         Ok(Some(Failure::new(FailureClass::CompilationLoop, message)))

@@ -44,16 +44,18 @@ impl OpenFailures {
         self.map.values()
     }
 
-    /// A stage has failed. Of several failures of a node the first one is named.
+    /// A stage has failed. Of several failures of a node in one branch the first one is named; one in
+    /// another branch may be allowed where this one is not.
     pub(crate) fn add(&mut self, failure: OpenFailure) {
         let node = Arc::clone(&failure.stage.node);
-        let failed = |key| self.map.get(key).is_some_and(|open| open.status == Status::Failed);
-        if failure.status == Status::Failed && self.of_node(&node).any(failed) {
+        let key = (Arc::clone(&node), failure.stage.branch.clone().unwrap_or_default());
+        if failure.status != Status::Failed {
+            // It ran again, and ended better.
+            self.remove_node(&node);
+        } else if self.map.get(&key).is_some_and(|open| open.status == Status::Failed) {
             return;
         }
-        self.remove_node(&node);
-        let branch = failure.stage.branch.clone().unwrap_or_default();
-        self.map.insert((node, branch), failure);
+        self.map.insert(key, failure);
     }
 
     /// The node ran again and ended well.

@@ -158,12 +158,14 @@ impl RunState {
             EventBody::RunCreated(created) => self.create(created),
             EventBody::RunStarted {} => self.phase = Phase::Running,
             EventBody::RunResumed { max_cost } => self.resumed(*max_cost),
-            EventBody::RunPaused { reason, failed_turns, .. } => {
+            EventBody::RunPaused { reason, unavailable, failed_turns, .. } => {
                 self.phase = Phase::Paused(*reason);
                 for (line, turns) in failed_turns {
-                    if let Some(cursor) = self.cursors.get_mut(line) {
-                        cursor.count_failed_turns(*turns);
-                    }
+                    self.line_mut(line)?.count_failed_turns(*turns);
+                }
+                for stage in unavailable {
+                    let line = stage.branch.as_deref().unwrap_or(MAIN);
+                    self.line_mut(line)?.allow_fresh_attempts(&stage.node);
                 }
             }
             EventBody::RunCompleted { status, unhandled, .. } => {
@@ -229,7 +231,10 @@ impl RunState {
     }
 
     fn cursor_mut(&mut self, entry: &Entry) -> Result<&mut Cursor, Inconsistent> {
-        let branch = entry.branch.as_deref().unwrap_or(MAIN);
+        self.line_mut(entry.branch.as_deref().unwrap_or(MAIN))
+    }
+
+    fn line_mut(&mut self, branch: &str) -> Result<&mut Cursor, Inconsistent> {
         let missing = || Inconsistent::new(format!("there is no branch `{branch}`"));
         self.cursors.get_mut(branch).ok_or_else(missing)
     }
@@ -252,16 +257,11 @@ impl RunState {
     }
 
     fn resumed(&mut self, max_cost: Option<f64>) {
-        let asks_again = self.phase == Phase::Paused(PauseReason::Unavailable);
         self.phase = Phase::Running;
         self.max_cost = max_cost.or(self.max_cost);
         self.tokens_lifted |= max_cost.is_some();
         for cursor in self.cursors.values_mut() {
             cursor.degrade = true;
-            if asks_again && let Position::Active(stage) = &mut cursor.position {
-                stage.attempts_before = stage.attempt.saturating_sub(1);
-                stage.delay_ms = 0;
-            }
             // A gate that was asked still waits; it is the model stage after it that starts first.
             // A stage in the middle of a conversation continues it.
             if let Position::Active(stage) = &mut cursor.position

@@ -15,6 +15,11 @@ use crate::open_failures::{OpenFailure, handles_failure};
 use crate::state::MAIN;
 
 impl Machine {
+    /// The failures of the main line that nothing has handled so far, the first cause first.
+    pub fn unhandled_failures(&self) -> Vec<Arc<StageFailure>> {
+        self.state.main().map(|main| self.unhandled(main)).unwrap_or_default()
+    }
+
     /// The failures of a line that nothing handled, the first cause first. A fan-out that failed
     /// because of its branches is not named beside them.
     pub(crate) fn unhandled(&self, cursor: &Cursor) -> Vec<Arc<StageFailure>> {

@@ -219,16 +219,17 @@ impl Child {
         });
         let mut outcome = match &run.phase {
             Phase::Ended(RunStatus::Succeeded, _) => Outcome::succeeded(),
-            Phase::Ended(RunStatus::PartiallySucceeded, Some(first)) => Outcome {
-                status: Status::PartiallySucceeded,
-                failure: Some(failure_of(first, run.causes.first()).signed(&stage.at.node)),
-                ..Outcome::succeeded()
-            },
+            Phase::Ended(RunStatus::PartiallySucceeded, Some(_)) => {
+                partially_succeeded(stage, run.causes.first())
+            }
             Phase::Ended(RunStatus::Failed, Some(failure)) => {
                 Outcome::failed(failure_of(failure, run.causes.first()))
             }
             _ if reason == Some(STOPPED) => {
-                Outcome { notes: Some(format!("ended: {STOPPED}")), ..Outcome::succeeded() }
+                let child = Machine::new(Arc::clone(&self.plan), run.clone());
+                let first = child.unhandled_failures().into_iter().next();
+                let stopped = partially_succeeded(stage, first.as_deref());
+                Outcome { notes: Some(format!("ended: {STOPPED}")), ..stopped }
             }
             _ if reason == Some(UNAVAILABLE) => Outcome::failed(unavailable_in(&events)),
             _ if reason == Some(LATE) => {
@@ -242,6 +243,14 @@ impl Child {
         outcome.usage = Some(run.usage).filter(|usage| usage.turns > 0 || usage.cost_usd > 0.0);
         Ok(outcome.into())
     }
+}
+
+/// The outcome of a stage whose sub-workflow came to its end; partially succeeded, if there nothing
+/// handled a failure.
+fn partially_succeeded(stage: &Stage, first: Option<&StageFailure>) -> Outcome {
+    let Some(first) = first else { return Outcome::succeeded() };
+    let failure = failure_of(&first.failure, Some(first)).signed(&stage.at.node);
+    Outcome { status: Status::PartiallySucceeded, failure: Some(failure), ..Outcome::succeeded() }
 }
 
 /// The failure of a stage whose sub-workflow had this one, with the stage that it began with.

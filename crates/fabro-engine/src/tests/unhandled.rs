@@ -203,6 +203,20 @@ fn failures_in_branches() {
 }
 
 #[test]
+fn a_failure_that_a_fan_out_allows_hides_no_other() {
+    let source = r#"start -> p; p [shape=component, on_failure=continue]; p -> a -> j; p -> b -> j
+        j -> exit [condition="internal.node_visit_count > 1"]; j -> a"#;
+    insta::assert_snapshot!(end(source, &[("a", vec![exits(1)])]), @"run partially_succeeded; `a` failed: exit code 1 [a@2]");
+}
+
+#[test]
+fn a_branch_names_the_node_that_it_may_not_enter() {
+    let source = r#"start -> p; p [shape=component]; p -> b -> c -> b; b [max_visits=1]
+        c -> j [condition="never=1"]; p -> d -> j; j -> exit"#;
+    insta::assert_snapshot!(end(source, &[]), @"run partially_succeeded; `b` failed: `b` was entered once, which is all that its visit limit allows [p@1/b/b@1]");
+}
+
+#[test]
 fn what_ends_a_run_names_what_began_it() {
     let mend = |graph: &str| {
         format!(

@@ -218,6 +218,25 @@ fn the_child_stops_when_its_condition_holds() {
 }
 
 #[test]
+fn a_child_that_its_condition_stops_keeps_its_failures() {
+    let mut scene = nested(
+        r#"digraph { start -> bad -> look -> d -> exit; look [shape=tab]; bad [shape=parallelogram, script=unknown]; d [shape=parallelogram, script=d] }"#,
+    );
+    scene.bundle.source = PARENT.replace(
+        "stack.child_workflow",
+        "manager.stop_condition=\"found=3\", stack.child_workflow",
+    );
+    insta::assert_snapshot!(scene.story(), @r"
+    001 start@1 succeeded -> c (unconditional)
+    002 c@1 succeeded -> sub (unconditional)
+    003 sub@1 partially_succeeded: sub-workflow: `bad` failed: exit code 127: this script has no result (deterministic) (ended: its stop condition holds) -> next (unconditional)
+    004 next@1 succeeded -> exit (unconditional)
+    005 exit@1 succeeded
+    run partially_succeeded
+    ");
+}
+
+#[test]
 fn the_child_has_max_cycles_times_poll_interval() {
     let mut scene = nested(
         &CHILD.replace("look -> exit", "look -> w -> exit; w [shape=insulator, duration=5m]"),
