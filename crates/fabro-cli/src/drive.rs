@@ -39,7 +39,7 @@ pub async fn drive(run: Run, shown: ShownArgs, global: &Global) -> anyhow::Resul
     let progress = Progress::new(mode, global.paint_stderr(), fabro_run::now_ms);
     progress.announce(format!("run {id} · follow: {}", global.command(&format!("logs {id} -f"))));
     if mode == Mode::Live {
-        let runs_dir = global.store_to_read()?.runs_dir().to_owned();
+        let runs_dir = global.store_to_read()?.runs_dir().clone();
         progress.show_output(Box::new(move |at: &StagePlace| {
             stage_dir(&runs_dir.join(at.run.to_string()), at.rank, &at.node, at.visit)
         }));

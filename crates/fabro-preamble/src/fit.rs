@@ -302,7 +302,6 @@ impl<'a> Ceiling<'a> {
 
     /// The largest common limit of fields with which the blocks have at most `room` tokens.
     pub(crate) fn field_limit<'b>(
-        &self,
         blocks: impl Iterator<Item = &'b Block> + Clone,
         room: usize,
     ) -> usize {

@@ -51,7 +51,7 @@ pub(crate) fn render_branches(
     let blocks: Vec<&Block> = collected.blocks.iter().collect();
     within(limit, counter, |room| {
         let shown = &blocks[..fitting(&blocks, room, |block| ceiling.least_of(block))];
-        let field_limit = ceiling.field_limit(shown.iter().copied(), room);
+        let field_limit = Ceiling::field_limit(shown.iter().copied(), room);
         let mut text = String::new();
         for block in shown {
             push(&mut text, "\n\n", block.text(field_limit, save).trim_end_matches('\n'));
@@ -183,7 +183,7 @@ impl<'a> Content<'a> {
         let context_omitted = self.context.rest + context.len() - kept;
         context.truncate(kept);
         let blocks = parent.into_iter().chain(stages).chain(context.iter().copied());
-        let field_limit = ceiling.field_limit(blocks, left);
+        let field_limit = Ceiling::field_limit(blocks, left);
         Layout { goal, goal_cut, parent, stages, context, context_omitted, field_limit }
     }
 

@@ -88,7 +88,8 @@ mod tests {
     fn the_last_lines_of_the_file_written_last_are_shown() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(last_of_files(dir.path()), [""; 0]);
-        let lines: String = (0..2_000).map(|line| format!("line {line}\n\n")).collect();
+        let lines: Vec<String> = (0..2_000).map(|line| format!("line {line}\n\n")).collect();
+        let lines = lines.concat();
         std::fs::write(dir.path().join("stdout.log"), lines).unwrap();
         assert_eq!(last_of_files(dir.path()), ["line 1997", "line 1998", "line 1999"]);
         let stderr = File::create(dir.path().join("stderr.log")).unwrap();

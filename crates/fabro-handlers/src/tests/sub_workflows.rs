@@ -220,7 +220,7 @@ fn the_child_stops_when_its_condition_holds() {
 #[test]
 fn a_child_that_its_condition_stops_keeps_its_failures() {
     let mut scene = nested(
-        r#"digraph { start -> bad -> look -> d -> exit; look [shape=tab]; bad [shape=parallelogram, script=unknown]; d [shape=parallelogram, script=d] }"#,
+        r"digraph { start -> bad -> look -> d -> exit; look [shape=tab]; bad [shape=parallelogram, script=unknown]; d [shape=parallelogram, script=d] }",
     );
     scene.bundle.source = PARENT.replace(
         "stack.child_workflow",

@@ -288,9 +288,10 @@ proptest! {
         let run = Run { goal: &goal, stages, context, parent: parent.as_deref() };
         let limits = Limits { compact, high: 3 * compact };
         let preamble = run.preamble(fidelity, limits);
-        let preamble = match has_files {
-            true => preamble.save_with(|_| Some(format!("/runtime/blobs/{}.json", "0f".repeat(32)))),
-            false => preamble,
+        let preamble = if has_files {
+            preamble.save_with(|_| Some(format!("/runtime/blobs/{}.json", "0f".repeat(32))))
+        } else {
+            preamble
         };
         let preamble = preamble.render(&O200k);
         let ceiling = match fidelity {
