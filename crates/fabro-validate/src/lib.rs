@@ -15,7 +15,7 @@
 //! let source = r#"
 //!     digraph Release {
 //!         start -> test -> deploy -> exit
-//!         test [shape=parallelogram, script="cargo test", retry_target=tset]
+//!         test [shape=parallelogram, script="cargo test", on_failure=stop, retry_target=tset]
 //!         deploy [prompt="Deploy the release."]
 //!     }
 //! "#;

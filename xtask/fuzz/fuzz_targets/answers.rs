@@ -24,8 +24,8 @@ fuzz_target!(|text: &str| {
         QuestionType::MultiSelect,
         QuestionType::Freeform,
     ] {
-        for freeform in [true, false] {
-            match match_answer(&options, freeform, question_type, answer) {
+        for (freeform, text_option) in [(true, options.last()), (true, None), (false, None)] {
+            match match_answer(&options, freeform, text_option, question_type, answer) {
                 Ok(GateAnswer::Option(at)) => assert!(at < options.len()),
                 Ok(GateAnswer::Options(all)) => assert!(all.iter().all(|at| *at < options.len())),
                 Ok(GateAnswer::Text(_)) | Err(_) => {}
