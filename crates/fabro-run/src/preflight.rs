@@ -132,7 +132,13 @@ impl Preflight<'_> {
     fn missing(&self, plan: &Plan, spec: &NodeSpec) -> Option<Missing> {
         match &spec.body {
             NodeBody::Command(command) if command.language == Language::Python => {
-                self.program("language", "python3", "install Python 3, or use a shell script")
+                let missing =
+                    self.program("language", "python3", "install Python 3, or use a shell script")?;
+                // A command without its interpreter fails, which the workflow may handle.
+                let accepts = spec.allow_partial || spec.auto_status || spec.on_failure.is_some();
+                let ix = plan.workflow().find(&spec.id)?;
+                let handles = accepts || plan.outgoing(ix).any(|edge| edge.condition.is_some());
+                Some(Missing { is_warning: missing.is_warning || handles, ..missing })
             }
             NodeBody::Agent(agent) => self.asked(plan, spec, &agent.llm),
             NodeBody::Prompt(llm) => self.asked(plan, spec, llm),
@@ -240,7 +246,8 @@ impl Preflight<'_> {
             attribute,
             message: format!("the program `{program}` is not installed"),
             fix: fix.to_owned(),
-            is_warning: false,
+            // A preparation step may install it.
+            is_warning: !self.settings.prepare.is_empty(),
         })
     }
 }

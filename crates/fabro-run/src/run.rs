@@ -13,7 +13,7 @@ use fabro_events::{Event, EventSink, PauseReason, StageFailure};
 use fabro_graph::{Node, NodeKind, Workflow};
 use fabro_handlers::{StatusFiles, WORKFLOW_DIR, read_all};
 use fabro_sandbox::LocalExec;
-use fabro_store::{Batch, RunStore, StoreError};
+use fabro_store::{Batch, InboxId, Message, RunStore, StoreError};
 use fabro_types::{Failure, RunId, RunStatus};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -366,20 +366,38 @@ impl Run {
     ) -> Result<bool, RunError> {
         let mut late = std::pin::pin!(tokio::time::sleep(wait));
         let mut period = tokio::time::interval(INBOX_PERIOD);
+        // An answer that no gate took before the pause is not taken after it either.
+        let before = self.messages(|message| matches!(message, Message::Answer { .. })).await?;
         loop {
             tokio::select! {
                 biased;
                 () = interrupt.cancelled() => return Ok(false),
                 () = &mut late => return Ok(true),
                 _ = period.tick() => {
-                    for member in self.store.family(self.id()).await? {
-                        if !self.store.pending(member).await?.is_empty() {
-                            return Ok(true);
-                        }
+                    let decides = |message: &Message| {
+                        matches!(message, Message::Answer { .. } | Message::Cancel { .. })
+                    };
+                    let now = self.messages(decides).await?;
+                    if now.iter().any(|message| !before.contains(message)) {
+                        return Ok(true);
                     }
                 }
             }
         }
+    }
+
+    /// Such messages in the inboxes of the run and its sub-workflows.
+    async fn messages(
+        &self,
+        is_such: impl Fn(&Message) -> bool,
+    ) -> Result<Vec<(RunId, InboxId)>, RunError> {
+        let mut messages = Vec::new();
+        for member in self.store.family(self.id()).await? {
+            let pending = self.store.pending(member).await?.into_iter();
+            let such = pending.filter(|(_, message)| is_such(message));
+            messages.extend(such.map(|(id, _)| (member, id)));
+        }
+        Ok(messages)
     }
 
     /// Ends what a dead driver left running, runs the preparation steps and then the stages.
