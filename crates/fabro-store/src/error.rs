@@ -151,6 +151,59 @@ pub enum StoreError {
         /// What is wrong with it.
         detail: String,
     },
+    /// A record is not as it was written.
+    #[error(
+        "event {run}-{seq} is damaged ({detail}); restore the store from a backup: nothing after event {} of this run can be trusted", seq.saturating_sub(1)
+    )]
+    Damaged {
+        /// The run.
+        run: RunId,
+        /// The event's sequence number.
+        seq: u64,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// The database ends before the last event that was committed.
+    #[error(
+        "run {run} is incomplete: events {from} to {to} were committed, and {} does not have them (its write-ahead log is lost, or it is an older copy); restore the newer one", path.display()
+    )]
+    Lost {
+        /// The run.
+        run: RunId,
+        /// The first event that is missing.
+        from: u64,
+        /// The last event that is known to be missing.
+        to: u64,
+        /// The database.
+        path: PathBuf,
+    },
+    /// The database is not there, but runs of it are known.
+    #[error(
+        "{} is missing, and it held {runs} run{}; restore it from a backup, or remove {} to begin with an empty store", path.display(), if *runs == 1 { "" } else { "s" }, heads.display()
+    )]
+    NoDatabase {
+        /// The database.
+        path: PathBuf,
+        /// How many runs it held.
+        runs: usize,
+        /// The directory that names them.
+        heads: PathBuf,
+    },
+    /// The file that says where a run's log ends cannot be read.
+    #[error("{} is damaged: whether all events of run {run} are there cannot be told; restore the file from a backup", path.display())]
+    DamagedHead {
+        /// The run.
+        run: RunId,
+        /// The file.
+        path: PathBuf,
+    },
+    /// The database was deleted or replaced while it was open. What was not recorded before is not
+    /// recorded.
+    #[error("{} was deleted or replaced while it was in use; what happened since then is not recorded: put it back and resume the run", path.display())]
+    Replaced {
+        /// The file.
+        path: PathBuf,
+    },
     /// A file or directory of the store could not be used.
     #[error("cannot use {}: {source}", path.display())]
     Io {

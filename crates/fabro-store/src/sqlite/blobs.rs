@@ -26,6 +26,18 @@ impl Database {
         found.map_err(|error| BlobError::Backend { source: Box::new(error) })
     }
 
+    /// The bytes of a blob that is a row, as they were written.
+    pub(super) fn small_bytes(&self, blob: &BlobRef) -> Result<Option<Vec<u8>>, BlobError> {
+        const SQL: &str = "SELECT bytes FROM blobs WHERE hash = ?1 AND bytes IS NOT NULL";
+        let found = self.small_blob(SQL, blob, |row| row.get::<_, Vec<u8>>(0))?;
+        match found {
+            Some(bytes) if BlobRef::of(&bytes) != *blob => {
+                Err(BlobError::Corrupt { blob: *blob, path: Some(self.path.clone()) })
+            }
+            found => Ok(found),
+        }
+    }
+
     pub(super) fn put_small(&self, blob: &BlobRef, bytes: &[u8]) -> Result<(), BlobError> {
         let stored = self.write_with(|transaction| Ok(insert_blob(transaction, blob, bytes)?));
         stored.map_err(|error| BlobError::Backend { source: Box::new(error) })

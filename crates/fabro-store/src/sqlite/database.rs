@@ -1,8 +1,10 @@
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use fabro_blob::DirBlobs;
 use fabro_types::RunId;
@@ -10,6 +12,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OptionalExtension};
 
 use super::fault::Fault;
+use super::heads::Heads;
 use super::schema;
 use super::transaction::Transaction;
 use crate::{ChangeMark, StoreError};
@@ -17,6 +20,9 @@ use crate::{ChangeMark, StoreError};
 /// A write-ahead log above this size is folded into the database when the store is closed. A
 /// smaller one is left as it is: reading it again costs less than the two syncs.
 const WAL_KEPT: u64 = 1024 * 1024;
+
+/// How long folding the write-ahead log waits for readers.
+const FOLD_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// One connection to a store, with the directory of its larger blobs. Every call blocks.
 #[derive(Debug)]
@@ -26,6 +32,9 @@ pub(super) struct Database {
     pub(super) path: PathBuf,
     conn: Mutex<Connection>,
     pub(super) files: DirBlobs,
+    pub(super) heads: Heads,
+    /// The files as they were opened; absent when the store is only read.
+    opened: Option<OpenedFiles>,
     /// Counts what this object committed; `SQLite` counts only what others did.
     commits: AtomicU64,
 }
@@ -35,11 +44,17 @@ impl Database {
     pub(super) fn open(dir: &Path) -> Result<Self, StoreError> {
         let dir = schema::prepare_dir(dir)?;
         let path = dir.join(schema::FILE);
+        let heads = Heads::new(&dir);
         if !schema::exists(&path)? {
+            let runs = heads.list()?.len();
+            if runs > 0 {
+                return Err(StoreError::NoDatabase { path, runs, heads: heads.dir().to_owned() });
+            }
             schema::create(&dir, &path)?;
         }
+        let opened = OpenedFiles::of(&path)?;
         let conn = schema::connect(&path)?;
-        Ok(Self::with(dir, path, conn))
+        Ok(Self::with(dir, path, conn, Some(opened)))
     }
 
     /// Opens the store for reading alone.
@@ -54,12 +69,14 @@ impl Database {
             return Err(no_store());
         }
         let conn = schema::connect_read_only(&path)?;
-        Ok(Self::with(dir, path, conn))
+        Ok(Self::with(dir, path, conn, None))
     }
 
-    fn with(dir: PathBuf, path: PathBuf, conn: Connection) -> Self {
+    fn with(dir: PathBuf, path: PathBuf, conn: Connection, opened: Option<OpenedFiles>) -> Self {
         let files = DirBlobs::new(dir.join("blobs"));
-        Self { dir, path, conn: Mutex::new(conn), files, commits: AtomicU64::new(0) }
+        let heads = Heads::new(&dir);
+        let conn = Mutex::new(conn);
+        Self { dir, path, conn, files, heads, opened, commits: AtomicU64::new(0) }
     }
 
     pub(super) fn runs_dir(&self) -> PathBuf {
@@ -103,11 +120,77 @@ impl Database {
         conn: &Connection,
         write: impl FnOnce(&Transaction<'_>) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
+        let check_files = || self.opened.as_ref().map_or(Ok(()), |files| files.check(&self.path));
         let transaction = Transaction::begin(conn)?;
+        check_files()?;
         let value = write(&transaction)?;
         transaction.commit()?;
         self.commits.fetch_add(1, Ordering::Release);
+        // Between the two, the commit may have gone into a file that no other process opens.
+        check_files()?;
         Ok(value)
+    }
+
+    /// Folds the write-ahead log into the database, so that the file alone has everything. Where other
+    /// processes use the store, as much as they permit.
+    pub(super) fn fold(&self) {
+        let conn = self.conn();
+        // The commits are durable as they are: nothing depends on this.
+        let _ = conn.busy_timeout(FOLD_TIMEOUT);
+        let _ = conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        let _ = conn.busy_timeout(schema::BUSY_TIMEOUT);
+    }
+}
+
+/// Which files a database was when it was opened. `SQLite` continues in files that were deleted or
+/// replaced, where no other process finds what it writes.
+#[derive(Debug)]
+struct OpenedFiles {
+    database: FileId,
+    /// Known after the first commit.
+    wal: OnceLock<FileId>,
+}
+
+/// A file of a file system: device and inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FileId(u64, u64);
+
+impl FileId {
+    /// `None` when there is no such file.
+    fn of(path: &Path) -> Result<Option<Self>, StoreError> {
+        match fs::metadata(path) {
+            Ok(found) => Ok(Some(Self(found.dev(), found.ino()))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(StoreError::io(path.to_owned(), error)),
+        }
+    }
+}
+
+impl OpenedFiles {
+    fn of(path: &Path) -> Result<Self, StoreError> {
+        let database =
+            FileId::of(path)?.ok_or_else(|| StoreError::Replaced { path: path.to_owned() })?;
+        Ok(Self { database, wal: OnceLock::new() })
+    }
+
+    /// Checks that they are still there.
+    fn check(&self, path: &Path) -> Result<(), StoreError> {
+        if FileId::of(path)? != Some(self.database) {
+            return Err(StoreError::Replaced { path: path.to_owned() });
+        }
+        let wal = schema::beside(path, "-wal");
+        let found = FileId::of(&wal)?;
+        match (self.wal.get(), found) {
+            (Some(known), found) if found != Some(*known) => {
+                Err(StoreError::Replaced { path: wal })
+            }
+            (None, Some(found)) => {
+                // A second thread would set the same.
+                let _ = self.wal.set(found);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -1,8 +1,29 @@
 use fabro_types::RunId;
-use rusqlite::params;
+use rusqlite::types::FromSql as _;
+use rusqlite::{Connection, params};
 
+use super::chain::Hash;
 use super::database::{Database, run_key};
+use super::fault::Fault;
+use super::heads::Head;
+use super::schema;
+use super::transaction::Transaction;
 use crate::{InboxId, Message, StoreError, gate};
+
+fn sum(message: &[u8]) -> Hash {
+    Hash::of(&[message])
+}
+
+/// Adds the sums of messages that an older format has.
+pub(super) fn hash_old_messages(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+    let mut select = transaction.prepare("SELECT id, message FROM inbox WHERE pending")?;
+    let messages = select
+        .query_map([], |row| Ok((row.get::<_, i64>(0)?, sum(row.get_ref(1)?.as_bytes()?))))?;
+    for (id, sum) in messages.collect::<rusqlite::Result<Vec<_>>>()? {
+        transaction.execute("UPDATE inbox SET sum = ?2 WHERE id = ?1", params![id, sum])?;
+    }
+    Ok(())
+}
 
 impl Database {
     pub(super) fn post(&self, run: RunId, message: &Message) -> Result<InboxId, StoreError> {
@@ -10,35 +31,52 @@ impl Database {
             path: self.path.clone(),
             detail: error.to_string(),
         })?;
-        self.write_with(|transaction| {
+        let hash = sum(text.as_bytes());
+        let id = self.write_with(|transaction| {
             let Some(key) = run_key(transaction, run)? else {
                 return Err(StoreError::NotFound { text: run.to_string() }.into());
             };
             let posted = transaction
                 .prepare_cached(
-                    "INSERT INTO inbox (run, gate, message) VALUES (?1, ?2, ?3)
+                    "INSERT INTO inbox (run, gate, message, sum) VALUES (?1, ?2, ?3, ?4)
                      ON CONFLICT DO NOTHING",
                 )?
-                .execute(params![key, gate::answered(message), text])?;
+                .execute(params![key, gate::answered(message), text, hash])?;
             match message {
                 Message::Answer { node, visit, .. } if posted == 0 => {
                     Err(StoreError::AlreadyAnswered { node: node.clone(), visit: *visit }.into())
                 }
                 _ => Ok(InboxId(transaction.last_insert_rowid())),
             }
-        })
+        })?;
+        self.heads.write_inbox(run, &Head::new(id.0.cast_unsigned(), hash))?;
+        Ok(id)
     }
 
     pub(super) fn pending(&self, run: RunId) -> Result<Vec<(InboxId, Message)>, StoreError> {
-        const SQL: &str = "SELECT id, message FROM inbox
-            WHERE run = (SELECT key FROM runs WHERE id = ?1) AND pending ORDER BY id";
+        // Before the database, which is never behind it.
+        let newest = self.heads.read_inbox(run)?;
         self.read_with(|conn| {
-            let mut select = conn.prepare_cached(SQL)?;
+            if let Some(head) = newest {
+                self.check_posted(conn, run, &head)?;
+            }
+            let has_hashes = schema::has_hashes(conn)?;
+            let sum_column = if has_hashes { "sum" } else { "NULL" };
+            let mut select = conn.prepare_cached(&format!(
+                "SELECT id, message, {sum_column} FROM inbox
+                WHERE run = (SELECT key FROM runs WHERE id = ?1) AND pending ORDER BY id"
+            ))?;
             let mut rows = select.query([run.to_string()])?;
             let mut pending = Vec::new();
             while let Some(row) = rows.next()? {
                 let id = row.get(0)?;
                 let text = row.get_ref(1)?.as_bytes().map_err(rusqlite::Error::from)?;
+                let stored = Hash::column_result(row.get_ref(2)?).ok();
+                if has_hashes && stored != Some(sum(text)) {
+                    let path = self.path.clone();
+                    let detail = format!("message {id} of its inbox was changed");
+                    return Err(StoreError::Corrupt { path, detail }.into());
+                }
                 let message =
                     serde_json::from_slice(text).map_err(|error| StoreError::Corrupt {
                         path: self.path.clone(),
@@ -48,5 +86,17 @@ impl Database {
             }
             Ok(pending)
         })
+    }
+
+    /// Checks that the newest message is there, pending or not.
+    fn check_posted(&self, conn: &Connection, run: RunId, head: &Head) -> Result<(), Fault> {
+        const SQL: &str = "SELECT 1 FROM inbox
+            WHERE id = ?1 AND run = (SELECT key FROM runs WHERE id = ?2)";
+        let mut select = conn.prepare_cached(SQL)?;
+        if select.exists(params![head.seq.cast_signed(), run.to_string()])? {
+            return Ok(());
+        }
+        let detail = format!("a message to run {run} that was posted is missing");
+        Err(StoreError::Corrupt { path: self.path.clone(), detail }.into())
     }
 }

@@ -3,15 +3,18 @@ use std::sync::Arc;
 
 use fabro_events::Event;
 use fabro_types::{BlobRef, RunId, RunStatus};
+use rusqlite::types::{FromSql as _, ValueRef};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::blobs::{insert_blob, insert_use, is_small};
+use super::chain::Hash;
 use super::database::Database;
 use super::database::run_key;
 use super::fault::Fault;
+use super::heads::Head;
 use super::record::{self, Damage};
 use super::transaction::Transaction;
-use super::{lease, refs};
+use super::{lease, refs, runs, schema};
 use crate::gate::{self, Effect};
 use crate::{Batch, InboxId, Lease, StoreError, summary};
 
@@ -49,6 +52,13 @@ impl EncodedBatch {
     }
 }
 
+impl EncodedBatch {
+    fn ends_a_run(&self) -> bool {
+        let mut changes = self.records.iter().filter_map(|record| record.summary.as_ref());
+        changes.any(|change| change.ended_at_ms.is_some())
+    }
+}
+
 impl Record {
     fn new(event: &Event) -> Result<Self, StoreError> {
         let seq = u32::try_from(event.seq).map_err(|_| StoreError::BadEvent {
@@ -81,18 +91,29 @@ impl Database {
             refs::collect(bytes, &mut named);
             self.put_large(blob, bytes)?;
         }
-        self.write_with(|transaction| {
+        let head = self.write_with(|transaction| {
             lease::check(transaction, run, lease)?;
-            let known = end(transaction, run)?;
-            make_room(transaction, run, known, batch.expected_seq)?;
-            let key = match (known.map(|(key, _)| key), batch.records.first()) {
+            let known = make_room(transaction, run, batch.expected_seq)?;
+            let before = known.as_ref().and_then(|end| end.hash);
+            let is_new = known.is_none();
+            let key = match (known.map(|end| end.key), batch.records.first()) {
                 (Some(key), _) => key,
                 (None, Some(first)) => insert_run(transaction, run, first.ts_ms)?,
-                (None, None) => return consume(transaction, run, 0, &batch.consumed),
+                (None, None) => {
+                    return consume(transaction, run, 0, &batch.consumed).map(|()| None);
+                }
             };
             consume(transaction, run, key, &batch.consumed)?;
+            let mut head = None;
+            let mut hash = before.unwrap_or_else(|| Hash::of_run(run));
             for record in &batch.records {
-                insert_record(transaction, key, record)?;
+                let seq = u64::from(record.seq);
+                hash = hash.of_record(seq, record.ts_ms, record.text.as_bytes());
+                insert_record(transaction, key, record, hash)?;
+                head = Some(Head::new(seq, hash));
+            }
+            if is_new || batch.records.iter().any(|record| record.summary.is_some()) {
+                runs::seal(transaction, key)?;
             }
             for (blob, bytes) in batch.blobs.iter().filter(|(_, bytes)| is_small(bytes)) {
                 insert_blob(transaction, blob, bytes)?;
@@ -100,8 +121,16 @@ impl Database {
             for blob in &named {
                 insert_use(transaction, key, blob)?;
             }
-            Ok(())
-        })
+            Ok(head)
+        })?;
+        if let Some(head) = head {
+            self.heads.write(run, &head)?;
+        }
+        let is_root = lease.is_some_and(|lease| lease.run == run);
+        if is_root && batch.ends_a_run() {
+            self.fold();
+        }
+        Ok(())
     }
 
     pub(super) fn read(
@@ -110,30 +139,147 @@ impl Database {
         after_seq: u64,
         limit: usize,
     ) -> Result<Vec<Event>, StoreError> {
-        const SQL: &str =
-            "SELECT id, ts, entry FROM events WHERE id > ?1 AND id <= ?2 ORDER BY id LIMIT ?3";
+        // Before the database, which is never behind it.
+        let head = self.heads.read(run)?;
+        self.read_below(run, head, after_seq, limit)
+    }
+
+    /// The same, where the log went as far as `head` says.
+    pub(super) fn read_below(
+        &self,
+        run: RunId,
+        head: Option<Head>,
+        after_seq: u64,
+        limit: usize,
+    ) -> Result<Vec<Event>, StoreError> {
         let Ok(after) = u32::try_from(after_seq) else { return Ok(Vec::new()) };
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         self.read_with(|conn| {
-            let Some(key) = run_key(conn, run)? else { return Ok(Vec::new()) };
-            let mut select = conn.prepare_cached(SQL)?;
-            let mut rows = select.query([row_id(key, after), row_id(key, u32::MAX), limit])?;
-            let mut events = Vec::new();
-            while let Some(row) = rows.next()? {
-                let seq = seq(row.get(0)?);
-                match record::decode(row.get_ref(2)?.as_bytes().map_err(rusqlite::Error::from)?) {
-                    Ok(entry) => {
-                        events.push(Event { run_id: run, seq, ts_ms: row.get(1)?, entry });
-                    }
-                    Err(Damage::CutOff(_)) if last(conn, key)? == seq => break,
-                    Err(damage) => {
-                        let detail = damage.detail();
-                        return Err(StoreError::BadEvent { run, seq, detail }.into());
-                    }
-                }
-            }
-            Ok(events)
+            let Some(run_row) = run_row(conn, run)? else {
+                let lost = head.map(|head| self.lost(run, 0, &head));
+                return lost.map_or(Ok(Vec::new()), |lost| Err(lost.into()));
+            };
+            self.read_log(conn, run, &run_row, head.as_ref(), after, limit)
         })
+    }
+
+    fn read_log(
+        &self,
+        conn: &Connection,
+        run: RunId,
+        run_row: &RunRow,
+        head: Option<&Head>,
+        after: u32,
+        limit: usize,
+    ) -> Result<Vec<Event>, Fault> {
+        let key = run_row.key;
+        let mut chain = Chain::start(conn, run, run_row, head, after)?;
+        let mut select = conn.prepare_cached(select_events(run_row.unhashed.is_some()))?;
+        let rows_limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let mut rows = select.query([row_id(key, after), row_id(key, u32::MAX), rows_limit])?;
+        let mut events = Vec::new();
+        let mut is_half_written = false;
+        while let Some(row) = rows.next()? {
+            let seq = seq(row.get(0)?);
+            let ts_ms = row.get(1)?;
+            let text = row.get_ref(2)?.as_bytes().map_err(rusqlite::Error::from)?;
+            let as_written = chain.check(seq, ts_ms, text, row.get_ref(3)?);
+            match (record::decode(text), as_written) {
+                (Ok(entry), Ok(())) => events.push(Event { run_id: run, seq, ts_ms, entry }),
+                (Err(Damage::CutOff(_)), _) if last(conn, key)? == seq => {
+                    is_half_written = true;
+                    break;
+                }
+                (Err(damage), Ok(())) => {
+                    let detail = damage.detail();
+                    return Err(StoreError::BadEvent { run, seq, detail }.into());
+                }
+                (_, Err(detail)) => return Err(StoreError::Damaged { run, seq, detail }.into()),
+            }
+        }
+        if let Some(head) = head
+            && events.len() < limit
+            && !is_half_written
+        {
+            let last = last(conn, key)?;
+            if last < head.seq {
+                return Err(self.lost(run, last, head).into());
+            }
+        }
+        Ok(events)
+    }
+
+    fn lost(&self, run: RunId, last: u64, head: &Head) -> StoreError {
+        StoreError::Lost { run, from: last + 1, to: head.seq, path: self.path.clone() }
+    }
+}
+
+/// Stores of older formats have no hashes.
+fn select_events(has_hashes: bool) -> &'static str {
+    if has_hashes {
+        "SELECT id, ts, entry, hash FROM events WHERE id > ?1 AND id <= ?2 ORDER BY id LIMIT ?3"
+    } else {
+        "SELECT id, ts, entry, NULL FROM events WHERE id > ?1 AND id <= ?2 ORDER BY id LIMIT ?3"
+    }
+}
+
+/// Follows the hashes of a run while its records are read.
+struct Chain<'a> {
+    /// The last record without a hash; all are in a store of an older format.
+    unhashed: u64,
+    head: Option<&'a Head>,
+    last_seq: u64,
+    last_hash: Hash,
+}
+
+impl<'a> Chain<'a> {
+    /// The chain up to record `after`, whose own hash is believed.
+    fn start(
+        conn: &Connection,
+        run: RunId,
+        run_row: &RunRow,
+        head: Option<&'a Head>,
+        after: u32,
+    ) -> Result<Self, Fault> {
+        let unhashed = run_row.unhashed.unwrap_or(u64::MAX);
+        let last_seq = u64::from(after);
+        let mut last_hash = Hash::of_run(run);
+        if last_seq > unhashed {
+            let mut select = conn.prepare_cached("SELECT hash FROM events WHERE id = ?1")?;
+            let found: Option<Option<Hash>> =
+                select.query_row([row_id(run_row.key, after)], |row| row.get(0)).optional()?;
+            // Past the end of the log there is nothing to check.
+            last_hash = found.flatten().unwrap_or(last_hash);
+        }
+        Ok(Self { unhashed, head, last_seq, last_hash })
+    }
+
+    /// Whether a record is the next one and as it was written; if not, what is wrong.
+    fn check(
+        &mut self,
+        seq: u64,
+        ts_ms: i64,
+        text: &[u8],
+        stored: ValueRef<'_>,
+    ) -> Result<(), String> {
+        let expected_seq = self.last_seq + 1;
+        self.last_seq = seq;
+        if seq != expected_seq {
+            return Err(format!("the records from {expected_seq} on are missing"));
+        }
+        if seq <= self.unhashed {
+            return Ok(());
+        }
+        let hash = self.last_hash.of_record(seq, ts_ms, text);
+        self.last_hash = hash;
+        if Hash::column_result(stored).ok() != Some(hash) {
+            return Err("its text does not match its hash".to_owned());
+        }
+        match self.head {
+            Some(head) if head.seq == seq && !head.is(hash) => {
+                Err("it is not the record that was committed".to_owned())
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -155,15 +301,51 @@ fn last(conn: &Connection, key: i64) -> rusqlite::Result<u64> {
     Ok(select.query_row(range, |row| row.get::<_, Option<i64>>(0))?.map_or(0, seq))
 }
 
-/// The key of a run, if there is one, with what [`last`] says.
-fn end(conn: &Connection, run: RunId) -> rusqlite::Result<Option<(i64, u64)>> {
-    const SQL: &str = "SELECT key,
-            (SELECT id FROM events WHERE id > key << 32 AND id <= key << 32 | 0xffffffff
+/// What reading a run's log needs of its row.
+struct RunRow {
+    key: i64,
+    /// The last record without a hash; absent in a store of an older format.
+    unhashed: Option<u64>,
+}
+
+fn run_row(conn: &Connection, run: RunId) -> rusqlite::Result<Option<RunRow>> {
+    if !schema::has_hashes(conn)? {
+        let key = run_key(conn, run)?;
+        return Ok(key.map(|key| RunRow { key, unhashed: None }));
+    }
+    let mut select = conn.prepare_cached("SELECT key, unhashed FROM runs WHERE id = ?1")?;
+    let found = select.query_row([run.to_string()], |row| {
+        let unhashed: i64 = row.get(1)?;
+        Ok(RunRow { key: row.get(0)?, unhashed: Some(unhashed.cast_unsigned()) })
+    });
+    found.optional()
+}
+
+/// How many records of a run have no hash.
+pub(super) fn unhashed(conn: &Connection, run: RunId) -> rusqlite::Result<u64> {
+    Ok(run_row(conn, run)?.map_or(0, |row| row.unhashed.unwrap_or(u64::MAX)))
+}
+
+/// Where a run's log ends.
+pub(super) struct LogEnd {
+    pub(super) key: i64,
+    /// The last sequence number there is a record of, whether or not it can be read.
+    pub(super) seq: u64,
+    /// That record's hash, if it has one.
+    pub(super) hash: Option<Hash>,
+}
+
+/// Where the log of a run ends, if there is one.
+pub(super) fn end(conn: &Connection, run: RunId) -> rusqlite::Result<Option<LogEnd>> {
+    const SQL: &str = "SELECT runs.key, events.id, events.hash
+        FROM runs LEFT JOIN events ON events.id =
+            (SELECT id FROM events WHERE id > runs.key << 32 AND id <= runs.key << 32 | 0xffffffff
                 ORDER BY id DESC LIMIT 1)
-        FROM runs WHERE id = ?1";
+        WHERE runs.id = ?1";
     let mut select = conn.prepare_cached(SQL)?;
     let found = select.query_row([run.to_string()], |row| {
-        Ok((row.get(0)?, row.get::<_, Option<i64>>(1)?.map_or(0, seq)))
+        let seq = row.get::<_, Option<i64>>(1)?.map_or(0, seq);
+        Ok(LogEnd { key: row.get(0)?, seq, hash: row.get(2)? })
     });
     found.optional()
 }
@@ -181,24 +363,25 @@ pub(super) fn last_record(conn: &Connection, key: i64) -> rusqlite::Result<(u64,
     Ok(found.optional()?.unwrap_or((0, false)))
 }
 
-/// Checks that the log ends at `expected`, and removes a last record that is cut off.
+/// Checks that the log ends at `expected`, and removes a last record that is cut off. Returns the end
+/// after that.
 fn make_room(
     transaction: &Transaction<'_>,
     run: RunId,
-    known: Option<(i64, u64)>,
     expected: u64,
-) -> Result<(), Fault> {
-    let found = known.map_or(0, |(_, last)| last);
+) -> Result<Option<LogEnd>, Fault> {
+    let known = end(transaction, run)?;
+    let found = known.as_ref().map_or(0, |end| end.seq);
     if found == expected {
-        return Ok(());
+        return Ok(known);
     }
-    if let Some((key, _)) = known
+    if let Some(LogEnd { key, .. }) = known
         && found.checked_sub(1) == Some(expected)
         && last_record(transaction, key)?.1
     {
         let row = row_id(key, found as u32);
         transaction.execute("DELETE FROM events WHERE id = ?1", [row])?;
-        return Ok(());
+        return Ok(end(transaction, run)?);
     }
     Err(StoreError::Conflict { run, expected, found }.into())
 }
@@ -212,10 +395,15 @@ fn insert_run(transaction: &Transaction<'_>, run: RunId, ts_ms: i64) -> rusqlite
         .insert(params![run.to_string(), status, ts_ms])
 }
 
-fn insert_record(transaction: &Transaction<'_>, key: i64, record: &Record) -> rusqlite::Result<()> {
+fn insert_record(
+    transaction: &Transaction<'_>,
+    key: i64,
+    record: &Record,
+    hash: Hash,
+) -> rusqlite::Result<()> {
     transaction
-        .prepare_cached("INSERT INTO events (id, ts, entry) VALUES (?1, ?2, ?3)")?
-        .execute(params![row_id(key, record.seq), record.ts_ms, record.text])?;
+        .prepare_cached("INSERT INTO events (id, ts, entry, hash) VALUES (?1, ?2, ?3, ?4)")?
+        .execute(params![row_id(key, record.seq), record.ts_ms, record.text, hash])?;
     if let Some(change) = &record.summary {
         update_run(transaction, key, change)?;
     }
@@ -238,7 +426,7 @@ fn insert_record(transaction: &Transaction<'_>, key: i64, record: &Record) -> ru
     Ok(())
 }
 
-fn update_run(
+pub(super) fn update_run(
     transaction: &Transaction<'_>,
     key: i64,
     change: &summary::Change,

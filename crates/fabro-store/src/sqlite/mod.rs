@@ -1,8 +1,10 @@
 //! The store in a directory: one `SQLite` database, larger blobs as files, a directory a run.
 
 mod blobs;
+mod chain;
 mod database;
 mod fault;
+mod heads;
 mod inbox;
 mod lease;
 mod log;
@@ -12,6 +14,7 @@ mod runs;
 mod schema;
 mod thread;
 mod transaction;
+mod verify;
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -26,6 +29,7 @@ use fabro_events::Event;
 use fabro_types::{BlobRef, RunId};
 use log::EncodedBatch;
 use thread::Thread;
+pub use verify::RunVerification;
 
 use crate::{
     Batch, ChangeMark, Follow, Inbox, InboxId, Lease, LeaseOwner, Leases, Message, RunLog,
@@ -67,6 +71,46 @@ impl SqliteStore {
         let thread = Thread::start(Arc::clone(&db))
             .map_err(|source| StoreError::io(db.path.clone(), source))?;
         Ok(Self { db, thread })
+    }
+
+    /// Checks all that a run consists of: its records and their hashes, that none is missing, and that
+    /// every blob its records name can be read.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NotFound`] for a run that was never there. What is wrong with a run that
+    /// there is, is in the result.
+    pub async fn verify(&self, run: RunId) -> Result<RunVerification, StoreError> {
+        self.thread.run(move |db| db.verify(run)).await
+    }
+
+    /// Makes the log as it is count as whole: without the events at its end that were lost, which
+    /// cannot come back after that. What lists show of the run is computed anew. Of a run without any
+    /// records, the last trace is removed.
+    ///
+    /// # Errors
+    ///
+    /// The log is damaged in other ways, or the run is being driven.
+    pub async fn accept_loss(&self, run: RunId) -> Result<(), StoreError> {
+        self.thread.run(move |db| db.accept_loss(run)).await
+    }
+
+    /// The runs that were committed and of which the database has nothing.
+    pub async fn lost_runs(&self) -> Result<Vec<RunId>, StoreError> {
+        self.thread.run(Database::lost_runs).await
+    }
+
+    /// What the database's own check of its structure found; nothing when it is whole. Reads all of it.
+    pub async fn check_database(&self) -> Result<Vec<String>, StoreError> {
+        self.thread.run(Database::check_database).await
+    }
+
+    /// Writes a copy of the store into one file, which must not exist: the database with all blobs in it.
+    /// Runs may continue meanwhile; the copy has what was committed when it began. As `fabro.db` of an
+    /// empty directory it is a store.
+    pub async fn backup(&self, file: &Path) -> Result<(), StoreError> {
+        let file = file.to_owned();
+        self.thread.run(move |db| db.backup(&file)).await
     }
 
     /// The store's directory, absolute.
@@ -192,14 +236,10 @@ impl Leases for SqliteStore {
 
 impl BlobStore for SqliteStore {
     fn get(&self, blob: &BlobRef) -> Result<Vec<u8>, BlobError> {
-        const SQL: &str = "SELECT bytes FROM blobs WHERE hash = ?1 AND bytes IS NOT NULL";
-        let Some(bytes) = self.db.small_blob(SQL, blob, |row| row.get::<_, Vec<u8>>(0))? else {
-            return self.db.files.get(blob);
-        };
-        if BlobRef::of(&bytes) != *blob {
-            return Err(BlobError::Corrupt { blob: *blob, path: Some(self.db.path.clone()) });
+        match self.db.small_bytes(blob)? {
+            Some(bytes) => Ok(bytes),
+            None => self.db.files.get(blob),
         }
-        Ok(bytes)
     }
 
     fn put(&self, bytes: &[u8]) -> Result<BlobRef, BlobError> {
@@ -243,5 +283,7 @@ impl BlobStore for SqliteStore {
     }
 }
 
+#[cfg(test)]
+mod damage_tests;
 #[cfg(test)]
 mod tests;

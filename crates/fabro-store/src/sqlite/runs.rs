@@ -4,13 +4,16 @@ use std::io;
 use std::time::Duration;
 
 use fabro_types::{RunId, RunStatus};
-use rusqlite::Row;
+use rusqlite::types::{FromSql as _, ValueRef};
+use rusqlite::{Row, params};
 use serde::Deserialize as _;
 use serde::de::{IntoDeserializer as _, value};
 
+use super::chain::Hash;
 use super::database::{Database, run_key};
 use super::fault::Fault;
-use super::{lease, log, schema};
+use super::transaction::Transaction;
+use super::{inbox, lease, log, schema};
 use crate::summary::{self, Known, MAX_ANCESTORS};
 use crate::{Lease, LeaseOwner, RunSummary, StoreError, StoreWarning};
 
@@ -18,12 +21,52 @@ use crate::{Lease, LeaseOwner, RunSummary, StoreError, StoreWarning};
 /// taken the run over.
 const DELETE_TTL: Duration = Duration::from_mins(1);
 
+/// What the sum of a run's row is made from, and the sum.
+const ROW_TEXT: &str =
+    "json_array(id, parent, workflow, goal, status, started, ended, unhashed), sum";
+
+/// Whether a row has the sum of its text. Rows of stores of older formats have neither.
+fn is_sealed(text: ValueRef<'_>, sum: ValueRef<'_>) -> bool {
+    let Ok(text) = text.as_bytes() else { return true };
+    Hash::column_result(sum).ok() == Some(Hash::of(&[text]))
+}
+
+/// Renews the sum of a run's row.
+pub(super) fn seal(transaction: &Transaction<'_>, key: i64) -> rusqlite::Result<()> {
+    let select = format!("SELECT {ROW_TEXT} FROM runs WHERE key = ?1");
+    let sum = transaction
+        .prepare_cached(&select)?
+        .query_row([key], |row| Ok(Hash::of(&[row.get_ref(0)?.as_bytes()?])))?;
+    transaction
+        .prepare_cached("UPDATE runs SET sum = ?2 WHERE key = ?1")?
+        .execute(params![key, sum])?;
+    Ok(())
+}
+
+/// Marks the records of an older format as such, and adds the sums of the other rows.
+pub(super) fn hash_old_rows(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+    transaction.execute_batch(
+        "UPDATE runs SET unhashed = coalesce(
+            (SELECT id & 0xffffffff FROM events
+                WHERE id > runs.key << 32 AND id <= runs.key << 32 | 0xffffffff
+                ORDER BY id DESC LIMIT 1), 0)",
+    )?;
+    let mut select = transaction.prepare("SELECT key FROM runs")?;
+    let keys = select.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<i64>>>()?;
+    for key in keys {
+        seal(transaction, key)?;
+    }
+    inbox::hash_old_messages(transaction)
+}
+
 impl Database {
     pub(super) fn list(&self) -> Result<Vec<RunSummary>, StoreError> {
-        const SQL: &str = "SELECT id, parent, workflow, goal, status, started, ended
-            FROM runs ORDER BY started DESC, key DESC";
         self.read_with(|conn| {
-            let mut select = conn.prepare_cached(SQL)?;
+            let sums = if schema::has_hashes(conn)? { ROW_TEXT } else { "NULL, NULL" };
+            let mut select = conn.prepare_cached(&format!(
+                "SELECT id, parent, workflow, goal, status, started, ended, {sums}
+                FROM runs ORDER BY started DESC, key DESC"
+            ))?;
             let runs = select.query_and_then([], |row| self.summary(row))?;
             let mut runs = runs.collect::<Result<Vec<_>, _>>()?;
             summary::mark_interrupted(&mut runs, &lease::driven(conn)?);
@@ -41,11 +84,26 @@ impl Database {
             })?;
             known.collect::<Result<Vec<_>, Fault>>()
         })?;
-        summary::find(text, &known)
+        match summary::find(text, &known) {
+            Err(StoreError::NotFound { .. }) => {}
+            found => return found,
+        }
+        // It may be one whose records are lost.
+        let heads = self.heads.list()?;
+        let mut lost = heads.into_iter().filter(|run| run.to_string().starts_with(text));
+        let no_text = text.is_empty();
+        match (lost.next(), lost.next()) {
+            (Some(run), None) if !no_text => Ok(run),
+            _ => Err(StoreError::NotFound { text: text.to_owned() }),
+        }
     }
 
     pub(super) fn delete(&self, run: RunId) -> Result<(), StoreError> {
         if self.read_with(|conn| Ok(run_key(conn, run)?))?.is_none() {
+            if self.heads.read(run)?.is_some() {
+                // Its records are lost already.
+                return self.heads.remove(run);
+            }
             return Err(StoreError::NotFound { text: run.to_string() });
         }
         let root = self.root(run)?;
@@ -92,7 +150,8 @@ impl Database {
                 transaction.execute(lease, [member.to_string()])?;
             }
             Ok(())
-        })
+        })?;
+        family.iter().try_for_each(|member| self.heads.remove(*member))
     }
 
     pub(super) fn last_seq(&self, run: RunId) -> Result<u64, StoreError> {
@@ -181,6 +240,10 @@ impl Database {
     }
 
     fn summary(&self, row: &Row<'_>) -> Result<RunSummary, Fault> {
+        if !is_sealed(row.get_ref(7)?, row.get_ref(8)?) {
+            let id: String = row.get(0)?;
+            return Err(self.corrupt(format!("what lists show of run {id} was changed")).into());
+        }
         let word: String = row.get(4)?;
         let status = RunStatus::deserialize(word.as_str().into_deserializer())
             .map_err(|_: value::Error| self.corrupt(format!("the status of a run is `{word}`")))?;

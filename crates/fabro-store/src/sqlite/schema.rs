@@ -1,7 +1,8 @@
 //! Creating and opening the database.
 
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::fault::{self, Fault};
 use super::transaction::Transaction;
+use super::{lease, runs};
 use crate::StoreError;
 
 /// The database's name in the store's directory.
@@ -19,19 +21,19 @@ pub(super) const FILE: &str = "fabro.db";
 const UNFINISHED: &str = ".new-";
 
 /// The format this version writes, and the newest it reads.
-const FORMAT: i64 = 2;
+const FORMAT: i64 = 3;
 
 /// Says in the file's header that it is ours: `Fabr`.
 const APPLICATION: i64 = 0x4661_6272;
 
 /// The timeout of a call that waits for other processes.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// `events.id` is the run's key in the upper 32 bits and the sequence number in the lower ones:
 /// a run's log is one stretch of the table, and a record carries neither.
 /// `blobs.bytes` is NULL for a blob that is a file. `uses` says which run names which blob.
 /// `inbox.gate` is what an answer answers, as long as it keeps others from answering it.
-/// `leases` is created by [`LEASES`].
+/// `leases` is created by [`LEASES`], and the columns for hashes by [`HASHES`].
 const SCHEMA: &str = "
     BEGIN;
     CREATE TABLE runs (
@@ -75,6 +77,15 @@ const LEASES: &str = "
     ) WITHOUT ROWID;
 ";
 
+/// New in format 3. `events.hash` is the chain's; records up to `runs.unhashed` were written before there was
+/// one. `sum` is the hash of a run's row, and of a message.
+const HASHES: &str = "
+    ALTER TABLE events ADD COLUMN hash BLOB;
+    ALTER TABLE runs ADD COLUMN unhashed INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE runs ADD COLUMN sum BLOB;
+    ALTER TABLE inbox ADD COLUMN sum BLOB;
+";
+
 /// The file that drivers of format 1 lock shared.
 const FORMAT_1_DRIVERS: &str = "drivers.lock";
 
@@ -86,10 +97,10 @@ pub(super) fn prepare_dir(dir: &Path) -> Result<PathBuf, StoreError> {
         }
         _ => StoreError::io(dir.to_owned(), error),
     };
-    fs::create_dir_all(dir).map_err(here)?;
+    create_private_dir(dir).map_err(here)?;
     let dir = fs::canonicalize(dir).map_err(here)?;
     let ignore = dir.join(".gitignore");
-    match File::create_new(&ignore) {
+    match File::options().write(true).create_new(true).mode(0o600).open(&ignore) {
         Ok(mut file) => {
             io::Write::write_all(&mut file, b"*\n")
                 .map_err(|error| StoreError::io(ignore, error))?;
@@ -98,6 +109,17 @@ pub(super) fn prepare_dir(dir: &Path) -> Result<PathBuf, StoreError> {
         Err(error) => return Err(StoreError::io(ignore, error)),
     }
     Ok(dir)
+}
+
+/// Creates a directory that only its owner may enter. One that exists is left as it is.
+fn create_private_dir(dir: &Path) -> io::Result<()> {
+    if let Some(parent) = dir.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    match DirBuilder::new().mode(0o700).create(dir) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => Ok(()),
+        created => created,
+    }
 }
 
 /// Whether there is a database. An error if that cannot be told.
@@ -121,6 +143,8 @@ fn move_in(dir: &Path, path: &Path) -> Result<(), StoreError> {
     let temporary = tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(dir).map_err(here)?;
     let new = temporary.path().join(FILE);
     fill(&new).map_err(|error| fault::sql(&error, path))?;
+    // The files that SQLite puts beside it get the same permissions.
+    fs::set_permissions(&new, Permissions::from_mode(0o600)).map_err(here)?;
     File::open(&new).and_then(|file| file.sync_all()).map_err(here)?;
     match fs::hard_link(&new, path) {
         // Some file systems have no hard links. There the other process would have to come
@@ -151,6 +175,7 @@ fn fill(path: &Path) -> rusqlite::Result<()> {
     conn.pragma_update(None, "user_version", FORMAT)?;
     conn.execute_batch(SCHEMA)?;
     conn.execute_batch(LEASES)?;
+    conn.execute_batch(HASHES)?;
     conn.pragma_update(None, "journal_mode", "WAL")?;
     conn.close().map_err(|(_, error)| error)
 }
@@ -203,9 +228,14 @@ fn open(path: &Path, flags: OpenFlags) -> Result<Connection, Fault> {
 
 /// The size of the write-ahead log beside a database; 0 when there is none.
 pub(super) fn wal_size(path: &Path) -> u64 {
-    let mut wal = path.as_os_str().to_owned();
-    wal.push("-wal");
-    fs::metadata(wal).map_or(0, |file| file.len())
+    fs::metadata(beside(path, "-wal")).map_or(0, |file| file.len())
+}
+
+/// A file that belongs to a database.
+pub(super) fn beside(path: &Path, end: &str) -> PathBuf {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(end);
+    PathBuf::from(beside)
 }
 
 fn immutable(path: &Path) -> PathBuf {
@@ -239,9 +269,18 @@ fn migrate(conn: &Connection, path: &Path) -> Result<(), Fault> {
     let transaction = Transaction::begin(conn)?;
     if !has_leases(&transaction)? {
         transaction.execute_batch(LEASES)?;
+    }
+    if !has_hashes(&transaction)? {
+        // A driver of format 2 would write records without a hash.
+        if !lease::driven(&transaction)?.is_empty() {
+            return Err(StoreError::Busy { path: path.to_owned() }.into());
+        }
+        transaction.execute_batch(HASHES)?;
+        runs::hash_old_rows(&transaction)?;
         transaction.pragma_update(None, "user_version", FORMAT)?;
     }
     transaction.commit()?;
+    make_private(path).map_err(|error| StoreError::io(path.to_owned(), error))?;
     if locked.is_ok() {
         // No version uses it any more. Should this fail, it only stays.
         let _ = fs::remove_file(drivers);
@@ -252,6 +291,23 @@ fn migrate(conn: &Connection, path: &Path) -> Result<(), Fault> {
 /// Whether the store has leases: one that is only read may have an older format.
 pub(super) fn has_leases(conn: &Connection) -> rusqlite::Result<bool> {
     Ok(format(conn)? >= 2)
+}
+
+/// Whether records have hashes: a store that is only read may have an older format.
+pub(super) fn has_hashes(conn: &Connection) -> rusqlite::Result<bool> {
+    Ok(format(conn)? >= 3)
+}
+
+/// Takes away what other users may do with a store of an older format.
+fn make_private(path: &Path) -> io::Result<()> {
+    let set = |path: &Path, mode| match fs::set_permissions(path, Permissions::from_mode(mode)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        set => set,
+    };
+    for end in ["", "-wal", "-shm"] {
+        set(&beside(path, end), 0o600)?;
+    }
+    path.parent().map_or(Ok(()), |dir| set(dir, 0o700))
 }
 
 fn format(conn: &Connection) -> rusqlite::Result<i64> {

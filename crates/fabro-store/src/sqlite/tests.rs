@@ -11,41 +11,49 @@ use crate::conformance::{answer, asked, created, event, message, run};
 use crate::tests::{Blocking, wait};
 use crate::{Batch, MemoryStore, RunStore, StoreWarning};
 
-struct Dir(tempfile::TempDir);
+pub(super) struct Dir(tempfile::TempDir);
 
 impl Dir {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 
-    fn path(&self) -> PathBuf {
+    pub(super) fn path(&self) -> PathBuf {
         self.0.path().join("state")
     }
 
-    fn db(&self) -> PathBuf {
+    pub(super) fn db(&self) -> PathBuf {
         self.path().join("fabro.db")
     }
 
-    fn open(&self) -> Blocking<SqliteStore> {
+    pub(super) fn open(&self) -> Blocking<SqliteStore> {
         Blocking(Arc::new(SqliteStore::open(&self.path()).unwrap()))
     }
 
     /// Changes the database behind the store's back.
-    fn sql(&self, sql: &str) {
+    pub(super) fn sql(&self, sql: &str) {
         Connection::open(self.db()).unwrap().execute_batch(sql).unwrap();
     }
 
-    fn refused(&self) -> String {
+    pub(super) fn refused(&self) -> String {
         let message = SqliteStore::open(&self.path()).unwrap_err().to_string();
         message.replace(&*self.0.path().canonicalize().unwrap().to_string_lossy(), "")
     }
 }
 
-fn fill(store: &Blocking<SqliteStore>, run: RunId, seqs: std::ops::RangeInclusive<u64>) {
+pub(super) fn fill(store: &Blocking<SqliteStore>, run: RunId, seqs: std::ops::RangeInclusive<u64>) {
     let before = seqs.start() - 1;
     let events: Vec<_> = seqs.map(|seq| message(run, seq, "text")).collect();
     store.append(run, before, &Batch::of(&events)).unwrap();
 }
+
+/// Takes from a store what format 3 added.
+pub(super) const TO_FORMAT_2: &str = "
+    ALTER TABLE events DROP COLUMN hash;
+    ALTER TABLE runs DROP COLUMN unhashed;
+    ALTER TABLE runs DROP COLUMN sum;
+    ALTER TABLE inbox DROP COLUMN sum;
+    PRAGMA user_version = 2;";
 
 #[test]
 fn a_store_outlives_its_object() {
@@ -136,7 +144,7 @@ fn a_last_record_that_was_overwritten_is_corrupt_and_stays() {
         let store = dir.open();
         let read = store.read(run, 0, 9).unwrap_err();
         assert!(
-            matches!(&read, StoreError::BadEvent { run: it, seq: 3, .. } if *it == run),
+            matches!(&read, StoreError::Damaged { run: it, seq: 3, .. } if *it == run),
             "{read}"
         );
         assert_eq!((store.last_seq(run).unwrap(), store.check(run).unwrap()), (3, None));
@@ -155,9 +163,11 @@ fn other_unreadable_records_are_errors() {
         let error = dir.open().read(run, 0, 9).unwrap_err().to_string();
         error.split_once(" (").unwrap().1.split_once(';').unwrap().0.to_owned()
     };
-    insta::assert_snapshot!(read("UPDATE events SET entry = '{' WHERE id % 4 = 2"), @"EOF while parsing an object at line 1 column 1)");
-    insta::assert_snapshot!(read("UPDATE events SET entry = x'ff' WHERE id % 4 = 2"), @"expected value at line 1 column 1)");
-    insta::assert_snapshot!(read("UPDATE events SET entry = '{\"event\":\"run.dreamt\"}' WHERE id % 4 = 3"), @"unknown variant `run.dreamt`)");
+    insta::assert_snapshot!(read("UPDATE events SET entry = '{' WHERE id % 4 = 2"), @"its text does not match its hash)");
+    insta::assert_snapshot!(read("UPDATE events SET entry = x'ff' WHERE id % 4 = 2"), @"its text does not match its hash)");
+    // Of older formats, without hashes.
+    insta::assert_snapshot!(read(&format!("{TO_FORMAT_2} UPDATE events SET entry = x'ff' WHERE id % 4 = 2")), @"expected value at line 1 column 1)");
+    insta::assert_snapshot!(read(&format!("{TO_FORMAT_2} UPDATE events SET entry = '{{\"event\":\"run.dreamt\"}}' WHERE id % 4 = 3")), @"unknown variant `run.dreamt`)");
 }
 
 #[test]
@@ -205,7 +215,7 @@ fn what_is_no_store_is_refused() {
     let dir = Dir::new();
     drop(dir.open());
     dir.sql("PRAGMA user_version = 7");
-    insta::assert_snapshot!(dir.refused(), @"/state/fabro.db has format 7, and this version reads up to 2; use a newer version of fabro");
+    insta::assert_snapshot!(dir.refused(), @"/state/fabro.db has format 7, and this version reads up to 3; use a newer version of fabro");
     let nothing = SqliteStore::open_read_only(&Dir::new().path()).unwrap_err();
     assert!(matches!(nothing, StoreError::NoStore { .. }), "{nothing}");
 }
@@ -223,7 +233,11 @@ fn a_truncated_database_is_an_error_and_stays_as_it_is() {
         fs::write(dir.db(), &whole[..length]).unwrap();
         let read = SqliteStore::open(&dir.path()).and_then(|store| wait(store.read(run, 0, 1000)));
         match read {
-            Err(StoreError::Corrupt { .. } | StoreError::NotAStore { .. }) => {}
+            Err(
+                StoreError::Corrupt { .. }
+                | StoreError::NotAStore { .. }
+                | StoreError::Damaged { .. },
+            ) => {}
             read => panic!("{length} of {}: {read:?}", whole.len()),
         }
     }
@@ -291,6 +305,7 @@ fn a_lease_is_seen_by_every_connection() {
 fn a_store_of_format_1_is_read_and_migrated_when_it_is_written() {
     let dir = Dir::new();
     fill(&dir.open(), run(1), 1..=3);
+    dir.sql(TO_FORMAT_2);
     dir.sql("DROP TABLE leases; PRAGMA user_version = 1");
     let old = SqliteStore::open_read_only(&dir.path()).unwrap();
     assert_eq!(wait(old.list()).unwrap()[0].status, fabro_types::RunStatus::Interrupted);
@@ -358,7 +373,7 @@ fn a_stage_takes_little_room() {
     dir.sql("PRAGMA wal_checkpoint(TRUNCATE)");
     let size = fs::metadata(dir.db()).unwrap().len();
     let beyond = size.saturating_sub(3000 * text.len() as u64) / 3000;
-    assert!(beyond < 40, "{beyond} bytes a record beyond its text");
+    assert!(beyond < 80, "{beyond} bytes a record beyond its text");
 }
 
 #[derive(Clone, Debug)]
