@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     answer, cancel, compact, completion, context, doctor, events, explain, fmt, fork, graph, init,
-    inspect, logs, model, ps, replay, resume, rm, run, steer, validate, wait,
+    inspect, logs, model, ps, replay, resume, rm, run, steer, validate, verify, wait,
 };
 use crate::exit::Exit;
 use crate::global::Global;
@@ -67,6 +67,8 @@ pub enum Command {
     Rewind(fork::ForkArgs),
     #[command(visible_aliases = ["remove", "delete"])]
     Rm(rm::RmArgs),
+    Verify(verify::VerifyArgs),
+    Backup(verify::BackupArgs),
     /// List and test models
     #[command(subcommand)]
     Model(model::ModelCommand),
@@ -102,9 +104,11 @@ impl Command {
             Self::Rewind(args) => block_on(fork::rewind(args, global)),
             Self::Model(command) => block_on(model::model(command, global)),
             Self::Rm(args) => block_on(rm::rm(&args, global)),
+            Self::Verify(args) => block_on(verify::verify(&args, global)),
+            Self::Backup(args) => block_on(verify::backup(&args, global)),
             Self::Init(args) => init::init(&args),
             Self::Completion(args) => completion::completion(&args),
-            Self::Doctor(args) => doctor::doctor(&args, global),
+            Self::Doctor(args) => block_on(doctor::doctor(&args, global)),
         }
     }
 }

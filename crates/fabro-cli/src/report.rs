@@ -149,6 +149,9 @@ pub fn next(error: &anyhow::Error) -> Option<&str> {
         | StoreError::NotAStore { .. }
         | StoreError::ReadOnly { .. }
         | StoreError::Io { .. } => Some("fix that, or name another store with `--store`"),
+        StoreError::Lost { .. } | StoreError::DamagedHead { .. } => {
+            Some("without a copy, `fabro verify RUN --accept-loss` continues with what is left")
+        }
         _ => None,
     }));
     let settings = error.chain().find_map(|cause| cause.downcast_ref::<SetupError>());

@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use fabro_config::{ProviderSettings, Settings};
-use fabro_store::SqliteStore;
+use fabro_store::{SqliteStore, StoreError};
 use serde::Serialize;
 
 use super::model::provider_text;
+use super::verify::check_store;
 use crate::exit::Exit;
 use crate::global::{Global, settings};
 use crate::output;
@@ -41,14 +42,14 @@ enum CheckStatus {
 }
 
 /// Checks that everything runs need is available.
-pub fn doctor(args: &DoctorArgs, global: &Global) -> anyhow::Result<Exit> {
+pub async fn doctor(args: &DoctorArgs, global: &Global) -> anyhow::Result<Exit> {
     let dir = global.store_dir()?;
     let mut checks = vec![
         tool("bash", "scripts run in `sh` instead", CheckStatus::Warning),
         tool("sh", "no script can run: install a shell", CheckStatus::Failed),
         tool("python3", "scripts with language=python cannot run", CheckStatus::Warning),
         tool("git", "scripts that call it fail", CheckStatus::Warning),
-        store(&dir),
+        store(&dir).await,
     ];
     checks.extend(space(&dir));
     checks.extend(models());
@@ -69,14 +70,29 @@ fn tool(name: &'static str, without: &str, status: CheckStatus) -> Check {
     }
 }
 
-/// The store is opened if there is one, and otherwise nothing is created.
-fn store(dir: &Path) -> Check {
+/// The store is checked in full if there is one, and otherwise nothing is created.
+async fn store(dir: &Path) -> Check {
     let check = |status, detail| Check { name: "store", status, detail };
-    if dir.join("fabro.db").exists() {
-        return match SqliteStore::open(dir) {
-            Ok(store) => check(CheckStatus::Ok, store.dir().display().to_string()),
-            Err(error) => check(CheckStatus::Failed, error.to_string()),
-        };
+    let missing = match SqliteStore::open_read_only(dir) {
+        Ok(store) => {
+            let found = check_store(&store).await;
+            let runs = found.runs;
+            let place = dir.display();
+            return match found.problems.first() {
+                None => check(CheckStatus::Ok, format!("{place}: all of {runs} runs are whole")),
+                Some(first) => {
+                    let count = found.problems.len();
+                    let problems =
+                        if count == 1 { "1 problem" } else { &format!("{count} problems") };
+                    let detail = format!("{place}: {problems}, run `fabro verify`: {first}");
+                    check(CheckStatus::Failed, detail)
+                }
+            };
+        }
+        Err(error) => error,
+    };
+    if !matches!(missing, StoreError::NoStore { .. }) {
+        return check(CheckStatus::Failed, missing.to_string());
     }
     let place = existing(dir);
     match rustix::fs::access(&place, rustix::fs::Access::WRITE_OK) {

@@ -26,4 +26,5 @@ pub mod rm;
 pub mod run;
 pub mod steer;
 pub mod validate;
+pub mod verify;
 pub mod wait;

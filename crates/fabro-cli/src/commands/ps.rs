@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 
+use fabro_events::Event;
 use fabro_inspect::PsRow;
 use fabro_run::now_ms;
 use fabro_store::{RunLog as _, Runs as _, SqliteStore, StoreError};
 use fabro_terminal::{Align, Paint, Table, cut, one_line, paint_run, took};
-use fabro_types::RunStatus;
+use fabro_types::{RunId, RunStatus};
 
 use super::inspect::fork_text;
 use crate::exit::Exit;
@@ -34,7 +35,14 @@ const WORKFLOW: usize = 24;
 /// Lists runs.
 pub async fn ps(args: &PsArgs, global: &Global) -> anyhow::Result<Exit> {
     let rows = match SqliteStore::open_read_only(&global.store_dir()?) {
-        Ok(store) => rows(&store, args.all).await?,
+        Ok(store) => {
+            let lost = store.lost_runs().await?;
+            global.warn(lost.iter().map(|run| {
+                let verify = global.command(&format!("verify {run}"));
+                format!("run {run} was recorded, and the database has nothing of it: `{verify}`")
+            }));
+            rows(&store, args.all, global).await?
+        }
         // There are no runs here: an empty list, not an error.
         Err(StoreError::NoStore { .. }) => Vec::new(),
         Err(error) => return Err(error.into()),
@@ -49,18 +57,23 @@ pub async fn ps(args: &PsArgs, global: &Global) -> anyhow::Result<Exit> {
 }
 
 /// The runs, with what the first and the last event of each say. A run whose events cannot be read is
-/// listed without that; `inspect` reports the damage.
-async fn rows(store: &SqliteStore, all: bool) -> anyhow::Result<Vec<PsRow>> {
+/// listed without that, and with a warning.
+async fn rows(store: &SqliteStore, all: bool, global: &Global) -> anyhow::Result<Vec<PsRow>> {
     let mut rows = fabro_inspect::ps(store.list().await?, all);
     for row in &mut rows {
-        let first = store.read(row.id, 0, 1).await.unwrap_or_default();
-        let last = match store.last_seq(row.id).await {
-            Ok(seq) if seq > 0 => store.read(row.id, seq - 1, 1).await.unwrap_or_default(),
-            _ => Vec::new(),
-        };
-        row.describe(first.first(), last.first());
+        match ends(store, row.id).await {
+            Ok((first, last)) => row.describe(first.first(), last.first()),
+            Err(error) => global.warn([error]),
+        }
     }
     Ok(rows)
+}
+
+/// The first and the last event of a run.
+async fn ends(store: &SqliteStore, run: RunId) -> Result<(Vec<Event>, Vec<Event>), StoreError> {
+    let first = store.read(run, 0, 1).await?;
+    let last = store.last_seq(run).await?;
+    Ok((first, store.read(run, last.saturating_sub(1), 1).await?))
 }
 
 fn table(rows: &[PsRow], now_ms: i64, paint: Paint, width: usize) -> String {

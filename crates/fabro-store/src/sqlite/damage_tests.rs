@@ -16,8 +16,7 @@ fn look(dir: &Dir) -> Result<String, StoreError> {
     if let Some(run) = lost.first() {
         wait(store.read(*run, 0, 100))?;
     }
-    let list = wait(store.list())?;
-    let mut text = format!("{list:?}");
+    let mut text = vec![format!("{:?}", wait(store.list())?)];
     for number in 1..=2 {
         let run = run(number);
         let events = wait(store.read(run, 0, 100))?;
@@ -26,9 +25,9 @@ fn look(dir: &Dir) -> Result<String, StoreError> {
         if let Some(problem) = verified.problems.into_iter().next() {
             return Err(problem);
         }
-        text.push_str(&format!("{events:?} {check:?} {:?}", wait(store.pending(run))?));
+        text.push(format!("{events:?} {check:?} {:?}", wait(store.pending(run))?));
     }
-    Ok(text)
+    Ok(text.concat())
 }
 
 fn filled() -> Dir {

@@ -44,11 +44,9 @@ impl Database {
     pub(super) fn open(dir: &Path) -> Result<Self, StoreError> {
         let dir = schema::prepare_dir(dir)?;
         let path = dir.join(schema::FILE);
-        let heads = Heads::new(&dir);
         if !schema::exists(&path)? {
-            let runs = heads.list()?.len();
-            if runs > 0 {
-                return Err(StoreError::NoDatabase { path, runs, heads: heads.dir().to_owned() });
+            if let Some(error) = Heads::new(&dir).missing_database(&path)? {
+                return Err(error);
             }
             schema::create(&dir, &path)?;
         }
@@ -66,7 +64,7 @@ impl Database {
         };
         let path = dir.join(schema::FILE);
         if !schema::exists(&path)? {
-            return Err(no_store());
+            return Err(Heads::new(&dir).missing_database(&path)?.unwrap_or_else(no_store));
         }
         let conn = schema::connect_read_only(&path)?;
         Ok(Self::with(dir, path, conn, None))

@@ -73,8 +73,14 @@ impl Heads {
         Self { dir: store.join("heads"), open: Mutex::default() }
     }
 
-    pub(super) fn dir(&self) -> &Path {
-        &self.dir
+    /// The error for a database that is not there, if it held runs.
+    pub(super) fn missing_database(&self, path: &Path) -> Result<Option<StoreError>, StoreError> {
+        let runs = self.list()?.len();
+        Ok((runs > 0).then(|| StoreError::NoDatabase {
+            path: path.to_owned(),
+            runs,
+            heads: self.dir.clone(),
+        }))
     }
 
     /// The newest message that was posted to a run's inbox: its id and its hash.

@@ -84,17 +84,17 @@ impl Database {
             })?;
             known.collect::<Result<Vec<_>, Fault>>()
         })?;
-        match summary::find(text, &known) {
-            Err(StoreError::NotFound { .. }) => {}
+        let missing = match summary::find(text, &known) {
+            Err(error @ (StoreError::NotFound { .. } | StoreError::NoRuns)) => error,
             found => return found,
-        }
+        };
         // It may be one whose records are lost.
         let heads = self.heads.list()?;
         let mut lost = heads.into_iter().filter(|run| run.to_string().starts_with(text));
         let no_text = text.is_empty();
         match (lost.next(), lost.next()) {
             (Some(run), None) if !no_text => Ok(run),
-            _ => Err(StoreError::NotFound { text: text.to_owned() }),
+            _ => Err(missing),
         }
     }
 

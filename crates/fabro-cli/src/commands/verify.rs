@@ -1,0 +1,185 @@
+//! `fabro verify` and `fabro backup`.
+
+use std::path::PathBuf;
+
+use clap_complete::ArgValueCandidates;
+use fabro_store::{RunVerification, Runs as _, SqliteStore};
+use fabro_terminal::Paint;
+use fabro_types::RunId;
+use serde::Serialize;
+
+use crate::complete;
+use crate::error;
+use crate::exit::Exit;
+use crate::global::{Global, find, quoted};
+use crate::output;
+
+/// Check that runs are recorded whole
+#[derive(clap::Args, Clone, Debug)]
+#[command(
+    after_help = "Examples:\n  fabro verify            the whole store\n  fabro verify latest\n  fabro verify latest --accept-loss\n\nExit code 4 when something is damaged or missing."
+)]
+pub struct VerifyArgs {
+    /// The runs: ids, the beginnings of ids, or `latest`; all runs without any
+    #[arg(value_name = "RUN", add = ArgValueCandidates::new(complete::runs))]
+    pub runs: Vec<String>,
+
+    /// Continue without events that were lost at the end of these runs
+    #[arg(long, requires = "runs")]
+    pub accept_loss: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Copy the store into one file, while runs continue
+#[derive(clap::Args, Clone, Debug)]
+#[command(
+    after_help = "Example:\n  fabro backup /mnt/backup/fabro-2026-11-23.db\n\nTo restore it, copy the file to `fabro.db` of an empty directory and name that with `--store`."
+)]
+pub struct BackupArgs {
+    /// The file to create
+    pub file: PathBuf,
+}
+
+/// The result of a check.
+#[derive(Serialize)]
+struct Verified {
+    run: RunId,
+    whole: bool,
+    events: u64,
+    /// Events of older versions, which kept no hashes.
+    unhashed: u64,
+    blobs: u64,
+    problems: Vec<String>,
+}
+
+impl From<RunVerification> for Verified {
+    fn from(found: RunVerification) -> Self {
+        Self {
+            run: found.run,
+            whole: found.problems.is_empty(),
+            events: found.events,
+            unhashed: found.unhashed,
+            blobs: found.blobs,
+            problems: found.problems.iter().map(ToString::to_string).collect(),
+        }
+    }
+}
+
+/// What is wrong with a whole store.
+#[derive(Default)]
+pub struct StoreCheck {
+    /// How many runs it has.
+    pub runs: usize,
+    /// What is wrong; empty for a store that is whole.
+    pub problems: Vec<String>,
+}
+
+/// Checks runs, or a whole store.
+pub async fn verify(args: &VerifyArgs, global: &Global) -> anyhow::Result<Exit> {
+    let mut runs = Vec::new();
+    let mut problems = Vec::new();
+    if args.accept_loss {
+        let store = global.existing_store()?;
+        for text in &args.runs {
+            let run = find(&store, text).await?;
+            store.accept_loss(run).await?;
+            output::stderr(&format!("run {run} continues with the events that are left\n"));
+            runs.extend(store.last_seq(run).await.is_ok_and(|seq| seq > 0).then_some(run));
+        }
+    }
+    let store = global.store_to_read()?;
+    if args.runs.is_empty() {
+        runs = all_runs(&store).await?;
+        problems = store.check_database().await?;
+    } else if !args.accept_loss {
+        for text in &args.runs {
+            runs.push(find(&store, text).await?);
+        }
+    }
+    let mut verified: Vec<Verified> = Vec::new();
+    for run in runs {
+        verified.push(store.verify(run).await?.into());
+    }
+    let is_whole = problems.is_empty() && verified.iter().all(|run| run.whole);
+    let report = serde_json::json!({"whole": is_whole, "problems": problems, "runs": verified});
+    output::report(args.json, &report, || text(&problems, &verified, global.paint_stdout()))?;
+    Ok(if is_whole { Exit::SUCCEEDED } else { Exit::STORE })
+}
+
+/// Checks a whole store.
+pub async fn check_store(store: &SqliteStore) -> StoreCheck {
+    let mut check = StoreCheck::default();
+    match store.check_database().await {
+        Ok(problems) => check.problems = problems,
+        Err(error) => check.problems.push(error.to_string()),
+    }
+    match all_runs(store).await {
+        Ok(runs) => {
+            check.runs = runs.len();
+            for run in runs {
+                match store.verify(run).await {
+                    Ok(found) => {
+                        check.problems.extend(found.problems.iter().map(ToString::to_string));
+                    }
+                    Err(error) => check.problems.push(error.to_string()),
+                }
+            }
+        }
+        Err(error) => check.problems.push(error.to_string()),
+    }
+    check
+}
+
+/// The runs of a store, with those of which nothing is left.
+async fn all_runs(store: &SqliteStore) -> anyhow::Result<Vec<RunId>> {
+    let mut runs: Vec<_> = store.list().await?.into_iter().map(|run| run.id).collect();
+    runs.extend(store.lost_runs().await?);
+    Ok(runs)
+}
+
+fn text(problems: &[String], runs: &[Verified], paint: Paint) -> String {
+    use std::fmt::Write as _;
+    let mut text = String::new();
+    for problem in problems {
+        let _ = writeln!(text, "{} database: {problem}", paint.bad("damaged"));
+    }
+    for run in runs {
+        let word = if run.whole { paint.good("whole") } else { paint.bad("damaged") };
+        let events = run.events;
+        let blobs = run.blobs;
+        let _ = write!(text, "{word} {}  {events} events, {blobs} blobs", run.run);
+        if run.unhashed > 0 {
+            let _ = write!(
+                text,
+                " ({} events have no hash: an older version wrote them)",
+                run.unhashed
+            );
+        }
+        text.push('\n');
+        for problem in &run.problems {
+            let _ = writeln!(text, "  {problem}");
+        }
+    }
+    if text.is_empty() {
+        text.push_str("the store has no runs, and is whole\n");
+    }
+    text
+}
+
+/// Copies the store into a file.
+pub async fn backup(args: &BackupArgs, global: &Global) -> anyhow::Result<Exit> {
+    let store = global.store_to_read()?;
+    let file = std::path::absolute(&args.file)?;
+    if file.exists() {
+        return Err(error::usage(
+            format!("{} exists already", file.display()),
+            "name a file that does not exist",
+        ));
+    }
+    store.backup(&file).await?;
+    output::stderr(&format!("the store is copied to {}\n", quoted(&file)));
+    Ok(Exit::SUCCEEDED)
+}
