@@ -144,8 +144,11 @@ impl Session {
         };
         for content in &mut message.content {
             match content {
-                Content::Text { text }
-                | Content::Reasoning(Reasoning { text, signature: None, .. }) => redact(text),
+                Content::Text { text } => redact(text),
+                Content::Reasoning(Reasoning { text, signature: None, fields, .. }) => {
+                    redact(text);
+                    fields.iter_mut().for_each(|fields| redactor.redact_value(fields));
+                }
                 Content::ToolCall(call) => {
                     redact(&mut call.id);
                     if self.tools.get(&call.name).is_none() {

@@ -74,8 +74,7 @@ pub enum Content {
         /// The text.
         text: String,
     },
-    /// Reasoning of the model. Its provider requires it back unchanged, at its place, as long as tools
-    /// are called.
+    /// Reasoning of the model. Its provider requires it back unchanged and at its place.
     Reasoning(Reasoning),
     /// A tool call of the model.
     ToolCall(ToolCall),
@@ -91,7 +90,11 @@ pub enum Content {
     },
 }
 
-/// A block of reasoning.
+/// A block of reasoning, or what a provider has attached to the text or call beside it.
+///
+/// Signatures are bound to the conversation before them: where that has changed since (by a
+/// compaction, other tools, another system prompt), the block is not sent any more, and neither is it
+/// sent to another model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reasoning {
     /// The text, or a summary of it; empty where the provider hides it.
@@ -103,10 +106,36 @@ pub struct Reasoning {
     /// The encrypted reasoning, where only the provider can read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redacted: Option<String>,
-    /// The kind of provider that it comes from. It is sent to no other kind, because the signatures of
-    /// one are refused by another. `None` is sent to all.
+    /// Fields in the provider's own form, to go back unchanged. In Chat Completions these are the
+    /// fields of the message; one that is null takes the text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fields: Option<Value>,
+    /// The phase of the text before it, in the provider's word (`commentary`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<String>,
+    /// The interface that it comes from; it is sent to no other. `None` is sent to all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
+    /// The model that it comes from, by the provider's name; it is sent to no other. `None` in older
+    /// records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// A hash of the conversation before it, as it was sent. `None` in older records, and where there
+    /// is no signature.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<String>,
+}
+
+impl Reasoning {
+    /// Whether its provider can tell that the conversation before it has changed.
+    pub(crate) fn is_bound(&self) -> bool {
+        let has_fields = |fields: &Value| {
+            fields.as_object().is_some_and(|map| map.values().any(|value| !value.is_null()))
+        };
+        self.signature.is_some()
+            || self.redacted.is_some()
+            || self.fields.as_ref().is_some_and(has_fields)
+    }
 }
 
 /// A tool that a model may call.

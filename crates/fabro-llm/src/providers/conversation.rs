@@ -4,17 +4,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::ProviderKind;
-use crate::{Content, Message, Reasoning, Role, ToolCall, ToolSpec};
+use crate::{Content, Message, Role, ToolCall, ToolSpec};
 
 /// Where the current turn begins: after the last message of the user.
 pub(super) fn turn_start(messages: &[Arc<Message>]) -> usize {
     messages.iter().rposition(|message| message.role == Role::User).map_or(0, |last| last + 1)
-}
-
-/// Reasoning goes back only to the kind of provider that it came from.
-pub(super) fn is_own(kind: ProviderKind, reasoning: &Reasoning) -> bool {
-    reasoning.provider.as_deref().is_none_or(|provider| provider == kind.as_str())
 }
 
 /// The arguments of a call. Providers accept objects only; what the model wrote stays visible.
@@ -31,8 +25,8 @@ pub(super) fn description(spec: &ToolSpec) -> &str {
     if spec.description.is_empty() { &spec.name } else { &spec.description }
 }
 
-/// All messages but those of the system, each with the parts that `parts` makes of it. All tool results
-/// of a turn are in one message; messages without parts are left out, except the user's.
+/// All messages but those of the system, each with the parts that `parts` makes of it. All results of
+/// a turn are in one message; messages without parts are left out.
 pub(super) fn grouped(
     messages: &[Arc<Message>],
     parts: impl Fn(&Message) -> Vec<Value>,
@@ -40,16 +34,17 @@ pub(super) fn grouped(
     let mut grouped: Vec<(Role, Vec<Value>)> = Vec::new();
     for message in messages.iter().filter(|message| message.role != Role::System) {
         let parts = parts(message);
-        if parts.is_empty() && message.role != Role::User {
-            continue;
-        }
         match grouped.last_mut() {
+            _ if parts.is_empty() => {}
             Some((Role::Tool, earlier)) if message.role == Role::Tool => earlier.extend(parts),
             _ => grouped.push((message.role, parts)),
         }
     }
     grouped
 }
+
+/// Stands for a message of the user without text, which some providers refuse.
+pub(super) const EMPTY: &str = "(empty)";
 
 /// The texts of the system's messages.
 pub(super) fn system_texts(messages: &[Arc<Message>]) -> impl Iterator<Item = String> {

@@ -16,6 +16,16 @@ impl Event {
     pub(super) fn json(&self) -> Result<Value, EventError> {
         serde_json::from_str(&self.data).map_err(EventError::Malformed)
     }
+
+    /// Whether it is one of these, or one without a name that is no mere end of the stream.
+    pub(super) fn is_one_of(&self, names: &[&str]) -> bool {
+        names.contains(&self.name.as_str()) || (self.name.is_empty() && !self.is_done())
+    }
+
+    /// Whether it is `[DONE]`.
+    pub(super) fn is_done(&self) -> bool {
+        self.data.trim() == "[DONE]"
+    }
 }
 
 /// Whether more is to come.
@@ -79,7 +89,9 @@ impl EventError {
 
 /// A count of tokens, if it is there.
 pub(super) fn set_count(field: &mut u64, value: &Value) {
-    if let Some(count) = value.as_u64() {
+    // Some servers write counts as `12.0`.
+    let text = value.as_f64().map(|count| format!("{count:.0}"));
+    if let Some(count) = value.as_u64().or_else(|| text?.parse().ok()) {
         *field = count;
     }
 }

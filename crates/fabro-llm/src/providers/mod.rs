@@ -4,7 +4,8 @@
 //! of the answer into a [`turn::Turn`]), both without I/O: `chat_completions`, `responses`,
 //! `anthropic`, `gemini`. Everything else is shared: `wire` (what a request body is made from),
 //! `http` and `sse` (sending, reading, limits), `failure` and `error_body` (errors), `setup` (TLS), `names` (names and
-//! ids that providers accept), `routing` (which provider), `endpoint` (URLs and headers).
+//! ids that providers accept), `history` and `prefix` (which parts of a conversation go back), `routing` (which
+//! provider), `endpoint` (URLs and headers).
 
 mod anthropic;
 mod chat_completions;
@@ -14,8 +15,10 @@ mod error_body;
 mod events;
 mod failure;
 mod gemini;
+mod history;
 mod http;
 mod names;
+mod prefix;
 mod provider;
 mod responses;
 mod routing;
@@ -67,8 +70,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 ///   an object open; Gemini gets it only without tools.
 /// - To Anthropic, cache marks at the tools, the system's messages and the last message.
 ///
-/// Reasoning goes back to the kind of provider that it came from. Signed and redacted blocks always do;
-/// plain text only within the turn that calls tools.
+/// Reasoning goes back to the model that it came from, unchanged and at its place. What is signed or
+/// encrypted is left out where the conversation before it has changed since: after a compaction, with
+/// other tools or another system prompt. In a request without tools, earlier calls and results are
+/// put into words, and a call without a result gets one that says so.
 ///
 /// An answer of Chat Completions that is not a stream is read as it is. A stream that breaks off, ends
 /// early or is not valid is [`BrokenStream`](crate::ErrorKind::BrokenStream). An answer of more than 64 MB, or an event of
@@ -148,15 +153,12 @@ async fn send(shared: &Shared, request: &Request) -> Result<Answer, ModelError> 
     let provider = &shared.providers[index];
     let endpoint = &shared.endpoints[index];
     let info = shared.catalog.find(&model);
-    let body = WireRequest::new(provider, &model, info, request)?.body();
-    let body = http::send(&shared.client, provider, endpoint, &model, request, &body).await?;
+    let wire = WireRequest::new(provider, &model, info, request)?;
+    let body = wire.body();
     let messages = Arc::clone(&request.messages);
-    Ok(Answer {
-        reader: Wire::of(provider.kind).event_reader(),
-        turn: Turn::new(provider.kind, model.clone(), info.cloned(), messages),
-        body,
-        has_ended: false,
-    })
+    let turn = wire.into_turn(info.cloned(), messages);
+    let body = http::send(&shared.client, provider, endpoint, &model, request, &body).await?;
+    Ok(Answer { reader: Wire::of(provider.kind).event_reader(), turn, body, has_ended: false })
 }
 
 /// An answer while it arrives.

@@ -6,17 +6,20 @@ use std::sync::Arc;
 use fabro_types::Usage;
 use serde_json::{Map, Value};
 
-use super::ProviderKind;
 use super::events::{EventError, FinishReason};
+use super::prefix::PrefixHash;
 use crate::{Message, ModelInfo, Part, Reasoning, StopReason, ToolCall};
 
 /// One turn of a model while its events arrive. Readers add to it; its parts are handed out as soon
 /// as they are whole.
 #[derive(Default)]
 pub(super) struct Turn {
-    kind: ProviderKind,
+    /// The interface, for reasoning.
+    provider: &'static str,
     model: String,
     info: Option<ModelInfo>,
+    /// The hash of the request, and of the parts so far.
+    prefix: PrefixHash,
     /// The conversation so far, for the ids of calls that it uses.
     messages: Arc<Vec<Arc<Message>>>,
     /// Parts that are not handed out yet.
@@ -25,6 +28,8 @@ pub(super) struct Turn {
     has_parts: bool,
     /// The reasoning that is arriving.
     reasoning: Reasoning,
+    /// There was a part with reasoning.
+    has_reasoning: bool,
     /// The ids of all calls of the conversation; filled at the first call.
     used_ids: Option<BTreeSet<String>>,
     /// How many calls this turn has made.
@@ -52,12 +57,13 @@ pub(super) struct Tokens {
 
 impl Turn {
     pub(super) fn new(
-        kind: ProviderKind,
+        provider: &'static str,
         model: String,
         info: Option<ModelInfo>,
         messages: Arc<Vec<Arc<Message>>>,
+        prefix: PrefixHash,
     ) -> Self {
-        Self { kind, model, info, messages, ..Self::default() }
+        Self { provider, model, info, prefix, messages, ..Self::default() }
     }
 
     /// The next part that was not handed out yet.
@@ -73,6 +79,7 @@ impl Turn {
     pub(super) fn add_text(&mut self, text: &str) {
         if !text.is_empty() {
             self.end_reasoning();
+            self.prefix.add_piece(text);
             self.push(Part::Text(text.to_owned()));
         }
     }
@@ -95,11 +102,31 @@ impl Turn {
         self.end_reasoning();
     }
 
+    /// Fields that go back with the reasoning that is arriving.
+    pub(super) fn set_fields(&mut self, fields: Value) {
+        self.reasoning.fields = Some(fields);
+    }
+
+    /// The phase of the text before.
+    pub(super) fn add_phase(&mut self, phase: &str) {
+        self.end_reasoning();
+        self.reasoning.phase = Some(phase.to_owned());
+        self.end_reasoning();
+    }
+
+    /// Whether reasoning has arrived, or is arriving.
+    pub(super) fn has_reasoning(&self) -> bool {
+        self.has_reasoning || self.reasoning != Reasoning::default()
+    }
+
     /// The block of reasoning is whole, if there is one.
     pub(super) fn end_reasoning(&mut self) {
         let mut reasoning = std::mem::take(&mut self.reasoning);
         if reasoning != Reasoning::default() {
-            reasoning.provider = Some(self.kind.as_str().to_owned());
+            reasoning.provider = Some(self.provider.to_owned());
+            reasoning.model = Some(self.model.clone());
+            reasoning.prefix = reasoning.is_bound().then(|| self.prefix.digest());
+            self.has_reasoning = true;
             self.push(Part::Reasoning(reasoning));
         }
     }
@@ -117,7 +144,9 @@ impl Turn {
         self.used_ids().insert(id.clone());
         self.calls += 1;
         let name = name.to_owned();
-        self.push(Part::ToolCall(ToolCall { id, name, arguments: parse_arguments(arguments) }));
+        let call = ToolCall { id, name, arguments: parse_arguments(arguments) };
+        self.prefix.add_call(&call);
+        self.push(Part::ToolCall(call));
     }
 
     /// An id that no call of the conversation has; `make` gets a number from the place of the call on.

@@ -1,13 +1,17 @@
 //! The HTTP interfaces that providers speak, and what a request body is made from on each of them.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::events::EventReader;
+use super::history::{self, ReasoningSource};
+use super::prefix::PrefixHash;
+use super::turn::Turn;
 use super::{Provider, ProviderKind, anthropic, chat_completions, gemini, names, responses};
-use crate::{ErrorKind, ModelError, ModelInfo, ReasoningStyle, Request};
+use crate::{ErrorKind, Message, ModelError, ModelInfo, ReasoningStyle, Request};
 
 /// An HTTP interface. Each has a module with its requests and its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +46,12 @@ impl Wire {
         }
     }
 }
+
+/// Models that require the reasoning of every answer back.
+const REASONING_REQUIRED: [&str; 3] = ["deepseek-v", "deepseek-flash", "kimi-"];
+
+/// Models that refuse reasoning in a request.
+const REASONING_REFUSED: [&str; 2] = ["deepseek-reasoner", "deepseek-r1"];
 
 /// Reasoning effort, in the words of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -84,6 +94,8 @@ pub(super) struct WireRequest<'a> {
     /// The longest answer of the model, where that is known.
     pub(super) max_output_tokens: Option<u32>,
     accepts_schema: bool,
+    /// The hash of the request.
+    prefix: PrefixHash,
 }
 
 impl<'a> WireRequest<'a> {
@@ -97,16 +109,29 @@ impl<'a> WireRequest<'a> {
         let reasoning = info.and_then(|info| info.reasoning);
         let most = info.and_then(|info| info.max_output_tokens);
         let most = most.map(|most| u32::try_from(most).unwrap_or(u32::MAX));
+        let source = ReasoningSource { provider: reasoning_provider(provider.kind), model };
+        let (request, prefix) = history::fit(names::fit(provider.kind, request), source);
         Ok(Self {
             provider,
             model,
-            request: names::fit(provider.kind, request),
             reasoning,
             effort: effort.filter(|_| reasoning != Some(ReasoningStyle::None)),
             max_tokens: request.max_tokens.map(|wanted| wanted.min(most.unwrap_or(u32::MAX))),
             max_output_tokens: most,
             accepts_schema: info.and_then(|info| info.output_schema) != Some(false),
+            request,
+            prefix,
         })
+    }
+
+    /// The turn that answers it; `messages` are those of the request.
+    pub(super) fn into_turn(
+        self,
+        info: Option<ModelInfo>,
+        messages: Arc<Vec<Arc<Message>>>,
+    ) -> Turn {
+        let provider = reasoning_provider(self.provider.kind);
+        Turn::new(provider, self.model.to_owned(), info, messages, self.prefix)
     }
 
     /// The body to send.
@@ -122,6 +147,21 @@ impl<'a> WireRequest<'a> {
     /// The JSON Schema of the answer, unless the model is known not to accept one.
     pub(super) fn output_schema(&self) -> Option<&Value> {
         self.request.output_schema.as_deref().filter(|_| self.accepts_schema)
+    }
+
+    /// Whether every answer of the model has to come back with its reasoning, be it empty.
+    pub(super) fn needs_reasoning(&self) -> bool {
+        self.is_of(&REASONING_REQUIRED)
+    }
+
+    /// Whether the model refuses its own reasoning.
+    pub(super) fn refuses_reasoning(&self) -> bool {
+        self.is_of(&REASONING_REFUSED)
+    }
+
+    fn is_of(&self, families: &[&str]) -> bool {
+        let name = self.model.rsplit('/').next().unwrap_or(self.model).to_ascii_lowercase();
+        families.iter().any(|family| name.starts_with(family))
     }
 
     /// It may think, as far as known.
@@ -151,4 +191,9 @@ pub(super) fn invalid(message: String) -> ModelError {
     let error = ModelError::new(ErrorKind::InvalidRequest).with_message(message);
     // No request was made.
     ModelError { usage: fabro_types::Usage::default(), ..error }
+}
+
+/// The name of the interface in reasoning.
+fn reasoning_provider(kind: ProviderKind) -> &'static str {
+    kind.as_str()
 }

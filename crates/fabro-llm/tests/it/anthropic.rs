@@ -44,23 +44,31 @@ async fn thoughts_go_back_as_they_came() {
         {
           "type": "reasoning",
           "redacted": "first",
-          "provider": "anthropic"
+          "provider": "anthropic",
+          "model": "some-model",
+          "prefix": "26b414d0bad2c6fc"
         },
         {
           "type": "reasoning",
           "text": "Hm",
           "signature": "seal1",
-          "provider": "anthropic"
+          "provider": "anthropic",
+          "model": "some-model",
+          "prefix": "26b414d0bad2c6fc"
         },
         {
           "type": "reasoning",
           "signature": "seal2",
-          "provider": "anthropic"
+          "provider": "anthropic",
+          "model": "some-model",
+          "prefix": "26b414d0bad2c6fc"
         },
         {
           "type": "reasoning",
           "redacted": "last",
-          "provider": "anthropic"
+          "provider": "anthropic",
+          "model": "some-model",
+          "prefix": "26b414d0bad2c6fc"
         },
         {
           "type": "text",
@@ -349,6 +357,7 @@ async fn thinking_is_not_switched_on_in_the_middle_of_a_turn() {
     let mut request = request("Hi");
     request.model = Some("claude-sonnet-4-5".to_owned());
     request.reasoning_effort = Some("low".to_owned());
+    request.tools = tools();
     let call = ToolCall { id: "c".to_owned(), name: "ls".to_owned(), arguments: json!("{\"half") };
     // The thoughts of others are not shown, and do not count.
     let foreign = Reasoning {

@@ -34,7 +34,8 @@ async fn tools_are_called_side_by_side() {
         {
           "type": "reasoning",
           "text": "Hm",
-          "provider": "openai-compatible"
+          "provider": "openai-compatible",
+          "model": "some-model"
         },
         {
           "type": "tool_call",
@@ -79,7 +80,8 @@ async fn tools_are_called_side_by_side() {
       },
       {
         "role": "assistant",
-        "content": "",
+        "content": null,
+        "reasoning_content": "Hm",
         "tool_calls": [
           {
             "type": "function",
@@ -97,8 +99,7 @@ async fn tools_are_called_side_by_side() {
               "arguments": "{\"path\":\"b\"}"
             }
           }
-        ],
-        "reasoning_content": "Hm"
+        ]
       },
       {
         "role": "tool",
@@ -113,9 +114,12 @@ async fn tools_are_called_side_by_side() {
     ]
     "#);
 
-    // In the next turn the thought has served its purpose.
+    // It stays where it is, as conversations only grow; another model does not get it.
     Arc::make_mut(&mut request.messages).push(Message::assistant("done").into());
     Arc::make_mut(&mut request.messages).push(Message::user("More").into());
+    let body = sent(KIND, request.clone()).await;
+    assert_eq!(body["messages"][2]["reasoning_content"], "Hm");
+    request.model = Some("another".to_owned());
     let body = sent(KIND, request).await;
     assert_eq!(body["messages"][2]["reasoning_content"], Value::Null);
 }

@@ -143,22 +143,23 @@ async fn what_a_server_calls_is_kept_and_goes_back_in_its_form() {
     for kind in BOTH {
         let call = Block::Call {
             id: "i d:✓".to_owned(),
-            name: "read file".to_owned(),
+            name: "look it up".to_owned(),
             arguments: "{}".to_owned(),
         };
         let turns = vec![Response::turn(vec![call]), Response::text("done")];
         let server = Server::start(turns).await.unwrap();
         let client = client(kind, &server);
         let mut request = request("Read");
+        request.tools = tools();
         let reply = complete(&client, request.clone()).await.unwrap();
         let call = reply.tool_calls()[0].clone();
-        assert_eq!((call.id.as_str(), call.name.as_str()), ("i d:✓", "read file"));
+        assert_eq!((call.id.as_str(), call.name.as_str()), ("i d:✓", "look it up"));
         let messages = Arc::make_mut(&mut request.messages);
         messages.push(reply.into_message().into());
         messages.push(result(&call.id, "no such tool", true));
         assert_eq!(complete(&client, request).await.unwrap().text(), "done");
         let (calls, results) = called(kind, &server.requests()[1].json());
-        assert_eq!(calls, [["i_d__".to_owned(), "read_file".to_owned()]]);
+        assert_eq!(calls, [["i_d__".to_owned(), "look_it_up".to_owned()]]);
         assert_eq!(results, ["i_d__"]);
     }
 }

@@ -76,11 +76,23 @@ async fn a_turn_of_responses() {
           "type": "reasoning",
           "text": "Hm",
           "signature": "sealed",
-          "provider": "openai-responses"
+          "fields": {},
+          "provider": "openai-responses",
+          "model": "some-model",
+          "prefix": "97f00833bfb0bb2e"
         },
         {
           "type": "text",
           "text": "Let me look"
+        },
+        {
+          "type": "reasoning",
+          "fields": {
+            "arguments": "{\"path\": \"a\"}"
+          },
+          "provider": "openai-responses",
+          "model": "some-model",
+          "prefix": "fdf8a35d5ec81915"
         },
         {
           "type": "tool_call",
@@ -140,8 +152,8 @@ async fn a_turn_of_responses() {
         },
         {
           "type": "reasoning",
-          "encrypted_content": "sealed",
-          "summary": []
+          "summary": [],
+          "encrypted_content": "sealed"
         },
         {
           "type": "message",
@@ -157,7 +169,7 @@ async fn a_turn_of_responses() {
           "type": "function_call",
           "call_id": "c1",
           "name": "read_file",
-          "arguments": "{\"path\":\"a\"}"
+          "arguments": "{\"path\": \"a\"}"
         },
         {
           "type": "function_call_output",
@@ -247,7 +259,8 @@ async fn a_turn_of_gemini() {
         {
           "type": "reasoning",
           "text": "Hm",
-          "provider": "gemini"
+          "provider": "gemini",
+          "model": "some-model"
         },
         {
           "type": "text",
@@ -256,7 +269,9 @@ async fn a_turn_of_gemini() {
         {
           "type": "reasoning",
           "signature": "sealed",
-          "provider": "gemini"
+          "provider": "gemini",
+          "model": "some-model",
+          "prefix": "fdf8a35d5ec81915"
         },
         {
           "type": "tool_call",

@@ -5,6 +5,17 @@ use serde_json::Value;
 use crate::providers::events::{Event, EventError, EventReader, FinishReason, Progress, set_count};
 use crate::providers::turn::{Tokens, Turn};
 
+/// The events that matter.
+const KNOWN: [&str; 7] = [
+    "message_start",
+    "content_block_start",
+    "content_block_delta",
+    "content_block_stop",
+    "message_delta",
+    "message_stop",
+    "error",
+];
+
 /// Reads one stream of events.
 #[derive(Debug, Default)]
 pub(in crate::providers) struct Reader {
@@ -33,13 +44,20 @@ struct CountedTokens {
 
 impl EventReader for Reader {
     fn read(&mut self, event: &Event, turn: &mut Turn) -> Result<Progress, EventError> {
-        match event.name.as_str() {
-            "message_start" => self.add_usage(&event.json()?["message"]["usage"], turn),
-            "content_block_start" => self.start_block(&event.json()?["content_block"], turn),
-            "content_block_delta" => self.add_delta(&event.json()?["delta"], turn),
+        let data = match event.json() {
+            Ok(data) => data,
+            // Pings and unknown events may be anything.
+            Err(error) if event.is_one_of(&KNOWN) => return Err(error),
+            Err(_) => return Ok(Progress::More),
+        };
+        // Some servers leave the name to the data.
+        let name = if event.name.is_empty() { data["type"].as_str() } else { Some(&*event.name) };
+        match name.unwrap_or_default() {
+            "message_start" => self.add_usage(&data["message"]["usage"], turn),
+            "content_block_start" => self.start_block(&data["content_block"], turn),
+            "content_block_delta" => self.add_delta(&data["delta"], turn),
             "content_block_stop" => self.end_block(turn),
             "message_delta" => {
-                let data = event.json()?;
                 self.add_usage(&data["usage"], turn);
                 if let Some(reason) = data["delta"]["stop_reason"].as_str() {
                     turn.finish = Some(finish_reason(reason));
@@ -51,10 +69,20 @@ impl EventReader for Reader {
                 turn.end()?;
                 return Ok(Progress::Ended);
             }
-            "error" => return Err(EventError::Reported(event.json()?)),
+            "error" => return Err(EventError::Reported(data)),
+            "" if !data["error"].is_null() => return Err(EventError::Reported(data)),
             _ => {}
         }
         Ok(Progress::More)
+    }
+
+    /// Some servers leave `message_stop` out: a reason to stop is an end, too.
+    fn close(&mut self, turn: &mut Turn) -> Result<(), EventError> {
+        if turn.finish.is_none() {
+            return Err(EventError::ended_early());
+        }
+        self.end_block(turn);
+        turn.end()
     }
 
     fn read_whole(&mut self, body: &Value, turn: &mut Turn) -> Result<(), EventError> {
@@ -141,7 +169,8 @@ impl Reader {
 
 fn finish_reason(reason: &str) -> FinishReason {
     match reason {
-        "max_tokens" | "model_context_window_exceeded" => FinishReason::MaxTokens,
+        // A paused turn continues when its content is sent back.
+        "max_tokens" | "model_context_window_exceeded" | "pause_turn" => FinishReason::MaxTokens,
         "refusal" => FinishReason::Filtered,
         _ => FinishReason::Complete,
     }

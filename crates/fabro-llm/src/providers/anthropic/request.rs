@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::providers::ProviderKind;
 use crate::providers::conversation::{
-    arguments_object, description, grouped, is_own, system_texts, turn_start,
+    EMPTY, arguments_object, description, grouped, system_texts, turn_start,
 };
 use crate::providers::schema;
 use crate::providers::wire::{Effort, WireRequest};
@@ -57,8 +56,7 @@ fn system(messages: &[Arc<Message>]) -> Option<Value> {
 
 /// All messages but those of the system.
 fn messages(messages: &[Arc<Message>]) -> Value {
-    let mut grouped =
-        grouped(messages, |message| message.content.iter().filter_map(block).collect());
+    let mut grouped = alternating(grouped(messages, blocks));
     // The next turn begins with everything up to here.
     let last = grouped.last_mut().filter(|(role, _)| *role != Role::Assistant);
     if let Some(block) = last.and_then(|(_, blocks)| blocks.last_mut()) {
@@ -71,6 +69,19 @@ fn messages(messages: &[Arc<Message>]) -> Value {
     messages.collect()
 }
 
+/// What the user says after results is in their message, behind them.
+fn alternating(grouped: Vec<(Role, Vec<Value>)>) -> Vec<(Role, Vec<Value>)> {
+    let mut joined: Vec<(Role, Vec<Value>)> = Vec::new();
+    for (role, blocks) in grouped {
+        let role = if role == Role::Assistant { role } else { Role::User };
+        match joined.last_mut() {
+            Some((last, earlier)) if *last == role => earlier.extend(blocks),
+            _ => joined.push((role, blocks)),
+        }
+    }
+    joined
+}
+
 fn mark_cacheable(block: &mut Value) {
     block["cache_control"] = json!({"type": "ephemeral"});
 }
@@ -78,17 +89,28 @@ fn mark_cacheable(block: &mut Value) {
 /// A single text block is sent as a string.
 fn content(blocks: Vec<Value>) -> Value {
     match blocks.as_slice() {
-        [] => "".into(),
         [one] if one["type"] == "text" && one["cache_control"].is_null() => one["text"].clone(),
         _ => blocks.into(),
     }
 }
 
+/// The blocks of a message. A thought at its end is refused, and so is a message without any block.
+fn blocks(message: &Message) -> Vec<Value> {
+    let mut blocks: Vec<_> = message.content.iter().filter_map(block).collect();
+    let is_thought =
+        |block: &Value| block["type"] == "thinking" || block["type"] == "redacted_thinking";
+    let end = blocks.iter().rposition(|block| !is_thought(block)).map_or(0, |last| last + 1);
+    blocks.truncate(end);
+    if blocks.is_empty() && message.role == Role::User {
+        blocks.push(json!({"type": "text", "text": EMPTY}));
+    }
+    blocks
+}
+
 fn block(content: &Content) -> Option<Value> {
     match content {
-        Content::Text { text } if text.is_empty() => None,
+        Content::Text { text } if text.trim().is_empty() => None,
         Content::Text { text } => Some(json!({"type": "text", "text": text})),
-        Content::Reasoning(thought) if !is_own(ProviderKind::Anthropic, thought) => None,
         Content::Reasoning(thought) => match (&thought.redacted, &thought.signature) {
             (Some(data), _) => Some(json!({"type": "redacted_thinking", "data": data})),
             (None, Some(signature)) => Some(json!({
@@ -199,8 +221,7 @@ fn turn_began_without_thinking(messages: &[Arc<Message>]) -> bool {
     first.is_some_and(|message| {
         !message.content.iter().any(|content| {
             matches!(content, Content::Reasoning(thought)
-                if is_own(ProviderKind::Anthropic, thought)
-                    && (thought.signature.is_some() || thought.redacted.is_some()))
+                if thought.signature.is_some() || thought.redacted.is_some())
         })
     })
 }

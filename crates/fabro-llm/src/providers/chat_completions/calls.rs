@@ -9,30 +9,32 @@ use serde_json::Value;
 #[derive(Debug, Default)]
 pub(super) struct PartialCalls(Vec<PartialCall>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct PartialCall {
     index: Option<u64>,
     pub(super) id: String,
     pub(super) name: String,
     /// JSON text, as far as it has arrived.
     pub(super) arguments: String,
+    /// Gemini's signature, on its compatible interface.
+    pub(super) signature: String,
 }
 
 impl PartialCalls {
     /// Adds an entry of `tool_calls` that is a piece of a call.
     pub(super) fn add(&mut self, piece: &Value) {
-        self.find_or_insert(piece).extend(&piece["function"]);
+        self.find_or_insert(piece).extend(piece);
     }
 
     /// Adds an entry of `tool_calls` that is a whole call.
     pub(super) fn add_whole(&mut self, call: &Value) {
-        self.insert(None, call["id"].as_str().unwrap_or_default()).extend(&call["function"]);
+        self.insert(None, call["id"].as_str().unwrap_or_default()).extend(call);
     }
 
     fn insert(&mut self, index: Option<u64>, id: &str) -> &mut PartialCall {
         let id = id.to_owned();
-        let name = String::new();
-        self.0.push_mut(PartialCall { index, id, name, arguments: String::new() })
+        let call = PartialCall { index, id, ..PartialCall::default() };
+        self.0.push_mut(call)
     }
 
     /// The call that a piece belongs to: a new id begins a new call, and so does a name at a new
@@ -63,7 +65,10 @@ impl PartialCalls {
 }
 
 impl PartialCall {
-    fn extend(&mut self, function: &Value) {
+    fn extend(&mut self, piece: &Value) {
+        let function = &piece["function"];
+        let sealed = &piece["extra_content"]["google"]["thought_signature"];
+        self.signature.push_str(sealed.as_str().unwrap_or_default());
         if self.name.is_empty() {
             function["name"].as_str().unwrap_or_default().clone_into(&mut self.name);
         }

@@ -1,5 +1,7 @@
 //! Chat Completions: `OpenAI` and compatible servers.
 
 mod calls;
+mod details;
 pub(super) mod events;
 pub(super) mod request;
+mod thought;

@@ -1,14 +1,11 @@
 //! Request bodies of Chat Completions.
 
-use std::sync::Arc;
+use serde_json::{Map, Value, json};
 
-use serde_json::{Value, json};
-
-use crate::providers::ProviderKind;
-use crate::providers::conversation::{arguments_object, description, is_own, text, turn_start};
+use crate::providers::conversation::{arguments_object, description, system_texts, text};
 use crate::providers::schema;
 use crate::providers::wire::WireRequest;
-use crate::{Content, Message, Role, ToolSpec};
+use crate::{Content, Message, Reasoning, Role, ToolCall, ToolSpec};
 
 /// Models that refuse `max_tokens`. Compatible servers often know no other key.
 const MAX_COMPLETION_TOKENS: [&str; 5] = ["gpt-5", "gpt-6", "o1", "o3", "o4"];
@@ -23,7 +20,7 @@ pub(in crate::providers) fn body(wire: &WireRequest<'_>) -> Value {
     if !request.tools.is_empty() {
         body["tools"] = request.tools.iter().map(tool).collect();
     }
-    body["messages"] = messages(wire.provider.kind, &request.messages).into();
+    body["messages"] = messages(wire).into();
     if request.streams {
         body["stream_options"] = json!({"include_usage": true});
     }
@@ -54,55 +51,95 @@ fn tool(spec: &ToolSpec) -> Value {
     }})
 }
 
-fn messages(kind: ProviderKind, messages: &[Arc<Message>]) -> Vec<Value> {
-    let turn = turn_start(messages);
+fn messages(wire: &WireRequest<'_>) -> Vec<Value> {
+    let messages = &wire.request.messages;
     let mut out: Vec<Value> = Vec::new();
-    for (place, message) in messages.iter().enumerate() {
-        let text = text(message);
+    // Some servers accept one message of the system only, at the beginning.
+    let system: Vec<_> = system_texts(messages).collect();
+    if !system.is_empty() {
+        out.push(json!({"role": "system", "content": system.join("\n\n")}));
+    }
+    for message in &**messages {
         match message.role {
-            Role::System if text.is_empty() => {}
-            Role::System => match out.last_mut().filter(|last| last["role"] == "system") {
-                // Some servers accept one message of the system only.
-                Some(last) => {
-                    let earlier = last["content"].as_str().unwrap_or_default();
-                    last["content"] = format!("{earlier}\n\n{text}").into();
-                }
-                None => out.push(json!({"role": "system", "content": text})),
-            },
-            Role::User => out.push(json!({"role": "user", "content": text})),
-            Role::Assistant => out.extend(assistant(kind, message, &text, place >= turn)),
+            Role::System => {}
+            Role::User => out.push(json!({"role": "user", "content": text(message)})),
+            Role::Assistant => out.extend(assistant(message, wire)),
             Role::Tool => out.extend(message.content.iter().filter_map(result)),
         }
     }
     out
 }
 
-/// Reasoning goes back only within the turn that calls tools; an empty message is not sent.
-fn assistant(kind: ProviderKind, message: &Message, text: &str, in_turn: bool) -> Option<Value> {
-    let reasoning = message.content.iter().filter_map(|content| match content {
-        Content::Reasoning(thought) if in_turn && is_own(kind, thought) => Some(&*thought.text),
-        _ => None,
-    });
-    let reasoning: Vec<_> = reasoning.filter(|text| !text.is_empty()).collect();
-    let calls: Vec<_> = message
-        .tool_calls()
-        .map(|call| {
-            let arguments = arguments_object(call).to_string();
-            let function = json!({"name": call.name, "arguments": arguments});
-            json!({"type": "function", "id": call.id, "function": function})
-        })
-        .collect();
-    if text.is_empty() && calls.is_empty() && reasoning.is_empty() {
+/// An empty message is not sent.
+fn assistant(message: &Message, wire: &WireRequest<'_>) -> Option<Value> {
+    let mut out = json!({"role": "assistant", "content": text(message)});
+    let mut calls: Vec<Value> = Vec::new();
+    let mut signature: Option<&str> = None;
+    for content in &message.content {
+        match content {
+            Content::Reasoning(_) if wire.refuses_reasoning() => {}
+            Content::Reasoning(thought) => {
+                signature = thought.signature.as_deref();
+                add_reasoning(thought, &mut out);
+            }
+            Content::ToolCall(it) => calls.push(call(it, signature.take())),
+            _ => {}
+        }
+    }
+    if !out["reasoning_details"].is_null() {
+        // They have the text, too.
+        out.as_object_mut()?.retain(|key, _| key != "reasoning");
+    }
+    let is_empty = |text: &Value| text.as_str().is_some_and(str::is_empty);
+    let fields = out.as_object().map_or(0, Map::len);
+    if calls.is_empty() && is_empty(&out["content"]) && fields == 2 {
         return None;
     }
-    let mut message = json!({"role": "assistant", "content": text});
+    if wire.needs_reasoning() && out["reasoning_content"].is_null() {
+        out["reasoning_content"] = "".into();
+    }
     if !calls.is_empty() {
-        message["tool_calls"] = calls.into();
+        if is_empty(&out["content"]) {
+            out["content"] = Value::Null;
+        }
+        out["tool_calls"] = calls.into();
     }
-    if !reasoning.is_empty() {
-        message["reasoning_content"] = reasoning.join("\n").into();
+    Some(out)
+}
+
+/// Adds a thought in the fields in which it came; `reasoning_content` where that is not recorded.
+fn add_reasoning(thought: &Reasoning, out: &mut Value) {
+    let usual = json!({"reasoning_content": null});
+    let fields = thought.fields.as_ref().unwrap_or(&usual).as_object();
+    for (field, value) in fields.into_iter().flatten() {
+        let earlier = out[field.as_str()].as_str();
+        match (field.as_str(), value) {
+            (_, Value::Null) if thought.text.is_empty() => {}
+            ("thinking", Value::Null) => {
+                let text = json!([{"type": "text", "text": thought.text}]);
+                let mut parts = vec![json!({"type": "thinking", "thinking": text})];
+                if let Some(text) = out["content"].as_str().filter(|text| !text.is_empty()) {
+                    parts.push(json!({"type": "text", "text": text}));
+                }
+                out["content"] = parts.into();
+            }
+            (field, Value::Null) => {
+                let before = earlier.map(|text| format!("{text}\n")).unwrap_or_default();
+                out[field] = format!("{before}{}", thought.text).into();
+            }
+            (field, value) => out[field] = value.clone(),
+        }
     }
-    Some(message)
+}
+
+fn call(call: &ToolCall, signature: Option<&str>) -> Value {
+    let arguments = arguments_object(call).to_string();
+    let function = json!({"name": call.name, "arguments": arguments});
+    let mut out = json!({"type": "function", "id": call.id, "function": function});
+    if let Some(signature) = signature {
+        out["extra_content"] = json!({"google": {"thought_signature": signature}});
+    }
+    out
 }
 
 fn result(content: &Content) -> Option<Value> {

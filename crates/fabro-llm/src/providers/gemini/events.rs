@@ -1,6 +1,6 @@
 //! Events of Gemini's `streamGenerateContent`: each is a response with more parts.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::unsent_id;
 use crate::providers::events::{Event, EventError, EventReader, FinishReason, Progress, set_count};
@@ -12,19 +12,32 @@ pub(in crate::providers) struct Reader;
 
 impl EventReader for Reader {
     fn read(&mut self, event: &Event, turn: &mut Turn) -> Result<Progress, EventError> {
-        read_response(&event.json()?, turn)
+        if !event.is_done() {
+            read_response(&event.json()?, turn)?;
+        }
+        Ok(Progress::More)
     }
 
-    fn read_whole(&mut self, body: &Value, turn: &mut Turn) -> Result<(), EventError> {
-        match read_response(body, turn)? {
-            Progress::Ended => Ok(()),
-            Progress::More => Err(EventError::ended_early()),
+    /// Some models give a reason to stop with every event, so that the last one is the end.
+    fn close(&mut self, turn: &mut Turn) -> Result<(), EventError> {
+        if turn.finish.is_none() {
+            return Err(EventError::ended_early());
         }
+        turn.end()
+    }
+
+    /// A server that ignores `alt=sse` sends a list of all events.
+    fn read_whole(&mut self, body: &Value, turn: &mut Turn) -> Result<(), EventError> {
+        match body.as_array() {
+            Some(events) => events.iter().try_for_each(|event| read_response(event, turn))?,
+            None => read_response(body, turn)?,
+        }
+        self.close(turn)
     }
 }
 
 /// Reads a response: all of an answer, or the next piece of it.
-fn read_response(response: &Value, turn: &mut Turn) -> Result<Progress, EventError> {
+fn read_response(response: &Value, turn: &mut Turn) -> Result<(), EventError> {
     if !response["error"].is_null() {
         return Err(EventError::Reported(response.clone()));
     }
@@ -36,10 +49,10 @@ fn read_response(response: &Value, turn: &mut Turn) -> Result<Progress, EventErr
     for part in candidate["content"]["parts"].as_array().into_iter().flatten() {
         add_part(part, turn);
     }
-    let Some(reason) = candidate["finishReason"].as_str() else { return Ok(Progress::More) };
-    turn.finish = Some(finish_reason(reason));
-    turn.end()?;
-    Ok(Progress::Ended)
+    if let Some(reason) = candidate["finishReason"].as_str() {
+        turn.finish = Some(finish_reason(reason));
+    }
+    Ok(())
 }
 
 fn add_part(part: &Value, turn: &mut Turn) {
@@ -59,6 +72,13 @@ fn add_part(part: &Value, turn: &mut Turn) {
             Some(true) => turn.add_reasoning(text),
             _ => turn.add_text(text),
         }
+        if let Some(signature) = part["thoughtSignature"].as_str() {
+            // It belongs to the text before.
+            turn.end_reasoning();
+            turn.add_signature(signature);
+            turn.set_fields(json!({"text": ""}));
+            turn.end_reasoning();
+        }
     }
 }
 
@@ -73,10 +93,8 @@ fn add_usage(usage: &Value, turn: &mut Turn) {
     set_count(&mut turn.tokens.cached, &usage["cachedContentTokenCount"]);
 }
 
-/// An answer that ends for another reason is of no use.
 fn finish_reason(reason: &str) -> FinishReason {
     match reason {
-        "STOP" => FinishReason::Complete,
         "MAX_TOKENS" => FinishReason::MaxTokens,
         "SAFETY"
         | "RECITATION"
@@ -87,6 +105,13 @@ fn finish_reason(reason: &str) -> FinishReason {
         | "IMAGE_SAFETY"
         | "IMAGE_PROHIBITED_CONTENT"
         | "IMAGE_RECITATION" => FinishReason::Filtered,
-        other => FinishReason::Failed(other.to_owned()),
+        // The answer is of no use; another one may be.
+        "OTHER"
+        | "MALFORMED_FUNCTION_CALL"
+        | "UNEXPECTED_TOOL_CALL"
+        | "TOO_MANY_TOOL_CALLS"
+        | "MALFORMED_RESPONSE"
+        | "MISSING_THOUGHT_SIGNATURE" => FinishReason::Failed(reason.to_owned()),
+        _ => FinishReason::Complete,
     }
 }

@@ -6,10 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::unsent_id_name;
-use crate::providers::ProviderKind;
-use crate::providers::conversation::{
-    arguments_object, description, grouped, is_own, system_texts,
-};
+use crate::providers::conversation::{EMPTY, arguments_object, description, grouped, system_texts};
 use crate::providers::wire::{Effort, WireRequest};
 use crate::{Content, Message, Role, ToolSpec};
 
@@ -32,8 +29,13 @@ pub(in crate::providers) fn body(wire: &WireRequest<'_>) -> Value {
         let tools: Vec<_> = request.tools.iter().map(declaration).collect();
         body["tools"] = json!([{"functionDeclarations": tools}]);
     }
-    body["contents"] = contents(&request.messages, wire.model.contains("gemini-3"));
+    body["contents"] = contents(&request.messages, checks_signatures(wire.model));
     body
+}
+
+/// Gemini checks the signatures of calls from version 3 on.
+fn checks_signatures(model: &str) -> bool {
+    !["gemini-1", "gemini-2", "gemma"].iter().any(|name| model.contains(name))
 }
 
 fn generation_config(wire: &WireRequest<'_>) -> Value {
@@ -96,9 +98,12 @@ fn model_parts(message: &Message, needs_signatures: bool) -> Vec<Value> {
     for content in &message.content {
         match content {
             Content::Text { text } if !text.is_empty() => parts.push(json!({"text": text})),
-            Content::Reasoning(thought) if is_own(ProviderKind::Gemini, thought) => {
-                signature.clone_from(&thought.signature);
+            // One of a text has fields.
+            Content::Reasoning(thought) if thought.fields.is_some() => {
+                let sealed = thought.signature.as_ref();
+                parts.extend(sealed.map(|it| json!({"text": "", "thoughtSignature": it})));
             }
+            Content::Reasoning(thought) => signature.clone_from(&thought.signature),
             Content::ToolCall(call) => {
                 let mut part = json!({"functionCall": with_id(&call.id, json!({
                     "name": call.name, "args": arguments_object(call),
@@ -118,7 +123,8 @@ fn model_parts(message: &Message, needs_signatures: bool) -> Vec<Value> {
 
 fn user_part(content: &Content, names: &BTreeMap<&str, &str>) -> Option<Value> {
     match content {
-        Content::Text { text } if !text.is_empty() => Some(json!({"text": text})),
+        Content::Text { text } if text.is_empty() => Some(json!({"text": EMPTY})),
+        Content::Text { text } => Some(json!({"text": text})),
         Content::ToolResult { id, text, .. } => {
             let name = names.get(&**id).copied().or_else(|| unsent_id_name(id)).unwrap_or(id);
             let response = json!({"name": name, "content": text});

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::providers::ProviderKind;
-use crate::providers::conversation::{arguments_object, description, is_own, text};
+use crate::providers::conversation::{arguments_object, description, text};
 use crate::providers::schema;
 use crate::providers::wire::WireRequest;
-use crate::{Content, Message, Role, ToolSpec};
+use crate::{Content, Message, Reasoning, Role, ToolCall, ToolSpec};
+
+/// The field of a reasoning block with the arguments of the call that follows.
+pub(super) const ARGUMENTS: &str = "arguments";
 
 /// The body of a request.
 pub(in crate::providers) fn body(wire: &WireRequest<'_>) -> Value {
@@ -64,28 +66,63 @@ fn input(messages: &[Arc<Message>]) -> Vec<Value> {
                 text => items.push(json!({"role": "system", "content": text})),
             },
             Role::User => items.push(json!({"role": "user", "content": text(message)})),
-            Role::Assistant | Role::Tool => items.extend(message.content.iter().filter_map(item)),
+            Role::Assistant | Role::Tool => add_items(&message.content, &mut items),
         }
     }
     items
 }
 
-fn item(content: &Content) -> Option<Value> {
-    match content {
-        Content::Text { text } if text.is_empty() => None,
-        Content::Text { text } => Some(json!({"type": "message", "role": "assistant",
-            "content": [{"type": "output_text", "text": text}]})),
-        Content::Reasoning(thought) if is_own(ProviderKind::OpenAiResponses, thought) => {
-            let signature = thought.signature.as_ref()?;
-            Some(json!({"type": "reasoning", "encrypted_content": signature, "summary": []}))
+fn add_items(contents: &[Content], items: &mut Vec<Value>) {
+    let first = items.len();
+    // The arguments of the next call, as the model wrote them.
+    let mut written = None;
+    for content in contents {
+        match content {
+            Content::Text { text } if text.is_empty() => {}
+            Content::Text { text } => items.push(json!({"type": "message", "role": "assistant",
+                "content": [{"type": "output_text", "text": text}]})),
+            Content::Reasoning(thought) => {
+                if let (Some(phase), Some(last)) = (&thought.phase, items[first..].last_mut())
+                    && last["type"] == "message"
+                {
+                    last["phase"] = phase.as_str().into();
+                }
+                items.extend(reasoning(thought));
+                written = thought.fields.as_ref().and_then(|fields| fields[ARGUMENTS].as_str());
+            }
+            Content::ToolCall(call) => items.push(json!({
+                "type": "function_call", "call_id": call.id, "name": call.name,
+                "arguments": arguments(call, written.take()),
+            })),
+            Content::ToolResult { id, text, .. } => {
+                let output = json!({"type": "function_call_output", "call_id": id, "output": text});
+                items.push(output);
+            }
         }
-        Content::Reasoning(_) => None,
-        Content::ToolCall(call) => Some(json!({
-            "type": "function_call", "call_id": call.id, "name": call.name,
-            "arguments": arguments_object(call).to_string(),
-        })),
-        Content::ToolResult { id, text, .. } => {
-            Some(json!({"type": "function_call_output", "call_id": id, "output": text}))
-        }
+    }
+    // Reasoning is refused without the item that it led to.
+    let has_end = |item: &Value| item["type"] != "reasoning";
+    let end = items[first..].iter().rposition(has_end).map_or(first, |last| first + last + 1);
+    items.truncate(end);
+}
+
+/// Without its encrypted content a block cannot be read, as nothing is stored.
+fn reasoning(thought: &Reasoning) -> Option<Value> {
+    let sealed = thought.signature.as_ref()?;
+    let mut item = json!({"type": "reasoning", "summary": [], "encrypted_content": sealed});
+    for (key, value) in thought.fields.iter().filter_map(Value::as_object).flatten() {
+        item[key] = value.clone();
+    }
+    Some(item)
+}
+
+/// The text that the model wrote, unless the arguments have changed since.
+fn arguments(call: &ToolCall, written: Option<&str>) -> String {
+    let is_same = |text: &&str| {
+        serde_json::from_str::<Value>(text).is_ok_and(|value| value == call.arguments)
+    };
+    match written.filter(is_same) {
+        Some(text) => text.to_owned(),
+        None => arguments_object(call).to_string(),
     }
 }
