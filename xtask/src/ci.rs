@@ -164,9 +164,9 @@ fn has_cargo_command(root: &Path, name: &str) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// A few kills; `cargo xtask crash` has an option for their number.
+/// A few kills and damaged stores; `cargo xtask crash` has options for their numbers.
 fn crashes(root: &Path) -> Result<StepResult> {
-    for args in [&["--kills", "12"][..], &["--agents", "--kills", "6"]] {
+    for args in [&["--kills", "12"][..], &["--agents", "--kills", "6"], &["--faults", "1"]] {
         crash::run(root, &crash::Args::new(args))?;
     }
     Ok(StepResult::Passed)

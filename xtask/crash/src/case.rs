@@ -60,6 +60,16 @@ impl Case {
         Self { store: store.to_owned(), ..self }
     }
 
+    /// The run's folder.
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The store's directory.
+    pub(crate) fn store(&self) -> &Path {
+        &self.store
+    }
+
     /// The model server; `None` for a model script.
     pub(crate) fn model(&self) -> Option<&Model> {
         self.work.model.as_ref()

@@ -108,17 +108,7 @@ pub(crate) fn effects(
     seen: &[Snapshot],
     last: &Snapshot,
 ) -> Vec<String> {
-    let mut wrong = Vec::new();
-    for (number, at) in seen.iter().enumerate() {
-        for stage in &at.committed {
-            let before = at.lines_of(stage);
-            let after = last.lines_of(stage);
-            if before != after {
-                let kill = number + 1;
-                wrong.push(format!("{stage} was committed before kill {kill}, and left {after} lines instead of {before}"));
-            }
-        }
-    }
+    let mut wrong = ran_again(seen, &last.effects);
     let stages: BTreeSet<_> = baseline.keys().chain(last.effects.keys()).collect();
     for stage in stages {
         let expected = baseline.get(stage).copied().unwrap_or_default();
@@ -129,6 +119,22 @@ pub(crate) fn effects(
             wrong.push(format!(
                 "{stage} left {lines} lines, between {expected} and {most} are right"
             ));
+        }
+    }
+    wrong
+}
+
+/// Committed stages that have left other lines since.
+pub(crate) fn ran_again(seen: &[Snapshot], effects: &BTreeMap<String, usize>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (number, at) in seen.iter().enumerate() {
+        for stage in &at.committed {
+            let before = at.lines_of(stage);
+            let after = effects.get(stage).copied().unwrap_or_default();
+            if before != after {
+                let kill = number + 1;
+                wrong.push(format!("{stage} was committed before kill {kill}, and left {after} lines instead of {before}"));
+            }
         }
     }
     wrong

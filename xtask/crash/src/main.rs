@@ -10,6 +10,8 @@
 //! keeps what it was asked, so that it can be seen whether an answer that was paid for was asked for
 //! again, and whether a provider would have taken every conversation.
 //!
+//! With `--faults` the store is damaged between two drivers: see [`faults`].
+//!
 //! # Limits
 //!
 //! - Processes that were left behind are found in `/proc`, so only on Linux.
@@ -28,6 +30,7 @@ mod agents;
 mod case;
 mod check;
 mod disk;
+mod faults;
 mod workflow;
 
 use case::{Case, Driver, Work};
@@ -46,6 +49,15 @@ struct Args {
     /// Kill them while agents talk to a model and use tools
     #[arg(long)]
     agents: bool,
+    /// Damage the store between two drivers instead: flipped bits, lost and older files
+    #[arg(
+        long,
+        value_name = "ROUNDS",
+        num_args = 0..=1,
+        default_missing_value = "6",
+        conflicts_with_all = ["agents", "kills"]
+    )]
+    faults: Option<u32>,
     /// Decides the instants; a new one every time without it
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -90,6 +102,10 @@ fn run(args: &Args) -> Result<()> {
     say(&format!("crash: seed {seed}"));
     if args.agents {
         return kill_all(&AGENTS, &fabro, args, seed);
+    }
+    if let Some(rounds) = args.faults {
+        say(&format!("crash: {}", faults::run(&fabro, seed, rounds, args.keep)?));
+        return Ok(());
     }
     kill_all(&COMMANDS, &fabro, args, seed)?;
     say(&format!("crash: {}", disk::run(&fabro, args.keep)?));
