@@ -259,7 +259,7 @@ impl Summarize for SummaryWriter<'_> {
             }
             Err(error) => {
                 let mut progress = self.progress.lock();
-                progress.usage = Some(error.usage.clone());
+                progress.usage = Some((*error.usage).clone());
                 progress.class = Some(error.class());
                 Err(error.into())
             }

@@ -111,6 +111,7 @@ impl Reader {
             // A quoted key with a dot in it is not a path.
             let kind = self.kind(&key_pattern).filter(|_| !key_name.contains('.'));
             let value = match kind {
+                Some(Kind::Tables) => Some(self.tables(&full, &key_pattern, node)),
                 Some(kind) => self.value(&full, kind, node),
                 None if self.has_settings_below(&key_pattern) => self
                     .as_table(&full, node)
@@ -148,14 +149,14 @@ impl Reader {
     }
 
     /// An array of tables.
-    pub(crate) fn tables(&mut self, name: &str, node: &Node<'_>) -> Value {
+    fn tables(&mut self, name: &str, pattern: &str, node: &Node<'_>) -> Value {
         let mut tables = Vec::new();
         for item in self.array(name, node) {
             let errors = self.errors;
             let Some(table) = self.as_table(name, item) else { continue };
-            let mut entry = self.table(name, name, table);
+            let mut entry = self.table(name, pattern, table);
             if self.errors == errors {
-                self.check_item(name, item, &mut entry);
+                self.check_item(name, pattern, item, &mut entry);
             }
             if self.errors == errors {
                 tables.push(Value::Object(entry));

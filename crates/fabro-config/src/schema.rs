@@ -39,6 +39,12 @@ pub(crate) enum Kind {
     OpenEnv,
     /// One of these words.
     Word(&'static [&'static str]),
+    /// An array of these words.
+    Words(&'static [&'static str]),
+    /// A day: `2026-12-31`.
+    Date,
+    /// An array of two hours each: the first, and the one after the last.
+    Hours,
     /// An array of hosts, each with or without a port.
     Hosts,
     /// An array of glob patterns relative to the working directory.
@@ -54,12 +60,15 @@ pub(crate) enum Kind {
 }
 
 use Kind::{
-    Arguments, Bool, Count, Duration, Env, Headers, Hosts, Inputs, JsonSchema, OpenEnv, Patterns,
-    Price, SmallCount, String, Strings, Tables, ToolName, Url, Variable, Version, Word,
+    Arguments, Bool, Count, Date, Duration, Env, Headers, Hosts, Hours, Inputs, JsonSchema,
+    OpenEnv, Patterns, Price, SmallCount, String, Strings, Tables, ToolName, Url, Variable,
+    Version, Word, Words,
 };
 
 pub(crate) const PROVIDER_KINDS: &[&str] =
     &["anthropic", "openai", "openai-responses", "gemini", "openai-compatible"];
+
+const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh", "max"];
 
 /// The settings of a run.toml.
 pub(crate) const RUN_FILE: Schema = &[
@@ -131,5 +140,40 @@ const COMMON: &[Setting] = &[
     ("models.NAME.input_cost", Price),
     ("models.NAME.output_cost", Price),
     ("models.NAME.cached_cost", Price),
+    ("models.NAME.cache_write_cost", Price),
+    ("models.NAME.long_cache_write_cost", Price),
+    ("models.NAME.prices", Tables),
+    ("models.NAME.prices.from", Date),
+    ("models.NAME.prices.above", Count(1)),
+    ("models.NAME.prices.except_hours", Hours),
+    ("models.NAME.prices.input_cost", Price),
+    ("models.NAME.prices.output_cost", Price),
+    ("models.NAME.prices.cached_cost", Price),
+    ("models.NAME.prices.cache_write_cost", Price),
+    ("models.NAME.prices.long_cache_write_cost", Price),
     ("models.NAME.aliases", Strings),
+    ("models.NAME.efforts", Words(EFFORTS)),
+    ("models.NAME.default_effort", Word(EFFORTS)),
+    (
+        "models.NAME.thinking",
+        Word(&[
+            "never",
+            "effort",
+            "always",
+            "switch",
+            "adaptive",
+            "between_tools",
+            "on_request",
+            "budget",
+            "level",
+        ]),
+    ),
+    (
+        "models.NAME.interface",
+        Word(&["responses", "chat_completions", "anthropic_messages", "gemini"]),
+    ),
+    ("models.NAME.chat_tools", Word(&["always", "without_effort", "effort_none", "never"])),
+    ("models.NAME.output_schema", Bool),
+    ("models.NAME.tools", Bool),
+    ("models.NAME.shutdown_date", Date),
 ];

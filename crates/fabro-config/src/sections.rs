@@ -32,10 +32,23 @@ impl Reader {
     }
 
     /// Completes an item of an array of tables.
-    pub(crate) fn check_item(&mut self, name: &str, node: &Node<'_>, section: &mut Section) {
-        match name {
+    pub(crate) fn check_item(
+        &mut self,
+        name: &str,
+        pattern: &str,
+        node: &Node<'_>,
+        section: &mut Section,
+    ) {
+        match pattern {
             "run.prepare.steps" => self.needs(name, "step", &["script"], node, section),
             "run.agent.tools" => self.http_tool(name, node, section),
+            "models.NAME.prices" => {
+                self.needs(name, "price", &["input_cost", "output_cost"], node, section);
+                if !["from", "above", "except_hours"].iter().any(|key| section.contains_key(*key)) {
+                    let message = format!("a price of `{name}` does not say when it holds");
+                    self.error(node, message, "give it `from`, `above` or `except_hours`");
+                }
+            }
             _ => unreachable!("{name} is an array of tables without a check"),
         }
     }

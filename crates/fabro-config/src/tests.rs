@@ -136,6 +136,86 @@ fn check(text: &str) -> String {
 }
 
 #[test]
+fn a_model_has_rules_and_prices_under_conditions() {
+    let text = r#"
+[models.m]
+cache_write_cost = 5
+long_cache_write_cost = 8
+efforts = ["low", "xhigh"]
+default_effort = "low"
+thinking = "between_tools"
+interface = "anthropic_messages"
+chat_tools = "without_effort"
+output_schema = false
+tools = true
+shutdown_date = 2027-01-14
+[[models.m.prices]]
+above = 272_000
+input_cost = 2
+output_cost = 3
+cached_cost = 0.5
+cache_write_cost = 5
+[[models.m.prices]]
+from = "2026-12-01"
+except_hours = [[1, 4], [6, 10]]
+input_cost = 1
+output_cost = 1.5
+"#;
+    let (settings, warnings) = parse_settings(&format!("_version = 1\n{text}")).unwrap();
+    assert_eq!(warnings, []);
+    assert_snapshot!(lines(&settings.models["m"]), @r#"
+    name "m"
+    cache_write_cost 5.0
+    long_cache_write_cost 8.0
+    prices [{"above":272000,"input_cost":2.0,"output_cost":3.0,"cached_cost":0.5,"cache_write_cost":5.0},{"from":"2026-12-01","except_hours":[[1,4],[6,10]],"input_cost":1.0,"output_cost":1.5}]
+    tools true
+    output_schema false
+    efforts ["low","xhigh"]
+    default_effort "low"
+    thinking "between_tools"
+    interface "anthropic_messages"
+    chat_tools "without_effort"
+    shutdown_date "2027-01-14"
+    "#);
+}
+
+#[test]
+fn rules_and_prices_of_models_are_checked() {
+    assert_snapshot!(check(r#"
+[models.m]
+efforts = ["low", "hihg"]
+default_effort = "extreme"
+thinking = "sometimes"
+interface = "http"
+shutdown_date = "tomorrow"
+[[models.m.prices]]
+input_cost = 1
+output_cost = 1
+[[models.m.prices]]
+above = 0
+from = "2026-02-30"
+except_hours = [[4, 1], [1, 25], 3]
+input_cost = 1
+[[models.m.prices]]
+above = 1
+input_cost = 1
+"#), @"
+    c:4:19: `models.m.efforts` is `hihg` (did you mean `high`?)
+    c:5:18: `models.m.default_effort` is `extreme` (use `none`, `minimal`, `low`, `medium`, `high`, `xhigh` or `max`)
+    c:6:12: `models.m.thinking` is `sometimes` (use `never`, `effort`, `always`, `switch`, `adaptive`, `between_tools`, `on_request`, `budget` or `level`)
+    c:7:13: `models.m.interface` is `http` (use `responses`, `chat_completions`, `anthropic_messages` or `gemini`)
+    c:8:17: `models.m.shutdown_date` is not a date (write it as `2026-12-31`)
+    c:9:1: a price of `models.m.prices` does not say when it holds (give it `from`, `above` or `except_hours`)
+    c:13:9: `models.m.prices.above` is 0 (use a whole number of at least 1)
+    c:14:8: `models.m.prices.from` is not a date (write it as `2026-12-31`)
+    c:15:17: `models.m.prices.except_hours` has no valid hours (write the first hour and the one after the last: `[[6, 10]]`)
+    c:15:25: `models.m.prices.except_hours` has no valid hours (write the first hour and the one after the last: `[[6, 10]]`)
+    c:15:34: `models.m.prices.except_hours` is an integer, but an array is expected (make it an array)
+    c:17:1: a price of `models.m.prices` has no `output_cost` (give it one)
+    ");
+}
+
+#[test]
 fn providers_and_models_are_checked() {
     assert_snapshot!(check(r#"
 [providers.mine]

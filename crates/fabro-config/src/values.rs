@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fabro_redact::is_secret_name;
-use fabro_types::{nearest, one_of};
+use fabro_types::{Date, nearest, one_of};
 use serde_json::{Map, Number, Value, json};
 use toml::de::DeValue;
 
@@ -40,7 +40,15 @@ impl Reader {
             Kind::OpenEnv => Some(self.pairs(name, node, variable_of_server)),
             Kind::JsonSchema if node.get_ref().is_str() => self.checked(name, node, schema_file),
             Kind::JsonSchema | Kind::Inputs => Some(self.json_table(name, node)),
-            Kind::Tables => Some(self.tables(name, node)),
+            Kind::Words(words) => {
+                let items = self.array(name, node).iter();
+                let word = |item| self.checked(name, item, |item| word(item, words));
+                Some(items.filter_map(word).collect())
+            }
+            Kind::Hours => {
+                let items = self.array(name, node).iter();
+                Some(items.filter_map(|item| self.checked(name, item, hours)).collect())
+            }
             _ => self.checked(name, node, |node| scalar(kind, node)),
         }
     }
@@ -157,6 +165,7 @@ fn scalar(kind: Kind, node: &Node<'_>) -> Result<Value, Problem> {
         Kind::Variable => variable(node)?.into(),
         Kind::Word(words) => word(node, words)?.into(),
         Kind::ToolName => tool_name(node)?.into(),
+        Kind::Date => date(node)?.into(),
         _ => unreachable!("the value of this kind is an array or a table"),
     })
 }
@@ -238,6 +247,33 @@ fn duration(node: &Node<'_>) -> Result<Value, Problem> {
             Ok(json!({ "secs": duration.as_secs(), "nanos": duration.subsec_nanos() }))
         }
         None => invalid("is not a duration", "write it as `500ms`, `30s`, `10m` or `2h`"),
+    }
+}
+
+/// A day: a string, or a date of TOML.
+fn date(node: &Node<'_>) -> Result<String, Problem> {
+    let text = match node.get_ref() {
+        DeValue::String(text) => text.to_string(),
+        DeValue::Datetime(date) => date.to_string(),
+        _ => return Err(Problem::WrongType("a date")),
+    };
+    match text.parse::<Date>() {
+        Ok(date) => Ok(date.to_string()),
+        Err(_) => invalid("is not a date", "write it as `2026-12-31`"),
+    }
+}
+
+/// Two hours of the day.
+fn hours(node: &Node<'_>) -> Result<Value, Problem> {
+    let hours = node.get_ref().as_array().ok_or(Problem::WrongType("an array"))?;
+    let hour = |node: &Node<'_>| node.get_ref().as_integer().and_then(integer);
+    let hours: Vec<i64> = hours.iter().filter_map(hour).collect();
+    match hours[..] {
+        [first, end] if 0 <= first && first < end && end <= 24 => Ok(json!([first, end])),
+        _ => invalid(
+            "has no valid hours",
+            "write the first hour and the one after the last: `[[6, 10]]`",
+        ),
     }
 }
 

@@ -44,7 +44,7 @@ pub struct Services {
     pub children: Arc<dyn ChildWorkflows>,
     /// Receives the events of sub-workflows.
     pub sink: Arc<dyn EventSink>,
-    /// The time, for sub-workflows.
+    /// The time, for sub-workflows and prices.
     pub clock: Arc<dyn Clock>,
 }
 
@@ -62,8 +62,13 @@ impl Registry {
             }
             None => (Box::new(DryHandler), Box::new(DryHandler)),
         };
-        let llm = LlmHandler::new(services.models, services.defaults, agents, Arc::clone(&tree));
-        let llm = Arc::new(llm);
+        let llm = Arc::new(LlmHandler::new(
+            services.models,
+            services.defaults,
+            agents,
+            Arc::clone(&tree),
+            Arc::clone(&clock),
+        ));
         Arc::new_cyclic(|own: &Weak<Self>| {
             let own: Weak<dyn Handler> = own.clone();
             Self {

@@ -205,7 +205,7 @@ fn combined(errors: Vec<ModelError>, usage: Usage) -> ModelError {
         }
         _ => error.message.clone(),
     };
-    ModelError { message, usage, ..error }
+    ModelError { message, usage: Box::new(usage), ..error }
 }
 
 /// A number from 0 up to 1 that follows from the seed (`SplitMix64`).

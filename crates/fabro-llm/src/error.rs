@@ -15,7 +15,7 @@ pub struct ModelError {
     /// How long to wait before the next request, where the provider says so.
     pub retry_after: Option<Duration>,
     /// What was used: one turn for each request, and its tokens where they are known.
-    pub usage: Usage,
+    pub usage: Box<Usage>,
 }
 
 impl ModelError {
@@ -25,7 +25,7 @@ impl ModelError {
             kind,
             message: kind.message().to_owned(),
             retry_after: None,
-            usage: Usage { turns: 1, ..Usage::default() },
+            usage: Box::new(Usage { turns: 1, ..Usage::default() }),
         }
     }
 

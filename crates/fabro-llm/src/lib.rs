@@ -52,7 +52,9 @@ mod unconfigured;
 pub use ask::{Fallback, Progress, RequestPolicy, RetryPolicy, ask};
 pub use catalog::Catalog;
 pub use error::{ErrorKind, ModelError};
-pub use fabro_types::{ModelInfo, ReasoningStyle};
+pub use fabro_types::{
+    ChatTools, ModelInfo, ModelInterface, ReasoningEffort, SpecialPrices, ThinkingMode, TokenPrices,
+};
 pub use message::{Content, Message, Reasoning, Role, ToolCall, ToolSpec};
 pub use model::{
     Model, ModelSource, Part, Reply, Request, StopReason, TurnCounts, collect, complete,

@@ -210,12 +210,12 @@ impl TurnFields {
             return Err("`cost_usd` is out of range: use dollars from 0 on");
         }
         let usage = Usage {
-            model: None,
             input_tokens: self.usage.input_tokens,
             output_tokens: self.usage.output_tokens,
             cached_tokens: self.usage.cached_tokens,
             cost_usd: self.usage.cost_usd,
             turns: 1,
+            ..Usage::default()
         };
         Ok(ScriptedTurn { delay: self.delay_ms.map(Duration::from_millis), usage, result })
     }

@@ -50,7 +50,11 @@ impl Model for ScriptedModel {
                 reply(text, tool_calls, &self.node, number, usage)
             }
             ScriptedResult::Error { kind, retry_after } => {
-                vec![Err(ModelError { retry_after, usage, ..ModelError::new(kind) })]
+                vec![Err(ModelError {
+                    retry_after,
+                    usage: Box::new(usage),
+                    ..ModelError::new(kind)
+                })]
             }
         };
         let delay = turn.delay;

@@ -3,7 +3,9 @@
 use std::time::Instant;
 
 use fabro_config::{ProviderSettings, Settings};
-use fabro_llm::{Catalog, ErrorKind, Message, ModelError, Providers, Reply, Request, complete};
+use fabro_llm::{
+    Catalog, ErrorKind, Message, ModelError, ModelInfo, Providers, Reply, Request, complete,
+};
 use fabro_types::Usage;
 use serde::Serialize;
 
@@ -105,14 +107,14 @@ async fn ask(client: &Providers, provider: Option<String>, model: Option<String>
     match answer {
         Ok(reply) => answered(test, &reply, client.catalog()),
         Err(error) => {
-            ModelTest { usage: error.usage.clone(), error: Some(test_error(error)), ..test }
+            ModelTest { usage: (*error.usage).clone(), error: Some(test_error(error)), ..test }
         }
     }
 }
 
 fn answered(test: ModelTest, reply: &Reply, catalog: &Catalog) -> ModelTest {
-    let known = test.model.as_deref().and_then(|model| catalog.find(model));
-    let has_price = known.is_some_and(|model| model.input_cost.is_some());
+    let known = test.model.as_deref().and_then(|model| catalog.same_model(model));
+    let has_price = known.is_some_and(ModelInfo::has_price);
     ModelTest {
         answer: Some(reply.text().trim().to_owned()),
         cost_usd: (has_price || reply.usage.cost_usd > 0.0).then_some(reply.usage.cost_usd),

@@ -22,6 +22,8 @@ mod fidelity;
 mod id;
 mod label;
 mod model_info;
+mod model_price;
+mod model_rules;
 mod nearest;
 mod node_kind;
 mod outcome;
@@ -34,6 +36,7 @@ mod status;
 mod syntax;
 mod text;
 mod tools;
+mod usage;
 mod weight;
 
 pub use blob_ref::{BlobRef, ParseBlobRefError};
@@ -45,13 +48,14 @@ pub use clause::ClauseResult;
 pub use diagnostic::{Diagnostic, LineIndex, Position, Severity, Span};
 pub use fidelity::Fidelity;
 pub use id::{ParseRunIdError, RunId};
+pub use jiff::civil::Date;
 pub use label::{accelerator, strip_accelerator};
-pub use model_info::{ModelInfo, ReasoningStyle};
+pub use model_info::ModelInfo;
+pub use model_price::{SpecialPrices, TokenPrices};
+pub use model_rules::{ChatTools, ModelInterface, ReasoningEffort, ThinkingMode};
 pub use nearest::nearest;
 pub use node_kind::NodeKind;
-pub use outcome::{
-    ContextPatch, Failure, FailureClass, OnUnavailable, Outcome, Usage, failure_signature,
-};
+pub use outcome::{ContextPatch, Failure, FailureClass, OnUnavailable, Outcome, failure_signature};
 pub use path::value_at;
 pub use permissions::Permissions;
 #[cfg(feature = "pest")]
@@ -61,4 +65,5 @@ pub use status::{RunStatus, Status};
 pub use syntax::SyntaxError;
 pub use text::{excerpt, one_line, one_of};
 pub use tools::{OWN_TOOLS, tool_names, unknown_tools};
+pub use usage::{Costs, Usage};
 pub use weight::Weight;

@@ -1,6 +1,11 @@
+use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 
-use crate::Usage;
+use crate::model_price::prices_at;
+use crate::{
+    ChatTools, Costs, ModelInterface, ReasoningEffort, SpecialPrices, ThinkingMode, TokenPrices,
+    Usage,
+};
 
 /// Properties of a model, in the catalog or as `[models.NAME]` in settings; `None` is unknown.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -20,38 +25,36 @@ pub struct ModelInfo {
     /// The longest answer, in tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_output_tokens: Option<u64>,
-    /// The price of a million input tokens, in US dollars.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub input_cost: Option<f64>,
-    /// The price of a million output tokens, in US dollars.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub output_cost: Option<f64>,
-    /// The price of a million tokens read from the provider's cache, in US dollars; `input_cost` where
-    /// it is unknown.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cached_cost: Option<f64>,
+    /// Its usual prices.
+    #[serde(flatten)]
+    pub cost: TokenPrices,
+    /// Its prices for long requests, at other hours, and from a day on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub prices: Vec<SpecialPrices>,
     /// It can call tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<bool>,
-    /// How it takes the reasoning effort.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reasoning: Option<ReasoningStyle>,
     /// The provider can enforce a JSON Schema on its answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<bool>,
-}
-
-/// How a model takes the reasoning effort.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum ReasoningStyle {
-    /// It does not reason, or has no setting for it.
-    None,
-    /// By a word.
-    Effort,
-    /// By a number of tokens, which is part of the longest answer.
-    Budget,
+    /// The reasoning efforts that it takes, the least first; empty when a request may name none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub efforts: Option<Vec<ReasoningEffort>>,
+    /// The effort when a request names none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default_effort: Option<ReasoningEffort>,
+    /// How it thinks, and how a request says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<ThinkingMode>,
+    /// The interface that is used for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interface: Option<ModelInterface>,
+    /// When it takes tools in Chat Completions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chat_tools: Option<ChatTools>,
+    /// The first day on which its provider does not serve it any more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shutdown_date: Option<Date>,
 }
 
 impl ModelInfo {
@@ -60,36 +63,153 @@ impl ModelInfo {
         Self { name: name.into(), ..Self::default() }
     }
 
-    /// The cost of this usage in US dollars; `None` when the prices are unknown.
-    pub fn cost(&self, usage: &Usage) -> Option<f64> {
-        let input = self.input_cost?;
-        let output = self.output_cost?;
-        let cached = usage.cached_tokens.min(usage.input_tokens);
-        let fresh = usage.input_tokens - cached;
-        let dollars = fresh as f64 * input
-            + cached as f64 * self.cached_cost.unwrap_or(input)
-            + usage.output_tokens as f64 * output;
-        Some(dollars / 1e6)
+    /// What one request at this time (milliseconds since 1970) costs; `None` when the prices are
+    /// unknown.
+    pub fn costs(&self, usage: &Usage, at_ms: i64) -> Option<Costs> {
+        prices_at(&self.cost, &self.prices, usage.input_tokens, at_ms).costs(usage)
     }
 
     /// Whether this is its name or an alias of it.
     pub fn is_called(&self, name: &str) -> bool {
-        self.name == name || self.aliases.iter().any(|alias| alias == name)
+        self.names().any(|own| own == name)
     }
 
-    /// The same with unknown properties taken from `base`.
+    /// Its name and its aliases.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(&self.name).chain(&self.aliases).map(String::as_str)
+    }
+
+    /// Whether it has any price.
+    pub fn has_price(&self) -> bool {
+        self.cost != TokenPrices::default() || !self.prices.is_empty()
+    }
+
+    /// The same with unknown properties taken from `base`, the same model: also its prices, and those
+    /// under conditions only where this one has no price of its own.
     pub fn or(self, base: &Self) -> Self {
+        let prices = if self.has_price() { self.prices } else { base.prices.clone() };
+        let cost = self.cost.or(&base.cost);
+        Self { cost, prices, ..self }.or_rules(base)
+    }
+
+    /// The same with unknown properties other than prices taken from `base`, a related model.
+    pub fn or_rules(self, base: &Self) -> Self {
         Self {
             provider: self.provider.or_else(|| base.provider.clone()),
             context_window: self.context_window.or(base.context_window),
             max_output_tokens: self.max_output_tokens.or(base.max_output_tokens),
-            input_cost: self.input_cost.or(base.input_cost),
-            output_cost: self.output_cost.or(base.output_cost),
-            cached_cost: self.cached_cost.or(base.cached_cost),
             tools: self.tools.or(base.tools),
-            reasoning: self.reasoning.or(base.reasoning),
             output_schema: self.output_schema.or(base.output_schema),
+            efforts: self.efforts.or_else(|| base.efforts.clone()),
+            default_effort: self.default_effort.or(base.default_effort),
+            thinking: self.thinking.or(base.thinking),
+            interface: self.interface.or(base.interface),
+            chat_tools: self.chat_tools.or(base.chat_tools),
             ..self
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn model(json: &str) -> ModelInfo {
+        serde_json::from_str(json).unwrap()
+    }
+
+    /// A million tokens of each kind: input, cached input, written input, long written input, output,
+    /// reasoning.
+    fn million_of_each() -> Usage {
+        Usage {
+            input_tokens: 4_000_000,
+            cached_tokens: 1_000_000,
+            cache_write_tokens: 2_000_000,
+            long_cache_write_tokens: 1_000_000,
+            output_tokens: 2_000_000,
+            reasoning_tokens: 1_000_000,
+            ..Usage::default()
+        }
+    }
+
+    #[track_caller]
+    fn check(model: &ModelInfo, input_tokens: u64, at: &str, expect: f64) {
+        let usage = Usage { input_tokens, ..Usage::default() };
+        let at: jiff::Timestamp = at.parse().unwrap();
+        let total = model.costs(&usage, at.as_millisecond()).unwrap().total();
+        assert!((total - expect).abs() < 1e-9, "{at}: {total} instead of {expect}");
+    }
+
+    #[test]
+    fn each_kind_of_token_has_its_price() {
+        let costs = |json: &str| model(json).costs(&million_of_each(), 0);
+        let all = r#"{"input_cost": 10, "output_cost": 100, "cached_cost": 1, "cache_write_cost": 12.5,
+            "long_cache_write_cost": 20}"#;
+        let expect =
+            Costs { input: 10.0, cached: 1.0, cache_write: 32.5, output: 100.0, reasoning: 100.0 };
+        assert_eq!(costs(all), Some(expect));
+        let fewer = Costs { cached: 10.0, cache_write: 20.0, ..expect };
+        assert_eq!(costs(r#"{"input_cost": 10, "output_cost": 100}"#), Some(fewer));
+        assert_eq!(costs(r#"{"input_cost": 10}"#), None);
+        assert_eq!(costs("{}"), None);
+    }
+
+    #[test]
+    fn counts_that_contradict_each_other_cost_no_more_than_all_of_the_input() {
+        let usage = Usage { input_tokens: 1_000_000, ..million_of_each() };
+        let model = model(r#"{"input_cost": 1, "output_cost": 0, "cached_cost": 2}"#);
+        assert_eq!(model.costs(&usage, 0).map(|it| it.total()), Some(2.0));
+    }
+
+    #[test]
+    fn a_long_request_has_its_price_as_a_whole() {
+        let model = model(
+            r#"{"input_cost": 2, "output_cost": 1,
+                "prices": [{"above": 500000, "input_cost": 8, "output_cost": 1},
+                           {"above": 200000, "input_cost": 4, "output_cost": 1}]}"#,
+        );
+        check(&model, 200_000, "2026-01-01T00:00Z", 0.4);
+        check(&model, 200_001, "2026-01-01T00:00Z", 0.800_004);
+        check(&model, 1_000_000, "2026-01-01T00:00Z", 8.0);
+    }
+
+    #[test]
+    fn prices_change_on_a_day() {
+        let model = model(
+            r#"{"input_cost": 2, "output_cost": 1,
+                "prices": [{"above": 2000000, "input_cost": 20, "output_cost": 1},
+                           {"from": "2027-01-01", "input_cost": 5, "output_cost": 1},
+                           {"from": "2026-12-01", "input_cost": 4, "output_cost": 1}]}"#,
+        );
+        check(&model, 1_000_000, "2026-11-30T23:59:59Z", 2.0);
+        check(&model, 1_000_000, "2026-12-01T00:00Z", 4.0);
+        check(&model, 3_000_000, "2026-12-01T00:00Z", 12.0);
+        check(&model, 1_000_000, "2030-01-01T00:00Z", 5.0);
+    }
+
+    #[test]
+    fn prices_may_be_lower_outside_of_hours() {
+        let model = model(
+            r#"{"input_cost": 2, "output_cost": 1, "prices":
+                [{"except_hours": [[1, 4], [6, 10]], "input_cost": 1, "output_cost": 1}]}"#,
+        );
+        check(&model, 1_000_000, "2026-11-23T00:59Z", 1.0);
+        check(&model, 1_000_000, "2026-11-23T01:00Z", 2.0);
+        check(&model, 1_000_000, "2026-11-23T04:00Z", 1.0);
+        check(&model, 1_000_000, "2026-11-23T09:59Z", 2.0);
+        // A Sunday.
+        check(&model, 1_000_000, "2026-11-22T09:59Z", 1.0);
+    }
+
+    #[test]
+    fn own_prices_replace_all_those_under_conditions() {
+        let base = model(
+            r#"{"input_cost": 2, "output_cost": 3, "prices": [{"above": 5, "input_cost": 4}]}"#,
+        );
+        let own = model(r#"{"input_cost": 1}"#).or(&base);
+        assert_eq!((own.cost.output_cost, own.prices.len()), (Some(3.0), 0));
+        let same = model(r#"{"context_window": 1}"#).or(&base);
+        assert_eq!(same.prices, base.prices);
+        assert!(!ModelInfo::new("relative").or_rules(&base).has_price());
     }
 }

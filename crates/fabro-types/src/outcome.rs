@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use strum::{Display, EnumString, IntoStaticStr};
 
-use crate::Status;
+use crate::{Status, Usage};
 
 /// Changes to the context: keys and their new values, in key order.
 pub type ContextPatch = BTreeMap<String, Arc<Value>>;
@@ -87,7 +87,7 @@ pub enum OnUnavailable {
     Fail,
 }
 
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
@@ -164,44 +164,6 @@ fn hex_length(text: &str) -> usize {
         if prefix > 0 { !run.is_empty() } else { run.len() >= 8 && has_digit && !all_digits };
     let is_word = !after.starts_with(char::is_alphanumeric);
     if is_number && is_word { prefix + run.len() } else { 0 }
-}
-
-/// What a stage used of a model.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Usage {
-    /// The model that answered, when there was one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub model: Option<String>,
-    /// Tokens sent, those read from a cache included.
-    #[serde(default)]
-    pub input_tokens: u64,
-    /// Tokens received.
-    #[serde(default)]
-    pub output_tokens: u64,
-    /// Tokens sent that the provider had cached.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub cached_tokens: u64,
-    /// Price in US dollars; 0 when it is not known.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub cost_usd: f64,
-    /// How many answers the model gave.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub turns: u32,
-}
-
-impl Usage {
-    /// Adds another stage's usage; the model named last stays.
-    pub fn add(&mut self, other: &Self) {
-        if other.model.is_some() {
-            self.model.clone_from(&other.model);
-        }
-        // What others count may be any number.
-        self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
-        self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
-        self.cached_tokens = self.cached_tokens.saturating_add(other.cached_tokens);
-        self.cost_usd += other.cost_usd;
-        self.turns = self.turns.saturating_add(other.turns);
-    }
 }
 
 /// The result of a stage: the one record that context, transitions and reports are made from.

@@ -87,9 +87,9 @@ fn table(rows: &[Row<'_>], paint: Paint) -> String {
             model.provider.clone().unwrap_or_default(),
             count(model.context_window),
             count(model.max_output_tokens),
-            price(model.input_cost),
-            price(model.cached_cost),
-            price(model.output_cost),
+            price(model.cost.input_cost),
+            price(model.cost.cached_cost),
+            price(model.cost.output_cost),
             if served_by.is_some() { "yes" } else { "" }.to_owned(),
             model.aliases.join(" "),
         ]);

@@ -255,7 +255,7 @@ fn numbers_are_read_in_every_way_toml_writes_them() {
     let openai = &config.providers["openai"];
     assert_eq!(openai.request_timeout, Some(Duration::from_secs(16)));
     assert_eq!(openai.stream_timeout, Some(Duration::from_millis(10_500)));
-    assert_eq!(config.models["m"].input_cost, Some(1000.5));
+    assert_eq!(config.models["m"].cost.input_cost, Some(1000.5));
 }
 
 #[test]

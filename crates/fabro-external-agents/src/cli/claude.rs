@@ -73,8 +73,10 @@ fn result(event: &Value, answer: &mut Answer) {
         input_tokens: number(tokens, "input_tokens").saturating_add(cached).saturating_add(written),
         output_tokens: number(tokens, "output_tokens"),
         cached_tokens: cached,
+        cache_write_tokens: written,
         cost_usd: event["total_cost_usd"].as_f64().unwrap_or_default(),
         turns: u32::try_from(number(event, "num_turns")).unwrap_or(u32::MAX),
+        ..Usage::default()
     });
     let text = event["result"].as_str();
     let subtype = event["subtype"].as_str().unwrap_or("success");

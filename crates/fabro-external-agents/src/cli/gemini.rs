@@ -63,12 +63,12 @@ fn used(models: &Value) -> Option<Usage> {
             most = (input_tokens, Some(model.clone()));
         }
         used.get_or_insert_default().add(&Usage {
-            model: None,
             input_tokens,
             output_tokens: number(tokens, "candidates").saturating_add(number(tokens, "thoughts")),
             cached_tokens: number(tokens, "cached"),
-            cost_usd: 0.0,
+            reasoning_tokens: number(tokens, "thoughts"),
             turns: u32::try_from(number(&stats["api"], "totalRequests")).unwrap_or(u32::MAX),
+            ..Usage::default()
         });
     }
     used.map(|used| Usage { model: most.1, ..used })

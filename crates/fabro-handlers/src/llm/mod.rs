@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fabro_agent::Transcript;
-use fabro_engine::{Backend, Finished, Handler, NewBlob, NodeBody, Stage, StageEnd};
+use fabro_engine::{Backend, Clock, Finished, Handler, NewBlob, NodeBody, Stage, StageEnd};
 use fabro_events::Event;
 use fabro_llm::ModelSource;
 use fabro_types::{BlobRef, Outcome, Usage};
@@ -48,20 +48,23 @@ pub struct LlmHandler {
     pub(crate) agents: Agents,
     tree: Arc<WorkTree>,
     threads: ThreadCache<Transcript>,
+    /// The time, for prices.
+    clock: Arc<dyn Clock>,
 }
 
 impl LlmHandler {
     /// Stages ask their model of `models`; agents work with `agents`;
-    /// `tree` knows which files other programs touched.
+    /// `tree` knows which files other programs touched, `clock` the time, on which prices depend.
     pub fn new(
         models: ModelSource,
         defaults: ModelDefaults,
         agents: Agents,
         tree: Arc<WorkTree>,
+        clock: Arc<dyn Clock>,
     ) -> Self {
         let threads = ThreadCache::default();
         let preambles = Preambles::new(&agents);
-        Self { models, defaults, preambles, agents, tree, threads }
+        Self { models, defaults, preambles, agents, tree, threads, clock }
     }
 
     async fn run(&self, stage: &mut Stage) -> Result<StageEnd, StageEnd> {

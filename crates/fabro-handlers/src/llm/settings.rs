@@ -129,13 +129,14 @@ impl LlmHandler {
     fn price(&self, unpriced: &Arc<AtomicBool>) -> Price {
         let catalog = Arc::clone(&self.agents.catalog);
         let unpriced = Arc::clone(unpriced);
+        let clock = Arc::clone(&self.clock);
         Arc::new(move |usage| {
             if usage.cost_usd > 0.0 || usage.input_tokens + usage.output_tokens == 0 {
                 return;
             }
-            match catalog.cost(usage) {
-                Some(dollars) => usage.cost_usd = dollars,
-                None => unpriced.store(true, Ordering::Relaxed),
+            usage.set_costs(catalog.costs(usage, clock.now_ms()));
+            if usage.unpriced_requests > 0 {
+                unpriced.store(true, Ordering::Relaxed);
             }
         })
     }

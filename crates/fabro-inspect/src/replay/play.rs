@@ -137,7 +137,8 @@ fn requests(settings: &RunSettings, redactor: Redactor) -> LlmHandler {
         configured_provider: settings.configured_provider.clone(),
     };
     let models: ModelSource = Arc::new(|node, _| Arc::new(SimulatedModel { node: node.into() }));
-    LlmHandler::new(models, defaults, agents, Arc::default())
+    // No request is priced.
+    LlmHandler::new(models, defaults, agents, Arc::default(), Arc::new(|| 0))
 }
 
 /// The nodes that are the same in both: kind and attributes.

@@ -41,7 +41,7 @@ pub use self::provider::{Provider, Secret};
 use self::setup::client_error;
 pub use self::setup::{SetupError, install_tls};
 use self::sse::Frame;
-use self::turn::Turn;
+use self::turn::{Pricing, Turn};
 use self::wire::{Wire, WireRequest};
 use crate::{Catalog, Model, ModelError, Part, Request};
 pub use fabro_types::ProviderKind;
@@ -96,6 +96,17 @@ struct Shared {
     endpoints: Vec<Endpoint>,
     catalog: Catalog,
     client: reqwest::Client,
+    clock: Clock,
+}
+
+/// Tells the time, in milliseconds since 1970.
+#[derive(Clone)]
+struct Clock(Arc<dyn Fn() -> i64 + Send + Sync>);
+
+impl std::fmt::Debug for Clock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Clock")
+    }
 }
 
 impl Providers {
@@ -105,6 +116,20 @@ impl Providers {
     ///
     /// A provider's settings cannot be used.
     pub fn new(providers: Vec<Provider>, catalog: Catalog) -> Result<Self, SetupError> {
+        let clock = || jiff::Timestamp::now().as_millisecond();
+        Self::with_clock(providers, catalog, clock)
+    }
+
+    /// The same with a clock of the caller's, in milliseconds since 1970: prices depend on the day.
+    ///
+    /// # Errors
+    ///
+    /// A provider's settings cannot be used.
+    pub fn with_clock(
+        providers: Vec<Provider>,
+        catalog: Catalog,
+        clock: impl Fn() -> i64 + Send + Sync + 'static,
+    ) -> Result<Self, SetupError> {
         install_tls();
         let variable = |name: &str| std::env::var(name).ok();
         let endpoints = providers.iter().map(Endpoint::new).collect::<Result<_, _>>()?;
@@ -115,7 +140,8 @@ impl Providers {
             .user_agent(concat!("fabro/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(|error| client_error(&error, variable))?;
-        Ok(Self { shared: Arc::new(Shared { providers, endpoints, catalog, client }) })
+        let clock = Clock(Arc::new(clock));
+        Ok(Self { shared: Arc::new(Shared { providers, endpoints, catalog, client, clock }) })
     }
 
     /// The provider that a request goes to, and the name by which it knows the model.
@@ -156,7 +182,9 @@ async fn send(shared: &Shared, request: &Request) -> Result<Answer, ModelError> 
     let wire = WireRequest::new(provider, &model, info, request)?;
     let body = wire.body();
     let messages = Arc::clone(&request.messages);
-    let turn = wire.into_turn(info.cloned(), messages);
+    let priced = shared.catalog.same_model(&model).cloned();
+    let pricing = Pricing { model: priced, sent_ms: (shared.clock.0)() };
+    let turn = wire.into_turn(pricing, messages);
     let body = http::send(&shared.client, provider, endpoint, &model, request, &body).await?;
     Ok(Answer { reader: Wire::of(provider.kind).event_reader(), turn, body, has_ended: false })
 }
@@ -188,7 +216,7 @@ impl Answer {
             }
             if let Err(error) = self.read().await {
                 self.has_ended = true;
-                return Some(Err(ModelError { usage: self.turn.usage(), ..error }));
+                return Some(Err(ModelError { usage: Box::new(self.turn.usage()), ..error }));
             }
         }
     }

@@ -85,9 +85,9 @@ fn default_model(provider: &Provider, catalog: &Catalog) -> String {
     let is_other_address =
         provider.base_url.as_ref().is_some_and(|url| !url.contains("api.openai.com"));
     let usual = match provider.kind {
-        ProviderKind::Anthropic => "claude-sonnet-4-5",
+        ProviderKind::Anthropic => "claude-sonnet-5-5",
         ProviderKind::OpenAi | ProviderKind::OpenAiResponses if !is_other_address => "gpt-5.2",
-        ProviderKind::Gemini => "gemini-2.5-pro",
+        ProviderKind::Gemini => "gemini-3.8-flash",
         // Servers of a single model ignore its name.
         _ => "default",
     };
@@ -164,23 +164,23 @@ mod tests {
         ];
         let check =
             |provider, model, expect: &str| assert_eq!(routed(&all, provider, model), expect);
-        check(None, None, "anthropic claude-sonnet-4-5");
+        check(None, None, "anthropic claude-sonnet-5-5");
         check(None, Some("gpt-5.2-codex"), "openai gpt-5.2-codex");
         check(None, Some("o4-mini-x"), "openai o4-mini-x");
         check(None, Some("o9"), "openai o9");
         check(None, Some("claude-next-9"), "anthropic claude-next-9");
         check(None, Some("gemini-9-ultra"), "google gemini-9-ultra");
-        check(None, Some("sonnet"), "anthropic claude-sonnet-4-6");
+        check(None, Some("sonnet"), "anthropic claude-sonnet-5-5");
         check(None, Some("llama"), "local llama-3-8b.gguf");
         check(None, Some("unheard-of"), "anthropic unheard-of");
         check(None, Some("openai"), "openai gpt-5.2");
         check(None, Some("local"), "local llama-3-8b.gguf");
-        check(None, Some("gemini"), "google gemini-2.5-pro");
+        check(None, Some("gemini"), "google gemini-3.8-flash");
         check(None, Some("local/claude-sonnet-4-5"), "local claude-sonnet-4-5");
-        check(None, Some("anthropic/opus"), "anthropic claude-opus-4-6");
+        check(None, Some("anthropic/opus"), "anthropic claude-opus-5-5");
         check(Some("local"), Some("anthropic/claude-x"), "local anthropic/claude-x");
         check(Some("local"), Some("local/x"), "local x");
-        check(Some("gemini"), None, "google gemini-2.5-pro");
+        check(Some("gemini"), None, "google gemini-3.8-flash");
         check(Some("openai-compatible"), Some("m"), "local m");
         check(None, Some("deepseek-chat"), "local deepseek-chat");
         check(

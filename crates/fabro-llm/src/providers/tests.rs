@@ -4,14 +4,19 @@ use std::sync::Arc;
 
 use super::events::{Event, EventError, Progress};
 use super::prefix::PrefixHash;
-use super::turn::Turn;
+use super::turn::{Pricing, Turn};
 use super::wire::Wire;
 use super::{Part, ProviderKind};
 
 /// Reads events, each as `name|data`, and returns what the turn has afterwards.
 fn read(kind: ProviderKind, events: &[&str]) -> String {
-    let mut turn =
-        Turn::new(kind.as_str(), "m".to_owned(), None, Arc::default(), PrefixHash::default());
+    let mut turn = Turn::new(
+        kind.as_str(),
+        "m".to_owned(),
+        Pricing::default(),
+        Arc::default(),
+        PrefixHash::default(),
+    );
     let mut reader = Wire::of(kind).event_reader();
     let mut lines = Vec::new();
     let mut result = Ok(Progress::More);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use fabro_types::Usage;
+use fabro_types::{Costs, Usage};
 use serde_json::{Map, Value};
 
 use super::events::{EventError, FinishReason};
@@ -17,7 +17,7 @@ pub(super) struct Turn {
     /// The interface, for reasoning.
     provider: &'static str,
     model: String,
-    info: Option<ModelInfo>,
+    pricing: Pricing,
     /// The hash of the request, and of the parts so far.
     prefix: PrefixHash,
     /// The conversation so far, for the ids of calls that it uses.
@@ -51,19 +51,38 @@ pub(super) struct Tokens {
     pub(super) output: u64,
     /// Input that was read from the provider's cache.
     pub(super) cached: u64,
-    /// Input that was written into the provider's cache, where that costs extra.
+    /// Input that was written into the provider's cache.
     pub(super) cache_written: u64,
+    /// That part of it which is kept for an hour or longer.
+    pub(super) long_cache_written: u64,
+    /// Output that is thinking.
+    pub(super) reasoning: u64,
+}
+
+/// What decides on the price of a turn.
+#[derive(Debug, Default)]
+pub(super) struct Pricing {
+    /// The model whose prices count; `None` when they are not known.
+    pub(super) model: Option<ModelInfo>,
+    /// When the request was sent, in milliseconds since 1970.
+    pub(super) sent_ms: i64,
+}
+
+impl Pricing {
+    fn costs(&self, usage: &Usage) -> Option<Costs> {
+        self.model.as_ref()?.costs(usage, self.sent_ms)
+    }
 }
 
 impl Turn {
     pub(super) fn new(
         provider: &'static str,
         model: String,
-        info: Option<ModelInfo>,
+        pricing: Pricing,
         messages: Arc<Vec<Arc<Message>>>,
         prefix: PrefixHash,
     ) -> Self {
-        Self { provider, model, info, prefix, messages, ..Self::default() }
+        Self { provider, model, pricing, prefix, messages, ..Self::default() }
     }
 
     /// The next part that was not handed out yet.
@@ -193,20 +212,21 @@ impl Turn {
 
     /// What is known to be spent so far.
     pub(super) fn usage(&self) -> Usage {
-        let Tokens { input, output, cached, cache_written } = self.tokens;
+        let Tokens { input, output, cached, cache_written, long_cache_written, reasoning } =
+            self.tokens;
         let mut usage = Usage {
             model: Some(self.model.clone()),
             turns: 1,
             input_tokens: input,
             output_tokens: output,
             cached_tokens: cached,
+            cache_write_tokens: cache_written,
+            long_cache_write_tokens: long_cache_written,
+            reasoning_tokens: reasoning,
             ..Usage::default()
         };
-        if let Some(info) = &self.info {
-            // Writing into the cache costs a quarter more.
-            let surcharge = cache_written as f64 * info.input_cost.unwrap_or(0.0) * 0.25 / 1e6;
-            usage.cost_usd = info.cost(&usage).unwrap_or(0.0) + surcharge;
-        }
+        let costs = self.pricing.costs(&usage);
+        usage.set_costs(costs);
         usage
     }
 }

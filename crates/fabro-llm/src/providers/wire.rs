@@ -3,15 +3,14 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::events::EventReader;
 use super::history::{self, ReasoningSource};
 use super::prefix::PrefixHash;
-use super::turn::Turn;
+use super::turn::{Pricing, Turn};
 use super::{Provider, ProviderKind, anthropic, chat_completions, gemini, names, responses};
-use crate::{ErrorKind, Message, ModelError, ModelInfo, ReasoningStyle, Request};
+use crate::{ErrorKind, Message, ModelError, ModelInfo, ReasoningEffort, Request, ThinkingMode};
 
 /// An HTTP interface. Each has a module with its requests and its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,29 +52,17 @@ const REASONING_REQUIRED: [&str; 3] = ["deepseek-v", "deepseek-flash", "kimi-"];
 /// Models that refuse reasoning in a request.
 const REASONING_REFUSED: [&str; 2] = ["deepseek-reasoner", "deepseek-r1"];
 
-/// Reasoning effort, in the words of requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Effort {
-    #[serde(alias = "zero")]
-    None,
-    Minimal,
-    Low,
-    Medium,
-    High,
-    XHigh,
-    Max,
-}
-
-impl Effort {
-    fn parse(word: &str) -> Result<Self, ModelError> {
-        let effort = serde_json::from_value(word.into());
-        effort.map_err(|_| {
-            invalid(format!(
-                "reasoning effort `{word}` is not known: use `low`, `medium` or `high`"
-            ))
-        })
+/// The effort that a request names.
+fn effort(word: &str) -> Result<ReasoningEffort, ModelError> {
+    // Older workflows say `zero`.
+    if word == "zero" {
+        return Ok(ReasoningEffort::None);
     }
+    word.parse().map_err(|_| {
+        let known: Vec<_> = ReasoningEffort::ALL.iter().map(|it| format!("`{it}`")).collect();
+        let known = fabro_types::one_of(&known);
+        invalid(format!("reasoning effort `{word}` is not known: use {known}"))
+    })
 }
 
 /// What a request body is made from: decisions that do not depend on the wire.
@@ -85,10 +72,10 @@ pub(super) struct WireRequest<'a> {
     pub(super) model: &'a str,
     /// With names and ids that this provider accepts.
     pub(super) request: Cow<'a, Request>,
-    /// How the model takes its reasoning effort, where that is known.
-    pub(super) reasoning: Option<ReasoningStyle>,
+    /// How the model thinks, where that is known.
+    pub(super) thinking: Option<ThinkingMode>,
     /// `None` where nothing was asked for, or the model does not think.
-    pub(super) effort: Option<Effort>,
+    pub(super) effort: Option<ReasoningEffort>,
     /// The requested limit, at most what the model can do.
     pub(super) max_tokens: Option<u32>,
     /// The longest answer of the model, where that is known.
@@ -105,8 +92,8 @@ impl<'a> WireRequest<'a> {
         info: Option<&ModelInfo>,
         request: &'a Request,
     ) -> Result<Self, ModelError> {
-        let effort = request.reasoning_effort.as_deref().map(Effort::parse).transpose()?;
-        let reasoning = info.and_then(|info| info.reasoning);
+        let effort = request.reasoning_effort.as_deref().map(effort).transpose()?;
+        let thinking = info.and_then(|info| info.thinking);
         let most = info.and_then(|info| info.max_output_tokens);
         let most = most.map(|most| u32::try_from(most).unwrap_or(u32::MAX));
         let source = ReasoningSource { provider: reasoning_provider(provider.kind), model };
@@ -114,8 +101,8 @@ impl<'a> WireRequest<'a> {
         Ok(Self {
             provider,
             model,
-            reasoning,
-            effort: effort.filter(|_| reasoning != Some(ReasoningStyle::None)),
+            thinking,
+            effort: effort.filter(|_| thinking != Some(ThinkingMode::Never)),
             max_tokens: request.max_tokens.map(|wanted| wanted.min(most.unwrap_or(u32::MAX))),
             max_output_tokens: most,
             accepts_schema: info.and_then(|info| info.output_schema) != Some(false),
@@ -125,13 +112,9 @@ impl<'a> WireRequest<'a> {
     }
 
     /// The turn that answers it; `messages` are those of the request.
-    pub(super) fn into_turn(
-        self,
-        info: Option<ModelInfo>,
-        messages: Arc<Vec<Arc<Message>>>,
-    ) -> Turn {
+    pub(super) fn into_turn(self, pricing: Pricing, messages: Arc<Vec<Arc<Message>>>) -> Turn {
         let provider = reasoning_provider(self.provider.kind);
-        Turn::new(provider, self.model.to_owned(), info, messages, self.prefix)
+        Turn::new(provider, self.model.to_owned(), pricing, messages, self.prefix)
     }
 
     /// The body to send.
@@ -166,7 +149,7 @@ impl<'a> WireRequest<'a> {
 
     /// It may think, as far as known.
     pub(super) fn may_think(&self) -> bool {
-        self.reasoning != Some(ReasoningStyle::None)
+        self.thinking != Some(ThinkingMode::Never)
     }
 
     /// The service tier in the words of `OpenAI`.
@@ -190,7 +173,7 @@ impl<'a> WireRequest<'a> {
 pub(super) fn invalid(message: String) -> ModelError {
     let error = ModelError::new(ErrorKind::InvalidRequest).with_message(message);
     // No request was made.
-    ModelError { usage: fabro_types::Usage::default(), ..error }
+    ModelError { usage: Box::default(), ..error }
 }
 
 /// The name of the interface in reasoning.

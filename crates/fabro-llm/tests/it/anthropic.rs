@@ -96,6 +96,7 @@ async fn thoughts_go_back_as_they_came() {
         "input_tokens": 100,
         "output_tokens": 20,
         "cached_tokens": 60,
+        "unpriced_requests": 1,
         "turns": 1
       },
       "stop": "tool_calls"

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fabro_fakes::{Block, Response, Server};
 use fabro_llm::{
     Catalog, Content, Message, ModelInfo, Provider, ProviderKind, Providers, Reasoning, Role,
-    StopReason, complete,
+    StopReason, TokenPrices, complete,
 };
 use insta::assert_snapshot;
 use serde_json::{Value, json};
@@ -59,6 +59,7 @@ async fn tools_are_called_side_by_side() {
         "input_tokens": 100,
         "output_tokens": 20,
         "cached_tokens": 60,
+        "unpriced_requests": 1,
         "turns": 1
       },
       "stop": "tool_calls"
@@ -218,7 +219,7 @@ async fn models_that_do_not_think_get_no_effort() {
     request.reasoning_effort = Some("hard".to_owned());
     let server = Server::start(vec![]).await.unwrap();
     let error = complete(&client(KIND, &server), request).await.unwrap_err();
-    assert_snapshot!(error, @"reasoning effort `hard` is not known: use `low`, `medium` or `high`");
+    assert_snapshot!(error, @"reasoning effort `hard` is not known: use `none`, `minimal`, `low`, `medium`, `high`, `xhigh` or `max`");
     assert_eq!((server.requests().len(), error.usage.turns), (0, 0));
 }
 
@@ -291,8 +292,11 @@ async fn the_catalog_of_the_user_prices_answers() {
     let mut catalog = Catalog::builtin();
     catalog.extend([ModelInfo {
         aliases: vec!["mine".to_owned()],
-        input_cost: Some(1.0),
-        output_cost: Some(2.0),
+        cost: TokenPrices {
+            input_cost: Some(1.0),
+            output_cost: Some(2.0),
+            ..TokenPrices::default()
+        },
         ..ModelInfo::new("my-model")
     }]);
     let model = Providers::new(vec![provider(KIND, &server)], catalog).unwrap();

@@ -108,6 +108,7 @@ async fn a_turn_of_responses() {
         "input_tokens": 100,
         "output_tokens": 20,
         "cached_tokens": 60,
+        "unpriced_requests": 1,
         "turns": 1
       },
       "stop": "tool_calls"
@@ -287,6 +288,7 @@ async fn a_turn_of_gemini() {
         "input_tokens": 100,
         "output_tokens": 20,
         "cached_tokens": 60,
+        "unpriced_requests": 1,
         "turns": 1
       },
       "stop": "tool_calls"

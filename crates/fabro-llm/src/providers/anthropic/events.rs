@@ -39,6 +39,7 @@ struct CountedTokens {
     uncached: u64,
     cache_read: u64,
     cache_written: u64,
+    cache_written_1h: u64,
     output: u64,
 }
 
@@ -156,6 +157,8 @@ impl Reader {
         set_count(&mut counted.uncached, &usage["input_tokens"]);
         set_count(&mut counted.cache_read, &usage["cache_read_input_tokens"]);
         set_count(&mut counted.cache_written, &usage["cache_creation_input_tokens"]);
+        let written_1h = &usage["cache_creation"]["ephemeral_1h_input_tokens"];
+        set_count(&mut counted.cache_written_1h, written_1h);
         set_count(&mut counted.output, &usage["output_tokens"]);
         let input = counted.uncached.saturating_add(counted.cache_read);
         turn.tokens = Tokens {
@@ -163,6 +166,8 @@ impl Reader {
             output: counted.output,
             cached: counted.cache_read,
             cache_written: counted.cache_written,
+            long_cache_written: counted.cache_written_1h,
+            ..Tokens::default()
         };
     }
 }

@@ -8,8 +8,8 @@ use crate::providers::conversation::{
     EMPTY, arguments_object, description, grouped, system_texts, turn_start,
 };
 use crate::providers::schema;
-use crate::providers::wire::{Effort, WireRequest};
-use crate::{Content, Message, ReasoningStyle, Role, ToolSpec};
+use crate::providers::wire::WireRequest;
+use crate::{Content, Message, ReasoningEffort, Role, ThinkingMode, ToolSpec};
 
 /// Anthropic requires a limit; this one where the catalog does not know the model.
 const DEFAULT_MAX_TOKENS: u32 = 64_000;
@@ -148,26 +148,27 @@ fn tools(tools: &[ToolSpec]) -> Value {
 #[derive(Default)]
 struct Thinking {
     thinking: Option<Value>,
-    effort: Option<Effort>,
+    effort: Option<ReasoningEffort>,
 }
 
 fn thinking(wire: &WireRequest<'_>, max_tokens: u32) -> Thinking {
     let Some(effort) = wire.effort else { return Thinking::default() };
     let version = claude_version(wire.model);
-    if effort == Effort::None {
+    if effort == ReasoningEffort::None {
         let always_on = ["fable", "mythos"].iter().any(|family| wire.model.contains(family));
         let on_by_default = version.is_some_and(|(major, _)| major >= 5) && !always_on;
         let thinking = on_by_default.then(|| json!({"type": "disabled"}));
         return Thinking { thinking, effort: None };
     }
-    let takes_effort = wire.reasoning == Some(ReasoningStyle::Effort);
+    let takes_effort = wire.thinking.is_some_and(|mode| mode != ThinkingMode::Budget);
     let is_opus = wire.model.contains("opus");
     match version {
         Some(version) if version >= (4, 6) => adaptive(effort, version >= (4, 7)),
         // It takes an effort, and thinks without the parameter.
-        Some((4, 5)) if is_opus => {
-            Thinking { thinking: None, effort: Some(effort.clamp(Effort::Low, Effort::High)) }
-        }
+        Some((4, 5)) if is_opus => Thinking {
+            thinking: None,
+            effort: Some(effort.clamp(ReasoningEffort::Low, ReasoningEffort::High)),
+        },
         None if takes_effort => adaptive(effort, true),
         _ => {
             let budget = budget(effort, max_tokens);
@@ -179,10 +180,10 @@ fn thinking(wire: &WireRequest<'_>, max_tokens: u32) -> Thinking {
     }
 }
 
-fn adaptive(effort: Effort, takes_xhigh: bool) -> Thinking {
+fn adaptive(effort: ReasoningEffort, takes_xhigh: bool) -> Thinking {
     let effort = match effort {
-        Effort::None | Effort::Minimal => Effort::Low,
-        Effort::XHigh if !takes_xhigh => Effort::High,
+        ReasoningEffort::None | ReasoningEffort::Minimal => ReasoningEffort::Low,
+        ReasoningEffort::XHigh if !takes_xhigh => ReasoningEffort::High,
         other => other,
     };
     let thinking = json!({"type": "adaptive", "display": "summarized"});
@@ -190,11 +191,11 @@ fn adaptive(effort: Effort, takes_xhigh: bool) -> Thinking {
 }
 
 /// The most tokens of thinking that leave room for the answer; `None` where there is no room.
-fn budget(effort: Effort, max_tokens: u32) -> Option<u32> {
+fn budget(effort: ReasoningEffort, max_tokens: u32) -> Option<u32> {
     let wanted = match effort {
-        Effort::None | Effort::Minimal | Effort::Low => 1024,
-        Effort::Medium => 8000,
-        Effort::High | Effort::XHigh | Effort::Max => 24_000,
+        ReasoningEffort::None | ReasoningEffort::Minimal | ReasoningEffort::Low => 1024,
+        ReasoningEffort::Medium => 8000,
+        ReasoningEffort::High | ReasoningEffort::XHigh | ReasoningEffort::Max => 24_000,
     };
     [wanted, 8000, 1024].into_iter().find(|budget| *budget <= wanted && *budget < max_tokens)
 }
@@ -248,9 +249,9 @@ mod tests {
 
     #[test]
     fn budgets_leave_room_for_the_answer() {
-        assert_eq!(budget(Effort::High, 64_000), Some(24_000));
-        assert_eq!(budget(Effort::High, 24_000), Some(8000));
-        assert_eq!(budget(Effort::Low, 64_000), Some(1024));
-        assert_eq!(budget(Effort::Low, 1024), None);
+        assert_eq!(budget(ReasoningEffort::High, 64_000), Some(24_000));
+        assert_eq!(budget(ReasoningEffort::High, 24_000), Some(8000));
+        assert_eq!(budget(ReasoningEffort::Low, 64_000), Some(1024));
+        assert_eq!(budget(ReasoningEffort::Low, 1024), None);
     }
 }

@@ -188,4 +188,7 @@ fn add_usage(usage: &Value, turn: &mut Turn) {
     for count in cached {
         set_count(&mut turn.tokens.cached, count);
     }
+    set_count(&mut turn.tokens.cache_written, &details["cache_write_tokens"]);
+    let reasoning = &usage["completion_tokens_details"]["reasoning_tokens"];
+    set_count(&mut turn.tokens.reasoning, reasoning);
 }

@@ -87,8 +87,8 @@ fn add_usage(usage: &Value, turn: &mut Turn) {
     if usage.is_object() {
         turn.tokens.input =
             count("promptTokenCount").saturating_add(count("toolUsePromptTokenCount"));
-        turn.tokens.output =
-            count("candidatesTokenCount").saturating_add(count("thoughtsTokenCount"));
+        turn.tokens.reasoning = count("thoughtsTokenCount");
+        turn.tokens.output = count("candidatesTokenCount").saturating_add(turn.tokens.reasoning);
     }
     set_count(&mut turn.tokens.cached, &usage["cachedContentTokenCount"]);
 }

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::unsent_id_name;
 use crate::providers::conversation::{EMPTY, arguments_object, description, grouped, system_texts};
-use crate::providers::wire::{Effort, WireRequest};
-use crate::{Content, Message, Role, ToolSpec};
+use crate::providers::wire::WireRequest;
+use crate::{Content, Message, ReasoningEffort, Role, ToolSpec};
 
 /// Stands for the signature of a call that was made elsewhere.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
@@ -41,11 +41,13 @@ fn checks_signatures(model: &str) -> bool {
 fn generation_config(wire: &WireRequest<'_>) -> Value {
     let mut config = json!({});
     let (level, budget) = match wire.effort {
-        None | Some(Effort::None) => (None, None),
-        Some(Effort::Minimal) => (Some("MINIMAL"), Some(1000)),
-        Some(Effort::Low) => (Some("LOW"), Some(1000)),
-        Some(Effort::Medium) => (Some("MEDIUM"), Some(8000)),
-        Some(Effort::High | Effort::XHigh | Effort::Max) => (Some("HIGH"), Some(24_000)),
+        None | Some(ReasoningEffort::None) => (None, None),
+        Some(ReasoningEffort::Minimal) => (Some("MINIMAL"), Some(1000)),
+        Some(ReasoningEffort::Low) => (Some("LOW"), Some(1000)),
+        Some(ReasoningEffort::Medium) => (Some("MEDIUM"), Some(8000)),
+        Some(ReasoningEffort::High | ReasoningEffort::XHigh | ReasoningEffort::Max) => {
+            (Some("HIGH"), Some(24_000))
+        }
     };
     let takes_level = ["gemini-3", "gemma-4"].iter().any(|name| wire.model.contains(name));
     if takes_level && let Some(level) = level {

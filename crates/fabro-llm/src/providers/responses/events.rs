@@ -185,7 +185,11 @@ fn reasoning_fields(item: &Value) -> Value {
 fn add_usage(usage: &Value, turn: &mut Turn) {
     set_count(&mut turn.tokens.input, &usage["input_tokens"]);
     set_count(&mut turn.tokens.output, &usage["output_tokens"]);
-    set_count(&mut turn.tokens.cached, &usage["input_tokens_details"]["cached_tokens"]);
+    let details = &usage["input_tokens_details"];
+    set_count(&mut turn.tokens.cached, &details["cached_tokens"]);
+    set_count(&mut turn.tokens.cache_written, &details["cache_write_tokens"]);
+    let reasoning = &usage["output_tokens_details"]["reasoning_tokens"];
+    set_count(&mut turn.tokens.reasoning, reasoning);
 }
 
 fn finish_reason(response: &Value) -> FinishReason {
