@@ -33,9 +33,24 @@ pub enum Operator {
     /// `matches`: a regular expression matches somewhere.
     #[strum(serialize = "matches")]
     Matches,
+    /// `!contains`: not `contains`.
+    #[strum(serialize = "!contains")]
+    NotContains,
+    /// `!matches`: not `matches`.
+    #[strum(serialize = "!matches")]
+    NotMatches,
 }
 
 impl Operator {
+    /// The one that `!contains` and `!matches` are the opposite of.
+    pub(crate) fn opposite(self) -> Option<Self> {
+        match self {
+            Self::NotContains => Some(Self::Contains),
+            Self::NotMatches => Some(Self::Matches),
+            _ => None,
+        }
+    }
+
     /// The operator as written; `=` for both of its spellings.
     pub fn as_str(self) -> &'static str {
         self.into()

@@ -41,8 +41,15 @@ impl Clause {
 
     fn test(&self, value: &Value) -> bool {
         let Some(comparison) = &self.comparison else { return is_true(value) };
+        match comparison.operator.opposite() {
+            Some(operator) => !self.compare(operator, comparison, value),
+            None => self.compare(comparison.operator, comparison, value),
+        }
+    }
+
+    fn compare(&self, operator: Operator, comparison: &Comparison, value: &Value) -> bool {
         let order = || comparison.order(value);
-        match comparison.operator {
+        match operator {
             Operator::Equal => self.equals(comparison, value),
             Operator::NotEqual => !self.equals(comparison, value),
             Operator::Greater => order().is_some_and(Ordering::is_gt),
@@ -53,6 +60,7 @@ impl Clause {
                 Value::Array(items) => items.iter().any(|item| same_text(item, &comparison.value)),
                 _ => self.any_spelling(value, |text| text.contains(&*comparison.value)),
             },
+            Operator::NotContains | Operator::NotMatches => false,
             Operator::Matches => comparison
                 .pattern
                 .as_ref()

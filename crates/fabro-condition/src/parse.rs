@@ -129,7 +129,7 @@ fn clause(pair: &Pair<'_, Rule>) -> Result<Clause, SyntaxError> {
     for part in pair.clone().into_inner() {
         match part.as_rule() {
             Rule::key => key = part.as_str(),
-            Rule::operator => operator = part.as_str().parse().ok(),
+            Rule::operator => operator = operator_of(part.as_str()),
             _ => value = Some(part),
         }
     }
@@ -165,13 +165,21 @@ fn comparison(
         None => String::new(),
     };
     let pattern = match operator {
-        Operator::Matches => {
+        Operator::Matches | Operator::NotMatches => {
             Some(Pattern::parse(&value).map_err(|error| pattern_error(&error, span))?)
         }
         _ => None,
     };
     let status = if reads_status { Status::parse(&value) } else { None };
     Ok(Comparison { operator, number: Number::parse(&value), status, pattern, value: value.into() })
+}
+
+/// `! contains` is `!contains`.
+fn operator_of(written: &str) -> Option<Operator> {
+    match written.strip_prefix('!') {
+        Some(word) if word != "=" => format!("!{}", word.trim_start()).parse().ok(),
+        _ => written.parse().ok(),
+    }
 }
 
 /// The text that a value stands for.
@@ -257,7 +265,7 @@ fn to_symbol(rule: Rule) -> Option<&'static str> {
         | Rule::group
         | Rule::clause => "a condition",
         Rule::key | Rule::word => "a key",
-        Rule::operator | Rule::word_operator => "an operator",
+        Rule::operator | Rule::word_operator | Rule::not_operator => "an operator",
         Rule::value
         | Rule::quoted
         | Rule::quoted_char

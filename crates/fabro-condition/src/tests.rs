@@ -451,3 +451,30 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn negated_words() {
+    let context = json!({"text": "all tests passed", "list": ["a", "b"], "outcome": "succeeded"});
+    for (condition, holds) in [
+        ("text !contains failed", true),
+        ("text !contains passed", false),
+        ("text ! contains passed", false),
+        ("list !contains c", true),
+        ("list !contains a", false),
+        ("missing !contains a", true),
+        ("text !matches ^all", false),
+        ("text !matches ^x.*y$", true),
+        ("outcome !matches ^success$", false),
+        ("!(text !contains passed)", true),
+        ("!text !contains passed", true),
+        ("text !contains !contains", true),
+        ("text != contains", true),
+    ] {
+        let parsed = Condition::parse(condition).unwrap();
+        assert_eq!(parsed.holds(&context), holds, "{condition}");
+        assert_eq!(parsed, Condition::parse(&parsed.to_string()).unwrap(), "{condition}");
+    }
+    assert!(Condition::parse("text !matches (").is_err());
+    assert!(Condition::parse("text !containsx y").is_err());
+    assert!(Condition::parse("text !has y").is_err());
+}

@@ -7,7 +7,8 @@ use std::num::NonZeroUsize;
 use fabro_condition::Condition;
 
 /// Pieces that something may be nested in, or that another piece may continue.
-const PIECES: [&str; 16] = [
+const PIECES: [&str; 17] = [
+    "a !contains ",
     "(",
     "!",
     "a",

@@ -100,11 +100,14 @@ impl FanOut {
             JoinPolicy::FirstSuccess if good > 0 => Some(Status::Succeeded),
             JoinPolicy::Quorum(needed) if good >= quorum(needed) => Some(Status::Succeeded),
             JoinPolicy::Quorum(needed) if good + open < quorum(needed) => Some(Status::Failed),
+            JoinPolicy::AllSuccess if good < self.branches.len() - open => Some(Status::Failed),
             _ if open > 0 => None,
             JoinPolicy::FirstSuccess | JoinPolicy::Quorum(_) => Some(Status::Failed),
-            JoinPolicy::WaitAll if whole == self.branches.len() => Some(Status::Succeeded),
+            JoinPolicy::WaitAll | JoinPolicy::AllSuccess if whole == self.branches.len() => {
+                Some(Status::Succeeded)
+            }
             JoinPolicy::WaitAll if good == 0 && !self.branches.is_empty() => Some(Status::Failed),
-            JoinPolicy::WaitAll => Some(Status::PartiallySucceeded),
+            JoinPolicy::WaitAll | JoinPolicy::AllSuccess => Some(Status::PartiallySucceeded),
         }
     }
 }
@@ -143,6 +146,10 @@ mod tests {
         check(&[yes, no], JoinPolicy::WaitAll, Some(PartiallySucceeded));
         check(&[part, yes], JoinPolicy::WaitAll, Some(PartiallySucceeded));
         check(&[no, no], JoinPolicy::WaitAll, Some(Failed));
+        check(&[yes, None], JoinPolicy::AllSuccess, None);
+        check(&[None, no, None], JoinPolicy::AllSuccess, Some(Failed));
+        check(&[yes, yes], JoinPolicy::AllSuccess, Some(Succeeded));
+        check(&[yes, part], JoinPolicy::AllSuccess, Some(PartiallySucceeded));
         check(&[no, None], JoinPolicy::FirstSuccess, None);
         check(&[None, yes], JoinPolicy::FirstSuccess, Some(Succeeded));
         check(&[no, no], JoinPolicy::FirstSuccess, Some(Failed));

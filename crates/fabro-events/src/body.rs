@@ -171,7 +171,7 @@ pub enum EventBody {
         /// The edge for free text, when there is one; its key is empty where only the text chooses it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         text_option: Option<GateOption>,
-        /// The node that the gate goes to when nobody answers in time.
+        /// The option that is taken when nobody answers in time, by its target, key or label.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         default_choice: Option<Arc<str>>,
         /// When the gate gives up, in milliseconds since 1970.

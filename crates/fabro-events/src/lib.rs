@@ -19,6 +19,7 @@
 //! that wrote it or a later one. Times are whole milliseconds.
 
 mod body;
+mod gate_options;
 pub mod stage_name;
 
 use std::sync::Arc;
@@ -29,6 +30,7 @@ pub use body::{
     PlannedBranch, QuestionType, ShortenedResult, StageFailure, Tier, WindowUse,
 };
 use fabro_types::RunId;
+pub use gate_options::{default_option, gate_options};
 use serde::{Deserialize, Serialize};
 
 /// One committed event: an [`Entry`] with its place in the log.

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use fabro_events::{GateOption, QuestionType};
+use fabro_events::{GateOption, QuestionType, default_option};
 
 use crate::{GateAnswer, NoMatch, match_answer};
 
@@ -55,7 +55,7 @@ pub struct Question {
     pub freeform: bool,
     /// That edge; its key is empty where only a text chooses it.
     pub text_option: Option<GateOption>,
-    /// The target of the default option.
+    /// The default option, by its target, key or label.
     pub default_choice: Option<Arc<str>>,
     /// When the gate takes the default, or fails without one.
     pub deadline: Option<Instant>,
@@ -71,16 +71,6 @@ impl Question {
         let text_option = self.text_option.as_ref();
         match_answer(&self.options, self.freeform, text_option, self.question_type, text)
     }
-}
-
-/// The option that a gate takes when nobody answers in time.
-pub fn default_option<'a>(
-    options: &'a [GateOption],
-    text_option: Option<&'a GateOption>,
-    default_choice: Option<&str>,
-) -> Option<&'a GateOption> {
-    let default = default_choice?;
-    options.iter().chain(text_option).find(|option| *option.to == *default)
 }
 
 /// The reply to a question.
@@ -122,10 +112,10 @@ impl Interviewer for AutoApprove {
     async fn ask(&self, question: &Question) -> Result<Reply, AskError> {
         let only_text = question.question_type == QuestionType::Freeform && !question.freeform;
         let options = if only_text { &[] } else { question.options.as_slice() };
-        let default = question.default_choice.as_ref();
-        let mut available = options.iter().filter(|option| option.unavailable.is_none());
-        let is_default = |option: &&GateOption| Some(&option.to) == default;
-        let chosen = available.clone().find(is_default).or_else(|| available.next());
+        let is_available = |option: &&GateOption| option.unavailable.is_none();
+        let default = default_option(options, None, question.default_choice.as_deref());
+        let first = || options.iter().find(is_available);
+        let chosen = default.filter(is_available).or_else(first);
         let text = chosen.map_or(APPROVAL, |option| &option.key).to_owned();
         Ok(Reply::Answer { text, source: "auto" })
     }

@@ -30,13 +30,10 @@
 
 mod answer;
 mod interviewer;
-mod options;
 mod queue;
 
 pub use answer::{GateAnswer, NoMatch, match_answer};
+pub use fabro_events::{default_option, gate_options as options};
 pub use fabro_types::{accelerator, strip_accelerator};
-pub use interviewer::{
-    AskError, AutoApprove, Chain, Interviewer, Question, Reply, Unavailable, default_option,
-};
-pub use options::options;
+pub use interviewer::{AskError, AutoApprove, Chain, Interviewer, Question, Reply, Unavailable};
 pub use queue::{AnswersError, QueueInterviewer};

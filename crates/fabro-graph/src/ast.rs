@@ -10,6 +10,8 @@ use crate::value::{Value, quote};
 /// A parsed file: everything that was written, comments included, without meaning.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Document<'a> {
+    /// The word `strict`, which means nothing here.
+    pub strict: Option<Span>,
     /// The graph's name, when it has one.
     pub name: Option<Name<'a>>,
     /// Comments before the opening brace.
@@ -70,8 +72,8 @@ pub enum DefaultsOf {
 /// One end of an edge, or a statement's only element.
 #[derive(Clone, Debug, PartialEq)]
 pub enum End<'a> {
-    /// A node.
-    Node(Name<'a>),
+    /// A node, and the ports written behind it, which mean nothing here: `a:n`.
+    Node(Name<'a>, Vec<Name<'a>>),
     /// `subgraph name { … }` or `{ … }`.
     Group(Box<Group<'a>>),
 }
@@ -80,7 +82,7 @@ impl End<'_> {
     /// Where it is written.
     pub fn span(&self) -> Span {
         match self {
-            Self::Node(name) => name.span,
+            Self::Node(name, _) => name.span,
             Self::Group(group) => group.span,
         }
     }

@@ -26,6 +26,9 @@ const MAX_INDENT: usize = 16 * INDENT;
 pub fn format(document: &Document<'_>) -> String {
     let mut printer = Printer { out: String::new(), depth: 0 };
     printer.comments(&document.head, true);
+    if document.strict.is_some() {
+        printer.out.push_str("strict ");
+    }
     printer.out.push_str("digraph ");
     if let Some(name) = &document.name {
         printer.out.push_str(&name_text(name));
@@ -85,7 +88,7 @@ impl Printer {
                         self.out.push_str(" -> ");
                     }
                     match end {
-                        End::Node(name) => self.out.push_str(&name_text(name)),
+                        End::Node(name, ports) => self.out.push_str(&node_text(name, ports)),
                         End::Group(group) => self.group(group, ends.len() > 1),
                     }
                 }
@@ -183,7 +186,7 @@ fn inline_ids(group: &Group<'_>) -> Option<Vec<String>> {
                 && statement.trailing.is_none() =>
         {
             match &ends[..] {
-                [End::Node(name)] => Some(name_text(name)),
+                [End::Node(name, ports)] => Some(node_text(name, ports)),
                 _ => None,
             }
         }
@@ -197,6 +200,15 @@ fn inline_ids(group: &Group<'_>) -> Option<Vec<String>> {
 fn attribute_text(attribute: &Attribute<'_>) -> String {
     let key = name_text(&attribute.key);
     std::format!("{key}={}", literal_text(&attribute.value))
+}
+
+/// An end of an edge with its ports.
+fn node_text(name: &Name<'_>, ports: &[Name<'_>]) -> String {
+    let mut text = name_text(name);
+    for port in ports {
+        text.extend([":", &name_text(port)]);
+    }
+    text
 }
 
 fn name_text(name: &Name<'_>) -> String {

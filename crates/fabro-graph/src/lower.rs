@@ -13,7 +13,7 @@ use crate::attrs::{Attr, Attrs, Defaults, Origin, settle};
 use crate::schema::{self, Place};
 use crate::value::quote;
 use crate::workflow::{Adjacency, Cluster, Edge, Node, NodeIx, Workflow};
-use crate::{parse, scan, typing};
+use crate::{parse, refusal, scan, typing};
 use fabro_types::NodeKind;
 
 /// How many edges groups such as `{a; b} -> {c; d}` may make in one workflow, and how many
@@ -22,6 +22,9 @@ const MAX_PRODUCT: usize = 200_000;
 
 /// How many findings one workflow gives: more of them do not help.
 const MAX_FINDINGS: usize = 1_000;
+
+/// Attributes of a subgraph that mean something, or that are about its drawing.
+const DRAWN_IN_SUBGRAPHS: [&str; 4] = ["label", "rankdir", "shape", "weight"];
 
 const MAX_ID_CHARACTERS: usize = 128;
 
@@ -42,12 +45,12 @@ fn lower(name_if_missing: &str, source: &str) -> Result<Workflow, Diagnostic> {
     let mut scope = Scope::default();
     let take = |statement: Statement<'_>| lowering.statement(&statement, &mut scope);
     if let Some(frame) = parse::by_statements(source, &scanned, take) {
-        return Ok(lowering.finish(source, frame.name, name_if_missing));
+        return Ok(lowering.finish(source, frame.name, frame.strict, name_if_missing));
     }
     let document = parse::at_once(source, &scanned)?;
     let mut lowering = Lowering::default();
     lowering.body(&document.body, Scope::default());
-    Ok(lowering.finish(source, document.name, name_if_missing))
+    Ok(lowering.finish(source, document.name, document.strict, name_if_missing))
 }
 
 /// What holds for the nodes and edges of a subgraph.
@@ -75,6 +78,10 @@ struct Lowering {
     product: usize,
     // Defaults that do not reach a node declared after them, since it was mentioned before.
     late: Vec<(NodeIx, Arc<Attr>)>,
+    // The first port, and how many there are.
+    ports: Option<(Span, usize)>,
+    // Types of handlers of others that were reported.
+    foreign_types: HashSet<Arc<str>>,
     findings: Vec<Diagnostic>,
 }
 
@@ -105,11 +112,11 @@ impl Lowering {
                 let attr = self.attr(Place::Graph, attribute, Origin::Own);
                 self.graph_attrs.push(attr);
             }
-            StatementKind::Assignment(_) => {}
+            StatementKind::Assignment(attribute) => self.note_subgraph_attribute(attribute),
             StatementKind::Defaults(of, list) => self.defaults(*of, list, scope),
             StatementKind::Chain(ends, list) => match &ends[..] {
-                [End::Node(name)] => {
-                    let node = self.mention(name, scope);
+                [End::Node(name, ports)] => {
+                    let node = self.mention(name, ports, scope);
                     if !std::mem::replace(&mut self.graph[node].has_statement, true) {
                         self.note_late_defaults(node, scope);
                     }
@@ -127,7 +134,9 @@ impl Lowering {
 
     fn defaults(&mut self, of: DefaultsOf, list: &AttributeList<'_>, scope: &mut Scope) {
         let (place, defaults) = match of {
-            DefaultsOf::Graph if scope.is_subgraph => return,
+            DefaultsOf::Graph if scope.is_subgraph => {
+                return list.items.iter().for_each(|it| self.note_subgraph_attribute(it));
+            }
             DefaultsOf::Graph => {
                 let attrs = self.attrs(Place::Graph, list, Origin::Own);
                 return self.graph_attrs.extend(attrs);
@@ -145,7 +154,7 @@ impl Lowering {
         let mut sources: Option<(&End<'_>, SmallVec<[NodeIx; 1]>)> = None;
         for end in ends {
             let targets = match end {
-                End::Node(name) => smallvec![self.mention(name, scope)],
+                End::Node(name, ports) => smallvec![self.mention(name, ports, scope)],
                 End::Group(group) => {
                     let first = self.group(group, scope);
                     self.mentioned_since(first)
@@ -195,7 +204,12 @@ impl Lowering {
         self.mentions[first..].iter().copied().filter(|node| seen.insert(*node)).collect()
     }
 
-    fn mention(&mut self, name: &ast::Name<'_>, scope: &Scope) -> NodeIx {
+    fn mention(&mut self, name: &ast::Name<'_>, ports: &[ast::Name<'_>], scope: &Scope) -> NodeIx {
+        if let Some(port) = ports.first() {
+            let before = port.span.start.saturating_sub(1);
+            let (_, count) = self.ports.get_or_insert((Span::new(before, port.span.end), 0));
+            *count += 1;
+        }
         let node = match self.by_id.get(&*name.text) {
             Some(node) => *node,
             None => self.new_node(name, scope),
@@ -241,6 +255,44 @@ impl Lowering {
         list.items.iter().map(|attribute| self.attr(place, attribute, origin)).collect()
     }
 
+    /// One of our attributes that stands in a subgraph, and is no default there.
+    fn note_subgraph_attribute(&mut self, attribute: &ast::Attribute<'_>) {
+        let name = &*attribute.key.text;
+        if DRAWN_IN_SUBGRAPHS.contains(&name) {
+            return;
+        }
+        let place = [Place::Node, Place::Graph, Place::Edge].into_iter().find(|place| {
+            let older = schema::older_name(*place, name, &attribute.value.value.as_text());
+            schema::find(*place, older.map_or(name, |older| older.name)).is_some()
+        });
+        let (message, fix) = match place {
+            Some(Place::Node) => (
+                format!("`{name}` of a subgraph reaches none of its nodes"),
+                format!("write node [{name}=…] in the subgraph, before its nodes"),
+            ),
+            Some(Place::Graph) => (
+                format!("`{name}` has no effect in a subgraph"),
+                "write it outside of the subgraph: it is an attribute of the graph".to_owned(),
+            ),
+            Some(Place::Edge) => (
+                format!("`{name}` of a subgraph reaches none of its edges"),
+                format!("write edge [{name}=…] in the subgraph, before its edges"),
+            ),
+            None => return,
+        };
+        let finding = Diagnostic::warning("subgraph-attribute", attribute.key.span, message);
+        self.report(finding.with_fix(fix));
+    }
+
+    /// A `type` of others whose handler we do not have; once a file.
+    fn note_foreign_type(&mut self, attribute: &ast::Attribute<'_>) {
+        let name = attribute.value.value.as_text();
+        let Some(finding) = typing::foreign_type(name.trim(), attribute.value.span) else { return };
+        if self.foreign_types.insert(name.trim().into()) {
+            self.report(finding);
+        }
+    }
+
     /// The attribute under its name of today, its value of the type that the schema asks for.
     fn attr(&mut self, place: Place, attribute: &ast::Attribute<'_>, origin: Origin) -> Arc<Attr> {
         let ast::Attribute { key, value: literal, .. } = attribute;
@@ -255,6 +307,9 @@ impl Lowering {
             (None, Some(known)) => Cow::Borrowed(known.name),
             (None, None) => Cow::Owned(key.text.to_string()),
         };
+        if place == Place::Node && matches!(&*key.text, "type" | "node_type") {
+            self.note_foreign_type(attribute);
+        }
         let value = match known {
             Some(known) => match typing::typed(known, literal) {
                 Ok(value) => value,
@@ -298,7 +353,19 @@ impl Lowering {
         }
     }
 
-    fn finish(self, source: &str, name: Option<ast::Name<'_>>, name_if_missing: &str) -> Workflow {
+    fn finish(
+        mut self,
+        source: &str,
+        name: Option<ast::Name<'_>>,
+        strict: Option<Span>,
+        name_if_missing: &str,
+    ) -> Workflow {
+        if let Some(strict) = strict {
+            self.report(refusal::strict(strict));
+        }
+        if let Some((first, count)) = self.ports {
+            self.report(refusal::ports(first, count));
+        }
         let mut graph = self.graph;
         for (node, (own, inherited)) in graph.node_weights_mut().zip(self.nodes) {
             node.attrs = Attrs::new(own, inherited);

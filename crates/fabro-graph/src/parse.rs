@@ -35,6 +35,7 @@ pub fn parse(source: &str) -> Result<Document<'_>, Diagnostic> {
 
 /// A file without its statements.
 pub(crate) struct Frame<'a> {
+    pub(crate) strict: Option<Span>,
     pub(crate) name: Option<Name<'a>>,
     head: Vec<Comment>,
     dangling: Vec<Comment>,
@@ -43,8 +44,8 @@ pub(crate) struct Frame<'a> {
 
 impl<'a> Frame<'a> {
     fn around(self, statements: Vec<Statement<'a>>) -> Document<'a> {
-        let Self { name, head, dangling, tail } = self;
-        Document { name, head, body: Body { statements, dangling }, tail }
+        let Self { strict, name, head, dangling, tail } = self;
+        Document { strict, name, head, body: Body { statements, dangling }, tail }
     }
 }
 
@@ -59,7 +60,7 @@ pub(crate) fn by_statements<'a>(
     let mut builder = Builder::new(source, comments);
     let opening = Grammar::parse(Rule::opening, code).ok()?.next()?;
     let mut at = opening.as_span().end();
-    let Braced { name, head, .. } = builder.braced(opening.into_inner()).ok()?;
+    let Braced { strict, name, head, .. } = builder.braced(opening.into_inner()).ok()?;
     loop {
         let rest = &code[at..];
         at += rest.len() - rest.trim_start_matches(|c: char| c.is_whitespace() || c == ';').len();
@@ -76,7 +77,13 @@ pub(crate) fn by_statements<'a>(
     }
     let dangling = builder.comments_before(at);
     let is_end = code[at + 1..].trim_start().is_empty();
-    is_end.then(|| Frame { name, head, dangling, tail: builder.comments_before(usize::MAX) })
+    is_end.then(|| Frame {
+        strict,
+        name,
+        head,
+        dangling,
+        tail: builder.comments_before(usize::MAX),
+    })
 }
 
 /// Parses a whole file.
@@ -106,11 +113,11 @@ pub(crate) fn at_once<'a>(
         }
     }
     let mut builder = Builder::new(source, comments);
-    let Braced { name, head, body, .. } = match digraph {
+    let Braced { strict, name, head, body, .. } = match digraph {
         Some(pairs) => builder.braced(pairs)?,
         None => Braced::default(),
     };
-    Ok(Document { name, head, body, tail: builder.comments_before(usize::MAX) })
+    Ok(Document { strict, name, head, body, tail: builder.comments_before(usize::MAX) })
 }
 
 type Parsed<T> = Result<T, Diagnostic>;
@@ -128,6 +135,7 @@ struct Builder<'a, 'c> {
 /// A graph or subgraph with its braces.
 #[derive(Default)]
 struct Braced<'a> {
+    strict: Option<Span>,
     keyword: bool,
     name: Option<Name<'a>>,
     head: Vec<Comment>,
@@ -144,6 +152,7 @@ impl<'a, 'c> Builder<'a, 'c> {
         let mut braced = Braced::default();
         for pair in pairs {
             match pair.as_rule() {
+                Rule::strict => braced.strict = Some(self.span(&pair)),
                 Rule::subgraph_word => braced.keyword = true,
                 Rule::ident | Rule::string => braced.name = Some(self.name(&pair)),
                 Rule::open_block => braced.head = self.comments_before(self.span(&pair).start),
@@ -191,11 +200,12 @@ impl<'a, 'c> Builder<'a, 'c> {
             match pair.as_rule() {
                 Rule::ident | Rule::string => {
                     self.end = span.end;
-                    ends.push(End::Node(self.name(&pair)));
+                    ends.push(End::Node(self.name(&pair), Vec::new()));
                 }
                 Rule::group => {
                     leading.extend(self.comments_before(span.start));
-                    let Braced { keyword, name, head, body } = self.braced(pair.into_inner())?;
+                    let Braced { keyword, name, head, body, .. } =
+                        self.braced(pair.into_inner())?;
                     leading.extend(head);
                     self.end = span.end;
                     ends.push(End::Group(Box::new(Group { name, keyword, body, span })));
@@ -203,6 +213,10 @@ impl<'a, 'c> Builder<'a, 'c> {
                 Rule::attributes => {
                     leading.extend(self.comments_before(span.start));
                     self.attributes(pair, list.get_or_insert_default());
+                }
+                Rule::port if let (Some(End::Node(_, ports)), None) = (ends.last_mut(), &list) => {
+                    ports.extend(pair.into_inner().map(|port| self.name(&port)));
+                    self.end = span.end;
                 }
                 Rule::arrow if pair.as_str() == "->" && list.is_none() => {}
                 Rule::arrow if pair.as_str() == "->" => {
@@ -212,7 +226,10 @@ impl<'a, 'c> Builder<'a, 'c> {
             }
         }
         match (&ends[..], list) {
-            ([End::Node(name)], Some(list)) if let Some(of) = defaults_of(name) => {
+            ([End::Node(name, ports)], Some(list))
+                if ports.is_empty()
+                    && let Some(of) = defaults_of(name) =>
+            {
                 Ok(StatementKind::Defaults(of, list))
             }
             ([End::Group(_)], Some(_)) => {
@@ -374,7 +391,7 @@ fn defaults_of(name: &Name<'_>) -> Option<DefaultsOf> {
 /// A keyword in the place of a node.
 fn keyword<'e>(end: &'e End<'_>) -> Option<(&'e str, Span)> {
     match end {
-        End::Node(name) if !name.quoted && refusal::is_keyword(&name.text) => {
+        End::Node(name, _) if !name.quoted && refusal::is_keyword(&name.text) => {
             Some((&name.text, name.span))
         }
         _ => None,

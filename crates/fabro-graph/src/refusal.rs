@@ -22,12 +22,9 @@ pub(crate) fn refused(pair: &Pair<'_, Rule>) -> Diagnostic {
     match pair.as_rule() {
         Rule::arrow => Diagnostic::error("undirected-edge", at(2), "`--` is an undirected edge")
             .with_fix("write `->`"),
-        Rule::port => Diagnostic::error("port", at(text.len()), "nodes have no ports")
+        Rule::port => Diagnostic::error("port", at(text.len()), "a port stands behind a node only")
             .with_fix("remove the colon and what follows it"),
-        Rule::refused if is("strict") => {
-            Diagnostic::error("strict-graph", at(6), "`strict` is not part of the language")
-                .with_fix("remove `strict`: several edges between two nodes are allowed")
-        }
+        Rule::refused if is("strict") => not_a_digraph(at(6), "this is no `strict digraph`"),
         Rule::refused => not_a_digraph(at(5), "a `graph` has undirected edges"),
         _ if is("digraph") || is("graph") || is("strict") => {
             let length = text.bytes().take_while(u8::is_ascii_alphabetic).count();
@@ -186,6 +183,7 @@ fn to_symbol(rule: Rule) -> Option<&'static str> {
         Rule::refused
         | Rule::rest
         | Rule::block
+        | Rule::strict
         | Rule::more
         | Rule::port
         | Rule::no_more
@@ -197,6 +195,21 @@ fn to_symbol(rule: Rule) -> Option<&'static str> {
         | Rule::ws
         | Rule::white => return None,
     })
+}
+
+/// `strict` before the graph.
+pub(crate) fn strict(span: Span) -> Diagnostic {
+    let message = "`strict` means nothing here: several edges between two nodes are allowed";
+    Diagnostic::warning("strict-graph", span, message).with_fix("remove `strict`")
+}
+
+/// `a:n`: the first port of a file, and how many there are.
+pub(crate) fn ports(first: Span, count: usize) -> Diagnostic {
+    let message = match count {
+        1 => "ports mean nothing here: the edge leads to the node".to_owned(),
+        _ => format!("ports mean nothing here: edges lead to nodes ({count} ports in this file)"),
+    };
+    Diagnostic::warning("port", first, message).with_fix("remove the colon and what follows it")
 }
 
 fn syntax(span: Span, message: impl Into<String>) -> Diagnostic {

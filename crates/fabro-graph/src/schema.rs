@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use fabro_types::NodeKind;
+use fabro_types::{NodeKind, REASONING_EFFORTS};
 
 /// What an attribute belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
@@ -192,8 +192,8 @@ pub const ATTRIBUTES: &[Attribute] = &[
     row("freeform", EDGE, ValueType::Bool, "false", "the edge takes an answer to a human gate that matches no option"),
     file(row("goal", GRAPH, TEXT, "", "what the run is for; prompts see it")),
     row("goal_gate", NODE, ValueType::Bool, "false", "a run may only end when this node, if visited, succeeded"),
-    row("human.default_choice", NODE, ValueType::Node, "", "the target taken when a human gate runs out of time or is approved automatically"),
-    row("join_policy", NODE, ValueType::Words(&["wait_all", "first_success", "quorum"]), "wait_all", "when the branches of a fan-out are done"),
+    row("human.default_choice", NODE, TEXT, "", "the option, by its target, key or label, taken when a human gate runs out of time or is approved automatically"),
+    row("join_policy", NODE, ValueType::Words(&["wait_all", "all_success", "first_success", "quorum"]), "wait_all", "when the branches of a fan-out are done"),
     row("label", ALL, TEXT, "", "the name people see; on an edge also the option of a human gate"),
     row("language", NODE, ValueType::Words(&["shell", "python"]), "shell", "what runs the script"),
     row("loop_restart", EDGE, ValueType::Bool, "false", "the edge starts the workflow again at its target with a fresh context"),
@@ -224,7 +224,7 @@ pub const ATTRIBUTES: &[Attribute] = &[
     row("quorum", NODE, POSITIVE, "", "how many branches must succeed under `join_policy=quorum`; more than half when absent"),
     row("rag", NODE, TEXT, "", "files to search for passages that go into the prompt, as a pattern"),
     row("rankdir", GRAPH, TEXT, "", "the direction a drawing runs in: `TB`, `LR`, `BT` or `RL`"),
-    row("reasoning_effort", NODE, ValueType::Words(&["low", "medium", "high"]), "", "how hard the model thinks"),
+    row("reasoning_effort", NODE, ValueType::Words(&REASONING_EFFORTS), "", "how hard the model thinks"),
     row("retry_policy", NODE, ValueType::Words(&["none", "standard", "aggressive", "linear", "patient"]), "", "attempts and delays after a failure"),
     row("retry_target", GRAPH_NODE, ValueType::Node, "", "where a failed stage or an unmet goal gate goes"),
     row("script", NODE, TEXT, "", "what a command node runs"),

@@ -1,4 +1,4 @@
-use fabro_types::{Diagnostic, excerpt};
+use fabro_types::{Diagnostic, Span, excerpt};
 
 use crate::ast::Literal;
 use crate::schema::{Attribute, ValueType};
@@ -61,10 +61,27 @@ fn handler_type(literal: &Literal) -> Result<Value, Diagnostic> {
     if NodeKind::from_type(name.trim()).is_some() {
         return Ok(name.trim().into());
     }
+    if foreign_type(name.trim(), literal.span).is_some() {
+        // Reported once a file.
+        return Ok(literal.value.clone());
+    }
     let types: Vec<&str> = NodeKind::ALL.iter().map(|kind| kind.as_str()).collect();
     let message = format!("no handler is called {}, so the shape decides", shown(literal));
     Err(Diagnostic::warning("unknown-type", literal.span, message)
         .with_fix(format!("use one of {}", types.join(", "))))
+}
+
+/// A handler that other engines have and we do not: what is lost without it.
+pub(crate) fn foreign_type(name: &str, span: Span) -> Option<Diagnostic> {
+    let lost = match name {
+        "stack.observe" => "nothing observes a running sub-workflow here",
+        "stack.steer" => "nothing steers a running sub-workflow here",
+        _ => return None,
+    };
+    let message = format!("no handler is called `{name}`, so the shape decides: {lost}");
+    let fix =
+        "run the sub-workflow with type=stack.manager_loop, and end it by manager.stop_condition";
+    Some(Diagnostic::warning("unknown-type", span, message).with_fix(fix))
 }
 
 fn fix(attribute: &Attribute) -> String {

@@ -7,7 +7,8 @@ use std::num::NonZeroUsize;
 use fabro_graph::parse;
 
 /// Pieces that something may be nested in, or that another piece may continue.
-const PIECES: [&str; 20] = [
+const PIECES: [&str; 21] = [
+    "a:n:s ",
     "subgraph c { ",
     "subgraph { ",
     "{ ",

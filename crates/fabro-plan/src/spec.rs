@@ -261,7 +261,7 @@ pub enum Language {
 pub struct HumanSpec {
     /// How it asks.
     pub question_type: QuestionType,
-    /// The target taken when time runs out or the gate is approved automatically.
+    /// The option (by its target, key or label) taken when time runs out or the gate is approved automatically.
     pub default_choice: Option<Arc<str>>,
 }
 
@@ -281,6 +281,8 @@ pub enum JoinPolicy {
     /// When all branches have ended.
     #[default]
     WaitAll,
+    /// When all branches have ended, and at once when one has failed, which is a failure.
+    AllSuccess,
     /// When one branch has succeeded.
     FirstSuccess,
     /// When so many branches have succeeded; more than half without a number.

@@ -17,7 +17,7 @@ fn errors(attributes: &str) -> String {
 #[test]
 fn invalid_values_do_not_compile() {
     insta::assert_snapshot!(errors("a [shape=component, join_policy=first_sucess, max_parallel=banana, quorum=0]"), @r"
-    attribute-value: `join_policy` is wait_all, first_success or quorum, not `first_sucess`
+    attribute-value: `join_policy` is wait_all, all_success, first_success or quorum, not `first_sucess`
     attribute-value: `max_parallel` is a whole number from 1, not `banana`
     attribute-value: `quorum` is a whole number from 1, not `0`
     ");

@@ -21,7 +21,7 @@
 //! );
 //! ```
 //!
-//! The properties are `model`, `provider`, `reasoning_effort` (`low`, `medium`, `high`), `speed`,
+//! The properties are `model`, `provider`, `reasoning_effort` (`none` to `max`), `speed`,
 //! `backend` (`api`, `cli`, `acp`) and `max_tokens`; `llm_model` and `llm_provider` are older names of
 //! the first two. A value with whitespace in it is written in single or double quotes. Comments are
 //! `/* … */`.

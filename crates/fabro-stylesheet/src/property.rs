@@ -23,7 +23,7 @@ pub(crate) const PROPERTIES: [Property; 6] = [
     Property {
         name: "reasoning_effort",
         older: None,
-        values: Values::OneOf(&["low", "medium", "high"]),
+        values: Values::OneOf(&fabro_types::REASONING_EFFORTS),
     },
     Property { name: "speed", older: None, values: Values::Text },
     Property { name: "backend", older: None, values: Values::OneOf(&["api", "cli", "acp"]) },

@@ -110,9 +110,9 @@ fn errors_point_and_help() {
     ^^^^^ `color` is not a property of a stylesheet; the properties are model, provider, reasoning_effort, speed, backend, max_tokens
 ");
     insta::assert_snapshot!(error("* { reasoning_effort: extreme }"), @r"
-* { reasoning_effort: extreme }
-                      ^^^^^^^^ reasoning_effort cannot be `extreme`: not one of its values; write low, medium or high
-");
+    * { reasoning_effort: extreme }
+                          ^^^^^^^^ reasoning_effort cannot be `extreme`: not one of its values; write none, minimal, low, medium, high, xhigh or max
+    ");
     insta::assert_snapshot!(error("* { backend: http }"), @r"
 * { backend: http }
              ^^^^^ backend cannot be `http`: not one of its values; write api, cli or acp

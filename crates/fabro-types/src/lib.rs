@@ -43,6 +43,10 @@ pub use blob_ref::{BlobRef, ParseBlobRefError};
 /// How deep sub-workflows nest: validation and the engine refuse more.
 pub const MAX_SUB_WORKFLOW_DEPTH: usize = 16;
 
+/// How hard a model may be asked to think.
+pub const REASONING_EFFORTS: [&str; 7] =
+    ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
+
 pub use branch::{BranchPath, BranchResult, FanOutName};
 pub use clause::ClauseResult;
 pub use diagnostic::{Diagnostic, LineIndex, Position, Severity, Span};

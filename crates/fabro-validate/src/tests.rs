@@ -23,6 +23,7 @@ const BROKEN: &[(&str, &str)] = &[
     ("port", "digraph { start:n -> exit }"),
     ("second-graph", "digraph { start -> exit } digraph { start -> exit }"),
     ("strict-graph", "strict digraph { start -> exit }"),
+    ("subgraph-attribute", "digraph { start -> exit; subgraph c { model=x } }"),
     ("syntax", "digraph { start -> }"),
     ("undirected-edge", "digraph { start -- exit }"),
     ("unknown-type", "digraph { start -> a -> exit; a [type=robot] }"),

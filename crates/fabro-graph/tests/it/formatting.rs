@@ -214,3 +214,13 @@ fn dot_keeps_subgraphs_and_kinds() {
     }
     "#);
 }
+
+#[test]
+fn what_means_nothing_stays() {
+    insta::assert_snapshot!(canonical("strict digraph { a:n->{b:x:s;c}; \"a\":\"p q\" [x=1] }"), @r#"
+    strict digraph {
+        a:n -> { b:x:s; c }
+        a:"p q" [x=1]
+    }
+    "#);
+}

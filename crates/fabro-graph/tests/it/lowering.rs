@@ -379,3 +379,56 @@ fn a_number_is_one_in_quotes_and_out_of_them() {
         assert_eq!(workflow.findings().len(), 1, "{word}");
     }
 }
+
+#[track_caller]
+fn warned(source: &str) -> String {
+    let workflow = Workflow::from_source("t", source).unwrap();
+    crate::findings(source, workflow.findings())
+}
+
+#[test]
+fn syntax_without_meaning_is_a_warning() {
+    insta::assert_snapshot!(warned("Strict digraph { a -> b }"), @r#"strict-graph at 0..6 "Strict": `strict` means nothing here: several edges between two nodes are allowed; remove `strict`"#);
+    insta::assert_snapshot!(warned("digraph { a:n -> b; a -> {c:x:s d}; \"a\":\"p q\" [x=1]; a : w -> b }"), @r#"port at 11..13 ":n": ports mean nothing here: edges lead to nodes (4 ports in this file); remove the colon and what follows it"#);
+    insta::assert_snapshot!(warned("digraph { a -> b:s:w }"), @r#"port at 16..18 ":s": ports mean nothing here: the edge leads to the node; remove the colon and what follows it"#);
+    let plain = Workflow::from_source("t", "digraph { a -> b; a [x=1] }").unwrap();
+    let ports = Workflow::from_source("t", "strict digraph { a:n -> b:s:w; a:e [x=1] }").unwrap();
+    assert_eq!(crate::outline(&ports), crate::outline(&plain));
+}
+
+#[test]
+fn quoted_ids_and_keys_are_the_same() {
+    let source =
+        r#"digraph { "a" -> b; a ["prompt"="x", "human.default_choice"=b, "tool_command"=y] }"#;
+    let quoted = Workflow::from_source("t", source).unwrap();
+    let plain =
+        Workflow::from_source("t", &source.replace('"', "").replace("=x", "=\"x\"")).unwrap();
+    assert_eq!(crate::outline(&quoted).replace('"', ""), crate::outline(&plain).replace('"', ""));
+    assert_eq!(quoted.find("a"), plain.find("a"));
+    assert!(quoted.findings().is_empty());
+    insta::assert_snapshot!(warned("digraph { 1 -> \"b c\" }"), @r#"
+    node-id at 10..11 "1": "1" is not a node id; use letters, digits and `_`, not a digit first, such as `n1`, and put the text into its label
+    node-id at 15..20 "\"b c\"": "b c" is not a node id; use letters, digits and `_`, not a digit first, such as `b_c`, and put the text into its label
+    "#);
+}
+
+#[test]
+fn attributes_of_a_subgraph_are_reported() {
+    insta::assert_snapshot!(warned("digraph { subgraph c { label=L; style=dashed; model=x; llm_model=y; graph [goal=g, timeout=3]; condition=z; a } }"), @r#"
+    subgraph-attribute at 46..51 "model": `model` of a subgraph reaches none of its nodes; write node [model=…] in the subgraph, before its nodes
+    subgraph-attribute at 55..64 "llm_model": `llm_model` of a subgraph reaches none of its nodes; write node [llm_model=…] in the subgraph, before its nodes
+    subgraph-attribute at 75..79 "goal": `goal` has no effect in a subgraph; write it outside of the subgraph: it is an attribute of the graph
+    subgraph-attribute at 83..90 "timeout": `timeout` of a subgraph reaches none of its nodes; write node [timeout=…] in the subgraph, before its nodes
+    subgraph-attribute at 95..104 "condition": `condition` of a subgraph reaches none of its edges; write edge [condition=…] in the subgraph, before its edges
+    "#);
+    insta::assert_snapshot!(warned("digraph { subgraph c { node [model=x]; rankdir=LR; a; own=1 } model=x }"), @"");
+}
+
+#[test]
+fn handlers_of_others_are_named_once() {
+    insta::assert_snapshot!(warned("digraph { a [type=\"stack.observe\"] b [node_type=\"stack.observe\"] c [type=stack.steer] d [type=robot] }"), @r#"
+    unknown-type at 18..33 "\"stack.observe\"": no handler is called `stack.observe`, so the shape decides: nothing observes a running sub-workflow here; run the sub-workflow with type=stack.manager_loop, and end it by manager.stop_condition
+    unknown-type at 73..84 "stack.steer": no handler is called `stack.steer`, so the shape decides: nothing steers a running sub-workflow here; run the sub-workflow with type=stack.manager_loop, and end it by manager.stop_condition
+    unknown-type at 94..99 "robot": no handler is called `robot`, so the shape decides; use one of start, exit, agent, prompt, command, human, conditional, parallel, parallel.fan_in, wait, stack.manager_loop
+    "#);
+}

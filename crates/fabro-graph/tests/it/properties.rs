@@ -65,7 +65,8 @@ fn statements() -> impl Strategy<Value = String> {
         let group = (prop_oneof!["", "subgraph ", "subgraph x ", "subgraph \"a b\" "], block)
             .prop_map(|(head, block)| format!("{head}{block}"))
             .boxed();
-        let chain_end = prop_oneof![3 => name(), 1 => group.clone()];
+        let port = name().prop_map(|name| format!("{name}:s : w"));
+        let chain_end = prop_oneof![3 => name(), 1 => port, 1 => group.clone()];
         prop_oneof![
             group,
             (prop::collection::vec((chain_end, comment()), 2..4), lists()).prop_map(
@@ -84,7 +85,7 @@ fn document() -> impl Strategy<Value = String> {
     (comment(), prop::collection::vec((statements(), comment()), 0..6), comment()).prop_map(
         |(head, body, tail)| {
             let body: String = body.iter().map(|(text, gap)| format!("{text}{gap}")).collect();
-            format!("{head}digraph{head}G{head}{{{body}{tail}}}{tail}")
+            format!("{head}strict {head}digraph{head}G{head}{{{body}{tail}}}{tail}")
         },
     )
 }
@@ -104,7 +105,12 @@ fn shape(document: &Document<'_>) -> String {
                 StatementKind::Chain(ends, list) => {
                     for end in ends {
                         match end {
-                            End::Node(name) => out.push_str(&format!("->{:?}", name.text)),
+                            End::Node(name, ports) => {
+                                out.push_str(&format!("->{:?}", name.text));
+                                for port in ports {
+                                    out.push_str(&format!(":{}", port.text));
+                                }
+                            }
                             End::Group(group) => {
                                 let name = group.name.as_ref().map(|name| &name.text);
                                 out.push_str(&format!("->{name:?}{{"));

@@ -10,11 +10,11 @@ fn refuse(source: &str) -> String {
 #[test]
 fn each_refusal_has_its_own_rule() {
     insta::assert_snapshot!(refuse("digraph { a -- b }"), @r#"undirected-edge at 12..14 "--": `--` is an undirected edge; write `->`"#);
-    insta::assert_snapshot!(refuse("strict digraph { a -> b }"), @r#"strict-graph at 0..6 "strict": `strict` is not part of the language; remove `strict`: several edges between two nodes are allowed"#);
     insta::assert_snapshot!(refuse("graph { a -- b }"), @r#"not-a-digraph at 0..5 "graph": a `graph` has undirected edges; a workflow is written as digraph Name { … }"#);
     insta::assert_snapshot!(refuse("digraph { a [label=<b>x</b>] }"), @r#"html-label at 19..20 "<": HTML-like labels are not part of the language; write the label in double quotes"#);
-    insta::assert_snapshot!(refuse("digraph { a:n -> b }"), @r#"port at 11..13 ":n": nodes have no ports; remove the colon and what follows it"#);
-    insta::assert_snapshot!(refuse("digraph { a -> b:s:w }"), @r#"port at 16..18 ":s": nodes have no ports; remove the colon and what follows it"#);
+    insta::assert_snapshot!(refuse("strict graph { a -> b }"), @r#"not-a-digraph at 0..6 "strict": this is no `strict digraph`; a workflow is written as digraph Name { … }"#);
+    insta::assert_snapshot!(refuse("digraph { {a}:n -> b }"), @r#"port at 13..15 ":n": a port stands behind a node only; remove the colon and what follows it"#);
+    insta::assert_snapshot!(refuse("digraph { a [x=1]:n }"), @r#"port at 17..19 ":n": a port stands behind a node only; remove the colon and what follows it"#);
     insta::assert_snapshot!(refuse("digraph A { a } digraph B { b }"), @r#"second-graph at 16..23 "digraph": a file holds one graph only; move this graph into a file of its own"#);
     insta::assert_snapshot!(refuse("digraph A { a } Strict graph B { b }"), @r#"second-graph at 16..22 "Strict": a file holds one graph only; move this graph into a file of its own"#);
     insta::assert_snapshot!(refuse(""), @r#"not-a-digraph at 0..0 "": expected `digraph`, found the end; a workflow is written as digraph Name { … }"#);

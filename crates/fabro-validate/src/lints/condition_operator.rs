@@ -36,7 +36,7 @@ fn wrong_operator(clause: &Clause) -> Option<(Span, String, String)> {
         let fix = format!("write {} {meant} {value}", clause.key());
         return Some((Span::new(start, start + length), message, fix));
     }
-    if clause.operator() == Some(Operator::Matches) {
+    if matches!(clause.operator(), Some(Operator::Matches | Operator::NotMatches)) {
         return None;
     }
     let value = operator[length..].trim_start();

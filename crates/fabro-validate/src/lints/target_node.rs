@@ -5,7 +5,7 @@ use fabro_graph::Attrs;
 use crate::checking::Checking;
 use crate::findings::{Findings, did_you_mean};
 
-const NAMES: [&str; 3] = ["retry_target", "fallback_retry_target", "human.default_choice"];
+const NAMES: [&str; 2] = ["retry_target", "fallback_retry_target"];
 
 /// Attributes that name a node which is not there.
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
@@ -44,11 +44,6 @@ mod tests {
           at: "elsewhere"
           fix: name a node of this workflow, or add it
         "#);
-        insta::assert_snapshot!(reported("target-node", "start -> g; g [shape=hexagon, human.default_choice=yess]; g -> yes_please; g -> exit; yes_please -> exit"), @r"
-        1:64 error: `human.default_choice` names `yess`, but there is no such node
-          at: yess
-          fix: name a node of this workflow, or add it
-        ");
         insta::assert_snapshot!(reported("target-node", "node [retry_target=gone]; start -> a -> b -> exit"), @r"
         1:32 error: `retry_target` names `gone`, but there is no such node
           at: gone

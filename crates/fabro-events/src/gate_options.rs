@@ -1,8 +1,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fabro_events::GateOption;
-use fabro_types::accelerator;
+use crate::GateOption;
+use fabro_types::{accelerator, strip_accelerator};
 
 /// The choices that a gate's edges offer, in the order given: pairs of label and target. An edge
 /// without a label goes by its target's id.
@@ -12,11 +12,11 @@ use fabro_types::accelerator;
 /// when there is none, the first free number from the choice's own place on.
 ///
 /// ```
-/// let options = fabro_gate::options([("[Y] Yes", "go"), ("Yell", "shout"), ("Ye", "old")]);
+/// let options = fabro_events::gate_options([("[Y] Yes", "go"), ("Yell", "shout"), ("Ye", "old")]);
 /// let keys: Vec<_> = options.iter().map(|option| option.key.as_str()).collect();
 /// assert_eq!(keys, ["Y", "E", "3"]);
 /// ```
-pub fn options<'a, T: Into<Arc<str>>>(
+pub fn gate_options<'a, T: Into<Arc<str>>>(
     edges: impl IntoIterator<Item = (&'a str, T)>,
 ) -> Vec<GateOption> {
     let mut used = BTreeSet::new();
@@ -37,6 +37,23 @@ pub fn options<'a, T: Into<Arc<str>>>(
     options
 }
 
+/// The option that a gate takes when nobody answers in time: the one with this target, else the one
+/// with this key, else the one with this label, in any case and with or without its accelerator.
+pub fn default_option<'a>(
+    options: &'a [GateOption],
+    text_option: Option<&'a GateOption>,
+    default_choice: Option<&str>,
+) -> Option<&'a GateOption> {
+    let default = default_choice?.trim();
+    let lower = default.to_lowercase();
+    let label = strip_accelerator(default).trim().to_lowercase();
+    let all = || options.iter().chain(text_option);
+    let by_key = || all().find(|option| !lower.is_empty() && option.key.to_lowercase() == lower);
+    let by_label =
+        || all().find(|option| !label.is_empty() && option.label.trim().to_lowercase() == label);
+    all().find(|option| *option.to == *default).or_else(by_key).or_else(by_label)
+}
+
 fn free_key(label: &str, place: usize, used: &mut BTreeSet<String>) -> String {
     let letters = label.chars().filter(|c| c.is_alphabetic());
     let letters = letters.map(|letter| letter.to_uppercase().to_string());
@@ -51,7 +68,7 @@ mod tests {
 
     #[track_caller]
     fn check(labels: &[&str], expected: &str) {
-        let options = options(labels.iter().map(|&label| (label, "target")));
+        let options = gate_options(labels.iter().map(|&label| (label, "target")));
         let shown: Vec<_> =
             options.iter().map(|option| format!("{}={}", option.key, option.label)).collect();
         assert_eq!(shown.join(" "), expected);
@@ -68,6 +85,31 @@ mod tests {
     }
 
     #[test]
+    fn a_default_is_a_target_a_key_or_a_label() {
+        let edges = [("[A] Approve", "ship"), ("Reject it", "plan"), ("[S] a", "Approve")];
+        let options = gate_options(edges);
+        let default = |name| default_option(&options, None, Some(name)).map(|it| it.to.to_string());
+        for (name, to) in [
+            ("ship", "ship"),
+            ("a", "ship"),
+            ("Approve", "Approve"),
+            ("approve", "ship"),
+            ("[A] Approve", "ship"),
+            ("r", "plan"),
+            (" reject IT ", "plan"),
+            ("[X] Reject it", "plan"),
+        ] {
+            assert_eq!(default(name).as_deref(), Some(to), "{name}");
+        }
+        for name in ["", "Ship", "rej", "[A]"] {
+            assert_eq!(default(name), None, "{name}");
+        }
+        let text = GateOption { key: String::new(), label: String::new(), ..options[0].clone() };
+        assert_eq!(default_option(&[], Some(&text), Some("")), None);
+        assert!(default_option(&[], Some(&text), Some("ship")).is_some());
+    }
+
+    #[test]
     fn accelerators_go_before_letters() {
         check(&["Approve", "[A] Abort"], "P=Approve A=Abort");
         check(&["??", "1) One", "2) Two", "!!"], "3=?? 1=One 2=Two 4=!!");
@@ -81,7 +123,7 @@ mod tests {
     #[test]
     fn a_thousand_options_have_a_thousand_keys() {
         let labels = vec!["a"; 1000];
-        let options = options(labels.into_iter().map(|label| (label, "target")));
+        let options = gate_options(labels.into_iter().map(|label| (label, "target")));
         let keys: BTreeSet<_> = options.iter().map(|option| &option.key).collect();
         assert_eq!(keys.len(), 1000);
     }
