@@ -214,7 +214,9 @@ impl Cursor {
                 let answer = RecordedAnswer { selected, text };
                 self.running("an answer")?.gate_answer = Some(answer);
             }
-            EventBody::AgentMessage { message: Some(_), usage, .. } => {
+            EventBody::AgentMessage { message, usage, .. }
+                if message.is_some() || usage.is_some() =>
+            {
                 self.talked(usage.as_ref())?;
             }
             EventBody::AgentCompactionCompleted(done) => self.talked(done.usage.as_ref())?,

@@ -42,6 +42,10 @@ pub struct Task<'a> {
     pub cancel: CancellationToken,
     /// The directory for `stdout.log` and `stderr.log`, redacted, written while it runs.
     pub logs: &'a Path,
+    /// The conversation that it continues, where it can; a new one when absent.
+    pub resume: Option<Session<'a>>,
+    /// What it may spend, in US dollars, for programs that watch it themselves.
+    pub budget_usd: Option<f64>,
     /// Redacts everything that is recorded.
     pub redactor: Redactor,
     /// Gets reports of its activity.
@@ -60,6 +64,8 @@ impl<'a> Task<'a> {
             permissions: Permissions::default(),
             cancel: CancellationToken::new(),
             logs,
+            resume: None,
+            budget_usd: None,
             redactor: Redactor::default(),
             on_event: &|_| {},
         }
@@ -71,13 +77,22 @@ impl<'a> Task<'a> {
     }
 }
 
+/// A conversation of an earlier run.
+#[derive(Clone, Copy, Debug)]
+pub struct Session<'a> {
+    /// The program's id of it.
+    pub id: &'a str,
+    /// What its runs reported together: some programs count on from there.
+    pub used: &'a Usage,
+}
+
 /// The answer of an agent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Done {
     /// Its answer, redacted.
     pub text: String,
-    /// Its usage, when it reports it.
-    pub usage: Option<Usage>,
+    /// What this run used, by model, as far as it reports it.
+    pub usage: Vec<Usage>,
     /// Its id of the conversation, when it reports one.
     pub session_id: Option<String>,
     /// Warnings for the user.
@@ -85,9 +100,14 @@ pub struct Done {
 }
 
 /// Activity of an agent.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Progress {
+    /// Its id of the conversation, once it has taken the prompt.
+    Session(String),
+    /// What this run has used so far, by model; it takes the place of what was reported before. Also
+    /// of a run that fails or is canceled.
+    Usage(Vec<Usage>),
     /// Text of its answer.
     Text(String),
     /// A call of a tool.

@@ -45,6 +45,14 @@ pub enum BackendError {
         /// Its message, at most 2,000 characters.
         message: String,
     },
+    /// It ended with an error whose kind is known by its exit code, or by what it printed.
+    #[error("{error}")]
+    Stated {
+        /// The kind.
+        kind: StatedKind,
+        /// What happened.
+        error: Box<Self>,
+    },
     /// It succeeded, but without an answer.
     #[error("{program} ended without an answer: check that its version fits{}", stderr_lines(.stderr))]
     NoAnswer {
@@ -52,6 +60,20 @@ pub enum BackendError {
         program: String,
         /// The last lines it wrote to stderr.
         stderr: String,
+    },
+    /// It stopped because the task's budget is used up.
+    #[error("{program} stopped: its budget is used up")]
+    Budget {
+        /// Its name.
+        program: String,
+    },
+    /// The conversation cannot be continued.
+    #[error("{program} cannot continue its session: {message}")]
+    SessionLost {
+        /// Its name.
+        program: String,
+        /// Why.
+        message: String,
     },
     /// It ended, or reported an error, before it took the request.
     #[error("{error}")]
@@ -76,8 +98,9 @@ impl BackendError {
     pub fn class(&self) -> FailureClass {
         match self {
             Self::Canceled => FailureClass::Canceled,
-            Self::Reported { kind, .. } => kind.class,
+            Self::Reported { kind, .. } | Self::Stated { kind, .. } => kind.class,
             Self::NotReady { error, .. } => error.class(),
+            Self::Budget { .. } => FailureClass::BudgetExhausted,
             // It has no cause in the program's own logic: memory ran out, or a process killed it.
             Self::Failed { exit: Exit::Signal(_), .. } => FailureClass::TransientInfra,
             _ => FailureClass::Deterministic,
@@ -92,9 +115,19 @@ impl BackendError {
             Self::NotReady { program, .. } => {
                 Some(format!("start `{program}` by hand to see why, log in or repair it"))
             }
-            Self::Reported { program, kind, .. } if kind.is_unavailable => Some(format!(
-                "check the login, the account and the model of `{program}`, or wait and ask again"
-            )),
+            Self::Reported { program, kind, .. } if kind.is_unavailable => {
+                let login = crate::cli::login(program);
+                Some(format!(
+                    "check the login, the account and the model of `{program}`{login}, or wait and ask again"
+                ))
+            }
+            Self::Stated { kind, error } if kind.is_unavailable => match &**error {
+                Self::Failed { program, .. } => {
+                    let login = crate::cli::login(program);
+                    Some(format!("check the login and the settings of `{program}`{login}"))
+                }
+                error => error.remedy(),
+            },
             _ => None,
         }
     }
@@ -104,10 +137,24 @@ impl BackendError {
         Self::Reported { program: program.to_owned(), kind: kind.into(), message }
     }
 
+    /// The same error of a program whose model had begun to work.
+    #[cfg(feature = "acp")]
+    pub(crate) fn after_work(self) -> Self {
+        match self {
+            Self::Reported { program, kind, message } => {
+                Self::Reported { program, kind: kind.after_work(), message }
+            }
+            other => other,
+        }
+    }
+
     /// The same error of a program that had not taken the request yet.
     pub(crate) fn before_request(self, program: &str) -> Self {
         match self {
-            Self::Failed { .. } | Self::NoAnswer { .. } | Self::Reported { .. } => {
+            Self::Failed { .. }
+            | Self::NoAnswer { .. }
+            | Self::Reported { .. }
+            | Self::Stated { .. } => {
                 Self::NotReady { program: program.to_owned(), error: Box::new(self) }
             }
             other => other,
@@ -146,6 +193,24 @@ pub struct StatedKind {
     pub is_unavailable: bool,
 }
 
+impl StatedKind {
+    /// A model that could not be asked.
+    pub(crate) fn unavailable(class: FailureClass) -> Self {
+        Self { class, is_unavailable: true }
+    }
+
+    /// The same error of a program that had begun to work: a result of the stage, since asking again
+    /// would start from the beginning. What stopped it was no fault of the request.
+    pub(crate) fn after_work(self) -> Self {
+        match self {
+            Self { class: FailureClass::Deterministic, is_unavailable: true } => {
+                FailureClass::TransientInfra.into()
+            }
+            Self { class, .. } => class.into(),
+        }
+    }
+}
+
 impl From<FailureClass> for StatedKind {
     fn from(class: FailureClass) -> Self {
         Self { class, is_unavailable: false }
@@ -155,7 +220,7 @@ impl From<FailureClass> for StatedKind {
 /// The kind of an error whose type a program states: a word such as `rate_limit`, or the status of
 /// an HTTP response. `None` for an unknown type.
 pub(crate) fn kind_of(stated: &Value) -> Option<StatedKind> {
-    let unavailable = |class| Some(StatedKind { class, is_unavailable: true });
+    let unavailable = |class| Some(StatedKind::unavailable(class));
     let status = stated.as_u64().or_else(|| stated.as_str()?.parse().ok());
     if let Some(status) = status {
         return match status {
@@ -193,6 +258,8 @@ pub(crate) fn kind_of(stated: &Value) -> Option<StatedKind> {
         | "contextlengthexceeded" => Some(FailureClass::BudgetExhausted.into()),
         "authentication"
         | "authenticationfailed"
+        | "authrequired"
+        | "oauthorgnotallowed"
         | "fatalauthentication"
         | "unauthorized"
         | "permission"

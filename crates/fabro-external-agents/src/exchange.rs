@@ -46,6 +46,7 @@ pub(crate) fn start(
 pub(crate) async fn exchange(
     (mut process, pipes): (Process, Pipes),
     task: &Task<'_>,
+    prompt: &str,
     mut on_stdout: impl FnMut(&[u8]) + Send,
 ) -> Result<Ended, BackendError> {
     let mut stdout = Log::new(task, "stdout.log");
@@ -54,7 +55,7 @@ pub(crate) async fn exchange(
     let exit = {
         let mut transfer = std::pin::pin!(async {
             tokio::try_join!(
-                write_prompt(pipes.stdin, task.prompt),
+                write_prompt(pipes.stdin, prompt),
                 stdout.record(pipes.stdout, &mut on_stdout),
                 stderr.record(pipes.stderr, |bytes| tail.push(bytes)),
             )

@@ -62,6 +62,6 @@ mod lines;
 
 #[cfg(feature = "acp")]
 pub use acp::Acp;
-pub use backend::{Backend, Done, Progress, Task};
+pub use backend::{Backend, Done, Progress, Session, Task};
 pub use cli::{Cli, CliAgent};
 pub use error::{BackendError, StatedKind};

@@ -5,13 +5,14 @@ use agent_client_protocol::v1::schema::{
     ContentBlock, PermissionOptionKind, ReadTextFileRequest, ReadTextFileResponse,
     RequestPermissionOutcome, RequestPermissionRequest, RequestPermissionResponse,
     SelectedPermissionOutcome, SessionUpdate, ToolCallContent, ToolCallUpdate, ToolKind,
-    WriteTextFileRequest, WriteTextFileResponse,
+    UsageUpdate, WriteTextFileRequest, WriteTextFileResponse,
 };
 use agent_client_protocol::{Error, ErrorCode};
 use fabro_redact::Stream;
 use fabro_sandbox::{ExecError, LocalFiles};
 use fabro_types::{Permissions, Usage};
 use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
 
 use crate::acp::files;
 use crate::{BackendError, Done, Progress, Task};
@@ -29,6 +30,10 @@ pub(super) struct SessionClient<'a> {
     root: PathBuf,
     files: LocalFiles,
     state: Mutex<State>,
+    /// The model that the session uses, as far as it is known.
+    model: Mutex<Option<String>>,
+    /// Fires when the task's budget is used up.
+    over_budget: CancellationToken,
 }
 
 struct State {
@@ -36,10 +41,36 @@ struct State {
     text: Vec<u8>,
     /// The agent called a tool since its last text.
     acted: bool,
+    /// The cost of the whole session.
     cost_usd: Option<f64>,
-    /// What kind of tool each call is.
-    kinds: BTreeMap<String, ToolKind>,
+    /// The largest context so far, in tokens.
+    context: u64,
+    /// What was announced of each call.
+    calls: BTreeMap<String, AnnouncedCall>,
     warnings: Vec<String>,
+    phase: Phase,
+}
+
+/// How far the session has come.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Phase {
+    /// No prompt was sent: what an agent reports now is of earlier turns.
+    #[default]
+    Preparing,
+    /// The prompt was sent.
+    Prompted,
+    /// The agent has reported something about it.
+    Taken,
+    /// Its model has answered.
+    Working,
+}
+
+/// What an agent announced of a call, before it asks for permission.
+#[derive(Clone, Default)]
+struct AnnouncedCall {
+    title: Option<String>,
+    kind: Option<ToolKind>,
+    paths: Vec<PathBuf>,
 }
 
 impl State {
@@ -60,11 +91,14 @@ impl<'a> SessionClient<'a> {
             text: Vec::new(),
             acted: false,
             cost_usd: None,
-            kinds: BTreeMap::new(),
+            context: 0,
+            calls: BTreeMap::new(),
             warnings: Vec::new(),
+            phase: Phase::default(),
         });
         let root = files.root().to_owned();
-        Ok(Self { task, root, files, state })
+        let (model, over_budget) = (Mutex::default(), CancellationToken::new());
+        Ok(Self { task, root, files, state, model, over_budget })
     }
 
     pub(super) fn root(&self) -> &Path {
@@ -79,11 +113,30 @@ impl<'a> SessionClient<'a> {
         }
     }
 
+    pub(super) fn set_model(&self, model: &str) {
+        *self.model.lock() = Some(model.to_owned());
+    }
+
+    /// The prompt is sent now.
+    pub(super) fn prompted(&self) {
+        self.state.lock().phase = Phase::Prompted;
+    }
+
+    /// Whether the agent's model has answered the prompt.
+    pub(super) fn has_worked(&self) -> bool {
+        self.state.lock().phase == Phase::Working
+    }
+
+    /// Waits until the task's budget is used up.
+    pub(super) async fn over_budget(&self) {
+        self.over_budget.cancelled().await;
+    }
+
     /// The whole answer of the agent.
     pub(super) fn done(&self, session_id: &str) -> Done {
         self.flush();
+        let usage = self.usage();
         let state = self.state.lock();
-        let usage = state.cost_usd.map(|cost_usd| Usage { cost_usd, ..Usage::default() });
         Done {
             text: String::from_utf8_lossy(&state.text).trim().to_owned(),
             usage,
@@ -92,46 +145,102 @@ impl<'a> SessionClient<'a> {
         }
     }
 
-    pub(super) fn update(&self, update: SessionUpdate) {
+    /// What this run used. An agent reports the cost of its whole session, and of tokens only how many
+    /// are in its context: no fewer were sent.
+    fn usage(&self) -> Vec<Usage> {
+        let state = self.state.lock();
+        if state.cost_usd.is_none() && state.context == 0 {
+            return Vec::new();
+        }
+        let before = self.task.resume.map_or(0.0, |session| session.used.cost_usd);
+        let total = state.cost_usd.unwrap_or_default();
+        let model = self.model.lock().clone();
+        let cost_usd = if total >= before { total - before } else { total };
+        let input_tokens = state.context;
+        vec![Usage { model, input_tokens, cost_usd, turns: 1, ..Usage::default() }]
+    }
+
+    /// Takes an update of the session `id`.
+    pub(super) fn update(&self, id: &str, update: SessionUpdate) {
+        if !self.advance(id, &update) {
+            (self.task.on_event)(Progress::Activity);
+            return;
+        }
         let progress = match update {
             SessionUpdate::AgentMessageChunk(chunk) => match chunk.content {
                 ContentBlock::Text(text) => self.add_text(&text.text),
                 _ => Progress::Activity,
             },
             SessionUpdate::ToolCall(call) => {
-                let name = call.name.unwrap_or(call.title);
                 self.flush();
-                self.remember(&call.tool_call_id.0, call.kind);
+                let name = call.name.clone().unwrap_or_else(|| call.title.clone());
+                self.announce(&call.into());
                 Progress::Tool { name: self.task.redactor.redact(&name).into_owned() }
             }
             SessionUpdate::ToolCallUpdate(call) => {
-                if let Some(kind) = call.fields.kind {
-                    self.remember(&call.tool_call_id.0, kind);
-                }
+                self.announce(&call);
                 Progress::Activity
             }
-            SessionUpdate::UsageUpdate(usage) => {
-                let dollars = usage.cost.filter(|cost| cost.currency == "USD");
-                if let Some(cost) = dollars {
-                    self.state.lock().cost_usd = Some(cost.amount);
-                }
-                Progress::Activity
-            }
+            SessionUpdate::UsageUpdate(usage) => self.used(&usage),
             _ => Progress::Activity,
         };
         (self.task.on_event)(progress);
     }
 
-    /// Allows what the permissions of the task cover, once, and refuses the rest.
+    /// Whether the update is about the prompt. The first one says that the agent has taken it.
+    fn advance(&self, id: &str, update: &SessionUpdate) -> bool {
+        let is_work = matches!(
+            update,
+            SessionUpdate::AgentMessageChunk(_)
+                | SessionUpdate::AgentThoughtChunk(_)
+                | SessionUpdate::ToolCall(_)
+                | SessionUpdate::Plan(_)
+        );
+        let mut state = self.state.lock();
+        let before = state.phase;
+        state.phase = match before {
+            Phase::Preparing | Phase::Working => before,
+            _ if is_work => Phase::Working,
+            _ => Phase::Taken,
+        };
+        drop(state);
+        if before == Phase::Prompted {
+            (self.task.on_event)(Progress::Session(id.to_owned()));
+        }
+        before != Phase::Preparing
+    }
+
+    fn used(&self, usage: &UsageUpdate) -> Progress {
+        let mut state = self.state.lock();
+        state.context = state.context.max(usage.used);
+        if let Some(cost) = usage.cost.as_ref().filter(|cost| cost.currency == "USD") {
+            state.cost_usd = Some(cost.amount);
+        }
+        drop(state);
+        let used = self.usage();
+        let spent: f64 = used.iter().map(|used| used.cost_usd).sum();
+        if self.task.budget_usd.is_some_and(|budget| spent >= budget) {
+            self.over_budget.cancel();
+        }
+        Progress::Usage(used)
+    }
+
+    /// Allows what the permissions of the task cover, once, and refuses the rest. Only the id of the
+    /// call is certain to be in the request: the rest was announced.
     pub(super) fn permit(&self, request: &RequestPermissionRequest) -> RequestPermissionResponse {
+        let cancelled = RequestPermissionResponse::new(RequestPermissionOutcome::Cancelled);
+        if self.task.cancel.is_cancelled() {
+            return cancelled;
+        }
         let call = &request.tool_call;
-        let known = self.state.lock().kinds.get(&*call.tool_call_id.0).copied();
-        let kind = call.fields.kind.or(known).unwrap_or_default();
-        let allowed = covers(self.task.permissions, kind, &paths(call), &self.files);
+        self.announce(call);
+        let known = self.state.lock().calls.get(&*call.tool_call_id.0).cloned().unwrap_or_default();
+        let kind = known.kind.unwrap_or_default();
+        let allowed = covers(self.task.permissions, kind, &known.paths, &self.files);
         let kinds = if allowed {
             [PermissionOptionKind::AllowOnce, PermissionOptionKind::AllowAlways]
         } else {
-            let what = call.fields.title.as_deref().unwrap_or("a tool");
+            let what = known.title.as_deref().unwrap_or("a tool");
             self.warn(&format!(
                 "the agent may not use {what} with the permissions {}: raise them to allow it",
                 self.task.permissions.as_str()
@@ -141,13 +250,9 @@ impl<'a> SessionClient<'a> {
         let mut options = kinds
             .iter()
             .filter_map(|kind| request.options.iter().find(|option| option.kind == *kind));
-        let outcome = match options.next() {
-            Some(option) => RequestPermissionOutcome::Selected(SelectedPermissionOutcome::new(
-                option.option_id.clone(),
-            )),
-            None => RequestPermissionOutcome::Cancelled,
-        };
-        RequestPermissionResponse::new(outcome)
+        let Some(option) = options.next() else { return cancelled };
+        let selected = SelectedPermissionOutcome::new(option.option_id.clone());
+        RequestPermissionResponse::new(RequestPermissionOutcome::Selected(selected))
     }
 
     pub(super) fn read(
@@ -194,13 +299,23 @@ impl<'a> SessionClient<'a> {
         Progress::Text(String::from_utf8_lossy(&clean).into_owned())
     }
 
-    fn remember(&self, call: &str, kind: ToolKind) {
+    /// Remembers what is said of a call; what is left out stays.
+    fn announce(&self, call: &ToolCallUpdate) {
         let mut state = self.state.lock();
         state.acted = true;
-        if state.kinds.len() >= MOST {
-            state.kinds.clear();
+        let id = &*call.tool_call_id.0;
+        if state.calls.len() >= MOST && !state.calls.contains_key(id) {
+            state.calls.pop_first();
         }
-        state.kinds.insert(call.to_owned(), kind);
+        let known = state.calls.entry(id.to_owned()).or_default();
+        known.kind = call.fields.kind.or(known.kind);
+        known.title = call.fields.title.clone().or(known.title.take());
+        for path in paths(call) {
+            // All that were ever named: a later one does not take back an earlier one.
+            if !known.paths.contains(&path) {
+                known.paths.push(path);
+            }
+        }
     }
 }
 

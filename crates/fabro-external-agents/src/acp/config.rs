@@ -7,6 +7,8 @@ use crate::BackendError;
 pub(super) struct Config {
     pub(super) mode: Option<String>,
     pub(super) model: Option<String>,
+    /// The method to log in by.
+    pub(super) auth: Option<String>,
     pub(super) env: Vec<(String, String)>,
     /// The agent's own options: a text or a truth value each.
     pub(super) options: Map<String, Value>,
@@ -28,8 +30,9 @@ impl Config {
             match (key.as_str(), value) {
                 ("mode", Value::String(mode)) => read.mode = Some(mode.clone()),
                 ("model", Value::String(model)) => read.model = Some(model.clone()),
+                ("auth", Value::String(auth)) => read.auth = Some(auth.clone()),
                 ("env", Value::Object(env)) => read.env = variables(env)?,
-                ("mode" | "model", _) => {
+                ("mode" | "model" | "auth", _) => {
                     return Err(wrong(format!(
                         "`{key}` in acp.config is not a text: write a text"
                     )));
@@ -96,7 +99,7 @@ mod tests {
 
     #[test]
     fn commands_are_split_as_by_a_shell() {
-        let rest = "Config { mode: None, model: None, env: [], options: {} }";
+        let rest = "Config { mode: None, model: None, auth: None, env: [], options: {} }";
         check("a 'b c' d\\ e $HOME", &Value::Null, &format!(r#"a ["b c", "d e", "$HOME"] {rest}"#));
         check("  ", &Value::Null, "acp.command is empty: name the program that speaks ACP");
         check("a 'b", &Value::Null, "acp.command has an open quote: close it");
@@ -107,7 +110,7 @@ mod tests {
         check(
             "a",
             &json!({"mode": "ask", "model": "m", "env": {"A": "1"}, "fast": true, "level": "high"}),
-            r#"a [] Config { mode: Some("ask"), model: Some("m"), env: [("A", "1")], options: {"fast": Bool(true), "level": String("high")} }"#,
+            r#"a [] Config { mode: Some("ask"), model: Some("m"), auth: None, env: [("A", "1")], options: {"fast": Bool(true), "level": String("high")} }"#,
         );
         check("a", &json!([]), r#"acp.config is not a JSON object: write it as {"mode": "…"}"#);
         check("a", &json!({"mode": 1}), "`mode` in acp.config is not a text: write a text");

@@ -35,7 +35,7 @@ const LAST_LINES: Duration = Duration::from_millis(500);
 
 /// A program that speaks the Agent Client Protocol over its stdin and stdout.
 ///
-/// It is started for each task, given one session and one prompt, and ended. It may read and write
+/// It is started for each task, given one session, new or continued, and one prompt, and ended. It may read and write
 /// text files through the protocol, inside of the working directory only and as the task's
 /// permissions allow; it is offered no terminal, so what it runs it runs itself, after asking.
 #[derive(Clone, Debug)]
@@ -48,8 +48,8 @@ pub struct Acp {
 impl Acp {
     /// The program of a command line, in which words are quoted as in a shell; nothing is expanded.
     ///
-    /// `config` is `null` or an object. In it `mode` and `model` are set for the session, `env` has
-    /// variables for the program, and any other key is an option of the agent, with a text, `true`
+    /// `config` is `null` or an object. In it `mode` and `model` are set for the session, `auth` names
+    /// the method of the agent to log in by, `env` has variables for the program, and any other key is an option of the agent, with a text, `true`
     /// or `false`.
     ///
     /// # Errors
@@ -65,7 +65,26 @@ impl Acp {
         &self.program
     }
 
-    fn name(&self) -> &str {
+    /// Why a spending limit may not count what an agent uses of this model; `None` when it can be
+    /// counted: where the agent does not report its cost, the model has to be known.
+    pub fn unpriced(
+        &self,
+        model: Option<&str>,
+        has_price: impl FnOnce(&str) -> bool,
+    ) -> Option<String> {
+        let name = self.name();
+        match self.config.model.as_deref().or(model) {
+            Some(model) => (!has_price(model)).then(|| {
+                format!("the price of {model} is not known, and `{name}` may not report its cost")
+            }),
+            None => {
+                Some(format!("`{name}` may not report its cost: name a model whose price is known"))
+            }
+        }
+    }
+
+    /// The name of the program, without its directory.
+    pub fn name(&self) -> &str {
         let name = Path::new(&self.program).file_name().and_then(|name| name.to_str());
         name.unwrap_or(&self.program)
     }
@@ -105,18 +124,21 @@ impl Backend for Acp {
         let mark = Mark::new();
         let env = [task.keys, task.env, &self.config.env, &[mark.variable()]].concat();
         let install = "install it, or correct `acp.command`";
+        let client = SessionClient::new(&task)?;
         let (mut process, pipes) = start(&self.program, &self.args, &env, &task, install)?;
         let stderr = Mutex::new(Tail::default());
         let is_prompted = AtomicBool::new(false);
         let final_error = |error: BackendError| {
             let error = error.redacted(&task.redactor);
-            if is_prompted.load(Ordering::Relaxed) {
+            if client.has_worked() {
+                error.after_work()
+            } else if is_prompted.load(Ordering::Relaxed) {
                 error
             } else {
                 error.before_request(self.name())
             }
         };
-        let outcome = match self.converse(pipes, &task, &stderr, &is_prompted).await {
+        let outcome = match self.converse(pipes, &client, &task, &stderr, &is_prompted).await {
             Err(Stop::Gone(error)) => {
                 let error = self.connection_error(&mut process, &error, &stderr).await;
                 return Err(final_error(error));
@@ -134,11 +156,11 @@ impl Acp {
     async fn converse(
         &self,
         pipes: Pipes,
+        client: &SessionClient<'_>,
         task: &Task<'_>,
         stderr: &Mutex<Tail>,
         is_prompted: &AtomicBool,
     ) -> Result<Done, Stop> {
-        let client = SessionClient::new(task)?;
         let mut log = Log::new(task, "stderr.log");
         let add_to_tail = |bytes: &[u8]| {
             stderr.lock().push(bytes);
@@ -148,13 +170,12 @@ impl Acp {
             log.finish(add_to_tail)
         };
         let transport = transport::lines(pipes.stdin, pipes.stdout, Log::new(task, "stdout.log"));
-        let client = &client;
         let conversation = Client
             .v1()
             .name("fabro")
             .on_receive_notification(
                 async move |update: SessionNotification, _| {
-                    client.update(update.update);
+                    client.update(&update.session_id.0, update.update);
                     Ok(())
                 },
                 on_receive_notification!(),

@@ -4,10 +4,11 @@ use std::time::Duration;
 use agent_client_protocol::schema::ProtocolVersion;
 use agent_client_protocol::v1::ConnectionTo;
 use agent_client_protocol::v1::schema::{
-    CancelNotification, ClientCapabilities, ContentBlock, FileSystemCapabilities, Implementation,
-    InitializeRequest, NewSessionRequest, NewSessionResponse, PromptRequest, SessionConfigOption,
-    SessionConfigOptionCategory, SessionConfigOptionValue, SetSessionConfigOptionRequest,
-    SetSessionModeRequest, StopReason, TextContent,
+    AgentCapabilities, AuthMethod, AuthenticateRequest, CancelNotification, ClientCapabilities,
+    ContentBlock, FileSystemCapabilities, Implementation, InitializeRequest, LoadSessionRequest,
+    NewSessionRequest, PromptRequest, ResumeSessionRequest, SessionConfigKind, SessionConfigOption,
+    SessionConfigOptionCategory, SessionConfigOptionValue, SessionId,
+    SetSessionConfigOptionRequest, SetSessionModeRequest, StopReason, TextContent,
 };
 use agent_client_protocol::{
     Agent, Error, ErrorCode, UntypedMessage, is_incoming_transport_closed,
@@ -18,7 +19,7 @@ use tokio::time::timeout;
 
 use crate::acp::client::SessionClient;
 use crate::acp::config::Config;
-use crate::{BackendError, Done, Task, error};
+use crate::{BackendError, Done, StatedKind, Task, error};
 
 /// How long an agent may take to stop by itself.
 const STOP: Duration = Duration::from_secs(2);
@@ -58,24 +59,36 @@ pub(super) async fn converse(
         () = task.cancel.cancelled() => return Err(BackendError::Canceled.into()),
         session = prepare(agent, task, config, client, program) => session?,
     };
-    let id = session.session_id;
+    let id = session.id.clone();
     is_prompted.store(true, Ordering::Relaxed);
+    client.prompted();
     let prompt = ContentBlock::Text(TextContent::new(task.prompt));
     let prompt = agent.send_request(PromptRequest::new(id.clone(), vec![prompt])).block_task();
     let mut prompt = std::pin::pin!(prompt);
-    let answered = tokio::select! {
+    let stopped_by = tokio::select! {
         biased;
-        () = task.cancel.cancelled() => {
-            if agent.send_notification(CancelNotification::new(id)).is_ok() {
-                // Whether it stops by itself or not: it is canceled.
-                let _ = timeout(STOP, prompt).await;
-            }
-            return Err(BackendError::Canceled.into());
+        () = task.cancel.cancelled() => BackendError::Canceled,
+        // An agent that could not continue would lose its work.
+        () = client.over_budget(), if session.is_resumable => {
+            BackendError::Budget { program: program.to_owned() }
         }
-        answered = &mut prompt => answered?,
+        answered = &mut prompt => return ended(answered?.stop_reason, &id, client, program),
     };
+    if agent.send_notification(CancelNotification::new(id)).is_ok() {
+        // Whether it stops by itself or not: it is ended.
+        let _ = timeout(STOP, prompt).await;
+    }
+    Err(stopped_by.into())
+}
+
+fn ended(
+    reason: StopReason,
+    id: &SessionId,
+    client: &SessionClient<'_>,
+    program: &str,
+) -> Result<Done, Stop> {
     let stopped = |class, message| Err(BackendError::reported(program, class, message).into());
-    match answered.stop_reason {
+    match reason {
         StopReason::EndTurn => Ok(client.done(&id.0)),
         StopReason::MaxTokens => {
             stopped(FailureClass::BudgetExhausted, "it reached its limit of tokens")
@@ -93,13 +106,22 @@ pub(super) async fn converse(
     }
 }
 
+/// A session that can be given a prompt.
+struct OpenSession {
+    id: SessionId,
+    has_modes: bool,
+    options: Vec<SessionConfigOption>,
+    /// Another run can continue it.
+    is_resumable: bool,
+}
+
 async fn prepare(
     agent: &ConnectionTo<Agent>,
     task: &Task<'_>,
     config: &Config,
     client: &SessionClient<'_>,
     program: &str,
-) -> Result<NewSessionResponse, Stop> {
+) -> Result<OpenSession, Stop> {
     let files = FileSystemCapabilities::new()
         .read_text_file(true)
         .write_text_file(task.permissions >= Permissions::ReadWrite);
@@ -111,19 +133,78 @@ async fn prepare(
         let message = format!("it speaks version {} of ACP, not 1", welcome.protocol_version);
         return Err(BackendError::reported(program, FailureClass::Deterministic, &message).into());
     }
-    let request = NewSessionRequest::new(client.root());
-    let session = agent.send_request(request).block_task().await;
-    let session = session.map_err(|error| needs_login(error, program))?;
+    if let Some(method) = &config.auth {
+        let login = agent.send_request(AuthenticateRequest::new(method.clone())).block_task().await;
+        login.map_err(|error| needs_login(error, &welcome.auth_methods, program))?;
+    }
+    let opened = open(agent, task, client, program, &welcome.agent_capabilities).await;
+    let session = opened.map_err(|stop| match stop {
+        Stop::Refused(error) => needs_login(error, &welcome.auth_methods, program),
+        stop => stop,
+    })?;
     configure(agent, task, config, client, program, &session).await?;
     Ok(session)
 }
 
-fn needs_login(error: Error, program: &str) -> Stop {
-    if error.code == ErrorCode::AUTH_REQUIRED {
-        let message = "it needs a login: start it once by hand and log in, or set its key in acp.config's env";
-        return BackendError::reported(program, FailureClass::Deterministic, message).into();
+/// A new session, or the one that the task continues.
+async fn open(
+    agent: &ConnectionTo<Agent>,
+    task: &Task<'_>,
+    client: &SessionClient<'_>,
+    program: &str,
+    can: &AgentCapabilities,
+) -> Result<OpenSession, Stop> {
+    let resumes = can.session_capabilities.resume.is_some();
+    let is_resumable = resumes || can.load_session;
+    let root = client.root();
+    let opened = |id, has_modes, options: Option<Vec<_>>| OpenSession {
+        id,
+        has_modes,
+        options: options.unwrap_or_default(),
+        is_resumable,
+    };
+    let Some(earlier) = &task.resume else {
+        let new = agent.send_request(NewSessionRequest::new(root)).block_task().await?;
+        return Ok(opened(new.session_id, new.modes.is_some(), new.config_options));
+    };
+    let id = SessionId::new(earlier.id);
+    let lost = |error: Error| match error.code {
+        ErrorCode::AUTH_REQUIRED => Stop::Refused(error),
+        _ if is_incoming_transport_closed(&error) => Stop::Gone(error),
+        _ => session_lost(program, &error.message),
+    };
+    if resumes {
+        let request = ResumeSessionRequest::new(id.clone(), root);
+        let found = agent.send_request(request).block_task().await.map_err(lost)?;
+        Ok(opened(id, found.modes.is_some(), found.config_options))
+    } else if can.load_session {
+        let request = LoadSessionRequest::new(id.clone(), root);
+        let found = agent.send_request(request).block_task().await.map_err(lost)?;
+        Ok(opened(id, found.modes.is_some(), found.config_options))
+    } else {
+        Err(session_lost(program, "it cannot load sessions"))
     }
-    error.into()
+}
+
+fn session_lost(program: &str, message: &str) -> Stop {
+    let (program, message) = (program.to_owned(), message.to_owned());
+    BackendError::SessionLost { program, message }.into()
+}
+
+fn needs_login(error: Error, methods: &[AuthMethod], program: &str) -> Stop {
+    if error.code != ErrorCode::AUTH_REQUIRED {
+        return error.into();
+    }
+    let ids: Vec<_> = methods.iter().map(|method| method.id().0.to_string()).collect();
+    let by = match &ids[..] {
+        [] => String::new(),
+        ids => format!(", or name a method in acp.config's auth: {}", ids.join(", ")),
+    };
+    let message = format!(
+        "it needs a login: start it once by hand and log in, or set its key in acp.config's env{by}"
+    );
+    let kind = StatedKind::unavailable(FailureClass::Deterministic);
+    BackendError::reported(program, kind, &message).into()
 }
 
 async fn configure(
@@ -132,10 +213,9 @@ async fn configure(
     config: &Config,
     client: &SessionClient<'_>,
     program: &str,
-    session: &NewSessionResponse,
+    session: &OpenSession,
 ) -> Result<(), Stop> {
-    let options = session.config_options.as_deref().unwrap_or_default();
-    let settings = Settings { agent, session, options };
+    let settings = Settings { agent, session };
     let refused = |key: &str, error: &Error| {
         let reason = reported(program, error);
         BackendError::Config(format!("`{key}` in acp.config is not accepted: {reason}"))
@@ -145,11 +225,19 @@ async fn configure(
     }
     if let Some(model) = &config.model {
         settings.model(model).await.map_err(|error| refused("model", &error))?;
-    } else if let Some(model) = task.model
-        && let Err(error) = settings.model(model).await
-    {
-        let reason = reported(program, &error);
-        client.warn(&format!("the model {model} is not set, the agent uses its own: {reason}"));
+        client.set_model(model);
+    } else if let Some(model) = task.model {
+        match settings.model(model).await {
+            Ok(()) => client.set_model(model),
+            Err(error) => {
+                let reason = reported(program, &error);
+                let warning =
+                    format!("the model {model} is not set, the agent uses its own: {reason}");
+                client.warn(&warning);
+            }
+        }
+    } else if let Some(model) = settings.current_model() {
+        client.set_model(model);
     }
     for (key, value) in &config.options {
         settings.option(key, value).await.map_err(|error| refused(key, &error))?;
@@ -160,18 +248,17 @@ async fn configure(
 /// What can be set in a session.
 struct Settings<'a> {
     agent: &'a ConnectionTo<Agent>,
-    session: &'a NewSessionResponse,
-    options: &'a [SessionConfigOption],
+    session: &'a OpenSession,
 }
 
 impl Settings<'_> {
     async fn mode(&self, mode: &str) -> Result<(), Error> {
-        if self.session.modes.is_none()
+        if !self.session.has_modes
             && let Some(option) = self.category(&SessionConfigOptionCategory::Mode)
         {
             return self.set(option, mode.into()).await;
         }
-        let request = SetSessionModeRequest::new(self.session.session_id.clone(), mode.to_owned());
+        let request = SetSessionModeRequest::new(self.session.id.clone(), mode.to_owned());
         self.agent.send_request(request).block_task().await.map(|_| ())
     }
 
@@ -180,14 +267,22 @@ impl Settings<'_> {
         if let Some(option) = self.category(&SessionConfigOptionCategory::Model) {
             return self.set(option, model.into()).await;
         }
-        let params = json!({"sessionId": self.session.session_id, "modelId": model});
+        let params = json!({"sessionId": self.session.id, "modelId": model});
         let request = UntypedMessage::new("session/set_model", params)?;
         self.agent.send_request(request).block_task().await.map(|_| ())
     }
 
+    /// The model that the agent chose itself.
+    fn current_model(&self) -> Option<&str> {
+        match &self.category(&SessionConfigOptionCategory::Model)?.kind {
+            SessionConfigKind::Select(select) => Some(&select.current_value.0),
+            _ => None,
+        }
+    }
+
     async fn option(&self, key: &str, value: &Value) -> Result<(), Error> {
-        let Some(option) = self.options.iter().find(|option| &*option.id.0 == key) else {
-            let names: Vec<_> = self.options.iter().map(|option| &*option.id.0).collect();
+        let Some(option) = self.session.options.iter().find(|option| &*option.id.0 == key) else {
+            let names: Vec<_> = self.session.options.iter().map(|option| &*option.id.0).collect();
             let message = format!("the agent has no such option, only [{}]", names.join(", "));
             return Err(Error::new(ErrorCode::INVALID_PARAMS, message));
         };
@@ -198,7 +293,7 @@ impl Settings<'_> {
     }
 
     fn category(&self, category: &SessionConfigOptionCategory) -> Option<&SessionConfigOption> {
-        self.options.iter().find(|option| option.category.as_ref() == Some(category))
+        self.session.options.iter().find(|option| option.category.as_ref() == Some(category))
     }
 
     async fn set(
@@ -206,7 +301,7 @@ impl Settings<'_> {
         option: &SessionConfigOption,
         value: SessionConfigOptionValue,
     ) -> Result<(), Error> {
-        let session = self.session.session_id.clone();
+        let session = self.session.id.clone();
         let request = SetSessionConfigOptionRequest::new(session, option.id.clone(), value);
         self.agent.send_request(request).block_task().await.map(|_| ())
     }
@@ -215,6 +310,8 @@ impl Settings<'_> {
 /// An error that the agent reported.
 pub(super) fn reported(program: &str, error: &agent_client_protocol::Error) -> BackendError {
     let data = error.data.as_ref();
+    let login = (error.code == ErrorCode::AUTH_REQUIRED)
+        .then(|| StatedKind::unavailable(FailureClass::Deterministic));
     let keys = ["type", "code", "kind", "status", "errorKind"];
     let kind = keys.iter().find_map(|key| error::kind_of(data?.get(key)?));
     let detail = data.and_then(|data| data.as_str().or(data["details"].as_str()));
@@ -222,5 +319,6 @@ pub(super) fn reported(program: &str, error: &agent_client_protocol::Error) -> B
         Some(detail) => format!("{}: {detail}", error.message),
         None => error.message.clone(),
     };
-    BackendError::reported(program, kind.unwrap_or(FailureClass::Deterministic.into()), &message)
+    let kind = login.or(kind).unwrap_or(FailureClass::Deterministic.into());
+    BackendError::reported(program, kind, &message)
 }

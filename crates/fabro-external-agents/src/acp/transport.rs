@@ -1,8 +1,11 @@
 use std::collections::VecDeque;
 use std::io;
 
+use agent_client_protocol::v1::schema::{PermissionOption, SessionNotification};
 use agent_client_protocol::{Client, ConnectTo, Lines as Transport};
 use futures_util::{sink, stream};
+use serde::Deserialize;
+use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, ChildStdout};
 
@@ -51,7 +54,7 @@ impl Incoming {
             lines.push(&chunk[..read], |line| {
                 let line = line.trim_ascii();
                 if let (true, Ok(line)) = (line.starts_with(b"{"), str::from_utf8(line)) {
-                    ready.push_back(line.to_owned());
+                    ready.extend(known(line));
                 }
             });
             if let Err(error) = log.copy(&chunk[..read]) {
@@ -59,4 +62,23 @@ impl Incoming {
             }
         }
     }
+}
+
+/// A message without what this version of the protocol does not know: agents may be newer. An update
+/// of an unknown kind is left out, and so is an option of a permission.
+fn known(line: &str) -> Option<String> {
+    let is_update = line.contains("\"session/update\"");
+    if !is_update && !line.contains("\"session/request_permission\"") {
+        return Some(line.to_owned());
+    }
+    // What is no message is reported as such by its reader.
+    let Ok(mut message) = serde_json::from_str::<Value>(line) else { return Some(line.to_owned()) };
+    if message["method"] == "session/update" {
+        SessionNotification::deserialize(&message["params"]).ok()?;
+    } else if message["method"] == "session/request_permission" {
+        let options = message["params"]["options"].as_array_mut();
+        options?.retain(|option| PermissionOption::deserialize(option).is_ok());
+        return Some(message.to_string());
+    }
+    Some(line.to_owned())
 }

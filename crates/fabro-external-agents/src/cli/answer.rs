@@ -7,18 +7,32 @@ use crate::error::{self, StatedKind};
 #[derive(Debug, Default)]
 pub(super) struct Answer {
     pub(super) text: Option<String>,
-    pub(super) usage: Option<Usage>,
+    /// By model.
+    pub(super) usage: Vec<Usage>,
     pub(super) session_id: Option<String>,
     pub(super) model: Option<String>,
     pub(super) error: Option<(StatedKind, String)>,
     /// An error from which the program may still recover.
     pub(super) pending_error: Option<(Option<StatedKind>, String)>,
+    /// It said that the turn is complete, which counts more than its exit code.
+    pub(super) is_complete: bool,
+    /// Its model has answered: text, a tool, usage.
+    pub(super) has_worked: bool,
+    /// It stopped because the budget it was given is used up.
+    pub(super) hit_budget: bool,
+    /// The usage before the part of the conversation that is counted now.
+    pub(super) total: Usage,
+    /// The message of the model that is read now.
+    pub(super) current_message: Option<String>,
+    /// Its output that is no event, the last lines of it.
+    pub(super) noise: String,
 }
 
 impl Answer {
     pub(super) fn fail(&mut self, kind: Option<StatedKind>, message: &str) {
         let kind = kind.or(self.pending_error.as_ref().and_then(|(kind, _)| *kind));
-        self.error = Some((kind.unwrap_or(FailureClass::Deterministic.into()), message.to_owned()));
+        let kind = kind.unwrap_or(FailureClass::Deterministic.into());
+        self.error = Some((kind, message.to_owned()));
     }
 
     /// Makes the pending error final.
@@ -26,6 +40,12 @@ impl Answer {
         if let (None, Some((kind, message))) = (&self.error, self.pending_error.take()) {
             self.fail(kind, &message);
         }
+    }
+
+    /// The usage that the program reports last of all, which replaces what it reported before.
+    pub(super) fn set_usage(&mut self, usage: Usage) {
+        self.has_worked |= usage.output_tokens > 0 || usage.cost_usd > 0.0;
+        self.usage = vec![usage];
     }
 }
 
@@ -36,4 +56,9 @@ pub(super) fn stated(error: &Value) -> Option<StatedKind> {
 
 pub(super) fn number(object: &Value, key: &str) -> u64 {
     object[key].as_u64().unwrap_or_default()
+}
+
+/// The first of these keys that has a number.
+pub(super) fn first_number(object: &Value, keys: &[&str]) -> u64 {
+    keys.iter().find_map(|key| object[key].as_u64()).unwrap_or_default()
 }

@@ -1,8 +1,9 @@
-use fabro_types::Usage;
+use fabro_types::{FailureClass, Usage};
 use serde_json::Value;
 
 use crate::cli::answer::{Answer, number};
-use crate::cli::program::{Output, Program};
+use crate::cli::program::{Output, Program, PromptBy, ignore_rest, no_codes};
+use crate::error::StatedKind;
 use crate::{Progress, error};
 
 /// The tools that change files.
@@ -11,19 +12,25 @@ const EDITS: &str = "Edit,MultiEdit,Write,NotebookEdit";
 /// The tools that need full permissions.
 const REACH: &str = "Bash,WebFetch,WebSearch";
 
+/// The model of messages that the program writes itself, about errors.
+const NO_MODEL: &str = "<synthetic>";
+
 pub(super) const PROGRAM: Program = Program {
     name: "claude",
     title: "Claude Code",
-    package: "@anthropic-ai/claude-code",
+    install: "with `npm install -g @anthropic-ai/claude-code`",
+    login: "start `claude` and enter /login, or set ANTHROPIC_API_KEY",
     provider: "anthropic",
-    variables: ["ANTHROPIC_", "CLAUDE_"],
+    variables: &["ANTHROPIC_", "CLAUDE_"],
     args: &["-p", "--output-format", "stream-json", "--verbose"],
     read_only: &["--permission-mode", "default", "--disallowedTools", EDITS, REACH],
     read_write: &["--permission-mode", "acceptEdits", "--disallowedTools", REACH],
     full: &["--permission-mode", "acceptEdits", "--allowedTools", REACH],
     dangerous: &["--dangerously-skip-permissions"],
-    last: &[],
-    output: Output::Events(read),
+    budget: Some("--max-budget-usd"),
+    resume: Some("--resume"),
+    prompt: PromptBy::Stdin(&[]),
+    output: Output { key: "type", read, rest: ignore_rest, exit: no_codes },
 };
 
 /// Reads one event of `stream-json`.
@@ -33,25 +40,44 @@ fn read(event: &Value, answer: &mut Answer, on_event: &dyn Fn(Progress)) {
     }
     match event["type"].as_str() {
         Some("system") => model(&event["model"], answer),
-        Some("assistant") => {
-            let message = &event["message"];
-            model(&message["model"], answer);
-            let parts = message["content"].as_array();
-            parts.into_iter().flatten().for_each(|part| progress(part, on_event));
-            answer.pending_error = event["error"].as_str().map(|kind| {
-                let text = message["content"][0]["text"].as_str().unwrap_or(kind);
-                (error::kind_of(&event["error"]), text.to_owned())
-            });
-            return;
-        }
+        Some("assistant") => return assistant(event, answer, on_event),
         Some("result") => result(event, answer),
         _ => {}
     }
     on_event(Progress::Activity);
 }
 
+fn assistant(event: &Value, answer: &mut Answer, on_event: &dyn Fn(Progress)) {
+    let message = &event["message"];
+    model(&message["model"], answer);
+    message["content"].as_array().into_iter().flatten().for_each(|part| progress(part, on_event));
+    answer.pending_error = event["error"].as_str().map(|kind| {
+        let text = message["content"][0]["text"].as_str().unwrap_or(kind);
+        (error::kind_of(&event["error"]), text.to_owned())
+    });
+    if answer.pending_error.is_none() && message["model"] != NO_MODEL {
+        answer.has_worked = true;
+        message_usage(message, answer);
+    }
+}
+
+/// The usage of an answer, until the result has that of all. Several events may be of one answer.
+fn message_usage(message: &Value, answer: &mut Answer) {
+    if !message["usage"].is_object() {
+        return;
+    }
+    let id = message["id"].as_str().map(str::to_owned);
+    if id.is_none() || id != answer.current_message {
+        answer.total = answer.usage.pop().unwrap_or_default();
+        answer.current_message = id;
+    }
+    let mut total = answer.total.clone();
+    total.add(&Usage { turns: 1, ..usage(&message["usage"], answer) });
+    answer.usage = vec![total];
+}
+
 fn model(name: &Value, answer: &mut Answer) {
-    if let Some(name) = name.as_str() {
+    if let Some(name) = name.as_str().filter(|name| *name != NO_MODEL) {
         answer.model = Some(name.to_owned());
     }
 }
@@ -64,28 +90,53 @@ fn progress(part: &Value, on_event: &dyn Fn(Progress)) {
     }
 }
 
-fn result(event: &Value, answer: &mut Answer) {
-    let tokens = &event["usage"];
+fn usage(tokens: &Value, answer: &Answer) -> Usage {
     let cached = number(tokens, "cache_read_input_tokens");
     let written = number(tokens, "cache_creation_input_tokens");
-    answer.usage = tokens.is_object().then(|| Usage {
+    Usage {
         model: answer.model.clone(),
         input_tokens: number(tokens, "input_tokens").saturating_add(cached).saturating_add(written),
         output_tokens: number(tokens, "output_tokens"),
         cached_tokens: cached,
         cache_write_tokens: written,
-        cost_usd: event["total_cost_usd"].as_f64().unwrap_or_default(),
-        turns: u32::try_from(number(event, "num_turns")).unwrap_or(u32::MAX),
         ..Usage::default()
-    });
+    }
+}
+
+fn result(event: &Value, answer: &mut Answer) {
+    if event["usage"].is_object() || event["total_cost_usd"].is_number() {
+        let used = Usage {
+            cost_usd: event["total_cost_usd"].as_f64().unwrap_or_default(),
+            turns: u32::try_from(number(event, "num_turns")).unwrap_or(u32::MAX),
+            ..usage(&event["usage"], answer)
+        };
+        answer.set_usage(used);
+    }
     let text = event["result"].as_str();
     let subtype = event["subtype"].as_str().unwrap_or("success");
     if event["is_error"] == true || subtype != "success" {
-        let class = error::kind_of(&event["api_error_status"]);
-        let class = class.or_else(|| error::kind_of(&event["subtype"]));
+        // An error in a turn that is no error is one of the model's service.
+        let unstated = || {
+            let is_api = subtype == "success" && event["api_error_status"].is_null();
+            is_api.then(|| StatedKind::unavailable(FailureClass::Deterministic))
+        };
+        let pending = || answer.pending_error.as_ref().and_then(|(kind, _)| *kind);
+        let kind = error::kind_of(&event["api_error_status"])
+            .or_else(|| error::kind_of(&event["subtype"]))
+            .or_else(pending)
+            .or_else(unstated);
+        answer.hit_budget = subtype == "error_max_budget_usd";
         let message = event["errors"][0].as_str().or(text).filter(|text| !text.trim().is_empty());
-        answer.fail(class, message.unwrap_or(subtype));
+        answer.fail(kind, message.unwrap_or(subtype));
     } else {
-        answer.text = text.map(str::to_owned);
+        answer.is_complete = true;
+        answer.pending_error = None;
+        answer.text = text.map(str::to_owned).or_else(|| structured(event));
     }
+}
+
+/// The answer to a request with a schema, where there is no text.
+fn structured(event: &Value) -> Option<String> {
+    let value = &event["structured_output"];
+    (!value.is_null()).then(|| value.to_string())
 }

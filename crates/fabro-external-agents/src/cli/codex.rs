@@ -1,25 +1,35 @@
-use fabro_types::Usage;
+use fabro_types::{FailureClass, Usage};
 use serde_json::Value;
 
 use crate::Progress;
 use crate::cli::answer::{Answer, number, stated};
-use crate::cli::program::{Output, Program};
+use crate::cli::program::{Output, Program, PromptBy, ignore_rest, no_codes};
+use crate::error::{StatedKind, kind_of};
+
+/// What codex says when the plan of the user is used up; its errors have no types.
+const QUOTA: &str = "You've hit your usage limit";
+
+/// What it says before the status of an HTTP response.
+const STATUS: &str = "unexpected status ";
 
 pub(super) const PROGRAM: Program = Program {
     name: "codex",
     title: "Codex",
-    package: "@openai/codex",
+    install: "with `npm install -g @openai/codex`",
+    login: "run `codex login`, or set OPENAI_API_KEY",
     provider: "openai",
-    variables: ["OPENAI_", "CODEX_"],
+    variables: &["OPENAI_", "CODEX_"],
     // Workflows also run where there is no repository, which codex refuses by default.
     args: &["exec", "--json", "--skip-git-repo-check"],
     read_only: &["--sandbox", "read-only"],
     read_write: &["--sandbox", "workspace-write"],
     full: &["--sandbox", "workspace-write", "-c", "sandbox_workspace_write.network_access=true"],
     dangerous: &["--dangerously-bypass-approvals-and-sandbox"],
-    // The prompt is on stdin.
-    last: &["-"],
-    output: Output::Events(read),
+    budget: None,
+    // A subcommand: the options before it hold for it too.
+    resume: Some("resume"),
+    prompt: PromptBy::Stdin(&["-"]),
+    output: Output { key: "type", read, rest: ignore_rest, exit: no_codes },
 };
 
 /// Reads one event of `--json`.
@@ -28,32 +38,58 @@ fn read(event: &Value, answer: &mut Answer, on_event: &dyn Fn(Progress)) {
         Some("thread.started") => {
             answer.session_id = event["thread_id"].as_str().map(str::to_owned);
         }
-        Some("item.started") => return started(&event["item"], on_event),
+        Some("item.started") => return started(&event["item"], answer, on_event),
         Some("item.completed") => return completed(&event["item"], answer, on_event),
         Some("turn.completed") => {
             answer.pending_error = None;
+            answer.is_complete = true;
             used(&event["usage"], answer);
         }
         Some("turn.failed") => {
             let error = &event["error"];
-            answer.fail(stated(error), error["message"].as_str().unwrap_or("the turn failed"));
+            answer.is_complete = false;
+            used(&event["usage"], answer);
+            let message = error["message"].as_str().or_else(|| error.as_str());
+            let message = message.unwrap_or("the turn failed");
+            answer.fail(Some(kind_of_error(error, message)), message);
         }
         // It may recover: codex reports its own reconnects in the same way.
         Some("error") => {
             let message = event["message"].as_str().unwrap_or("it failed");
-            answer.pending_error = Some((stated(event), message.to_owned()));
+            // Every event has a type.
+            let stated = ["code", "kind", "status"].iter().find_map(|key| kind_of(event.get(key)?));
+            let kind = stated.unwrap_or_else(|| kind_of_error(&Value::Null, message));
+            answer.pending_error = Some((Some(kind), message.to_owned()));
         }
         _ => {}
     }
     on_event(Progress::Activity);
 }
 
-fn started(item: &Value, on_event: &dyn Fn(Progress)) {
+/// A turn that failed without a reason that is known: when nothing was done in it, the model could not
+/// be asked.
+fn kind_of_error(error: &Value, message: &str) -> StatedKind {
+    let status = message.split_once(STATUS).map(|(_, rest)| {
+        let digits = rest.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
+        Value::from(digits)
+    });
+    if let Some(kind) = stated(error).or_else(|| kind_of(&status?)) {
+        return kind;
+    }
+    StatedKind::unavailable(if message.contains(QUOTA) {
+        FailureClass::BudgetExhausted
+    } else {
+        FailureClass::Deterministic
+    })
+}
+
+fn started(item: &Value, answer: &mut Answer, on_event: &dyn Fn(Progress)) {
     match kind(item) {
         "agent_message" | "assistant_message" | "reasoning" | "todo_list" | "error" | "" => {
             on_event(Progress::Activity);
         }
         kind => {
+            answer.has_worked = true;
             let name = item["tool"].as_str().unwrap_or(kind);
             on_event(Progress::Tool { name: name.to_owned() });
         }
@@ -61,7 +97,10 @@ fn started(item: &Value, on_event: &dyn Fn(Progress)) {
 }
 
 fn completed(item: &Value, answer: &mut Answer, on_event: &dyn Fn(Progress)) {
-    match (kind(item), item["text"].as_str()) {
+    let kind = kind(item);
+    // Warnings are items of their own.
+    answer.has_worked |= kind != "error";
+    match (kind, item["text"].as_str()) {
         ("agent_message" | "assistant_message", Some(text)) => {
             answer.text = Some(text.to_owned());
             on_event(Progress::Text(text.to_owned()));
@@ -75,12 +114,39 @@ fn kind(item: &Value) -> &str {
     item["type"].as_str().or(item["item_type"].as_str()).unwrap_or_default()
 }
 
+/// Counts what is new: codex may report the usage of the whole conversation.
 fn used(tokens: &Value, answer: &mut Answer) {
-    answer.usage.get_or_insert_default().add(&Usage {
+    if !tokens.is_object() {
+        return;
+    }
+    let reported = Usage {
+        model: answer.model.clone(),
         input_tokens: number(tokens, "input_tokens"),
         output_tokens: number(tokens, "output_tokens"),
         cached_tokens: number(tokens, "cached_input_tokens"),
+        reasoning_tokens: number(tokens, "reasoning_output_tokens"),
         turns: 1,
         ..Usage::default()
-    });
+    };
+    let before = std::mem::replace(&mut answer.total, reported.clone());
+    let mut total = answer.usage.pop().unwrap_or_default();
+    total.add(&increase(reported, &before));
+    answer.set_usage(total);
+}
+
+/// What was used since `before`. A number that is smaller than before is of the turn alone.
+fn increase(reported: Usage, before: &Usage) -> Usage {
+    let is_cumulative = reported.input_tokens >= before.input_tokens
+        && reported.output_tokens >= before.output_tokens
+        && reported.cached_tokens >= before.cached_tokens;
+    if !is_cumulative {
+        return reported;
+    }
+    Usage {
+        input_tokens: reported.input_tokens - before.input_tokens,
+        output_tokens: reported.output_tokens - before.output_tokens,
+        cached_tokens: reported.cached_tokens - before.cached_tokens,
+        reasoning_tokens: reported.reasoning_tokens.saturating_sub(before.reasoning_tokens),
+        ..reported
+    }
 }

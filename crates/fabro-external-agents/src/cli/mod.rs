@@ -1,3 +1,4 @@
+mod agy;
 mod answer;
 mod claude;
 mod codex;
@@ -7,12 +8,24 @@ mod program;
 
 use async_trait::async_trait;
 use fabro_sandbox::{Exit, Mark};
+use fabro_types::{FailureClass, Permissions};
 
 use crate::cli::answer::Answer;
 use crate::cli::output::OutputReader;
-use crate::cli::program::Program;
+use crate::cli::program::{Program, PromptBy};
+use crate::error::StatedKind;
 use crate::exchange::{exchange, start};
 use crate::{Backend, BackendError, Done, Task};
+
+/// The exit codes of a shell for a program that cannot be run.
+const NOT_RUN: [i32; 2] = [126, 127];
+
+/// What the programs print, in place of an event, when nobody is logged in.
+const LOGIN: [&str; 5] =
+    ["/login", "Invalid API key", "Not logged in", "codex login", "set an Auth method"];
+
+/// The longest prompt that can be an argument of a program.
+const LONGEST_ARGUMENT: usize = 128 * 1024 - 1;
 
 /// A program that is an agent when it is started with a prompt.
 #[derive(Clone, Debug)]
@@ -30,17 +43,46 @@ pub enum CliAgent {
     Claude,
     /// Codex.
     Codex,
-    /// Gemini CLI.
+    /// Gemini CLI; where that is not installed, its successor Antigravity CLI.
     Gemini,
+    /// Antigravity CLI.
+    Agy,
 }
 
 impl CliAgent {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Claude, Self::Codex, Self::Gemini];
+    pub const ALL: [Self; 4] = [Self::Claude, Self::Codex, Self::Gemini, Self::Agy];
 
-    /// The program for the models of a provider: `anthropic`, `openai` or `gemini`.
+    /// The program for the models of a provider (`anthropic`, `openai`, `gemini` or `antigravity`),
+    /// or of this name.
     pub fn of_provider(provider: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|agent| agent.program().provider == provider)
+        let is_it = |agent: &Self| agent.program().provider == provider || agent.name() == provider;
+        Self::ALL.into_iter().find(is_it)
+    }
+
+    /// The program that takes the place of this one where it is not installed.
+    pub fn successor(self) -> Option<Self> {
+        (self == Self::Gemini).then_some(Self::Agy)
+    }
+
+    /// Why a spending limit would not count what the program uses of this model, `None` being its own
+    /// choice; `None` when it can be counted. `has_price` says whether the price of a model is known.
+    pub fn unpriced(
+        self,
+        model: Option<&str>,
+        has_price: impl FnOnce(&str) -> bool,
+    ) -> Option<String> {
+        let name = self.name();
+        match (self, model) {
+            (Self::Claude, _) | (Self::Gemini, None) => None,
+            (Self::Agy, _) => Some(format!("`{name}` does not report its usage")),
+            (_, Some(model)) => {
+                (!has_price(model)).then(|| format!("the price of {model} is not known"))
+            }
+            (Self::Codex, None) => Some(format!(
+                "`{name}` reports neither its cost nor its model: name a model whose price is known"
+            )),
+        }
     }
 
     /// The name of the program.
@@ -63,6 +105,7 @@ impl CliAgent {
             Self::Claude => &claude::PROGRAM,
             Self::Codex => &codex::PROGRAM,
             Self::Gemini => &gemini::PROGRAM,
+            Self::Agy => &agy::PROGRAM,
         }
     }
 }
@@ -86,28 +129,90 @@ impl Cli {
 
     fn done(&self, exit: Exit, mut answer: Answer, stderr: String) -> Result<Done, BackendError> {
         let name = self.agent.name();
-        if exit != Exit::Code(0) || answer.text.is_none() {
+        let is_done = answer.text.is_some() && (answer.is_complete || exit == Exit::Code(0));
+        if !is_done {
             answer.settle_error();
         }
-        if let Some((kind, message)) = answer.error {
-            return Err(BackendError::reported(name, kind, &message));
+        if answer.hit_budget {
+            return Err(BackendError::Budget { program: name.to_owned() });
         }
-        if exit != Exit::Code(0) {
-            let failed = BackendError::Failed { program: name.to_owned(), exit, stderr };
-            let is_silent = answer.session_id.is_none() && answer.usage.is_none();
-            let took_nothing = is_silent && answer.text.is_none();
-            let has_code = matches!(exit, Exit::Code(_));
-            return Err(if took_nothing && has_code {
-                failed.before_request(name)
-            } else {
-                failed
-            });
+        match (answer.error.take(), answer.text.take()) {
+            (None, Some(text)) if is_done => {
+                let Answer { usage, session_id, .. } = answer;
+                Ok(Done { text, usage, session_id, warnings: Vec::new() })
+            }
+            (Some((kind, message)), _) => {
+                let kind = if answer.has_worked { kind.after_work() } else { kind };
+                Err(BackendError::reported(name, kind, &message))
+            }
+            (None, _) => Err(self.unstated(exit, &answer, stderr)),
         }
-        let Some(text) = answer.text else {
-            return Err(BackendError::NoAnswer { program: name.to_owned(), stderr });
+    }
+
+    /// The error of a program that did not say why it has no answer.
+    fn unstated(&self, exit: Exit, answer: &Answer, stderr: String) -> BackendError {
+        let program = self.agent.name().to_owned();
+        // Some print what is wrong on stdout.
+        let last = if stderr.trim().is_empty() { answer.noise.clone() } else { stderr };
+        let code = match exit {
+            Exit::Code(code) => Some(code),
+            _ => None,
         };
-        let Answer { usage, session_id, .. } = answer;
-        Ok(Done { text, usage, session_id, warnings: Vec::new() })
+        let meaning = code.and_then(self.agent.program().output.exit);
+        let asks_for_login = LOGIN.iter().any(|it| last.contains(it) || answer.noise.contains(it));
+        let login = StatedKind::unavailable(FailureClass::Deterministic);
+        let kind = meaning.or((asks_for_login && !answer.has_worked).then_some(login));
+        if let Some(kind) = kind {
+            let kind = if answer.has_worked { kind.after_work() } else { kind };
+            let error = BackendError::Failed { program, exit, stderr: last };
+            return BackendError::Stated { kind, error: Box::new(error) };
+        }
+        if exit == Exit::Code(0) {
+            return BackendError::NoAnswer { program, stderr: last };
+        }
+        let is_run = code.is_none_or(|code| !NOT_RUN.contains(&code));
+        let failed = BackendError::Failed { program, exit, stderr: last };
+        if is_run || answer.has_worked { failed } else { failed.before_request(self.agent.name()) }
+    }
+
+    async fn run_program(&self, program: &str, task: &Task<'_>) -> Result<Done, BackendError> {
+        let known = self.agent.program();
+        let (prompt, is_argument) = match known.prompt {
+            PromptBy::Stdin(_) => (task.prompt, false),
+            PromptBy::Argument(_) => ("", true),
+        };
+        if is_argument && task.prompt.len() > LONGEST_ARGUMENT {
+            return Err(BackendError::Config(format!(
+                "the prompt has {} bytes, and {} takes at most {LONGEST_ARGUMENT}: shorten it, or choose a lower fidelity",
+                task.prompt.len(),
+                known.name
+            )));
+        }
+        if known.resume.is_none() && task.resume.is_some() {
+            let message = "it has no option for that".to_owned();
+            return Err(BackendError::SessionLost { program: known.name.to_owned(), message });
+        }
+        let args = known.args(task, self.dangerous);
+        let mark = Mark::new();
+        let own = task.keys.iter().filter(|(name, _)| self.agent.is_own_variable(name));
+        let own: Vec<_> = own.cloned().collect();
+        let env = [&own, task.env, &[mark.variable()]].concat();
+        let started = start(program, &args, &env, task, &known.install())?;
+        let answer = Answer {
+            model: task.model.map(str::to_owned),
+            total: task.resume.map(|session| session.used.clone()).unwrap_or_default(),
+            ..Answer::default()
+        };
+        let mut reader = OutputReader::new(known.output, answer, task.on_event);
+        let ended = exchange(started, task, prompt, |bytes| reader.read(bytes)).await?;
+        let mut done = self.done(ended.exit, reader.finish(&ended.stderr), ended.stderr)?;
+        if known.read_only.is_empty() && task.permissions < Permissions::Full {
+            done.warnings.push(format!(
+                "{} has no options for permissions: its own settings say what it may do",
+                known.name
+            ));
+        }
+        Ok(done)
     }
 }
 
@@ -117,16 +222,23 @@ impl Backend for Cli {
         if task.cancel.is_cancelled() {
             return Err(BackendError::Canceled);
         }
-        let known = self.agent.program();
-        let program = self.program.as_deref().unwrap_or(known.name);
-        let args = known.args(task.permissions, self.dangerous, task.model);
-        let mark = Mark::new();
-        let own = task.keys.iter().filter(|(name, _)| self.agent.is_own_variable(name));
-        let own: Vec<_> = own.cloned().collect();
-        let env = [&own, task.env, &[mark.variable()]].concat();
-        let started = start(program, &args, &env, &task, &known.install())?;
-        let mut reader = OutputReader::new(known.output, task.on_event);
-        let ended = exchange(started, &task, |bytes| reader.read(bytes)).await?;
-        self.done(ended.exit, reader.finish(&ended.stderr), ended.stderr)
+        let program = self.program.as_deref().unwrap_or(self.agent.name());
+        let ended = self.run_program(program, &task).await;
+        match (&ended, self.agent.successor()) {
+            (Err(BackendError::Missing { .. }), Some(successor)) if self.program.is_none() => {
+                let other = Self { agent: successor, ..self.clone() };
+                match other.run_program(successor.name(), &task).await {
+                    Err(BackendError::Missing { .. }) => ended,
+                    other => other,
+                }
+            }
+            _ => ended,
+        }
     }
+}
+
+/// How to log in to a program of this name, in parentheses; empty for one that is not known.
+pub(crate) fn login(program: &str) -> String {
+    let known = CliAgent::ALL.into_iter().find(|agent| agent.name() == program);
+    known.map_or_else(String::new, |agent| format!(" ({})", agent.program().login))
 }

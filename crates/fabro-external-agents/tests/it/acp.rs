@@ -156,11 +156,11 @@ async fn ends_have_reasons_and_classes() {
     says 6
     error: fake_agent: it refused to continue: change the prompt (deterministic)
     ");
-    assert_snapshot!(answer("fail", Permissions::Full).await, @"error: fake_agent: Internal error: come back later (transient_infra)");
+    assert_snapshot!(answer("fail", Permissions::Full).await, @"error: fake_agent: Internal error: come back later (transient_infra, unavailable)");
     let place = Place::new();
     let redactor = fabro_redact::Redactor::new([("KEY", "come back")]);
     let said = place.run(&agent("", &Value::Null), "fail", |task| task.redactor = redactor).await;
-    assert_snapshot!(said, @"error: fake_agent: Internal error: [redacted:KEY] later (transient_infra)");
+    assert_snapshot!(said, @"error: fake_agent: Internal error: [redacted:KEY] later (transient_infra, unavailable)");
     assert_snapshot!(answer("die", Permissions::Full).await, @r"
     error: fake_agent failed with exit code 7; it said:
     out of memory (deterministic)
@@ -168,13 +168,13 @@ async fn ends_have_reasons_and_classes() {
     let place = Place::new();
     assert_snapshot!(place.run(&agent("broken", &Value::Null), "", |_| {}).await, @r"
     error: fake_agent failed with exit code 9; it said:
-    cannot find my settings (deterministic)
+    cannot find my settings (deterministic, unavailable)
     ");
-    assert_snapshot!(place.run(&agent("login", &Value::Null), "", |_| {}).await, @"error: fake_agent: it needs a login: start it once by hand and log in, or set its key in acp.config's env (deterministic)");
+    assert_snapshot!(place.run(&agent("login", &Value::Null), "", |_| {}).await, @"error: fake_agent: it needs a login: start it once by hand and log in, or set its key in acp.config's env (deterministic, unavailable)");
     let missing = Acp::new("no-such-agent --acp", &Value::Null).unwrap();
-    assert_snapshot!(place.run(&missing, "", |_| {}).await, @"error: no-such-agent not found: install it, or correct `acp.command` (deterministic)");
+    assert_snapshot!(place.run(&missing, "", |_| {}).await, @"error: no-such-agent not found: install it, or correct `acp.command` (deterministic, unavailable)");
     let mute = Acp::new("sh -c 'exec >&-; exec sleep 600'", &Value::Null).unwrap();
-    assert_snapshot!(place.run(&mute, "", |_| {}).await, @"error: sh: it closed its stdout before it answered (deterministic)");
+    assert_snapshot!(place.run(&mute, "", |_| {}).await, @"error: sh: it closed its stdout before it answered (deterministic, unavailable)");
 }
 
 async fn set(start: &str, config: Value, model: Option<&'static str>) -> String {

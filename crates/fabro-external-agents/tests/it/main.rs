@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use fabro_external_agents::{Backend, BackendError, Done, Progress, Task};
-use fabro_types::Failure;
+use fabro_types::{Failure, Usage};
 
 /// A working directory, and beside it one for logs.
 struct Place(tempfile::TempDir);
@@ -39,9 +39,11 @@ impl Place {
         set: impl FnOnce(&mut Task<'_>),
     ) -> String {
         let events = Mutex::new(String::new());
+        let used = Mutex::new(Vec::new());
         let on_event = |progress: Progress| match progress {
             Progress::Text(text) => writeln!(events.lock().unwrap(), "says {text}").unwrap(),
             Progress::Tool { name } => writeln!(events.lock().unwrap(), "uses {name}").unwrap(),
+            Progress::Usage(usage) => *used.lock().unwrap() = usage,
             _ => {}
         };
         let env = [("PATH".to_owned(), std::env::var("PATH").unwrap())];
@@ -52,7 +54,11 @@ impl Place {
         set(&mut task);
         // More than any of them takes; what hangs shall not hang the tests.
         let done = tokio::time::timeout(Duration::from_mins(1), backend.run(task)).await.unwrap();
-        let shown = show(done);
+        let used = used.into_inner().unwrap();
+        if let Ok(done) = &done {
+            assert_eq!(done.usage, used, "what was reported last");
+        }
+        let shown = show(done) + &show_usage(&used);
         let directory = self.0.path().canonicalize().unwrap();
         format!("{}{shown}", events.into_inner().unwrap())
             .replace(directory.to_str().unwrap(), "DIR")
@@ -62,18 +68,27 @@ impl Place {
 fn show(done: Result<Done, BackendError>) -> String {
     let done = match done {
         Ok(done) => done,
-        Err(error) => return format!("error: {}", Failure::from(error)),
+        Err(error) => {
+            let failure = Failure::from(error);
+            let pauses = if failure.unavailable.is_some() { ", unavailable" } else { "" };
+            let class = failure.class.as_str();
+            return format!("error: {} ({class}{pauses})", failure.message);
+        }
     };
     let mut shown = vec![format!("answer: {}", done.text)];
     shown.extend(done.session_id.map(|id| format!("session: {id}")));
-    shown.extend(done.usage.map(|it| {
-        format!(
-            "usage: {:?} in {} out {} cached {} ${} in {} turns",
-            it.model, it.input_tokens, it.output_tokens, it.cached_tokens, it.cost_usd, it.turns
-        )
-    }));
     shown.extend(done.warnings.iter().map(|warning| format!("warning: {warning}")));
     shown.join("\n")
+}
+
+fn show_usage(usage: &[Usage]) -> String {
+    let line = |it: &Usage| {
+        format!(
+            "\nusage: {:?} in {} out {} cached {} ${} in {} turns",
+            it.model, it.input_tokens, it.output_tokens, it.cached_tokens, it.cost_usd, it.turns
+        )
+    };
+    usage.iter().map(line).collect()
 }
 
 /// Waits until a process is gone.

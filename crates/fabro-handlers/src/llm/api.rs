@@ -14,8 +14,9 @@ use super::exchange::{Conversation, NextMessage, NoReply};
 use super::interpret::Reply;
 use super::journal::StageJournal;
 use super::prepare::StageRequest;
+use super::settings::warn_of_unknown_price;
 use super::{LlmHandler, canceled_with, cannot_record};
-use crate::common::{session_id, warn};
+use crate::common::session_id;
 use crate::files::AgentStatus;
 use crate::memory::read_recorded;
 
@@ -75,13 +76,10 @@ impl<'a> ApiConversation<'a> {
 
     /// Warns when a price is not known, for the spending limit of the run does not count it.
     pub(super) async fn warn_of_unknown_price(&self, stage: &Stage) {
-        let limit = stage.run.max_cost.or_else(|| stage.plan.graph().max_cost);
-        if limit.is_some() && self.unpriced.load(Ordering::Relaxed) {
+        if self.unpriced.load(Ordering::Relaxed) {
             let usage = self.session.usage();
             let model = usage.model.as_deref().unwrap_or("the model");
-            let message =
-                format!("the price of {model} is not known, so max_cost does not count it");
-            warn(&stage.reporter, "price", message).await;
+            warn_of_unknown_price(stage, &format!("the price of {model}")).await;
         }
     }
 

@@ -15,11 +15,6 @@ pub(crate) trait Conversation: Send {
 
     /// How many corrections were sent, those before an interruption included.
     fn corrections(&self) -> u32;
-
-    /// Records the valid answer, where that was not done while it was given.
-    async fn accept(&mut self, _: &Stage, _: &Reply) -> Result<(), StageEnd> {
-        Ok(())
-    }
 }
 
 /// The next message of a conversation.
@@ -70,7 +65,6 @@ pub(crate) async fn ask_until_valid(
         let reply = conversation.ask(stage, message).await?;
         match interpret(&reply) {
             Interpretation::Valid { mut outcome, notices } => {
-                conversation.accept(stage, &reply).await?;
                 for notice in notices {
                     // Nothing is lost when the driver is ending: the stage runs again.
                     let _ = stage.reporter.report(notice).await;

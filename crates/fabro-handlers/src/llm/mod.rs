@@ -7,6 +7,7 @@ mod external;
 mod interpret;
 mod journal;
 mod prepare;
+mod recorded;
 mod settings;
 mod summary;
 
@@ -107,8 +108,11 @@ impl LlmHandler {
         let first = NextMessage::Request(request.message.clone());
         let retries = stage.spec().llm().map_or(0, |llm| llm.output_retries);
         if *backend(stage) != Backend::Api && !stage.run.dry_run {
-            let mut program = ExternalConversation::new(self, stage, &request.message).await?;
-            return ask_until_valid(&mut program, stage, first, retries, interpret).await;
+            let mut program = ExternalConversation::new(self, stage, request, recorded).await?;
+            let first = if program.is_interrupted() { NextMessage::Resume } else { first };
+            let reply = ask_until_valid(&mut program, stage, first, retries, interpret).await;
+            program.warn_of_unknown_price(stage).await;
+            return reply;
         }
         let mut session = ApiConversation::new(self, stage, request, recorded).await?;
         let first = if session.is_interrupted() { NextMessage::Resume } else { first };

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::LlmHandler;
 use super::prepare::StageRequest;
-use crate::common::cache_key;
+use crate::common::{cache_key, warn};
 
 /// What to ask for when the node says nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -126,7 +126,7 @@ impl LlmHandler {
 
     /// Puts the price of an answer into its usage, where the model did not; notes when it is not
     /// known.
-    fn price(&self, unpriced: &Arc<AtomicBool>) -> Price {
+    pub(super) fn price(&self, unpriced: &Arc<AtomicBool>) -> Price {
         let catalog = Arc::clone(&self.agents.catalog);
         let unpriced = Arc::clone(unpriced);
         let clock = Arc::clone(&self.clock);
@@ -171,7 +171,7 @@ pub fn compaction_policy(chosen: &CompactionSettings) -> Policy {
 
 /// Whether the session may ask for another turn. What the run has left was worked out when the
 /// stage began; what the session had spent by then is part of it.
-fn budget(stage: &Stage) -> MayAsk {
+pub(super) fn budget(stage: &Stage) -> MayAsk {
     let dollars = stage.budget;
     let tokens = stage.tokens_left;
     let before = stage.at.spent.clone();
@@ -181,4 +181,12 @@ fn budget(stage: &Stage) -> MayAsk {
         let used = total(usage).saturating_sub(total(&before));
         fits && tokens.is_none_or(|left| used < left)
     })
+}
+
+/// Warns that the spending limit of the run, when there is one, does not count something.
+pub(super) async fn warn_of_unknown_price(stage: &Stage, unknown: &str) {
+    if stage.run.max_cost.or_else(|| stage.plan.graph().max_cost).is_some() {
+        let message = format!("{unknown} is not known, so max_cost does not count it");
+        warn(&stage.reporter, "price", message).await;
+    }
 }
