@@ -132,11 +132,12 @@ fn message(result: &DriveResult, run: RunId, global: &Global) -> String {
         DriveResult::PartiallySucceeded(unhandled) => partly_succeeded(unhandled, run, global),
         DriveResult::Failed { failure, cause } => failed(failure, cause.as_ref(), run, global),
         DriveResult::Canceled => format!("run {run} was canceled\n"),
-        DriveResult::Paused { reason: PauseReason::Budget, .. } => {
+        DriveResult::Paused { reason: PauseReason::Budget, gates, .. } => {
             let resume = global.command(&format!("resume {run} --max-cost USD"));
-            format!("run {run} is paused. Continue with: {resume}\n")
+            let text = format!("run {run} is paused. Continue with: {resume}\n");
+            text + &waiting_too(run, gates, global)
         }
-        DriveResult::Paused { reason: PauseReason::Unavailable, unavailable, .. } => {
+        DriveResult::Paused { reason: PauseReason::Unavailable, gates, unavailable } => {
             let resume = global.command(&format!("resume {run}"));
             let mut text = format!("run {run} is paused, because nothing could be asked:\n");
             for stage in unavailable {
@@ -145,7 +146,7 @@ fn message(result: &DriveResult, run: RunId, global: &Global) -> String {
                     let _ = writeln!(text, "    to fix it: {remedy}");
                 }
             }
-            text + &format!("Ask again with: {resume}\n")
+            text + &format!("Ask again with: {resume}\n") + &waiting_too(run, gates, global)
         }
         DriveResult::Paused { gates, .. } => {
             let resume = global.command(&format!("resume {run}"));
@@ -159,6 +160,16 @@ fn message(result: &DriveResult, run: RunId, global: &Global) -> String {
             format!("run {run} was interrupted. Continue with: {resume}\n")
         }
     }
+}
+
+/// The gates that wait for an answer beside what paused the run; empty without any.
+fn waiting_too(run: RunId, gates: &[Gate], global: &Global) -> String {
+    if gates.is_empty() {
+        return String::new();
+    }
+    let names = gate_names(gates).join(", ");
+    let answer = answer_command(run, gates, global);
+    format!("A person can answer meanwhile, at {names}: {answer}\n")
 }
 
 /// How many unhandled failures are listed.

@@ -111,7 +111,7 @@ pub use fabro_context::{Context, keys};
 pub use fabro_plan::{
     AgentSpec, Backend, CommandSpec, ContextTool, EdgeSpec, GraphSpec, HumanSpec, JoinPolicy,
     Language, LlmSpec, ManagerSpec, Mode, NodeBody, NodeSpec, OnFailure, OutputSpec, ParallelSpec,
-    Plan, PlanError, RenderError, TextTemplate, Vars,
+    Plan, PlanError, RenderError, RetryTargets, TextTemplate, Vars,
 };
 pub use fabro_store::{Batch, InboxId, Message, Store, StoreError};
 pub use fanout::{Branch, BranchEnd, FanOut};

@@ -1,13 +1,12 @@
 //! Failures because nothing could be asked: they pause the run, unless the workflow handles them.
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use fabro_events::StageFailure;
 use fabro_graph::NodeIx;
 use fabro_plan::{EdgeSpec, Plan, RetryTargets};
-use fabro_types::{BranchPath, NodeKind, OnUnavailable};
+use fabro_types::{BranchPath, OnUnavailable};
 
 use crate::attempt::Key;
 use crate::inconsistent::Inconsistent;
@@ -74,25 +73,7 @@ pub fn pauses(plan: &Plan, node: NodeIx, is_branch: bool) -> bool {
     plan.graph().on_unavailable != Some(OnUnavailable::Fail)
         && !has_target(spec.retry_targets)
         && !takes_graph_target
-        && !handles_classes(plan, node)
-}
-
-/// Whether an edge of the node, or of the conditional nodes after it, decides by the class of a
-/// failure or starts the workflow again.
-fn handles_classes(plan: &Plan, node: NodeIx) -> bool {
-    let mut seen = BTreeSet::from([node]);
-    let mut open = vec![node];
-    while let Some(node) = open.pop() {
-        for edge in plan.outgoing(node) {
-            if edge.loop_restart || reads_class(edge) {
-                return true;
-            }
-            if plan.spec(edge.to).kind == NodeKind::Conditional && seen.insert(edge.to) {
-                open.push(edge.to);
-            }
-        }
-    }
-    false
+        && !plan.deciding_edges(node).any(|edge| edge.loop_restart || reads_class(edge))
 }
 
 fn reads_class(edge: &EdgeSpec) -> bool {

@@ -42,7 +42,9 @@ impl Machine {
             return Ok(None);
         }
         let target = self.node_index(&choice.to)?;
-        if self.passes_failures_on(target, choice.tier) && self.handles_ahead(target) {
+        if self.passes_failures_on(target, choice.tier)
+            && self.plan.deciding_edges(target).any(|edge| edge.condition.is_some())
+        {
             return Ok(None);
         }
         let Some(last) = &cursor.last else { return Ok(None) };
@@ -129,25 +131,6 @@ impl Machine {
             NodeKind::FanIn => tier == Tier::Join,
             _ => false,
         }
-    }
-
-    /// Whether an edge of the node, or of conditional nodes after it, has a condition.
-    fn handles_ahead(&self, node: NodeIx) -> bool {
-        let mut seen = vec![node];
-        let mut at = 0;
-        while let Some(node) = seen.get(at).copied() {
-            at += 1;
-            for edge in self.plan.outgoing(node) {
-                if edge.condition.is_some() {
-                    return true;
-                }
-                let conditional = self.plan.spec(edge.to).kind == NodeKind::Conditional;
-                if conditional && !seen.contains(&edge.to) {
-                    seen.push(edge.to);
-                }
-            }
-        }
-        false
     }
 }
 

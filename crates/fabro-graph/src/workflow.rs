@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use fabro_types::{Diagnostic, Span, Weight};
@@ -234,6 +234,21 @@ impl Workflow {
     /// The edges that end here, in file order.
     pub fn incoming(&self, node: NodeIx) -> impl ExactSizeIterator<Item = EdgeIx> + '_ {
         self.incoming.of(node)
+    }
+
+    /// The edges that the result of a node is decided by, in the order of the walk: its own, and those of
+    /// the conditional nodes that follow it directly.
+    pub fn deciding_edges(&self, node: NodeIx) -> impl Iterator<Item = EdgeIx> + '_ {
+        let mut seen = BTreeSet::from([node]);
+        let mut queue = VecDeque::from([node]);
+        std::iter::from_fn(move || {
+            let node = queue.pop_front()?;
+            let targets = self.outgoing(node).map(|edge| self.edge(edge).to);
+            let follow = targets.filter(|to| self.node(*to).kind == NodeKind::Conditional);
+            queue.extend(follow.filter(|to| seen.insert(*to)));
+            Some(self.outgoing(node))
+        })
+        .flatten()
     }
 
     /// The first start node.

@@ -35,15 +35,14 @@ impl FanInHandler {
             Ok(outcome) => outcome,
             Err(NoReply::End(end)) => return Err(end),
             Err(NoReply::Failed(outcome)) => {
-                let pauses = stage.pauses_when_unavailable();
+                // Where no model could be asked, the workflow decides: it pauses, or handles the failure.
                 let ends_stage = |failure: &Failure| {
-                    failure.class == FailureClass::Canceled
-                        || pauses && failure.unavailable.is_some()
+                    failure.class == FailureClass::Canceled || failure.unavailable.is_some()
                 };
                 let Some(why) = outcome.failure.as_ref().filter(|it| !ends_stage(it)) else {
-                    return Ok(request.finish(*outcome));
+                    return Ok(request.finish(fan_in.best(*outcome)));
                 };
-                // The branches have succeeded: the stage does not fail because the model does.
+                // The branches have succeeded: the stage does not fail because the answer does.
                 let warning = format!("the model cannot choose: {}", why.message);
                 warn(&stage.reporter, "fan_in", warning).await;
                 Outcome {

@@ -43,7 +43,7 @@ mod spec;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use fabro_graph::{Diagnostic, EdgeIx, Join, Node, NodeIx, Workflow, join};
@@ -154,6 +154,12 @@ impl Plan {
         self.workflow.outgoing(node).map(|edge| self.edge(edge))
     }
 
+    /// The edges that the result of a node is decided by: its own, and those of the conditional nodes
+    /// that follow it directly.
+    pub fn deciding_edges(&self, node: NodeIx) -> impl Iterator<Item = &EdgeSpec> {
+        self.workflow.deciding_edges(node).map(|edge| self.edge(edge))
+    }
+
     /// The edges of a human gate that a person chooses among, in file order, the one for free text
     /// included. Edges that have nothing but a condition are for the result of the gate, such as a
     /// timeout, unless there is nothing else to choose.
@@ -195,21 +201,10 @@ impl Plan {
     /// True when a condition after this node, or after conditional nodes that follow it, compares
     /// `outcome` with this word.
     pub fn takes_word(&self, node: NodeIx, word: &str) -> bool {
-        let mut seen = BTreeSet::from([node]);
-        let mut queue = vec![node];
-        while let Some(node) = queue.pop() {
-            for edge in self.outgoing(node) {
-                let mut words = edge.condition.iter().flat_map(|it| it.parsed.outcome_words());
-                if words.any(|known| known == word) {
-                    return true;
-                }
-                let passes_on = self.spec(edge.to).kind == NodeKind::Conditional;
-                if passes_on && seen.insert(edge.to) {
-                    queue.push(edge.to);
-                }
-            }
-        }
-        false
+        self.deciding_edges(node).any(|edge| {
+            let mut words = edge.condition.iter().flat_map(|it| it.parsed.outcome_words());
+            words.any(|known| known == word)
+        })
     }
 
     /// Fidelity and thread of a stage that is entered by `edge`: the edge's, else the node's, else

@@ -1,29 +1,33 @@
-//! What a run needs and does not have, found before its first stage: providers, keys, programs, turns
-//! of a model script. Nothing is asked over the network.
+//! What a run needs and does not have, found before its first stage and before it is resumed:
+//! providers, keys, programs, turns of a model script. Nothing is asked over the network.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use fabro_config::{McpTransport, expand_variables};
-use fabro_engine::{Backend, Language, LlmSpec, NodeBody, NodeSpec, Plan, pauses_when_unavailable};
+use fabro_engine::{
+    Backend, Language, LlmSpec, NodeBody, NodeSpec, OnFailure, Plan, RunState,
+    pauses_when_unavailable,
+};
 use fabro_external_agents::{Acp, CliAgent};
 use fabro_graph::{NodeIx, NodeKind};
 use fabro_handlers::ModelDefaults;
-use fabro_llm::{Catalog, Fallback, Providers, Request, Script};
-use fabro_types::{Diagnostic, Permissions, ProviderKind, Severity, nearest};
+use fabro_llm::{Catalog, Fallback, Provider, Providers, Request, Script};
+use fabro_types::{
+    Diagnostic, MAX_SUB_WORKFLOW_DEPTH, Permissions, ProviderKind, RunId, Severity, Span, nearest,
+};
 use serde_json::{Map, Value};
 
 use crate::bundle::{Bundle, BundleError, RunSettings};
+use crate::model_names::{UnknownModel, serves_any_model, unknown_model};
 use crate::models::{catalog, client};
+use crate::reach::{self, Reached};
 use crate::secrets::variable;
 use crate::{RunError, SetupError};
 
 /// The rule of these findings.
 const RULE: &str = "unavailable";
-
-/// How deep sub-workflows nest in a valid workflow.
-const MAX_DEPTH: usize = fabro_types::MAX_SUB_WORKFLOW_DEPTH;
 
 /// Checks what the reachable stages of a workflow, its sub-workflows included, need. Gives warnings:
 /// what is missing for a stage that handles it.
@@ -35,22 +39,114 @@ pub(crate) fn check(
     plan: &Plan,
     work_dir: &Path,
 ) -> Result<Vec<String>, RunError> {
-    let settings = &bundle.settings;
-    let preflight = Preflight {
-        settings,
-        models: Models::new(settings)?,
-        defaults: settings.model_defaults(),
-        catalog: catalog(&settings.models),
-        path: search_path(settings),
-        work_dir,
-    };
-    let mut findings = preflight.findings(bundle, plan, 0)?;
+    let reached = reach::from_start(plan);
+    let subject = Subject { bundle, plan, reached: &reached, depth: 0, is_handled: false };
+    let findings = Preflight::new(&bundle.settings, work_dir)?.findings(&subject)?;
+    warnings_of(bundle, findings)
+}
+
+/// A run, or a running sub-workflow of it, that is to be resumed.
+pub(crate) struct Resumed {
+    pub(crate) run: RunId,
+    pub(crate) bundle: Bundle,
+    pub(crate) plan: Plan,
+    pub(crate) state: RunState,
+}
+
+/// Checks what the stages need that a run and its running sub-workflows can still come to; the run
+/// itself is the first. Gives warnings, as [`check`] does.
+///
+/// # Errors
+/// As those of [`check`].
+pub(crate) fn check_resumed(
+    members: &[Resumed],
+    settings: &RunSettings,
+    work_dir: &Path,
+) -> Result<Vec<String>, RunError> {
+    let Some(root) = members.first() else { return Ok(Vec::new()) };
+    let preflight = Preflight::new(settings, work_dir)?;
+    let mut all = Vec::new();
+    // By run: what holds it, where in the file of the root, and whether that handles its failures.
+    let mut holders: BTreeMap<RunId, Holder> = BTreeMap::new();
+    for member in members {
+        let Resumed { run, bundle, plan, state } = member;
+        let parent = state.created.as_ref().and_then(|created| created.parent.as_ref());
+        let above = parent.and_then(|parent| {
+            let holder = members.iter().find(|it| it.run == parent.run_id)?;
+            let (ix, node) = holder.plan.node(&parent.node_id)?;
+            let outer = holders.get(&parent.run_id);
+            let is_branch = reach::from_state(&holder.plan, &holder.state).get(&ix) == Some(&true);
+            Some(Holder {
+                span: outer.map_or(node.span, |outer| outer.span),
+                prefix: format!(
+                    "{}`{}`: {}: ",
+                    outer.map_or("", |outer| &outer.prefix),
+                    node.id,
+                    bundle.file
+                ),
+                handles: outer.is_some_and(|outer| outer.handles)
+                    || !pauses_when_unavailable(&holder.plan, ix, is_branch),
+                depth: outer.map_or(0, |outer| outer.depth) + 1,
+            })
+        });
+        let mut reached = reach::from_state(plan, state);
+        // What has begun is a member of its own.
+        for (node, _) in state.active().filter_map(|(_, at)| plan.node(&at.node)) {
+            if members.iter().any(|it| it.is_child_of(*run, plan, node)) {
+                reached.remove(&node);
+            }
+        }
+        let subject = Subject {
+            bundle,
+            plan,
+            reached: &reached,
+            depth: above.as_ref().map_or(0, |above| above.depth),
+            is_handled: above.as_ref().is_some_and(|above| above.handles),
+        };
+        let findings = preflight.findings(&subject)?.into_iter();
+        all.extend(findings.map(|finding| match &above {
+            None => finding,
+            Some(above) => Diagnostic {
+                span: above.span,
+                message: format!("{}{}", above.prefix, finding.message),
+                ..finding
+            },
+        }));
+        holders.extend(above.map(|above| (*run, above)));
+    }
+    warnings_of(&root.bundle, all)
+}
+
+/// The stage that a sub-workflow is run by.
+struct Holder {
+    /// Its place in the file of the outermost run.
+    span: Span,
+    /// What messages of the sub-workflow begin with.
+    prefix: String,
+    /// Its failure is handled when nothing can be asked.
+    handles: bool,
+    depth: usize,
+}
+
+impl Resumed {
+    fn is_child_of(&self, run: RunId, plan: &Plan, node: NodeIx) -> bool {
+        let parent = self.state.created.as_ref().and_then(|created| created.parent.as_ref());
+        parent.is_some_and(|it| it.run_id == run && it.node_id == plan.spec(node).id)
+    }
+}
+
+/// The warnings among the findings, in the order of the file.
+fn warnings_of(bundle: &Bundle, mut findings: Vec<Diagnostic>) -> Result<Vec<String>, RunError> {
     findings.sort_by_key(|finding| finding.span.start);
     if findings.iter().any(|finding| finding.severity == Severity::Error) {
         let path = PathBuf::from(&bundle.file);
         return Err(RunError::Invalid { path, text: bundle.source.clone(), findings });
     }
-    Ok(findings.into_iter().map(|finding| finding.message).collect())
+    let text = |finding: Diagnostic| match finding.fix {
+        Some(fix) => format!("{} ({fix})", finding.message),
+        None => finding.message,
+    };
+    Ok(findings.into_iter().map(text).collect())
 }
 
 /// What answers the stages that ask a model by its interface.
@@ -82,8 +178,39 @@ struct Missing {
     attribute: &'static str,
     message: String,
     fix: String,
-    /// The stage may run without it after all, or handles that it cannot.
-    is_warning: bool,
+    consequence: Consequence,
+}
+
+/// What follows when the stage is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Consequence {
+    /// Nothing can be asked: an error, unless the workflow handles that.
+    NothingToAsk,
+    /// A mistake, or a failure that nothing handles: an error.
+    Failure,
+    /// The stage may do without it after all, or its failure is handled: a warning.
+    None,
+}
+
+impl Consequence {
+    fn severity(self, is_handled: bool) -> Severity {
+        match self {
+            Self::Failure => Severity::Error,
+            Self::NothingToAsk if !is_handled => Severity::Error,
+            Self::NothingToAsk | Self::None => Severity::Warning,
+        }
+    }
+}
+
+/// A workflow, and which of its nodes are looked at.
+struct Subject<'a> {
+    bundle: &'a Bundle,
+    plan: &'a Plan,
+    reached: &'a Reached,
+    /// How many workflows it is inside of.
+    depth: usize,
+    /// A stage that it is a sub-workflow of handles that nothing can be asked.
+    is_handled: bool,
 }
 
 struct Preflight<'a> {
@@ -95,32 +222,50 @@ struct Preflight<'a> {
     work_dir: &'a Path,
 }
 
-impl Preflight<'_> {
-    fn findings(
-        &self,
-        bundle: &Bundle,
-        plan: &Plan,
-        depth: usize,
-    ) -> Result<Vec<Diagnostic>, BundleError> {
+impl<'a> Preflight<'a> {
+    fn new(settings: &'a RunSettings, work_dir: &'a Path) -> Result<Self, SetupError> {
+        Ok(Self {
+            settings,
+            models: Models::new(settings)?,
+            defaults: settings.model_defaults(),
+            catalog: catalog(&settings.models),
+            path: search_path(settings),
+            work_dir,
+        })
+    }
+
+    fn findings(&self, subject: &Subject<'_>) -> Result<Vec<Diagnostic>, BundleError> {
+        let Subject { bundle, plan, reached, depth, is_handled } = subject;
         let mut findings = Vec::new();
-        for ix in reachable(plan) {
-            let spec = plan.spec(ix);
-            let node = plan.workflow().node(ix);
-            if let Some(missing) = self.missing(plan, spec) {
-                let handled = !pauses_when_unavailable(plan, ix, false);
+        let mut unknown = BTreeSet::new();
+        for (ix, is_branch) in *reached {
+            let spec = plan.spec(*ix);
+            let node = plan.workflow().node(*ix);
+            let is_handled = *is_handled || !pauses_when_unavailable(plan, *ix, *is_branch);
+            if let Some(missing) = self.missing(plan, spec, &mut unknown) {
                 let attr = node.attrs.get(missing.attribute);
-                let span = attr.map_or(node.span, |attr| attr.span);
-                let message = format!("`{}`: {}", node.id, missing.message);
-                let finding = if missing.is_warning || handled && missing.attribute != "provider" {
-                    Diagnostic::warning(RULE, span, message)
-                } else {
-                    Diagnostic::error(RULE, span, message)
-                };
-                findings.push(finding.with_fix(missing.fix));
+                findings.push(Diagnostic {
+                    severity: missing.consequence.severity(is_handled),
+                    ..Diagnostic::error(
+                        RULE,
+                        attr.map_or(node.span, |attr| attr.span),
+                        format!("`{}`: {}", node.id, missing.message),
+                    )
+                    .with_fix(missing.fix)
+                });
             }
-            if spec.kind == NodeKind::ManagerLoop && depth < MAX_DEPTH {
+            if spec.kind == NodeKind::ManagerLoop && *depth < MAX_SUB_WORKFLOW_DEPTH {
                 let child = bundle.child(node)?;
-                for inner in self.findings(&child, &child.plan()?, depth + 1)? {
+                let plan = child.plan()?;
+                let reached = reach::from_start(&plan);
+                let inner = Subject {
+                    bundle: &child,
+                    plan: &plan,
+                    reached: &reached,
+                    depth: depth + 1,
+                    is_handled,
+                };
+                for inner in self.findings(&inner)? {
                     let message = format!("`{}`: {}: {}", node.id, child.file, inner.message);
                     findings.push(Diagnostic { span: node.span, message, ..inner });
                 }
@@ -129,27 +274,38 @@ impl Preflight<'_> {
         Ok(findings)
     }
 
-    fn missing(&self, plan: &Plan, spec: &NodeSpec) -> Option<Missing> {
+    /// What the stage lacks. `unknown` has the models that were reported as unknown before.
+    fn missing(
+        &self,
+        plan: &Plan,
+        spec: &NodeSpec,
+        unknown: &mut BTreeSet<String>,
+    ) -> Option<Missing> {
         match &spec.body {
             NodeBody::Command(command) if command.language == Language::Python => {
                 let missing =
                     self.program("language", "python3", "install Python 3, or use a shell script")?;
-                // A command without its interpreter fails, which the workflow may handle.
-                let accepts = spec.allow_partial || spec.auto_status || spec.on_failure.is_some();
-                let ix = plan.workflow().find(&spec.id)?;
-                let handles = accepts || plan.outgoing(ix).any(|edge| edge.condition.is_some());
-                Some(Missing { is_warning: missing.is_warning || handles, ..missing })
+                let is_certain = missing.consequence != Consequence::None;
+                let is_failure = is_certain && !handles_failure(plan, spec);
+                let consequence = if is_failure { Consequence::Failure } else { Consequence::None };
+                Some(Missing { consequence, ..missing })
             }
-            NodeBody::Agent(agent) => self.asked(plan, spec, &agent.llm),
-            NodeBody::Prompt(llm) => self.asked(plan, spec, llm),
-            NodeBody::FanIn(Some(llm)) => self.model(plan, spec, llm),
+            NodeBody::Agent(agent) => self.asked(plan, spec, &agent.llm, unknown),
+            NodeBody::Prompt(llm) => self.asked(plan, spec, llm, unknown),
+            NodeBody::FanIn(Some(llm)) => self.model(plan, spec, llm, unknown),
             _ => None,
         }
     }
 
-    fn asked(&self, plan: &Plan, spec: &NodeSpec, llm: &LlmSpec) -> Option<Missing> {
+    fn asked(
+        &self,
+        plan: &Plan,
+        spec: &NodeSpec,
+        llm: &LlmSpec,
+        unknown: &mut BTreeSet<String>,
+    ) -> Option<Missing> {
         match &llm.backend {
-            Backend::Api => self.model(plan, spec, llm).or_else(|| self.server(spec)),
+            Backend::Api => self.model(plan, spec, llm, unknown).or_else(|| self.server(spec)),
             Backend::Cli => {
                 let provider = self.defaults.provider_of(plan, spec).or_else(|| {
                     let model = self.defaults.model_of(plan, spec)?;
@@ -167,7 +323,13 @@ impl Preflight<'_> {
     }
 
     /// What is missing of the model that the stage asks, and of those it may ask instead.
-    fn model(&self, plan: &Plan, spec: &NodeSpec, llm: &LlmSpec) -> Option<Missing> {
+    fn model(
+        &self,
+        plan: &Plan,
+        spec: &NodeSpec,
+        llm: &LlmSpec,
+        unknown: &mut BTreeSet<String>,
+    ) -> Option<Missing> {
         let providers = match &self.models {
             Models::Missing => return None,
             Models::Script(script) if script.has_turns(&spec.id) => return None,
@@ -176,7 +338,7 @@ impl Preflight<'_> {
                     attribute: "",
                     message: "the model script has no turns for it".to_owned(),
                     fix: format!("add a list for \"{}\" to the script, or one for \"*\"", spec.id),
-                    is_warning: false,
+                    consequence: Consequence::NothingToAsk,
                 });
             }
             Models::Providers(providers) => providers,
@@ -190,23 +352,50 @@ impl Preflight<'_> {
                 None => format!("correct the name, or add [providers.{name}] to the settings"),
             };
             let message = format!("there is no provider `{name}`");
-            return Some(Missing { attribute: "provider", message, fix, is_warning: false });
+            let consequence = Consequence::Failure;
+            return Some(Missing { attribute: "provider", message, fix, consequence });
         }
         let mut request = Request::new(Vec::new());
         request.provider = provider;
         request.model = self.defaults.model_of(plan, spec);
-        let error = providers.route(&request).err()?;
+        let error = match providers.route(&request) {
+            Ok((provider, model)) => return self.unknown_model(provider, model, unknown),
+            Err(error) => error,
+        };
         let own = llm.fallbacks.as_ref().map(|own| own.iter().map(ToString::to_string).collect());
         let fallbacks: Vec<String> = own.unwrap_or_else(|| self.settings.fallbacks.clone());
-        let is_warning = fallbacks.iter().any(|name| {
+        let is_answered = fallbacks.iter().any(|name| {
             let Fallback { provider, model } = Fallback::new(name.as_str());
             let mut request = Request::new(Vec::new());
             request.provider = provider;
             request.model = model;
             providers.route(&request).is_ok()
         });
-        let fix = "configure the provider, or choose another model".to_owned();
-        Some(Missing { attribute: "model", message: error.message, fix, is_warning })
+        // Where no provider can be chosen, the name may be the mistake.
+        let name = request.model.as_deref();
+        let near = name.and_then(|name| unknown_model(&self.catalog, name)?.near);
+        let fix = match near {
+            Some(near) => format!("did you mean `{near}`? else configure the provider"),
+            None => "configure the provider, or choose another model".to_owned(),
+        };
+        let consequence = if is_answered { Consequence::None } else { Consequence::NothingToAsk };
+        Some(Missing { attribute: "model", message: error.message, fix, consequence })
+    }
+
+    /// A model that its provider probably does not have, the first time.
+    fn unknown_model(
+        &self,
+        provider: &Provider,
+        model: String,
+        unknown: &mut BTreeSet<String>,
+    ) -> Option<Missing> {
+        if serves_any_model(provider.kind, provider.base_url.as_deref()) {
+            return None;
+        }
+        let UnknownModel { message, fix, .. } = unknown_model(&self.catalog, &model)?;
+        let consequence = Consequence::None;
+        let is_first = unknown.insert(model);
+        is_first.then_some(Missing { attribute: "model", message, fix, consequence })
     }
 
     fn is_known(&self, name: &str) -> bool {
@@ -247,7 +436,11 @@ impl Preflight<'_> {
             message: format!("the program `{program}` is not installed"),
             fix: fix.to_owned(),
             // A preparation step may install it.
-            is_warning: !self.settings.prepare.is_empty(),
+            consequence: if self.settings.prepare.is_empty() {
+                Consequence::NothingToAsk
+            } else {
+                Consequence::None
+            },
         })
     }
 }
@@ -260,19 +453,13 @@ fn search_path(settings: &RunSettings) -> Vec<PathBuf> {
     std::env::split_paths(&path).collect()
 }
 
-/// The nodes that a run can come to, in the order of the file.
-fn reachable(plan: &Plan) -> BTreeSet<NodeIx> {
-    let targets = plan.graph().retry_targets;
-    let start = plan.workflow().find(&plan.start().id);
-    let mut open: Vec<NodeIx> =
-        start.into_iter().chain(targets.first).chain(targets.fallback).collect();
-    let mut seen = BTreeSet::new();
-    while let Some(ix) = open.pop() {
-        if seen.insert(ix) {
-            let own = plan.spec(ix).retry_targets;
-            open.extend(plan.outgoing(ix).map(|edge| edge.to));
-            open.extend(own.first.into_iter().chain(own.fallback));
-        }
-    }
-    seen
+/// Whether the workflow says what follows when a command fails.
+fn handles_failure(plan: &Plan, spec: &NodeSpec) -> bool {
+    let continues = |on_failure| on_failure == Some(OnFailure::Continue);
+    let Some(ix) = plan.workflow().find(&spec.id) else { return false };
+    spec.allow_partial
+        || spec.auto_status
+        || continues(spec.on_failure.or(plan.graph().on_failure))
+        || spec.retry_targets.first.or(spec.retry_targets.fallback).is_some()
+        || plan.deciding_edges(ix).any(|edge| edge.condition.is_some())
 }

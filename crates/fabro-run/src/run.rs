@@ -10,11 +10,11 @@ use fabro_engine::{
     DriveError, Input, Machine, NewRun, Phase, Plan, RunEnd, RunState, World, begin,
 };
 use fabro_events::{Event, EventSink, PauseReason, StageFailure};
-use fabro_graph::{Node, NodeKind, Workflow};
+use fabro_graph::{NodeKind, Workflow};
 use fabro_handlers::{StatusFiles, WORKFLOW_DIR, read_all};
 use fabro_sandbox::LocalExec;
 use fabro_store::{Batch, InboxId, Message, RunStore, StoreError};
-use fabro_types::{Failure, RunId, RunStatus};
+use fabro_types::{Failure, MAX_SUB_WORKFLOW_DEPTH, RunId, RunStatus};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
@@ -22,6 +22,7 @@ use crate::answers::{exhausted_answers, refuse_secrets_in_input};
 use crate::background::{DRIVER_LOG, start_driver};
 use crate::family::{cancel_family, end_leftover_processes};
 use crate::lease::HeldLease;
+use crate::model_names::asks_provider;
 use crate::preflight;
 use crate::prepare::{PrepareError, prepare, prepare_dir};
 use crate::run_services::RunServices;
@@ -222,6 +223,37 @@ impl Run {
         Ok(self)
     }
 
+    /// Checks that nothing is missing for the stages that a run that is resumed can still come to: a
+    /// provider, a key, a program, turns of a model script. Nothing is executed and nothing recorded.
+    ///
+    /// # Errors
+    ///
+    /// What is missing, like the error of [`Run::create`]; or the store cannot be read.
+    pub async fn check_resumed(&mut self) -> Result<(), RunError> {
+        if self.is_new() || self.dry_run {
+            return Ok(());
+        }
+        let Some(root) = self.resumed(&self.state)? else { return Ok(()) };
+        let mut members = vec![root];
+        for child in self.sub_workflows().await? {
+            let state = RunState::replay(child.run, &child.events);
+            members.extend(self.resumed(&state)?);
+        }
+        let work_dir = self.state.created.as_ref().map(|created| created.work_dir.clone());
+        let work_dir = PathBuf::from(work_dir.unwrap_or_default());
+        self.warnings.extend(preflight::check_resumed(&members, &self.settings, &work_dir)?);
+        Ok(())
+    }
+
+    /// The run in this state with its workflow, as it will be resumed.
+    fn resumed(&self, state: &RunState) -> Result<Option<preflight::Resumed>, RunError> {
+        let Some(created) = &state.created else { return Ok(None) };
+        let bundle = Bundle::load(&*self.store, &created.bundle)?;
+        let plan = bundle.plan()?;
+        let bundle = Bundle { settings: self.settings.clone(), ..bundle };
+        Ok(Some(preflight::Resumed { run: state.run_id, plan, bundle, state: state.clone() }))
+    }
+
     /// Its id.
     pub fn id(&self) -> RunId {
         self.lease.lease().run
@@ -318,10 +350,7 @@ impl Run {
                 }
             }
             RunEnd::Paused(reason) => {
-                let gates = match reason {
-                    PauseReason::Human => open_gates_of_family(store, id).await?,
-                    _ => Vec::new(),
-                };
+                let gates = open_gates_of_family(store, id).await?;
                 let unavailable = match reason {
                     PauseReason::Unavailable => causes(store, id).await?,
                     _ => Vec::new(),
@@ -488,9 +517,6 @@ async fn causes(store: &dyn RunStore, run: RunId) -> Result<Vec<StageFailure>, S
 /// How often messages are looked for while a run waits to ask again.
 const INBOX_PERIOD: Duration = Duration::from_millis(500);
 
-/// How deep sub-workflows nest in a valid workflow.
-const MAX_DEPTH: usize = fabro_types::MAX_SUB_WORKFLOW_DEPTH;
-
 /// Refuses a workflow with stages that ask a model, in sub-workflows too, when no model is configured.
 fn check_models(bundle: &Bundle, workflow: &Workflow) -> Result<(), RunError> {
     if ServiceBuilder::new(&bundle.settings).has_model() {
@@ -504,22 +530,15 @@ fn check_no_model_needed(
     workflow: &Workflow,
     depth: usize,
 ) -> Result<(), RunError> {
-    if workflow.nodes().any(asks_a_model) {
+    if workflow.nodes().any(asks_provider) {
         return Err(RunError::NoModel { file: bundle.file.clone() });
     }
     let managers = workflow.nodes().filter(|node| node.kind == NodeKind::ManagerLoop);
-    for node in managers.take_while(|_| depth < MAX_DEPTH) {
+    for node in managers.take_while(|_| depth < MAX_SUB_WORKFLOW_DEPTH) {
         let child = bundle.child(node)?;
         check_no_model_needed(&child, child.plan()?.workflow(), depth + 1)?;
     }
     Ok(())
-}
-
-/// External agents bring their own models.
-fn asks_a_model(node: &Node) -> bool {
-    let is_fan_in_with_model = node.kind == NodeKind::FanIn && node.attrs.get("prompt").is_some();
-    let is_external = matches!(node.attrs.text("backend"), Some("cli" | "acp"));
-    is_fan_in_with_model || (node.kind.is_llm() && !is_external)
 }
 
 /// A new id, of the current time.

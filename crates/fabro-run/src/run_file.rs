@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::read_text;
 use crate::secrets::without_secrets;
+use crate::unread_inputs::{UnreadInput, unread_inputs};
 
 /// The rule of findings about values that cannot be used.
 const RULE: &str = "setting-value";
@@ -27,6 +28,26 @@ pub fn check_run_file(file: &RunFile, home: Option<&Path>) -> Vec<Diagnostic> {
         Diagnostic::error(RULE, file.span_of("run.sandbox.env"), error.message).with_fix(error.fix)
     });
     [goal, script, agent, env].into_iter().flatten().collect()
+}
+
+/// Warnings for the inputs of a run.toml that neither its goal nor one of these texts reads: the
+/// workflow and the files that it names.
+pub fn check_inputs<'a>(
+    file: &RunFile,
+    home: Option<&Path>,
+    texts: impl IntoIterator<Item = &'a str>,
+) -> Vec<Diagnostic> {
+    let goal = file.goal(home).ok().flatten().unwrap_or_default();
+    let mut all: Vec<&str> = vec![&goal];
+    for text in texts {
+        all.push(text);
+    }
+    let unread = unread_inputs(&file.config.inputs, all).into_iter();
+    let finding = |input: UnreadInput| {
+        let span = file.span_of(&format!("run.inputs.{}", input.name));
+        Diagnostic::warning("unread-input", span, input.message()).with_fix(input.fix)
+    };
+    unread.map(finding).collect()
 }
 
 /// The goal that a run.toml sets, with these inputs filled in; `None` when it sets none.

@@ -35,7 +35,7 @@ pub struct ServiceBuilder<'s> {
 
 impl RunSettings {
     /// The models of stages that name none.
-    pub(crate) fn model_defaults(&self) -> ModelDefaults {
+    pub fn model_defaults(&self) -> ModelDefaults {
         ModelDefaults {
             run: self.model.clone(),
             run_provider: self.provider.clone(),

@@ -181,7 +181,8 @@ impl RunSpec {
         let goal_text = overrides.goal.as_deref().or(written.as_deref()).unwrap_or_default();
         let files = workflow.bundle.files.values().map(String::as_str);
         let texts = files.chain([workflow.bundle.source.as_str(), goal_text]);
-        let warnings = unread_inputs(&inputs, texts);
+        let unread = unread_inputs(&inputs, texts).into_iter();
+        let warnings = unread.map(|it| format!("{}: {}", it.message(), it.fix)).collect();
         Ok(Self {
             goal,
             inputs,

@@ -4,13 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fabro_config::ProviderSettings;
 use fabro_engine::DriveError;
 use fabro_events::{Event, EventBody};
 use fabro_store::{
     Inbox as _, Lease, LeaseOwner, Leases as _, MemoryStore, Message, RunLog as _, RunStore,
     StoreError,
 };
-use fabro_types::RunId;
+use fabro_types::{ProviderKind, RunId};
 use tokio::sync::mpsc;
 
 use crate::lease::HeldLease;
@@ -141,6 +142,105 @@ async fn what_is_missing_is_found_before_the_first_stage() {
     insta::assert_snapshot!(missing(script, child).await, @r#"
     2: Error `m`: demo: `q`: the model script has no turns for it; add a list for "q" to the script, or one for "*"
     "#);
+}
+
+#[tokio::test]
+async fn what_handles_that_a_stage_cannot_be_asked() {
+    let none = || scripted(r#"{"z": [{"text": "x"}]}"#);
+    // The graph's retry target is for the main line; in a branch the run would pause.
+    let branch = "graph [retry_target=t, max_node_visits=2]; t [shape=parallelogram, script=true]; t -> exit\n\
+        start -> f; f [shape=component]; f -> a; f -> t2 -> j; j [shape=tripleoctagon]; j -> exit\n\
+        a [prompt=x]; a -> a2 [condition=\"outcome=success\"]; t2 [shape=parallelogram, script=true]; a2 -> j; a2 [shape=parallelogram, script=true]";
+    insta::assert_snapshot!(missing(none(), branch).await, @r#"
+    3: Error `a`: the model script has no turns for it; add a list for "a" to the script, or one for "*"
+    "#);
+    let line = "graph [retry_target=t, max_node_visits=2]; t [shape=parallelogram, script=true]; t -> exit\n\
+        start -> a; a [prompt=x]; a -> exit [condition=\"outcome=success\"]";
+    insta::assert_snapshot!(missing(none(), line).await, @r#"
+    `a`: the model script has no turns for it (add a list for "a" to the script, or one for "*")
+    "#);
+    let child = |attrs: &str| {
+        format!(
+            "start -> m -> exit\nm [shape=house, stack.child_dot_source=\"digraph {{ start -> q -> exit }}\"{attrs}]"
+        )
+    };
+    insta::assert_snapshot!(missing(none(), &child(", on_unavailable=fail")).await, @r#"
+    `m`: demo: `q`: the model script has no turns for it (add a list for "q" to the script, or one for "*")
+    "#);
+    let provider = |name: &str| ProviderSettings {
+        headers: [("x-key".to_owned(), "k".to_owned())].into(),
+        ..ProviderSettings::new(name, ProviderKind::parse(name).unwrap())
+    };
+    let openai = RunSettings { providers: vec![provider("openai")], ..RunSettings::default() };
+    let names = "start -> a -> b -> c -> exit\na [model=\"gtp-5\"]\nb [model=\"gtp-5\"]\nc [model=\"claude-sonet-4-5\"]";
+    insta::assert_snapshot!(missing(openai.clone(), names).await, @r"
+    3: Warning `a`: neither the catalog nor the settings know the model `gtp-5`; did you mean `gpt-5`?
+    5: Error `c`: provider `anthropic` is not configured: set ANTHROPIC_API_KEY, or [providers.anthropic]; did you mean `claude-sonnet-4-5`? else configure the provider
+    ");
+    insta::assert_snapshot!(missing(openai, "start -> a -> exit\na [model=\"gtp-5\"]").await, @"`a`: neither the catalog nor the settings know the model `gtp-5` (did you mean `gpt-5`?)");
+}
+
+/// A run of this workflow, driven until it pauses.
+async fn paused(store: &Arc<MemoryStore>, dir: &Path, body: &str, script: &str) -> RunId {
+    let workflow = LoadedWorkflow::parse("demo", &format!("digraph {{\n{body}\n}}")).unwrap();
+    let spec = RunSpec { settings: scripted(script), ..RunSpec::new(workflow, dir) };
+    let run = Run::create(store.clone(), &dir.join("runs"), spec).await.unwrap();
+    let id = run.id();
+    let result = run.drive(RunServices::default()).await.unwrap();
+    assert!(matches!(result, DriveResult::Paused { .. }), "{result:?}");
+    id
+}
+
+#[tokio::test]
+async fn what_is_missing_is_found_before_a_resume() {
+    let check = async |body: &str, script: &str, now: &str| {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Arc::new(MemoryStore::default());
+        let id = paused(&store, dir.path(), body, script).await;
+        let before = fabro_store::Runs::last_seq(&*store, id).await.unwrap();
+        let run = Run::open(store.clone(), &dir.path().join("runs"), id).await.unwrap();
+        let changes = ResumeOptions { model_script: Some(now.to_owned()), ..Default::default() };
+        let mut run = run.with_resume_options(changes).unwrap();
+        let result = run.check_resumed().await;
+        assert_eq!(fabro_store::Runs::last_seq(&*store, id).await.unwrap(), before);
+        match result {
+            Ok(()) => format!("fine {}", run.warnings().join("; ")),
+            Err(RunError::Invalid { findings, .. }) => {
+                findings.iter().map(|it| it.message.as_str()).collect::<Vec<_>>().join("; ")
+            }
+            Err(error) => error.to_string(),
+        }
+    };
+    let line = "start -> a -> b -> c -> exit";
+    let script = r#"{"a": [{"text": "x"}], "b": [{"error": "auth"}], "c": [{"text": "x"}]}"#;
+    // What has completed needs nothing.
+    let rest = r#"{"b": [{"error": "auth"}, {"text": "y"}], "c": [{"text": "x"}]}"#;
+    insta::assert_snapshot!(check(line, script, rest).await, @"fine ");
+    insta::assert_snapshot!(check(line, script, r#"{"b": [{"text": "y"}]}"#).await, @"`c`: the model script has no turns for it");
+    let looped = "start -> a -> b -> exit; b -> a [condition=\"outcome=fail\"]";
+    insta::assert_snapshot!(check(looped, script, rest).await, @"`a`: the model script has no turns for it");
+    let child = "start -> m -> c -> exit\nm [shape=house, stack.child_dot_source=\"digraph { start -> a -> b -> exit }\"]";
+    insta::assert_snapshot!(check(child, script, rest).await, @"fine ");
+    insta::assert_snapshot!(check(child, script, r#"{"c": [{"text": "y"}]}"#).await, @"`m`: demo: `b`: the model script has no turns for it");
+    let branches = "start -> f; f [shape=component]; f -> a -> j; f -> b -> j; j [shape=tripleoctagon]; j -> c -> exit";
+    insta::assert_snapshot!(check(branches, script, rest).await, @"fine ");
+    insta::assert_snapshot!(check(branches, script, r#"{"a": [{"text": "y"}]}"#).await, @"`b`: the model script has no turns for it; `c`: the model script has no turns for it");
+}
+
+#[tokio::test]
+async fn a_gate_beside_a_stage_that_cannot_be_asked_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Arc::new(MemoryStore::default());
+    let source = "digraph { start -> f; f [shape=component]; f -> a -> j; f -> g; g [shape=hexagon]; \
+        g -> j; j [shape=tripleoctagon]; j -> exit }";
+    let workflow = LoadedWorkflow::parse("demo", source).unwrap();
+    let settings = scripted(r#"{"a": [{"error": "auth"}]}"#);
+    let spec = RunSpec { settings, ..RunSpec::new(workflow, dir.path()) };
+    let run = Run::create(store, &dir.path().join("runs"), spec).await.unwrap();
+    let result = run.drive(RunServices::default()).await.unwrap();
+    let DriveResult::Paused { gates, unavailable, .. } = result else { panic!("{result:?}") };
+    assert_eq!(gate_names(&gates), ["g@1"]);
+    assert_eq!(unavailable.len(), 1);
 }
 
 #[tokio::test]

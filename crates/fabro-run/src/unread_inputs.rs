@@ -8,12 +8,28 @@ use serde_json::{Map, Value};
 /// How many names a warning lists.
 const LISTED: usize = 8;
 
-/// A warning for each input that none of these texts reads: the workflow, the files that it names, the
-/// goal. Where a text reads all inputs at once there is none.
+/// An input that nothing reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UnreadInput {
+    /// Its name.
+    pub(crate) name: String,
+    /// What was probably meant.
+    pub(crate) fix: String,
+}
+
+impl UnreadInput {
+    /// What is odd about it.
+    pub(crate) fn message(&self) -> String {
+        format!("nothing reads the input `{}`", self.name)
+    }
+}
+
+/// The inputs that none of these texts reads: the workflow, the files that it names, the goal. Where
+/// a text reads all inputs at once there are none.
 pub(crate) fn unread_inputs<'t>(
     inputs: &Map<String, Value>,
     texts: impl IntoIterator<Item = &'t str>,
-) -> Vec<String> {
+) -> Vec<UnreadInput> {
     if inputs.is_empty() {
         return Vec::new();
     }
@@ -25,7 +41,7 @@ pub(crate) fn unread_inputs<'t>(
         return Vec::new();
     }
     let unread = inputs.keys().filter(|name| !read.reads(name));
-    unread.map(|name| format!("nothing reads the input `{name}`: {}", read.instead(name))).collect()
+    unread.map(|name| UnreadInput { name: name.clone(), fix: read.instead(name) }).collect()
 }
 
 /// What the tags of templates read of the inputs.
@@ -117,7 +133,8 @@ mod tests {
     fn inputs_that_nothing_reads_are_named() {
         let check = |inputs: Value, texts: &[&str]| {
             let inputs = inputs.as_object().unwrap();
-            unread_inputs(inputs, texts.iter().copied()).join("\n")
+            let unread = unread_inputs(inputs, texts.iter().copied()).into_iter();
+            unread.map(|it| format!("{}: {}", it.message(), it.fix)).collect::<Vec<_>>().join("\n")
         };
         let branch = r#"a [prompt="Work on {{ inputs.branch | default('main') }}"]"#;
         insta::assert_snapshot!(check(json!({"brnch": 1}), &[branch]), @"nothing reads the input `brnch`: did you mean `branch`?");

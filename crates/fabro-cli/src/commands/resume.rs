@@ -5,13 +5,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap_complete::ArgValueCandidates;
-use fabro_run::{ResumeOptions, Run};
+use fabro_run::{ResumeOptions, Run, RunError};
+use fabro_terminal::diagnostics;
+use fabro_types::RunId;
 
 use super::run::{detach, read_option};
 use crate::complete;
 use crate::drive::{ShownArgs, drive};
+use crate::error::usage;
 use crate::exit::Exit;
 use crate::global::Global;
+use crate::output;
 use crate::values::amount;
 
 /// Resume a run that was paused, interrupted or killed
@@ -62,12 +66,23 @@ pub async fn resume(args: ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
         model_script: script.transpose()?,
         auto_approve: args.auto_approve,
     };
-    let run = run.with_resume_options(changes)?;
+    let mut run = run.with_resume_options(changes)?;
+    run.check_resumed().await.map_err(|error| not_resumed(error, id, global))?;
     global.warn(run.warnings());
     if args.detach {
         return detach(run, &store, &options(&args)).await;
     }
     drive(run, args.shown, global).await
+}
+
+/// Something is missing for the stages that are left: nothing was started.
+fn not_resumed(error: RunError, run: RunId, global: &Global) -> anyhow::Error {
+    let RunError::Invalid { path, text, findings } = error else { return error.into() };
+    let shown = path.to_string_lossy();
+    output::stderr(&diagnostics::render(&shown, &text, &findings, global.paint_stderr()));
+    let resume = global.command(&format!("resume {run}"));
+    let message = format!("run {run} is not resumed: its stages need what is missing");
+    usage(message, format!("fix the errors shown above, then run `{resume}`; nothing is lost"))
 }
 
 /// The options for a background driver.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap_complete::ArgValueCompleter;
-use fabro_config::{ConfigError, Findings, RunFile};
+use fabro_config::{ConfigError, Findings, RunFile, Settings};
 use fabro_run::FileSources;
 use fabro_terminal::{Paint, diagnostics};
 use fabro_types::{Diagnostic, Severity, Span};
@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::complete;
 use crate::exit::Exit;
-use crate::global::{Global, cwd, home};
+use crate::global::{Global, cwd, home, settings};
 use crate::output;
 use crate::report;
 use crate::workflow_files::{shown, workflows_in};
@@ -62,6 +62,8 @@ struct Outcome {
 pub fn validate(args: &ValidateArgs, global: &Global) -> anyhow::Result<Exit> {
     let cwd = cwd()?;
     let home = home();
+    // Only for names of models: a workflow is checked without them too.
+    let settings = settings().map_err(|error| global.warn(&[format!("{error:#}")])).ok();
     let mut outcomes = Vec::new();
     let mut checked = None;
     for path in &args.paths {
@@ -69,7 +71,13 @@ pub fn validate(args: &ValidateArgs, global: &Global) -> anyhow::Result<Exit> {
         match wanted(path, &cwd, home.as_deref()) {
             Ok(all) => {
                 for it in &all {
-                    outcomes.extend(check(it, &cwd, home.clone(), &mut checked));
+                    outcomes.extend(check(
+                        it,
+                        &cwd,
+                        home.as_deref(),
+                        settings.as_ref(),
+                        &mut checked,
+                    ));
                 }
             }
             Err(error) => outcomes.push(unusable(path, &error, &cwd)),
@@ -145,18 +153,35 @@ fn of_settings(findings: &Findings, cwd: &Path) -> Outcome {
 fn check(
     wanted: &Wanted,
     cwd: &Path,
-    home: Option<PathBuf>,
+    home: Option<&Path>,
+    settings: Option<&Settings>,
     checked: &mut Option<Checked>,
 ) -> Vec<Outcome> {
-    let mut of_run_file = None;
-    if let Some(file) = &wanted.run_file {
-        let mut findings = file.warnings.clone();
-        findings.list.extend(fabro_run::check_run_file(file, home.as_deref()));
-        findings.list.sort_by_key(|finding| finding.span.start);
-        of_run_file = Some(of_settings(&findings, cwd)).filter(|it| !it.findings.is_empty());
+    let run_file = wanted.run_file.as_ref();
+    let dir = wanted.path.parent().map_or_else(|| cwd.to_owned(), |dir| cwd.join(dir));
+    let sources = FileSources::new(dir, home.map(Path::to_owned));
+    let inputs = run_file.map(|file| &file.config.inputs);
+    let mut workflow = check_workflow(&wanted.path, inputs, cwd, &sources, checked);
+    let read = checked.as_ref().and_then(|checked| checked.workflow.as_ref());
+    let models = settings.map(|it| fabro_run::check_model_names(read, run_file, it));
+    let models = models.unwrap_or_default();
+    if !models.in_workflow.is_empty() {
+        workflow.findings.extend(models.in_workflow);
+        workflow.findings.sort_by_key(|finding| finding.span.start);
     }
-    let inputs = wanted.run_file.as_ref().map(|file| &file.config.inputs);
-    let workflow = check_workflow(&wanted.path, inputs, cwd, home, checked);
+    let of_run_file = run_file.map(|file| {
+        let mut findings = file.warnings.clone();
+        findings.list.extend(fabro_run::check_run_file(file, home));
+        findings.list.extend(models.in_run_file);
+        if read.is_some() {
+            let files = sources.into_texts();
+            let texts = files.values().map(String::as_str).chain([workflow.source.as_str()]);
+            findings.list.extend(fabro_run::check_inputs(file, home, texts));
+        }
+        findings.list.sort_by_key(|finding| finding.span.start);
+        of_settings(&findings, cwd)
+    });
+    let of_run_file = of_run_file.filter(|it| !it.findings.is_empty());
     std::iter::once(workflow).chain(of_run_file).collect()
 }
 
@@ -164,9 +189,10 @@ fn check_workflow(
     path: &Path,
     inputs: Option<&Map<String, Value>>,
     cwd: &Path,
-    home: Option<PathBuf>,
+    sources: &FileSources,
     checked: &mut Option<Checked>,
 ) -> Outcome {
+    *checked = None;
     let file = shown(path, cwd);
     let path = cwd.join(path);
     let source = match fabro_run::read_text(&path) {
@@ -185,9 +211,7 @@ fn check_workflow(
         }
     };
     let name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into());
-    let dir = path.parent().map_or_else(|| cwd.to_owned(), Path::to_owned);
-    let sources = FileSources::new(dir, home);
-    let mut found = fabro_validate::check(&name, &source, &sources, inputs);
+    let mut found = fabro_validate::check(&name, &source, sources, inputs);
     let findings = std::mem::take(&mut found.findings);
     *checked = Some(found);
     Outcome { file, source, findings }

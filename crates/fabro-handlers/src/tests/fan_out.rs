@@ -146,24 +146,31 @@ fn a_model_chooses_where_there_is_a_prompt() {
 }
 
 #[test]
-fn a_model_that_cannot_be_asked_leaves_the_choice_to_the_status() {
-    let mut scene = forked(1, 0);
-    scene.bundle.source = FORK.replace(
-        "[shape=tripleoctagon]",
-        "[shape=tripleoctagon, prompt=\"Which?\", on_unavailable=fail]",
-    );
-    scene.model = r#"{"join": [{"error": "auth"}], "next": [{"text": "ok"}]}"#.into();
-    let story = scene.story();
-    let join: Vec<_> = story.lines().filter(|line| line.contains("join")).collect();
-    insta::assert_snapshot!(join.join("\n"), @r"
-    fork forks 2, joins at join
-      003 a@1 failed: exit code 1: output of a (deterministic) -> join (unconditional)
-      004 b@1 succeeded -> join (unconditional)
-    002 fork@1 partially_succeeded -> join (join)
-    join warns (fan_in) the model cannot choose: the model's provider refused the key: check it
+fn a_model_that_fails_leaves_the_choice_to_the_status_unless_it_could_not_be_asked() {
+    let run = |attribute: &str, error: &str| {
+        let mut scene = forked(1, 0);
+        let prompt = format!("[shape=tripleoctagon, prompt=\"Which?\"{attribute}]");
+        scene.bundle.source = FORK.replace("[shape=tripleoctagon]", &prompt);
+        scene.model =
+            format!(r#"{{"join": [{{"error": "{error}"}}], "next": [{{"text": "ok"}}]}}"#);
+        let story = scene.story();
+        let join: Vec<_> = story.lines().filter(|line| line.contains("join@")).collect();
+        let best = scene.value("parallel.fan_in.best_id");
+        format!("{}\nbest: {best}", join.join("\n"))
+    };
+    insta::assert_snapshot!(run("", "invalid_request"), @r#"
     005 join@1 succeeded (the model cannot choose; the best status won) -> next (unconditional)
-    ");
-    assert_eq!(scene.value("parallel.fan_in.best_id"), "b");
+    best: "b"
+    "#);
+    insta::assert_snapshot!(run(", on_unavailable=fail", "auth"), @r#"
+    005 join@1 failed: the model's provider refused the key: check it (deterministic) -> next (unconditional)
+    best: "b"
+    "#);
+    insta::assert_snapshot!(run(", retry_target=a, max_visits=1", "auth"), @r#"
+    005 join@1 failed: the model's provider refused the key: check it (deterministic) -> next (unconditional)
+    best: "b"
+    "#);
+    assert!(!run("", "auth").contains("join@"));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fabro_engine::{Commit, Input, Machine, NewRun, Plan, RunState, begin, checkpoint};
 use fabro_events::{CreatedRun, Event, EventBody};
 use fabro_graph::Node;
-use fabro_handlers::{Agents, LlmHandler, ModelDefaults, read_all};
+use fabro_handlers::{Agents, LlmHandler, read_all};
 use fabro_llm::{ModelSource, SimulatedModel};
 use fabro_redact::Redactor;
 use fabro_run::{Bundle, RunSettings};
@@ -130,14 +130,9 @@ fn requests(settings: &RunSettings, redactor: Redactor) -> LlmHandler {
     let toolbox = Arc::new(RecordedTools { settings: settings.agent.clone() });
     let agents =
         Agents { settings: settings.agent.clone(), redactor, toolbox, ..Agents::default() };
-    let defaults = ModelDefaults {
-        run: settings.model.clone(),
-        run_provider: settings.provider.clone(),
-        configured: settings.configured_model.clone(),
-        configured_provider: settings.configured_provider.clone(),
-    };
     let models: ModelSource = Arc::new(|node, _| Arc::new(SimulatedModel { node: node.into() }));
     // No request is priced.
+    let defaults = settings.model_defaults();
     LlmHandler::new(models, defaults, agents, Arc::default(), Arc::new(|| 0))
 }
 

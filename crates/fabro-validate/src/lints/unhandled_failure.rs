@@ -78,22 +78,7 @@ fn continues_regardless(checking: &Checking<'_>, ix: NodeIx) -> bool {
 
 /// Whether an edge of the node, or of conditional nodes after it, has a condition.
 fn is_decided(checking: &Checking<'_>, ix: NodeIx) -> bool {
-    let workflow = checking.workflow;
-    let mut seen = vec![ix];
-    let mut at = 0;
-    while let Some(node) = seen.get(at).copied() {
-        at += 1;
-        for (edge, target) in checking.outgoing(node) {
-            if checking.is_conditional(edge) {
-                return true;
-            }
-            let passes_on = workflow.node(target.to).kind == NodeKind::Conditional;
-            if passes_on && seen.len() < 64 && !seen.contains(&target.to) {
-                seen.push(target.to);
-            }
-        }
-    }
-    false
+    checking.workflow.deciding_edges(ix).any(|edge| checking.is_conditional(edge))
 }
 
 /// By node: the run may come back to it, and it may end well then.
