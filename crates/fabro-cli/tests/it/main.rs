@@ -16,5 +16,6 @@ mod reports;
 mod run_file;
 mod secrets;
 mod states;
+mod terminal;
 mod unavailable;
 mod warnings;

@@ -1,0 +1,254 @@
+//! The command on a pseudo-terminal, seen through a terminal emulator that wraps its lines anew
+//! when it is resized, as most terminals do.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::os::fd::OwnedFd;
+use std::process::Child;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+
+use crate::project::Project;
+
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A command on a terminal of its own.
+struct Terminal {
+    screen: Arc<Mutex<avt::Terminal>>,
+    device: Arc<OwnedFd>,
+    child: Child,
+    reader: JoinHandle<()>,
+}
+
+impl Terminal {
+    fn start(project: &Project, args: &[&str], columns: u16, rows: u16) -> Self {
+        let device = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&device).unwrap();
+        unlockpt(&device).unwrap();
+        let name = ptsname(&device, Vec::new()).unwrap();
+        let flags = OFlags::RDWR | OFlags::NOCTTY;
+        let line = rustix::fs::open(&name, flags, Mode::empty()).unwrap();
+        let screen = avt::Terminal::with_scrollback(columns.into(), rows.into(), None).unwrap();
+        let device = Arc::new(device);
+        set_size(&device, columns, rows);
+        let mut command = project.command(args);
+        command.env("TERM", "xterm-256color").env_remove("NO_COLOR");
+        command.stdin(line.try_clone().unwrap()).stdout(line.try_clone().unwrap()).stderr(line);
+        let child = command.spawn().unwrap();
+        // The command has the only other ends of the line: when it ends, reading ends.
+        drop(command);
+        let screen = Arc::new(Mutex::new(screen));
+        let reader = {
+            let screen = Arc::clone(&screen);
+            let mut output = File::from(device.try_clone().unwrap());
+            std::thread::spawn(move || {
+                let mut bytes = [0; 4096];
+                let mut text = Vec::new();
+                while let Ok(count @ 1..) = output.read(&mut bytes) {
+                    text.extend_from_slice(&bytes[..count]);
+                    // A character may be cut in two.
+                    let whole = match str::from_utf8(&text) {
+                        Ok(_) => text.len(),
+                        Err(error) => error.valid_up_to(),
+                    };
+                    let rest = text.split_off(whole);
+                    screen.lock().unwrap().feed([str::from_utf8(&text).unwrap()]);
+                    text = rest;
+                }
+            })
+        };
+        Self { screen, device, child, reader }
+    }
+
+    fn resize(&self, columns: u16, rows: u16) {
+        let mut screen = self.screen.lock().unwrap();
+        set_size(&self.device, columns, rows);
+        screen.resize(columns.into(), rows.into());
+    }
+
+    fn keys(&self, keys: &str) {
+        rustix::io::write(&*self.device, keys.as_bytes()).unwrap();
+    }
+
+    /// What can be seen at the moment.
+    fn visible(&self) -> String {
+        let screen = self.screen.lock().unwrap();
+        let rows: Vec<_> =
+            screen.screen().visible_lines().map(|line| line.text().trim_end().to_owned()).collect();
+        rows.join("\n")
+    }
+
+    #[track_caller]
+    fn wait_for(&self, text: &str) {
+        let start = Instant::now();
+        while !self.visible().contains(text) {
+            assert!(start.elapsed() < TIMEOUT, "no `{text}` in:\n{}", self.visible());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// The exit code and all lines, once the command has ended.
+    fn end(mut self) -> (i32, Vec<String>) {
+        let status = self.child.wait().unwrap();
+        self.reader.join().unwrap();
+        let lines = self.screen.lock().unwrap().screen().text();
+        (status.code().unwrap(), lines)
+    }
+}
+
+fn set_size(device: &OwnedFd, columns: u16, rows: u16) {
+    let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    tcsetwinsize(device, size).unwrap();
+}
+
+/// A fan-out of so many branches, every tenth of which fails; labels have wide characters.
+fn branches(count: usize) -> String {
+    use std::fmt::Write as _;
+    let mut text = "digraph { start -> all; all [shape=component, max_parallel=6]\n".to_owned();
+    text.push_str("join [shape=tripleoctagon, on_failure=continue]; join -> exit\n");
+    for number in 0..count {
+        let end = if number % 10 == 3 { "exit 1" } else { "true" };
+        let _ = writeln!(
+            text,
+            "all -> b{number} -> join\nb{number} [shape=parallelogram, on_failure=continue,
+                label=\"Zweig {number} 計画する 🚀 of the long fan-out\",
+                script=\"for i in 1 2 3; do echo working on {number} step $i; sleep 0.03; done; {end}\"]"
+        );
+    }
+    text.push('}');
+    text
+}
+
+/// Runs 50 branches on a terminal that changes its size all the time; the lines at the end.
+#[track_caller]
+fn resized(sizes: &[(u16, u16)]) -> Vec<String> {
+    let project = Project::with(&[("flow.fabro", &branches(50))]);
+    let mut terminal = Terminal::start(&project, &["run", "flow.fabro"], 110, 30);
+    let mut sizes = sizes.iter().copied().cycle();
+    while terminal.is_running() {
+        std::thread::sleep(Duration::from_millis(40));
+        let (columns, rows) = sizes.next().unwrap();
+        terminal.resize(columns, rows);
+    }
+    let (code, lines) = terminal.end();
+    let all = lines.join("\n");
+    assert_eq!(code, 0, "{all}");
+    for number in 0..50 {
+        let is_finished = |line: &&String| {
+            line.contains(&format!("Zweig {number} ")) && line.contains(['✓', '✗'])
+        };
+        let found: Vec<_> = lines.iter().filter(is_finished).collect();
+        let is_whole = found.iter().all(|line| line.ends_with("→ join"));
+        assert!(found.len() == 1 && is_whole, "branch {number}: {found:?} in:\n{all}");
+    }
+    lines
+}
+
+#[test]
+fn every_finished_line_survives_resizing() {
+    resized(&[(60, 30), (160, 24), (70, 40), (40, 12), (110, 30)]);
+}
+
+#[test]
+fn nothing_but_finished_lines_is_left_after_the_width_has_changed() {
+    let lines = resized(&[(60, 30), (160, 30), (70, 30), (110, 30), (48, 30)]);
+    let all = lines.join("\n");
+    let is_live = |line: &&String| line.contains("Zweig") && !line.contains(['✓', '✗']);
+    assert_eq!(lines.iter().find(is_live), None, "{all}");
+    assert!(all.contains("50/50 done, 5 failed"), "{all}");
+}
+
+#[test]
+fn keys_typed_before_a_gate_appears_do_not_answer_it() {
+    let flow = r#"digraph {
+        start -> work -> ship
+        work [shape=parallelogram, script="sleep 0.6"]
+        ship [shape=hexagon, label="Ship it?"]
+        ship -> exit [label="[Y] Yes"]
+        ship -> no [label="[N] No"]
+        no [shape=parallelogram, script="true"]
+        no -> exit
+    }"#;
+    let project = Project::with(&[("flow.fabro", flow)]);
+    let terminal = Terminal::start(&project, &["run", "flow.fabro"], 80, 24);
+    terminal.wait_for("work");
+    terminal.keys("y\r\r");
+    terminal.wait_for("Ship it?");
+    terminal.wait_for("[N] No");
+    terminal.keys("zzz\r");
+    terminal.wait_for("zzz");
+    terminal.keys("\r");
+    terminal.keys("n\r");
+    let (code, lines) = terminal.end();
+    assert_eq!(code, 0, "{}", lines.join("\n"));
+    let answered = project.run(&["explain", "latest", "ship"]);
+    assert!(answered.contains("No"), "{answered}\n{}", lines.join("\n"));
+    let ran = project.json(&["inspect", "latest", "--json"]);
+    let nodes = ran["stages"].as_array().unwrap().iter().map(|stage| stage["node"].clone());
+    assert!(nodes.into_iter().any(|node| node == "no"));
+}
+
+/// A gate of each type of question after a stage with a marked line, opened while the terminal is resized.
+#[test]
+fn questions_survive_resizing() {
+    let gate = |kind: &str, edges: &str| {
+        let flow = format!(
+            r#"digraph {{
+                start -> before -> ship
+                before [shape=parallelogram, label="the line before", script="true"]
+                ship [shape=hexagon, question_type={kind}, label="Is the release of 計画 with all of its many notes ready to be shipped to everybody today?"]
+                {edges}
+                done [shape=parallelogram, label="the line after", script="true"]
+                done -> exit
+            }}"#
+        );
+        Project::with(&[("flow.fabro", &flow)])
+    };
+    let choices = r#"ship -> done [label="[A] Approve it with all of its notes and changes"]
+        ship -> exit [label="[R] Reject it and begin again"]"#;
+    let cases = [
+        ("yes_no", r#"ship -> done [label="Yes"] ship -> exit [label="No"]"#, "y"),
+        ("confirmation", "ship -> done", "\r"),
+        ("multiple_choice", choices, "a"),
+        ("multi_select", choices, " \r"),
+        ("freeform", "ship -> done [freeform=true]", "some text 計画\r"),
+    ];
+    for (kind, edges, keys) in cases {
+        let project = gate(kind, edges);
+        let terminal = Terminal::start(&project, &["run", "flow.fabro"], 100, 30);
+        terminal.wait_for("everybody today?");
+        for width in [60, 72, 81, 95, 100, 108, 121, 133, 147, 160, 50] {
+            terminal.resize(width, 30);
+            // A prompt looks at the size a few times a second.
+            std::thread::sleep(Duration::from_millis(60));
+        }
+        terminal.keys(keys);
+        let mut terminal = terminal;
+        let start = Instant::now();
+        while terminal.is_running() && start.elapsed() < TIMEOUT {
+            // Some types have Enter after the choice.
+            std::thread::sleep(Duration::from_millis(200));
+            if terminal.is_running() {
+                terminal.keys("\r");
+            }
+        }
+        let (code, lines) = terminal.end();
+        let all = lines.join("\n");
+        assert_eq!(code, 0, "{kind}:\n{all}");
+        for marked in ["the line before", "the line after"] {
+            let count = lines.iter().filter(|line| line.contains(marked)).count();
+            assert_eq!(count, 1, "{kind}: `{marked}` in:\n{all}");
+        }
+        let questions = all.matches("Is the release").count();
+        assert!(questions == 2, "{kind}: {questions} questions in:\n{all}");
+    }
+}
