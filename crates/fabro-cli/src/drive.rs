@@ -139,14 +139,15 @@ fn message(result: &DriveResult, run: RunId, global: &Global) -> String {
         }
         DriveResult::Paused { reason: PauseReason::Unavailable, gates, unavailable } => {
             let resume = global.command(&format!("resume {run}"));
-            let mut text = format!("run {run} is paused, because nothing could be asked:\n");
+            let mut text =
+                format!("run {run} is paused, because no model or agent is available:\n");
             for stage in unavailable {
                 let _ = writeln!(text, "  {stage}");
                 if let Some(remedy) = &stage.failure.unavailable {
                     let _ = writeln!(text, "    to fix it: {remedy}");
                 }
             }
-            text + &format!("Ask again with: {resume}\n") + &waiting_too(run, gates, global)
+            text + &format!("Retry with: {resume}\n") + &waiting_too(run, gates, global)
         }
         DriveResult::Paused { gates, .. } => {
             let resume = global.command(&format!("resume {run}"));

@@ -9,12 +9,13 @@ pub struct Exit(u8);
 impl Exit {
     /// The command succeeded; of `run` and `resume`: the run succeeded.
     pub const SUCCEEDED: Self = Self(0);
-    /// The run failed or was canceled; of `fmt --check`: a file is not formatted; of `doctor`: a
-    /// check failed.
+    /// The run failed, succeeded only partially or was canceled; of `fmt --check`: a file is not
+    /// formatted; of `doctor`: a check failed.
     pub const FAILED: Self = Self(1);
     /// The arguments are wrong, or a workflow is not valid.
     pub const USAGE: Self = Self(2);
-    /// The run waits for a person or for a larger budget.
+    /// The run waits for a person, for a larger budget, or for a model or an agent that is
+    /// unavailable.
     pub const PAUSED: Self = Self(3);
     /// The store cannot be read or written, or an output file cannot be written.
     pub const STORE: Self = Self(4);

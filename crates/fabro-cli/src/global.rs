@@ -11,10 +11,11 @@ use fabro_engine::checkpoint::StageName;
 use fabro_engine::read_all;
 use fabro_events::{Event, timestamp};
 use fabro_store::{Runs, SqliteStore, StoreError};
-use fabro_terminal::{Paint, one_line, stderr};
+use fabro_terminal::{Paint, one_line};
 use fabro_types::RunId;
 
 use crate::error;
+use crate::output::stderr;
 
 /// Options of every command.
 #[derive(Args, Clone, Debug, Default)]

@@ -6,7 +6,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use crate::error::usage;
 use crate::global::{cwd, home};
 
-/// A word that is no command, what to type instead, and what that does. `{}` is replaced by the
+/// A word that is not a command, what to type instead, and what that does. `{}` is replaced by the
 /// arguments that were typed; in `{RUN}` and `{FILE}` a missing one is left for people to fill in.
 struct Hint {
     words: &'static [&'static str],
@@ -87,7 +87,7 @@ const fn hint(words: &'static [&'static str], command: &'static str, does: &'sta
     Hint { words, command, does }
 }
 
-/// The error for a word that is no command, if it is known what was meant; and for a `run` without a
+/// The error for a word that is not a command, if it is known what was meant; and for a `run` without a
 /// workflow, which names those that there are.
 pub fn explain(error: &clap::Error, args: &[String]) -> Option<anyhow::Error> {
     if error.kind() == ErrorKind::MissingRequiredArgument {

@@ -59,7 +59,7 @@ fn refused(error: &clap::Error) -> ExitCode {
     if let Some(error) = hints::explain(error, &args) {
         return report::report(error, &global::Global::default()).into();
     }
-    // A closed stdout or stderr is no reason to fail.
+    // A closed stdout or stderr is not a reason to fail.
     let _ = error.print();
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }

@@ -2,13 +2,24 @@
 
 use std::io;
 
-pub use fabro_terminal::stderr;
+use fabro_terminal::clean_painted;
 use serde::Serialize;
 use tracing_subscriber::EnvFilter;
 
 use crate::error;
 
-/// Writes to stdout, all of it or an error.
+/// Writes a text for people to stderr, and ignores a closed one. Only colors pass of what could
+/// control a terminal.
+pub fn stderr(text: &str) {
+    fabro_terminal::stderr(&clean_painted(text));
+}
+
+/// The same to stdout: all of it or an error.
+pub fn text(text: &str) -> anyhow::Result<()> {
+    stdout(&clean_painted(text))
+}
+
+/// Writes to stdout as it is, all of it or an error: what other programs read.
 pub fn stdout(text: &str) -> anyhow::Result<()> {
     fabro_terminal::stdout(text).map_err(|error| match error.kind() {
         // The reader has closed the pipe, which is not an error.
@@ -26,7 +37,7 @@ pub fn report(
     report: &impl Serialize,
     text: impl FnOnce() -> String,
 ) -> anyhow::Result<()> {
-    if is_json { json(report) } else { stdout(&text()) }
+    if is_json { json(report) } else { self::text(&text()) }
 }
 
 /// Writes a value to stdout as indented JSON.

@@ -65,7 +65,7 @@ fn run_error(error: RunError, global: &Global) -> anyhow::Error {
             let resume = global.command(&format!("resume {run}"));
             usage(
                 message,
-                format!("`{resume}` goes on with its default, or fails the gate without one"),
+                format!("`{resume}` continues with its default, or fails the gate without one"),
             )
         }
         RunError::NoSuchGate { open, .. } => {

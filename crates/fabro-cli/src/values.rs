@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use fabro_types::parse_json;
 use serde_json::Value;
 
 /// A `key=value` of the command line.
@@ -16,7 +17,7 @@ pub fn key_value(text: &str) -> Result<KeyValue, String> {
     if key.trim().is_empty() {
         return Err("there is no key before the `=`".to_owned());
     }
-    let value = match serde_json::from_str::<Value>(value) {
+    let value = match parse_json(value) {
         Ok(Value::Number(number)) if number.to_string() != value => Value::from(value),
         Ok(json) => json,
         Err(_) => Value::from(value),
@@ -71,6 +72,7 @@ mod tests {
         check("k=true", json!(true));
         check("k=[1, 2]", json!([1, 2]));
         check("k=\"3\"", json!("3"));
+        check("k={\"id\": 123456789012345678901}", json!({"id": "123456789012345678901"}));
         check("k=", json!(""));
         check("k=a=b", json!("a=b"));
         for text in ["1.10", "1e3", "007", "12345678901234567890123", "0x1f", "yes", "{"] {

@@ -28,9 +28,10 @@ pub struct RunConfig {
     pub prepare: Vec<PrepareStep>,
     /// `run.agent`: the settings of agents whose node does not set them.
     pub agent: AgentSettings,
-    /// `run.on_unavailable`: what follows when nothing can be asked, where the workflow does not say.
+    /// `run.on_unavailable`: what follows when no model or agent is available, where the workflow
+    /// does not say.
     pub on_unavailable: Option<OnUnavailable>,
-    /// `run.retry_unavailable`: after which time a run that paused because of that asks again.
+    /// `run.retry_unavailable`: after which time a run that paused because of that retries.
     pub retry_unavailable: Option<Duration>,
     /// `run.artifacts.include`: glob patterns of files to keep.
     pub artifacts: Vec<String>,

@@ -12,17 +12,18 @@ use crate::provider::ProviderSettings;
 use crate::reader::read;
 use crate::schema::CONFIG_FILE;
 
-/// What a project (`.fabro/config.toml`) or a user (`~/.config/fabro/config.toml`) sets for all runs.
-/// A model named anywhere else comes before the one named here.
+/// What a project (`.fabro/config.toml`) or a user (`~/.config/fabro/config.toml`) sets for all
+/// runs. A model named anywhere else comes before the one named here.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
     /// `run.model`.
     pub model: ModelSettings,
     /// `run.agent`.
     pub agent: AgentSettings,
-    /// `run.on_unavailable`: what follows when nothing can be asked, where the workflow does not say.
+    /// `run.on_unavailable`: what follows when no model or agent is available, where the workflow
+    /// does not say.
     pub on_unavailable: Option<OnUnavailable>,
-    /// `run.retry_unavailable`: after which time a run that paused because of that asks again.
+    /// `run.retry_unavailable`: after which time a run that paused because of that retries.
     pub retry_unavailable: Option<Duration>,
     /// `providers`: providers of models, by name.
     pub providers: BTreeMap<String, ProviderSettings>,

@@ -17,8 +17,8 @@ pub struct ActiveStage {
     pub started_ms: i64,
     /// Which attempt, from 1.
     pub attempt: u32,
-    /// How many attempts there were before the run paused because nothing could be asked: after the
-    /// resume the limit of attempts counts anew.
+    /// How many attempts there were before the run paused because no model or agent was available:
+    /// after the resume the count for the retry limit starts at 0.
     pub attempts_before: u32,
     /// How long this attempt waits before it starts, in milliseconds.
     pub delay_ms: u64,
@@ -28,8 +28,8 @@ pub struct ActiveStage {
     pub thread_id: Option<Arc<str>>,
     /// When the gate was asked, if it was, in milliseconds since 1970.
     pub gate_asked_ms: Option<i64>,
-    /// The answer to the gate, if there is one. A driver that died between the answer and the end of
-    /// the stage leaves it for the next one.
+    /// The answer to the gate, if there is one. A driver that died between the answer and the end
+    /// of the stage leaves it for the next one.
     pub gate_answer: Option<RecordedAnswer>,
     /// The place in the log where this attempt began.
     pub since_seq: u64,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fabro_context::keys;
 use fabro_events::{CreatedRun, Entry, Event, EventBody, ParentStage};
-use fabro_store::{RunLog, StoreError};
+use fabro_store::{RunLog, Runs, StoreError};
 use fabro_types::{BlobRef, ContextPatch, RunId};
 use serde_json::{Map, Value};
 
@@ -89,6 +89,28 @@ pub async fn read_all(
             return Ok(events);
         }
     }
+}
+
+/// The last event of a run that a driver, a fork or a cancellation has recorded: compactions of
+/// conversations, which may follow it, are skipped.
+pub async fn last_state_event(
+    store: &(impl RunLog + Runs + ?Sized),
+    run: RunId,
+) -> Result<Option<Event>, StoreError> {
+    const PAGE: u64 = 16;
+    let mut end = store.last_seq(run).await?;
+    // Most often it is the last one.
+    let mut count = 1;
+    while end > 0 {
+        let after = end.saturating_sub(count);
+        let page = store.read(run, after, usize::try_from(end - after).unwrap_or(1)).await?;
+        if let Some(event) = page.into_iter().rfind(|event| !event.entry.body.is_of_compaction()) {
+            return Ok(Some(event));
+        }
+        end = after;
+        count = PAGE;
+    }
+    Ok(None)
 }
 
 /// Numbers and booleans as such, everything else as it is written.

@@ -50,7 +50,7 @@ pub struct World {
     pub stop: CancellationToken,
 }
 
-/// Why a driver could not go on. What was committed stands, and the run can be resumed.
+/// Why a driver could not continue. What was committed stands, and the run can be resumed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DriveError {
@@ -76,7 +76,7 @@ impl From<DriveError> for StageEnd {
 /// Why a driver ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RunEnd {
-    /// The run is over: succeeded, failed or canceled, with the reason of a failure.
+    /// The run has ended: succeeded, failed or canceled, with the reason of a failure.
     Over(RunStatus, Option<Failure>),
     /// It waits for a person, a budget, or a model that can be asked.
     Paused(PauseReason),
@@ -120,7 +120,7 @@ pub(crate) struct Driver {
     ending: Vec<(Arc<str>, CancellationToken)>,
     /// Stages that wait for an answer from outside, or for a larger budget.
     pub(crate) suspended: BTreeMap<Key, PauseReason>,
-    /// Stages for which nothing could be asked; they wait for a resume.
+    /// Stages for which no model or agent is available; they wait for a resume.
     unavailable: BTreeMap<Key, UnavailableStage>,
     deadlines: Deadlines,
     reports: mpsc::UnboundedSender<Report>,

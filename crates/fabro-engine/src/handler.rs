@@ -133,7 +133,7 @@ impl Stage {
         self.plan.find(&self.at.node).expect("a stage is of a node of its plan")
     }
 
-    /// Whether a failure because nothing could be asked pauses the run; otherwise it is a failure of
+    /// Whether a failure because no model is available pauses the run; otherwise it is a failure of
     /// the stage like any other.
     pub fn pauses_when_unavailable(&self) -> bool {
         let node = self.plan.node(&self.at.node);

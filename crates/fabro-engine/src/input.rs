@@ -53,12 +53,12 @@ pub enum Input {
         /// Each with its value, or with the reason why it cannot be read.
         values: BTreeMap<BlobRef, Result<Value, String>>,
     },
-    /// Nothing is running, and nothing can be: gates wait for a person, nothing could be asked, or the
-    /// budget is used up.
+    /// Nothing is running, and nothing can be: gates wait for a person, no model is available, or
+    /// the budget is used up.
     Idle {
         /// The gates that wait for an answer from outside.
         gates: Vec<Arc<str>>,
-        /// The stages for which nothing could be asked.
+        /// The stages for which no model or agent is available.
         unavailable: Vec<StageFailure>,
         /// How many requests to models failed for them, by line.
         failed_turns: BTreeMap<Arc<str>, u32>,

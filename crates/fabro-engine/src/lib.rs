@@ -98,7 +98,7 @@ mod unavailable;
 mod unhandled;
 
 pub use active_stage::{ActiveStage, RecordedAnswer};
-pub use begin::{NewRun, begin, cancel, read_all};
+pub use begin::{NewRun, begin, cancel, last_state_event, read_all};
 pub use clock::Clock;
 pub use cursor::{Cursor, EnteredBy, LastStage, NodeEnd, Position, StageRecord};
 pub use drive::{DriveError, RunEnd, World, drive, read_needs};

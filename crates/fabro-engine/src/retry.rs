@@ -9,9 +9,9 @@ use crate::random;
 
 const MAX_DELAY_MS: u64 = 60_000;
 
-/// The delay before the next attempt in milliseconds; `None` when this was the last one. The attempts
-/// before a pause in which nothing could be asked (`attempts_before`) do not count.
-/// Rules: `docs/workflow-language.md`, "Failures and retries".
+/// The delay before the next attempt in milliseconds; `None` when this was the last one. The
+/// attempts before a pause because no model or agent was available (`attempts_before`) are left out
+/// of the count. Rules: `docs/workflow-language.md`, "Failures and retries".
 pub(crate) fn delay(
     policy: &RetryPolicy,
     attempt: u32,

@@ -114,7 +114,7 @@ impl RunState {
     pub fn status(&self, driven: bool) -> RunStatus {
         match &self.phase {
             Phase::Ended(status, _) => *status,
-            // Its driver may be waiting to ask again.
+            // Its driver may be waiting to retry.
             Phase::Paused(PauseReason::Unavailable) => RunStatus::Paused,
             Phase::Paused(_) if !driven => RunStatus::Paused,
             _ if driven => RunStatus::Running,
@@ -350,9 +350,9 @@ impl RunState {
         Ok(())
     }
 
-    /// Adds what the branches of a fan-out did to the line they came from; of branches that a fan-out
-    /// could succeed without, failures are forgotten. `joined` is its status if it was joined. False on a line without a
-    /// running fan-out, as most branches are when they end.
+    /// Adds what the branches of a fan-out did to the line they came from; of branches that a
+    /// fan-out could succeed without, failures are forgotten. `joined` is its status if it was
+    /// joined. False on a line without a running fan-out, as most branches are when they end.
     fn merge(&mut self, name: &str, joined: Option<Status>) -> bool {
         let Some(base) = self.cursors.get(name).cloned() else { return false };
         let Position::Fanned(fan) = &base.position else { return false };

@@ -1,4 +1,5 @@
-//! Failures because nothing could be asked: they pause the run, unless the workflow handles them.
+//! Failures because no model or agent is available: they pause the run, unless the workflow handles
+//! them.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ const FAILURE_CLASS: &str = "failure_class";
 /// How many stages with the same failure a message names.
 const MOST_STAGES: usize = 3;
 
-/// A stage for which nothing could be asked.
+/// A stage for which no model or agent is available.
 pub(crate) struct UnavailableStage {
     pub(crate) failure: StageFailure,
     /// Requests to a model that failed since the last one that is recorded.
@@ -27,8 +28,8 @@ pub(crate) struct UnavailableStage {
 }
 
 impl Machine {
-    /// The failure that the run pauses for instead of recording it as the result of the stage; `None`
-    /// when it is a result, or another attempt follows.
+    /// The failure that the run pauses for instead of recording it as the result of the stage;
+    /// `None` when it is a result, or another attempt follows.
     pub(crate) fn unavailable(
         &self,
         key: &Key,
@@ -56,8 +57,8 @@ impl Machine {
     }
 }
 
-/// Whether the run pauses when nothing can be asked for this node. Rules:
-/// `docs/workflow-language.md`, "When nothing can be asked".
+/// Whether the run pauses when no model or agent is available for this node. Rules:
+/// `docs/workflow-language.md`, "When no model or agent is available".
 pub fn pauses(plan: &Plan, node: NodeIx, is_branch: bool) -> bool {
     let spec = plan.spec(node);
     match spec.on_unavailable {
@@ -86,13 +87,13 @@ fn reads_class(edge: &EdgeSpec) -> bool {
 /// What a pause says: each failure with the stages that it stopped, and what to do.
 pub(crate) fn message(unavailable: &[StageFailure]) -> String {
     let mut text = String::new();
-    let mut said: Vec<&str> = Vec::new();
+    let mut messages: Vec<&str> = Vec::new();
     for stage in unavailable {
         let failure = &stage.failure;
-        if said.contains(&failure.message.as_str()) {
+        if messages.contains(&failure.message.as_str()) {
             continue;
         }
-        said.push(&failure.message);
+        messages.push(&failure.message);
         let same = unavailable.iter().filter(|other| other.failure.message == failure.message);
         let names: Vec<String> = same.map(name).collect();
         let more = names.len().saturating_sub(MOST_STAGES);

@@ -36,7 +36,7 @@ pub enum EventBody {
         /// Gates that are open.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         gates: Vec<Arc<str>>,
-        /// The stages for which nothing could be asked.
+        /// The stages for which no model or agent is available.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         unavailable: Vec<StageFailure>,
         /// How many requests to models failed for them, by branch; the main line's under the empty
@@ -171,7 +171,7 @@ pub enum EventBody {
         /// The edge for free text, when there is one; its key is empty where only the text chooses it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         text_option: Option<GateOption>,
-        /// The option that is taken when nobody answers in time, by its target, key or label.
+        /// The option that is taken when the gate times out, by its target, key or label.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         default_choice: Option<Arc<str>>,
         /// When the gate gives up, in milliseconds since 1970.
@@ -537,7 +537,7 @@ pub enum Tier {
     Unconditional,
     /// The branches of a fan-out meet here.
     Join,
-    /// The stage failed and names where to go on.
+    /// The stage failed and names where to continue.
     RetryTarget,
     /// The same, second choice.
     FallbackRetryTarget,
@@ -601,6 +601,17 @@ impl EventBody {
             Self::RunFailed { cause: Some(cause), .. } => std::slice::from_ref(cause),
             _ => &[],
         }
+    }
+
+    /// Whether `fabro compact` may have appended it to the log of a run that has no driver. The state
+    /// of such a run is in the last event that is not one of these.
+    pub fn is_of_compaction(&self) -> bool {
+        matches!(
+            self,
+            Self::AgentToolCompleted(_)
+                | Self::AgentCompactionStarted { .. }
+                | Self::AgentCompactionCompleted(_)
+        )
     }
 }
 

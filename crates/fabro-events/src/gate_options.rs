@@ -37,7 +37,7 @@ pub fn gate_options<'a, T: Into<Arc<str>>>(
     options
 }
 
-/// The option that a gate takes when nobody answers in time: the one with this target, else the one
+/// The option that a gate takes when it times out: the one with this target, else the one
 /// with this key, else the one with this label, in any case and with or without its accelerator.
 pub fn default_option<'a>(
     options: &'a [GateOption],

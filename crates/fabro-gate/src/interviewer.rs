@@ -66,7 +66,7 @@ impl Question {
     ///
     /// # Errors
     ///
-    /// The text is no answer to this question.
+    /// The text is not an answer to this question.
     pub fn read(&self, text: &str) -> Result<GateAnswer, NoMatch> {
         let text_option = self.text_option.as_ref();
         match_answer(&self.options, self.freeform, text_option, self.question_type, text)

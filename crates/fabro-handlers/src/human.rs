@@ -285,7 +285,7 @@ impl Gate {
         let reading = Reading { context: &context, blobs: &stage.store };
         match reading.evaluate(&condition.parsed) {
             Ok(result) if result.holds => None,
-            Ok(result) => Some(why_false(&condition.text, &result.clauses)),
+            Ok(result) => Some(failed_clauses(&condition.text, &result.clauses)),
             Err(error) => Some(error.to_string()),
         }
     }
@@ -431,13 +431,13 @@ impl Gate {
 }
 
 /// What kept a condition from holding.
-fn why_false(condition: &str, clauses: &[ClauseResult]) -> String {
-    let told = |clause: &ClauseResult| match clause.value.as_str() {
+fn failed_clauses(condition: &str, clauses: &[ClauseResult]) -> String {
+    let described = |clause: &ClauseResult| match clause.value.as_str() {
         "" => format!("{} does not hold, there is no value", clause.text),
         value => format!("{} does not hold, the value is \"{value}\"", clause.text),
     };
-    let told: Vec<_> = clauses.iter().filter(|clause| !clause.holds).map(told).collect();
-    if told.is_empty() { format!("{condition} does not hold") } else { told.join(" and ") }
+    let failed: Vec<_> = clauses.iter().filter(|clause| !clause.holds).map(described).collect();
+    if failed.is_empty() { format!("{condition} does not hold") } else { failed.join(" and ") }
 }
 
 impl GateChoice {

@@ -32,8 +32,11 @@ const STOPPED: &str = "its stop condition holds";
 /// Why it is ended at its timeout.
 const LATE: &str = "it took longer than max_cycles × poll_interval";
 
-/// Why it is ended when nothing can be asked in it, and its parent handles that as a failure.
-const UNAVAILABLE: &str = "nothing could be asked";
+/// Why it is ended when no model or agent is available in it, and its parent handles that as a
+/// failure.
+const UNAVAILABLE: &str = "no model or agent is available";
+/// The same in older logs.
+const OLD_UNAVAILABLE: &str = "nothing could be asked";
 
 /// Why it is ended when its own stage is.
 const CANCELED_WITH_STAGE: &str = "its stage was canceled";
@@ -188,8 +191,8 @@ impl Child {
         Ok(())
     }
 
-    /// Nothing could be asked in the child: its parent pauses too, and resumes it later. Where the
-    /// parent handles that as a failure, the child ends.
+    /// No model or agent is available in the child: its parent pauses too, and resumes it later.
+    /// Where the parent handles that as a failure, the child ends.
     async fn unavailable(&self, stage: &Stage, now_ms: i64) -> Result<StageEnd, StageEnd> {
         if !stage.pauses_when_unavailable() {
             self.end(&*stage.store, now_ms, UNAVAILABLE).await?;
@@ -231,7 +234,9 @@ impl Child {
                 let stopped = partially_succeeded(stage, first.as_deref());
                 Outcome { notes: Some(format!("ended: {STOPPED}")), ..stopped }
             }
-            _ if reason == Some(UNAVAILABLE) => Outcome::failed(unavailable_in(&events)),
+            _ if matches!(reason, Some(UNAVAILABLE | OLD_UNAVAILABLE)) => {
+                Outcome::failed(unavailable_in(&events))
+            }
             _ if reason == Some(LATE) => {
                 let message = format!("sub-workflow: {LATE}");
                 Outcome::failed(Failure::new(FailureClass::TransientInfra, message))

@@ -4,10 +4,11 @@ use fabro_events::{EventBody, StageFailure};
 use fabro_types::{Failure, FailureClass};
 use serde::Serialize;
 
-/// What a run that failed, or succeeded only partially, began to fail with.
+/// The first cause of a run's failure, of its partial success, or of its pause because no model or
+/// agent was available.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Cause {
-    /// The node whose stage failed; left out when it was no stage.
+    /// The node whose stage failed; left out when the cause is not a stage.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<Arc<str>>,
     /// Which visit of it.
@@ -26,7 +27,7 @@ pub struct Cause {
 }
 
 impl Cause {
-    /// The cause that the last event of a run names.
+    /// The cause that the last event of a run names: `run.failed`, `run.completed` or `run.paused`.
     pub fn of(last: &EventBody) -> Option<Self> {
         match (last.causes().first(), last) {
             (Some(stage), _) => Some(Self::of_stage(stage)),
@@ -51,7 +52,7 @@ impl Cause {
         !failure.message.contains(&self.message)
     }
 
-    /// A failure that is no stage's.
+    /// A failure that is not that of a stage.
     pub fn of_failure(failure: &Failure) -> Self {
         Self {
             node: None,

@@ -181,7 +181,8 @@ pub fn inspect(events: &[Event], driven: bool) -> Result<Inspect, ReportError> {
     let created = state.created.clone().ok_or(ReportError::Empty)?;
     let status = state.status(driven);
     let usage = state.usage_so_far();
-    let last = events.last().map(|event| &event.entry.body);
+    let bodies = || events.iter().map(|event| &event.entry.body);
+    let last = bodies().rfind(|body| !body.is_of_compaction());
     Ok(Inspect {
         cause: last.and_then(Cause::of),
         unhandled: match last {

@@ -32,7 +32,8 @@ pub struct PsRow {
     /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
-    /// What it began to fail with, when it failed or succeeded partially.
+    /// The first cause of its failure, of its partial success, or of its pause because no model or
+    /// agent was available.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
     /// Where it was forked or rewound; `None` once it was resumed.
@@ -47,7 +48,8 @@ pub struct PsRow {
 }
 
 impl PsRow {
-    /// Adds what the first and the last event of its log say.
+    /// Adds what the first event of its log says, and the last one but for compactions: see
+    /// [`fabro_engine::last_state_event`].
     pub fn describe(&mut self, first: Option<&Event>, last: Option<&Event>) {
         if let Some(EventBody::RunCreated(created)) = first.map(|event| &event.entry.body) {
             self.dry_run = created.dry_run;

@@ -363,7 +363,7 @@ pub struct GraphSpec {
     /// target or back from a goal gate). Only deterministic and structural failures count. A
     /// success of the node starts the count again.
     pub signature_limit: u32,
-    /// What follows when nothing could be asked, where the node does not say; `None`: the run pauses,
+    /// What follows when no model or agent is available, where the node does not say; `None`: the run pauses,
     /// unless the workflow handles the failure.
     pub on_unavailable: Option<OnUnavailable>,
 }

@@ -1,7 +1,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use fabro_types::{ContextPatch, Status};
+use fabro_types::{ContextPatch, Status, parse_json};
 use serde_json::Value;
 
 use crate::explain::kind;
@@ -71,7 +71,7 @@ pub fn directives_object(text: &str) -> Option<Value> {
 
 fn find(text: &str) -> Option<(Range<usize>, Value)> {
     json_objects(text).rev().find_map(|(span, object)| {
-        let object: Value = serde_json::from_str(object).ok()?;
+        let object: Value = parse_json(object).ok()?;
         FIELDS.iter().any(|field| object.get(field).is_some()).then_some((span, object))
     })
 }

@@ -23,10 +23,11 @@
 //!
 //! # Limits
 //!
-//! An object nested deeper than 127 levels does not parse. Only the last 4 GiB of a text are looked
-//! at. A schema fetches nothing: a `$ref` to a file or an address is refused. `format` is not
-//! checked unless the schema's draft demands it. A schema whose `anyOf` or `oneOf` leads back to
-//! itself several times may take time exponential in the nesting of an answer.
+//! An integer that does not fit 64 bits becomes a string with all of its digits; a schema validates
+//! the number. An object nested deeper than 127 levels does not parse. Only the last 4 GiB of a
+//! text are looked at. A schema fetches nothing: a `$ref` to a file or an address is refused.
+//! `format` is not checked unless the schema's draft demands it. A schema whose `anyOf` or `oneOf`
+//! leads back to itself several times may take time exponential in the nesting of an answer.
 
 mod directives;
 mod explain;

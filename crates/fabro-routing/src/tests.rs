@@ -36,6 +36,19 @@ fn check(text: &str, expect: &str) {
 }
 
 #[test]
+fn large_integers_keep_their_digits() {
+    check(
+        r#"{"context_updates": {"id": 123456789012345678901, "small": 18446744073709551615}}"#,
+        r#"id = "123456789012345678901"; small = 18446744073709551615"#,
+    );
+    let schema = r#"{"type": "object", "properties": {"id": {"type": "integer"}}}"#;
+    let schema = Schema::parse(schema).unwrap();
+    let checked = super::check(r#"{"id": 123456789012345678901}"#, Expected::Schema(&schema));
+    let expect = serde_json::json!({"id": "123456789012345678901"});
+    assert_eq!(checked, Checked::Valid(expect));
+}
+
+#[test]
 fn all_fields_are_read() {
     check(
         r#"{"outcome": "failed", "failure_reason": "tests failed", "preferred_next_label": "fix",

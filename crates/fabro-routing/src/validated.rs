@@ -1,6 +1,6 @@
 use std::fmt::Write as _;
 
-use fabro_types::excerpt;
+use fabro_types::{excerpt, parse_json};
 use serde_json::{Map, Value};
 
 use crate::directives::FIELDS;
@@ -110,7 +110,9 @@ fn routing(text: &str) -> Checked {
         match parse(text, &candidate) {
             Ok(fields) if FIELDS.iter().any(|field| fields.contains_key(*field)) => {
                 let problems = wrong_types(&fields);
-                return valid_unless(problems, Value::Object(fields));
+                let source = &text[candidate.range.clone()];
+                let value = parse_json(source).unwrap_or(Value::Object(fields));
+                return valid_unless(problems, value);
             }
             Err(problem) if candidate.has_key => {
                 return Checked::Invalid { problems: vec![problem] };
@@ -123,16 +125,19 @@ fn routing(text: &str) -> Checked {
 
 fn custom(text: &str, schema: &Schema) -> Checked {
     if schema.admits_others()
-        && let Some(value) = whole(text)
+        && let Some((source, value)) = whole(text)
     {
-        return validated(value, schema);
+        return validated(source, value, schema);
     }
     let properties = schema.properties();
     let is_property = |key: &str| properties.is_some_and(|known| known.contains_key(key));
     let mut broken = None;
     for candidate in candidates(text, is_property).into_iter().rev() {
         match parse(text, &candidate) {
-            Ok(fields) => return validated(Value::Object(fields), schema),
+            Ok(fields) => {
+                let source = &text[candidate.range.clone()];
+                return validated(source, Value::Object(fields), schema);
+            }
             Err(problem) if candidate.has_key => {
                 return Checked::Invalid { problems: vec![problem] };
             }
@@ -144,21 +149,25 @@ fn custom(text: &str, schema: &Schema) -> Checked {
     broken.map_or(Checked::Missing, |problem| Checked::Invalid { problems: vec![problem] })
 }
 
-/// The text as one JSON value that is no object, or that of its last fenced block; objects are found
+/// The text as one JSON value that is not an object, or that of its last fenced block; objects are found
 /// like everywhere.
-fn whole(text: &str) -> Option<Value> {
-    let parsed = |text: &str| {
-        let text = text.trim();
-        let is_object = text.starts_with('{');
-        serde_json::from_str::<Value>(text).ok().filter(|_| !is_object)
-    };
-    parsed(text).or_else(|| {
+fn whole(text: &str) -> Option<(&str, Value)> {
+    other_value(text).or_else(|| {
         // Between fences, blocks and what is not one take turns; the first line of a block may name
         // a language.
         let parts: Vec<&str> = text.split("```").collect();
         let mut blocks = parts.iter().skip(1).step_by(2).rev();
-        blocks.find_map(|block| parsed(block.split_once('\n').map_or(block, |(_, rest)| rest)))
+        blocks.find_map(|block| other_value(block.split_once('\n').map_or(block, |(_, rest)| rest)))
     })
+}
+
+/// A JSON value that is not an object, and its text.
+fn other_value(text: &str) -> Option<(&str, Value)> {
+    let text = text.trim();
+    if text.starts_with('{') {
+        return None;
+    }
+    serde_json::from_str(text).ok().map(|value| (text, value))
 }
 
 fn parse(text: &str, candidate: &Candidate) -> Result<Map<String, Value>, Problem> {
@@ -174,10 +183,11 @@ fn parse(text: &str, candidate: &Candidate) -> Result<Map<String, Value>, Proble
     })
 }
 
-fn validated(value: Value, schema: &Schema) -> Checked {
+/// The schema sees the numbers as they are written; the result has all digits of large integers.
+fn validated(source: &str, value: Value, schema: &Schema) -> Checked {
     let validator = schema.validator();
     if validator.is_valid(&value) {
-        return Checked::Valid(value);
+        return Checked::Valid(parse_json(source).unwrap_or(value));
     }
     let mut problems = Vec::new();
     for error in validator.iter_errors(&value).take(MAX_PROBLEMS + 1) {

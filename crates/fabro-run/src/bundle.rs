@@ -66,9 +66,9 @@ pub struct RunSettings {
     pub models: BTreeMap<String, ModelInfo>,
     /// What to ask when a model fails, in order: `provider` or `provider/model`.
     pub fallbacks: Vec<String>,
-    /// What follows when nothing can be asked, where the workflow does not say.
+    /// What follows when no model or agent is available, where the workflow does not say.
     pub on_unavailable: Option<OnUnavailable>,
-    /// After which time a run that paused because of that asks again.
+    /// After which time a run that paused because of that retries.
     pub retry_unavailable: Option<Duration>,
 }
 

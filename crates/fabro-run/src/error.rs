@@ -119,8 +119,8 @@ pub enum RunError {
         /// Where the answer came from: `terminal`, `timeout`, ….
         by: String,
     },
-    /// The time limit of the gate is over.
-    #[error("gate {gate} no longer takes an answer: its time limit is over")]
+    /// The gate has timed out.
+    #[error("gate {gate} no longer takes an answer: it has timed out")]
     GateTimedOut {
         /// The run.
         run: RunId,

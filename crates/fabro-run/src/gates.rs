@@ -38,7 +38,7 @@ pub struct Gate {
     /// The edge for free text; left out in logs that do not have it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text_option: Option<GateOption>,
-    /// The node that it goes to when nobody answers in time.
+    /// The target node when the gate times out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_choice: Option<Arc<str>>,
     /// When it gives up, in milliseconds since 1970.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::{Bundle, RunSettings, render_goal};
 use fabro_engine::{
     DriveError, Input, Machine, NewRun, Phase, Plan, RunEnd, RunState, World, begin,
+    last_state_event,
 };
 use fabro_events::{Event, EventSink, PauseReason, StageFailure};
 use fabro_graph::{NodeKind, Workflow};
@@ -52,7 +53,7 @@ pub enum DriveResult {
         reason: PauseReason,
         /// The gates that wait for an answer.
         gates: Vec<Gate>,
-        /// The stages for which nothing could be asked.
+        /// The stages for which no model or agent is available.
         unavailable: Vec<StageFailure>,
     },
     /// The run was interrupted. It can be resumed.
@@ -90,26 +91,24 @@ pub struct Run {
 }
 
 impl Run {
-    /// Creates a run. Nothing is started yet. Its stages leave what they write in a directory of its
-    /// own below `runs_dir`.
+    /// Creates a run. Nothing is started yet. Its stages leave what they write in a directory of
+    /// its own below `runs_dir`.
     ///
     /// # Errors
     ///
-    /// The goal cannot be rendered, the input holds a secret, a service that the settings name cannot
-    /// be built, something that a stage needs is missing (a provider, a key, a program, turns of a model
-    /// script), or the store cannot be written.
+    /// The goal cannot be rendered, the input holds a secret, a service that the settings name
+    /// cannot be built, something that a stage needs is missing (a provider, a key, a program,
+    /// turns of a model script), or the store cannot be written.
     pub async fn create(
         store: Arc<dyn RunStore>,
         runs_dir: &Path,
         spec: RunSpec,
     ) -> Result<Self, RunError> {
         let RunSpec { workflow, settings, inputs, dry_run, .. } = spec;
+        let written_goal = workflow.plan.workflow().attrs().text("goal");
         let goal = match spec.goal {
             Some(goal) => goal,
-            None => render_goal(
-                workflow.plan.workflow().attrs().text("goal").unwrap_or_default(),
-                &inputs,
-            )?,
+            None => render_goal(written_goal.unwrap_or_default(), &inputs)?,
         };
         let redactor = ServiceBuilder::new(&settings).recorded_redactor();
         refuse_secrets_in_input(&redactor, &settings, &inputs, &goal)?;
@@ -127,6 +126,7 @@ impl Run {
             ServiceBuilder::new(&settings).check()?;
             warnings = preflight::check(&bundle, &plan, &spec.work_dir)?;
         }
+        let workflow_dir = Value::from(spec.workflow_dir.to_string_lossy());
         let new = NewRun {
             goal,
             seed: spec.seed.unwrap_or_else(|| bundle.seed(&inputs)),
@@ -136,11 +136,7 @@ impl Run {
             max_cost: spec.max_cost,
             parent: None,
             dry_run,
-            context: [(
-                WORKFLOW_DIR.to_owned(),
-                Value::from(spec.workflow_dir.to_string_lossy()).into(),
-            )]
-            .into(),
+            context: [(WORKFLOW_DIR.to_owned(), workflow_dir.into())].into(),
         };
         let id = spec.id.unwrap_or_else(new_run_id);
         let created_ms = i64::try_from(id.unix_ms()).unwrap_or(i64::MAX);
@@ -264,7 +260,8 @@ impl Run {
         &self.events
     }
 
-    /// What the caller should know: something is missing for a stage that handles it, the last record was cut off, or prepared answers are used up.
+    /// What the caller should know: something is missing for a stage that handles it, the last
+    /// record was cut off, or prepared answers are used up.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -305,8 +302,8 @@ impl Run {
     ///
     /// # Errors
     ///
-    /// A service cannot be built, something cannot be recorded, or another process has taken the run
-    /// over. What was committed stands, and the run can be resumed.
+    /// A service cannot be built, something cannot be recorded, or another process has taken the
+    /// run over. What was committed stands, and the run can be resumed.
     pub async fn drive(mut self, services: RunServices) -> Result<DriveResult, RunError> {
         let result = self.drive_with_lease(services).await;
         self.lease.release().await?;
@@ -327,7 +324,7 @@ impl Run {
         };
         let services = RunServices { interrupt: stop.clone(), ..services };
         let end = tokio::select! {
-            end = self.drive_asking_again(services) => end?,
+            end = self.drive_with_retries(services) => end?,
             end = stop_when_lost => end,
         };
         let store = &*self.store;
@@ -364,9 +361,9 @@ impl Run {
         })
     }
 
-    /// Drives the stages. When nothing could be asked, and the settings say after which time to ask
-    /// again, it waits and does so.
-    async fn drive_asking_again(&mut self, services: RunServices) -> Result<RunEnd, RunError> {
+    /// Drives the stages. When no model or agent is available, and the settings have a time to
+    /// retry after, it waits and retries.
+    async fn drive_with_retries(&mut self, services: RunServices) -> Result<RunEnd, RunError> {
         loop {
             let end = self.drive_stages(services.clone()).await?;
             let wait = self.settings.retry_unavailable;
@@ -376,9 +373,11 @@ impl Run {
             for stage in causes(&*self.store, self.id()).await? {
                 (services.warn)(&stage.to_string());
             }
-            let seconds = wait.as_secs_f64();
-            (services.warn)(&format!("nothing could be asked; the run asks again in {seconds} s"));
-            if !self.wait_to_ask_again(wait, &services.interrupt).await? {
+            (services.warn)(&format!(
+                "no model or agent is available; the run retries in {}",
+                duration_text(wait)
+            ));
+            if !self.wait_to_retry(wait, &services.interrupt).await? {
                 return Ok(RunEnd::Stopped);
             }
             self.events = read_all(&*self.store, self.id()).await?;
@@ -388,7 +387,7 @@ impl Run {
     }
 
     /// Waits for this time, or until a message arrives; false when it was interrupted.
-    async fn wait_to_ask_again(
+    async fn wait_to_retry(
         &self,
         wait: Duration,
         interrupt: &CancellationToken,
@@ -462,8 +461,8 @@ impl Run {
         Ok(fabro_engine::drive(machine, first, world).await?)
     }
 
-    /// The input that the machine starts with, after the preparation steps of a new run; `None` when
-    /// they were interrupted.
+    /// The input that the machine starts with, after the preparation steps of a new run; `None`
+    /// when they were interrupted.
     async fn first_input(
         &self,
         run_dir: &Path,
@@ -509,12 +508,19 @@ impl Run {
 
 /// The stage failures that the end of a run, or its pause, names.
 async fn causes(store: &dyn RunStore, run: RunId) -> Result<Vec<StageFailure>, StoreError> {
-    let last = store.last_seq(run).await?;
-    let events = store.read(run, last.saturating_sub(1), 1).await?;
-    Ok(events.last().map(|event| event.entry.body.causes().to_vec()).unwrap_or_default())
+    let last = last_state_event(store, run).await?;
+    Ok(last.map(|event| event.entry.body.causes().to_vec()).unwrap_or_default())
 }
 
-/// How often messages are looked for while a run waits to ask again.
+/// A time in the largest unit without a fraction, as settings have it: `15m`.
+fn duration_text(time: Duration) -> String {
+    let ms = time.as_millis();
+    let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")];
+    let whole = units.into_iter().find(|(unit, _)| ms >= *unit && ms % unit == 0);
+    whole.map_or_else(|| format!("{ms}ms"), |(unit, name)| format!("{}{name}", ms / unit))
+}
+
+/// How often messages are looked for while a run waits to retry.
 const INBOX_PERIOD: Duration = Duration::from_millis(500);
 
 /// Refuses a workflow with stages that ask a model, in sub-workflows too, when no model is configured.
@@ -545,4 +551,20 @@ fn check_no_model_needed(
 pub(crate) fn new_run_id() -> RunId {
     let ulid = ulid::Ulid::generate();
     RunId::from_parts(ulid.timestamp_ms(), ulid.random())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_shown_as_settings_have_them() {
+        let check = |ms, expect| assert_eq!(duration_text(Duration::from_millis(ms)), expect);
+        check(900_000, "15m");
+        check(7_200_000, "2h");
+        check(86_400_000, "1d");
+        check(90_000, "90s");
+        check(1_500, "1500ms");
+        check(0, "0ms");
+    }
 }

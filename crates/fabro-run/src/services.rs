@@ -148,19 +148,22 @@ impl<'s> ServiceBuilder<'s> {
             let toolbox = toolbox.with_tools(web_tools(settings, &redactor)?);
             Arc::new(toolbox.with_servers(mcp_servers(settings)?))
         };
-        // A scripted model has no retries and no fallbacks.
-        let fallbacks = settings.fallbacks.iter().map(Fallback::new).collect();
-        let policy = RequestPolicy { fallbacks, ..RequestPolicy::default() };
-        let policy = Some(policy).filter(|_| settings.model_script.is_none());
         Ok(Agents {
             settings: settings.agent.clone(),
             catalog: Arc::new(catalog(&settings.models)),
-            asking: policy,
+            asking: self.request_policy(),
             redactor,
             toolbox,
             backend_env: backend_env(text_variables(), env),
             backend_keys: backend_keys(settings, text_variables()),
         })
+    }
+
+    /// Retries and fallbacks; `None` for a scripted model, which has neither.
+    pub fn request_policy(self) -> Option<RequestPolicy> {
+        let fallbacks = self.settings.fallbacks.iter().map(Fallback::new).collect();
+        let policy = RequestPolicy { fallbacks, ..RequestPolicy::default() };
+        Some(policy).filter(|_| self.settings.model_script.is_none())
     }
 
     /// The redactor of a run whose variables are expanded already. It knows every secret of the

@@ -119,7 +119,7 @@ pub struct RunSpec {
     pub goal: Option<String>,
     /// The inputs.
     pub inputs: Map<String, Value>,
-    /// What is odd about them, in sentences for people.
+    /// Unread inputs and other warnings about them, in sentences for people.
     pub warnings: Vec<String>,
     /// Decides every random choice; `None` for a hash of workflow and inputs.
     pub seed: Option<u64>,

@@ -253,7 +253,15 @@ async fn a_run_that_asks_again_by_itself_continues() {
     let workflow = LoadedWorkflow::parse("demo", "digraph { start -> a -> exit }").unwrap();
     let spec = RunSpec { settings, ..RunSpec::new(workflow, dir.path()) };
     let run = Run::create(store.clone(), &dir.path().join("runs"), spec).await.unwrap();
-    assert_eq!(run.drive(RunServices::default()).await.unwrap(), DriveResult::Succeeded);
+    let warnings = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let warned = Arc::clone(&warnings);
+    let services = RunServices {
+        warn: Arc::new(move |text| warned.lock().unwrap().push(text.to_owned())),
+        ..RunServices::default()
+    };
+    assert_eq!(run.drive(services).await.unwrap(), DriveResult::Succeeded);
+    let warnings = warnings.lock().unwrap();
+    assert_eq!(warnings[1], "no model or agent is available; the run retries in 1ms");
 }
 
 #[tokio::test]

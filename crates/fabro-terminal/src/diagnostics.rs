@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use annotate_snippets::{AnnotationKind, Level, Origin, Renderer, Snippet};
-use fabro_types::{Diagnostic, Position, Severity, Span, one_line};
+use fabro_types::{Diagnostic, Position, Severity, Span, clean, one_line};
 use serde::Serialize;
 
-use crate::paint::{Paint, clean};
+use crate::paint::Paint;
 
 /// The longest stretch of source that is drawn, in bytes.
 const DRAWN: usize = 4_096;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fabro_gate::{AskError, GateAnswer, Interviewer, Question, Reply};
+use fabro_types::clean;
 use rustix::process::{Signal, getpid, kill_process};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -174,7 +175,9 @@ fn printable(question: &Question) -> Question {
 }
 
 fn without_controls(text: &str) -> String {
-    text.chars().filter(|&c| prompt::is_printable(c)).collect()
+    let text: String =
+        text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect();
+    clean(&text).into_owned()
 }
 
 #[cfg(test)]

@@ -50,11 +50,11 @@ mod text;
 
 use std::io::{self, Write as _};
 
-pub use fabro_types::one_line;
+pub use fabro_types::{clean, one_line};
 pub use gate_prompt::TerminalInterviewer;
 pub use line::{Line, line, why};
 pub use live_output::{StageDirs, StagePlace};
-pub use paint::{Mark, Paint, clean};
+pub use paint::{Mark, Paint, clean_painted};
 pub use progress::{Mode, Progress};
 pub use stage_line::{note_text, story_text};
 pub use story::{RunningStage, StageLine, Story, StoryLine};

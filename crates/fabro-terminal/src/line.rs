@@ -95,7 +95,7 @@ fn run_line(event: &Event) -> Option<(Mark, String)> {
             let message = message.split_once("; `fabro").map_or(&**message, |(text, _)| text);
             let advice = match reason {
                 PauseReason::Budget => "`fabro resume RUN` with a higher limit continues",
-                PauseReason::Unavailable => "`fabro resume RUN` asks again",
+                PauseReason::Unavailable => "`fabro resume RUN` retries",
                 _ => "`fabro answer RUN GATE CHOICE`",
             };
             (Mark::Ask, format!("run paused: {}; {advice}", one_line(message, QUOTED)))

@@ -1,9 +1,9 @@
-//! Colors, marks, and text without control characters.
+//! Colors, marks, and the last check of what is printed.
 
 use std::borrow::Cow;
 
 use annotate_snippets::renderer::{AnsiColor, Style};
-use fabro_types::Status;
+use fabro_types::{Status, clean};
 
 /// Colors text, or leaves it as it is.
 #[derive(Clone, Copy, Debug)]
@@ -106,9 +106,29 @@ impl Mark {
     }
 }
 
-/// The text without control characters other than line ends and tabs: what scripts and models
-/// print must not move the cursor or change the title of a window.
-pub fn clean(text: &str) -> Cow<'_, str> {
-    let harmful = |c: char| c.is_control() && c != '\n' && c != '\t';
-    if text.contains(harmful) { text.replace(harmful, "\u{fffd}").into() } else { text.into() }
+/// A text as [`clean`] makes it, except that colors stay: the last check of what is printed, in
+/// which our own colors are.
+pub fn clean_painted(text: &str) -> Cow<'_, str> {
+    if !text.contains('\u{1b}') {
+        return clean(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("\u{1b}[") {
+        let (before, sequence) = rest.split_at(at);
+        let is_parameter = |c: char| c.is_ascii_digit() || c == ';';
+        let parameters = sequence[2..].trim_start_matches(is_parameter);
+        // Without its end it is not a color, and the start of it is replaced.
+        let end = sequence.len() - parameters.len();
+        let length = if parameters.starts_with('m') { end + 1 } else { 0 };
+        shown.push_str(&clean(before));
+        shown.push_str(&sequence[..length]);
+        rest = &sequence[length..];
+        if length == 0 {
+            shown.push(char::REPLACEMENT_CHARACTER);
+            rest = &rest[1..];
+        }
+    }
+    shown.push_str(&clean(rest));
+    shown.into()
 }

@@ -13,7 +13,7 @@ use fabro_types::{RunId, RunStatus, one_line};
 use crate::line::Line;
 use crate::live_area::{LiveArea, terminal_size};
 use crate::live_output::{STAGES, StageDirs, last_lines};
-use crate::paint::{Mark, Paint};
+use crate::paint::{Mark, Paint, clean_painted};
 use crate::stage_line::{note_text, story_text, titled};
 use crate::story::{RunningStage, Story, StoryLine};
 use crate::summary_table::summary_text;
@@ -186,7 +186,7 @@ impl Progress {
             let elapsed = u64::try_from(elapsed).unwrap_or_default();
             let table = summary_text(state.story.summary(), status, elapsed, self.shared.paint);
             let paused = state.paused.iter().map(|why| format!("paused: {why}\n"));
-            crate::stderr(&paused.fold(table, |text, why| text + &why));
+            crate::stderr(&clean_painted(&paused.fold(table, |text, why| text + &why)));
         }
     }
 
@@ -327,7 +327,10 @@ impl State {
     /// Prints the lines that are due, and the running stages below them.
     fn print_above(&mut self, area: &[String]) {
         let lines = std::mem::take(&mut self.lines);
-        let text = self.area.draw(&lines, area, terminal_size());
+        let safe = |line: &String| clean_painted(line).into_owned();
+        let lines: Vec<String> = lines.iter().map(safe).collect();
+        let area: Vec<String> = area.iter().map(safe).collect();
+        let text = self.area.draw(&lines, &area, terminal_size());
         if !text.is_empty() {
             crate::stderr(&text);
         }

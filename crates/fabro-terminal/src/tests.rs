@@ -246,3 +246,14 @@ fn ten_thousand_canceled_branches_take_no_time() {
     }
     assert_eq!(story.running().count(), 0);
 }
+
+#[test]
+fn only_colors_control_the_terminal() {
+    let check = |text: &str, expect: &str| assert_eq!(clean_painted(text), expect);
+    check("a\u{1b}[1;31mb\u{1b}[0mc\n", "a\u{1b}[1;31mb\u{1b}[0mc\n");
+    check("\u{1b}[2Ja\u{1b}[mb", "\u{fffd}[2Ja\u{1b}[mb");
+    check("\u{1b}", "\u{fffd}");
+    check("\u{1b}[", "\u{fffd}[");
+    check("\u{1b}[31\u{1b}[31m", "\u{fffd}[31\u{1b}[31m");
+    check("\u{1b}]52;c;aGk=\u{7}\u{202e}", "\u{fffd}]52;c;aGk=\u{fffd}\\u{202e}");
+}

@@ -69,19 +69,19 @@ pub struct Failure {
     /// How long the server asks to wait before a retry, in milliseconds (`Retry-After`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
-    /// Present when nothing could be asked (a key is refused, a provider cannot be reached, a program
+    /// Present when no model or agent is available (a key is refused, a provider cannot be reached, a program
     /// is missing): what to do about it. That is no result of the stage, and the run pauses, unless
     /// the workflow handles it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unavailable: Option<String>,
 }
 
-/// What follows when nothing could be asked.
+/// What follows when no model or agent is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, EnumString)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum OnUnavailable {
-    /// The run pauses, and a resume asks again.
+    /// The run pauses, and a resume retries.
     Pause,
     /// It is a failure of the stage like any other.
     Fail,
@@ -105,7 +105,7 @@ impl Failure {
         }
     }
 
-    /// The same failure, because nothing could be asked; `remedy` is what to do.
+    /// The same failure, because no model or agent is available; `remedy` is what to do.
     pub fn with_remedy(self, remedy: impl Into<String>) -> Self {
         Self { unavailable: Some(remedy.into()), ..self }
     }

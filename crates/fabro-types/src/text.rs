@@ -16,8 +16,67 @@ pub fn excerpt(text: &str, max: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{}…", &text[..end]))
 }
 
-/// A text on one line of at most `max` characters: whitespace becomes one space, other control
-/// characters U+FFFD, and `…` is the last character when there are more.
+/// A text that is safe to print on a terminal. Control characters other than line ends and tabs,
+/// which could move the cursor, write the clipboard or change the title of a window, become U+FFFD.
+/// Characters that show nothing, or change the direction of writing, become visible escapes such as
+/// `\u{202e}`. Joiners inside words of other scripts and inside emoji stay.
+///
+/// ```
+/// assert_eq!(fabro_types::clean("a\u{1b}[2Jb"), "a\u{fffd}[2Jb");
+/// assert_eq!(fabro_types::clean("pay\u{202e}lla"), r"pay\u{202e}lla");
+/// assert_eq!(fabro_types::clean("👩\u{200d}💻"), "👩\u{200d}💻");
+/// ```
+pub fn clean(text: &str) -> Cow<'_, str> {
+    if !text.contains(|c| is_control(c) || is_invisible(c) || is_joiner(c)) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    let mut before = ' ';
+    for c in text.chars() {
+        if is_control(c) {
+            shown.push(char::REPLACEMENT_CHARACTER);
+        } else if is_invisible(c) || (is_joiner(c) && !may_be_joined(before)) {
+            shown.extend(c.escape_unicode());
+        } else {
+            shown.push(c);
+        }
+        before = c;
+    }
+    Cow::Owned(shown)
+}
+
+fn is_control(c: char) -> bool {
+    c.is_control() && !matches!(c, '\n' | '\t')
+}
+
+/// Characters without a width, and those that set the direction of writing.
+fn is_invisible(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}'
+            | '\u{61c}'
+            | '\u{180e}'
+            | '\u{200b}'
+            | '\u{200e}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e007f}'
+    )
+}
+
+fn is_joiner(c: char) -> bool {
+    matches!(c, '\u{200c}' | '\u{200d}')
+}
+
+fn may_be_joined(before: char) -> bool {
+    !before.is_ascii() && !before.is_control() && !is_invisible(before) && !is_joiner(before)
+}
+
+/// A text on one line of at most `max` characters: whitespace becomes one space, other characters
+/// that are not safe to print are replaced as by [`clean`], and `…` is the last character when
+/// there are more.
 ///
 /// ```
 /// assert_eq!(fabro_types::one_line(" a\r\n  b\tc ", 9), "a b c");
@@ -28,13 +87,14 @@ pub fn one_line(text: &str, max: usize) -> String {
     let mut length = 0;
     for word in text.split_whitespace() {
         let space = if length > 0 { " " } else { "" };
+        let word = clean(word);
         for c in space.chars().chain(word.chars()) {
             if length == max {
                 line.pop();
                 line.push('…');
                 return line;
             }
-            line.push(if c.is_control() { char::REPLACEMENT_CHARACTER } else { c });
+            line.push(c);
             length += 1;
         }
     }
@@ -60,6 +120,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn joiners_stay_where_a_script_uses_them() {
+        let same = ["می\u{200c}خواهم", "👩\u{200d}👩\u{200d}👧", "❤\u{fe0f}", "a\nb\tc"];
+        for text in same {
+            assert_eq!(clean(text), text);
+        }
+        assert_eq!(clean("ad\u{200d}min\u{9b}\r"), "ad\\u{200d}min\u{fffd}\u{fffd}");
+        assert_eq!(clean("é\u{200d}\u{200d}"), "é\u{200d}\\u{200d}");
+    }
+
+    #[test]
     fn alternatives_are_listed() {
         assert_eq!(one_of::<&str>(&[]), "");
         assert_eq!(one_of(&["a"]), "a");
@@ -69,6 +139,7 @@ mod tests {
     #[test]
     fn a_line_has_no_control_characters() {
         assert_eq!(one_line("\u{1b}[0m x", 9), "\u{fffd}[0m x");
+        assert_eq!(one_line("a\u{202e}\u{200b}b\tc", 99), r"a\u{202e}\u{200b}b c");
         assert_eq!(one_line("äöü", 3), "äöü");
         assert_eq!(one_line("äöü", 2), "ä…");
     }

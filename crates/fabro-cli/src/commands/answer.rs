@@ -36,6 +36,6 @@ pub async fn answer(args: &AnswerArgs, global: &Global) -> anyhow::Result<Exit> 
     };
     let gate = fabro_run::answer(&store, run, name, choice, "cli").await?;
     let hint = resume_hint(&store, run, global).await?;
-    output::stdout(&format!("answered {}\n{hint}", gate.node))?;
+    output::text(&format!("answered {}\n{hint}", gate.node))?;
     Ok(Exit::SUCCEEDED)
 }

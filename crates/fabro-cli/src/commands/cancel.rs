@@ -30,6 +30,6 @@ pub async fn cancel(args: &CancelArgs, global: &Global) -> anyhow::Result<Exit> 
         Cancellation::Ended => format!("run {run} canceled\n"),
         Cancellation::Requested => format!("run {run} is being canceled by its driver\n"),
     };
-    output::stdout(&text)?;
+    output::text(&text)?;
     Ok(Exit::SUCCEEDED)
 }

@@ -8,10 +8,10 @@ use fabro_agent::{MemoryJournal, Parts, Session, Settings, Transcript};
 use fabro_compaction::{Overrides, Report};
 use fabro_engine::{Phase, RunState, StageRecord, checkpoint, read_all, read_blob};
 use fabro_events::{Event, EventBody, Note};
-use fabro_handlers::compaction_policy;
+use fabro_handlers::{compaction_policy, price_by};
 use fabro_inspect::conversation;
-use fabro_llm::TurnCounts;
-use fabro_run::{Bundle, RunSettings, ServiceBuilder};
+use fabro_llm::{RequestPolicy, RetryPolicy, TurnCounts};
+use fabro_run::{Bundle, RunSettings, ServiceBuilder, now_ms};
 use fabro_store::SqliteStore;
 use fabro_terminal::{Paint, clean};
 use fabro_tools::{ToolContext, ToolSet};
@@ -86,25 +86,8 @@ pub async fn compact(args: CompactArgs, global: &Global) -> anyhow::Result<Exit>
         check_open(&store, run, &stage, open.as_ref()).await?;
     }
     let settings = settings(&store, run, &events)?;
-    let node = checkpoint::split(&stage).0.unwrap_or_default();
-    let services = ServiceBuilder::new(&settings);
     let journal = Arc::new(MemoryJournal::default());
-    let mut session = Session::new(Parts {
-        id: Arc::from("compact"),
-        parent: None,
-        model: (services.models()?)(node, &TurnCounts::new()),
-        tools: ToolSet::default(),
-        journal: Arc::clone(&journal) as _,
-        settings: Settings {
-            model: last_model(&talk),
-            window: settings.agent.context_window,
-            compaction: compaction_policy(&settings.agent.compaction),
-            subagent_depth: 0,
-            cache_key: Some(format!("fabro-{node}")),
-            ..Settings::default()
-        },
-        context: ToolContext::default(),
-    });
+    let mut session = new_session(&settings, &stage, last_model(&talk), Arc::clone(&journal))?;
     for earlier in open.iter().flat_map(|open| &open.thread) {
         let read = |blob: &BlobRef| read_blob(&store, blob);
         session.recall(Transcript::from_events(earlier.iter().copied(), read)?);
@@ -112,7 +95,7 @@ pub async fn compact(args: CompactArgs, global: &Global) -> anyhow::Result<Exit>
     session.restore(transcript);
     let overrides = Overrides {
         keep_recent_entries: args.keep_recent,
-        generate_summary: Some(services.has_model() && !args.no_summary),
+        generate_summary: Some(ServiceBuilder::new(&settings).has_model() && !args.no_summary),
         ..Overrides::default()
     };
     let report = session.compact(&overrides, &CancellationToken::new()).await?;
@@ -133,7 +116,7 @@ pub async fn compact(args: CompactArgs, global: &Global) -> anyhow::Result<Exit>
     };
     output::report(args.json, &preview, || {
         let mut text =
-            text(&stage, report.as_ref(), session.messages().len(), global.paint_stdout());
+            text(&stage, report.as_ref(), session.messages().len(), applied, global.paint_stdout());
         if applied {
             let resume = global.command(&format!("resume {run}"));
             let _ = writeln!(text, "\napplied; continue with: {resume}");
@@ -194,7 +177,7 @@ fn open_conversation<'e>(
     Some(OpenConversation { like, last: events.last()?.seq, thread })
 }
 
-/// Refuses what cannot be applied before a model is asked.
+/// Refuses what cannot be applied before a model is called.
 async fn check_open(
     store: &SqliteStore,
     run: RunId,
@@ -224,15 +207,7 @@ async fn apply(
         let message = format!("subagents of `{stage}` are still running");
         return Err(error::failed(message, "resume the run, or leave out --apply"));
     }
-    let is_part = |note: &Note| {
-        matches!(
-            note.body,
-            EventBody::AgentToolCompleted(_)
-                | EventBody::AgentCompactionStarted { .. }
-                | EventBody::AgentCompactionCompleted(_)
-        )
-    };
-    let notes = notes.into_iter().filter(is_part).collect();
+    let notes = notes.into_iter().filter(|note| note.body.is_of_compaction()).collect();
     Ok(fabro_run::record_compaction(store, run, open.like, open.last, notes).await?)
 }
 
@@ -241,6 +216,40 @@ fn settings(store: &SqliteStore, run: RunId, events: &[Event]) -> anyhow::Result
     let created = RunState::replay(run, events.get(..1).unwrap_or_default()).created;
     let bundle = created.map(|created| Bundle::load(store, &created.bundle)).transpose()?;
     Ok(bundle.map(|bundle| bundle.settings).unwrap_or_default())
+}
+
+/// A session that makes the summary. It behaves as that of the stage.
+fn new_session(
+    settings: &RunSettings,
+    stage: &str,
+    model: Option<String>,
+    journal: Arc<MemoryJournal>,
+) -> anyhow::Result<Session> {
+    let node = checkpoint::split(stage).0.unwrap_or_default();
+    let services = ServiceBuilder::new(settings);
+    let catalog = Arc::new(fabro_run::catalog(&settings.models));
+    let known = model.as_deref().and_then(|name| catalog.find(name)?.context_window);
+    let without_retries = RequestPolicy { retry: RetryPolicy::none(), ..RequestPolicy::default() };
+    let session_settings = Settings {
+        window: settings.agent.context_window.or(known),
+        compaction: compaction_policy(&settings.agent.compaction),
+        asking: services.request_policy().unwrap_or(without_retries),
+        price: Some(price_by(catalog, Arc::new(now_ms), Arc::default())),
+        redactor: services.recorded_redactor(),
+        subagent_depth: 0,
+        cache_key: Some(format!("fabro-{node}")),
+        model,
+        ..Settings::default()
+    };
+    Ok(Session::new(Parts {
+        id: Arc::from("compact"),
+        parent: None,
+        model: (services.models()?)(node, &TurnCounts::new()),
+        tools: ToolSet::default(),
+        journal,
+        settings: session_settings,
+        context: ToolContext::default(),
+    }))
 }
 
 /// The model that answered last.
@@ -259,13 +268,20 @@ fn failure(journal: &MemoryJournal) -> Option<String> {
     })
 }
 
-fn text(stage: &str, report: Option<&Report>, messages: usize, paint: Paint) -> String {
+fn text(
+    stage: &str,
+    report: Option<&Report>,
+    messages: usize,
+    applied: bool,
+    paint: Paint,
+) -> String {
     let Some(report) = report else {
         return format!("{stage}: nothing to compact in its {messages} messages\n");
     };
+    let verb = if applied { "became" } else { "would become" };
     format!(
-        "{} {} of {} messages would become one; {} tokens instead of {}\n\n{}\n",
-        paint.bold(stage),
+        "{} {} of {} messages {verb} one; {} tokens instead of {}\n\n{}\n",
+        paint.bold(&clean(stage)),
         report.compacted_entries,
         report.messages_before,
         report.tokens_after,

@@ -75,7 +75,11 @@ impl Printer {
                 self.last = event.seq;
                 self.has_ended = is_end(event, self.has_ended);
             }
-            output::stdout(&text)?;
+            if self.json {
+                output::stdout(&text)?
+            } else {
+                output::text(&text)?
+            }
             if page.len() < PAGE {
                 return Ok(());
             }

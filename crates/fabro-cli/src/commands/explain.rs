@@ -10,7 +10,7 @@ use crate::complete;
 use crate::exit::Exit;
 use crate::global::Global;
 use crate::output;
-use fabro_terminal::{Paint, one_line};
+use fabro_terminal::{Paint, clean, one_line};
 
 /// Show why a run took an edge after a stage
 #[derive(clap::Args, Clone, Debug)]
@@ -48,7 +48,7 @@ fn text(stage: &str, report: &Explain, paint: Paint) -> String {
         None => paint.dim(&(rule + &drawn.unwrap_or_default() + tie_break(report.tie_break))),
     };
     let to = report.chosen.as_deref().unwrap_or("no edge");
-    let mut text = format!("{} → {}  {why}\n", paint.bold(stage), paint.bold(to));
+    let mut text = format!("{} → {}  {why}\n", paint.bold(&clean(stage)), paint.bold(&clean(to)));
     if let Some(answer) = &report.answer {
         let _ = writeln!(text, "  {}", who_answered(answer));
     }
@@ -72,7 +72,7 @@ fn tie_break(by: Option<TieBreak>) -> &'static str {
 
 /// Who answered the gate, and what.
 fn who_answered(answer: &GateAnswered) -> String {
-    let told = match (&answer.text, answer.label.as_str()) {
+    let answered = match (&answer.text, answer.label.as_str()) {
         (Some(text), _) if !text.trim().is_empty() => format!("\"{}\"", one_line(text, 120)),
         (_, "") => "without a text".to_owned(),
         (_, label) if answer.selected == "freeform" => {
@@ -81,12 +81,12 @@ fn who_answered(answer: &GateAnswered) -> String {
         (_, label) => format!("[{}] {}", answer.selected, one_line(label, 60)),
     };
     match answer.source.as_str() {
-        "terminal" => format!("a person answered at the terminal: {told}"),
-        "answers" => format!("the file of answers said: {told}"),
-        "cli" => format!("a person answered with `fabro answer`: {told}"),
-        "timeout" => format!("nobody answered in time, the default was taken: {told}"),
-        "auto" => format!("answered without a person: {told}"),
-        other => format!("answered by {}: {told}", one_line(other, 60)),
+        "terminal" => format!("a person answered at the terminal: {answered}"),
+        "answers" => format!("answered by the file of answers: {answered}"),
+        "cli" => format!("a person answered with `fabro answer`: {answered}"),
+        "timeout" => format!("the gate timed out, the default was taken: {answered}"),
+        "auto" => format!("answered without a person: {answered}"),
+        other => format!("answered by {}: {answered}", one_line(other, 60)),
     }
 }
 
@@ -97,7 +97,7 @@ fn edge(candidate: &Considered, paint: Paint) -> String {
         (false, true) => paint.dim("·"),
         (false, false) => paint.bad("✗"),
     };
-    let mut text = format!("  {mark} {}", candidate.to);
+    let mut text = format!("  {mark} {}", one_line(&candidate.to, 200));
     if let Some(label) = &candidate.label {
         let _ = write!(text, "  \"{}\"", one_line(label, 60));
     }

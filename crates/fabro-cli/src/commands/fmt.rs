@@ -85,7 +85,7 @@ fn format_file(
     };
     let is_same = formatted == source;
     if args.check {
-        output::stdout(&if is_same { String::new() } else { format!("{name}\n") })?;
+        output::text(&if is_same { String::new() } else { format!("{name}\n") })?;
     } else if is_stdin || !args.write {
         output::stdout(&formatted)?;
     } else if !is_same {

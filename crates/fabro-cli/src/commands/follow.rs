@@ -56,7 +56,7 @@ impl<'s> Follow<'s> {
     }
 }
 
-/// Says that a run which has not ended is driven by nobody.
+/// Reports that no process drives a run which has not ended.
 pub(super) fn no_driver(run: RunId, global: &Global) {
     let resume = global.command(&format!("resume {run}"));
     output::stderr(&format!("no process is driving the run; continue with: {resume}\n"));

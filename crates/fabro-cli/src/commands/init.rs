@@ -59,6 +59,6 @@ pub fn init(args: &InitArgs) -> anyhow::Result<Exit> {
         _ => format!("cd {} && ", quoted(&args.dir)),
     };
     let _ = writeln!(text, "\nrun it with: {there}fabro run hello");
-    output::stdout(&text)?;
+    output::text(&text)?;
     Ok(Exit::SUCCEEDED)
 }

@@ -246,7 +246,7 @@ fn at_the_limit(gate: &Gate, left_ms: i64) -> String {
     };
     match u64::try_from(left_ms).ok().filter(|left| *left > 0) {
         Some(left) => format!("{what} in {} without an answer", took(left)),
-        None => format!("{what} now: its time is over"),
+        None => format!("{what} now: it has timed out"),
     }
 }
 

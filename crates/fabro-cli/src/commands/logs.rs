@@ -504,6 +504,7 @@ impl Printer {
         if self.text.is_empty() {
             return Ok(());
         }
-        output::stdout(&std::mem::take(&mut self.text))
+        let text = std::mem::take(&mut self.text);
+        if self.is_json { output::stdout(&text) } else { output::text(&text) }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use fabro_engine::last_state_event;
 use fabro_events::Event;
 use fabro_inspect::PsRow;
 use fabro_run::now_ms;
@@ -62,18 +63,20 @@ async fn rows(store: &SqliteStore, all: bool, global: &Global) -> anyhow::Result
     let mut rows = fabro_inspect::ps(store.list().await?, all);
     for row in &mut rows {
         match ends(store, row.id).await {
-            Ok((first, last)) => row.describe(first.first(), last.first()),
+            Ok((first, last)) => row.describe(first.as_ref(), last.as_ref()),
             Err(error) => global.warn([error]),
         }
     }
     Ok(rows)
 }
 
-/// The first and the last event of a run.
-async fn ends(store: &SqliteStore, run: RunId) -> Result<(Vec<Event>, Vec<Event>), StoreError> {
-    let first = store.read(run, 0, 1).await?;
-    let last = store.last_seq(run).await?;
-    Ok((first, store.read(run, last.saturating_sub(1), 1).await?))
+/// The first event of a run, and the last one that says its state.
+async fn ends(
+    store: &SqliteStore,
+    run: RunId,
+) -> Result<(Option<Event>, Option<Event>), StoreError> {
+    let first = store.read(run, 0, 1).await?.into_iter().next();
+    Ok((first, last_state_event(store, run).await?))
 }
 
 fn table(rows: &[PsRow], now_ms: i64, paint: Paint, width: usize) -> String {

@@ -37,7 +37,7 @@ pub async fn rm(args: &RmArgs, global: &Global) -> anyhow::Result<Exit> {
     }
     for run in runs {
         store.delete(run).await?;
-        output::stdout(&format!("removed {run}\n"))?;
+        output::text(&format!("removed {run}\n"))?;
     }
     Ok(Exit::SUCCEEDED)
 }

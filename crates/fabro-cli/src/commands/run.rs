@@ -125,7 +125,7 @@ pub async fn detach(run: Run, store: &SqliteStore, options: &[OsString]) -> anyh
 /// How many warnings of a workflow are printed before its run.
 const WARNINGS: usize = 10;
 
-/// What validation warns of, and odd inputs, a line each. `named` is how the workflow was named.
+/// What validation warns of, and unread inputs, a line each. `named` is how the workflow was named.
 fn findings_text(spec: &RunSpec, named: &str, paint: Paint) -> String {
     let LoadedWorkflow { bundle, warnings, .. } = &spec.workflow;
     let (mut text, left) =

@@ -36,6 +36,6 @@ pub async fn steer(args: &SteerArgs, global: &Global) -> anyhow::Result<Exit> {
         format!("sent to {}", stages.join(", "))
     };
     let hint = resume_hint(&store, run, global).await?;
-    output::stdout(&format!("{text}\n{hint}"))?;
+    output::text(&format!("{text}\n{hint}"))?;
     Ok(Exit::SUCCEEDED)
 }

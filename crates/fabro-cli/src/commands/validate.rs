@@ -91,7 +91,7 @@ pub fn validate(args: &ValidateArgs, global: &Global) -> anyhow::Result<Exit> {
         let files: Vec<Value> = outcomes.iter().map(Outcome::as_json).collect();
         output::json(&json!({"files": files}))?;
     } else {
-        output::stdout(&human(&outcomes, global.paint_stdout()))?;
+        output::text(&human(&outcomes, global.paint_stdout()))?;
     }
     let all_valid = outcomes.iter().all(Outcome::is_valid);
     Ok(if all_valid { Exit::SUCCEEDED } else { Exit::USAGE })

@@ -14,6 +14,7 @@ mod project;
 mod replays;
 mod reports;
 mod run_file;
+mod safe_text;
 mod secrets;
 mod states;
 mod terminal;

@@ -68,3 +68,28 @@ async fn a_model_is_asked_by_its_name() {
       help: set a key such as ANTHROPIC_API_KEY, a base URL such as OPENAI_BASE_URL, or name one in .fabro/config.toml
     ");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn an_applied_compaction_has_a_price() {
+    let call = |turn: u32| {
+        let arguments = serde_json::json!({"file_path": "a.txt", "offset": turn});
+        Response::calls([("read_file", arguments)]).usage(100, 30, 0)
+    };
+    let mut answers: Vec<Response> = (1..=8).map(call).collect();
+    answers.push(Response::error(Fault::Overloaded));
+    answers.push(Response::text("A summary.").usage(1_000_000, 10, 0));
+    let (project, _server) = project(answers, "").await;
+    let text = "words and words\n".repeat(60);
+    project.write("a.txt", text.as_bytes());
+    let workflow = "digraph { graph [max_tokens_total=1000]; start -> work -> exit\n\
+        work [prompt=\"Read a.txt\", fidelity=full] }";
+    project.write("a.fabro", workflow.as_bytes());
+    assert_eq!(project.exit(&["run", "a.fabro"]), 3);
+    // The overloaded server is asked again, as by a stage.
+    let args = ["compact", "latest", "--keep-recent", "2", "--apply"];
+    let shown = project.run(&args);
+    assert!(shown.contains("messages became one"), "{shown}");
+    assert!(shown.contains("A summary."), "{shown}");
+    let spent = &project.json(&["inspect", "--json"])["usage"]["cost_usd"];
+    assert!(spent.as_f64().unwrap() > 2.0, "{spent}");
+}

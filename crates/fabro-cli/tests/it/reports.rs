@@ -136,9 +136,14 @@ fn a_paused_conversation_is_compacted_for_the_resume() {
     let before = project.output(&["events", "latest"]).stdout;
     let preview = project.json(&args);
     assert_eq!(project.output(&["events", "latest"]).stdout, before);
+    let pause = project.json(&["ps", "--json"])[0]["pause"].clone();
+    assert_eq!(pause["reason"], "budget");
     let applied = project.json(&[&args[..], &["--apply"]].concat());
     assert_eq!(applied["applied"], true);
     assert_eq!(applied["summary"], preview["summary"]);
+    // The compaction is recorded after the pause, which is still shown.
+    assert_eq!(project.json(&["ps", "--json"])[0]["pause"], pause);
+    assert_eq!(project.json(&["inspect", "--json"])["pause"], pause);
     let shown = project.run(&["compact", "latest", "--no-summary", "--keep-recent", "99"]);
     assert!(shown.contains("nothing to compact in its 3 messages"), "{shown}");
     assert_eq!(project.exit(&["resume", "latest", "--max-cost", "5"]), 0);

@@ -1,4 +1,4 @@
-//! Failures because nothing could be asked: the run pauses, unless the workflow handles them.
+//! Failures because no model or agent is available: the run pauses, unless the workflow handles them.
 
 use fabro_events::PauseReason;
 

@@ -30,7 +30,7 @@ pub(crate) use self::interpret::response_outcome;
 pub use self::interpret::{AgentFiles, Interpretation, Reply, interpret, invalid_outcome};
 pub use self::journal::offload_notes;
 pub use self::prepare::{MessageParts, StageRequest};
-pub use self::settings::{ModelDefaults, compaction_policy};
+pub use self::settings::{ModelDefaults, compaction_policy, price_by};
 use crate::WorkTree;
 use crate::agents::Agents;
 use crate::common::canceled;

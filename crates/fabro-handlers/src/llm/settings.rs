@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use fabro_agent::{MayAsk, Overrides, Policy, Price, Settings};
 use fabro_config::{CompactionPreset, CompactionSettings};
-use fabro_engine::{NodeBody, NodeSpec, OutputSpec, Plan, Stage};
-use fabro_llm::{Fallback, RequestPolicy, RetryPolicy};
+use fabro_engine::{Clock, NodeBody, NodeSpec, OutputSpec, Plan, Stage};
+use fabro_llm::{Catalog, Fallback, RequestPolicy, RetryPolicy};
 use fabro_types::Usage;
 use serde_json::Value;
 
@@ -124,22 +124,23 @@ impl LlmHandler {
         self.price(&Arc::default())(usage);
     }
 
-    /// Puts the price of an answer into its usage, where the model did not; notes when it is not
-    /// known.
     pub(super) fn price(&self, unpriced: &Arc<AtomicBool>) -> Price {
-        let catalog = Arc::clone(&self.agents.catalog);
-        let unpriced = Arc::clone(unpriced);
-        let clock = Arc::clone(&self.clock);
-        Arc::new(move |usage| {
-            if usage.cost_usd > 0.0 || usage.input_tokens + usage.output_tokens == 0 {
-                return;
-            }
-            usage.set_costs(catalog.costs(usage, clock.now_ms()));
-            if usage.unpriced_requests > 0 {
-                unpriced.store(true, Ordering::Relaxed);
-            }
-        })
+        price_by(Arc::clone(&self.agents.catalog), Arc::clone(&self.clock), Arc::clone(unpriced))
     }
+}
+
+/// Puts the price of an answer into its usage, where the model did not; `unpriced` is set when it is
+/// not known.
+pub fn price_by(catalog: Arc<Catalog>, clock: Arc<dyn Clock>, unpriced: Arc<AtomicBool>) -> Price {
+    Arc::new(move |usage| {
+        if usage.cost_usd > 0.0 || usage.input_tokens + usage.output_tokens == 0 {
+            return;
+        }
+        usage.set_costs(catalog.costs(usage, clock.now_ms()));
+        if usage.unpriced_requests > 0 {
+            unpriced.store(true, Ordering::Relaxed);
+        }
+    })
 }
 
 /// The schema of the answer, for providers that take one.

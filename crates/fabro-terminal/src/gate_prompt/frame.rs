@@ -70,7 +70,7 @@ pub(super) fn frame(prompt: &Prompt, columns: usize, rows: usize) -> Frame {
     frame
 }
 
-/// What happens when the time is over, and when that is.
+/// What happens at the timeout, and when that is.
 fn at_the_limit(question: &Question, left: Duration) -> String {
     let Question { options, text_option, default_choice, .. } = question;
     let default = default_option(options, text_option.as_ref(), default_choice.as_deref());

@@ -1,10 +1,12 @@
 //! The state of a question at the terminal: the effect of each key.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use fabro_events::{GateOption, QuestionType};
 use fabro_gate::{GateAnswer, NoMatch, Question, match_answer};
+use fabro_types::clean;
 
 use super::keys::Key;
 
@@ -188,8 +190,8 @@ fn insert(chars: &mut Vec<char>, at: &mut usize, text: &[char]) -> Option<String
 /// Whether a character is safe to print: control characters would move the cursor, and those that set
 /// the direction of writing would show another text than the one that is answered.
 pub(super) fn is_printable(c: char) -> bool {
-    let turns = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    !turns && (!c.is_control() || matches!(c, '\n' | '\t'))
+    let is_joiner = matches!(c, '\u{200c}' | '\u{200d}');
+    is_joiner || matches!(clean(c.encode_utf8(&mut [0; 4])), Cow::Borrowed(_))
 }
 
 /// What a key does to a list.

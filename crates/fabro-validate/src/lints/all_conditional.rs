@@ -65,7 +65,7 @@ impl Lookup for Case<'_> {
     }
 }
 
-/// For each key the values that can make a difference; `None` when they cannot be told.
+/// For each key the values that can make a difference; `None` when they cannot be determined.
 fn values<'c>(conditions: &[&'c Condition]) -> Option<BTreeMap<&'c str, Vec<Value>>> {
     let mut values: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
     for clause in conditions.iter().flat_map(|condition| condition.clauses()) {
@@ -128,7 +128,7 @@ fn outcomes(checking: &Checking<'_>, ix: NodeIx, conditions: &[&Condition]) -> V
         outcomes.push(Status::PartiallySucceeded);
     }
     for status in [Status::PartiallySucceeded, Status::Skipped] {
-        if !outcomes.contains(&status) && nodes().any(|node| is_told(node, status)) {
+        if !outcomes.contains(&status) && nodes().any(|node| can_be_known(node, status)) {
             outcomes.push(status);
         }
     }
@@ -148,7 +148,7 @@ fn is_asked_for(node: &Node, words: &BTreeSet<&str>) -> bool {
 }
 
 /// Whether the prompt of a model names this status as an outcome.
-fn is_told(node: &Node, status: Status) -> bool {
+fn can_be_known(node: &Node, status: Status) -> bool {
     if !node.kind.is_llm() && node.kind != NodeKind::FanIn {
         return false;
     }

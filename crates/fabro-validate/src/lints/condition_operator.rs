@@ -32,7 +32,7 @@ fn wrong_operator(clause: &Clause) -> Option<(Span, String, String)> {
     if let Some(meant) = meant_by(written) {
         let value = operator[length..].trim();
         let message =
-            format!("`{written}` is no operator: the value is read as `{}`", clause.value()?);
+            format!("`{written}` is not an operator: the value is read as `{}`", clause.value()?);
         let fix = format!("write {} {meant} {value}", clause.key());
         return Some((Span::new(start, start + length), message, fix));
     }
@@ -93,32 +93,32 @@ mod tests {
     #[test]
     fn operators_of_other_languages() {
         insta::assert_snapshot!(of("score >>= 80"), @r"
-        1:50 warning: `>>=` is no operator: the value is read as `>= 80`
+        1:50 warning: `>>=` is not an operator: the value is read as `>= 80`
           at: >>=
           fix: write score >= 80
         ");
         insta::assert_snapshot!(of("score => 80"), @r"
-        1:50 warning: `=>` is no operator: the value is read as `> 80`
+        1:50 warning: `=>` is not an operator: the value is read as `> 80`
           at: =>
           fix: write score >= 80
         ");
         insta::assert_snapshot!(of("score =< 80 && outcome=success"), @r"
-        1:50 warning: `=<` is no operator: the value is read as `< 80`
+        1:50 warning: `=<` is not an operator: the value is read as `< 80`
           at: =<
           fix: write score <= 80
         ");
         insta::assert_snapshot!(of("context.kind === bug"), @r"
-        1:57 warning: `===` is no operator: the value is read as `= bug`
+        1:57 warning: `===` is not an operator: the value is read as `= bug`
           at: ===
           fix: write context.kind = bug
         ");
         insta::assert_snapshot!(of("kind <> bug"), @r"
-        1:49 warning: `<>` is no operator: the value is read as `> bug`
+        1:49 warning: `<>` is not an operator: the value is read as `> bug`
           at: <>
           fix: write kind != bug
         ");
         insta::assert_snapshot!(of("log =~ ^a+$"), @r"
-        1:48 warning: `=~` is no operator: the value is read as `~ ^a+$`
+        1:48 warning: `=~` is not an operator: the value is read as `~ ^a+$`
           at: =~
           fix: write log matches ^a+$
         ");

@@ -1,0 +1,123 @@
+//! What a run, a workflow or a file name holds does not control the terminal.
+
+use serde_json::json;
+
+use crate::project::Project;
+
+/// Erases the screen, writes the clipboard, turns the direction of writing, and hides characters.
+const FOREIGN: &str =
+    "A\u{1b}[2J\u{1b}]52;c;aGk=\u{7}B\u{9b}2J\u{202e}C\u{2066}\u{200b}D\u{200f}\u{feff}d\u{200d}E";
+
+/// Whether a character of the foreign text is printed as it is.
+fn is_harmful(c: char) -> bool {
+    let is_hidden = FOREIGN.contains(c) && !c.is_ascii();
+    is_hidden || (c.is_control() && c != '\n' && c != '\t')
+}
+
+/// The output without colors.
+fn without_colors(text: &str) -> String {
+    let mut parts = text.split("\u{1b}[");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';');
+        match end.strip_prefix('m') {
+            Some(rest) => plain.push_str(rest),
+            None => plain.push_str(&format!("\u{1b}[{part}")),
+        }
+    }
+    plain
+}
+
+#[track_caller]
+fn check(project: &Project, args: &[&str]) -> String {
+    let output = project.output(args);
+    let mut all = String::new();
+    for bytes in [&output.stdout, &output.stderr] {
+        let text = String::from_utf8(bytes.clone()).unwrap();
+        let plain = without_colors(&text);
+        assert!(!plain.contains(is_harmful), "{args:?}: {plain:?}");
+        all.push_str(&plain);
+    }
+    all
+}
+
+#[test]
+fn foreign_text_does_not_control_the_terminal() {
+    let workflow = format!(
+        r#"digraph "{FOREIGN}" {{
+    graph [goal="goal {FOREIGN}"]
+    start -> work
+    work [label="{FOREIGN}", prompt="ask {FOREIGN}"]
+    work -> shell [label="edge {FOREIGN}", condition="context.x!={FOREIGN}"]
+    work -> shell
+    shell [shape=parallelogram, label="{FOREIGN}", script="cat text; cat text >&2"]
+    shell -> broken
+    broken [shape=parallelogram, script="cat text >&2; exit 3"]
+    broken -> gate
+    broken -> gate [condition="outcome=fail", label="{FOREIGN}"]
+    gate [shape=hexagon, label="question {FOREIGN}"]
+    gate -> exit [label="[Y] yes {FOREIGN}"]
+    gate -> work [label="[N] no {FOREIGN}", condition="context.n={FOREIGN}"]
+}}
+"#
+    );
+    let answer = json!({
+        "preferred_next_label": FOREIGN, "notes": FOREIGN,
+        "context_updates": {FOREIGN: FOREIGN, "key": FOREIGN},
+    });
+    let turn = json!({"text": format!("{FOREIGN}\n{answer}"), "tool_calls": []});
+    let script = json!({"work": [turn]}).to_string();
+    let file = format!("w{}.fabro", FOREIGN.replace('/', ""));
+    let project = Project::with(&[(&file, &workflow), ("m.json", &script), ("text", FOREIGN)]);
+    let input = format!("x={FOREIGN}");
+    for color in ["never", "always"] {
+        let check = |args: &[&str]| check(&project, &[args, &["--color", color]].concat());
+        check(&["validate", &file]);
+        check(&["run", &file, "--dry-run", "-I", &input]);
+        let shown = check(&["run", &file, "--model-script", "m.json", "-I", &input]);
+        assert!(shown.contains("is paused"), "{shown}");
+        assert!(shown.contains(r"\u{202e}"), "{shown}");
+        for args in [
+            &["ps"][..],
+            &["ps", "--all"],
+            &["inspect"],
+            &["inspect", "latest", "work"],
+            &["inspect", "latest", "shell"],
+            &["inspect", "latest", "broken"],
+            &["inspect", "latest", "gate"],
+            &["inspect", "latest", FOREIGN],
+            &["events", "latest"],
+            &["logs", "latest"],
+            &["logs", "latest", "shell"],
+            &["context", "latest"],
+            &["context", "latest", "--resolve"],
+            &["context", "latest", "--diff", "work", "shell"],
+            &["explain", "latest", "work"],
+            &["explain", "latest", "broken"],
+            &["explain", "latest", FOREIGN],
+            &["answer", "latest", FOREIGN],
+            &["answer", "latest", "y"],
+            &["steer", "latest", FOREIGN],
+            &["wait", "latest"],
+            &["compact", "latest", "--no-summary", "--keep-recent", "0"],
+            &["fork", "latest", "work", "--set", &input],
+            &["resume", "latest"],
+            &["explain", "latest", "gate"],
+            &["replay", "latest"],
+            &["model", "list"],
+            &["verify", "latest"],
+            &["doctor"],
+            &["validate", FOREIGN],
+            &["run", FOREIGN],
+            &["graph", FOREIGN],
+            &["fmt", "--check", &file],
+            &[FOREIGN],
+            &["ps", FOREIGN],
+            &["inspect", FOREIGN],
+            &["rm", FOREIGN],
+            &["cancel", FOREIGN],
+        ] {
+            check(args);
+        }
+    }
+}
