@@ -111,8 +111,6 @@ fn foreign_text_does_not_control_the_terminal() {
             &["run", FOREIGN],
             &["graph", FOREIGN],
             &["fmt", "--check", &file],
-            &[FOREIGN],
-            &["ps", FOREIGN],
             &["inspect", FOREIGN],
             &["rm", FOREIGN],
             &["cancel", FOREIGN],
