@@ -54,7 +54,10 @@ impl Fault {
         }
         match protocol {
             Protocol::Anthropic => self.anthropic().to_string(),
-            Protocol::OpenAi | Protocol::Plain => json!({"error": self.open_ai()}).to_string(),
+            Protocol::Gemini => self.gemini().to_string(),
+            Protocol::OpenAi | Protocol::Responses | Protocol::Plain => {
+                json!({"error": self.open_ai()}).to_string()
+            }
         }
     }
 
@@ -80,6 +83,28 @@ impl Fault {
             Self::NotFound => ("not_found_error", "model: no-such-model"),
         };
         json!({"type": "error", "error": {"type": kind, "message": message}})
+    }
+
+    /// The whole object.
+    pub(crate) fn gemini(self) -> Value {
+        let (status, message) = match self {
+            Self::RateLimit => ("RESOURCE_EXHAUSTED", "Resource has been exhausted"),
+            Self::Quota => ("RESOURCE_EXHAUSTED", "You exceeded your current quota"),
+            Self::Overloaded => ("UNAVAILABLE", "The model is overloaded. Please try again later."),
+            Self::ServerError | Self::BadGateway => ("INTERNAL", "An internal error has occurred"),
+            Self::Auth => ("UNAUTHENTICATED", "API key not valid. Please pass a valid API key."),
+            Self::Forbidden => ("PERMISSION_DENIED", "The caller does not have permission"),
+            Self::ContextOverflow | Self::LlamaContextOverflow => (
+                "INVALID_ARGUMENT",
+                "The input token count (1100000) exceeds the maximum number of tokens allowed (1048576).",
+            ),
+            Self::ContentFilter | Self::InvalidRequest => {
+                ("INVALID_ARGUMENT", "Invalid value at 'contents'")
+            }
+            Self::NotFound => ("NOT_FOUND", "models/no-such-model is not found"),
+        };
+        let code = self.status(Protocol::Gemini);
+        json!({"error": {"code": code, "message": message, "status": status}})
     }
 
     /// The value of `error`.

@@ -2,8 +2,9 @@
 //!
 //! A [`Server`] plays a list of [`Response`]s, one a request, repeating the last one, or calls a
 //! function for each ([`Server::answering`]). The form of a response follows from the path of the
-//! request: `…/chat/completions` is answered as `OpenAI` does, `…/messages` as Anthropic
-//! does, streamed or whole as the request wants it. So one script serves both. The failures of real
+//! request: `…/chat/completions` and `…/responses` are answered as `OpenAI` does, `…/messages` as
+//! Anthropic does, `…:generateContent` as Gemini does, streamed or whole as the request wants it. So one
+//! script serves all. [`strict`] makes a server refuse what the real one refuses, in its words. The failures of real
 //! providers can be played too: errors in each provider's own form, streams that break, end early or
 //! hang, and bytes with a delay between them.
 //!
@@ -35,15 +36,18 @@
 //!
 //! - HTTP/1.1 without TLS, one request a connection, bodies of requests up to 64 MiB, with a
 //!   `content-length`.
-//! - The servers check nothing: a request that a real provider would refuse is answered.
-//! - The Responses API and Gemini are played only as bytes, by [`Response::bytes`].
+//! - Without [`strict`] the servers check nothing: a request that a real provider would refuse is
+//!   answered. With it they check what clients get wrong, not all of a request.
 
 mod anthropic;
 mod fault;
+mod gemini;
 mod http;
 mod openai;
 mod response;
+mod responses;
 mod server;
+mod strict;
 mod turn;
 mod wire;
 
@@ -51,4 +55,5 @@ pub use fault::Fault;
 pub use http::Request;
 pub use response::Response;
 pub use server::Server;
+pub use strict::{Vendor, strict};
 pub use turn::{Block, Ending, Tokens};

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::turn::{Block, Ending, Tokens, Turn};
 use crate::wire::{Close, Protocol, Sent, Wire, event};
-use crate::{Fault, anthropic, openai};
+use crate::{Fault, anthropic, gemini, openai, responses};
 
 /// The response to one request.
 #[derive(Clone, Debug, PartialEq)]
@@ -134,6 +134,15 @@ impl Response {
         self
     }
 
+    /// The same with these blocks before those of a turn.
+    pub(crate) fn after(mut self, mut blocks: Vec<Block>) -> Self {
+        if let Kind::Turn(turn) = &mut self.kind {
+            blocks.append(&mut turn.blocks);
+            turn.blocks = blocks;
+        }
+        self
+    }
+
     pub(crate) fn path(&self) -> Option<&str> {
         self.path.as_deref()
     }
@@ -162,13 +171,21 @@ impl Response {
 
 impl Turn {
     fn render(&self, protocol: Protocol, streamed: bool) -> (u16, &'static str, Sent) {
-        let anthropic = protocol == Protocol::Anthropic;
         if !streamed {
-            let body = if anthropic { anthropic::whole(self) } else { openai::whole(self) };
+            let body = match protocol {
+                Protocol::Anthropic => anthropic::whole(self),
+                Protocol::Responses => responses::whole(self),
+                Protocol::Gemini => gemini::whole(self),
+                Protocol::OpenAi | Protocol::Plain => openai::whole(self),
+            };
             return (200, "application/json", Sent::Whole(body.into_bytes()));
         }
-        let stream = if anthropic { anthropic::stream } else { openai::stream };
-        let (mut events, end) = stream(self);
+        let (mut events, end) = match protocol {
+            Protocol::Anthropic => anthropic::stream(self),
+            Protocol::Responses => responses::stream(self),
+            Protocol::Gemini => gemini::stream(self),
+            Protocol::OpenAi | Protocol::Plain => openai::stream(self),
+        };
         let close = match self.ending {
             Ending::Whole | Ending::Early | Ending::BadJson | Ending::Error(_) => Close::Clean,
             Ending::Reset => Close::Reset,
@@ -178,17 +195,23 @@ impl Turn {
             Ending::Early | Ending::Reset | Ending::Hang => {}
             Ending::Whole => events.extend(end),
             Ending::BadJson => {
-                let name = anthropic.then_some("content_block_delta");
+                let name = (protocol == Protocol::Anthropic).then_some("content_block_delta");
                 events.push(event(name, "{\"choices\": [{\"delta\""));
                 events.extend(end);
             }
-            Ending::Error(fault) if anthropic => {
-                events.push(anthropic::named(&fault.anthropic()));
-                events.extend(end);
-            }
             Ending::Error(fault) => {
-                let error = serde_json::json!({"error": fault.open_ai()});
-                events.push(event(None, &error.to_string()));
+                events.push(match protocol {
+                    Protocol::Anthropic => anthropic::named(&fault.anthropic()),
+                    Protocol::Responses => {
+                        let mut error = fault.open_ai();
+                        error["type"] = "error".into();
+                        responses::named(&error)
+                    }
+                    Protocol::Gemini => event(None, &fault.gemini().to_string()),
+                    Protocol::OpenAi | Protocol::Plain => {
+                        event(None, &serde_json::json!({"error": fault.open_ai()}).to_string())
+                    }
+                });
                 events.extend(end);
             }
         }

@@ -121,7 +121,8 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 async fn answer(mut socket: TcpStream, shared: Arc<Shared>) -> io::Result<()> {
     let Some(request) = http::read(&mut socket).await? else { return Ok(()) };
     let protocol = Protocol::of(&request.path);
-    let streamed = request.json()["stream"] == true;
+    let streamed =
+        request.json()["stream"] == true || request.path.contains(":streamGenerateContent");
     let wire = shared.next(request).render(protocol, streamed);
     http::write(socket, wire).await
 }

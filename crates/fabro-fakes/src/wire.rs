@@ -6,7 +6,9 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     OpenAi,
+    Responses,
     Anthropic,
+    Gemini,
     /// No provider: a turn or an error has the form of `OpenAI`.
     Plain,
 }
@@ -16,8 +18,12 @@ impl Protocol {
         let path = path.split('?').next().unwrap_or(path);
         if path.ends_with("/chat/completions") {
             Self::OpenAi
+        } else if path.ends_with("/responses") {
+            Self::Responses
         } else if path.ends_with("/messages") {
             Self::Anthropic
+        } else if path.ends_with(":generateContent") || path.ends_with(":streamGenerateContent") {
+            Self::Gemini
         } else {
             Self::Plain
         }
