@@ -8,6 +8,8 @@ use parking_lot::Mutex;
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     totals: Mutex<Totals>,
+    /// What the user was warned of by the model's provider.
+    warnings: Mutex<BTreeSet<String>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -29,6 +31,11 @@ impl Ledger {
 
     pub(crate) fn add_usage(&self, usage: &Usage) {
         self.totals.lock().usage.add(usage);
+    }
+
+    /// Whether this is said for the first time.
+    pub(crate) fn is_new_warning(&self, message: &str) -> bool {
+        self.warnings.lock().insert(message.to_owned())
     }
 
     pub(crate) fn touch(&self, files: &[String]) {

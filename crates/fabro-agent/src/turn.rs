@@ -7,7 +7,7 @@ use std::sync::Arc;
 use fabro_compaction::{Moment, should_compact};
 use fabro_events::{EventBody, MessagePurpose};
 use fabro_llm::{
-    Content, ErrorKind, Message, ModelError, Progress, Reasoning, Reply, Request, StopReason,
+    Content, ErrorKind, Message, ModelError, Part, Progress, Reasoning, Reply, Request, StopReason,
     ToolCall, ask,
 };
 use fabro_redact::Redactor;
@@ -147,7 +147,9 @@ impl Session {
                 Content::Text { text } => redact(text),
                 Content::Reasoning(Reasoning { text, signature: None, fields, .. }) => {
                     redact(text);
-                    fields.iter_mut().for_each(|fields| redactor.redact_value(fields));
+                    if let Some(fields) = fields {
+                        redactor.redact_value(fields);
+                    }
                 }
                 Content::ToolCall(call) => {
                     redact(&mut call.id);
@@ -224,6 +226,14 @@ impl Parts {
                     report(error, format!("asking again in {} s", wait.as_secs_f64().ceil()));
                 }
                 Progress::Failover { to, error } => report(error, format!("asking {to} instead")),
+                Progress::Part(Part::Warning(message)) if ledger.is_new_warning(message) => {
+                    // As above.
+                    let _ = failures.send(EventBody::AgentWarning {
+                        kind: "model".to_owned(),
+                        message: message.clone(),
+                        window: None,
+                    });
+                }
                 _ => {}
             }
         };

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fabro_types::ProviderKind;
+use fabro_types::{ModelInterface, ProviderKind};
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
@@ -20,6 +20,10 @@ pub struct ProviderSettings {
     pub kind: ProviderKind,
     /// `base_url`: its address; the usual one of its kind when absent.
     pub base_url: Option<String>,
+    /// `interface`: the interface of its models, where its kind is `openai` or `openai-compatible`.
+    pub interface: Option<ModelInterface>,
+    /// `output_schema`: whether it takes the JSON Schema of a response; when absent, that is tried.
+    pub output_schema: Option<bool>,
     /// `api_key_env`: the environment variable that holds its key. See [`ProviderSettings::api_key`].
     pub api_key_env: Option<String>,
     /// `headers`: sent with every request. As written: `$NAME` is an environment variable.

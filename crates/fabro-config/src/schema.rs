@@ -131,6 +131,8 @@ const COMMON: &[Setting] = &[
     ("providers.NAME.kind", Word(PROVIDER_KINDS)),
     ("providers.NAME.base_url", Url),
     ("providers.NAME.api_key_env", Variable),
+    ("providers.NAME.interface", Word(&["responses", "chat_completions"])),
+    ("providers.NAME.output_schema", Bool),
     ("providers.NAME.headers", Headers),
     ("providers.NAME.request_timeout", Duration),
     ("providers.NAME.stream_timeout", Duration),

@@ -58,8 +58,8 @@ pub struct Request {
     pub model: Option<String>,
     /// The provider's name; `None` leaves the choice to what is configured.
     pub provider: Option<String>,
-    /// How long the model may think: `low`, `medium` or `high`. Not sent to models that are known
-    /// not to think.
+    /// How long the model may think: `none`, `minimal`, `low`, `medium`, `high`, `xhigh` or `max`. Sent as
+    /// the nearest that the model takes, and not at all to models that take none.
     pub reasoning_effort: Option<String>,
     /// The provider's speed tier: `fast`, `standard`, or a word of the provider's own.
     pub speed: Option<String>,
@@ -101,6 +101,8 @@ pub enum Part {
     Reasoning(Reasoning),
     /// A whole tool call.
     ToolCall(ToolCall),
+    /// What differs from the request, in a sentence for the user.
+    Warning(String),
     /// The turn is complete.
     End {
         /// What the turn used.
@@ -186,6 +188,7 @@ pub async fn collect(
             },
             Part::Reasoning(thought) => content.push(Content::Reasoning(thought)),
             Part::ToolCall(call) => content.push(Content::ToolCall(call)),
+            Part::Warning(_) => {}
             Part::End { usage, stop } => {
                 return Ok(Reply { content, usage: Usage { turns: 1, ..usage }, stop });
             }

@@ -45,6 +45,8 @@ fn provider(settings: &ProviderSettings) -> Result<Provider, SetupError> {
     let default = Provider::new(&settings.name, settings.kind);
     Ok(Provider {
         base_url: settings.base_url.clone(),
+        interface: settings.interface,
+        output_schema: settings.output_schema,
         key: settings.api_key(variable).map_err(missing)?.map(Secret::new),
         headers: settings.resolved_headers(variable).map_err(missing)?,
         request_timeout: settings.request_timeout.or(default.request_timeout),

@@ -77,7 +77,7 @@ pub(super) fn check(vendor: Vendor, body: &Value) -> Checked {
         _ => {}
     }
     openai::paired(body)?;
-    let thought = Block::Thinking { text: "Hm", signature: None };
+    let thought = Block::Thinking { text: "Hm".to_owned(), signature: None };
     let thinks = matches!(vendor, Vendor::DeepSeek | Vendor::LlamaCpp);
     Ok(if thinks { vec![thought] } else { Vec::new() })
 }

@@ -20,11 +20,13 @@ pub(super) struct Endpoint {
 impl Endpoint {
     pub(super) fn new(provider: &Provider) -> Result<Self, SetupError> {
         let name = &provider.name;
-        let default = match Wire::of(provider.kind) {
-            Wire::Anthropic => Some("https://api.anthropic.com/v1"),
-            Wire::Gemini => Some("https://generativelanguage.googleapis.com/v1beta"),
-            Wire::ChatCompletions if provider.kind == ProviderKind::OpenAiCompatible => None,
-            Wire::ChatCompletions | Wire::Responses => Some("https://api.openai.com/v1"),
+        let default = match provider.kind {
+            ProviderKind::Anthropic => Some("https://api.anthropic.com/v1"),
+            ProviderKind::Gemini => Some("https://generativelanguage.googleapis.com/v1beta"),
+            ProviderKind::OpenAiCompatible => None,
+            ProviderKind::OpenAi | ProviderKind::OpenAiResponses => {
+                Some("https://api.openai.com/v1")
+            }
         };
         let base = provider.base_url.as_deref().or(default);
         let base = base.ok_or_else(|| {
@@ -56,9 +58,9 @@ impl Endpoint {
     }
 
     /// Where requests to this model go.
-    pub(super) fn url(&self, kind: ProviderKind, model: &str, streams: bool) -> String {
+    pub(super) fn url(&self, wire: Wire, model: &str, streams: bool) -> String {
         let Self { base, query, .. } = self;
-        match Wire::of(kind) {
+        match wire {
             Wire::Anthropic => format!("{base}/messages{query}"),
             Wire::ChatCompletions => format!("{base}/chat/completions{query}"),
             Wire::Responses => format!("{base}/responses{query}"),
@@ -145,7 +147,7 @@ mod tests {
         let provider =
             Provider { base_url: base_url.map(str::to_owned), ..Provider::new("p", kind) };
         let result = match Endpoint::new(&provider) {
-            Ok(endpoint) => endpoint.url(kind, "m", true),
+            Ok(endpoint) => endpoint.url(Wire::of(&provider, "m", None), "m", true),
             Err(error) => error.to_string(),
         };
         assert_eq!(result, expect);

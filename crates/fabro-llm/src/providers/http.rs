@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use reqwest::{Client, Response};
-use serde_json::Value;
 use tokio::time::timeout;
 use tokio_util::codec::{Decoder, LinesCodec, LinesCodecError};
 
 use super::endpoint::Endpoint;
+use super::error_body::{ErrorBody, RefusedField};
 use super::sse::{Frame, Parser};
+use super::wire::WireRequest;
 use super::{Provider, failure};
-use crate::{ErrorKind, ModelError, Request};
+use crate::{ErrorKind, ModelError};
 
 const REQUEST_TIMEOUT: Duration = Duration::from_mins(10);
 const STREAM_TIMEOUT: Duration = Duration::from_mins(5);
@@ -46,36 +47,49 @@ impl Timeouts {
     }
 }
 
+/// A request without an answer.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub(super) error: ModelError,
+    /// What of the request is refused, where the server says so.
+    pub(super) field: Option<RefusedField>,
+}
+
+impl From<ModelError> for Refusal {
+    fn from(error: ModelError) -> Self {
+        Self { error, field: None }
+    }
+}
+
 /// Sends a request and waits until its answer begins.
 pub(super) async fn send(
     client: &Client,
-    provider: &Provider,
     endpoint: &Endpoint,
-    model: &str,
-    request: &Request,
-    body: &Value,
-) -> Result<Body, ModelError> {
+    sent: &WireRequest<'_>,
+) -> Result<Body, Refusal> {
+    let WireRequest { provider, request, .. } = sent;
     let timeouts = Timeouts::of(provider);
     let is_fast = request.speed.as_deref() == Some("fast");
     let request = client
-        .post(endpoint.url(provider.kind, model, request.streams))
+        .post(endpoint.url(sent.wire, sent.model, request.streams))
         .headers(endpoint.headers(provider.kind, is_fast))
-        .json(body);
+        .json(&sent.body());
     let Ok(response) = timeout(timeouts.begin, request.send()).await else {
         let what = "it did not begin to answer";
-        return Err(failure::own(ErrorKind::Timeout, provider, what));
+        return Err(failure::own(ErrorKind::Timeout, provider, what).into());
     };
     let response = response.map_err(|error| failure::transport(&error, provider, endpoint))?;
     if response.status().is_success() {
-        return Ok(Body::new(response, provider.clone(), endpoint.clone()));
+        return Ok(Body::new(response, (*provider).clone(), endpoint.clone()));
     }
     let status = response.status().as_u16();
     let headers = response.headers().clone();
     let Ok(text) = timeout(timeouts.whole(), error_text(response)).await else {
-        return Err(failure::endless(provider));
+        return Err(failure::endless(provider).into());
     };
     let text = text.map_err(|error| failure::transport(&error, provider, endpoint))?;
-    Err(failure::refused(provider, status, &headers, &text))
+    let error = failure::refused(provider, status, &headers, &text);
+    Err(Refusal { error, field: ErrorBody::refused_field(status, &text) })
 }
 
 /// The body of an error, as far as it is looked at.

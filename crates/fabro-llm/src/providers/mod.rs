@@ -9,7 +9,9 @@
 
 mod anthropic;
 mod chat_completions;
+mod concessions;
 mod conversation;
+mod efforts;
 mod endpoint;
 mod error_body;
 mod events;
@@ -34,6 +36,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream, Stream};
 
+use self::concessions::Remembered;
 use self::endpoint::Endpoint;
 use self::events::{EventError, EventReader, Progress};
 use self::http::Body;
@@ -42,7 +45,7 @@ use self::setup::client_error;
 pub use self::setup::{SetupError, install_tls};
 use self::sse::Frame;
 use self::turn::{Pricing, Turn};
-use self::wire::{Wire, WireRequest};
+use self::wire::WireRequest;
 use crate::{Catalog, Model, ModelError, Part, Request};
 pub use fabro_types::ProviderKind;
 
@@ -60,15 +63,23 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 ///
 /// What is sent of a request, beyond messages, tools and `max_tokens`:
 ///
-/// - `reasoning_effort` as effort or as a budget of thinking, unless the catalog says that the model
-///   does not think. A budget that `max_tokens` has no room for is lowered.
+/// - `reasoning_effort` as the nearest effort that the model takes by the catalog, or as a budget of
+///   thinking; none to models that are not in it. A [`Part::Warning`] says what differs. A budget that
+///   `max_tokens` has no room for is lowered.
 /// - `speed`: for `OpenAI` and compatible servers `fast` is the tier `priority` and `standard` is
 ///   `default`; for Anthropic `fast` is its fast mode and `standard` is `standard_only`; other words
 ///   are sent as tiers unchanged. Gemini has none.
 /// - `output_schema` as the schema of the answer, unless the catalog says that the model does not accept
 ///   one. Anthropic gets it without the keywords it refuses, and not at all where the schema leaves
-///   an object open; Gemini gets it only without tools.
+///   an object open; older models of Gemini, Groq and Cerebras get it only without tools.
 /// - To Anthropic, cache marks at the tools, the system's messages and the last message.
+///
+/// Models of `OpenAI` are asked through Responses where the catalog says so: all of them at its own
+/// address, at other addresses those that refuse tools in Chat Completions. [`Provider::interface`]
+/// decides otherwise.
+///
+/// What a server refuses although the request can be sent without it (the schema, the effort,
+/// `stream_options`, the interface) is left out at once, and in later requests of the process.
 ///
 /// Reasoning goes back to the model that it came from, unchanged and at its place. What is signed or
 /// encrypted is left out where the conversation before it has changed since: after a compaction, with
@@ -97,6 +108,7 @@ struct Shared {
     catalog: Catalog,
     client: reqwest::Client,
     clock: Clock,
+    remembered: Remembered,
 }
 
 /// Tells the time, in milliseconds since 1970.
@@ -141,7 +153,9 @@ impl Providers {
             .build()
             .map_err(|error| client_error(&error, variable))?;
         let clock = Clock(Arc::new(clock));
-        Ok(Self { shared: Arc::new(Shared { providers, endpoints, catalog, client, clock }) })
+        let remembered = Remembered::default();
+        let shared = Shared { providers, endpoints, catalog, client, clock, remembered };
+        Ok(Self { shared: Arc::new(shared) })
     }
 
     /// The provider that a request goes to, and the name by which it knows the model.
@@ -179,14 +193,27 @@ async fn send(shared: &Shared, request: &Request) -> Result<Answer, ModelError> 
     let provider = &shared.providers[index];
     let endpoint = &shared.endpoints[index];
     let info = shared.catalog.find(&model);
-    let wire = WireRequest::new(provider, &model, info, request)?;
-    let body = wire.body();
     let messages = Arc::clone(&request.messages);
     let priced = shared.catalog.same_model(&model).cloned();
     let pricing = Pricing { model: priced, sent_ms: (shared.clock.0)() };
-    let turn = wire.into_turn(pricing, messages);
-    let body = http::send(&shared.client, provider, endpoint, &model, request, &body).await?;
-    Ok(Answer { reader: Wire::of(provider.kind).event_reader(), turn, body, has_ended: false })
+    let mut concessions = shared.remembered.get(index, &model);
+    loop {
+        let sent = WireRequest::new(provider, &model, info, request, concessions)?;
+        let refusal = match http::send(&shared.client, endpoint, &sent).await {
+            Ok(body) => {
+                let reader = sent.wire.event_reader();
+                let turn = sent.into_turn(pricing, messages);
+                return Ok(Answer { reader, turn, body, has_ended: false });
+            }
+            Err(refusal) => refusal,
+        };
+        let field = refusal.field;
+        // Each one takes something away, so this ends.
+        match field.and_then(|field| shared.remembered.concede(index, field, &sent)) {
+            Some(conceded) => concessions = conceded,
+            None => return Err(refusal.error),
+        }
+    }
 }
 
 /// An answer while it arrives.

@@ -18,12 +18,21 @@ const LONGEST_ID: usize = 40;
 /// The same for servers that have long ids of their own.
 const LONGEST_OTHER_ID: usize = 64;
 
+/// The ids that a server accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum IdForm {
+    /// What its kind accepts.
+    Usual,
+    /// Nine letters and digits: older models of Mistral.
+    Short,
+}
+
 /// Names or ids that a provider refuses, and what is sent for each.
 type Renamed<'a> = BTreeMap<&'a str, String>;
 
 /// The request with names and ids that this kind of provider accepts. Valid ones are not changed, and
 /// neither are the names of tools that the request offers.
-pub(super) fn fit(kind: ProviderKind, request: &Request) -> Cow<'_, Request> {
+pub(super) fn fit(kind: ProviderKind, form: IdForm, request: &Request) -> Cow<'_, Request> {
     let contents = || request.messages.iter().flat_map(|message| &message.content);
     let offered = request.tools.iter().map(|tool| tool.name.as_str());
     let names = offered.clone().chain(contents().filter_map(|content| match content {
@@ -37,7 +46,10 @@ pub(super) fn fit(kind: ProviderKind, request: &Request) -> Cow<'_, Request> {
     });
     let is_offered = |name: &str| offered.clone().any(|it| it == name);
     let names = renamed(&names, LONGEST_NAME, |name| fits_name(kind, name) || is_offered(name));
-    let ids = renamed(&ids, LONGEST_ID, |id| fits_id(kind, id));
+    let ids = match form {
+        IdForm::Usual => renamed(&ids, LONGEST_ID, |id| fits_id(kind, id)),
+        IdForm::Short => short(&ids),
+    };
     if names.is_empty() && ids.is_empty() {
         return Cow::Borrowed(request);
     }
@@ -50,6 +62,29 @@ pub(super) fn fit(kind: ProviderKind, request: &Request) -> Cow<'_, Request> {
         }
     }
     Cow::Owned(request)
+}
+
+/// A short replacement for each id that is not short.
+fn short<'a>(ids: &(impl Iterator<Item = &'a str> + Clone)) -> Renamed<'a> {
+    let fits = |id: &&str| id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let taken: BTreeSet<&str> = ids.clone().filter(fits).collect();
+    let mut renamed = Renamed::new();
+    // In the order of the calls, so that a replacement stays the same when the conversation grows.
+    let mut number = 0;
+    for id in ids.clone().filter(|id| !fits(id)) {
+        if renamed.contains_key(id) {
+            continue;
+        }
+        let other = loop {
+            number += 1;
+            let other = format!("c{number:08}");
+            if !taken.contains(other.as_str()) {
+                break other;
+            }
+        };
+        renamed.insert(id, other);
+    }
+    renamed
 }
 
 fn fits_name(kind: ProviderKind, name: &str) -> bool {

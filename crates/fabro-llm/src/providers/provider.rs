@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use fabro_types::ProviderKind;
+use fabro_types::{ModelInterface, ProviderKind};
 
 /// A server of models, and how it is reached.
 #[derive(Clone)]
@@ -16,6 +16,10 @@ pub struct Provider {
     pub base_url: Option<String>,
     /// Its API key. Only the default addresses need one.
     pub key: Option<Secret>,
+    /// The interface for its models, where its kind is `openai` or `openai-compatible`.
+    pub interface: Option<ModelInterface>,
+    /// Whether it takes the JSON Schema of an answer; when absent, that is tried.
+    pub output_schema: Option<bool>,
     /// Sent with every request; they replace our own.
     pub headers: BTreeMap<String, String>,
     /// How long an answer may take to begin; ten minutes when absent.
@@ -32,6 +36,8 @@ impl Provider {
             kind,
             base_url: None,
             key: None,
+            interface: None,
+            output_schema: None,
             headers: BTreeMap::new(),
             request_timeout: None,
             stream_timeout: None,
@@ -61,6 +67,8 @@ impl fmt::Debug for Provider {
             .field("kind", &self.kind)
             .field("base_url", &self.base_url)
             .field("key", &self.key)
+            .field("interface", &self.interface)
+            .field("output_schema", &self.output_schema)
             .field("headers", &self.headers.keys())
             .field("request_timeout", &self.request_timeout)
             .field("stream_timeout", &self.stream_timeout)

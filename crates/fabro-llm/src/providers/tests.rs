@@ -6,7 +6,7 @@ use super::events::{Event, EventError, Progress};
 use super::prefix::PrefixHash;
 use super::turn::{Pricing, Turn};
 use super::wire::Wire;
-use super::{Part, ProviderKind};
+use super::{Part, Provider, ProviderKind};
 
 /// Reads events, each as `name|data`, and returns what the turn has afterwards.
 fn read(kind: ProviderKind, events: &[&str]) -> String {
@@ -17,7 +17,7 @@ fn read(kind: ProviderKind, events: &[&str]) -> String {
         Arc::default(),
         PrefixHash::default(),
     );
-    let mut reader = Wire::of(kind).event_reader();
+    let mut reader = Wire::of(&Provider::new("p", kind), "m", None).event_reader();
     let mut lines = Vec::new();
     let mut result = Ok(Progress::More);
     for event in events.iter().map(Some).chain([None]) {
@@ -31,7 +31,7 @@ fn read(kind: ProviderKind, events: &[&str]) -> String {
         };
         while let Some(part) = turn.pop_part() {
             lines.push(match part {
-                Part::Text(text) => text,
+                Part::Text(text) | Part::Warning(text) => text,
                 Part::Reasoning(thought) => {
                     let signature = thought.signature.unwrap_or_default();
                     let hidden = thought.redacted.or(thought.phase).unwrap_or_default();

@@ -90,6 +90,11 @@ impl Turn {
         self.parts.pop_front()
     }
 
+    /// What the user is to know of the request.
+    pub(super) fn warn(&mut self, message: String) {
+        self.parts.push_back(Part::Warning(message));
+    }
+
     fn push(&mut self, part: Part) {
         self.has_parts = true;
         self.parts.push_back(part);

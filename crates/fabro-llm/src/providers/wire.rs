@@ -5,12 +5,16 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::concessions::{Concessions, SchemaUse, Server};
+use super::efforts;
 use super::events::EventReader;
 use super::history::{self, ReasoningSource};
+use super::names::IdForm;
 use super::prefix::PrefixHash;
 use super::turn::{Pricing, Turn};
 use super::{Provider, ProviderKind, anthropic, chat_completions, gemini, names, responses};
 use crate::{ErrorKind, Message, ModelError, ModelInfo, ReasoningEffort, Request, ThinkingMode};
+use fabro_types::{ChatTools, ModelInterface};
 
 /// An HTTP interface. Each has a module with its requests and its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,12 +30,41 @@ pub(super) enum Wire {
 }
 
 impl Wire {
-    pub(super) fn of(kind: ProviderKind) -> Self {
-        match kind {
-            ProviderKind::OpenAi | ProviderKind::OpenAiCompatible => Self::ChatCompletions,
-            ProviderKind::OpenAiResponses => Self::Responses,
-            ProviderKind::Anthropic => Self::Anthropic,
-            ProviderKind::Gemini => Self::Gemini,
+    /// The interface of a model: the one that the provider's settings say, else that of its kind; and
+    /// for `openai` that of the model.
+    pub(super) fn of(provider: &Provider, model: &str, info: Option<&ModelInfo>) -> Self {
+        let chosen = match provider.kind {
+            ProviderKind::Anthropic => return Self::Anthropic,
+            ProviderKind::Gemini => return Self::Gemini,
+            ProviderKind::OpenAiResponses => return Self::Responses,
+            ProviderKind::OpenAi | ProviderKind::OpenAiCompatible => provider.interface,
+        };
+        let own = info.filter(|info| info.provider.as_ref() == Some(&provider.name));
+        let is_openai = provider.kind == ProviderKind::OpenAi;
+        let known = chosen.or_else(|| own.filter(|_| !is_openai)?.interface);
+        match known {
+            Some(ModelInterface::Responses) => return Self::Responses,
+            Some(_) => return Self::ChatCompletions,
+            None if !is_openai => return Self::ChatCompletions,
+            None => {}
+        }
+        // Other servers often have Chat Completions only.
+        let is_own_address = provider.base_url.as_ref().is_none_or(|url| url.contains(OPENAI));
+        let needs_responses =
+            |tools: ChatTools| !matches!(tools, ChatTools::Always | ChatTools::WithoutEffort);
+        let takes_responses = match info {
+            Some(info) if info.interface != Some(ModelInterface::Responses) => false,
+            Some(info) => is_own_address || info.chat_tools.is_some_and(needs_responses),
+            None => is_own_address && OPENAI_NAMES.iter().any(|name| model.starts_with(name)),
+        };
+        if takes_responses { Self::Responses } else { Self::ChatCompletions }
+    }
+
+    /// The name of the interface in reasoning.
+    pub(super) fn reasoning_provider(self, kind: ProviderKind) -> &'static str {
+        match self {
+            Self::Responses => ProviderKind::OpenAiResponses.as_str(),
+            _ => kind.as_str(),
         }
     }
 
@@ -45,6 +78,12 @@ impl Wire {
         }
     }
 }
+
+/// The host of `OpenAI` itself.
+const OPENAI: &str = "api.openai.com";
+
+/// How the names of its models begin.
+const OPENAI_NAMES: [&str; 4] = ["gpt-", "o1", "o3", "o4"];
 
 /// Models that require the reasoning of every answer back.
 const REASONING_REQUIRED: [&str; 3] = ["deepseek-v", "deepseek-flash", "kimi-"];
@@ -67,6 +106,7 @@ fn effort(word: &str) -> Result<ReasoningEffort, ModelError> {
 
 /// What a request body is made from: decisions that do not depend on the wire.
 pub(super) struct WireRequest<'a> {
+    pub(super) wire: Wire,
     pub(super) provider: &'a Provider,
     /// As the provider knows it.
     pub(super) model: &'a str,
@@ -74,13 +114,20 @@ pub(super) struct WireRequest<'a> {
     pub(super) request: Cow<'a, Request>,
     /// How the model thinks, where that is known.
     pub(super) thinking: Option<ThinkingMode>,
-    /// `None` where nothing was asked for, or the model does not think.
+    /// The requested effort, as near as the model takes it. `None` where nothing was asked for, or the
+    /// model does not think.
     pub(super) effort: Option<ReasoningEffort>,
+    /// The efforts that the model has words for.
+    pub(super) efforts: &'a [ReasoningEffort],
     /// The requested limit, at most what the model can do.
     pub(super) max_tokens: Option<u32>,
     /// The longest answer of the model, where that is known.
     pub(super) max_output_tokens: Option<u32>,
     accepts_schema: bool,
+    /// What this server does not take.
+    pub(super) concessions: Concessions,
+    /// What differs from the request, for the user.
+    pub(super) warning: Option<String>,
     /// The hash of the request.
     prefix: PrefixHash,
 }
@@ -89,23 +136,36 @@ impl<'a> WireRequest<'a> {
     pub(super) fn new(
         provider: &'a Provider,
         model: &'a str,
-        info: Option<&ModelInfo>,
+        info: Option<&'a ModelInfo>,
         request: &'a Request,
+        concessions: Concessions,
     ) -> Result<Self, ModelError> {
-        let effort = request.reasoning_effort.as_deref().map(effort).transpose()?;
-        let thinking = info.and_then(|info| info.thinking);
+        let wire = concessions.wire.unwrap_or_else(|| Wire::of(provider, model, info));
+        let wanted = request.reasoning_effort.as_deref().map(effort).transpose()?;
+        let effort = wanted.and_then(|wanted| {
+            efforts::sent(wanted, info, wire, !request.tools.is_empty())
+                .filter(|_| !concessions.no_effort)
+        });
         let most = info.and_then(|info| info.max_output_tokens);
         let most = most.map(|most| u32::try_from(most).unwrap_or(u32::MAX));
-        let source = ReasoningSource { provider: reasoning_provider(provider.kind), model };
-        let (request, prefix) = history::fit(names::fit(provider.kind, request), source);
+        let source = ReasoningSource { provider: wire.reasoning_provider(provider.kind), model };
+        let server = Server::of(provider, info);
+        let ids = if server == Some(Server::Mistral) { IdForm::Short } else { IdForm::Usual };
+        let (request, prefix) = history::fit(names::fit(provider.kind, ids, request), source);
+        let accepts_schema = provider.output_schema != Some(false)
+            && info.and_then(|info| info.output_schema) != Some(false);
         Ok(Self {
+            wire,
             provider,
             model,
-            thinking,
-            effort: effort.filter(|_| thinking != Some(ThinkingMode::Never)),
+            thinking: info.and_then(|info| info.thinking),
+            effort,
+            efforts: info.and_then(|info| info.efforts.as_deref()).unwrap_or_default(),
             max_tokens: request.max_tokens.map(|wanted| wanted.min(most.unwrap_or(u32::MAX))),
             max_output_tokens: most,
-            accepts_schema: info.and_then(|info| info.output_schema) != Some(false),
+            accepts_schema,
+            concessions: concessions.of_server(server),
+            warning: wanted.and_then(|wanted| efforts::warning(wanted, effort, model)),
             request,
             prefix,
         })
@@ -113,13 +173,16 @@ impl<'a> WireRequest<'a> {
 
     /// The turn that answers it; `messages` are those of the request.
     pub(super) fn into_turn(self, pricing: Pricing, messages: Arc<Vec<Arc<Message>>>) -> Turn {
-        let provider = reasoning_provider(self.provider.kind);
-        Turn::new(provider, self.model.to_owned(), pricing, messages, self.prefix)
+        let provider = self.wire.reasoning_provider(self.provider.kind);
+        let mut turn = Turn::new(provider, self.model.to_owned(), pricing, messages, self.prefix);
+        self.concessions.warning.into_iter().for_each(|text| turn.warn(text.to_owned()));
+        self.warning.into_iter().for_each(|text| turn.warn(text));
+        turn
     }
 
     /// The body to send.
     pub(super) fn body(&self) -> Value {
-        match Wire::of(self.provider.kind) {
+        match self.wire {
             Wire::ChatCompletions => chat_completions::request::body(self),
             Wire::Responses => responses::request::body(self),
             Wire::Anthropic => anthropic::request::body(self),
@@ -127,9 +190,14 @@ impl<'a> WireRequest<'a> {
         }
     }
 
-    /// The JSON Schema of the answer, unless the model is known not to accept one.
+    /// The JSON Schema of the answer, unless the model or its server is known not to accept one.
     pub(super) fn output_schema(&self) -> Option<&Value> {
-        self.request.output_schema.as_deref().filter(|_| self.accepts_schema)
+        let is_accepted = match self.concessions.schema {
+            SchemaUse::Always => self.accepts_schema,
+            SchemaUse::WithoutTools => self.accepts_schema && self.request.tools.is_empty(),
+            SchemaUse::Never => false,
+        };
+        self.request.output_schema.as_deref().filter(|_| is_accepted)
     }
 
     /// Whether every answer of the model has to come back with its reasoning, be it empty.
@@ -174,9 +242,4 @@ pub(super) fn invalid(message: String) -> ModelError {
     let error = ModelError::new(ErrorKind::InvalidRequest).with_message(message);
     // No request was made.
     ModelError { usage: Box::default(), ..error }
-}
-
-/// The name of the interface in reasoning.
-fn reasoning_provider(kind: ProviderKind) -> &'static str {
-    kind.as_str()
 }

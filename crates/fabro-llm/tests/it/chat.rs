@@ -144,7 +144,6 @@ async fn everything_of_a_request_is_sent() {
     {
       "model": "gpt-5.2",
       "stream": true,
-      "reasoning_effort": "low",
       "tools": [
         {
           "type": "function",
@@ -158,8 +157,7 @@ async fn everything_of_a_request_is_sent() {
                   "type": "string"
                 }
               }
-            },
-            "strict": false
+            }
           }
         },
         {
@@ -174,8 +172,7 @@ async fn everything_of_a_request_is_sent() {
                   "type": "string"
                 }
               }
-            },
-            "strict": false
+            }
           }
         }
       ],
@@ -230,9 +227,10 @@ async fn names_are_sent_as_they_are() {
         request.model = Some(model.to_owned());
         let body = sent(KIND, request.clone()).await;
         assert_eq!((&body["model"], &body["reasoning_effort"]), (&model.into(), &Value::Null));
+        // It is not known whether they take an effort.
         request.reasoning_effort = Some("medium".to_owned());
         let body = sent(KIND, request).await;
-        assert_eq!((&body["model"], &body["reasoning_effort"]), (&model.into(), &"medium".into()));
+        assert_eq!((&body["model"], &body["reasoning_effort"]), (&model.into(), &Value::Null));
     }
 }
 

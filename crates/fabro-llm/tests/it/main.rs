@@ -10,6 +10,7 @@ mod errors;
 mod names;
 mod others;
 mod streams;
+mod vendors;
 
 use std::sync::Arc;
 

@@ -120,8 +120,7 @@ async fn a_turn_of_responses() {
       "model": "some-model",
       "stream": true,
       "reasoning": {
-        "effort": "low",
-        "summary": "detailed"
+        "summary": "auto"
       },
       "include": [
         "reasoning.encrypted_content"
@@ -298,8 +297,11 @@ async fn a_turn_of_gemini() {
     {
       "generationConfig": {
         "thinkingConfig": {
-          "thinkingBudget": 1000,
           "includeThoughts": true
+        },
+        "responseMimeType": "application/json",
+        "responseJsonSchema": {
+          "type": "object"
         },
         "maxOutputTokens": 4000
       },

@@ -151,43 +151,26 @@ struct Thinking {
     effort: Option<ReasoningEffort>,
 }
 
+/// By how the model thinks; models that are not known are told nothing.
 fn thinking(wire: &WireRequest<'_>, max_tokens: u32) -> Thinking {
-    let Some(effort) = wire.effort else { return Thinking::default() };
-    let version = claude_version(wire.model);
-    if effort == ReasoningEffort::None {
-        let always_on = ["fable", "mythos"].iter().any(|family| wire.model.contains(family));
-        let on_by_default = version.is_some_and(|(major, _)| major >= 5) && !always_on;
-        let thinking = on_by_default.then(|| json!({"type": "disabled"}));
-        return Thinking { thinking, effort: None };
-    }
-    let takes_effort = wire.thinking.is_some_and(|mode| mode != ThinkingMode::Budget);
-    let is_opus = wire.model.contains("opus");
-    match version {
-        Some(version) if version >= (4, 6) => adaptive(effort, version >= (4, 7)),
-        // It takes an effort, and thinks without the parameter.
-        Some((4, 5)) if is_opus => Thinking {
-            thinking: None,
-            effort: Some(effort.clamp(ReasoningEffort::Low, ReasoningEffort::High)),
-        },
-        None if takes_effort => adaptive(effort, true),
-        _ => {
-            let budget = budget(effort, max_tokens);
+    use ThinkingMode::{Adaptive, Always, BetweenTools, Budget, OnRequest};
+    let is_off = wire.effort == Some(ReasoningEffort::None);
+    let effort = wire.effort.filter(|effort| wire.efforts.contains(effort));
+    let adaptive = Some(json!({"type": "adaptive", "display": "summarized"}));
+    let thinking = match wire.thinking {
+        Some(Adaptive) if is_off => Some(json!({"type": "disabled"})),
+        Some(BetweenTools) if is_off => Some(json!({"type": "between_tools"})),
+        Some(Always | Adaptive | BetweenTools) => adaptive,
+        Some(OnRequest) if wire.effort.is_some() && !is_off => adaptive,
+        Some(Budget) => {
+            let budget = wire.effort.filter(|_| !is_off).and_then(|it| budget(it, max_tokens));
             // Thinking cannot be switched on in the middle of a turn.
             let budget = budget.filter(|_| !turn_began_without_thinking(&wire.request.messages));
-            let enabled = |tokens| json!({"type": "enabled", "budget_tokens": tokens});
-            Thinking { thinking: budget.map(enabled), effort: None }
+            budget.map(|tokens| json!({"type": "enabled", "budget_tokens": tokens}))
         }
-    }
-}
-
-fn adaptive(effort: ReasoningEffort, takes_xhigh: bool) -> Thinking {
-    let effort = match effort {
-        ReasoningEffort::None | ReasoningEffort::Minimal => ReasoningEffort::Low,
-        ReasoningEffort::XHigh if !takes_xhigh => ReasoningEffort::High,
-        other => other,
+        _ => None,
     };
-    let thinking = json!({"type": "adaptive", "display": "summarized"});
-    Thinking { thinking: Some(thinking), effort: Some(effort) }
+    Thinking { thinking, effort }
 }
 
 /// The most tokens of thinking that leave room for the answer; `None` where there is no room.
@@ -198,22 +181,6 @@ fn budget(effort: ReasoningEffort, max_tokens: u32) -> Option<u32> {
         ReasoningEffort::High | ReasoningEffort::XHigh | ReasoningEffort::Max => 24_000,
     };
     [wanted, 8000, 1024].into_iter().find(|budget| *budget <= wanted && *budget < max_tokens)
-}
-
-/// The version in names such as `claude-sonnet-4-6-20260101`; from 4.6 on, models think adaptively.
-fn claude_version(model: &str) -> Option<(u32, u32)> {
-    let (_, rest) = model.split_once("claude-")?;
-    let mut segments = rest.split('-');
-    let family = segments.next()?;
-    // Dates are not versions.
-    let number = |segment: &str| segment.parse().ok().filter(|_| segment.len() <= 2);
-    let major = segments.next().and_then(number);
-    let minor = major.and_then(|_| segments.next()).and_then(number).unwrap_or(0);
-    match family {
-        "fable" | "mythos" => Some((major.unwrap_or(5), minor)),
-        "opus" | "sonnet" | "haiku" => Some((major?, minor)),
-        _ => None,
-    }
 }
 
 fn turn_began_without_thinking(messages: &[Arc<Message>]) -> bool {
@@ -230,22 +197,6 @@ fn turn_began_without_thinking(messages: &[Arc<Message>]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn versions_are_read_from_names() {
-        for (model, expect) in [
-            ("claude-sonnet-4-6", Some((4, 6))),
-            ("anthropic/claude-opus-4-5-20251101", Some((4, 5))),
-            ("claude-opus-4-20250514", Some((4, 0))),
-            ("claude-haiku-5", Some((5, 0))),
-            ("claude-fable-5-1", Some((5, 1))),
-            ("claude-3-7-sonnet", None),
-            ("claude-next-9", None),
-            ("glm-4.6", None),
-        ] {
-            assert_eq!(claude_version(model), expect, "{model}");
-        }
-    }
 
     #[test]
     fn budgets_leave_room_for_the_answer() {

@@ -2,10 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::providers::concessions::Server;
 use crate::providers::conversation::{arguments_object, description, system_texts, text};
 use crate::providers::schema;
 use crate::providers::wire::WireRequest;
-use crate::{Content, Message, Reasoning, Role, ToolCall, ToolSpec};
+use crate::{Content, Message, Reasoning, ReasoningEffort, Role, ThinkingMode, ToolCall, ToolSpec};
 
 /// Models that refuse `max_tokens`. Compatible servers often know no other key.
 const MAX_COMPLETION_TOKENS: [&str; 5] = ["gpt-5", "gpt-6", "o1", "o3", "o4"];
@@ -14,14 +15,12 @@ const MAX_COMPLETION_TOKENS: [&str; 5] = ["gpt-5", "gpt-6", "o1", "o3", "o4"];
 pub(in crate::providers) fn body(wire: &WireRequest<'_>) -> Value {
     let request = &*wire.request;
     let mut body = json!({"model": wire.model, "stream": request.streams});
-    if let Some(effort) = wire.effort {
-        body["reasoning_effort"] = json!(effort);
-    }
+    add_thinking(wire, &mut body);
     if !request.tools.is_empty() {
         body["tools"] = request.tools.iter().map(tool).collect();
     }
     body["messages"] = messages(wire).into();
-    if request.streams {
+    if request.streams && !wire.concessions.no_stream_options {
         body["stream_options"] = json!({"include_usage": true});
     }
     if let Some(max_tokens) = wire.max_tokens {
@@ -42,12 +41,32 @@ pub(in crate::providers) fn body(wire: &WireRequest<'_>) -> Value {
     body
 }
 
+/// Some models have a switch besides the effort, or in its place.
+fn add_thinking(wire: &WireRequest<'_>, body: &mut Value) {
+    let Some(effort) = wire.effort else { return };
+    if wire.thinking != Some(ThinkingMode::Switch) {
+        body["reasoning_effort"] = json!(effort);
+        return;
+    }
+    let is_on = effort != ReasoningEffort::None;
+    let family = wire.model.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
+    if !family.starts_with("qwen") {
+        body["thinking"] = json!({"type": if is_on { "enabled" } else { "disabled" }});
+    } else if Server::of(wire.provider, None) == Some(Server::Groq) {
+        body["reasoning_effort"] = if is_on { "default" } else { "none" }.into();
+    } else {
+        body["enable_thinking"] = is_on.into();
+    }
+    if is_on && wire.efforts.contains(&effort) {
+        body["reasoning_effort"] = json!(effort);
+    }
+}
+
 fn tool(spec: &ToolSpec) -> Value {
     json!({"type": "function", "function": {
         "name": spec.name,
         "description": description(spec),
         "parameters": *spec.parameters,
-        "strict": false,
     }})
 }
 

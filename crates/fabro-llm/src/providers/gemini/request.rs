@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::unsent_id_name;
 use crate::providers::conversation::{EMPTY, arguments_object, description, grouped, system_texts};
 use crate::providers::wire::WireRequest;
-use crate::{Content, Message, ReasoningEffort, Role, ToolSpec};
+use crate::{Content, Message, ReasoningEffort, Role, ThinkingMode, ToolSpec};
 
 /// Stands for the signature of a call that was made elsewhere.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
@@ -40,26 +40,22 @@ fn checks_signatures(model: &str) -> bool {
 
 fn generation_config(wire: &WireRequest<'_>) -> Value {
     let mut config = json!({});
-    let (level, budget) = match wire.effort {
-        None | Some(ReasoningEffort::None) => (None, None),
-        Some(ReasoningEffort::Minimal) => (Some("MINIMAL"), Some(1000)),
-        Some(ReasoningEffort::Low) => (Some("LOW"), Some(1000)),
-        Some(ReasoningEffort::Medium) => (Some("MEDIUM"), Some(8000)),
-        Some(ReasoningEffort::High | ReasoningEffort::XHigh | ReasoningEffort::Max) => {
-            (Some("HIGH"), Some(24_000))
+    match (wire.thinking, wire.effort) {
+        (Some(ThinkingMode::Level), Some(effort)) => {
+            let level = effort.as_str().to_ascii_uppercase();
+            config["thinkingConfig"]["thinkingLevel"] = level.into();
         }
-    };
-    let takes_level = ["gemini-3", "gemma-4"].iter().any(|name| wire.model.contains(name));
-    if takes_level && let Some(level) = level {
-        config["thinkingConfig"]["thinkingLevel"] = level.into();
-    } else if let Some(budget) = budget {
-        config["thinkingConfig"]["thinkingBudget"] = budget.into();
+        (Some(ThinkingMode::Budget), Some(effort)) => {
+            config["thinkingConfig"]["thinkingBudget"] = budget(effort, wire.model).into();
+        }
+        _ => {}
     }
     if wire.may_think() {
         config["thinkingConfig"]["includeThoughts"] = true.into();
     }
     // Older models refuse a schema beside tools.
-    if let Some(schema) = wire.output_schema().filter(|_| wire.request.tools.is_empty()) {
+    let takes_both = wire.request.tools.is_empty() || checks_signatures(wire.model);
+    if let Some(schema) = wire.output_schema().filter(|_| takes_both) {
         config["responseMimeType"] = "application/json".into();
         config["responseJsonSchema"] = schema.clone();
     }
@@ -67,6 +63,16 @@ fn generation_config(wire: &WireRequest<'_>) -> Value {
         config["maxOutputTokens"] = max_tokens.into();
     }
     config
+}
+
+/// Only the fast models can be told not to think.
+fn budget(effort: ReasoningEffort, model: &str) -> u32 {
+    match effort {
+        ReasoningEffort::None if model.contains("flash") => 0,
+        ReasoningEffort::None | ReasoningEffort::Minimal | ReasoningEffort::Low => 1000,
+        ReasoningEffort::Medium => 8000,
+        ReasoningEffort::High | ReasoningEffort::XHigh | ReasoningEffort::Max => 24_000,
+    }
 }
 
 fn declaration(spec: &ToolSpec) -> Value {

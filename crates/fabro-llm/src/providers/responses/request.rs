@@ -21,7 +21,7 @@ pub(in crate::providers) fn body(wire: &WireRequest<'_>) -> Value {
     }
     // Refused for models that do not think.
     if wire.may_think() {
-        body["reasoning"]["summary"] = "detailed".into();
+        body["reasoning"]["summary"] = "auto".into();
         body["include"] = json!(["reasoning.encrypted_content"]);
     }
     if !request.tools.is_empty() {

@@ -1,0 +1,129 @@
+//! What a server does not take, known beforehand or from its refusal.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use super::error_body::RefusedField;
+use super::wire::{Wire, WireRequest};
+use super::{Provider, ProviderKind};
+use crate::ModelInfo;
+
+/// What is left out of requests to a server, or sent another way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Concessions {
+    /// The interface, where the usual one was refused.
+    pub(super) wire: Option<Wire>,
+    pub(super) schema: SchemaUse,
+    pub(super) no_stream_options: bool,
+    pub(super) no_effort: bool,
+    /// What was conceded just now, for the user.
+    pub(super) warning: Option<&'static str>,
+}
+
+/// When the JSON Schema of an answer is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum SchemaUse {
+    #[default]
+    Always,
+    WithoutTools,
+    Never,
+}
+
+/// A server with rules of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Server {
+    Cerebras,
+    Groq,
+    Mistral,
+}
+
+impl Server {
+    /// By the provider's name or address, else by the provider of the model.
+    pub(super) fn of(provider: &Provider, info: Option<&ModelInfo>) -> Option<Self> {
+        let of_model = info.and_then(|info| info.provider.as_deref());
+        let places = [Some(&*provider.name), provider.base_url.as_deref(), of_model];
+        let is = |name: &str| places.iter().flatten().any(|place| place.contains(name));
+        let all = [("cerebras", Self::Cerebras), ("groq", Self::Groq), ("mistral", Self::Mistral)];
+        all.into_iter().find(|(name, _)| is(name)).map(|(_, server)| server)
+    }
+}
+
+impl Concessions {
+    /// The same with what is known of the server.
+    pub(super) fn of_server(self, server: Option<Server>) -> Self {
+        let excludes_tools = matches!(server, Some(Server::Cerebras | Server::Groq));
+        Self {
+            schema: if excludes_tools {
+                self.schema.max(SchemaUse::WithoutTools)
+            } else {
+                self.schema
+            },
+            no_stream_options: self.no_stream_options || server == Some(Server::Mistral),
+            ..self
+        }
+    }
+
+    /// The same without what the server refused; `None` where that was not sent.
+    fn without(self, field: RefusedField, sent: &WireRequest<'_>) -> Option<Self> {
+        let conceded = |warning, concessions| Some(Self { warning: Some(warning), ..concessions });
+        let has_tools = !sent.request.tools.is_empty();
+        match field {
+            RefusedField::Schema if sent.output_schema().is_some() => conceded(
+                "the provider does not take the JSON Schema of the answer: only Fabro checks it",
+                Self {
+                    schema: if has_tools { SchemaUse::WithoutTools } else { SchemaUse::Never },
+                    ..self
+                },
+            ),
+            RefusedField::Effort if sent.effort.is_some() => conceded(
+                "the provider does not take the reasoning effort: none is sent",
+                Self { no_effort: true, ..self },
+            ),
+            RefusedField::StreamOptions if !self.no_stream_options => {
+                Some(Self { no_stream_options: true, ..self })
+            }
+            // Once, in either direction.
+            RefusedField::ChatCompletions
+                if sent.wire == Wire::ChatCompletions && self.may_change_wire(sent) =>
+            {
+                Some(Self { wire: Some(Wire::Responses), ..self })
+            }
+            RefusedField::Address if sent.wire == Wire::Responses && self.may_change_wire(sent) => {
+                Some(Self { wire: Some(Wire::ChatCompletions), ..self })
+            }
+            _ => None,
+        }
+    }
+
+    fn may_change_wire(&self, sent: &WireRequest<'_>) -> bool {
+        let kinds = [ProviderKind::OpenAi, ProviderKind::OpenAiCompatible];
+        self.wire.is_none()
+            && sent.provider.interface.is_none()
+            && kinds.contains(&sent.provider.kind)
+    }
+}
+
+/// The concessions of this process, by provider and model.
+#[derive(Debug, Default)]
+pub(super) struct Remembered(Mutex<BTreeMap<(usize, String), Concessions>>);
+
+impl Remembered {
+    pub(super) fn get(&self, provider: usize, model: &str) -> Concessions {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(&(provider, model.to_owned())).copied().unwrap_or_default()
+    }
+
+    /// What to send in the place of what was refused; `None` when there is nothing to concede.
+    pub(super) fn concede(
+        &self,
+        provider: usize,
+        field: RefusedField,
+        sent: &WireRequest<'_>,
+    ) -> Option<Concessions> {
+        let model = sent.model;
+        let conceded = self.get(provider, model).without(field, sent)?;
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert((provider, model.to_owned()), Concessions { warning: None, ..conceded });
+        Some(conceded)
+    }
+}

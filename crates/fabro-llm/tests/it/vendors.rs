@@ -1,0 +1,316 @@
+//! Conversations with servers that refuse what the real ones refuse.
+
+use std::sync::Arc;
+
+use fabro_fakes::{Request as Received, Response, Server, Vendor, strict};
+use fabro_llm::{
+    Catalog, Message, ModelError, Part, Provider, ProviderKind, Providers, Reply, Request, collect,
+};
+use fabro_types::ModelInterface;
+use futures_util::StreamExt as _;
+use serde_json::{Value, json};
+
+use crate::{provider, request, result, tools};
+
+/// Answers questions with a call, and results with a text.
+fn plays(received: &Received) -> Response {
+    let body = received.json();
+    let lists = [&body["messages"], &body["input"], &body["contents"]];
+    let list = lists.into_iter().find_map(Value::as_array).unwrap();
+    let newest = list.last().unwrap().to_string();
+    let is_question = !["\"tool\"", "tool_result", "function_call_output", "functionResponse"]
+        .iter()
+        .any(|word| newest.contains(word));
+    let tools = body["tools"].as_array().is_some_and(|tools| !tools.is_empty());
+    if is_question && tools {
+        let call = fabro_fakes::Block::Call {
+            id: format!("call_{}", list.len()),
+            name: "read_file".to_owned(),
+            arguments: r#"{"path": "a"}"#.to_owned(),
+        };
+        return Response::turn(vec![call]);
+    }
+    Response::text("Done")
+}
+
+async fn serve(vendor: Vendor) -> Server {
+    Server::answering(strict(vendor, plays)).await.unwrap()
+}
+
+fn client(provider: Provider) -> Providers {
+    Providers::new(vec![provider], Catalog::builtin()).unwrap()
+}
+
+/// A turn, with the warnings before it.
+async fn ask(model: &Providers, request: &Request) -> (Result<Reply, ModelError>, Vec<String>) {
+    use fabro_llm::Model as _;
+    let mut warnings = Vec::new();
+    let stream = model.stream(request.clone()).boxed();
+    let reply = collect(stream, |part| {
+        if let Part::Warning(message) = part {
+            warnings.push(message.clone());
+        }
+    });
+    (reply.await, warnings)
+}
+
+/// Questions to a model, each answered after a call of a tool; `change` comes between them.
+async fn talk(
+    providers: &Providers,
+    mut request: Request,
+    changes: &[&dyn Fn(&mut Request)],
+) -> Result<(), ModelError> {
+    let unchanged: &dyn Fn(&mut Request) = &|_| {};
+    for change in [unchanged].iter().chain(changes) {
+        change(&mut request);
+        Arc::make_mut(&mut request.messages).push(Message::user("Go on").into());
+        loop {
+            let reply = ask(providers, &request).await.0?;
+            let calls = reply.tool_calls();
+            let messages = Arc::make_mut(&mut request.messages);
+            messages.push(reply.into_message().into());
+            messages.extend(calls.iter().map(|call| result(&call.id, "text of a", false)));
+            if calls.is_empty() {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn for_model(model: &str, effort: Option<&str>) -> Request {
+    let mut request = request("Read");
+    request.model = Some(model.to_owned());
+    request.tools = tools();
+    request.max_tokens = Some(20_000);
+    request.reasoning_effort = effort.map(str::to_owned);
+    request
+}
+
+const EFFORTS: [Option<&str>; 4] = [None, Some("none"), Some("minimal"), Some("max")];
+
+/// Every model of a vendor, with every effort, through every kind of edit.
+async fn check_models(vendor: Vendor, kind: ProviderKind, models: &[&str]) {
+    let server = serve(vendor).await;
+    for model in models {
+        for effort in EFFORTS {
+            let providers = client(provider(kind, &server));
+            let compact = |request: &mut Request| {
+                let messages = Arc::make_mut(&mut request.messages);
+                let summary = [Message::system("[Context Summary] a").into()];
+                messages.splice(1..messages.len() - 3, summary);
+                if messages[2].role == fabro_llm::Role::Assistant {
+                    messages.insert(2, Message::user("Go on from the summary").into());
+                }
+            };
+            let other_tools =
+                |request: &mut Request| request.tools = vec![request.tools[0].clone()].into();
+            let no_tools = |request: &mut Request| request.tools = Arc::default();
+            let schema = |request: &mut Request| {
+                request.output_schema = Some(
+                    json!({"type": "object", "properties":
+                    {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": false})
+                    .into(),
+                );
+            };
+            let steer = |request: &mut Request| {
+                let messages = Arc::make_mut(&mut request.messages);
+                messages.push(Message::user("Look at b, too").into());
+            };
+            let changes: [&dyn Fn(&mut Request); 7] =
+                [&steer, &compact, &compact, &other_tools, &schema, &compact, &no_tools];
+            let talked = talk(&providers, for_model(model, effort), &changes).await;
+            if let Err(error) = talked {
+                let body = server.requests().last().unwrap().json();
+                panic!("{model} with {effort:?}: {error}\n{}", crate::pretty(&body));
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn openai_refuses_nothing() {
+    let models = [
+        "gpt-6.2-sol",
+        "gpt-6.1-sol",
+        "gpt-6-luna",
+        "gpt-5.6-sol",
+        "gpt-5.5",
+        "gpt-5.4",
+        "gpt-5.3-codex",
+        "gpt-5.2",
+        "gpt-5",
+        "o3",
+        "gpt-4.1",
+    ];
+    check_models(Vendor::OpenAi, ProviderKind::OpenAi, &models).await;
+}
+
+#[tokio::test]
+async fn anthropic_refuses_nothing() {
+    let models = [
+        "claude-fable-5-2",
+        "claude-opus-5-5",
+        "claude-sonnet-5-5",
+        "claude-haiku-5-5",
+        "claude-opus-5",
+        "claude-opus-4-7",
+        "claude-sonnet-4-6",
+        "claude-opus-4-5",
+        "claude-sonnet-4-5",
+        "claude-3-5-haiku",
+    ];
+    check_models(Vendor::Anthropic, ProviderKind::Anthropic, &models).await;
+}
+
+#[tokio::test]
+async fn gemini_refuses_nothing() {
+    let models = [
+        "gemini-4-argon",
+        "gemini-4-hydrogen",
+        "gemini-3.8-flash",
+        "gemini-3-pro-preview",
+        "gemini-2.5-flash",
+        "gemini-2.5-pro",
+    ];
+    check_models(Vendor::Gemini, ProviderKind::Gemini, &models).await;
+}
+
+#[tokio::test]
+async fn compatible_servers_refuse_nothing() {
+    for (vendor, model) in [
+        (Vendor::DeepSeek, "deepseek-v4-pro"),
+        (Vendor::Groq, "openai/gpt-oss-120b"),
+        (Vendor::Mistral, "mistral-large-4"),
+        (Vendor::Cerebras, "gpt-oss-120b"),
+        (Vendor::Ollama, "some-model"),
+        (Vendor::LlamaCpp, "some-model"),
+        (Vendor::LmStudio, "some-model"),
+    ] {
+        check_models(vendor, ProviderKind::OpenAiCompatible, &[model]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_conversation_fails_over_between_all_interfaces() {
+    let servers = [
+        (serve(Vendor::OpenAi).await, ProviderKind::OpenAi, "gpt-6.2-sol"),
+        (serve(Vendor::Anthropic).await, ProviderKind::Anthropic, "claude-opus-5-5"),
+        (serve(Vendor::Gemini).await, ProviderKind::Gemini, "gemini-4-argon"),
+        (serve(Vendor::DeepSeek).await, ProviderKind::OpenAiCompatible, "deepseek-v4-pro"),
+        (serve(Vendor::Mistral).await, ProviderKind::OpenAiCompatible, "mistral-large-4"),
+        (serve(Vendor::OpenAi).await, ProviderKind::OpenAi, "gpt-5.2"),
+        (serve(Vendor::Anthropic).await, ProviderKind::Anthropic, "claude-sonnet-5-5"),
+    ];
+    let providers = servers.iter().enumerate().map(|(number, (server, kind, _))| Provider {
+        name: format!("p{number}"),
+        ..provider(*kind, server)
+    });
+    let providers = Providers::new(providers.collect(), Catalog::builtin()).unwrap();
+    let switches: Vec<_> = (0..servers.len() * 2)
+        .map(|number| {
+            let place = number * 3 % servers.len();
+            let model = servers[place].2;
+            move |request: &mut Request| {
+                request.provider = Some(format!("p{place}"));
+                request.model = Some(model.to_owned());
+            }
+        })
+        .collect();
+    let changes: Vec<&dyn Fn(&mut Request)> =
+        switches.iter().map(|change| change as &dyn Fn(&mut Request)).collect();
+    let mut first = for_model("gpt-6.2-sol", Some("high"));
+    first.provider = Some("p0".to_owned());
+    talk(&providers, first, &changes).await.unwrap();
+}
+
+#[tokio::test]
+async fn reasoning_goes_back_while_nothing_changes() {
+    let seals = |body: &Value| body.to_string().matches("sealed:").count();
+    for (vendor, kind, model) in [
+        (Vendor::OpenAi, ProviderKind::OpenAi, "gpt-6.2-sol"),
+        (Vendor::Anthropic, ProviderKind::Anthropic, "claude-fable-5-2"),
+        (Vendor::Gemini, ProviderKind::Gemini, "gemini-4-argon"),
+    ] {
+        let server = serve(vendor).await;
+        let unchanged: &dyn Fn(&mut Request) = &|_| {};
+        let providers = client(provider(kind, &server));
+        talk(&providers, for_model(model, None), &[unchanged, unchanged]).await.unwrap();
+        let counts: Vec<_> =
+            server.requests().iter().map(|request| seals(&request.json())).collect();
+        // Each answer had one, which stays.
+        assert_eq!(counts, [0, 1, 2, 3, 4, 5], "{model}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_refused_is_left_out_from_then_on() {
+    let schema = Some(Arc::new(json!({"type": "object"})));
+    let server = serve(Vendor::LlamaCpp).await;
+    let providers = client(provider(ProviderKind::OpenAiCompatible, &server));
+    let mut with_schema = for_model("some-model", None);
+    with_schema.output_schema = schema;
+    let warned = ask(&providers, &with_schema).await.1;
+    assert_eq!(
+        warned,
+        ["the provider does not take the JSON Schema of the answer: only Fabro checks it"]
+    );
+    assert_eq!(ask(&providers, &with_schema).await.1, [""; 0]);
+    let sent = |server: &Server| {
+        let requests = server.take_requests();
+        requests.iter().map(|it| !it.json()["response_format"].is_null()).collect::<Vec<_>>()
+    };
+    assert_eq!(sent(&server), [true, false, false]);
+    // Without tools it is accepted.
+    with_schema.tools = Arc::default();
+    ask(&providers, &with_schema).await.0.unwrap();
+    assert_eq!(sent(&server), [true]);
+    // The settings may say it beforehand.
+    let told = Provider {
+        output_schema: Some(false),
+        ..provider(ProviderKind::OpenAiCompatible, &server)
+    };
+    with_schema.tools = tools();
+    ask(&client(told), &with_schema).await.0.unwrap();
+    assert_eq!(sent(&server), [false]);
+}
+
+#[tokio::test]
+async fn models_of_openai_find_their_interface() {
+    let server = serve(Vendor::OpenAi).await;
+    let asked = async |own: Provider, model: &str, effort: Option<&str>| {
+        let (reply, _) = ask(&client(own), &for_model(model, effort)).await;
+        let paths = server.take_requests();
+        let paths = paths.iter().map(|it| it.path.trim_start_matches("/v1/").to_owned());
+        let error = reply.err().map(|error| format!(" {:?}", error.kind)).unwrap_or_default();
+        paths.collect::<Vec<_>>().join(" ") + &error
+    };
+    let own = || provider(ProviderKind::OpenAi, &server);
+    let with = |interface| Provider { interface: Some(interface), ..own() };
+    assert_eq!(asked(own(), "gpt-6.2-sol", None).await, "responses");
+    assert_eq!(asked(own(), "gpt-5.3-codex", None).await, "responses");
+    assert_eq!(asked(own(), "gpt-5.2", Some("high")).await, "chat/completions");
+    assert_eq!(asked(with(ModelInterface::Responses), "gpt-5.2", Some("high")).await, "responses");
+    let chat = ModelInterface::ChatCompletions;
+    assert_eq!(asked(with(chat), "gpt-6-sol", Some("high")).await, "chat/completions");
+    assert_eq!(
+        asked(with(chat), "gpt-6.2-sol", Some("high")).await,
+        "chat/completions InvalidRequest"
+    );
+    // A proxy of another kind is told so by the refusal.
+    let proxy = provider(ProviderKind::OpenAiCompatible, &server);
+    assert_eq!(asked(proxy, "gpt-6.2-sol", None).await, "chat/completions responses");
+    // A server that has Chat Completions only.
+    let old = Server::start(vec![
+        Response::text("ok").at("/v1/chat/completions"),
+        Response::text("ok").at("/v1/other"),
+    ])
+    .await
+    .unwrap();
+    let providers = client(provider(ProviderKind::OpenAi, &old));
+    for _ in 0..2 {
+        ask(&providers, &for_model("gpt-6.2-sol", None)).await.0.unwrap();
+    }
+    let paths: Vec<_> = old.requests().iter().map(|it| it.path.clone()).collect();
+    assert_eq!(paths, ["/v1/responses", "/v1/chat/completions", "/v1/chat/completions"]);
+}
