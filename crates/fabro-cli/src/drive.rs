@@ -141,11 +141,14 @@ fn message(result: &DriveResult, run: RunId, global: &Global) -> String {
             let resume = global.command(&format!("resume {run}"));
             let mut text =
                 format!("run {run} is paused, because no model or agent is available:\n");
-            for stage in unavailable {
+            for stage in unavailable.iter().take(LISTED) {
                 let _ = writeln!(text, "  {stage}");
                 if let Some(remedy) = &stage.failure.unavailable {
                     let _ = writeln!(text, "    to fix it: {remedy}");
                 }
+            }
+            if unavailable.len() > LISTED {
+                let _ = writeln!(text, "  … and {} more", unavailable.len() - LISTED);
             }
             text + &format!("Retry with: {resume}\n") + &waiting_too(run, gates, global)
         }
@@ -173,7 +176,7 @@ fn waiting_too(run: RunId, gates: &[Gate], global: &Global) -> String {
     format!("A person can answer meanwhile, at {names}: {answer}\n")
 }
 
-/// How many unhandled failures are listed.
+/// How many failures are listed.
 const LISTED: usize = 5;
 
 fn partly_succeeded(unhandled: &[StageFailure], run: RunId, global: &Global) -> String {

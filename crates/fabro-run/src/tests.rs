@@ -227,6 +227,58 @@ async fn what_is_missing_is_found_before_a_resume() {
     insta::assert_snapshot!(check(branches, script, r#"{"a": [{"text": "y"}]}"#).await, @"`b`: the model script has no turns for it; `c`: the model script has no turns for it");
 }
 
+/// The ends of stages in the logs of a family, but for start and exit, with what each run ended as.
+async fn ends(store: &MemoryStore, id: RunId) -> String {
+    let mut ends = Vec::new();
+    for member in fabro_store::Runs::family(store, id).await.unwrap() {
+        for event in store.read(member, 0, 1000).await.unwrap() {
+            let name = event.entry.node_id.as_ref().map(ToString::to_string).unwrap_or_default();
+            match event.entry.body {
+                EventBody::StageCompleted(_) if !["start", "exit"].contains(&&*name) => {
+                    ends.push(name);
+                }
+                EventBody::RunPaused { .. } => ends.push("(paused)".to_owned()),
+                EventBody::RunCompleted { .. } => ends.push("(completed)".to_owned()),
+                _ => {}
+            }
+        }
+    }
+    ends.join(" ")
+}
+
+#[tokio::test]
+async fn a_driver_that_ends_while_it_waits_to_ask_again_loses_nothing() {
+    let check = async |body: &str| {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Arc::new(MemoryStore::default());
+        let runs = dir.path().join("runs");
+        let script = r#"{"a": [{"text": "x"}], "b": [{"error": "auth"}, {"text": "y"}], "c": [{"text": "z"}]}"#;
+        let settings =
+            RunSettings { retry_unavailable: Some(Duration::from_hours(1)), ..scripted(script) };
+        let workflow = LoadedWorkflow::parse("demo", &format!("digraph {{ {body} }}")).unwrap();
+        let spec = RunSpec { settings, ..RunSpec::new(workflow, dir.path()) };
+        let run = Run::create(store.clone(), &runs, spec).await.unwrap();
+        let id = run.id();
+        let (waits, mut is_waiting) = mpsc::unbounded_channel();
+        let warn = move |text: &str| {
+            if text.contains("the run retries in") {
+                waits.send(()).unwrap();
+            }
+        };
+        let services = RunServices { warn: Arc::new(warn), ..RunServices::default() };
+        tokio::select! {
+            result = run.drive(services) => panic!("{result:?}"),
+            _ = is_waiting.recv() => {}
+        }
+        let run = Run::open(store.clone(), &runs, id).await.unwrap();
+        let result = run.drive(RunServices::default()).await.unwrap();
+        format!("{result:?}: {}", ends(&store, id).await)
+    };
+    insta::assert_snapshot!(check("start -> a -> b -> c -> exit").await, @"Succeeded: a (paused) b c (completed)");
+    insta::assert_snapshot!(check("start -> f; f [shape=component]; f -> a -> j; f -> b -> j; j [shape=tripleoctagon]; j -> c -> exit").await, @"Succeeded: a (paused) b f j c (completed)");
+    insta::assert_snapshot!(check("start -> m -> c -> exit; m [shape=house, stack.child_dot_source=\"digraph { start -> a -> b -> exit }\"]").await, @"Succeeded: (paused) m c (completed) a (paused) b (completed)");
+}
+
 #[tokio::test]
 async fn a_gate_beside_a_stage_that_cannot_be_asked_is_named() {
     let dir = tempfile::tempdir().unwrap();

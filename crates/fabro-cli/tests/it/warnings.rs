@@ -72,4 +72,18 @@ fn inputs_that_nothing_reads_are_warned_of() {
     warning: nothing reads the input `brnch`: did you mean `branch`?
     ");
     assert_snapshot!(warnings(&["run", "run.toml", "--quiet"]), @"");
+    let findings = project.json(&["validate", "run.toml", "--json"]);
+    let finding = &findings["files"][1]["findings"][0];
+    assert_eq!(finding["rule"], "unread-input");
+    assert_eq!(finding["message"], "nothing reads the input `depth`");
+}
+
+#[test]
+fn models_that_nothing_knows_are_warned_of() {
+    let source = "digraph flow { start -> a -> exit; a [prompt=x, model=\"gtp-5\"] }";
+    let project = Project::with(&[("flow.fabro", source)]);
+    let findings = project.json(&["validate", "flow.fabro", "--json"]);
+    let finding = &findings["files"][0]["findings"][0];
+    assert_eq!(finding["rule"], "unknown-model");
+    assert_eq!(finding["fix"], "did you mean `gpt-5`?");
 }
