@@ -2,15 +2,17 @@
 
 use fabro_engine::{Plan, Stage};
 use fabro_types::{Failure, FailureClass};
+use serde_json::{Map, Value};
 
 /// Loads the workflow that a manager node names.
 pub trait ChildWorkflows: Send + Sync {
-    /// The workflow of this stage's node, in the version that belongs to the stage's run.
+    /// The workflow of this stage's node, in the version that belongs to the stage's run; its goal is
+    /// rendered with these inputs.
     ///
     /// # Errors
     ///
     /// The node names no workflow, or one that cannot run.
-    fn load(&self, stage: &Stage) -> Result<ChildWorkflow, Failure>;
+    fn load(&self, stage: &Stage, inputs: &Map<String, Value>) -> Result<ChildWorkflow, Failure>;
 }
 
 /// A sub-workflow, ready to run.
@@ -29,7 +31,7 @@ pub struct ChildWorkflow {
 pub struct NoChildren;
 
 impl ChildWorkflows for NoChildren {
-    fn load(&self, stage: &Stage) -> Result<ChildWorkflow, Failure> {
+    fn load(&self, stage: &Stage, _: &Map<String, Value>) -> Result<ChildWorkflow, Failure> {
         let message = format!("`{}`: there are no sub-workflows here", stage.at.node);
         Err(Failure::new(FailureClass::Structural, message))
     }

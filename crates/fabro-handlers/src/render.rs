@@ -27,6 +27,17 @@ pub(crate) fn render(stage: &Stage, text: &TextTemplate, mode: Mode) -> Result<S
     }
 }
 
+/// The value of a text that is one expression, else the text rendered.
+pub(crate) fn render_value(stage: &Stage, text: &TextTemplate) -> Result<Value, Failure> {
+    let failed = |message: String| Failure::new(FailureClass::Deterministic, message);
+    match text.template.value(Arc::new(StageVars::of(stage))) {
+        Err(RenderError::MissingContext { .. }) if stage.run.dry_run => {
+            Ok(text.text.as_ref().into())
+        }
+        value => value.map_err(|error| failed(error.to_string())),
+    }
+}
+
 struct StageVars {
     run: Arc<CreatedRun>,
     context: Context,

@@ -6,15 +6,15 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use async_trait::async_trait;
 use fabro_engine::{
-    Batch, BlobStore, Clock, Condition, Context, Handler, Input, Machine, ManagerSpec, Message,
-    NewRun, Phase, Plan, Reading, RunEnd, RunState, Stage, StageEnd, Store, StoreError, World,
-    begin, cancel, drive, keys, read_all,
+    Batch, BlobStore, Clock, Condition, Context, Handler, Input, InputSpec, Machine, ManagerSpec,
+    Message, NewRun, Phase, Plan, Reading, RunEnd, RunState, Stage, StageEnd, Store, StoreError,
+    World, begin, cancel, drive, keys, read_all,
 };
 use fabro_events::{Event, EventBody, EventSink, ParentStage, PauseReason, StageFailure};
 use fabro_types::{
     ContextPatch, Failure, FailureClass, Fidelity, Outcome, RunId, RunStatus, Status,
 };
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -22,6 +22,7 @@ use crate::blobs::read_inner;
 use crate::children::{ChildWorkflow, ChildWorkflows};
 use crate::common::{canceled, warn};
 use crate::preamble::Preambles;
+use crate::render::render_value;
 
 /// How deep sub-workflows nest: one that names itself has to end somewhere.
 const MAX_DEPTH: usize = fabro_types::MAX_SUB_WORKFLOW_DEPTH;
@@ -65,9 +66,10 @@ impl SubWorkflowHandler {
 
     async fn run(&self, stage: &Stage) -> Result<StageEnd, StageEnd> {
         let Some(stages) = self.stages.upgrade() else { return Err(canceled().into()) };
+        let inputs = inputs_of(stage)?;
+        let workflow = self.children.load(stage, &inputs)?;
         let child =
-            Child::open(stage, self.children.load(stage)?, self.clock.now_ms(), &self.preambles)
-                .await?;
+            Child::open(stage, (workflow, inputs), self.clock.now_ms(), &self.preambles).await?;
         let stop = stage.stop.child_token();
         let (undecided, mut warnings) = mpsc::unbounded_channel();
         let sink = Arc::clone(&self.sink);
@@ -145,6 +147,33 @@ fn manager(stage: &Stage) -> Result<&ManagerSpec, StageEnd> {
     stage.spec().manager().ok_or_else(|| failure().into())
 }
 
+/// The most that one input of a sub-workflow may be, in bytes of its JSON: it is part of an event.
+const MAX_INPUT: usize = 1 << 20;
+
+/// The inputs of the stage's sub-workflow: those that its node gives, or else the parent's.
+fn inputs_of(stage: &Stage) -> Result<Map<String, Value>, StageEnd> {
+    let given = &manager(stage)?.inputs;
+    if given.is_empty() {
+        return Ok(stage.run.inputs.clone());
+    }
+    let mut inputs = Map::new();
+    for (name, input) in given {
+        let value = match input {
+            InputSpec::Value(value) => value.clone(),
+            InputSpec::Text(text) => render_value(stage, text)?,
+        };
+        let bytes = value.to_string().len();
+        if bytes > MAX_INPUT {
+            let message = format!(
+                "the input `{name}` has {bytes} bytes, and a sub-workflow takes at most {MAX_INPUT} of one; write it to a file and give its path"
+            );
+            return Err(Failure::new(FailureClass::Deterministic, message).into());
+        }
+        inputs.insert(name.to_string(), value);
+    }
+    Ok(inputs)
+}
+
 /// The run of a sub-workflow.
 struct Child {
     id: RunId,
@@ -157,7 +186,7 @@ impl Child {
     /// that a parent that is resumed finds it again, and one that was rewound does not.
     async fn open(
         stage: &Stage,
-        workflow: ChildWorkflow,
+        (workflow, inputs): (ChildWorkflow, Map<String, Value>),
         now_ms: i64,
         preambles: &Preambles,
     ) -> Result<Self, StageEnd> {
@@ -175,6 +204,7 @@ impl Child {
             check_depth(stage).await?;
             let new = NewRun {
                 context: inherited(stage, preambles).await?,
+                inputs,
                 ..new_run(stage, goal, bundle, &plan)
             };
             let commit = begin(id, now_ms, &plan, new);
@@ -289,7 +319,7 @@ fn new_run(stage: &Stage, goal: Option<String>, bundle: Vec<u8>, plan: &Plan) ->
     let own_budget = plan.graph().max_cost;
     NewRun {
         goal: goal.unwrap_or_else(|| stage.run.goal.clone()),
-        inputs: stage.run.inputs.clone(),
+        inputs: Map::new(),
         seed: stage.run.seed,
         work_dir: stage.run.work_dir.clone(),
         bundle,

@@ -56,8 +56,8 @@ pub use fabro_template::{Mode, RenderError, Vars};
 pub use lower::Specs;
 pub use spec::{
     AgentSpec, Backend, CommandSpec, ContextTool, EdgeCondition, EdgeSpec, GraphSpec, HumanSpec,
-    JoinPolicy, Language, LlmSpec, ManagerSpec, NodeBody, NodeSpec, OnFailure, OutputSpec,
-    ParallelSpec, RetryPolicy, RetryTargets, Selection, TextTemplate, VisitLimit,
+    InputSpec, JoinPolicy, Language, LlmSpec, ManagerSpec, NodeBody, NodeSpec, OnFailure,
+    OutputSpec, ParallelSpec, RetryPolicy, RetryTargets, Selection, TextTemplate, VisitLimit,
 };
 
 /// A workflow together with everything that is worked out once and used at every stage.

@@ -4,6 +4,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fabro_graph::schema;
 use fabro_graph::{Attr, Attrs, Diagnostic, Edge, Node, Span, Workflow};
 use fabro_template::Template;
 use fabro_types::{NodeKind, Severity, SyntaxError, excerpt, tool_names};
@@ -11,9 +12,9 @@ use strum::EnumString;
 
 use crate::compiled::{Compiled, Compiler};
 use crate::spec::{
-    AgentSpec, Backend, CommandSpec, EdgeCondition, EdgeSpec, GraphSpec, HumanSpec, JoinPolicy,
-    LlmSpec, ManagerSpec, NodeBody, NodeSpec, OutputSpec, ParallelSpec, RetryPolicy, RetryTargets,
-    TextTemplate, VisitLimit,
+    AgentSpec, Backend, CommandSpec, EdgeCondition, EdgeSpec, GraphSpec, HumanSpec, InputSpec,
+    JoinPolicy, LlmSpec, ManagerSpec, NodeBody, NodeSpec, OutputSpec, ParallelSpec, RetryPolicy,
+    RetryTargets, TextTemplate, VisitLimit,
 };
 
 /// How often an answer that does not match its schema is sent back, unless the node says.
@@ -170,7 +171,8 @@ impl Lowering<'_> {
             NodeKind::Wait => NodeBody::Wait(attrs.duration("duration").unwrap_or_default()),
             NodeKind::ManagerLoop => {
                 let stop_condition = stop_condition.filter(|condition| !condition.is_always());
-                NodeBody::Manager(Box::new(manager(attrs, stop_condition)))
+                let inputs = self.inputs(attrs);
+                NodeBody::Manager(Box::new(manager(attrs, inputs, stop_condition)))
             }
         }
     }
@@ -301,6 +303,25 @@ impl Lowering<'_> {
         }
     }
 
+    /// The attributes `inputs.KEY` of a sub-workflow.
+    fn inputs(&mut self, attrs: &Attrs) -> Vec<(Arc<str>, InputSpec)> {
+        let mut inputs = Vec::new();
+        for attr in attrs.iter() {
+            let Some(name) = schema::input_name(&attr.name) else { continue };
+            let input = match &attr.value {
+                fabro_graph::Value::Int(number) => Some(InputSpec::Value((*number).into())),
+                fabro_graph::Value::Float(number) => Some(InputSpec::Value((*number).into())),
+                fabro_graph::Value::Bool(flag) => Some(InputSpec::Value((*flag).into())),
+                fabro_graph::Value::Duration { .. } => {
+                    Some(InputSpec::Value(attr.value.as_text().into()))
+                }
+                _ => self.compiler.template(attr).map(InputSpec::Text),
+            };
+            inputs.extend(input.map(|input| (Arc::from(name), input)));
+        }
+        inputs
+    }
+
     fn parallel(&mut self, attrs: &Attrs) -> ParallelSpec {
         let join_policy = match self.word(attrs, "join_policy") {
             JoinPolicy::Quorum(_) => {
@@ -388,7 +409,11 @@ fn visit_limit(written: Option<i64>) -> VisitLimit {
     }
 }
 
-fn manager(attrs: &Attrs, stop_condition: Option<Arc<fabro_condition::Condition>>) -> ManagerSpec {
+fn manager(
+    attrs: &Attrs,
+    inputs: Vec<(Arc<str>, InputSpec)>,
+    stop_condition: Option<Arc<fabro_condition::Condition>>,
+) -> ManagerSpec {
     let child = attrs.get("stack.child_workflow");
     let source = child.or_else(|| attrs.get("stack.child_dot_source"));
     let interval = attrs.duration("manager.poll_interval").unwrap_or(Duration::from_secs(45));
@@ -397,6 +422,7 @@ fn manager(attrs: &Attrs, stop_condition: Option<Arc<fabro_condition::Condition>
         file: child.and_then(|attr| attr.file.clone()),
         source: source.and_then(|attr| attr.value.shared_text()),
         timeout: interval.saturating_mul(cycles),
+        inputs,
         stop_condition,
     }
 }

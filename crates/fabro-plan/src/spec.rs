@@ -298,8 +298,19 @@ pub struct ManagerSpec {
     pub source: Option<Arc<str>>,
     /// How long it may take: `manager.poll_interval` times `manager.max_cycles`.
     pub timeout: Duration,
+    /// Its inputs by name; without any it has those of the run that it is a part of.
+    pub inputs: Vec<(Arc<str>, InputSpec)>,
     /// Ends it when the condition holds after one of its stages.
     pub stop_condition: Option<Arc<Condition>>,
+}
+
+/// An input of a sub-workflow.
+#[derive(Clone, Debug)]
+pub enum InputSpec {
+    /// A number or boolean as written.
+    Value(Value),
+    /// A text, or the value of an expression.
+    Text(TextTemplate),
 }
 
 /// Everything that the engine and the handlers know about an edge.

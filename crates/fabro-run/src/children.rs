@@ -3,6 +3,7 @@
 use fabro_engine::Stage;
 use fabro_handlers::{ChildWorkflow, ChildWorkflows};
 use fabro_types::{Failure, FailureClass};
+use serde_json::{Map, Value};
 
 use crate::bundle::{Bundle, BundleError};
 use crate::goal::render_goal;
@@ -12,16 +13,17 @@ use crate::goal::render_goal;
 pub struct BundledChildren;
 
 impl ChildWorkflows for BundledChildren {
-    fn load(&self, stage: &Stage) -> Result<ChildWorkflow, Failure> {
-        load(stage).map_err(|error| Failure::new(FailureClass::Structural, error.to_string()))
+    fn load(&self, stage: &Stage, inputs: &Map<String, Value>) -> Result<ChildWorkflow, Failure> {
+        load(stage, inputs)
+            .map_err(|error| Failure::new(FailureClass::Structural, error.to_string()))
     }
 }
 
-fn load(stage: &Stage) -> Result<ChildWorkflow, BundleError> {
+fn load(stage: &Stage, inputs: &Map<String, Value>) -> Result<ChildWorkflow, BundleError> {
     let parent = Bundle::load(&*stage.store, &stage.run.bundle)?;
     let bundle = parent.child(stage.node())?;
     let plan = bundle.plan()?;
     let goal = plan.graph().goal.as_ref();
-    let goal = goal.map(|goal| render_goal(&goal.text, &stage.run.inputs)).transpose()?;
+    let goal = goal.map(|goal| render_goal(&goal.text, inputs)).transpose()?;
     Ok(ChildWorkflow { goal, bundle: bundle.to_bytes(), plan })
 }

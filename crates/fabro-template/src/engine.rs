@@ -32,6 +32,7 @@ pub(crate) fn environment() -> Environment<'static> {
     environment.add_filter("raw", |value: Value| {
         Ok::<_, Error>(Value::from_object(Raw(text_of(&value)?)))
     });
+    environment.add_filter("py", |value: Value| crate::python::literal(&value));
     environment.set_formatter(|out, _, value| out.write_str(&text_of(value)?).map_err(Error::from));
     environment
 }

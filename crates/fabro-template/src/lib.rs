@@ -29,7 +29,7 @@
 //!
 //! In a shell script a value is quoted for the place where it stands: in the open, inside quotes, in a
 //! here-document. `{{ … | raw }}` puts it in as it is. Python scripts get values as they are: write
-//! `{{ context.report | tojson }}` for a string literal.
+//! `{{ context.report | py }}` for a literal of Python (`None`, `True`), `tojson` for JSON.
 //!
 //! # Limits
 //!
@@ -40,6 +40,7 @@
 mod engine;
 mod error;
 mod parse;
+mod python;
 mod render;
 mod scan;
 mod shell;
@@ -139,6 +140,22 @@ impl Template {
             Body::Parts(parts) => render::parts(parts, &Root::new(vars, mode)),
             Body::Jinja { environment, .. } => render::jinja(environment, &Root::new(vars, mode)),
         }
+    }
+
+    /// The value of a template that is one expression and nothing else; of any other its text.
+    ///
+    /// # Errors
+    /// As [`Template::render`].
+    pub fn value(&self, vars: Arc<dyn Vars>) -> Result<serde_json::Value, RenderError> {
+        let root = Root::new(vars, Mode::Text);
+        if let Body::Parts(parts) = &self.body {
+            let is_empty = |part: &&Part| matches!(part, Part::Literal(text) if text.is_empty());
+            let mut parts = parts.iter().filter(|part| !is_empty(part));
+            if let (Some(Part::Expression(formula)), None) = (parts.next(), parts.next()) {
+                return render::json(formula, &root);
+            }
+        }
+        self.render(Arc::clone(&root.vars), Mode::Text).map(serde_json::Value::from)
     }
 
     /// The values that it reads by name, in the order of the text. Computed keys, as in

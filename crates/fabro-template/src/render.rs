@@ -1,8 +1,8 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use minijinja::Environment;
-use minijinja::value::Value;
+use minijinja::value::{Value, ValueKind};
+use minijinja::{Environment, Error, ErrorKind};
 
 use crate::engine::{EXPRESSIONS, Root, is_raw, text_of};
 use crate::parse::{Formula, Part, TEMPLATE};
@@ -46,14 +46,42 @@ pub(crate) fn parts(parts: &[Part], root: &Arc<Root>) -> Result<String, RenderEr
     out.finish()
 }
 
-/// The text of an expression, and whether it went through `raw`.
-fn value(formula: &Formula, root: &Root, scope: &Value) -> Result<(String, bool), RenderError> {
+/// The value of an expression: its text, but for numbers, booleans, null, lists and maps.
+pub(crate) fn json(formula: &Formula, root: &Arc<Root>) -> Result<serde_json::Value, RenderError> {
+    let scope = Value::from_dyn_object(Arc::clone(root));
+    evaluate(formula, root, &scope, |value| match value.kind() {
+        ValueKind::None
+        | ValueKind::Bool
+        | ValueKind::Number
+        | ValueKind::Seq
+        | ValueKind::Map
+        | ValueKind::Iterable
+            if !is_raw(value) =>
+        {
+            serde_json::to_value(value)
+                .map_err(|error| Error::new(ErrorKind::BadSerialization, error.to_string()))
+        }
+        _ => text_of(value).map(serde_json::Value::from),
+    })
+}
+
+/// Runs an expression; `read` makes something of its value.
+fn evaluate<T>(
+    formula: &Formula,
+    root: &Root,
+    scope: &Value,
+    read: impl FnOnce(&Value) -> Result<T, Error>,
+) -> Result<T, RenderError> {
     root.begin();
     let does_without = |target: &ReadTarget| formula.optional.contains(target);
-    let explain = |error| root.explain(&error, || formula.text.clone(), does_without);
     let run = EXPRESSIONS.compile_expression(&formula.source);
-    let value = run.and_then(|run| run.eval(scope.clone())).map_err(explain)?;
-    let text = text_of(&value).map_err(explain)?;
+    let value = run.and_then(|run| run.eval(scope.clone())).and_then(|value| read(&value));
+    value.map_err(|error| root.explain(&error, || formula.text.clone(), does_without))
+}
+
+/// The text of an expression, and whether it went through `raw`.
+fn value(formula: &Formula, root: &Root, scope: &Value) -> Result<(String, bool), RenderError> {
+    let (text, raw) = evaluate(formula, root, scope, |value| Ok((text_of(value)?, is_raw(value))))?;
     if matches!(root.mode, Mode::Shell | Mode::Python) && text.len() > MAX_SCRIPT_VALUE {
         return Err(RenderError::ValueTooLarge {
             expression: formula.text.clone(),
@@ -62,7 +90,7 @@ fn value(formula: &Formula, root: &Root, scope: &Value) -> Result<(String, bool)
             path: formula.key.as_deref().and_then(|key| root.vars.path(key)),
         });
     }
-    Ok((text, is_raw(&value)))
+    Ok((text, raw))
 }
 
 /// What is rendered so far.

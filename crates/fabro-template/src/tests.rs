@@ -440,3 +440,48 @@ proptest! {
         prop_assert_eq!(inner.replace(r"'\''", "'"), value);
     }
 }
+
+#[test]
+fn python_literals() {
+    let context = json!({
+        "all": {"a": [null, true, false, 1, -2.5], "t": "it's \"q\" \\ \n\u{1}\u{2028}é😀"},
+        "on": true,
+        "nothing": null,
+        "text": "None",
+    });
+    let values = Values {
+        context: serde_json::from_value(context).unwrap(),
+        inputs: [("n".to_owned(), json!(3))].into(),
+        ..Values::default()
+    };
+    let render =
+        |text: &str, mode| Template::parse(text).unwrap().render(Arc::new(values.clone()), mode);
+    let python = |text: &str| render(text, Mode::Python).unwrap();
+    assert_eq!(
+        python("x = {{ context.all | py }}"),
+        "x = {\"a\": [None, True, False, 1, -2.5], \"t\": \"it's \\\"q\\\" \\\\ \\n\\u0001\u{2028}é😀\"}"
+    );
+    assert_eq!(python("{{ context.on | py }} {{ context.nothing | py }}"), "True None");
+    assert_eq!(python("{{ context.text | py }} {{ inputs.n | py }}"), "\"None\" 3");
+    assert_eq!(python("{{ (context.text ~ 1) | raw | py }}"), "\"None1\"");
+    assert_eq!(
+        render("python3 -c {{ context.on | py }}", Mode::Shell).unwrap(),
+        "python3 -c 'True'"
+    );
+    assert_eq!(render("echo {{ context.text | py }}", Mode::Shell).unwrap(), "echo '\"None\"'");
+    let missing = render("{{ context.gone | py }}", Mode::Python).unwrap_err();
+    assert_eq!(missing, crate::RenderError::MissingContext { key: "gone".to_owned() });
+}
+
+#[test]
+fn one_expression_is_a_value() {
+    let value = |text: &str| Template::parse(text).unwrap().value(Arc::new(values()));
+    assert_eq!(value("{{ context.map }}").unwrap(), values().context["map"].as_ref().clone());
+    assert_eq!(value("{{ context.score }}").unwrap(), json!(91));
+    assert_eq!(value("{{ context.score + 1 }}").unwrap(), json!(92));
+    assert_eq!(value("{{ goal }}").unwrap(), json!("Fix it"));
+    assert_eq!(value("{{ context.score | raw }}").unwrap(), json!("91"));
+    assert_eq!(value(" {{ context.score }}").unwrap(), json!(" 91"));
+    assert_eq!(value("plain $goal").unwrap(), json!("plain $goal"));
+    assert!(value("{{ context.gone }}").unwrap_err().to_string().contains("gone"));
+}

@@ -1,7 +1,7 @@
 use serde_json::Value;
 
 /// The value at a dotted path inside a JSON value: names of object fields, indices of arrays from
-/// 0. A field whose name has dots in it is found before a path through its parts. `None` when the
+/// 0. A field whose name has dots in it, at any depth, is found before a path through its parts. `None` when the
 /// path leads nowhere. Rules: `docs/workflow-language.md`, "Context".
 ///
 /// ```
@@ -11,16 +11,14 @@ use serde_json::Value;
 /// assert_eq!(fabro_types::value_at(&audit, "scores.1"), Some(&json!(91)));
 /// assert_eq!(fabro_types::value_at(&audit, "a.b"), Some(&json!(1)));
 /// assert_eq!(fabro_types::value_at(&audit, "scores.last"), None);
+/// assert_eq!(fabro_types::value_at(&json!({"output.audit": {"score": 91}}), "output.audit.score"), Some(&json!(91)));
 /// ```
-pub fn value_at<'a>(mut value: &'a Value, mut path: &str) -> Option<&'a Value> {
-    loop {
-        if let Some(found) = child(value, path) {
-            return Some(found);
-        }
-        let (head, rest) = path.split_once('.')?;
-        value = child(value, head)?;
-        path = rest;
-    }
+pub fn value_at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
+    // Each value inside is at the end of one way only, so that none is looked at twice.
+    child(value, path).or_else(|| {
+        path.rmatch_indices('.')
+            .find_map(|(dot, _)| value_at(child(value, &path[..dot])?, &path[dot + 1..]))
+    })
 }
 
 fn child<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {

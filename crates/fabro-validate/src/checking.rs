@@ -2,6 +2,7 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use fabro_condition::Condition;
+use fabro_graph::schema;
 use fabro_graph::{Attr, Attrs, Edge, EdgeIx, Node, NodeIx, NodeKind, Span, Workflow};
 use fabro_plan::{AttributeText, Specs};
 use fabro_stylesheet::Stylesheet;
@@ -147,6 +148,13 @@ pub(crate) fn text<'a>(attrs: &'a Attrs, name: &str) -> Option<&'a str> {
     attrs.text(name).filter(|text| !text.trim().is_empty())
 }
 
+/// What a node gives its sub-workflow.
+pub(crate) fn inputs(node: &Node) -> impl Iterator<Item = &Attr> + '_ {
+    let is_manager = node.kind == NodeKind::ManagerLoop;
+    let attrs = is_manager.then(|| node.attrs.iter()).into_iter().flatten();
+    attrs.filter(|attr| schema::input_name(&attr.name).is_some())
+}
+
 fn texts<'a>(workflow: &'a Workflow, specs: &'a Specs) -> Vec<Text<'a>> {
     let goal = workflow.attrs().get("goal").map(|attr| (attr, None));
     let of_nodes = workflow.node_indices().flat_map(|ix| {
@@ -156,6 +164,7 @@ fn texts<'a>(workflow: &'a Workflow, specs: &'a Specs) -> Vec<Text<'a>> {
         [prompt.or_else(label), node.attrs.get("script")]
             .into_iter()
             .flatten()
+            .chain(inputs(node))
             .map(move |attr| (attr, Some(ix)))
     });
     let mut texts: Vec<Text<'_>> = Vec::new();

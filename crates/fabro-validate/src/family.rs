@@ -1,5 +1,6 @@
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use fabro_types::{Position, SyntaxError};
 
@@ -8,8 +9,13 @@ use fabro_types::{Position, SyntaxError};
 pub(crate) struct Family {
     /// How many workflows this one is inside of.
     pub(crate) depth: usize,
-    /// Every sub-workflow that was checked; each is checked once, however often it is named.
-    pub(crate) checked: RefCell<BTreeMap<ChildKey, ChildState>>,
+    /// Every sub-workflow that was checked, with the names of the inputs that its node gives it, if it
+    /// gives any; each is checked once, however often it is named.
+    pub(crate) checked: RefCell<BTreeMap<(ChildKey, Vec<String>), ChildState>>,
+    /// The node that this workflow is the sub-workflow of gives it all its inputs.
+    pub(crate) has_own_inputs: bool,
+    /// The inputs that this workflow and those in it read, with the paths into them.
+    pub(crate) reads: RefCell<BTreeSet<String>>,
 }
 
 /// Which sub-workflow: the path of its file, or its text and the file that has it.
@@ -32,8 +38,17 @@ impl ChildKey {
 pub(crate) enum ChildState {
     /// It is being checked: a sub-workflow inside of it names it again.
     InProgress,
-    /// With its first error, if it has one.
-    Checked(Option<ChildError>),
+    /// It is checked.
+    Checked(Rc<CheckedChild>),
+}
+
+/// What the check of a sub-workflow has found.
+#[derive(Default)]
+pub(crate) struct CheckedChild {
+    /// Its first error, if it has one.
+    pub(crate) error: Option<ChildError>,
+    /// The inputs that it reads, with the paths into them.
+    pub(crate) reads: BTreeSet<String>,
 }
 
 /// The first error of a sub-workflow.

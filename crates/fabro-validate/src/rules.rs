@@ -75,6 +75,7 @@ const RULES: &[Rule] = &[
     rule("unknown-property", Warning, "a model stylesheet sets properties that there are"),
     rule("unknown-shape", Warning, "a shape stands for a handler"),
     rule("unknown-tool", Warning, "names of tools that look like one of ours are written like it, and no agent names only unknown ones"),
+    rule("unread-input", Warning, "a sub-workflow reads the inputs that its node gives it"),
     rule("unreachable-node", Warning, "every node can be reached from the start"),
     rule("unused-style", Warning, "ids and classes in the model stylesheet are those of nodes"),
     rule("unwritten-key", Warning, "a context key that a condition or template reads can have been written by then"),

@@ -90,6 +90,10 @@ const BROKEN: &[(&str, &str)] = &[
     ("unknown-shape", "digraph { start -> a -> exit; a [prompt=x, shape=circle] }"),
     ("unknown-tool", "digraph { start -> a -> exit; a [prompt=x, tools=shel] }"),
     ("unreachable-node", "digraph { start -> exit; a -> exit }"),
+    (
+        "unread-input",
+        "digraph { start -> a -> exit; a [shape=house, inputs.x=1, stack.child_dot_source=\"digraph { start -> exit }\"] }",
+    ),
     ("unused-style", "digraph { graph [model_stylesheet=\".x { model: y }\"]; start -> exit }"),
     (
         "unwritten-key",

@@ -537,3 +537,59 @@ fn a_child_uses_no_more_tokens_than_its_parent_may() {
     run succeeded
     ");
 }
+
+#[test]
+fn a_sub_workflow_has_the_inputs_of_its_node() {
+    let parent = r#"digraph {
+        start -> plan -> sub -> next -> exit
+        plan [shape=tab, prompt="Plan.", output_schema="{}"]
+        sub [shape=house, stack.child_workflow="lib/child.fabro", inputs.list="{{ context.output.plan.list }}", inputs.tone="calm: {{ goal }}", inputs.n=3]
+        next [shape=tab, prompt="{{ context.child.sub.output.look.score }} {{ context.child.sub.child.deep.output.in.x }}"]
+        next -> exit [condition="context.child.sub.output.look.score = 7 && child.sub.child.deep.output.in.x = true"]
+    }"#;
+    let child = r#"digraph child {
+        start -> look -> deep -> exit
+        look [shape=tab, prompt="{{ inputs.tone }} {{ inputs.n }} {{ inputs.list.1 }}", output_schema="{}"]
+        deep [shape=house, inputs.x="{{ context.output.look }}", stack.child_dot_source="digraph { start -> in -> exit; in [shape=tab, prompt=\"{{ inputs.x.score }}\", output_schema=\"{}\"] }"]
+    }"#;
+    let model = r#"{"plan": [{"text": "{\"list\": [1, \"two\"]}"}], "look": [{"text": "{\"score\": 7}"}],
+        "in": [{"text": "{\"x\": true}"}], "next": [{"text": "ok"}]}"#;
+    let scene = Scene::new(parent).file("lib/child.fabro", child).model(model);
+    insta::assert_snapshot!(scene.story(), @r"
+    001 start@1 succeeded -> plan (unconditional)
+    002 plan@1 succeeded -> sub (unconditional)
+    003 sub@1 succeeded -> next (unconditional)
+    004 next@1 succeeded -> exit (condition)
+    005 exit@1 succeeded
+    run succeeded
+    ");
+    let mut inputs = Vec::new();
+    for run in now(scene.store.list()).unwrap() {
+        for event in now(scene.store.read(run.id, 0, 1)).unwrap() {
+            if let EventBody::RunCreated(created) = event.entry.body {
+                inputs.push(serde_json::to_string(&created.inputs).unwrap());
+            }
+        }
+    }
+    inputs.sort();
+    insta::assert_snapshot!(inputs.join("\n"), @r#"
+    {"list":[1,"two"],"n":3,"tone":"calm: Ship it"}
+    {"x":{"score":7}}
+    {}
+    "#);
+}
+
+#[test]
+fn an_input_that_is_not_there_fails_the_stage() {
+    let parent = PARENT.replace("shape=house,", "shape=house, inputs.x=\"{{ context.gone }}\",");
+    let scene = Scene::new(&parent).file("lib/child.fabro", CHILD).file("lib/look.md", "Look.");
+    let scene = scene.model(MODEL).prints(&[("c", "")]);
+    insta::assert_snapshot!(scene.story(), @r#"
+    001 start@1 succeeded -> c (unconditional)
+    002 c@1 succeeded -> sub (unconditional)
+    003 sub@1 failed: the context has no key `gone`; write it in an earlier stage, or give a default: `{{ context.gone | default("") }}` (deterministic) -> next (unconditional)
+    004 next@1 succeeded -> exit (unconditional)
+    005 exit@1 succeeded
+    run partially_succeeded
+    "#);
+}

@@ -36,7 +36,7 @@ impl Bundle {
 pub(super) struct Children;
 
 impl ChildWorkflows for Children {
-    fn load(&self, stage: &Stage) -> Result<ChildWorkflow, Failure> {
+    fn load(&self, stage: &Stage, _: &Map<String, Value>) -> Result<ChildWorkflow, Failure> {
         let failed = |message: String| Failure::new(FailureClass::Structural, message);
         let bundle = read_blob(&*stage.store, &stage.run.bundle).unwrap();
         let parent: Bundle = serde_json::from_value(bundle).unwrap();

@@ -44,7 +44,9 @@ enum Misuse {
 fn misuse(checking: &Checking<'_>, place: Place, name: &str) -> Option<Misuse> {
     let is_older =
         |place| schema::OLDER_NAMES.iter().any(|older| older.older == name && older.place == place);
-    let is_known = |place| schema::find(place, name).is_some() || is_older(place);
+    let is_input = |place| place == Place::Node && schema::input_name(name).is_some();
+    let is_known =
+        |place| schema::find(place, name).is_some() || is_older(place) || is_input(place);
     let is_drawing = schema::GRAPHVIZ.binary_search(&name).is_ok();
     if is_known(place) || is_drawing && (place, name) != (Place::Graph, "model") {
         return None;

@@ -24,6 +24,9 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
         let root = name.split('.').next().unwrap_or(name);
         let fix = match checking.nearest(root, inputs.keys().map(String::as_str)) {
             Some(near) if near != root => format!("did you mean `inputs.{near}`?"),
+            _ if checking.family.has_own_inputs => {
+                format!("give it on the node of the sub-workflow: inputs.{root}=…")
+            }
             _ => format!("set it under [run.inputs], or give the run an input {root}=…"),
         };
         findings.error("undefined-input", checking.place(attr, read.span), message, fix);
@@ -35,7 +38,8 @@ fn is_given(inputs: &Map<String, Value>, name: &str) -> bool {
     let heads = name.rmatch_indices('.').map(|(dot, _)| (&name[..dot], &name[dot + 1..]));
     inputs.contains_key(name)
         || heads.into_iter().any(|(head, path)| {
-            inputs.get(head).is_some_and(|value| value_at(value, path).is_some())
+            // What is known only in a run may have anything in it.
+            inputs.get(head).is_some_and(|value| value.is_null() || value_at(value, path).is_some())
         })
 }
 

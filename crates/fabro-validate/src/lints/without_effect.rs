@@ -1,4 +1,4 @@
-use fabro_graph::{NodeKind, Origin};
+use fabro_graph::{NodeKind, Origin, schema};
 
 use crate::checking::Checking;
 use crate::findings::Findings;
@@ -23,7 +23,10 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
         let asks_model = node.kind.is_llm() || node.kind == NodeKind::FanIn;
         let own = node.attrs.own().filter(|attr| attr.origin == Origin::Own);
         for attr in own {
-            let (why, fix) = if asks_model {
+            let is_input = schema::input_name(&attr.name).is_some();
+            let (why, fix) = if is_input && node.kind != NodeKind::ManagerLoop {
+                ("runs no sub-workflow", "write it on a stack.manager_loop node (shape=house)")
+            } else if asks_model {
                 if &*attr.name != "script" {
                     continue;
                 }
