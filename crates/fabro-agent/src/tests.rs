@@ -6,6 +6,7 @@ mod crash;
 mod prefix;
 mod seen;
 mod turns;
+mod wires;
 
 use std::convert::Infallible;
 use std::fmt::Write as _;

@@ -1,7 +1,8 @@
 //! What a server does not take, known beforehand or from its refusal.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::error_body::RefusedField;
 use super::wire::{Wire, WireRequest};
@@ -109,8 +110,7 @@ pub(super) struct Remembered(Mutex<BTreeMap<(usize, String), Concessions>>);
 
 impl Remembered {
     pub(super) fn get(&self, provider: usize, model: &str) -> Concessions {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.get(&(provider, model.to_owned())).copied().unwrap_or_default()
+        self.0.lock().get(&(provider, model.to_owned())).copied().unwrap_or_default()
     }
 
     /// What to send in the place of what was refused; `None` when there is nothing to concede.
@@ -122,8 +122,9 @@ impl Remembered {
     ) -> Option<Concessions> {
         let model = sent.model;
         let conceded = self.get(provider, model).without(field, sent)?;
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.insert((provider, model.to_owned()), Concessions { warning: None, ..conceded });
+        self.0
+            .lock()
+            .insert((provider, model.to_owned()), Concessions { warning: None, ..conceded });
         Some(conceded)
     }
 }

@@ -6,11 +6,6 @@ use serde_json::{Value, json};
 
 use crate::{Content, Message, Role, ToolCall, ToolSpec};
 
-/// Where the current turn begins: after the last message of the user.
-pub(super) fn turn_start(messages: &[Arc<Message>]) -> usize {
-    messages.iter().rposition(|message| message.role == Role::User).map_or(0, |last| last + 1)
-}
-
 /// The arguments of a call. Providers accept objects only; what the model wrote stays visible.
 pub(super) fn arguments_object(call: &ToolCall) -> Value {
     if call.arguments.is_object() {

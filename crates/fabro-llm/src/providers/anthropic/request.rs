@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::providers::conversation::{
-    EMPTY, arguments_object, description, grouped, system_texts, turn_start,
-};
+use crate::providers::conversation::{EMPTY, arguments_object, description, grouped, system_texts};
 use crate::providers::schema;
 use crate::providers::wire::WireRequest;
 use crate::{Content, Message, ReasoningEffort, Role, ThinkingMode, ToolSpec};
@@ -183,15 +181,22 @@ fn budget(effort: ReasoningEffort, max_tokens: u32) -> Option<u32> {
     [wanted, 8000, 1024].into_iter().find(|budget| *budget <= wanted && *budget < max_tokens)
 }
 
+/// Whether an answer of the current turn, which waits for the results of its calls, has no thought at
+/// its beginning. A message of the user right behind results is in the turn.
 fn turn_began_without_thinking(messages: &[Arc<Message>]) -> bool {
-    let turn = &messages[turn_start(messages)..];
-    let first = turn.iter().find(|message| message.role == Role::Assistant);
-    first.is_some_and(|message| {
-        !message.content.iter().any(|content| {
-            matches!(content, Content::Reasoning(thought)
-                if thought.signature.is_some() || thought.redacted.is_some())
-        })
-    })
+    let is_thought = |content: &Content| matches!(content, Content::Reasoning(thought) if thought.signature.is_some() || thought.redacted.is_some());
+    let mut rest = messages.iter().rev().filter(|message| message.role != Role::System).peekable();
+    while let Some(message) = rest.next() {
+        let follows_results = rest.peek().is_some_and(|before| before.role == Role::Tool);
+        match message.role {
+            Role::User if !follows_results => return false,
+            Role::Assistant if message.content.first().is_none_or(|it| !is_thought(it)) => {
+                return true;
+            }
+            _ => {}
+        }
+    }
+    false
 }
 
 #[cfg(test)]
