@@ -1,7 +1,7 @@
-//! Other programs as agents: `claude`, `codex` and `gemini` by their non-interactive modes, and
+//! Other programs as agents: `claude`, `codex`, `gemini` and `agy` by their non-interactive modes, and
 //! agents that speak the Agent Client Protocol (ACP).
 //!
-//! [`Backend`] is the seam: one function that runs a [`Task`] and returns the agent's answer. [`Cli`] runs one of the three programs, with the prompt on its stdin, and reads the JSON
+//! [`Backend`] is the seam: one function that runs a [`Task`] and returns the agent's answer. [`Cli`] runs one of the programs, with the prompt on its stdin, and reads the JSON
 //! it prints. `Acp`, behind the feature `acp` (on by default), starts a program and talks to it.
 //!
 //! ```
@@ -37,6 +37,7 @@
 //! | claude | editing, shell and web tools are taken away | edits are accepted; no shell, no web | all of these |
 //! | codex | its sandbox `read-only` | its sandbox `workspace-write` | the same, with the network |
 //! | gemini | what needs an approval is refused | edits are approved | shell and web too |
+//! | agy | its own settings | the same | the same |
 //! | ACP | reading and searching are approved | edits in the working directory too, but for `.git` and what steers fabro | everything |
 //!
 //! The programs' own switches that turn every check off are passed only where
@@ -49,7 +50,7 @@
 //!   dropped, ends with its process group. On Linux, what it started in other groups ends too.
 //! - A line of JSON has at most 16 MiB: a longer one is skipped. So are lines that are not JSON, and
 //!   events with an unknown `type`. An answer has at most 16 MiB.
-//! - gemini prints its answer at the end and reports nothing before.
+//! - agy takes its prompt as an argument, of at most 128 KiB, continues no session and reports no usage.
 //! - Which files an agent touched is not known here: compare the working directory before and after.
 
 #[cfg(feature = "acp")]

@@ -10,6 +10,7 @@ mod logs;
 mod models;
 mod old_stores;
 mod people;
+mod programs;
 mod project;
 mod replays;
 mod reports;

@@ -175,7 +175,9 @@ impl<'a> ExternalConversation<'a> {
         }
         let mut report = std::mem::take(&mut *report.lock());
         report.session = session_id;
-        report.usage.iter_mut().for_each(|used| self.handler.price(&self.unpriced)(used));
+        for used in &mut report.usage {
+            self.handler.price_sum(used, &self.unpriced);
+        }
         Ok((ended, report))
     }
 
@@ -223,7 +225,7 @@ impl<'a> ExternalConversation<'a> {
             }
             Err(_) => used = Usage::default(),
         }
-        if !notes.is_empty() {
+        if report.session.is_some() || !notes.is_empty() {
             notes.splice(0..0, message);
         }
         self.so_far.usage.add(&used);

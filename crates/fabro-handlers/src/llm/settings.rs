@@ -14,6 +14,9 @@ use super::LlmHandler;
 use super::prepare::StageRequest;
 use crate::common::{cache_key, warn};
 
+/// The input of a request that no price counts as a long one, in tokens.
+const SHORT_REQUEST: u64 = 100_000;
+
 /// What to ask for when the node says nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModelDefaults {
@@ -124,6 +127,29 @@ impl LlmHandler {
         self.price(&Arc::default())(usage);
     }
 
+    /// Puts the price of what a program used into its usage, where it did not. That may be the sum of
+    /// many requests, while prices depend on the size of one: they are taken as equal, and as short
+    /// where their number is not known.
+    pub(super) fn price_sum(&self, used: &mut Usage, unpriced: &Arc<AtomicBool>) {
+        if used.cost_usd > 0.0 {
+            return;
+        }
+        let price = self.price(unpriced);
+        let parts = used.input_tokens.div_ceil(SHORT_REQUEST).max(1);
+        let requests = if used.turns > 1 { u64::from(used.turns) } else { parts };
+        let mut part = with_tokens(used, |tokens| tokens / requests);
+        let mut last = with_tokens(used, |tokens| tokens - tokens / requests * (requests - 1));
+        price(&mut part);
+        price(&mut last);
+        #[expect(clippy::cast_precision_loss, reason = "there are not so many requests")]
+        let others = part.costs.times((requests - 1) as f64);
+        let mut total = Usage { costs: others, ..Usage::default() };
+        total.add(&Usage { costs: last.costs, ..Usage::default() });
+        used.costs = total.costs;
+        used.cost_usd = used.costs.total();
+        used.unpriced_requests = last.unpriced_requests;
+    }
+
     pub(super) fn price(&self, unpriced: &Arc<AtomicBool>) -> Price {
         price_by(Arc::clone(&self.agents.catalog), Arc::clone(&self.clock), Arc::clone(unpriced))
     }
@@ -141,6 +167,19 @@ pub fn price_by(catalog: Arc<Catalog>, clock: Arc<dyn Clock>, unpriced: Arc<Atom
             unpriced.store(true, Ordering::Relaxed);
         }
     })
+}
+
+/// The same usage with other numbers of tokens.
+fn with_tokens(usage: &Usage, count: impl Fn(u64) -> u64) -> Usage {
+    Usage {
+        input_tokens: count(usage.input_tokens),
+        output_tokens: count(usage.output_tokens),
+        cached_tokens: count(usage.cached_tokens),
+        cache_write_tokens: count(usage.cache_write_tokens),
+        long_cache_write_tokens: count(usage.long_cache_write_tokens),
+        reasoning_tokens: count(usage.reasoning_tokens),
+        ..usage.clone()
+    }
 }
 
 /// The schema of the answer, for providers that take one.
