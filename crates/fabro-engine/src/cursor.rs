@@ -284,7 +284,7 @@ impl Cursor {
         self.failed_as(failure);
         let key = format!("{}{node}", keys::RETRY_COUNT_PREFIX);
         self.context.set(key, Value::from(attempt));
-        self.count_turns(&node, handler, usage.turns);
+        self.count_turns(&node, handler, usage.requests());
         Ok(())
     }
 
@@ -342,7 +342,7 @@ impl Cursor {
             return Ok(());
         }
         self.context.set(keys::LAST_STAGE, Value::from(stage.node.as_ref()));
-        let turns = outcome.usage.as_ref().map_or(0, |usage| usage.turns);
+        let turns = outcome.usage.as_ref().map_or(0, Usage::requests);
         self.count_turns(&stage.node, stage.handler, turns);
         if self.is_branch() {
             self.remember_for_join(&stage.node, outcome);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use fabro_events::StageFailure;
 use fabro_graph::NodeIx;
 use fabro_plan::{EdgeSpec, Plan, RetryTargets};
-use fabro_types::{BranchPath, OnUnavailable};
+use fabro_types::{BranchPath, OnUnavailable, Usage};
 
 use crate::attempt::Key;
 use crate::inconsistent::Inconsistent;
@@ -46,8 +46,8 @@ impl Machine {
         if retries || !pauses(&self.plan, ix, is_branch) {
             return Ok(None);
         }
-        let used = finished.outcome.usage.as_ref().map_or(0, |usage| usage.turns);
-        let recorded = self.running_stage(&key.branch)?.spent.turns;
+        let used = finished.outcome.usage.as_ref().map_or(0, Usage::requests);
+        let recorded = self.running_stage(&key.branch)?.spent.requests();
         let branch = is_branch.then(|| Arc::clone(&key.branch));
         let node = Arc::clone(&key.node);
         Ok(Some(UnavailableStage {

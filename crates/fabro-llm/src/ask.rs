@@ -1,6 +1,9 @@
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fabro_types::{FailureClass, Usage};
+use tokio::time::Instant;
 
 use crate::{ErrorKind, Model, ModelError, Part, Reply, Request, collect};
 
@@ -57,7 +60,7 @@ impl RetryPolicy {
 }
 
 /// Another model to use when the first one fails.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fallback {
     /// The provider; `None` lets the model's name decide.
     pub provider: Option<String>,
@@ -83,8 +86,33 @@ impl std::fmt::Display for Fallback {
     }
 }
 
+/// How long a model that was given up is not asked again, unless all others fail too.
+const REST: Duration = Duration::from_mins(5);
+
+/// Models that were given up for another one a short time ago. Clones are the same list.
+#[derive(Clone, Debug, Default)]
+pub struct RestingModels(Arc<Mutex<BTreeMap<Fallback, Instant>>>);
+
+impl RestingModels {
+    /// Leaves it alone for [`REST`], or longer where its provider says so.
+    fn rest(&self, model: &Fallback, asked: Option<Duration>) {
+        let until = Instant::now().checked_add(REST.max(asked.unwrap_or_default()));
+        let mut models = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        models.extend(until.map(|until| (model.clone(), until)));
+    }
+
+    fn wake(&self, model: &Fallback) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(model);
+    }
+
+    fn is_resting(&self, model: &Fallback) -> bool {
+        let models = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        models.get(model).is_some_and(|until| Instant::now() < *until)
+    }
+}
+
 /// Retries and failover of a request.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct RequestPolicy {
     /// Retries with the same model.
     pub retry: RetryPolicy,
@@ -92,6 +120,8 @@ pub struct RequestPolicy {
     pub fallbacks: Vec<Fallback>,
     /// The seed of the jitter.
     pub seed: u64,
+    /// Models that are asked last for now.
+    pub resting: RestingModels,
 }
 
 /// What happens during [`ask`].
@@ -126,6 +156,9 @@ pub enum Progress<'a> {
 /// is the problem, each fallback is used in order, with its own retries. A failure that the request itself
 /// caused (it is invalid, too long, or filtered) ends this without failover.
 ///
+/// A model that was given up rests for five minutes, or for as long as its provider said: requests with
+/// the same [`RestingModels`] begin with the next one, and ask it only when all others fail.
+///
 /// The usage of an answer and of an error is that of all requests made.
 ///
 /// # Errors
@@ -140,27 +173,43 @@ pub async fn ask(
 ) -> Result<Reply, ModelError> {
     let mut used = Usage::default();
     let mut errors: Vec<ModelError> = Vec::new();
-    let mut fallbacks = policy.fallbacks.iter();
-    loop {
+    let first = Fallback { provider: request.provider.take(), model: request.model.take() };
+    let models = in_order(first, policy);
+    for (number, at) in models.iter().enumerate() {
+        request.provider.clone_from(&at.provider);
+        request.model.clone_from(&at.model);
         let error = match with_retries(model, &request, policy, &mut used, &mut watch).await {
             Ok(mut reply) => {
+                policy.resting.wake(at);
                 used.add(&reply.usage);
                 reply.usage = used;
                 return Ok(reply);
             }
             Err(error) => error,
         };
-        let next = if may_fail_over(error.kind) { fallbacks.next() } else { None };
+        let may_fail_over = may_fail_over(error.kind);
+        if may_fail_over && !policy.fallbacks.is_empty() {
+            policy.resting.rest(at, error.retry_after);
+        }
+        let next = models.get(number + 1).filter(|_| may_fail_over);
         if let Some(to) = next {
             watch(Progress::Failover { to, error: &error });
-            request.provider.clone_from(&to.provider);
-            request.model.clone_from(&to.model);
-            errors.push(error);
-        } else {
-            errors.push(error);
-            return Err(combined(errors, used));
+        }
+        let is_last = next.is_none();
+        errors.push(error);
+        if is_last {
+            break;
         }
     }
+    Err(combined(errors, used))
+}
+
+/// The models to ask: those that rest last.
+fn in_order(first: Fallback, policy: &RequestPolicy) -> Vec<Fallback> {
+    let all = std::iter::once(first).chain(policy.fallbacks.iter().cloned());
+    let (resting, mut models): (Vec<_>, Vec<_>) = all.partition(|it| policy.resting.is_resting(it));
+    models.extend(resting);
+    models
 }
 
 /// Sends a request to one model until it answers or the retries are used up.

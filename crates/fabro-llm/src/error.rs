@@ -14,7 +14,7 @@ pub struct ModelError {
     pub message: String,
     /// How long to wait before the next request, where the provider says so.
     pub retry_after: Option<Duration>,
-    /// What was used: one turn for each request, and its tokens where they are known.
+    /// What was used: one failed request for each try, and its tokens where they are known.
     pub usage: Box<Usage>,
 }
 
@@ -25,7 +25,7 @@ impl ModelError {
             kind,
             message: kind.message().to_owned(),
             retry_after: None,
-            usage: Box::new(Usage { turns: 1, ..Usage::default() }),
+            usage: Box::new(Usage { failed_requests: 1, ..Usage::default() }),
         }
     }
 

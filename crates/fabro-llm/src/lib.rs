@@ -49,7 +49,7 @@ mod scripted;
 mod simulated;
 mod unconfigured;
 
-pub use ask::{Fallback, Progress, RequestPolicy, RetryPolicy, ask};
+pub use ask::{Fallback, Progress, RequestPolicy, RestingModels, RetryPolicy, ask};
 pub use catalog::Catalog;
 pub use error::{ErrorKind, ModelError};
 pub use fabro_types::{

@@ -50,6 +50,7 @@ impl Model for ScriptedModel {
                 reply(text, tool_calls, &self.node, number, usage)
             }
             ScriptedResult::Error { kind, retry_after } => {
+                let usage = Usage { turns: 0, failed_requests: 1, ..usage };
                 vec![Err(ModelError {
                     retry_after,
                     usage: Box::new(usage),
@@ -173,7 +174,7 @@ mod tests {
         let error = complete(&model, request()).await.unwrap_err();
         assert_eq!(started.elapsed(), Duration::from_millis(250));
         assert_eq!(error.retry_after, Some(Duration::from_secs(30)));
-        assert_eq!((error.usage.input_tokens, error.usage.turns), (5, 1));
+        assert_eq!((error.usage.input_tokens, error.usage.failed_requests), (5, 1));
     }
 
     #[tokio::test]

@@ -91,6 +91,7 @@ mod secrets;
 mod services;
 mod sources;
 mod spec;
+mod unpriced;
 mod unread_inputs;
 
 #[cfg(test)]

@@ -29,6 +29,7 @@ use crate::prepare::{PrepareError, prepare, prepare_dir};
 use crate::run_services::RunServices;
 use crate::secrets::{Variables, expand_env, without_secrets};
 use crate::services::ServiceBuilder;
+use crate::unpriced::unpriced;
 use crate::{Gate, Member, RunError, RunSpec, open_gates_of_family, running_members};
 
 /// How driving a run ended.
@@ -125,6 +126,7 @@ impl Run {
             check_models(&bundle, plan.workflow())?;
             ServiceBuilder::new(&settings).check()?;
             warnings = preflight::check(&bundle, &plan, &spec.work_dir)?;
+            warnings.extend(unpriced(&bundle, &plan, spec.max_cost)?);
         }
         let workflow_dir = Value::from(spec.workflow_dir.to_string_lossy());
         let new = NewRun {
@@ -216,6 +218,11 @@ impl Run {
         }
         self.settings.auto_approve |= options.auto_approve;
         self.max_cost = options.max_cost;
+        let created = self.state.created.as_ref().filter(|_| options.max_cost.is_some());
+        if let Some(created) = created.filter(|created| created.max_cost.is_none()) {
+            let bundle = Bundle::load(&*self.store, &created.bundle)?;
+            self.warnings.extend(unpriced(&bundle, &self.plan, options.max_cost)?);
+        }
         Ok(self)
     }
 

@@ -88,7 +88,7 @@ async fn five_hundred_turns_in_a_small_window() {
         let chars: usize = request.messages.iter().map(|message| shown(message).len()).sum();
         assert!(chars < 85_000, "{chars}");
     }
-    assert_eq!(answer.usage.turns as usize, 501 + done.len());
+    assert_eq!(answer.usage.requests() as usize, 501 + done.len());
     let warnings = notes.iter().filter(|note| {
         matches!(&note.body, EventBody::AgentWarning { kind, window: Some(window), .. }
             if kind == "context_window" && window.usage_percent >= 80)
@@ -179,9 +179,9 @@ async fn an_overflow_is_recovered_from_once() {
     --
     compaction overflow 35+6
     --
-    assistant: made it (2 turns)
+    assistant: made it (1 turns)
     ");
-    assert_eq!(answer.usage.turns, 23);
+    assert_eq!(answer.usage.requests(), 23);
 }
 
 /// Twenty calls; the request after them overflows once, unless it is for a summary.
@@ -210,7 +210,7 @@ async fn an_overflow_is_survived_without_a_summary_of_the_model() {
         let (mut session, journal) = session(&model, settings());
         let answer = session.send("Goal".to_owned(), &never()).await.unwrap();
         assert_eq!(answer.text, "made it");
-        assert_eq!(answer.usage.turns, 23);
+        assert_eq!(answer.usage.requests(), 23);
         let recorded = notes_of(&journal.records());
         let error = recorded.lines().find(|line| line.starts_with("error ")).unwrap();
         assert!(
@@ -272,7 +272,7 @@ async fn a_second_overflow_is_the_end() {
     let policy = Policy { recover_from_overflow: false, ..Policy::fabro() };
     let (mut session, _) = super::session(&model, Settings { compaction: policy, ..settings() });
     session.send("Goal".to_owned(), &never()).await.unwrap_err();
-    assert_eq!(session.usage().turns, 21);
+    assert_eq!(session.usage().requests(), 21);
 }
 
 #[tokio::test(start_paused = true)]

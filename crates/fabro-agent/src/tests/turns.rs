@@ -324,7 +324,7 @@ async fn an_empty_answer_is_asked_for_once_more() {
     assert_eq!(session.send("hello".to_owned(), &never()).await.unwrap().text, "there");
     assert_snapshot!(notes_of(&journal.records()), @r"
     user: hello
-    assistant: there (2 turns)
+    assistant: there (1 turns)
     ");
     let model = Play::list(vec![say("")]);
     let (mut session, _) = super::session(&model, settings());
@@ -341,12 +341,13 @@ async fn failed_tries_are_recorded_and_counted() {
     };
     let (mut session, journal) = session(&model, Settings { asking: asking.clone(), ..settings() });
     let answer = session.send("hello".to_owned(), &never()).await.unwrap();
-    assert_eq!((answer.turns, answer.usage.turns), (1, 2));
+    assert_eq!((answer.turns, answer.usage.turns), (1, 1));
+    assert_eq!(answer.usage.failed_requests, 1);
     assert_snapshot!(notes_of(&journal.records()), @r"
     user: hello
     error transient_infra: asking again in 1 s: the model is overloaded: try again later
     --
-    assistant: there (2 turns)
+    assistant: there (1 turns)
     ");
 
     let model = Play::list(vec![Turn::Fail(ErrorKind::Auth)]);

@@ -46,7 +46,7 @@ impl<'a> ApiConversation<'a> {
         let notes = notes.map_err(|error| lost(&error))?;
         let own = transcript(stage, recorded)?;
         let mut taken = stage.turns.clone();
-        let recorded_turns = notes.usage().turns.saturating_add(own.usage().turns);
+        let recorded_turns = notes.usage().requests().saturating_add(own.usage().requests());
         let count = taken.entry(Arc::clone(&stage.at.node)).or_default();
         *count = count.saturating_add(recorded_turns);
         let mut session = Session::new(Parts {

@@ -180,5 +180,8 @@ fn prompt_blob(prompt: &str) -> NewBlob {
 
 /// The outcome of a stage that was canceled during a turn. A retry after a timeout takes the next.
 fn canceled_with(used: Usage) -> Outcome {
-    Outcome { usage: Some(Usage { turns: used.turns + 1, ..used }), ..canceled() }
+    Outcome {
+        usage: Some(Usage { failed_requests: used.failed_requests + 1, ..used }),
+        ..canceled()
+    }
 }

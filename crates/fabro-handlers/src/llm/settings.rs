@@ -159,10 +159,10 @@ impl LlmHandler {
 /// not known.
 pub fn price_by(catalog: Arc<Catalog>, clock: Arc<dyn Clock>, unpriced: Arc<AtomicBool>) -> Price {
     Arc::new(move |usage| {
-        if usage.cost_usd > 0.0 || usage.input_tokens + usage.output_tokens == 0 {
-            return;
+        // Providers price each request; others leave it to us.
+        if usage.cost_usd == 0.0 && usage.unpriced_requests == 0 {
+            usage.set_costs(catalog.costs(usage, clock.now_ms()));
         }
-        usage.set_costs(catalog.costs(usage, clock.now_ms()));
         if usage.unpriced_requests > 0 {
             unpriced.store(true, Ordering::Relaxed);
         }

@@ -145,7 +145,7 @@ fn usage_is_of_all_attempts() {
     let model = r#"{"p": [{"error": "auth", "usage": {"input_tokens": 5}}, {"text": "x", "usage": {"input_tokens": 7, "output_tokens": 2}}]}"#;
     let scene = check(source, model, &["p@1 succeeded in 2"]);
     let usage = serde_json::to_string(&scene.state().usage).unwrap();
-    insta::assert_snapshot!(usage, @r#"{"model":"m","input_tokens":12,"output_tokens":2,"unpriced_requests":2,"turns":2}"#);
+    insta::assert_snapshot!(usage, @r#"{"model":"m","input_tokens":12,"output_tokens":2,"unpriced_requests":2,"turns":1,"failed_requests":1}"#);
 }
 
 #[test]

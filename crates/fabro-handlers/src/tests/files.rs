@@ -29,7 +29,7 @@ fn every_attempt_keeps_its_files() {
     assert_eq!(scene.read("002-p@1/attempt-2/prompt.md"), "Goal: Ship it\nRun: RUN\n\nPlan 1.");
     assert_eq!(scene.read("002-p@1/prompt.md"), "Goal: Ship it\nRun: RUN\n\nPlan 2.");
     assert_eq!(scene.read("003-c@1/stdout.log"), "x\n");
-    insta::assert_snapshot!(scene.read("002-p@1/attempt-2/status.json"), @r#"{"node":"p","visit":1,"rank":2,"attempts":2,"status":"failed","failure":{"class":"transient_infra","message":"the model did not answer in time: try again later","signature":"p|transient_infra|the model did not answer in time: try again later","retry_after_ms":0,"unavailable":"wait and ask again, or add a fallback model"},"usage":{"model":"scripted","input_tokens":0,"output_tokens":0,"turns":1}}"#);
+    insta::assert_snapshot!(scene.read("002-p@1/attempt-2/status.json"), @r#"{"node":"p","visit":1,"rank":2,"attempts":2,"status":"failed","failure":{"class":"transient_infra","message":"the model did not answer in time: try again later","signature":"p|transient_infra|the model did not answer in time: try again later","retry_after_ms":0,"unavailable":"wait and ask again, or add a fallback model"},"usage":{"model":"scripted","input_tokens":0,"output_tokens":0,"failed_requests":1}}"#);
     insta::assert_snapshot!(scene.read("003-c@1/attempt-1/status.json"), @r#"{"node":"c","visit":1,"rank":3,"attempts":1,"status":"failed","failure":{"class":"deterministic","message":"exit code 1","signature":"c|deterministic|exit code <n>"}}"#);
 }
 

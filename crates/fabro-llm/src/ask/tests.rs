@@ -1,8 +1,5 @@
-use std::sync::Mutex;
-
 use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
-use tokio::time::Instant;
 
 use super::*;
 use crate::{Script, StopReason, TurnCounts};
@@ -53,7 +50,7 @@ fn asking(fallbacks: &[&str]) -> RequestPolicy {
     RequestPolicy {
         retry: RetryPolicy { jitter: false, ..RetryPolicy::default() },
         fallbacks: fallbacks.iter().map(|name| Fallback::new(*name)).collect(),
-        seed: 0,
+        ..RequestPolicy::default()
     }
 }
 
@@ -77,8 +74,8 @@ async fn log(
         Progress::Failover { to, error } => lines.push(format!("failover to {to}: {error}")),
     };
     let result = match ask(&model, request, asking, watch).await {
-        Ok(reply) => format!("{} ({:?})", reply.text(), reply.usage.turns),
-        Err(error) => format!("{:?}: {error} ({})", error.kind, error.usage.turns),
+        Ok(reply) => format!("{} ({:?})", reply.text(), reply.usage.requests()),
+        Err(error) => format!("{:?}: {error} ({})", error.kind, error.usage.requests()),
     };
     assert!(model.turns.lock().unwrap().is_empty(), "not all turns were taken");
     lines.push(format!("{result} after {:?}", started.elapsed()));
@@ -201,7 +198,10 @@ async fn failed_requests_count_for_their_node() {
     let model = script.model("plan", &TurnCounts::unit("plan".into(), 1));
     let request = Request::new(Vec::new());
     let reply = ask(&model, request, &RequestPolicy::default(), |_| {}).await.unwrap();
-    assert_eq!((reply.text().as_str(), reply.usage.turns, reply.usage.input_tokens), ("yes", 2, 7));
+    assert_eq!(
+        (reply.text().as_str(), reply.usage.requests(), reply.usage.input_tokens),
+        ("yes", 2, 7)
+    );
 }
 
 #[test]
@@ -223,4 +223,63 @@ fn delays_grow_and_vary_within_bounds() {
     assert_eq!(wild.delay(&error, 1, 0).map(|wait| wait <= policy.cap), Some(true));
     let wild = RetryPolicy { factor: -1e300, jitter: false, ..policy };
     assert_eq!(wild.delay(&error, 4, 0), Some(policy.cap));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failover_lasts_until_the_first_model_has_rested() {
+    let policy = asking(&["b"]);
+    let run = async |turns| log(turns, &policy).await;
+    let first = run(vec![("p/m", fails(ErrorKind::Quota)), ("b", Ok("one"))]).await;
+    insta::assert_snapshot!(first, @"
+    part half
+    failover to b: Quota
+    part one
+    one (2) after 0ns
+    ");
+    // Another clone of the policy, as of another stage: no climbing of the ladder.
+    insta::assert_snapshot!(log(vec![("b", Ok("two"))], &policy.clone()).await, @"
+    part two
+    two (1) after 0ns
+    ");
+    // The fallback fails too: what rests is asked after all, and rests no more.
+    let back = run(vec![("b", fails(ErrorKind::Auth)), ("p/m", Ok("three"))]).await;
+    insta::assert_snapshot!(back, @"
+    part half
+    failover to p/m: Auth
+    part three
+    three (2) after 0ns
+    ");
+    insta::assert_snapshot!(run(vec![("p/m", Ok("four"))]).await, @"
+    part four
+    four (1) after 0ns
+    ");
+    // All rest: in their order.
+    let none = run(vec![("p/m", fails(ErrorKind::Auth)), ("b", fails(ErrorKind::Auth))]).await;
+    insta::assert_snapshot!(none, @"
+    part half
+    failover to b: Auth
+    part half
+    Auth: Auth; the fallbacks failed too: Auth (2) after 0ns
+    ");
+    insta::assert_snapshot!(run(vec![("p/m", fails(ErrorKind::Auth)), ("b", Ok("five"))]).await, @"
+    part half
+    failover to b: Auth
+    part five
+    five (2) after 0ns
+    ");
+    tokio::time::advance(REST).await;
+    insta::assert_snapshot!(run(vec![("p/m", Ok("six"))]).await, @"
+    part six
+    six (1) after 0ns
+    ");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_rests_as_long_as_its_provider_says() {
+    let policy = asking(&["b"]);
+    log(vec![("p/m", later(3600)), ("b", Ok("x"))], &policy).await;
+    tokio::time::advance(Duration::from_secs(3599)).await;
+    log(vec![("b", Ok("x"))], &policy).await;
+    tokio::time::advance(Duration::from_secs(1)).await;
+    log(vec![("p/m", Ok("x"))], &policy).await;
 }

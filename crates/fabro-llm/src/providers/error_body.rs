@@ -18,9 +18,9 @@ struct KnownErrors {
     /// specific kinds come first.
     codes: Vec<(ErrorKind, Vec<String>)>,
     /// Errors without a code of their own: their kind, the providers, and how their message begins, where
-    /// `#` stands for a number. This is the only place that looks at messages, and only after codes and
-    /// where a request was refused.
-    beginnings: Vec<(ErrorKind, String, Vec<String>)>,
+    /// `#` stands for a number; after `…`, what it has anywhere. This is the only place that looks at
+    /// messages, and only after codes and where a request was refused.
+    messages: Vec<(ErrorKind, String, Vec<String>)>,
 }
 
 #[expect(clippy::expect_used, reason = "the file is part of the program, and tests read it")]
@@ -36,6 +36,8 @@ pub(super) struct ErrorBody {
     /// The HTTP status, where the body has it.
     status: Option<u16>,
     message: Option<String>,
+    /// The beginning of the message that a proxy has wrapped.
+    inner: Option<String>,
     /// How long to wait before the next request, where the body says it.
     pub(super) wait: Option<Duration>,
 }
@@ -127,38 +129,87 @@ impl ErrorBody {
             let number = error[key].as_u64().and_then(|number| u16::try_from(number).ok());
             body.status = body.status.or(number.filter(|number| (300..600).contains(number)));
         }
+        // Anthropic's details are an object, Google's a list.
+        body.codes.extend(text(&error["details"]["error_code"]));
         for detail in error["details"].as_array().into_iter().flatten() {
             body.codes.extend(text(&detail["reason"]));
+            for violation in detail["violations"].as_array().into_iter().flatten() {
+                let quota = violation["quotaId"].as_str().unwrap_or_default();
+                body.codes.extend(quota.contains("PerDay").then(|| "PerDay".to_owned()));
+            }
             let delay = detail["retryDelay"].as_str().and_then(|delay| delay.strip_suffix('s'));
             body.wait = body.wait.or(delay.and_then(seconds));
         }
-        body
+        body.unwrapped()
+    }
+
+    /// A proxy's error (`litellm.BadRequestError: OpenAIException - …`) as the provider's behind it.
+    fn unwrapped(mut self) -> Self {
+        let Some(message) = self.message.as_deref().filter(|it| it.starts_with("litellm.")) else {
+            return self;
+        };
+        let inner = message.split_once("Exception - ").or_else(|| message.split_once(": "));
+        let inner = inner.map_or("", |(_, inner)| inner).trim();
+        // The proxy may show bytes as Python does.
+        let inner = inner.trim_start_matches("b'").trim_end_matches('\'');
+        let mut values = serde_json::Deserializer::from_str(inner).into_iter::<Value>();
+        let body = match values.next() {
+            Some(Ok(value @ Value::Object(_))) => Self::from_value(&value),
+            _ => Self { message: Some(inner.to_owned()), ..Self::default() },
+        };
+        // The proxy's own codes follow those of the provider.
+        self.inner = body.message.map(|message| beginning(&message));
+        self.codes.splice(0..0, body.codes);
+        self.wait = self.wait.or(body.wait);
+        self
+    }
+
+    /// A limit of spending that the provider lifts by itself: it says when.
+    pub(super) fn lifts_by_itself(&mut self) {
+        self.codes.retain(|code| code != "enforced_spend_limit_reached");
     }
 
     /// The kind of error, together with the status that came with it. Errors inside a stream have none.
     pub(super) fn kind(&self, status: Option<u16>) -> ErrorKind {
+        let status = status.or(self.status);
+        if status == Some(402) {
+            return ErrorKind::Quota;
+        }
+        // Too many tokens a minute are no overflow.
+        let fits = |kind: ErrorKind| kind != ErrorKind::ContextOverflow || status != Some(429);
         let has_code = |codes: &[String]| self.codes.iter().any(|code| codes.contains(code));
-        if let Some((kind, _)) = KNOWN.codes.iter().find(|(_, codes)| has_code(codes)) {
+        let known = KNOWN.codes.iter().find(|(kind, codes)| fits(*kind) && has_code(codes));
+        if let Some((kind, _)) = known {
             return *kind;
         }
-        let status = status.or(self.status);
-        let refused = matches!(status, None | Some(400 | 413 | 422));
         let start = self.message.as_deref().map(beginning).unwrap_or_default();
-        let begins = |starts: &[String]| starts.iter().any(|it| start.starts_with(it.as_str()));
-        let known = KNOWN.beginnings.iter().find(|(_, _, starts)| begins(starts));
-        if let Some((kind, ..)) = known.filter(|_| refused) {
+        let texts = [Some(&start), self.inner.as_ref()];
+        let says = |pattern: &String| {
+            texts.into_iter().flatten().any(|text| match pattern.strip_prefix('…') {
+                Some(part) => text.contains(part),
+                None => text.starts_with(pattern.as_str()),
+            })
+        };
+        let refused = |kind: ErrorKind| match status {
+            None | Some(400 | 413 | 422) => true,
+            Some(403 | 429) => kind == ErrorKind::Quota,
+            Some(_) => false,
+        };
+        let mut messages = KNOWN.messages.iter();
+        if let Some((kind, ..)) =
+            messages.find(|(kind, _, patterns)| refused(*kind) && patterns.iter().any(says))
+        {
             return *kind;
         }
         match status {
             // An unknown error inside a stream: the answer broke off.
             None => ErrorKind::BrokenStream,
             Some(401 | 403 | 407) => ErrorKind::Auth,
-            Some(402) => ErrorKind::Quota,
             Some(408 | 504) => ErrorKind::Timeout,
             Some(404 | 410) => ErrorKind::UnknownModel,
             Some(413) => ErrorKind::ContextOverflow,
             Some(429) => ErrorKind::RateLimit,
-            Some(409 | 425 | 500..) => ErrorKind::Overloaded,
+            Some(409 | 425 | 499 | 500..) => ErrorKind::Overloaded,
             Some(_) => ErrorKind::InvalidRequest,
         }
     }
@@ -264,6 +315,122 @@ mod tests {
     }
 
     #[test]
+    fn what_is_spent_is_not_asked_again() {
+        for code in [
+            "insufficient_quota",
+            "credit_balance_exhausted",
+            "organization_spend_limit_exceeded",
+            "project_spend_limit_exceeded",
+            "organization_usage_limit_exceeded",
+        ] {
+            let body = format!(
+                r#"{{"error": {{"message": "m", "type": "insufficient_quota", "param": null, "code": "{code}"}}}}"#
+            );
+            check(429, &body, &format!("Quota: 429 {code}: m"));
+        }
+        let limit = "You have reached your specified API usage limits. You will regain access on 2026-12-01";
+        check(
+            400,
+            &format!(
+                r#"{{"type": "error", "error": {{"type": "invalid_request_error", "message": "{limit}"}}}}"#
+            ),
+            &format!("Quota: 400 invalid_request_error: {limit}"),
+        );
+        check(
+            402,
+            r#"{"type": "error", "error": {"type": "billing_error", "message": "m"}}"#,
+            "Quota: 402 billing_error: m",
+        );
+        let spent = r#"{"type": "error", "error": {"type": "rate_limit_error", "message": "m",
+            "details": {"error_code": "enforced_spend_limit_reached"}}}"#;
+        check(429, spent, "Quota: 429 rate_limit_error: m");
+        check(
+            402,
+            r#"{"error": {"code": 402, "status": "RESOURCE_EXHAUSTED", "message": "prepaid"}}"#,
+            "Quota: 402 RESOURCE_EXHAUSTED: prepaid",
+        );
+        check(
+            0,
+            r#"{"error": {"code": 402, "status": "RESOURCE_EXHAUSTED", "message": "prepaid"}}"#,
+            "Quota: RESOURCE_EXHAUSTED: prepaid",
+        );
+    }
+
+    #[test]
+    fn quotas_of_gemini_are_of_a_day_or_a_minute() {
+        let body = |id: &str, reason: &str| {
+            format!(
+                r#"{{"error": {{"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "m", "details": [
+                {{"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [{{"quotaId": "{id}"}}]}},
+                {{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "{reason}"}},
+                {{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34s"}}]}}}}"#
+            )
+        };
+        let check = |id: &str, reason: &str, kind: ErrorKind| {
+            let error = ErrorBody::from_text(&body(id, reason));
+            assert_eq!((error.kind(Some(429)), error.wait), (kind, seconds("34")), "{id} {reason}");
+        };
+        let day = "GenerateRequestsPerDayPerProjectPerModel-FreeTier";
+        let minute = "GenerateContentInputTokensPerModelPerMinute";
+        check(day, "RATE_LIMIT_EXCEEDED", ErrorKind::Quota);
+        check(minute, "RATE_LIMIT_EXCEEDED", ErrorKind::RateLimit);
+        check(minute, "QUOTA_EXHAUSTED", ErrorKind::Quota);
+        check("x", "MODEL_CAPACITY_EXHAUSTED", ErrorKind::Overloaded);
+        check("x", "", ErrorKind::RateLimit);
+    }
+
+    #[test]
+    fn a_proxy_shows_the_error_behind_it() {
+        let check = |status, message: &str, kind| {
+            let message = Value::from(message);
+            let body = format!(
+                r#"{{"error": {{"message": {message}, "type": "None", "code": "{status}"}}}}"#
+            );
+            assert_eq!(ErrorBody::from_text(&body).kind(Some(status)), kind, "{message}");
+        };
+        let max = "This model's maximum context length is 4096 tokens. However, you requested 5000";
+        let overflow = ErrorKind::ContextOverflow;
+        check(400, &format!("litellm.BadRequestError: OpenAIException - {max}"), overflow);
+        check(400, "litellm.ContextWindowExceededError: litellm.BadRequestError: x", overflow);
+        check(
+            400,
+            r#"litellm.BadRequestError: AnthropicException - {"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 3 tokens > 2 maximum"}}"#,
+            overflow,
+        );
+        check(
+            400,
+            r#"litellm.BadRequestError: VertexAIException - b'{"error":{"code":400,"message":"The input token count (9) exceeds the maximum","status":"INVALID_ARGUMENT"}}'"#,
+            overflow,
+        );
+        check(
+            429,
+            "litellm.RateLimitError: RateLimitError: OpenAIException - You exceeded your current quota, please check your plan",
+            ErrorKind::Quota,
+        );
+        check(
+            429,
+            "litellm.RateLimitError: OpenAIException - Rate limit reached for requests",
+            ErrorKind::RateLimit,
+        );
+        check(400, "litellm.BadRequestError: OpenAIException - no", ErrorKind::InvalidRequest);
+        check(400, "litellm.", ErrorKind::InvalidRequest);
+    }
+
+    #[test]
+    fn too_many_tokens_a_minute_are_no_overflow() {
+        check(
+            429,
+            r#"{"error": {"message": "Request too large for model", "code": "context_length_exceeded"}}"#,
+            "RateLimit: 429 context_length_exceeded: Request too large for model",
+        );
+        check(
+            429,
+            "prompt is too long: 3 tokens > 2 maximum",
+            "RateLimit: 429: prompt is too long: 3 tokens > 2 maximum",
+        );
+    }
+
+    #[test]
     fn only_the_beginning_of_a_refusal_counts() {
         let body = |message: &str| {
             format!(
@@ -290,6 +457,12 @@ mod tests {
             "Please reduce the length of the messages or completion.",
             "too many tokens: size limit exceeded by 904 tokens.",
             "The engine prompt length 5000 exceeds the max_model_len 4096. Please reduce prompt.",
+            "Request is too large for model with 32768 maximum context length",
+            "The number of tokens to keep from the initial prompt is greater than the context length",
+            "This model's maximum prompt length is 4 but the request contains 5 tokens.",
+            "Your request exceeded model token limit: 4096",
+            "invalid params, context window exceeds limit (2013)",
+            "Range of input length should be [1, 4096]",
         ] {
             check(400, message, ErrorKind::ContextOverflow);
         }
@@ -312,6 +485,8 @@ mod tests {
         check(429, "null", "RateLimit: 429");
         check(502, "<html>secret</html>", "Overloaded: 502");
         check(504, "", "Timeout: 504");
+        check(499, "", "Overloaded: 499");
+        check(529, "", "Overloaded: 529");
         check(301, "", "InvalidRequest: 301");
         check(500, &"x".repeat(501), &format!("Overloaded: 500: {}…", "x".repeat(500)));
     }
@@ -322,6 +497,26 @@ mod tests {
         check(0, r#"{"code": 502, "message": "m"}"#, "Overloaded: m");
         check(0, r#"{"code": 7, "message": "m"}"#, "BrokenStream: m");
         check(0, r#""boom""#, "BrokenStream: boom");
+        check(
+            0,
+            r#"{"code": "rate_limit_exceeded", "message": "m"}"#,
+            "RateLimit: rate_limit_exceeded: m",
+        );
+        check(
+            0,
+            r#"{"code": "insufficient_quota", "message": "m"}"#,
+            "Quota: insufficient_quota: m",
+        );
+        check(
+            0,
+            r#"{"code": "invalid_prompt", "message": "m"}"#,
+            "InvalidRequest: invalid_prompt: m",
+        );
+        check(
+            0,
+            r#"{"type": "error", "error": {"type": "overloaded_error", "message": "m"}}"#,
+            "Overloaded: overloaded_error: m",
+        );
     }
 
     #[test]

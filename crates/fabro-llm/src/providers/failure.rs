@@ -78,8 +78,18 @@ pub(super) fn refused(
     headers: &HeaderMap,
     text: &str,
 ) -> ModelError {
-    let body = ErrorBody::from_text(text);
-    let wait = retry_after(headers).or(body.wait);
+    let mut body = ErrorBody::from_text(text);
+    let asked = retry_after(headers);
+    if asked.is_some() {
+        body.lifts_by_itself();
+    }
+    let wait = asked.or(body.wait);
+    // All that Cerebras says of a request that is too long.
+    let is_cerebras = provider.name == "cerebras"
+        || provider.base_url.as_ref().is_some_and(|url| url.contains("cerebras"));
+    if is_cerebras && matches!(status, 400 | 413) && text.trim().is_empty() {
+        return own(ErrorKind::ContextOverflow, provider, &status.to_string());
+    }
     ModelError { retry_after: wait, ..reported(provider, Some(status), body) }
 }
 

@@ -48,6 +48,7 @@ use self::turn::{Pricing, Turn};
 use self::wire::WireRequest;
 use crate::{Catalog, Model, ModelError, Part, Request};
 pub use fabro_types::ProviderKind;
+use fabro_types::Usage;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -243,7 +244,8 @@ impl Answer {
             }
             if let Err(error) = self.read().await {
                 self.has_ended = true;
-                return Some(Err(ModelError { usage: Box::new(self.turn.usage()), ..error }));
+                let usage = Usage { failed_requests: 1, ..self.turn.usage() };
+                return Some(Err(ModelError { usage: Box::new(usage), ..error }));
             }
         }
     }

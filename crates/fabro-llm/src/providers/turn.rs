@@ -221,7 +221,6 @@ impl Turn {
             self.tokens;
         let mut usage = Usage {
             model: Some(self.model.clone()),
-            turns: 1,
             input_tokens: input,
             output_tokens: output,
             cached_tokens: cached,

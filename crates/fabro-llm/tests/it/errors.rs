@@ -33,7 +33,7 @@ async fn every_fault_has_its_kind() {
     for fault in faults {
         for kind in BOTH {
             let error = refused(kind, Response::error(fault)).await;
-            assert_eq!(error.usage.turns, 1);
+            assert_eq!((error.usage.turns, error.usage.failed_requests), (0, 1));
             lines.push(format!("{:?}: {error}", error.kind));
         }
     }
@@ -180,7 +180,7 @@ async fn a_request_is_made_again_and_elsewhere() {
     let model = Providers::new(providers, Catalog::builtin()).unwrap();
     let retry = RetryPolicy { first: Duration::from_millis(1), ..RetryPolicy::default() };
     let fallbacks = vec![Fallback::new("other/their-model")];
-    let asking = RequestPolicy { retry, fallbacks, seed: 1 };
+    let asking = RequestPolicy { retry, fallbacks, seed: 1, ..RequestPolicy::default() };
     let mut reported = Vec::new();
     let reply = ask(&model, request("Hi"), &asking, |progress| match progress {
         Progress::Retrying { error, failed, .. } => {
@@ -192,7 +192,7 @@ async fn a_request_is_made_again_and_elsewhere() {
     .await
     .unwrap();
     assert_eq!(reported, ["1 RateLimit", "2 RateLimit", "other/their-model", "1 Overloaded"]);
-    assert_eq!((reply.text().as_str(), reply.usage.turns), ("Hello", 5));
+    assert_eq!((reply.text().as_str(), reply.usage.requests()), ("Hello", 5));
     assert_eq!(first.requests().len(), 3);
     assert_eq!(second.requests()[1].json()["model"], "their-model");
 }
