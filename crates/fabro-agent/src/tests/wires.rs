@@ -20,15 +20,15 @@ fn plays() -> impl Fn(&fabro_fakes::Request) -> Response + Send + Sync {
             return Response::text("Done");
         }
         let call = |part: &str| {
-            let lines = if turn % 7 == 0 { 120 } else { 60 };
+            let lines = if turn.is_multiple_of(7) { 120 } else { 60 };
             let arguments = json!({"file": format!("{turn}{part}"), "lines": lines, "ms": 0});
             // As a model writes it.
             let arguments = arguments.to_string().replace("\":", "\": ");
             Block::Call { id: format!("call_{turn}_{part}"), name: "look".to_owned(), arguments }
         };
         // Every third turn has two calls, every fifth a text before them.
-        let text = (turn % 5 == 0).then(|| Block::Text { text: vec!["Next".to_owned()] });
-        let second = (turn % 3 == 0).then(|| call("b"));
+        let text = turn.is_multiple_of(5).then(|| Block::Text { text: vec!["Next".to_owned()] });
+        let second = turn.is_multiple_of(3).then(|| call("b"));
         Response::turn(text.into_iter().chain([call("a")]).chain(second).collect())
     }
 }

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod strict;
+
 use std::time::Duration;
 
 use fabro_fakes::{Block, Ending, Fault, Response, Server};
@@ -12,8 +14,10 @@ use tokio::net::TcpStream;
 /// The bytes that come back for a POST of this body; what came until the connection broke.
 async fn post(server: &Server, path: &str, body: &str) -> String {
     let mut socket = TcpStream::connect(server.address()).await.unwrap();
-    let head =
-        format!("POST {path} HTTP/1.1\r\nX-Test: a\r\ncontent-length: {}\r\n\r\n", body.len());
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nX-Test: a\r\nanthropic-version: 2023-06-01\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
     socket.write_all((head + body).as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     let _ = socket.read_to_end(&mut answer).await;

@@ -111,7 +111,12 @@ async fn thoughts_go_back_as_they_came() {
     [
       {
         "role": "user",
-        "content": "Read a"
+        "content": [
+          {
+            "type": "text",
+            "text": "Read a"
+          }
+        ]
       },
       {
         "role": "assistant",

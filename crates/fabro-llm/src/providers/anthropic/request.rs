@@ -52,7 +52,8 @@ fn system(messages: &[Arc<Message>]) -> Option<Value> {
     Some(blocks.into())
 }
 
-/// All messages but those of the system.
+/// All messages but those of the system. Their content is always a list, as the mark of the cache
+/// needs one and nothing else may change from request to request.
 fn messages(messages: &[Arc<Message>]) -> Value {
     let mut grouped = alternating(grouped(messages, blocks));
     // The next turn begins with everything up to here.
@@ -62,7 +63,7 @@ fn messages(messages: &[Arc<Message>]) -> Value {
     }
     let messages = grouped.into_iter().map(|(role, blocks)| {
         let role = if role == Role::Assistant { "assistant" } else { "user" };
-        json!({"role": role, "content": content(blocks)})
+        json!({"role": role, "content": blocks})
     });
     messages.collect()
 }
@@ -82,14 +83,6 @@ fn alternating(grouped: Vec<(Role, Vec<Value>)>) -> Vec<(Role, Vec<Value>)> {
 
 fn mark_cacheable(block: &mut Value) {
     block["cache_control"] = json!({"type": "ephemeral"});
-}
-
-/// A single text block is sent as a string.
-fn content(blocks: Vec<Value>) -> Value {
-    match blocks.as_slice() {
-        [one] if one["type"] == "text" && one["cache_control"].is_null() => one["text"].clone(),
-        _ => blocks.into(),
-    }
 }
 
 /// The blocks of a message. A thought at its end is refused, and so is a message without any block.
