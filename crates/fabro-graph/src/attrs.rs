@@ -177,6 +177,16 @@ impl Attrs {
         self.get(name)?.value.to_duration()
     }
 
+    /// The same with other attributes of the same names in their place.
+    pub(crate) fn mapped(&self, map: &mut impl FnMut(&Arc<Attr>) -> Arc<Attr>) -> Self {
+        let own = self.own.as_ref().map(|own| Arc::new(own.iter().map(&mut *map).collect()));
+        let mut inherited = Defaults::default();
+        for attr in self.inherited.map.values() {
+            inherited.insert(map(attr));
+        }
+        Self { own, inherited, names: self.names }
+    }
+
     /// Sets the element's own attribute, replacing an earlier value.
     pub(crate) fn set(&mut self, attr: Attr) {
         let position = self.position(&attr.name);

@@ -1,12 +1,14 @@
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fabro_types::{Diagnostic, excerpt};
 
 use crate::attrs::{Attr, Attrs};
+use crate::import::Renamed;
 use crate::schema;
 use crate::value::Value;
-use crate::workflow::Workflow;
+use crate::workflow::{Node, Workflow};
 
 /// The source of the texts of `@file`s. A path is passed as it is written; the implementation
 /// determines what it is relative to, and what `~` means.
@@ -42,8 +44,55 @@ pub fn resolve_files(workflow: &mut Workflow, sources: &dyn Sources) {
     reader.resolve(&mut workflow.attrs);
     for node in workflow.graph.node_weights_mut() {
         reader.resolve(&mut node.attrs);
+        let Node { attrs, renamed, .. } = node;
+        for renamed in renamed {
+            rename(attrs, renamed);
+        }
     }
     workflow.findings.extend(reader.findings);
+}
+
+/// The texts of an imported node read the keys of its file under their new names.
+fn rename(attrs: &mut Attrs, renamed: &Renamed) {
+    let is_template = |name: &str| {
+        matches!(name, "prompt" | "script" | "label") || schema::input_name(name).is_some()
+    };
+    let texts = attrs.iter().filter(|attr| is_template(&attr.name));
+    let changed: Vec<Attr> = texts
+        .filter_map(|attr| {
+            let Cow::Owned(text) = renamed.template(attr.value.text()?) else { return None };
+            Some(Attr { value: Value::String(text.into()), ..attr.clone() })
+        })
+        .collect();
+    for attr in changed {
+        attrs.set(attr);
+    }
+}
+
+/// A path as seen from where `folder` is, which ends with a slash or is empty. `.` and `..` are resolved
+/// as far as the text of the path allows, so that one file has one path.
+pub fn join_path(folder: &str, path: &str) -> String {
+    let is_absolute = path.starts_with(['/', '\\', '~']) || path.get(1..2) == Some(":");
+    if is_absolute { path.to_owned() } else { tidy(&format!("{folder}{path}")) }
+}
+
+/// Without `.` and without `x/..`.
+fn tidy(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for (at, part) in path.split('/').enumerate() {
+        match part {
+            "." => {}
+            "" if at > 0 => {}
+            ".." => match parts.last() {
+                None | Some(&("" | ".." | "~")) => parts.push(part),
+                Some(_) => {
+                    parts.pop();
+                }
+            },
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
 }
 
 struct Reader<'a> {

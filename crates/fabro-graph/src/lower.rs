@@ -235,6 +235,7 @@ impl Lowering {
             attrs: Attrs::default(),
             has_statement: false,
             span: name.span,
+            renamed: Vec::new(),
         });
         self.by_id.insert(id, node);
         self.nodes.push((Vec::new(), scope.node.clone()));
@@ -390,6 +391,9 @@ impl Lowering {
         let name = name.map(|name| name.text).filter(|text| !text.is_empty());
         Workflow {
             source: source.into(),
+            own_bytes: source.len(),
+            imported: Vec::new(),
+            imports_read: false,
             name: name.as_deref().unwrap_or(name_if_missing).to_owned(),
             name_span,
             attrs: Attrs::new(self.graph_attrs, Defaults::default()),

@@ -198,6 +198,7 @@ pub const ATTRIBUTES: &[Attribute] = &[
     file(row("goal", GRAPH, TEXT, "", "what the run is for; prompts see it")),
     row("goal_gate", NODE, ValueType::Bool, "false", "a run may only end when this node, if visited, succeeded"),
     row("human.default_choice", NODE, TEXT, "", "the option, by its target, key or label, taken when a human gate runs out of time or is approved automatically"),
+    row("import", NODE, TEXT, "", "the file whose body stands in the place of the node"),
     row("inputs.KEY", NODE, TEXT, "", "an input of a sub-workflow, which then has no others"),
     row("join_policy", NODE, ValueType::Words(&["wait_all", "all_success", "first_success", "quorum"]), "wait_all", "when the branches of a fan-out are done"),
     row("label", ALL, TEXT, "", "the name people see; on an edge also the option of a human gate"),

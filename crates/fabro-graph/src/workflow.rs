@@ -5,6 +5,7 @@ use fabro_types::{Diagnostic, Span, Weight};
 use petgraph::graph::{DiGraph, EdgeIndex, NodeIndex};
 
 use crate::attrs::{Attr, Attrs, Origin};
+use crate::import::{ImportedFile, Renamed};
 use crate::schema::{self, Place};
 use crate::value::Value;
 use fabro_types::NodeKind;
@@ -19,6 +20,10 @@ pub type EdgeIx = EdgeIndex<u32>;
 #[derive(Clone, Debug)]
 pub struct Workflow {
     pub(crate) source: Arc<str>,
+    // How much of the source is the text of the workflow itself, where it imports files.
+    pub(crate) own_bytes: usize,
+    pub(crate) imported: Vec<ImportedFile>,
+    pub(crate) imports_read: bool,
     pub(crate) name: String,
     pub(crate) name_span: Option<Span>,
     pub(crate) attrs: Attrs,
@@ -85,6 +90,8 @@ pub struct Node {
     pub has_statement: bool,
     /// Where its id is first written.
     pub span: Span,
+    /// The files that it was imported from, the innermost first.
+    pub(crate) renamed: Vec<Arc<Renamed>>,
 }
 
 impl Node {
@@ -138,7 +145,8 @@ pub struct Cluster {
 }
 
 impl Workflow {
-    /// The text that it was read from, to which all spans refer.
+    /// The text that it was read from, to which all spans refer; those of files that it imports follow
+    /// its own.
     pub fn source(&self) -> &str {
         &self.source
     }
@@ -147,6 +155,13 @@ impl Workflow {
     /// its attributes, of its files, of its stylesheet. With an error among them it cannot run.
     pub fn findings(&self) -> &[Diagnostic] {
         &self.findings
+    }
+
+    /// The attributes that import a file which was not read: all of them before
+    /// [`expand_imports`](crate::expand_imports), none after it.
+    pub fn unread_imports(&self) -> impl Iterator<Item = &Attr> + '_ {
+        let nodes = self.nodes().filter(|_| !self.imports_read);
+        nodes.filter_map(|node| node.attrs.get("import"))
     }
 
     /// The attributes that name a file which was not read: every one of them before

@@ -67,7 +67,11 @@ fn not_applied(workflow: &Workflow) -> Vec<Diagnostic> {
     let stylesheet = workflow.unapplied_stylesheet().map(|attr| {
         finding(attr, "the model stylesheet has not been applied to the nodes".to_owned())
     });
-    unread.chain(stylesheet).collect()
+    let imports = workflow.unread_imports().map(|attr| {
+        let text = attr.value.as_text();
+        finding(attr, format!("`import` is still `{}`: it has not been read", excerpt(&text, 100)))
+    });
+    unread.chain(imports).chain(stylesheet).collect()
 }
 
 /// A run begins at the one start node.

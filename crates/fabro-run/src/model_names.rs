@@ -118,6 +118,7 @@ impl<'a> ModelNames<'a> {
                 findings.extend(self.check(name, provider, attr.span));
             }
         }
+        workflow.place(&mut findings);
         findings
     }
 

@@ -271,6 +271,7 @@ impl<'a> Preflight<'a> {
                 }
             }
         }
+        plan.workflow().place(&mut findings);
         Ok(findings)
     }
 

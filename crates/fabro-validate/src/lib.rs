@@ -118,6 +118,7 @@ fn check_in(
     let specs = Specs::lower(&read.workflow);
     let mut findings = Findings(specs.findings.clone());
     lints::run(&Checking::new(&read, &specs, sources, inputs, family), &mut findings);
+    read.workflow.place(&mut findings.0);
     sort(&mut findings.0);
     Checked { workflow: Some(read.workflow), specs: Some(specs), findings: findings.0 }
 }
@@ -137,6 +138,7 @@ pub fn prepare(
         return Ok(workflow);
     }
     let mut findings = errors(workflow.findings().to_vec());
+    workflow.place(&mut findings);
     sort(&mut findings);
     Err(findings)
 }

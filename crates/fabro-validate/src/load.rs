@@ -1,6 +1,8 @@
 //! The one way a workflow is read, whether to be checked or to be run.
 
-use fabro_graph::{Attr, Diagnostic, NodeKind, Origin, Sources, Value, Workflow, resolve_files};
+use fabro_graph::{
+    Attr, Diagnostic, NodeKind, Origin, Sources, Value, Workflow, expand_imports, resolve_files,
+};
 use fabro_plan::attribute_error;
 use fabro_stylesheet::{Stylesheet, Subject};
 
@@ -15,6 +17,7 @@ pub(crate) struct Read {
 /// Parses, applies defaults, reads files, applies the stylesheet. `Err` is a syntax error.
 pub(crate) fn load(name: &str, source: &str, sources: &dyn Sources) -> Result<Read, Diagnostic> {
     let mut workflow = Workflow::from_source(name, source)?;
+    expand_imports(&mut workflow, sources);
     resolve_files(&mut workflow, sources);
     let parsed = match workflow.attrs().get("model_stylesheet") {
         Some(attr) => parse_stylesheet(source, attr),

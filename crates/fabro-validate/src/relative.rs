@@ -1,4 +1,4 @@
-use fabro_graph::Sources;
+use fabro_graph::{Sources, join_path};
 
 /// The files of a sub-workflow: paths are relative to the file of the sub-workflow, which itself is
 /// relative to `sources`.
@@ -29,8 +29,7 @@ impl<'a> RelativeSources<'a> {
     /// The path as it is handed to the outer sources. `.` and `..` are resolved as far as the text
     /// of the path allows, so that one file has one path.
     pub fn join(&self, path: &str) -> String {
-        let is_absolute = path.starts_with(['/', '\\', '~']) || path.get(1..2) == Some(":");
-        if is_absolute { path.to_owned() } else { tidy(&format!("{}{path}", self.folder)) }
+        join_path(self.folder, path)
     }
 }
 
@@ -44,25 +43,6 @@ impl std::fmt::Debug for RelativeSources<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RelativeSources").field("folder", &self.folder).finish_non_exhaustive()
     }
-}
-
-/// Without `.` and without `x/..`.
-pub(crate) fn tidy(path: &str) -> String {
-    let mut parts: Vec<&str> = Vec::new();
-    for (at, part) in path.split('/').enumerate() {
-        match part {
-            "." => {}
-            "" if at > 0 => {}
-            ".." => match parts.last() {
-                None | Some(&("" | ".." | "~")) => parts.push(part),
-                Some(_) => {
-                    parts.pop();
-                }
-            },
-            part => parts.push(part),
-        }
-    }
-    parts.join("/")
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ const RULES: &[Rule] = &[
     rule("attribute-value", Error, "an attribute has a value of its type: a number, duration, boolean or one of some words"),
     rule("file-too-large", Error, "a workflow file has at most 16 MB"),
     rule("html-label", Error, "labels are plain text, not HTML"),
+    rule("import", Error, "imported files have one way in and one way out, and do not go round"),
     rule("missing-file", Error, "every file that an attribute names can be read"),
     rule("nesting-too-deep", Error, "subgraphs nest at most 128 deep"),
     rule("node-id", Error, "a node id has letters, digits and underscores, no digit first, at most 128 characters"),

@@ -39,6 +39,7 @@ const BROKEN: &[(&str, &str)] = &[
         "digraph { start -> a; a [shape=parallelogram, script=x]; a -> b [label=success]; a -> exit [label=fail]; b -> exit }",
     ),
     ("template-root", "digraph { start -> a -> exit; a [prompt=\"{{ input.x }}\"] }"),
+    ("import", "digraph { start -> a -> exit; a [import=\"there.fabro\", prompt=x] }"),
     ("late-default", "digraph { start -> a -> exit; node [timeout=5m]; a [prompt=x] }"),
     ("unknown-property", "digraph { graph [model_stylesheet=\"* { modle: y }\"]; start -> exit }"),
     ("condition-syntax", "digraph { start -> exit [condition=\"(x\"] }"),
@@ -370,4 +371,40 @@ fn inputs_may_be_unknown() {
     let given: Map<String, Value> = Map::from_iter([("x".to_owned(), Value::Null)]);
     assert!(check("t", source, &sources(&[]), Some(&given)).is_valid());
     assert!(!check("t", source, &sources(&[]), Some(&Map::new())).is_valid());
+}
+
+#[test]
+fn imported_nodes_are_checked_as_a_part_of_the_workflow() {
+    let part = r#"digraph { start -> ask -> check -> exit
+        ask [prompt="@ask.md", output_schema="{}"]
+        check [shape=parallelogram, script="x {{ context.output.ask.score }} {{ context.output.chek.x }}", retry_target=ask, on_failure=stop]
+        check -> ask [condition="context.output.ask.score < 3 && outcome=fail", promt=x] }"#;
+    let main = r#"digraph { start -> a -> b -> exit; a [import="lib/part.fabro"] b [import="lib/part.fabro"]
+        graph [model_stylesheet=".a { model: one } #ask { model: two }"] }"#;
+    let sources =
+        sources(&[("lib/part.fabro", part), ("lib/ask.md", "Ask {{ context.output.check.x }}.")]);
+    let checked = check("t", main, &sources, None);
+    assert!(checked.is_valid());
+    let shown: Vec<String> =
+        checked.findings.iter().map(|finding| support::show(main, finding)).collect();
+    insta::assert_snapshot!(shown.join("\n"), @r#"
+    1:46 warning: lib/part.fabro:2:21: no stage writes `output.a.check.x`: `a.check` is a command node
+      at: "lib/part.fabro"
+      fix: read `command.output`
+    1:46 warning: lib/part.fabro:3:83: no stage writes `output.chek.x`: there is no node `chek`
+      at: "lib/part.fabro"
+      fix: name a node of this workflow
+    2:52 warning: `#ask` matches no node of this workflow
+      at: #ask
+      fix: remove the rule, or give a node this id or class
+    "#);
+    let workflow = checked.workflow.unwrap();
+    let model = |id| workflow.node(workflow.find(id).unwrap()).attrs.text("model");
+    assert_eq!([model("a.ask"), model("b.ask")], [Some("one"), None]);
+    assert!(crate::prepare("t", main, &sources).is_ok());
+    let broken = crate::prepare("t", &main.replace("lib/part", "lib/prt"), &sources).unwrap_err();
+    assert_eq!(broken[0].rule, "missing-file");
+    let unread = fabro_graph::Workflow::from_source("t", main).unwrap();
+    let error = fabro_plan::Plan::compile(unread).unwrap_err();
+    assert!(error.findings.iter().any(|finding| finding.message.contains("`import` is still")));
 }

@@ -1,7 +1,8 @@
 //! `fabro graph`.
 
 use clap_complete::ArgValueCompleter;
-use fabro_graph::Workflow;
+use fabro_graph::{Workflow, expand_imports};
+use fabro_run::FileSources;
 use fabro_types::Severity;
 use std::path::PathBuf;
 
@@ -43,9 +44,12 @@ pub fn graph(args: &GraphArgs, global: &Global) -> anyhow::Result<Exit> {
     let source = read_workflow(&path)?;
     let name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into());
     let file = shown(&path, &cwd);
-    let workflow = Workflow::from_source(&name, &source)
+    let mut workflow = Workflow::from_source(&name, &source)
         .map_err(|finding| not_valid(&file, &source, &[finding], global))?;
+    let dir = path.parent().map_or_else(|| cwd.clone(), |dir| cwd.join(dir));
+    expand_imports(&mut workflow, &FileSources::new(dir, home()));
     let mut findings = workflow.findings().to_vec();
+    workflow.place(&mut findings);
     findings.retain(|finding| finding.severity == Severity::Error);
     if !findings.is_empty() {
         return Err(not_valid(&file, &source, &findings, global));

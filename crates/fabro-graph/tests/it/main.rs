@@ -6,6 +6,7 @@
 mod files;
 mod formatting;
 mod hostile;
+mod imports;
 mod joins;
 mod lowering;
 mod properties;

@@ -165,7 +165,11 @@ fn of_graph(workflow: &Workflow, name: &str, nearby: &Nearby) -> Need {
 
 /// `response.ID`, `output.ID`, `child.ID`, the latter two with a path behind.
 fn of_node(workflow: &Workflow, root: &str, rest: &str, nearby: &Nearby) -> Need {
-    let (id, path) = rest.split_once('.').unwrap_or((rest, ""));
+    // Ids of imported nodes have dots in them: the longest counts.
+    let heads = rest.rmatch_indices('.').map(|(dot, _)| (&rest[..dot], &rest[dot + 1..]));
+    let mut ways = std::iter::once((rest, "")).chain(heads);
+    let way = ways.find(|(id, _)| workflow.find(id).is_some());
+    let (id, path) = way.or_else(|| rest.split_once('.')).unwrap_or((rest, ""));
     let Some(ix) = workflow.find(id) else {
         return no_node(workflow, &format!("{root}."), id, nearby);
     };
