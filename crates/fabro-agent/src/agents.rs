@@ -236,6 +236,7 @@ impl Agents {
     fn parts(&self, spawn: &SpawnArguments) -> Result<Parts, String> {
         let parent = &self.parent;
         let mut settings = parent.settings.clone();
+        settings.live = None;
         settings.subagent_depth -= 1;
         settings.output_schema = None;
         if !settings.system.is_empty() {

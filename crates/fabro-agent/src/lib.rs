@@ -96,7 +96,7 @@ pub use fabro_compaction::{Overrides, Policy};
 pub use journal::{Journal, JournalError, MemoryJournal, Record};
 pub use prompt::{SystemInfo, system_prompt};
 pub use session::{Answer, Session};
-pub use settings::{MayAsk, Parts, Price, Settings};
+pub use settings::{Live, LiveAnswer, MayAsk, Parts, Price, Settings};
 pub use skills::{SKILL_BYTES, Skill, SkillError, read_skills, use_skill};
 pub use steering::{Steer, Steering};
 pub use subagent_calls::SUBAGENT_TOOLS;

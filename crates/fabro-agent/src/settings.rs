@@ -34,6 +34,18 @@ pub type MayAsk = Arc<dyn Fn(&Usage) -> bool + Send + Sync>;
 /// Puts the price of an answer into its usage.
 pub type Price = Arc<dyn Fn(&mut Usage) + Send + Sync>;
 
+/// What arrives of an answer.
+#[derive(Clone, Copy, Debug)]
+pub enum LiveAnswer<'a> {
+    /// More of its text.
+    Text(&'a str),
+    /// It is whole, or what arrived of it is discarded.
+    End,
+}
+
+/// Sees answers while they arrive. It is called between the pieces, so it must be quick.
+pub type Live = Arc<dyn Fn(LiveAnswer<'_>) + Send + Sync>;
+
 /// How a session behaves. [`Settings::default`] is a session with nothing chosen.
 #[derive(Clone)]
 pub struct Settings {
@@ -69,6 +81,8 @@ pub struct Settings {
     pub may_ask: Option<MayAsk>,
     /// Prices answers. `None`: the price is what the model reports.
     pub price: Option<Price>,
+    /// Sees the session's answers while they arrive, not redacted; those of subagents are not shown.
+    pub live: Option<Live>,
     /// Whether an agent that repeats its calls is warned, and ended after some warnings.
     pub loop_detection: bool,
     /// Redacts secrets in answers of the model and in its errors. Tools redact their outputs
@@ -96,6 +110,7 @@ impl Default for Settings {
             subagent_depth: 1,
             may_ask: None,
             price: None,
+            live: None,
             loop_detection: true,
             redactor: Redactor::default(),
             cache_key: None,

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::ledger::Ledger;
 use crate::message::{answer_note, preview, user_note};
 use crate::session::{CONTINUE, MAX_CONTINUATIONS};
-use crate::{Parts, Record, Session, SessionError};
+use crate::{LiveAnswer, Parts, Record, Session, SessionError};
 
 impl Session {
     /// Asks for the next answer, which is whole and not empty.
@@ -219,8 +219,18 @@ impl Parts {
             // The other end outlives this one.
             let _ = failures.send(EventBody::AgentError { class: error.class(), message });
         };
+        let live = |answer: LiveAnswer<'_>| {
+            if let Some(live) = &settings.live {
+                live(answer);
+            }
+        };
         let watch = |progress: Progress<'_>| {
             self.journal.touch();
+            match progress {
+                Progress::Part(Part::Text(text)) => return live(LiveAnswer::Text(text)),
+                Progress::Part(_) => return,
+                _ => live(LiveAnswer::End),
+            }
             match progress {
                 Progress::Retrying { error, wait, .. } => {
                     report(error, format!("asking again in {} s", wait.as_secs_f64().ceil()));
@@ -242,6 +252,7 @@ impl Parts {
             let reply = pin!(ask(&*self.model, request, &settings.asking, watch));
             self.record_tries(reply, began, &mut failed, pending).await
         };
+        live(LiveAnswer::End);
         let price = |usage: &mut Usage| {
             usage.model = usage.model.take().or_else(|| model.clone());
             if let Some(price) = &settings.price {

@@ -38,12 +38,15 @@ pub struct StagePlace {
 /// Tells where the files of a stage are.
 pub type StageDirs = Box<dyn Fn(&StagePlace) -> PathBuf + Send + Sync>;
 
-/// The last lines that a stage has written: those of a command's log files, or of what its model has
-/// said last.
+/// The last lines that a stage has written: those of a command's log files, or of its model's answer.
 pub(crate) fn last_lines(stage: &RunningStage, dirs: &StageDirs) -> Vec<String> {
     match stage.handler {
         NodeKind::Command => last_of_files(&dirs(&stage.place)),
-        _ => last_of(&stage.said),
+        // While an answer arrives it is in this file, and in the log only once it is whole.
+        _ => match tail(&dirs(&stage.place).join("live.log")) {
+            Ok(text) if !text.trim().is_empty() => last_of(&text),
+            _ => last_of(&stage.said),
+        },
     }
 }
 

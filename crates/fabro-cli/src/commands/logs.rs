@@ -121,6 +121,9 @@ struct StageLog {
     kind: NodeKind,
     stdout: GrowingFile,
     stderr: GrowingFile,
+    /// The answer that arrives, and its lines that were shown already.
+    live: GrowingFile,
+    live_lines: Vec<String>,
     /// A model has answered.
     has_text: bool,
     is_shown: bool,
@@ -260,8 +263,10 @@ impl Reader<'_> {
             _ => {}
         }
         if let Some(written) = written(event, self.store)? {
-            stage.has_text |= written.stream == LogStream::Text;
-            self.printer.text(&stage.name, written.stream, &written.text)?;
+            let is_answer = written.stream == LogStream::Text;
+            stage.has_text |= is_answer;
+            let text = if is_answer { stage.rest_of(&written.text) } else { &written.text };
+            self.printer.text(&stage.name, written.stream, text)?;
         }
         Ok(())
     }
@@ -299,6 +304,8 @@ impl Reader<'_> {
             kind,
             stdout: GrowingFile::default(),
             stderr: GrowingFile::default(),
+            live: GrowingFile::default(),
+            live_lines: Vec::new(),
             has_text: false,
             is_shown,
             is_open: true,
@@ -326,6 +333,9 @@ impl Reader<'_> {
         for stage in self.stages.values_mut().filter(|stage| stage.is_open) {
             let dir = stage.dir.clone();
             stage.read_files(|name| dir.join(name), false, &mut self.printer)?;
+            if stage.is_shown && stage.kind != NodeKind::Command {
+                stage.read_live(&dir.join("live.log"), &mut self.printer)?;
+            }
         }
         self.printer.flush()
     }
@@ -364,6 +374,26 @@ impl StageLog {
             }
         }
         Ok(())
+    }
+
+    /// Shows the whole lines of an answer that arrives.
+    fn read_live(&mut self, path: &Path, printer: &mut Printer) -> anyhow::Result<()> {
+        self.live.read(path, |line| {
+            self.live_lines.push(String::from_utf8_lossy(line).trim_end_matches('\n').to_owned());
+            printer.line(&self.name, LogStream::Text, line)
+        })
+    }
+
+    /// What of a recorded answer was not shown while it arrived. All of it, when what arrived was
+    /// discarded.
+    fn rest_of<'t>(&mut self, text: &'t str) -> &'t str {
+        let mut rest = text;
+        self.live = GrowingFile::default();
+        for line in std::mem::take(&mut self.live_lines) {
+            let Some(after) = rest.strip_prefix(&line) else { return text };
+            rest = after.strip_prefix('\n').unwrap_or(after);
+        }
+        rest
     }
 
     fn read_to_end(&mut self, printer: &mut Printer) -> anyhow::Result<()> {
@@ -506,5 +536,36 @@ impl Printer {
         }
         let text = std::mem::take(&mut self.text);
         if self.is_json { output::stdout(&text) } else { output::text(&text) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_shown_of_an_answer_is_not_shown_again() {
+        let check = |shown: &[&str], answer: &str, expect: &str| {
+            let mut stage = StageLog {
+                name: "work@1".into(),
+                dir: PathBuf::new(),
+                kind: NodeKind::Agent,
+                stdout: GrowingFile::default(),
+                stderr: GrowingFile::default(),
+                live: GrowingFile::default(),
+                live_lines: shown.iter().map(|&line| line.to_owned()).collect(),
+                has_text: false,
+                is_shown: true,
+                is_open: true,
+            };
+            assert_eq!(stage.rest_of(answer), expect, "{shown:?}");
+            assert!(stage.live_lines.is_empty());
+        };
+        check(&[], "one\ntwo", "one\ntwo");
+        check(&["one"], "one\ntwo", "two");
+        check(&["one", "two"], "one\ntwo", "");
+        check(&["", "one"], "\none\ntwo", "two");
+        // Another answer came after a retry.
+        check(&["other"], "one\ntwo", "one\ntwo");
     }
 }

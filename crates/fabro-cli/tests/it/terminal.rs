@@ -15,7 +15,7 @@ use rustix::termios::{Winsize, tcsetwinsize};
 
 use crate::project::Project;
 
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A command on a terminal of its own.
 struct Terminal {

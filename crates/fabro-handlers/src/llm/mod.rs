@@ -6,6 +6,7 @@ mod exchange;
 mod external;
 mod interpret;
 mod journal;
+mod live;
 mod prepare;
 mod recorded;
 mod settings;

@@ -11,6 +11,7 @@ use fabro_types::Usage;
 use serde_json::Value;
 
 use super::LlmHandler;
+use super::live::live_file;
 use super::prepare::StageRequest;
 use crate::common::{cache_key, warn};
 
@@ -83,6 +84,7 @@ impl LlmHandler {
             subagent_depth: self.subagent_depth(stage),
             may_ask: Some(budget(stage)),
             price: Some(self.price(unpriced)),
+            live: Some(live_file(&stage.dir(), self.agents.redactor.clone())),
             redactor: self.agents.redactor.clone(),
             cache_key: Some(cache_key(stage)),
             model,
