@@ -117,6 +117,10 @@ fn mistral(body: &Value) -> Result<(), Refusal> {
         return Err(forbidden(field));
     }
     unknown_field(body, "reasoning_content", |_, field| forbidden(field))?;
+    let mut pairs = list(&body["messages"]).windows(2);
+    if pairs.any(|pair| pair[0]["role"] == "tool" && pair[1]["role"] == "user") {
+        return Err(refused("Unexpected role 'user' after role 'tool'", "messages", Some("3230")));
+    }
     for message in list(&body["messages"]) {
         for call in list(&message["tool_calls"]) {
             let id = text(call, "id");

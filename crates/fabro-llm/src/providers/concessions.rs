@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 
-use super::error_body::RefusedField;
 use super::wire::{Wire, WireRequest};
 use super::{Provider, ProviderKind};
 use crate::ModelInfo;
@@ -28,6 +27,60 @@ pub(super) enum SchemaUse {
     Always,
     WithoutTools,
     Never,
+}
+
+/// What a server may refuse of a request that can be sent without it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RefusedField {
+    /// The JSON Schema of the answer.
+    Schema,
+    /// The reasoning effort.
+    Effort,
+    StreamOptions,
+    /// Chat Completions for this model, or for its tools.
+    ChatCompletions,
+    /// There is no such address.
+    Address,
+}
+
+/// How the refusals of fields are worded, in lower case.
+const REFUSED_FIELDS: [(RefusedField, &[&str]); 4] = [
+    (RefusedField::ChatCompletions, &["v1/responses", "v1/chat/completions"]),
+    (
+        RefusedField::Schema,
+        &[
+            "response_format",
+            "json_schema",
+            "json schema",
+            "json mode",
+            "text.format",
+            "output_config.format",
+            "response mime type",
+            "responsejsonschema",
+            "custom grammar constraints",
+            "structured output",
+        ],
+    ),
+    (RefusedField::StreamOptions, &["stream_options"]),
+    (RefusedField::Effort, &["reasoning_effort", "reasoning.effort", "output_config.effort"]),
+];
+
+impl RefusedField {
+    /// What an error is about, where the status is that of a refusal.
+    pub(super) fn of(status: u16, text: &str) -> Option<Self> {
+        if !matches!(status, 400 | 404 | 405 | 422) {
+            return None;
+        }
+        let text = text.to_ascii_lowercase();
+        let is_named = |words: &&[&str]| words.iter().any(|word| text.contains(word));
+        let named = REFUSED_FIELDS.iter().find(|(_, words)| is_named(words));
+        match named {
+            Some((field, _)) => Some(*field),
+            None if status == 405 => Some(Self::Address),
+            None if status == 404 && !text.contains("model") => Some(Self::Address),
+            None => None,
+        }
+    }
 }
 
 /// A server with rules of its own.

@@ -38,7 +38,7 @@ pub(super) fn sent(
     }
 }
 
-/// What the user is told when another effort is sent than the one that was asked for.
+/// The warning when another effort is sent than the one that was asked for.
 pub(super) fn warning(
     wanted: ReasoningEffort,
     sent: Option<ReasoningEffort>,

@@ -7,8 +7,8 @@ use reqwest::{Client, Response};
 use tokio::time::timeout;
 use tokio_util::codec::{Decoder, LinesCodec, LinesCodecError};
 
+use super::concessions::RefusedField;
 use super::endpoint::Endpoint;
-use super::error_body::{ErrorBody, RefusedField};
 use super::sse::{Frame, Parser};
 use super::wire::WireRequest;
 use super::{Provider, failure};
@@ -89,7 +89,7 @@ pub(super) async fn send(
     };
     let text = text.map_err(|error| failure::transport(&error, provider, endpoint))?;
     let error = failure::refused(provider, status, &headers, &text);
-    Err(Refusal { error, field: ErrorBody::refused_field(status, &text) })
+    Err(Refusal { error, field: RefusedField::of(status, &text) })
 }
 
 /// The body of an error, as far as it is looked at.

@@ -124,6 +124,8 @@ pub(super) struct WireRequest<'a> {
     /// The longest answer of the model, where that is known.
     pub(super) max_output_tokens: Option<u32>,
     accepts_schema: bool,
+    /// The server, where it has rules of its own.
+    pub(super) server: Option<Server>,
     /// What this server does not take.
     pub(super) concessions: Concessions,
     /// What differs from the request, for the user.
@@ -164,6 +166,7 @@ impl<'a> WireRequest<'a> {
             max_tokens: request.max_tokens.map(|wanted| wanted.min(most.unwrap_or(u32::MAX))),
             max_output_tokens: most,
             accepts_schema,
+            server,
             concessions: concessions.of_server(server),
             warning: wanted.and_then(|wanted| efforts::warning(wanted, effort, model)),
             request,
@@ -215,9 +218,9 @@ impl<'a> WireRequest<'a> {
         families.iter().any(|family| name.starts_with(family))
     }
 
-    /// It may think, as far as known.
-    pub(super) fn may_think(&self) -> bool {
-        self.thinking != Some(ThinkingMode::Never)
+    /// Whether the model is known to think.
+    pub(super) fn thinks(&self) -> bool {
+        self.thinking.is_some_and(|mode| mode != ThinkingMode::Never)
     }
 
     /// The service tier in the words of `OpenAI`.

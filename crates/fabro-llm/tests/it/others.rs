@@ -119,12 +119,6 @@ async fn a_turn_of_responses() {
       "store": false,
       "model": "some-model",
       "stream": true,
-      "reasoning": {
-        "summary": "auto"
-      },
-      "include": [
-        "reasoning.encrypted_content"
-      ],
       "tools": [
         {
           "type": "function",
@@ -296,9 +290,6 @@ async fn a_turn_of_gemini() {
     assert_snapshot!(pretty(&body), @r#"
     {
       "generationConfig": {
-        "thinkingConfig": {
-          "includeThoughts": true
-        },
         "responseMimeType": "application/json",
         "responseJsonSchema": {
           "type": "object"

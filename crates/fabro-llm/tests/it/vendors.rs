@@ -297,7 +297,7 @@ async fn models_of_openai_find_their_interface() {
         asked(with(chat), "gpt-6.2-sol", Some("high")).await,
         "chat/completions InvalidRequest"
     );
-    // A proxy of another kind is told so by the refusal.
+    // At a proxy of another kind the refusal says so.
     let proxy = provider(ProviderKind::OpenAiCompatible, &server);
     assert_eq!(asked(proxy, "gpt-6.2-sol", None).await, "chat/completions responses");
     // A server that has Chat Completions only.

@@ -52,7 +52,7 @@ fn add_thinking(wire: &WireRequest<'_>, body: &mut Value) {
     let family = wire.model.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
     if !family.starts_with("qwen") {
         body["thinking"] = json!({"type": if is_on { "enabled" } else { "disabled" }});
-    } else if Server::of(wire.provider, None) == Some(Server::Groq) {
+    } else if wire.server == Some(Server::Groq) {
         body["reasoning_effort"] = if is_on { "default" } else { "none" }.into();
     } else {
         body["enable_thinking"] = is_on.into();
@@ -81,7 +81,14 @@ fn messages(wire: &WireRequest<'_>) -> Vec<Value> {
     for message in &**messages {
         match message.role {
             Role::System => {}
-            Role::User => out.push(json!({"role": "user", "content": text(message)})),
+            Role::User => {
+                let follows_results = out.last().is_some_and(|last| last["role"] == "tool");
+                if follows_results && wire.server == Some(Server::Mistral) {
+                    // It refuses a message of the user there.
+                    out.push(json!({"role": "assistant", "content": "OK."}));
+                }
+                out.push(json!({"role": "user", "content": text(message)}));
+            }
             Role::Assistant => out.extend(assistant(message, wire)),
             Role::Tool => out.extend(message.content.iter().filter_map(result)),
         }

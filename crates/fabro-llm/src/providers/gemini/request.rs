@@ -50,7 +50,7 @@ fn generation_config(wire: &WireRequest<'_>) -> Value {
         }
         _ => {}
     }
-    if wire.may_think() {
+    if wire.thinks() {
         config["thinkingConfig"]["includeThoughts"] = true.into();
     }
     // Older models refuse a schema beside tools.

@@ -19,8 +19,8 @@ pub(in crate::providers) fn body(wire: &WireRequest<'_>) -> Value {
     if let Some(effort) = wire.effort {
         body["reasoning"]["effort"] = json!(effort);
     }
-    // Refused for models that do not think.
-    if wire.may_think() {
+    // Refused by models that do not think.
+    if wire.thinks() {
         body["reasoning"]["summary"] = "auto".into();
         body["include"] = json!(["reasoning.encrypted_content"]);
     }
