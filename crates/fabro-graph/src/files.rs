@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fabro_types::{Diagnostic, excerpt};
 
 use crate::attrs::{Attr, Attrs};
-use crate::import::Renamed;
+use crate::renamed::Renamed;
 use crate::schema;
 use crate::value::Value;
 use crate::workflow::{Node, Workflow};

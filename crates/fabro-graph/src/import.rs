@@ -1,7 +1,7 @@
 //! `import="./x.fabro"`: the body of another file in the place of a node.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -10,6 +10,7 @@ use petgraph::graph::DiGraph;
 
 use crate::attrs::{Attr, Attrs, Origin};
 use crate::files::{Sources, join_path};
+use crate::renamed::Renamed;
 use crate::schema::{self, Place};
 use crate::value::Value;
 use crate::workflow::{Adjacency, Cluster, Edge, Node, NodeIx, Workflow};
@@ -49,13 +50,6 @@ pub(crate) struct ImportedFile {
     end: usize,
     /// The first attribute that imports it; it may be in an imported file itself.
     by: Span,
-}
-
-/// The ids of an imported file, and what they have got in front of them.
-#[derive(Debug)]
-pub(crate) struct Renamed {
-    prefix: Arc<str>,
-    ids: HashSet<Arc<str>>,
 }
 
 /// Puts the files that nodes import in the place of these nodes, and those that the files import. What
@@ -342,10 +336,11 @@ impl Importer<'_> {
             workflow.node_indices().filter(|ix| workflow.node(*ix).kind == kind).collect()
         };
         let plain = |edges: Vec<crate::EdgeIx>| match &edges[..] {
-            [edge] if workflow.edge(*edge).attrs.iter().next().is_none() => Some(*edge),
+            [edge] if !has_attributes(workflow.edge(*edge)) => Some(*edge),
             _ => None,
         };
-        let (starts, exits) = (of_kind(NodeKind::Start), of_kind(NodeKind::Exit));
+        let starts = of_kind(NodeKind::Start);
+        let exits = of_kind(NodeKind::Exit);
         let ([start], [exit]) = (&starts[..], &exits[..]) else {
             let message = format!("`{path}` has not exactly one start and one exit");
             self.error(span, message, "give it one start node and one exit node");
@@ -451,6 +446,11 @@ fn follow_exits(
             is_exit.then(|| to.clone())
         });
     }
+}
+
+/// The edge has attributes of ours, which would be lost with it.
+fn has_attributes(edge: &Edge) -> bool {
+    edge.attrs.iter().any(|attr| schema::find(Place::Edge, &attr.name).is_some())
 }
 
 /// A node of a file in the place of the node that imports the file.
@@ -583,78 +583,4 @@ fn beside(attr: &Attr, folder: &str) -> Option<Value> {
     let takes_file = schema::find(Place::Node, &attr.name).is_some_and(|known| known.file);
     let path = text.strip_prefix('@').filter(|path| takes_file && !path.starts_with('@'))?;
     Some(Value::String(format!("@{}", joined(path)).into()))
-}
-
-impl Renamed {
-    /// A template whose expressions read the keys of these nodes.
-    pub(crate) fn template<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        let mut out = String::new();
-        let mut done = 0;
-        let mut from = 0;
-        while let Some(open) = text[from..].find('{').map(|at| from + at) {
-            let close = match text.as_bytes().get(open + 1) {
-                Some(b'{') => "}}",
-                Some(b'%') => "%}",
-                _ => {
-                    from = open + 1;
-                    continue;
-                }
-            };
-            let end = text[open..].find(close).map_or(text.len(), |at| open + at);
-            if let Cow::Owned(changed) = self.keys(&text[open..end]) {
-                out.push_str(&text[done..open]);
-                out.push_str(&changed);
-                done = end;
-            }
-            from = end;
-        }
-        if done == 0 {
-            return Cow::Borrowed(text);
-        }
-        out.push_str(&text[done..]);
-        Cow::Owned(out)
-    }
-
-    /// The text of a condition or an expression with `response.ID` and the like of these nodes as they
-    /// are called now.
-    fn keys<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        const ROOTS: [&str; 4] = ["response.", "output.", "child.", "retry_count."];
-        let is_word =
-            |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
-        let bytes = text.as_bytes();
-        let mut out = String::new();
-        let mut done = 0;
-        let mut at = 0;
-        while at < bytes.len() {
-            let length = bytes[at..].iter().take_while(|byte| is_word(byte)).count();
-            if length == 0 {
-                at += 1;
-                continue;
-            }
-            let word = &text[at..at + length];
-            let key = word.strip_prefix("context.").unwrap_or(word);
-            let key = key.strip_prefix("internal.").unwrap_or(key);
-            if let Some(id) = ROOTS.iter().find_map(|root| key.strip_prefix(root))
-                && self.has(id)
-            {
-                let place = at + length - id.len();
-                out.push_str(&text[done..place]);
-                out.push_str(&self.prefix);
-                out.push('.');
-                done = place;
-            }
-            at += length;
-        }
-        if done == 0 {
-            return Cow::Borrowed(text);
-        }
-        out.push_str(&text[done..]);
-        Cow::Owned(out)
-    }
-
-    /// Whether the path is one of the ids, or leads into what it wrote.
-    fn has(&self, path: &str) -> bool {
-        self.ids.contains(path)
-            || path.match_indices('.').any(|(dot, _)| self.ids.contains(&path[..dot]))
-    }
 }

@@ -44,6 +44,7 @@ mod join;
 mod lower;
 mod parse;
 mod refusal;
+mod renamed;
 mod scan;
 pub mod schema;
 mod typing;

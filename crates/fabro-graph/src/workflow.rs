@@ -5,7 +5,8 @@ use fabro_types::{Diagnostic, Span, Weight};
 use petgraph::graph::{DiGraph, EdgeIndex, NodeIndex};
 
 use crate::attrs::{Attr, Attrs, Origin};
-use crate::import::{ImportedFile, Renamed};
+use crate::import::ImportedFile;
+use crate::renamed::Renamed;
 use crate::schema::{self, Place};
 use crate::value::Value;
 use fabro_types::NodeKind;

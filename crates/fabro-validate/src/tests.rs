@@ -408,3 +408,36 @@ fn imported_nodes_are_checked_as_a_part_of_the_workflow() {
     let error = fabro_plan::Plan::compile(unread).unwrap_err();
     assert!(error.findings.iter().any(|finding| finding.message.contains("`import` is still")));
 }
+
+/// The examples of the documentation are valid.
+#[test]
+fn documented_workflows_are_valid() {
+    let docs = include_str!("../../../docs/workflow-language.md");
+    let blocks: Vec<&str> =
+        docs.split("```dot\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert!(blocks.len() > 5);
+    let review = blocks.iter().find(|block| block.contains("digraph Review")).unwrap();
+    let change = docs.split("```text\n").find(|block| block.starts_with("digraph Change")).unwrap();
+    let change = change.split("```").next().unwrap();
+    for block in blocks.iter().copied().chain([change]) {
+        let any = AnyFile(review);
+        let errors = check("t", block, &any, None).findings;
+        let errors: Vec<_> =
+            errors.iter().filter(|finding| finding.severity == Severity::Error).collect();
+        assert!(errors.is_empty(), "{block}\n{errors:?}");
+    }
+}
+
+/// Every file there is: imported workflows, children, schemas and texts.
+struct AnyFile<'a>(&'a str);
+
+impl fabro_graph::Sources for AnyFile<'_> {
+    fn read(&self, path: &str) -> Result<String, String> {
+        Ok(match path {
+            path if path.contains("review") => self.0.to_owned(),
+            path if path.ends_with(".json") => "{}".to_owned(),
+            path if path.ends_with(".fabro") => "digraph { start -> exit }".to_owned(),
+            _ => "text".to_owned(),
+        })
+    }
+}

@@ -2,6 +2,9 @@
 
 use std::fmt::Write as _;
 
+use proptest::prelude::*;
+
+use crate::properties::document;
 use fabro_graph::{MemorySources, Workflow, expand_imports, resolve_files};
 
 fn sources(files: &[(&str, &str)]) -> MemorySources {
@@ -149,6 +152,24 @@ fn what_is_wrong_is_told_with_file_line_and_column() {
     import at label: `label` cannot stand on `v`, which imports a file; write it in the file; here may stand class, acp.command, acp.config, backend, fidelity, max_retries, model, provider, reasoning_effort, speed, thread_id
     import at prompt: `prompt` cannot stand on `v`, which imports a file; write it in the file; here may stand class, acp.command, acp.config, backend, fidelity, max_retries, model, provider, reasoning_effort, speed, thread_id
     ");
+}
+
+proptest! {
+    #[test]
+    fn any_file_can_be_tried(inner in document(), outer in document()) {
+        let main = r#"digraph { start -> v -> w -> exit; v [import="outer"] w [import="inner"] }"#;
+        let outer = outer.replacen('{', "{ start -> a -> exit; a [import=inner] ", 1);
+        let workflow = read(main, &[("inner", &inner), ("outer", &outer)]);
+        let mut findings = workflow.findings().to_vec();
+        workflow.place(&mut findings);
+        for finding in findings {
+            prop_assert!(main.get(finding.span.start..finding.span.end).is_some(), "{finding:?}");
+        }
+        prop_assert_eq!(workflow.own_source(), main);
+        for (ix, node) in workflow.node_indices().zip(workflow.nodes()) {
+            prop_assert_eq!(workflow.find(&node.id), Some(ix));
+        }
+    }
 }
 
 #[test]

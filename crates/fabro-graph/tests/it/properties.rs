@@ -81,7 +81,7 @@ fn statements() -> impl Strategy<Value = String> {
     .prop_flat_map(end)
 }
 
-fn document() -> impl Strategy<Value = String> {
+pub(crate) fn document() -> impl Strategy<Value = String> {
     (comment(), prop::collection::vec((statements(), comment()), 0..6), comment()).prop_map(
         |(head, body, tail)| {
             let body: String = body.iter().map(|(text, gap)| format!("{text}{gap}")).collect();
