@@ -89,6 +89,8 @@ pub(crate) const RUN_FILE: Schema = &[
 pub(crate) const CONFIG_FILE: Schema = &[&[("_version", Version)], COMMON];
 
 const COMMON: &[Setting] = &[
+    // A run that asks for isolation must not get none.
+    ("run.sandbox.provider", Word(&["local"])),
     ("run.model.name", String),
     ("run.model.provider", String),
     ("run.model.fallbacks", Strings),

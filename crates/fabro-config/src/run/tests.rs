@@ -175,6 +175,13 @@ shell = "zsh"
 }
 
 #[test]
+fn a_sandbox_that_there_is_not_is_an_error() {
+    let text = |provider: &str| format!("_version = 1\n[run.sandbox]\nprovider = \"{provider}\"\n");
+    assert_snapshot!(check(&text("local")), @"");
+    assert_snapshot!(check(&text("docker")), @"run.toml:3:12: `run.sandbox.provider` is `docker` (use `local`)");
+}
+
+#[test]
 fn wrong_values_are_errors_all_at_once() {
     let text = r#"_version = 1
 workflow = "a.fabro"
