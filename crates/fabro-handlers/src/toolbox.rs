@@ -92,6 +92,7 @@ impl Toolbox for LocalToolbox {
             tools.extend(servers.tools());
             // They quote what a server answered, which may be anything.
             let failed = servers.failed().iter().map(ToString::to_string);
+            let failed = failed.chain(servers.warnings().iter().cloned());
             warnings.extend(failed.map(|error| self.redactor.redact(&error).into_owned()));
         }
         let empty = ToolSet::new().with_redactor(self.redactor.clone());

@@ -17,9 +17,18 @@ fn main() -> std::io::Result<()> {
         "endless" => while std::io::stdout().write_all(&[b'x'; 8192]).is_ok() {},
         _ => {}
     }
+    let mut canceled = 0;
+    let mut initialized = false;
     for line in std::io::stdin().lock().lines() {
         let Ok(request) = serde_json::from_str::<Value>(&line?) else { continue };
-        let Some(id) = request.get("id").cloned() else { continue };
+        let Some(id) = request.get("id").cloned() else {
+            canceled += u32::from(request["method"] == "notifications/cancelled");
+            continue;
+        };
+        if mode == "strict" && !initialized && request["method"] != "initialize" {
+            std::process::exit(5);
+        }
+        initialized = true;
         if mode == "silent" {
             eprintln!("thinking");
             continue;
@@ -35,6 +44,10 @@ fn main() -> std::io::Result<()> {
             Some("tools/list") if mode == "listless" => continue,
             Some("tools/list") => Ok(page(&request["params"]["cursor"])),
             Some("tools/call") if request["params"]["name"] == "dawdle" => continue,
+            Some("tools/call") if request["params"]["name"] == "canceled" => {
+                let text = json!({"type": "text", "text": canceled.to_string()});
+                Ok(json!({"content": [text]}))
+            }
             Some("tools/call") => call(&request["params"])?,
             _ => Err("no such method"),
         };
@@ -67,8 +80,10 @@ fn page(cursor: &Value) -> Value {
         once["annotations"] = json!({"readOnlyHint": true});
         return json!({"tools": [echo, once], "nextCursor": "2"});
     }
-    let names =
-        ["env", "fail", "hang", "die", "huge", "flood", "garbage", "leave", "dawdle", "unknown"];
+    let names = [
+        "env", "fail", "hang", "die", "huge", "flood", "garbage", "leave", "dawdle", "unknown",
+        "canceled", "steady",
+    ];
     json!({"tools": names.map(tool)})
 }
 
@@ -105,6 +120,16 @@ fn call(params: &Value) -> std::io::Result<Result<Value, &'static str>> {
                 say(&json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string());
             }
             echo()
+        }
+        "steady" => {
+            for progress in 1..=12 {
+                std::thread::sleep(std::time::Duration::from_millis(50));
+                let token = &params["_meta"]["progressToken"];
+                let params = json!({"progressToken": token, "progress": progress});
+                let method = "notifications/progress";
+                say(&json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string());
+            }
+            "done".to_owned()
         }
         "garbage" => {
             say("} not json {\n\"text\"\n{\"jsonrpc\": \"2.0\", \"id\": 999, \"result\": {}}");

@@ -32,6 +32,11 @@
 //! });
 //! ```
 //!
+//! The protocol is that of 2026-07-28, without sessions, where a server knows it, else that of
+//! 2025-11-25. Schemas of arguments are repaired (a missing type) and their references are replaced; a
+//! tool whose schema is not valid is left out, with a warning in [`Servers::warnings`]. A call that reports
+//! progress gets more time, ten timeouts at most; one that is dropped is canceled on the server.
+//!
 //! A program gets the environment it is given and nothing else, and leads a process group of its
 //! own, which is ended with [`Servers::close`] (SIGTERM, two seconds, SIGKILL) or killed when the
 //! last tool is dropped. A server that ends in the middle of a call is restarted; the call is
@@ -50,10 +55,13 @@
 //! - Nothing is redacted, neither results nor stderr.
 //! - HTTP redirects are followed within one origin only.
 
+mod connection;
 mod error;
 mod http;
+mod lenient;
 mod link;
 mod name;
+mod offer;
 mod result;
 mod servers;
 mod stdio;

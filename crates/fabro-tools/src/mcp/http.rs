@@ -10,7 +10,8 @@ use rmcp::transport::streamable_http_client::{
 use crate::mcp::error::brief;
 
 /// The protocol sets them itself.
-const RESERVED: [&str; 4] = ["accept", "mcp-session-id", "mcp-protocol-version", "last-event-id"];
+const RESERVED: [&str; 6] =
+    ["accept", "mcp-session-id", "mcp-protocol-version", "mcp-method", "mcp-name", "last-event-id"];
 
 /// A connection that sends nothing before the first request.
 pub(crate) fn transport(

@@ -2,25 +2,30 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fabro_config::{McpServer, McpTransport};
 use fabro_sandbox::Program;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ClientCapabilities, ClientConfig, ClientRequest,
-    Implementation, PaginatedRequestParams, PingRequest, Tool,
+    CallToolRequestParams, ClientCapabilities, ClientConfig, Implementation, ProtocolVersion,
+    ServerResult,
 };
 use rmcp::service::{
-    ClientInitializeError, RoleClient, RunningService, ServiceError, serve_client,
+    ClientInitializeError, ClientLifecycleMode, ServiceError, serve_client_with_lifecycle,
 };
 use rmcp::transport::async_rw::AsyncRwTransport;
+use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::mcp::connection::Connection;
 use crate::mcp::error::{ServerError, brief};
+use crate::mcp::lenient::Lenient;
 use crate::mcp::stdio::ServerProcess;
 use crate::mcp::{http, result};
+use crate::schema::Schema;
 use crate::tool::Output;
 
 /// The default timeout from the start of a server to its list of tools.
@@ -28,9 +33,6 @@ const STARTUP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The default timeout of a call.
 const TOOL_TIMEOUT: Duration = Duration::from_mins(2);
-
-/// The most tools that are taken from one server.
-const MAX_TOOLS: usize = 1000;
 
 /// The timeout of a ping, for a server that did not answer a call in time.
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
@@ -48,6 +50,8 @@ pub(crate) struct Link {
     pub(crate) settings: McpServer,
     work_dir: Arc<WorkDir>,
     connection: Mutex<Option<Arc<Connection>>>,
+    /// It does not speak the protocol without sessions, of 2026.
+    is_legacy: AtomicBool,
     /// Fires when the session ends: no new connection is made.
     closed: CancellationToken,
 }
@@ -55,15 +59,16 @@ pub(crate) struct Link {
 impl Link {
     pub(crate) fn new(name: String, settings: McpServer, work_dir: Arc<WorkDir>) -> Self {
         let closed = CancellationToken::new();
-        Self { name, settings, work_dir, connection: Mutex::default(), closed }
+        let is_legacy = AtomicBool::new(false);
+        Self { name, settings, work_dir, connection: Mutex::default(), is_legacy, closed }
     }
 
     fn startup_timeout(&self) -> Duration {
         self.settings.startup_timeout.unwrap_or(STARTUP_TIMEOUT)
     }
 
-    /// Starts the server; returns its tools, and its instructions.
-    pub(crate) async fn start(&self) -> Result<(Vec<Tool>, Option<String>), ServerError> {
+    /// Starts the server; returns its tools as it lists them, and its instructions.
+    pub(crate) async fn start(&self) -> Result<(Vec<Value>, Option<String>), ServerError> {
         let started = Instant::now();
         let connection = self.connected().await?;
         let limit = self.startup_timeout();
@@ -79,7 +84,12 @@ impl Link {
 
     /// Calls a tool. When the server ends meanwhile it is restarted, and the call is retried once if
     /// it is `repeatable`.
-    pub(crate) async fn call(&self, params: CallToolRequestParams, repeatable: bool) -> Output {
+    pub(crate) async fn call(
+        &self,
+        params: CallToolRequestParams,
+        repeatable: bool,
+        schema: Option<&Schema>,
+    ) -> Output {
         let limit = self.settings.tool_timeout.unwrap_or(TOOL_TIMEOUT);
         let mut may_retry = repeatable;
         loop {
@@ -87,17 +97,22 @@ impl Link {
                 Ok(connection) => connection,
                 Err(error) => return Output::error(error.to_string()),
             };
-            let called = connection.service.peer().call_tool_once(params.clone());
-            let error = match timeout(limit, called).await {
-                Ok(Ok(CallToolResponse::Complete(result))) => return result::output(&result),
-                Ok(Ok(_)) => {
+            let error = match connection.call(params.clone(), limit).await {
+                Ok(ServerResult::CallToolResult(result)) => return result::output(&result, schema),
+                Ok(ServerResult::CustomResult(other)) => {
+                    return result::unknown(&other.0).unwrap_or_else(|| {
+                        self.error(&self.reason(&ServiceError::UnexpectedResponse))
+                    });
+                }
+                Ok(ServerResult::InputRequiredResult(_)) => {
                     return self.error("the tool asks for input, which is not available here");
                 }
-                Ok(Err(ServiceError::McpError(error))) => {
-                    return self.error(&brief(&error.message));
+                Ok(_) => ServiceError::UnexpectedResponse,
+                Err(ServiceError::McpError(error)) => return self.error(&brief(&error.message)),
+                Err(ServiceError::Timeout { timeout }) => {
+                    return self.timed_out(&connection, timeout).await;
                 }
-                Ok(Err(error)) => error,
-                Err(_) => return self.timed_out(&connection, limit).await,
+                Err(error) => error,
             };
             if !connection.is_broken(&error) {
                 return self.error(&self.reason(&error));
@@ -168,12 +183,34 @@ impl Link {
         Ok(opened)
     }
 
+    /// Connects by the protocol without sessions first. A server that does not know it may answer in
+    /// any way, or end: it is asked once more by the older protocol.
     async fn open(&self) -> Result<Connection, ServerError> {
-        let client = ClientConfig::new(
+        let modern = ClientLifecycleMode::Auto {
+            preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+            legacy_version: Some(ProtocolVersion::V_2025_11_25),
+        };
+        if !self.is_legacy.load(Ordering::Relaxed) {
+            match self.open_by(modern).await {
+                Err(failed) if failed.may_be_legacy => {}
+                opened => return opened.map_err(|failed| failed.error),
+            }
+        }
+        let opened = self.open_by(ClientLifecycleMode::Initialize).await;
+        self.is_legacy.fetch_or(opened.is_ok(), Ordering::Relaxed);
+        opened.map_err(|failed| failed.error)
+    }
+
+    async fn open_by(&self, lifecycle: ClientLifecycleMode) -> Result<Connection, NotOpened> {
+        let mut client = ClientConfig::new(
             ClientCapabilities::default(),
             Implementation::new("fabro", env!("CARGO_PKG_VERSION")),
         );
-        let fail = |problem| self.server_error(problem, String::new());
+        client.protocol_version = ProtocolVersion::V_2025_11_25;
+        let fail = |problem| NotOpened {
+            error: self.server_error(problem, String::new()),
+            may_be_legacy: false,
+        };
         let limit = self.startup_timeout();
         let (process, service) = match &self.settings.transport {
             McpTransport::Command { command, args, env } => {
@@ -185,21 +222,29 @@ impl Link {
                 let (process, messages, stdin) =
                     started.map_err(|error| fail(error.to_string()))?;
                 let transport = AsyncRwTransport::new_client(messages, stdin);
-                (Some(process), timeout(limit, serve_client(client, transport)).await)
+                let serving = serve_client_with_lifecycle(client, Lenient(transport), lifecycle);
+                (Some(process), timeout(limit, serving).await)
             }
             McpTransport::Http { url, headers } => {
                 let transport = http::transport(url, headers).map_err(fail)?;
-                (None, timeout(limit, serve_client(client, transport)).await)
+                let serving = serve_client_with_lifecycle(client, Lenient(transport), lifecycle);
+                (None, timeout(limit, serving).await)
             }
         };
-        let problem = match service {
+        let (problem, may_be_legacy) = match service {
             Ok(Ok(service)) => return Ok(Connection { service, process }),
-            Ok(Err(error)) => initialization_failed(error, process.as_ref(), self.url()).await,
-            Err(_) => startup_timed_out(limit),
+            Ok(Err(error)) => {
+                let may_be_legacy = may_be_legacy(&error);
+                (initialization_failed(error, process.as_ref(), self.url()).await, may_be_legacy)
+            }
+            Err(_) => (startup_timed_out(limit), false),
         };
-        let Some(process) = process else { return Err(fail(problem)) };
+        let Some(process) = process else {
+            return Err(NotOpened { may_be_legacy, ..fail(problem) });
+        };
         process.end().await;
-        Err(self.server_error(problem, process.last_lines().await))
+        let error = self.server_error(problem, process.last_lines().await);
+        Err(NotOpened { error, may_be_legacy })
     }
 
     /// Gives up a connection that broke.
@@ -263,56 +308,16 @@ impl Link {
     }
 }
 
-struct Connection {
-    service: RunningService<RoleClient, ClientConfig>,
-    process: Option<ServerProcess>,
+/// Why there is no connection.
+struct NotOpened {
+    error: ServerError,
+    may_be_legacy: bool,
 }
 
-impl Connection {
-    async fn tools(&self) -> Result<Vec<Tool>, ServiceError> {
-        let mut tools = Vec::new();
-        let mut cursor = None;
-        loop {
-            let page = PaginatedRequestParams::default().with_cursor(cursor);
-            let page = self.service.peer().list_tools(Some(page)).await?;
-            let more = !page.tools.is_empty();
-            tools.extend(page.tools);
-            cursor = page.next_cursor;
-            if cursor.is_none() || !more || tools.len() >= MAX_TOOLS {
-                tools.truncate(MAX_TOOLS);
-                return Ok(tools);
-            }
-        }
-    }
-
-    /// Whether it answers a ping: an error is an answer too.
-    async fn answers(&self, limit: Duration) -> bool {
-        let ping = ClientRequest::PingRequest(PingRequest::default());
-        match timeout(limit, self.service.peer().send_request(ping)).await {
-            Ok(Ok(_)) => true,
-            Ok(Err(error)) => !self.is_broken(&error),
-            Err(_) => false,
-        }
-    }
-
-    /// Whether no further request is possible. A request over HTTP that fails does not mean that the
-    /// next one fails.
-    fn is_broken(&self, error: &ServiceError) -> bool {
-        match error {
-            ServiceError::TransportClosed => true,
-            ServiceError::TransportSend(_) => {
-                self.process.is_some() || self.service.peer().is_transport_closed()
-            }
-            _ => false,
-        }
-    }
-
-    async fn end(&self) {
-        self.service.cancellation_token().cancel();
-        if let Some(process) = &self.process {
-            process.end().await;
-        }
-    }
+/// Whether a server that failed may speak the older protocol only; false where that was tried.
+fn may_be_legacy(error: &ClientInitializeError) -> bool {
+    !error.is_authorization_required()
+        && !matches!(error, ClientInitializeError::LegacyFallbackFailed { .. })
 }
 
 fn startup_timed_out(limit: Duration) -> String {
@@ -328,6 +333,10 @@ async fn initialization_failed(
     if error.is_authorization_required() {
         return "it asks for authorization: set its Authorization header".to_owned();
     }
+    let error = match error {
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => *fallback,
+        error => error,
+    };
     match (error, process) {
         (
             ClientInitializeError::ConnectionClosed(_)

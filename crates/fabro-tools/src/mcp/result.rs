@@ -1,17 +1,39 @@
+use crate::schema::Schema;
 use crate::tool::Output;
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::Value;
 
-/// A result as text for the model.
-pub(crate) fn output(result: &CallToolResult) -> Output {
+/// In place of content that cannot be read.
+const UNKNOWN: &str = "[content of a kind that is not known here]";
+
+/// A result as text for the model; `schema` is that of its structured part.
+pub(crate) fn output(result: &CallToolResult, schema: Option<&Schema>) -> Output {
     let mut parts: Vec<String> = result.content.iter().map(part).collect();
-    if let Some(value) = &result.structured_content
-        && !result.content.iter().any(|block| repeats(block, value))
-    {
-        parts.push(value.to_string());
+    let is_error = result.is_error == Some(true);
+    if let Some(value) = &result.structured_content {
+        let check = schema.filter(|_| !is_error).map(|schema| schema.problems(value));
+        let problems = check.unwrap_or_default();
+        let is_repeated = result.content.iter().any(|block| repeats(block, value));
+        // The text stands for a structured part that is not what the tool promised.
+        if !is_repeated && (problems.is_empty() || parts.is_empty()) {
+            parts.push(value.to_string());
+        }
+        if !problems.is_empty() {
+            parts.push(format!("[the structured result is not as its schema says: {problems}]"));
+        }
     }
     let text = if parts.is_empty() { "(no output)".to_owned() } else { parts.join("\n") };
-    Output { is_error: result.is_error == Some(true), ..Output::ok(text) }
+    Output { is_error, ..Output::ok(text) }
+}
+
+/// A result with content of kinds that are not known here: the rest of it. `None` for what is no
+/// result.
+pub(crate) fn unknown(result: &Value) -> Option<Output> {
+    let read = |block: &Value| serde_json::from_value::<ContentBlock>(block.clone()).ok();
+    let content = result["content"].as_array()?.iter();
+    let parts = content.map(|block| read(block).map_or_else(|| UNKNOWN.to_owned(), |it| part(&it)));
+    let text = parts.collect::<Vec<_>>().join("\n");
+    Some(Output { is_error: result["isError"] == true, ..Output::ok(text) })
 }
 
 /// Servers repeat structured content as text, for clients that know only that.
@@ -27,7 +49,7 @@ fn part(block: &ContentBlock) -> String {
         ContentBlock::Audio(audio) => described("audio", &audio.mime_type, &audio.data),
         ContentBlock::ResourceLink(link) => format!("[resource {}: {}]", link.name, link.uri),
         ContentBlock::Resource(embedded) => resource(&embedded.resource),
-        _ => "[content of a kind that is not known here]".to_owned(),
+        _ => UNKNOWN.to_owned(),
     }
 }
 
@@ -54,7 +76,7 @@ mod tests {
     use super::*;
 
     fn read(result: Value) -> String {
-        let Output { text, is_error, .. } = output(&serde_json::from_value(result).unwrap());
+        let Output { text, is_error, .. } = output(&serde_json::from_value(result).unwrap(), None);
         if is_error { format!("error: {text}") } else { text }
     }
 

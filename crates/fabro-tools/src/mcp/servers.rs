@@ -5,10 +5,12 @@ use std::sync::Arc;
 use crate::tool::Tool;
 use fabro_config::McpServer;
 use futures_util::future::join_all;
+use serde_json::Value;
 
-use crate::mcp::error::ServerError;
+use crate::mcp::error::{ServerError, brief};
 use crate::mcp::link::{Link, WorkDir};
 use crate::mcp::name;
+use crate::mcp::offer;
 use crate::mcp::tool::McpTool;
 
 /// How much of a server's own instructions is given to an agent, in characters.
@@ -19,6 +21,7 @@ pub struct Servers {
     links: Vec<Arc<Link>>,
     tools: Vec<Arc<dyn Tool>>,
     failed: Vec<ServerError>,
+    warnings: Vec<String>,
 }
 
 impl Servers {
@@ -38,7 +41,8 @@ impl Servers {
         let links: Vec<_> = servers.into_iter().map(link).collect();
         let offers = join_all(links.iter().map(|link| link.start())).await;
         let mut taken = BTreeSet::new();
-        let mut connected = Self { links: Vec::new(), tools: Vec::new(), failed: Vec::new() };
+        let mut connected =
+            Self { links: Vec::new(), tools: Vec::new(), failed: Vec::new(), warnings: Vec::new() };
         for (link, offer) in links.into_iter().zip(offers) {
             match offer {
                 Ok((tools, instructions)) => {
@@ -61,6 +65,11 @@ impl Servers {
         &self.failed
     }
 
+    /// The tools that are left out, and why.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
     /// Ends the servers, all at once: programs get SIGTERM, and SIGKILL two seconds later. Tools
     /// that are called from now on fail.
     pub async fn close(self) {
@@ -70,7 +79,7 @@ impl Servers {
     fn add(
         &mut self,
         link: &Arc<Link>,
-        tools: Vec<rmcp::model::Tool>,
+        tools: Vec<Value>,
         instructions: Option<String>,
         taken: &mut BTreeSet<String>,
     ) {
@@ -79,7 +88,19 @@ impl Servers {
             let text: String = text.chars().take(INSTRUCTIONS).collect();
             format!("About all tools of the MCP server `{}`:\n\n{text}", link.name)
         });
-        for tool in tools {
+        for listed in tools {
+            let tool = match offer::read(&listed) {
+                Ok(tool) => tool,
+                Err(problem) => {
+                    let name = brief(listed["name"].as_str().unwrap_or_default());
+                    self.warnings.push(format!(
+                        "MCP server `{}`: its tool `{name}` is left out: {}",
+                        link.name,
+                        brief(&problem)
+                    ));
+                    continue;
+                }
+            };
             let name = name::unique(&link.name, &tool.name, taken);
             let tool = McpTool::new(name, tool, Arc::clone(link), instructions.take());
             self.tools.push(Arc::new(tool));

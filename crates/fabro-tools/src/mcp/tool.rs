@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::call::unless_canceled;
 use crate::mcp::link::Link;
+use crate::schema::Schema;
 
 /// A tool of a server.
 pub(crate) struct McpTool {
@@ -19,6 +20,8 @@ pub(crate) struct McpTool {
     name: Cow<'static, str>,
     repeatable: bool,
     instructions: Option<String>,
+    /// The schema of its structured results.
+    output: Option<Schema>,
 }
 
 impl McpTool {
@@ -36,13 +39,13 @@ impl McpTool {
             (None, Some(title)) => title,
             (None, None) => format!("`{}` of the MCP server `{}`", offered.name, link.name),
         };
-        let mut schema = Arc::unwrap_or_clone(offered.input_schema);
-        // Servers leave out what is implied, and providers require it.
-        schema.entry("type").or_insert_with(|| json!("object"));
-        schema.entry("properties").or_insert_with(|| json!({}));
+        let schema = Arc::unwrap_or_clone(offered.input_schema);
         let parameters = Arc::new(Value::Object(schema));
+        // One that is not valid says nothing about results.
+        let output = offered.output_schema.map(Arc::unwrap_or_clone).map(Value::Object);
+        let output = output.and_then(|schema| Schema::compile(&schema).ok());
         let spec = ToolSpec { name, description, parameters };
-        Self { spec, link, name: offered.name, repeatable, instructions }
+        Self { spec, link, name: offered.name, repeatable, instructions, output }
     }
 }
 
@@ -63,7 +66,7 @@ impl Tool for McpTool {
             params.meta = Some(meta(call.context));
         }
         // The future of a call is large.
-        let call_server = Box::pin(self.link.call(params, self.repeatable));
+        let call_server = Box::pin(self.link.call(params, self.repeatable, self.output.as_ref()));
         unless_canceled(call.cancel, call_server).await
     }
 }

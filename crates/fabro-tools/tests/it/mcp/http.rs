@@ -11,23 +11,32 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::{call, shown, tool};
 
-type Heard = Arc<Mutex<Vec<String>>>;
+pub(super) type Heard = Arc<Mutex<Vec<String>>>;
+
+/// What a server answers: the whole response to the head, the method and the body of a request.
+pub(super) type Respond = fn(&str, &str, &Value) -> String;
+
+async fn serve(sse: bool) -> (String, Heard) {
+    let json: Respond = |head, method, request| respond(head, method, request, false);
+    let stream: Respond = |head, method, request| respond(head, method, request, true);
+    serve_by(if sse { stream } else { json }).await
+}
 
 /// Answers each request on a connection of its own, until the runtime ends.
-async fn serve(sse: bool) -> (String, Heard) {
+pub(super) async fn serve_by(respond: Respond) -> (String, Heard) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp?key=s3cret", listener.local_addr().unwrap());
     let heard = Heard::default();
     let log = Arc::clone(&heard);
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(answer(stream, Arc::clone(&log), sse));
+            tokio::spawn(answer(stream, Arc::clone(&log), respond));
         }
     });
     (url, heard)
 }
 
-async fn answer(stream: TcpStream, log: Heard, sse: bool) -> Option<()> {
+async fn answer(stream: TcpStream, log: Heard, respond: Respond) -> Option<()> {
     let mut stream = BufReader::new(stream);
     let mut head = String::new();
     let mut length = 0;
@@ -50,7 +59,7 @@ async fn answer(stream: TcpStream, log: Heard, sse: bool) -> Option<()> {
     if request["params"]["name"] == "hang" {
         std::future::pending::<()>().await;
     }
-    let response = respond(&head, &method, &request, sse);
+    let response = respond(&head, &method, &request);
     stream.write_all(response.as_bytes()).await.ok()
 }
 
@@ -90,7 +99,7 @@ fn respond(head: &str, method: &str, request: &Value, sse: bool) -> String {
     )
 }
 
-async fn connect(url: &str, headers: &[(&str, &str)]) -> Servers {
+pub(super) async fn connect(url: &str, headers: &[(&str, &str)]) -> Servers {
     let headers = headers.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
     let transport = McpTransport::Http { url: url.to_owned(), headers };
     connect_server(McpServer { transport, ..McpServer::default() }).await
@@ -115,7 +124,9 @@ async fn answers_come_as_json_or_as_a_stream() {
         servers.close().await;
         let heard = heard.lock().unwrap().clone();
         assert!(heard.iter().all(|line| line.ends_with("Bearer abc")), "{heard:?}");
-        assert!(heard[0].starts_with("initialize"));
+        // It does not know the newer protocol.
+        assert!(heard[0].starts_with("server/discover"));
+        assert!(heard.iter().any(|line| line.starts_with("initialize")));
     }
 }
 

@@ -1,5 +1,6 @@
 //! Against real servers: a program, and an HTTP server.
 
+mod eras;
 mod http;
 mod stdio;
 

@@ -39,6 +39,8 @@ async fn tools_have_names_schemas_and_full_permissions() {
     mcp__fake__leave full {"type":"object","properties":{}}
     mcp__fake__dawdle full {"type":"object","properties":{}}
     mcp__fake__unknown full {"type":"object","properties":{}}
+    mcp__fake__canceled full {"type":"object","properties":{}}
+    mcp__fake__steady full {"type":"object","properties":{}}
     "#);
     assert_snapshot!(tools[0].spec().description, @"Says it again");
     assert_snapshot!(tools[1].spec().description, @"`die once` of the MCP server `fake`");

@@ -1,0 +1,134 @@
+//! A connection to a server: its requests, with their timeouts and their cancellation.
+
+use std::time::Duration;
+
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, CancelledNotificationParam, ClientConfig,
+    ClientRequest, ListToolsRequest, PaginatedRequestParams, PingRequest, RequestId, ServerResult,
+};
+use rmcp::service::{Peer, PeerRequestOptions, RoleClient, RunningService, ServiceError};
+use serde_json::Value;
+use tokio::time::timeout;
+
+use crate::mcp::stdio::ServerProcess;
+
+/// The most tools that are taken from one server.
+const MAX_TOOLS: usize = 1000;
+
+/// How many timeouts a call may take that reports progress.
+const MOST_TIMEOUTS: u32 = 10;
+
+pub(crate) struct Connection {
+    pub(crate) service: RunningService<RoleClient, ClientConfig>,
+    pub(crate) process: Option<ServerProcess>,
+}
+
+impl Connection {
+    /// The tools as the server lists them, valid or not.
+    pub(crate) async fn tools(&self) -> Result<Vec<Value>, ServiceError> {
+        let mut tools = Vec::new();
+        let mut cursor = None;
+        loop {
+            let (page, next) = self.page(cursor).await?;
+            let more = !page.is_empty();
+            tools.extend(page);
+            cursor = next;
+            if cursor.is_none() || !more || tools.len() >= MAX_TOOLS {
+                tools.truncate(MAX_TOOLS);
+                return Ok(tools);
+            }
+        }
+    }
+
+    async fn page(
+        &self,
+        cursor: Option<String>,
+    ) -> Result<(Vec<Value>, Option<String>), ServiceError> {
+        let page = PaginatedRequestParams::default().with_cursor(cursor);
+        let request = ListToolsRequest { params: Some(page), ..ListToolsRequest::default() };
+        let request = ClientRequest::ListToolsRequest(request);
+        match self.service.peer().send_request(request).await? {
+            ServerResult::ListToolsResult(list) => {
+                // A tool that was read can be written.
+                let tools = list.tools.iter().filter_map(|tool| serde_json::to_value(tool).ok());
+                Ok((tools.collect(), list.next_cursor))
+            }
+            // One tool that is not valid makes the whole list another one.
+            ServerResult::CustomResult(other) => {
+                let tools = other.0["tools"].as_array().cloned();
+                let next = other.0["nextCursor"].as_str().map(str::to_owned);
+                Ok((tools.ok_or(ServiceError::UnexpectedResponse)?, next))
+            }
+            _ => Err(ServiceError::UnexpectedResponse),
+        }
+    }
+
+    /// Calls a tool, and waits until the timeout after the call or its last progress. The server is told
+    /// when nothing waits for its result any more.
+    pub(crate) async fn call(
+        &self,
+        params: CallToolRequestParams,
+        limit: Duration,
+    ) -> Result<ServerResult, ServiceError> {
+        let request = CallToolRequest::new(params);
+        let options = PeerRequestOptions::with_timeout(limit)
+            .reset_timeout_on_progress()
+            .with_max_total_timeout(limit.saturating_mul(MOST_TIMEOUTS));
+        let peer = self.service.peer();
+        let request = ClientRequest::CallToolRequest(request);
+        let sent = peer.send_cancellable_request(request, options).await?;
+        let mut guard = CancelOnDrop { peer, id: Some(sent.id.clone()) };
+        let ended = sent.await_response().await;
+        guard.id = None;
+        ended
+    }
+
+    /// Whether it answers a ping: an error is an answer too.
+    pub(crate) async fn answers(&self, limit: Duration) -> bool {
+        let ping = ClientRequest::PingRequest(PingRequest::default());
+        match timeout(limit, self.service.peer().send_request(ping)).await {
+            Ok(Ok(_)) => true,
+            Ok(Err(error)) => !self.is_broken(&error),
+            Err(_) => false,
+        }
+    }
+
+    /// Whether no further request is possible. A request over HTTP that fails does not mean that the
+    /// next one fails.
+    pub(crate) fn is_broken(&self, error: &ServiceError) -> bool {
+        match error {
+            ServiceError::TransportClosed => true,
+            ServiceError::TransportSend(_) => {
+                self.process.is_some() || self.service.peer().is_transport_closed()
+            }
+            _ => false,
+        }
+    }
+
+    pub(crate) async fn end(&self) {
+        self.service.cancellation_token().cancel();
+        if let Some(process) = &self.process {
+            process.end().await;
+        }
+    }
+}
+
+/// Cancels a request that is dropped before its result came.
+struct CancelOnDrop<'a> {
+    peer: &'a Peer<RoleClient>,
+    id: Option<RequestId>,
+}
+
+impl Drop for CancelOnDrop<'_> {
+    fn drop(&mut self) {
+        if let (Some(id), Ok(runtime)) = (self.id.take(), tokio::runtime::Handle::try_current()) {
+            let peer = self.peer.clone();
+            runtime.spawn(async move {
+                let reason = Some("the call was canceled".to_owned());
+                // A server that is gone needs no notice.
+                let _ =
+                    peer.notify_cancelled(CancelledNotificationParam::new(Some(id), reason)).await;
+            });
+        }
+    }
+}
