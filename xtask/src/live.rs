@@ -39,6 +39,60 @@ while True:
     time.sleep(1)
 ";
 
+/// In front of the server: one with the traits of Ollama and others. It ignores that it should stream
+/// and sends all of an answer in one chunk, with calls without ids and with arguments as objects,
+/// reasoning in another field, usage without choices and no `[DONE]`. It refuses fields that it does
+/// not know.
+const ODD_SERVER: &str = r#"
+import http.server, json, sys, urllib.error, urllib.request
+KNOWN = {'model', 'messages', 'tools', 'stream', 'max_tokens', 'response_format'}
+class Odd(http.server.BaseHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+    def answer(self, status, kind, body):
+        self.send_response(status)
+        self.send_header('content-type', kind)
+        self.send_header('content-length', str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers['content-length'])))
+        unknown = sorted(set(body) - KNOWN)
+        if unknown:
+            error = json.dumps({'error': 'unknown field ' + unknown[0]})
+            return self.answer(400, 'application/json', error.encode())
+        body['stream'] = False
+        request = urllib.request.Request(sys.argv[2] + '/chat/completions', json.dumps(body).encode(),
+            {'content-type': 'application/json'})
+        try:
+            whole = json.load(urllib.request.urlopen(request))
+        except urllib.error.HTTPError as error:
+            return self.answer(error.code, 'application/json', error.read())
+        choice = whole['choices'][0]
+        message = choice.pop('message')
+        for call in message.get('tool_calls') or []:
+            call.pop('id', None)
+            call['function']['arguments'] = json.loads(call['function']['arguments'] or '{}')
+        message['reasoning'] = message.pop('reasoning_content', None)
+        chunks = [{'choices': [dict(choice, delta=message)]}, {'usage': whole.get('usage')}]
+        events = ': comment\n\n' + ''.join('data: ' + json.dumps(it) + '\n\n' for it in chunks)
+        self.answer(200, 'text/event-stream', events.encode())
+http.server.ThreadingHTTPServer(('127.0.0.1', int(sys.argv[1])), Odd).serve_forever()
+"#;
+
+/// What the model makes of its tools is not looked at, as it is too small for them; all requests
+/// are to be accepted.
+const AGENT: &str = r#"digraph Agent {
+    start [shape=Mdiamond]
+    look [shape=box, provider="PROVIDER", prompt="List the files of this folder.", reasoning_effort=high, max_turns=3, max_tokens=60,
+        thread_id=t, fidelity=full, tools="list_dir", on_failure="continue",
+        output_schema="{\"type\": \"object\", \"properties\": {\"files\": {\"type\": \"string\"}}, \"required\": [\"files\"], \"additionalProperties\": false}"]
+    sum [shape=tab, provider="PROVIDER", prompt="Say yes.", max_tokens=20, thread_id=t, fidelity=full, on_failure="continue"]
+    exit [shape=Msquare]
+    start -> look -> sum -> exit
+}
+"#;
+
 const PROMPT: &str = r#"digraph Prompt {
     start [shape=Mdiamond]
     colour [shape=tab, prompt="Name one colour. Answer with one word.", max_tokens=40]
@@ -73,12 +127,15 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
         Some(_) => None,
         None => Some(Server::start(&cargo::target_dir(root).join("live"))?),
     };
-    let own_url = server.as_ref().map(|server| format!("http://127.0.0.1:{}/v1", server.port));
+    let own_url = server.as_ref().map(Server::url);
     let base_url = args.base_url.clone().or(own_url).context("no server")?;
     let dir = tempfile::Builder::new().prefix("live-").tempdir()?;
+    let odd = Server::spawn(Path::new("python3"), dir.path(), ODD_SERVER, Some(&base_url))?;
     let settings = format!(
         "_version = 1\n[run.model]\nprovider = \"local\"\n[providers.local]\n\
-         kind = \"openai-compatible\"\nbase_url = \"{base_url}\"\n"
+         kind = \"openai-compatible\"\nbase_url = \"{base_url}\"\n[providers.odd]\n\
+         kind = \"openai-compatible\"\nbase_url = \"{}\"\n",
+        odd.url()
     );
     fs::create_dir(dir.path().join(".fabro"))?;
     fs::write(dir.path().join(".fabro/config.toml"), settings)?;
@@ -92,7 +149,12 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
     let output = &context["output.city"];
     ensure!(output["city"].is_string() && output["country"].is_string(), "schema: got {output}");
     say(&format!("schema: {output}"));
-    say("live: a real model answered a prompt, and kept to a schema");
+    for provider in ["local", "odd"] {
+        live.run(&format!("agent-{provider}"), &AGENT.replace("PROVIDER", provider))?;
+    }
+    say(
+        "live: a real model answered prompts, kept to a schema, and refused no request of an agent",
+    );
     Ok(())
 }
 
@@ -133,6 +195,8 @@ impl Live {
         let started = Instant::now();
         let events = self.fabro(&["run", &file, "--json"])?;
         let took = started.elapsed().as_millis();
+        let refused = events.lines().find(|line| line.contains("refused the request"));
+        ensure!(refused.is_none(), "{name}: {}", refused.unwrap_or_default());
         let usage = self.json(&["inspect", "latest", "--json"])?["usage"].take();
         say(&format!("{name}: {} events in {took} ms, usage {usage}", events.lines().count()));
         // Answers of a model that is never twice the same come out the same from the record.
@@ -175,21 +239,30 @@ struct Server {
 
 impl Server {
     fn start(dir: &Path) -> Result<Self> {
-        let python = environment(dir)?;
+        Self::spawn(&environment(dir)?, dir, SERVER, None)
+    }
+
+    /// Runs a script with a port, and what else it is given.
+    fn spawn(python: &Path, dir: &Path, program: &str, argument: Option<&str>) -> Result<Self> {
         let script = dir.join("serve.py");
-        fs::write(&script, SERVER)?;
+        fs::write(&script, program)?;
         let log = fs::File::create(dir.join("server.log"))?;
         // Free a moment ago, which is as good as can be had.
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
         let child = Command::new(python)
             .arg(script)
             .arg(port.to_string())
+            .args(argument)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
             .spawn()
             .context("start the server")?;
         Ok(Self { child, port })
+    }
+
+    fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/v1", self.port)
     }
 }
 
