@@ -239,6 +239,7 @@ impl Agents {
         settings.live = None;
         settings.subagent_depth -= 1;
         settings.output_schema = None;
+        settings.takes_empty_answers = false;
         if !settings.system.is_empty() {
             settings.system.push_str("\n\n");
         }

@@ -25,6 +25,13 @@ use crate::{Parts, Record, SessionError, Steer, Steering, Transcript};
 pub(crate) const CONTINUE: &str = "[Your answer reached its limit of tokens and was cut off. Go on \
     exactly where it stopped; do not repeat what you said.]";
 
+/// Asks for an answer where there was none.
+pub(crate) const NUDGE: &str = "[Your answer was empty. Go on with the work if it is not done; \
+    otherwise answer now with what was asked for.]";
+
+/// Where that message comes from, in its note.
+pub(crate) const NUDGE_SOURCE: &str = "empty_answer";
+
 /// The kind of the warning that reports a correction.
 const CORRECTION_WARNING: &str = "output_schema";
 
@@ -358,7 +365,7 @@ impl Session {
         }
     }
 
-    fn push_steering(&mut self, text: String, source: &str) {
+    pub(crate) fn push_steering(&mut self, text: String, source: &str) {
         self.note(EventBody::AgentSteered { text: text.clone(), source: source.to_owned() });
         self.push(Arc::new(Message::user(text)));
     }

@@ -64,6 +64,9 @@ pub struct Settings {
     /// The JSON Schema that the last answer is to match, where the provider can enforce it. The
     /// caller validates it: see [`Session::correct`](crate::Session::correct).
     pub output_schema: Option<Arc<Value>>,
+    /// Whether an answer that is empty, even after it was asked for again, is the answer, because the
+    /// caller validates it. Otherwise it is an error.
+    pub takes_empty_answers: bool,
     /// How many turns the model may have, those before a crash and those of corrections included.
     pub max_turns: u32,
     /// What tools may do.
@@ -102,6 +105,7 @@ impl Default for Settings {
             speed: None,
             max_tokens: None,
             output_schema: None,
+            takes_empty_answers: false,
             max_turns: 200,
             permissions: Permissions::default(),
             window: None,

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ledger::Ledger;
 use crate::message::{answer_note, preview, user_note};
-use crate::session::{CONTINUE, MAX_CONTINUATIONS};
+use crate::session::{CONTINUE, MAX_CONTINUATIONS, NUDGE, NUDGE_SOURCE};
 use crate::{LiveAnswer, Parts, Record, Session, SessionError};
 
 impl Session {
@@ -44,11 +44,18 @@ impl Session {
             match answer {
                 Ok(reply) if !is_empty(&reply) => return Ok(reply),
                 Ok(reply) => {
+                    if was_empty && self.parts.settings.takes_empty_answers {
+                        return Ok(reply);
+                    }
                     self.carried.add(&reply.usage);
                     if was_empty {
                         return Err(SessionError::Empty);
                     }
                     was_empty = true;
+                    // The parts of an answer that was cut off stay together.
+                    if self.partial_answer.is_empty() {
+                        self.push_steering(NUDGE.to_owned(), NUDGE_SOURCE);
+                    }
                 }
                 Err(error) => {
                     self.carried.add(&error.usage);

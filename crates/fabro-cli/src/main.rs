@@ -29,6 +29,7 @@ mod exit;
 mod global;
 mod hints;
 mod output;
+mod private;
 mod report;
 mod values;
 mod workflow_files;
@@ -38,6 +39,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
+    private::close();
     match complete::answer_shell() {
         Ok(false) => {}
         Ok(true) => return ExitCode::SUCCESS,

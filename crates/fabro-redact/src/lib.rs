@@ -26,8 +26,9 @@
 //! secret is returned unchanged and without a copy. The time is linear in the length of the text.
 //!
 //! Shapes: `sk-…` (`sk-ant-…`, `sk-proj-…`), `gsk_…`, `xai-…`, `AIza…`, `hf_…`, `ghp_…` and its kin,
-//! `github_pat_…`, `glpat-…`, `npm_…`, `xoxb-…` and its kin, `AKIA…` and `ASIA…`, `Bearer …`, and PEM
-//! blocks of private keys, truncated ones too.
+//! `github_pat_…`, `glpat-…`, `npm_…`, `xoxb-…` and its kin, `AKIA…` and `ASIA…`, `Bearer …`, JSON
+//! Web Tokens, passwords in URLs (`scheme://user:password@`), and PEM blocks of private keys, truncated
+//! ones too.
 //!
 //! # Limits
 //!
@@ -38,6 +39,8 @@
 //!   secret stay there. Base64 broken into lines is not found.
 //! - Of values longer than 4,096 bytes only the value itself and its JSON forms are found. A redactor
 //!   takes about thirty bytes of memory for each byte of each form.
+//! - A password in a URL that contains `@`, `/`, `?` or `#` unencoded is found in part or not at all;
+//!   common words (`postgres`, `guest`, `secret`) and placeholders (`$PASSWORD`) are not redacted there.
 //! - Other encodings (hexadecimal, compression) and secrets written with gaps are not found.
 
 mod forms;
@@ -148,6 +151,18 @@ impl Redactor {
         };
         self.redact_value(&mut value);
         value.to_string()
+    }
+
+    /// The password that a URL contains (`postgres://user:password@host`), unless it is a common word or
+    /// a placeholder. As a value of [`new`](Self::new) it is found outside of its URL too.
+    ///
+    /// ```
+    /// let url = "postgres://app:hunter2-and-more@db/app";
+    /// assert_eq!(fabro_redact::Redactor::url_password(url), Some("hunter2-and-more"));
+    /// assert_eq!(fabro_redact::Redactor::url_password("http://localhost:8080/"), None);
+    /// ```
+    pub fn url_password(url: &str) -> Option<&str> {
+        shapes::url_password(url)
     }
 
     /// A redactor for bytes that arrive in pieces.

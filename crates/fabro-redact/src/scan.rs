@@ -163,6 +163,10 @@ impl Scan {
                 }
                 Pattern::Shape(shape) => {
                     let before = &bytes[..start - base];
+                    let is_inside = self.open.iter().any(|candidate| candidate.contains(shape));
+                    if is_inside {
+                        continue;
+                    }
                     if !shape.at_word || begins_word(before) {
                         let start = if shape.keeps_prefix { self.at } else { start };
                         self.open.push(Candidate::new(shape, start));

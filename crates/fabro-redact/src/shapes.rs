@@ -20,6 +20,10 @@ pub(crate) enum Rest {
     AccessKey,
     /// The lines of a private key.
     Pem,
+    /// The rest of a JSON Web Token.
+    Jwt,
+    /// The user of a URL, and the password, which alone is the secret.
+    Url,
 }
 
 /// The bytes that a token has.
@@ -74,6 +78,14 @@ const fn pem(prefix: &'static str) -> Shape {
     Shape { prefix, at_word: false, keeps_prefix: false, rest: Rest::Pem }
 }
 
+const fn jwt(prefix: &'static str) -> Shape {
+    Shape { prefix, at_word: true, keeps_prefix: false, rest: Rest::Jwt }
+}
+
+const fn url(prefix: &'static str) -> Shape {
+    Shape { prefix, at_word: false, keeps_prefix: true, rest: Rest::Url }
+}
+
 pub(crate) static SHAPES: &[Shape] = &[
     at_word(open("sk-", Alphabet::Dashed, 20)),
     at_word(open("sk_live_", Alphabet::Plain, 16)),
@@ -107,6 +119,9 @@ pub(crate) static SHAPES: &[Shape] = &[
     pem("-----BEGIN DSA PRIVATE KEY-----"),
     pem("-----BEGIN OPENSSH PRIVATE KEY-----"),
     pem("-----BEGIN PGP PRIVATE KEY BLOCK-----"),
+    // `{"` in base64.
+    jwt("eyJ"),
+    url("://"),
 ];
 
 /// A prefix that was read, and what has followed so far.
@@ -124,6 +139,8 @@ enum State {
     Open { alphabet: Alphabet, min: usize, seen: usize, run: usize, is_random: bool },
     AccessKey { seen: usize },
     Pem(Pem),
+    Jwt(Jwt),
+    Url(UrlUser),
 }
 
 /// What a byte means for a candidate.
@@ -155,6 +172,8 @@ impl Candidate {
             },
             Rest::AccessKey => State::AccessKey { seen: 0 },
             Rest::Pem => State::Pem(Pem::Head { seen: 0, run: 0, dashes: 0, is_first: true }),
+            Rest::Jwt => State::Jwt(Jwt::default()),
+            Rest::Url => State::Url(UrlUser::default()),
         };
         Self { start, is_secret: false, state }
     }
@@ -163,8 +182,13 @@ impl Candidate {
     pub(crate) fn alphabet(&self) -> Option<Alphabet> {
         match self.state {
             State::Open { alphabet, .. } => Some(alphabet),
-            State::AccessKey { .. } | State::Pem(_) => None,
+            _ => None,
         }
+    }
+
+    /// Whether a shape that begins inside this candidate is not followed: this one contains it.
+    pub(crate) fn contains(&self, shape: &Shape) -> bool {
+        matches!((&self.state, shape.rest), (State::Jwt(_), Rest::Jwt))
     }
 
     /// Reads the next byte.
@@ -195,6 +219,20 @@ impl Candidate {
                 let (next, step) = pem.step(byte);
                 *pem = next;
                 self.is_secret |= !matches!(pem, Pem::Head { .. });
+                step
+            }
+            State::Jwt(jwt) => {
+                let step = jwt.step(byte);
+                self.is_secret |= jwt.is_token();
+                step
+            }
+            State::Url(url) => {
+                let step = url.step(byte);
+                if step == Step::Last {
+                    self.start += url.password;
+                    self.is_secret = true;
+                    return Step::Ended;
+                }
                 step
             }
         }
@@ -259,6 +297,118 @@ impl Pem {
             },
         }
     }
+}
+
+/// The parts of a JSON Web Token, signed (three of them) or encrypted (five).
+#[derive(Clone, Copy, Debug, Default)]
+struct Jwt {
+    /// The parts before the current one.
+    parts: usize,
+    /// The length of the current part.
+    length: usize,
+    /// The length of all of it.
+    total: usize,
+    /// The second part is no JSON, so the token is encrypted.
+    is_encrypted: bool,
+}
+
+impl Jwt {
+    /// Parts are longer; only the key of an encrypted token may be empty.
+    const PART: usize = 10;
+    /// Whatever is longer before its third part is text.
+    const LONGEST: usize = 16 * 1024;
+
+    fn is_token(self) -> bool {
+        self.parts >= 2 && self.length >= Self::PART
+    }
+
+    fn step(&mut self, byte: u8) -> Step {
+        self.total += 1;
+        if self.parts < 2 && self.total > Self::LONGEST {
+            return Step::Ended;
+        }
+        if byte == b'.' {
+            let may_be_empty = self.parts == 1;
+            let parts = if self.is_encrypted { 5 } else { 3 };
+            let is_whole = self.length >= Self::PART || may_be_empty && self.length == 0;
+            if !is_whole || self.parts + 1 == parts {
+                return Step::Ended;
+            }
+            self.is_encrypted |= may_be_empty && self.length == 0;
+            self.parts += 1;
+            self.length = 0;
+            return Step::Continues;
+        }
+        if !Alphabet::Dashed.has(byte) {
+            return Step::Ended;
+        }
+        // `{` in base64 is `e` and one of a few letters, `y` before a quote.
+        self.is_encrypted |= self.parts == 1 && self.length == 0 && byte != b'e';
+        self.length += 1;
+        Step::Continues
+    }
+}
+
+/// The user and the password of a URL: `user:password@`.
+#[derive(Clone, Debug, Default)]
+struct UrlUser {
+    seen: usize,
+    /// How many bytes the password begins after the prefix; 0 before it begins.
+    password: usize,
+    /// The beginning of the password.
+    word: Vec<u8>,
+}
+
+impl UrlUser {
+    /// Users and passwords together are shorter.
+    const LONGEST: usize = 1024;
+    /// Common words are shorter.
+    const WORD: usize = 16;
+
+    /// [`Step::Last`] for the byte after the password.
+    fn step(&mut self, byte: u8) -> Step {
+        self.seen += 1;
+        let is_in_password = self.password > 0;
+        match byte {
+            b':' if !is_in_password => self.password = self.seen,
+            b'@' if is_in_password && self.is_secret() => return Step::Last,
+            b'@' | b'/' | b'?' | b'#' | b'"' | b'\'' | b'`' | b'<' | b'>' | b'\\' | b'|' => {
+                return Step::Ended;
+            }
+            byte if byte.is_ascii_whitespace() || byte.is_ascii_control() => return Step::Ended,
+            // Not a password, but where one is to be put.
+            b'$' | b'{' | b'[' | b'*' | b'(' if self.word.is_empty() => return Step::Ended,
+            _ if is_in_password && self.word.len() < Self::WORD => self.word.push(byte),
+            _ => {}
+        }
+        if self.seen >= Self::LONGEST { Step::Ended } else { Step::Continues }
+    }
+
+    fn is_secret(&self) -> bool {
+        let plain = |word: &&str| self.word.eq_ignore_ascii_case(word.as_bytes());
+        !self.word.is_empty() && !PLAIN_PASSWORDS.iter().any(plain)
+    }
+}
+
+/// Passwords in the URLs of examples and of services for development.
+#[rustfmt::skip]
+const PLAIN_PASSWORDS: &[&str] = &[
+    "admin", "changeme", "dev", "example", "guest", "mysql", "pass", "passwd", "password", "postgres",
+    "pw", "pwd", "redis", "root", "secret", "test", "token", "user", "xxx", "xxxx",
+];
+
+/// The password of a URL, where it is a secret.
+pub(crate) fn url_password(url: &str) -> Option<&str> {
+    let rest = &url[url.find("://")? + "://".len()..];
+    let mut user = UrlUser::default();
+    for (at, byte) in rest.bytes().enumerate() {
+        match user.step(byte) {
+            Step::Continues => {}
+            Step::Last => return rest.get(user.password..at),
+            Step::Ended => return None,
+        }
+    }
+    None
 }
 
 /// How many bytes before a prefix determine whether a word begins there.

@@ -115,6 +115,61 @@ fn names_are_fit_for_any_place() {
     assert_eq!(redactor.redact("the-value-of-it"), "[redacted:a__b_]");
 }
 
+const JWT: &str = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIiwibmFtZSI6IkpvaG4ifQ.SflKxwRJSMeKKF2QT4fwpMeJf36POk6yJV_adQssw5c";
+
+#[test]
+fn json_web_tokens_are_secrets() {
+    check(&format!("token={JWT}. Next"), "token=[redacted]. Next");
+    check(&json!({"a": {"jwt": JWT}}).to_string(), r#"{"a":{"jwt":"[redacted]"}}"#);
+    check(&format!("({JWT},{JWT})"), "([redacted],[redacted])");
+    check(&format!("Cookie: s={JWT}; a=b"), "Cookie: s=[redacted]; a=b");
+    let encrypted = "eyJhbGciOiJkaXIiLCJlbmMiOiJBMjU2R0NNIn0..lbUNkZCYLnqBuoSO.hZqYdbBpMhk3XHhbTQ.Xl6kGL8HvS1EvHLXmQ0EeA";
+    check(&format!("{encrypted} x"), "[redacted] x");
+    // Text in base64, alone and with dots, and a token that ends too early.
+    let (unsigned, _) = JWT.rsplit_once('.').unwrap();
+    for text in [
+        unsigned,
+        &format!("{unsigned}. And so on"),
+        "eyJ2ZXJzaW9uIjozLCJzb3VyY2VzIjpbXX0=",
+        "eyJ2ZXJzaW9uIjozLCJzb3VyY2VzIjpbXX0.map.js",
+        "keyJumpTable.something.anotherthing",
+        "4b825dc642cb6eb9a060e54bf8d69288fbee4904 550e8400-e29b-41d4-a716-446655440000",
+    ] {
+        check_clean(text);
+    }
+}
+
+#[test]
+fn passwords_in_urls_are_secrets() {
+    check("postgres://app:hunter2@db:5432/app", "postgres://app:[redacted]@db:5432/app");
+    check("redis://:p%40ss,w0rd@h", "redis://:[redacted]@h");
+    check(r#"{"url":"https://u:pä:ss@h/x"}"#, r#"{"url":"https://u:[redacted]@h/x"}"#);
+    check("amqp://a:b0@c amqp://d:e0@f", "amqp://a:[redacted]@c amqp://d:[redacted]@f");
+    check("x://app:73190264@h", "x://app:[redacted:PIN]@h");
+    for text in [
+        "http://localhost:8080/a@b",
+        "http://localhost:8080",
+        "git://user@host:22/x",
+        "ssh://git@github.com:a/b",
+        "postgres://postgres:postgres@db/app",
+        "https://${USER}:${PASSWORD}@host",
+        "https://u:$TOKEN@host, https://u:***@host, https://u:[redacted]@host, https://u:<pw>@host",
+        "http://[::1]:80/@",
+        "see https://example.org: mail a@b.c",
+    ] {
+        check_clean(text);
+    }
+}
+
+#[test]
+fn many_beginnings_take_linear_time() {
+    // A candidate for each of them would make 10^9 steps.
+    for text in ["-eyJ", "eyJ.", "://a:", "://"] {
+        let text = text.repeat(100_000);
+        assert!(matches!(redactor().redact(&text), Cow::Borrowed(_)));
+    }
+}
+
 #[test]
 fn shapes_are_found() {
     let token = "abcdefghijklmnopqrstuvwxyz0123456789";

@@ -171,8 +171,8 @@ impl<'s> ServiceBuilder<'s> {
     pub(crate) fn redactor(self) -> Redactor {
         let settings = self.settings;
         let own = settings.env.clone().into_iter();
-        let mut secrets: Vec<_> =
-            text_variables().chain(own).filter(|(name, _)| is_secret_name(name)).collect();
+        let all = text_variables().chain(own);
+        let mut secrets: Vec<_> = all.filter_map(secret_of_variable).collect();
         for provider in &settings.providers {
             // A missing variable is reported when the provider is set up.
             let key = provider.api_key(variable).ok().flatten();
@@ -322,6 +322,15 @@ fn backend_keys(
 fn text_variables() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+}
+
+/// A variable with the part of it that is secret: all of it by its name, or the password of a URL.
+fn secret_of_variable((name, value): (String, String)) -> Option<(String, String)> {
+    if is_secret_name(&name) {
+        return Some((name, value));
+    }
+    let password = Redactor::url_password(&value)?.to_owned();
+    Some((name, password))
 }
 
 #[cfg(test)]

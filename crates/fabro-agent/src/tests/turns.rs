@@ -1,7 +1,7 @@
 use insta::assert_snapshot;
 
 use super::*;
-use crate::session::CONTINUE;
+use crate::session::{CONTINUE, NUDGE};
 use crate::{SessionError, Steer};
 
 #[tokio::test(start_paused = true)]
@@ -324,12 +324,29 @@ async fn an_empty_answer_is_asked_for_once_more() {
     assert_eq!(session.send("hello".to_owned(), &never()).await.unwrap().text, "there");
     assert_snapshot!(notes_of(&journal.records()), @r"
     user: hello
+    empty_answer: [Your answer was empty. Go on with the w
     assistant: there (1 turns)
     ");
+    assert_eq!(model.requests()[1].messages.last().unwrap().text(), NUDGE);
     let model = Play::list(vec![say("")]);
     let (mut session, _) = super::session(&model, settings());
     assert_eq!(session.send("hello".to_owned(), &never()).await, Err(SessionError::Empty));
     assert_eq!((model.requests().len(), session.usage().turns), (2, 2));
+    let model = Play::list(vec![say(""), say(""), say("7")]);
+    let settings = Settings { takes_empty_answers: true, ..settings() };
+    let (mut session, journal) = super::session(&model, settings);
+    assert_eq!(session.send("hello".to_owned(), &never()).await.unwrap().text, "");
+    let answer = session.correct("A number.".to_owned(), &never()).await.unwrap();
+    assert_eq!((answer.text.as_str(), answer.usage.turns), ("7", 3));
+    assert_snapshot!(notes_of(&journal.records()), @r"
+    user: hello
+    empty_answer: [Your answer was empty. Go on with the w
+    assistant:  (1 turns)
+    --
+    warning output_schema: A number.
+    user: A number.
+    assistant: 7 (1 turns)
+    ");
 }
 
 #[tokio::test(start_paused = true)]

@@ -85,6 +85,49 @@ fn secrets_are_recorded_nowhere() {
     assert!(printed.contains("[redacted:SANDBOX_TOKEN]"), "{printed}");
 }
 
+/// An agent's shell, a command and a server of tools look for the key in all processes that started
+/// them, as the user of the test and as any administrator in a container.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_environment_of_the_program_is_out_of_reach() {
+    // `$1` names the one that looks. Our own processes are those above it that are called fabro; the
+    // environment of a script has the key by right.
+    // The system lets root read the environment of any process in its own right.
+    let look = r#"files=mem; test "$(id -u)" = 0 || files="environ mem"
+    pid=$PPID; ours=0; while [ "$pid" -gt 1 ]; do
+        if [ "$(cat /proc/$pid/comm)" = fabro ]; then
+            ours=$((ours + 1))
+            for file in $files; do cat /proc/$pid/$file >/dev/null 2>&1 && echo $1 reads $file >> found; done
+        fi
+        pid=$(cut -d' ' -f4 /proc/$pid/stat)
+    done; test "$ours" -gt 0 && echo $1 >> looked"#;
+    let run_toml = "_version = 1\n[workflow]\ngraph = \"flow.fabro\"\n[run.agent]\npermissions = \"full\"\n[run.agent.mcp.spy]\ncommand = \"sh\"\nargs = [\"look.sh\", \"server\"]\n";
+    let script = serde_json::json!({"work": [
+        {"text": "", "tool_calls": [{"name": "shell", "arguments": {"command": "sh look.sh shell"}}]},
+        {"text": "done"},
+    ]});
+    let flow = "digraph Door { start -> cmd -> work -> exit
+        cmd [shape=parallelogram, script=\"sh look.sh command\"]; work [prompt=\"Work.\"] }";
+    let project = Project::with(&[
+        ("run.toml", run_toml),
+        ("flow.fabro", flow),
+        ("look.sh", look),
+        ("script.json", &script.to_string()),
+        (".fabro/config.toml", "_version = 1\n"),
+    ]);
+    let args = ["run", "run.toml", "--model-script", "script.json"];
+    let output = run(&project, &args, &[("ANTHROPIC_API_KEY", TOKEN)]);
+    let read = |name: &str| std::fs::read_to_string(project.path().join(name)).unwrap_or_default();
+    let looked: std::collections::BTreeSet<String> =
+        read("looked").lines().map(str::to_owned).collect();
+    assert_eq!(
+        looked.into_iter().collect::<Vec<_>>(),
+        ["command", "server", "shell"],
+        "{output:?}"
+    );
+    assert_eq!(read("found"), "");
+}
+
 #[test]
 fn a_resume_takes_secrets_of_the_run_from_the_environment() {
     let flow = "digraph Gate { start -> ask -> work -> exit

@@ -73,6 +73,7 @@ impl LlmHandler {
             speed: own(spec.and_then(|llm| llm.speed.as_ref())),
             max_tokens: spec.and_then(|llm| llm.max_tokens),
             output_schema: output_schema(stage),
+            takes_empty_answers: spec.is_some_and(|llm| !matches!(llm.output, OutputSpec::Free)),
             max_turns: spec
                 .and_then(|llm| llm.max_turns)
                 .or(agents.max_turns)

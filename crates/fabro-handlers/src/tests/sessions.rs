@@ -318,6 +318,25 @@ fn an_answer_that_does_not_hold_is_sent_back() {
 }
 
 #[test]
+fn an_empty_answer_is_sent_back_as_well() {
+    for schema in [r#""{\"required\":[\"score\"]}""#, "routing"] {
+        let source = format!(
+            r"digraph {{ start -> a -> exit; a [shape=tab, prompt=Rate, output_schema={schema}, output_retries=1] }}"
+        );
+        let good = r#"{"score": 7, "outcome": "succeeded"}"#;
+        let model = json!({"a": [{"text": ""}, {"text": " "}, {"text": good}]});
+        let scene = Scene::new(&source).model(&model.to_string());
+        scene.drive().unwrap();
+        assert_eq!(scene.value("response.a"), json!(good));
+        let model = json!({"a": [{"text": ""}]});
+        let scene = Scene::new(&source).model(&model.to_string());
+        scene.drive().unwrap();
+        let failure = "output schema validation failed after 1 repair attempt(s)";
+        assert!(talk(&scene).contains(failure), "{}", talk(&scene));
+    }
+}
+
+#[test]
 fn agents_know_what_was_said() {
     let source = r#"digraph { graph [memory=turns]; node [fidelity=truncate]
         start -> plan -> ask -> build -> exit

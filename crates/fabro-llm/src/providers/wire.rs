@@ -11,9 +11,13 @@ use super::events::EventReader;
 use super::history::{self, ReasoningSource};
 use super::names::IdForm;
 use super::prefix::PrefixHash;
+use super::schema::for_anthropic;
 use super::turn::{Pricing, Turn};
 use super::{Provider, ProviderKind, anthropic, chat_completions, gemini, names, responses};
-use crate::{ErrorKind, Message, ModelError, ModelInfo, ReasoningEffort, Request, ThinkingMode};
+use crate::{
+    Content, ErrorKind, Message, ModelError, ModelInfo, ReasoningEffort, Request, Role,
+    ThinkingMode,
+};
 use fabro_types::{ChatTools, ModelInterface};
 
 /// An HTTP interface. Each has a module with its requests and its events.
@@ -153,9 +157,22 @@ impl<'a> WireRequest<'a> {
         let source = ReasoningSource { provider: wire.reasoning_provider(provider.kind), model };
         let server = Server::of(provider, info);
         let ids = if server == Some(Server::Mistral) { IdForm::Short } else { IdForm::Usual };
-        let (request, prefix) = history::fit(names::fit(provider.kind, ids, request), source);
+        let concessions = concessions.of_server(server);
         let accepts_schema = provider.output_schema != Some(false)
             && info.and_then(|info| info.output_schema) != Some(false);
+        let mut request = names::fit(provider.kind, ids, request);
+        if let Some(schema) = request.output_schema.clone() {
+            let is_sent = accepts_schema && is_taken(concessions, request.tools.is_empty());
+            let has_form = match wire {
+                Wire::Anthropic => for_anthropic(&schema).is_some(),
+                Wire::Gemini => gemini::request::takes_schema(model, &request.tools),
+                Wire::ChatCompletions | Wire::Responses => true,
+            };
+            if !is_sent || !has_form {
+                describe(&schema, request.to_mut());
+            }
+        }
+        let (request, prefix) = history::fit(request, source);
         Ok(Self {
             wire,
             provider,
@@ -167,7 +184,7 @@ impl<'a> WireRequest<'a> {
             max_output_tokens: most,
             accepts_schema,
             server,
-            concessions: concessions.of_server(server),
+            concessions,
             warning: wanted.and_then(|wanted| efforts::warning(wanted, effort, model)),
             request,
             prefix,
@@ -195,11 +212,8 @@ impl<'a> WireRequest<'a> {
 
     /// The JSON Schema of the answer, unless the model or its server is known not to accept one.
     pub(super) fn output_schema(&self) -> Option<&Value> {
-        let is_accepted = match self.concessions.schema {
-            SchemaUse::Always => self.accepts_schema,
-            SchemaUse::WithoutTools => self.accepts_schema && self.request.tools.is_empty(),
-            SchemaUse::Never => false,
-        };
+        let has_no_tools = self.request.tools.is_empty();
+        let is_accepted = self.accepts_schema && is_taken(self.concessions, has_no_tools);
         self.request.output_schema.as_deref().filter(|_| is_accepted)
     }
 
@@ -237,6 +251,28 @@ impl<'a> WireRequest<'a> {
         let is_openai = self.provider.kind != ProviderKind::OpenAiCompatible;
         let is_default_address = self.provider.base_url.is_none();
         self.request.cache_key.as_deref().filter(|_| is_openai && is_default_address)
+    }
+}
+
+/// Whether the server takes a schema, as far as it has refused one.
+fn is_taken(concessions: Concessions, has_no_tools: bool) -> bool {
+    match concessions.schema {
+        SchemaUse::Always => true,
+        SchemaUse::WithoutTools => has_no_tools,
+        SchemaUse::Never => false,
+    }
+}
+
+/// Puts a schema that is not sent into the system prompt.
+fn describe(schema: &Value, request: &mut Request) {
+    let text = format!(
+        "Your final answer must be one JSON object that matches the JSON Schema below, without any \
+         other text.\n\n{schema}"
+    );
+    let messages = Arc::make_mut(&mut request.messages);
+    match messages.first_mut().filter(|first| first.role == Role::System) {
+        Some(first) => Arc::make_mut(first).content.push(Content::Text { text }),
+        None => messages.insert(0, Message::system(text).into()),
     }
 }
 

@@ -9,6 +9,7 @@ mod chat;
 mod errors;
 mod names;
 mod others;
+mod schemas;
 mod streams;
 mod vendors;
 

@@ -33,6 +33,11 @@ pub(in crate::providers) fn body(wire: &WireRequest<'_>) -> Value {
     body
 }
 
+/// Older models refuse a schema beside tools.
+pub(in crate::providers) fn takes_schema(model: &str, tools: &[ToolSpec]) -> bool {
+    tools.is_empty() || checks_signatures(model)
+}
+
 /// Gemini checks the signatures of calls from version 3 on.
 fn checks_signatures(model: &str) -> bool {
     !["gemini-1", "gemini-2", "gemma"].iter().any(|name| model.contains(name))
@@ -53,9 +58,8 @@ fn generation_config(wire: &WireRequest<'_>) -> Value {
     if wire.thinks() {
         config["thinkingConfig"]["includeThoughts"] = true.into();
     }
-    // Older models refuse a schema beside tools.
-    let takes_both = wire.request.tools.is_empty() || checks_signatures(wire.model);
-    if let Some(schema) = wire.output_schema().filter(|_| takes_both) {
+    let is_taken = takes_schema(wire.model, &wire.request.tools);
+    if let Some(schema) = wire.output_schema().filter(|_| is_taken) {
         config["responseMimeType"] = "application/json".into();
         config["responseJsonSchema"] = schema.clone();
     }
