@@ -325,7 +325,7 @@ async fn an_empty_answer_is_asked_for_once_more() {
     assert_snapshot!(notes_of(&journal.records()), @r"
     user: hello
     empty_answer: [Your answer was empty. Go on with the w
-    assistant: there (1 turns)
+    assistant: there (2 turns)
     ");
     assert_eq!(model.requests()[1].messages.last().unwrap().text(), NUDGE);
     let model = Play::list(vec![say("")]);
@@ -341,7 +341,7 @@ async fn an_empty_answer_is_asked_for_once_more() {
     assert_snapshot!(notes_of(&journal.records()), @r"
     user: hello
     empty_answer: [Your answer was empty. Go on with the w
-    assistant:  (1 turns)
+    assistant:  (2 turns)
     --
     warning output_schema: A number.
     user: A number.
