@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    answer, cancel, compact, completion, context, doctor, events, explain, fmt, fork, graph, init,
-    inspect, logs, model, ps, replay, resume, rm, run, steer, validate, verify, wait,
+    answer, cancel, compact, completion, context, cost, doctor, events, explain, fmt, fork, graph,
+    init, inspect, logs, model, ps, replay, resume, rm, run, steer, validate, verify, wait,
 };
 use crate::exit::Exit;
 use crate::global::Global;
@@ -51,6 +51,8 @@ pub enum Command {
     Explain(explain::ExplainArgs),
     Compact(compact::CompactArgs),
     Replay(replay::ReplayArgs),
+    #[command(visible_alias = "costs")]
+    Cost(cost::CostArgs),
     Wait(wait::WaitArgs),
     Answer(answer::AnswerArgs),
     Steer(steer::SteerArgs),
@@ -96,6 +98,7 @@ impl Command {
             Self::Compact(args) => block_on(compact::compact(args, global)),
             Self::Replay(args) => block_on(replay::replay(args, global)),
             Self::Explain(args) => block_on(explain::explain(&args, global)),
+            Self::Cost(args) => block_on(cost::cost(&args, global)),
             Self::Wait(args) => block_on(wait::wait(&args, global)),
             Self::Answer(args) => block_on(answer::answer(&args, global)),
             Self::Steer(args) => block_on(steer::steer(&args, global)),

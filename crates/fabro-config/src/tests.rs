@@ -180,6 +180,16 @@ output_cost = 1.5
 }
 
 #[test]
+fn the_example_of_the_documentation_is_valid() {
+    let docs = include_str!("../../../docs/agents.md");
+    let blocks = docs.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let example = blocks.into_iter().find(|block| block.contains("[models.")).unwrap();
+    let (settings, warnings) = parse_settings(&format!("_version = 1\n{example}")).unwrap();
+    assert_eq!(warnings, []);
+    assert_eq!(settings.models["house-large"].prices.len(), 2);
+}
+
+#[test]
 fn rules_and_prices_of_models_are_checked() {
     assert_snapshot!(check(r#"
 [models.m]

@@ -5,6 +5,7 @@ pub mod cancel;
 pub mod compact;
 pub mod completion;
 pub mod context;
+pub mod cost;
 pub mod doctor;
 pub mod events;
 pub mod explain;

@@ -27,7 +27,7 @@ async fn providers_are_asked_a_question() {
         assert_snapshot!(shown(&project, &server, &["model", "test"]), @r#"
         exit 1
         ── stdout
-        ✗ gone/claude-sonnet-4-5  unreachable: the model's provider cannot be reached: check its address (gone: http://127.0.0.1:1/v1 cannot be reached: Connection refused (os error 111))
+        ✗ gone/claude-sonnet-5-5  unreachable: the model's provider cannot be reached: check its address (gone: http://127.0.0.1:1/v1 cannot be reached: Connection refused (os error 111))
             help: check base_url of the provider, and whether it is up
         ✓ local/tiny  "Earth" [T], 20 tokens in, 2 out, $0.000048
         ✗ sealed  settings: provider `sealed`: the environment variable `NOT_SET` is not set: set it, or correct its name in the settings
@@ -92,4 +92,69 @@ async fn an_applied_compaction_has_a_price() {
     assert!(shown.contains("A summary."), "{shown}");
     let spent = &project.json(&["inspect", "--json"])["usage"]["cost_usd"];
     assert!(spent.as_f64().unwrap() > 2.0, "{spent}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_limit_that_cannot_count_a_model_is_told_before_the_run() {
+    let answers = (0..3).map(|_| Response::text("ok").usage(20, 2, 0)).collect();
+    let (project, _server) = project(answers, "").await;
+    project.write(
+        "w.fabro",
+        br#"digraph W { graph [max_cost=1]
+            start [shape=Mdiamond]  exit [shape=Msquare]
+            a [prompt="x", shape=tab]
+            b [prompt="x", shape=tab, fallbacks="local/gpt-5.4-pro-own"]
+            c [prompt="x", shape=tab, provider=local, model=claude_next]
+            start -> a -> b -> c -> exit }"#,
+    );
+    let output = project.output(&["run", "w.fabro", "--quiet"]);
+    let told = String::from_utf8_lossy(&output.stderr);
+    let told: Vec<&str> = told.lines().filter(|line| line.contains("price")).collect();
+    assert_snapshot!(told.join("\n"), @r#"
+    warning: the price of `claude_next` (`c`) is not known, so the spending limit does not count it: set input_cost and output_cost in [models."claude_next"], in US dollars for a million tokens
+    warning: the price of `gpt-5.4-pro-own` (`b`) is not known, so the spending limit does not count it: set input_cost and output_cost in [models."gpt-5.4-pro-own"], in US dollars for a million tokens
+    "#);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn costs_are_added_up_by_stage_model_and_kind() {
+    let answers = [(1_000, 100, 400), (2_000, 50, 0), (10, 10, 0)];
+    let answers =
+        answers.map(|(input, output, cached)| Response::text("ok").usage(input, output, cached));
+    let (project, _server) = project(answers.into(), "").await;
+    project.write(
+        "w.fabro",
+        br#"digraph W {
+            start [shape=Mdiamond]  exit [shape=Msquare]
+            a [prompt="x", shape=tab]
+            b [prompt="x", shape=tab]
+            c [prompt="x", shape=tab, provider=local, model=unheard_of]
+            start -> a -> b -> c -> exit }"#,
+    );
+    assert_eq!(project.exit(&["run", "w.fabro", "--quiet"]), 0);
+    assert_snapshot!(project.run(&["cost"]), @"
+    exit 0
+    ── stdout
+    $0.0066 + unknown  3 turns
+    1 request without a known price: set input_cost and output_cost in [models.NAME] for unheard_of
+
+    kind         tokens     cost
+    input          2610  $0.0052
+    cached read     400  $0.0008
+    output          160  $0.0006
+
+    model       turns  failed    in  cached  written  out  reasoning     cost
+    tiny            2       0  2.6k     400        0  150          0  $0.0066
+    unheard_of      1       0    10       0        0   10          0  unknown
+
+    stage  turns  failed    in  cached  written  out  reasoning     cost
+    a@1        1       0   600     400        0  100          0  $0.0024
+    b@1        1       0  2.0k       0        0   50          0  $0.0042
+    c@1        1       0    10       0        0   10          0  unknown
+    ");
+    let json = project.json(&["cost", "latest", "latest", "--json"]);
+    assert_snapshot!(json["total"], @r#"
+    {"cost_usd":0.0066,"unpriced_requests":1,"turns":3,"failed_requests":0,"kinds":{"input":{"tokens":2610,"cost_usd":0.0052},"cached":{"tokens":400,"cost_usd":0.0008},"cache_write":{"tokens":0,"cost_usd":0.0},"output":{"tokens":160,"cost_usd":0.0006},"reasoning":{"tokens":0,"cost_usd":0.0}},"other_usd":0.0}
+    "#);
+    assert_eq!(json["models"].as_array().unwrap().len(), 2);
 }

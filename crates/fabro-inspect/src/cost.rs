@@ -1,0 +1,317 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use fabro_events::{Event, EventBody};
+use fabro_types::{Costs, RunId, Usage};
+use serde::Serialize;
+
+use crate::StageKey;
+
+/// What runs spent on models, their sub-workflows included.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct CostReport {
+    /// All of it.
+    pub total: Spent,
+    /// By run, in the order asked for, each with its sub-workflows.
+    pub runs: Vec<RunCost>,
+    /// By stage, in the order of their first use.
+    pub stages: Vec<StageCost>,
+    /// By model, the dearest first.
+    pub models: Vec<ModelCost>,
+}
+
+/// What one run spent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct RunCost {
+    /// Its id.
+    pub run: String,
+    /// What it spent.
+    #[serde(flatten)]
+    pub spent: Spent,
+}
+
+/// What one visit of a stage spent.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StageCost {
+    /// Its run: that of the sub-workflow, where it is in one.
+    pub run: String,
+    /// `BRANCH/NODE@VISIT`.
+    pub stage: String,
+    /// What it spent.
+    #[serde(flatten)]
+    pub spent: Spent,
+}
+
+/// What was spent on one model.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ModelCost {
+    /// Its name; null where it is not known.
+    pub model: Option<String>,
+    /// What was spent on it.
+    #[serde(flatten)]
+    pub spent: Spent,
+}
+
+/// Tokens and US dollars.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Spent {
+    /// In US dollars; null when no price is known. Without requests whose price is not known.
+    pub cost_usd: Option<f64>,
+    /// How many requests have no known price.
+    pub unpriced_requests: u32,
+    /// Answers.
+    pub turns: u32,
+    /// Requests that failed.
+    pub failed_requests: u32,
+    /// By kind of token.
+    pub kinds: Kinds,
+    /// US dollars that are of no kind: totals that a program gave.
+    pub other_usd: f64,
+}
+
+/// The kinds of tokens.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Kinds {
+    /// Input that was neither read from a cache nor written into it.
+    pub input: Kind,
+    /// Input read from the provider's cache.
+    pub cached: Kind,
+    /// Input written into it.
+    pub cache_write: Kind,
+    /// Output without reasoning.
+    pub output: Kind,
+    /// Reasoning.
+    pub reasoning: Kind,
+}
+
+/// One kind of token.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Kind {
+    /// How many.
+    pub tokens: u64,
+    /// In US dollars; null where the price is not known, or not by kind.
+    pub cost_usd: Option<f64>,
+}
+
+impl Spent {
+    fn of(usage: &Usage) -> Self {
+        let Costs { input, cached, cache_write, output, reasoning } = usage.costs;
+        let split = usage.costs.total();
+        let is_unknown = usage.unpriced_requests > 0 && usage.cost_usd == 0.0;
+        let other = usage.cost_usd - split;
+        let is_split = usage.unpriced_requests == 0 && other.abs() < 1e-9;
+        let kind = |tokens: u64, cost: f64| {
+            let is_known = cost > 0.0 || is_split || tokens == 0;
+            Kind { tokens, cost_usd: is_known.then(|| rounded(cost)) }
+        };
+        let in_cache = usage.cached_tokens.saturating_add(usage.cache_write_tokens);
+        Self {
+            cost_usd: (!is_unknown).then(|| rounded(usage.cost_usd)),
+            unpriced_requests: usage.unpriced_requests,
+            turns: usage.turns,
+            failed_requests: usage.failed_requests,
+            kinds: Kinds {
+                input: kind(usage.input_tokens.saturating_sub(in_cache), input),
+                cached: kind(usage.cached_tokens, cached),
+                cache_write: kind(usage.cache_write_tokens, cache_write),
+                output: kind(usage.output_tokens.saturating_sub(usage.reasoning_tokens), output),
+                reasoning: kind(usage.reasoning_tokens, reasoning),
+            },
+            other_usd: if other.abs() < 1e-9 { 0.0 } else { rounded(other) },
+        }
+    }
+}
+
+/// Without the digits that adding up has made.
+fn rounded(dollars: f64) -> f64 {
+    (dollars * 1e12).round() / 1e12
+}
+
+/// Adds up what runs spent.
+#[derive(Debug, Default)]
+pub struct CostSum {
+    /// Stages that a sub-workflow ran for: its own log has what they spent.
+    held: BTreeSet<(RunId, Arc<str>, u32)>,
+    runs: Vec<(RunId, Usage)>,
+    stages: Vec<(RunId, StageKey, Usage)>,
+    models: BTreeMap<Option<String>, Usage>,
+}
+
+impl CostSum {
+    /// Adds a run that was asked for, by the whole logs of it and of its sub-workflows. `is_free` says
+    /// whether a model costs nothing: logs of earlier versions do not tell that from an unknown price.
+    pub fn add(&mut self, run: RunId, logs: &[Vec<Event>], is_free: &dyn Fn(&str) -> bool) {
+        for event in logs.iter().filter_map(|log| log.first()) {
+            if let EventBody::RunCreated(created) = &event.entry.body
+                && let Some(parent) = &created.parent
+            {
+                self.held.insert((parent.run_id, Arc::clone(&parent.node_id), parent.visit));
+            }
+        }
+        self.runs.push((run, Usage::default()));
+        for log in logs {
+            let mut spending = Spending::default();
+            for event in log {
+                spending.apply(event);
+            }
+            for (key, usage) in spending.finish() {
+                self.stage(log, key, usage, is_free);
+            }
+        }
+    }
+
+    fn stage(
+        &mut self,
+        log: &[Event],
+        key: StageKey,
+        pieces: Vec<Usage>,
+        is_free: &dyn Fn(&str) -> bool,
+    ) {
+        let Some(run) = log.first().map(|event| event.run_id) else { return };
+        if self.held.contains(&(run, Arc::clone(&key.node), key.visit)) {
+            return;
+        }
+        let mut total = Usage::default();
+        for mut piece in pieces {
+            let has_tokens = piece.input_tokens > 0 || piece.output_tokens > 0;
+            let has_price = piece.cost_usd > 0.0 || piece.unpriced_requests > 0;
+            let free = piece.model.as_deref().is_some_and(is_free);
+            if has_tokens && !has_price && !free {
+                piece.unpriced_requests = piece.requests().max(1);
+            }
+            self.models.entry(piece.model.clone()).or_default().add(&piece);
+            total.add(&piece);
+        }
+        if let Some((_, usage)) = self.runs.last_mut() {
+            usage.add(&total);
+        }
+        self.stages.push((run, key, total));
+    }
+
+    /// The report.
+    pub fn finish(self) -> CostReport {
+        let mut total = Usage::default();
+        for (_, usage) in &self.runs {
+            total.add(usage);
+        }
+        let mut models: Vec<_> = self.models.into_iter().collect();
+        models.sort_by(|(_, one), (_, other)| other.cost_usd.total_cmp(&one.cost_usd));
+        let run = |(run, usage): (RunId, Usage)| RunCost {
+            run: run.to_string(),
+            spent: Spent::of(&usage),
+        };
+        let stage = |(run, key, usage): (RunId, StageKey, Usage)| StageCost {
+            run: run.to_string(),
+            stage: key.full_name(),
+            spent: Spent::of(&usage),
+        };
+        let model =
+            |(model, usage): (Option<String>, Usage)| ModelCost { model, spent: Spent::of(&usage) };
+        CostReport {
+            total: Spent::of(&total),
+            runs: self.runs.into_iter().map(run).collect(),
+            stages: self.stages.into_iter().map(stage).collect(),
+            models: models.into_iter().map(model).collect(),
+        }
+    }
+}
+
+/// What the stages of one log spent, by request where that is recorded.
+#[derive(Default)]
+struct Spending {
+    order: Vec<StageKey>,
+    stages: BTreeMap<StageKey, StageSpending>,
+}
+
+#[derive(Default)]
+struct StageSpending {
+    pieces: Vec<Usage>,
+    /// The pieces from here on are of the attempt that runs.
+    attempt: usize,
+}
+
+impl Spending {
+    fn apply(&mut self, event: &Event) {
+        match &event.entry.body {
+            // What was copied was spent by the other run. What a rewind took back was spent all the
+            // same.
+            EventBody::CheckpointForked(point) if !point.in_place => *self = Self::default(),
+            EventBody::AgentMessage { usage: Some(usage), .. } => self.spend(event, usage),
+            EventBody::AgentCompactionCompleted(done) => {
+                if let Some(usage) = &done.usage {
+                    self.spend(event, usage);
+                }
+            }
+            EventBody::StageRetrying { usage, .. } => self.end(event, usage.as_ref()),
+            EventBody::StageCompleted(end) => self.end(event, end.outcome.usage.as_ref()),
+            _ => {}
+        }
+    }
+
+    fn spend(&mut self, event: &Event, usage: &Usage) {
+        if let Some(stage) = self.stage(event) {
+            stage.pieces.push(usage.clone());
+        }
+    }
+
+    /// The attempt is over: what it used beyond its messages is one more piece.
+    fn end(&mut self, event: &Event, total: Option<&Usage>) {
+        let Some(total) = total else { return };
+        let Some(stage) = self.stage(event) else { return };
+        let mut counted = Usage::default();
+        for piece in stage.pieces.iter().skip(stage.attempt) {
+            counted.add(piece);
+        }
+        let rest = without(total, &counted);
+        if rest != (Usage { model: rest.model.clone(), ..Usage::default() }) {
+            stage.pieces.push(rest);
+        }
+        stage.attempt = stage.pieces.len();
+    }
+
+    fn stage(&mut self, event: &Event) -> Option<&mut StageSpending> {
+        let key = StageKey::of(event)?;
+        if !self.stages.contains_key(&key) {
+            self.order.push(key.clone());
+        }
+        Some(self.stages.entry(key).or_default())
+    }
+
+    fn finish(mut self) -> Vec<(StageKey, Vec<Usage>)> {
+        let order = std::mem::take(&mut self.order);
+        let spent = order.into_iter().filter_map(|key| {
+            let stage = self.stages.remove(&key)?;
+            (!stage.pieces.is_empty()).then_some((key, stage.pieces))
+        });
+        spent.collect()
+    }
+}
+
+/// What `total` has more than `counted`.
+fn without(total: &Usage, counted: &Usage) -> Usage {
+    // Sums in another order differ in their last digits.
+    let dollars = |total: f64, counted: f64| Some(total - counted).filter(|it| *it > 1e-9);
+    let more = |total: f64, counted: f64| dollars(total, counted).unwrap_or_default();
+    Usage {
+        model: total.model.clone(),
+        input_tokens: total.input_tokens.saturating_sub(counted.input_tokens),
+        output_tokens: total.output_tokens.saturating_sub(counted.output_tokens),
+        cached_tokens: total.cached_tokens.saturating_sub(counted.cached_tokens),
+        cache_write_tokens: total.cache_write_tokens.saturating_sub(counted.cache_write_tokens),
+        long_cache_write_tokens: total
+            .long_cache_write_tokens
+            .saturating_sub(counted.long_cache_write_tokens),
+        reasoning_tokens: total.reasoning_tokens.saturating_sub(counted.reasoning_tokens),
+        cost_usd: more(total.cost_usd, counted.cost_usd),
+        costs: Costs {
+            input: more(total.costs.input, counted.costs.input),
+            cached: more(total.costs.cached, counted.costs.cached),
+            cache_write: more(total.costs.cache_write, counted.costs.cache_write),
+            output: more(total.costs.output, counted.costs.output),
+            reasoning: more(total.costs.reasoning, counted.costs.reasoning),
+        },
+        unpriced_requests: total.unpriced_requests.saturating_sub(counted.unpriced_requests),
+        turns: total.turns.saturating_sub(counted.turns),
+        failed_requests: total.failed_requests.saturating_sub(counted.failed_requests),
+    }
+}
