@@ -18,11 +18,11 @@ pub(crate) fn render_prompt(stage: &Stage) -> Result<String, Failure> {
 }
 
 /// Renders a prompt or a script. In a dry run, where no stage writes what its handler would, a
-/// text that lacks a context key stays as it is written.
+/// text that lacks a value stays as it is written.
 pub(crate) fn render(stage: &Stage, text: &TextTemplate, mode: Mode) -> Result<String, Failure> {
     let failed = |message: String| Failure::new(FailureClass::Deterministic, message);
     match text.template.render(Arc::new(StageVars::of(stage)), mode) {
-        Err(RenderError::MissingContext { .. }) if stage.run.dry_run => Ok(text.text.to_string()),
+        Err(error) if stage.run.dry_run && is_missing(&error) => Ok(text.text.to_string()),
         rendered => rendered.map_err(|error| failed(error.to_string())),
     }
 }
@@ -31,11 +31,15 @@ pub(crate) fn render(stage: &Stage, text: &TextTemplate, mode: Mode) -> Result<S
 pub(crate) fn render_value(stage: &Stage, text: &TextTemplate) -> Result<Value, Failure> {
     let failed = |message: String| Failure::new(FailureClass::Deterministic, message);
     match text.template.value(Arc::new(StageVars::of(stage))) {
-        Err(RenderError::MissingContext { .. }) if stage.run.dry_run => {
-            Ok(text.text.as_ref().into())
-        }
+        Err(error) if stage.run.dry_run && is_missing(&error) => Ok(text.text.as_ref().into()),
         value => value.map_err(|error| failed(error.to_string())),
     }
+}
+
+/// A value is missing that a dry run does not make: a context key, or one inside an input of a
+/// sub-workflow.
+fn is_missing(error: &RenderError) -> bool {
+    matches!(error, RenderError::MissingContext { .. } | RenderError::MissingInput { .. })
 }
 
 struct StageVars {

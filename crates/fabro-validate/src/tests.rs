@@ -435,8 +435,8 @@ impl fabro_graph::Sources for AnyFile<'_> {
     fn read(&self, path: &str) -> Result<String, String> {
         Ok(match path {
             path if path.contains("review") => self.0.to_owned(),
-            path if path.ends_with(".json") => "{}".to_owned(),
-            path if path.ends_with(".fabro") => "digraph { start -> exit }".to_owned(),
+            path if path.contains(".json") => "{}".to_owned(),
+            path if path.contains(".fabro") => "digraph { start -> exit }".to_owned(),
             _ => "text".to_owned(),
         })
     }

@@ -593,3 +593,17 @@ fn an_input_that_is_not_there_fails_the_stage() {
     run partially_succeeded
     "#);
 }
+
+#[test]
+fn a_dry_run_walks_through_a_sub_workflow_with_inputs() {
+    let parent = r#"digraph {
+        start -> sub -> exit
+        sub [shape=house, inputs.issue="{{ context.issue }}", stack.child_dot_source="digraph { start -> a -> exit; a [shape=tab, prompt=\"{{ inputs.issue.title }}\"] }"]
+    }"#;
+    insta::assert_snapshot!(Scene::new(parent).dry().story(), @r"
+    001 start@1 succeeded -> sub (unconditional)
+    002 sub@1 succeeded -> exit (unconditional)
+    003 exit@1 succeeded
+    run succeeded
+    ");
+}
