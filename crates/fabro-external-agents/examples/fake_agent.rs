@@ -10,17 +10,17 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use agent_client_protocol::v1::schema::{
-    AgentCapabilities, CancelNotification, ContentBlock, ContentChunk, InitializeRequest,
-    InitializeResponse, NewSessionRequest, NewSessionResponse, PermissionOption,
-    PermissionOptionKind, PromptRequest, PromptResponse, ReadTextFileRequest,
-    RequestPermissionOutcome, RequestPermissionRequest, SessionConfigOption,
+    AgentCapabilities, CancelNotification, ContentBlock, ContentChunk, Cost, InitializeRequest,
+    InitializeResponse, LoadSessionRequest, LoadSessionResponse, NewSessionRequest,
+    NewSessionResponse, PermissionOption, PermissionOptionKind, PromptRequest, PromptResponse,
+    ReadTextFileRequest, RequestPermissionOutcome, RequestPermissionRequest, SessionConfigOption,
     SessionConfigOptionCategory, SessionConfigSelectOption, SessionNotification, SessionUpdate,
     SetSessionConfigOptionRequest, SetSessionConfigOptionResponse, SetSessionModeRequest,
     SetSessionModeResponse, StopReason, ToolCall, ToolCallLocation, ToolCallUpdate,
-    ToolCallUpdateFields, WriteTextFileRequest,
+    ToolCallUpdateFields, ToolKind, UsageUpdate, WriteTextFileRequest,
 };
 use agent_client_protocol::v1::{ConnectionTo, Responder};
-use agent_client_protocol::{Agent, ByteStreams, Client, Error, Result};
+use agent_client_protocol::{Agent, ByteStreams, Client, Error, Result, UntypedMessage};
 use agent_client_protocol::{on_receive_notification, on_receive_request};
 use serde_json::json;
 use tokio_util::compat::{TokioAsyncReadCompatExt, TokioAsyncWriteCompatExt};
@@ -43,6 +43,7 @@ async fn main() -> Result<()> {
         eprintln!("cannot find my settings");
         std::process::exit(9);
     }
+    let loads = start == "loads";
     println!("A line that is no message.");
     let state = Arc::<Mutex<State>>::default();
     let (modes, options, prompts, cancels) =
@@ -51,9 +52,9 @@ async fn main() -> Result<()> {
         .v1()
         .on_receive_request(
             async move |hello: InitializeRequest, responder, _| {
+                let can = AgentCapabilities::new().load_session(loads);
                 responder.respond(
-                    InitializeResponse::new(hello.protocol_version)
-                        .agent_capabilities(AgentCapabilities::new()),
+                    InitializeResponse::new(hello.protocol_version).agent_capabilities(can),
                 )
             },
             on_receive_request!(),
@@ -69,6 +70,17 @@ async fn main() -> Result<()> {
                 let fast = SessionConfigOption::boolean("fast", "Fast", false);
                 let offered = (start != "plain").then(|| vec![which, fast]);
                 responder.respond(NewSessionResponse::new("s1").config_options(offered))
+            },
+            on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |load: LoadSessionRequest, responder, client: ConnectionTo<Client>| {
+                if &*load.session_id.0 != "s1" {
+                    return responder.respond_with_error(Error::new(-32002, "no such session"));
+                }
+                // What was said before.
+                say(&client, "earlier")?;
+                responder.respond(LoadSessionResponse::new())
             },
             on_receive_request!(),
         )
@@ -164,6 +176,37 @@ async fn work(client: &ConnectionTo<Client>, prompt: &str, set: &str) -> Result<
                 Err(error) => say(client, &error.message)?,
             }
         }
+        // Announced first; the request has the id only.
+        ["announce", kind, path] => {
+            let call = ToolCall::new("c3", format!("{kind} {path}"))
+                .kind(serde_json::from_value::<ToolKind>(json!(kind))?)
+                .locations(vec![ToolCallLocation::new(path)]);
+            let call = SessionUpdate::ToolCall(call);
+            client.send_notification(SessionNotification::new("s1", call))?;
+            say(client, &ask(client, "c3", ToolCallUpdateFields::new()).await?)?;
+        }
+        ["spend", dollars, ref then @ ..] => {
+            let cost = Cost::new(dollars.parse().unwrap_or_default(), "USD");
+            let usage = SessionUpdate::UsageUpdate(UsageUpdate::new(7000, 200_000).cost(cost));
+            client.send_notification(SessionNotification::new("s1", usage))?;
+            if *then == ["wait"] {
+                std::future::pending::<()>().await;
+            }
+            say(client, "spent")?;
+        }
+        ["unknown"] => {
+            let update = json!({"sessionId": "s1", "update": {"sessionUpdate": "brand_new"}});
+            client.send_notification(UntypedMessage::new("session/update", update)?)?;
+            let options = json!([
+                {"optionId": "odd", "name": "Odd", "kind": "brand_new"},
+                {"optionId": "yes", "name": "Yes", "kind": "allow_always"},
+            ]);
+            let call = json!({"toolCallId": "c4", "kind": "read"});
+            let request = json!({"sessionId": "s1", "toolCall": call, "options": options});
+            let request = UntypedMessage::new("session/request_permission", request)?;
+            let answer = client.send_request(request).block_task().await?;
+            say(client, &answer["outcome"].to_string())?;
+        }
         ["leave", program, ref args @ ..] => {
             let child = std::process::Command::new(program).args(args).spawn();
             say(client, &child.map(|child| child.id()).unwrap_or_default().to_string())?;
@@ -186,12 +229,20 @@ async fn permit(client: &ConnectionTo<Client>, kind: &str, path: &str) -> Result
     fields.kind = Some(serde_json::from_value(json!(kind))?);
     fields.title = Some(format!("{kind} {path}"));
     fields.locations = Some(vec![ToolCallLocation::new(path)]);
+    ask(client, "c2", fields).await
+}
+
+async fn ask(
+    client: &ConnectionTo<Client>,
+    id: &'static str,
+    fields: ToolCallUpdateFields,
+) -> Result<String> {
     let options = vec![
         PermissionOption::new("no", "No", PermissionOptionKind::RejectOnce),
         PermissionOption::new("always", "Always", PermissionOptionKind::AllowAlways),
         PermissionOption::new("once", "Once", PermissionOptionKind::AllowOnce),
     ];
-    let call = ToolCallUpdate::new("c2", fields);
+    let call = ToolCallUpdate::new(id, fields);
     let request = RequestPermissionRequest::new("s1", call, options);
     match client.send_request(request).block_task().await?.outcome {
         RequestPermissionOutcome::Selected(option) => Ok(option.option_id.to_string()),

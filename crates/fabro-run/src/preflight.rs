@@ -313,7 +313,10 @@ impl<'a> Preflight<'a> {
                     self.catalog.find(&model)?.provider.clone()
                 });
                 let agent = CliAgent::of_provider(provider.as_deref().unwrap_or("anthropic"))?;
-                self.program("backend", agent.name(), &agent.install())
+                let missing = self.program("backend", agent.name(), &agent.install())?;
+                let other = agent.successor();
+                let is_there = |other: CliAgent| self.program("", other.name(), "").is_none();
+                (!other.is_some_and(is_there)).then_some(missing)
             }
             Backend::Acp { command, .. } => {
                 let none = Value::Object(Map::new());

@@ -105,8 +105,9 @@ impl Search<'_> {
         let provider = provider.or_else(owner);
         match (CliAgent::of_provider(provider.as_deref().unwrap_or("anthropic")), model) {
             (Some(CliAgent::Claude) | None, _) => {}
-            (Some(_), Some(model)) => self.named(&model, spec),
-            (Some(agent), None) => self.add(Unpriced::Chosen(agent.name()), spec),
+            (Some(agent), Some(model)) if agent != CliAgent::Agy => self.named(&model, spec),
+            // `agy` does not report what it uses of any model.
+            (Some(agent), _) => self.add(Unpriced::Chosen(agent.name()), spec),
         }
     }
 

@@ -97,7 +97,8 @@ impl<'a> SessionClient<'a> {
             phase: Phase::default(),
         });
         let root = files.root().to_owned();
-        let (model, over_budget) = (Mutex::default(), CancellationToken::new());
+        let model = Mutex::default();
+        let over_budget = CancellationToken::new();
         Ok(Self { task, root, files, state, model, over_budget })
     }
 

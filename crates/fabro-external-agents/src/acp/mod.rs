@@ -65,24 +65,6 @@ impl Acp {
         &self.program
     }
 
-    /// Why a spending limit may not count what an agent uses of this model; `None` when it can be
-    /// counted: where the agent does not report its cost, the model has to be known.
-    pub fn unpriced(
-        &self,
-        model: Option<&str>,
-        has_price: impl FnOnce(&str) -> bool,
-    ) -> Option<String> {
-        let name = self.name();
-        match self.config.model.as_deref().or(model) {
-            Some(model) => (!has_price(model)).then(|| {
-                format!("the price of {model} is not known, and `{name}` may not report its cost")
-            }),
-            None => {
-                Some(format!("`{name}` may not report its cost: name a model whose price is known"))
-            }
-        }
-    }
-
     /// The name of the program, without its directory.
     pub fn name(&self) -> &str {
         let name = Path::new(&self.program).file_name().and_then(|name| name.to_str());

@@ -187,8 +187,8 @@ async fn open(
 }
 
 fn session_lost(program: &str, message: &str) -> Stop {
-    let (program, message) = (program.to_owned(), message.to_owned());
-    BackendError::SessionLost { program, message }.into()
+    let program = program.to_owned();
+    BackendError::SessionLost { program, message: message.to_owned() }.into()
 }
 
 fn needs_login(error: Error, methods: &[AuthMethod], program: &str) -> Stop {

@@ -13,7 +13,7 @@ pub(super) const PROGRAM: Program = Program {
     variables: &["GEMINI_", "GOOGLE_", "ANTIGRAVITY_"],
     // Its own timeout is five minutes; stages have theirs.
     args: &["--output-format", "stream-json", "--print-timeout", "24h"],
-    // It has its own settings for what it may do without asking, and asks nobody here.
+    // It has its own settings for what it may do without asking, and cannot ask here.
     read_only: &[],
     read_write: &[],
     full: &[],

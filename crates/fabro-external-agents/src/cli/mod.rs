@@ -20,7 +20,7 @@ use crate::{Backend, BackendError, Done, Task};
 /// The exit codes of a shell for a program that cannot be run.
 const NOT_RUN: [i32; 2] = [126, 127];
 
-/// What the programs print, in place of an event, when nobody is logged in.
+/// What the programs print, in place of an event, when no user is logged in.
 const LOGIN: [&str; 5] =
     ["/login", "Invalid API key", "Not logged in", "codex login", "set an Auth method"];
 
@@ -63,26 +63,6 @@ impl CliAgent {
     /// The program that takes the place of this one where it is not installed.
     pub fn successor(self) -> Option<Self> {
         (self == Self::Gemini).then_some(Self::Agy)
-    }
-
-    /// Why a spending limit would not count what the program uses of this model, `None` being its own
-    /// choice; `None` when it can be counted. `has_price` says whether the price of a model is known.
-    pub fn unpriced(
-        self,
-        model: Option<&str>,
-        has_price: impl FnOnce(&str) -> bool,
-    ) -> Option<String> {
-        let name = self.name();
-        match (self, model) {
-            (Self::Claude, _) | (Self::Gemini, None) => None,
-            (Self::Agy, _) => Some(format!("`{name}` does not report its usage")),
-            (_, Some(model)) => {
-                (!has_price(model)).then(|| format!("the price of {model} is not known"))
-            }
-            (Self::Codex, None) => Some(format!(
-                "`{name}` reports neither its cost nor its model: name a model whose price is known"
-            )),
-        }
     }
 
     /// The name of the program.

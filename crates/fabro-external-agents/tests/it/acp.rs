@@ -1,7 +1,7 @@
 use std::path::{Path, PathBuf};
 
-use fabro_external_agents::{Acp, Backend, Task};
-use fabro_types::Permissions;
+use fabro_external_agents::{Acp, Backend, Session, Task};
+use fabro_types::{Permissions, Usage};
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -251,4 +251,68 @@ async fn nothing_is_left_running() {
         () = started => {}
     }
     gone(std::fs::read_to_string(work.join("pid")).unwrap().trim()).await;
+}
+
+#[tokio::test]
+async fn a_permission_is_judged_by_what_was_announced() {
+    let mut lines = Vec::new();
+    for what in ["edit here.txt", "edit ../x", "read here.txt", "execute a"] {
+        let said = answer(&format!("announce {what}"), Permissions::ReadWrite).await;
+        let said = said.lines().find_map(|line| line.strip_prefix("answer: ")).unwrap().to_owned();
+        lines.push(format!("{what}: {said}"));
+    }
+    assert_snapshot!(lines.join("\n"), @r"
+    edit here.txt: once
+    edit ../x: no
+    read here.txt: once
+    execute a: no
+    ");
+    assert_snapshot!(answer("unknown", Permissions::ReadOnly).await, @r#"
+    says {"outcome":"selected","optionId":"yes"}
+    answer: {"outcome":"selected","optionId":"yes"}
+    session: s1
+    "#);
+}
+
+async fn go_on(start: &str, prompt: &str, id: &'static str, budget: Option<f64>) -> String {
+    let place = Place::new();
+    let used: &'static Usage = Box::leak(Box::new(Usage { cost_usd: 0.25, ..Usage::default() }));
+    let set = |task: &mut Task<'_>| {
+        task.resume = Some(Session { id, used });
+        task.budget_usd = budget;
+        task.model = Some("big");
+    };
+    place.run(&agent(start, &Value::Null), prompt, set).await
+}
+
+#[tokio::test]
+async fn sessions_are_loaded_where_the_agent_can() {
+    assert_snapshot!(go_on("loads", "say hello", "s1", None).await, @r"
+    says You 
+    says said:
+    uses Thinking about it
+    says say hello
+    answer: You said:
+
+    say hello
+    session: s1
+    warning: the model big is not set, the agent uses its own: fake_agent: Method not found: session/set_model
+    ");
+    assert_snapshot!(go_on("loads", "say hello", "gone", None).await, @"error: fake_agent cannot continue its session: no such session (deterministic)");
+    assert_snapshot!(go_on("", "say hello", "s1", None).await, @"error: fake_agent cannot continue its session: it cannot load sessions (deterministic)");
+}
+
+#[tokio::test]
+async fn usage_is_of_the_run_and_a_budget_stops_it() {
+    assert_snapshot!(go_on("loads", "spend 0.75", "s1", None).await, @r"
+    says spent
+    answer: spent
+    session: s1
+    warning: the model big is not set, the agent uses its own: fake_agent: Method not found: session/set_model
+    usage: None in 7000 out 0 cached 0 $0.5 in 1 turns
+    ");
+    assert_snapshot!(go_on("loads", "spend 0.75 wait", "s1", Some(0.25)).await, @r"
+    error: fake_agent stopped: its budget is used up (budget_exhausted)
+    usage: None in 7000 out 0 cached 0 $0.5 in 1 turns
+    ");
 }

@@ -1,15 +1,15 @@
 use std::os::unix::fs::PermissionsExt;
 
-use fabro_external_agents::{Backend as _, Cli, CliAgent, Session, Task};
+use fabro_external_agents::{Backend as _, Cli, CliAgent, Task};
 use fabro_redact::Redactor;
-use fabro_types::{Permissions, Usage};
+use fabro_types::Permissions;
 use insta::assert_snapshot;
 use tokio_util::sync::CancellationToken;
 
 use super::{Place, gone};
 
 /// A program of a few lines of shell.
-fn program(place: &Place, agent: CliAgent, script: &str) -> Cli {
+pub(super) fn program(place: &Place, agent: CliAgent, script: &str) -> Cli {
     let path = place.0.path().join(agent.name());
     // Written by another process: one that this process has open for writing while another test
     // forks could not be started.
@@ -24,11 +24,11 @@ fn program(place: &Place, agent: CliAgent, script: &str) -> Cli {
 }
 
 /// Prints lines.
-fn prints(lines: &[&str]) -> String {
+pub(super) fn prints(lines: &[&str]) -> String {
     format!("cat > /dev/null\ncat <<'END'\n{}\nEND", lines.join("\n"))
 }
 
-const CLAUDE: [&str; 6] = [
+pub(super) const CLAUDE: [&str; 6] = [
     r#"{"type":"system","subtype":"init","session_id":"c1","model":"claude-x","tools":["Read"]}"#,
     "Warning: something is old",
     r#"{"type":"assistant","message":{"model":"claude-x","content":[{"type":"text","text":"Let me see."},{"type":"tool_use","name":"Read","input":{}}]},"session_id":"c1"}"#,
@@ -37,7 +37,7 @@ const CLAUDE: [&str; 6] = [
     r#"{"type":"result","subtype":"success","is_error":false,"num_turns":2,"result":"It is 4.","session_id":"c1","total_cost_usd":0.25,"usage":{"input_tokens":10,"cache_creation_input_tokens":20,"cache_read_input_tokens":70,"output_tokens":5}}"#,
 ];
 
-const CODEX: [&str; 7] = [
+pub(super) const CODEX: [&str; 7] = [
     r#"{"type":"thread.started","thread_id":"t1"}"#,
     r#"{"type":"turn.started"}"#,
     r#"{"type":"item.started","item":{"id":"i1","type":"command_execution","command":"ls"}}"#,
@@ -53,7 +53,7 @@ const GEMINI: [&str; 3] = [
     r#""session_id":"g1","response":"It is 4.","stats":{"models":{"gemini-a":{"api":{"totalRequests":2},"tokens":{"prompt":40,"candidates":3,"cached":10,"thoughts":2}},"gemini-b":{"api":{"totalRequests":1},"tokens":{"prompt":1,"candidates":1}}}}}"#,
 ];
 
-const GEMINI_STREAM: [&str; 9] = [
+pub(super) const GEMINI_STREAM: [&str; 9] = [
     "Loaded cached credentials.",
     r#"{"type":"init","session_id":"g2","model":"gemini-a"}"#,
     r#"{"type":"message","role":"user","content":"What is 2 + 2?"}"#,
@@ -105,13 +105,13 @@ async fn each_program_gets_the_keys_of_its_own_provider() {
     assert_eq!(place.log("stderr.log").trim(), "ANTHROPIC_API_KEY==kept");
 }
 
-async fn answer(agent: CliAgent, script: &str) -> String {
+pub(super) async fn answer(agent: CliAgent, script: &str) -> String {
     let place = Place::new();
     place.run(&program(&place, agent, script), "What is 2 + 2?", |_| {}).await
 }
 
 #[tokio::test]
-async fn answers_are_read() {
+pub(super) async fn answers_are_read() {
     assert_snapshot!(answer(CliAgent::Claude, &prints(&CLAUDE)).await, @r#"
     says Let me see.
     uses Read
@@ -335,252 +335,4 @@ async fn secrets_are_blanked_out_everywhere() {
     {"type":"result","subtype":"success","result":"[redacted:KEY] works"}
     "#);
     assert_snapshot!(place.log("stderr.log"), @"[redacted:KEY]");
-}
-
-/// An end of each program, and what becomes of it.
-#[tokio::test]
-async fn ends_have_classes_and_pause_when_nothing_was_asked() {
-    let mut lines = Vec::new();
-    let claude = |event: &str| prints(&[event]);
-    let worked = r#"{"type":"assistant","message":{"id":"m1","model":"claude-x","content":[{"type":"tool_use","name":"Edit"}],"usage":{"input_tokens":9,"output_tokens":4}},"session_id":"c1"}"#;
-    let after = |event: &str| prints(&[CLAUDE[0], worked, event]);
-    let cases = [
-        // The type of the error, not its text.
-        (
-            CliAgent::Claude,
-            claude(
-                r#"{"type":"result","subtype":"success","is_error":true,"result":"Invalid API key \u00b7 Please run /login","session_id":"c1","total_cost_usd":0,"usage":{"input_tokens":0,"output_tokens":0}}"#,
-            ),
-            1,
-        ),
-        (
-            CliAgent::Claude,
-            claude(
-                r#"{"type":"result","subtype":"success","is_error":true,"api_error_status":529,"result":"API Error: 529"}"#,
-            ),
-            0,
-        ),
-        (
-            CliAgent::Claude,
-            claude(
-                r#"{"type":"result","subtype":"success","is_error":true,"api_error_status":400,"result":"API Error: 400"}"#,
-            ),
-            1,
-        ),
-        (
-            CliAgent::Claude,
-            after(
-                r#"{"type":"result","subtype":"success","is_error":true,"api_error_status":529,"result":"API Error: 529"}"#,
-            ),
-            1,
-        ),
-        (
-            CliAgent::Claude,
-            after(
-                r#"{"type":"result","subtype":"success","is_error":true,"api_error_status":404,"result":"API Error: 404"}"#,
-            ),
-            1,
-        ),
-        (
-            CliAgent::Claude,
-            after(
-                r#"{"type":"result","subtype":"success","is_error":true,"api_error_status":402,"result":"API Error: 402"}"#,
-            ),
-            1,
-        ),
-        (CliAgent::Claude, after("killed"), 1),
-        (
-            CliAgent::Claude,
-            claude(
-                r#"{"type":"result","subtype":"error_max_structured_output_retries","is_error":true,"errors":["no"]}"#,
-            ),
-            1,
-        ),
-        (
-            CliAgent::Claude,
-            claude(
-                r#"{"type":"result","subtype":"error_during_execution","is_error":true,"errors":["No conversation found with session ID: x"]}"#,
-            ),
-            1,
-        ),
-        (CliAgent::Claude, claude("Invalid API key. Please run /login"), 1),
-        (CliAgent::Claude, claude(r#"{"type":"result","subtype":"success","result":"ok"}"#), 1),
-        // The end of the turn counts more than the exit code.
-        (CliAgent::Codex, prints(&CODEX), 1),
-        (CliAgent::Codex, prints(&CODEX[..6]), 1),
-        (
-            CliAgent::Codex,
-            prints(&[
-                r#"{"type":"turn.failed","error":{"message":"You've hit your usage limit. Try again at 4 pm."}}"#,
-            ]),
-            0,
-        ),
-        (
-            CliAgent::Codex,
-            prints(&[
-                r#"{"type":"error","message":"unexpected status 401 Unauthorized: x"}"#,
-                r#"{"type":"turn.failed","error":{"message":"unexpected status 401 Unauthorized: x"}}"#,
-            ]),
-            1,
-        ),
-        (
-            CliAgent::Codex,
-            prints(&[
-                r#"{"type":"turn.failed","error":{"message":"unexpected status 400 Bad Request: x"}}"#,
-            ]),
-            1,
-        ),
-        (
-            CliAgent::Codex,
-            prints(&[
-                CODEX[2],
-                r#"{"type":"turn.failed","error":{"message":"stream disconnected"}}"#,
-            ]),
-            1,
-        ),
-        (CliAgent::Gemini, "echo 'Please set an Auth method' >&2".to_owned(), 41),
-        (CliAgent::Gemini, "echo bad settings >&2".to_owned(), 52),
-        (CliAgent::Gemini, "echo no input >&2".to_owned(), 42),
-        (CliAgent::Gemini, "echo too long >&2".to_owned(), 53),
-        (CliAgent::Gemini, prints(&GEMINI_STREAM[..6]), 130),
-        (
-            CliAgent::Gemini,
-            prints(&[
-                r#"{"type":"result","status":"error","error":{"type":"FatalTurnLimitedError","message":"too many turns","code":53},"stats":{"total_tokens":9,"input_tokens":5,"output_tokens":2}}"#,
-            ]),
-            53,
-        ),
-        (CliAgent::Agy, "true".to_owned(), 0),
-        (CliAgent::Claude, "true".to_owned(), 127),
-        (CliAgent::Claude, "echo 'segmentation fault' >&2".to_owned(), 139),
-    ];
-    for (agent, script, code) in cases {
-        let ended = answer(agent, &format!("{script}\nexit {code}")).await;
-        let ended =
-            ended.lines().filter(|line| !line.starts_with("says") && !line.starts_with("uses"));
-        lines.push(format!("{} {code}: {}", agent.name(), ended.collect::<Vec<_>>().join(" / ")));
-    }
-    assert_snapshot!(lines.join("\n"), @r#"
-    claude 1: error: claude: Invalid API key · Please run /login (deterministic, unavailable) / usage: None in 0 out 0 cached 0 $0 in 0 turns
-    claude 0: error: claude: API Error: 529 (transient_infra, unavailable)
-    claude 1: error: claude: API Error: 400 (deterministic)
-    claude 1: error: claude: API Error: 529 (transient_infra) / usage: Some("claude-x") in 9 out 4 cached 0 $0 in 1 turns
-    claude 1: error: claude: API Error: 404 (transient_infra) / usage: Some("claude-x") in 9 out 4 cached 0 $0 in 1 turns
-    claude 1: error: claude: API Error: 402 (budget_exhausted) / usage: Some("claude-x") in 9 out 4 cached 0 $0 in 1 turns
-    claude 1: error: claude failed with exit code 1; it said: / killed (deterministic) / usage: Some("claude-x") in 9 out 4 cached 0 $0 in 1 turns
-    claude 1: error: claude: no (deterministic)
-    claude 1: error: claude: No conversation found with session ID: x (deterministic)
-    claude 1: error: claude failed with exit code 1; it said: / Invalid API key. Please run /login (deterministic, unavailable)
-    claude 1: answer: ok
-    codex 1: answer: It is 4. / session: t1 / usage: None in 100 out 7 cached 60 $0 in 1 turns
-    codex 1: error: codex: Reconnecting... 1/5 (transient_infra)
-    codex 0: error: codex: You've hit your usage limit. Try again at 4 pm. (budget_exhausted, unavailable)
-    codex 1: error: codex: unexpected status 401 Unauthorized: x (deterministic, unavailable)
-    codex 1: error: codex: unexpected status 400 Bad Request: x (deterministic)
-    codex 1: error: codex: stream disconnected (transient_infra)
-    gemini 41: error: gemini failed with exit code 41; it said: / Please set an Auth method (deterministic, unavailable)
-    gemini 52: error: gemini failed with exit code 52; it said: / bad settings (deterministic, unavailable)
-    gemini 42: error: gemini failed with exit code 42; it said: / no input (deterministic)
-    gemini 53: error: gemini failed with exit code 53; it said: / too long (budget_exhausted)
-    gemini 130: error: gemini failed with exit code 130; it said: / Loaded cached credentials. (transient_infra)
-    gemini 53: error: gemini: too many turns (budget_exhausted) / usage: None in 5 out 4 cached 0 $0 in 1 turns
-    agy 0: error: agy ended without an answer: check that its version fits (deterministic)
-    claude 127: error: claude failed with exit code 127 (deterministic, unavailable)
-    claude 139: error: claude failed with exit code 139; it said: / segmentation fault (deterministic)
-    "#);
-}
-
-/// A session for as long as the tests run.
-fn session(id: &'static str, used: Usage) -> Session<'static> {
-    Session { id, used: Box::leak(Box::new(used)) }
-}
-
-#[tokio::test]
-async fn a_session_is_continued() {
-    let mut lines = Vec::new();
-    for agent in CliAgent::ALL {
-        let place = Place::new();
-        let log = place.0.path().join("args");
-        let cli = program(&place, agent, &format!("echo \"$@\" > '{}'; cat", log.display()));
-        let session = session("s-1", Usage::default());
-        let set = |task: &mut Task<'_>| {
-            task.resume = Some(session);
-            task.budget_usd = Some(0.25);
-        };
-        let said = place.run(&cli, "go on", set).await;
-        lines.push(std::fs::read_to_string(log).unwrap_or(said + "\n"));
-    }
-    assert_snapshot!(lines.concat(), @r"
-    -p --output-format stream-json --verbose --permission-mode acceptEdits --disallowedTools Bash,WebFetch,WebSearch --max-budget-usd 0.2500 --resume s-1
-    exec --json --skip-git-repo-check --sandbox workspace-write resume s-1 -
-    --output-format stream-json --approval-mode auto_edit --resume s-1
-    error: agy cannot continue its session: it has no option for that (deterministic)
-    ");
-}
-
-#[tokio::test]
-async fn usage_of_a_continued_session_is_counted_once() {
-    let used = |input, output, cached| Usage {
-        input_tokens: input,
-        output_tokens: output,
-        cached_tokens: cached,
-        ..Usage::default()
-    };
-    let run = async |before: Usage| {
-        let place = Place::new();
-        let cli = program(&place, CliAgent::Codex, &prints(&CODEX[5..]));
-        let session = session("t1", before);
-        let set = |task: &mut Task<'_>| {
-            task.model = Some("gpt-x");
-            task.resume = Some(session);
-        };
-        place.run(&cli, "", set).await.lines().last().unwrap().to_owned()
-    };
-    assert_snapshot!(run(used(90, 5, 60)).await, @r#"usage: Some("gpt-x") in 10 out 2 cached 0 $0 in 1 turns"#);
-    // Less than before: it is of this turn.
-    assert_snapshot!(run(used(900, 5, 60)).await, @r#"usage: Some("gpt-x") in 100 out 7 cached 60 $0 in 1 turns"#);
-}
-
-#[tokio::test]
-async fn a_program_stops_at_its_budget() {
-    let place = Place::new();
-    let event = r#"{"type":"result","subtype":"error_max_budget_usd","is_error":true,"total_cost_usd":0.26,"usage":{"input_tokens":7,"output_tokens":5}}"#;
-    let cli = program(&place, CliAgent::Claude, &format!("{}\nexit 1", prints(&[event])));
-    assert_snapshot!(place.run(&cli, "", |task| task.budget_usd = Some(0.25)).await, @r"
-    error: claude stopped: its budget is used up (budget_exhausted)
-    usage: None in 7 out 5 cached 0 $0.26 in 0 turns
-    ");
-}
-
-#[tokio::test]
-async fn a_successor_takes_the_place_of_a_program_that_is_missing() {
-    let place = Place::new();
-    program(&place, CliAgent::Agy, r#"printf '{"event":"result","response":"%s"}' "$*""#);
-    let path = format!("{}:/usr/bin:/bin", place.0.path().display());
-    let env = [("PATH".to_owned(), path)];
-    let logs = place.0.path().join("logs");
-    let work = place.work();
-    let task = Task { env: &env, ..Task::new("What?", &work, &logs) };
-    let done = Cli::new(CliAgent::Gemini).run(task).await.unwrap();
-    assert_snapshot!(done.text, @"--output-format stream-json --print-timeout 24h -p What?");
-    let prompt = "x".repeat(200_000);
-    let task = Task { env: &env, ..Task::new(&prompt, &work, &logs) };
-    let error = Cli::new(CliAgent::Gemini).run(task).await.unwrap_err();
-    assert_snapshot!(error, @"the prompt has 200000 bytes, and agy takes at most 131071: shorten it, or choose a lower fidelity");
-}
-
-#[test]
-fn what_cannot_be_priced_is_known_before() {
-    let has_price = |model: &str| model == "known";
-    let show = |agent: CliAgent| {
-        let reason = |model| agent.unpriced(model, has_price).unwrap_or_else(|| "ok".to_owned());
-        let [own, known, other] = [None, Some("known"), Some("other")].map(reason);
-        format!("{}: {own}; {known}; {other}\n", agent.name())
-    };
-    assert_snapshot!(CliAgent::ALL.map(show).concat(), @r"
-    claude: ok; ok; ok
-    codex: `codex` reports neither its cost nor its model: name a model whose price is known; ok; the price of other is not known
-    gemini: ok; ok; the price of other is not known
-    agy: `agy` does not report its usage; `agy` does not report its usage; `agy` does not report its usage
-    ");
 }

@@ -4,6 +4,7 @@
 #[cfg(feature = "acp")]
 mod acp;
 mod cli;
+mod ends;
 
 use std::fmt::Write;
 use std::path::Path;

@@ -63,8 +63,8 @@ impl Connection {
         }
     }
 
-    /// Calls a tool, and waits until the timeout after the call or its last progress. The server is told
-    /// when nothing waits for its result any more.
+    /// Calls a tool, and waits until the timeout after the call or its last progress. A call
+    /// whose result is no longer awaited is canceled on the server.
     pub(crate) async fn call(
         &self,
         params: CallToolRequestParams,

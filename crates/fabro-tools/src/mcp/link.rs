@@ -184,7 +184,7 @@ impl Link {
     }
 
     /// Connects by the protocol without sessions first. A server that does not know it may answer in
-    /// any way, or end: it is asked once more by the older protocol.
+    /// any way, or end: the older protocol is tried then.
     async fn open(&self) -> Result<Connection, ServerError> {
         let modern = ClientLifecycleMode::Auto {
             preferred_versions: vec![ProtocolVersion::V_2026_07_28],
