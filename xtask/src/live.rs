@@ -43,7 +43,7 @@ while True:
 /// and sends all of an answer in one chunk, with calls without ids and with arguments as objects,
 /// reasoning in another field, usage without choices and no `[DONE]`. It refuses fields that it does
 /// not know.
-const ODD_SERVER: &str = r#"
+const ODD_SERVER: &str = r"
 import http.server, json, sys, urllib.error, urllib.request
 KNOWN = {'model', 'messages', 'tools', 'stream', 'max_tokens', 'response_format'}
 class Odd(http.server.BaseHTTPRequestHandler):
@@ -78,7 +78,7 @@ class Odd(http.server.BaseHTTPRequestHandler):
         events = ': comment\n\n' + ''.join('data: ' + json.dumps(it) + '\n\n' for it in chunks)
         self.answer(200, 'text/event-stream', events.encode())
 http.server.ThreadingHTTPServer(('127.0.0.1', int(sys.argv[1])), Odd).serve_forever()
-"#;
+";
 
 /// What the model makes of its tools is not looked at, as it is too small for them; all requests
 /// are to be accepted.

@@ -16,6 +16,8 @@ pub(super) struct Concessions {
     pub(super) schema: SchemaUse,
     pub(super) no_stream_options: bool,
     pub(super) no_effort: bool,
+    /// For this request only: later ones may have what fits.
+    pub(super) no_reasoning: bool,
     /// What was conceded just now, for the user.
     pub(super) warning: Option<&'static str>,
 }
@@ -36,6 +38,8 @@ pub(super) enum RefusedField {
     Schema,
     /// The reasoning effort.
     Effort,
+    /// Reasoning of earlier answers.
+    Reasoning,
     StreamOptions,
     /// Chat Completions for this model, or for its tools.
     ChatCompletions,
@@ -44,7 +48,7 @@ pub(super) enum RefusedField {
 }
 
 /// How the refusals of fields are worded, in lower case.
-const REFUSED_FIELDS: [(RefusedField, &[&str]); 4] = [
+const REFUSED_FIELDS: [(RefusedField, &[&str]); 5] = [
     (RefusedField::ChatCompletions, &["v1/responses", "v1/chat/completions"]),
     (
         RefusedField::Schema,
@@ -62,6 +66,22 @@ const REFUSED_FIELDS: [(RefusedField, &[&str]); 4] = [
         ],
     ),
     (RefusedField::StreamOptions, &["stream_options"]),
+    (
+        RefusedField::Reasoning,
+        &[
+            "`thinking` block",
+            "thinking block",
+            "redacted_thinking",
+            "encrypted content",
+            "encrypted_content",
+            "required following item",
+            "required 'reasoning' item",
+            "items are not persisted",
+            "thought_signature",
+            "thought signature",
+            "reasoning_content",
+        ],
+    ),
     (RefusedField::Effort, &["reasoning_effort", "reasoning.effort", "output_config.effort"]),
 ];
 
@@ -133,6 +153,9 @@ impl Concessions {
                 "the provider does not take the reasoning effort: none is sent",
                 Self { no_effort: true, ..self },
             ),
+            RefusedField::Reasoning if sent.has_reasoning() => {
+                Some(Self { no_reasoning: true, ..self })
+            }
             RefusedField::StreamOptions if !self.no_stream_options => {
                 Some(Self { no_stream_options: true, ..self })
             }
@@ -175,9 +198,10 @@ impl Remembered {
     ) -> Option<Concessions> {
         let model = sent.model;
         let conceded = self.get(provider, model).without(field, sent)?;
-        self.0
-            .lock()
-            .insert((provider, model.to_owned()), Concessions { warning: None, ..conceded });
+        self.0.lock().insert(
+            (provider, model.to_owned()),
+            Concessions { warning: None, no_reasoning: false, ..conceded },
+        );
         Some(conceded)
     }
 }

@@ -154,7 +154,10 @@ impl<'a> WireRequest<'a> {
         });
         let most = info.and_then(|info| info.max_output_tokens);
         let most = most.map(|most| u32::try_from(most).unwrap_or(u32::MAX));
-        let source = ReasoningSource { provider: wire.reasoning_provider(provider.kind), model };
+        // No reasoning is of this name.
+        let reasoning_of =
+            if concessions.no_reasoning { "" } else { wire.reasoning_provider(provider.kind) };
+        let source = ReasoningSource { provider: reasoning_of, model };
         let server = Server::of(provider, info);
         let ids = if server == Some(Server::Mistral) { IdForm::Short } else { IdForm::Usual };
         let concessions = concessions.of_server(server);
@@ -230,6 +233,12 @@ impl<'a> WireRequest<'a> {
     fn is_of(&self, families: &[&str]) -> bool {
         let name = self.model.rsplit('/').next().unwrap_or(self.model).to_ascii_lowercase();
         families.iter().any(|family| name.starts_with(family))
+    }
+
+    /// Whether reasoning of earlier answers is sent.
+    pub(super) fn has_reasoning(&self) -> bool {
+        let mut contents = self.request.messages.iter().flat_map(|message| &message.content);
+        contents.any(|content| matches!(content, Content::Reasoning(_)))
     }
 
     /// Whether the model is known to think.

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use fabro_fakes::{Request as Received, Response, Server, Vendor, strict};
 use fabro_llm::{
-    Catalog, Message, ModelError, Part, Provider, ProviderKind, Providers, Reply, Request, collect,
+    Catalog, Content, Message, ModelError, Part, Provider, ProviderKind, Providers, Reasoning,
+    Reply, Request, Role, collect,
 };
 use fabro_types::ModelInterface;
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 
-use crate::{provider, request, result, tools};
+use crate::{message, provider, request, result, tools};
 
 /// Answers questions with a call, and results with a text.
 fn plays(received: &Received) -> Response {
@@ -54,18 +55,21 @@ async fn ask(model: &Providers, request: &Request) -> (Result<Reply, ModelError>
     (reply.await, warnings)
 }
 
-/// Questions to a model, each answered after a call of a tool; `change` comes between them.
+/// Questions to a model, each answered after a call of a tool; a change comes between any two. Returns
+/// the number of answers.
 async fn talk(
     providers: &Providers,
     mut request: Request,
     changes: &[&dyn Fn(&mut Request)],
-) -> Result<(), ModelError> {
+) -> Result<usize, ModelError> {
+    let mut answers = 0;
     let unchanged: &dyn Fn(&mut Request) = &|_| {};
     for change in [unchanged].iter().chain(changes) {
         change(&mut request);
         Arc::make_mut(&mut request.messages).push(Message::user("Go on").into());
         loop {
             let reply = ask(providers, &request).await.0?;
+            answers += 1;
             let calls = reply.tool_calls();
             let messages = Arc::make_mut(&mut request.messages);
             messages.push(reply.into_message().into());
@@ -75,7 +79,7 @@ async fn talk(
             }
         }
     }
-    Ok(())
+    Ok(answers)
 }
 
 fn for_model(model: &str, effort: Option<&str>) -> Request {
@@ -99,7 +103,7 @@ async fn check_models(vendor: Vendor, kind: ProviderKind, models: &[&str]) {
                 let messages = Arc::make_mut(&mut request.messages);
                 let summary = [Message::system("[Context Summary] a").into()];
                 messages.splice(1..messages.len() - 3, summary);
-                if messages[2].role == fabro_llm::Role::Assistant {
+                if messages[2].role == Role::Assistant {
                     messages.insert(2, Message::user("Go on from the summary").into());
                 }
             };
@@ -120,9 +124,17 @@ async fn check_models(vendor: Vendor, kind: ProviderKind, models: &[&str]) {
             let changes: [&dyn Fn(&mut Request); 7] =
                 [&steer, &compact, &compact, &other_tools, &schema, &compact, &no_tools];
             let talked = talk(&providers, for_model(model, effort), &changes).await;
-            if let Err(error) = talked {
-                let body = server.requests().last().unwrap().json();
-                panic!("{model} with {effort:?}: {error}\n{}", crate::pretty(&body));
+            let requests = server.take_requests();
+            match talked {
+                Ok(answers) if kind != ProviderKind::OpenAiCompatible => {
+                    // Nothing was refused and sent again another way.
+                    assert_eq!(requests.len(), answers, "{model} with {effort:?}");
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    let body = requests.last().unwrap().json();
+                    panic!("{model} with {effort:?}: {error}\n{}", crate::pretty(&body));
+                }
             }
         }
     }
@@ -313,4 +325,33 @@ async fn models_of_openai_find_their_interface() {
     }
     let paths: Vec<_> = old.requests().iter().map(|it| it.path.clone()).collect();
     assert_eq!(paths, ["/v1/responses", "/v1/chat/completions", "/v1/chat/completions"]);
+}
+
+#[tokio::test]
+async fn refused_reasoning_is_left_out_of_that_request() {
+    let server = Server::answering(|received| {
+        if received.json()["messages"].to_string().contains("seal") {
+            let message = "Invalid `signature` in `thinking` block";
+            let body = json!({"type": "error", "error": {"type": "invalid_request_error", "message": message}});
+            return Response::bytes(400, "application/json", body.to_string());
+        }
+        Response::text("ok")
+    })
+    .await
+    .unwrap();
+    let providers = client(provider(ProviderKind::Anthropic, &server));
+    let mut request = for_model("claude-opus-5-5", None);
+    let thought = Reasoning {
+        signature: Some("seal".to_owned()),
+        provider: Some("anthropic".to_owned()),
+        ..Reasoning::default()
+    };
+    let text = Content::Text { text: "t".to_owned() };
+    let messages = Arc::make_mut(&mut request.messages);
+    messages.push(message(Role::Assistant, vec![Content::Reasoning(thought), text]));
+    messages.push(Message::user("Go on").into());
+    for requests in [2, 4] {
+        ask(&providers, &request).await.0.unwrap();
+        assert_eq!(server.requests().len(), requests);
+    }
 }
