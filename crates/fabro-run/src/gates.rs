@@ -178,6 +178,8 @@ pub async fn open_gates_of_family(store: &dyn Store, run: RunId) -> Result<Vec<G
             gates.push(Gate { within: within.clone(), ..gate });
         }
     }
+    // Sub-workflows that run at the same time begin in any order.
+    gates.sort_by(|one, other| one.within.cmp(&other.within));
     Ok(gates)
 }
 
