@@ -1,5 +1,6 @@
 //! Files of a project with instructions for agents.
 
+use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -10,15 +11,24 @@ const NAMES: [&str; 4] = ["AGENTS.md", "CLAUDE.md", "GEMINI.md", ".github/copilo
 /// The size limit of all of them together, in bytes.
 pub const DOCUMENT_BYTES: usize = 32 * 1024;
 
+/// The instructions of a project.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProjectDocs {
+    /// All of them, each under its path.
+    pub text: String,
+    /// The paths of those that were cut.
+    pub cut: Vec<String>,
+}
+
 /// The instructions of a project for agents that work in `dir`: `AGENTS.md`, `CLAUDE.md`, `GEMINI.md` and
 /// `.github/copilot-instructions.md` of each folder from the root of the project to `dir`, each
 /// under its path, nearest last. Files of the same text appear once.
 ///
-/// The root is the nearest folder with `.git` or `.fabro`, else `dir` itself. What is longer than
-/// [`DOCUMENT_BYTES`] in all is cut, the files nearest to `dir` last, with a note. Files that
+/// The root is the nearest folder with `.git` or `.fabro`, else `dir` itself. When they are longer than
+/// [`DOCUMENT_BYTES`] together, the longest are cut to the same length, with a note. Files that
 /// lead out of the project, cannot be read or are not text are skipped.
-pub fn project_docs(dir: &Path) -> String {
-    let Ok(dir) = dir.canonicalize() else { return String::new() };
+pub fn project_docs(dir: &Path) -> ProjectDocs {
+    let Ok(dir) = dir.canonicalize() else { return ProjectDocs::default() };
     let root = project_root(&dir);
     let mut folders: Vec<_> = dir.ancestors().take_while(|it| it.starts_with(&root)).collect();
     folders.reverse();
@@ -65,37 +75,53 @@ pub(crate) fn read_start(path: &Path, max: usize) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// All documents in one text; those that come last have precedence.
-fn fit(documents: &[(String, String)]) -> String {
-    let mut room = DOCUMENT_BYTES;
-    let mut blocks = Vec::new();
-    let mut left_out = 0;
-    for (path, text) in documents.iter().rev() {
-        let block = format!("## {path}\n\n{text}\n\n");
-        if left_out == 0 && block.len() + RESERVE <= room {
-            room -= block.len();
-            blocks.push(block);
-            continue;
-        }
-        let mark = format!("\n[… the rest of {path} is left out]\n\n");
-        let heading = path.len() + "## \n\n".len();
-        match room.checked_sub(mark.len() + RESERVE).filter(|keep| *keep > heading) {
-            Some(keep) => {
-                let end = block.floor_char_boundary(keep);
-                blocks.push(format!("{}{mark}", &block[..end]));
-                room = 0;
-            }
-            None => left_out += 1,
-        }
-    }
+/// All documents in one text; those that come last have precedence. When they are too long together,
+/// the longest are cut to the same length.
+fn fit(documents: &[(String, String)]) -> ProjectDocs {
+    let left_out = documents.len().saturating_sub(MOST_DOCUMENTS);
+    let documents = &documents[left_out..];
+    let heading = |path: &str| format!("## {path}\n\n");
+    let mark = |path: &str| format!("\n[… the rest of {path} is left out]");
+    let frame = |path: &str| heading(path).len() + mark(path).len() + "\n\n".len();
+    let frames: usize = documents.iter().map(|(path, _)| frame(path)).sum();
+    let lengths: Vec<usize> = documents.iter().map(|(_, text)| text.len()).collect();
+    let longest = share(lengths, DOCUMENT_BYTES.saturating_sub(frames + RESERVE));
+    let mut docs = ProjectDocs::default();
     if left_out > 0 {
-        blocks.push(format!("[{left_out} more files are left out]\n\n"));
+        let _ = write!(docs.text, "[{left_out} more files are left out]\n\n");
+        docs.cut.push(format!("{left_out} files far above"));
     }
-    blocks.reverse();
-    let mut all = blocks.concat();
-    all.truncate(all.trim_end().len());
-    all
+    for (path, text) in documents {
+        docs.text.push_str(&heading(path));
+        if text.len() <= longest {
+            docs.text.push_str(text);
+        } else {
+            docs.text.push_str(&text[..text.floor_char_boundary(longest)]);
+            docs.text.push_str(&mark(path));
+            docs.cut.push(path.clone());
+        }
+        docs.text.push_str("\n\n");
+    }
+    docs.text.truncate(docs.text.trim_end().len());
+    docs
 }
+
+/// The length to which the longest are cut, so that all of them fit.
+fn share(mut lengths: Vec<usize>, mut room: usize) -> usize {
+    lengths.sort_unstable();
+    let count = lengths.len();
+    for (index, length) in lengths.into_iter().enumerate() {
+        let share = room / (count - index);
+        if length > share {
+            return share;
+        }
+        room -= length;
+    }
+    usize::MAX
+}
+
+/// More documents than this are left out, those farthest from the folder first.
+const MOST_DOCUMENTS: usize = 64;
 
 /// Room for the number of files that are left out, in bytes.
 const RESERVE: usize = 64;
@@ -126,7 +152,7 @@ mod tests {
             ("a/b/GEMINI.md", "Only here."),
             ("other/AGENTS.md", "Elsewhere."),
         ]);
-        insta::assert_snapshot!(project_docs(&dir.path().join("a/b")), @r"
+        insta::assert_snapshot!(project_docs(&dir.path().join("a/b")).text, @r"
         ## AGENTS.md
 
         Use tabs.
@@ -144,26 +170,30 @@ mod tests {
     #[test]
     fn without_a_root_only_the_folder_counts() {
         let dir = folder(&[("AGENTS.md", "Above."), ("a/AGENTS.md", "Here.")]);
-        assert_eq!(project_docs(&dir.path().join("a")), "## AGENTS.md\n\nHere.");
-        assert_eq!(project_docs(&dir.path().join("nowhere")), "");
+        assert_eq!(project_docs(&dir.path().join("a")).text, "## AGENTS.md\n\nHere.");
+        assert_eq!(project_docs(&dir.path().join("nowhere")).text, "");
     }
 
     #[test]
-    fn too_much_is_cut_with_a_note() {
+    fn too_much_is_cut_fairly_with_a_note() {
         let long = "ä".repeat(30_000);
         let dir = folder(&[
             (".fabro/x", ""),
-            ("AGENTS.md", &long),
-            ("CLAUDE.md", "left out with the next"),
+            ("AGENTS.md", &format!("first {long}")),
+            ("CLAUDE.md", "short"),
             ("a/AGENTS.md", &format!("near {long}")),
             ("a/CLAUDE.md", "nearest"),
         ]);
-        let text = project_docs(&dir.path().join("a"));
-        assert!(text.len() <= DOCUMENT_BYTES, "{}", text.len());
-        assert!(text.starts_with("[2 more files are left out]\n\n## a/AGENTS.md\n\nnear ää"));
-        assert!(
-            text.ends_with("[… the rest of a/AGENTS.md is left out]\n\n## a/CLAUDE.md\n\nnearest")
-        );
+        let docs = project_docs(&dir.path().join("a"));
+        assert!((DOCUMENT_BYTES - 200..=DOCUMENT_BYTES).contains(&docs.text.len()));
+        assert_eq!(docs.cut, ["AGENTS.md", "a/AGENTS.md"]);
+        assert!(docs.text.starts_with("## AGENTS.md\n\nfirst ää"));
+        for part in [
+            "ä\n[… the rest of AGENTS.md is left out]\n\n## CLAUDE.md\n\nshort\n\n## a/AGENTS.md\n\nnear ä",
+            "ä\n[… the rest of a/AGENTS.md is left out]\n\n## a/CLAUDE.md\n\nnearest",
+        ] {
+            assert!(docs.text.contains(part), "{part}");
+        }
     }
 
     #[cfg(unix)]
@@ -173,6 +203,6 @@ mod tests {
         let dir = folder(&[(".git/HEAD", ""), ("CLAUDE.md", "mine"), ("GEMINI.md", "a\0b")]);
         std::os::unix::fs::symlink(outside.path().join("secret"), dir.path().join("AGENTS.md"))
             .unwrap();
-        assert_eq!(project_docs(dir.path()), "## CLAUDE.md\n\nmine");
+        assert_eq!(project_docs(dir.path()).text, "## CLAUDE.md\n\nmine");
     }
 }

@@ -90,7 +90,7 @@ mod subagent_calls;
 mod transcript;
 mod turn;
 
-pub use documents::{DOCUMENT_BYTES, project_docs};
+pub use documents::{DOCUMENT_BYTES, ProjectDocs, project_docs};
 pub use error::SessionError;
 pub use fabro_compaction::{Overrides, Policy};
 pub use journal::{Journal, JournalError, MemoryJournal, Record};

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fabro_agent::{
-    SUBAGENT_TOOLS, SystemInfo, project_docs, read_skills, system_prompt, use_skill,
+    DOCUMENT_BYTES, ProjectDocs, SUBAGENT_TOOLS, SystemInfo, project_docs, read_skills,
+    system_prompt, use_skill,
 };
 use fabro_engine::{AgentSpec, Backend, ContextTool, Finished, Stage, StageEnd};
 use fabro_events::{Event, EventBody, Note};
@@ -188,7 +189,15 @@ impl LlmHandler {
         let tools = use_skill(skills.clone()).into_iter().fold(tools, ToolSet::with);
         let wants_docs =
             agent.project_memory && settings.project_docs != Some(false) && !stage.run.dry_run;
-        let docs = if wants_docs { project_docs(work_dir) } else { String::new() };
+        let docs = if wants_docs { project_docs(work_dir) } else { ProjectDocs::default() };
+        if !docs.cut.is_empty() {
+            let cut = docs.cut.join(", ");
+            let warning = format!(
+                "the documents of the project have more than {} KB together, so these are cut: {cut}",
+                DOCUMENT_BYTES / 1024
+            );
+            warn(&stage.reporter, "project_docs", warning).await;
+        }
         let permissions = self.permissions(stage);
         let mut names = tools.allowed(permissions).names();
         let has_session = agent.llm.backend == Backend::Api && !stage.run.dry_run;
@@ -200,7 +209,7 @@ impl LlmHandler {
             work_dir: Some(work_dir),
             permissions,
             tools: &names,
-            project_docs: &docs,
+            project_docs: &docs.text,
             skills: &skills,
         });
         (tools, self.agents.redactor.redact(&system).into_owned())
