@@ -268,4 +268,6 @@ impl Answer {
 }
 
 #[cfg(test)]
+mod cost_tests;
+#[cfg(test)]
 mod tests;

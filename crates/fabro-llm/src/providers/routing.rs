@@ -45,6 +45,18 @@ fn find(providers: &[Provider], name: &str) -> Option<usize> {
     by_name.or_else(|| providers.iter().position(|provider| Some(provider.kind) == kind))
 }
 
+/// The addresses of vendors that serve no models of Anthropic, `OpenAI` and Google but their own.
+const VENDORS: [&str; 8] = [
+    "api.openai.com",
+    "api.anthropic.com",
+    "generativelanguage.googleapis.com",
+    "api.groq.com",
+    "api.deepseek.com",
+    "api.mistral.ai",
+    "api.x.ai",
+    "api.cerebras.ai",
+];
+
 /// The provider that a model belongs to, or another one that may serve it.
 fn by_model(providers: &[Provider], catalog: &Catalog, model: &str) -> Result<usize, ModelError> {
     let known = catalog.find(model).and_then(|info| info.provider.as_deref());
@@ -52,8 +64,13 @@ fn by_model(providers: &[Provider], catalog: &Catalog, model: &str) -> Result<us
     let same = |kind: ProviderKind| {
         kind.as_str() == owner || (owner == "openai" && kind == ProviderKind::OpenAiResponses)
     };
+    // Models of these are served by them, and by proxies and servers of one's own.
+    let is_closed = matches!(owner, "anthropic" | "openai" | "gemini");
     let open = |provider: &Provider| {
-        provider.kind == ProviderKind::OpenAiCompatible || provider.base_url.is_some()
+        let address = provider.base_url.as_deref();
+        let is_vendor = |url: &str| VENDORS.iter().any(|host| url.contains(host));
+        (provider.kind == ProviderKind::OpenAiCompatible || address.is_some())
+            && !(is_closed && address.is_some_and(is_vendor))
     };
     let place = find(providers, owner)
         .or_else(|| providers.iter().position(|provider| same(provider.kind)))
@@ -206,6 +223,15 @@ mod tests {
             routed(&usual, None, Some("claude-sonnet-4-5")),
             "Auth: provider `anthropic` is not configured: set ANTHROPIC_API_KEY, or [providers.anthropic]"
         );
+        for (name, kind, url) in [
+            ("openai", ProviderKind::OpenAi, "https://api.openai.com/v1"),
+            ("groq", ProviderKind::OpenAiCompatible, "https://api.groq.com/openai/v1"),
+        ] {
+            assert_eq!(
+                routed(&[provider(name, kind, Some(url))], None, Some("claude-next")),
+                "Auth: provider `anthropic` is not configured: set ANTHROPIC_API_KEY, or [providers.anthropic]"
+            );
+        }
         let responses = [provider("mine", ProviderKind::OpenAiResponses, None)];
         assert_eq!(routed(&responses, None, Some("gpt-5")), "mine gpt-5");
         assert_eq!(

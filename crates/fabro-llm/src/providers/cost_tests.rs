@@ -1,0 +1,93 @@
+//! What turns cost, by the usage of every vendor and the prices of the catalog.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::prefix::PrefixHash;
+use super::turn::{Pricing, Turn};
+use super::wire::Wire;
+use super::{Provider, ProviderKind};
+use crate::{Catalog, Part};
+
+/// Reads a whole answer that was asked for on this day, and compares its cost in dollars.
+#[track_caller]
+fn check(kind: ProviderKind, model: &str, day: &str, body: &Value, dollars: f64) {
+    let sent: jiff::Timestamp = format!("{day}T12:00Z").parse().unwrap();
+    let priced = Catalog::builtin().same_model(model).cloned();
+    let pricing = Pricing { model: priced, sent_ms: sent.as_millisecond() };
+    let name = model.to_owned();
+    let mut turn = Turn::new(kind.as_str(), name, pricing, Arc::default(), PrefixHash::default());
+    let mut reader = Wire::of(&Provider::new("p", kind), model, None).event_reader();
+    reader.read_whole(body, &mut turn).unwrap();
+    let usage = std::iter::from_fn(|| turn.pop_part()).find_map(|part| match part {
+        Part::End { usage, .. } => Some(usage),
+        _ => None,
+    });
+    let usage = usage.unwrap();
+    assert!((usage.cost_usd - dollars).abs() < 1e-9, "{model}: {usage:?}, not {dollars}");
+    assert!((usage.costs.total() - usage.cost_usd).abs() < 1e-9, "{usage:?}");
+}
+
+const DAY: &str = "2026-11-23";
+
+fn anthropic(usage: &Value) -> Value {
+    json!({"content": [{"type": "text", "text": "x"}], "stop_reason": "end_turn", "usage": usage})
+}
+
+#[test]
+fn anthropic_counts_what_is_read_and_written_apart() {
+    let usage = json!({"input_tokens": 1_000, "cache_read_input_tokens": 200_000,
+        "cache_creation_input_tokens": 30_000, "output_tokens": 4_000,
+        "cache_creation": {"ephemeral_5m_input_tokens": 20_000, "ephemeral_1h_input_tokens": 10_000}});
+    // 4 for input, 0.2 read, 5 written, 8 for an hour, 20 for output.
+    let dollars = 0.004 + 0.04 + 0.1 + 0.08 + 0.08;
+    check(ProviderKind::Anthropic, "claude-opus-5-5", DAY, &anthropic(&usage), dollars);
+    let dated = "claude-opus-5-5-20260922";
+    check(ProviderKind::Anthropic, dated, DAY, &anthropic(&usage), dollars);
+    // Above 100,000 tokens of input all of it is dearer: 0.5, 0.05, 0.625, 1, 2.5.
+    let dollars = 0.0005 + 0.01 + 0.0125 + 0.01 + 0.01;
+    check(ProviderKind::Anthropic, "claude-haiku-5-5", DAY, &anthropic(&usage), dollars);
+}
+
+#[test]
+fn openai_has_tiers_and_written_input() {
+    let body = |input: u64| {
+        json!({"status": "completed",
+            "output": [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "x"}]}],
+            "usage": {"input_tokens": input, "output_tokens": 10_000,
+                "input_tokens_details": {"cached_tokens": 100_000, "cache_write_tokens": 50_000},
+                "output_tokens_details": {"reasoning_tokens": 6_000}}})
+    };
+    let kind = ProviderKind::OpenAiResponses;
+    // 122,000 at 2, 100,000 at 0.1, 50,000 at 2.5, 10,000 at 10.
+    check(kind, "gpt-6.2-sol", DAY, &body(272_000), 0.244 + 0.01 + 0.125 + 0.1);
+    // 122,001 at 4, 100,000 at 0.2, 50,000 at 5, 10,000 at 15.
+    check(kind, "gpt-6.2-sol", DAY, &body(272_001), 0.488_004 + 0.02 + 0.25 + 0.15);
+}
+
+#[test]
+fn chat_completions_have_the_same_details() {
+    let body = json!({"choices": [{"message": {"content": "x"}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 10_000, "completion_tokens": 2_000,
+            "prompt_tokens_details": {"cached_tokens": 4_000},
+            "completion_tokens_details": {"reasoning_tokens": 500}}});
+    // 6,000 at 1.75, 4,000 at 0.175, 2,000 at 14.
+    check(ProviderKind::OpenAiCompatible, "gpt-5.2", DAY, &body, 0.0105 + 0.0007 + 0.028);
+}
+
+#[test]
+fn gemini_counts_thoughts_apart_and_changes_prices_on_a_day() {
+    let body = |input: u64| {
+        json!({"candidates": [{"content": {"parts": [{"text": "x"}]}, "finishReason": "STOP"}],
+            "usageMetadata": {"promptTokenCount": input, "cachedContentTokenCount": 50_000,
+                "candidatesTokenCount": 1_000, "thoughtsTokenCount": 3_000}})
+    };
+    let kind = ProviderKind::Gemini;
+    // 50,000 at 2, 50,000 at 0.1, 4,000 at 10; twice as much from December on.
+    let dollars = 0.1 + 0.005 + 0.04;
+    check(kind, "gemini-4-argon", "2026-11-30", &body(100_000), dollars);
+    check(kind, "gemini-4-argon", "2026-12-01", &body(100_000), 2.0 * dollars);
+    // 200,000 at 4, 50,000 at 0.4, 4,000 at 18: above 200,000 tokens.
+    check(kind, "gemini-3.1-pro-preview", DAY, &body(250_000), 0.8 + 0.02 + 0.072);
+}
