@@ -11,7 +11,7 @@ use fabro_events::EventBody;
 use fabro_tools::Tool;
 use parking_lot::Mutex;
 use serde::Deserialize;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Semaphore, SemaphorePermit, TryAcquireError, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -29,6 +29,8 @@ pub(crate) struct Agents {
     state: Mutex<State>,
     /// One of them is paused.
     spent: Arc<watch::Sender<bool>>,
+    /// Those that run at the same time; others are queued.
+    slots: Arc<Semaphore>,
 }
 
 #[derive(Default)]
@@ -79,7 +81,8 @@ impl Agents {
         let parent = Arc::clone(parent);
         let ledger = Arc::clone(ledger);
         let spent = Arc::new(watch::Sender::new(false));
-        Arc::new(Self { parent, ledger, state: Mutex::default(), spent })
+        let slots = Arc::new(Semaphore::new(parent.settings.max_subagents.max(1)));
+        Arc::new(Self { parent, ledger, state: Mutex::default(), spent, slots })
     }
 
     /// The tools by which the model controls them.
@@ -221,6 +224,7 @@ impl Agents {
             session,
             status: Arc::clone(&status),
             spent: Arc::clone(&self.spent),
+            slots: Arc::clone(&self.slots),
             cancel: cancel.clone(),
         };
         let agent = Agent {
@@ -359,17 +363,27 @@ struct Life {
     session: Session,
     status: Arc<watch::Sender<Status>>,
     spent: Arc<watch::Sender<bool>>,
+    slots: Arc<Semaphore>,
     cancel: CancellationToken,
 }
 
 impl Life {
     async fn live(mut self, start: Start) {
+        let slots = Arc::clone(&self.slots);
+        let mut slot = match start {
+            Start::Wait => None,
+            _ => match self.slot(&slots).await {
+                None => return,
+                slot => slot,
+            },
+        };
         let mut end = match start {
             Start::Task(task) => Some(self.session.send(task, &self.cancel).await),
             Start::Resume => Some(self.session.resume(&self.cancel).await),
             Start::Wait => None,
         };
         loop {
+            drop(slot.take());
             // No caller waits any longer for a first request.
             self.session.began = None;
             if let Some(end) = end
@@ -380,7 +394,26 @@ impl Life {
             if !self.wait_for_message().await {
                 return;
             }
+            slot = self.slot(&slots).await;
+            if slot.is_none() {
+                return;
+            }
             end = Some(self.session.resume(&self.cancel).await);
+        }
+    }
+
+    /// Waits until fewer agents than the limit are running; `None` when it is canceled meanwhile.
+    async fn slot<'s>(&mut self, slots: &'s Semaphore) -> Option<SemaphorePermit<'s>> {
+        match slots.try_acquire() {
+            Ok(slot) => return Some(slot),
+            // The caller does not wait for the first request of one that is queued.
+            Err(TryAcquireError::NoPermits) => self.session.began = None,
+            Err(TryAcquireError::Closed) => return None,
+        }
+        tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => None,
+            slot = slots.acquire() => slot.ok(),
         }
     }
 

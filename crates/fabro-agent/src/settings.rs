@@ -79,6 +79,8 @@ pub struct Settings {
     pub asking: RequestPolicy,
     /// How many levels of subagents there may be. At 0 there are no tools for them.
     pub subagent_depth: u32,
+    /// How many subagents of one agent run at the same time, at least one; others wait for their turn.
+    pub max_subagents: usize,
     /// Called before each turn with the usage of the session, subagents included. `None`: there is no
     /// limit.
     pub may_ask: Option<MayAsk>,
@@ -112,6 +114,7 @@ impl Default for Settings {
             compaction: Policy::default(),
             asking: RequestPolicy::default(),
             subagent_depth: 1,
+            max_subagents: 8,
             may_ask: None,
             price: None,
             live: None,

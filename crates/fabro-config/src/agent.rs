@@ -26,6 +26,8 @@ pub struct AgentSettings {
     pub summary_model: Option<String>,
     /// `subagent_depth`: how deep agents may start subagents; 0 disables them.
     pub subagent_depth: Option<u32>,
+    /// `max_subagents`: how many subagents of one agent run at the same time, at least 1.
+    pub max_subagents: Option<u32>,
     /// `context_window`: the context window of the model in tokens, instead of the catalog's.
     pub context_window: Option<u64>,
     /// `skills`: folders with skills. As written after parsing, absolute once resolved.
@@ -113,6 +115,7 @@ impl AgentSettings {
             project_docs: self.project_docs.or(weaker.project_docs),
             summary_model: self.summary_model.or(weaker.summary_model),
             subagent_depth: self.subagent_depth.or(weaker.subagent_depth),
+            max_subagents: self.max_subagents.or(weaker.max_subagents),
             context_window: self.context_window.or(weaker.context_window),
             skills: self.skills.or(weaker.skills),
             compaction: self.compaction.or(weaker.compaction),

@@ -103,6 +103,7 @@ const COMMON: &[Setting] = &[
     ("run.agent.project_docs", Bool),
     ("run.agent.summary_model", String),
     ("run.agent.subagent_depth", SmallCount(0)),
+    ("run.agent.max_subagents", SmallCount(1)),
     ("run.agent.context_window", Count(1)),
     ("run.agent.skills", Strings),
     ("run.agent.compaction.preset", Word(&["fabro", "harness", "strict"])),

@@ -392,3 +392,36 @@ async fn what_agents_change_counts_before_and_after_a_crash() {
     second.restore(model.after(Transcript::from_notes(&journal.notes(), no_blobs).unwrap()));
     assert_eq!(second.resume(&never()).await.unwrap(), answer);
 }
+
+#[tokio::test(start_paused = true)]
+async fn more_agents_than_the_limit_are_queued() {
+    let running = Arc::new(parking_lot::Mutex::new(std::collections::BTreeSet::new()));
+    let most = Arc::new(parking_lot::Mutex::new(0));
+    let seen = (Arc::clone(&running), Arc::clone(&most));
+    let model = Play::new(move |_, request| {
+        let task = task(request);
+        let answers = request.messages.iter().filter(|it| it.role == Role::Assistant).count();
+        match (task.as_str(), answers) {
+            ("lead", 0..5) => call("spawn_agent", json!({"task": format!("look {answers}")})),
+            ("lead", 5) => call("wait", json!({})),
+            ("lead", _) => say("all done"),
+            (_, 0) => {
+                let mut running = seen.0.lock();
+                running.insert(task);
+                let mut most = seen.1.lock();
+                *most = running.len().max(*most);
+                call("look", json!({"file": "x", "ms": 500}))
+            }
+            _ => {
+                seen.0.lock().remove(&task);
+                say("fine")
+            }
+        }
+    });
+    let settings = Settings { max_subagents: 2, ..deep(1) };
+    let (mut session, journal) = session(&model, settings);
+    let answer = session.send("lead".to_owned(), &never()).await.unwrap();
+    assert_eq!((answer.text.as_str(), *most.lock()), ("all done", 2));
+    let notes = notes_of(&journal.records());
+    assert_eq!(notes.matches("completed build@1/a").count(), 5, "{notes}");
+}

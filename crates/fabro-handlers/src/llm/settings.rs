@@ -83,6 +83,9 @@ impl LlmHandler {
             compaction: compaction_policy(&agents.compaction),
             asking: self.asking(stage),
             subagent_depth: self.subagent_depth(stage),
+            max_subagents: agents
+                .max_subagents
+                .map_or(defaults.max_subagents, |max| usize::try_from(max).unwrap_or(usize::MAX)),
             may_ask: Some(budget(stage)),
             price: Some(self.price(unpriced)),
             live: Some(live_file(&stage.dir(), self.agents.redactor.clone())),
