@@ -49,7 +49,15 @@ pub(super) enum RefusedField {
 
 /// How the refusals of fields are worded, in lower case.
 const REFUSED_FIELDS: [(RefusedField, &[&str]); 5] = [
-    (RefusedField::ChatCompletions, &["v1/responses", "v1/chat/completions"]),
+    (
+        RefusedField::ChatCompletions,
+        &[
+            "use /v1/responses",
+            "use v1/responses",
+            "in /v1/chat/completions",
+            "in the v1/chat/completions",
+        ],
+    ),
     (
         RefusedField::Schema,
         &[
@@ -203,5 +211,36 @@ impl Remembered {
             Concessions { warning: None, no_reasoning: false, ..conceded },
         );
         Some(conceded)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_what_is_refused() {
+        let check = |status: u16, text: &str, expect: Option<RefusedField>| {
+            assert_eq!(RefusedField::of(status, text), expect, "{text}");
+        };
+        let tools = "Function tools with reasoning_effort are not supported for gpt-6-sol in /v1/chat/completions.";
+        check(400, tools, Some(RefusedField::ChatCompletions));
+        let chat =
+            "This is not a chat model and thus not supported in the v1/chat/completions endpoint.";
+        check(404, chat, Some(RefusedField::ChatCompletions));
+        // A wrong address is no matter of the interface.
+        check(404, "Cannot POST /v1/chat/completions", Some(RefusedField::Address));
+        check(404, "Cannot POST /v1/responses", Some(RefusedField::Address));
+        check(404, "The model `x` does not exist", None);
+        check(
+            400,
+            "json mode cannot be combined with tool/function calling",
+            Some(RefusedField::Schema),
+        );
+        check(422, "extra_forbidden: stream_options", Some(RefusedField::StreamOptions));
+        check(400, "Unsupported value: 'reasoning_effort'", Some(RefusedField::Effort));
+        check(400, "Invalid `signature` in `thinking` block", Some(RefusedField::Reasoning));
+        check(500, tools, None);
+        check(400, "Invalid value", None);
     }
 }
