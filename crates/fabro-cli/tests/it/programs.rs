@@ -188,3 +188,23 @@ fn a_session_that_is_gone_is_started_again() {
     -p --output-format stream-json --verbose --permission-mode acceptEdits --disallowedTools Bash,WebFetch,WebSearch < Say it
     ");
 }
+
+#[test]
+fn a_program_that_stopped_at_its_budget_goes_on_with_a_larger_one() {
+    let script = format!(
+        "{CLAUDE}\ninit; work\ncase $n in\n\
+         1) echo '{{\"type\":\"result\",\"subtype\":\"error_max_budget_usd\",\"is_error\":true,\"session_id\":\"c1\",\"total_cost_usd\":0.26,\"usage\":{{\"input_tokens\":10,\"output_tokens\":5}}}}'; exit 1;;\n\
+         *) result false null done 0.20;;\nesac"
+    );
+    let project = project("claude", &script, "start -> a -> exit; a [prompt=x, backend=cli]");
+    assert_eq!(run(&project, &["run", "w.fabro", "--quiet", "--max-cost", "0.25"]), 3);
+    assert_eq!(run(&project, &["resume", "latest", "--quiet"]), 3);
+    assert_eq!(run(&project, &["resume", "latest", "--quiet", "--max-cost", "1"]), 0);
+    insta::assert_snapshot!(spent(&project), @r"
+    system c1: in 10 $0.2600
+    paused: spent $0.26 of max_cost $0.25
+    paused: spent $0.26 of max_cost $0.25
+    assistant c1: in 10 $0.2000
+    run.completed: $0.4600
+    ");
+}
