@@ -33,10 +33,24 @@ pub(crate) fn spec(
     }
 }
 
-/// The arguments, typed. A [`ToolSet`](crate::ToolSet) has checked them against the schema.
+/// The arguments, typed. A [`ToolSet`](crate::ToolSet) has checked them against the schema, for which
+/// `5.0` is an integer.
 pub(crate) fn arguments<T: DeserializeOwned>(call: &Call<'_>) -> Result<T, String> {
-    serde_json::from_value(Value::Object(call.arguments.clone()))
+    let mut arguments = call.arguments.clone();
+    arguments.values_mut().for_each(make_whole);
+    serde_json::from_value(Value::Object(arguments))
         .map_err(|error| format!("the arguments are not valid: {error}"))
+}
+
+/// Writes a number without a fraction as an integer, where it is one exactly.
+fn make_whole(value: &mut Value) {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    let number = value.as_f64().filter(|_| value.is_f64());
+    if let Some(number) = number.filter(|it| it.fract() == 0.0 && it.abs() <= EXACT) {
+        #[expect(clippy::cast_possible_truncation, reason = "it is an integer and in range")]
+        let whole = number as i64;
+        *value = whole.into();
+    }
 }
 
 /// Runs blocking work on another thread. It is asked to stop when the call is canceled or
@@ -83,5 +97,24 @@ impl Stop {
 
     pub(crate) fn is_canceled(&self) -> bool {
         self.token.is_cancelled()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_whole_number_is_an_integer() {
+        let check = |mut value: Value, expect: Value| {
+            make_whole(&mut value);
+            assert_eq!(value, expect);
+        };
+        check(json!(5.0), json!(5));
+        check(json!(-0.0), json!(0));
+        check(json!(5.5), json!(5.5));
+        check(json!(1e300), json!(1e300));
+        check(json!("5.0"), json!("5.0"));
+        check(json!(7), json!(7));
     }
 }
