@@ -40,6 +40,7 @@
 //!   times: one that was rewritten with the same contents then counts as changed.
 //! - Each call has a timeout of ten seconds, and git may print at most 64 MB.
 
+mod brief;
 mod changed;
 mod fingerprint;
 mod run;
@@ -49,6 +50,7 @@ mod work_tree;
 
 use std::time::Duration;
 
+pub use brief::brief;
 pub use changed::changed;
 use run::OUTPUT_BYTES;
 pub use snapshot::Snapshot;

@@ -1,5 +1,6 @@
 //! What the model of a stage is asked. Reading it does I/O; assembling the message does not.
 
+use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -22,6 +23,9 @@ use crate::common::{canceled, text_of, warn};
 use crate::fan_in::FanIn;
 use crate::memory::{self, StageContext};
 use crate::render::render_prompt;
+
+/// The heading of what an agent is told of its surroundings, at the end of its system prompt.
+const ENVIRONMENT: &str = "\n\n# Environment at the start\n\n";
 
 /// What the model of a stage is asked, and what it may use.
 #[derive(Default)]
@@ -112,7 +116,7 @@ impl LlmHandler {
         let mut system = String::new();
         if let Some(agent) = agent {
             let offered = self.tools(stage, agent, &context).await?;
-            (tools, system) = self.equip(stage, agent, offered).await;
+            (tools, system) = self.equip(stage, agent, offered, recorded).await?;
         }
         let message = if let Some(message) = recorded_request(stage, recorded)? {
             message
@@ -174,7 +178,13 @@ impl LlmHandler {
     }
 
     /// The tools of an agent, with its skills as one more, and its system prompt.
-    async fn equip(&self, stage: &Stage, agent: &AgentSpec, tools: ToolSet) -> (ToolSet, String) {
+    async fn equip(
+        &self,
+        stage: &Stage,
+        agent: &AgentSpec,
+        tools: ToolSet,
+        recorded: &[Event],
+    ) -> Result<(ToolSet, String), StageEnd> {
         let work_dir = Path::new(&stage.run.work_dir);
         let settings = &self.agents.settings;
         let mut skills = Vec::new();
@@ -204,7 +214,7 @@ impl LlmHandler {
         if has_session && self.subagent_depth(stage) > 0 {
             names.extend(SUBAGENT_TOOLS.map(str::to_owned));
         }
-        let system = system_prompt(&SystemInfo {
+        let mut system = system_prompt(&SystemInfo {
             label: &stage.spec().label,
             work_dir: Some(work_dir),
             permissions,
@@ -212,7 +222,34 @@ impl LlmHandler {
             project_docs: &docs.text,
             skills: &skills,
         });
-        (tools, self.agents.redactor.redact(&system).into_owned())
+        if has_session {
+            system.push_str(&self.environment(stage, recorded).await?);
+        }
+        Ok((tools, self.agents.redactor.redact(&system).into_owned()))
+    }
+
+    /// What the agent is told of its surroundings. It stays what it was when the conversation began.
+    async fn environment(&self, stage: &Stage, recorded: &[Event]) -> Result<String, Failure> {
+        if !recorded.is_empty() {
+            let given = recorded.iter().find_map(|event| match &event.entry.body {
+                EventBody::AgentMessage { given: Some(given), .. } => given.system.as_ref(),
+                _ => None,
+            });
+            let system = given.map(|system| text_of(stage, system)).transpose()?;
+            let system = system.unwrap_or_default();
+            return Ok(system.rfind(ENVIRONMENT).map_or("", |at| &system[at..]).to_owned());
+        }
+        let date = fabro_events::timestamp(self.clock.now_ms());
+        let date = date.get(.."2026-01-01".len()).unwrap_or_default();
+        let mut text =
+            format!("{ENVIRONMENT}{} ({}), {date}", std::env::consts::OS, std::env::consts::ARCH);
+        if let Some(model) = self.model_name(stage) {
+            let _ = write!(text, ", model {model}");
+        }
+        if let Some(git) = fabro_sandbox::git::brief(Path::new(&stage.run.work_dir)).await {
+            let _ = write!(text, "\n{git}");
+        }
+        Ok(text)
     }
 
     /// What the tools of the stage's agent may do.

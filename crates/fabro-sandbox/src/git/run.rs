@@ -46,6 +46,7 @@ pub(crate) async fn git(
     }
     // A file system monitor is a program of the repository's choice, or a daemon that stays.
     git.args(["--no-optional-locks", "--literal-pathspecs", "-c", "core.fsmonitor=false"]);
+    git.args(["-c", "core.hooksPath=/dev/null"]);
     git.arg(command).args(arguments);
     if let Some(path) = path {
         git.args([OsString::from("--").as_os_str(), path]);

@@ -250,3 +250,33 @@ async fn large_files_are_compared_by_their_times() {
     let second = take(dir.path()).await;
     assert_eq!(changed(&first, &second).await.unwrap(), ["large"]);
 }
+
+#[tokio::test]
+async fn a_work_tree_in_a_few_lines() {
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(super::brief(dir.path()).await, None);
+    let run = |arguments: &[&str]| {
+        let mut git = std::process::Command::new("git");
+        git.args(["-c", "user.name=a", "-c", "user.email=a@b"]).args(arguments);
+        assert!(git.current_dir(dir.path()).status().unwrap().success());
+    };
+    let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+    run(&["init", "--quiet", "--initial-branch=trunk"]);
+    write("a", "1");
+    run(&["add", "."]);
+    run(&["commit", "--quiet", "-m", "First"]);
+    // A filter would leave a mark.
+    write(".gitattributes", "a filter=mark");
+    run(&["config", "filter.mark.clean", "touch ran; cat"]);
+    write("a", "other");
+    let brief = super::brief(dir.path()).await.unwrap();
+    let (before, commit) = brief.rsplit_once("- ").unwrap();
+    insta::assert_snapshot!(before, @r"
+    Git branch: trunk.
+    Changed files (1): a
+    Untracked files (1): .gitattributes
+    Last commits:
+    ");
+    assert!(commit.ends_with(" First"), "{commit}");
+    assert!(!dir.path().join("ran").exists());
+}
