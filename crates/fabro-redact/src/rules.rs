@@ -1,6 +1,6 @@
 //! The compiled patterns of all values and shapes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use aho_corasick::automaton::{Automaton, StateID};
 use aho_corasick::nfa::contiguous::NFA;
@@ -27,6 +27,8 @@ pub(crate) struct Rules {
     /// How many of the last bytes are the beginning of a pattern, by state; absent for zero.
     depths: HashMap<StateID, usize>,
     patterns: Vec<Pattern>,
+    /// The first bytes of patterns that are redacted anywhere, not only at the beginning of a word.
+    in_words: HashSet<u8>,
     /// By index of the value.
     marks: Vec<String>,
     names: Vec<String>,
@@ -63,7 +65,13 @@ impl Rules {
         let (texts, patterns): (Vec<_>, Vec<_>) = shapes.chain(values).unzip();
         let (automaton, start) = compile(&texts);
         let depths = depths(&automaton, start, &texts);
-        Self { automaton, start, depths, patterns, marks, names }
+        let counts = |pattern: &Pattern| match pattern {
+            Pattern::Shape(shape) => !shape.at_word && !shape.keeps_prefix,
+            Pattern::Value(_) => true,
+        };
+        let begins = texts.iter().zip(&patterns).filter(|(_, pattern)| counts(pattern));
+        let in_words = begins.filter_map(|(text, _)| text.first().copied()).collect();
+        Self { automaton, start, depths, patterns, in_words, marks, names }
     }
 
     /// The number of values.
@@ -103,6 +111,11 @@ impl Rules {
             let id: PatternID = self.automaton.match_pattern(state, index);
             Some((*self.patterns.get(id.as_usize())?, self.automaton.pattern_len(id)))
         })
+    }
+
+    /// Whether a pattern that is redacted inside a word begins with this byte.
+    pub(crate) fn begins_in_word(&self, byte: u8) -> bool {
+        self.in_words.contains(&byte)
     }
 
     /// How many of the last bytes are the beginning of a pattern.

@@ -83,10 +83,19 @@ impl Scan {
         }
     }
 
-    /// The position up to which no later byte changes anything.
-    pub(crate) fn settled(&self, rules: &Rules) -> usize {
+    /// The position up to which no later byte changes anything. `bytes` as in [`advance`](Self::advance).
+    pub(crate) fn settled(&self, rules: &Rules, bytes: &[u8], base: usize) -> usize {
         let undecided = self.open.iter().filter(|candidate| !candidate.is_secret);
-        let settled = self.at - rules.depth(self.state);
+        let mut begun = rules.depth(self.state);
+        // The last letter of a word is not held back for a shape that begins with a word.
+        if begun == 1
+            && let Some((last, before)) = bytes[..self.at - base].split_last()
+            && !rules.begins_in_word(*last)
+            && !begins_word(before)
+        {
+            begun = 0;
+        }
+        let settled = self.at - begun;
         undecided.map(|candidate| candidate.start).fold(settled, usize::min)
     }
 

@@ -32,7 +32,7 @@ impl Stream {
     pub fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.buffer.extend_from_slice(bytes);
         self.scan.advance(&self.rules, &self.buffer, self.base);
-        let settled = self.scan.settled(&self.rules);
+        let settled = self.scan.settled(&self.rules, &self.buffer, self.base);
         let mut out = Vec::with_capacity(bytes.len());
         self.scan.emit_to(settled, &self.rules, &self.buffer, self.base, &mut out);
         let needed = self.scan.needed();

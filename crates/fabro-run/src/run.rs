@@ -523,7 +523,7 @@ async fn causes(store: &dyn RunStore, run: RunId) -> Result<Vec<StageFailure>, S
 fn duration_text(time: Duration) -> String {
     let ms = time.as_millis();
     let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")];
-    let whole = units.into_iter().find(|(unit, _)| ms >= *unit && ms % unit == 0);
+    let whole = units.into_iter().find(|(unit, _)| ms >= *unit && ms.is_multiple_of(*unit));
     whole.map_or_else(|| format!("{ms}ms"), |(unit, name)| format!("{}{name}", ms / unit))
 }
 

@@ -23,7 +23,7 @@ const USUAL: (usize, usize) = (80, 24);
 ///
 /// Between two drawings the cursor is at the beginning of the first line of the area. A terminal that
 /// wraps its lines anew after a resize moves the cursor with its text, so that clearing from the cursor
-/// downwards removes the whole area and never a finished line, whatever the terminal does with lines.
+/// downwards removes the whole area and never a finished line.
 #[derive(Debug, Default)]
 pub(crate) struct LiveArea {
     drawn: bool,

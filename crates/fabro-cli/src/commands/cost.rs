@@ -91,11 +91,9 @@ fn text(report: &CostReport, paint: Paint) -> String {
     let rows = report.models.iter().map(|it| (model_name(it.model.as_ref()), &it.spent));
     text.push_str(&spent("model", rows, paint));
     let has_several = report.stages.iter().any(|it| it.run != report.stages[0].run);
-    let name = |run: &str, stage: &str| match has_several {
-        true => {
-            format!("{} {}", run.get(run.len().saturating_sub(6)..).unwrap_or(run), clean(stage))
-        }
-        false => clean(stage).into_owned(),
+    let name = |run: &str, stage: &str| {
+        let end = run.get(run.len().saturating_sub(6)..).unwrap_or(run);
+        if has_several { format!("{end} {}", clean(stage)) } else { clean(stage).into_owned() }
     };
     let rows = report.stages.iter().map(|it| (name(&it.run, &it.stage), &it.spent));
     text.push_str(&spent("stage", rows, paint));

@@ -76,9 +76,9 @@ impl Printer {
                 self.has_ended = is_end(event, self.has_ended);
             }
             if self.json {
-                output::stdout(&text)?
+                output::stdout(&text)?;
             } else {
-                output::text(&text)?
+                output::text(&text)?;
             }
             if page.len() < PAGE {
                 return Ok(());

@@ -79,7 +79,7 @@ fn models_are_listed_with_who_serves_them() {
     let tail = text.lines().rev().take(3);
     let tail: Vec<&str> = tail.collect();
     assert_snapshot!(format!("{head}\n{}\n{}\n{}", tail[2], tail[1], tail[0]), @r"
-    model                     provider    window  answer  $ in  $ cached  $ out  ready  also
+    model                                      provider     window   answer    $ in  $ cached  $ out  ready  also
 
     window and answer in tokens, prices in US dollars a million tokens
     provider local (openai-compatible) at http://127.0.0.1:1/v1

@@ -22,7 +22,7 @@ fn without_colors(text: &str) -> String {
         let end = part.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';');
         match end.strip_prefix('m') {
             Some(rest) => plain.push_str(rest),
-            None => plain.push_str(&format!("\u{1b}[{part}")),
+            None => plain.extend(["\u{1b}[", part]),
         }
     }
     plain

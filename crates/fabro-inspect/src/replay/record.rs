@@ -51,7 +51,7 @@ pub(crate) struct Record {
 #[derive(Clone)]
 pub(crate) enum End {
     /// It failed, and another attempt followed.
-    Retried { failure: Failure, usage: Option<Usage> },
+    Retried { failure: Failure, usage: Option<Box<Usage>> },
     /// It was the last one.
     Completed(Arc<CompletedStage>),
 }
@@ -153,7 +153,7 @@ impl End {
     pub(crate) fn of(body: &EventBody) -> Option<Self> {
         match body {
             EventBody::StageRetrying { failure, usage, .. } => {
-                Some(Self::Retried { failure: failure.clone(), usage: usage.clone() })
+                Some(Self::Retried { failure: failure.clone(), usage: usage.clone().map(Box::new) })
             }
             EventBody::StageCompleted(done) | EventBody::StageFailed(done) => {
                 Some(Self::Completed(Arc::clone(done)))
@@ -172,9 +172,10 @@ impl End {
     /// The recorded outcome.
     pub(crate) fn outcome(&self) -> Outcome {
         match self {
-            Self::Retried { failure, usage } => {
-                Outcome { usage: usage.clone(), ..Outcome::failed(failure.clone()) }
-            }
+            Self::Retried { failure, usage } => Outcome {
+                usage: usage.clone().map(|usage| *usage),
+                ..Outcome::failed(failure.clone())
+            },
             Self::Completed(done) => done.outcome.clone(),
         }
     }

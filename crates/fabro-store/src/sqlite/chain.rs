@@ -2,7 +2,7 @@
 //!
 //! Every record keeps `SHA-256(hash of the record before, seq, time, text)`; the chain of a run
 //! begins with a hash of its id. So a record that was changed, removed, added or moved to another
-//! run is found by whoever reads past it.
+//! run is found by every reader that gets past it.
 
 use fabro_types::RunId;
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
