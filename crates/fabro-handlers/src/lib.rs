@@ -80,7 +80,7 @@ pub use files::StatusFiles;
 pub use human::{Gate, GateChoice, HumanHandler};
 pub use llm::{
     AgentFiles, Interpretation, LlmHandler, MessageParts, ModelDefaults, Reply, StageRequest,
-    compaction_policy, interpret, invalid_outcome, offload_notes, price_by,
+    compaction_policy, interpret, interpret_simulated, invalid_outcome, offload_notes, price_by,
 };
 pub use registry::{Registry, Services};
 pub use sub_workflow::SubWorkflowHandler;

@@ -268,3 +268,17 @@ fn the_latest_run_is_meant_where_none_is_named() {
       help: write more of the id; `latest` is the run created last
     ");
 }
+
+#[test]
+fn a_dry_run_walks_past_structured_outputs() {
+    let flow = r#"digraph {
+        start -> audit -> route -> exit
+        audit [shape=tab, prompt="Audit.", output_schema="{\"type\": \"object\", \"required\": [\"score\"], \"properties\": {\"score\": {\"type\": \"integer\"}}}"]
+        route [shape=tab, prompt="Route.", output_schema="routing"]
+    }"#;
+    let project = Project::with(&[("flow.fabro", flow)]);
+    let ran = project.run(&["run", "flow.fabro", "--dry-run", "-q"]);
+    assert!(ran.starts_with("exit 0"), "{ran}");
+    let replayed = project.run(&["replay", "latest"]);
+    assert!(replayed.starts_with("exit 0"), "{replayed}");
+}

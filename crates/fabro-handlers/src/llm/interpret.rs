@@ -151,6 +151,12 @@ pub(crate) fn response_outcome(node: &str, text: &str) -> Outcome {
         .with_update(keys::LAST_RESPONSE, preview(text))
 }
 
+/// Interprets the reply in a dry run, which is made up: no requirement of the node applies to it.
+pub fn interpret_simulated(node: &str, reply: &Reply) -> Interpretation {
+    let outcome = Box::new(response_outcome(node, &reply.text));
+    Interpretation::Valid { outcome, notices: Vec::new() }
+}
+
 /// The outcome of a stage whose answer was still invalid after this many corrections.
 pub fn invalid_outcome(node: &str, reply: &Reply, corrections: u32) -> Outcome {
     let message = format!("output schema validation failed after {corrections} repair attempt(s)");

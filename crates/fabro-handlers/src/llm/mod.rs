@@ -28,7 +28,9 @@ pub(crate) use self::exchange::NoReply;
 use self::exchange::{NextMessage, ValidReply, ask_until_valid};
 use self::external::ExternalConversation;
 pub(crate) use self::interpret::response_outcome;
-pub use self::interpret::{AgentFiles, Interpretation, Reply, interpret, invalid_outcome};
+pub use self::interpret::{
+    AgentFiles, Interpretation, Reply, interpret, interpret_simulated, invalid_outcome,
+};
 pub use self::journal::offload_notes;
 pub use self::prepare::{MessageParts, StageRequest};
 pub use self::settings::{ModelDefaults, compaction_policy, price_by};
@@ -75,7 +77,13 @@ impl LlmHandler {
         let plan = Arc::clone(&stage.plan);
         let node = Arc::clone(&stage.at.node);
         let redactor = &self.agents.redactor;
-        let interpret = |reply: &Reply| interpret(&plan, &node, reply, redactor);
+        let is_simulated = stage.run.dry_run;
+        let interpret = |reply: &Reply| {
+            if is_simulated {
+                return interpret_simulated(&node, reply);
+            }
+            interpret(&plan, &node, reply, redactor)
+        };
         match self.ask(stage, &request, &recorded, &interpret).await {
             Ok(outcome) => Ok(request.finish(outcome)),
             Err(NoReply::Failed(outcome)) => Ok(request.finish(*outcome)),

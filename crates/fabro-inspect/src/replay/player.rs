@@ -11,7 +11,8 @@ use fabro_engine::{
 use fabro_events::{Event, EventBody, Note};
 use fabro_gate::{GateAnswer, Question};
 use fabro_handlers::{
-    AgentFiles, FanIn, Gate, GateChoice, Interpretation, LlmHandler, interpret, invalid_outcome,
+    AgentFiles, FanIn, Gate, GateChoice, Interpretation, LlmHandler, interpret,
+    interpret_simulated, invalid_outcome,
 };
 use fabro_redact::Redactor;
 use fabro_store::{MemoryStore, RunLog as _};
@@ -275,7 +276,11 @@ impl Player {
         if stage.spec().kind == NodeKind::FanIn {
             return Ok(FanIn::of(&stage).ok().map(|fan_in| fan_in.interpret(&key.node, &reply)));
         }
-        Ok(Some(interpret(self.machine.plan(), &key.node, &reply, &self.redactor)))
+        Ok(Some(if stage.run.dry_run {
+            interpret_simulated(&key.node, &reply)
+        } else {
+            interpret(self.machine.plan(), &key.node, &reply, &self.redactor)
+        }))
     }
 
     /// The corrections that the node allows are not used up.
