@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use crate::git::GitError;
@@ -46,6 +47,9 @@ impl State {
 /// The location of the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Location {
+    /// The device and inode of the repository's `.git`, by which a location that was found earlier is
+    /// known to hold still.
+    git: (u64, u64),
     /// The directory itself, which may have been deleted.
     pub(crate) dir: PathBuf,
     /// The nearest existing directory at or above it, where git can be run.
@@ -71,6 +75,18 @@ impl Snapshot {
         with_timeout(take(dir, DEPTH)).await
     }
 
+    /// The same where the location of the directory was found earlier, as long as it holds: git is run
+    /// once instead of twice.
+    pub(crate) async fn take_again(
+        dir: &Path,
+        known: Option<Location>,
+    ) -> Result<Option<Self>, GitError> {
+        match known.filter(|location| location.holds(dir)) {
+            Some(location) => with_timeout(status_at(location, DEPTH)).await.map(Some),
+            None => Self::take(dir).await,
+        }
+    }
+
     /// Whether any file, or the commit, is another.
     pub(crate) fn differs(&self, other: &Self) -> bool {
         self.head != other.head
@@ -82,8 +98,28 @@ impl Snapshot {
     }
 }
 
+impl Location {
+    /// Whether the directory is still there, and in the same repository.
+    fn holds(&self, dir: &Path) -> bool {
+        let is_here = self.dir == self.cwd && dir.canonicalize().is_ok_and(|dir| dir == self.dir);
+        is_here && repository_of(&self.cwd) == Some((self.top.as_path(), self.git))
+    }
+}
+
+/// The nearest directory at or above this one that has a `.git`, and the device and inode of that.
+fn repository_of(dir: &Path) -> Option<(&Path, (u64, u64))> {
+    dir.ancestors().find_map(|above| {
+        let found = above.join(".git").symlink_metadata().ok()?;
+        Some((above, (found.dev(), found.ino())))
+    })
+}
+
 async fn take(dir: &Path, depth: u8) -> Result<Option<Snapshot>, GitError> {
     let Some(place) = place(dir).await? else { return Ok(None) };
+    status_at(place, depth).await.map(Some)
+}
+
+async fn status_at(place: Location, depth: u8) -> Result<Snapshot, GitError> {
     let path = Some(place.pathspec.as_os_str());
     let status = status::parse(&git(&place.cwd, "status", &status::ARGUMENTS, path).await?)?;
     let mut files = Vec::new();
@@ -98,7 +134,7 @@ async fn take(dir: &Path, depth: u8) -> Result<Option<Snapshot>, GitError> {
         let state = repository(&place.dir.join(OsStr::from_bytes(&path)), depth).await;
         dirty.insert(path, state);
     }
-    Ok(Some(Snapshot { place, head: status.head, dirty }))
+    Ok(Snapshot { place, head: status.head, dirty })
 }
 
 /// A repository inside another. One that cannot be read is not an error.
@@ -156,7 +192,9 @@ async fn place(dir: &Path) -> Result<Option<Location>, GitError> {
     }
     let pathspec =
         if gone.as_os_str().is_empty() { ".".into() } else { gone.as_os_str().to_owned() };
-    Ok(Some(Location { top: top.to_owned(), dir: real, cwd, pathspec, prefix }))
+    // A work tree whose `.git` lies elsewhere (`core.worktree`) has no location that could be kept.
+    let git = repository_of(&cwd).filter(|(above, _)| *above == top).map_or((0, 0), |(_, git)| git);
+    Ok(Some(Location { git, top: top.to_owned(), dir: real, cwd, pathspec, prefix }))
 }
 
 /// Whether a directory is in a repository.

@@ -280,3 +280,27 @@ async fn a_work_tree_in_a_few_lines() {
     assert!(commit.ends_with(" First"), "{commit}");
     assert!(!dir.path().join("ran").exists());
 }
+
+/// The files that the second script touches in `sub`, by a work tree that knows where `sub` was.
+async fn touched(script: &str) -> Vec<String> {
+    let dir = repository();
+    let sub = dir.path().join("sub");
+    let tree = WorkTree::default();
+    let first = tree.start();
+    let before = tree.before(&sub).await.unwrap();
+    assert!(tree.touched(&sub, before.as_ref()).await.unwrap().is_empty());
+    drop(first);
+    let _second = tree.start();
+    let before = tree.before(&sub).await.unwrap();
+    sh(&sub, script);
+    tree.touched(&sub, before.as_ref()).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_stage_may_move_its_directory_to_another_repository() {
+    assert_eq!(touched("echo x >b; echo n >new").await, ["b", "new"]);
+    // The directory becomes a repository of its own: its location in the outer one is no longer true.
+    assert_eq!(touched("git init -q; echo x >b").await, ["b", "deep/c"]);
+    assert_eq!(touched("rm -r ../sub").await, ["b", "deep/c"]);
+    assert_eq!(touched("cd ..; mv sub other; mkdir sub; echo b >sub/b").await, ["deep/c"]);
+}

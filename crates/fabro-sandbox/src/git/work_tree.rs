@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::git::snapshot::has_repository;
+use crate::git::snapshot::{Location, has_repository};
 use crate::git::{GitError, Snapshot, changed};
 
 /// The work tree of the stages of a run.
@@ -22,6 +22,8 @@ struct State {
     started: u64,
     /// A snapshot taken while only one stage was running, and the count of started stages then.
     last: Option<(u64, Snapshot)>,
+    /// Where the directory was in its repository.
+    location: Option<Location>,
     is_error_reported: bool,
 }
 
@@ -55,7 +57,7 @@ impl WorkTree {
         };
         match last {
             Some((_, snapshot)) => Ok(Some(snapshot)),
-            None => Snapshot::take(dir).await.map_err(|error| self.unknown(&error)),
+            None => self.take(dir).await,
         }
     }
 
@@ -70,14 +72,22 @@ impl WorkTree {
         before: Option<&Snapshot>,
     ) -> Result<Vec<String>, UnknownFiles> {
         let Some(before) = before else { return Ok(Vec::new()) };
-        let failed = |error| self.unknown(&error);
-        let Some(after) = Snapshot::take(dir).await.map_err(failed)? else { return Ok(Vec::new()) };
-        let files = changed(before, &after).await.map_err(failed)?;
+        let Some(after) = self.take(dir).await? else { return Ok(Vec::new()) };
+        let files = changed(before, &after).await.map_err(|error| self.unknown(&error))?;
         let mut state = self.lock();
         if state.running == 1 {
             state.last = Some((state.started, after));
         }
         Ok(files)
+    }
+
+    async fn take(&self, dir: &Path) -> Result<Option<Snapshot>, UnknownFiles> {
+        let known = self.lock().location.clone();
+        let taken = Snapshot::take_again(dir, known).await.map_err(|error| self.unknown(&error))?;
+        if let Some(snapshot) = &taken {
+            self.lock().location = Some(snapshot.place.clone());
+        }
+        Ok(taken)
     }
 
     fn unknown(&self, error: &GitError) -> UnknownFiles {
