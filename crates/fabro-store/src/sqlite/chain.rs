@@ -34,12 +34,9 @@ impl Hash {
     }
 
     pub(super) fn to_hex(self) -> String {
-        use std::fmt::Write as _;
-        self.0.iter().fold(String::with_capacity(64), |mut hex, byte| {
-            // Writing to a string cannot fail.
-            let _ = write!(hex, "{byte:02x}");
-            hex
-        })
+        const DIGITS: [u8; 16] = *b"0123456789abcdef";
+        let digit = |value: u8| char::from(DIGITS[usize::from(value & 15)]);
+        self.0.iter().flat_map(|byte| [digit(byte >> 4), digit(*byte)]).collect()
     }
 }
 

@@ -222,6 +222,8 @@ fn open(path: &Path, flags: OpenFlags) -> Result<Connection, Fault> {
     let conn = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     conn.busy_timeout(BUSY_TIMEOUT)?;
     conn.set_prepared_statement_cache_capacity(64);
+    // Without it SQLite compiles a statement anew for each other value that is bound to a range.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     check(&conn, path)?;
     Ok(conn)
 }
