@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 
 use crate::{cargo, say};
@@ -29,6 +29,10 @@ pub(crate) struct Args {
     /// The program to measure, instead of a release build made now
     #[arg(long, value_name = "PATH")]
     fabro: Option<PathBuf>,
+    /// Where the stores are made: on a disk, and outside of git work trees. Default: the folder for
+    /// temporary files
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
 }
 
 /// What is measured, and with which program.
@@ -36,7 +40,6 @@ struct Bench<'a> {
     root: &'a Path,
     fabro: PathBuf,
     quick: bool,
-    /// On the disk that holds what cargo builds: a folder for temporary files may be in memory.
     dir: TempDir,
 }
 
@@ -69,8 +72,13 @@ struct Row {
 
 pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
     let fabro = cargo::fabro(root, args.fabro.as_deref(), true)?;
-    let dir = tempfile::Builder::new().prefix("bench-").tempdir_in(cargo::target_dir(root));
+    // Not below the target directory: in a git work tree each stage looks for the files it touched,
+    // which is a figure of its own.
+    let above = args.dir.clone().unwrap_or_else(std::env::temp_dir);
+    let dir = tempfile::Builder::new().prefix("fabro-bench-").tempdir_in(above);
     let dir = dir.context("make a folder for the stores")?;
+    let dir_in_git = dir.path().ancestors().any(|above| above.join(".git").exists());
+    ensure!(!dir_in_git, "the figures are of runs outside of git work trees: choose another --dir");
     let bench = Bench { root, fabro, quick: args.quick, dir };
     let mut rows = Vec::new();
     let chosen =

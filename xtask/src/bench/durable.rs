@@ -33,12 +33,31 @@ pub(super) fn line(bench: &Bench<'_>) -> Result<Vec<Row>> {
     let (ratio, each) = ratio(&pairs)?;
     let (bare, run) = medians(&pairs)?;
     let stage = |time: Duration| ms(time / u32::try_from(stages).unwrap_or(1));
-    Ok(vec![Row {
+    let outside = Row {
         figure: format!("{stages} commands in a line, a stage"),
         limit: format!("{ALLOWED} × {}", stage(bare)),
         measured: format!("{}; {ratio:.2} × ({each})", stage(run)),
         ratio: Some(ratio / ALLOWED),
-    }])
+    };
+    let in_git = Row {
+        figure: "the same in a git work tree, with a `git status` for each stage".to_owned(),
+        limit: String::new(),
+        measured: stage(line_in_git(bench, stages)?),
+        ratio: None,
+    };
+    Ok(vec![outside, in_git])
+}
+
+fn line_in_git(bench: &Bench<'_>, stages: usize) -> Result<Duration> {
+    let mut times = Vec::new();
+    for _ in 0..bench.repeat(3) {
+        let dir = bench.folder()?;
+        let made = Command::new("git").args(["init", "--quiet"]).current_dir(&dir).status();
+        ensure!(made.context("start git")?.success(), "`git init` failed");
+        fs::write(dir.join("line.fabro"), line_of(stages))?;
+        times.push(bench.time(&dir, &["run", "line.fabro", "--quiet"])?);
+    }
+    median(times)
 }
 
 /// Processes with captured output, and an append with fdatasync after each.
