@@ -84,13 +84,16 @@ pub struct Finished {
     pub prompt: Option<BlobRef>,
     /// The script as it ran, where that differs from the node's.
     pub script: Option<Arc<str>>,
+    /// The variables that the node gave its script, where a template filled them in.
+    pub env: BTreeMap<String, String>,
     /// Bytes that the fields above name.
     pub blobs: Vec<NewBlob>,
 }
 
 impl From<Outcome> for Finished {
     fn from(outcome: Outcome) -> Self {
-        Self { outcome, prompt: None, script: None, blobs: Vec::new() }
+        let env = BTreeMap::new();
+        Self { outcome, prompt: None, script: None, env, blobs: Vec::new() }
     }
 }
 

@@ -496,6 +496,7 @@ fn completed(stage: &ActiveStage, finished: Finished) -> CompletedStage {
         outcome: finished.outcome,
         prompt: finished.prompt,
         script: finished.script,
+        env: finished.env,
     }
 }
 

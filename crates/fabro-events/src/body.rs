@@ -402,6 +402,9 @@ pub struct CompletedStage {
     /// The script as it ran, where that differs from the node's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<Arc<str>>,
+    /// The variables that the node gave its script, where a template filled them in.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
 }
 
 /// Why a user message of a conversation was sent.

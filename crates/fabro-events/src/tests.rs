@@ -25,6 +25,7 @@ fn the_published_shape() {
         outcome: Outcome::succeeded().with_update("command.exit_code", 0),
         prompt: None,
         script: None,
+        env: std::collections::BTreeMap::new(),
     };
     insta::assert_snapshot!(event(EventBody::StageCompleted(Arc::new(stage))).to_json_line(), @r#"{"id":"01HF7YAT00000000000000001A-7","ts":"2023-11-14T22:13:20.123Z","run_id":"01HF7YAT00000000000000001A","seq":7,"event":"stage.completed","properties":{"rank":3,"attempts":1,"status":"succeeded","context_updates":{"command.exit_code":0},"duration_ms":0},"node_id":"test","visit":2,"branch":"checks@1/lint"}"#);
 }

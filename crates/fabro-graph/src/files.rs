@@ -54,9 +54,8 @@ pub fn resolve_files(workflow: &mut Workflow, sources: &dyn Sources) {
 
 /// The texts of an imported node read the keys of its file under their new names.
 fn rename(attrs: &mut Attrs, renamed: &Renamed) {
-    let is_template = |name: &str| {
-        matches!(name, "prompt" | "script" | "label") || schema::input_name(name).is_some()
-    };
+    let is_template =
+        |name: &str| matches!(name, "prompt" | "script" | "label") || schema::is_keyed(name);
     let texts = attrs.iter().filter(|attr| is_template(&attr.name));
     let changed: Vec<Attr> = texts
         .filter_map(|attr| {

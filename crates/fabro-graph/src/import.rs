@@ -233,9 +233,8 @@ impl Importer<'_> {
 
     /// An importing node has what it passes on, and nothing else of ours.
     fn check_attributes(&mut self, node: &Node) -> bool {
-        let is_ours = |name: &str| {
-            schema::find(Place::Node, name).is_some() || schema::input_name(name).is_some()
-        };
+        let is_ours =
+            |name: &str| schema::find(Place::Node, name).is_some() || schema::is_keyed(name);
         let wrong = node.attrs.own().filter(|attr| {
             attr.origin == Origin::Own
                 && is_ours(&attr.name)

@@ -98,6 +98,17 @@ pub fn input_name(name: &str) -> Option<&str> {
     name.strip_prefix("inputs.").filter(|name| !name.is_empty())
 }
 
+/// The name of the variable that an attribute `env.NAME` gives the script of a command.
+pub fn env_name(name: &str) -> Option<&str> {
+    name.strip_prefix("env.").filter(|name| !name.is_empty())
+}
+
+/// Whether an attribute belongs to a family of ours whose names the workflow chooses: `inputs.KEY`
+/// or `env.NAME`.
+pub fn is_keyed(name: &str) -> bool {
+    input_name(name).or_else(|| env_name(name)).is_some()
+}
+
 /// An older name, and the current name that means the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OlderName {
@@ -191,6 +202,7 @@ pub const ATTRIBUTES: &[Attribute] = &[
     row("default_provider", GRAPH, TEXT, "", "the provider, where neither node, stylesheet nor command line says"),
     row("default_thread", GRAPH, TEXT, "", "the conversation that `fidelity=full` continues, where neither edge nor node says"),
     row("duration", NODE, ValueType::Duration, "", "how long a wait node waits"),
+    row("env.NAME", NODE, TEXT, "", "an environment variable of a command's script; templates in it are filled in"),
     row("fallback_retry_target", GRAPH_NODE, ValueType::Node, "", "where to go when `retry_target` is absent or out of visits"),
     row("fallbacks", NODE, TEXT, "", "models or providers to try when the first one does not answer, separated by commas"),
     row("fidelity", NODE_EDGE, FIDELITY, "", "how much of the earlier stages the prompt tells"),

@@ -1,6 +1,7 @@
 //! Commands: a script in the run's working directory.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
@@ -45,6 +46,20 @@ impl CommandHandler {
     }
 }
 
+impl CommandHandler {
+    /// The variables that templates filled in, without secrets.
+    fn recorded(&self, stage: &Stage, own: Vec<(String, String)>) -> BTreeMap<String, String> {
+        let written = stage.spec().command().map_or(&[][..], |spec| &spec.env);
+        let is_written = |name: &str, value: &str| {
+            written.iter().any(|(known, text)| **known == *name && *text.text == *value)
+        };
+        own.into_iter()
+            .filter(|(name, value)| !is_written(name, value))
+            .map(|(name, value)| (name, self.redactor.redact(&value).into_owned()))
+            .collect()
+    }
+}
+
 #[async_trait]
 impl Handler for CommandHandler {
     async fn execute(&self, stage: Stage) -> StageEnd {
@@ -62,11 +77,16 @@ impl Handler for CommandHandler {
             Ok(script) => script,
             Err(failure) => return failure.into(),
         };
+        let own = match variables_of_node(&stage) {
+            Ok(own) => own,
+            Err(failure) => return failure.into(),
+        };
         let files = match StageFiles::open(&stage).await {
             Ok(files) => files,
             Err(error) => return error.into(),
         };
         let mut env = self.env.clone();
+        env.extend(own.iter().cloned());
         env.extend(variables(&stage));
         let request = Request {
             script: &script,
@@ -100,11 +120,48 @@ impl Handler for CommandHandler {
                     return error.into();
                 }
                 let script = (*script != *source.text).then(|| Arc::from(script));
-                Finished { script, ..Finished::from(outcome) }.into()
+                let env = self.recorded(&stage, own);
+                Finished { script, env, ..Finished::from(outcome) }.into()
             }
             Err(error) => StageEnd::CannotRecord { message: error.to_string() },
         }
     }
+}
+
+/// The most bytes of a variable with its name, for Linux: `NAME=value` and a NUL.
+const MAX_VARIABLE: usize = 128 << 10;
+/// The most bytes of all variables of a node: a process takes about two megabytes, the user's own
+/// environment among them.
+const MAX_VARIABLES: usize = 1 << 20;
+
+/// The variables that the node gives its script, filled in.
+fn variables_of_node(stage: &Stage) -> Result<Vec<(String, String)>, Failure> {
+    let failed = |message: String| Failure::new(FailureClass::Deterministic, message);
+    let Some(spec) = stage.spec().command() else { return Ok(Vec::new()) };
+    let mut variables = Vec::with_capacity(spec.env.len());
+    let mut total = 0;
+    for (name, text) in &spec.env {
+        let value = render(stage, text, Mode::Variable)
+            .map_err(|failure| failed(format!("env.{name}: {}", failure.message)))?;
+        if value.contains('\0') {
+            let message = format!("env.{name} holds a NUL character, which no variable can");
+            return Err(failed(format!("{message}; read the value from a file")));
+        }
+        let bytes = name.len() + value.len() + 2;
+        total += bytes;
+        if bytes > MAX_VARIABLE || total > MAX_VARIABLES {
+            let message = if bytes > MAX_VARIABLE {
+                format!("env.{name} has {bytes} bytes, and a variable at most {MAX_VARIABLE}")
+            } else {
+                format!("the variables of the node have more than {MAX_VARIABLES} bytes together")
+            };
+            return Err(failed(format!(
+                "{message}; write large values to a file and pass its path"
+            )));
+        }
+        variables.push((name.to_string(), value));
+    }
+    Ok(variables)
 }
 
 /// What every script may know about where it runs.

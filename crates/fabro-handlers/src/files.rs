@@ -1,6 +1,7 @@
 //! The files of a stage, for people and for later stages: `prompt.md`, `response.md`,
 //! `script.sh`, logs, `status.json`. They are a projection; the log is the truth.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -103,7 +104,8 @@ async fn attempt_status(stage: &Stage) -> io::Result<Vec<u8>> {
     };
     let rank = at.rank;
     let attempts = at.attempt - 1;
-    let end = CompletedStage { rank, attempts, outcome, prompt: None, script: None };
+    let env = BTreeMap::new();
+    let end = CompletedStage { rank, attempts, outcome, prompt: None, script: None, env };
     let mut status =
         serde_json::to_value(StatusFile { node: &at.node, visit: at.visit, end: &end })?;
     // The log does not have that of an attempt.

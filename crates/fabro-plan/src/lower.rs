@@ -164,9 +164,7 @@ impl Lowering<'_> {
                 let asks = has_text(attrs, "prompt");
                 NodeBody::FanIn(asks.then(|| Box::new(self.llm(attrs, prompt, output))))
             }
-            NodeKind::Command => {
-                NodeBody::Command(CommandSpec { script, language: self.word(attrs, "language") })
-            }
+            NodeKind::Command => NodeBody::Command(self.command(attrs, script)),
             NodeKind::Human => NodeBody::Human(HumanSpec {
                 question_type: self.word(attrs, "question_type"),
                 default_choice: attrs.shared_text("human.default_choice"),
@@ -307,6 +305,33 @@ impl Lowering<'_> {
         }
     }
 
+    fn command(&mut self, attrs: &Attrs, script: Option<TextTemplate>) -> CommandSpec {
+        let language = self.word(attrs, "language");
+        let env = self.variables(attrs);
+        CommandSpec { script, language, env }
+    }
+
+    /// The attributes `env.NAME` of a command.
+    fn variables(&mut self, attrs: &Attrs) -> Vec<(Arc<str>, TextTemplate)> {
+        let mut variables = Vec::new();
+        for attr in attrs.iter() {
+            let Some(name) = schema::env_name(&attr.name) else { continue };
+            let value = match attr.value.text() {
+                Some(_) => self.compiler.template(attr),
+                None => Some(plain(&attr.value.as_text().into())),
+            };
+            let Some(value) = value else { continue };
+            match variable_error(name, &value) {
+                Some((message, fix)) => {
+                    let finding = Diagnostic::error("attribute-value", attr.key_span, message);
+                    self.compiler.findings.push(finding.with_fix(fix));
+                }
+                None => variables.push((Arc::from(name), value)),
+            }
+        }
+        variables
+    }
+
     /// The attributes `inputs.KEY` of a sub-workflow.
     fn inputs(&mut self, attrs: &Attrs) -> Vec<(Arc<str>, InputSpec)> {
         let mut inputs = Vec::new();
@@ -429,6 +454,50 @@ fn manager(
         inputs,
         stop_condition,
     }
+}
+
+/// Variables whose values shells, the loader or interpreters run as code before the script begins, or
+/// while it runs.
+const CODE_VARIABLES: [&str; 16] = [
+    "BASHOPTS",
+    "BASH_ENV",
+    "ENV",
+    "GIT_SSH_COMMAND",
+    "LD_AUDIT",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "NODE_OPTIONS",
+    "PERL5LIB",
+    "PERL5OPT",
+    "PROMPT_COMMAND",
+    "PS4",
+    "PYTHONHOME",
+    "PYTHONPATH",
+    "RUBYOPT",
+    "SHELLOPTS",
+];
+
+/// Why a variable cannot be given to a script, and what to do.
+fn variable_error(name: &str, value: &TextTemplate) -> Option<(String, &'static str)> {
+    let starts_well = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    if !starts_well || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+        let message = format!("`{name}` cannot be the name of an environment variable");
+        return Some((message, "use letters, digits and `_`, and do not begin with a digit"));
+    }
+    if name.starts_with("FABRO_") {
+        let message =
+            format!("`{name}` belongs to fabro, which sets variables of this name itself");
+        return Some((message, "choose a name that does not begin with `FABRO_`"));
+    }
+    if CODE_VARIABLES.contains(&name) && !value.template.is_plain() {
+        let message = format!("the content of `{name}` is run as code, so it cannot be a value");
+        return Some((message, "choose another name, or write a fixed text"));
+    }
+    if value.text.contains('\0') {
+        let message = format!("`{name}` holds a NUL character, which no environment variable can");
+        return Some((message, "remove it"));
+    }
+    None
 }
 
 /// A text without tags, such as an id.

@@ -243,6 +243,8 @@ pub struct CommandSpec {
     pub script: Option<TextTemplate>,
     /// What runs it.
     pub language: Language,
+    /// The environment variables that it gets besides those of every script.
+    pub env: Vec<(Arc<str>, TextTemplate)>,
 }
 
 /// What runs a script.

@@ -72,6 +72,8 @@ pub enum Mode {
     Shell,
     /// A script for Python: values as they are; no value over 128 KiB.
     Python,
+    /// An environment variable of a script: values as they are; no value over 128 KiB.
+    Variable,
 }
 
 /// A template, ready to be rendered any number of times.

@@ -82,7 +82,9 @@ fn evaluate<T>(
 /// The text of an expression, and whether it went through `raw`.
 fn value(formula: &Formula, root: &Root, scope: &Value) -> Result<(String, bool), RenderError> {
     let (text, raw) = evaluate(formula, root, scope, |value| Ok((text_of(value)?, is_raw(value))))?;
-    if matches!(root.mode, Mode::Shell | Mode::Python) && text.len() > MAX_SCRIPT_VALUE {
+    if matches!(root.mode, Mode::Shell | Mode::Python | Mode::Variable)
+        && text.len() > MAX_SCRIPT_VALUE
+    {
         return Err(RenderError::ValueTooLarge {
             expression: formula.text.clone(),
             bytes: text.len(),

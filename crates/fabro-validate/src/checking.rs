@@ -151,8 +151,18 @@ pub(crate) fn text<'a>(attrs: &'a Attrs, name: &str) -> Option<&'a str> {
 /// What a node gives its sub-workflow.
 pub(crate) fn inputs(node: &Node) -> impl Iterator<Item = &Attr> + '_ {
     let is_manager = node.kind == NodeKind::ManagerLoop;
-    let attrs = is_manager.then(|| node.attrs.iter()).into_iter().flatten();
-    attrs.filter(|attr| schema::input_name(&attr.name).is_some())
+    keyed(node).filter(move |attr| is_manager && schema::input_name(&attr.name).is_some())
+}
+
+/// The variables that a node gives its script.
+fn variables(node: &Node) -> impl Iterator<Item = &Attr> + '_ {
+    let is_command = node.kind == NodeKind::Command;
+    keyed(node).filter(move |attr| is_command && schema::env_name(&attr.name).is_some())
+}
+
+fn keyed(node: &Node) -> impl Iterator<Item = &Attr> + '_ {
+    let has_any = matches!(node.kind, NodeKind::ManagerLoop | NodeKind::Command);
+    has_any.then(|| node.attrs.iter()).into_iter().flatten()
 }
 
 fn texts<'a>(workflow: &'a Workflow, specs: &'a Specs) -> Vec<Text<'a>> {
@@ -165,6 +175,7 @@ fn texts<'a>(workflow: &'a Workflow, specs: &'a Specs) -> Vec<Text<'a>> {
             .into_iter()
             .flatten()
             .chain(inputs(node))
+            .chain(variables(node))
             .map(move |attr| (attr, Some(ix)))
     });
     let mut texts: Vec<Text<'_>> = Vec::new();

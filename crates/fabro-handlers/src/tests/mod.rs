@@ -16,6 +16,7 @@ mod sub_workflows;
 mod templates;
 mod threads;
 mod values;
+mod variables;
 mod workflows;
 
 use std::collections::{BTreeMap, BTreeSet};

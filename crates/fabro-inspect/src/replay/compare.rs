@@ -285,7 +285,7 @@ fn why(failure: &Failure) -> String {
 }
 
 fn ended(done: &CompletedStage, blobs: &dyn BlobStore) -> Result<Facets, ReplayError> {
-    let CompletedStage { attempts, outcome, script, .. } = done;
+    let CompletedStage { attempts, outcome, script, env, .. } = done;
     let mut text = outcome.status.as_str().to_owned();
     let mut add = |name: &str, value: Option<&str>| {
         if let Some(value) = value.filter(|value| !value.is_empty()) {
@@ -303,6 +303,9 @@ fn ended(done: &CompletedStage, blobs: &dyn BlobStore) -> Result<Facets, ReplayE
     }
     let updates =
         if updates.is_empty() { String::new() } else { format!("{:#}", Value::Object(updates)) };
-    let script = script.as_deref().unwrap_or_default().to_owned();
+    let mut script = script.as_deref().unwrap_or_default().to_owned();
+    for (name, value) in env {
+        let _ = write!(script, "\n{name}={value}");
+    }
     Ok(vec![(Aspect::Outcome, text), (Aspect::Context, updates), (Aspect::Outcome, script)])
 }

@@ -477,6 +477,7 @@ fn taken(end: &End) -> StageEnd {
     if let End::Completed(done) = end {
         finished.prompt = done.prompt;
         finished.script.clone_from(&done.script);
+        finished.env.clone_from(&done.env);
     }
     finished.into()
 }

@@ -184,6 +184,7 @@ fn deep_values_read_back_or_are_refused() {
             outcome,
             prompt: None,
             script: None,
+            env: std::collections::BTreeMap::new(),
         };
         [event(run, 1, EventBody::StageCompleted(stage.into()))]
     };

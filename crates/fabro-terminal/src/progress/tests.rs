@@ -138,6 +138,7 @@ fn stages_of_sub_workflows_are_indented() {
             outcome: Outcome::succeeded(),
             prompt: None,
             script: None,
+            env: std::collections::BTreeMap::new(),
         }))
     };
     let end = || EventBody::RunCompleted {

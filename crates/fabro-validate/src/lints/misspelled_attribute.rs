@@ -44,9 +44,9 @@ enum Misuse {
 fn misuse(checking: &Checking<'_>, place: Place, name: &str) -> Option<Misuse> {
     let is_older =
         |place| schema::OLDER_NAMES.iter().any(|older| older.older == name && older.place == place);
-    let is_input = |place| place == Place::Node && schema::input_name(name).is_some();
+    let is_keyed = |place| place == Place::Node && schema::is_keyed(name);
     let is_known =
-        |place| schema::find(place, name).is_some() || is_older(place) || is_input(place);
+        |place| schema::find(place, name).is_some() || is_older(place) || is_keyed(place);
     let is_drawing = schema::GRAPHVIZ.binary_search(&name).is_ok();
     if is_known(place) || is_drawing && (place, name) != (Place::Graph, "model") {
         return None;
@@ -87,7 +87,8 @@ fn elsewhere(place: Place, other: Place, name: &str) -> String {
 }
 
 const CWD: &str = "stages run in the run's working directory: begin the script with `cd DIR &&`";
-const ENV: &str = "export it in the script, or set it under [run.sandbox.env] of run.toml";
+const ENV: &str =
+    "write env.NAME=\"…\" for each variable, or set it under [run.sandbox.env] of run.toml";
 const SAMPLING: &str = "remove it: requests to models do not have it";
 const SYSTEM: &str = "write it into `prompt`, or for all agents into AGENTS.md";
 const KEY: &str = "remove it: keys of providers come from the environment";
@@ -264,7 +265,7 @@ mod tests {
           fix: stages run in the run's working directory: begin the script with `cd DIR &&`
         1:168 warning: `env` is not an attribute of nodes
           at: env
-          fix: export it in the script, or set it under [run.sandbox.env] of run.toml
+          fix: write env.NAME="…" for each variable, or set it under [run.sandbox.env] of run.toml
         1:179 warning: `retries` is not an attribute of nodes
           at: retries
           fix: use `max_retries`, the number of extra attempts

@@ -1,6 +1,6 @@
 use std::collections::HashSet;
 
-use fabro_graph::{Attr, Span};
+use fabro_graph::{Attr, Span, schema};
 
 use crate::checking::Checking;
 use crate::findings::Findings;
@@ -20,8 +20,11 @@ const KEYS: [&str; 7] = [
 pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     let workflow = checking.workflow;
     let goal = workflow.attrs().get("goal");
-    let of_nodes =
-        workflow.nodes().flat_map(|node| ["prompt", "script"].map(|name| node.attrs.get(name)));
+    let is_template =
+        |name: &str| matches!(name, "prompt" | "script") || schema::env_name(name).is_some();
+    let of_nodes = workflow
+        .nodes()
+        .flat_map(|node| node.attrs.iter().filter(|attr| is_template(&attr.name)).map(Some));
     let mut seen = HashSet::new();
     for attr in of_nodes.chain([goal]).flatten() {
         let Some(text) = attr.value.text().filter(|text| text.contains("{{")) else { continue };

@@ -26,6 +26,11 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
             let is_input = schema::input_name(&attr.name).is_some();
             let (why, fix) = if is_input && node.kind != NodeKind::ManagerLoop {
                 ("runs no sub-workflow", "write it on a stack.manager_loop node (shape=house)")
+            } else if schema::env_name(&attr.name).is_some() {
+                if node.kind == NodeKind::Command {
+                    continue;
+                }
+                ("runs no script", "write it on a command (shape=parallelogram)")
             } else if asks_model {
                 if &*attr.name != "script" {
                     continue;
@@ -76,6 +81,11 @@ mod tests {
         1:100 warning: `prompt` has no effect on `b`, a command node, which runs a script
           at: prompt
           fix: remove it, or use shape=box for an agent
+        ");
+        insta::assert_snapshot!(reported("without-effect", "start -> a -> b -> exit; a [shape=box, env.A=1]; b [shape=parallelogram, script=x, env.B=2]"), @r"
+        1:52 warning: `env.A` has no effect on `a`, an agent node, which runs no script
+          at: env.A
+          fix: write it on a command (shape=parallelogram)
         ");
         insta::assert_snapshot!(reported("without-effect", "node [script=make]; start -> a -> b -> exit; a [prompt=y]; b [shape=parallelogram]"), @"nothing");
     }
