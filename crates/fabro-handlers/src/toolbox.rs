@@ -70,6 +70,8 @@ impl Toolbox for LocalToolbox {
         let mut warnings = Vec::new();
         match LocalFiles::new(work_dir) {
             Ok(files) => {
+                let is_full = permissions == Permissions::Full;
+                let files = if is_full { files.with_full_access() } else { files };
                 let files = WithValues::new(files, workflow.value_dirs());
                 let files: Arc<dyn Files> = Arc::new(files);
                 tools.extend(file_tools(Arc::clone(&files)));

@@ -26,7 +26,9 @@
 //! ```
 //!
 //! The `git` program is run without locks: the index, the stash and the references stay as they are,
-//! and other git commands at the same time are not disturbed.
+//! and other git commands at the same time are not disturbed. It runs no program that a repository
+//! names (hooks, filters, file system monitors, external diffs, transports), accepts no bare repository
+//! that it finds in a directory, and gets a few variables of the environment.
 //!
 //! A [`WorkTree`] does both for stages that follow one another, with one snapshot between two of them.
 //!
@@ -35,13 +37,16 @@
 //! - Unix only; the tokio runtime needs its I/O and time drivers.
 //! - Files that git ignores are not seen.
 //! - A submodule, or a repository inside the work tree, is one path: it changed when its commit did or
-//!   any of its files.
+//!   any of its files. Files of a submodule that `.gitmodules` does not name are not seen.
+//! - Without filters (Git LFS) files whose times changed count as edited until git is run by somebody
+//!   else; their contents decide whether they changed between two snapshots.
 //! - Contents are compared as far as 4 MB a file and 32 MB together, those of larger ones by size and
 //!   times: one that was rewritten with the same contents then counts as changed.
 //! - Each call has a timeout of ten seconds, and git may print at most 64 MB.
 
 mod brief;
 mod changed;
+mod filters;
 mod fingerprint;
 mod run;
 mod snapshot;

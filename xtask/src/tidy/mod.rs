@@ -64,6 +64,7 @@ const CHECKS: &[Check] = &[
     manifests::package_ceiling,
     purity::pure_crates_use_no_system,
     purity::pure_crates_have_no_runtime,
+    purity::git_in_one_place,
     documents::crate_docs,
     documents::readmes,
     documents::examples,

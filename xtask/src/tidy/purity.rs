@@ -46,6 +46,27 @@ pub(super) fn pure_crates_have_no_runtime(workspace: &Workspace) -> Vec<Problem>
     problems
 }
 
+/// Where git is started, without the hooks, filters and monitors of a repository.
+const GIT: &str = "crates/fabro-sandbox/src/git/run.rs";
+
+/// Git is started in one place.
+pub(super) fn git_in_one_place(workspace: &Workspace) -> Vec<Problem> {
+    let crates = workspace.packages.iter().filter(|package| package.dir.starts_with("crates/"));
+    let mut problems = Vec::new();
+    for source in crates.flat_map(|package| sources(workspace, package)) {
+        let starts_git = |at: &usize| {
+            starts(&source.tokens, *at, &["Command", ":", ":", "new", "(", "\"git\"", ")"])
+        };
+        if source.path != GIT {
+            problems.extend((0..source.tokens.len()).filter(starts_git).map(|at| {
+                let message = format!("git is started by `git` in {GIT} only");
+                Problem::new(source.path, source.tokens[at].line, message)
+            }));
+        }
+    }
+    problems
+}
+
 fn pure(workspace: &Workspace) -> impl Iterator<Item = &Package> {
     let is_pure = |name: &str| layers::find(name).is_some_and(|member| member.pure);
     workspace.packages.iter().filter(move |package| is_pure(&package.name))
@@ -104,6 +125,16 @@ mod tests {
     fn check(text: &str, expect: &[&str]) {
         let found = system_uses(&tokens(text));
         assert_eq!(found.into_iter().map(|(what, _)| what).collect::<Vec<_>>(), expect);
+    }
+
+    #[test]
+    fn git_is_started_in_one_place() {
+        let package = ("crates/fabro-sandbox/Cargo.toml", "[package]\nname = 'fabro-sandbox'");
+        let git = "fn f() { std::process::Command::new(\"git\"); }";
+        let other = "crates/fabro-sandbox/src/a.rs";
+        let found = |path| found(git_in_one_place, &[package, (path, git)]);
+        assert_snapshot!(found(other), @"crates/fabro-sandbox/src/a.rs:1: git is started by `git` in crates/fabro-sandbox/src/git/run.rs only");
+        assert_eq!(found(GIT), "");
     }
 
     #[test]

@@ -88,7 +88,7 @@ mod tests {
         fs::create_dir_all(root.join(".git")).unwrap();
         fs::write(root.join(".git/HEAD"), "ref").unwrap();
         let files = LocalFiles::new(&root).unwrap();
-        for path in [".git/HEAD", ".git/hooks/pre-commit", ".fabro/config.toml", ".fabro/state/x"] {
+        for path in [".git/HEAD", ".git/hooks/pre-commit", ".fabro/workflows/x/workflow.toml"] {
             let path = root.join(path);
             let said = write(&files, &path, "x").unwrap_err();
             assert!(said.contains("belongs to git or to fabro"), "{said}");

@@ -134,7 +134,7 @@ async fn files_are_read_and_written_inside_of_the_working_directory() {
     answer: written
     session: s1
     ");
-    assert_snapshot!(answer("write .git/config hi", Permissions::Full).await, @r"
+    assert_snapshot!(answer("write .git/config hi", Permissions::ReadWrite).await, @r"
     says .git/config belongs to git or to fabro: it can be read, but not changed here
     answer: .git/config belongs to git or to fabro: it can be read, but not changed here
     session: s1

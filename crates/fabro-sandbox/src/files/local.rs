@@ -4,13 +4,15 @@ use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
+use super::protected::Protection;
 use super::resolve::{LONGEST, Last, resolve};
-use super::{Entry, FileError, FileInfo, FileKind, Files, beneath, protected};
+use super::{Entry, FileError, FileInfo, FileKind, Files, beneath};
 
 /// The files below a directory of this machine, and no others.
 ///
@@ -19,8 +21,10 @@ use super::{Entry, FileError, FileInfo, FileKind, Files, beneath, protected};
 /// meantime makes it fail instead of leading it out. Devices, pipes, sockets and the file systems of
 /// the kernel (`/proc`, `/sys`) are neither read nor written.
 ///
-/// Files that control other programs can be read, but not changed: everything in a `.git` directory,
-/// and the `state` and the `config.toml` of a `.fabro` directory.
+/// Files that control other programs can be read, but not changed: everything in a `.git` or a `.fabro`
+/// directory, and in `.config/fabro`. No file is written that makes its directory, or one above it, a
+/// git repository. [`with_full_access`](Self::with_full_access) protects only the record of runs in
+/// `.fabro/state`.
 ///
 /// ```
 /// use fabro_sandbox::{FileError, Files, LocalFiles};
@@ -36,6 +40,7 @@ use super::{Entry, FileError, FileInfo, FileKind, Files, beneath, protected};
 pub struct LocalFiles {
     /// Free of links.
     root: PathBuf,
+    protection: Protection,
 }
 
 impl LocalFiles {
@@ -51,7 +56,14 @@ impl LocalFiles {
         if !root.is_dir() {
             return Err(unusable(std::io::ErrorKind::NotADirectory.into()));
         }
-        Ok(Self { root })
+        Ok(Self { root, protection: Protection::Control })
+    }
+
+    /// For an agent that may run commands, and so could change the files that control git and fabro
+    /// anyway.
+    #[must_use]
+    pub fn with_full_access(self) -> Self {
+        Self { protection: Protection::Record, ..self }
     }
 
     /// The directory, without links.
@@ -65,7 +77,7 @@ impl LocalFiles {
     ///
     /// It controls another program, or the path leads out.
     pub fn may_write(&self, path: &str) -> Result<(), FileError> {
-        protected::check_write(self, path)
+        self.protection.check_write(&self.root, path)
     }
 
     /// The file that a path leads to, with its directory opened.
@@ -89,15 +101,23 @@ impl LocalFiles {
     }
 
     /// The same for a file that may be made, with the directories it needs.
+    ///
+    /// The path of the opened directory is free of links, so it is this one that decides whether the
+    /// file is protected: that of an earlier look may have led elsewhere.
     fn locate_to_write(&self, path: &str) -> Result<Location, FileError> {
         match self.locate(path, Last::Followed) {
+            Ok(location) => {
+                self.protection.check(&self.root, path, &location.inside)?;
+                Ok(location)
+            }
             Err(FileError::NotFound(_)) => {
                 let inside = resolve(&self.root, path, Last::Followed)?;
+                self.protection.check(&self.root, path, &inside)?;
                 let made = beneath::made(&self.root, parent(&inside)).map_err(refused(path))?;
                 ordinary(path, &made)?;
                 Ok(Location::new(&inside, made))
             }
-            located => located,
+            Err(error) => Err(error),
         }
     }
 }
@@ -154,7 +174,10 @@ impl Files for LocalFiles {
     }
 
     fn write(&self, path: &str, content: &[u8]) -> Result<(), FileError> {
-        protected::check_write(self, path)?;
+        // One at a time: two files at once could make a repository that neither of them does.
+        static WRITING: Mutex<()> = Mutex::new(());
+        let _writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
+        self.protection.check_write(&self.root, path)?;
         let location = self.locate_to_write(path)?;
         let name = location.name(path)?;
         let directory = &location.directory;
@@ -173,8 +196,9 @@ impl Files for LocalFiles {
     }
 
     fn remove(&self, path: &str) -> Result<(), FileError> {
-        protected::check_remove(self, path)?;
+        self.protection.check_remove(&self.root, path)?;
         let location = self.locate(path, Last::Kept)?;
+        self.protection.check(&self.root, path, &location.inside)?;
         let name = location.name(path)?;
         let directory = &location.directory;
         let found = stat(directory, name).map_err(refused(path))?;

@@ -1,55 +1,114 @@
 //! Files that control git and fabro.
 
+use std::ffi::OsStr;
 use std::path::{Component, Path};
 
-use super::{FileError, Files};
+use rustix::fs::AtFlags;
 
-/// Refuses a write to a file in a `.git` directory, where a hook or a setting would be run by the next
-/// git command, or to the `state` and the `config.toml` of a `.fabro` directory: the record of runs,
-/// and what agents may do.
-pub(super) fn check_write(files: &dyn Files, path: &str) -> Result<(), FileError> {
-    // A link may lead there under another name, also to what has yet to be made. Before the rest,
-    // because this refuses paths that are too long.
-    let resolved = files.resolve(path)?;
-    refuse_if(path, is_protected(Path::new(&resolved)))?;
-    check_remove(files, path)
+use super::resolve::{Last, resolve};
+use super::{FileError, beneath};
+
+/// Which files may not be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Protection {
+    /// What git or fabro would obey: hooks, settings, workflows; and the record of runs.
+    Control,
+    /// The record of runs.
+    Record,
 }
 
-/// The same for a removal, which acts on a link itself: checks the name, link or not, and all
-/// directories above it.
-pub(super) fn check_remove(files: &dyn Files, path: &str) -> Result<(), FileError> {
-    let is_protected_name = |path: &Path| {
-        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return false };
-        let parent = parent.to_str().map(|parent| if parent.is_empty() { "." } else { parent });
-        // What is outside, as are the parents of the root, is refused anyway.
-        let parent = parent.and_then(|parent| files.resolve(parent).ok());
-        parent.is_some_and(|parent| is_protected(&Path::new(&parent).join(name)))
-    };
-    refuse_if(path, Path::new(path).ancestors().any(is_protected_name))
+impl Protection {
+    /// Refuses a change of a protected file, by the name that was given: a link may lead there under
+    /// another name, also to what has yet to be made.
+    pub(super) fn check_write(self, root: &Path, path: &str) -> Result<(), FileError> {
+        // Before the rest, because this refuses paths that are too long.
+        let inside = resolve(root, path, Last::Followed)?;
+        self.check(root, path, &inside)?;
+        self.check_remove(root, path)
+    }
+
+    /// The same for a removal, which acts on a link itself: checks the name, link or not, and all
+    /// directories above it.
+    pub(super) fn check_remove(self, root: &Path, path: &str) -> Result<(), FileError> {
+        let is_protected_name = |path: &Path| {
+            let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+                return false;
+            };
+            let parent = parent.to_str().map(|parent| if parent.is_empty() { "." } else { parent });
+            // What is outside, as are the parents of the root, is refused anyway.
+            let parent = parent.and_then(|parent| resolve(root, parent, Last::Followed).ok());
+            parent.is_some_and(|parent| self.covers(&parent.join(name)))
+        };
+        refuse_if(path, Path::new(path).ancestors().any(is_protected_name))
+    }
+
+    /// Refuses a change of this file, whose path has no links in it.
+    pub(super) fn check(self, root: &Path, path: &str, inside: &Path) -> Result<(), FileError> {
+        refuse_if(path, self.covers(inside))?;
+        refuse_if(path, self == Self::Control && makes_repository(root, inside))
+    }
+
+    fn covers(self, path: &Path) -> bool {
+        let names: Vec<_> = path
+            .components()
+            .filter_map(|component| match component {
+                Component::Normal(name) => Some(plain_name(name)),
+                _ => None,
+            })
+            .collect();
+        let has = |first: &str, second: &str| {
+            names.windows(2).any(|pair| pair[0] == first && pair[1] == second)
+        };
+        match self {
+            Self::Record => has(".fabro", "state"),
+            Self::Control => {
+                names.iter().any(|name| matches!(&**name, ".git" | "git~1" | ".fabro"))
+                    || has(".config", "fabro")
+            }
+        }
+    }
+}
+
+/// The name as file systems compare it that ignore case, characters without a width (HFS+), and dots
+/// and blanks at the end (NTFS).
+fn plain_name(name: &OsStr) -> String {
+    let is_ignored = |c: char| matches!(c, '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}');
+    let name: String = name.to_string_lossy().chars().filter(|c| !is_ignored(*c)).collect();
+    let name = name.split(':').next().unwrap_or_default();
+    name.trim_end_matches(['.', ' ']).to_ascii_lowercase()
+}
+
+/// Whether git would take a directory above this file for a repository once the file is there: one with
+/// a `HEAD`, and with `objects` and `refs`, or a `commondir` that names where they are.
+fn makes_repository(root: &Path, inside: &Path) -> bool {
+    let mut above = Path::new("").to_owned();
+    for name in inside.components() {
+        // Where there is no directory yet there is nothing in it.
+        let Ok(directory) = beneath::directory(root, &above) else { return false };
+        let will_have = |part: &str| {
+            name.as_os_str().eq_ignore_ascii_case(part)
+                || rustix::fs::statat(&directory, part, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+        };
+        if will_have("HEAD")
+            && (will_have("commondir") || will_have("objects") && will_have("refs"))
+        {
+            return true;
+        }
+        above.push(name);
+    }
+    false
 }
 
 fn refuse_if(path: &str, is_protected: bool) -> Result<(), FileError> {
     if is_protected { Err(FileError::Protected(path.to_owned())) } else { Ok(()) }
 }
 
-fn is_protected(path: &Path) -> bool {
-    let names: Vec<_> = path
-        .components()
-        .filter_map(|component| match component {
-            Component::Normal(name) => Some(name.to_ascii_lowercase()),
-            _ => None,
-        })
-        .collect();
-    names.iter().any(|name| name == ".git")
-        || names
-            .windows(2)
-            .any(|pair| pair[0] == ".fabro" && (pair[1] == "state" || pair[1] == "config.toml"))
-}
-
 #[cfg(test)]
 mod tests {
+    use rustix::fs::CWD;
+
     use super::*;
-    use crate::LocalFiles;
+    use crate::{Files, LocalFiles};
 
     #[test]
     fn files_that_control_git_and_fabro_are_not_written() {
@@ -60,13 +119,109 @@ mod tests {
         };
         check(".gitignore", true);
         check("src/.github/x.yml", true);
-        check(".fabro/workflows/x.fabro", true);
+        check(".fabro/workflows/x/workflow.toml", false);
+        check("sub/.FABRO/x", false);
+        check(".git\u{200d}/config", false);
+        check(".git. /config", false);
+        check("git~1/config", false);
+        check(".config/fabro/config.toml", false);
+        check(".config/other.toml", true);
         check(".git", false);
         check(".git/config", false);
         check("vendor/dep/.GIT/hooks/pre-push", false);
         check("./a/../.git/config", false);
         check(".fabro/state/fabro.db", false);
         check(".fabro/config.toml", false);
+        let full = files.with_full_access();
+        for (path, expected) in
+            [(".git/config", true), (".fabro/x/workflow.toml", true), (".fabro/state/x", false)]
+        {
+            assert_eq!(full.write(path, b"x").is_ok(), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn no_file_makes_a_repository() {
+        let parts =
+            ["HEAD", "config", "objects/x", "refs/heads/main", "description", "hooks/update"];
+        // Whichever comes last, and whether the folder is the root or another.
+        for folder in ["", "a/b/", "."] {
+            for last in 0..parts.len() {
+                let dir = tempfile::tempdir().unwrap();
+                let files = LocalFiles::new(dir.path()).unwrap();
+                let mut order = parts.to_vec();
+                let moved = order.remove(last);
+                order.push(moved);
+                let path = |part: &str| {
+                    if folder == "." { format!("./{part}") } else { format!("{folder}{part}") }
+                };
+                let written = order.iter().filter(|part| files.write(&path(part), b"x").is_ok());
+                let missing = parts.len() - written.count();
+                assert!(missing > 0, "{folder} {order:?}");
+                let at = dir.path().join(folder);
+                let is_repository =
+                    ["HEAD", "objects", "refs"].iter().all(|part| at.join(part).exists());
+                assert!(!is_repository, "{folder} {order:?}");
+            }
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let files = LocalFiles::new(dir.path()).unwrap();
+        files.write("x/commondir", b"../y").unwrap();
+        assert!(files.write("x/head", b"ref: refs/heads/main").is_err());
+        // One that is there already is not changed.
+        std::fs::create_dir_all(dir.path().join("bare.git/refs")).unwrap();
+        std::fs::create_dir(dir.path().join("bare.git/objects")).unwrap();
+        std::fs::write(dir.path().join("bare.git/HEAD"), "ref: refs/heads/main").unwrap();
+        for path in ["bare.git/config", "bare.git/hooks/update"] {
+            assert!(matches!(files.write(path, b"x"), Err(FileError::Protected(_))), "{path}");
+        }
+        assert!(files.with_full_access().write("bare.git/config", b"x").is_ok());
+    }
+
+    #[test]
+    fn files_written_at_the_same_time_make_no_repository() {
+        for _ in 0..20 {
+            let dir = tempfile::tempdir().unwrap();
+            let files = LocalFiles::new(dir.path()).unwrap();
+            std::thread::scope(|scope| {
+                for path in ["HEAD", "objects/x", "refs/x"] {
+                    let files = &files;
+                    scope.spawn(move || files.write(path, b"x"));
+                }
+            });
+            assert!(!["HEAD", "objects", "refs"].iter().all(|part| dir.path().join(part).exists()));
+        }
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_directory_swapped_for_a_link_opens_no_protected_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        std::fs::create_dir_all(path(".git/hooks")).unwrap();
+        std::fs::create_dir(path("sub")).unwrap();
+        std::os::unix::fs::symlink(".git/hooks", path("link")).unwrap();
+        let files = LocalFiles::new(dir.path()).unwrap();
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let exchange = rustix::fs::RenameFlags::EXCHANGE;
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    let sub = path("sub");
+                    let link = path("link");
+                    rustix::fs::renameat_with(CWD, &sub, CWD, &link, exchange).unwrap();
+                }
+            });
+            for n in 0..1_500 {
+                // Any result, but not there.
+                let _ = files.write(&format!("sub/post-merge-{n}"), b"x");
+                let _ = files.write("sub/new/post-merge", b"x");
+                let _ = files.remove("sub/post-merge-0");
+            }
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        let written: Vec<_> = std::fs::read_dir(path(".git/hooks")).unwrap().collect();
+        assert!(written.is_empty(), "{} written", written.len());
     }
 
     #[test]

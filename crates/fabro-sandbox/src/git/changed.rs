@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::git::GitError;
+use crate::git::filters::Filters;
 use crate::git::run::{git, with_timeout};
 use crate::git::snapshot::{Snapshot, states};
 
@@ -54,9 +55,9 @@ async fn committed(before: &Snapshot, after: &Snapshot) -> Result<BTreeSet<Vec<u
     };
     let from = tree(before);
     let to = tree(after);
-    let arguments = ["-r", "-z", "--name-only", "--no-renames", &from, &to];
+    let arguments = ["-r", "-z", "--name-only", "--no-renames", "--no-ext-diff", &from, &to];
     let path = Some(after.place.pathspec.as_os_str());
-    let output = git(&after.place.cwd, "diff-tree", &arguments, path).await?;
+    let output = git(&after.place.cwd, &Filters::NOT_NEEDED, "diff-tree", &arguments, path).await?;
     let paths = output.split(|byte| *byte == 0).filter(|path| !path.is_empty());
     let below = paths.filter_map(|path| path.strip_prefix(&*after.place.prefix));
     Ok(below.map(<[u8]>::to_owned).collect())

@@ -8,31 +8,52 @@ use std::process::Stdio;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Command;
 
+use crate::git::filters::Filters;
 use crate::git::{GitError, TIMEOUT};
 
 pub(crate) const OUTPUT_BYTES: u64 = 64 * 1024 * 1024;
 const STDERR_BYTES: usize = 2_000;
 
-/// Variables that would lead git elsewhere than to the directory, as they are set inside of hooks.
-pub(crate) const MISLEADING: [&str; 13] = [
-    "GIT_DIR",
-    "GIT_WORK_TREE",
-    "GIT_COMMON_DIR",
-    "GIT_INDEX_FILE",
-    "GIT_PREFIX",
-    "GIT_NAMESPACE",
-    "GIT_OBJECT_DIRECTORY",
-    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-    "GIT_SHALLOW_FILE",
-    "GIT_GLOB_PATHSPECS",
-    "GIT_NOGLOB_PATHSPECS",
-    "GIT_ICASE_PATHSPECS",
-    "GIT_LITERAL_PATHSPECS",
+/// The variables that git gets from the environment of this process: where programs, the user's
+/// settings and temporary files are, and where the search for a repository ends.
+pub(crate) const PASSED: [&str; 13] = [
+    "GIT_CEILING_DIRECTORIES",
+    "GIT_CONFIG_GLOBAL",
+    "GIT_CONFIG_NOSYSTEM",
+    "GIT_CONFIG_SYSTEM",
+    "GIT_DISCOVERY_ACROSS_FILESYSTEM",
+    "HOME",
+    "LD_LIBRARY_PATH",
+    "LOGNAME",
+    "PATH",
+    "SUDO_UID",
+    "TMPDIR",
+    "USER",
+    "XDG_CONFIG_HOME",
 ];
 
-/// The output of a git command that runs in an existing directory, for one path below it.
+/// No locks, no questions, no transport: a partial clone must not fetch what is missing, by a program
+/// of the repository's choice.
+const VARIABLES: [(&str, &str); 6] = [
+    ("GIT_ALLOW_PROTOCOL", "none"),
+    ("GIT_ATTR_NOSYSTEM", "1"),
+    ("GIT_NO_LAZY_FETCH", "1"),
+    ("GIT_OPTIONAL_LOCKS", "0"),
+    ("GIT_TERMINAL_PROMPT", "0"),
+    ("LC_ALL", "C"),
+];
+
+/// Settings that override those of the repository. A file system monitor is a program, or a daemon that
+/// stays; a bare repository may be a few plain files that anybody put into a folder.
+const SETTINGS: [&str; 3] =
+    ["core.fsmonitor=false", "core.hooksPath=/dev/null", "safe.bareRepository=explicit"];
+
+/// The output of a git command that runs in an existing directory, for one path below it. Every git
+/// process of the program is started here; it runs no program that a repository names. `filters` are those of
+/// the repository, for commands that compare contents of files.
 pub(crate) async fn git(
     dir: &Path,
+    filters: &Filters,
     command: &'static str,
     arguments: &[&str],
     path: Option<&OsStr>,
@@ -40,13 +61,11 @@ pub(crate) async fn git(
     let mut git = Command::new("git");
     git.current_dir(dir).kill_on_drop(true);
     git.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    git.env("GIT_OPTIONAL_LOCKS", "0").env("GIT_TERMINAL_PROMPT", "0").env("LC_ALL", "C");
-    for variable in MISLEADING {
-        git.env_remove(variable);
-    }
-    // A file system monitor is a program of the repository's choice, or a daemon that stays.
-    git.args(["--no-optional-locks", "--literal-pathspecs", "-c", "core.fsmonitor=false"]);
-    git.args(["-c", "core.hooksPath=/dev/null"]);
+    git.env_clear();
+    git.envs(PASSED.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+    git.envs(VARIABLES).envs(filters.overrides());
+    git.args(["--no-optional-locks", "--literal-pathspecs", "--no-pager"]);
+    git.args(SETTINGS.iter().flat_map(|setting| ["-c", setting]));
     git.arg(command).args(arguments);
     if let Some(path) = path {
         git.args([OsString::from("--").as_os_str(), path]);

@@ -8,6 +8,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use crate::git::GitError;
+use crate::git::filters::Filters;
 use crate::git::fingerprint::{Allowance, Fingerprint};
 use crate::git::run::{git, with_timeout};
 use crate::git::status;
@@ -21,7 +22,7 @@ pub struct Snapshot {
     pub(crate) place: Location,
     /// Absent before the first commit.
     pub(crate) head: Option<String>,
-    /// What differs from the commit, by its path below the directory.
+    /// What differs from the commit, and all submodules, by their paths below the directory.
     pub(crate) dirty: BTreeMap<Vec<u8>, State>,
 }
 
@@ -60,6 +61,8 @@ pub(crate) struct Location {
     pub(crate) top: PathBuf,
     /// The path from `top` to `dir`: empty, or with `/` at its end.
     pub(crate) prefix: Vec<u8>,
+    /// The filters of the repository.
+    filters: Filters,
 }
 
 impl Snapshot {
@@ -102,7 +105,9 @@ impl Location {
     /// Whether the directory is still there, and in the same repository.
     fn holds(&self, dir: &Path) -> bool {
         let is_here = self.dir == self.cwd && dir.canonicalize().is_ok_and(|dir| dir == self.dir);
-        is_here && repository_of(&self.cwd) == Some((self.top.as_path(), self.git))
+        is_here
+            && repository_of(&self.cwd) == Some((self.top.as_path(), self.git))
+            && self.filters.hold()
     }
 }
 
@@ -121,12 +126,20 @@ async fn take(dir: &Path, depth: u8) -> Result<Option<Snapshot>, GitError> {
 
 async fn status_at(place: Location, depth: u8) -> Result<Snapshot, GitError> {
     let path = Some(place.pathspec.as_os_str());
-    let status = status::parse(&git(&place.cwd, "status", &status::ARGUMENTS, path).await?)?;
+    let output = git(&place.cwd, &place.filters, "status", &status::ARGUMENTS, path).await?;
+    let status = status::parse(&output)?;
     let mut files = Vec::new();
     let mut repositories = Vec::new();
     for (path, is_repository) in status.entries {
         if let Some(path) = path.strip_prefix(&*place.prefix) {
             if is_repository { &mut repositories } else { &mut files }.push(path.to_owned());
+        }
+    }
+    for path in submodules(&place.top).await? {
+        if let Some(path) = path.strip_prefix(&*place.prefix)
+            && !repositories.iter().any(|listed| listed == path)
+        {
+            repositories.push(path.to_owned());
         }
     }
     let mut dirty = states(place.dir.clone(), files).await?;
@@ -135,6 +148,31 @@ async fn status_at(place: Location, depth: u8) -> Result<Snapshot, GitError> {
         dirty.insert(path, state);
     }
     Ok(Snapshot { place, head: status.head, dirty })
+}
+
+/// The submodules that are checked out, by their paths from the top of the work tree. `git status` would
+/// run another git in each of them, with its filters.
+async fn submodules(top: &Path) -> Result<Vec<Vec<u8>>, GitError> {
+    const PATHS: [&str; 5] =
+        ["--file", ".gitmodules", "-z", "--get-regexp", r"^submodule\..*\.path$"];
+    if !top.join(".gitmodules").is_file() {
+        return Ok(Vec::new());
+    }
+    let output = match git(top, &Filters::NOT_NEEDED, "config", &PATHS, None).await {
+        // It names none, or is not a configuration.
+        Err(GitError::Failed(..)) => return Ok(Vec::new()),
+        output => output?,
+    };
+    let paths = output.split(|byte| *byte == 0).filter_map(|record| {
+        let value = record.iter().position(|byte| *byte == b'\n')? + 1;
+        Some(record[value..].to_owned())
+    });
+    let is_checked_out = |path: &Vec<u8>| {
+        let path = Path::new(OsStr::from_bytes(path));
+        let is_below = path.components().all(|part| matches!(part, Component::Normal(_)));
+        is_below && top.join(path).join(".git").symlink_metadata().is_ok()
+    };
+    Ok(paths.filter(is_checked_out).collect())
 }
 
 /// A repository inside another. One that cannot be read is not an error.
@@ -172,7 +210,7 @@ async fn place(dir: &Path) -> Result<Option<Location>, GitError> {
     // Git uses real paths.
     let cwd = existing.canonicalize()?;
     let asked = ["--is-inside-work-tree", "--show-cdup"];
-    let output = match git(&cwd, "rev-parse", &asked, None).await {
+    let output = match git(&cwd, &Filters::NOT_NEEDED, "rev-parse", &asked, None).await {
         // There is no git.
         Err(GitError::Run(error)) if error.kind() == ErrorKind::NotFound => return Ok(None),
         // Where there is a repository, the user should know why git refused it.
@@ -194,7 +232,8 @@ async fn place(dir: &Path) -> Result<Option<Location>, GitError> {
         if gone.as_os_str().is_empty() { ".".into() } else { gone.as_os_str().to_owned() };
     // A work tree whose `.git` lies elsewhere (`core.worktree`) has no location that could be kept.
     let git = repository_of(&cwd).filter(|(above, _)| *above == top).map_or((0, 0), |(_, git)| git);
-    Ok(Some(Location { git, top: top.to_owned(), dir: real, cwd, pathspec, prefix }))
+    let filters = Filters::read(&cwd, top).await?;
+    Ok(Some(Location { git, top: top.to_owned(), dir: real, cwd, pathspec, prefix, filters }))
 }
 
 /// Whether a directory is in a repository.

@@ -9,7 +9,7 @@ pub(crate) const ARGUMENTS: [&str; 7] = [
     "--no-ahead-behind",
     "--no-renames",
     "--untracked-files=all",
-    "--ignore-submodules=none",
+    "--ignore-submodules=dirty",
 ];
 
 /// What differs from the commit.

@@ -202,12 +202,13 @@ async fn repositories_inside_are_one_path() {
         format!("git submodule --quiet add {} module; git commit -qm add", inner.path().display());
     sh(dir.path(), &add);
     let path = dir.path();
-    assert!(take(path).await.dirty.is_empty());
+    assert_eq!(take(path).await.dirty.keys().collect::<Vec<_>>(), [b"module"]);
     assert_eq!(run(path, "", "", "echo x >>module/a").await, ["module"]);
     assert_eq!(run(path, "", "", "").await, [""; 0]);
     assert_eq!(run(path, "", "", "echo y >>module/a").await, ["module"]);
     assert_eq!(run(path, "", "", "cd module; git commit -qam x").await, ["module"]);
-    assert_eq!(run(path, "", "", "git commit -qam x").await, ["module"]);
+    // A commit changes nothing on the disk.
+    assert_eq!(run(path, "", "", "git commit -qam x").await, [""; 0]);
     assert_eq!(run(path, "", "", "git init -q own; echo x >own/x").await, ["own"]);
     assert_eq!(run(path, "", "", "echo y >own/x").await, ["own"]);
     assert_eq!(run(path, "", "", "rm -rf own").await, ["own"]);
@@ -225,13 +226,101 @@ async fn nothing_of_the_repository_is_touched() {
 
 #[test]
 fn variables_of_a_hook_do_not_mislead() {
-    // Read by git itself when a hook of another repository runs the whole program; here the
-    // environment of the tests must not be changed, so only the list is looked at.
+    // Set by git itself when a hook of another repository runs the whole program.
     let output = Command::new("git").args(["rev-parse", "--local-env-vars"]).output().unwrap();
     let known = String::from_utf8(output.stdout).unwrap();
-    for variable in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX"] {
-        assert!(known.contains(variable) && run::MISLEADING.contains(&variable));
+    assert!(known.lines().any(|name| name == "GIT_DIR"));
+    assert!(!known.lines().any(|name| run::PASSED.contains(&name)));
+    let is_secret = |name: &&str| fabro_redact::is_secret_name(name);
+    assert!(!run::PASSED.iter().any(is_secret));
+}
+
+/// A repository whose configuration names a program wherever it can, without `.git`.
+const HOSTILE: &str = r#"
+    mkdir -p "$1" hooks
+    (
+        cd "$1"; git init -q work; cd work
+        echo one >a; echo '* filter=mark diff=mark' >.gitattributes; git add .; git commit -qm one
+        run="touch $CANARY; cat"
+        printf '#!/bin/sh\ntouch %s\n' "$CANARY" >.git/run; chmod +x .git/run
+        for hook in post-index-change reference-transaction post-checkout fsmonitor-watchman; do
+            cp .git/run .git/hooks/$hook
+        done
+        for key in filter.mark.clean filter.mark.smudge filter.mark.process diff.mark.textconv \
+            diff.mark.command diff.external core.pager core.sshCommand core.askPass gpg.program \
+            core.editor interactive.diffFilter remote.origin.uploadpack credential.helper
+        do git config $key "$run"; done
+        git config core.fsmonitor "$PWD/.git/run"
+        git config core.hooksPath "$PWD/.git/hooks"
+        git config log.showSignature true
+        git config remote.origin.url "$PWD"
+        git config remote.origin.promisor true
+        # Another file of the same size: only its contents show whether it is edited.
+        echo two >a; touch -r .git/index a
+    )
+"#;
+
+/// The files of [`HOSTILE`] with this after it; whether a program was run by plain git there, and by us.
+async fn hostile(script: &str, places: &[&str]) -> (bool, bool) {
+    let dir = repository();
+    let outside = tempfile::tempdir().unwrap();
+    let canary = outside.path().join("ran");
+    let hostile = HOSTILE.replace("$CANARY", canary.to_str().unwrap()).replace("$1", "evil");
+    sh(dir.path(), &format!("{hostile}\n{script}"));
+    // While it was set up.
+    let _ = fs::remove_file(&canary);
+    for place in places {
+        let at = dir.path().join(place);
+        let _ = brief(&at).await;
+        let tree = WorkTree::default();
+        let _stage = tree.start();
+        let before = Snapshot::take(&at).await.ok().flatten();
+        let again = tree.before(&at).await.ok().flatten();
+        sh(&at, "echo x >new");
+        let _ = tree.touched(&at, again.as_ref()).await;
+        if let (Some(before), Ok(Some(after))) = (before, Snapshot::take(&at).await) {
+            let _ = changed(&before, &after).await;
+        }
     }
+    let by_us = canary.exists();
+    for place in places {
+        let mut git = Command::new("git");
+        git.args(["status", "--short"]).current_dir(dir.path().join(place));
+        let _ = git.output().unwrap();
+    }
+    (canary.exists(), by_us)
+}
+
+#[tokio::test]
+async fn no_program_of_a_repository_is_run() {
+    // Seven plain files in a folder.
+    let plain = "cd evil/work; mv .git/* .; rmdir .git; git -C /; git config --file config core.bare false; \
+        git config --file config core.worktree .";
+    let plain = plain.replace("git -C /; ", "");
+    assert_eq!(hostile(&plain, &["evil/work", "evil", ""]).await, (true, false));
+    assert_eq!(hostile("", &["evil/work", "evil", ""]).await, (true, false));
+    let module = "git -c protocol.file.allow=always submodule --quiet add ./evil/work module; \
+        cp -r evil/work/.git/run evil/work/.git/hooks .git/modules/module; \
+        cp evil/work/.git/config .git/modules/module/config; \
+        git config --file .git/modules/module/config core.worktree ../../../module; \
+        echo two >module/a; touch -r .git/modules/module/index module/a; rm -rf evil";
+    assert_eq!(hostile(module, &["", "module"]).await, (true, false));
+    let missing = "cd evil/work; git config --remove-section filter.mark; rm .gitattributes; \
+        git config core.repositoryFormatVersion 1; git config extensions.partialClone origin; \
+        git config --unset core.fsmonitor; git config --unset core.hooksPath; \
+        rm .git/objects/$(git rev-parse HEAD^{tree} | sed 's,..,&/,')";
+    assert_eq!(hostile(missing, &["evil/work"]).await, (true, false));
+}
+
+#[tokio::test]
+async fn filters_of_the_user_change_no_result() {
+    let lfs = "git config filter.up.clean 'tr a-z A-Z'; git config filter.up.smudge 'tr A-Z a-z'; \
+        git config filter.up.required true; echo '*.big filter=up' >.gitattributes; echo x >x.big; \
+        git add .; git commit -qm filtered";
+    check(lfs, "touch x.big a", &[]).await;
+    check(lfs, "echo y >x.big", &["x.big"]).await;
+    check(lfs, "echo y >x.big; git add .; git commit -qm two; touch x.big", &["x.big"]).await;
+    check(lfs, "git config filter.other.clean 'tr a-z A-Z'; touch x.big", &[]).await;
 }
 
 #[tokio::test]
