@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    answer, cancel, compact, completion, context, cost, doctor, events, explain, fmt, fork, graph,
-    init, inspect, logs, model, ps, replay, resume, rm, run, steer, validate, verify, wait,
+    answer, cancel, compact, completion, context, cost, doctor, events, explain, explain_attribute,
+    fmt, fork, graph, init, inspect, logs, model, ps, replay, resume, rm, run, steer, validate, verify, wait,
 };
 use crate::exit::Exit;
 use crate::global::Global;
@@ -49,6 +49,8 @@ pub enum Command {
     Context(context::ContextArgs),
     #[command(visible_alias = "why")]
     Explain(explain::ExplainArgs),
+    #[command(visible_aliases = ["attribute", "attributes"])]
+    ExplainAttribute(explain_attribute::ExplainAttributeArgs),
     Compact(compact::CompactArgs),
     Replay(replay::ReplayArgs),
     #[command(visible_alias = "costs")]
@@ -87,7 +89,7 @@ impl Command {
         match self {
             Self::Run(args) => block_on(run::run(*args, global)),
             Self::Resume(args) => block_on(resume::resume(args, global)),
-            Self::Validate(args) => validate::validate(&args, global),
+            Self::Validate(args) => block_on(validate::validate(&args, global)),
             Self::Fmt(args) => fmt::fmt(&args, global),
             Self::Graph(args) => graph::graph(&args, global),
             Self::Ps(args) => block_on(ps::ps(&args, global)),
@@ -97,6 +99,7 @@ impl Command {
             Self::Context(args) => block_on(context::context(&args, global)),
             Self::Compact(args) => block_on(compact::compact(args, global)),
             Self::Replay(args) => block_on(replay::replay(args, global)),
+            Self::ExplainAttribute(args) => explain_attribute::explain_attribute(&args, global),
             Self::Explain(args) => block_on(explain::explain(&args, global)),
             Self::Cost(args) => block_on(cost::cost(&args, global)),
             Self::Wait(args) => block_on(wait::wait(&args, global)),

@@ -19,7 +19,7 @@ use fabro_terminal::one_line;
 use fabro_types::RunId;
 
 use crate::cli::{Cli, block_on};
-use crate::global::{Global, cwd, settings};
+use crate::global::{Global, cwd, settings_and_warnings};
 use crate::workflow_files::EXTENSIONS;
 
 /// Holds the name of the shell that asks for completions.
@@ -132,12 +132,18 @@ pub fn workflows(current: &OsStr) -> Vec<CompletionCandidate> {
 
 /// The models of the catalog and of the settings.
 pub fn models() -> Vec<CompletionCandidate> {
-    let Ok(settings) = settings() else { return Vec::new() };
+    let Ok((settings, _)) = settings_and_warnings() else { return Vec::new() };
     let catalog = fabro_run::catalog(&settings.models);
     let described = catalog
         .iter()
         .map(|model| candidate(&model.name, model.provider.as_deref().unwrap_or_default()));
     described.collect()
+}
+
+/// The attributes of the language.
+pub fn attributes() -> Vec<CompletionCandidate> {
+    let all = fabro_graph::schema::ATTRIBUTES.iter();
+    all.map(|attribute| candidate(attribute.name, attribute.doc)).collect()
 }
 
 fn candidate(value: &str, help: &str) -> CompletionCandidate {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, ColorChoice};
-use fabro_config::{Settings, user_settings_file};
+use fabro_config::{Findings, Settings, user_settings_file};
 use fabro_engine::checkpoint::StageName;
 use fabro_engine::read_all;
 use fabro_events::{Event, timestamp};
@@ -50,12 +50,20 @@ pub fn home() -> Option<PathBuf> {
     std::env::home_dir().filter(|home| home.is_absolute())
 }
 
+/// The user's settings file. It may not exist.
+pub fn user_file() -> Option<PathBuf> {
+    let config_home = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
+    user_settings_file(config_home.as_deref(), home().as_deref())
+}
+
+/// The settings of project and user, and the warnings of their files.
+pub fn settings_and_warnings() -> anyhow::Result<(Settings, Vec<Findings>)> {
+    Ok(fabro_config::settings(&cwd()?, user_file().as_deref(), home().as_deref())?)
+}
+
 /// The settings of project and user; warnings go to stderr.
 pub fn settings() -> anyhow::Result<Settings> {
-    let home = home();
-    let config_home = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
-    let user = user_settings_file(config_home.as_deref(), home.as_deref());
-    let (settings, warnings) = fabro_config::settings(&cwd()?, user.as_deref(), home.as_deref())?;
+    let (settings, warnings) = settings_and_warnings()?;
     for warning in warnings {
         stderr(&format!("{warning}\n"));
     }
@@ -190,6 +198,11 @@ impl Global {
     /// True when stderr is a terminal that can redraw lines.
     pub fn is_live(&self) -> bool {
         io::stderr().is_terminal() && self.verbose == 0 && !is_dumb()
+    }
+
+    /// True when stdout is a terminal that can be cleared.
+    pub fn can_redraw_stdout(&self) -> bool {
+        io::stdout().is_terminal() && self.verbose == 0 && !is_dumb()
     }
 
     /// A `fabro` command for hints, with the store of this one.

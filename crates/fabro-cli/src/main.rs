@@ -34,6 +34,7 @@ mod report;
 mod values;
 mod workflow_files;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -45,13 +46,24 @@ fn main() -> ExitCode {
         Ok(true) => return ExitCode::SUCCESS,
         Err(error) => return refused(&error),
     }
-    let cli = match cli::Cli::try_parse() {
+    let cli = match cli::Cli::try_parse_from(arguments()) {
         Ok(cli) => cli,
         Err(error) => return refused(&error),
     };
     output::trace(cli.global.verbose);
     let result = cli.command.execute(&cli.global);
     result.unwrap_or_else(|error| report::report(error, &cli.global)).into()
+}
+
+/// The arguments of the process. `help attribute NAME` shows the attribute, as `help COMMAND` does a
+/// command.
+fn arguments() -> Vec<OsString> {
+    let mut args: Vec<OsString> = std::env::args_os().collect();
+    let is_of_attribute = args.len() > 3 && args[1] == "help" && args[2] == "attribute";
+    if is_of_attribute {
+        args.remove(1);
+    }
+    args
 }
 
 /// Reports arguments that cannot be used, or prints the help that they ask for.

@@ -12,6 +12,23 @@ pub const EXTENSIONS: [&str; 3] = ["fabro", "dot", "gv"];
 /// The workflow files below a directory, sorted. What `.gitignore` names is left out, and so is
 /// `.git`; `.fabro` is looked into like any other directory.
 pub fn workflows_in(dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let is_workflow = |path: &Path| {
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        extension.is_some_and(|it| EXTENSIONS.contains(&it))
+    };
+    let files = files_in(dir, is_workflow)?;
+    if files.is_empty() {
+        return Err(error::usage(
+            format!("there is no workflow file in {}", dir.display()),
+            "name one (.fabro, .dot, .gv), or make a first one with `fabro init`",
+        ));
+    }
+    Ok(files)
+}
+
+/// The files below a directory that are wanted, sorted, without what `.gitignore` names and without
+/// `.git`.
+pub fn files_in(dir: &Path, is_wanted: impl Fn(&Path) -> bool) -> anyhow::Result<Vec<PathBuf>> {
     let walk = WalkBuilder::new(dir)
         .hidden(false)
         .require_git(false)
@@ -27,16 +44,9 @@ pub fn workflows_in(dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
             )
         })?;
         let path = entry.path();
-        let extension = path.extension().and_then(|extension| extension.to_str());
-        if extension.is_some_and(|it| EXTENSIONS.contains(&it)) && path.is_file() {
+        if path.is_file() && is_wanted(path) {
             files.push(path.to_owned());
         }
-    }
-    if files.is_empty() {
-        return Err(error::usage(
-            format!("there is no workflow file in {}", dir.display()),
-            "name one (.fabro, .dot, .gv), or make a first one with `fabro init`",
-        ));
     }
     Ok(files)
 }

@@ -14,6 +14,20 @@ pub(crate) fn expand(dir: &Path, home: Option<&Path>, path: &Path) -> PathBuf {
     }
 }
 
+/// A goal as it is written: `@file` is read, `@@` is a literal `@`.
+pub(crate) fn goal_text(
+    dir: &Path,
+    home: Option<&Path>,
+    goal: &str,
+) -> Result<String, ConfigError> {
+    let Some(rest) = goal.strip_prefix('@') else { return Ok(goal.to_owned()) };
+    if rest.starts_with('@') {
+        return Ok(rest.to_owned());
+    }
+    let path = expand(dir, home, Path::new(rest.trim()));
+    Ok(read_text(&path)?.trim_end().to_owned())
+}
+
 /// A whole text file of at most [`MAX_BYTES`]. A pipe or a device is refused: reading one may never
 /// end.
 pub(crate) fn read_text(path: &Path) -> Result<String, ConfigError> {

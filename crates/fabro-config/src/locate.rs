@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use fabro_types::{Span, nearest};
 
 use crate::error::{ConfigError, Findings};
-use crate::file::{expand, read_text};
-use crate::reader::find_span;
+use crate::file::{expand, goal_text, read_text};
+use crate::reader::{find_span, find_string};
 use crate::run::{RunConfig, parse};
-use crate::settings::{ModelSettings, Settings};
+use crate::settings::{ModelSettings, RunDefaults, Settings};
 
 const GRAPH_EXTENSIONS: [&str; 3] = ["fabro", "dot", "gv"];
 
@@ -54,12 +54,7 @@ impl RunFile {
     /// The file cannot be read, or has over 1 MiB.
     pub fn goal(&self, home: Option<&Path>) -> Result<Option<String>, ConfigError> {
         let Some(goal) = self.config.goal.as_deref() else { return Ok(None) };
-        let Some(rest) = goal.strip_prefix('@') else { return Ok(Some(goal.to_owned())) };
-        if rest.starts_with('@') {
-            return Ok(Some(rest.to_owned()));
-        }
-        let path = expand(self.dir(), home, Path::new(rest.trim()));
-        Ok(Some(read_text(&path)?.trim_end().to_owned()))
+        goal_text(self.dir(), home, goal).map(Some)
     }
 
     /// What it sets over the settings of project and user (`weaker`): its providers, models and
@@ -77,6 +72,7 @@ impl RunFile {
             retry_unavailable: self.config.retry_unavailable,
             providers: self.config.providers.clone(),
             models: self.config.models.clone(),
+            defaults: RunDefaults::default(),
         };
         Ok(own.or(weaker))
     }
@@ -155,7 +151,7 @@ fn by_name(name: &str, cwd: &Path, home: Option<&Path>) -> Result<Target, Config
         return Err(ConfigError::NoName(name.to_owned()));
     }
     let mut tried = Vec::new();
-    for folder in cwd.ancestors().map(workflows_of) {
+    for folder in cwd.ancestors().flat_map(workflow_folders) {
         let run_file = folder.join(name).join("workflow.toml");
         if run_file.is_file() {
             return by_run_file(&run_file, home);
@@ -177,13 +173,29 @@ pub fn workflow_names(cwd: &Path) -> BTreeSet<String> {
     cwd.ancestors().flat_map(names_in).collect()
 }
 
-fn workflows_of(dir: &Path) -> PathBuf {
-    dir.join(".fabro").join("workflows")
+/// The folders of a project's workflows: `.fabro/workflows`, and where its project file of upstream has
+/// them.
+fn workflow_folders(dir: &Path) -> Vec<PathBuf> {
+    let setting = |file: &str, name: &str| {
+        let text = read_text(&dir.join(file)).ok()?;
+        Some(find_string(&text, name))
+    };
+    let own = setting(".fabro/project.toml", "project.directory").flatten();
+    let older = setting("fabro.toml", "fabro.root").map(|root| root.unwrap_or_else(|| ".".into()));
+    let mut folders = vec![dir.join(".fabro").join("workflows")];
+    for root in own.into_iter().chain(older) {
+        let folder = dir.join(root).join("workflows");
+        if !folders.contains(&folder) {
+            folders.push(folder);
+        }
+    }
+    folders
 }
 
 /// The names of the workflows of one project folder.
 fn names_in(dir: &Path) -> Vec<String> {
-    let Ok(entries) = fs::read_dir(workflows_of(dir)) else { return Vec::new() };
+    let folders = workflow_folders(dir).into_iter();
+    let entries = folders.filter_map(|folder| fs::read_dir(folder).ok()).flatten();
     let has_workflow = |dir: &Path| {
         ["workflow.toml", "workflow.fabro"].iter().any(|file| dir.join(file).is_file())
     };

@@ -11,12 +11,24 @@ use toml::Spanned;
 use toml::de::{DeInteger, DeString, DeTable, DeValue};
 
 use crate::schema::{Kind, Schema};
+use crate::upstream::{Handling, has_upstream_below, upstream};
 
 pub(crate) type Key<'i> = Spanned<DeString<'i>>;
 pub(crate) type Node<'i> = Spanned<DeValue<'i>>;
 
 /// What a file sets, checked.
 pub(crate) struct CheckedSettings(Value);
+
+/// What is found in a file, with errors or without.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SettingsReview {
+    /// The settings that are read, by their names in the file.
+    pub understood: Vec<(String, Span)>,
+    /// The settings of upstream that change nothing, and why nothing is lost.
+    pub without_effect: Vec<(String, Span, &'static str)>,
+    /// Errors and warnings, in the order of the file.
+    pub findings: Vec<Diagnostic>,
+}
 
 impl CheckedSettings {
     /// The value at a JSON pointer such as `/run/goal`; the default when the file does not set it.
@@ -31,8 +43,12 @@ impl CheckedSettings {
 /// Collects diagnostics while a file is read.
 pub(crate) struct Reader {
     schema: Schema,
-    diagnostics: Vec<Diagnostic>,
-    errors: usize,
+    pub(crate) diagnostics: Vec<Diagnostic>,
+    pub(crate) errors: usize,
+    understood: Vec<(String, Span)>,
+    pub(crate) without_effect: Vec<(String, Span, &'static str)>,
+    /// Values of settings that stand at another name, by the name of ours.
+    moved: Vec<(&'static str, Value)>,
     /// The names of the HTTP tools so far.
     pub(crate) tools: BTreeSet<String>,
 }
@@ -47,22 +63,66 @@ pub(crate) fn read(
     text: &str,
     schema: Schema,
 ) -> Result<(CheckedSettings, Vec<Diagnostic>), Vec<Diagnostic>> {
+    let (settings, review) = review(text, schema);
+    let findings = review.findings;
+    if findings.iter().any(|finding| finding.severity == Severity::Error) {
+        return Err(findings);
+    }
+    Ok((settings, findings))
+}
+
+/// Checks `text`, and keeps what is understood. The settings are incomplete when there is an error.
+pub(crate) fn review(text: &str, schema: Schema) -> (CheckedSettings, SettingsReview) {
     let source = without_byte_order_mark(text);
-    let root = DeTable::parse(&source).map_err(|error| {
-        let span = error.span().map_or_else(Span::default, |span| Span::new(span.start, span.end));
-        vec![Diagnostic::error("config-syntax", span, error.message().trim_end_matches('.'))]
-    })?;
-    let mut reader = Reader { schema, diagnostics: Vec::new(), errors: 0, tools: BTreeSet::new() };
+    let root = match DeTable::parse(&source) {
+        Ok(root) => root,
+        Err(error) => {
+            let at = error.span().map_or_else(Span::default, span);
+            let message = error.message().trim_end_matches('.');
+            let findings = vec![Diagnostic::error("config-syntax", at, message)];
+            let review = SettingsReview { findings, ..SettingsReview::default() };
+            return (CheckedSettings(Value::Null), review);
+        }
+    };
+    let mut reader = Reader::new(schema);
     let mut settings = Map::new();
     if reader.version(root.get_ref()) {
         settings = reader.table("", "", root.get_ref());
     }
-    let mut diagnostics = reader.diagnostics;
-    diagnostics.sort_by_key(|diagnostic| diagnostic.span.start);
-    if diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error) {
-        return Err(diagnostics);
+    let mut settings = Value::Object(settings);
+    for (name, value) in reader.moved {
+        complete(&mut settings, name.split('.'), value);
     }
-    Ok((CheckedSettings(Value::Object(settings)), diagnostics))
+    let mut findings = reader.diagnostics;
+    findings.sort_by_key(|diagnostic| diagnostic.span.start);
+    let review = SettingsReview {
+        understood: reader.understood,
+        without_effect: reader.without_effect,
+        findings,
+    };
+    (CheckedSettings(settings), review)
+}
+
+/// Puts a value where nothing stands yet; of two tables, each entry.
+fn complete<'n>(place: &mut Value, mut name: impl Iterator<Item = &'n str>, value: Value) {
+    if let Some(part) = name.next() {
+        if place.is_null() {
+            *place = Value::Object(Map::new());
+        }
+        if let Value::Object(table) = place {
+            complete(table.entry(part).or_insert(Value::Null), name, value);
+        }
+        return;
+    }
+    match (place, value) {
+        (place @ Value::Null, value) => *place = value,
+        (Value::Object(table), Value::Object(more)) => {
+            for (key, value) in more {
+                complete(table.entry(key).or_insert(Value::Null), std::iter::empty(), value);
+            }
+        }
+        _ => {}
+    }
 }
 
 /// The span of the value of a setting, by its dotted name; `None` when it is not set.
@@ -75,6 +135,14 @@ pub(crate) fn find_span(text: &str, setting: &str) -> Option<Span> {
         node = node.get_ref().as_table()?.get(part)?;
     }
     Some(span(node.span()))
+}
+
+/// The string that a setting has, by its dotted name; `None` when it has none.
+pub(crate) fn find_string(text: &str, setting: &str) -> Option<String> {
+    let at = find_span(text, setting)?;
+    let source = without_byte_order_mark(text);
+    let value = DeValue::parse(source.get(at.start..at.end)?).ok()?;
+    value.get_ref().as_str().map(str::to_owned)
 }
 
 /// Editors on Windows write a byte order mark. Spaces of the same length keep the spans.
@@ -93,6 +161,18 @@ pub(crate) fn entries<'t, 'i>(table: &'t DeTable<'i>) -> Vec<(&'t Key<'i>, &'t N
 }
 
 impl Reader {
+    fn new(schema: Schema) -> Self {
+        Self {
+            schema,
+            diagnostics: Vec::new(),
+            errors: 0,
+            understood: Vec::new(),
+            without_effect: Vec::new(),
+            moved: Vec::new(),
+            tools: BTreeSet::new(),
+        }
+    }
+
     /// Reads the table called `name`. `pattern` is the same name with `NAME` for what the user chose.
     fn table(&mut self, name: &str, pattern: &str, table: &DeTable<'_>) -> Map<String, Value> {
         let of_names = join(pattern, "NAME");
@@ -107,23 +187,70 @@ impl Reader {
                 }
                 continue;
             }
-            let key_pattern = join(pattern, key_name);
             // A quoted key with a dot in it is not a path.
-            let kind = self.kind(&key_pattern).filter(|_| !key_name.contains('.'));
-            let value = match kind {
-                Some(Kind::Tables) => Some(self.tables(&full, &key_pattern, node)),
-                Some(kind) => self.value(&full, kind, node),
-                None if self.has_settings_below(&key_pattern) => self
-                    .as_table(&full, node)
-                    .map(|table| Value::Object(self.table(&full, &key_pattern, table))),
+            if key_name.contains('.') {
+                self.unknown(name, pattern, key);
+                continue;
+            }
+            let key_pattern = join(pattern, key_name);
+            match upstream(&key_pattern) {
+                Some(Handling::Same(ours)) => self.renamed(&full, pattern, ours, key, node, &mut map),
+                Some(handling) => self.upstream(&full, key, node, handling),
                 None => {
-                    self.unknown(name, pattern, key);
-                    None
+                    let value = self.setting(&full, &key_pattern, key, node);
+                    map.extend(value.map(|value| (key_name.to_owned(), value)));
                 }
-            };
-            map.extend(value.map(|value| (key_name.to_owned(), value)));
+            }
         }
         map
+    }
+
+    /// The value of a setting, or of a table of settings.
+    fn setting(
+        &mut self,
+        full: &str,
+        pattern: &str,
+        key: &Key<'_>,
+        node: &Node<'_>,
+    ) -> Option<Value> {
+        let value = match self.kind(pattern) {
+            Some(Kind::Tables) => Some(self.tables(full, pattern, node)),
+            Some(kind) => self.value(full, kind, node),
+            None if self.has_settings_below(pattern) || has_upstream_below(pattern) => {
+                let table = self.as_table(full, node)?;
+                return Some(Value::Object(self.table(full, pattern, table)));
+            }
+            None => {
+                let table = full.rsplit_once('.').map_or("", |(table, _)| table);
+                let pattern = pattern.rsplit_once('.').map_or("", |(table, _)| table);
+                self.unknown(table, pattern, key);
+                return None;
+            }
+        };
+        self.understood.push((full.to_owned(), span(key.span())));
+        value
+    }
+
+    /// A setting that stands at another name than ours. It counts where ours is not written.
+    fn renamed(
+        &mut self,
+        full: &str,
+        table: &str,
+        ours: &'static str,
+        key: &Key<'_>,
+        node: &Node<'_>,
+        map: &mut Map<String, Value>,
+    ) {
+        if let Some(handling) = upstream(ours) {
+            return self.upstream(full, key, node, handling);
+        }
+        let value = self.setting(full, ours, key, node);
+        match ours.strip_prefix(table).and_then(|rest| rest.strip_prefix('.')) {
+            Some(own) if ours.contains("NAME") => {
+                map.extend(value.map(|value| (own.to_owned(), value)));
+            }
+            _ => self.moved.extend(value.map(|value| (ours, value))),
+        }
     }
 
     /// One entry of a table whose keys the user chooses.
@@ -218,7 +345,7 @@ impl Reader {
 
     /// True when the rest of the file can be read.
     fn version(&mut self, root: &DeTable<'_>) -> bool {
-        let Some(node) = root.get("_version") else {
+        let Some(node) = root.get("_version").or_else(|| root.get("version")) else {
             let finding = Diagnostic::warning(
                 "settings-version",
                 Span::default(),
@@ -285,6 +412,6 @@ pub(crate) fn join(table: &str, key: &str) -> String {
     if table.is_empty() { key.to_owned() } else { format!("{table}.{key}") }
 }
 
-fn span(range: std::ops::Range<usize>) -> Span {
+pub(crate) fn span(range: std::ops::Range<usize>) -> Span {
     Span::new(range.start, range.end)
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::agent::AgentSettings;
 use crate::provider::ProviderSettings;
-use crate::reader::read;
+use crate::reader::{CheckedSettings, read};
 use crate::schema::RUN_FILE;
 use crate::settings::ModelSettings;
 
@@ -33,6 +33,8 @@ pub struct RunConfig {
     pub on_unavailable: Option<OnUnavailable>,
     /// `run.retry_unavailable`: after which time a run that paused because of that retries.
     pub retry_unavailable: Option<Duration>,
+    /// `run.execution`: how it is executed.
+    pub execution: Execution,
     /// `run.artifacts.include`: glob patterns of files to keep.
     pub artifacts: Vec<String>,
     /// `providers`: providers of models, by name.
@@ -46,6 +48,42 @@ pub struct RunConfig {
 pub struct PrepareStep {
     /// The shell script.
     pub script: String,
+}
+
+/// `[run.execution]`: how a run is executed, where the command line does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Execution {
+    /// `mode = "dry_run"`: nothing is executed.
+    pub dry_run: Option<bool>,
+    /// `approval = "auto"`: gates are answered by their default, else their first option.
+    pub auto_approve: Option<bool>,
+}
+
+impl Execution {
+    /// These settings, completed from weaker ones.
+    #[must_use]
+    pub fn or(self, weaker: Self) -> Self {
+        Self {
+            dry_run: self.dry_run.or(weaker.dry_run),
+            auto_approve: self.auto_approve.or(weaker.auto_approve),
+        }
+    }
+
+    pub(crate) fn take(checked: &mut CheckedSettings) -> Self {
+        let mut word = |pointer| checked.take::<Option<String>>(pointer);
+        Self {
+            dry_run: word("/run/execution/mode").map(|mode| mode == "dry_run"),
+            auto_approve: word("/run/execution/approval").map(|approval| approval == "auto"),
+        }
+    }
+}
+
+/// `run.prepare`: the commands, then the steps.
+pub(crate) fn take_prepare(checked: &mut CheckedSettings) -> Vec<PrepareStep> {
+    let commands: Vec<String> = checked.take("/run/prepare/commands");
+    let mut steps: Vec<_> = commands.into_iter().map(|script| PrepareStep { script }).collect();
+    steps.extend(checked.take::<Vec<PrepareStep>>("/run/prepare/steps"));
+    steps
 }
 
 /// Reads a run.toml. The warnings are unknown keys and a missing `_version`.
@@ -62,10 +100,11 @@ pub fn parse(text: &str) -> Result<(RunConfig, Vec<Diagnostic>), Vec<Diagnostic>
         inputs: checked.take("/run/inputs"),
         model: checked.take("/run/model"),
         env: checked.take("/run/sandbox/env"),
-        prepare: checked.take("/run/prepare/steps"),
+        prepare: take_prepare(&mut checked),
         agent: checked.take("/run/agent"),
         on_unavailable: checked.take("/run/on_unavailable"),
         retry_unavailable: checked.take("/run/retry_unavailable"),
+        execution: Execution::take(&mut checked),
         artifacts: checked.take("/run/artifacts/include"),
         providers: checked.take("/providers"),
         models: checked.take("/models"),

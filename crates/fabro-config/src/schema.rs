@@ -14,6 +14,12 @@ pub(crate) enum Kind {
     Version,
     /// A string with something other than whitespace in it.
     String,
+    /// Such a string, or a table with the `file` that holds it.
+    Goal,
+    /// A program, or a program and its arguments in an array.
+    Command,
+    /// Where scripts and tools run.
+    Provider,
     /// An array of such strings.
     Strings,
     /// An array of strings, empty ones among them.
@@ -60,9 +66,9 @@ pub(crate) enum Kind {
 }
 
 use Kind::{
-    Arguments, Bool, Count, Date, Duration, Env, Headers, Hosts, Hours, Inputs, JsonSchema,
-    OpenEnv, Patterns, Price, SmallCount, String, Strings, Tables, ToolName, Url, Variable,
-    Version, Word, Words,
+    Arguments, Bool, Command, Count, Date, Duration, Env, Goal, Headers, Hosts, Hours, Inputs,
+    JsonSchema, OpenEnv, Patterns, Price, Provider, SmallCount, String, Strings, Tables, ToolName,
+    Url, Variable, Version, Word, Words,
 };
 
 pub(crate) const PROVIDER_KINDS: &[&str] =
@@ -71,26 +77,35 @@ pub(crate) const PROVIDER_KINDS: &[&str] =
 const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh", "max"];
 
 /// The settings of a run.toml.
-pub(crate) const RUN_FILE: Schema = &[
-    &[
-        ("_version", Version),
-        ("workflow.graph", String),
-        ("run.goal", String),
-        ("run.inputs", Inputs),
-        ("run.sandbox.env", Env),
-        ("run.prepare.steps", Tables),
-        ("run.prepare.steps.script", String),
-        ("run.artifacts.include", Patterns),
-    ],
+pub(crate) const RUN_FILE: Schema =
+    &[&[("_version", Version), ("workflow.graph", String)], RUN, COMMON];
+
+/// The settings of upstream's project files, `.fabro/project.toml` and `fabro.toml`.
+pub(crate) const PROJECT_FILE: Schema = &[
+    &[("_version", Version), ("project.directory", String), ("fabro.root", String)],
+    RUN,
     COMMON,
 ];
 
 /// The settings of a config.toml.
 pub(crate) const CONFIG_FILE: Schema = &[&[("_version", Version)], COMMON];
 
+/// What a run is started with.
+const RUN: &[Setting] = &[
+    ("run.goal", Goal),
+    ("run.inputs", Inputs),
+    ("run.sandbox.env", Env),
+    ("run.prepare.commands", Strings),
+    ("run.prepare.steps", Tables),
+    ("run.prepare.steps.script", String),
+    ("run.prepare.steps.command", Command),
+    ("run.execution.mode", Word(&["normal", "dry_run"])),
+    ("run.execution.approval", Word(&["prompt", "auto"])),
+    ("run.artifacts.include", Patterns),
+];
+
 const COMMON: &[Setting] = &[
-    // A run that asks for isolation must not get none.
-    ("run.sandbox.provider", Word(&["local"])),
+    ("run.sandbox.provider", Provider),
     ("run.model.name", String),
     ("run.model.provider", String),
     ("run.model.fallbacks", Strings),
@@ -114,7 +129,9 @@ const COMMON: &[Setting] = &[
     ("run.agent.compaction.recover_from_overflow", Bool),
     ("run.agent.preamble.compact_tokens", SmallCount(100)),
     ("run.agent.preamble.high_tokens", SmallCount(100)),
-    ("run.agent.mcp.NAME.command", String),
+    ("run.agent.mcp.NAME.type", Word(&["stdio", "http"])),
+    ("run.agent.mcp.NAME.command", Command),
+    ("run.agent.mcp.NAME.script", String),
     ("run.agent.mcp.NAME.args", Arguments),
     ("run.agent.mcp.NAME.env", OpenEnv),
     ("run.agent.mcp.NAME.url", Url),

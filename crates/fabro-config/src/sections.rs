@@ -40,7 +40,14 @@ impl Reader {
         section: &mut Section,
     ) {
         match pattern {
-            "run.prepare.steps" => self.needs(name, "step", &["script"], node, section),
+            "run.prepare.steps" => {
+                if let (false, Some(command)) =
+                    (section.contains_key("script"), section.remove("command"))
+                {
+                    section.insert("script".to_owned(), shell_command(&command).into());
+                }
+                self.needs(name, "step", &["script"], node, section);
+            }
             "run.agent.tools" => self.http_tool(name, node, section),
             "models.NAME.prices" => {
                 self.needs(name, "price", &["input_cost", "output_cost"], node, section);
@@ -72,11 +79,12 @@ impl Reader {
         section.insert("kind".to_owned(), kind.as_str().into());
     }
 
-    fn mcp_server(&mut self, full: &str, name: &str, node: &Node<'_>, section: &Section) {
+    fn mcp_server(&mut self, full: &str, name: &str, node: &Node<'_>, section: &mut Section) {
         if !is_tool_name(name) {
             let message = format!("`{name}` is not a valid server name");
             return self.error(node, message, "use at most 64 letters, digits, `_` and `-`");
         }
+        with_arguments(section);
         let has_any = |keys: &[&str]| keys.iter().any(|key| section.contains_key(*key));
         let problem = match (has_any(&["command", "args", "env"]), has_any(&["url", "headers"])) {
             (true, true) => "has settings of a command and of a URL",
@@ -107,4 +115,39 @@ impl Reader {
             self.error(node, format!("a {item} of `{name}` has no `{key}`"), "give it one");
         }
     }
+}
+
+/// Other ways to write how an MCP server is started: `command` as an array, `script`. Its `type`
+/// follows from the other settings.
+fn with_arguments(section: &mut Section) {
+    section.remove("type");
+    if let Some(script) = section.remove("script")
+        && !section.contains_key("command")
+    {
+        section.insert("command".to_owned(), "sh".into());
+        section.insert("args".to_owned(), json!(["-c", script]));
+    }
+    if let Some(Value::Array(words)) = section.get_mut("command") {
+        let mut words = std::mem::take(words).into_iter();
+        match words.next() {
+            Some(program) => section.insert("command".to_owned(), program),
+            None => section.remove("command"),
+        };
+        let own = section.remove("args");
+        let own = own.as_ref().and_then(Value::as_array).into_iter().flatten().cloned();
+        let arguments: Vec<Value> = words.chain(own).collect();
+        section.insert("args".to_owned(), arguments.into());
+    }
+}
+
+/// A command as a shell script: an array is quoted word by word.
+fn shell_command(command: &Value) -> String {
+    let Some(words) = command.as_array() else {
+        return command.as_str().unwrap_or_default().to_owned();
+    };
+    let quoted = |word: &Value| {
+        let word = word.as_str().unwrap_or_default();
+        format!("'{}'", word.replace('\'', r"'\''"))
+    };
+    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
 }

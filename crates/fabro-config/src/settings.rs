@@ -4,13 +4,16 @@ use std::time::Duration;
 
 use fabro_types::{Diagnostic, ModelInfo, OnUnavailable};
 use serde::Deserialize;
+use serde_json::{Map, Value};
 
 use crate::agent::AgentSettings;
 use crate::error::{ConfigError, Findings};
-use crate::file::{expand, read_text};
+use crate::file::{expand, goal_text, read_text};
 use crate::provider::ProviderSettings;
-use crate::reader::read;
-use crate::schema::CONFIG_FILE;
+use crate::reader::{CheckedSettings, read};
+use crate::review::SettingsFile;
+use crate::run::{Execution, PrepareStep, take_prepare};
+use crate::schema::{CONFIG_FILE, Schema};
 
 /// What a project (`.fabro/config.toml`) or a user (`~/.config/fabro/config.toml`) sets for all
 /// runs. A model named anywhere else comes before the one named here.
@@ -29,6 +32,50 @@ pub struct Settings {
     pub providers: BTreeMap<String, ProviderSettings>,
     /// `models`: what overrides the built-in catalog, by name.
     pub models: BTreeMap<String, ModelInfo>,
+    /// What every run of the project is started with, by its `.fabro/project.toml`.
+    pub defaults: RunDefaults,
+}
+
+/// What upstream's project files (`.fabro/project.toml`, `fabro.toml`) set for every run of a project,
+/// where its run.toml does not.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RunDefaults {
+    /// `run.goal`, read from its file.
+    pub goal: Option<String>,
+    /// `run.inputs`.
+    pub inputs: Map<String, Value>,
+    /// `run.sandbox.env`.
+    pub env: BTreeMap<String, String>,
+    /// `run.prepare.steps`.
+    pub prepare: Vec<PrepareStep>,
+    /// `run.execution`.
+    pub execution: Execution,
+}
+
+impl RunDefaults {
+    fn take(checked: &mut CheckedSettings) -> Self {
+        Self {
+            goal: checked.take("/run/goal"),
+            inputs: checked.take("/run/inputs"),
+            env: checked.take("/run/sandbox/env"),
+            prepare: take_prepare(checked),
+            execution: Execution::take(checked),
+        }
+    }
+
+    fn or(self, weaker: Self) -> Self {
+        let mut inputs = weaker.inputs;
+        inputs.extend(self.inputs);
+        let mut env = weaker.env;
+        env.extend(self.env);
+        Self {
+            goal: self.goal.or(weaker.goal),
+            inputs,
+            env,
+            prepare: if self.prepare.is_empty() { weaker.prepare } else { self.prepare },
+            execution: self.execution.or(weaker.execution),
+        }
+    }
 }
 
 /// `[run.model]`: which model to ask.
@@ -77,6 +124,7 @@ impl Settings {
             retry_unavailable: self.retry_unavailable.or(weaker.retry_unavailable),
             providers,
             models,
+            defaults: self.defaults.or(weaker.defaults),
         }
     }
 }
@@ -87,8 +135,16 @@ impl Settings {
 ///
 /// Everything found in the file, in its order, at least one of them an error.
 pub fn parse_settings(text: &str) -> Result<(Settings, Vec<Diagnostic>), Vec<Diagnostic>> {
-    let (mut checked, warnings) = read(text, CONFIG_FILE)?;
+    parse_with(text, CONFIG_FILE)
+}
+
+fn parse_with(
+    text: &str,
+    schema: Schema,
+) -> Result<(Settings, Vec<Diagnostic>), Vec<Diagnostic>> {
+    let (mut checked, warnings) = read(text, schema)?;
     let settings = Settings {
+        defaults: RunDefaults::take(&mut checked),
         model: checked.take("/run/model"),
         agent: checked.take("/run/agent"),
         on_unavailable: checked.take("/run/on_unavailable"),
@@ -107,9 +163,23 @@ pub fn user_settings_file(config_home: Option<&Path>, home: Option<&Path>) -> Op
     Some(dir.join("fabro").join("config.toml"))
 }
 
-/// The settings in force in `cwd`: those of the nearest folder at or above it that has a
-/// `.fabro/config.toml`, completed from `user_file`; a file that does not exist sets nothing. With
-/// them, the warnings of each file that has any. `home` is what `~` stands for.
+/// The settings files that hold in `cwd`, the strongest first. They exist.
+pub fn settings_files(cwd: &Path, user_file: Option<&Path>) -> Vec<(PathBuf, SettingsFile)> {
+    let nearest = |name: &str| cwd.ancestors().map(|dir| dir.join(name)).find(|it| it.is_file());
+    let user = user_file.filter(|file| file.is_file()).map(Path::to_owned);
+    let files = [
+        (nearest(".fabro/config.toml"), SettingsFile::Config),
+        (nearest(".fabro/project.toml"), SettingsFile::Project),
+        (nearest("fabro.toml"), SettingsFile::Project),
+        (user, SettingsFile::Config),
+    ];
+    files.into_iter().filter_map(|(path, kind)| Some((path?, kind))).collect()
+}
+
+/// The settings in force in `cwd`: those of the nearest `.fabro/config.toml` at or above it, completed
+/// from the nearest `.fabro/project.toml` and `fabro.toml` of upstream, then from `user_file`; a file
+/// that does not exist sets nothing. With them, the warnings of each file that has any. `home` is what
+/// `~` stands for.
 ///
 /// # Errors
 ///
@@ -119,20 +189,20 @@ pub fn settings(
     user_file: Option<&Path>,
     home: Option<&Path>,
 ) -> Result<(Settings, Vec<Findings>), ConfigError> {
-    let project = cwd.ancestors().map(|dir| dir.join(".fabro").join("config.toml"));
-    let project = project.into_iter().find(|file| file.is_file());
-    let user = user_file.filter(|file| file.is_file()).map(Path::to_owned);
     let mut settings = Settings::default();
     let mut warnings = Vec::new();
-    for path in project.into_iter().chain(user) {
+    for (path, kind) in settings_files(cwd, user_file) {
         let text = read_text(&path)?;
-        let (mut read, list) = match parse_settings(&text) {
+        let (mut read, list) = match parse_with(&text, kind.schema()) {
             Ok(read) => read,
             Err(list) => return Err(ConfigError::Invalid(Box::new(Findings { path, text, list }))),
         };
         let dir = path.parent().unwrap_or(cwd);
         read.model.script = read.model.script.map(|script| expand(dir, home, &script));
         read.agent = read.agent.resolved(dir, home)?;
+        if let Some(goal) = read.defaults.goal.take() {
+            read.defaults.goal = Some(goal_text(dir, home, &goal)?);
+        }
         settings = settings.or(read);
         if !list.is_empty() {
             warnings.push(Findings { path, text, list });

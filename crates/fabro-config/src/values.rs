@@ -29,8 +29,19 @@ fn invalid<T>(message: impl Into<String>, fix: impl Into<String>) -> Result<T, P
 impl Reader {
     /// The value of a setting as JSON; `None` after an error.
     pub(crate) fn value(&mut self, name: &str, kind: Kind, node: &Node<'_>) -> Option<Value> {
+        let value = self.value_of_kind(name, kind, node);
+        if let Some(value) = &value
+            && !matches!(kind, Kind::Env | Kind::OpenEnv | Kind::Headers)
+        {
+            self.interpolation(name, node, value);
+        }
+        value
+    }
+
+    fn value_of_kind(&mut self, name: &str, kind: Kind, node: &Node<'_>) -> Option<Value> {
         match kind {
             Kind::Version => None,
+            Kind::Command if node.get_ref().is_array() => Some(self.items(name, node, any_string)),
             Kind::Strings => Some(self.items(name, node, string)),
             Kind::Arguments => Some(self.items(name, node, any_string)),
             Kind::Hosts => Some(self.items(name, node, host)),
@@ -152,7 +163,9 @@ fn json_scalar(node: &Node<'_>) -> Result<Value, Problem> {
 
 fn scalar(kind: Kind, node: &Node<'_>) -> Result<Value, Problem> {
     Ok(match kind {
-        Kind::String => string(node)?.into(),
+        Kind::String | Kind::Command => string(node)?.into(),
+        Kind::Goal => goal(node)?.into(),
+        Kind::Provider => sandbox(node)?.into(),
         Kind::Bool => node.get_ref().as_bool().ok_or(Problem::WrongType("a boolean"))?.into(),
         Kind::Count(least) => count(node, least)?.into(),
         Kind::SmallCount(least) => match u32::try_from(count(node, least)?) {
@@ -184,6 +197,26 @@ fn string<'t>(node: &'t Node<'_>) -> Result<&'t str, Problem> {
     let text = node.get_ref().as_str().ok_or(Problem::WrongType("a string"))?;
     valid(text, !text.trim().is_empty(), "is empty", "give it a value, or leave it out")?;
     valid(text, !text.contains('\0'), "contains a NUL character", "remove it")
+}
+
+/// `{ file = "…" }` is how upstream writes `@…`.
+fn goal(node: &Node<'_>) -> Result<String, Problem> {
+    let Some(table) = node.get_ref().as_table() else { return Ok(string(node)?.to_owned()) };
+    match table.get("file") {
+        Some(file) if table.len() == 1 => Ok(format!("@{}", string(file)?)),
+        _ => invalid("is a table without a `file`", "write the text, or `@file`"),
+    }
+}
+
+/// A run that asks for isolation must not get none.
+fn sandbox<'t>(node: &'t Node<'_>) -> Result<&'t str, Problem> {
+    match string(node)? {
+        "local" => Ok("local"),
+        other => invalid(
+            format!("is `{other}`, a sandbox that this version does not have: scripts would run on this machine"),
+            "use `local` if they may, or start fabro inside such a sandbox",
+        ),
+    }
 }
 
 fn any_string<'t>(node: &'t Node<'_>) -> Result<&'t str, Problem> {

@@ -6,12 +6,13 @@ pub struct MissingVariable(
     pub String,
 );
 
-/// The text with variables in the place of `$NAME` and `${NAME}`; `$$` is a dollar sign, and a `$`
-/// before anything else stands for itself.
+/// The text with variables in the place of `$NAME`, `${NAME}` and `{{ env.NAME }}`; `$$` is a dollar
+/// sign, and a `$` before anything else stands for itself.
 ///
 /// ```
 /// let lookup = |name: &str| (name == "TOKEN").then(|| "t0p".to_owned());
 /// assert_eq!(fabro_config::expand_variables("Bearer $TOKEN", lookup).as_deref(), Ok("Bearer t0p"));
+/// assert_eq!(fabro_config::expand_variables("{{ env.TOKEN }}", lookup).as_deref(), Ok("t0p"));
 /// assert_eq!(fabro_config::expand_variables("$$5 of $5", lookup).as_deref(), Ok("$5 of $5"));
 /// ```
 ///
@@ -24,9 +25,22 @@ pub fn expand_variables(
 ) -> Result<String, MissingVariable> {
     let mut out = String::new();
     let mut rest = text;
-    while let Some(at) = rest.find('$') {
+    while let Some(at) = rest.find(['$', '{']) {
         out.push_str(&rest[..at]);
         let after = &rest[at + 1..];
+        if rest[at..].starts_with('{') {
+            match interpolation(&rest[at..]) {
+                Some((name, more)) => {
+                    out.push_str(&lookup(name).ok_or_else(|| MissingVariable(name.to_owned()))?);
+                    rest = more;
+                }
+                None => {
+                    out.push('{');
+                    rest = after;
+                }
+            }
+            continue;
+        }
         if let Some(more) = after.strip_prefix('$') {
             out.push('$');
             rest = more;
@@ -40,6 +54,13 @@ pub fn expand_variables(
     }
     out.push_str(rest);
     Ok(out)
+}
+
+/// The variable of `{{ env.NAME }}` at the beginning of the text, and the rest.
+pub(crate) fn interpolation(text: &str) -> Option<(&str, &str)> {
+    let inner = text.strip_prefix("{{")?.trim_start().strip_prefix("env.")?;
+    let (name, rest) = variable(inner).filter(|_| !inner.starts_with('{'))?;
+    Some((name, rest.trim_start().strip_prefix("}}")?))
 }
 
 /// True when the text names a variable.
@@ -81,6 +102,8 @@ mod tests {
         check("${A}x$B_1-$A", "<A>x<B_1>-<A>");
         check("$$A $ $1 ${} ${A", "$A $ $1 ${} ${A");
         check("é$A", "é<A>");
+        check("{{ env.A }}{{env.B_1}}{{ env.A", "<A><B_1>{{ env.A");
+        check("{{ inputs.A }} {{ env.A.b }} {{{A}}} {", "{{ inputs.A }} {{ env.A.b }} {{{A}}} {");
         check(
             "$C",
             "the environment variable `C` is not set: set it, or correct its name in the settings",

@@ -1,10 +1,10 @@
 use crate::ast::{
-    Attribute, AttributeList, Body, Comment, DefaultsOf, Document, End, Group, Literal, Name,
-    Statement, StatementKind,
+    Attribute, AttributeList, Body, Comment, DefaultsOf, Document, End, Group, Name, Statement,
+    StatementKind,
 };
 use crate::lower::is_plain_id;
 use crate::refusal::is_keyword;
-use crate::value::{Value, quote};
+use crate::value::quote;
 
 const WIDTH: usize = 100;
 const INDENT: usize = 4;
@@ -12,15 +12,15 @@ const INDENT: usize = 4;
 const MAX_INDENT: usize = 16 * INDENT;
 
 /// The canonical text of a file: four spaces a level, one statement a line, attributes on one line
-/// when they fit into 100 columns, quotes wherever Graphviz wants them, at most one empty line in
-/// a row. Comments stay, and so does what is written between quotes. Formatting the result again
-/// changes nothing.
+/// when they fit into 100 columns, names without quotes where the language reads them so, at most one
+/// empty line in a row. Values stay as they are written, and so do comments. Formatting the result
+/// again changes nothing.
 ///
 /// ```
 /// let document = fabro_graph::parse("digraph { a->b[timeout=30s];// go\n}").unwrap();
 /// assert_eq!(
 ///     fabro_graph::format(&document),
-///     "digraph {\n    a -> b [timeout=\"30s\"] // go\n}\n"
+///     "digraph {\n    a -> b [timeout=30s] // go\n}\n"
 /// );
 /// ```
 pub fn format(document: &Document<'_>) -> String {
@@ -199,7 +199,7 @@ fn inline_ids(group: &Group<'_>) -> Option<Vec<String>> {
 
 fn attribute_text(attribute: &Attribute<'_>) -> String {
     let key = name_text(&attribute.key);
-    std::format!("{key}={}", literal_text(&attribute.value))
+    std::format!("{key}={}", attribute.value.source())
 }
 
 /// An end of an edge with its ports.
@@ -212,20 +212,19 @@ fn node_text(name: &Name<'_>, ports: &[Name<'_>]) -> String {
 }
 
 fn name_text(name: &Name<'_>) -> String {
-    if is_plain_id(&name.text) && !is_keyword(&name.text) {
+    if is_bare_name(&name.text) && !is_keyword(&name.text) {
         name.text.to_string()
     } else {
         quote(&name.text)
     }
 }
 
-/// As written, in quotes when Graphviz would not read it without.
-fn literal_text(literal: &Literal) -> String {
-    let source = literal.source();
-    let is_bare = match &literal.value {
-        Value::String(_) | Value::Int(_) | Value::Float(_) | Value::Bool(_) => true,
-        Value::Duration { .. } => false,
-        Value::Bare(word) => is_plain_id(word) && !is_keyword(word),
+/// Whether the language reads the text without quotes as the same name: letters, digits and `_`, with
+/// single `.` and `-` between them.
+fn is_bare_name(text: &str) -> bool {
+    let mut parts = text.split(['.', '-']);
+    let is_part = |part: &str| {
+        !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
     };
-    if is_bare { source } else { quote(&source) }
+    parts.next().is_some_and(is_plain_id) && parts.all(is_part)
 }

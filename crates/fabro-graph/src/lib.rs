@@ -36,6 +36,7 @@
 pub mod ast;
 mod attrs;
 mod dot;
+mod examples;
 mod files;
 mod format;
 mod grammar;

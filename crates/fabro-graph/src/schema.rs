@@ -5,6 +5,8 @@ use std::fmt;
 
 use fabro_types::{NodeKind, REASONING_EFFORTS};
 
+use crate::examples::example;
+
 /// What an attribute belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
@@ -87,10 +89,36 @@ pub struct Attribute {
     pub doc: &'static str,
 }
 
+impl Attribute {
+    /// A statement that uses it.
+    pub fn example(&self) -> String {
+        example(self)
+    }
+
+    /// Its older names.
+    pub fn older_names(&self) -> impl Iterator<Item = &'static str> {
+        let name = self.name;
+        OLDER_NAMES.iter().filter(move |older| older.name == name).map(|older| older.older)
+    }
+}
+
 /// The attribute of this current name that is allowed here.
 pub fn find(place: Place, name: &str) -> Option<&'static Attribute> {
     let at = ATTRIBUTES.binary_search_by(|attribute| attribute.name.cmp(name)).ok()?;
     Some(&ATTRIBUTES[at]).filter(|attribute| attribute.places.contains(&place))
+}
+
+/// The attribute of this name, wherever it is allowed. The last part of a name such as `inputs.KEY` may
+/// be any.
+pub fn find_anywhere(name: &str) -> Option<&'static Attribute> {
+    let is_it = |attribute: &&Attribute| match attribute.name.rsplit_once('.') {
+        Some((table, key)) if key.chars().all(|c| c.is_ascii_uppercase()) => {
+            let own = name.strip_prefix(table).and_then(|rest| rest.strip_prefix('.'));
+            own.is_some_and(|own| !own.is_empty())
+        }
+        _ => attribute.name == name,
+    };
+    ATTRIBUTES.iter().find(is_it)
 }
 
 /// The name of the input that an attribute `inputs.NAME` gives a sub-workflow.

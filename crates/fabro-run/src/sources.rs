@@ -1,6 +1,6 @@
 //! Workflow files and the files they name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -14,12 +14,18 @@ pub struct FileSources {
     dir: PathBuf,
     home: Option<PathBuf>,
     texts: Mutex<BTreeMap<String, String>>,
+    asked: Mutex<BTreeSet<PathBuf>>,
 }
 
 impl FileSources {
     /// Paths are relative to `dir`, the directory of the workflow file; `home` replaces `~`.
     pub fn new(dir: PathBuf, home: Option<PathBuf>) -> Self {
-        Self { dir, home, texts: Mutex::default() }
+        Self { dir, home, texts: Mutex::default(), asked: Mutex::default() }
+    }
+
+    /// The files that were asked for, also those that could not be read.
+    pub fn files(&self) -> BTreeSet<PathBuf> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The texts that were read, by the path as written in the workflow.
@@ -34,6 +40,7 @@ impl Sources for FileSources {
             (Some(rest), Some(home)) => home.join(rest),
             _ => self.dir.join(path),
         };
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).insert(full.clone());
         let text = read_text(&full)?;
         let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
         texts.insert(path.to_owned(), text.clone());

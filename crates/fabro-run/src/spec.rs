@@ -167,9 +167,12 @@ impl RunSpec {
         cwd: &Path,
         home: Option<&Path>,
     ) -> Result<Self, RunError> {
-        let mut inputs =
-            target.run_file.as_ref().map(|file| file.config.inputs.clone()).unwrap_or_default();
+        let config = target.run_file.as_ref().map(|file| &file.config);
+        let mut inputs = settings.defaults.inputs.clone();
+        inputs.extend(config.map(|config| config.inputs.clone()).unwrap_or_default());
         inputs.extend(overrides.inputs.clone());
+        let execution = config.map(|config| config.execution).unwrap_or_default();
+        let execution = execution.or(settings.defaults.execution);
         let file = &target.workflow_file;
         let workflow = LoadedWorkflow::read(file, cwd, home.map(Path::to_owned), &inputs)?;
         let goal = match (&overrides.goal, &target.run_file) {
@@ -177,8 +180,14 @@ impl RunSpec {
             (None, Some(file)) => goal_of(file, &inputs, home).map_err(|it| invalid(file, it))?,
             (None, None) => None,
         };
+        let of_project = settings.defaults.goal.as_deref();
+        let goal = match (goal, of_project) {
+            (None, Some(text)) => Some(render_goal(text, &inputs)?),
+            (goal, _) => goal,
+        };
         let written = target.run_file.as_ref().and_then(|file| file.goal(home).ok().flatten());
-        let goal_text = overrides.goal.as_deref().or(written.as_deref()).unwrap_or_default();
+        let goal_text = overrides.goal.as_deref().or(written.as_deref()).or(of_project);
+        let goal_text = goal_text.unwrap_or_default();
         let files = workflow.bundle.files.values().map(String::as_str);
         let texts = files.chain([workflow.bundle.source.as_str(), goal_text]);
         let unread = unread_inputs(&inputs, texts).into_iter();
@@ -190,7 +199,7 @@ impl RunSpec {
             seed: overrides.seed,
             workflow_dir: workflow_dir(file, cwd),
             max_cost: overrides.max_cost,
-            dry_run: overrides.dry_run,
+            dry_run: overrides.dry_run || execution.dry_run == Some(true),
             settings: merged_settings(target, settings, overrides, home)?,
             ..Self::new(workflow, cwd)
         })
@@ -215,16 +224,21 @@ fn merged_settings(
     let config = file.map(|file| file.config.clone()).unwrap_or_default();
     let script = configured.model.script.clone();
     let providers = providers(&configured);
+    let execution = config.execution.or(configured.defaults.execution);
+    let mut env = configured.defaults.env;
+    env.extend(config.env);
+    let prepare =
+        if config.prepare.is_empty() { configured.defaults.prepare } else { config.prepare };
     let own_fallbacks = !config.model.fallbacks.is_empty();
     let mut settings = RunSettings {
-        env: config.env,
-        prepare: config.prepare.into_iter().map(|step| step.script).collect(),
+        env,
+        prepare: prepare.into_iter().map(|step| step.script).collect(),
         model_script: overrides.model_script,
         model: overrides.model.or(config.model.name),
         provider: config.model.provider,
         configured_provider: configured.model.provider,
         answers: overrides.answers,
-        auto_approve: overrides.auto_approve,
+        auto_approve: overrides.auto_approve || execution.auto_approve == Some(true),
         providers,
         configured_model: configured.model.name,
         agent: configured.agent,

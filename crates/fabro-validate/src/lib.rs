@@ -53,6 +53,7 @@ use fabro_plan::{Plan, PlanError, Specs};
 use fabro_types::Severity;
 use serde_json::{Map, Value};
 
+pub use lints::written_instead;
 pub use relative::RelativeSources;
 pub use rules::{Rule, rules};
 

@@ -6,6 +6,7 @@ use fabro_config::{ProviderSettings, Settings};
 use fabro_store::{SqliteStore, StoreError};
 use serde::Serialize;
 
+use super::from_upstream::from_upstream;
 use super::model::provider_text;
 use super::verify::check_store;
 use crate::exit::Exit;
@@ -15,10 +16,17 @@ use fabro_terminal::Paint;
 
 /// Check that everything runs need is available
 #[derive(clap::Args, Clone, Debug)]
+#[command(
+    after_help = "Examples:\n  fabro doctor\n  fabro doctor --from-upstream\n  fabro doctor --from-upstream ../project --json\n\nExits with 1 if a check fails, or if a setting of a project of upstream is lost."
+)]
 pub struct DoctorArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+
+    /// List what this version does not understand of a project of upstream Fabro
+    #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = ".")]
+    pub from_upstream: Option<PathBuf>,
 }
 
 /// Free space below which runs may soon fail, in bytes.
@@ -43,6 +51,9 @@ enum CheckStatus {
 
 /// Checks that everything runs need is available.
 pub async fn doctor(args: &DoctorArgs, global: &Global) -> anyhow::Result<Exit> {
+    if let Some(project) = &args.from_upstream {
+        return from_upstream(project, args.json, global);
+    }
     let dir = global.store_dir()?;
     let mut checks = vec![
         tool("bash", "scripts run in `sh` instead", CheckStatus::Warning),

@@ -1,9 +1,10 @@
 //! `fabro validate`.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use clap_complete::ArgValueCompleter;
-use fabro_config::{ConfigError, Findings, RunFile, Settings};
+use fabro_config::{ConfigError, Findings, RunFile, Settings, settings_files};
 use fabro_run::FileSources;
 use fabro_terminal::{Paint, diagnostics};
 use fabro_types::{Diagnostic, Severity, Span};
@@ -12,15 +13,17 @@ use serde_json::{Map, Value, json};
 
 use crate::complete;
 use crate::exit::Exit;
-use crate::global::{Global, cwd, home, settings};
+use crate::global::{Global, cwd, home, settings_and_warnings, user_file};
 use crate::output;
 use crate::report;
 use crate::workflow_files::{shown, workflows_in};
 
+use super::watch::watch;
+
 /// Check workflows without running them
 #[derive(clap::Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  fabro validate\n  fabro validate flows/ review.fabro\n  fabro validate --format json . | jq '.files[].findings'\n\nExits with 2 if a workflow has an error, with 0 if there are only warnings."
+    after_help = "Examples:\n  fabro validate\n  fabro validate flows/ review.fabro\n  fabro validate --format json . | jq '.files[].findings'\n  fabro validate --watch review.fabro\n\nExits with 2 if a workflow has an error, with 0 if there are only warnings."
 )]
 pub struct ValidateArgs {
     /// Workflow files, run.toml files, names, or directories to search
@@ -34,6 +37,10 @@ pub struct ValidateArgs {
     /// The same as --format json
     #[arg(long, conflicts_with = "format")]
     pub json: bool,
+
+    /// Check again whenever a workflow, or a file that it reads, changes; Ctrl-C ends it
+    #[arg(short, long)]
+    pub watch: bool,
 }
 
 /// How something is printed.
@@ -52,49 +59,83 @@ struct Wanted {
 }
 
 /// A file that was checked: a workflow, or a run.toml.
-struct Outcome {
+pub(super) struct Outcome {
     file: String,
     source: String,
     findings: Vec<Diagnostic>,
 }
 
 /// Checks workflows.
-pub fn validate(args: &ValidateArgs, global: &Global) -> anyhow::Result<Exit> {
+pub async fn validate(args: &ValidateArgs, global: &Global) -> anyhow::Result<Exit> {
+    if args.watch {
+        return watch(args, global).await;
+    }
+    let report = report_on(&args.paths)?;
+    if args.is_json() {
+        output::json(&report.as_json())?;
+    } else {
+        output::text(&human(&report.outcomes, global.paint_stdout()))?;
+    }
+    let all_valid = report.outcomes.iter().all(Outcome::is_valid);
+    // The process ends soon: dropping the last workflow would only take time.
+    std::mem::forget(report);
+    Ok(if all_valid { Exit::SUCCEEDED } else { Exit::USAGE })
+}
+
+impl ValidateArgs {
+    pub(super) fn is_json(&self) -> bool {
+        self.json || self.format == Format::Json
+    }
+}
+
+/// The result of checking all paths once.
+#[derive(Default)]
+pub(super) struct Report {
+    pub(super) outcomes: Vec<Outcome>,
+    /// Every file that was read, or that could not be.
+    pub(super) files: BTreeSet<PathBuf>,
+    checked: Option<Checked>,
+}
+
+impl Report {
+    /// Made only for programs: it has every finding, of which people see fifty.
+    pub(super) fn as_json(&self) -> Value {
+        let files: Vec<Value> = self.outcomes.iter().map(Outcome::as_json).collect();
+        json!({"files": files})
+    }
+}
+
+/// Checks every workflow that the paths mean, and the settings that hold for them.
+pub(super) fn report_on(paths: &[String]) -> anyhow::Result<Report> {
     let cwd = cwd()?;
     let home = home();
-    // Only for names of models: a workflow is checked without them too.
-    let settings = settings().map_err(|error| global.warn(&[format!("{error:#}")])).ok();
-    let mut outcomes = Vec::new();
-    let mut checked = None;
-    for path in &args.paths {
+    let mut report = Report::default();
+    let files = settings_files(&cwd, user_file().as_deref());
+    report.files.extend(files.into_iter().map(|(path, _)| path));
+    // Without them workflows are checked too, but for names of models.
+    let settings = match settings_and_warnings() {
+        Ok((settings, warnings)) => {
+            report.outcomes.extend(warnings.iter().map(|findings| of_settings(findings, &cwd)));
+            Some(settings)
+        }
+        Err(error) => {
+            report.outcomes.push(unusable("settings", &error, &cwd));
+            None
+        }
+    };
+    for path in paths {
+        report.files.insert(cwd.join(path));
         // One path may be missing or invalid; the others are checked all the same.
         match wanted(path, &cwd, home.as_deref()) {
             Ok(all) => {
                 for it in &all {
-                    outcomes.extend(check(
-                        it,
-                        &cwd,
-                        home.as_deref(),
-                        settings.as_ref(),
-                        &mut checked,
-                    ));
+                    check(it, &cwd, home.as_deref(), settings.as_ref(), &mut report);
                 }
             }
-            Err(error) => outcomes.push(unusable(path, &error, &cwd)),
+            Err(error) => report.outcomes.push(unusable(path, &error, &cwd)),
         }
     }
-    // The process ends soon: dropping the last workflow would only take time.
-    std::mem::forget(checked);
-    let is_json = args.json || args.format == Format::Json;
-    if is_json {
-        // Made only here: it has every finding, of which people see fifty.
-        let files: Vec<Value> = outcomes.iter().map(Outcome::as_json).collect();
-        output::json(&json!({"files": files}))?;
-    } else {
-        output::text(&human(&outcomes, global.paint_stdout()))?;
-    }
-    let all_valid = outcomes.iter().all(Outcome::is_valid);
-    Ok(if all_valid { Exit::SUCCEEDED } else { Exit::USAGE })
+    Ok(report)
 }
 
 impl Outcome {
@@ -149,29 +190,40 @@ fn of_settings(findings: &Findings, cwd: &Path) -> Outcome {
     }
 }
 
-/// The workflow, and its run.toml if that has findings. The parsed workflow is left in `checked`.
+/// The workflow, and its run.toml if that has findings. The parsed workflow is left in the report.
 fn check(
     wanted: &Wanted,
     cwd: &Path,
     home: Option<&Path>,
     settings: Option<&Settings>,
-    checked: &mut Option<Checked>,
-) -> Vec<Outcome> {
+    report: &mut Report,
+) {
     let run_file = wanted.run_file.as_ref();
     let dir = wanted.path.parent().map_or_else(|| cwd.to_owned(), |dir| cwd.join(dir));
     let sources = FileSources::new(dir, home.map(Path::to_owned));
-    let inputs = run_file.map(|file| &file.config.inputs);
-    let mut workflow = check_workflow(&wanted.path, inputs, cwd, &sources, checked);
-    let read = checked.as_ref().and_then(|checked| checked.workflow.as_ref());
+    // The inputs of the project are given too.
+    let given = run_file.map(|file| {
+        let mut given = file.clone();
+        given.config.inputs = settings.map(|it| it.defaults.inputs.clone()).unwrap_or_default();
+        given.config.inputs.extend(file.config.inputs.clone());
+        given
+    });
+    let inputs = given.as_ref().map(|file| &file.config.inputs);
+    let mut workflow =
+        check_workflow(&wanted.path, inputs, cwd, &sources, &mut report.checked);
+    report.files.insert(cwd.join(&wanted.path));
+    report.files.extend(run_file.map(|file| file.path.clone()));
+    report.files.extend(sources.files());
+    let read = report.checked.as_ref().and_then(|checked| checked.workflow.as_ref());
     let models = settings.map(|it| fabro_run::check_model_names(read, run_file, it));
     let models = models.unwrap_or_default();
     if !models.in_workflow.is_empty() {
         workflow.findings.extend(models.in_workflow);
         workflow.findings.sort_by_key(|finding| finding.span.start);
     }
-    let of_run_file = run_file.map(|file| {
+    let of_run_file = run_file.zip(given.as_ref()).map(|(file, given)| {
         let mut findings = file.warnings.clone();
-        findings.list.extend(fabro_run::check_run_file(file, home));
+        findings.list.extend(fabro_run::check_run_file(given, home));
         findings.list.extend(models.in_run_file);
         if read.is_some() {
             let files = sources.into_texts();
@@ -182,7 +234,7 @@ fn check(
         of_settings(&findings, cwd)
     });
     let of_run_file = of_run_file.filter(|it| !it.findings.is_empty());
-    std::iter::once(workflow).chain(of_run_file).collect()
+    report.outcomes.extend([Some(workflow), of_run_file].into_iter().flatten());
 }
 
 fn check_workflow(
@@ -217,7 +269,7 @@ fn check_workflow(
     Outcome { file, source, findings }
 }
 
-fn human(outcomes: &[Outcome], paint: Paint) -> String {
+pub(super) fn human(outcomes: &[Outcome], paint: Paint) -> String {
     let mut text = String::new();
     for it in outcomes {
         text.push_str(&diagnostics::render(&it.file, &it.source, &it.findings, paint));

@@ -381,3 +381,23 @@ fn what_cannot_be_written_is_said() {
       help: name another file
     ");
 }
+
+#[test]
+fn attributes_have_a_reference() {
+    let project = Project::new();
+    assert_snapshot!(project.run(&["explain-attribute", "timeout"]), @"");
+    assert_snapshot!(project.run(&["help", "attribute", "default_max_retry"]), @"");
+    assert_snapshot!(project.run(&["attribute", "fidelity"]), @"");
+    assert_snapshot!(project.run(&["explain-attribute", "inputs.repo", "--json"]), @"");
+    for (name, help) in [
+        ("promt", "did you mean `prompt`?"),
+        ("cmd", "use `script`"),
+        ("color", "it is an attribute of Graphviz: drawings use it, and runs ignore it"),
+        ("zzz", "`fabro explain-attribute` lists all; others are kept in a file, and have no effect"),
+    ] {
+        let expected = format!("exit 2\n── stderr\nerror: there is no attribute `{name}`\n  help: {help}\n");
+        assert_eq!(project.run(&["explain-attribute", name]), expected);
+    }
+    let all = project.run(&["explain-attribute"]);
+    assert_eq!(all.lines().count(), 2 + fabro_graph::schema::ATTRIBUTES.len());
+}

@@ -20,4 +20,5 @@ mod secrets;
 mod states;
 mod terminal;
 mod unavailable;
+mod upstream;
 mod warnings;

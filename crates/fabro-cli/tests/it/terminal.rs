@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, Signal};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
@@ -90,6 +91,11 @@ impl Terminal {
             assert!(start.elapsed() < TIMEOUT, "no `{text}` in:\n{}", self.visible());
             std::thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    fn interrupt(&self) {
+        let pid = Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, Signal::INT).unwrap();
     }
 
     fn is_running(&mut self) -> bool {
@@ -251,4 +257,32 @@ fn questions_survive_resizing() {
         let questions = all.matches("Is the release").count();
         assert!(questions == 2, "{kind}: {questions} questions in:\n{all}");
     }
+}
+
+#[test]
+fn validation_follows_the_files() {
+    let flow = |prompt: &str| {
+        format!("digraph {{ start -> a -> exit [condition=\"outcome=success\"]; a [prompt=\"{prompt}\"] }}")
+    };
+    let project = Project::with(&[("flow.fabro", &flow("@p.md"))]);
+    let terminal = Terminal::start(&project, &["validate", "--watch", "flow.fabro"], 100, 24);
+    terminal.wait_for("no such file");
+    terminal.wait_for("Ctrl-C ends");
+    project.write("p.md", b"Do it.");
+    terminal.wait_for("no findings");
+    assert!(!terminal.visible().contains("no such file"), "{}", terminal.visible());
+    project.write("flow.fabro", b"digraph {");
+    terminal.wait_for("error[syntax]");
+    std::fs::remove_file(project.path().join("flow.fabro")).unwrap();
+    terminal.wait_for("error[unreadable]");
+    project.write("flow.fabro", flow("Do it at once.").as_bytes());
+    terminal.wait_for("no findings");
+    project.write(".fabro/config.toml", b"_version = 1\ncolour = 1\n");
+    project.write("flow.fabro", flow("Do it now.").as_bytes());
+    terminal.wait_for("`colour` is not a setting");
+    project.write(".fabro/config.toml", b"_version = 1\n");
+    terminal.wait_for("no findings");
+    terminal.interrupt();
+    let (code, lines) = terminal.end();
+    assert_eq!(code, 130, "{}", lines.join("\n"));
 }

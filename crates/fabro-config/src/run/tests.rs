@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::schema::{Kind, PROVIDER_KINDS};
-use crate::{Findings, ProviderKind};
+use crate::{Execution, Findings, McpTransport, ProviderKind};
 
 /// What the file sets, as far as it sets anything, and what was found in it.
 #[track_caller]
@@ -123,6 +123,9 @@ fn the_words_of_the_schema_are_those_of_the_types() {
                     "_version = 1\n[[run.agent.tools]]\nname = 't'\ndescription = 'd'\n\
                      url = 'http://x'\n{key} = '{word}'"
                 ),
+                None if name == "run.agent.mcp.NAME.type" => {
+                    format!("_version = 1\n{name} = '{word}'\nrun.agent.mcp.NAME.url = 'http://x'")
+                }
                 None => format!("_version = 1\n{name} = '{word}'"),
             };
             parse(&text).unwrap_or_else(|errors| panic!("{name} {word}: {errors:?}"));
@@ -150,7 +153,7 @@ fn unknown_keys_are_warnings_that_name_what_was_meant() {
     let text = r#"_version = 1
 [worfklow]
 graph = "a.fabro"
-[inputs]
+[inptus]
 a = 1
 [run]
 gaol = "x"
@@ -165,7 +168,7 @@ shell = "zsh"
     assert_snapshot!(check(text), @r#"
     prepare [PrepareStep { script: "a" }]
     run.toml:2:2: warning: `worfklow` is not a setting (did you mean `workflow`?)
-    run.toml:4:2: warning: `inputs` is not a setting (did you mean `run.inputs`?)
+    run.toml:4:2: warning: `inptus` is not a setting (did you mean `run.inputs`?)
     run.toml:7:1: warning: `run.gaol` is not a setting (did you mean `run.goal`?)
     run.toml:8:7: warning: `run.model.nmae` is not a setting (did you mean `run.model.name`?)
     run.toml:9:1: warning: `run.colour` is not a setting (remove it, or correct its name)
@@ -178,7 +181,7 @@ shell = "zsh"
 fn a_sandbox_that_there_is_not_is_an_error() {
     let text = |provider: &str| format!("_version = 1\n[run.sandbox]\nprovider = \"{provider}\"\n");
     assert_snapshot!(check(&text("local")), @"");
-    assert_snapshot!(check(&text("docker")), @"run.toml:3:12: `run.sandbox.provider` is `docker` (use `local`)");
+    assert_snapshot!(check(&text("docker")), @"run.toml:3:12: `run.sandbox.provider` is `docker`, a sandbox that this version does not have: scripts would run on this machine (use `local` if they may, or start fabro inside such a sandbox)");
 }
 
 #[test]
@@ -280,4 +283,191 @@ fn names_of_secrets_and_names_about_them_are_told_apart() {
     {
         assert!(!refused(name), "{name}");
     }
+}
+
+#[test]
+fn an_older_run_file_of_upstream_means_the_same() {
+    assert_snapshot!(check(r#"version = 1
+goal = "Fix it"
+graph = "old.dot"
+[vars]
+team = "core"
+[llm]
+model = "claude-sonnet-4-5"
+provider = "anthropic"
+[setup]
+commands = ["echo one", "echo two"]
+[sandbox]
+provider = "local"
+env = { TOKEN = "{{ env.TOKEN }}" }
+[assets]
+include = ["out/**"]
+"#), @r#"
+graph Some("old.dot")
+goal Some("Fix it")
+inputs {"team":"core"}
+name Some("claude-sonnet-4-5")
+provider Some("anthropic")
+env {"TOKEN": "{{ env.TOKEN }}"}
+prepare [PrepareStep { script: "echo one" }, PrepareStep { script: "echo two" }]
+artifacts ["out/**"]
+"#);
+    let (config, warnings) = parse(
+        "_version = 1\n[[run.prepare.steps]]\ncommand = ['echo', \"it's\"]\n[run]\ngoal = { file = 'g.md' }\n\
+         [run.execution]\nmode = 'dry_run'\napproval = 'auto'\n",
+    )
+    .unwrap();
+    assert_eq!(warnings, []);
+    assert_eq!(config.prepare[0].script, r"'echo' 'it'\''s'");
+    assert_eq!(config.goal.as_deref(), Some("@g.md"));
+    let execution = Execution { dry_run: Some(true), auto_approve: Some(true) };
+    assert_eq!(config.execution, execution);
+}
+
+#[test]
+fn our_own_name_counts_before_another_one() {
+    let text = "_version = 1\ngoal = 'old'\n[vars]\na = 1\nb = 1\n[run]\ngoal = 'new'\n[run.inputs]\nb = 2\n";
+    let (config, _) = parse(text).unwrap();
+    assert_eq!(config.goal.as_deref(), Some("new"));
+    assert_eq!(Value::Object(config.inputs), json!({"a": 1, "b": 2}));
+}
+
+#[test]
+fn mcp_servers_are_read_under_every_name() {
+    for table in ["mcps", "run.mcps", "run.agent.mcps", "mcp_servers"] {
+        let text = format!(
+            "_version = 1\n[{table}.fs]\ntype = 'stdio'\ncommand = ['npx', '-y', 'fs']\n\
+             startup_timeout_secs = 10\n[{table}.web]\ntype = 'http'\nurl = 'http://h/mcp'\n\
+             [{table}.sh]\nscript = 'exec fs'\n"
+        );
+        let (config, warnings) = parse(&text).unwrap_or_else(|errors| panic!("{errors:?}"));
+        assert_eq!(warnings, []);
+        let command = |name: &str| match &config.agent.mcp[name].transport {
+            McpTransport::Command { command, args, .. } => format!("{command} {}", args.join(" ")),
+            McpTransport::Http { url, .. } => url.clone(),
+        };
+        assert_eq!(command("fs"), "npx -y fs");
+        assert_eq!(command("web"), "http://h/mcp");
+        assert_eq!(command("sh"), "sh -c exec fs");
+        assert_eq!(config.agent.mcp["fs"].startup_timeout, Some(Duration::from_secs(10)));
+    }
+}
+
+#[test]
+fn what_is_lost_of_upstream_is_named() {
+    assert_snapshot!(check(r#"_version = 1
+[workflow]
+name = "Ship"
+metadata = { owner = "me" }
+[[hooks]]
+name = "tell"
+event = "run_complete"
+command = "./tell.sh"
+[[run.hooks]]
+event = "stage_start"
+[run.pull_request]
+enabled = true
+[run.checkpoint]
+exclude_globs = ["node_modules/**"]
+[run.notifications.ops]
+provider = "slack"
+[run.interviews]
+provider = "slack"
+[run.scm]
+provider = "github"
+[run.git.author]
+name = "bot"
+[run.integrations.github]
+permissions = { contents = "write" }
+[run.prepare]
+timeout = "5m"
+steps = [{ script = "true", env = { A = "1" } }]
+[run.model.controls]
+reasoning_effort = "high"
+[run.sandbox]
+provider = "local"
+preserve = true
+local = { worktree_mode = "always" }
+docker = { image = "x" }
+[run.metadata]
+a = "b"
+[server.web]
+enabled = true
+"#), @r#"
+prepare [PrepareStep { script: "true" }]
+run.toml:5:1: warning: the hook `tell` of `hooks` has no effect: nothing is run at `run_complete` (run its command in a command stage)
+run.toml:9:1: warning: the hook of `run.hooks` has no effect: nothing is run at `stage_start` (run its command in a command stage)
+run.toml:11:6: warning: `run.pull_request` has no effect: no pull request is opened (open one in a command stage before the exit, with `gh pr create`)
+run.toml:13:6: warning: `run.checkpoint` has no effect: files are not committed to git after each stage (commit them in a command stage; a resume does not need commits)
+run.toml:15:6: warning: `run.notifications` has no effect: no message is sent (do it in a command stage before the exit)
+run.toml:17:6: warning: `run.interviews` has no effect: questions are asked in the terminal only (answer them there, or from another process)
+run.toml:19:6: warning: `run.scm` has no effect: nothing is cloned from or pushed to a repository (clone before the run, and push in a command stage)
+run.toml:21:6: warning: `run.git` has no effect: nothing is committed, so there is no author (commit in a command stage, with the author in its command)
+run.toml:23:6: warning: `run.integrations` has no effect: stages get no token of that service (set an environment variable such as GITHUB_TOKEN)
+run.toml:26:1: warning: `run.prepare.timeout` has no effect: the steps have no timeout (write `timeout 5m` before the command of a step)
+run.toml:27:29: warning: `run.prepare.steps.env` has no effect: the step runs without these variables (set them in `run.sandbox.env`, or in its script)
+run.toml:28:12: warning: `run.model.controls` has no effect: requests have the defaults of the model (set `reasoning_effort` and `speed` on nodes, or in the model stylesheet)
+run.toml:33:11: warning: `run.sandbox.local.worktree_mode` has no effect: stages change the files of the working directory itself, not of a worktree (start the run in a worktree: `git worktree add`)
+"#);
+}
+
+#[test]
+fn what_is_off_is_not_lost() {
+    assert_snapshot!(check(r#"_version = 1
+hooks = []
+[run.pull_request]
+enabled = false
+[run.sandbox]
+devcontainer = false
+local = { worktree_mode = "never" }
+[run]
+working_dir = "."
+"#), @"");
+}
+
+#[test]
+fn what_a_run_must_not_be_without_is_an_error() {
+    assert_snapshot!(check(r#"_version = 1
+[run]
+working_dir = "../other"
+[run.environment]
+id = "ci"
+[run.sandbox]
+provider = "daytona"
+devcontainer = true
+[[run.hooks]]
+id = "guard"
+event = "pre_tool_use"
+[[run.hooks]]
+event = "pre_tool_use"
+blocking = false
+[[run.hooks]]
+event = "pre_tool_use"
+enabled = false
+"#), @r"
+run.toml:3:1: `run.working_dir` is not supported: scripts would run in the directory where the run is started (remove it, and start the run in that directory)
+run.toml:4:6: `run.environment` is not supported: scripts would run on this machine, without the isolation it asks for (start fabro in that environment, and remove this setting)
+run.toml:7:12: `run.sandbox.provider` is `daytona`, a sandbox that this version does not have: scripts would run on this machine (use `local` if they may, or start fabro inside such a sandbox)
+run.toml:8:1: `run.sandbox.devcontainer` is not supported: scripts would run on this machine, not in the container (start fabro in the container, and remove this setting)
+run.toml:9:1: the hook `guard` of `run.hooks` is not supported: it would check tool calls, and without it all are allowed (remove it, and limit agents with `permissions` and `tools`)
+run.toml:12:1: warning: the hook of `run.hooks` has no effect: nothing is run at `pre_tool_use` (run its command in a command stage)
+");
+}
+
+#[test]
+fn variables_that_stay_text_are_named() {
+    assert_snapshot!(check(r#"_version = 1
+[run]
+goal = "Fix {{ inputs.a }}, {{env.B}}"
+[run.sandbox.env]
+A = "{{ env.A }}"
+[[run.prepare.steps]]
+script = "echo {{ env.A }}"
+"#), @r#"
+goal Some("Fix {{ inputs.a }}, {{env.B}}")
+env {"A": "{{ env.A }}"}
+prepare [PrepareStep { script: "echo {{ env.A }}" }]
+run.toml:3:8: warning: `run.goal` has `{{ env.B }}` in it, which stays as it is (write the value, or `$B` in a script; environment variables are read in `run.sandbox.env` and headers)
+run.toml:7:10: warning: `run.prepare.steps.script` has `{{ env.A }}` in it, which stays as it is (write the value, or `$A` in a script; environment variables are read in `run.sandbox.env` and headers)
+"#);
 }

@@ -36,20 +36,23 @@ fn one_statement_a_line() {
 }
 
 #[test]
-fn quotes_where_graphviz_wants_them() {
-    insta::assert_snapshot!(canonical("digraph my-flow { a [model=claude-sonnet-4-5, timeout=30s, human.default_choice=b, x=.5, y=-3, z=true, w=LR, v=node, u=a.b, t=\"q\"] \"node\" -> \"b\" }"), @r#"
-    digraph "my-flow" {
+fn bare_words_stay_bare() {
+    insta::assert_snapshot!(canonical("digraph my-flow { a [model=claude-sonnet-4-5, timeout=30s, human.default_choice=b, x=.5, y=-3, z=true, w=LR, v=node, u=a.b, t=\"q\", \"inputs.a\"=1d, \"my key\"=x:/y-, \"1\"=2] \"node\" -> \"b\" }"), @r#"
+    digraph my-flow {
         a [
-            model="claude-sonnet-4-5",
-            timeout="30s",
-            "human.default_choice"=b,
+            model=claude-sonnet-4-5,
+            timeout=30s,
+            human.default_choice=b,
             x=.5,
             y=-3,
             z=true,
             w=LR,
-            v="node",
-            u="a.b",
-            t="q"
+            v=node,
+            u=a.b,
+            t="q",
+            inputs.a=1d,
+            "my key"=x:/y-,
+            "1"=2
         ]
         "node" -> b
     }

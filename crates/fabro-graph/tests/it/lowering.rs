@@ -371,7 +371,7 @@ fn a_number_is_one_in_quotes_and_out_of_them() {
         assert_eq!(weight(&format!("\"{word}\"")), Some(number), "in quotes: {word}");
         let document = format!("digraph {{ a -> b [weight={word}] }}");
         let formatted = fabro_graph::format(&fabro_graph::parse(&document).unwrap());
-        assert!(formatted.contains(&format!("weight=\"{word}\"")), "{formatted}");
+        assert!(formatted.contains(&format!("weight={word}")), "{formatted}");
     }
     for word in ["1e", "e3", "1e999", "inf", "nan", "0x10"] {
         let source = format!("digraph {{ a -> b [weight={word}] }}");

@@ -185,6 +185,11 @@ const FOREIGN: &[(&str, Place, &str)] = &[
     ("working_directory", Place::Node, CWD),
 ];
 
+/// What to write instead of a name that is not ours, if that is known.
+pub fn written_instead(name: &str) -> Option<&'static str> {
+    FOREIGN.iter().find(|(foreign, _, _)| *foreign == name).map(|(_, _, fix)| *fix)
+}
+
 /// `max_retry` of `max_retries`: more letters than a slip changes, and a slip all the same.
 fn is_singular_of(name: &str, known: &str) -> bool {
     known.strip_suffix("ies").is_some_and(|stem| name.strip_suffix('y') == Some(stem))

@@ -34,6 +34,8 @@ mod unused_style;
 mod unwritten_key;
 mod without_effect;
 
+pub use misspelled_attribute::written_instead;
+
 use crate::checking::Checking;
 use crate::findings::Findings;
 

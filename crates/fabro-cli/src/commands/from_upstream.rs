@@ -1,0 +1,205 @@
+//! `fabro doctor --from-upstream`: what is lost of a project of upstream Fabro.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use fabro_config::{SettingsFile, SettingsReview, review_settings};
+use fabro_run::FileSources;
+use fabro_terminal::{Paint, clean, diagnostics, one_line};
+use fabro_types::{Diagnostic, LineIndex, Severity, Span};
+use serde_json::{Value, json};
+
+use crate::error;
+use crate::exit::Exit;
+use crate::global::{Global, home};
+use crate::output;
+use crate::workflow_files::{EXTENSIONS, files_in, shown};
+
+/// A file of the project, and what this version does with it.
+struct Reviewed {
+    file: String,
+    source: String,
+    review: SettingsReview,
+}
+
+/// Lists the files of a project, what is understood of them, and what is lost.
+pub(super) fn from_upstream(dir: &Path, is_json: bool, global: &Global) -> anyhow::Result<Exit> {
+    if !dir.is_dir() {
+        let message = format!("{} is not a directory", dir.display());
+        return Err(error::usage(message, "name the directory of a project"));
+    }
+    let files = files_in(dir, |path| is_workflow(path) || settings_kind(path).is_some())?;
+    if files.is_empty() {
+        let message = format!("there are no files of fabro in {}", dir.display());
+        return Err(error::usage(
+            message,
+            "name the directory of a project: it has .fabro, workflow.toml, run.toml or *.fabro",
+        ));
+    }
+    let mut all = Vec::new();
+    for path in files {
+        all.push(reviewed(&path, dir)?);
+    }
+    let lost: usize = all.iter().map(|it| it.review.findings.len()).sum();
+    if is_json {
+        let files: Vec<Value> = all.iter().map(Reviewed::as_json).collect();
+        output::json(&json!({ "files": files, "lost": lost }))?;
+    } else {
+        output::text(&text(&all, lost, global.paint_stdout()))?;
+    }
+    Ok(if lost == 0 { Exit::SUCCEEDED } else { Exit::FAILED })
+}
+
+fn is_workflow(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    extension.is_some_and(|it| EXTENSIONS.contains(&it))
+}
+
+/// What a file with settings is; `None` for any other.
+fn settings_kind(path: &Path) -> Option<SettingsFile> {
+    let name = path.file_name()?.to_str()?;
+    let is_in = |folder: &str| path.parent().is_some_and(|dir| dir.ends_with(folder));
+    let below_fabro = || path.components().any(|part| part.as_os_str() == ".fabro");
+    match name {
+        "fabro.toml" => Some(SettingsFile::Project),
+        "project.toml" if is_in(".fabro") => Some(SettingsFile::Project),
+        "config.toml" if is_in(".fabro") => Some(SettingsFile::Config),
+        "run.toml" | "workflow.toml" => Some(SettingsFile::Run),
+        _ if name.ends_with(".toml") && (below_fabro() || names_a_workflow(path)) => {
+            Some(SettingsFile::Run)
+        }
+        _ => None,
+    }
+}
+
+/// Whether a TOML file of any name is a run.toml: it says which workflow it runs.
+fn names_a_workflow(path: &Path) -> bool {
+    let Ok(text) = fabro_run::read_text(path) else { return false };
+    let names = |name: &str| ["graph", "workflow.graph"].contains(&name);
+    let review = review_settings(&text, SettingsFile::Run);
+    review.understood.iter().any(|(name, _)| names(name))
+}
+
+fn reviewed(path: &Path, dir: &Path) -> anyhow::Result<Reviewed> {
+    let file = shown(path, dir);
+    let source = match fabro_run::read_text(path) {
+        Ok(source) => source,
+        Err(reason) => {
+            let finding = Diagnostic::error("unreadable", Span::default(), reason)
+                .with_fix("make it a text file that can be read");
+            let review = SettingsReview { findings: vec![finding], ..SettingsReview::default() };
+            return Ok(Reviewed { file, source: String::new(), review });
+        }
+    };
+    let mut review = match settings_kind(path) {
+        Some(kind) => {
+            let mut review = review_settings(&source, kind);
+            review.findings.extend(unsupported(&source));
+            review
+        }
+        None => workflow_review(path, dir, &source),
+    };
+    // The version of the format is no setting.
+    review.findings.retain(|it| it.rule != "settings-version" || it.severity == Severity::Error);
+    review.understood.retain(|(name, _)| !name.ends_with("version"));
+    Ok(Reviewed { file, source, review })
+}
+
+/// Settings of ours that have no effect yet.
+fn unsupported(source: &str) -> Option<Diagnostic> {
+    let (config, _) = fabro_config::parse(source).ok()?;
+    let message = fabro_config::unsupported(&config)?;
+    let finding = Diagnostic::warning("unsupported-setting", Span::default(), message);
+    Some(finding.with_fix("copy what is to be kept in a command stage before the exit"))
+}
+
+/// The rules of findings that say what is lost of a workflow; others are about the workflow itself.
+const LOSSES: [&str; 6] = [
+    "misspelled-attribute",
+    "subgraph-attribute",
+    "unknown-property",
+    "unknown-tool",
+    "unknown-type",
+    "without-effect",
+];
+
+fn workflow_review(path: &Path, dir: &Path, source: &str) -> SettingsReview {
+    let folder = path.parent().map_or_else(|| dir.to_owned(), Path::to_owned);
+    let sources = FileSources::new(folder, home());
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    let checked = fabro_validate::check(&name, source, &sources, None);
+    let mut findings = checked.findings;
+    findings.retain(|it| it.severity == Severity::Error || LOSSES.contains(&it.rule));
+    SettingsReview { findings, ..SettingsReview::default() }
+}
+
+impl Reviewed {
+    fn as_json(&self) -> Value {
+        let index = LineIndex::new(&self.source);
+        let line = |span: &Span| index.position(span.start).line;
+        let understood = self.review.understood.iter();
+        let understood: Vec<Value> =
+            understood.map(|(name, span)| json!({"name": name, "line": line(span)})).collect();
+        let without_effect = self.review.without_effect.iter().map(
+            |(name, span, reason)| json!({"name": name, "line": line(span), "reason": reason}),
+        );
+        json!({
+            "file": self.file,
+            "understood": understood,
+            "without_effect": without_effect.collect::<Vec<_>>(),
+            "lost": diagnostics::as_data(&self.source, &self.review.findings),
+        })
+    }
+
+    fn write_to(&self, text: &mut String, paint: Paint) {
+        let index = LineIndex::new(&self.source);
+        let place = |span: Span| {
+            let at = index.position(span.start);
+            format!("{}:{}", at.line, at.column)
+        };
+        let _ = writeln!(text, "{}", clean(&self.file));
+        let names: Vec<&str> =
+            self.review.understood.iter().map(|(name, _)| name.as_str()).collect();
+        if !names.is_empty() {
+            let names = clean(&names.join(", ")).into_owned();
+            let _ = writeln!(text, "  {} understood: {names}", paint.good("✓"));
+        } else if self.review.findings.is_empty() {
+            let _ = writeln!(text, "  {} understood", paint.good("✓"));
+        }
+        for (name, span, reason) in &self.review.without_effect {
+            let _ = writeln!(text, "  · {} {}: {reason}", place(*span), clean(name));
+        }
+        for finding in &self.review.findings {
+            let mark = match finding.severity {
+                Severity::Error => paint.bad("✗"),
+                Severity::Warning => paint.odd("!"),
+            };
+            let message = one_line(&finding.message, 300);
+            let _ = writeln!(text, "  {mark} {} {message}", place(finding.span));
+            if let Some(fix) = &finding.fix {
+                let _ = writeln!(text, "      {} {}", paint.hint("help:"), one_line(fix, 300));
+            }
+        }
+    }
+}
+
+fn text(all: &[Reviewed], lost: usize, paint: Paint) -> String {
+    let mut text = String::new();
+    for file in all {
+        file.write_to(&mut text, paint);
+    }
+    let refused = all
+        .iter()
+        .flat_map(|it| &it.review.findings)
+        .filter(|it| it.severity == Severity::Error)
+        .count();
+    let plural = |count: usize| if count == 1 { "" } else { "s" };
+    let files = format!("{} file{}", all.len(), plural(all.len()));
+    let result = match (lost, refused) {
+        (0, _) => paint.good("nothing is lost"),
+        (_, 0) => paint.odd(&format!("{lost} loss{}", if lost == 1 { "" } else { "es" })),
+        _ => paint.bad(&format!("{} lost, {refused} that prevent a run", lost - refused)),
+    };
+    let _ = writeln!(text, "{files}: {result}");
+    text
+}

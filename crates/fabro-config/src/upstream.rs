@@ -1,0 +1,238 @@
+//! Settings of upstream Fabro that are not ours: what this version does with each of them. The
+//! warnings of `run` and `validate` and the report of `doctor` are made from this one table.
+
+use fabro_types::Diagnostic;
+use toml::de::DeValue;
+
+use crate::reader::{Key, Node, Reader, span};
+
+/// The rule of findings about settings of upstream.
+const RULE: &str = "upstream-setting";
+
+/// What this version does with a setting of upstream.
+#[derive(Clone, Copy)]
+pub(crate) enum Handling {
+    /// The same as with this setting of ours.
+    Same(&'static str),
+    /// Nothing, and nothing is lost. Why.
+    NoEffect(&'static str),
+    /// Nothing. What is lost, and what to do.
+    Lost(&'static str, &'static str),
+    /// The file is refused, for a run without it would be dangerous. Why, and what to do.
+    Refused(&'static str, &'static str),
+    /// A list of hooks, of which some are guards.
+    Hooks,
+}
+
+use Handling::{Hooks, Lost, NoEffect, Refused, Same};
+
+const DESCRIBES: &str = "it describes, and no run depends on it";
+const OTHER_PROVIDER: &str = "it belongs to another sandbox provider";
+const OTHER_PROGRAM: &str = "it is a setting of upstream's own programs";
+const IN_A_STAGE: &str = "do it in a command stage before the exit";
+
+/// Every setting of upstream that is not in the schema, by its dotted name; a name stands for all
+/// settings below it.
+#[rustfmt::skip]
+const UPSTREAM: &[(&str, Handling)] = &[
+    // Older and other names of what this version has.
+    ("version", Same("_version")),
+    ("goal", Same("run.goal")),
+    ("graph", Same("workflow.graph")),
+    ("inputs", Same("run.inputs")),
+    ("vars", Same("run.inputs")),
+    ("llm.model", Same("run.model.name")),
+    ("llm.provider", Same("run.model.provider")),
+    ("llm.fallbacks", Same("run.model.fallbacks")),
+    ("sandbox", Same("run.sandbox")),
+    ("setup", Same("run.prepare")),
+    ("artifacts", Same("run.artifacts")),
+    ("assets", Same("run.artifacts")),
+    ("hooks", Same("run.hooks")),
+    ("pull_request", Same("run.pull_request")),
+    ("checkpoint", Same("run.checkpoint")),
+    ("notifications", Same("run.notifications")),
+    ("interviews", Same("run.interviews")),
+    ("git", Same("run.git")),
+    ("github", Same("run.integrations")),
+    ("mcps", Same("run.agent.mcp")),
+    ("mcp_servers", Same("run.agent.mcp")),
+    ("run.mcps", Same("run.agent.mcp")),
+    ("run.agent.mcps", Same("run.agent.mcp")),
+    ("run.agent.mcp.NAME.startup_timeout_secs", Same("run.agent.mcp.NAME.startup_timeout")),
+    ("run.agent.mcp.NAME.tool_timeout_secs", Same("run.agent.mcp.NAME.tool_timeout")),
+    ("work_dir", Same("run.working_dir")),
+    ("directory", Same("run.working_dir")),
+    ("run.work_dir", Same("run.working_dir")),
+    // What changes nothing.
+    ("workflow.name", NoEffect(DESCRIBES)),
+    ("workflow.description", NoEffect(DESCRIBES)),
+    ("workflow.metadata", NoEffect(DESCRIBES)),
+    ("run.metadata", NoEffect(DESCRIBES)),
+    ("project.name", NoEffect(DESCRIBES)),
+    ("project.description", NoEffect(DESCRIBES)),
+    ("project.metadata", NoEffect(DESCRIBES)),
+    ("cli", NoEffect(OTHER_PROGRAM)),
+    ("server", NoEffect(OTHER_PROGRAM)),
+    ("features", NoEffect(OTHER_PROGRAM)),
+    ("log", NoEffect(OTHER_PROGRAM)),
+    ("run.sandbox.docker", NoEffect(OTHER_PROVIDER)),
+    ("run.sandbox.daytona", NoEffect(OTHER_PROVIDER)),
+    ("run.sandbox.ssh", NoEffect(OTHER_PROVIDER)),
+    ("run.sandbox.exe", NoEffect(OTHER_PROVIDER)),
+    ("run.sandbox.sprites", NoEffect(OTHER_PROVIDER)),
+    ("run.sandbox.preserve", NoEffect("the working directory is never removed")),
+    ("run.sandbox.stop_on_terminal", NoEffect(OTHER_PROVIDER)),
+    ("environments", NoEffect("it is used only by `run.environment`")),
+    // What is lost.
+    ("run.hooks", Hooks),
+    ("run.pull_request", Lost("no pull request is opened", "open one in a command stage before the exit, with `gh pr create`")),
+    ("run.checkpoint", Lost("files are not committed to git after each stage", "commit them in a command stage; a resume does not need commits")),
+    ("run.notifications", Lost("no message is sent", IN_A_STAGE)),
+    ("run.interviews", Lost("questions are asked in the terminal only", "answer them there, or from another process")),
+    ("run.git", Lost("nothing is committed, so there is no author", "commit in a command stage, with the author in its command")),
+    ("run.scm", Lost("nothing is cloned from or pushed to a repository", "clone before the run, and push in a command stage")),
+    ("run.clone", Lost("nothing is cloned: a run works in the directory it is started in", "clone before the run")),
+    ("run.integrations", Lost("stages get no token of that service", "set an environment variable such as GITHUB_TOKEN")),
+    ("run.execution.retros", Lost("no retrospective is written", "ask for it in a prompt stage before the exit")),
+    ("retro", Lost("no retrospective is written", "ask for it in a prompt stage before the exit")),
+    ("fabro.retro", Lost("no retrospective is written", "ask for it in a prompt stage before the exit")),
+    ("run.prepare.timeout", Lost("the steps have no timeout", "write `timeout 5m` before the command of a step")),
+    ("run.prepare.timeout_ms", Lost("the steps have no timeout", "write `timeout 5m` before the command of a step")),
+    ("run.prepare.steps.env", Lost("the step runs without these variables", "set them in `run.sandbox.env`, or in its script")),
+    ("run.model.controls", Lost("requests have the defaults of the model", "set `reasoning_effort` and `speed` on nodes, or in the model stylesheet")),
+    ("run.sandbox.local.worktree_mode", Lost("stages change the files of the working directory itself, not of a worktree", "start the run in a worktree: `git worktree add`")),
+    // What must not be passed over.
+    ("run.sandbox.devcontainer", Refused("scripts would run on this machine, not in the container", "start fabro in the container, and remove this setting")),
+    ("run.environment", Refused("scripts would run on this machine, without the isolation it asks for", "start fabro in that environment, and remove this setting")),
+    ("run.working_dir", Refused("scripts would run in the directory where the run is started", "remove it, and start the run in that directory")),
+];
+
+/// What this version does with the setting of this name (`NAME` for a key that the user chose), if
+/// it is one of upstream.
+pub(crate) fn upstream(pattern: &str) -> Option<Handling> {
+    UPSTREAM.iter().find(|(name, _)| *name == pattern).map(|(_, handling)| *handling)
+}
+
+/// Whether a setting of upstream is below this name.
+pub(crate) fn has_upstream_below(pattern: &str) -> bool {
+    let below = |name: &str| name.strip_prefix(pattern).is_some_and(|rest| rest.starts_with('.'));
+    UPSTREAM.iter().any(|(name, _)| below(name))
+}
+
+impl Reader {
+    /// A setting of upstream that is not read: what is lost is reported.
+    pub(crate) fn upstream(&mut self, full: &str, key: &Key<'_>, node: &Node<'_>, how: Handling) {
+        let at = span(key.span());
+        match how {
+            Same(_) => unreachable!("{full} is read as another setting"),
+            NoEffect(why) => self.without_effect.push((full.to_owned(), at, why)),
+            _ if is_off(node) => {
+                self.without_effect.push((full.to_owned(), at, "it is off"));
+            }
+            Lost(lost, fix) => {
+                let message = format!("`{full}` has no effect: {lost}");
+                self.diagnostics.push(Diagnostic::warning(RULE, at, message).with_fix(fix));
+            }
+            Refused(why, fix) => {
+                self.errors += 1;
+                let message = format!("`{full}` is not supported: {why}");
+                self.diagnostics.push(Diagnostic::error(RULE, at, message).with_fix(fix));
+            }
+            Hooks => match node.get_ref() {
+                DeValue::Array(hooks) => hooks.iter().for_each(|hook| self.hook(full, hook)),
+                _ => self.hook(full, node),
+            },
+        }
+    }
+
+    /// A hook is not run. One that is asked before a tool call may forbid it: without it, everything
+    /// would be allowed.
+    fn hook(&mut self, full: &str, hook: &Node<'_>) {
+        if is_off(hook) {
+            return;
+        }
+        let table = hook.get_ref().as_table();
+        let text = |key: &str| table.and_then(|table| table.get(key)?.get_ref().as_str());
+        let name = match text("name").or_else(|| text("id")) {
+            Some(name) => format!(" `{name}`"),
+            None => String::new(),
+        };
+        let at = span(hook.span());
+        let event = text("event").unwrap_or("an event");
+        let blocks = table.and_then(|table| table.get("blocking")?.get_ref().as_bool());
+        if event == "pre_tool_use" && blocks != Some(false) {
+            self.errors += 1;
+            let message = format!(
+                "the hook{name} of `{full}` is not supported: it would check tool calls, and without it all are allowed"
+            );
+            let fix = "remove it, and limit agents with `permissions` and `tools`";
+            self.diagnostics.push(Diagnostic::error(RULE, at, message).with_fix(fix));
+            return;
+        }
+        let message = format!("the hook{name} of `{full}` has no effect: nothing is run at `{event}`");
+        let fix = "run its command in a command stage";
+        self.diagnostics.push(Diagnostic::warning(RULE, at, message).with_fix(fix));
+    }
+
+    /// Reports `{{ env.NAME }}` in a value where it stays text.
+    pub(crate) fn interpolation(&mut self, name: &str, node: &Node<'_>, value: &serde_json::Value) {
+        let Some(variable) = first_interpolation(value) else { return };
+        let message = format!("`{name}` has `{{{{ env.{variable} }}}}` in it, which stays as it is");
+        let fix = format!(
+            "write the value, or `${variable}` in a script; environment variables are read in `run.sandbox.env` and headers"
+        );
+        let at = span(node.span());
+        self.diagnostics.push(Diagnostic::warning(RULE, at, message).with_fix(fix));
+    }
+}
+
+/// The variable of the first `{{ env.NAME }}` in the strings of a value.
+fn first_interpolation(value: &serde_json::Value) -> Option<&str> {
+    use serde_json::Value;
+    match value {
+        Value::String(text) => {
+            let mut starts = text.match_indices("{{").map(|(at, _)| at);
+            starts.find_map(|at| Some(crate::variables::interpolation(&text[at..])?.0))
+        }
+        Value::Array(items) => items.iter().find_map(first_interpolation),
+        Value::Object(entries) => entries.values().find_map(first_interpolation),
+        _ => None,
+    }
+}
+
+/// Whether the value turns a feature off.
+fn is_off(node: &Node<'_>) -> bool {
+    match node.get_ref() {
+        DeValue::Boolean(is_on) => !is_on,
+        DeValue::String(text) => ["never", "none", "off", "", "."].contains(&text.as_ref()),
+        DeValue::Array(items) => items.is_empty(),
+        DeValue::Table(table) => {
+            let enabled = table.get("enabled").and_then(|node| node.get_ref().as_bool());
+            table.is_empty() || enabled == Some(false)
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::RUN_FILE;
+
+    #[test]
+    fn every_other_name_leads_to_a_setting() {
+        let ours = RUN_FILE.concat();
+        let is_ours = |name: &str| {
+            ours.iter().any(|(own, _)| {
+                own.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            })
+        };
+        for (name, handling) in UPSTREAM {
+            assert!(!ours.iter().any(|(own, _)| own == name), "{name} is a setting of ours");
+            if let Same(target) = handling {
+                assert!(is_ours(target) || upstream(target).is_some(), "{name} -> {target}");
+            }
+        }
+    }
+}
