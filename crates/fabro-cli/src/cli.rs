@@ -4,7 +4,8 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     answer, cancel, compact, completion, context, cost, doctor, events, explain, explain_attribute,
-    fmt, fork, graph, init, inspect, logs, model, ps, replay, resume, rm, run, steer, validate, verify, wait,
+    fmt, fork, graph, init, inspect, logs, model, ps, replay, resume, rm, run, steer, validate,
+    verify, wait,
 };
 use crate::exit::Exit;
 use crate::global::Global;

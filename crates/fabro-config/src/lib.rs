@@ -61,7 +61,10 @@ pub use provider::ProviderSettings;
 pub use reader::SettingsReview;
 pub use review::{SettingsFile, review_settings};
 pub use run::{Execution, PrepareStep, RunConfig, parse, unsupported};
-pub use settings::{ModelSettings, RunDefaults, Settings, parse_settings, settings, settings_files, user_settings_file};
+pub use settings::{
+    ModelSettings, RunDefaults, Settings, parse_settings, settings, settings_files,
+    user_settings_file,
+};
 pub use store_dir::{project_dir, store_dir};
 pub use tools::{HttpMethod, HttpTool, McpServer, McpTransport};
 pub use variables::{MissingVariable, expand_variables};

@@ -194,7 +194,9 @@ impl Reader {
             }
             let key_pattern = join(pattern, key_name);
             match upstream(&key_pattern) {
-                Some(Handling::Same(ours)) => self.renamed(&full, pattern, ours, key, node, &mut map),
+                Some(Handling::Same(ours)) => {
+                    self.renamed(&full, pattern, ours, key, node, &mut map);
+                }
                 Some(handling) => self.upstream(&full, key, node, handling),
                 None => {
                     let value = self.setting(&full, &key_pattern, key, node);

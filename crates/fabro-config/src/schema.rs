@@ -81,11 +81,8 @@ pub(crate) const RUN_FILE: Schema =
     &[&[("_version", Version), ("workflow.graph", String)], RUN, COMMON];
 
 /// The settings of upstream's project files, `.fabro/project.toml` and `fabro.toml`.
-pub(crate) const PROJECT_FILE: Schema = &[
-    &[("_version", Version), ("project.directory", String), ("fabro.root", String)],
-    RUN,
-    COMMON,
-];
+pub(crate) const PROJECT_FILE: Schema =
+    &[&[("_version", Version), ("project.directory", String), ("fabro.root", String)], RUN, COMMON];
 
 /// The settings of a config.toml.
 pub(crate) const CONFIG_FILE: Schema = &[&[("_version", Version)], COMMON];

@@ -138,10 +138,7 @@ pub fn parse_settings(text: &str) -> Result<(Settings, Vec<Diagnostic>), Vec<Dia
     parse_with(text, CONFIG_FILE)
 }
 
-fn parse_with(
-    text: &str,
-    schema: Schema,
-) -> Result<(Settings, Vec<Diagnostic>), Vec<Diagnostic>> {
+fn parse_with(text: &str, schema: Schema) -> Result<(Settings, Vec<Diagnostic>), Vec<Diagnostic>> {
     let (mut checked, warnings) = read(text, schema)?;
     let settings = Settings {
         defaults: RunDefaults::take(&mut checked),

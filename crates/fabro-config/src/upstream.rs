@@ -170,7 +170,8 @@ impl Reader {
             self.diagnostics.push(Diagnostic::error(RULE, at, message).with_fix(fix));
             return;
         }
-        let message = format!("the hook{name} of `{full}` has no effect: nothing is run at `{event}`");
+        let message =
+            format!("the hook{name} of `{full}` has no effect: nothing is run at `{event}`");
         let fix = "run its command in a command stage";
         self.diagnostics.push(Diagnostic::warning(RULE, at, message).with_fix(fix));
     }
@@ -178,7 +179,8 @@ impl Reader {
     /// Reports `{{ env.NAME }}` in a value where it stays text.
     pub(crate) fn interpolation(&mut self, name: &str, node: &Node<'_>, value: &serde_json::Value) {
         let Some(variable) = first_interpolation(value) else { return };
-        let message = format!("`{name}` has `{{{{ env.{variable} }}}}` in it, which stays as it is");
+        let message =
+            format!("`{name}` has `{{{{ env.{variable} }}}}` in it, which stays as it is");
         let fix = format!(
             "write the value, or `${variable}` in a script; environment variables are read in `run.sandbox.env` and headers"
         );

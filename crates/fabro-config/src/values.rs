@@ -213,7 +213,9 @@ fn sandbox<'t>(node: &'t Node<'_>) -> Result<&'t str, Problem> {
     match string(node)? {
         "local" => Ok("local"),
         other => invalid(
-            format!("is `{other}`, a sandbox that this version does not have: scripts would run on this machine"),
+            format!(
+                "is `{other}`, a sandbox that this version does not have: scripts would run on this machine"
+            ),
             "use `local` if they may, or start fabro inside such a sandbox",
         ),
     }

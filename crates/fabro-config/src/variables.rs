@@ -29,15 +29,12 @@ pub fn expand_variables(
         out.push_str(&rest[..at]);
         let after = &rest[at + 1..];
         if rest[at..].starts_with('{') {
-            match interpolation(&rest[at..]) {
-                Some((name, more)) => {
-                    out.push_str(&lookup(name).ok_or_else(|| MissingVariable(name.to_owned()))?);
-                    rest = more;
-                }
-                None => {
-                    out.push('{');
-                    rest = after;
-                }
+            if let Some((name, more)) = interpolation(&rest[at..]) {
+                out.push_str(&lookup(name).ok_or_else(|| MissingVariable(name.to_owned()))?);
+                rest = more;
+            } else {
+                out.push('{');
+                rest = after;
             }
             continue;
         }

@@ -62,7 +62,8 @@ fn named(name: &str) -> anyhow::Result<&'static Attribute> {
     } else if let Some(near) = nearest(name, names.chain(older)) {
         format!("did you mean `{near}`?")
     } else {
-        "`fabro explain-attribute` lists all; others are kept in a file, and have no effect".to_owned()
+        "`fabro explain-attribute` lists all; others are kept in a file, and have no effect"
+            .to_owned()
     };
     Err(error::usage(message, next))
 }

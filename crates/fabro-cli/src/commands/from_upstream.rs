@@ -36,10 +36,7 @@ pub(super) fn from_upstream(dir: &Path, is_json: bool, global: &Global) -> anyho
             "name the directory of a project: it has .fabro, workflow.toml, run.toml or *.fabro",
         ));
     }
-    let mut all = Vec::new();
-    for path in files {
-        all.push(reviewed(&path, dir)?);
-    }
+    let all: Vec<_> = files.iter().map(|path| reviewed(path, dir)).collect();
     let lost: usize = all.iter().map(|it| it.review.findings.len()).sum();
     if is_json {
         let files: Vec<Value> = all.iter().map(Reviewed::as_json).collect();
@@ -65,10 +62,11 @@ fn settings_kind(path: &Path) -> Option<SettingsFile> {
         "project.toml" if is_in(".fabro") => Some(SettingsFile::Project),
         "config.toml" if is_in(".fabro") => Some(SettingsFile::Config),
         "run.toml" | "workflow.toml" => Some(SettingsFile::Run),
-        _ if name.ends_with(".toml") && (below_fabro() || names_a_workflow(path)) => {
-            Some(SettingsFile::Run)
+        _ => {
+            let is_toml = path.extension().is_some_and(|extension| extension == "toml");
+            let is_run_file = is_toml && (below_fabro() || names_a_workflow(path));
+            is_run_file.then_some(SettingsFile::Run)
         }
-        _ => None,
     }
 }
 
@@ -80,7 +78,7 @@ fn names_a_workflow(path: &Path) -> bool {
     review.understood.iter().any(|(name, _)| names(name))
 }
 
-fn reviewed(path: &Path, dir: &Path) -> anyhow::Result<Reviewed> {
+fn reviewed(path: &Path, dir: &Path) -> Reviewed {
     let file = shown(path, dir);
     let source = match fabro_run::read_text(path) {
         Ok(source) => source,
@@ -88,7 +86,7 @@ fn reviewed(path: &Path, dir: &Path) -> anyhow::Result<Reviewed> {
             let finding = Diagnostic::error("unreadable", Span::default(), reason)
                 .with_fix("make it a text file that can be read");
             let review = SettingsReview { findings: vec![finding], ..SettingsReview::default() };
-            return Ok(Reviewed { file, source: String::new(), review });
+            return Reviewed { file, source: String::new(), review };
         }
     };
     let mut review = match settings_kind(path) {
@@ -102,7 +100,7 @@ fn reviewed(path: &Path, dir: &Path) -> anyhow::Result<Reviewed> {
     // The version of the format is no setting.
     review.findings.retain(|it| it.rule != "settings-version" || it.severity == Severity::Error);
     review.understood.retain(|(name, _)| !name.ends_with("version"));
-    Ok(Reviewed { file, source, review })
+    Reviewed { file, source, review }
 }
 
 /// Settings of ours that have no effect yet.

@@ -209,8 +209,7 @@ fn check(
         given
     });
     let inputs = given.as_ref().map(|file| &file.config.inputs);
-    let mut workflow =
-        check_workflow(&wanted.path, inputs, cwd, &sources, &mut report.checked);
+    let mut workflow = check_workflow(&wanted.path, inputs, cwd, &sources, &mut report.checked);
     report.files.insert(cwd.join(&wanted.path));
     report.files.extend(run_file.map(|file| file.path.clone()));
     report.files.extend(sources.files());
@@ -227,7 +226,9 @@ fn check(
         findings.list.extend(models.in_run_file);
         if read.is_some() {
             let files = sources.into_texts();
+            let goal = settings.and_then(|it| it.defaults.goal.as_deref());
             let texts = files.values().map(String::as_str).chain([workflow.source.as_str()]);
+            let texts = texts.chain(goal);
             findings.list.extend(fabro_run::check_inputs(file, home, texts));
         }
         findings.list.sort_by_key(|finding| finding.span.start);

@@ -385,17 +385,72 @@ fn what_cannot_be_written_is_said() {
 #[test]
 fn attributes_have_a_reference() {
     let project = Project::new();
-    assert_snapshot!(project.run(&["explain-attribute", "timeout"]), @"");
-    assert_snapshot!(project.run(&["help", "attribute", "default_max_retry"]), @"");
-    assert_snapshot!(project.run(&["attribute", "fidelity"]), @"");
-    assert_snapshot!(project.run(&["explain-attribute", "inputs.repo", "--json"]), @"");
+    assert_snapshot!(project.run(&["explain-attribute", "timeout"]), @r#"
+    exit 0
+    ── stdout
+    timeout
+
+    How long the stage may take.
+
+    on       nodes
+    value    a duration: 250ms, 30s, 15m, 2h, 1d; a number alone is in seconds
+    default  none
+    example  test [shape=parallelogram, script="cargo test", timeout=15m]
+    "#);
+    assert_snapshot!(project.run(&["help", "attribute", "default_max_retry"]), @r"
+    exit 0
+    ── stdout
+    default_max_retries
+    `default_max_retry` is an older name of it, and means the same.
+
+    Extra attempts of every node without its own, after transient failures only.
+
+    on       the graph
+    value    a whole number from 0
+    default  0
+    older    default_max_retry
+    example  graph [default_max_retries=2]
+    ");
+    assert_snapshot!(project.run(&["attribute", "fidelity"]), @r#"
+    exit 0
+    ── stdout
+    fidelity
+
+    How much of the earlier stages the prompt tells.
+
+    on       nodes, edges
+    value    one of full, compact, summary:high, summary:medium, summary:low, truncate
+    default  none
+    example  review [prompt="Review it", fidelity=full, thread_id=main]
+    "#);
+    assert_snapshot!(project.run(&["explain-attribute", "inputs.repo", "--json"]), @r#"
+    exit 0
+    ── stdout
+    {
+      "name": "inputs.KEY",
+      "on": [
+        "node"
+      ],
+      "value": "a text",
+      "allowed": null,
+      "default": null,
+      "file": false,
+      "meaning": "an input of a sub-workflow, which then has no others",
+      "example": "child [shape=house, stack.child_workflow=\"audit.fabro\", inputs.repo=\"{{ inputs.repo }}\"]",
+      "older_names": []
+    }
+    "#);
     for (name, help) in [
         ("promt", "did you mean `prompt`?"),
         ("cmd", "use `script`"),
         ("color", "it is an attribute of Graphviz: drawings use it, and runs ignore it"),
-        ("zzz", "`fabro explain-attribute` lists all; others are kept in a file, and have no effect"),
+        (
+            "zzz",
+            "`fabro explain-attribute` lists all; others are kept in a file, and have no effect",
+        ),
     ] {
-        let expected = format!("exit 2\n── stderr\nerror: there is no attribute `{name}`\n  help: {help}\n");
+        let expected =
+            format!("exit 2\n── stderr\nerror: there is no attribute `{name}`\n  help: {help}\n");
         assert_eq!(project.run(&["explain-attribute", name]), expected);
     }
     let all = project.run(&["explain-attribute"]);

@@ -262,7 +262,9 @@ fn questions_survive_resizing() {
 #[test]
 fn validation_follows_the_files() {
     let flow = |prompt: &str| {
-        format!("digraph {{ start -> a -> exit [condition=\"outcome=success\"]; a [prompt=\"{prompt}\"] }}")
+        format!(
+            "digraph {{ start -> a -> exit [condition=\"outcome=success\"]; a [prompt=\"{prompt}\"] }}"
+        )
     };
     let project = Project::with(&[("flow.fabro", &flow("@p.md"))]);
     let terminal = Terminal::start(&project, &["validate", "--watch", "flow.fabro"], 100, 24);

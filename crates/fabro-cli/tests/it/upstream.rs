@@ -18,7 +18,7 @@ FROM = "{{ env.HOME }}"
 script = "echo prepared > prepared"
 "#;
 const LOST: &str = "[run.pull_request]\nenabled = true\n[[run.hooks]]\nevent = \"run_complete\"\nscript = \"./tell.sh\"\n";
-const WORKFLOW: &str = "digraph W { start -> a -> exit [condition=\"outcome=success\"]; a [shape=parallelogram, script=\"echo {{ goal }} $FROM; cat prepared\"] }";
+const WORKFLOW: &str = "digraph W { start -> a -> exit [condition=\"outcome=success\"]; a [shape=parallelogram, script=\"(echo {{ goal }} $FROM; cat prepared) > out\"] }";
 
 #[test]
 fn a_project_file_sets_what_its_runs_start_with() {
@@ -28,11 +28,25 @@ fn a_project_file_sets_what_its_runs_start_with() {
         ("flows/workflows/ship/workflow.fabro", WORKFLOW),
     ]);
     assert_eq!(project.exit(&["run", "ship"]), 0);
-    let context = project.json(&["context", "latest", "--json"]);
-    let output = context["command.output"].as_str().unwrap();
-    assert_eq!(output, format!("Ship that {}\nprepared", project.path().display()));
-    assert_snapshot!(project.run(&["validate", "ship"]), @"");
-    assert_snapshot!(project.run(&["doctor", "--from-upstream"]), @"");
+    let expected = format!("Ship that {}\nprepared\n", project.path().display());
+    assert_eq!(project.read("out"), expected);
+    assert_snapshot!(project.run(&["validate", "ship"]), @r"
+    exit 0
+    ── stdout
+    1 file checked, no findings
+    ");
+    assert_snapshot!(project.run(&["doctor", "--from-upstream"]), @r"
+    exit 0
+    ── stdout
+    .fabro/project.toml
+      ✓ understood: project.directory, run.goal, run.inputs, run.sandbox.env, run.prepare.steps.script, run.prepare.steps
+      · 3:1 project.name: it describes, and no run depends on it
+    flows/workflows/ship/workflow.fabro
+      ✓ understood
+    flows/workflows/ship/workflow.toml
+      ✓ understood: run.inputs
+    3 files: nothing is lost
+    ");
 }
 
 #[test]
@@ -41,16 +55,54 @@ fn what_is_lost_is_named_by_run_validate_and_doctor() {
         (".fabro/project.toml", &format!("{PROJECT}{LOST}")),
         ("w.fabro", WORKFLOW),
     ]);
-    assert_snapshot!(project.run(&["validate", "w.fabro"]), @"");
+    assert_snapshot!(project.run(&["validate", "w.fabro"]), @r"
+    exit 0
+    ── stdout
+    warning[upstream-setting]: `run.pull_request` has no effect: no pull request is opened
+      --> .fabro/project.toml:13:6
+       |
+    13 | [run.pull_request]
+       |      ^^^^^^^^^^^^
+       |
+       = help: open one in a command stage before the exit, with `gh pr create`
+
+    warning[upstream-setting]: the hook of `run.hooks` has no effect: nothing is run at `run_complete`
+      --> .fabro/project.toml:15:1
+       |
+    15 | [[run.hooks]]
+       | ^^^^^^^^^^^^^
+       |
+       = help: run its command in a command stage
+
+    2 files checked: 2 warnings
+    ");
     let run = project.run(&["run", "w.fabro", "--quiet"]);
-    assert_snapshot!(run.replace(&project.path().display().to_string(), "DIR"), @"");
-    assert_snapshot!(project.run(&["doctor", "--from-upstream", "."]), @"");
+    assert_snapshot!(run.replace(&project.path().display().to_string(), "DIR"), @r"
+    exit 0
+    ── stderr
+    DIR/.fabro/project.toml:13:6: warning: `run.pull_request` has no effect: no pull request is opened (open one in a command stage before the exit, with `gh pr create`)
+    DIR/.fabro/project.toml:15:1: warning: the hook of `run.hooks` has no effect: nothing is run at `run_complete` (run its command in a command stage)
+    ");
+    assert_snapshot!(project.run(&["doctor", "--from-upstream", "."]), @r"
+    exit 1
+    ── stdout
+    .fabro/project.toml
+      ✓ understood: project.directory, run.goal, run.inputs, run.sandbox.env, run.prepare.steps.script, run.prepare.steps
+      · 3:1 project.name: it describes, and no run depends on it
+      ! 13:6 `run.pull_request` has no effect: no pull request is opened
+          help: open one in a command stage before the exit, with `gh pr create`
+      ! 15:1 the hook of `run.hooks` has no effect: nothing is run at `run_complete`
+          help: run its command in a command stage
+    w.fabro
+      ✓ understood
+    2 files: 2 losses
+    ");
     let output = project.output(&["doctor", "--from-upstream", "--json"]);
     assert_eq!(output.status.code(), Some(1));
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["lost"], 2);
-    assert_snapshot!(report["files"][0]["lost"][0], @"");
-    assert_snapshot!(report["files"][0]["without_effect"][0], @"");
+    assert_snapshot!(report["files"][0]["lost"][0], @r#"{"rule":"upstream-setting","severity":"warning","message":"`run.pull_request` has no effect: no pull request is opened","line":13,"column":6,"end_line":13,"end_column":18,"fix":"open one in a command stage before the exit, with `gh pr create`"}"#);
+    assert_snapshot!(report["files"][0]["without_effect"][0], @r#"{"name":"project.name","line":3,"reason":"it describes, and no run depends on it"}"#);
 }
 
 #[test]
@@ -62,7 +114,8 @@ fn nothing_runs_without_the_isolation_it_asks_for() {
             ("fabro.toml", format!("version = 1\n{}", sandbox.replace("run.", ""))),
             ("run.toml", format!("_version = 1\nworkflow.graph = \"w.fabro\"\n{sandbox}")),
         ] {
-            let touch = "digraph W { start -> a -> exit; a [shape=parallelogram, script=\"touch ran\"] }";
+            let touch =
+                "digraph W { start -> a -> exit; a [shape=parallelogram, script=\"touch ran\"] }";
             let project = Project::with(&[(file, &text), ("w.fabro", touch)]);
             let wanted = if file == "run.toml" { file } else { "w.fabro" };
             assert_eq!(project.exit(&["run", wanted]), 2, "{file} {provider}");
@@ -76,6 +129,16 @@ fn nothing_runs_without_the_isolation_it_asks_for() {
 #[test]
 fn a_directory_without_a_project_is_refused() {
     let project = Project::with(&[("notes.toml", "a = 1\n")]);
-    assert_snapshot!(project.run(&["doctor", "--from-upstream"]), @"");
-    assert_snapshot!(project.run(&["doctor", "--from-upstream", "notes.toml"]), @"");
+    assert_snapshot!(project.run(&["doctor", "--from-upstream"]), @r"
+    exit 2
+    ── stderr
+    error: there are no files of fabro in .
+      help: name the directory of a project: it has .fabro, workflow.toml, run.toml or *.fabro
+    ");
+    assert_snapshot!(project.run(&["doctor", "--from-upstream", "notes.toml"]), @r"
+    exit 2
+    ── stderr
+    error: notes.toml is not a directory
+      help: name the directory of a project
+    ");
 }
