@@ -1,17 +1,20 @@
 //! The languages inside attributes, each text compiled once however many nodes and edges share it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
 use fabro_condition::Condition;
 use fabro_graph::{Attr, Diagnostic, Span, Workflow};
 use fabro_routing::Schema;
-use fabro_template::{ReadTarget, Template};
+use fabro_template::{Mode, ReadTarget, Template};
 use fabro_types::SyntaxError;
 
 use crate::attribute_text::attribute_error;
 use crate::spec::TextTemplate;
+
+/// The rule for values that a script would run as code.
+pub(crate) const SCRIPT_VALUE: &str = "script-value";
 
 /// Compiled texts by the span of their attribute; `None` for one that has an error.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +23,8 @@ pub struct Compiled {
     templates: HashMap<Span, Option<TextTemplate>>,
     schemas: HashMap<Span, Option<Arc<Schema>>>,
     schema_files: HashMap<Arc<str>, Result<Arc<Schema>, SyntaxError>>,
+    /// Scripts whose values were looked at.
+    scripts: HashSet<(Span, bool)>,
 }
 
 impl Compiled {
@@ -77,6 +82,18 @@ impl Compiler<'_> {
         };
         self.compiled.templates.insert(attr.span, template.clone());
         template
+    }
+
+    /// Values that stand where the script would run them as code. Each script is looked at once.
+    pub(crate) fn values_in_script(&mut self, attr: &Attr, script: &TextTemplate, mode: Mode) {
+        if script.template.is_plain()
+            || !self.compiled.scripts.insert((attr.span, mode == Mode::Python))
+        {
+            return;
+        }
+        for error in script.template.misplaced(mode) {
+            self.report(SCRIPT_VALUE, attr, &error);
+        }
     }
 
     /// The goal is rendered before any stage: it cannot read what exists only later.

@@ -97,6 +97,17 @@ impl Plan {
         Self::from_specs(workflow, specs)
     }
 
+    /// The plan of a run that exists. Older versions took values in scripts where they would be
+    /// evaluated; such a stage fails when it runs, unless the value is a number.
+    ///
+    /// # Errors
+    /// As [`Plan::compile`].
+    pub fn compile_recorded(workflow: Workflow) -> Result<Self, PlanError> {
+        let mut specs = Specs::lower(&workflow);
+        specs.findings.retain(|finding| finding.rule != compiled::SCRIPT_VALUE);
+        Self::from_specs(workflow, specs)
+    }
+
     /// The plan of a workflow that was [lowered](Specs::lower) before.
     pub fn from_specs(workflow: Workflow, specs: Specs) -> Result<Self, PlanError> {
         let Specs { graph, nodes, edges, mut findings, .. } = specs;

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use fabro_graph::schema;
 use fabro_graph::{Attr, Attrs, Diagnostic, Edge, Node, Span, Workflow};
-use fabro_template::Template;
+use fabro_template::{Mode, Template};
 use fabro_types::{NodeKind, Severity, SyntaxError, excerpt, tool_names};
 use strum::EnumString;
 
-use crate::compiled::{Compiled, Compiler};
+use crate::compiled::{Compiled, Compiler, SCRIPT_VALUE};
 use crate::spec::{
     AgentSpec, Backend, CommandSpec, EdgeCondition, EdgeSpec, GraphSpec, HumanSpec, InputSpec,
-    JoinPolicy, LlmSpec, ManagerSpec, NodeBody, NodeSpec, OutputSpec, ParallelSpec, RetryPolicy,
-    RetryTargets, TextTemplate, VisitLimit,
+    JoinPolicy, Language, LlmSpec, ManagerSpec, NodeBody, NodeSpec, OutputSpec, ParallelSpec,
+    RetryPolicy, RetryTargets, TextTemplate, VisitLimit,
 };
 
 /// How often an answer that does not match its schema is sent back, unless the node says.
@@ -308,7 +308,45 @@ impl Lowering<'_> {
     fn command(&mut self, attrs: &Attrs, script: Option<TextTemplate>) -> CommandSpec {
         let language = self.word(attrs, "language");
         let env = self.variables(attrs);
+        if let (Some(attr), Some(script)) = (attrs.get("script"), &script) {
+            let mode = match language {
+                Language::Shell => Mode::Shell,
+                Language::Python => Mode::Python,
+            };
+            self.compiler.values_in_script(attr, script, mode);
+            if language == Language::Shell {
+                self.evaluated_variables(attrs, script, &env);
+            }
+        }
         CommandSpec { script, language, env }
+    }
+
+    /// Variables that hold values, where the script evaluates them.
+    fn evaluated_variables(
+        &mut self,
+        attrs: &Attrs,
+        script: &TextTemplate,
+        env: &[(Arc<str>, TextTemplate)],
+    ) {
+        let is_value =
+            |text: &TextTemplate| !text.template.is_plain() && !text.template.is_number();
+        if !env.iter().any(|(_, text)| is_value(text)) {
+            return;
+        }
+        let Some(evaluated) = script.template.evaluated() else { return };
+        for (name, _) in
+            env.iter().filter(|(name, text)| is_value(text) && evaluated.contains(&**name))
+        {
+            let Some(attr) = attrs.get(&format!("env.{name}")) else { continue };
+            let message = format!(
+                "`{name}` holds a value, and the script evaluates `{name}` as code or in arithmetic"
+            );
+            let fix = format!(
+                "end the value in `| int`, or use \"${name}\" only as a word that is not evaluated"
+            );
+            let finding = Diagnostic::error(SCRIPT_VALUE, attr.key_span, message).with_fix(fix);
+            self.compiler.findings.push(finding);
+        }
     }
 
     /// The attributes `env.NAME` of a command.

@@ -49,10 +49,10 @@ fn variables_of_scripts_have_names_that_a_shell_knows() {
     let errors =
         |attributes: &str| errors(&format!("a [shape=parallelogram, script=x, {attributes}]"));
     insta::assert_snapshot!(errors("env.FABRO_X=1, env.1A=x, env.BASH_ENV=\"{{ goal }}\""), @r"
-attribute-value: `1A` cannot be the name of an environment variable
-attribute-value: the content of `BASH_ENV` is run as code, so it cannot be a value
-attribute-value: `FABRO_X` belongs to fabro, which sets variables of this name itself
-");
+    attribute-value: `1A` cannot be the name of an environment variable
+    attribute-value: the content of `BASH_ENV` is run as code, so it cannot be a value
+    attribute-value: `FABRO_X` belongs to fabro, which sets variables of this name itself
+    ");
     let plan = Plan::compile(workflow(
         "a [shape=parallelogram, script=x, env.PATH=\"{{ goal }}\", env.PORT=8080, env.PS4=\"+ \"]",
     ));

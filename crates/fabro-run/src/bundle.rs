@@ -139,7 +139,7 @@ impl Bundle {
         let beside = RelativeSources::new(&files, &self.base);
         let workflow = fabro_validate::prepare(&self.name, &self.source, &beside)
             .map_err(|findings| BundleError::Invalid { file: self.file.clone(), findings })?;
-        Ok(Plan::compile(workflow)?.with_on_unavailable(self.settings.on_unavailable))
+        Ok(Plan::compile_recorded(workflow)?.with_on_unavailable(self.settings.on_unavailable))
     }
 
     /// The goal that the workflow itself states, rendered with these inputs.

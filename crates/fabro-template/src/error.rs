@@ -45,15 +45,18 @@ pub enum RenderError {
         limit: usize,
     },
     /// A value stands where it cannot be quoted.
-    #[error(
-        "`{expression}` cannot be quoted {place}; put it into a variable on a line of its own first, or pipe it through `raw`"
-    )]
+    #[error("`{expression}` cannot stand {place}; {fix}")]
     Unquotable {
         /// The expression as it is written.
         expression: String,
         /// Where it stands, in words.
-        place: &'static str,
+        place: String,
+        /// What to do.
+        fix: String,
     },
+    /// The script itself is no text of a script.
+    #[error("the script holds a NUL character, which no command can take")]
+    NulInScript,
     /// A template file was to become a script.
     #[error(
         "a .j2 file cannot become a shell script, for its values would not be quoted; write the script in the workflow"

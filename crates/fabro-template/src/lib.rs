@@ -27,9 +27,11 @@
 //! lists and maps as compact JSON; a value that is missing is an error that names it, unless a
 //! default is given.
 //!
-//! In a shell script a value is quoted for the place where it stands: in the open, inside quotes, in a
-//! here-document. `{{ … | raw }}` puts it in as it is. Python scripts get values as they are: write
-//! `{{ context.report | py }}` for a literal of Python (`None`, `True`), `tojson` for JSON.
+//! In a shell script a value is quoted for the word or the quoted string that it stands in, and refused
+//! where it would be evaluated; [`Template::misplaced`] tells so before anything runs. In a Python script
+//! a value in a string literal is escaped for it, and `{{ context.report | py }}` is a literal of its own
+//! (`None`, `True`), `tojson` JSON. `{{ … | raw }}` puts a value in as it is, `int` and `float` make
+//! numbers, which may stand anywhere.
 //!
 //! # Limits
 //!
@@ -39,15 +41,19 @@
 
 mod engine;
 mod error;
+mod misplaced;
 mod parse;
 mod python;
+mod python_code;
 mod render;
 mod scan;
+mod script;
 mod shell;
 #[cfg(test)]
 mod tests;
 mod vars;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -57,7 +63,7 @@ use minijinja::Environment;
 
 use engine::Root;
 pub use error::RenderError;
-use parse::Part;
+use parse::{FormulaKind, Part};
 pub use vars::{Values, Vars};
 
 /// What a template is rendered for.
@@ -70,7 +76,8 @@ pub enum Mode {
     Text,
     /// A script for `sh` or `bash`: values quoted, except through `raw`; no value over 128 KiB.
     Shell,
-    /// A script for Python: values as they are; no value over 128 KiB.
+    /// A script for Python: values escaped in string literals, elsewhere literals only; no value over
+    /// 128 KiB.
     Python,
     /// An environment variable of a script: values as they are; no value over 128 KiB.
     Variable,
@@ -158,6 +165,33 @@ impl Template {
             }
         }
         self.render(Arc::clone(&root.vars), Mode::Text).map(serde_json::Value::from)
+    }
+
+    /// The values that stand where a script of this kind would run them as code: rendering fails
+    /// there. What goes through `raw` is taken for an ordinary word.
+    pub fn misplaced(&self, mode: Mode) -> Vec<SyntaxError> {
+        match &self.body {
+            Body::Parts(parts) => script::misplaced(parts, mode),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The variables that a shell script evaluates, such as `N` in `$((N + 1))`. `None` when any
+    /// variable may be one, for the script cannot be followed.
+    pub fn evaluated(&self) -> Option<BTreeSet<String>> {
+        match &self.body {
+            Body::Plain(text) => script::evaluated(text),
+            Body::Parts(parts) => script::evaluated(&script::skeleton(parts)),
+            Body::Jinja { .. } => None,
+        }
+    }
+
+    /// The template is one expression that gives a number: it ends in `int`, `float` or the like.
+    pub fn is_number(&self) -> bool {
+        let Body::Parts(parts) = &self.body else { return false };
+        let mut formulas =
+            parts.iter().filter(|part| !matches!(part, Part::Literal(text) if text.is_empty()));
+        matches!((formulas.next(), formulas.next()), (Some(Part::Expression(only)), None) if only.kind == FormulaKind::Number)
     }
 
     /// The values that it reads by name, in the order of the text. Computed keys, as in

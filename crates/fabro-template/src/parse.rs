@@ -30,6 +30,48 @@ pub(crate) struct Formula {
     pub(crate) key: Option<String>,
     /// What it can do without.
     pub(crate) optional: Vec<ReadTarget>,
+    /// Where it stands, its braces included.
+    pub(crate) span: Span,
+    pub(crate) kind: FormulaKind,
+}
+
+/// What the last filter of an expression makes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FormulaKind {
+    Any,
+    /// `int`, `float`, `length` and `count`.
+    Number,
+    /// `py` and `tojson`, in a Python script.
+    Literal,
+    Raw,
+}
+
+impl FormulaKind {
+    /// The filter counts only when it applies to the whole expression.
+    fn of(tokens: &[Token<'_>]) -> Self {
+        let mut depth = 0_usize;
+        let mut last = None;
+        for (at, token) in tokens.iter().enumerate() {
+            match (token.kind, token.text) {
+                (Kind::Sign, "(" | "[" | "{") => depth += 1,
+                (Kind::Sign, ")" | "]" | "}") => depth = depth.saturating_sub(1),
+                _ if depth > 0 => {}
+                (Kind::Sign, "|") => last = tokens.get(at + 1).map(|filter| filter.text),
+                (Kind::Sign, ".") | (Kind::Number | Kind::Text, _) => {}
+                (Kind::Name, "if" | "else" | "and" | "or" | "not" | "in" | "is")
+                | (Kind::Sign, _) => {
+                    return Self::Any;
+                }
+                (Kind::Name, _) => {}
+            }
+        }
+        match last {
+            Some("int" | "float" | "length" | "count") => Self::Number,
+            Some("py" | "tojson") => Self::Literal,
+            Some("raw") => Self::Raw,
+            _ => Self::Any,
+        }
+    }
 }
 
 /// Reads text in which `{{ goal … }}`, `{{ inputs… }}` and `{{ context… }}` are expressions.
@@ -51,7 +93,8 @@ pub(crate) fn ours(text: &str) -> Result<Template, SyntaxError> {
         let tag = scan::tag(text, open, inside, "}}")?;
         push_literal(&mut parts, &text[done..open], trims, trims_before);
         let found = scan::reads(&tag.tokens)?;
-        parts.push(Part::Expression(formula(text, inside, &tag, &found)?));
+        let span = Span::new(open, tag.after);
+        parts.push(Part::Expression(Formula { span, ..formula(text, inside, &tag, &found)? }));
         reads.extend(found);
         (done, from, trims) = (tag.after, tag.after, tag.trims);
     }
@@ -124,7 +167,9 @@ fn formula(
     });
     let optional = reads.iter().filter(|read| read.optional);
     let optional = optional.map(|read| read.target.clone()).collect();
-    Ok(Formula { text: source.trim().to_owned(), source: rewritten, key, optional })
+    let kind = FormulaKind::of(&tag.tokens);
+    let span = Span::new(inside, tag.end);
+    Ok(Formula { text: source.trim().to_owned(), source: rewritten, key, optional, span, kind })
 }
 
 /// The source with every chain of names as one look-up, `context["a.b"]` for `context.a.b`: only so

@@ -6,8 +6,8 @@ use minijinja::{Environment, Error, ErrorKind};
 
 use crate::engine::{EXPRESSIONS, Root, is_raw, text_of};
 use crate::parse::{Formula, Part, TEMPLATE};
-use crate::shell::{Refused, Script};
-use crate::{Mode, ReadTarget, RenderError};
+use crate::shell::VALUE;
+use crate::{Mode, ReadTarget, RenderError, script};
 
 /// The most that one value may bring into a script, in bytes: what Linux takes in one argument.
 const MAX_SCRIPT_VALUE: usize = 128 << 10;
@@ -16,34 +16,32 @@ const MAX_OUTPUT: usize = 32 << 20;
 
 /// Renders a template of ours.
 pub(crate) fn parts(parts: &[Part], root: &Arc<Root>) -> Result<String, RenderError> {
-    let mut out = match root.mode {
-        Mode::Shell => Out::Script(Script::new()),
-        _ => Out::Text(String::new()),
-    };
     let scope = Value::from_dyn_object(Arc::clone(root));
-    // Literal text goes in as one, for it is read with what follows it.
-    let mut literal = String::new();
+    let is_script = matches!(root.mode, Mode::Shell | Mode::Python);
+    let mut out = String::new();
+    let mut values = Vec::new();
+    let mut bytes = 0;
     for part in parts {
         match part {
-            Part::Literal(text) => literal.push_str(text),
-            Part::DollarGoal if root.mode == Mode::Prompt => literal.push_str(root.vars.goal()),
-            Part::DollarGoal => literal.push_str("$goal"),
+            Part::Literal(text) => out.push_str(text),
+            Part::DollarGoal if root.mode == Mode::Prompt => out.push_str(root.vars.goal()),
+            Part::DollarGoal => out.push_str("$goal"),
             Part::Expression(formula) => {
                 let (text, raw) = value(formula, root, &scope)?;
-                if raw {
-                    literal.push_str(&text);
+                if raw || !is_script {
+                    out.push_str(&text);
                 } else {
-                    out.literal(&std::mem::take(&mut literal), &formula.text)?;
-                    out.value(&text, &formula.text)?;
+                    bytes += text.len();
+                    out.push(VALUE);
+                    values.push((formula, text));
                 }
             }
         }
-        if out.len() + literal.len() > MAX_OUTPUT {
+        if out.len() + bytes > MAX_OUTPUT {
             return Err(RenderError::OutputTooLarge { limit: MAX_OUTPUT });
         }
     }
-    out.literal(&literal, "a value")?;
-    out.finish()
+    if values.is_empty() { Ok(out) } else { script::fill(&out, &values, root.mode) }
 }
 
 /// The value of an expression: its text, but for numbers, booleans, null, lists and maps.
@@ -93,48 +91,6 @@ fn value(formula: &Formula, root: &Root, scope: &Value) -> Result<(String, bool)
         });
     }
     Ok((text, raw))
-}
-
-/// What is rendered so far.
-enum Out {
-    Text(String),
-    Script(Script),
-}
-
-impl Out {
-    fn literal(&mut self, text: &str, expression: &str) -> Result<(), RenderError> {
-        match self {
-            Self::Text(out) => out.push_str(text),
-            Self::Script(out) => out.push_literal(text).map_err(unquotable(expression))?,
-        }
-        Ok(())
-    }
-
-    fn value(&mut self, text: &str, expression: &str) -> Result<(), RenderError> {
-        match self {
-            Self::Text(out) => out.push_str(text),
-            Self::Script(out) => out.push_value(text).map_err(unquotable(expression))?,
-        }
-        Ok(())
-    }
-
-    fn len(&self) -> usize {
-        match self {
-            Self::Text(out) => out.len(),
-            Self::Script(out) => out.len(),
-        }
-    }
-
-    fn finish(self) -> Result<String, RenderError> {
-        match self {
-            Self::Text(out) => Ok(out),
-            Self::Script(out) => out.finish().map_err(unquotable("a value")),
-        }
-    }
-}
-
-fn unquotable(expression: &str) -> impl Fn(Refused) -> RenderError {
-    move |place| RenderError::Unquotable { expression: expression.to_owned(), place }
 }
 
 /// Renders a template file.

@@ -1,3 +1,6 @@
+mod scripts;
+mod shells;
+
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -162,14 +165,13 @@ fn shell_values_are_quoted_for_their_place() {
             ("echo {{ context.cmd | raw }}", "echo $(touch x) `y` \"z\" \\"),
             ("echo {{ context.map | tojson }}", r#"echo '{"z": 1, "a": [null, "\"q\""]}'"#),
             ("echo {{ goal | raw | upper }}", "echo 'FIX IT'"),
-            ("x=$((1 + {{ context.score }}))", "x=$((1 + 91))"),
+            ("x=$((1 + {{ context.score | int }}))", "x=$((1 + 91))"),
             ("x=\"$(cat {{ goal }})\"", "x=\"$(cat 'Fix it')\""),
-            ("# {{ context.command.output }}\nls {{ goal }}", "# line 1 line 2\nls 'Fix it'"),
             ("# don't\nls {{ goal }}", "# don't\nls 'Fix it'"),
             ("echo a#b ${#x} $# \\' {{ goal }}", "echo a#b ${#x} $# \\' 'Fix it'"),
             (
-                "cat <<E\n{{ context.cmd }} $(x) {{ goal }}\nE\necho {{ goal }}",
-                "cat <<E\n\\$(touch x) \\`y\\` \"z\" \\\\ $(x) Fix it\nE\necho 'Fix it'",
+                "cat <<'E'\n{{ context.cmd }} $(x) {{ goal }}\nE\necho {{ goal }}",
+                "cat <<'E'\n$(touch x) `y` \"z\" \\ $(x) Fix it\nE\necho 'Fix it'",
             ),
             (
                 "cat <<-'E'\n\t{{ context.cmd }}\n\tE\necho {{ goal }}",
@@ -184,7 +186,7 @@ fn shell_values_are_quoted_for_their_place() {
     );
     check(
         Mode::Python,
-        &[("print({{ goal | tojson }}, {{ context.score }})", "print(\"Fix it\", 91)")],
+        &[("print({{ goal | tojson }}, {{ context.score | int }})", "print(\"Fix it\", 91)")],
     );
 }
 
@@ -197,15 +199,11 @@ fn values_that_cannot_be_quoted_are_refused() {
         ("echo \\{{ goal }}", "after a backslash"),
         ("echo $'{{ goal }}'", "inside `$'…'`, which not every shell knows"),
         ("echo \"${x:-{{ goal }}}\"", "inside `${…}`"),
-        ("echo $(({{ goal }}))", "in arithmetic, for it is no whole number"),
+        ("echo $(({{ goal }}))", "in arithmetic, which shells evaluate"),
         ("cat <<{{ goal }}", "as the end of a here-document"),
         (
-            "cat <<EOF\n{{ inputs.repo | replace('demo', 'EOF') }}\n",
-            "in a here-document, for it holds the line that ends it",
-        ),
-        (
-            "x=$(case a in a) ls {{ goal }};; esac)",
-            "here, for shells disagree on the quotes before it",
+            "cat <<'EOF'\n{{ inputs.repo | replace('demo', 'EOF') }}\nEOF",
+            "in a here-document, for it holds a line that begins like the end of it",
         ),
     ] {
         match render(text, Mode::Shell) {
@@ -222,59 +220,59 @@ fn what_is_missing_is_named() {
     insta::assert_snapshot!(fails("{{ context.ok | default('') }}{{ inputs.nope + 1 }}", Mode::Prompt), @"there is no input `nope`; set it under [run.inputs]");
     insta::assert_snapshot!(fails("{{ goal + 1 }}", Mode::Prompt), @"`goal + 1` cannot be rendered: tried to use + operator on unsupported types string and number");
     insta::assert_snapshot!(fails("{{ goal | replace }}", Mode::Prompt), @"`goal | replace` cannot be rendered: missing argument");
-    insta::assert_snapshot!(fails("echo `{{ goal }}`", Mode::Shell), @"`goal` cannot be quoted inside backticks; put it into a variable on a line of its own first, or pipe it through `raw`");
+    insta::assert_snapshot!(fails("echo `{{ goal }}`", Mode::Shell), @r#"`goal` cannot stand inside backticks; set env.GOAL="{{ goal }}" on the node and write "$GOAL", or write `{{ goal | int }}` for a whole number"#);
 }
 
 #[test]
 fn parse_errors_point_and_help() {
     insta::assert_snapshot!(ours("see {{ goal"), @r"
-see {{ goal
-    ^^ `{{` is not closed; add `}}`
-");
+    see {{ goal
+        ^^ `{{` is not closed; add `}}`
+    ");
     insta::assert_snapshot!(ours("see {{ goal | uper }}"), @r"
-see {{ goal | uper }}
-              ^^^^ there is no filter `uper`
-");
+    see {{ goal | uper }}
+                  ^^^^ there is no filter `uper`
+    ");
     insta::assert_snapshot!(ours("see {{ goal is fine }}"), @r"
-see {{ goal is fine }}
-               ^^^^ there is no test `fine`
-");
+    see {{ goal is fine }}
+                   ^^^^ there is no test `fine`
+    ");
     insta::assert_snapshot!(ours("see {{ context }}"), @r#"
-see {{ context }}
-       ^^^^^^^ `context` is not a value; name one of its keys: `context.KEY` or `context["KEY"]`
-"#);
+    see {{ context }}
+           ^^^^^^^ `context` is not a value; name one of its keys: `context.KEY` or `context["KEY"]`
+    "#);
     insta::assert_snapshot!(ours("see {{ context.x ~ score }}"), @r"
-see {{ context.x ~ score }}
-                   ^^^^^ there is no `score` in templates; read `goal`, `inputs.score` or `context.score`, or quote a text
-");
+    see {{ context.x ~ score }}
+                       ^^^^^ there is no `score` in templates; read `goal`, `inputs.score` or `context.score`, or quote a text
+    ");
     insta::assert_snapshot!(ours("see {{ context.x y }}"), @r"
-see {{ context.x y }}
-                 ^ unexpected input after expression
-");
+    see {{ context.x y }}
+                     ^ unexpected input after expression
+    ");
     insta::assert_snapshot!(ours("see {{ goal ~ 'x }}"), @r"
-see {{ goal ~ 'x }}
-              ^ the quote is not closed
-");
+    see {{ goal ~ 'x }}
+                  ^ the quote is not closed
+    ");
     insta::assert_snapshot!(jinja("a {% if context.x %} b"), @r"
-a {% if context.x %} b
-                    ^^ unexpected end of input, expected end of block
-");
+    a {% if context.x %} b
+                        ^^ unexpected end of input, expected end of block
+    ");
     insta::assert_snapshot!(jinja("a {% include 'b' %}"), @r"
-a {% include 'b' %}
-     ^^^^^^^ `include` needs other template files, and there are none; put the text into this file
-");
+    a {% include 'b' %}
+         ^^^^^^^ `include` needs other template files, and there are none; put the text into this file
+    ");
     insta::assert_snapshot!(jinja("a {{ repo }}"), @r"
-a {{ repo }}
-     ^^^^ there is no `repo` in templates; read `goal`, `inputs.repo` or `context.repo`, or quote a text
-");
+    a {{ repo }}
+         ^^^^ there is no `repo` in templates; read `goal`, `inputs.repo` or `context.repo`, or quote a text
+    ");
     insta::assert_snapshot!(jinja("a {# b"), @r"
-a {# b
-  ^^ the comment is not closed; add `#}`
-");
+    a {# b
+      ^^ the comment is not closed; add `#}`
+    ");
     insta::assert_snapshot!(jinja("{% for k in inputs %}{% endfor %}"), @r#"
-{% for k in inputs %}{% endfor %}
-            ^^^^^^ `inputs` is not a value; name one of its keys: `inputs.KEY` or `inputs["KEY"]`
-"#);
+    {% for k in inputs %}{% endfor %}
+                ^^^^^^ `inputs` is not a value; name one of its keys: `inputs.KEY` or `inputs["KEY"]`
+    "#);
 }
 
 #[test]
@@ -297,16 +295,16 @@ fn reads_are_told() {
         })
         .collect();
     insta::assert_snapshot!(shown.join("\n"), @r"
-goal at 3
-input a.b at 14
-context x.y? at 31
-context z at 56
-goal at 81
-context q? at 93
-context q? at 106
-input r? at 121
-context list at 147
-");
+    goal at 3
+    input a.b at 14
+    context x.y? at 31
+    context z at 56
+    goal at 81
+    context q? at 93
+    context q? at 106
+    input r? at 121
+    context list at 147
+    ");
 }
 
 #[test]
@@ -431,12 +429,12 @@ proptest! {
     }
 
     #[test]
-    fn a_quoted_value_reads_back(value in any::<String>()) {
+    fn a_quoted_value_reads_back(value in "[^\0]*") {
         let mut values = values();
         values.context.insert("v".to_owned(), Arc::new(json!(value)));
-        let script = Template::parse("{{ context.v }}").unwrap().render(Arc::new(values), Mode::Shell);
+        let script = Template::parse("echo {{ context.v }}").unwrap().render(Arc::new(values), Mode::Shell);
         let script = script.unwrap();
-        let inner = script.strip_prefix('\'').and_then(|text| text.strip_suffix('\'')).unwrap();
+        let inner = script.strip_prefix("echo '").and_then(|text| text.strip_suffix('\'')).unwrap();
         prop_assert_eq!(inner.replace(r"'\''", "'"), value);
     }
 }
@@ -465,8 +463,8 @@ fn python_literals() {
     assert_eq!(python("{{ context.text | py }} {{ inputs.n | py }}"), "\"None\" 3");
     assert_eq!(python("{{ (context.text ~ 1) | raw | py }}"), "\"None1\"");
     assert_eq!(
-        render("python3 -c {{ context.on | py }}", Mode::Shell).unwrap(),
-        "python3 -c 'True'"
+        render("python3 x.py {{ context.on | py }}", Mode::Shell).unwrap(),
+        "python3 x.py 'True'"
     );
     assert_eq!(render("echo {{ context.text | py }}", Mode::Shell).unwrap(), "echo '\"None\"'");
     let missing = render("{{ context.gone | py }}", Mode::Python).unwrap_err();

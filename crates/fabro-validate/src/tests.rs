@@ -76,6 +76,10 @@ const BROKEN: &[(&str, &str)] = &[
         "schema-with-acp",
         "digraph { start -> a -> exit; a [prompt=x, output_schema=routing, backend=acp] }",
     ),
+    (
+        "script-value",
+        "digraph { start -> a -> exit; a [shape=parallelogram, script=\"eval {{ goal }}\"] }",
+    ),
     ("several-exits", "digraph { start -> exit; start -> end }"),
     ("start-incoming", "digraph { start -> a -> start; a -> exit }"),
     ("start-node", "digraph { a -> exit }"),

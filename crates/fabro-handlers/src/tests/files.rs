@@ -98,7 +98,7 @@ fn a_stage_that_cannot_be_recorded_ends_the_driver() {
 fn a_dry_run_executes_nothing() {
     let source = r#"digraph {
         start -> c -> p -> w -> ask; ask -> fork [label="Yes"]; ask -> exit [label="No"]
-        c [shape=parallelogram, script="touch made; {{ context.later }}"]
+        c [shape=parallelogram, script="touch made; echo {{ context.later }}"]
         p [prompt="Use {{ context.found }} and {{ goal }}"]
         w [shape=insulator, duration=5h]
         ask [shape=hexagon]

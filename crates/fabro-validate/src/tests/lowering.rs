@@ -34,6 +34,35 @@ mod condition_syntax {
     }
 }
 
+mod script_value {
+    use crate::tests::support::reported;
+
+    #[test]
+    fn values_that_would_be_code_are_refused() {
+        insta::assert_snapshot!(reported("script-value", r#"start; exit; node [shape=parallelogram, script="echo $((\"{{ goal }}\"))"]; start -> a -> b -> exit"#), @r#"
+        1:71 error: `goal` cannot stand in arithmetic, which shells evaluate
+          at: {{ goal }}
+          fix: write `{{ goal | int }}` for a whole number; for any other value set env.GOAL="{{ goal }}" on the node and use it as "$GOAL" elsewhere
+        "#);
+        insta::assert_snapshot!(reported("script-value", r#"start -> a -> exit; a [shape=parallelogram, language=python, script="print({{ goal }})"]"#), @r#"
+        1:88 error: `goal` cannot stand in Python code outside of a string literal
+          at: {{ goal }}
+          fix: write `{{ goal | py }}` in place of the whole literal, or set env.GOAL="{{ goal }}" on the node and read os.environ["GOAL"]
+        "#);
+        insta::assert_snapshot!(reported("script-value", r#"start -> a -> exit; a [shape=parallelogram, env.N="{{ goal }}", env.M="{{ goal | int }}", script="echo $((N + M)) \"$N\""]"#), @r#"
+        1:57 error: `N` holds a value, and the script evaluates `N` as code or in arithmetic
+          at: env.N
+          fix: end the value in `| int`, or use "$N" only as a word that is not evaluated
+        "#);
+        insta::assert_snapshot!(reported("script-value", r#"start -> a -> exit; a [shape=parallelogram, env.N="{{ goal }}", script="bash -c \"echo $N\""]"#), @r#"
+        1:57 error: `N` holds a value, and the script evaluates `N` as code or in arithmetic
+          at: env.N
+          fix: end the value in `| int`, or use "$N" only as a word that is not evaluated
+        "#);
+        insta::assert_snapshot!(reported("script-value", r#"start -> a -> exit; a [shape=parallelogram, env.N="{{ goal }}", script="bash -c 'echo \"$N\"'; echo \"$N\" `date`; ssh h true"]"#), @"nothing");
+    }
+}
+
 mod template_syntax {
     use crate::tests::support::{reported, reported_with};
 

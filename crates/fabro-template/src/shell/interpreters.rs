@@ -1,0 +1,477 @@
+//! Programs that run code from their arguments or their input, and programs that run other commands.
+
+use super::commands::{Verdict, is_option, name_of};
+use super::words::Word;
+use crate::misplaced::{Advice, Misplaced};
+
+/// How a program finds its code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// The first operand is code after an option with one of these letters, else a file; the words
+    /// after it are values. The second letters are those of options with an argument.
+    Shell(&'static str, &'static str),
+    /// Options may follow the code, so that values must not begin a word after it.
+    Permuting,
+    Awk,
+    Sed,
+    /// It evaluates any of its words.
+    Everything,
+}
+
+const SHELLS: [&str; 20] = [
+    "ash",
+    "bash",
+    "csh",
+    "dash",
+    "elvish",
+    "fish",
+    "ksh",
+    "ksh93",
+    "mksh",
+    "nu",
+    "oksh",
+    "osh",
+    "powershell",
+    "pwsh",
+    "rbash",
+    "sh",
+    "tcsh",
+    "xonsh",
+    "yash",
+    "zsh",
+];
+
+const PERMUTING: [&str; 22] = [
+    "Rscript",
+    "bun",
+    "clojure",
+    "deno",
+    "elixir",
+    "erl",
+    "groovy",
+    "guile",
+    "julia",
+    "lua",
+    "luajit",
+    "node",
+    "nodejs",
+    "ocaml",
+    "osascript",
+    "perl",
+    "php",
+    "racket",
+    "ruby",
+    "scala",
+    "ts-node",
+    "tsx",
+];
+
+const EVERYTHING: [&str; 42] = [
+    "R",
+    "at",
+    "batch",
+    "crontab",
+    "dc",
+    "ed",
+    "emacs",
+    "entr",
+    "ex",
+    "expect",
+    "flock",
+    "ftp",
+    "gawk-csv",
+    "gdb",
+    "gnuplot",
+    "hyperfine",
+    "lldb",
+    "m4",
+    "mariadb",
+    "mosh",
+    "mysql",
+    "nix-shell",
+    "nvim",
+    "octave",
+    "parallel",
+    "psql",
+    "rsh",
+    "runuser",
+    "sbcl",
+    "screen",
+    "script",
+    "sqlite3",
+    "ssh",
+    "sshpass",
+    "su",
+    "systemd-run",
+    "tclsh",
+    "telnet",
+    "tmux",
+    "vi",
+    "vim",
+    "watch",
+];
+
+/// Programs that run another command: its name, the letters of options with an argument, and how
+/// many operands come before the command.
+const WRAPPERS: [(&str, &str, usize); 22] = [
+    ("builtin", "", 0),
+    ("busybox", "", 0),
+    ("chronic", "", 0),
+    ("chroot", "", 1),
+    ("command", "", 0),
+    ("doas", "uC", 0),
+    ("env", "uC", 0),
+    ("exec", "a", 0),
+    ("fakeroot", "", 0),
+    ("gtimeout", "sk", 1),
+    ("ionice", "cnpPu", 0),
+    ("nice", "n", 0),
+    ("nohup", "", 0),
+    ("setsid", "", 0),
+    ("stdbuf", "ioe", 0),
+    ("sudo", "ughpCrtUDRT", 0),
+    ("time", "fo", 0),
+    ("timeout", "sk", 1),
+    ("toybox", "", 0),
+    ("type", "", 0),
+    ("unbuffer", "", 0),
+    ("xargs", "IiEeLlnPsda", 0),
+];
+
+/// Programs that run a command somewhere else, with its words or the input of it.
+const RUNNERS: [&str; 26] = [
+    "bunx",
+    "bwrap",
+    "conda",
+    "distrobox",
+    "docker",
+    "firejail",
+    "flatpak",
+    "hatch",
+    "kubectl",
+    "lxc",
+    "lxc-attach",
+    "mamba",
+    "mise",
+    "nerdctl",
+    "npx",
+    "nsenter",
+    "oc",
+    "pdm",
+    "pipenv",
+    "podman",
+    "poetry",
+    "proot",
+    "strace",
+    "unshare",
+    "uv",
+    "vagrant",
+];
+
+/// Options of any program whose argument is code.
+const CODE_OPTIONS: [&str; 6] =
+    ["--command", "--eval", "--exec", "--execute", "--run", "--to-command"];
+
+const OTHER_COMMAND: Misplaced = Misplaced::new("as the name of a command", Advice::Name);
+
+fn kind(name: &str) -> Option<Kind> {
+    let base = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
+    Some(match base {
+        _ if SHELLS.contains(&base) || SHELLS.contains(&name) => Kind::Shell("c", "oO"),
+        "python" | "pypy" | "ipython" | "micropython" => Kind::Shell("c", "WXQ"),
+        "awk" | "gawk" | "mawk" | "nawk" | "original-awk" => Kind::Awk,
+        "sed" | "gsed" => Kind::Sed,
+        _ if PERMUTING.contains(&base) => Kind::Permuting,
+        _ if EVERYTHING.contains(&base) || EVERYTHING.contains(&name) => Kind::Everything,
+        _ => return None,
+    })
+}
+
+/// What a command that is no builtin does with its words.
+pub(super) fn judge(name: &str, words: &[Word]) -> Verdict {
+    if let Some(kind) = kind(name) {
+        return interpreter(kind, name, words);
+    }
+    if let Some((_, letters, operands)) = WRAPPERS.iter().find(|(known, ..)| *known == name) {
+        return wrapper(name, letters, *operands, words);
+    }
+    match name {
+        "find" | "fd" | "fdfind" => find(words),
+        "git" => git(words),
+        _ => other(name, words),
+    }
+}
+
+fn script_of(name: &str) -> Misplaced {
+    Misplaced::of(format!("in a script of `{name}`, which evaluates it"), Advice::InnerScript)
+}
+
+fn filter_of(name: &str) -> Misplaced {
+    Misplaced::of(format!("in a script or an option of `{name}`"), Advice::Variable)
+}
+
+fn interpreter(kind: Kind, name: &str, words: &[Word]) -> Verdict {
+    match kind {
+        Kind::Shell(code, with_argument) => shell(name, code, with_argument, words),
+        Kind::Permuting => permuting(name, words),
+        Kind::Awk => awk(name, words),
+        Kind::Sed => sed(name, words),
+        Kind::Everything => Verdict {
+            runs_input: Some(name.to_owned()),
+            ..Verdict::refusing(1..words.len(), script_of(name))
+        },
+    }
+}
+
+/// Short options together, such as `-lc`.
+fn letters(word: &Word) -> &str {
+    let is_short = is_option(word) && !word.text.starts_with("--");
+    if is_short { &word.text[1..] } else { "" }
+}
+
+fn shell(name: &str, code: &str, with_argument: &str, words: &[Word]) -> Verdict {
+    let mut at = 1;
+    let mut reads_input = false;
+    while let Some(word) = words.get(at).filter(|word| is_option(word)) {
+        at += 1;
+        if word.text == "--" {
+            break;
+        }
+        let letters = letters(word);
+        reads_input |= letters.contains('s') && !letters.contains(|c| code.contains(c));
+        let takes_next = letters.ends_with(|c| with_argument.contains(c));
+        at += usize::from(takes_next && !letters.contains(|c| code.contains(c)));
+    }
+    let operand = words.get(at);
+    reads_input |= operand.is_none_or(|word| {
+        word.text == "-" || word.text.starts_with("/dev/") || word.text.starts_with("/proc/")
+    });
+    let is_fixed = operand.is_some_and(|word| {
+        let is_split = word.text == "\0" && word.may_split;
+        !(word.has_values() || word.has_pattern || is_split)
+    });
+    // After a fixed operand, values are arguments of the script.
+    let end = if is_fixed { (at + 1).min(words.len()) } else { words.len() };
+    Verdict {
+        runs_input: reads_input.then(|| name.to_owned()),
+        ..Verdict::refusing(1..end, script_of(name))
+    }
+}
+
+fn permuting(name: &str, words: &[Word]) -> Verdict {
+    let mut verdict = Verdict::default();
+    let mut has_code = false;
+    let mut at = 1;
+    while let Some(word) = words.get(at) {
+        let letters = letters(word);
+        let is_plain = letters.bytes().all(|byte| byte.is_ascii_alphabetic());
+        let is_code = ["--eval", "--execute", "--print", "eval"].contains(&&*word.text)
+            || !letters.is_empty() && is_plain && letters.ends_with(['e', 'E', 'p', 'r']);
+        if word.text == "--" && !has_code || word.text == "-" {
+            break;
+        }
+        if word.text == "--" {
+            verdict.refused.push((1..at + 1, script_of(name)));
+            return verdict;
+        }
+        if is_code {
+            has_code = true;
+            at += 1;
+        } else if !is_option(word) && !has_code {
+            let is_fixed = !word.has_values() && !word.has_pattern;
+            let end = if is_fixed { at + 1 } else { words.len() };
+            verdict.refused.push((1..end, script_of(name)));
+            return verdict;
+        } else if has_code && word.has_values() && !word.text.starts_with(['\0', '-']) {
+            verdict.refused.push((1..at, script_of(name)));
+            let rest = Verdict::refusing(at + 1..words.len(), script_of(name));
+            verdict.refused.extend(rest.refused);
+            return verdict;
+        }
+        at += 1;
+    }
+    verdict.refused.push((1..words.len(), script_of(name)));
+    verdict.runs_input = (!has_code).then(|| name.to_owned());
+    verdict
+}
+
+fn awk(name: &str, words: &[Word]) -> Verdict {
+    let mut verdict = Verdict::default();
+    let mut at = 1;
+    let mut has_file = false;
+    while let Some(word) = words.get(at).filter(|word| is_option(word)) {
+        at += 1;
+        match letters(word) {
+            "v" => {
+                // `-v name=value`: the value is a text.
+                let fixed = words.get(at).and_then(|next| next.assigns.as_ref());
+                if fixed.is_none() {
+                    verdict.refused.push((at..at + 1, filter_of(name)));
+                }
+                at += 1;
+            }
+            "F" => at += 1,
+            "f" => {
+                has_file = true;
+                verdict.refused.push((at..at + 1, filter_of(name)));
+                at += 1;
+            }
+            _ => {
+                let is_assignment = word.text.starts_with("-v") && word.text.contains('=');
+                let name_end = word.text.find('=').unwrap_or_default();
+                if !is_assignment || word.text[..name_end].contains('\0') {
+                    verdict.refused.push((at - 1..at, filter_of(name)));
+                }
+            }
+        }
+        if word.text == "--" {
+            break;
+        }
+    }
+    let is_missing = !has_file && words.get(at).is_none_or(Word::has_values);
+    let end = if is_missing { words.len() } else { at + usize::from(!has_file) };
+    verdict.refused.push((at..end.max(at), filter_of(name)));
+    verdict
+}
+
+fn sed(name: &str, words: &[Word]) -> Verdict {
+    let mut verdict = Verdict::default();
+    let mut has_script = false;
+    let mut is_over = false;
+    let mut at = 1;
+    while let Some(word) = words.get(at) {
+        let takes_script = !is_over
+            && (letters(word).ends_with(['e', 'f'])
+                || ["--expression", "--file"].contains(&&*word.text));
+        if takes_script {
+            has_script = true;
+            verdict.refused.push((at..at + 2, filter_of(name)));
+            at += 1;
+        } else if word.text == "--" {
+            is_over = true;
+        } else if !is_over && is_option(word) {
+            has_script |= word.text.starts_with("--expression") || word.text.starts_with("--file");
+            verdict.refused.push((at..at + 1, filter_of(name)));
+        } else if !has_script {
+            has_script = true;
+            let end = if word.has_values() { words.len() } else { at + 1 };
+            verdict.refused.push((at..end, filter_of(name)));
+        } else if !is_over && word.text.starts_with('\0') && word.has_values() {
+            let place = "where it may be read as an option of `sed`: write `--` before the files";
+            verdict.refused.push((at..at + 1, Misplaced::new(place, Advice::Variable)));
+        }
+        at += 1;
+    }
+    verdict
+}
+
+/// A program that runs the command in its words.
+fn wrapper(name: &str, with_argument: &str, operands: usize, words: &[Word]) -> Verdict {
+    let mut at = 1;
+    let mut left = operands;
+    let mut refused = Vec::new();
+    let mut only_looks_up = false;
+    while let Some(word) = words.get(at) {
+        let takes_assignments = matches!(name, "env" | "sudo" | "doas");
+        if word.text == "--" {
+            at += 1;
+            break;
+        }
+        if is_option(word) {
+            let letters = letters(word);
+            only_looks_up |= name == "command" && letters.contains(['v', 'V']);
+            if word.has_values() || name == "env" && word.text.contains('S') {
+                refused.push((at..words.len(), script_of(name)));
+            }
+            at += 1 + usize::from(letters.ends_with(|c| with_argument.contains(c)));
+        } else if takes_assignments && word.assigns.is_some() {
+            let assigned = word.assigns.as_deref().unwrap_or_default();
+            if super::commands::is_special_variable(assigned) {
+                refused.push((at..at + 1, script_of(name)));
+            }
+            at += 1;
+        } else if left > 0 {
+            left -= 1;
+            at += 1;
+        } else {
+            break;
+        }
+    }
+    if only_looks_up || name == "type" {
+        return Verdict { refused, ..Verdict::default() };
+    }
+    let is_missing = at >= words.len();
+    let mut inner = if is_missing { Verdict::default() } else { Verdict::of_inner(words, at) };
+    if inner.refused.iter().any(|(range, _)| range.contains(&at)) && words[at].has_values() {
+        inner.refused = vec![(at..words.len(), OTHER_COMMAND)];
+    }
+    if name == "xargs" {
+        // Its input becomes words of the command.
+        let evaluates = !inner.refused.is_empty() || inner.runs_input.is_some();
+        inner.runs_input = evaluates.then(|| name.to_owned());
+    } else if is_missing && matches!(name, "sudo" | "busybox" | "toybox") {
+        inner.runs_input = Some(name.to_owned());
+    }
+    refused.extend(inner.refused);
+    Verdict { refused, ..inner }
+}
+
+/// `find … -exec COMMAND … \;`
+fn find(words: &[Word]) -> Verdict {
+    const EXEC: [&str; 9] =
+        ["-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch", "--exec-dir"];
+    let mut verdict = Verdict::default();
+    let mut from = 1;
+    while let Some(at) = words[from..].iter().position(|word| EXEC.contains(&&*word.text)) {
+        let start = from + at + 1;
+        let length = words[start..]
+            .iter()
+            .position(|word| matches!(&*word.text, ";" | "+"))
+            .unwrap_or(words.len() - start);
+        if length > 0 {
+            verdict.refused.extend(Verdict::of_inner(&words[..start + length], start).refused);
+        }
+        from = start + length;
+    }
+    verdict
+}
+
+fn git(words: &[Word]) -> Verdict {
+    const RUNS: [&str; 7] =
+        ["--exec", "-x", "bisect", "filter-branch", "foreach", "--upload-pack", "--receive-pack"];
+    let is_setting = |word: &&Word| word.text == "-c" || word.text.starts_with("--config-env");
+    let subcommand =
+        words.iter().skip(1).position(|word| !is_option(word)).map_or(words.len(), |at| at + 1);
+    let runs = words.iter().position(|word| RUNS.contains(&&*word.text));
+    let settings = words[..subcommand].iter().position(|word| is_setting(&word));
+    match settings.or(runs) {
+        Some(at) => Verdict::refusing(at..words.len(), filter_of("git")),
+        None => Verdict::default(),
+    }
+}
+
+/// A program that is not known: nothing in it is taken for code, unless it names an interpreter with
+/// code for it.
+fn other(name: &str, words: &[Word]) -> Verdict {
+    let mut verdict = Verdict::default();
+    for (at, word) in words.iter().enumerate().skip(1) {
+        let option = word.text.split('=').next().unwrap_or_default();
+        if CODE_OPTIONS.contains(&option) {
+            let end = if word.text.contains('=') { at + 1 } else { at + 2 };
+            verdict.refused.push((at..end.min(words.len()), filter_of(name)));
+        }
+        let Some(inner) = name_of(word) else { continue };
+        let Some(kind) = kind(inner) else { continue };
+        let rest = &words[at + 1..];
+        let has_code = rest.iter().any(|word| letters(word).contains(['c', 'e']));
+        let is_remote = inner == "ssh";
+        if has_code && kind != Kind::Everything || is_remote {
+            verdict.refused.push((at..words.len(), script_of(inner)));
+            break;
+        }
+        if RUNNERS.contains(&name) && at + 1 == words.len() {
+            verdict.runs_input = Some(inner.to_owned());
+        }
+    }
+    verdict
+}

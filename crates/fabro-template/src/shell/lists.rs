@@ -1,0 +1,394 @@
+//! Lists of commands: pipelines, compound commands, simple commands, redirections and here-documents.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::Range;
+
+use super::words::{Syntax, Word, is_name, unclear};
+use super::{HeredocEnd, Place, Reading, VALUE};
+use crate::misplaced::{Advice, Misplaced};
+
+/// The deepest nesting of commands, quotes and brackets that is followed.
+const MAX_DEPTH: usize = 48;
+
+const COMMENT: Misplaced = Misplaced::new("in a comment", Advice::Variable);
+pub(super) const LOOP_NAME: Misplaced =
+    Misplaced::new("as the name of a variable or a function", Advice::Fixed);
+
+/// `Err`: from here on shells may read the script in more than one way.
+pub(super) type Scan<T> = Result<T, Misplaced>;
+
+/// What ends a list.
+#[derive(Clone, Copy)]
+pub(super) enum End {
+    Text,
+    Paren,
+    Words(&'static [&'static str]),
+    /// `;;` and the like, or `esac`.
+    CaseItem,
+}
+
+/// Words of the grammar, where a command may begin.
+pub(super) const RESERVED: [&str; 20] = [
+    "!", "[[", "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function",
+    "if", "in", "select", "then", "until", "while", "{", "}",
+];
+
+#[derive(Clone, Default)]
+pub(super) struct Slot {
+    pub(super) place: Option<Place>,
+    refused: Option<Misplaced>,
+    /// The command that its here-document belongs to must accept it, too.
+    pub(super) heredoc: Option<usize>,
+}
+
+pub(super) struct Heredoc {
+    pub(super) end: HeredocEnd,
+    pub(super) expands: bool,
+    pub(super) is_accepted: bool,
+    pub(super) refused: Option<Misplaced>,
+}
+
+/// A value that is assigned to a variable.
+pub(super) struct Assigned {
+    values: Range<usize>,
+    name: String,
+    /// By `declare` and the like, which read `(…)` in the value for arrays.
+    by_declaration: bool,
+}
+
+pub(super) struct Scanner<'t> {
+    pub(super) text: &'t str,
+    pub(super) bytes: &'t [u8],
+    pub(super) at: usize,
+    /// The number of the next value.
+    pub(super) next: usize,
+    pub(super) depth: usize,
+    pub(super) heredocs: Vec<Heredoc>,
+    /// Here-documents whose text begins after the next line end.
+    pub(super) pending: VecDeque<usize>,
+    /// The names of variables that are expanded.
+    pub(super) reads: Vec<Range<usize>>,
+    pub(super) slots: Vec<Slot>,
+    /// Values before this one are decided.
+    decided: usize,
+    pub(super) evaluated: BTreeSet<String>,
+    pub(super) assigned: Vec<Assigned>,
+    /// Variables with attributes: integers and references; arrays.
+    pub(super) attributed: BTreeSet<String>,
+    pub(super) arrays: BTreeSet<String>,
+    pub(super) is_any_attributed: bool,
+}
+
+/// Reads a script in which every NUL stands for a value.
+pub(crate) fn read(text: &str) -> Reading {
+    let values = memchr::memchr_iter(VALUE as u8, text.as_bytes()).count();
+    let mut scanner = Scanner {
+        text,
+        bytes: text.as_bytes(),
+        at: 0,
+        next: 0,
+        depth: 0,
+        heredocs: Vec::new(),
+        pending: VecDeque::new(),
+        reads: Vec::new(),
+        slots: vec![Slot::default(); values],
+        decided: 0,
+        evaluated: BTreeSet::new(),
+        assigned: Vec::new(),
+        attributed: BTreeSet::new(),
+        arrays: BTreeSet::new(),
+        is_any_attributed: false,
+    };
+    let unclear = scanner.list(End::Text).err();
+    scanner.finish(unclear.as_ref())
+}
+
+/// A command with everything in it.
+pub(super) struct Unit {
+    values: Range<usize>,
+    heredocs: Range<usize>,
+    /// It runs what it reads, under this name.
+    runs_input: Option<String>,
+}
+
+impl Scanner<'_> {
+    fn finish(mut self, unclear: Option<&Misplaced>) -> Reading {
+        if let Some(unclear) = unclear {
+            self.refuse(self.decided..self.slots.len(), unclear);
+        }
+        for Assigned { values, name, by_declaration } in std::mem::take(&mut self.assigned) {
+            let is_attributed = self.is_any_attributed
+                || self.attributed.contains(&name)
+                || by_declaration && self.arrays.contains(&name);
+            if let Some(unclear) = unclear {
+                self.refuse(values, unclear);
+            } else if is_attributed || self.evaluated.contains(&name) {
+                let place = format!("in the variable `{name}`, which the script evaluates");
+                self.refuse(values, &Misplaced::of(place, Advice::Number));
+            }
+        }
+        let unknown = Misplaced::new("in this place", Advice::Variable);
+        let heredocs = &self.heredocs;
+        let place = |slot: Slot| {
+            let heredoc = slot.heredoc.map(|at| &heredocs[at]);
+            let refused = slot.refused.or_else(|| heredoc?.refused.clone());
+            match (refused, slot.place) {
+                (None, Some(place)) if heredoc.is_none_or(|it| it.is_accepted) => Ok(place),
+                (refused, _) => Err(refused.unwrap_or_else(|| unknown.clone())),
+            }
+        };
+        Reading {
+            places: std::mem::take(&mut self.slots).into_iter().map(place).collect(),
+            heredocs: self.heredocs.into_iter().map(|it| it.end).collect(),
+            evaluated: self.evaluated,
+            is_unclear: unclear.is_some(),
+        }
+    }
+
+    pub(super) fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    pub(super) fn peek_at(&self, by: usize) -> Option<u8> {
+        self.bytes.get(self.at + by).copied()
+    }
+
+    pub(super) fn is(&self, sign: &str) -> bool {
+        self.bytes[self.at..].starts_with(sign.as_bytes())
+    }
+
+    /// Takes the value here.
+    pub(super) fn take(&mut self) -> usize {
+        self.at += 1;
+        self.next += 1;
+        self.next - 1
+    }
+
+    /// One character, or one value, that nothing accepts.
+    pub(super) fn skip(&mut self) {
+        match self.text[self.at..].chars().next() {
+            Some(VALUE) => drop(self.take()),
+            Some(c) => self.at += c.len_utf8(),
+            None => {}
+        }
+    }
+
+    pub(super) fn deeper(&mut self) -> Scan<()> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(unclear("inside so many brackets and quotes"));
+        }
+        Ok(())
+    }
+
+    /// Refuses values, unless they are refused for a closer reason.
+    pub(super) fn refuse(&mut self, values: Range<usize>, why: &Misplaced) {
+        for slot in &mut self.slots[values] {
+            slot.refused.get_or_insert_with(|| why.clone());
+        }
+    }
+
+    pub(super) fn refuse_all(
+        &mut self,
+        values: Range<usize>,
+        heredocs: Range<usize>,
+        why: &Misplaced,
+    ) {
+        self.refuse(values, why);
+        for heredoc in &mut self.heredocs[heredocs] {
+            heredoc.refused.get_or_insert_with(|| why.clone());
+        }
+    }
+
+    pub(super) fn accept(&mut self, word: &Word) {
+        for (value, place) in &word.direct {
+            self.slots[*value].place.get_or_insert_with(|| place.clone());
+        }
+    }
+
+    /// This part of the script is evaluated: every name in it may be that of a variable.
+    pub(super) fn evaluate(&mut self, part: Range<usize>) {
+        let text = self.text[part].split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        self.evaluated.extend(text.filter(|name| is_name(name)).map(str::to_owned));
+    }
+
+    /// Commands up to the end, which is not taken when it is `)`; the word that was the end.
+    pub(super) fn list(&mut self, end: End) -> Scan<&'static str> {
+        loop {
+            self.separators()?;
+            if matches!(end, End::Text) {
+                self.decided = self.next;
+            }
+            let reserved = self.reserved();
+            match (end, self.peek(), reserved) {
+                (End::Text, None, _) | (End::Paren, Some(b')'), _) => return Ok(""),
+                (End::CaseItem, Some(b';'), _) => {
+                    self.at += if self.is(";;&") { 3 } else { 2 };
+                    return Ok(";;");
+                }
+                (End::CaseItem, _, Some("esac")) => {
+                    self.at += 4;
+                    return Ok("esac");
+                }
+                (End::Words(words), _, Some(word)) if words.contains(&word) => {
+                    self.at += word.len();
+                    return Ok(word);
+                }
+                (_, None, _) => {
+                    return Err(unclear("in a script whose brackets or loops are not closed"));
+                }
+                (_, Some(b')' | b';' | b'|'), _) => {
+                    return Err(unclear("after an unexpected sign"));
+                }
+                _ => self.pipeline()?,
+            }
+        }
+    }
+
+    /// Whitespace, line ends, comments and what separates commands.
+    pub(super) fn separators(&mut self) -> Scan<()> {
+        loop {
+            match self.peek() {
+                Some(b'\n') => self.line_end()?,
+                Some(b';') if !matches!(self.peek_at(1), Some(b';' | b'&')) => self.at += 1,
+                Some(b'&') if self.peek_at(1) != Some(b'>') => self.at += 1,
+                Some(b'|') if self.is("||") => self.at += 2,
+                Some(b'#') => self.comment(),
+                _ => {
+                    let before = self.at;
+                    self.whitespace()?;
+                    if self.at == before {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Spaces, tabs and joined lines.
+    pub(super) fn whitespace(&mut self) -> Scan<()> {
+        loop {
+            match self.peek() {
+                Some(b' ' | b'\t') => self.at += 1,
+                Some(b'\\') if self.peek_at(1) == Some(b'\n') => {
+                    self.at += 2;
+                    if self.peek() == Some(b'#') {
+                        return Err(unclear("after a `#` that begins a joined line"));
+                    }
+                }
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    pub(super) fn whitespace_and_lines(&mut self) -> Scan<()> {
+        loop {
+            self.whitespace()?;
+            match self.peek() {
+                Some(b'\n') => self.line_end()?,
+                Some(b'#') => self.comment(),
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    pub(super) fn comment(&mut self) {
+        let start = self.next;
+        while self.peek().is_some_and(|byte| byte != b'\n') {
+            self.skip();
+        }
+        self.refuse(start..self.next, &COMMENT);
+    }
+
+    /// The reserved word that stands here.
+    pub(super) fn reserved(&self) -> Option<&'static str> {
+        RESERVED.into_iter().find(|word| {
+            let after = self.bytes.get(self.at + word.len());
+            self.is(word) && after.is_none_or(|byte| b" \t\n;&|()<>".contains(byte))
+        })
+    }
+
+    pub(super) fn expect(&mut self, words: &[&'static str]) -> Scan<&'static str> {
+        match self.reserved().filter(|word| words.contains(word)) {
+            Some(word) => {
+                self.at += word.len();
+                Ok(word)
+            }
+            None => Err(unclear("after a loop or `case` that cannot be followed")),
+        }
+    }
+
+    pub(super) fn pipeline(&mut self) -> Scan<()> {
+        let mut units = Vec::new();
+        loop {
+            self.whitespace_and_lines()?;
+            while self.reserved() == Some("!") {
+                self.at += 1;
+                self.whitespace()?;
+            }
+            units.push(self.command()?);
+            self.whitespace()?;
+            if self.peek() != Some(b'|') || self.is("||") {
+                break;
+            }
+            self.at += if self.is("|&") { 2 } else { 1 };
+        }
+        let mut reader = None;
+        for unit in units.into_iter().rev() {
+            if let Some(name) = &reader {
+                let place = format!("in what is piped to `{name}`, which runs it");
+                let why = Misplaced::of(place, Advice::InnerScript);
+                self.refuse_all(unit.values, unit.heredocs, &why);
+            }
+            reader = reader.or(unit.runs_input);
+        }
+        Ok(())
+    }
+
+    pub(super) fn command(&mut self) -> Scan<Unit> {
+        let start = self.next;
+        let documents = self.heredocs.len();
+        let reserved = self.reserved();
+        let runs_input = match (self.peek(), reserved) {
+            (Some(b'('), _) => {
+                if self.is("((") {
+                    self.at += 2;
+                    self.arithmetic(true)?;
+                } else {
+                    self.deeper()?;
+                    self.at += 1;
+                    self.list(End::Paren)?;
+                    self.at += 1;
+                    self.depth -= 1;
+                }
+                self.redirections()?;
+                None
+            }
+            (_, Some(word)) => {
+                self.at += word.len();
+                self.deeper()?;
+                self.compound(word)?;
+                self.depth -= 1;
+                self.redirections()?;
+                None
+            }
+            _ => self.simple()?,
+        };
+        Ok(Unit { values: start..self.next, heredocs: documents..self.heredocs.len(), runs_input })
+    }
+
+    pub(super) fn some_word(&mut self, syntax: Syntax) -> Scan<Word> {
+        let word = self.word(syntax)?;
+        if word.span.is_empty() {
+            return Err(unclear("after a sign in an unexpected place"));
+        }
+        Ok(word)
+    }
+
+    pub(super) fn note_assigned(&mut self, word: &Word, name: &str, by_declaration: bool) {
+        if word.has_values() {
+            let values = word.values.clone();
+            self.assigned.push(Assigned { values, name: name.to_owned(), by_declaration });
+        }
+    }
+}

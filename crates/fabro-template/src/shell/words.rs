@@ -1,0 +1,536 @@
+//! Words: quotes and expansions.
+
+use std::ops::Range;
+
+use super::Place;
+use super::lists::{End, Scan, Scanner};
+use crate::misplaced::{Advice, Misplaced};
+
+const BACKTICKS: Misplaced = Misplaced::new("inside backticks", Advice::Variable);
+const PARAMETER: Misplaced = Misplaced::new("inside `${…}`", Advice::Variable);
+const ANSI: Misplaced =
+    Misplaced::new("inside `$'…'`, which not every shell knows", Advice::Variable);
+const LOCALE: Misplaced = Misplaced::new("inside `$\"…\"`", Advice::Variable);
+const DOLLAR: Misplaced = Misplaced::new("after a `$`", Advice::Fixed);
+const BACKSLASH: Misplaced = Misplaced::new("after a backslash", Advice::Variable);
+const AFTER_ESCAPE: Misplaced =
+    Misplaced::new("in a word with an escaped space, line end or sign before it", Advice::Variable);
+pub(super) const ARITHMETIC: Misplaced =
+    Misplaced::new("in arithmetic, which shells evaluate", Advice::Number);
+const SUBSCRIPT: Misplaced =
+    Misplaced::new("in a subscript, which shells evaluate", Advice::Number);
+
+/// A word as it is written.
+#[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "what is known of a word is independent")]
+pub(super) struct Word {
+    /// Without its quotes; everything that is not fixed is one NUL.
+    pub(super) text: String,
+    pub(super) span: Range<usize>,
+    /// The values anywhere in it, also inside `$(…)`.
+    pub(super) values: Range<usize>,
+    pub(super) heredocs: Range<usize>,
+    /// The values that stand in it directly.
+    pub(super) direct: Vec<(usize, Place)>,
+    /// The variables that are expanded in it.
+    pub(super) reads: Range<usize>,
+    /// Nothing in it is quoted or expanded.
+    pub(super) is_plain: bool,
+    /// Unquoted patterns or braces may make other words of it.
+    pub(super) has_pattern: bool,
+    /// It is `NAME=…`, `NAME+=…` or `NAME[…]=…`.
+    pub(super) assigns: Option<String>,
+    /// `>(…)` is part of it.
+    pub(super) has_sink: bool,
+    /// Something that is not quoted is expanded in it, which may make several words.
+    pub(super) may_split: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Syntax {
+    Argument,
+    /// `NAME[…]=` is an assignment here.
+    Assignable,
+    /// The right side of `=~`.
+    Regex,
+}
+
+impl Word {
+    pub(super) fn has_values(&self) -> bool {
+        !self.values.is_empty()
+    }
+
+    /// Its text when nothing in it depends on anything.
+    pub(super) fn fixed(&self) -> Option<&str> {
+        (!self.text.contains('\0') && !self.has_pattern).then_some(&*self.text)
+    }
+}
+
+impl Scanner<'_> {
+    /// Reads a word; it is empty where none begins.
+    pub(super) fn word(&mut self, syntax: Syntax) -> Scan<Word> {
+        let mut word = Word { is_plain: true, ..Word::default() };
+        let start = (self.at, self.next, self.heredocs.len(), self.reads.len());
+        let mut brackets = 0_usize;
+        let mut is_escaped = false;
+        while let Some(first) = self.peek() {
+            let inside = syntax == Syntax::Regex && brackets > 0;
+            match first {
+                b'(' if syntax == Syntax::Regex => {
+                    brackets += 1;
+                    self.literal(&mut word);
+                }
+                b')' if inside => {
+                    brackets -= 1;
+                    self.literal(&mut word);
+                }
+                b'|' if syntax == Syntax::Regex && !self.is("||") => self.literal(&mut word),
+                b' ' | b'\t' | b'<' | b'>' if inside => self.literal(&mut word),
+                b'<' | b'>' if self.peek_at(1) == Some(b'(') => {
+                    word.has_sink |= first == b'>';
+                    self.at += 2;
+                    self.nested()?;
+                    word.dynamic(true);
+                }
+                b' ' | b'\t' | b'\n' | b';' | b'&' | b'|' | b'<' | b'>' | b'(' | b')' => break,
+                b'[' if syntax == Syntax::Assignable && word.is_plain && is_name(&word.text) => {
+                    self.subscript(&mut word)?;
+                }
+                b'=' if word.is_plain && word.assigns.is_none() => {
+                    word.note_assignment();
+                    self.literal(&mut word);
+                }
+                0 => self.direct_value(&mut word, is_escaped),
+                b'\\' => is_escaped |= self.escape(&mut word),
+                _ => self.part(&mut word)?,
+            }
+        }
+        word.span = start.0..self.at;
+        word.values = start.1..self.next;
+        word.heredocs = start.2..self.heredocs.len();
+        word.reads = start.3..self.reads.len();
+        let is_multiline = !self.pending.is_empty() && self.text[word.span.clone()].contains('\n');
+        if is_multiline {
+            return Err(Misplaced::new(
+                "after a word of several lines on the line where a here-document begins",
+                Advice::Variable,
+            ));
+        }
+        Ok(word)
+    }
+
+    /// Quotes, expansions and ordinary characters.
+    fn part(&mut self, word: &mut Word) -> Scan<()> {
+        match self.peek() {
+            Some(b'\'') => self.single(word)?,
+            Some(b'"') => self.double(word)?,
+            Some(b'`') => {
+                self.backticks()?;
+                word.dynamic(true);
+            }
+            Some(b'$') => self.dollar(word)?,
+            Some(b'*' | b'?' | b'[' | b'{') => {
+                word.has_pattern = true;
+                self.literal(word);
+            }
+            _ => self.literal(word),
+        }
+        Ok(())
+    }
+
+    fn literal(&mut self, word: &mut Word) {
+        let c = self.text[self.at..].chars().next();
+        word.text.extend(c);
+        self.at += c.map_or(1, char::len_utf8);
+    }
+
+    fn direct_value(&mut self, word: &mut Word, is_escaped: bool) {
+        let before = self.at.checked_sub(1).map(|at| self.bytes[at]);
+        let in_braces = matches!(before, Some(b'{' | b',' | b'.'));
+        let value = self.take();
+        if is_escaped {
+            self.refuse(value..value + 1, &AFTER_ESCAPE);
+        } else {
+            word.direct.push((value, Place::Word { in_braces }));
+        }
+        word.dynamic(false);
+    }
+
+    /// A backslash outside of quotes; true when it takes away the meaning of what follows.
+    fn escape(&mut self, word: &mut Word) -> bool {
+        word.is_plain = false;
+        self.at += 1;
+        match self.peek() {
+            Some(0) => {
+                let value = self.take();
+                self.refuse(value..value + 1, &BACKSLASH);
+                word.dynamic(false);
+                false
+            }
+            Some(b'\n') => {
+                self.at += 1;
+                true
+            }
+            Some(next) => {
+                self.literal(word);
+                next.is_ascii_whitespace() || b"|&;()<>#".contains(&next)
+            }
+            None => false,
+        }
+    }
+
+    fn single(&mut self, word: &mut Word) -> Scan<()> {
+        word.is_plain = false;
+        self.at += 1;
+        loop {
+            match self.peek() {
+                None => return Err(unclosed("'")),
+                Some(b'\'') => break,
+                Some(0) => {
+                    let value = self.take();
+                    word.direct.push((value, Place::Single));
+                    word.dynamic(false);
+                }
+                Some(_) => self.literal(word),
+            }
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    fn double(&mut self, word: &mut Word) -> Scan<()> {
+        word.is_plain = false;
+        self.at += 1;
+        let mut name_end = None;
+        loop {
+            match self.peek() {
+                None => return Err(unclosed("\"")),
+                Some(b'"') => break,
+                Some(0) => {
+                    let after_name = name_end == Some(self.at);
+                    let value = self.take();
+                    word.direct.push((value, Place::Double { after_name }));
+                    word.dynamic(false);
+                }
+                Some(b'\\') => {
+                    let next = self.peek_at(1);
+                    self.at += 1;
+                    if next == Some(0) {
+                        let value = self.take();
+                        self.refuse(value..value + 1, &BACKSLASH);
+                        word.dynamic(false);
+                    } else if next == Some(b'\n') {
+                        self.at += 1;
+                    } else {
+                        if !matches!(next, Some(b'$' | b'`' | b'"' | b'\\')) {
+                            word.text.push('\\');
+                        }
+                        if next.is_some() {
+                            self.literal(word);
+                        }
+                    }
+                }
+                Some(b'`') => {
+                    self.backticks()?;
+                    word.dynamic(false);
+                }
+                Some(b'$') => {
+                    if self.expansion(true)? {
+                        word.dynamic(false);
+                        name_end =
+                            Some(self.at).filter(|at| !matches!(self.bytes[at - 1], b'}' | b')'));
+                    } else {
+                        word.text.push('$');
+                    }
+                }
+                Some(_) => self.literal(word),
+            }
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    /// A `$` outside of quotes.
+    fn dollar(&mut self, word: &mut Word) -> Scan<()> {
+        let start = self.next;
+        match self.peek_at(1) {
+            Some(b'\'') => {
+                self.at += 2;
+                loop {
+                    match self.peek() {
+                        None => return Err(unclosed("$'")),
+                        Some(b'\'') => break,
+                        Some(b'\\') if self.peek_at(1) == Some(b'\'') => {
+                            return Err(Misplaced::new(
+                                "after `\\'` in `$'…'`, for shells disagree on where it ends",
+                                Advice::Variable,
+                            ));
+                        }
+                        Some(b'\\') if self.peek_at(1) != Some(0) => {
+                            self.at += 1;
+                            self.skip();
+                        }
+                        Some(_) => self.skip(),
+                    }
+                }
+                self.at += 1;
+                self.refuse(start..self.next, &ANSI);
+                word.dynamic(false);
+            }
+            Some(b'"') => {
+                self.at += 1;
+                self.double(word)?;
+                self.refuse(start..self.next, &LOCALE);
+                word.dynamic(false);
+            }
+            _ if self.expansion(false)? => word.dynamic(true),
+            _ => word.text.push('$'),
+        }
+        Ok(())
+    }
+
+    /// What a `$` expands; false when it stands for itself.
+    fn expansion(&mut self, quoted: bool) -> Scan<bool> {
+        self.at += 1;
+        let start = self.next;
+        match self.peek() {
+            Some(b'(') if self.is("((") => {
+                self.at += 2;
+                self.arithmetic(false)?;
+            }
+            Some(b'(') => {
+                self.at += 1;
+                self.nested()?;
+            }
+            Some(b'{') => {
+                self.deeper()?;
+                self.parameter(quoted)?;
+                self.depth -= 1;
+                self.refuse(start..self.next, &PARAMETER);
+            }
+            Some(b'[') => {
+                self.old_arithmetic()?;
+                self.refuse(start..self.next, &ARITHMETIC);
+            }
+            Some(0) => {
+                let value = self.take();
+                self.refuse(value..value + 1, &DOLLAR);
+            }
+            Some(first) if first.is_ascii_alphabetic() || first == b'_' => {
+                let from = self.at;
+                self.at += self.name_length(from);
+                self.reads.push(from..self.at);
+            }
+            Some(first) if first.is_ascii_digit() || b"@*#?-$!".contains(&first) => self.at += 1,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn name_length(&self, from: usize) -> usize {
+        let is_name = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'_';
+        self.bytes[from..].iter().take_while(is_name).count()
+    }
+
+    /// `${…}` from its brace on.
+    fn parameter(&mut self, quoted: bool) -> Scan<()> {
+        self.at += 1;
+        if matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'|')) {
+            return Err(unclear("after `${` with a command"));
+        }
+        let from = self.at + usize::from(matches!(self.peek(), Some(b'#' | b'!')));
+        let length = self.name_length(from);
+        if length > 0 {
+            self.reads.push(from..from + length);
+        }
+        let mut ignored = Word::default();
+        loop {
+            match self.peek() {
+                None => return Err(unclosed("${")),
+                Some(b'}') => break,
+                Some(b'\\') => {
+                    self.at += 1;
+                    self.skip();
+                }
+                Some(b'\'') if quoted => {
+                    let rest = &self.text[self.at + 1..];
+                    let length = rest.find('\'').ok_or_else(|| unclosed("'"))?;
+                    if rest[..length].contains(['}', '"', '\\', '$', '`', '{', '\n', '\0']) {
+                        return Err(unclear("after a quote inside a quoted `${…}`"));
+                    }
+                    self.at += length + 2;
+                }
+                Some(b'\'') => self.single(&mut ignored)?,
+                Some(b'"') => {
+                    let start = self.at;
+                    self.deeper()?;
+                    self.double(&mut ignored)?;
+                    self.depth -= 1;
+                    if quoted && self.text[start..self.at].contains('}') {
+                        return Err(unclear("after a quote inside a quoted `${…}`"));
+                    }
+                }
+                Some(b'`') => self.backticks()?,
+                Some(b'$') if !quoted && matches!(self.peek_at(1), Some(b'\'' | b'"')) => {
+                    self.dollar(&mut ignored)?;
+                }
+                Some(b'$') => drop(self.expansion(quoted)?),
+                Some(b'<' | b'>') if self.peek_at(1) == Some(b'(') => {
+                    return Err(unclear("after `<(…)` inside `${…}`"));
+                }
+                Some(_) => self.skip(),
+            }
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    /// Arithmetic up to and with its `))`. The command `((` is no arithmetic in every shell.
+    pub(super) fn arithmetic(&mut self, is_command: bool) -> Scan<()> {
+        let from = self.at;
+        let start = self.next;
+        let mut brackets = 0_usize;
+        let mut ignored = Word::default();
+        self.deeper()?;
+        loop {
+            match self.peek() {
+                None => return Err(unclosed("((")),
+                Some(b')') if brackets > 0 => {
+                    brackets -= 1;
+                    self.at += 1;
+                }
+                Some(b')') if self.is("))") => break,
+                Some(b'(') => {
+                    brackets += 1;
+                    self.at += 1;
+                }
+                Some(b'<') if is_command && self.is("<<") => {
+                    return Err(unclear("after `<<` inside `((…))`"));
+                }
+                Some(b'#') if is_command => return Err(unclear("after `#` inside `((…))`")),
+                Some(b'"') if !is_command => self.double(&mut ignored)?,
+                Some(b')' | b'\'' | b'"' | b'\\') => {
+                    return Err(unclear("after arithmetic that cannot be followed"));
+                }
+                Some(b'`') => self.backticks()?,
+                Some(b'$') => drop(self.expansion(true)?),
+                Some(_) => self.skip(),
+            }
+        }
+        self.depth -= 1;
+        self.evaluate(from..self.at);
+        self.at += 2;
+        self.refuse(start..self.next, &ARITHMETIC);
+        Ok(())
+    }
+
+    /// `$[…]`, which is arithmetic in bash and text elsewhere.
+    fn old_arithmetic(&mut self) -> Scan<()> {
+        let from = self.at;
+        self.at += 1;
+        loop {
+            match self.peek() {
+                Some(b']') => break,
+                Some(byte) if byte.is_ascii_alphanumeric() || b"\0_+-*/%$ ".contains(&byte) => {
+                    self.skip();
+                }
+                _ => return Err(unclear("after `$[…]` that cannot be followed")),
+            }
+        }
+        self.evaluate(from..self.at);
+        self.at += 1;
+        Ok(())
+    }
+
+    /// `[…]` after a name that may be assigned.
+    fn subscript(&mut self, word: &mut Word) -> Scan<()> {
+        let start = self.next;
+        let from = self.at;
+        self.literal(word);
+        loop {
+            match self.peek() {
+                Some(b']') => break,
+                Some(b'$') => {
+                    self.expansion(false)?;
+                    word.dynamic(true);
+                }
+                Some(b'"') => self.double(word)?,
+                Some(byte) if byte.is_ascii_alphanumeric() || b"\0_@*+-:./".contains(&byte) => {
+                    self.skip();
+                }
+                _ => return Err(unclear("after a subscript that cannot be followed")),
+            }
+        }
+        self.evaluate(from..self.at);
+        self.refuse(start..self.next, &SUBSCRIPT);
+        self.literal(word);
+        if self.is("=") || self.is("+=") {
+            let name: String = self.text[..from]
+                .chars()
+                .rev()
+                .take_while(|c| c.is_ascii_alphanumeric() || *c == '_')
+                .collect();
+            word.assigns = Some(name.chars().rev().collect());
+        }
+        Ok(())
+    }
+
+    fn backticks(&mut self) -> Scan<()> {
+        let start = self.next;
+        self.at += 1;
+        loop {
+            match self.peek() {
+                None => return Err(unclosed("`")),
+                Some(b'`') => break,
+                Some(b'\\') if self.peek_at(1) != Some(0) => {
+                    self.at += 1;
+                    self.skip();
+                }
+                Some(_) => self.skip(),
+            }
+        }
+        self.at += 1;
+        self.refuse(start..self.next, &BACKTICKS);
+        Ok(())
+    }
+
+    /// Commands up to and with their `)`.
+    pub(super) fn nested(&mut self) -> Scan<()> {
+        self.deeper()?;
+        let outer = std::mem::take(&mut self.pending);
+        self.list(End::Paren)?;
+        if !self.pending.is_empty() {
+            return Err(unclear("after a here-document that does not end inside its `$(…)`"));
+        }
+        self.pending = outer;
+        self.depth -= 1;
+        self.at += 1;
+        Ok(())
+    }
+}
+
+impl Word {
+    fn dynamic(&mut self, may_split: bool) {
+        self.text.push('\0');
+        self.is_plain = false;
+        self.may_split |= may_split;
+    }
+
+    fn note_assignment(&mut self) {
+        let name = self.text.strip_suffix('+').unwrap_or(&self.text);
+        self.assigns = is_name(name).then(|| name.to_owned());
+    }
+}
+
+pub(super) fn is_name(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+pub(super) fn unclosed(sign: &str) -> Misplaced {
+    Misplaced::of(format!("in a script where `{sign}` is not closed"), Advice::Script)
+}
+
+pub(super) fn unclear(place: &'static str) -> Misplaced {
+    Misplaced::new(place, Advice::Variable)
+}
