@@ -1,7 +1,7 @@
 //! `cargo xtask ci`: everything a change must pass, step by step.
 
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
@@ -43,6 +43,7 @@ const STEPS: &[Step] = &[
     Step { name: "docs", run: docs },
     Step { name: "fuzz-targets", run: fuzz_targets },
     Step { name: "licences", run: licences },
+    Step { name: "workflows", run: workflows },
     Step { name: "corpus", run: corpus_step },
     Step { name: "crash", run: crashes },
 ];
@@ -144,6 +145,18 @@ fn licences(root: &Path) -> Result<StepResult> {
         return Ok(StepResult::Skipped("cargo-deny is not installed"));
     }
     cargo(root, &["deny", "check", "licenses", "bans"], &[])
+}
+
+/// The workflows of the repository are formatted. There is none that is meant to be broken: such files
+/// are texts in tests.
+fn workflows(root: &Path) -> Result<StepResult> {
+    let fabro = cargo::fabro(root, None, false)?;
+    let status = Command::new(&fabro).args(["fmt", "--check", "."]).current_dir(root).status();
+    let status = status.with_context(|| format!("start {}", fabro.display()))?;
+    if !status.success() {
+        bail!("workflows are not formatted: run `fabro fmt --write .`");
+    }
+    Ok(StepResult::Passed)
 }
 
 fn corpus_step(root: &Path) -> Result<StepResult> {

@@ -12,7 +12,7 @@ use fabro_condition::Condition;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{complain, say};
+use crate::{complain, editors, say};
 
 /// The rule of findings about files that a workflow names and the corpus lacks.
 const MISSING_FILE: &str = "missing-file";
@@ -37,6 +37,11 @@ pub(crate) fn check(corpus: &Path, fabro: &Path) -> Result<()> {
         wrong.push(format!("at the median a file has {} warnings", figures.median));
     }
     wrong.extend(judge_workflows(&rows, printed)?);
+    for file in &valid {
+        let source =
+            fs::read_to_string(corpus.join(file)).with_context(|| format!("read {file}"))?;
+        wrong.extend(editors::complaints(file, &source));
+    }
     wrong.extend(judge_dry_runs(&dry_runs(corpus, fabro, &valid)?));
     say(&format!("corpus: {} workflows, {conditions} conditions", rows.len()));
     for line in &wrong {

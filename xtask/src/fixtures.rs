@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 use crate::workspace::Workspace;
-use crate::{readme, say};
+use crate::{editors, readme, say};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -17,7 +17,12 @@ pub(crate) struct Args {
 
 pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
     let workspace = Workspace::load(root)?;
-    let stale = stale(&workspace);
+    let mut stale = stale(&workspace);
+    stale.extend(
+        editors::files()
+            .into_iter()
+            .filter(|(path, text)| fs::read_to_string(root.join(path)).ok().as_ref() != Some(text)),
+    );
     for (path, text) in &stale {
         if args.bless {
             fs::write(root.join(path), text).with_context(|| format!("write {path}"))?;

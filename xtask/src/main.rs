@@ -11,6 +11,7 @@ mod cargo;
 mod ci;
 mod corpus;
 mod crash;
+mod editors;
 mod fixtures;
 mod live;
 mod readme;
@@ -31,7 +32,7 @@ enum Command {
     Ci(ci::Args),
     /// The rules no compiler checks: layers, purity, budgets, docs (seconds)
     Tidy,
-    /// Files made from other files: the README of each crate
+    /// Files made from other files: the README of each crate, highlighting for editors
     Fixtures(fixtures::Args),
     /// Kill drivers at random instants, and let the disk fill up: nothing may be lost
     Crash(crash::Args),

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use toml::{Table, Value};
 use walkdir::WalkDir;
 
-/// All manifests, sources and READMEs, by path from the root with `/` between the parts.
+/// All manifests, sources and READMEs, and the pages about the language, by path from the root with `/` between the parts.
 pub(crate) struct Workspace {
     files: BTreeMap<String, String>,
     /// The root's Cargo.toml.
@@ -44,7 +44,7 @@ impl Workspace {
     /// Reads the members' files below `root`.
     pub(crate) fn load(root: &Path) -> Result<Self> {
         let mut files = BTreeMap::new();
-        for name in ["Cargo.toml", "Cargo.lock"] {
+        for name in ["Cargo.toml", "Cargo.lock", "docs/workflow-language.md", "docs/agents.md"] {
             let text = fs::read_to_string(root.join(name)).with_context(|| format!("read {name}"));
             files.insert(name.to_owned(), text?);
         }

@@ -9,6 +9,7 @@ use anyhow::{Result, bail};
 use crate::say;
 use crate::workspace::{Package, Workspace};
 
+mod attributes;
 mod documents;
 mod layers;
 mod manifests;
@@ -65,6 +66,8 @@ const CHECKS: &[Check] = &[
     purity::pure_crates_use_no_system,
     purity::pure_crates_have_no_runtime,
     purity::git_in_one_place,
+    attributes::read_attributes_are_known,
+    attributes::documented_attributes_are_known,
     documents::crate_docs,
     documents::readmes,
     documents::examples,

@@ -1,0 +1,5 @@
+[
+  (block)
+  (subgraph)
+  (attr_list)
+] @fold
