@@ -54,6 +54,7 @@ const FIGURES: &[Figure] = &[
     Figure { name: "start", run: durable::start },
     Figure { name: "branches", run: process::branches },
     Figure { name: "line", run: durable::line },
+    Figure { name: "list", run: durable::list },
     Figure { name: "store", run: process::store },
     Figure { name: "memory", run: process::memory },
     Figure { name: "resume", run: process::resume },

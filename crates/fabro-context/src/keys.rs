@@ -1,5 +1,7 @@
 //! Well-known keys, and who may write which.
 
+pub use fabro_types::key_refusal as refusal;
+
 /// The status, or custom word, of the last completed stage.
 pub const OUTCOME: &str = "outcome";
 /// The class of the last failure.
@@ -28,6 +30,10 @@ pub const HUMAN_LABEL: &str = "human.gate.label";
 pub const HUMAN_TEXT: &str = "human.gate.text";
 /// The result of each branch of the last fan-out.
 pub const PARALLEL_RESULTS: &str = "parallel.results";
+/// What each branch of the last fan-out has made.
+pub const PARALLEL_OUTPUTS: &str = "parallel.outputs";
+/// The place of an element in the list of a fan-out, from 0.
+pub const ITEM_INDEX: &str = "item_index";
 /// The branch a fan-in chose.
 pub const FAN_IN_BEST_ID: &str = "parallel.fan_in.best_id";
 /// The status of that branch.
@@ -54,44 +60,6 @@ pub const OUTPUT_PREFIX: &str = "output.";
 pub const CHILD_PREFIX: &str = "child.";
 /// Before a graph attribute's name.
 pub const GRAPH_PREFIX: &str = "graph.";
-
-const RESERVED_PREFIXES: [&str; 10] = [
-    "internal.",
-    "graph.",
-    "human.",
-    "parallel.",
-    "command.",
-    "output.",
-    "response.",
-    "child.",
-    "failure_",
-    "last_",
-];
-const RESERVED: [&str; 3] = [OUTCOME, PREFERRED_LABEL, CURRENT_NODE];
-
-/// Why an agent may not write this key; `None` when it may.
-///
-/// Keys that the engine and its handlers write are theirs alone, so that no model can forge the
-/// exit code of a command or the answer of a person. The same key with `context.` before it is
-/// refused too: conditions and templates would read that one first. And so is the object that a
-/// dotted key leads into, such as `human` with a `gate` in it: it is read where the flat key is not
-/// there.
-pub fn refusal(key: &str) -> Option<String> {
-    if key.is_empty() {
-        return Some("a key may not be empty".to_owned());
-    }
-    if key == "context" {
-        return Some(format!("`{key}` stands for all keys: name one"));
-    }
-    let key = key.strip_prefix("context.").unwrap_or(key);
-    if RESERVED.contains(&key) {
-        return Some(format!("`{key}` is written by the engine"));
-    }
-    let leads_in = |prefix: &&&str| prefix.strip_suffix('.') == Some(key);
-    let is_in = |prefix: &&&str| key.starts_with(**prefix) || leads_in(prefix);
-    let prefix = RESERVED_PREFIXES.iter().find(is_in)?;
-    Some(format!("keys that start with `{prefix}` are written by the engine and its handlers"))
-}
 
 #[cfg(test)]
 mod tests {

@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use fabro_events::ForEach;
 use fabro_types::{Fidelity, NodeKind, Usage};
 
 /// A running stage.
@@ -37,6 +38,8 @@ pub struct ActiveStage {
     pub talked: bool,
     /// What that conversation cost so far.
     pub spent: Usage,
+    /// Of a fan-out that goes through a list: the list, from its first attempt on.
+    pub for_each: Option<Arc<ForEach>>,
 }
 
 /// An answer to a gate as the log has it.
@@ -67,6 +70,7 @@ impl ActiveStage {
             since_seq: 0,
             talked: false,
             spent: Usage::default(),
+            for_each: None,
         }
     }
 

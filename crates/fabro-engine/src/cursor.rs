@@ -14,6 +14,7 @@ use serde_json::Value;
 use crate::active_stage::{ActiveStage, RecordedAnswer};
 use crate::assumed;
 use crate::fanout::FanOut;
+use crate::for_each;
 use crate::inconsistent::Inconsistent;
 use crate::open_failures::{OpenFailure, OpenFailures, handles_failure};
 
@@ -52,7 +53,37 @@ pub struct Cursor {
     pub updates: ContextPatch,
     /// The last answer given in this branch: a model's, or a command's output.
     pub response: Option<Arc<Value>>,
+    /// What this branch has made.
+    pub(crate) output: Output,
+    /// How many turns of a model script are for the elements of lists before this branch's own.
+    pub(crate) turns_before: u32,
     pub(crate) ranks: Ranks,
+}
+
+/// The output of a branch: its last validated output, else its last response (or the outputs of a
+/// fan-out, or the context of a sub-workflow), else its last command output.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Output {
+    pub(crate) value: Option<Arc<Value>>,
+    order: u8,
+}
+
+impl Output {
+    /// A stage has ended with these updates.
+    fn take(&mut self, node: &str, updates: &ContextPatch) {
+        let of_node = |prefix: &str| updates.get(&format!("{prefix}{node}"));
+        let made = [
+            (3, of_node(keys::OUTPUT_PREFIX)),
+            (2, of_node(keys::RESPONSE_PREFIX)),
+            (2, updates.get(keys::PARALLEL_OUTPUTS)),
+            (2, of_node(keys::CHILD_PREFIX)),
+            (1, updates.get(keys::COMMAND_OUTPUT)),
+        ];
+        let made = made.into_iter().find_map(|(order, value)| Some((order, value?)));
+        if let Some((order, value)) = made.filter(|(order, _)| *order >= self.order) {
+            *self = Self { value: Some(Arc::clone(value)), order };
+        }
+    }
 }
 
 /// A completed stage, as later stages may look back at it.
@@ -179,6 +210,54 @@ impl Cursor {
     /// How many times it has entered the node.
     pub(crate) fn visits_of(&self, node: &str) -> u32 {
         self.visits.get(node).copied().unwrap_or_default()
+    }
+
+    /// The line of a branch of the fan-out that is running on this one.
+    pub(crate) fn branch(&self, fan_out: &FanOut, place: usize) -> Self {
+        let branch = &fan_out.branches[place];
+        let mut context = self.context.clone();
+        let mut turns_before = self.turns_before;
+        if let Some(list) = &fan_out.for_each {
+            for_each::enter(&mut context, list, place);
+            turns_before = turns_before.saturating_add(u32::try_from(place).unwrap_or(u32::MAX));
+        }
+        Self {
+            branch: Arc::clone(&branch.name),
+            context,
+            history: self.history.clone(),
+            visits: self.visits.clone(),
+            taken: self.taken.clone(),
+            turns: self.turns.clone(),
+            ends: self.ends.clone(),
+            breaker: self.breaker.clone(),
+            open_failures: self.open_failures.clone(),
+            joined: None,
+            last: None,
+            position: Position::Ready {
+                node: Arc::clone(&branch.target),
+                via: Some(EnteredBy {
+                    from: Arc::clone(&fan_out.stage.node),
+                    label: None,
+                    edge: branch.edge,
+                }),
+            },
+            degrade: self.degrade,
+            updates: ContextPatch::new(),
+            response: None,
+            output: Output::default(),
+            turns_before,
+            ranks: self.ranks.branch(place, fan_out.branches.len()),
+        }
+    }
+
+    /// How many model turns each node used, as the script of a model counts them for the stage that
+    /// runs: each element of a list has a turn of its own.
+    pub(crate) fn script_turns(&self) -> OrdMap<Arc<str>, u32> {
+        let mut turns = self.turns.clone();
+        if let Some(stage) = self.active().filter(|_| self.turns_before > 0) {
+            *turns.entry(Arc::clone(&stage.node)).or_default() += self.turns_before;
+        }
+        turns
     }
 
     /// The running stage, which may be a fan-out's.
@@ -429,6 +508,7 @@ impl Cursor {
             .get(&format!("{}{node}", keys::RESPONSE_PREFIX))
             .or_else(|| updates.get(keys::COMMAND_OUTPUT));
         self.response = response.cloned().or_else(|| self.response.take());
+        self.output.take(node, updates);
     }
 
     fn left(&mut self, entry: &Entry, choice: &EdgeChoice) {
@@ -475,21 +555,51 @@ impl Cursor {
         *self.breaker.entry(node).or_default().entry(signature).or_default() += 1;
     }
 
-    /// Adds what a branch did since the fan-out to what this line has done.
-    pub(crate) fn absorb(&mut self, base: &Self, branch: &Self, keeps_failures: bool) {
+    /// Adds what a branch did since the fan-out to what this line has done. The branches of a list make
+    /// the same visits, which count once.
+    pub(crate) fn absorb(
+        &mut self,
+        base: &Self,
+        branch: &Self,
+        keeps_failures: bool,
+        is_list: bool,
+    ) {
         let open = &branch.open_failures;
         self.open_failures.absorb(&base.open_failures, open, keeps_failures);
         self.ranks.next =
             self.ranks.next.max(branch.ranks.last().saturating_add(self.ranks.stride));
-        add_growth(&mut self.visits, &base.visits, &branch.visits);
+        if is_list {
+            take_most(&mut self.visits, &base.visits, &branch.visits);
+        } else {
+            add_growth(&mut self.visits, &base.visits, &branch.visits);
+        }
         add_growth(&mut self.turns, &base.turns, &branch.turns);
         for item in base.ends.diff(&branch.ends) {
             if let DiffItem::Add(node, end) | DiffItem::Update { new: (node, end), .. } = item {
                 if end.status.is_good() {
                     self.breaker.remove(node);
                 }
-                self.ends.insert(Arc::clone(node), end.clone());
+                // Of the ends of a node in several branches, one that is not good counts.
+                let earlier =
+                    self.ends.get(node).filter(|earlier| base.ends.get(node) != Some(earlier));
+                if earlier.is_none_or(|earlier| earlier.status.is_good()) {
+                    self.ends.insert(Arc::clone(node), end.clone());
+                }
             }
+        }
+    }
+}
+
+/// Of each count that has grown the greater one.
+fn take_most(
+    into: &mut OrdMap<Arc<str>, u32>,
+    base: &OrdMap<Arc<str>, u32>,
+    branch: &OrdMap<Arc<str>, u32>,
+) {
+    for item in base.diff(branch) {
+        if let DiffItem::Add(node, count) | DiffItem::Update { new: (node, count), .. } = item {
+            let most = into.get(node).copied().unwrap_or_default().max(*count);
+            into.insert(Arc::clone(node), most);
         }
     }
 }

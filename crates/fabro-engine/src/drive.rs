@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fabro_blob::{BlobStore, read_blob};
+use fabro_blob::{BlobStore, READ_LIMIT, read_blob};
 use fabro_events::{EventSink, PauseReason};
 use fabro_store::{Batch, ChangeMark, InboxId, Message, Store, StoreError};
 use fabro_types::{BlobRef, BranchPath, Failure, NodeKind, RunStatus};
@@ -87,16 +87,24 @@ pub enum RunEnd {
 /// Reads the blobs that conditions need and hands them to the machine, until it needs no more.
 pub fn read_needs(machine: &mut Machine, now_ms: i64, blobs: &dyn BlobStore) {
     while !machine.needs().is_empty() {
-        let values = read_values(machine.needs(), blobs);
+        let values = read_values(machine.needs(), machine.needs_limit(), blobs);
         machine.handle(now_ms, Input::Values { values });
     }
 }
 
 fn read_values(
     needs: &BTreeSet<BlobRef>,
+    limit: u64,
     blobs: &dyn BlobStore,
 ) -> BTreeMap<BlobRef, Result<Value, String>> {
-    let read = |blob| read_blob(blobs, blob).map_err(|error| error.to_string());
+    let is_small = |blob| limit >= READ_LIMIT || blobs.len(blob).is_ok_and(|bytes| bytes <= limit);
+    let read = |blob| {
+        if is_small(blob) {
+            read_blob(blobs, blob).map_err(|error| error.to_string())
+        } else {
+            Err("it is not needed".to_owned())
+        }
+    };
     needs.iter().map(|blob| (*blob, read(blob))).collect()
 }
 
@@ -247,8 +255,9 @@ impl Driver {
         self.machine.handle(now_ms, input);
         while !self.machine.needs().is_empty() {
             let needs = self.machine.needs().clone();
+            let limit = self.machine.needs_limit();
             let store = Arc::clone(&self.world.store);
-            let read = tokio::task::spawn_blocking(move || read_values(&needs, &*store));
+            let read = tokio::task::spawn_blocking(move || read_values(&needs, limit, &*store));
             let values = self.in_flight.during(read).await;
             let values =
                 values.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));

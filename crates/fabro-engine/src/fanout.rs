@@ -1,10 +1,11 @@
 //! Fan-outs: which branches there are, which run, and when they are joined.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use fabro_events::PlannedBranch;
+use fabro_events::{ForEach, PlannedBranch};
 use fabro_plan::JoinPolicy;
-use fabro_types::{Failure, Status};
+use fabro_types::{BranchPath, Failure, Status};
 
 use crate::active_stage::ActiveStage;
 use crate::inconsistent::Inconsistent;
@@ -18,8 +19,27 @@ pub struct FanOut {
     pub join: Option<Arc<str>>,
     /// How many run at a time.
     pub max_parallel: u32,
-    /// The branches, in the order of the edges.
+    /// The branches, in the order of the edges, or of the list.
     pub branches: Vec<Branch>,
+    /// The list, when there is one.
+    pub for_each: Option<Arc<ForEach>>,
+    /// The place of each branch.
+    places: HashMap<Arc<str>, usize>,
+    /// How many branches have begun: they begin in order.
+    begun: usize,
+    /// How many of those that have begun have ended.
+    done: usize,
+    ended: Ended,
+}
+
+/// How many branches have ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Ended {
+    all: usize,
+    /// Succeeded, at least partially.
+    good: usize,
+    /// Succeeded.
+    whole: usize,
 }
 
 /// One branch of a fan-out.
@@ -29,8 +49,8 @@ pub struct Branch {
     pub name: Arc<str>,
     /// Its first node.
     pub target: Arc<str>,
-    /// Whether it has started.
-    pub begun: bool,
+    /// Which of the node's outgoing edges leads there, where the target does not tell.
+    pub edge: Option<u32>,
     /// How it ended; `None` while it has not.
     pub end: Option<BranchEnd>,
 }
@@ -53,25 +73,49 @@ impl FanOut {
         join: Option<Arc<str>>,
         max_parallel: u32,
     ) -> Self {
-        let branches = planned
+        let branches: Vec<Branch> = planned
             .iter()
             .map(|branch| Branch {
                 name: Arc::clone(&branch.branch),
                 target: Arc::clone(&branch.target),
-                begun: false,
+                edge: branch.edge,
                 end: None,
             })
             .collect();
-        Self { stage, join, max_parallel, branches }
+        let names = branches.iter().map(|branch| Arc::clone(&branch.name));
+        let places = names.zip(0..).collect();
+        let for_each = stage.for_each.clone();
+        let ended = Ended::default();
+        Self { stage, join, max_parallel, branches, for_each, places, begun: 0, done: 0, ended }
     }
 
-    pub(crate) fn branch_mut(&mut self, name: &str) -> Result<&mut Branch, Inconsistent> {
+    fn place(&self, name: &str) -> Result<usize, Inconsistent> {
         let missing = || Inconsistent::new(format!("the fan-out has no branch `{name}`"));
-        self.branches.iter_mut().find(|branch| *branch.name == *name).ok_or_else(missing)
+        self.places.get(name).copied().ok_or_else(missing)
     }
 
-    pub(crate) fn has_begun(&self, name: &str) -> bool {
-        self.branches.iter().any(|branch| branch.begun && branch.name.as_ref() == name)
+    /// A branch begins; returns its place.
+    pub(crate) fn begin(&mut self, name: &str) -> Result<usize, Inconsistent> {
+        let place = self.place(name)?;
+        if place != self.begun {
+            return Err(Inconsistent::new(format!("the branch `{name}` begins out of order")));
+        }
+        self.begun += 1;
+        Ok(place)
+    }
+
+    /// A branch has ended, or is not needed; returns whether it had begun.
+    pub(crate) fn end(&mut self, name: &str, end: BranchEnd) -> Result<bool, Inconsistent> {
+        let place = self.place(name)?;
+        let has_begun = place < self.begun;
+        self.done += usize::from(has_begun);
+        self.ended.all += 1;
+        self.ended.good += usize::from(end.status.is_good());
+        self.ended.whole += usize::from(end.status == Status::Succeeded);
+        if self.branches[place].end.replace(end).is_some() {
+            return Err(Inconsistent::new(format!("the branch `{name}` ended twice")));
+        }
+        Ok(has_begun)
     }
 
     /// Branches that have not ended.
@@ -79,20 +123,33 @@ impl FanOut {
         self.branches.iter().filter(|branch| branch.end.is_none()).map(|branch| &branch.name)
     }
 
+    /// Branches that have neither begun nor ended, in order.
+    pub fn waiting(&self) -> impl Iterator<Item = &Branch> {
+        self.branches[self.begun..].iter().filter(|branch| branch.end.is_none())
+    }
+
     /// Branches that may start now, in order.
     pub(crate) fn startable(&self) -> impl Iterator<Item = &Branch> {
-        let live = self.branches.iter().filter(|branch| branch.begun && branch.end.is_none());
-        let slots = (self.max_parallel as usize).saturating_sub(live.count());
-        let waiting = self.branches.iter().filter(|branch| !branch.begun && branch.end.is_none());
-        waiting.take(slots)
+        let live = self.begun - self.done;
+        self.waiting().take((self.max_parallel as usize).saturating_sub(live))
+    }
+
+    /// How a branch is called in its results: by its first node, of a list with the number of the
+    /// element.
+    pub(crate) fn id(&self, branch: &Branch) -> Arc<str> {
+        match self.for_each {
+            Some(_) => BranchPath::new(&branch.name).name().into(),
+            None => Arc::clone(&branch.target),
+        }
     }
 
     /// The status of the fan-out by its `join_policy` (`wait_all`, `first_success`, …); `None` while it needs more branches to end.
     pub(crate) fn joined(&self, policy: JoinPolicy) -> Option<Status> {
-        let ended = self.branches.iter().filter_map(|branch| branch.end.as_ref());
-        let good = ended.clone().filter(|end| end.status.is_good()).count();
-        let whole = ended.clone().filter(|end| end.status == Status::Succeeded).count();
-        let open = self.branches.len() - ended.count();
+        let Ended { all, good, whole } = self.ended;
+        let open = self.branches.len() - all;
+        if self.branches.is_empty() {
+            return Some(Status::Succeeded);
+        }
         let quorum = |needed: Option<u32>| {
             needed.map_or(self.branches.len() / 2 + 1, |needed| needed as usize)
         };
@@ -100,13 +157,13 @@ impl FanOut {
             JoinPolicy::FirstSuccess if good > 0 => Some(Status::Succeeded),
             JoinPolicy::Quorum(needed) if good >= quorum(needed) => Some(Status::Succeeded),
             JoinPolicy::Quorum(needed) if good + open < quorum(needed) => Some(Status::Failed),
-            JoinPolicy::AllSuccess if good < self.branches.len() - open => Some(Status::Failed),
+            JoinPolicy::AllSuccess if good < all => Some(Status::Failed),
             _ if open > 0 => None,
             JoinPolicy::FirstSuccess | JoinPolicy::Quorum(_) => Some(Status::Failed),
             JoinPolicy::WaitAll | JoinPolicy::AllSuccess if whole == self.branches.len() => {
                 Some(Status::Succeeded)
             }
-            JoinPolicy::WaitAll if good == 0 && !self.branches.is_empty() => Some(Status::Failed),
+            JoinPolicy::WaitAll if good == 0 => Some(Status::Failed),
             JoinPolicy::WaitAll | JoinPolicy::AllSuccess => Some(Status::PartiallySucceeded),
         }
     }
@@ -121,17 +178,21 @@ mod tests {
     #[track_caller]
     fn check(ends: &[Option<Status>], policy: JoinPolicy, expect: Option<Status>) {
         let stage = ActiveStage::new("fork".into(), NodeKind::Parallel);
-        let branches = ends
-            .iter()
-            .enumerate()
-            .map(|(index, end)| Branch {
-                name: format!("fork@1/b{index}").into(),
+        let planned: Vec<PlannedBranch> = (0..ends.len())
+            .map(|index| PlannedBranch {
+                branch: format!("fork@1/b{index}").into(),
                 target: format!("b{index}").into(),
-                begun: true,
-                end: end.map(|status| BranchEnd { status, failure: None, canceled: false }),
+                edge: None,
             })
             .collect();
-        let fan = FanOut { stage, join: None, max_parallel: 4, branches };
+        let mut fan = FanOut::new(stage, &planned, None, 4);
+        for (branch, end) in planned.iter().zip(ends) {
+            fan.begin(&branch.branch).unwrap();
+            if let Some(status) = *end {
+                let end = BranchEnd { status, failure: None, canceled: false };
+                fan.end(&branch.branch, end).unwrap();
+            }
+        }
         assert_eq!(fan.joined(policy), expect, "{ends:?} {policy:?}");
     }
 
@@ -156,5 +217,8 @@ mod tests {
         check(&[yes, None, None], JoinPolicy::Quorum(Some(2)), None);
         check(&[yes, None, yes], JoinPolicy::Quorum(Some(2)), Some(Succeeded));
         check(&[no, no, None], JoinPolicy::Quorum(Some(2)), Some(Failed));
+        for policy in [JoinPolicy::WaitAll, JoinPolicy::FirstSuccess, JoinPolicy::Quorum(Some(2))] {
+            check(&[], policy, Some(Succeeded));
+        }
     }
 }

@@ -1,13 +1,16 @@
 //! The result of a fan-out, made from the results of its branches.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use fabro_blob::OFFLOAD_LIMIT;
 use fabro_context::keys;
-use fabro_types::{BranchResult, Failure, FailureClass, Outcome, Status};
+use fabro_types::{BlobRef, BranchResult, Failure, FailureClass, Outcome, Status};
 use serde_json::Value;
 
 use crate::cursor::Cursor;
 use crate::fanout::{Branch, BranchEnd, FanOut};
+use crate::select::Values;
 use crate::state::RunState;
 
 /// The outcome of the parallel stage, `parallel.results` included. `joined` is the status by the join
@@ -16,32 +19,73 @@ use crate::state::RunState;
 pub(crate) fn outcome(
     fan_out: &FanOut,
     state: &RunState,
+    values: Values<'_>,
     joined: Result<Status, Failure>,
 ) -> Outcome {
-    let results = fan_out.branches.iter().map(|branch| {
-        let result = branch_result(branch, state.cursors.get(&branch.name));
-        serde_json::to_value(result).expect("its keys are strings and its numbers JSON")
-    });
-    let results = Value::Array(results.collect());
-    let outcome = match joined {
-        Ok(Status::Failed) => Outcome::failed(failure(&fan_out.branches)),
+    let mut results = Vec::with_capacity(fan_out.branches.len());
+    let mut outputs = Vec::with_capacity(fan_out.branches.len());
+    for branch in &fan_out.branches {
+        let result = branch_result(fan_out.id(branch), branch, state.line(&branch.name));
+        let output = result.output.as_deref().map(|output| inlined(output, fan_out, values));
+        outputs.push(output.unwrap_or_default());
+        let result = serde_json::to_value(result);
+        results.push(result.expect("its keys are strings and its numbers JSON"));
+    }
+    let mut outcome = match joined {
+        Ok(Status::Failed) => Outcome::failed(failure(fan_out)),
         Ok(status) => Outcome { status, ..Outcome::succeeded() },
         Err(failure) => Outcome::failed(failure),
     };
-    outcome.with_update(keys::PARALLEL_RESULTS, results)
+    if fan_out.for_each.as_ref().is_some_and(|list| list.assumed) {
+        outcome.notes =
+            Some("dry run: nothing makes the list, so one element is assumed".to_owned());
+    }
+    outcome
+        .with_update(keys::PARALLEL_RESULTS, Value::Array(results))
+        .with_update(keys::PARALLEL_OUTPUTS, Value::Array(outputs))
+}
+
+/// How much one output may have to stand in the list of outputs itself, in bytes of its JSON; the whole
+/// list is read by conditions and templates.
+pub(crate) fn inline_limit(fan_out: &FanOut) -> u64 {
+    const ALL: usize = 8 << 20;
+    const LEAST: usize = 256;
+    (ALL / fan_out.branches.len().max(1)).clamp(LEAST, OFFLOAD_LIMIT) as u64
+}
+
+/// The outputs that stand apart and have to be read before the join.
+pub(crate) fn unread_outputs(
+    fan_out: &FanOut,
+    state: &RunState,
+    values: Values<'_>,
+) -> BTreeSet<BlobRef> {
+    let lines = fan_out.branches.iter().filter_map(|branch| state.line(&branch.name));
+    let outputs = lines.filter_map(|line| line.output.value.as_deref());
+    let apart = outputs.filter_map(BlobRef::from_value);
+    apart.filter(|blob| values.get(blob).is_none()).collect()
+}
+
+/// An output in the list of outputs: a large one stays a reference.
+fn inlined(output: &Value, fan_out: &FanOut, values: Values<'_>) -> Value {
+    let read = BlobRef::from_value(output).and_then(|blob| values.get(&blob)?.ok());
+    let fits = |value: &Value| value.to_string().len() as u64 <= inline_limit(fan_out);
+    read.filter(fits).unwrap_or_else(|| output.clone())
 }
 
 /// Why a fan-out failed: what its branches say.
-fn failure(branches: &[Branch]) -> Failure {
-    let failures: Vec<(&Arc<str>, &Failure)> = branches
+fn failure(fan_out: &FanOut) -> Failure {
+    let branches = &fan_out.branches;
+    let failures: Vec<(&Branch, &Failure)> = branches
         .iter()
-        .filter_map(|branch| Some((&branch.target, branch.end.as_ref()?.failure.as_ref()?)))
+        .filter_map(|branch| Some((branch, branch.end.as_ref()?.failure.as_ref()?)))
         .collect();
     if failures.is_empty() {
         let message = "too few branches succeeded, though none failed";
         return Failure::new(FailureClass::Deterministic, message);
     }
-    let reasons = failures.iter().take(3).map(|(id, it)| format!("{id}: {}", it.message));
+    let reason =
+        |(branch, it): &(&Branch, &Failure)| format!("{}: {}", fan_out.id(branch), it.message);
+    let reasons = failures.iter().take(3).map(reason);
     let reasons = reasons.collect::<Vec<_>>().join("; ");
     let message = format!("{} of {} branches failed: {reasons}", failures.len(), branches.len());
     let all = || failures.iter().map(|(_, failure)| *failure);
@@ -63,7 +107,7 @@ fn class_of<'a>(failures: impl Iterator<Item = &'a Failure> + Clone) -> FailureC
     first.or(most_severe).unwrap_or(FailureClass::Deterministic)
 }
 
-fn branch_result(branch: &Branch, cursor: Option<&Cursor>) -> BranchResult {
+fn branch_result(id: Arc<str>, branch: &Branch, cursor: Option<&Cursor>) -> BranchResult {
     let end = branch.end.as_ref();
     let status = end.map_or(Status::Skipped, |end| end.status);
     let notes = match end {
@@ -73,10 +117,11 @@ fn branch_result(branch: &Branch, cursor: Option<&Cursor>) -> BranchResult {
         None => None,
     };
     BranchResult {
-        id: Arc::clone(&branch.target),
+        id,
         status,
         notes,
         response: cursor.and_then(|cursor| cursor.response.clone()),
+        output: cursor.filter(|_| status.is_good()).and_then(|cursor| cursor.output.value.clone()),
         updates: cursor.map(|cursor| cursor.updates.clone()),
         head_sha: None,
     }

@@ -77,6 +77,7 @@ mod cursor;
 mod deadlines;
 mod drive;
 mod fanout;
+mod for_each;
 mod handler;
 mod in_flight;
 mod in_memory;
@@ -109,9 +110,9 @@ pub use fabro_blob::{
 pub use fabro_condition::Condition;
 pub use fabro_context::{Context, keys};
 pub use fabro_plan::{
-    AgentSpec, Backend, CommandSpec, ContextTool, EdgeSpec, GraphSpec, HumanSpec, InputSpec,
-    JoinPolicy, Language, LlmSpec, ManagerSpec, Mode, NodeBody, NodeSpec, OnFailure, OutputSpec,
-    ParallelSpec, Plan, PlanError, RenderError, RetryTargets, TextTemplate, Vars,
+    AgentSpec, Backend, CommandSpec, ContextTool, EdgeSpec, ForEachSpec, GraphSpec, HumanSpec,
+    InputSpec, JoinPolicy, Language, LlmSpec, ManagerSpec, Mode, NodeBody, NodeSpec, OnFailure,
+    OutputSpec, ParallelSpec, Plan, PlanError, RenderError, RetryTargets, TextTemplate, Vars,
 };
 pub use fabro_store::{Batch, InboxId, Message, Store, StoreError};
 pub use fanout::{Branch, BranchEnd, FanOut};

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use fabro_blob::READ_LIMIT;
 use fabro_events::{
     Candidate, CompletedStage, Entry, Event, EventBody, Note, PauseReason, StageFailure,
 };
@@ -28,6 +29,8 @@ pub struct Machine {
     pub(crate) values: BTreeMap<BlobRef, Result<Value, String>>,
     /// Large values that have to be read before the next transition is decided.
     pub(crate) needs: BTreeSet<BlobRef>,
+    /// The most that one of these may have to be of use, in bytes.
+    pub(crate) needs_limit: u64,
     /// The branch whose fan-out begins once they are read.
     pub(crate) waiting_fan_out: Option<Arc<str>>,
     pub(crate) runnable_lines: VecDeque<Arc<str>>,
@@ -47,6 +50,7 @@ impl Machine {
             state,
             values: BTreeMap::new(),
             needs: BTreeSet::new(),
+            needs_limit: READ_LIMIT,
             waiting_fan_out: None,
             runnable_lines: VecDeque::new(),
             commit: Commit::default(),
@@ -101,6 +105,16 @@ impl Machine {
     /// The blobs that have to be read before the next transition can be decided.
     pub fn needs(&self) -> &BTreeSet<BlobRef> {
         &self.needs
+    }
+
+    /// The most that one of these blobs may have to be of use, in bytes: a larger one need not be read.
+    pub fn needs_limit(&self) -> u64 {
+        self.needs_limit
+    }
+
+    pub(crate) fn need(&mut self, blobs: BTreeSet<BlobRef>, limit: u64) {
+        self.needs = blobs;
+        self.needs_limit = limit;
     }
 
     fn decide(&mut self, input: Input) -> Result<(), Inconsistent> {
@@ -197,12 +211,10 @@ impl Machine {
                 Position::Ready { node, via } => {
                     let node = Arc::clone(node);
                     let via = via.clone();
-                    if self.branch_has_slot(&branch)? {
-                        let entered = passed.entry(Arc::clone(&branch)).or_default();
-                        *entered += 1;
-                        let before = *entered - 1;
-                        self.enter(&branch, &node, via, before)?;
-                    }
+                    let entered = passed.entry(Arc::clone(&branch)).or_default();
+                    *entered += 1;
+                    let before = *entered - 1;
+                    self.enter(&branch, &node, via, before)?;
                 }
                 Position::ChoosingEdge { node, visit } => {
                     let node = Arc::clone(node);
@@ -214,11 +226,6 @@ impl Machine {
             }
         }
         Ok(())
-    }
-
-    /// A branch without a free slot waits, even when its position is ready.
-    fn branch_has_slot(&self, branch: &str) -> Result<bool, Inconsistent> {
-        Ok(branch.is_empty() || self.parent_fan_out(branch)?.has_begun(branch))
     }
 
     fn enter(

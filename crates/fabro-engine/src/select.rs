@@ -44,7 +44,7 @@ impl Reading<'_> {
 }
 
 /// Reads the value that a reference stands for; an error in words.
-type ReadBlob<'a> = dyn Fn(&BlobRef) -> Result<Value, String> + 'a;
+pub(crate) type ReadBlob<'a> = dyn Fn(&BlobRef) -> Result<Value, String> + 'a;
 
 fn evaluate(
     condition: &Condition,
@@ -61,7 +61,7 @@ fn evaluate(
     }
 }
 
-fn find<'c>(
+pub(crate) fn find<'c>(
     key: &str,
     context: &'c Context,
     read: &ReadBlob<'_>,
@@ -88,7 +88,7 @@ pub(crate) struct Values<'a> {
 }
 
 impl Values<'_> {
-    fn get(self, blob: &BlobRef) -> Option<Result<Value, String>> {
+    pub(crate) fn get(self, blob: &BlobRef) -> Option<Result<Value, String>> {
         if let Some(value) = self.read.get(blob) {
             return Some(value.clone());
         }

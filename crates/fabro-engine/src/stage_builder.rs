@@ -66,7 +66,7 @@ impl Machine {
             branch: cursor.is_branch().then(|| Arc::clone(&cursor.branch)),
             context: cursor.context.clone(),
             history: cursor.history.clone(),
-            turns: cursor.turns.clone(),
+            turns: cursor.script_turns(),
             rewound_seq: state.rewound_seq,
             budget: self.budget(),
             tokens_left: self.tokens_left(),

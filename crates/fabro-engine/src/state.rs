@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fabro_context::{Context, keys};
-use fabro_events::{CreatedRun, Entry, Event, EventBody, PauseReason, PlannedBranch, StageFailure};
-use fabro_types::{BranchPath, ContextPatch, Failure, Fidelity, RunId, RunStatus, Status, Usage};
+use fabro_events::{CreatedRun, Entry, Event, EventBody, ForEach, PauseReason, StageFailure};
+use fabro_types::{BranchPath, Failure, Fidelity, RunId, RunStatus, Status, Usage};
 use imbl::{OrdMap, Vector};
 use serde_json::Value;
 
 use crate::active_stage::ActiveStage;
-use crate::cursor::{Cursor, EnteredBy, Position};
+use crate::cursor::{Cursor, Position};
 use crate::fanout::{BranchEnd, FanOut};
 use crate::inconsistent::Inconsistent;
 
@@ -34,8 +34,10 @@ pub struct RunState {
     pub created: Option<Arc<CreatedRun>>,
     /// Where it stands.
     pub phase: Phase,
-    /// The main line (under [`MAIN`]) and every live branch, by name.
+    /// The main line (under [`MAIN`]) and every branch that has begun and not ended, by name.
     pub cursors: BTreeMap<Arc<str>, Cursor>,
+    /// The branches that have ended and are not joined yet.
+    ended: BTreeMap<Arc<str>, Cursor>,
     /// Model usage of all attempts that ended.
     pub usage: Usage,
     /// How many values were offloaded so far.
@@ -78,6 +80,7 @@ impl RunState {
             created: None,
             phase: Phase::Created,
             cursors: BTreeMap::new(),
+            ended: BTreeMap::new(),
             usage: Usage::default(),
             artifact_count: 0,
             max_cost: None,
@@ -189,13 +192,12 @@ impl RunState {
                 let cursor = self.cursor_mut(entry)?;
                 cursor.retrying(event.seq, *attempt, *delay_ms, failure, &usage)?;
             }
-            EventBody::ParallelStarted { branches, join, max_parallel } => {
-                self.fan_out(entry, branches, join.as_ref(), *max_parallel)?;
+            EventBody::ParallelStarted { branches, join, max_parallel, for_each } => {
+                self.fan_out(entry, for_each.as_ref(), |stage| {
+                    FanOut::new(stage, branches, join.clone(), *max_parallel)
+                })?;
             }
-            EventBody::BranchStarted {} => {
-                let name = branch_of(entry)?;
-                self.fan_out_of(name)?.branch_mut(name)?.begun = true;
-            }
+            EventBody::BranchStarted {} => self.begin_branch(branch_of(entry)?)?,
             EventBody::BranchCompleted { status, failure, canceled, .. } => {
                 let failure = failure.clone();
                 let end = BranchEnd { status: *status, failure, canceled: *canceled };
@@ -292,36 +294,24 @@ impl RunState {
     fn fan_out(
         &mut self,
         entry: &Entry,
-        branches: &[PlannedBranch],
-        join: Option<&Arc<str>>,
-        max_parallel: u32,
+        for_each: Option<&Arc<ForEach>>,
+        fan_out: impl FnOnce(ActiveStage) -> FanOut,
     ) -> Result<(), Inconsistent> {
         let parent = self.cursor_mut(entry)?;
         let Position::Active(stage) = &parent.position else {
             return Err(Inconsistent::new("a fan-out begins without its stage"));
         };
-        let fan = FanOut::new(stage.clone(), branches, join.cloned(), max_parallel);
-        let base = parent.clone();
-        parent.position = Position::Fanned(fan);
-        for (index, planned) in branches.iter().enumerate() {
-            let cursor = Cursor {
-                branch: Arc::clone(&planned.branch),
-                ranks: base.ranks.branch(index, branches.len()),
-                position: Position::Ready {
-                    node: Arc::clone(&planned.target),
-                    via: entry.node_id.clone().map(|from| EnteredBy {
-                        from,
-                        label: None,
-                        edge: planned.edge,
-                    }),
-                },
-                last: None,
-                joined: None,
-                updates: ContextPatch::new(),
-                response: None,
-                ..base.clone()
-            };
-            self.cursors.insert(Arc::clone(&planned.branch), cursor);
+        let stage = ActiveStage { for_each: for_each.cloned(), ..stage.clone() };
+        parent.position = Position::Fanned(fan_out(stage));
+        Ok(())
+    }
+
+    fn begin_branch(&mut self, name: &str) -> Result<(), Inconsistent> {
+        let place = self.fan_out_of(name)?.begin(name)?;
+        let parent = self.line_mut(BranchPath::new(name).parent().as_str())?;
+        if let Position::Fanned(fan_out) = &parent.position {
+            let branch = parent.branch(fan_out, place);
+            self.cursors.insert(Arc::clone(&branch.branch), branch);
         }
         Ok(())
     }
@@ -338,23 +328,35 @@ impl RunState {
             self.merge(inner, None);
         }
         self.merge(name, None);
-        let cursor = self.cursor_mut(entry)?;
-        if let Some(failure) = end.failure.as_ref().filter(|_| !end.canceled) {
-            cursor.branch_failed(failure);
+        if let Some((name, mut cursor)) = self.cursors.remove_entry(name) {
+            if let Some(failure) = end.failure.as_ref().filter(|_| !end.canceled) {
+                cursor.branch_failed(failure);
+            }
+            if let Position::Active(stage) = std::mem::replace(&mut cursor.position, Position::Done)
+            {
+                // It is canceled in the middle of a stage, whose cost is a cost all the same.
+                self.usage.add(&stage.spent);
+            }
+            self.ended.insert(name, cursor);
         }
-        if let Position::Active(stage) = std::mem::replace(&mut cursor.position, Position::Done) {
-            // It is canceled in the middle of a stage, whose cost is a cost all the same.
-            self.usage.add(&stage.spent);
+        if self.fan_out_of(name)?.end(name, end)? && !self.ended.contains_key(name) {
+            return Err(Inconsistent::new(format!("there is no branch `{name}`")));
         }
-        self.fan_out_of(name)?.branch_mut(name)?.end = Some(end);
         Ok(())
+    }
+
+    /// A line by its name, also that of a branch that has ended.
+    pub(crate) fn line(&self, name: &str) -> Option<&Cursor> {
+        self.cursors.get(name).or_else(|| self.ended.get(name))
     }
 
     /// Adds what the branches of a fan-out did to the line they came from; of branches that a
     /// fan-out could succeed without, failures are forgotten. `joined` is its status if it was
     /// joined. False on a line without a running fan-out, as most branches are when they end.
     fn merge(&mut self, name: &str, joined: Option<Status>) -> bool {
-        let Some(base) = self.cursors.get(name).cloned() else { return false };
+        let running =
+            self.cursors.get(name).filter(|line| matches!(line.position, Position::Fanned(_)));
+        let Some(base) = running.cloned() else { return false };
         let Position::Fanned(fan) = &base.position else { return false };
         let mut merged = base.clone();
         merged.position = Position::Active(fan.stage.clone());
@@ -363,9 +365,10 @@ impl RunState {
             merged.open_failures.remove_under(&fan.stage.node);
         }
         for branch in &fan.branches {
-            if let Some(cursor) = self.cursors.remove(&branch.name) {
+            let ended = self.ended.remove(&branch.name);
+            if let Some(cursor) = ended.or_else(|| self.cursors.remove(&branch.name)) {
                 let good = branch.end.as_ref().is_some_and(|end| end.status.is_good());
-                merged.absorb(&base, &cursor, good || !succeeded);
+                merged.absorb(&base, &cursor, good || !succeeded, fan.for_each.is_some());
                 // The response of a branch is also that of the best of its own branches.
                 if merged.is_branch() && good && merged.response == base.response {
                     merged.response = cursor.response.or(merged.response);

@@ -2,15 +2,18 @@
 
 use std::sync::Arc;
 
+use fabro_blob::READ_LIMIT;
 use fabro_context::keys;
-use fabro_events::{Candidate, EdgeChoice, EventBody, PlannedBranch, Tier};
+use fabro_events::{Candidate, EdgeChoice, EventBody, ForEach, PlannedBranch, Tier};
 use fabro_graph::NodeIx;
-use fabro_plan::{NodeSpec, RetryTargets};
+use fabro_plan::{ForEachSpec, NodeSpec, RetryTargets};
 use fabro_types::{BranchPath, Failure, FailureClass, NodeKind, Outcome, Status};
 
+use crate::active_stage::ActiveStage;
 use crate::clock::duration_ms;
 use crate::cursor::{Cursor, LastStage, Position};
 use crate::fanout::FanOut;
+use crate::for_each::{self, ListQuery};
 use crate::inconsistent::Inconsistent;
 use crate::join;
 use crate::machine::Machine;
@@ -51,7 +54,7 @@ impl Machine {
                 self.no_edge(branch, node, visit, candidates)
             }
             Err(SelectError::Needs(needs)) => {
-                self.needs = needs;
+                self.need(needs, READ_LIMIT);
                 self.runnable_lines.push_front(Arc::clone(branch));
                 Ok(())
             }
@@ -266,14 +269,17 @@ impl Machine {
         let node = plan.spec(ix);
         let parallel = node.parallel().ok_or_else(missing)?;
         let visit = stage.visit;
-        let attempt = stage.attempt;
         if let Err(message) = may_fan_out(branch, &node.id) {
             return self.fail_stage(branch, node, FailureClass::Structural, message);
         }
-        let planned = match self.plan_branches(branch, ix, node, (visit, attempt))? {
+        let planned = match parallel.for_each.as_ref() {
+            Some(spec) => self.plan_elements(branch, ix, spec)?,
+            None => self.plan_branches(branch, ix, node)?.map(|branches| (branches, None)),
+        };
+        let (branches, for_each) = match planned {
             Ok(planned) => planned,
             Err(SelectError::Needs(needs)) => {
-                self.needs = needs;
+                self.need(needs, READ_LIMIT);
                 self.waiting_fan_out = Some(Arc::clone(branch));
                 return Ok(());
             }
@@ -281,13 +287,13 @@ impl Machine {
                 return self.fail_stage(branch, node, FailureClass::Deterministic, message);
             }
         };
-        if planned.is_empty() {
+        if branches.is_empty() && for_each.is_none() {
             let message = "no edge of the fan-out may be taken".to_owned();
             return self.fail_stage(branch, node, FailureClass::Structural, message);
         }
         let join = self.plan.join(ix).map(|ix| Arc::clone(&self.plan.spec(ix).id));
         let max_parallel = parallel.max_parallel;
-        let body = EventBody::ParallelStarted { branches: planned, join, max_parallel };
+        let body = EventBody::ParallelStarted { branches, join, max_parallel, for_each };
         self.emit_for(branch, node, visit, body);
         self.runnable_lines.push_back(Arc::clone(branch));
         Ok(())
@@ -310,13 +316,13 @@ impl Machine {
         branch: &str,
         ix: NodeIx,
         node: &NodeSpec,
-        (visit, attempt): (u32, u32),
     ) -> Result<Result<Vec<PlannedBranch>, SelectError>, Inconsistent> {
-        let selected = match self.evaluate_edges(branch, ix, node, visit)? {
+        let stage = self.running_stage(branch)?;
+        let selected = match self.evaluate_edges(branch, ix, node, stage.visit)? {
             Ok(selected) => selected,
             Err(error) => return Ok(Err(error)),
         };
-        let fan_out = BranchPath::new(branch).fan_out(&node.id, visit, attempt);
+        let fan_out = fan_out_path(branch, stage);
         let mut planned: Vec<PlannedBranch> = Vec::new();
         let candidates = selected.candidates;
         // In a dry run nothing writes the values that conditions read: then it begins them all.
@@ -329,6 +335,37 @@ impl Machine {
             planned.push(PlannedBranch { branch: name, target: candidate.to, edge });
         }
         Ok(Ok(planned))
+    }
+
+    /// The branches of a fan-out that goes through a list. Another attempt has the list of the first.
+    fn plan_elements(
+        &mut self,
+        branch: &str,
+        ix: NodeIx,
+        spec: &ForEachSpec,
+    ) -> Result<Result<Planned, SelectError>, Inconsistent> {
+        let stage = self.running_stage(branch)?;
+        let fan_out = fan_out_path(branch, stage);
+        let target =
+            self.plan.outgoing(ix).next().map(|edge| Arc::clone(&self.plan.spec(edge.to).id));
+        let missing = || Inconsistent::new(format!("no edge leads out of `{}`", stage.node));
+        let target = target.ok_or_else(missing)?;
+        let read = match &stage.for_each {
+            Some(list) => Ok(ForEach::clone(list)),
+            None => ListQuery {
+                node: &stage.node,
+                spec,
+                run: self.state.created()?,
+                context: &self.cursor(branch)?.context,
+                values: Values { read: &self.values, pending: &self.commit.blobs },
+            }
+            .read(),
+        };
+        Ok(read.map(|mut list| {
+            let blobs = &mut self.commit.blobs;
+            let branches = for_each::branches(&mut list, &fan_out, &target, blobs);
+            (branches, Some(Arc::new(list)))
+        }))
     }
 
     /// The running fan-out of this line.
@@ -352,6 +389,14 @@ impl Machine {
         let missing = || Inconsistent::new(format!("`{}` is not a parallel node", node.id));
         let policy = node.parallel().ok_or_else(missing)?.join_policy;
         if let Some(status) = fan.joined(policy) {
+            let values = Values { read: &self.values, pending: &self.commit.blobs };
+            let missing = join::unread_outputs(fan, &self.state, values);
+            if !missing.is_empty() {
+                let limit = join::inline_limit(fan);
+                self.need(missing, limit);
+                self.runnable_lines.push_front(Arc::clone(branch));
+                return Ok(());
+            }
             return self.join(branch, Ok(status));
         }
         let startable: Vec<(Arc<str>, bool)> = fan
@@ -391,7 +436,8 @@ impl Machine {
             };
             self.emit(&name, body);
         }
-        let mut outcome = join::outcome(self.fan_out_at(branch)?, &self.state, result);
+        let values = Values { read: &self.values, pending: &self.commit.blobs };
+        let mut outcome = join::outcome(self.fan_out_at(branch)?, &self.state, values, result);
         outcome.duration_ms = duration_ms(started_ms, self.now_ms);
         let status = outcome.status;
         self.emit_for(branch, node, visit, EventBody::ParallelCompleted { status });
@@ -487,6 +533,14 @@ fn jump(
         gate,
         candidates,
     }
+}
+
+/// The branches of a fan-out, and the list that they are for.
+type Planned = (Vec<PlannedBranch>, Option<Arc<ForEach>>);
+
+/// The beginning of the paths of the branches of a fan-out.
+fn fan_out_path(branch: &str, stage: &ActiveStage) -> String {
+    BranchPath::new(branch).fan_out(&stage.node, stage.visit, stage.attempt)
 }
 
 /// Whether a fan-out may begin in this branch: not in one of its own, and not too deep.

@@ -130,6 +130,9 @@ pub enum EventBody {
         join: Option<Arc<str>>,
         /// How many run at a time.
         max_parallel: u32,
+        /// The list that it goes through, with a branch for each element.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        for_each: Option<Arc<ForEach>>,
     },
     /// A branch begins. The entry's branch says which.
     #[serde(rename = "parallel.branch.started")]
@@ -634,7 +637,8 @@ pub struct StageFailure {
 
 impl std::fmt::Display for StageFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "`{}` failed: {}", self.node, self.failure.message)
+        let branch = BranchPath::new(self.branch.as_deref().unwrap_or_default());
+        write!(f, "`{}{}` failed: {}", self.node, branch.elements(), self.failure.message)
     }
 }
 
@@ -677,6 +681,19 @@ pub struct PlannedBranch {
     /// the target tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edge: Option<u32>,
+}
+
+/// The list that a fan-out goes through, as it was when the fan-out began.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ForEach {
+    /// The context key that an element has in its branch.
+    #[serde(rename = "as")]
+    pub name: Arc<str>,
+    /// The elements, in the order of the branches: of a long list, large ones are references to blobs.
+    pub items: Vec<Arc<Value>>,
+    /// The one element is assumed: this is a dry run, in which nothing makes the list.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub assumed: bool,
 }
 
 /// How a gate asks.

@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 pub use body::{
     Candidate, CompletedCompaction, CompletedStage, CompletedTool, CreatedRun, EdgeChoice,
-    EventBody, ForkPoint, GateOption, Given, MessagePurpose, ParentStage, PauseReason,
+    EventBody, ForEach, ForkPoint, GateOption, Given, MessagePurpose, ParentStage, PauseReason,
     PlannedBranch, QuestionType, ShortenedResult, StageFailure, Tier, WindowUse,
 };
 use fabro_types::RunId;

@@ -5,13 +5,16 @@ use fabro_types::BranchPath;
 use crate::{Entry, Event, EventBody};
 
 /// How a stage is called: `NODE`, which is its last visit, `NODE@VISIT`, or `BRANCH/NODE@VISIT`,
-/// for branches of one fan-out may make the same visit of a node.
+/// for branches of one fan-out may make the same visit of a node. Of the branch the end is enough, as
+/// in `work[3]/check@1`; and of the branches of lists the element, as in `check[3]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StageName<'a> {
-    /// The branch, as events name it; `None` for any line.
+    /// The branch, as events name it, or the end of that; `None` for any line.
     pub branch: Option<BranchPath<'a>>,
     /// The node.
     pub node: &'a str,
+    /// The last elements of lists that the stage is for, as `[3]`; empty for any.
+    pub elements: &'a str,
     /// Which visit of it, from 1; `None` for the last.
     pub visit: Option<u32>,
 }
@@ -21,14 +24,18 @@ impl<'a> StageName<'a> {
     pub fn parse(text: &'a str) -> Self {
         let (branch, stage) = BranchPath::split_stage(text);
         let (node, visit) = split(stage);
-        Self { branch, node: node.unwrap_or_default(), visit }
+        let node = node.unwrap_or_default();
+        let (node, elements) = node.split_at(node.find('[').unwrap_or(node.len()));
+        Self { branch, node, elements, visit }
     }
 
     /// Whether the entry is about a stage of this name.
     pub fn is_of(&self, entry: &Entry) -> bool {
+        let path = BranchPath::new(entry.branch.as_deref().unwrap_or_default());
         entry.node_id.as_deref() == Some(self.node)
             && self.visit.is_none_or(|visit| entry.visit == Some(visit))
-            && self.branch.is_none_or(|branch| entry.branch.as_deref() == Some(branch.as_str()))
+            && self.branch.is_none_or(|branch| path.is_called(branch))
+            && (self.elements.is_empty() || path.elements().ends_with(self.elements))
     }
 }
 

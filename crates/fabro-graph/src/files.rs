@@ -54,12 +54,18 @@ pub fn resolve_files(workflow: &mut Workflow, sources: &dyn Sources) {
 
 /// The texts of an imported node read the keys of its file under their new names.
 fn rename(attrs: &mut Attrs, renamed: &Renamed) {
-    let is_template =
-        |name: &str| matches!(name, "prompt" | "script" | "label") || schema::is_keyed(name);
+    let is_template = |name: &str| {
+        matches!(name, "prompt" | "script" | "label" | "for_each") || schema::is_keyed(name)
+    };
+    // A list is named by its key, or by a template.
+    let is_key = |attr: &Attr, text: &str| &*attr.name == "for_each" && !text.contains("{{");
     let texts = attrs.iter().filter(|attr| is_template(&attr.name));
     let changed: Vec<Attr> = texts
         .filter_map(|attr| {
-            let Cow::Owned(text) = renamed.template(attr.value.text()?) else { return None };
+            let text = attr.value.text()?;
+            let names_key = is_key(attr, text);
+            let text = if names_key { renamed.keys(text) } else { renamed.template(text) };
+            let Cow::Owned(text) = text else { return None };
             Some(Attr { value: Value::String(text.into()), ..attr.clone() })
         })
         .collect();

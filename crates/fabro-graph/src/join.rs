@@ -1,4 +1,4 @@
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use crate::workflow::{NodeIx, Workflow};
 use fabro_types::NodeKind;
@@ -19,9 +19,18 @@ pub enum Join {
 /// with the least sum of distances, then a fan-in, then the lowest id. Branches begin at the
 /// targets of the fan-out's edges.
 ///
+/// The branches of a list (`for_each`) have the same path: they meet at the first fan-in on it that no
+/// fan-out on the way ends at, or else at the first one.
+///
 /// All branches advance together, so the search ends where the fan-out does. `steps` bounds it,
 /// and is lowered by what it took: nodes and edges looked at.
 pub fn join(workflow: &Workflow, fan_out: NodeIx, steps: &mut usize) -> Join {
+    if workflow.node(fan_out).for_each().is_some() {
+        return match first_fan_in(workflow, fan_out, true, steps) {
+            Join::Nowhere => first_fan_in(workflow, fan_out, false, steps),
+            found => found,
+        };
+    }
     let mut targets: Vec<NodeIx> = Vec::new();
     let mut known = HashSet::new();
     for edge in workflow.outgoing(fan_out) {
@@ -62,6 +71,51 @@ pub fn join(workflow: &Workflow, fan_out: NodeIx, steps: &mut usize) -> Join {
             return Join::GaveUp;
         }
         distance += 1;
+    }
+    Join::Nowhere
+}
+
+/// How deep lists in lists are followed: fan-outs nest no deeper.
+const MAX_DEPTH: usize = 16;
+
+/// The fan-in that is nearest on the path of a list; with `own` one that ends no fan-out on the way.
+fn first_fan_in(workflow: &Workflow, fan_out: NodeIx, own: bool, steps: &mut usize) -> Join {
+    let next = |node: NodeIx| workflow.outgoing(node).map(|edge| workflow.edge(edge).to);
+    let mut seen = HashSet::new();
+    // With how many lists are open there.
+    let mut queue: VecDeque<(NodeIx, usize)> = next(fan_out).map(|to| (to, 0)).collect();
+    while let Some((node, open)) = queue.pop_front() {
+        if node == fan_out || !seen.insert((node, open)) {
+            continue;
+        }
+        *steps = steps.saturating_sub(1 + workflow.outgoing(node).len());
+        if *steps == 0 {
+            return Join::GaveUp;
+        }
+        let inner = workflow.node(node);
+        let mut open = open;
+        if inner.kind == NodeKind::FanIn {
+            if open == 0 {
+                return Join::At(node);
+            }
+            open -= 1;
+        } else if own && inner.for_each().is_some() {
+            open += 1;
+            if open > MAX_DEPTH {
+                continue;
+            }
+        } else if own && inner.kind == NodeKind::Parallel {
+            match join(workflow, node, steps) {
+                Join::At(end) if workflow.node(end).kind == NodeKind::FanIn => {
+                    queue.extend(next(end).map(|to| (to, open)));
+                }
+                Join::At(end) => queue.push_back((end, open)),
+                Join::Nowhere => {}
+                Join::GaveUp => return Join::GaveUp,
+            }
+            continue;
+        }
+        queue.extend(next(node).map(|to| (to, open)));
     }
     Join::Nowhere
 }

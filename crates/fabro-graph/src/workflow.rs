@@ -100,6 +100,15 @@ impl Node {
     pub fn label(&self) -> &str {
         self.attrs.text("label").filter(|label| !label.is_empty()).unwrap_or(&self.id)
     }
+
+    /// The list that a parallel node has a branch for each element of.
+    pub fn for_each(&self) -> Option<&Attr> {
+        if self.kind != NodeKind::Parallel {
+            return None;
+        }
+        let list = self.attrs.get("for_each")?;
+        list.value.text().is_some_and(|text| !text.trim().is_empty()).then_some(list)
+    }
 }
 
 /// An edge of a workflow.

@@ -1,11 +1,13 @@
 //! The end of a fan-out: which branch was best.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use fabro_engine::{Handler, Stage, StageEnd, keys};
 use fabro_types::{BranchResult, Failure, FailureClass, Outcome, Status};
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::common::{value_of, warn};
 use crate::llm::{Interpretation, LlmHandler, NoReply, Reply, response_outcome};
@@ -66,14 +68,15 @@ impl FanIn {
     ///
     /// # Errors
     ///
-    /// The stage fails: there is no fan-out, or all of its branches failed.
+    /// The stage ends: there were no branches, for a list was empty; or it fails: there is no fan-out, or
+    /// all of its branches failed.
     pub fn of(stage: &Stage) -> Result<Self, StageEnd> {
         let mut ranked = results(stage)?;
         let all = ranked.len();
         ranked.sort_by_key(|result| result.status);
         let fan_in = Self { ranked };
         match fan_in.ranked.first() {
-            None => Err(failure("there is no fan-out to choose from").into()),
+            None => Err(no_branches().into()),
             Some(best) if best.status == Status::Failed => {
                 let failed = Outcome::failed(failure(&format!("all {all} branches failed")));
                 Err(fan_in.best(failed).into())
@@ -120,6 +123,18 @@ impl Handler for FanInHandler {
     }
 }
 
+/// The end of a fan-in behind an empty list.
+fn no_branches() -> Outcome {
+    let outcome = Outcome {
+        notes: Some("the list was empty: there is no branch to choose".to_owned()),
+        ..Outcome::succeeded()
+    };
+    outcome
+        .with_update(keys::FAN_IN_BEST_ID, Value::Null)
+        .with_update(keys::FAN_IN_BEST_OUTCOME, Value::Null)
+        .with_update(keys::FAN_IN_BEST_HEAD_SHA, Value::Null)
+}
+
 fn failure(message: &str) -> Failure {
     Failure::new(FailureClass::Deterministic, message)
 }
@@ -138,11 +153,20 @@ fn chosen(outcome: Outcome, best: &BranchResult) -> Outcome {
         .with_update(keys::FAN_IN_BEST_HEAD_SHA, best.head_sha.clone())
 }
 
-/// The branch whose id an answer names last.
+/// The branch whose id an answer names last. Ids may have dots and, of lists, brackets in them.
 fn named<'a>(text: &str, results: &'a [BranchResult]) -> Option<&'a BranchResult> {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let ids: HashMap<&str, &BranchResult> =
+        results.iter().rev().map(|result| (&*result.id, result)).collect();
     text.lines().rev().find_map(|line| {
-        let mut words = line.rsplit(|c: char| !(c.is_alphanumeric() || c == '_'));
-        words.find_map(|word| results.iter().find(|result| *result.id == *word))
+        let is_part = |c: char| is_word(c) || matches!(c, '.' | '[' | ']');
+        let mut parts = line.rsplit(|c: char| !is_part(c));
+        parts.find_map(|part| {
+            let part = part.trim_matches('.');
+            let whole = ids.get(part).or_else(|| ids.get(part.trim_start_matches('[')));
+            let inner = || part.trim_matches(['[', ']']).rsplit(|c| !is_word(c));
+            whole.or_else(|| inner().find_map(|word| ids.get(word))).copied()
+        })
     })
 }
 
@@ -165,6 +189,17 @@ mod tests {
             ("breakfast", None),
         ] {
             assert_eq!(named(text, &results).map(|result| &*result.id), id);
+        }
+        let of_lists = json!([{"id": "work[0]", "status": "failed"}, {"id": "work[10]", "status": "failed"}, {"id": "lib.work", "status": "failed"}]);
+        let of_lists = Vec::deserialize(of_lists).unwrap();
+        for (text, id) in [
+            ("work[0] or work[10].", Some("work[10]")),
+            ("Best: **work[0]**", Some("work[0]")),
+            ("[work[0]]: not `lib.work`?", Some("lib.work")),
+            ("It is lib.work.", Some("lib.work")),
+            ("work", None),
+        ] {
+            assert_eq!(named(text, &of_lists).map(|result| &*result.id), id, "{text}");
         }
     }
 }

@@ -38,6 +38,7 @@
 
 mod attribute_text;
 mod compiled;
+mod for_each;
 mod lower;
 mod spec;
 #[cfg(test)]
@@ -55,9 +56,10 @@ pub use fabro_events::{GateOption, QuestionType, default_option, gate_options};
 pub use fabro_template::{Mode, RenderError, Vars};
 pub use lower::Specs;
 pub use spec::{
-    AgentSpec, Backend, CommandSpec, ContextTool, EdgeCondition, EdgeSpec, GraphSpec, HumanSpec,
-    InputSpec, JoinPolicy, Language, LlmSpec, ManagerSpec, NodeBody, NodeSpec, OnFailure,
-    OutputSpec, ParallelSpec, RetryPolicy, RetryTargets, Selection, TextTemplate, VisitLimit,
+    AgentSpec, Backend, CommandSpec, ContextTool, EdgeCondition, EdgeSpec, ForEachSpec, GraphSpec,
+    HumanSpec, InputSpec, JoinPolicy, Language, ListSource, LlmSpec, ManagerSpec, NodeBody,
+    NodeSpec, OnFailure, OutputSpec, ParallelSpec, RetryPolicy, RetryTargets, Selection,
+    TextTemplate, VisitLimit,
 };
 
 /// A workflow together with everything that is worked out once and used at every stage.

@@ -12,13 +12,17 @@ use strum::EnumString;
 
 use crate::compiled::{Compiled, Compiler, SCRIPT_VALUE};
 use crate::spec::{
-    AgentSpec, Backend, CommandSpec, EdgeCondition, EdgeSpec, GraphSpec, HumanSpec, InputSpec,
-    JoinPolicy, Language, LlmSpec, ManagerSpec, NodeBody, NodeSpec, OutputSpec, ParallelSpec,
-    RetryPolicy, RetryTargets, TextTemplate, VisitLimit,
+    AgentSpec, Backend, CommandSpec, EdgeCondition, EdgeSpec, ForEachSpec, GraphSpec, HumanSpec,
+    InputSpec, JoinPolicy, Language, LlmSpec, ManagerSpec, NodeBody, NodeSpec, OutputSpec,
+    ParallelSpec, RetryPolicy, RetryTargets, TextTemplate, VisitLimit,
 };
 
 /// How often an answer that does not match its schema is sent back, unless the node says.
 const OUTPUT_RETRIES: u32 = 2;
+
+/// How many steps the searches for the ends of lists take in one workflow: only lists that overlap
+/// each other many times over need more.
+const SEARCH_STEPS: usize = 500_000;
 
 /// The specifications of a workflow, as far as they have no errors: what validation looks at.
 #[derive(Clone, Debug)]
@@ -42,7 +46,8 @@ impl Specs {
         findings.extend(not_applied(workflow));
         findings.extend(start_errors(workflow));
         let compiler = Compiler { workflow, compiled: Compiled::default(), findings };
-        let mut lowering = Lowering { attrs: workflow.attrs(), compiler };
+        let mut lowering =
+            Lowering { attrs: workflow.attrs(), compiler, search_steps: SEARCH_STEPS };
         let graph = lowering.graph();
         let nodes = workflow.nodes().map(|node| lowering.node(node)).collect();
         let edges = workflow.edges().map(|edge| lowering.edge(edge)).collect();
@@ -90,10 +95,12 @@ fn start_errors(workflow: &Workflow) -> Vec<Diagnostic> {
     starts.map(second).collect()
 }
 
-struct Lowering<'w> {
+pub(crate) struct Lowering<'w> {
     /// The graph's own attributes, which have defaults for nodes.
     attrs: &'w Attrs,
-    compiler: Compiler<'w>,
+    pub(crate) compiler: Compiler<'w>,
+    /// What is left for the searches for the ends of lists.
+    pub(crate) search_steps: usize,
 }
 
 impl Lowering<'_> {
@@ -151,6 +158,7 @@ impl Lowering<'_> {
         let output = self.output(attrs);
         let stop = attrs.get("manager.stop_condition");
         let stop_condition = stop.and_then(|attr| self.compiler.condition(attr));
+        let for_each = self.for_each(node);
         match node.kind {
             NodeKind::Start => NodeBody::Start,
             NodeKind::Exit => NodeBody::Exit,
@@ -169,7 +177,7 @@ impl Lowering<'_> {
                 question_type: self.word(attrs, "question_type"),
                 default_choice: attrs.shared_text("human.default_choice"),
             }),
-            NodeKind::Parallel => NodeBody::Parallel(self.parallel(attrs)),
+            NodeKind::Parallel => NodeBody::Parallel(self.parallel(attrs, for_each)),
             NodeKind::Wait => NodeBody::Wait(attrs.duration("duration").unwrap_or_default()),
             NodeKind::ManagerLoop => {
                 let stop_condition = stop_condition.filter(|condition| !condition.is_always());
@@ -389,7 +397,7 @@ impl Lowering<'_> {
         inputs
     }
 
-    fn parallel(&mut self, attrs: &Attrs) -> ParallelSpec {
+    fn parallel(&mut self, attrs: &Attrs, for_each: Option<ForEachSpec>) -> ParallelSpec {
         let join_policy = match self.word(attrs, "join_policy") {
             JoinPolicy::Quorum(_) => {
                 JoinPolicy::Quorum(attrs.int("quorum").map(count).filter(|needed| *needed > 0))
@@ -397,7 +405,7 @@ impl Lowering<'_> {
             policy => policy,
         };
         let max_parallel = attrs.int("max_parallel").map_or(4, count).max(1);
-        ParallelSpec { join_policy, max_parallel }
+        ParallelSpec { join_policy, max_parallel, for_each }
     }
 
     /// The value of an attribute that is one of a few words, or else the default.

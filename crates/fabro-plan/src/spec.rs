@@ -267,13 +267,37 @@ pub struct HumanSpec {
     pub default_choice: Option<Arc<str>>,
 }
 
-/// The beginning of a fan-out. Its branches are the node's edges.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The beginning of a fan-out. Its branches are the node's edges, or the elements of a list.
+#[derive(Clone, Debug)]
 pub struct ParallelSpec {
     /// When the branches count as joined.
     pub join_policy: JoinPolicy,
     /// How many branches run at once.
     pub max_parallel: u32,
+    /// The list that it has a branch for each element of.
+    pub for_each: Option<ForEachSpec>,
+}
+
+/// A list, and how its elements are called.
+#[derive(Clone, Debug)]
+pub struct ForEachSpec {
+    /// As written.
+    pub text: Arc<str>,
+    /// Where it comes from.
+    pub list: ListSource,
+    /// The context key of an element in its branch.
+    pub name: Arc<str>,
+    /// How many elements there may be.
+    pub max_items: usize,
+}
+
+/// Where a list comes from.
+#[derive(Clone, Debug)]
+pub enum ListSource {
+    /// A context key, as in a condition.
+    Key(Arc<str>),
+    /// An expression, or a text.
+    Text(TextTemplate),
 }
 
 /// When the branches of a fan-out count as joined.

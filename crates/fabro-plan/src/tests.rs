@@ -63,6 +63,41 @@ fn variables_of_scripts_have_names_that_a_shell_knows() {
 }
 
 #[test]
+fn a_list_has_one_path_to_a_join() {
+    let list = |attributes: &str, path: &str| {
+        errors(&format!(
+            "e [shape=component, {attributes}]; f [shape=tripleoctagon]; a -> e; {path}"
+        ))
+    };
+    insta::assert_snapshot!(errors("a [prompt=x, for_each=plan]"), @"for-each: `for_each` on `a`, which is no parallel node");
+    insta::assert_snapshot!(list("for_each=plan", "e -> b -> f; e -> c -> f; f -> exit"), @"for-each: `e` has a list and 2 outgoing edges: every element takes the same path");
+    insta::assert_snapshot!(list("for_each=plan", "e -> b -> exit"), @"for-each: the path of the list of `e` never reaches a join");
+    insta::assert_snapshot!(list("for_each=plan", "f -> exit"), @"for-each: the path of the list of `e` never reaches a join");
+    insta::assert_snapshot!(list("for_each=plan", "e -> b [condition=\"x=1\"]; b -> f -> exit"), @"for-each: the edge of `e` has a condition, and every element of a list takes it");
+    let whole = |attributes: &str| list(attributes, "e -> b -> f -> exit");
+    insta::assert_snapshot!(whole("for_each=\" \""), @"for-each: `for_each` is empty");
+    insta::assert_snapshot!(whole("for_each=\"a, b\""), @"for-each: `for_each` is no context key and no template: `a, b`");
+    insta::assert_snapshot!(whole("for_each=\"[1, 2\""), @"for-each: `for_each` is no JSON array: EOF while parsing a list at line 1 column 5");
+    insta::assert_snapshot!(whole("for_each=\"inputs.files\""), @"for-each: `inputs.files` is no context key");
+    insta::assert_snapshot!(whole("for_each=\"{{ files }}\""), @"for-each: `for_each` is no context key and no template: `{{ files }}`");
+    insta::assert_snapshot!(whole("for_each=\"{{ context.files | sorted }}\""), @"template-syntax: there is no filter `sorted`");
+    insta::assert_snapshot!(whole("for_each=plan, as=outcome"), @"for-each: an element cannot be called `outcome`: `outcome` is written by the engine");
+    insta::assert_snapshot!(whole("for_each=plan, as=last_file"), @"for-each: an element cannot be called `last_file`: keys that start with `last_` are written by the engine and its handlers");
+    insta::assert_snapshot!(whole("for_each=plan, as=\"a.b\""), @"for-each: an element cannot be called `a.b`: a name has letters, digits and underscores, no digit first");
+    insta::assert_snapshot!(whole("for_each=plan, as=item_index"), @"for-each: an element cannot be called `item_index`: `item_index` has a meaning of its own");
+    insta::assert_snapshot!(whole("for_each=plan, max_items=0"), @"attribute-value: `max_items` is a whole number from 1, not `0`");
+    insta::assert_snapshot!(whole("for_each=plan, max_items=many"), @"attribute-value: `max_items` is a whole number from 1, not `many`");
+    insta::assert_snapshot!(whole("for_each=plan, max_items=100001"), @"for-each: `max_items` is at most 100000");
+    // Defaults of a scope are for the nodes that can have them.
+    let scoped = workflow(
+        "node [for_each=plan]; a -> e -> b -> f -> exit; e [shape=component]; f [shape=tripleoctagon]",
+    );
+    let plan = Plan::compile(scoped).unwrap();
+    let list = plan.find("e").unwrap().parallel().unwrap().for_each.as_ref().unwrap();
+    assert_eq!((&*list.name, list.max_items, &*list.text), ("item", 1_000, "plan"));
+}
+
+#[test]
 fn a_word_that_is_set_after_parsing_is_checked() {
     let mut workflow = workflow("a [prompt=x]");
     let a = workflow.find("a").unwrap();

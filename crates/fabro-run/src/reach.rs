@@ -48,8 +48,8 @@ fn add_next(plan: &Plan, cursor: &Cursor, open: &mut Vec<Place>) {
         }
         Position::Fanned(fan) => {
             let node = find(&fan.stage.node);
-            let waiting = fan.branches.iter().filter(|it| !it.begun && it.end.is_none());
-            open.extend(waiting.filter_map(|it| find(&it.target)).map(|target| (target, node)));
+            let waiting = fan.waiting().filter_map(|it| find(&it.target));
+            open.extend(waiting.map(|target| (target, node)));
             // It joins, or leaves by its retry target.
             let spec = node.map(|node| plan.spec(node));
             let own = spec.into_iter().flat_map(|spec| targets(spec.retry_targets));

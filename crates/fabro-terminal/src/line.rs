@@ -64,12 +64,14 @@ pub(crate) fn depth(event: &Event) -> usize {
     event.entry.branch.as_deref().map_or(0, |branch| BranchPath::new(branch).depth())
 }
 
-/// `NODE`, or `NODE@VISIT` from the second visit.
+/// `NODE`, or `NODE@VISIT` from the second visit; `NODE[0]` in the branch of the first element of a list.
 pub(crate) fn name(event: &Event) -> String {
     let node = event.entry.node_id.as_deref().unwrap_or_default();
+    let branch = BranchPath::new(event.entry.branch.as_deref().unwrap_or_default());
+    let elements = branch.elements();
     match event.entry.visit {
-        Some(visit) if visit > 1 => format!("{node}@{visit}"),
-        _ => node.to_owned(),
+        Some(visit) if visit > 1 => format!("{node}{elements}@{visit}"),
+        _ => format!("{node}{elements}"),
     }
 }
 
@@ -193,8 +195,14 @@ fn asked(name: &str, body: &EventBody, now_ms: i64) -> Option<String> {
 
 fn other_line(event: &Event, name: &str) -> Option<(Mark, String)> {
     Some(match &event.entry.body {
-        EventBody::ParallelStarted { branches, join, max_parallel } => {
-            (Mark::Note, fan_out(name, branches, join.as_deref(), *max_parallel))
+        EventBody::ParallelStarted { branches, join, max_parallel, for_each } => {
+            let assumed = for_each.as_ref().is_some_and(|list| list.assumed);
+            let note = if assumed {
+                "; nothing makes its list in a dry run: one element is assumed"
+            } else {
+                ""
+            };
+            (Mark::Note, fan_out(name, branches, join.as_deref(), *max_parallel) + note)
         }
         EventBody::BranchStarted {} => (Mark::Note, format!("branch {} started", branch(event))),
         EventBody::BranchCompleted { canceled: true, failure: why, .. } => {
@@ -257,10 +265,13 @@ fn ended(name: &str, end: &CompletedStage) -> String {
 fn fan_out(name: &str, branches: &[PlannedBranch], join: Option<&str>, max: u32) -> String {
     const SHOWN: usize = 6;
     let targets: Vec<&str> =
-        branches.iter().take(SHOWN).map(|branch| branch.target.as_ref()).collect();
+        branches.iter().take(SHOWN).map(|branch| BranchPath::new(&branch.branch).name()).collect();
     let more = if branches.len() > SHOWN { ", …" } else { "" };
-    let mut text =
-        format!("{name}: {} parallel branches, {}{more}", branches.len(), targets.join(", "));
+    let mut text = match branches.len() {
+        0 => format!("{name}: an empty list, no branches"),
+        1 => format!("{name}: 1 parallel branch, {}", targets[0]),
+        count => format!("{name}: {count} parallel branches, {}{more}", targets.join(", ")),
+    };
     if (max as usize) < branches.len() {
         let _ = write!(text, "; {max} at a time");
     }

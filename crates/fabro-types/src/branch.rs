@@ -51,6 +51,14 @@ impl<'a> BranchPath<'a> {
         self.0.rsplit_once('/').map_or(self.0, |(_, name)| name)
     }
 
+    /// The elements of lists that it is for, the outermost first, as `[3][0]`; empty in other branches.
+    pub fn elements(self) -> String {
+        let branches = self.0.split('/').skip(1).step_by(2);
+        let element =
+            |name: &'a str| name.ends_with(']').then(|| name.rfind('[').map(|at| &name[at..]));
+        branches.filter_map(|name| element(name).flatten()).collect()
+    }
+
     /// The path of the attempt of the fan-out that it is a branch of; `None` for the main line.
     pub fn fan_out_path(self) -> Option<&'a str> {
         self.0.rsplit_once('/').map(|(fan_out, _)| fan_out)
@@ -94,10 +102,21 @@ impl<'a> BranchPath<'a> {
         format!("{fan_out}/{target}{number}").into()
     }
 
+    /// The path of the branch for one element of a list, counted from 0.
+    pub fn element(fan_out: &str, target: &str, index: usize) -> Arc<str> {
+        format!("{fan_out}/{target}[{index}]").into()
+    }
+
     /// Whether this is a branch of any attempt of a fan-out on `line`, or a branch inside of one.
     pub fn is_of_fan_out(self, line: Self, node: &str, visit: u32) -> bool {
         let rest = self.0.strip_prefix(&line.fan_out(node, visit, 1));
         rest.is_some_and(|rest| rest.starts_with(['/', '#']))
+    }
+
+    /// Whether it is called so: by its path, or by the last parts of it.
+    pub fn is_called(self, name: Self) -> bool {
+        let rest = self.0.strip_suffix(name.0);
+        rest.is_some_and(|rest| rest.is_empty() || (rest.ends_with('/') && !name.is_main()))
     }
 
     /// Whether this is a branch inside of another one.
@@ -130,7 +149,7 @@ impl<'a> FanOutName<'a> {
 /// The result of one branch, as `parallel.results` lists it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BranchResult {
-    /// The branch's first node.
+    /// The branch's first node; of a list also the number of the element, as in `work[0]`.
     pub id: Arc<str>,
     /// How it ended; `skipped` when it was not needed.
     pub status: Status,
@@ -138,6 +157,10 @@ pub struct BranchResult {
     pub notes: Option<String>,
     /// The last answer given in the branch: a model's, or a command's output.
     pub response: Option<Arc<Value>>,
+    /// What a branch that did not fail has made: the last validated output in it, else the last
+    /// response, else the last command output.
+    #[serde(default)]
+    pub output: Option<Arc<Value>>,
     /// What its stages wrote to the context.
     pub updates: Option<ContextPatch>,
     /// Always null: branches share one working directory.
@@ -160,6 +183,12 @@ mod tests {
         assert_eq!([outer.depth(), inner.depth()], [1, 2]);
         assert_eq!((inner.name(), inner.fan_out_path()), ("a", Some("checks@1/lint/deep@2#3")));
         assert_eq!(&*BranchPath::branch("checks@1", "lint", 1), "checks@1/lint#2");
+        let element = BranchPath::element(&inner.fan_out("each", 1, 1), "work", 12);
+        assert_eq!(&*element, "checks@1/lint/deep@2#3/a/each@1/work[12]");
+        assert_eq!(BranchPath::new(&element).parent(), inner);
+        assert_eq!(BranchPath::new(&element).name(), "work[12]");
+        assert_eq!(BranchPath::new("e@1/a[3]/f@1/b/g@1/c[0]").elements(), "[3][0]");
+        assert_eq!(inner.elements() + &BranchPath::MAIN.elements(), "");
     }
 
     #[test]
@@ -187,15 +216,24 @@ mod tests {
     }
 
     #[test]
+    fn branches_are_called_by_the_end_of_their_path() {
+        let called = |path, name| BranchPath::new(path).is_called(BranchPath::new(name));
+        assert!(called("f@1/a[1]", "f@1/a[1]") && called("f@1/a[1]", "a[1]") && called("", ""));
+        assert!(called("f@1/a[1]/g@1/b", "a[1]/g@1/b"));
+        assert!(!called("f@1/aa", "a") && !called("f@1/a[11]", "1]") && !called("f@1/a", ""));
+    }
+
+    #[test]
     fn a_result_is_the_json_of_parallel_results() {
         let result = BranchResult {
             id: "lint".into(),
             status: Status::Succeeded,
             notes: None,
             response: Some(Arc::new("done".into())),
+            output: None,
             updates: None,
             head_sha: None,
         };
-        insta::assert_snapshot!(serde_json::to_string(&result).unwrap(), @r#"{"id":"lint","status":"succeeded","notes":null,"response":"done","updates":null,"head_sha":null}"#);
+        insta::assert_snapshot!(serde_json::to_string(&result).unwrap(), @r#"{"id":"lint","status":"succeeded","notes":null,"response":"done","output":null,"updates":null,"head_sha":null}"#);
     }
 }

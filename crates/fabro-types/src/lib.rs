@@ -33,6 +33,7 @@ mod permissions;
 #[cfg(feature = "pest")]
 mod pest_error;
 mod provider_kind;
+mod reserved;
 mod status;
 mod syntax;
 mod text;
@@ -67,6 +68,7 @@ pub use permissions::Permissions;
 #[cfg(feature = "pest")]
 pub use pest_error::{Unexpected, found, unexpected};
 pub use provider_kind::ProviderKind;
+pub use reserved::key_refusal;
 pub use status::{RunStatus, Status};
 pub use syntax::SyntaxError;
 pub use text::{clean, excerpt, one_line, one_of};

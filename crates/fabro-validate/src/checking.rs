@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use fabro_condition::Condition;
 use fabro_graph::schema;
 use fabro_graph::{Attr, Attrs, Edge, EdgeIx, Node, NodeIx, NodeKind, Span, Workflow};
-use fabro_plan::{AttributeText, Specs};
+use fabro_plan::{AttributeText, ListSource, Specs};
 use fabro_stylesheet::Stylesheet;
 use fabro_template::Template;
 use serde_json::{Map, Value};
@@ -32,7 +32,7 @@ pub(crate) struct Checking<'a> {
     phantoms: OnceCell<BTreeMap<NodeIx, Option<&'a str>>>,
 }
 
-/// A goal, prompt or script that has a template in it.
+/// A goal, prompt, script or the like that has a template in it.
 pub(crate) struct Text<'a> {
     pub(crate) attr: &'a Attr,
     /// The nodes that render it; none for the goal.
@@ -76,6 +76,14 @@ impl<'a> Checking<'a> {
     /// The stop condition of a sub-workflow when it has one that parses.
     pub(crate) fn stop_condition(&self, node: NodeIx) -> Option<&'a Condition> {
         self.specs.nodes[node.index()].manager()?.stop_condition.as_deref()
+    }
+
+    /// The context key that a list comes from, when it has one.
+    pub(crate) fn list_key(&self, node: NodeIx) -> Option<&'a str> {
+        match &self.specs.nodes[node.index()].parallel()?.for_each.as_ref()?.list {
+            ListSource::Key(key) => Some(key.strip_prefix("context.").unwrap_or(key)),
+            ListSource::Text(_) => None,
+        }
     }
 
     /// Where a run can go.
@@ -174,6 +182,7 @@ fn texts<'a>(workflow: &'a Workflow, specs: &'a Specs) -> Vec<Text<'a>> {
         [prompt.or_else(label), node.attrs.get("script")]
             .into_iter()
             .flatten()
+            .chain(node.for_each())
             .chain(inputs(node))
             .chain(variables(node))
             .map(move |attr| (attr, Some(ix)))

@@ -53,6 +53,7 @@ const RULES: &[Rule] = &[
     rule("exit-outgoing", Error, "no edge leads out of an exit node"),
     rule("fan-out-join", Warning, "the branches of a fan-out come together"),
     rule("file-outside", Warning, "the files of a workflow are in its folder"),
+    rule("for-each", Error, "a list is on a parallel node with one path to a join, and its elements have a name that is free"),
     rule("freeform-edges", Error, "a human gate has at most one freeform edge"),
     rule("missing-attribute", Warning, "a node has the attribute that its handler works on"),
     rule("missing-prompt", Warning, "a node that asks a model has a prompt"),

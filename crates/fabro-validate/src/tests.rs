@@ -67,6 +67,7 @@ const BROKEN: &[(&str, &str)] = &[
     ("missing-prompt", "digraph { start -> a -> exit }"),
     ("misspelled-attribute", "digraph { start -> a -> exit; a [promt=x] }"),
     ("output-schema", "digraph { start -> a -> exit; a [prompt=x, output_schema=\"{\"] }"),
+    ("for-each", "digraph { start -> a; a [shape=component, for_each=plan]; a -> exit }"),
     ("quorum", "digraph { start -> a; a [shape=component, quorum=2]; a -> exit }"),
     (
         "random-with-conditions",

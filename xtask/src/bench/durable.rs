@@ -60,6 +60,42 @@ fn line_in_git(bench: &Bench<'_>, stages: usize) -> Result<Duration> {
     median(times)
 }
 
+/// A list of elements with a stage each beside the same stages in a line.
+pub(super) fn list(bench: &Bench<'_>) -> Result<Vec<Row>> {
+    const ALLOWED: f64 = 1.5;
+    let stages = if bench.quick { 100 } else { 1_000 };
+    let mut pairs = Vec::new();
+    for _ in 0..bench.repeat(7) {
+        let dir = bench.folder()?;
+        fs::write(dir.join("line.fabro"), line_of(stages))?;
+        fs::write(dir.join("list.fabro"), list_of(stages))?;
+        let line = bench.time(&dir, &["run", "line.fabro", "--quiet"])?;
+        pairs.push((line, bench.time(&dir, &["run", "list.fabro", "--quiet"])?));
+    }
+    let (ratio, each) = ratio(&pairs)?;
+    let (line, list) = medians(&pairs)?;
+    Ok(vec![Row {
+        figure: format!("a list of {stages} elements, a command each"),
+        limit: format!("{ALLOWED} × the line, {}", ms(line)),
+        measured: format!("{}; {ratio:.2} × ({each})", ms(list)),
+        ratio: Some(ratio / ALLOWED),
+    }])
+}
+
+/// A list of numbers with a command for each.
+fn list_of(elements: usize) -> String {
+    format!(
+        r#"digraph list {{
+  start -> each -> work -> join -> exit
+  each [shape=component, for_each="{:?}", max_items={elements}]
+  work [shape=parallelogram, script="true"]
+  join [shape=tripleoctagon]
+}}
+"#,
+        (0..elements).collect::<Vec<_>>()
+    )
+}
+
 /// Processes with captured output, and an append with fdatasync after each.
 fn bare_line(log: &mut File, stages: usize) -> Result<()> {
     for _ in 0..stages {

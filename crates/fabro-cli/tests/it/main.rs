@@ -6,6 +6,7 @@ mod check;
 mod completion;
 mod damage;
 mod gates;
+mod lists;
 mod logs;
 mod models;
 mod old_stores;

@@ -52,6 +52,11 @@ impl Project {
         std::fs::read_to_string(self.path().join(name)).unwrap()
     }
 
+    /// The file's text; empty while it is not there.
+    pub(crate) fn read_or_default(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path().join(name)).unwrap_or_default()
+    }
+
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_fabro"));
         command.args(args).current_dir(self.path()).stdin(Stdio::null());

@@ -6,6 +6,7 @@ mod failures;
 mod fan_out;
 mod fan_out_attempts;
 mod fan_out_retries;
+mod for_each;
 mod in_memory;
 mod machine;
 mod resume;

@@ -262,7 +262,8 @@ fn stages_of_branches_are_told_apart_by_their_branch() {
     assert_eq!(meant("fork@1/a/c"), "fork@1/a/c@1");
     assert_eq!(meant("c"), "c@3");
     assert_eq!(meant("c@2"), "");
-    assert_eq!(meant("a/c@1"), "");
+    assert_eq!(meant("a/c@1"), "fork@1/a/c@1");
+    assert_eq!(meant("k@1/a/c@1"), "");
     let branch_at = |text| {
         let at = checkpoint::find(&counted, Some(text))?;
         let end = counted.iter().find(|event| event.seq == at.seq)?;

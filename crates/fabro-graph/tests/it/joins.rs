@@ -30,6 +30,28 @@ fn branches_meet_at_the_first_node_that_all_can_reach() {
 }
 
 #[test]
+fn the_path_of_a_list_ends_at_the_fan_in_that_is_its_own() {
+    let list = |edges: &str| {
+        format!(
+            "fork [for_each=a]; inner [shape=component, for_each=b]; both [shape=component]; n [shape=tripleoctagon]; {edges}"
+        )
+    };
+    check(&list("fork -> a -> b -> m -> n -> exit"), "m");
+    check(&list("fork -> a -> m; a -> b -> n -> exit"), "m");
+    // Of a list in a list the inner one ends first.
+    check(&list("fork -> inner -> a -> n -> b -> m -> exit"), "m");
+    // A fan-out on the way has an end of its own, be it a fan-in or not.
+    check(&list("fork -> both -> {a; b} -> n -> c -> m -> exit"), "m");
+    check(&list("fork -> both -> {a; b} -> c -> m -> n -> exit"), "m");
+    // Two may share one.
+    check(&list("fork -> inner -> a -> m -> exit"), "m");
+    check(&list("fork -> both -> {a; b} -> m -> exit"), "m");
+    check(&list("fork -> a -> exit"), "Nowhere");
+    check(&list("fork -> a -> fork"), "Nowhere");
+    check(&list("fork -> inner -> fork"), "Nowhere");
+}
+
+#[test]
 fn a_search_can_be_bounded() {
     let source = "digraph { fork -> {a; b}; a -> m; b -> m }";
     let workflow = Workflow::from_source("x", source).unwrap();

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use fabro_blob::BlobStore;
+use fabro_engine::keys;
 use fabro_events::{CompletedStage, Event, EventBody};
 use fabro_types::{Failure, Status};
 use serde_json::{Map, Value};
@@ -250,10 +251,14 @@ fn facets(
 fn of_many(body: &EventBody) -> Option<(&'static str, Facets)> {
     let one = |aspect, text: String| vec![(aspect, text)];
     Some(match body {
-        EventBody::ParallelStarted { branches, join, max_parallel } => {
+        EventBody::ParallelStarted { branches, join, max_parallel, for_each } => {
             let names: Vec<&str> = branches.iter().map(|it| &*it.branch).collect();
             let join = join.as_deref().unwrap_or("nowhere");
-            let text = format!("{}, joined at {join}, {max_parallel} at a time", names.join(" "));
+            let mut text =
+                format!("{}, joined at {join}, {max_parallel} at a time", names.join(" "));
+            for item in for_each.iter().flat_map(|list| &list.items) {
+                let _ = write!(text, "\n{item}");
+            }
             ("parallel.started", one(Aspect::FanOut, text))
         }
         EventBody::BranchStarted {} => ("parallel.branch.started", Vec::new()),
@@ -299,7 +304,19 @@ fn ended(done: &CompletedStage, blobs: &dyn BlobStore) -> Result<Facets, ReplayE
     add("because of", outcome.failure.as_ref().map(why).as_deref());
     let mut updates = Map::new();
     for (key, value) in &outcome.context_updates {
-        updates.insert(key.clone(), resolved(blobs, value)?);
+        // What branches have made follows from their stages, which are compared; logs of earlier
+        // versions do not have it.
+        if key == keys::PARALLEL_OUTPUTS {
+            continue;
+        }
+        let mut value = resolved(blobs, value)?;
+        if key == keys::PARALLEL_RESULTS {
+            let results = value.as_array_mut().into_iter().flatten();
+            for result in results.filter_map(Value::as_object_mut) {
+                result.remove("output");
+            }
+        }
+        updates.insert(key.clone(), value);
     }
     let updates =
         if updates.is_empty() { String::new() } else { format!("{:#}", Value::Object(updates)) };

@@ -28,6 +28,12 @@ pub(crate) enum Writer {
     Human,
     FanOut,
     FanIn,
+    /// A list, in its branches: one whose elements are called as those of this node; with `any`, each
+    /// list. A model may write a key of that name too.
+    Element {
+        list: NodeIx,
+        any: bool,
+    },
     /// One alone.
     Node(NodeIx),
 }
@@ -45,7 +51,16 @@ impl Writer {
             Self::Human => node().kind == NodeKind::Human,
             Self::FanOut => node().kind == NodeKind::Parallel,
             Self::FanIn => node().kind == NodeKind::FanIn,
+            Self::Element { .. } => self.is_list(workflow, at) || Self::Updates.is(workflow, at),
         }
+    }
+
+    /// Whether this node has a list whose elements have the key.
+    pub(crate) fn is_list(self, workflow: &Workflow, at: usize) -> bool {
+        let Self::Element { list, any } = self else { return false };
+        let node = workflow.node(NodeIx::new(at));
+        let is_called_so = || element_name(node) == element_name(workflow.node(list));
+        node.for_each().is_some() && (any || is_called_so())
     }
 
     /// What such a stage is called.
@@ -57,6 +72,7 @@ impl Writer {
             Self::Human => "a human gate".to_owned(),
             Self::FanOut => "a parallel node".to_owned(),
             Self::FanIn => "a fan-in".to_owned(),
+            Self::Element { list, .. } => format!("the list of `{}`", workflow.node(list).id),
             Self::Node(ix) => format!("`{}`", workflow.node(ix).id),
         }
     }
@@ -66,6 +82,9 @@ impl Writer {
 pub(crate) fn need(workflow: &Workflow, key: &str, nearby: &Nearby) -> Need {
     let (root, rest) = key.split_once('.').unwrap_or((key, ""));
     let fixed = |names: &[&str], writer| of_table(key, names, writer, nearby);
+    if let Some(need) = of_element(workflow, root) {
+        return need;
+    }
     match root {
         "outcome" | "preferred_label" | "current_node" | "last_stage" | "failure_class"
         | "failure_signature" => Need::Nothing,
@@ -85,19 +104,41 @@ pub(crate) fn need(workflow: &Workflow, key: &str, nearby: &Nearby) -> Need {
         "human" => {
             fixed(&["human.gate.selected", "human.gate.label", "human.gate.text"], Writer::Human)
         }
-        "parallel" if is_at_or_in(key, "parallel.results") => Need::Stage(Writer::FanOut),
+        "parallel"
+            if is_at_or_in(key, "parallel.results") || is_at_or_in(key, "parallel.outputs") =>
+        {
+            Need::Stage(Writer::FanOut)
+        }
         "parallel" => fixed(
             &[
                 "parallel.fan_in.best_id",
                 "parallel.fan_in.best_outcome",
                 "parallel.fan_in.best_head_sha",
                 "parallel.results",
+                "parallel.outputs",
             ],
             Writer::FanIn,
         ),
         "response" | "output" | "child" => of_node(workflow, root, rest, nearby),
         _ => Need::Stage(Writer::Updates),
     }
+}
+
+/// A key that the elements of a list have in their branches.
+fn of_element(workflow: &Workflow, key: &str) -> Option<Need> {
+    let name = key.strip_suffix("_index").unwrap_or(key);
+    let any = key == "item_index";
+    let mut lists = workflow.node_indices().filter(|ix| workflow.node(*ix).for_each().is_some());
+    let list = lists.find(|ix| {
+        let own = element_name(workflow.node(*ix));
+        any || own == key || own == name
+    })?;
+    Some(Need::Stage(Writer::Element { list, any }))
+}
+
+/// How the elements of a list are called.
+fn element_name(node: &Node) -> &str {
+    node.attrs.text("as").map_or("item", str::trim)
 }
 
 fn is_at_or_in(key: &str, head: &str) -> bool {

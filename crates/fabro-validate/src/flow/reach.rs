@@ -33,10 +33,12 @@ pub(crate) fn unmet(workflow: &Workflow, flow: &Flow, reads: &[Read]) -> Vec<usi
     let mut unmet = Vec::new();
     for batch in writers.chunks(64) {
         let mut own = vec![0_u64; flow.next.len()];
+        let mut given = vec![0_u64; flow.next.len()];
         for (bit, (writer, _)) in batch.iter().enumerate() {
             mark(workflow, flow, *writer, 1 << bit, &mut own);
+            give(workflow, flow, *writer, 1 << bit, &mut given);
         }
-        let (before, after) = order.spread(flow, &own);
+        let (before, after) = order.spread(flow, &own, &given);
         for (bit, (_, numbers)) in batch.iter().enumerate() {
             let is_met = |number: &usize| {
                 let read = reads[*number];
@@ -52,13 +54,27 @@ pub(crate) fn unmet(workflow: &Workflow, flow: &Flow, reads: &[Read]) -> Vec<usi
 
 fn mark(workflow: &Workflow, flow: &Flow, writer: Writer, bit: u64, own: &mut [u64]) {
     let mut set = |at: usize| {
-        if flow.reached[at] && writer.is(workflow, at) {
+        if flow.reached[at] && writer.is(workflow, at) && !writer.is_list(workflow, at) {
             own[at] |= bit;
         }
     };
     match writer {
         Writer::Node(ix) => set(ix.index()),
         _ => (0..workflow.nodes().len()).for_each(set),
+    }
+}
+
+/// The elements of a list are there where its branches begin, and not after its own stage.
+fn give(workflow: &Workflow, flow: &Flow, writer: Writer, bit: u64, given: &mut [u64]) {
+    if !matches!(writer, Writer::Element { .. }) {
+        return;
+    }
+    for ix in workflow.node_indices() {
+        if flow.reached[ix.index()] && writer.is_list(workflow, ix.index()) {
+            for edge in workflow.outgoing(ix) {
+                given[workflow.edge(edge).to.index()] |= bit;
+            }
+        }
     }
 }
 
@@ -91,9 +107,13 @@ impl Order {
         Self { groups, group_of }
     }
 
-    /// By node: what has been written before its stage, and after it.
-    fn spread(&self, flow: &Flow, own: &[u64]) -> (Vec<u64>, Vec<u64>) {
+    /// By node: what has been written before its stage, and after it. `own` is what its stage writes,
+    /// `given` what it finds there.
+    fn spread(&self, flow: &Flow, own: &[u64], given: &[u64]) -> (Vec<u64>, Vec<u64>) {
         let mut incoming = vec![0_u64; self.groups.len()];
+        for (node, bits) in given.iter().enumerate() {
+            incoming[self.group_of[node]] |= bits;
+        }
         let mut before = vec![0_u64; own.len()];
         let mut after = vec![0_u64; own.len()];
         for (at, group) in self.groups.iter().enumerate() {

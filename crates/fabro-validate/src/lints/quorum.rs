@@ -12,7 +12,9 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
         let (message, fix) = if node.attrs.text("join_policy") != Some("quorum") {
             let message = format!("`{}` has a quorum, but not join_policy=quorum", node.id);
             (message, "add join_policy=quorum, or remove it")
-        } else if usize::try_from(quorum).is_ok_and(|quorum| quorum > branches) {
+        } else if node.for_each().is_none()
+            && usize::try_from(quorum).is_ok_and(|quorum| quorum > branches)
+        {
             let message = format!(
                 "`{}` waits for {quorum} branches to succeed, but has only {branches}",
                 node.id
@@ -42,5 +44,6 @@ mod tests {
           fix: add join_policy=quorum, or remove it
         ");
         insta::assert_snapshot!(reported("quorum", "start -> p; p [shape=component, join_policy=quorum, quorum=2]; p -> a -> exit; p -> b -> exit"), @"nothing");
+        insta::assert_snapshot!(reported("quorum", "start -> p; p [shape=component, for_each=\"[1, 2, 3]\", join_policy=quorum, quorum=2]; p -> a -> f -> exit; f [shape=tripleoctagon]"), @"nothing");
     }
 }

@@ -20,6 +20,7 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
     let mut search = Search { checking, needs: HashMap::new(), found: Vec::new(), left: MAX_READS };
     search.conditions();
     search.texts();
+    search.lists();
     search.report(findings);
     stop_conditions(checking, findings);
 }
@@ -117,6 +118,16 @@ impl<'a> Search<'_, 'a> {
         }
     }
 
+    fn lists(&mut self) {
+        for (ix, node) in self.checking.of_kind(NodeKind::Parallel) {
+            let Some(key) = self.checking.list_key(ix) else { continue };
+            let Some(attr) = node.for_each() else { continue };
+            let whole = Span::new(0, attr.value.as_text().len());
+            let keys = self.keys(std::iter::once((key, whole)));
+            self.add(attr, ix.index(), false, &keys);
+        }
+    }
+
     fn report(self, findings: &mut Findings) {
         let Self { checking, found, .. } = self;
         if found.is_empty() {
@@ -185,6 +196,16 @@ fn explain(
     let workflow = checking.workflow;
     let id = |ix| &workflow.node(ix).id;
     let here = id(NodeIx::new(used.at));
+    if let Writer::Element { list, .. } = writer {
+        let list = id(list);
+        let message = format!("`{}` is there only in the branches of `{list}`", used.key);
+        return (
+            message,
+            format!(
+                "read it on the path from `{list}` to its join, or read parallel.outputs after that"
+            ),
+        );
+    }
     let no_stage = format!("no stage before this writes `{}`", used.key);
     let add = match writer {
         Writer::Node(ix) => format!("lead the way to `{here}` through `{}`", id(ix)),
@@ -253,6 +274,35 @@ fn stop_conditions(checking: &Checking<'_>, findings: &mut Findings) {
 #[cfg(test)]
 mod tests {
     use crate::tests::support::reported;
+
+    #[test]
+    fn elements_are_known_in_the_branches_of_their_list() {
+        let list = |more: &str| {
+            let nodes = r#"start -> p -> each -> work -> join -> end -> exit; p [shape=tab, prompt=x, output_schema="{}"]; join [shape=tripleoctagon]"#;
+            reported("unwritten-key", &format!("{nodes}; {more}"))
+        };
+        insta::assert_snapshot!(list(r#"each [shape=component, for_each="output.p.files"]; work [prompt="{{ context.item.name }} {{ context.item_index }}"]; end [shape=tab, prompt="{{ context.parallel.outputs }}"]"#), @"nothing");
+        insta::assert_snapshot!(list(r#"each [shape=component, for_each="{{ context.output.p }}", as=file]; work [shape=parallelogram, script="cat {{ context.file }} {{ context.file_index }}"]; end [prompt="x"]"#), @"nothing");
+        insta::assert_snapshot!(list(r#"each [shape=component, for_each="output.q.files"]; work [shape=parallelogram, script=x]; end [shape=tab, prompt="{{ context.item }}"]"#), @r"
+        1:170 warning: no stage writes `output.q.files`: there is no node `q`
+          at: output.q.files
+          fix: name a node of this workflow
+        1:253 warning: `item` is there only in the branches of `each`
+          at: context.item
+          fix: read it on the path from `each` to its join, or read parallel.outputs after that
+        ");
+        insta::assert_snapshot!(list(r#"each [shape=component, for_each="command.output", as=file]; work [shape=parallelogram, script="echo {{ context.files }}"]; end [shape=tab, prompt="{{ context.file_index }}"]"#), @r"
+        1:170 warning: no stage before this writes `command.output`; the nearest that can, `work`, comes after it
+          at: command.output
+          fix: only a command node writes it: put one before `each`
+        1:240 warning: no stage before this writes `files`; the nearest that can, `end`, comes after it
+          at: context.files
+          fix: only an agent or prompt node, by its context_updates, writes it: put one before `work`
+        1:287 warning: `file_index` is there only in the branches of `each`
+          at: context.file_index
+          fix: read it on the path from `each` to its join, or read parallel.outputs after that
+        ");
+    }
 
     #[test]
     fn the_nearest_writer_is_named() {
@@ -354,7 +404,7 @@ mod tests {
           fix: read `command.output`
         1:181 warning: no stage writes `parallel.best`: keys of this name belong to the engine, which writes no such key
           at: context.parallel.best
-          fix: read one of parallel.fan_in.best_id, parallel.fan_in.best_outcome, parallel.fan_in.best_head_sha, parallel.results
+          fix: read one of parallel.fan_in.best_id, parallel.fan_in.best_outcome, parallel.fan_in.best_head_sha, parallel.results, parallel.outputs
         ");
         insta::assert_snapshot!(reported("unwritten-key", r#"graph [owner=x]; start -> b -> exit; b [prompt="{{ context.graph.ownr }} {{ context.graph.owner }} {{ context.internal.node_visits_count }} {{ context.internal.retry_count.c }} {{ context.last_answer }}"]"#), @r"
         1:64 warning: no stage writes `graph.ownr`: the graph has no attribute `ownr`

@@ -31,6 +31,8 @@ pub(super) fn check(checking: &Checking<'_>, findings: &mut Findings) {
                     continue;
                 }
                 ("runs no script", "write it on a command (shape=parallelogram)")
+            } else if matches!(&*attr.name, "as" | "max_items") && node.for_each().is_none() {
+                ("has no list", "write it on a parallel node (shape=component) with for_each")
             } else if asks_model {
                 if &*attr.name != "script" {
                     continue;
@@ -70,6 +72,19 @@ mod tests {
           fix: write the question as the node's label
         ");
         insta::assert_snapshot!(reported("without-effect", r#"node [prompt=x]; start -> a -> exit; a [shape=hexagon, label="Ship it?"]"#), @"nothing");
+    }
+
+    #[test]
+    fn elements_are_of_a_list() {
+        insta::assert_snapshot!(reported("without-effect", "start -> a -> p -> b -> f -> exit; a [prompt=x, as=file]; p [shape=component, max_items=3]; f [shape=tripleoctagon]"), @r"
+        1:61 warning: `as` has no effect on `a`, an agent node, which has no list
+          at: as
+          fix: write it on a parallel node (shape=component) with for_each
+        1:91 warning: `max_items` has no effect on `p`, a parallel node, which has no list
+          at: max_items
+          fix: write it on a parallel node (shape=component) with for_each
+        ");
+        insta::assert_snapshot!(reported("without-effect", r#"start -> p -> b -> f -> exit; p [shape=component, for_each="[1]", as=file, max_items=3]; f [shape=tripleoctagon]"#), @"nothing");
     }
 
     #[test]

@@ -1,0 +1,253 @@
+//! The list of a fan-out with `for_each`: read once, when the fan-out begins. Its event keeps it.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fabro_blob::{NewBlob, OFFLOAD_LIMIT, offload_value};
+use fabro_context::{Context, keys};
+use fabro_events::{CreatedRun, ForEach, PlannedBranch};
+use fabro_plan::{ForEachSpec, ListSource, TextTemplate, Vars};
+use fabro_types::{BlobRef, BranchPath, excerpt};
+use serde_json::Value;
+
+use crate::select::{LookupError, SelectError, Values, find};
+
+/// What an element is in a dry run in which nothing makes the list.
+const ASSUMED: &str = "(assumed)";
+
+/// The least that a large element of a long list has, in bytes of its JSON.
+const LEAST_LARGE: usize = 256;
+
+/// What a list is read from.
+pub(crate) struct ListQuery<'a> {
+    pub(crate) node: &'a str,
+    pub(crate) spec: &'a ForEachSpec,
+    pub(crate) run: &'a Arc<CreatedRun>,
+    pub(crate) context: &'a Context,
+    pub(crate) values: Values<'a>,
+}
+
+impl ListQuery<'_> {
+    /// The list, or why there is none. A dry run, in which nothing makes lists, assumes one element.
+    pub(crate) fn read(&self) -> Result<ForEach, SelectError> {
+        let name = Arc::clone(&self.spec.name);
+        let found = match self.value() {
+            Err(SelectError::Needs(needs)) => return Err(SelectError::Needs(needs)),
+            Err(SelectError::Lookup(LookupError(message))) => Err(message),
+            Ok(value) => self.elements(value),
+        };
+        let items = match found {
+            Err(_) if self.run.dry_run => Vec::new(),
+            Err(message) => return Err(SelectError::Lookup(LookupError(message))),
+            Ok(items) => items,
+        };
+        if self.run.dry_run && items.is_empty() {
+            return Ok(ForEach { name, items: vec![Arc::new(ASSUMED.into())], assumed: true });
+        }
+        let most = self.spec.max_items;
+        if items.len() > most {
+            return Err(SelectError::Lookup(LookupError(format!(
+                "{} has {} elements, and `{}` takes at most {most}: give it a higher max_items",
+                self.what(),
+                items.len(),
+                self.node
+            ))));
+        }
+        Ok(ForEach { name, items: items.into_iter().map(Arc::new).collect(), assumed: false })
+    }
+
+    fn value(&self) -> Result<Option<Value>, SelectError> {
+        let needs = RefCell::new(BTreeSet::new());
+        let read = |blob: &BlobRef| {
+            self.values.get(blob).unwrap_or_else(|| {
+                needs.borrow_mut().insert(*blob);
+                Err("it is not read yet".to_owned())
+            })
+        };
+        let found = match &self.spec.list {
+            ListSource::Key(key) => {
+                let value = find(key, self.context, &read);
+                value.map(|value| value.map(std::borrow::Cow::into_owned))
+            }
+            ListSource::Text(text) => self.rendered(text, &mut needs.borrow_mut()),
+        };
+        let found = found.and_then(|value| match value.as_ref().and_then(BlobRef::from_value) {
+            Some(blob) => read(&blob).map(Some).map_err(LookupError),
+            None => Ok(value),
+        });
+        let needs = needs.take();
+        if needs.is_empty() {
+            found.map_err(SelectError::Lookup)
+        } else {
+            Err(SelectError::Needs(needs))
+        }
+    }
+
+    fn rendered(
+        &self,
+        text: &TextTemplate,
+        needs: &mut BTreeSet<BlobRef>,
+    ) -> Result<Option<Value>, LookupError> {
+        let vars = Arc::new(ListVars {
+            run: Arc::clone(self.run),
+            context: self.context.clone(),
+            read: self.values.read.clone(),
+            pending: self.values.pending.to_vec(),
+            needs: Mutex::default(),
+        });
+        let value = text.template.value(Arc::clone(&vars) as _);
+        needs.append(&mut vars.needs.lock().unwrap_or_else(PoisonError::into_inner));
+        value.map(Some).map_err(|error| LookupError(error.to_string()))
+    }
+
+    fn elements(&self, value: Option<Value>) -> Result<Vec<Value>, String> {
+        let holds = match value {
+            Some(Value::Array(items)) => return Ok(items),
+            Some(Value::String(text)) => match of_text(&text) {
+                Ok(items) => return Ok(items),
+                Err(holds) => holds.to_owned(),
+            },
+            None | Some(Value::Null) => {
+                return Err(format!("{} has no value: no stage has written one", self.what()));
+            }
+            Some(Value::Object(_)) => "a JSON object".to_owned(),
+            Some(other) => format!("`{other}`"),
+        };
+        Err(format!("{} holds {holds}: a list is a JSON array, or lines of text", self.what()))
+    }
+
+    /// How messages call the list.
+    fn what(&self) -> String {
+        format!("the list `{}` of `{}`", excerpt(self.spec.text.trim(), 100), self.node)
+    }
+}
+
+/// The elements of a text: of a JSON array, which may be in a code block or at the end of the text as
+/// models write it; else its lines, JSON objects among them where every line is one. An error says
+/// what it holds instead.
+fn of_text(text: &str) -> Result<Vec<Value>, &'static str> {
+    let text = text.trim();
+    match serde_json::from_str::<Value>(text) {
+        Ok(Value::Array(items)) => return Ok(items),
+        Ok(Value::Object(_)) => return Err("a JSON object"),
+        _ => {}
+    }
+    if let Some(items) = in_code_block(text).or_else(|| at_the_end(text)) {
+        return Ok(items);
+    }
+    let lines: Vec<&str> =
+        text.lines().map(str::trim_end).filter(|line| !line.trim().is_empty()).collect();
+    let objects: Option<Vec<Value>> =
+        lines.iter().map(|line| serde_json::from_str(line).ok().filter(Value::is_object)).collect();
+    Ok(objects.unwrap_or_else(|| lines.into_iter().map(Value::from).collect()))
+}
+
+/// The array in the last code block that is one.
+fn in_code_block(text: &str) -> Option<Vec<Value>> {
+    let mut blocks = text.split("```").skip(1).step_by(2).collect::<Vec<_>>().into_iter().rev();
+    blocks.find_map(|block| {
+        let body = block.split_once('\n').map_or(block, |(_, body)| body);
+        serde_json::from_str(body).ok()
+    })
+}
+
+/// The array that begins a line and ends the text.
+fn at_the_end(text: &str) -> Option<Vec<Value>> {
+    const TRIED: usize = 64;
+    if !text.ends_with(']') {
+        return None;
+    }
+    let starts = text.match_indices("\n[").map(|(at, _)| at + 1);
+    starts.take(TRIED).find_map(|at| serde_json::from_str(&text[at..]).ok())
+}
+
+/// The branches of a list. Of a long list, large elements go to `blobs`.
+pub(crate) fn branches(
+    list: &mut ForEach,
+    fan_out: &str,
+    target: &Arc<str>,
+    blobs: &mut Vec<NewBlob>,
+) -> Vec<PlannedBranch> {
+    let size: usize = list.items.iter().map(|item| item.to_string().len()).sum();
+    if size > OFFLOAD_LIMIT {
+        let share = (OFFLOAD_LIMIT / list.items.len().max(1)).max(LEAST_LARGE);
+        for item in &mut list.items {
+            if BlobRef::from_value(item).is_none() {
+                offload_value(item, share, blobs);
+            }
+        }
+    }
+    let branch = |index| PlannedBranch {
+        branch: BranchPath::element(fan_out, target, index),
+        target: Arc::clone(target),
+        edge: None,
+    };
+    (0..list.items.len()).map(branch).collect()
+}
+
+/// Gives a branch its element.
+pub(crate) fn enter(context: &mut Context, list: &ForEach, index: usize) {
+    if let Some(item) = list.items.get(index) {
+        context.set(Arc::clone(&list.name), Arc::clone(item));
+        context.set(format!("{}_index", list.name), Value::from(index));
+        context.set(keys::ITEM_INDEX, Value::from(index));
+    }
+}
+
+/// The values that the template of a list reads.
+struct ListVars {
+    run: Arc<CreatedRun>,
+    context: Context,
+    read: BTreeMap<BlobRef, Result<Value, String>>,
+    pending: Vec<NewBlob>,
+    /// Blobs that have to be read first.
+    needs: Mutex<BTreeSet<BlobRef>>,
+}
+
+impl Vars for ListVars {
+    fn goal(&self) -> &str {
+        &self.run.goal
+    }
+
+    fn input(&self, name: &str) -> Option<Value> {
+        self.run.inputs.get(name).cloned()
+    }
+
+    fn context(&self, key: &str) -> Result<Option<Arc<Value>>, String> {
+        let Some(value) = self.context.get_shared(key) else { return Ok(None) };
+        let Some(blob) = BlobRef::from_value(&value) else { return Ok(Some(value)) };
+        let values = Values { read: &self.read, pending: &self.pending };
+        if let Some(value) = values.get(&blob) {
+            return value.map(|value| Some(Arc::new(value)));
+        }
+        self.needs.lock().unwrap_or_else(PoisonError::into_inner).insert(blob);
+        Err("it is not read yet".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expect: &str) {
+        let found = of_text(text).map(|items| Value::Array(items).to_string());
+        assert_eq!(found.unwrap_or_else(str::to_owned), expect, "{text:?}");
+    }
+
+    #[test]
+    fn texts_have_elements() {
+        check(" [1, \"a\"]\n", r#"[1,"a"]"#);
+        check("a\r\n\n  b\n", r#"["a","  b"]"#);
+        check("", "[]");
+        check("5", r#"["5"]"#);
+        check("{\"files\": [1]}", "a JSON object");
+        check("{\"a\": 1}\n{\"a\": 2}", r#"[{"a":1},{"a":2}]"#);
+        check("Here:\n```json\n[\"a\"]\n```\nDone.", r#"["a"]"#);
+        check("```\n[1]\n```", "[1]");
+        check("Here they are:\n[\"a\",\n \"b\"]", r#"["a","b"]"#);
+        check("[x] done\n[ ] open", r#"["[x] done","[ ] open"]"#);
+        check("one\n```\ntwo", r#"["one","```","two"]"#);
+    }
+}
