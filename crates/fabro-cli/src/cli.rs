@@ -3,9 +3,9 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    answer, cancel, compact, completion, context, cost, doctor, events, explain, explain_attribute,
-    fmt, fork, graph, init, inspect, logs, model, ps, replay, resume, rm, run, steer, validate,
-    verify, wait,
+    answer, cancel, compact, completion, context, cost, doctor, dump, events, explain,
+    explain_attribute, fmt, fork, graph, init, inspect, logs, model, ps, replay, resume, rm, run,
+    steer, validate, verify, wait,
 };
 use crate::exit::Exit;
 use crate::global::Global;
@@ -56,6 +56,8 @@ pub enum Command {
     Replay(replay::ReplayArgs),
     #[command(visible_alias = "costs")]
     Cost(cost::CostArgs),
+    #[command(visible_alias = "export")]
+    Dump(dump::DumpArgs),
     Wait(wait::WaitArgs),
     Answer(answer::AnswerArgs),
     Steer(steer::SteerArgs),
@@ -103,6 +105,7 @@ impl Command {
             Self::ExplainAttribute(args) => explain_attribute::explain_attribute(&args, global),
             Self::Explain(args) => block_on(explain::explain(&args, global)),
             Self::Cost(args) => block_on(cost::cost(&args, global)),
+            Self::Dump(args) => block_on(dump::dump(&args, global)),
             Self::Wait(args) => block_on(wait::wait(&args, global)),
             Self::Answer(args) => block_on(answer::answer(&args, global)),
             Self::Steer(args) => block_on(steer::steer(&args, global)),

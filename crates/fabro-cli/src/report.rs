@@ -7,6 +7,7 @@ use std::io;
 use fabro_config::ConfigError;
 use fabro_engine::DriveError;
 use fabro_inspect::ReportError;
+use fabro_inspect::dump::DumpError;
 use fabro_run::{GoalError, RunError, SetupError};
 use fabro_store::StoreError;
 use fabro_terminal::{clean, diagnostics};
@@ -167,7 +168,12 @@ fn exit_of(error: &anyhow::Error) -> Exit {
         if let Some(store) = cause.downcast_ref::<StoreError>() {
             return exit_of_store(store);
         }
-        match cause.downcast_ref::<ReportError>() {
+        let report = match cause.downcast_ref::<DumpError>() {
+            Some(DumpError::Report(report)) => Some(report),
+            Some(_) => return Exit::STORE,
+            None => cause.downcast_ref::<ReportError>(),
+        };
+        match report {
             Some(ReportError::Store(store)) => return exit_of_store(store),
             Some(other) => return if other.is_store() { Exit::STORE } else { Exit::USAGE },
             None => {}

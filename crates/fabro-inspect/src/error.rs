@@ -73,6 +73,16 @@ pub enum ReportError {
 }
 
 impl ReportError {
+    /// True when a value is there, but too large to be read back as one.
+    pub(crate) fn is_too_large(&self) -> bool {
+        matches!(
+            self,
+            Self::TooMuch { .. }
+                | Self::Value { source: ReadError::TooLarge { .. }, .. }
+                | Self::Key { source: ReadError::TooLarge { .. }, .. }
+        )
+    }
+
     /// True when the store is to blame, not the question.
     pub fn is_store(&self) -> bool {
         matches!(

@@ -39,6 +39,7 @@ mod context;
 mod conversation;
 mod cost;
 mod driven_time;
+pub mod dump;
 mod error;
 mod explain;
 mod inspect;

@@ -12,7 +12,7 @@ use super::*;
 use machine_run::{Bench, LOOP, exits, ok, repaired};
 
 #[path = "../../../fixtures/machine_run.rs"]
-mod machine_run;
+pub(crate) mod machine_run;
 
 mod conversation;
 mod explain;

@@ -7,6 +7,7 @@ pub mod completion;
 pub mod context;
 pub mod cost;
 pub mod doctor;
+pub mod dump;
 pub mod events;
 pub mod explain;
 pub mod explain_attribute;

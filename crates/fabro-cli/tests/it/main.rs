@@ -5,6 +5,7 @@
 mod check;
 mod completion;
 mod damage;
+mod dumps;
 mod gates;
 mod lists;
 mod logs;

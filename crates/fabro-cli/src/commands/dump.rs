@@ -1,0 +1,237 @@
+//! `fabro dump`.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+
+use clap_complete::ArgValueCandidates;
+use fabro_engine::read_all;
+use fabro_events::{Event, EventBody, ParentStage};
+use fabro_inspect::dump::{DumpError, DumpRun, DumpWriter, StageDir, dump as write_run};
+use fabro_run::{Bundle, is_driven};
+use fabro_store::{Runs as _, SqliteStore};
+use fabro_terminal::clean;
+use fabro_types::RunId;
+use tempfile::{NamedTempFile, TempDir};
+use zip::ZipWriter;
+use zip::write::SimpleFileOptions;
+
+use crate::complete;
+use crate::error;
+use crate::exit::Exit;
+use crate::global::Global;
+use crate::output;
+
+/// Write everything that a run recorded into a directory or a zip file
+#[derive(clap::Args, Clone, Debug)]
+#[command(
+    after_help = "Examples:\n  fabro dump latest\n  fabro dump 01K3 -o run.zip\n  fabro dump latest -o out --no-blobs\n\nThe directory must be new or empty. Two dumps of the same log are the same, byte for byte; a run that is\nstill running is dumped as far as it got."
+)]
+pub struct DumpArgs {
+    /// The run: its id, the beginning of it, or `latest`
+    #[arg(default_value = "latest", add = ArgValueCandidates::new(complete::runs))]
+    pub run: String,
+
+    /// Where to: a directory, or a file that ends with `.zip` [default: a directory named after the run]
+    #[arg(short, long, value_name = "DIR|FILE.zip")]
+    pub output: Option<PathBuf>,
+
+    /// Keep references to large values instead of the values
+    #[arg(long)]
+    pub no_blobs: bool,
+}
+
+/// Dumps a run with its sub-workflows.
+pub async fn dump(args: &DumpArgs, global: &Global) -> anyhow::Result<Exit> {
+    let (store, run) = global.run_to_read(&args.run).await?;
+    let target = args.output.clone().unwrap_or_else(|| PathBuf::from(run.to_string()));
+    let family = Family::read(&store, run).await?;
+    let is_zip = target.extension().is_some_and(|it| it.eq_ignore_ascii_case("zip"));
+    let unwritable = |error: &io::Error| {
+        let next = "name another place with -o";
+        error::unwritable(&format!("write {}", clean(&target.to_string_lossy())), error, next)
+    };
+    if is_zip {
+        let mut zip = Zip::create(&target).map_err(|error| unwritable(&error))?;
+        family.write(&store, run, "", !args.no_blobs, &mut zip)?;
+        zip.finish(&target).map_err(|error| unwritable(&error))?;
+    } else {
+        check_new(&target)?;
+        let mut dir = Dir::create(&target).map_err(|error| unwritable(&error))?;
+        family.write(&store, run, "", !args.no_blobs, &mut dir)?;
+        dir.finish(&target).map_err(|error| unwritable(&error))?;
+    }
+    output::text(&format!("{}\n", clean(&target.to_string_lossy())))?;
+    Ok(Exit::SUCCEEDED)
+}
+
+/// A directory that is not empty is refused: what was in it would be taken for a part of the dump.
+fn check_new(target: &Path) -> anyhow::Result<()> {
+    let shown = clean(&target.to_string_lossy()).into_owned();
+    match fs::read_dir(target).map(|mut entries| entries.next().is_none()) {
+        Ok(true) => Ok(()),
+        Ok(false) => {
+            let message = format!("the directory {shown} is not empty");
+            Err(error::usage(message, "name a new or an empty one with -o"))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error::usage(
+            format!("write {shown}: {error}"),
+            "name a directory or a `.zip` file with -o",
+        )),
+    }
+}
+
+/// The logs of a run and of its sub-workflows.
+struct Family {
+    logs: BTreeMap<RunId, Vec<Event>>,
+    driven: bool,
+}
+
+impl Family {
+    async fn read(store: &SqliteStore, run: RunId) -> anyhow::Result<Self> {
+        let mut logs = BTreeMap::new();
+        for member in store.family(run).await? {
+            logs.insert(member, read_all(store, member).await?);
+        }
+        Ok(Self { logs, driven: is_driven(store, run).await? })
+    }
+
+    /// Writes a run, then its sub-workflows below `children/`, each under the name of its stage.
+    fn write(
+        &self,
+        store: &SqliteStore,
+        run: RunId,
+        prefix: &str,
+        fill: bool,
+        writer: &mut dyn DumpWriter,
+    ) -> anyhow::Result<()> {
+        let Some(events) = self.logs.get(&run) else { return Ok(()) };
+        let bundle = created(events).map(|(bundle, _)| Bundle::load(store, bundle)).transpose()?;
+        let graph = bundle.map(|bundle| bundle.source).unwrap_or_default();
+        let dumped = DumpRun {
+            events,
+            is_driven: self.driven,
+            graph: &graph,
+            blobs: store,
+            keep_references: !fill,
+        };
+        let stages = write_run(&dumped, prefix, writer)?;
+        for stage in &stages {
+            earlier_attempts(&store.runs_dir().join(run.to_string()), stage, prefix, writer)?;
+        }
+        for (child, events) in &self.logs {
+            let Some((_, Some(parent))) = created(events) else { continue };
+            if parent.run_id != run {
+                continue;
+            }
+            let is_above =
+                |stage: &&StageDir| stage.node == parent.node_id && stage.visit == parent.visit;
+            // A rewind may have taken the stage back.
+            let Some(stage) = stages.iter().rfind(is_above) else { continue };
+            let prefix = format!("{prefix}children/{}/", stage.name);
+            self.write(store, *child, &prefix, fill, writer)?;
+        }
+        Ok(())
+    }
+}
+
+fn created(events: &[Event]) -> Option<(&fabro_types::BlobRef, Option<&ParentStage>)> {
+    events.iter().find_map(|event| match &event.entry.body {
+        EventBody::RunCreated(created) => Some((&created.bundle, created.parent.as_ref())),
+        _ => None,
+    })
+}
+
+/// What commands and models of earlier attempts wrote is in files of the run's directory only. It is
+/// part of the dump as long as it is there.
+fn earlier_attempts(
+    run_dir: &Path,
+    stage: &StageDir,
+    prefix: &str,
+    writer: &mut dyn DumpWriter,
+) -> Result<(), DumpError> {
+    const FILES: [&str; 4] = ["prompt.md", "response.md", "stdout.log", "stderr.log"];
+    for attempt in 1..=stage.earlier_attempts {
+        let below = format!("stages/{}/attempt-{attempt}", stage.name);
+        for name in FILES {
+            let Ok(bytes) = fs::read(run_dir.join(&below).join(name)) else { continue };
+            let path = format!("{prefix}{below}/{name}");
+            writer.write(&path, &bytes).map_err(|source| DumpError::Write { path, source })?;
+        }
+    }
+    Ok(())
+}
+
+/// A directory that gets its name when all of it is written.
+struct Dir {
+    dir: TempDir,
+    /// The directory that was made last: most files follow one another there.
+    last: PathBuf,
+}
+
+impl Dir {
+    fn create(target: &Path) -> io::Result<Self> {
+        let dir = tempfile::Builder::new().prefix(".fabro-dump-").tempdir_in(above(target)?)?;
+        Ok(Self { dir, last: PathBuf::new() })
+    }
+
+    fn finish(self, target: &Path) -> io::Result<()> {
+        // An empty directory makes way.
+        fs::rename(self.dir.path(), target)?;
+        // It is no longer where it would be removed from.
+        let _ = self.dir.keep();
+        Ok(())
+    }
+}
+
+impl DumpWriter for Dir {
+    fn write(&mut self, path: &str, bytes: &[u8]) -> io::Result<()> {
+        let file = self.dir.path().join(path);
+        if let Some(dir) = file.parent()
+            && dir != self.last
+        {
+            fs::create_dir_all(dir)?;
+            dir.clone_into(&mut self.last);
+        }
+        File::create_new(file)?.write_all(bytes)
+    }
+}
+
+struct Zip(ZipWriter<BufWriter<NamedTempFile>>);
+
+impl Zip {
+    fn create(target: &Path) -> io::Result<Self> {
+        let file = tempfile::Builder::new().prefix(".fabro-dump-").tempfile_in(above(target)?)?;
+        Ok(Self(ZipWriter::new(BufWriter::new(file))))
+    }
+
+    fn finish(self, target: &Path) -> io::Result<()> {
+        let buffer = self.0.finish().map_err(io::Error::other)?;
+        let file = buffer.into_inner().map_err(io::IntoInnerError::into_error)?;
+        file.persist(target).map_err(|error| error.error)?;
+        Ok(())
+    }
+}
+
+impl DumpWriter for Zip {
+    fn write(&mut self, path: &str, bytes: &[u8]) -> io::Result<()> {
+        // The time of a file would make two dumps of one log differ.
+        let options = SimpleFileOptions::default()
+            .last_modified_time(zip::DateTime::default())
+            .large_file(bytes.len() as u64 >= u64::from(u32::MAX));
+        self.0.start_file(path, options).map_err(io::Error::other)?;
+        self.0.write_all(bytes)
+    }
+}
+
+/// The directory that the target will be in; made where it is missing.
+fn above(target: &Path) -> io::Result<PathBuf> {
+    let above = match target.parent() {
+        Some(dir) if !dir.as_os_str().is_empty() => dir.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    fs::create_dir_all(&above)?;
+    Ok(above)
+}
