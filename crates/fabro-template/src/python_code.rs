@@ -22,6 +22,8 @@ const RAW: Misplaced = Misplaced::new(
     "in a raw or bytes literal, which has no escapes for every value",
     Advice::Python,
 );
+const INNER: Misplaced =
+    Misplaced::new("in a script for another interpreter, which evaluates it", Advice::InnerScript);
 const UNCLEAR: Misplaced =
     Misplaced::new("after a literal of Python that cannot be followed", Advice::Python);
 
@@ -191,6 +193,9 @@ impl<'t> Scanner<'t> {
         let is_formatted = prefix.contains(['f', 't']);
         let is_raw = prefix.contains(['r', 'b']);
         let literal = Literal { quote, is_formatted };
+        // The script in `["bash", "-c", "…"]`.
+        let before = self.text[..self.at - prefix.len()].trim_end();
+        let is_inner = ["-c\",", "-c',", "-lc\",", "-lc',"].iter().any(|end| before.ends_with(end));
         self.at += end.len();
         let start = self.at;
         loop {
@@ -201,7 +206,11 @@ impl<'t> Scanner<'t> {
             }
             match c {
                 VALUE => {
-                    let place = self.place_in(&self.text[start..self.at], &literal, is_raw);
+                    let place = if is_inner {
+                        Err(INNER)
+                    } else {
+                        self.place_in(&self.text[start..self.at], &literal, is_raw)
+                    };
                     self.places.push(place);
                     self.at += 1;
                 }

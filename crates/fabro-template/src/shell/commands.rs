@@ -149,7 +149,13 @@ pub(super) fn judge(words: &[Word]) -> Verdict {
         name if is_declaration(name) => declaration(words),
         name if EVALUATING.contains(&name) => {
             let place = format!("in the arguments of `{name}`, which evaluates them");
-            Verdict::refusing(all, Misplaced::of(place, Advice::Number))
+            // The others take names of variables, or run files.
+            let advice = match name {
+                "eval" | "let" => Advice::Number,
+                "trap" => Advice::InnerScript,
+                _ => Advice::Variable,
+            };
+            Verdict::refusing(all, Misplaced::of(place, advice))
         }
         name if PLAIN.contains(&name) => Verdict::default(),
         name => interpreters::judge(name, words),

@@ -37,6 +37,7 @@ impl Scanner<'_> {
                 self.whitespace()?;
                 let name = self.word(Syntax::Argument)?;
                 self.refuse(name.values, &LOOP_NAME);
+                self.functions.insert(name.text);
                 self.whitespace()?;
                 if self.is("()") {
                     self.at += 2;

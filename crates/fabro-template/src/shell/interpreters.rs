@@ -139,12 +139,13 @@ const WRAPPERS: [(&str, &str, usize); 22] = [
 ];
 
 /// Programs that run a command somewhere else, with its words or the input of it.
-const RUNNERS: [&str; 26] = [
+const RUNNERS: [&str; 27] = [
     "bunx",
     "bwrap",
     "conda",
     "distrobox",
     "docker",
+    "docker-compose",
     "firejail",
     "flatpak",
     "hatch",
@@ -469,8 +470,8 @@ fn other(name: &str, words: &[Word]) -> Verdict {
             verdict.refused.push((at..words.len(), script_of(inner)));
             break;
         }
-        if RUNNERS.contains(&name) && at + 1 == words.len() {
-            verdict.runs_input = Some(inner.to_owned());
+        if RUNNERS.contains(&name) {
+            verdict.runs_input = interpreter(kind, inner, &words[at..]).runs_input;
         }
     }
     verdict

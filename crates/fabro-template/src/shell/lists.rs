@@ -77,6 +77,11 @@ pub(super) struct Scanner<'t> {
     pub(super) attributed: BTreeSet<String>,
     pub(super) arrays: BTreeSet<String>,
     pub(super) is_any_attributed: bool,
+    pub(super) functions: BTreeSet<String>,
+    /// Values that commands of these names get; the commands may be functions of the script.
+    pub(super) arguments: Vec<(Range<usize>, String)>,
+    /// `$1` and the like stand where they are evaluated.
+    evaluates_arguments: bool,
 }
 
 /// Reads a script in which every NUL stands for a value.
@@ -98,6 +103,9 @@ pub(crate) fn read(text: &str) -> Reading {
         attributed: BTreeSet::new(),
         arrays: BTreeSet::new(),
         is_any_attributed: false,
+        functions: BTreeSet::new(),
+        arguments: Vec::new(),
+        evaluates_arguments: false,
     };
     let unclear = scanner.list(End::Text).err();
     scanner.finish(unclear.as_ref())
@@ -124,6 +132,14 @@ impl Scanner<'_> {
                 self.refuse(values, unclear);
             } else if is_attributed || self.evaluated.contains(&name) {
                 let place = format!("in the variable `{name}`, which the script evaluates");
+                self.refuse(values, &Misplaced::of(place, Advice::Number));
+            }
+        }
+        for (values, name) in std::mem::take(&mut self.arguments) {
+            if self.evaluates_arguments && (name == "set" || self.functions.contains(&name)) {
+                let place = format!(
+                    "in the arguments of `{name}`, for the script evaluates `$1` and the like"
+                );
                 self.refuse(values, &Misplaced::of(place, Advice::Number));
             }
         }
@@ -208,6 +224,12 @@ impl Scanner<'_> {
 
     /// This part of the script is evaluated: every name in it may be that of a variable.
     pub(super) fn evaluate(&mut self, part: Range<usize>) {
+        let written = &self.text[part.clone()];
+        let is_positional = |rest: &str| {
+            rest.trim_start_matches('{')
+                .starts_with(|c: char| c.is_ascii_digit() || "@*".contains(c))
+        };
+        self.evaluates_arguments |= written.split('$').skip(1).any(is_positional);
         let text = self.text[part].split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
         self.evaluated.extend(text.filter(|name| is_name(name)).map(str::to_owned));
     }

@@ -62,6 +62,7 @@ impl Scanner<'_> {
             return Err(unclear("after a bracket that cannot be followed"));
         }
         self.at += 1;
+        self.functions.extend(command.words.iter().map(|word| word.text.clone()));
         self.whitespace_and_lines()?;
         self.command()?;
         Ok(None)
@@ -151,6 +152,9 @@ impl Scanner<'_> {
             match reason.map(|(_, why)| why).or(split.as_ref()) {
                 None => {
                     self.accept(word);
+                    if let (true, Some(name)) = (word.has_values(), words[0].fixed()) {
+                        self.arguments.push((word.values.clone(), name.to_owned()));
+                    }
                     if let (true, Some(name)) = (index > 0, &word.assigns) {
                         self.note_assigned(word, name, verdict.declares);
                     }
@@ -172,6 +176,13 @@ impl Scanner<'_> {
         self.attributed.extend(verdict.attributed);
         self.arrays.extend(verdict.arrays);
         self.is_any_attributed |= verdict.any_attributed;
+        if words.first().and_then(Word::fixed) == Some("read") {
+            for (name, input) in
+                words[1..].iter().flat_map(|name| inputs.iter().map(move |it| (name, it)))
+            {
+                self.note_assigned(input, &name.text, false);
+            }
+        }
         let why = runs_input.as_ref().map(|name| {
             Misplaced::of(format!("in the input of `{name}`, which runs it"), Advice::InnerScript)
         });

@@ -220,7 +220,10 @@ impl Scanner<'_> {
                         self.refuse(value..value + 1, &BACKSLASH);
                         word.dynamic(false);
                     } else if next == Some(b'\n') {
+                        // Some shells read a name on over the line end.
+                        let continues = name_end == Some(self.at - 1);
                         self.at += 1;
+                        name_end = continues.then_some(self.at);
                     } else {
                         if !matches!(next, Some(b'$' | b'`' | b'"' | b'\\')) {
                             word.text.push('\\');
@@ -381,8 +384,23 @@ impl Scanner<'_> {
                 Some(_) => self.skip(),
             }
         }
+        self.evaluate_parameter(from..self.at);
         self.at += 1;
         Ok(())
+    }
+
+    /// What `${…}` evaluates: subscripts, offsets, `${!NAME}` and `${NAME@P}`.
+    fn evaluate_parameter(&mut self, inside: Range<usize>) {
+        let name_end = inside.start + self.name_length(inside.start);
+        let after = &self.text[name_end..inside.end];
+        let lists_keys = after == "[@]" || after == "[*]";
+        let is_indirect = self.bytes[inside.start - 1] == b'!' && !lists_keys;
+        let has_offset = after.starts_with(':') && !after[1..].starts_with(['-', '=', '?', '+']);
+        if is_indirect || after.ends_with("@P") {
+            self.evaluate(inside);
+        } else if after.starts_with('[') || has_offset {
+            self.evaluate(name_end..inside.end);
+        }
     }
 
     /// Arithmetic up to and with its `))`. The command `((` is no arithmetic in every shell.

@@ -89,6 +89,12 @@ const RUN_BY_SHELLS: &[&str] = &[
     "for i in {{ context.name }}; do let x=i; done",
     "x=\"{{ context.name }}\"; bash -c \"echo $x\"",
     "echo \"it's {{ context.name }}",
+    "x={{ context.name }}; echo \"${x@P}\"",
+    "x={{ context.name }}; echo \"${!x}\" \"${y:-$x}\"",
+    "x={{ context.name }}; echo \"${s:x:2}\" ${a[x]}",
+    "f() { echo $(($1 + 1)); }; f {{ context.name }}; g {{ goal }}",
+    "set -- {{ context.name }}; (( $1 > 3 ))",
+    "read -r x <<< {{ context.name }}; echo $((x))",
 ];
 
 #[test]
@@ -157,6 +163,12 @@ fn values_that_shells_would_run_are_refused() {
     `context.name` cannot stand in the variable `i`, which the script evaluates <= for i in {{ context.name }}; do let x=i; done
     `context.name` cannot stand in the variable `x`, which the script evaluates <= x="{{ context.name }}"; bash -c "echo $x"
     `context.name` cannot stand in a script where `"` is not closed <= echo "it's {{ context.name }}
+    `context.name` cannot stand in the variable `x`, which the script evaluates <= x={{ context.name }}; echo "${x@P}"
+    `context.name` cannot stand in the variable `x`, which the script evaluates <= x={{ context.name }}; echo "${!x}" "${y:-$x}"
+    `context.name` cannot stand in the variable `x`, which the script evaluates <= x={{ context.name }}; echo "${s:x:2}" ${a[x]}
+    `context.name` cannot stand in the arguments of `f`, for the script evaluates `$1` and the like <= f() { echo $(($1 + 1)); }; f {{ context.name }}; g {{ goal }}
+    `context.name` cannot stand in the arguments of `set`, for the script evaluates `$1` and the like <= set -- {{ context.name }}; (( $1 > 3 ))
+    `context.name` cannot stand in the variable `x`, which the script evaluates <= read -r x <<< {{ context.name }}; echo $((x))
     "#);
 }
 
@@ -205,6 +217,7 @@ const RUN_BY_INTERPRETERS: &[&str] = &[
     "cat <<'EOF' |\n{{ context.name }}\nEOF\nsh",
     "echo {{ context.name }} | docker exec -i box sh",
     "echo {{ context.name }} | xargs -I{} sh -c 'echo {}'",
+    "docker exec -i box bash -s <<'EOF'\necho {{ context.name }}\nEOF",
     "echo {{ context.name }} > >(bash)",
     "bash <(echo {{ context.name }})",
     "source <(echo {{ context.name }})",
@@ -262,6 +275,7 @@ fn values_that_interpreters_would_run_are_refused() {
     `context.name` cannot stand in what is piped to `sh`, which runs it <= cat <<'EOF' |⏎{{ context.name }}⏎EOF⏎sh
     `context.name` cannot stand in what is piped to `sh`, which runs it <= echo {{ context.name }} | docker exec -i box sh
     `context.name` cannot stand in what is piped to `xargs`, which runs it <= echo {{ context.name }} | xargs -I{} sh -c 'echo {}'
+    `context.name` cannot stand in the input of `bash`, which runs it <= docker exec -i box bash -s <<'EOF'⏎echo {{ context.name }}⏎EOF
     `context.name` cannot stand in a command with `>(…)` <= echo {{ context.name }} > >(bash)
     `context.name` cannot stand in a script of `bash`, which evaluates it <= bash <(echo {{ context.name }})
     `context.name` cannot stand in the arguments of `source`, which evaluates them <= source <(echo {{ context.name }})
@@ -302,7 +316,7 @@ fn honest_scripts_are_accepted() {
         "function f { local x=\"{{ context.name }}\"; echo \"${x%.*}\" \"${#x}\" $#; }; f {{ goal }}",
         "( cd x && ls {{ context.name }} ) & wait\necho {{ goal }}",
         "! grep -q \"{{ context.name }}\" f || { echo {{ goal }}; exit 1; }",
-        "a=(one {{ context.name }} \"{{ goal }}\"); a+=({{ goal }}); echo \"${a[@]}\"",
+        "a=(one {{ context.name }} \"{{ goal }}\"); a+=({{ goal }}); echo \"${a[@]}\" ${!a[@]}",
         "declare -A m=([k]=\"{{ context.name }}\"); readonly R={{ goal }}",
         "bash script.sh {{ context.name }} --goal=\"{{ goal }}\"",
         "bash -c 'echo \"$1\"' _ \"{{ context.name }}\"",
@@ -327,6 +341,8 @@ fn honest_scripts_are_accepted() {
         "exit {{ context.score }}",
         "echo $((1 << 2)) $((x * (y + 1))) {{ goal }}; ((i++)); for ((i = 0; i < 3; i++)); do echo {{ goal }}; done",
         "x=$((y)); z={{ context.name }}; echo \"$z\"",
+        "z={{ context.name }}; echo \"${z:-a}\" \"${z%.*}\" \"${z//:/x}\" \"${#z}\" \"${y:=$z}\"",
+        "f() { echo \"$1\"; }; f {{ context.name }}; read -r a <<< {{ goal }}; echo \"$a\"",
         "diff <(sort {{ context.name }}) <(sort {{ goal }})",
         "test -z \"${CI:-}\" && echo `date` \"${x#'a'}\" {{ goal }}",
         "echo $'a\\tb' {{ goal }}; x=$(case a in a) echo {{ goal }};; esac)",
@@ -391,6 +407,7 @@ fn python_takes_values_in_literals() {
         "x = '\\x4{{ context.name }}'",
         "eval('{{ context.name }}')",
         "os.system('ls {{ context.name }}')",
+        "subprocess.run(['bash', '-c', 'ls {{ context.name }}'])",
         "subprocess.run(f'ls {{ context.name }}', shell=True)",
         "x = 'a\n' + '{{ context.name }}'",
         "x = '''{{ context.name }}",
@@ -406,6 +423,7 @@ fn python_takes_values_in_literals() {
     `context.name` cannot stand after a backslash <= x = '\x4{{ context.name }}'
     `context.name` cannot stand in a text for `eval(…)`, which runs it <= eval('{{ context.name }}')
     `context.name` cannot stand in a text for `system(…)`, which runs it <= os.system('ls {{ context.name }}')
+    `context.name` cannot stand in a script for another interpreter, which evaluates it <= subprocess.run(['bash', '-c', 'ls {{ context.name }}'])
     `context.name` cannot stand in a text for `run(…)`, which runs it <= subprocess.run(f'ls {{ context.name }}', shell=True)
     `context.name` cannot stand after a literal of Python that cannot be followed <= x = 'a⏎' + '{{ context.name }}'
     `context.name` cannot stand after a literal of Python that cannot be followed <= x = '''{{ context.name }}

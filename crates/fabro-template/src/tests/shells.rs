@@ -84,7 +84,7 @@ const FRAMES: [&str; 60] = [
     "test -n \"@\" && % @ || % @",
     "% $((1 << 2)) @",
     "! false && % @; % \"`echo x`\" @",
-    "while true; do % @; break; done",
+    "for _ in 1; do % @; done",
     "% @ > /dev/null; % @ 2>&1",
     "% \"${x:-y}\" \"${#x}\" @",
     "% {\\\"a\\\": \\\"@\\\"}",
