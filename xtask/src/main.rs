@@ -13,6 +13,7 @@ mod corpus;
 mod crash;
 mod editors;
 mod fixtures;
+mod fuzz;
 mod live;
 mod readme;
 mod tidy;
@@ -36,6 +37,8 @@ enum Command {
     Fixtures(fixtures::Args),
     /// Kill drivers at random instants, and let the disk fill up: nothing may be lost
     Crash(crash::Args),
+    /// Feed every parser with inputs that grow from a corpus, each with a limit of time and memory
+    Fuzz(fuzz::Args),
     /// Figures of whole runs beside their limits, as a table in Markdown
     Bench(bench::Args),
     /// Workflows that ask a real, small model on this machine
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         Command::Tidy => tidy::run(&root),
         Command::Fixtures(args) => fixtures::run(&root, &args),
         Command::Crash(args) => crash::run(&root, &args),
+        Command::Fuzz(args) => fuzz::run(&root, &args),
         Command::Bench(args) => bench::run(&root, &args),
         Command::Live(args) => live::run(&root, &args),
     };

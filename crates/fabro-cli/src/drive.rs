@@ -66,6 +66,9 @@ pub async fn drive(run: Run, shown: ShownArgs, global: &Global) -> anyhow::Resul
         progress.finish();
     }
     let result = result.map_err(|error| driving(error, id, global))?;
+    if let Some(error) = progress.take_write_error() {
+        return Err(output::unwritten(&error));
+    }
     if mode != Mode::Json {
         output::stderr(&message(&result, id, global));
     }

@@ -41,6 +41,7 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     private::close();
+    fabro_sandbox::raise_descriptor_limit();
     match complete::answer_shell() {
         Ok(false) => {}
         Ok(true) => return ExitCode::SUCCESS,
@@ -73,7 +74,14 @@ fn refused(error: &clap::Error) -> ExitCode {
     if let Some(error) = hints::explain(error, &args) {
         return report::report(error, &global::Global::default()).into();
     }
-    // A closed stdout or stderr is not a reason to fail.
-    let _ = error.print();
+    let global = global::Global::default();
+    let paint = if error.use_stderr() { global.paint_stderr() } else { global.paint_stdout() };
+    let text = error.render();
+    let text = if paint.is_on() { text.ansi().to_string() } else { text.to_string() };
+    if error.use_stderr() {
+        output::stderr(&text);
+    } else if let Err(error) = output::text(&text) {
+        return report::report(error, &global).into();
+    }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }

@@ -24,11 +24,16 @@ pub fn stdout(text: &str) -> anyhow::Result<()> {
     fabro_terminal::stdout(text).map_err(|error| match error.kind() {
         // The reader has closed the pipe, which is not an error.
         io::ErrorKind::BrokenPipe => error.into(),
-        _ => error::store(
-            format!("stdout cannot be written: {error}"),
-            "make room there, or write to another place",
-        ),
+        _ => unwritten(&error),
     })
+}
+
+/// The error for a stdout that takes no more.
+pub fn unwritten(error: &io::Error) -> anyhow::Error {
+    error::store(
+        format!("stdout cannot be written: {error}"),
+        "make room there, or write to another place",
+    )
 }
 
 /// Writes a report to stdout, as JSON or as text for people.

@@ -28,16 +28,21 @@ pub(crate) fn goal_text(
     Ok(read_text(&path)?.trim_end().to_owned())
 }
 
-/// A whole text file of at most [`MAX_BYTES`]. A pipe or a device is refused: reading one may never
-/// end.
+/// A whole text file of at most [`MAX_BYTES`]; a larger one is refused before it is read. A pipe or a
+/// device is refused: reading one may never end.
 pub(crate) fn read_text(path: &Path) -> Result<String, ConfigError> {
     let failed = |source| ConfigError::Read { path: path.to_owned(), source };
-    if !fs::metadata(path).map_err(failed)?.is_file() {
+    let about = fs::metadata(path).map_err(failed)?;
+    if !about.is_file() {
         return Err(ConfigError::NotAFile(path.to_owned(), Vec::new()));
+    }
+    if about.len() > MAX_BYTES {
+        return Err(ConfigError::TooLarge(path.to_owned()));
     }
     let mut text = String::new();
     let mut file = File::open(path).map_err(failed)?.take(MAX_BYTES + 1);
     file.read_to_string(&mut text).map_err(failed)?;
+    // It may have grown since, or be of a file system that does not know lengths.
     if text.len() as u64 > MAX_BYTES {
         return Err(ConfigError::TooLarge(path.to_owned()));
     }

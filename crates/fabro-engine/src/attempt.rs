@@ -85,11 +85,19 @@ impl Attempt {
                 () = cancel.cancelled() => return AttemptResult::Canceled,
             }
         }
-        if self.stage.spec().kind == NodeKind::Parallel {
+        let kind = self.stage.spec().kind;
+        if kind == NodeKind::Parallel {
             return AttemptResult::Due;
         }
-        let started_ms = clock.now_ms();
-        self.stage.started_ms = started_ms;
+        let _place = match handler.places(kind) {
+            None => None,
+            Some(places) => tokio::select! {
+                place = places.acquire_owned() => place.ok(),
+                () = cancel.cancelled() => return AttemptResult::Canceled,
+            },
+        };
+        self.stage.started_ms = clock.now_ms();
+        let started_ms = clock.steady_ms();
         let mut work = handler.execute(self.stage);
         let failure = tokio::select! {
             biased;
@@ -137,6 +145,6 @@ fn finish(end: StageEnd, started_ms: i64, clock: &dyn Clock) -> AttemptResult {
 }
 
 fn with_duration(mut finished: Box<Finished>, started_ms: i64, clock: &dyn Clock) -> AttemptResult {
-    finished.outcome.duration_ms = duration_ms(started_ms, clock.now_ms());
+    finished.outcome.duration_ms = duration_ms(started_ms, clock.steady_ms());
     AttemptResult::Finished(finished)
 }

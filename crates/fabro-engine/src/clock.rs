@@ -2,6 +2,11 @@
 pub trait Clock: Send + Sync {
     /// Milliseconds since 1970.
     fn now_ms(&self) -> i64;
+
+    /// Milliseconds since any instant, by a clock that is never set: differences are durations.
+    fn steady_ms(&self) -> i64 {
+        self.now_ms()
+    }
 }
 
 impl<F: Fn() -> i64 + Send + Sync> Clock for F {

@@ -9,9 +9,9 @@ use fabro_events::{CreatedRun, Event, EventBody, Note, PauseReason};
 use fabro_graph::Node;
 use fabro_plan::NodeSpec;
 use fabro_store::{InboxId, Message, Store, StoreError};
-use fabro_types::{Failure, Outcome, RunId};
+use fabro_types::{Failure, NodeKind, Outcome, RunId};
 use imbl::{OrdMap, Vector};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::active_stage::ActiveStage;
@@ -27,6 +27,13 @@ pub trait Handler: Send + Sync {
     /// Runs one attempt of a stage to its end. When `stage.cancel` fires it ends what it began
     /// and returns soon; dropping the future must leave nothing behind.
     async fn execute(&self, stage: Stage) -> StageEnd;
+
+    /// The places of stages of this kind: a stage waits for one before its time begins, and leaves it
+    /// when it ends. `None` when any number may run at once.
+    fn places(&self, kind: NodeKind) -> Option<Arc<Semaphore>> {
+        let _ = kind;
+        None
+    }
 }
 
 /// How an attempt ended.

@@ -103,6 +103,7 @@ impl BackendError {
             Self::Budget { .. } => FailureClass::BudgetExhausted,
             // It has no cause in the program's own logic: memory ran out, or a process killed it.
             Self::Failed { exit: Exit::Signal(_), .. } => FailureClass::TransientInfra,
+            error if fabro_sandbox::is_exhausted(error) => FailureClass::TransientInfra,
             _ => FailureClass::Deterministic,
         }
     }

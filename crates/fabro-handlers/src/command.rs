@@ -10,12 +10,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use fabro_engine::{BlobError, BlobStore, Finished, Handler, Mode, Stage, StageEnd, Store, keys};
 use fabro_redact::Redactor;
-use fabro_sandbox::{Captured, Environment, Exec, ExecError, Exit, Keep, Language, Request};
+use fabro_sandbox::{
+    Captured, Environment, Exec, ExecError, Exit, Keep, Language, Request, is_exhausted,
+};
 use fabro_types::{Failure, FailureClass, Outcome, Status};
 use serde_json::Value;
 
 use crate::WorkTree;
-use crate::common::known;
+use crate::common::{failed, known};
 use crate::files::StageFiles;
 use crate::render::render;
 
@@ -101,12 +103,10 @@ impl Handler for CommandHandler {
         let before = known(&stage, self.tree.before(work_dir).await).await;
         let ended = match self.exec.run(request).await {
             Ok(ended) => ended,
-            Err(error @ ExecError::Log { .. }) => {
+            Err(error @ ExecError::Log { .. }) if !is_exhausted(&error) => {
                 return StageEnd::CannotRecord { message: error.to_string() };
             }
-            Err(error) => {
-                return Failure::new(FailureClass::Deterministic, error.to_string()).into();
-            }
+            Err(error) => return failed(&error).into(),
         };
         match kept(&stage.store, ended).await {
             Ok(mut outcome) => {

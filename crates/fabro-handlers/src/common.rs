@@ -1,16 +1,28 @@
 //! What several handlers have in common.
 
 use std::borrow::Cow;
+use std::error::Error;
 
 use fabro_engine::{BlobStore, Reporter, Stage, read_blob};
 use fabro_events::EventBody;
 use fabro_sandbox::git::UnknownFiles;
+use fabro_sandbox::is_exhausted;
 use fabro_types::{BlobRef, Failure, FailureClass, Outcome};
 use serde_json::Value;
 
 /// The outcome of a stage that was canceled.
 pub(crate) fn canceled() -> Outcome {
     Outcome::failed(Failure::new(FailureClass::Canceled, "canceled"))
+}
+
+/// A failure because of this error; it can succeed later when the system lacked resources.
+pub(crate) fn failed(error: &(dyn Error + 'static)) -> Failure {
+    let class = if is_exhausted(error) {
+        FailureClass::TransientInfra
+    } else {
+        FailureClass::Deterministic
+    };
+    Failure::new(class, error.to_string())
 }
 
 /// A value, read back when it is a reference.
@@ -20,9 +32,7 @@ pub(crate) fn value_of<'a>(stage: &Stage, value: &'a Value) -> Result<Cow<'a, Va
 
 fn value_in<'a>(blobs: &dyn BlobStore, value: &'a Value) -> Result<Cow<'a, Value>, Failure> {
     let Some(blob) = BlobRef::from_value(value) else { return Ok(Cow::Borrowed(value)) };
-    read_blob(blobs, &blob)
-        .map(Cow::Owned)
-        .map_err(|error| Failure::new(FailureClass::Deterministic, error.to_string()))
+    read_blob(blobs, &blob).map(Cow::Owned).map_err(|error| failed(&error))
 }
 
 /// A text value, read back when it is a reference.

@@ -11,8 +11,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fabro_engine::{Stage, StageEnd, keys, stage_dir};
 use fabro_events::{CompletedStage, Event, EventBody, EventSink};
+use fabro_sandbox::is_exhausted;
 use fabro_types::{Failure, FailureClass, Outcome, Status};
 use serde::Serialize;
+
+use crate::common::failed;
 
 /// Files that an attempt writes, and that make way for the next attempt's.
 const ATTEMPT_FILES: [&str; 6] =
@@ -31,6 +34,9 @@ pub(crate) struct FileError {
 
 impl From<FileError> for StageEnd {
     fn from(error: FileError) -> Self {
+        if is_exhausted(&error) {
+            return failed(&error).into();
+        }
         Self::CannotRecord { message: error.to_string() }
     }
 }

@@ -74,7 +74,9 @@ impl Handler for HumanHandler {
             return canceled().into();
         }
         let left = deadline_ms.map(|deadline| {
-            Duration::from_millis(u64::try_from(deadline - stage.started_ms).unwrap_or_default())
+            let left = u64::try_from(deadline.saturating_sub(stage.started_ms)).unwrap_or_default();
+            // No longer than from the beginning, when the clock was set back since.
+            Duration::from_millis(left).min(limit.unwrap_or_default())
         });
         gate.question.deadline = left.map(|left| (tokio::time::Instant::now() + left).into_std());
         let mut timer = std::pin::pin!(sleep_or_forever(left));

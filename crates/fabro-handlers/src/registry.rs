@@ -7,8 +7,9 @@ use fabro_engine::{Clock, Handler, Stage, StageEnd};
 use fabro_events::EventSink;
 use fabro_gate::Interviewer;
 use fabro_llm::ModelSource;
-use fabro_sandbox::Exec;
+use fabro_sandbox::{Exec, stages_within_limit};
 use fabro_types::{Failure, FailureClass, NodeKind};
+use tokio::sync::Semaphore;
 
 use crate::{
     Agents, ChildWorkflows, CommandHandler, DryHandler, FanInHandler, HumanHandler, LlmHandler,
@@ -24,6 +25,8 @@ pub struct Registry {
     fan_in: FanInHandler,
     sub_workflow: SubWorkflowHandler,
     tree: Arc<WorkTree>,
+    /// As many as open files allow.
+    places: Arc<Semaphore>,
 }
 
 /// What the handlers of a run are built from; taken apart at once by [`Registry::new`].
@@ -53,6 +56,7 @@ impl Registry {
     pub fn new(services: Services) -> Arc<Self> {
         let Services { agents, clock, sink, .. } = services;
         let tree = Arc::new(WorkTree::default());
+        let places = stages_within_limit().min(Semaphore::MAX_PERMITS);
         let redactor = agents.redactor.clone();
         let (command, wait): (Box<dyn Handler>, Box<dyn Handler>) = match services.exec {
             Some(exec) => {
@@ -85,6 +89,7 @@ impl Registry {
                 human: HumanHandler::new(services.interviewer, redactor),
                 wait,
                 tree,
+                places: Arc::new(Semaphore::new(places)),
             }
         })
     }
@@ -104,6 +109,12 @@ impl Registry {
 
 #[async_trait]
 impl Handler for Registry {
+    /// Gates and waits open no files, and a sub-workflow waits for its own stages.
+    fn places(&self, kind: NodeKind) -> Option<Arc<Semaphore>> {
+        let opens_none = matches!(kind, NodeKind::Human | NodeKind::Wait | NodeKind::ManagerLoop);
+        (!opens_none).then(|| Arc::clone(&self.places))
+    }
+
     async fn execute(&self, stage: Stage) -> StageEnd {
         let kind = stage.spec().kind;
         let Some(handler) = self.handler(kind) else {

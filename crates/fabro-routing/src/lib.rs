@@ -26,15 +26,18 @@
 //! An integer that does not fit 64 bits becomes a string with all of its digits; a schema validates
 //! the number. An object nested deeper than 127 levels does not parse. Only the last 4 GiB of a
 //! text are looked at. A schema fetches nothing: a `$ref` to a file or an address is refused.
-//! `format` is not checked unless the schema's draft demands it. A schema whose `anyOf` or `oneOf`
-//! leads back to itself several times may take time exponential in the nesting of an answer.
+//! `format` is not checked unless the schema's draft demands it. What a validation may cost is counted
+//! first, for a schema whose `anyOf` or `oneOf` leads back to itself several times takes time
+//! exponential in the nesting of an answer: beyond about two million steps the answer is refused.
 
+mod cost;
 mod directives;
 mod explain;
 mod objects;
 mod schema;
 mod validated;
 
+pub use cost::{Affordable, Bounds, TOO_COSTLY};
 pub use directives::{
     Directives, Extracted, FIELDS, OutcomeWord, Warning, directives_object, extract,
 };

@@ -5,7 +5,8 @@ use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, ReferencingError, ValidationError, Validator};
 use serde_json::{Map, Value};
 
-use crate::explain::{self, place};
+use crate::cost::{Affordable, Bounds, TOO_COSTLY};
+use crate::explain::{self, Problem, place};
 
 /// How far a regular expression with look-around may go back while it reads one text.
 const MAX_BACKTRACKING: usize = 100_000;
@@ -18,6 +19,7 @@ const MAX_PATTERN_BYTES: usize = 1 << 20;
 pub struct Schema {
     json: Value,
     validator: Validator,
+    bounds: Bounds,
 }
 
 impl Schema {
@@ -56,7 +58,8 @@ impl Schema {
             let (message, fix) = compile_error(root, &error);
             SyntaxError::new(message, whole).with_fix(fix)
         })?;
-        Ok(Self { json, validator })
+        let bounds = Bounds::of(&json);
+        Ok(Self { json, validator, bounds })
     }
 
     /// The schema itself.
@@ -64,8 +67,27 @@ impl Schema {
         &self.json
     }
 
-    pub(crate) fn validator(&self) -> &Validator {
-        &self.validator
+    /// What is wrong with a value, at most so many problems; empty when it is valid. Bounded in
+    /// time and memory: a value that would take more is refused.
+    pub(crate) fn problems(&self, value: &Value, limit: usize) -> Vec<Problem> {
+        let whole = |message: &str| Problem { pointer: String::new(), message: message.to_owned() };
+        let affordable = self.bounds.affordable(&self.json, value);
+        if affordable == Affordable::Nothing {
+            return vec![whole(TOO_COSTLY)];
+        }
+        if self.validator.is_valid(value) {
+            return Vec::new();
+        }
+        let mut problems = Vec::new();
+        if affordable == Affordable::Errors {
+            for error in self.validator.iter_errors(value).take(limit) {
+                explain::add(&error, 0, limit, &mut problems);
+            }
+        }
+        if problems.is_empty() {
+            problems.push(whole("it does not match the schema"));
+        }
+        problems
     }
 
     /// Whether its `type` lets something be the answer that is no object.

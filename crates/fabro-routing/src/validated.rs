@@ -4,7 +4,7 @@ use fabro_types::{excerpt, parse_json};
 use serde_json::{Map, Value};
 
 use crate::directives::FIELDS;
-use crate::explain::{self, Problem, json_error, kind, place};
+use crate::explain::{Problem, json_error, kind, place};
 use crate::objects::{Candidate, candidates};
 use crate::schema::Schema;
 
@@ -185,17 +185,9 @@ fn parse(text: &str, candidate: &Candidate) -> Result<Map<String, Value>, Proble
 
 /// The schema sees the numbers as they are written; the result has all digits of large integers.
 fn validated(source: &str, value: Value, schema: &Schema) -> Checked {
-    let validator = schema.validator();
-    if validator.is_valid(&value) {
-        return Checked::Valid(parse_json(source).unwrap_or(value));
-    }
-    let mut problems = Vec::new();
-    for error in validator.iter_errors(&value).take(MAX_PROBLEMS + 1) {
-        explain::add(&error, 0, MAX_PROBLEMS + 1, &mut problems);
-    }
+    let problems = schema.problems(&value, MAX_PROBLEMS + 1);
     if problems.is_empty() {
-        let message = "it does not match the schema".to_owned();
-        problems.push(Problem { pointer: String::new(), message });
+        return Checked::Valid(parse_json(source).unwrap_or(value));
     }
     Checked::Invalid { problems }
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::RunSettings;
 use fabro_redact::Redactor;
-use fabro_sandbox::{Environment, Exec, ExecError, Exit, Keep, Language, Request};
+use fabro_sandbox::{Environment, Exec, ExecError, Exit, Keep, Language, Request, is_exhausted};
 use fabro_types::{Failure, FailureClass, RunId};
 use tokio_util::sync::CancellationToken;
 
@@ -60,6 +60,9 @@ pub(crate) async fn prepare(
             PrepareError::Failed(Failure::new(FailureClass::Deterministic, message))
         };
         let ended = exec.run(request).await.map_err(|error| match error {
+            error if is_exhausted(&error) => {
+                PrepareError::CannotRecord { message: format!("{error}; resume the run later") }
+            }
             ExecError::Log { .. } => PrepareError::CannotRecord { message: error.to_string() },
             error => failed(error.to_string()),
         })?;

@@ -30,7 +30,9 @@ use crate::run_services::RunServices;
 use crate::secrets::{Variables, expand_env, without_secrets};
 use crate::services::ServiceBuilder;
 use crate::unpriced::unpriced;
-use crate::{Gate, Member, RunError, RunSpec, open_gates_of_family, running_members};
+use crate::{
+    Gate, Member, RunError, RunSpec, SetupError, open_gates_of_family, read_text, running_members,
+};
 
 /// How driving a run ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -244,6 +246,10 @@ impl Run {
         }
         let work_dir = self.state.created.as_ref().map(|created| created.work_dir.clone());
         let work_dir = PathBuf::from(work_dir.unwrap_or_default());
+        if !work_dir.is_dir() {
+            let message = format!("the run's working directory {} is gone", work_dir.display());
+            return Err(SetupError::new(message, "bring it back, then resume the run").into());
+        }
         self.warnings.extend(preflight::check_resumed(&members, &self.settings, &work_dir)?);
         Ok(())
     }
@@ -300,7 +306,7 @@ impl Run {
         let Some(status) = start_driver(driver, &*self.store, id, &self.run_dir).await? else {
             return Ok(id);
         };
-        let log = std::fs::read_to_string(self.run_dir.join(DRIVER_LOG)).unwrap_or_default();
+        let log = read_text(&self.run_dir.join(DRIVER_LOG)).unwrap_or_default();
         Err(RunError::DriverEnded { status, log })
     }
 

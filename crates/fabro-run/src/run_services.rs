@@ -1,7 +1,7 @@
 //! What a run is driven with.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use fabro_engine::Clock;
 use fabro_events::EventSink;
@@ -12,6 +12,26 @@ use tokio_util::sync::CancellationToken;
 pub fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// The system's clock.
+#[derive(Clone, Copy, Debug)]
+pub struct SystemClock(Instant);
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self(Instant::now())
+    }
+}
+
+impl Clock for SystemClock {
+    fn now_ms(&self) -> i64 {
+        now_ms()
+    }
+
+    fn steady_ms(&self) -> i64 {
+        i64::try_from(self.0.elapsed().as_millis()).unwrap_or(i64::MAX)
+    }
 }
 
 /// What a run is driven with, besides its settings.
@@ -36,7 +56,7 @@ impl Default for RunServices {
             sink: Arc::new(Vec::new()),
             warn: Arc::new(|_| ()),
             interviewer: Arc::new(Unavailable),
-            clock: Arc::new(now_ms),
+            clock: Arc::new(SystemClock::default()),
             interrupt: CancellationToken::new(),
         }
     }

@@ -48,8 +48,8 @@ impl Sources for FileSources {
     }
 }
 
-/// Reads a text file of at most 16 MB. Pipes and devices are refused, because reading one may never
-/// end.
+/// Reads a text file of at most 16 MB; a larger one is refused before it is read. Pipes and devices are
+/// refused, because reading one may never end.
 ///
 /// # Errors
 /// The reason, for a message.
@@ -59,12 +59,17 @@ pub fn read_text(path: &Path) -> Result<String, String> {
     if !meta.is_file() {
         return Err("it is not a file".to_owned());
     }
+    let too_large = || Err(format!("it is larger than {} MB", limit >> 20));
+    if meta.len() > limit {
+        return too_large();
+    }
     // One byte more, so that reading to the end does not reallocate.
-    let mut bytes = Vec::with_capacity(usize::try_from(meta.len().min(limit)).unwrap_or(0) + 1);
+    let mut bytes = Vec::with_capacity(usize::try_from(meta.len()).unwrap_or(0) + 1);
     let file = File::open(path).map_err(|error| reason(&error))?;
     file.take(limit + 1).read_to_end(&mut bytes).map_err(|error| reason(&error))?;
+    // It may have grown since, or be of a file system that does not know lengths.
     if bytes.len() as u64 > limit {
-        return Err(format!("it is larger than {} MB", limit >> 20));
+        return too_large();
     }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();

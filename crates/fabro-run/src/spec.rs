@@ -259,7 +259,7 @@ fn merged_settings(
 }
 
 fn read_model_script(path: &Path) -> Result<String, SetupError> {
-    std::fs::read_to_string(path).map_err(|error| {
+    read_text(path).map_err(|error| {
         let message = format!("the model script {} cannot be read: {error}", path.display());
         SetupError::new(message, "check the path")
     })

@@ -56,6 +56,7 @@
 //! - [`LocalFiles`] guards against paths and links, not against a process that moves the root itself or
 //!   mounts something into it.
 
+mod descriptors;
 mod ends;
 mod environment;
 mod fake;
@@ -73,6 +74,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use async_trait::async_trait;
+pub use descriptors::{is_exhausted, raise_descriptor_limit, stages_within_limit};
 pub use environment::agent_env;
 use fabro_redact::Redactor;
 pub use fake::FakeExec;

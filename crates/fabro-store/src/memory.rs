@@ -193,7 +193,7 @@ impl State {
 
     fn newest_first(&self) -> Vec<&Run> {
         let mut runs: Vec<_> = self.runs.values().collect();
-        runs.sort_unstable_by_key(|run| std::cmp::Reverse((run.summary.started_at_ms, run.born)));
+        runs.sort_unstable_by_key(|run| std::cmp::Reverse(run.born));
         runs
     }
 }

@@ -69,8 +69,10 @@ struct State {
     lines: Vec<String>,
     /// How many questions are open.
     suspended: usize,
-    /// The reader of stdout has closed the pipe.
+    /// Stdout takes no more events: its reader has closed the pipe, or there was an error.
     closed: bool,
+    /// Why events could not be written, unless nothing reads them.
+    unwritten: Option<io::Error>,
     done: bool,
     end: Option<RunStatus>,
     /// Why the run is paused, when the command line does not say it.
@@ -163,6 +165,11 @@ impl Progress {
         state.print();
         state.suspended += 1;
         Suspended { progress: Arc::clone(self) }
+    }
+
+    /// Why events are missing in what was printed as JSON; a reader that has closed the pipe is no reason.
+    pub fn take_write_error(&self) -> Option<io::Error> {
+        self.shared.lock().unwritten.take()
     }
 
     /// Shows the remaining lines, and the summary. Only the first call has an effect.
@@ -340,7 +347,10 @@ impl State {
         if !self.closed {
             let line = event.to_json_line();
             // The run continues when its events are no longer read.
-            self.closed = writeln!(io::stdout().lock(), "{line}").is_err();
+            if let Err(error) = writeln!(io::stdout().lock(), "{line}") {
+                self.closed = true;
+                self.unwritten = Some(error).filter(|it| it.kind() != io::ErrorKind::BrokenPipe);
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! Checking arguments.
 
+use fabro_routing::{Affordable, Bounds, TOO_COSTLY};
 use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value;
 
@@ -16,7 +17,11 @@ const MAX_BACKTRACKING: usize = 100_000;
 const MAX_PATTERN_BYTES: usize = 1 << 20;
 
 /// The JSON Schema of a tool's arguments. Nothing outside of it is read.
-pub(crate) struct Schema(Validator);
+pub(crate) struct Schema {
+    json: Value,
+    validator: Validator,
+    bounds: Bounds,
+}
 
 impl Schema {
     /// Compiles it; the error is a message.
@@ -28,13 +33,20 @@ impl Schema {
             .backtrack_limit(MAX_BACKTRACKING)
             .size_limit(MAX_PATTERN_BYTES);
         let options = jsonschema::options().offline().with_pattern_options(patterns);
-        options.build(schema).map(Self).map_err(|error| message(&error))
+        let validator = options.build(schema).map_err(|error| message(&error))?;
+        Ok(Self { json: schema.clone(), validator, bounds: Bounds::of(schema) })
     }
 
-    /// What does not fit, with a JSON pointer each; empty when all does.
+    /// What does not fit, with a JSON pointer each; empty when all does. Bounded in time and memory.
     pub(crate) fn problems(&self, arguments: &Value) -> String {
-        let problems =
-            self.0.iter_errors(arguments).take(MAX_PROBLEMS).map(|error| message(&error));
+        match self.bounds.affordable(&self.json, arguments) {
+            Affordable::Nothing => return TOO_COSTLY.to_owned(),
+            _ if self.validator.is_valid(arguments) => return String::new(),
+            Affordable::Validity => return "it does not match the schema".to_owned(),
+            Affordable::Errors => {}
+        }
+        let errors = self.validator.iter_errors(arguments);
+        let problems = errors.take(MAX_PROBLEMS).map(|error| message(&error));
         problems.collect::<Vec<_>>().join("; ")
     }
 }

@@ -90,6 +90,14 @@ impl Case {
         self.drive(Command::new(&self.fabro).args(["resume", run, "--json"]))
     }
 
+    /// The same in a shell that runs `prepare` first.
+    pub(crate) fn resume_after(&self, run: &str, prepare: &str) -> Result<Driver> {
+        let script = format!("{prepare}; exec \"$0\" \"$@\"");
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]).arg(&self.fabro).args(["resume", run, "--json"]);
+        self.drive(&mut command)
+    }
+
     fn drive(&self, command: &mut Command) -> Result<Driver> {
         let errors = File::options().create(true).append(true).open(self.path("driver.err"))?;
         self.settle(command).stdout(Stdio::piped()).stderr(errors);
@@ -256,6 +264,16 @@ impl Driver {
         let status = self.kill_unless(timeout, events)?;
         ensure!(Instant::now() < deadline, "the driver did not end and reported nothing");
         Ok(status)
+    }
+
+    /// Waits until the driver has reported so many events, or has ended.
+    pub(crate) fn wait_for_events(&mut self, events: u64, timeout: Duration) {
+        let deadline = Instant::now() + timeout;
+        while (self.reported.len() as u64) < events {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let Ok(line) = self.lines.recv_timeout(left) else { break };
+            self.reported.push(line);
+        }
     }
 
     fn kill_unless(&mut self, time: Duration, events: u64) -> Result<Option<ExitStatus>> {

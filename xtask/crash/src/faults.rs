@@ -1,10 +1,12 @@
 //! Damage to the store between two drivers: a flipped bit, a lost write-ahead log, an older copy of
-//! the database, removed directories. The run continues to the right end, or is refused with exit
-//! code 4; a committed stage never runs again.
+//! the database, removed directories; a database that is replaced under a driver; a clock that jumps,
+//! and few descriptors. The run continues to the right end, or is refused with exit code 4; a committed
+//! stage never runs again.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -33,21 +35,56 @@ enum Fault {
     RemovedRunFiles,
     /// It is not known any more where logs end.
     RemovedHeads,
+    /// The database becomes an older one while it is in use.
+    ReplacedDatabase,
+    /// The clock shows a time two days ago.
+    ClockBack,
+    /// The clock shows a time in two days.
+    ClockForward,
+    /// The driver may open few files.
+    FewDescriptors,
 }
 
-const FAULTS: [Fault; 6] = [
+const FAULTS: [Fault; 10] = [
     Fault::FlippedBit,
     Fault::LostLog,
     Fault::OlderDatabase,
     Fault::LostDatabase,
     Fault::RemovedRunFiles,
     Fault::RemovedHeads,
+    Fault::ReplacedDatabase,
+    Fault::ClockBack,
+    Fault::ClockForward,
+    Fault::FewDescriptors,
 ];
+
+/// Shifts the clock of the process that it is loaded into.
+const CLOCK: &str = include_str!("clock.c");
 
 impl Fault {
     /// Whether the run must continue as if nothing had happened.
     fn is_harmless(self) -> bool {
-        matches!(self, Self::RemovedRunFiles | Self::RemovedHeads)
+        matches!(
+            self,
+            Self::RemovedRunFiles
+                | Self::RemovedHeads
+                | Self::ClockBack
+                | Self::ClockForward
+                | Self::FewDescriptors
+        )
+    }
+
+    /// What a shell does before it starts the next driver.
+    fn preparation(self, dir: &Path) -> Result<Option<String>> {
+        let seconds = match self {
+            Self::FewDescriptors => return Ok(Some("ulimit -n 48".to_owned())),
+            Self::ClockBack => -2 * 24 * 3_600,
+            Self::ClockForward => 2 * 24 * 3_600,
+            _ => return Ok(None),
+        };
+        let library = shifted_clock(dir)?;
+        let library = library.display();
+        Ok(Some(format!("export LD_PRELOAD={library} CRASH_CLOCK_SECONDS={seconds}")))
     }
 }
 
@@ -109,8 +146,19 @@ fn damaged(
     if case.has_succeeded(&run)? {
         return Ok(true);
     }
-    *damage = do_damage(case.store(), &older, fault, random)?;
-    let mut driver = case.resume(&run)?;
+    let mut driver = match fault.preparation(case.dir())? {
+        Some(prepare) => case.resume_after(&run, &prepare)?,
+        None if matches!(fault, Fault::ReplacedDatabase) => {
+            let mut driver = case.resume(&run)?;
+            driver.wait_for_events(10, TIMEOUT);
+            *damage = do_damage(case.store(), &older, fault, random)?;
+            driver
+        }
+        None => {
+            *damage = do_damage(case.store(), &older, fault, random)?;
+            case.resume(&run)?
+        }
+    };
     let status = driver.end(TIMEOUT)?;
     reported.extend(driver.reported()?);
     if status.success() {
@@ -138,8 +186,26 @@ fn do_damage(store: &Path, older: &Path, fault: Fault, random: &mut Rng) -> Resu
         }
         Fault::RemovedRunFiles => fs::remove_dir_all(store.join("runs"))?,
         Fault::RemovedHeads => fs::remove_dir_all(store.join("heads"))?,
+        Fault::ReplacedDatabase => {
+            let new = store.join("fabro.db.new");
+            fs::copy(older.join("fabro.db"), &new)?;
+            fs::rename(new, store.join("fabro.db"))?;
+        }
+        Fault::ClockBack | Fault::ClockForward | Fault::FewDescriptors => {}
     }
     Ok(String::new())
+}
+
+/// Builds the library that shifts the clock.
+fn shifted_clock(dir: &Path) -> Result<PathBuf> {
+    let source = dir.join("clock.c");
+    let library = dir.join("clock.so");
+    fs::write(&source, CLOCK)?;
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-o"]).args([&library, &source]).arg("-ldl");
+    let status = compiler.status().context("start cc, which builds a clock that can be set")?;
+    ensure!(status.success(), "cc ended with {status}");
+    Ok(library)
 }
 
 /// Flips a bit of a file that the store needs.

@@ -49,7 +49,7 @@ struct Args {
     /// Kill them while agents talk to a model and use tools
     #[arg(long)]
     agents: bool,
-    /// Damage the store between two drivers instead: flipped bits, lost and older files
+    /// Damage the store between two drivers instead: flipped bits, lost, older and replaced files; set the clock, lower the limit of open files
     #[arg(
         long,
         value_name = "ROUNDS",

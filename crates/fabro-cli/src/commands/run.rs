@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use anyhow::Context as _;
 use clap_complete::{ArgValueCandidates, ArgValueCompleter};
 use fabro_config::Target;
 use fabro_run::{LoadedWorkflow, Overrides, Run, RunError, RunSpec};
@@ -172,7 +171,10 @@ fn overrides(args: RunArgs) -> anyhow::Result<Overrides> {
 
 /// Reads a text file that an option names.
 pub fn read_option(path: &Path, what: &str) -> anyhow::Result<String> {
-    std::fs::read_to_string(path)
-        .with_context(|| format!("{what} {} cannot be read", path.display()))
-        .map_err(|error| error::usage(format!("{error:#}"), "check the path"))
+    fabro_run::read_text(path).map_err(|reason| {
+        error::usage(
+            format!("{what} {} cannot be read: {reason}", path.display()),
+            "check the path",
+        )
+    })
 }

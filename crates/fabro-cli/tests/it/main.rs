@@ -7,6 +7,7 @@ mod completion;
 mod damage;
 mod dumps;
 mod gates;
+mod limits;
 mod lists;
 mod logs;
 mod models;

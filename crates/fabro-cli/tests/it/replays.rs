@@ -75,3 +75,25 @@ fn a_change_is_seen_where_it_begins() {
     assert_eq!(project.exit(&["replay", "latest", "--workflow", "gone.fabro"]), 2);
     assert_eq!(project.exit(&["replay", "01ZZZ"]), 2);
 }
+
+#[test]
+fn a_copied_store_replays_the_same() {
+    let flow = r#"digraph {
+        start -> big -> plan -> exit; plan [prompt="Look at it."]
+        big [shape=parallelogram, script="yes 0123456789 | head -c 300000"]
+        graph [default_fidelity="summary:high"]
+    }"#;
+    let model = r#"{"*": [{"text": "Done."}]}"#;
+    let files = [("flow.fabro", flow), ("model.json", model)];
+    let project = Project::with(&files);
+    assert_eq!(project.exit(&["run", "flow.fabro", "--model-script", "model.json"]), 0);
+    let prompt = project.run(&["inspect", "latest", "plan"]);
+    assert!(prompt.contains("DIR/.fabro/state/runs/"), "{prompt}");
+    let elsewhere = tempfile::tempdir().unwrap();
+    let copy = elsewhere.path().join("the copy");
+    let copied = std::process::Command::new("cp").arg("-r").args([project.path(), &copy]).status();
+    assert!(copied.unwrap().success());
+    let store = copy.join(".fabro/state").display().to_string();
+    let shown = project.run(&["replay", "latest", "--store", &store]);
+    assert!(shown.contains("✓ the same"), "{shown}");
+}

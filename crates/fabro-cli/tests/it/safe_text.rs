@@ -70,6 +70,7 @@ fn foreign_text_does_not_control_the_terminal() {
     let file = format!("w{}.fabro", FOREIGN.replace('/', ""));
     let project = Project::with(&[(&file, &workflow), ("m.json", &script), ("text", FOREIGN)]);
     let input = format!("x={FOREIGN}");
+    let option = format!("--{FOREIGN}");
     for color in ["never", "always"] {
         let check = |args: &[&str]| check(&project, &[args, &["--color", color]].concat());
         check(&["validate", &file]);
@@ -114,6 +115,24 @@ fn foreign_text_does_not_control_the_terminal() {
             &["inspect", FOREIGN],
             &["rm", FOREIGN],
             &["cancel", FOREIGN],
+            &["cost", "latest"],
+            &["cost", FOREIGN],
+            &["wait", FOREIGN],
+            &["verify", FOREIGN],
+            &["rewind", "latest", FOREIGN],
+            &["init", FOREIGN],
+            &["completion", FOREIGN],
+            // What the parser of arguments refuses.
+            &[FOREIGN],
+            &["run", &option],
+            &["run", &file, "--seed", FOREIGN],
+            &["run", &file, "--max-cost", FOREIGN],
+            &["run", &file, "-I", FOREIGN],
+            &["run", &file, "--answers", FOREIGN],
+            &["validate", &file, "--format", FOREIGN],
+            &["ps", FOREIGN],
+            &["logs", "latest", FOREIGN],
+            &["rm", "latest"],
         ] {
             check(args);
         }

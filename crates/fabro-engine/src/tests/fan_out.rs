@@ -296,3 +296,17 @@ fn a_fan_out_takes_as_long_as_from_its_start_to_its_end() {
     assert!(took > 0);
     assert_eq!(i64::try_from(took).unwrap(), end.ts_ms - started.ts_ms);
 }
+
+#[test]
+fn a_stage_that_waits_for_a_place_does_not_time_out() {
+    let source = "digraph {
+        start -> fork; fork [shape=component, max_parallel=50]
+        fork -> {a; b; c; d} -> merge -> exit
+        node [timeout=10s]; a; b; c; d
+    }";
+    let slow = ["a", "b", "c", "d"].map(|node| (node, vec![Reply::Slow]));
+    let mut bench = Bench::new(source, &slow);
+    let script = Arc::get_mut(&mut bench.script).unwrap();
+    script.places = Some(Arc::new(tokio::sync::Semaphore::new(1)));
+    assert!(bench.story().ends_with("run succeeded\n"));
+}

@@ -1,5 +1,3 @@
-use std::sync::Mutex;
-
 use fabro_types::ContextPatch;
 
 use super::{Script, now};
@@ -7,7 +5,7 @@ use crate::{RunError, run_in_memory};
 
 /// Why a workflow does not run.
 fn error(source: &str) -> String {
-    let script = Script { ends: Mutex::default(), ran: Mutex::default() };
+    let script = Script::default();
     let error = now(run_in_memory(source, script, ContextPatch::new())).unwrap_err();
     assert!(!matches!(error, RunError::Drive(_)), "{error:?}");
     error.to_string()

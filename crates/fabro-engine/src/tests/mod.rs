@@ -20,13 +20,15 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use fabro_events::{Event, EventBody};
 use fabro_graph::Workflow;
 use fabro_store::{Batch, MemoryStore, RunLog};
-use fabro_types::{Failure, FailureClass, Outcome, RunId, Usage};
+use fabro_types::{Failure, FailureClass, NodeKind, Outcome, RunId, Usage};
 use futures_util::FutureExt as _;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::*;
@@ -38,6 +40,8 @@ pub(super) const RUN: u128 = 7;
 pub(super) struct Script {
     ends: Mutex<BTreeMap<String, Vec<Reply>>>,
     pub(super) ran: Mutex<Vec<String>>,
+    /// How many stages may run at once.
+    pub(super) places: Option<Arc<Semaphore>>,
 }
 
 #[derive(Clone)]
@@ -45,6 +49,8 @@ pub(super) enum Reply {
     End(Box<Outcome>),
     /// Never ends by itself.
     Hang,
+    /// Takes eight seconds, in the last place that is free.
+    Slow,
     Suspend,
 }
 
@@ -63,12 +69,22 @@ impl Handler for Script {
         };
         match reply {
             Reply::End(outcome) => (*outcome).into(),
+            Reply::Slow => {
+                let free = self.places.as_ref().map(|places| places.available_permits());
+                assert_eq!(free, Some(0));
+                tokio::time::sleep(Duration::from_secs(8)).await;
+                Outcome::succeeded().into()
+            }
             Reply::Suspend => StageEnd::Suspended(fabro_events::PauseReason::Human),
             Reply::Hang => {
                 stage.cancel.cancelled().await;
                 Failure::new(FailureClass::Canceled, "canceled").into()
             }
         }
+    }
+
+    fn places(&self, _: NodeKind) -> Option<Arc<Semaphore>> {
+        self.places.clone()
     }
 }
 
@@ -128,7 +144,7 @@ impl Bench {
         assert_eq!(workflow.findings(), []);
         let plan = Arc::new(Plan::compile(workflow).unwrap());
         let ends = replies.iter().map(|(node, list)| ((*node).to_owned(), list.clone()));
-        let script = Script { ends: Mutex::new(ends.collect()), ran: Mutex::default() };
+        let script = Script { ends: Mutex::new(ends.collect()), ..Script::default() };
         let store = Arc::new(MemoryStore::default());
         let run_id = RunId::from_parts(1_700_000_000_000, RUN);
         let commit = begin(run_id, 0, &plan, NewRun { goal: "test it".into(), ..new });

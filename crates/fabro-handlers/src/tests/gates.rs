@@ -469,6 +469,26 @@ fn time_goes_on_while_nobody_drives_the_run() {
 }
 
 #[test]
+fn a_clock_that_was_set_back_does_not_prolong_a_gate() {
+    let source = PLAIN.replace("[shape=hexagon]", "[shape=hexagon, timeout=3m]");
+    let scene = Scene::new(&source).prints(&[("run", "")]).leaving();
+    scene.drive().unwrap();
+    let two_days = 2 * 24 * 3_600_000;
+    let resumed_ms = scene.state().updated_ms - two_days;
+    let resumed = fabro_events::Event {
+        run_id: scene.run_id(),
+        seq: scene.state().last_seq + 1,
+        ts_ms: resumed_ms,
+        entry: fabro_events::Entry::new(EventBody::RunResumed { max_cost: None }),
+    };
+    now(scene.store.append(scene.run_id(), resumed.seq - 1, &Batch::of(&[resumed]))).unwrap();
+    let scene = scene.thinking();
+    assert!(scene.story().contains("no answer within 180s"));
+    let waited_ms = scene.state().updated_ms - resumed_ms;
+    assert!((180_000..200_000).contains(&waited_ms), "{waited_ms}");
+}
+
+#[test]
 fn approving_everything_takes_the_default_else_the_first() {
     let first = Scene::new(PLAIN).prints(&[("run", "")]).agreeing();
     assert!(first.story().contains("ask is told A \"Approve\" None by auto"));

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::path::Path;
 use std::sync::Arc;
 
 use fabro_blob::BlobStore;
@@ -37,11 +38,12 @@ struct Item {
 }
 
 impl Log {
-    /// `moved` is a path that stands for another one in every text.
+    /// `run_dir` stands for every path in a text that ends with its last component, the id of the
+    /// run: the store may have been elsewhere then.
     pub(crate) fn read(
         events: &[&Event],
         blobs: &dyn BlobStore,
-        moved: Option<&(String, String)>,
+        run_dir: Option<&Path>,
     ) -> Result<Self, ReplayError> {
         let mut log = Self { lines: BTreeMap::new(), cut: BTreeSet::new(), is_whole: false };
         let mut asked = BTreeSet::new();
@@ -59,9 +61,9 @@ impl Log {
             if name == "gate.asked" && !asked.insert((branch.clone(), stage.clone())) {
                 continue;
             }
-            if let Some((from, to)) = moved {
-                for (_, text) in &mut facets {
-                    *text = text.replace(from, to);
+            for (_, text) in &mut facets {
+                if let Some(moved) = run_dir.and_then(|dir| moved(text, dir)) {
+                    *text = moved;
                 }
             }
             let entry = &event.entry;
@@ -85,6 +87,30 @@ impl Log {
         };
         session.is_some() || self.cut.iter().any(|outer| inner(&outer))
     }
+}
+
+/// A text with `run_dir` in place of every absolute path that ends as it does; `None` without one.
+fn moved(text: &str, run_dir: &Path) -> Option<String> {
+    let last = format!("/{}", run_dir.file_name()?.to_str()?);
+    let to = run_dir.to_str()?;
+    let mut moved = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(&last) {
+        let before = &rest[..at];
+        let is_outside = |c: char| c.is_whitespace() || "\"'`()[]{}<>=,;:|&$".contains(c);
+        let start = before.char_indices().rev().find(|(_, c)| is_outside(*c));
+        let start = start.map_or(0, |(at, c)| at + c.len_utf8());
+        let end = at + last.len();
+        if before.ends_with(to.strip_suffix(&last)?) {
+            moved.push_str(&rest[..end]);
+        } else if before[start..].starts_with('/') {
+            moved.extend([&before[..start], to]);
+        } else {
+            moved.push_str(&rest[..end]);
+        }
+        rest = &rest[end..];
+    }
+    (!moved.is_empty()).then(|| moved + rest)
 }
 
 /// How many recorded events were looked at, and where they differ.

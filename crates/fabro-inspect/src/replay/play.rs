@@ -100,9 +100,9 @@ pub async fn replay(replay: Replay) -> Result<Report, ReplayError> {
     }
 
     let events = read_all(&*overlay, run).await?;
-    let moved = run_dir.map(|to| (text(&run_dir_now), text(&to)));
-    let old = Log::read(&recorded, &*overlay, None)?;
-    let new = Log::read(&counted(&events, after), &*overlay, moved.as_ref())?;
+    let run_dir = run_dir.as_deref();
+    let old = Log::read(&recorded, &*overlay, run_dir)?;
+    let new = Log::read(&counted(&events, after), &*overlay, run_dir)?;
     let (compared, differences) = compare(&old, &new);
     let unanswered = player.unanswered;
     Ok(Report { run_id: run, compared, is_whole: old.is_whole, differences, unanswered })
@@ -176,8 +176,4 @@ fn new_run(created: &CreatedRun, own: &Bundle, other: &Bundle) -> Result<NewRun,
         dry_run: created.dry_run,
         context: context.collect(),
     })
-}
-
-fn text(path: &std::path::Path) -> String {
-    path.to_string_lossy().into_owned()
 }

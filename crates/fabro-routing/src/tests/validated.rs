@@ -312,3 +312,65 @@ proptest! {
         let _ = Schema::compile(&json);
     }
 }
+
+/// An answer that nests so deep: `{"a": {"a": {}}}`.
+fn nested(depth: usize) -> String {
+    format!("{}{{}}{}", r#"{"a":"#.repeat(depth), "}".repeat(depth))
+}
+
+#[test]
+fn alternatives_that_lead_back_to_themselves_have_a_bound() {
+    let any = r##"{"type":"object","anyOf":[{"properties":{"a":{"$ref":"#"}},"required":["x"]},{"properties":{"a":{"$ref":"#"}},"required":["y"]}]}"##;
+    for keyword in ["anyOf", "oneOf", "allOf"] {
+        let json = any.replace("anyOf", keyword);
+        for depth in [20, 60, 100] {
+            let said = by_schema(&nested(depth), &json);
+            assert!(said.starts_with(" it is nested too deep for this schema"), "{said}");
+        }
+    }
+    // A little deep is told as ever; deeper, it is decided, and not told why.
+    assert_snapshot!(by_schema(&nested(2), any), @r#" it fits none of the alternatives: (1) "x" is missing, (2) "y" is missing"#);
+    assert_snapshot!(by_schema(&nested(16), any), @" it does not match the schema");
+}
+
+#[test]
+fn references_that_multiply_have_a_bound() {
+    let mut defs: Vec<String> = (0..40)
+        .map(|at| {
+            format!(
+                r##""d{at}":{{"allOf":[{{"$ref":"#/$defs/d{}"}},{{"$ref":"#/$defs/d{}"}}]}}"##,
+                at + 1,
+                at + 1
+            )
+        })
+        .collect();
+    defs.push(r#""d40":{"type":"object"}"#.to_owned());
+    let json =
+        format!(r##"{{"type":"object","$ref":"#/$defs/d0","$defs":{{{}}}}}"##, defs.join(","));
+    let said = by_schema("{}", &json);
+    assert!(said.starts_with(" it is nested too deep for this schema"), "{said}");
+    let around = r##"{"type":"object","anyOf":[{"$ref":"#/$defs/b"},{"required":["x"]},{"$ref":"#"}],"$defs":{"b":{"not":{"anyOf":[{"$ref":"#"},{"$ref":"#"}]}}}}"##;
+    let _ = by_schema("{}", around);
+}
+
+#[test]
+fn recursive_schemas_of_every_day_are_no_problem() {
+    let tree = r##"{"type":"object","$ref":"#/$defs/node","$defs":{"node":{"type":"object","required":["kind"],"properties":{"a":{"anyOf":[{"$ref":"#/$defs/node"},{"type":"null"}]}}}}}"##;
+    let deep = format!("{}null{}", r#"{"kind":"x","a":"#.repeat(100), "}".repeat(100));
+    assert!(by_schema(&deep, tree).starts_with("valid"));
+    assert_snapshot!(by_schema(&deep.replacen(r#""kind":"x","#, "", 1), tree), @r#" "kind" is missing"#);
+    let kinds = ["add", "sub", "mul", "div"].map(|kind| {
+        format!(r##"{{"required":["op"],"properties":{{"a":{{"$ref":"#"}},"op":{{"const":"{kind}"}}}}}}"##)
+    });
+    let union = format!(r#"{{"type":"object","oneOf":[{}]}}"#, kinds.join(","));
+    let deep = format!(r#"{}{{"op":"sub"}}{}"#, r#"{"op":"add","a":"#.repeat(100), "}".repeat(100));
+    assert!(by_schema(&deep, &union).starts_with("valid"));
+    let wrong = deep.replace("sub", "mod");
+    assert_snapshot!(by_schema(&wrong, &union), @" it does not match the schema");
+    let items =
+        format!(r#"{{"all":[{}]}}"#, vec![r#"{"id":1,"tags":["a","b"]}"#; 20_000].join(","));
+    let list = r##"{"type":"object","properties":{"all":{"items":{"$ref":"#/$defs/item"}}},"$defs":{"item":{"required":["id"],"properties":{"tags":{"items":{"type":"string"}}}}}}"##;
+    assert!(by_schema(&items, list).starts_with("valid"));
+    let wrong = items.replace(r#""b""#, "7");
+    assert!(by_schema(&wrong, list).starts_with("/all/0/tags/1 it must be of type string"));
+}

@@ -65,7 +65,7 @@ impl Database {
             let sums = if schema::has_hashes(conn)? { ROW_TEXT } else { "NULL, NULL" };
             let mut select = conn.prepare_cached(&format!(
                 "SELECT id, parent, workflow, goal, status, started, ended, {sums}
-                FROM runs ORDER BY started DESC, key DESC"
+                FROM runs ORDER BY key DESC"
             ))?;
             let runs = select.query_and_then([], |row| self.summary(row))?;
             let mut runs = runs.collect::<Result<Vec<_>, _>>()?;
@@ -77,7 +77,7 @@ impl Database {
     pub(super) fn find(&self, text: &str) -> Result<RunId, StoreError> {
         let known = self.read_with(|conn| {
             let mut select =
-                conn.prepare_cached("SELECT id, parent FROM runs ORDER BY started DESC, key DESC")?;
+                conn.prepare_cached("SELECT id, parent FROM runs ORDER BY key DESC")?;
             let known = select.query_and_then([], |row| {
                 let is_child = row.get_ref(1)? != rusqlite::types::ValueRef::Null;
                 Ok(Known { id: self.id(row, 0)?, is_child })
