@@ -21,7 +21,7 @@ pub(crate) struct Args {
     /// How long, for all targets together
     #[arg(long, value_name = "N", default_value_t = 10)]
     minutes: u64,
-    /// Only these targets: the names of xtask/fuzz/fuzz_targets
+    /// Only these targets: the names in `xtask/fuzz/fuzz_targets`
     targets: Vec<String>,
     /// The longest time for one input, in seconds
     #[arg(long, value_name = "S", default_value_t = 5)]
