@@ -1,11 +1,19 @@
 //! The encoded forms of a value.
 
+use std::fmt::Write as _;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
+use crate::SHORTEST_VALUE;
+
 /// Values of more bytes have fewer forms, to bound the memory.
 const LONG: usize = 4_096;
+
+/// How many bytes `xxd -p` and `base64` print in a line.
+const HEX_LINE: usize = 30;
+const BASE64_LINE: usize = 57;
 
 /// Unreserved characters of RFC 3986.
 const STRICT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -41,6 +49,17 @@ pub(crate) fn forms(value: &str) -> Vec<Vec<u8>> {
         }
         let form = utf8_percent_encode(value, FORM).to_string().replace(' ', "+");
         forms.extend([lower_escapes(&form), form]);
+        let hex = hex(value.as_bytes());
+        forms.extend([hex.to_ascii_uppercase(), hex]);
+        // The lines of `xxd -p` and `base64`, when the value begins at one.
+        let lines =
+            |length| value.as_bytes().chunks(length).filter(|line| line.len() >= SHORTEST_VALUE);
+        if value.len() > HEX_LINE {
+            forms.extend(lines(HEX_LINE).map(self::hex));
+        }
+        if value.len() > BASE64_LINE {
+            forms.extend(lines(BASE64_LINE).flat_map(|line| base64(line, 0)));
+        }
         for offset in 0..3 {
             forms.extend(base64(value.as_bytes(), offset));
         }
@@ -84,6 +103,14 @@ fn lower_escapes(encoded: &str) -> String {
     lower
 }
 
+/// Two lowercase digits a byte.
+fn hex(value: &[u8]) -> String {
+    value.iter().fold(String::with_capacity(value.len() * 2), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}
+
 /// The base64 characters that depend on this value only, with `offset` bytes before it in a group of
 /// three, in both alphabets.
 fn base64(value: &[u8], offset: usize) -> [String; 2] {
@@ -115,6 +142,8 @@ mod tests {
     fn a_plain_word_has_few_forms() {
         assert_snapshot!(check("hunter22"), @r"
         hunter22
+        68756E7465723232
+        68756e7465723232
         aHVudGVyMj
         h1bnRlcjIy
         odW50ZXIyM
@@ -138,6 +167,8 @@ mod tests {
         a/b%20%22%C3%BC%22%0A+%3F~
         a%2fb+%22%c3%bc%22%0a%2b%3f%7e
         a%2Fb+%22%C3%BC%22%0A%2B%3F%7E
+        612F622022C3BC220A2B3F7E
+        612f622022c3bc220a2b3f7e
         YS9iICLDvCIKKz9+
         YS9iICLDvCIKKz9-
         EvYiAiw7wiCis/f

@@ -1,8 +1,8 @@
 //! Redacts secrets in text and streams, known by value or by shape.
 //!
 //! A [`Redactor`] gets the values to redact, each with a name. It finds them unchanged, JSON-escaped
-//! (once and twice), percent-encoded and in base64 (standard and URL-safe, at any offset in the encoded
-//! data). Without any values it finds what looks like a key of a well-known service, a bearer token or a
+//! (once and twice), percent-encoded, in hexadecimal and in base64 (standard and URL-safe, at any offset in
+//! the encoded data). Without any values it finds what looks like a key of a well-known service, a bearer token or a
 //! private key.
 //!
 //! ```
@@ -36,12 +36,13 @@
 //!   ordinary text. So are common words that are values of variables but no secrets, such as
 //!   `disabled`, `postgres` and `changeme`.
 //! - In base64 the first and the last character may contain bits of a neighbour; up to six bits of a
-//!   secret stay there. Base64 broken into lines is not found.
+//!   secret stay there. Base64 and hexadecimal broken into lines are found
+//!   where the value begins at a line of the usual length (`base64`, `xxd -p`).
 //! - Of values longer than 4,096 bytes only the value itself and its JSON forms are found. A redactor
 //!   takes about thirty bytes of memory for each byte of each form.
 //! - A password in a URL that contains `@`, `/`, `?` or `#` unencoded is found in part or not at all;
 //!   common words (`postgres`, `guest`, `secret`) and placeholders (`$PASSWORD`) are not redacted there.
-//! - Other encodings (hexadecimal, compression) and secrets written with gaps are not found.
+//! - Hexadecimal with separators or in mixed case, other encodings (compression, encryption) and secrets written with gaps are not found.
 
 mod forms;
 mod name;

@@ -44,6 +44,31 @@ fn values_are_found_in_every_form() {
 }
 
 #[test]
+fn values_are_found_in_hexadecimal_and_in_lines() {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    let hex = |bytes: &[u8]| {
+        let digits =
+            |byte: &u8| [byte >> 4, byte & 15].map(|digit| char::from_digit(digit.into(), 16));
+        bytes.iter().flat_map(digits).flatten().collect::<String>()
+    };
+    let lower = hex(KEY.as_bytes());
+    check(&format!("0x{lower}0a"), "0x[redacted:KEY]0a");
+    check(&format!("ff{}", lower.to_uppercase()), "ff[redacted:KEY]");
+    let long: String = (0..70).map(|n| char::from(b'!' + n)).collect();
+    let redactor = Redactor::new([("LONG", &long)]);
+    let base64 = STANDARD.encode(&long);
+    for (encoded, width, at_end) in [(hex(long.as_bytes()), 60, ""), (base64, 76, "=")] {
+        let lines = encoded.as_bytes().chunks(width).map(String::from_utf8_lossy);
+        let lines = lines.collect::<Vec<_>>().join("\n");
+        let redacted = redactor.redact(&lines).into_owned();
+        let left = redacted.replace("[redacted:LONG]", "").replace(['\n', '='], "");
+        // The last character of base64 may hold bits of what follows.
+        assert!(left.len() <= at_end.len(), "{redacted}");
+    }
+}
+
+#[test]
 fn values_are_found_in_base64_wherever_they_stand() {
     use base64::Engine as _;
     use base64::engine::general_purpose::{STANDARD, URL_SAFE};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::RunSettings;
+use crate::{Bundle, RunSettings};
 use fabro_engine::checkpoint;
 use fabro_events::{Event, EventBody};
 use fabro_gate::QueueInterviewer;
@@ -25,6 +25,23 @@ pub(crate) fn refuse_secrets_in_input(
     // Parsed, because an escape sequence could hide a secret.
     let parsed = serde_json::from_str::<Value>(text).map(|answers| answers.to_string());
     refuse_secret(redactor, "the file of answers", parsed.as_deref().unwrap_or(text))
+}
+
+/// Refuses secrets in the rest of what is recorded: the workflow, the files that it names, and the settings.
+pub(crate) fn refuse_secrets_in_bundle(
+    redactor: &Redactor,
+    bundle: &Bundle,
+) -> Result<(), SetupError> {
+    refuse_secret(redactor, &format!("the workflow `{}`", bundle.file), &bundle.source)?;
+    for (path, text) in &bundle.files {
+        refuse_secret(redactor, &format!("the file `{path}`"), text)?;
+    }
+    // The values are looked for one by one, so that a message can name the setting.
+    let settings = serde_json::to_value(&bundle.settings).unwrap_or_default();
+    for (name, value) in settings.as_object().into_iter().flatten() {
+        refuse_secret(redactor, &format!("the setting `{name}`"), &value.to_string())?;
+    }
+    Ok(())
 }
 
 /// The prepared answers without those that an earlier driver has used according to the run's log. A
@@ -126,6 +143,43 @@ mod tests {
         assert_eq!(check(none(), "", answers), of("the file of answers"));
         // Invalid JSON is reported where it is read.
         assert_eq!(check(none(), "", "hunter2\"hunter2"), of("the file of answers"));
+    }
+
+    #[test]
+    fn the_recorded_workflow_holds_no_secret() {
+        let secret = "hunter2\"hunter2";
+        let check = |change: &dyn Fn(&mut Bundle)| {
+            let mut bundle: Bundle = serde_json::from_value(
+                serde_json::json!({"name": "w", "file": "w.fabro", "source": "digraph {}"}),
+            )
+            .unwrap();
+            change(&mut bundle);
+            let checked = refuse_secrets_in_bundle(&redactor(&settings("{}")), &bundle);
+            checked.map_err(|error| error.to_string())
+        };
+        let of = |what: &str| {
+            Err(format!(
+                "{what} holds the value of the secret `A_TOKEN`, and would be stored with the run"
+            ))
+        };
+        assert_eq!(check(&|_| ()), Ok(()));
+        assert_eq!(check(&|it| it.source = secret.to_owned()), of("the workflow `w.fabro`"));
+        let file = |it: &mut Bundle| {
+            it.files.insert("p.md".to_owned(), format!("A_TOKEN={secret}\0"));
+        };
+        assert_eq!(check(&file), of("the file `p.md`"));
+        let hex = |it: &mut Bundle| it.source = "68756e746572322268756e74657232".to_owned();
+        assert_eq!(check(&hex), of("the workflow `w.fabro`"));
+        let script = |it: &mut Bundle| {
+            it.settings.model_script = Some(serde_json::json!([secret]).to_string());
+        };
+        assert_eq!(check(&script), of("the setting `model_script`"));
+        let prepare = |it: &mut Bundle| it.settings.prepare = vec![format!("login '{secret}'")];
+        assert_eq!(check(&prepare), of("the setting `prepare`"));
+        let url = |it: &mut Bundle| {
+            it.settings.env = [("URL".to_owned(), format!("x {secret}"))].into();
+        };
+        assert_eq!(check(&url), of("the setting `env`"));
     }
 
     #[test]

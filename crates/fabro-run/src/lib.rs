@@ -112,6 +112,6 @@ pub use models::{catalog, client, providers};
 pub use run::{DriveResult, ResumeOptions, Run};
 pub use run_file::{check_inputs, check_run_file};
 pub use run_services::{RunServices, SystemClock, now_ms};
-pub use services::ServiceBuilder;
+pub use services::{RUN_ID_VARIABLE, ServiceBuilder};
 pub use sources::{FileSources, is_too_large, read_text};
 pub use spec::{LoadedWorkflow, Overrides, RunSpec};

@@ -19,7 +19,7 @@ use fabro_types::{Failure, MAX_SUB_WORKFLOW_DEPTH, RunId, RunStatus};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use crate::answers::{exhausted_answers, refuse_secrets_in_input};
+use crate::answers::{exhausted_answers, refuse_secrets_in_bundle, refuse_secrets_in_input};
 use crate::background::{DRIVER_LOG, start_driver};
 use crate::family::{cancel_family, end_leftover_processes};
 use crate::lease::HeldLease;
@@ -28,7 +28,7 @@ use crate::preflight;
 use crate::prepare::{PrepareError, prepare, prepare_dir};
 use crate::run_services::RunServices;
 use crate::secrets::{Variables, expand_env, without_secrets};
-use crate::services::ServiceBuilder;
+use crate::services::{RUN_ID_VARIABLE, ServiceBuilder};
 use crate::unpriced::unpriced;
 use crate::{
     Gate, Member, RunError, RunSpec, SetupError, open_gates_of_family, read_text, running_members,
@@ -118,6 +118,7 @@ impl Run {
         let (env, secrets) = without_secrets(&settings.env)?;
         let mut bundle = workflow.bundle;
         bundle.settings = RunSettings { env, ..settings.clone() };
+        refuse_secrets_in_bundle(&redactor, &bundle)?;
         // With the settings, which a resume knows too.
         let plan = match settings.on_unavailable {
             Some(_) => Arc::new(bundle.plan()?),
@@ -446,6 +447,7 @@ impl Run {
         let id = self.id();
         let run_dir = self.run_dir.clone();
         let all_runs = run_dir.parent().map(Path::to_owned).unwrap_or_default();
+        fabro_sandbox::record_processes(RUN_ID_VARIABLE, &all_runs);
         let warn = Arc::clone(&services.warn);
         let files = Arc::new(StatusFiles::new(all_runs, move |text| warn(text)));
         let sink: Arc<dyn EventSink> =
@@ -471,7 +473,10 @@ impl Run {
             run_dir,
             stop: services.interrupt,
         };
-        Ok(fabro_engine::drive(machine, first, world).await?)
+        let end = fabro_engine::drive(machine, first, world).await;
+        // Those of the last stages: this process may exit next.
+        fabro_sandbox::marks_ended().await;
+        Ok(end?)
     }
 
     /// The input that the machine starts with, after the preparation steps of a new run; `None`

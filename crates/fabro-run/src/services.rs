@@ -23,8 +23,8 @@ use crate::models::{catalog, client};
 use crate::run_services::RunServices;
 use crate::secrets::{expand_env, variable};
 
-/// Marks the processes of a run, so that a later driver finds those that a dead one left running.
-pub(crate) const RUN_ID_VARIABLE: &str = "FABRO_RUN_ID";
+/// The variable that marks the processes of a run, so that a later driver finds those that a dead one left running.
+pub const RUN_ID_VARIABLE: &str = "FABRO_RUN_ID";
 
 /// Builds the services of a run from its settings and the environment of this process.
 #[derive(Clone, Copy, Debug)]

@@ -1,12 +1,25 @@
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{
     Pid, Signal, WaitOptions, kill_process, kill_process_group, test_kill_process_group, waitpgid,
 };
-use tokio::process::Child;
+use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
 use crate::leftovers::{GRACE, group_runs};
+use crate::record::Record;
+
+/// The leaders of groups. The other children of this process in groups of their own are orphans that it has
+/// adopted.
+static CHILDREN: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
+
+/// The leaders of groups; none is started while this is held.
+pub(crate) fn children() -> MutexGuard<'static, BTreeSet<i32>> {
+    CHILDREN.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// How long processes left by a shell may keep running after it: time for the `tee` of a `> >(tee log)` to write
 /// its last lines.
@@ -24,14 +37,24 @@ pub(crate) struct Group {
     id: Pid,
     leader_reaped: bool,
     ended: bool,
+    _record: Record,
 }
 
 impl Group {
-    /// The group that this child, just started, leads.
+    /// Starts a program as the leader of a group. `env` are the variables that it is given.
     #[expect(clippy::expect_used, reason = "a child has its id until it is waited for")]
-    pub(crate) fn of(child: &Child) -> Self {
+    pub(crate) fn start(
+        command: &mut Command,
+        env: &[(String, String)],
+    ) -> io::Result<(Child, Self)> {
+        let mut children = children();
+        let child = command.process_group(0).spawn()?;
         let id = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-        Self { id: id.expect("the child was not waited for"), leader_reaped: false, ended: false }
+        let id = id.expect("the child was not waited for");
+        children.insert(id.as_raw_nonzero().get());
+        drop(children);
+        let record = Record::new(id.as_raw_nonzero().get(), env);
+        Ok((child, Self { id, leader_reaped: false, ended: false, _record: record }))
     }
 
     /// Ends what the leader left, after it was waited for: usually nothing, which costs one system
@@ -107,6 +130,7 @@ impl Drop for Group {
         if !self.ended {
             self.kill();
         }
+        children().remove(&self.id.as_raw_nonzero().get());
     }
 }
 

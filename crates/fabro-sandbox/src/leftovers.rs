@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -9,15 +10,21 @@ use tokio::runtime::Handle;
 pub(crate) const GRACE: Duration = Duration::from_secs(2);
 
 /// Ends the process groups that a killed driver left running: those with a process that was started
-/// with `name=value` in its environment. SIGTERM, at most two seconds, SIGKILL; the count
-/// of groups is returned.
+/// with `name=value` in its environment, and those that it [recorded](crate::record_processes). SIGTERM, at
+/// most two seconds, SIGKILL; the count of groups is returned.
 ///
 /// Neither the group of this process nor one with an ancestor of it is touched. This blocks the
 /// thread while it waits. It needs `/proc`, so outside Linux it finds nothing and returns 0, as it
 /// does for processes of other users.
 pub fn end_leftovers((name, value): (&str, &str)) -> usize {
-    let mut left = Leftovers::ask(name, value);
+    let recorded = crate::record::take(name, value);
+    let mut left = Leftovers::find(name, value, None);
+    left.groups.extend(recorded);
+    for own in own_groups() {
+        left.groups.remove(&own);
+    }
     let count = left.groups.len();
+    left.ask();
     left.end_within(GRACE);
     count
 }
@@ -25,9 +32,14 @@ pub fn end_leftovers((name, value): (&str, &str)) -> usize {
 /// Ends what one agent leaves running, in any process group, when it is dropped.
 ///
 /// Programs that are started with the [`variable`](Self::variable) in their environment, and those
-/// that these start, are found by it. They get SIGTERM when the mark is dropped, and SIGKILL two
+/// that these start, are found by it. On Linux so are those that removed the variable and left their process
+/// group and session: from the first mark on, this process becomes the parent of orphans below it
+/// (`PR_SET_CHILD_SUBREAPER`), and an orphan that was started while the mark existed is ended with it, unless it
+/// has the variable `FABRO_NODE` of scripts.
+///
+/// They get SIGTERM when the mark is dropped, and SIGKILL two
 /// seconds later. The drop waits a tenth of a second for them; longer only where no tokio runtime
-/// keeps waiting. As [`end_leftovers`], it finds nothing outside Linux.
+/// keeps waiting, and [`marks_ended`] waits for the rest. As [`end_leftovers`], it finds nothing outside Linux.
 ///
 /// ```
 /// use std::os::unix::process::CommandExt;
@@ -46,6 +58,8 @@ pub fn end_leftovers((name, value): (&str, &str)) -> usize {
 #[derive(Debug)]
 pub struct Mark {
     value: String,
+    /// When it was created, as the start times of processes are given.
+    since: u64,
 }
 
 impl Mark {
@@ -61,7 +75,8 @@ impl Mark {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         // Another process may have had the same id.
         let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos();
-        Self { value: format!("{}-{now}-{count}", std::process::id()) }
+        adopt_orphans();
+        Self { value: format!("{}-{now}-{count}", std::process::id()), since: clock_ticks() }
     }
 
     /// The name and value of the variable that marks a program.
@@ -72,15 +87,69 @@ impl Mark {
 
 impl Drop for Mark {
     fn drop(&mut self) {
-        let mut left = Leftovers::ask(Self::NAME, &self.value);
+        let find = {
+            let value = self.value.clone();
+            let since = self.since;
+            move || Leftovers::find(Self::NAME, &value, Some(since))
+        };
+        let mut left = find();
+        left.ask();
         if left.gone_within(Self::WAIT) {
             return;
         }
-        let mut rest = move || left.end_within(GRACE.saturating_sub(Self::WAIT));
+        let pending = Pending::new();
+        let rest = move || {
+            left.end_within(GRACE.saturating_sub(Self::WAIT));
+            // What they started in the meantime has this process as its parent now.
+            for _ in 0..Leftovers::ROUNDS {
+                let mut more = find();
+                if more.groups.is_empty() {
+                    break;
+                }
+                more.signal(Signal::KILL);
+                more.gone_within(Self::WAIT);
+            }
+            drop(pending);
+        };
         match Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn_blocking(rest)),
             Err(_) => rest(),
         }
+    }
+}
+
+/// The marks whose processes have not all ended.
+static PENDING: Mutex<usize> = Mutex::new(0);
+static PENDING_ENDED: Condvar = Condvar::new();
+
+struct Pending;
+
+impl Pending {
+    fn new() -> Self {
+        *PENDING.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        Self
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        *PENDING.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        PENDING_ENDED.notify_all();
+    }
+}
+
+/// Waits until the processes of all dropped [`Mark`]s have ended: a few seconds at most. To be called before
+/// this process exits.
+pub async fn marks_ended() {
+    if *PENDING.lock().unwrap_or_else(PoisonError::into_inner) == 0 {
+        return;
+    }
+    let wait = || {
+        let pending = PENDING.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(PENDING_ENDED.wait_while(pending, |pending| *pending > 0));
+    };
+    if let Err(panic) = tokio::task::spawn_blocking(wait).await {
+        std::panic::resume_unwind(panic.into_panic());
     }
 }
 
@@ -106,12 +175,20 @@ struct Leftovers {
 impl Leftovers {
     const POLL: Duration = Duration::from_millis(10);
 
-    fn ask(name: &str, value: &str) -> Self {
-        let left = Self { groups: found(format!("{name}={value}").as_bytes()) };
-        left.signal(Signal::TERM);
+    /// How often what is left is looked for, when it starts more while it is ended.
+    const ROUNDS: usize = 20;
+
+    /// The groups with the variable, and those of orphans that were started since.
+    fn find(name: &str, value: &str, since: Option<u64>) -> Self {
+        let mut groups = found(format!("{name}={value}").as_bytes());
+        groups.extend(since.into_iter().flat_map(orphans));
+        Self { groups }
+    }
+
+    fn ask(&self) {
+        self.signal(Signal::TERM);
         // A stopped process receives its SIGTERM only when it continues.
-        left.signal(Signal::CONT);
-        left
+        self.signal(Signal::CONT);
     }
 
     fn end_within(&mut self, limit: Duration) {
@@ -146,24 +223,73 @@ impl Leftovers {
 }
 
 #[cfg(target_os = "linux")]
-use linux::{found, running};
-
+pub(crate) use linux::Identity;
+#[cfg(target_os = "linux")]
+use linux::{adopt_orphans, clock_ticks, found, orphans, own_groups, running};
 #[cfg(not(target_os = "linux"))]
-fn found(_marker: &[u8]) -> BTreeSet<i32> {
-    BTreeSet::new()
-}
-
+pub(crate) use other::Identity;
 #[cfg(not(target_os = "linux"))]
-fn running() -> BTreeSet<i32> {
-    BTreeSet::new()
+use other::{adopt_orphans, clock_ticks, found, orphans, own_groups, running};
+
+/// Without `/proc` nothing is found.
+#[cfg(not(target_os = "linux"))]
+mod other {
+    use std::collections::BTreeSet;
+
+    pub(crate) struct Identity;
+
+    impl Identity {
+        pub(crate) fn of(_pid: i32) -> Option<Self> {
+            None
+        }
+
+        pub(crate) fn parse(_text: &str) -> Option<Self> {
+            None
+        }
+
+        pub(crate) fn leads(&self, _group: i32) -> bool {
+            false
+        }
+    }
+
+    impl std::fmt::Display for Identity {
+        fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            Ok(())
+        }
+    }
+
+    pub(super) fn adopt_orphans() {}
+
+    pub(super) fn clock_ticks() -> u64 {
+        0
+    }
+
+    pub(super) fn found(_marker: &[u8]) -> BTreeSet<i32> {
+        BTreeSet::new()
+    }
+
+    pub(super) fn orphans(_since: u64) -> BTreeSet<i32> {
+        BTreeSet::new()
+    }
+
+    pub(super) fn own_groups() -> BTreeSet<i32> {
+        BTreeSet::new()
+    }
+
+    pub(super) fn running() -> BTreeSet<i32> {
+        BTreeSet::new()
+    }
 }
 
 #[cfg(target_os = "linux")]
 mod linux {
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::fmt;
+    use std::sync::Once;
     use std::time::{Duration, Instant};
 
-    use rustix::process::{Pid, getpid};
+    use rustix::process::{Pid, WaitOptions, getpgrp, getpid, set_child_subreaper, waitpid};
+    use rustix::time::{ClockId, clock_gettime};
 
     /// More ancestors than any process has: what bounds the walk if `/proc` changes under it.
     const ANCESTORS: usize = 4096;
@@ -217,7 +343,117 @@ mod linux {
         stats.filter(|stat| !stat.ended).map(|stat| stat.group).collect()
     }
 
-    fn own_groups() -> BTreeSet<i32> {
+    /// Makes this process the parent of the orphans below it, once.
+    pub(super) fn adopt_orphans() {
+        static ADOPTING: Once = Once::new();
+        // A kernel that refuses it (before 3.4) leaves those that have the variable.
+        ADOPTING.call_once(|| {
+            let _ = set_child_subreaper(Some(getpid()));
+        });
+    }
+
+    /// The time since the system started, in the unit of start times: a hundredth of a second, for every
+    /// program.
+    pub(super) fn clock_ticks() -> u64 {
+        let now = clock_gettime(ClockId::Boottime);
+        now.tv_sec.cast_unsigned() * 100 + now.tv_nsec.cast_unsigned() / 10_000_000
+    }
+
+    /// The groups of orphans that this process has adopted and that were started since, and of all below
+    /// them. Those of scripts are left out. What has ended is removed from the table of processes.
+    pub(super) fn orphans(since: u64) -> BTreeSet<i32> {
+        // Held, so that no child is seen that is not yet known as one.
+        let children = crate::group::children();
+        let own = getpid().as_raw_nonzero().get();
+        let own_group = getpgrp().as_raw_nonzero().get();
+        let stats: BTreeMap<i32, Stat> =
+            processes().filter_map(|pid| Some((pid, Stat::read(pid)?))).collect();
+        let is_orphan = |(pid, stat): &(&i32, &Stat)| {
+            stat.parent == own
+                && stat.start >= since
+                && stat.group != own_group
+                && !children.contains(*pid)
+        };
+        let mut groups = BTreeSet::new();
+        let mut pending = Vec::new();
+        for (pid, stat) in stats.iter().filter(is_orphan) {
+            if stat.ended {
+                // The one expected error is that another thread was faster.
+                let _ = waitpid(Pid::from_raw(*pid), WaitOptions::NOHANG);
+            } else if !is_of_script(*pid) {
+                pending.push(*pid);
+            }
+        }
+        while let Some(pid) = pending.pop() {
+            groups.extend(stats.get(&pid).map(|stat| stat.group));
+            let below = stats.iter().filter(|(_, stat)| stat.parent == pid && !stat.ended);
+            pending.extend(below.map(|(pid, _)| *pid));
+        }
+        groups.retain(|group| !children.contains(group));
+        drop(children);
+        for own in own_groups() {
+            groups.remove(&own);
+        }
+        groups
+    }
+
+    /// Whether the author's script started it, which may leave a server for later stages.
+    fn is_of_script(pid: i32) -> bool {
+        std::fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environ| {
+            environ.split(|byte| *byte == 0).any(|entry| entry.starts_with(b"FABRO_NODE="))
+        })
+    }
+
+    /// What distinguishes a process from a later one of the same id: when it was started, in which
+    /// session, and since which start of the system.
+    #[derive(Debug, PartialEq, Eq)]
+    pub(crate) struct Identity {
+        start: u64,
+        session: i32,
+        boot: String,
+    }
+
+    impl Identity {
+        pub(crate) fn of(pid: i32) -> Option<Self> {
+            let stat = Stat::read(pid)?;
+            Some(Self { start: stat.start, session: stat.session, boot: boot()? })
+        }
+
+        pub(crate) fn parse(text: &str) -> Option<Self> {
+            let mut words = text.split_ascii_whitespace();
+            let start = words.next()?.parse().ok()?;
+            let session = words.next()?.parse().ok()?;
+            Some(Self { start, session, boot: words.next()?.to_owned() })
+        }
+
+        /// Whether the process group is still the one that this process was started as the leader of.
+        pub(crate) fn leads(&self, group: i32) -> bool {
+            if boot().is_none_or(|boot| boot != self.boot) {
+                return false;
+            }
+            if let Some(leader) = Stat::read(group) {
+                return leader.start == self.start && leader.group == group;
+            }
+            // No process gets the id of a group that exists.
+            let members = processes().filter_map(Stat::read).filter(|stat| stat.group == group);
+            let mut members = members.peekable();
+            members.peek().is_some()
+                && members.all(|stat| stat.session == self.session && stat.start >= self.start)
+        }
+    }
+
+    impl fmt::Display for Identity {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "{} {} {}", self.start, self.session, self.boot)
+        }
+    }
+
+    fn boot() -> Option<String> {
+        let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        Some(id.trim().to_owned())
+    }
+
+    pub(super) fn own_groups() -> BTreeSet<i32> {
         let mut groups = BTreeSet::new();
         let mut pid = getpid().as_raw_nonzero().get();
         for _ in 0..ANCESTORS {
@@ -238,6 +474,9 @@ mod linux {
         ended: bool,
         parent: i32,
         group: i32,
+        session: i32,
+        /// In hundredths of a second since the system started.
+        start: u64,
         /// Its new program has no environment yet, although its parent may already have been told
         /// that it started.
         in_exec: bool,
@@ -262,6 +501,8 @@ mod linux {
                 ended: matches!(field(3)?, "Z" | "X" | "x"),
                 parent: field(4)?.parse().ok()?,
                 group: field(5)?.parse().ok()?,
+                session: field(6)?.parse().ok()?,
+                start: field(22)?.parse().ok()?,
                 in_exec: environment_end == "0" && flags & EXITING_OR_KERNEL == 0,
             })
         }
@@ -277,7 +518,9 @@ mod linux {
 
         #[test]
         fn a_stat_line_reads_whatever_the_name() {
-            let stat = |ended, in_exec| Some(Stat { ended, parent: 7, group: 42, in_exec });
+            let stat = |ended, in_exec| {
+                Some(Stat { ended, parent: 7, group: 42, session: 1, start: 1, in_exec })
+            };
             let cases = [
                 (line("9 (sh) S 7 42", 0, 500), stat(false, false)),
                 (line("9 (a) Z 1 (b) ) S 7 42", 0, 500), stat(false, false)),

@@ -47,7 +47,7 @@
 //! - A script is not confined: it has the rights of the user who runs it. [`agent_env`] is the
 //!   environment for scripts of an agent.
 //! - A process that leaves the group on purpose (`setsid`, `set -m`) is not followed, unless it has a
-//!   [`Mark`] ([`MarkedExec`] gives it to scripts). If it still holds the output open, what it prints after the shell's end is lost.
+//!   [`Mark`] ([`MarkedExec`] gives it to scripts), which on Linux also finds those that removed it. If it still holds the output open, what it prints after the shell's end is lost.
 //! - Log files are written by the task that runs the script, without a thread of their own, and are
 //!   as large as the output: only the memory is bounded.
 //! - [`end_leftovers`] and [`Mark`] read `/proc`, so they find nothing outside Linux.
@@ -68,6 +68,7 @@ mod local;
 mod log;
 mod marked;
 mod process;
+mod record;
 mod tail;
 
 use std::path::{Path, PathBuf};
@@ -82,10 +83,11 @@ pub use files::{
     Entry, FileError, FileHashes, FileInfo, FileKind, Files, KnownFiles, LocalFiles, MemoryFiles,
     ReadFirst, WithValues,
 };
-pub use leftovers::{Mark, end_leftovers};
+pub use leftovers::{Mark, end_leftovers, marks_ended};
 pub use local::LocalExec;
 pub use marked::MarkedExec;
 pub use process::{Pipes, Process, Program};
+pub use record::record_processes;
 pub use tail::Tail;
 use tokio_util::sync::CancellationToken;
 

@@ -85,11 +85,12 @@ async fn run_with_logs(
         Exit::Canceled
     } else {
         let file = long_script(request.script)?;
-        let mut child = spawn(program, request, file.as_deref(), Stdio::piped(), Stdio::piped())?;
+        let (mut child, group) =
+            spawn(program, request, file.as_deref(), Stdio::piped(), Stdio::piped())?;
         let stdout = child.stdout.take().expect("stdout is piped");
         let stderr = child.stderr.take().expect("stderr is piped");
         let drains = async { tokio::try_join!(out.drain(stdout), err.drain(stderr)).map(drop) };
-        watch(child, program, &request.cancel, drains).await?
+        watch(child, group, program, &request.cancel, drains).await?
     };
     Ok((exit, out.finish()?.captured(), err.finish()?.captured()))
 }
@@ -108,8 +109,9 @@ async fn run_with_ends(
         let (reader, writer) = std::io::pipe().map_err(failed)?;
         let reader = Receiver::from_owned_fd(reader.into()).map_err(failed)?;
         let second = writer.try_clone().map_err(failed)?;
-        let child = spawn(program, request, file.as_deref(), writer.into(), second.into())?;
-        watch(child, program, &request.cancel, channel.drain(reader)).await?
+        let (child, group) =
+            spawn(program, request, file.as_deref(), writer.into(), second.into())?;
+        watch(child, group, program, &request.cancel, channel.drain(reader)).await?
     };
     Ok((exit, trimmed(channel.finish()?.text())))
 }
@@ -117,11 +119,11 @@ async fn run_with_ends(
 /// Waits for the child, then for its group, copying its output all the while.
 async fn watch(
     mut child: Child,
+    mut group: Group,
     program: &Path,
     cancel: &CancellationToken,
     drains: impl Future<Output = Result<(), ExecError>>,
 ) -> Result<Exit, ExecError> {
-    let mut group = Group::of(&child);
     let result = {
         let mut drained = false;
         let mut drains = std::pin::pin!(drains);
@@ -183,7 +185,7 @@ fn spawn(
     file: Option<&Path>,
     stdout: Stdio,
     stderr: Stdio,
-) -> Result<Child, ExecError> {
+) -> Result<(Child, Group), ExecError> {
     let mut command = Command::new(program);
     match (request.language, file) {
         (_, None) => command.args(["-c", request.script]),
@@ -202,9 +204,9 @@ fn spawn(
         .envs(variables.iter().map(|(key, value)| (key, value)))
         .stdin(Stdio::null())
         .stdout(stdout)
-        .stderr(stderr)
-        .process_group(0);
-    command.spawn().map_err(|source| start_error(program, request.cwd, source))
+        .stderr(stderr);
+    Group::start(&mut command, variables)
+        .map_err(|source| start_error(program, request.cwd, source))
 }
 
 pub(crate) fn start_error(program: &Path, cwd: &Path, source: std::io::Error) -> ExecError {

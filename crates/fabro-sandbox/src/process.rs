@@ -50,23 +50,22 @@ impl Process {
     #[expect(clippy::expect_used, clippy::missing_panics_doc, reason = "the pipes were asked for")]
     pub fn start(program: &Program<'_>) -> Result<(Self, Pipes), ExecError> {
         let path = Path::new(program.program);
-        let mut child = Command::new(path)
+        let mut command = Command::new(path);
+        command
             .args(program.args)
             .current_dir(program.cwd)
             .env_clear()
             .envs(program.env.iter().map(|(key, value)| (key, value)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .spawn()
+            .stderr(Stdio::piped());
+        let (mut child, group) = Group::start(&mut command, program.env)
             .map_err(|source| start_error(path, program.cwd, source))?;
         let pipes = Pipes {
             stdin: child.stdin.take().expect("stdin is piped"),
             stdout: child.stdout.take().expect("stdout is piped"),
             stderr: child.stderr.take().expect("stderr is piped"),
         };
-        let group = Group::of(&child);
         Ok((Self { child, group, name: program.program.to_owned() }, pipes))
     }
 

@@ -2,7 +2,9 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use fabro_sandbox::{Exec, ExecError, Exit, FakeExec, LocalExec, Mark, end_leftovers};
+use fabro_sandbox::{
+    Exec, ExecError, Exit, FakeExec, LocalExec, Mark, end_leftovers, marks_ended, record_processes,
+};
 
 use crate::setup::{Place, all_gone, text};
 
@@ -193,6 +195,71 @@ async fn what_is_marked_ends_with_its_mark() {
     }
     drop(other);
     all_gone(pipe).await;
+}
+
+#[tokio::test]
+#[cfg(target_os = "linux")]
+async fn what_removed_its_mark_ends_with_it_too() {
+    let escapes = [
+        "env -i setsid -f /bin/bash -c 'exec >&- 2>&-; exec 3> ready; sleep 300 & echo $$ >&3; wait'",
+        "unset FABRO_AGENT; setsid -f bash -c 'exec >&- 2>&-; exec 3> ready; trap \"\" TERM; (setsid sleep 300) & echo $$ >&3; wait'",
+        "set -m; env -i bash -c 'exec >&- 2>&-; exec 3> ready; trap \"\" TERM; echo $$ >&3; while :; do sleep 1; done' & cat < /dev/null",
+    ];
+    let mark = Mark::new();
+    let mut left = Vec::new();
+    for script in escapes {
+        let mut place = Place::new();
+        place.env.push(mark.variable());
+        let (finished, ready) = tokio::join!(place.run(script), place.ready());
+        assert_eq!(finished.unwrap().exit, Exit::Code(0));
+        left.push((place, ready));
+    }
+    // The author's script may leave a server.
+    let mut place = Place::new();
+    place.env.push(("FABRO_NODE".to_owned(), "serve".to_owned()));
+    let serve = "setsid -f bash -c 'exec >&- 2>&-; exec 3> ready; echo $$ >&3; exec sleep 300'";
+    let (_, (server, _)) = tokio::join!(place.run(serve), place.ready());
+    drop(mark);
+    marks_ended().await;
+    for (_place, (_, pipe)) in left {
+        all_gone(pipe).await;
+    }
+    assert!(Command::new("kill").arg(server).status().unwrap().success(), "it was left alone");
+}
+
+#[tokio::test]
+#[cfg(target_os = "linux")]
+async fn leftovers_are_found_by_their_record() {
+    let mut place = Place::new();
+    let id = "01TESTRECORDED";
+    record_processes("FABRO_RUN_ID", place.directory.path());
+    place.env.push(("FABRO_RUN_ID".to_owned(), id.to_owned()));
+    let records = place.path(id).join("processes");
+    let count = || std::fs::read_dir(&records).unwrap().count();
+    place.run("true").await.unwrap();
+    assert_eq!(count(), 0, "what has ended is not recorded");
+    // As a driver that was killed left it: the record, and a process without the variable.
+    let script = "exec 3> ready; exec env -i sh -c 'trap \"\" TERM; sleep 300 & echo $$ >&3; wait'";
+    let run = place.run(script);
+    tokio::pin!(run);
+    let (pid, pipe) = tokio::select! {
+        finished = &mut run => panic!("{finished:?}"),
+        ready = place.ready() => ready,
+    };
+    let record = std::fs::read_to_string(records.join(&pid)).unwrap();
+    let (start, rest) = record.split_once(' ').unwrap();
+    // The id of another process, which started at another time, and before the system was started again.
+    let later = format!("{} {rest}", start.parse::<u64>().unwrap() + 1);
+    for other in [later, format!("{start} 1 another-boot"), "garbage".to_owned()] {
+        std::fs::write(records.join(&pid), other).unwrap();
+        assert_eq!(end_leftovers(("FABRO_RUN_ID", id)), 0);
+        assert_eq!(count(), 0);
+    }
+    std::fs::write(records.join(&pid), &record).unwrap();
+    let ended = tokio::task::spawn_blocking(move || end_leftovers(("FABRO_RUN_ID", id)));
+    assert_eq!(ended.await.unwrap(), 1);
+    all_gone(pipe).await;
+    assert_eq!(run.await.unwrap().exit, Exit::Signal(9));
 }
 
 #[test]
