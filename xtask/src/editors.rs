@@ -171,11 +171,11 @@ fn highlights() -> String {
 (comment) @comment
 (preproc) @comment
 
-[\"strict\" \"graph\" \"digraph\" \"subgraph\" \"node\" \"edge\"] @keyword
+(keyword) @keyword
 
 (string_literal) @string
 (number_literal) @number
-(edgeop) @operator
+[(edgeop) (operator)] @operator
 [\"{{\" \"}}\" \"[\" \"]\"] @punctuation.bracket
 [\",\" \";\"] @punctuation.delimiter
 

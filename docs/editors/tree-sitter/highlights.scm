@@ -4,11 +4,11 @@
 (comment) @comment
 (preproc) @comment
 
-["strict" "graph" "digraph" "subgraph" "node" "edge"] @keyword
+(keyword) @keyword
 
 (string_literal) @string
 (number_literal) @number
-(edgeop) @operator
+[(edgeop) (operator)] @operator
 ["{" "}" "[" "]"] @punctuation.bracket
 ["," ";"] @punctuation.delimiter
 
