@@ -595,6 +595,17 @@ fn an_input_that_is_not_there_fails_the_stage() {
 }
 
 #[test]
+fn a_dry_run_walks_past_a_manager_without_a_workflow() {
+    let scene = Scene::new("digraph { start -> sub -> exit; sub [shape=house] }");
+    insta::assert_snapshot!(scene.dry().story(), @r"
+    001 start@1 succeeded -> sub (unconditional)
+    002 sub@1 succeeded -> exit (unconditional)
+    003 exit@1 succeeded
+    run succeeded
+    ");
+}
+
+#[test]
 fn a_dry_run_walks_through_a_sub_workflow_with_inputs() {
     let parent = r#"digraph {
         start -> sub -> exit

@@ -102,6 +102,10 @@ const PARALLEL: &str = "use `max_parallel` on the parallel node";
 const ON_FAILURE: &str =
     "use `on_failure` (continue or stop), or an edge with condition=\"outcome=fail\"";
 const BUDGET: &str = "use `max_cost` on the graph, in US dollars";
+const CHILD: &str = "use `stack.child_workflow` on the node with shape=house";
+const MANAGER: &str = "remove it: a sub-workflow starts with its stage, and ends by itself or by `manager.stop_condition`";
+const HOOKS: &str =
+    "remove it: nothing is run around tool calls; limit agents with `permissions` and `tools`";
 const DEPENDS: &str = "write an edge: the stage before -> this node";
 
 /// What people write for our attributes, by where they write it, and what to write.
@@ -125,14 +129,22 @@ const FOREIGN: &[(&str, Place, &str)] = &[
     ("env", Place::Node, ENV),
     ("environment", Place::Graph, ENV),
     ("environment", Place::Node, ENV),
+    (
+        "error_policy",
+        Place::Node,
+        "use `join_policy`, and `on_failure` on the stages of the branches",
+    ),
     ("exec", Place::Node, SCRIPT),
     ("guard", Place::Edge, CONDITION),
+    ("human.timeout_seconds", Place::Node, "use `timeout`"),
     ("if", Place::Edge, CONDITION),
     ("instruction", Place::Node, PROMPT),
     ("instructions", Place::Node, PROMPT),
     ("iterations", Place::Node, VISITS),
+    ("join_k", Place::Node, "use join_policy=quorum and `quorum`"),
     ("llm", Place::Node, "use `model`"),
     ("loop_max", Place::Node, VISITS),
+    ("manager.actions", Place::Node, MANAGER),
     ("max_attempts", Place::Node, RETRIES),
     ("max_budget", Place::Graph, BUDGET),
     ("max_concurrency", Place::Node, PARALLEL),
@@ -167,12 +179,22 @@ const FOREIGN: &[(&str, Place, &str)] = &[
     ("shell", Place::Node, SCRIPT),
     ("shell_command", Place::Node, SCRIPT),
     ("sleep", Place::Node, DURATION),
+    ("stack.child_autostart", Place::Graph, MANAGER),
+    ("stack.child_autostart", Place::Node, MANAGER),
+    ("stack.child_dotfile", Place::Graph, CHILD),
+    ("stack.child_dotfile", Place::Node, CHILD),
+    ("stack.child_workdir", Place::Graph, CWD),
+    ("stack.child_workdir", Place::Node, CWD),
     ("system", Place::Node, SYSTEM),
     ("system_prompt", Place::Graph, SYSTEM),
     ("system_prompt", Place::Node, SYSTEM),
     ("task", Place::Node, PROMPT),
     ("temperature", Place::Graph, SAMPLING),
     ("temperature", Place::Node, SAMPLING),
+    ("tool_hooks.post", Place::Graph, HOOKS),
+    ("tool_hooks.post", Place::Node, HOOKS),
+    ("tool_hooks.pre", Place::Graph, HOOKS),
+    ("tool_hooks.pre", Place::Node, HOOKS),
     ("top_k", Place::Node, SAMPLING),
     ("top_p", Place::Node, SAMPLING),
     ("user_prompt", Place::Node, PROMPT),
