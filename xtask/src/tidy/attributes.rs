@@ -1,7 +1,7 @@
 //! The table of attributes is the only definition of the language: what the code reads and what the
 //! documentation describes is in it.
 
-use fabro_graph::schema::{ATTRIBUTES, GRAPHVIZ, OLDER_NAMES, find_anywhere};
+use fabro_graph::schema::{ATTRIBUTES, Attribute, GRAPHVIZ, OLDER_NAMES, find_anywhere};
 use regex::Regex;
 
 use super::Problem;
@@ -52,6 +52,7 @@ pub(super) fn documented_attributes_are_known(workspace: &Workspace) -> Vec<Prob
             let name = found.as_str();
             let is_older = OLDER_NAMES.iter().any(|older| older.older == name);
             let is_known = is_older
+                || is_context_key(name)
                 || find_anywhere(name).is_some()
                 || GRAPHVIZ.contains(&name)
                 || NO_ATTRIBUTES.contains(&name);
@@ -71,6 +72,14 @@ pub(super) fn documented_attributes_are_known(workspace: &Workspace) -> Vec<Prob
         Problem::new(PAGES[0], 0, format!("describe the attribute `{}`", attribute.name))
     }));
     problems
+}
+
+/// `item.kind` and the like, which conditions compare: no attribute has its first part.
+fn is_context_key(name: &str) -> bool {
+    let Some((table, _)) = name.split_once('.') else { return false };
+    let has_table =
+        |attribute: &Attribute| attribute.name.split_once('.').is_some_and(|(own, _)| own == table);
+    !ATTRIBUTES.iter().any(has_table)
 }
 
 #[cfg(test)]
