@@ -1,6 +1,7 @@
 //! The languages inside attributes, each text compiled once however many nodes and edges share it.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::{Hash, Hasher};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -16,26 +17,62 @@ use crate::spec::TextTemplate;
 /// The rule for values that a script would run as code.
 pub(crate) const SCRIPT_VALUE: &str = "script-value";
 
-/// Compiled texts by the span of their attribute; `None` for one that has an error.
+/// The text of an attribute by its place: one where nodes and edges share it, and another for each import
+/// of a file in which it names keys of stages.
+#[derive(Clone, Debug)]
+pub struct TextPlace {
+    span: Span,
+    text: Option<Arc<str>>,
+}
+
+impl TextPlace {
+    /// The place of this attribute's text.
+    pub fn of(attr: &Attr) -> Self {
+        Self { span: attr.span, text: attr.value.shared_text() }
+    }
+
+    fn address(&self) -> Option<usize> {
+        self.text.as_ref().map(|text| Arc::as_ptr(text).cast::<u8>().addr())
+    }
+}
+
+impl PartialEq for TextPlace {
+    fn eq(&self, other: &Self) -> bool {
+        self.span == other.span && self.address() == other.address()
+    }
+}
+
+impl Eq for TextPlace {}
+
+impl Hash for TextPlace {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.span.hash(state);
+        self.address().hash(state);
+    }
+}
+
+/// Compiled texts by the place of their attribute; `None` for one that has an error.
 #[derive(Clone, Debug, Default)]
 pub struct Compiled {
-    conditions: HashMap<Span, Option<Arc<Condition>>>,
-    templates: HashMap<Span, Option<TextTemplate>>,
+    conditions: HashMap<TextPlace, Option<Arc<Condition>>>,
+    templates: HashMap<TextPlace, Option<TextTemplate>>,
     schemas: HashMap<Span, Option<Arc<Schema>>>,
     schema_files: HashMap<Arc<str>, Result<Arc<Schema>, SyntaxError>>,
     /// Scripts whose values were looked at.
     scripts: HashSet<(Span, bool)>,
+    /// The places of errors, with their rules.
+    reported: HashSet<(Span, &'static str)>,
 }
 
 impl Compiled {
     /// The condition in this attribute; `None` when it does not parse.
     pub fn condition(&self, attr: &Attr) -> Option<&Arc<Condition>> {
-        self.conditions.get(&attr.span)?.as_ref()
+        self.conditions.get(&TextPlace::of(attr))?.as_ref()
     }
 
     /// The template in this attribute; `None` when it does not parse.
     pub fn template(&self, attr: &Attr) -> Option<&TextTemplate> {
-        self.templates.get(&attr.span)?.as_ref()
+        self.templates.get(&TextPlace::of(attr))?.as_ref()
     }
 }
 
@@ -48,7 +85,7 @@ pub(crate) struct Compiler<'w> {
 
 impl Compiler<'_> {
     pub(crate) fn condition(&mut self, attr: &Attr) -> Option<Arc<Condition>> {
-        if let Some(known) = self.compiled.conditions.get(&attr.span) {
+        if let Some(known) = self.compiled.conditions.get(&TextPlace::of(attr)) {
             return known.clone();
         }
         let condition = match Condition::parse(&attr.value.as_text()) {
@@ -58,12 +95,12 @@ impl Compiler<'_> {
                 None
             }
         };
-        self.compiled.conditions.insert(attr.span, condition.clone());
+        self.compiled.conditions.insert(TextPlace::of(attr), condition.clone());
         condition
     }
 
     pub(crate) fn template(&mut self, attr: &Attr) -> Option<TextTemplate> {
-        if let Some(known) = self.compiled.templates.get(&attr.span) {
+        if let Some(known) = self.compiled.templates.get(&TextPlace::of(attr)) {
             return known.clone();
         }
         let text = attr.value.shared_text()?;
@@ -80,7 +117,7 @@ impl Compiler<'_> {
                 None
             }
         };
-        self.compiled.templates.insert(attr.span, template.clone());
+        self.compiled.templates.insert(TextPlace::of(attr), template.clone());
         template
     }
 
@@ -148,6 +185,10 @@ impl Compiler<'_> {
     }
 
     pub(crate) fn report(&mut self, rule: &'static str, attr: &Attr, error: &SyntaxError) {
-        self.findings.push(attribute_error(self.workflow.source(), rule, attr, error));
+        let finding = attribute_error(self.workflow.source(), rule, attr, error);
+        // A file that is imported several times has its errors once.
+        if self.compiled.reported.insert((finding.span, rule)) {
+            self.findings.push(finding);
+        }
     }
 }

@@ -51,7 +51,7 @@ use fabro_graph::{Diagnostic, EdgeIx, Join, Node, NodeIx, Workflow, join};
 use fabro_types::{Fidelity, NodeKind, OnUnavailable, Severity};
 
 pub use attribute_text::{AttributeText, attribute_error};
-pub use compiled::Compiled;
+pub use compiled::{Compiled, TextPlace};
 pub use fabro_events::{GateOption, QuestionType, default_option, gate_options};
 pub use fabro_template::{Mode, RenderError, Vars};
 pub use lower::Specs;

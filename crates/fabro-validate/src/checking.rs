@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use fabro_condition::Condition;
 use fabro_graph::schema;
 use fabro_graph::{Attr, Attrs, Edge, EdgeIx, Node, NodeIx, NodeKind, Span, Workflow};
-use fabro_plan::{AttributeText, ListSource, Specs};
+use fabro_plan::{AttributeText, ListSource, Specs, TextPlace};
 use fabro_stylesheet::Stylesheet;
 use fabro_template::Template;
 use serde_json::{Map, Value};
@@ -188,13 +188,13 @@ fn texts<'a>(workflow: &'a Workflow, specs: &'a Specs) -> Vec<Text<'a>> {
             .map(move |attr| (attr, Some(ix)))
     });
     let mut texts: Vec<Text<'_>> = Vec::new();
-    let mut by_span: HashMap<Span, usize> = HashMap::new();
+    let mut by_place: HashMap<TextPlace, usize> = HashMap::new();
     for (attr, node) in goal.into_iter().chain(of_nodes) {
         let Some(compiled) = specs.compiled.template(attr) else { continue };
         if compiled.template.reads().is_empty() {
             continue;
         }
-        let at = *by_span.entry(attr.span).or_insert_with(|| {
+        let at = *by_place.entry(TextPlace::of(attr)).or_insert_with(|| {
             texts.push(Text { attr, nodes: Vec::new(), template: &compiled.template });
             texts.len() - 1
         });

@@ -396,6 +396,9 @@ fn imported_nodes_are_checked_as_a_part_of_the_workflow() {
     1:46 warning: lib/part.fabro:2:21: no stage writes `output.a.check.x`: `a.check` is a command node
       at: "lib/part.fabro"
       fix: read `command.output`
+    1:46 warning: lib/part.fabro:2:21: no stage writes `output.b.check.x`: `b.check` is a command node
+      at: "lib/part.fabro"
+      fix: read `command.output`
     1:46 warning: lib/part.fabro:3:83: no stage writes `output.chek.x`: there is no node `chek`
       at: "lib/part.fabro"
       fix: name a node of this workflow
@@ -412,6 +415,44 @@ fn imported_nodes_are_checked_as_a_part_of_the_workflow() {
     let unread = fabro_graph::Workflow::from_source("t", main).unwrap();
     let error = fabro_plan::Plan::compile(unread).unwrap_err();
     assert!(error.findings.iter().any(|finding| finding.message.contains("`import` is still")));
+}
+
+/// What a file reads of its own stages follows in every import of it.
+#[test]
+fn a_file_may_be_imported_many_times_and_inside_of_others() {
+    let leaf = r#"digraph { start -> ask -> say -> choose -> exit; choose -> again -> choose [condition="response.ask contains x"]
+        ask [shape=tab, prompt=x]; again [shape=tab, prompt=y, max_visits=3]; choose [shape=diamond]
+        say [shape=parallelogram, script="echo {{ context.response.ask }}"] }"#;
+    let part = r#"digraph { start -> plan -> each -> one -> join -> exit; one [import="leaf.fabro"]; join [shape=tripleoctagon]
+        plan [shape=tab, prompt=p, output_schema="{}"]; each [shape=component, for_each="output.plan.items"] }"#;
+    let main = r#"digraph { graph [on_failure=stop]; start -> a -> b -> c -> d -> exit
+        a [import="lib/part.fabro"]; b [import="lib/part.fabro"]; c [import="lib/part.fabro"]; d [import="lib/leaf.fabro"] }"#;
+    let sources = sources(&[("lib/leaf.fabro", leaf), ("lib/part.fabro", part)]);
+    let checked = check("t", main, &sources, None);
+    let unwritten = checked.findings.iter().filter(|finding| finding.rule == "unwritten-key");
+    assert_eq!(unwritten.collect::<Vec<_>>(), Vec::<&Diagnostic>::new());
+    let plan = checked.into_plan().unwrap();
+    let mut read = String::new();
+    for id in ["a.one", "b.one", "c.one", "d"] {
+        let say =
+            plan.find(&format!("{id}.say")).unwrap().command().unwrap().script.as_ref().unwrap();
+        let (choose, _) = plan.node(&format!("{id}.choose")).unwrap();
+        let condition = plan.outgoing(choose).find_map(|edge| edge.condition.as_ref()).unwrap();
+        read += &format!("{id}: {}; {}\n", say.text, condition.parsed.clauses()[0].key());
+    }
+    for id in ["a", "b", "c"] {
+        let each = plan.find(&format!("{id}.each")).unwrap().parallel().unwrap();
+        read += &format!("{id}: {:?}\n", each.for_each.as_ref().unwrap().list);
+    }
+    insta::assert_snapshot!(read, @r#"
+    a.one: echo {{ context.response.a.one.ask }}; response.a.one.ask
+    b.one: echo {{ context.response.b.one.ask }}; response.b.one.ask
+    c.one: echo {{ context.response.c.one.ask }}; response.c.one.ask
+    d: echo {{ context.response.d.ask }}; response.d.ask
+    a: Key("output.a.plan.items")
+    b: Key("output.b.plan.items")
+    c: Key("output.c.plan.items")
+    "#);
 }
 
 /// The examples of the documentation are valid.

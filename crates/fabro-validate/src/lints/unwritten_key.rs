@@ -2,6 +2,7 @@ use std::collections::{HashMap, HashSet};
 
 use fabro_condition::Condition;
 use fabro_graph::{Attr, NodeIx, NodeKind, Span};
+use fabro_plan::TextPlace;
 use fabro_template::ReadTarget;
 
 use crate::checking::Checking;
@@ -84,7 +85,7 @@ impl<'a> Search<'_, 'a> {
         let checking = self.checking;
         let workflow = checking.workflow;
         // Edges that share a text are looked at once for each node that they leave.
-        let mut by_span: HashMap<Span, Keys<'_>> = HashMap::new();
+        let mut by_place: HashMap<TextPlace, Keys<'_>> = HashMap::new();
         let mut seen = HashSet::new();
         for ix in workflow.edge_indices() {
             let edge = workflow.edge(ix);
@@ -93,7 +94,9 @@ impl<'a> Search<'_, 'a> {
             if !seen.insert((edge.from, attr.span)) {
                 continue;
             }
-            let keys = by_span.entry(attr.span).or_insert_with(|| self.keys(reads_of(condition)));
+            let keys = by_place
+                .entry(TextPlace::of(attr))
+                .or_insert_with(|| self.keys(reads_of(condition)));
             // Which branches a fan-out begins is decided before it has written anything.
             let after = workflow.node(edge.from).kind != NodeKind::Parallel;
             self.add(attr, edge.from.index(), after, keys);
