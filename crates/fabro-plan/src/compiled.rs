@@ -14,6 +14,9 @@ use fabro_types::SyntaxError;
 use crate::attribute_text::attribute_error;
 use crate::spec::TextTemplate;
 
+/// How many values of one script are reported: finding the place of each reads the script.
+const MAX_SCRIPT_VALUES: usize = 20;
+
 /// The rule for values that a script would run as code.
 pub(crate) const SCRIPT_VALUE: &str = "script-value";
 
@@ -128,8 +131,8 @@ impl Compiler<'_> {
         {
             return;
         }
-        for error in script.template.misplaced(mode) {
-            self.report(SCRIPT_VALUE, attr, &error);
+        for error in script.template.misplaced(mode).iter().take(MAX_SCRIPT_VALUES) {
+            self.report(SCRIPT_VALUE, attr, error);
         }
     }
 

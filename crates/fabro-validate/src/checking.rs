@@ -1,4 +1,4 @@
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use fabro_condition::Condition;
@@ -30,6 +30,8 @@ pub(crate) struct Checking<'a> {
     pub(crate) nearby: Nearby,
     flow: OnceCell<Flow>,
     phantoms: OnceCell<BTreeMap<NodeIx, Option<&'a str>>>,
+    /// The attribute in which a place was asked for last: a long text may have many findings.
+    last_text: RefCell<Option<(Span, AttributeText)>>,
 }
 
 /// A goal, prompt, script or the like that has a template in it.
@@ -58,6 +60,7 @@ impl<'a> Checking<'a> {
             texts: texts(workflow, specs),
             specs,
             nearby: Nearby::new(),
+            last_text: RefCell::default(),
             flow: OnceCell::new(),
             phantoms: OnceCell::new(),
         }
@@ -133,7 +136,12 @@ impl<'a> Checking<'a> {
 
     /// The span in the source of a span in the text of an attribute.
     pub(crate) fn place(&self, attr: &Attr, span: Span) -> Span {
-        AttributeText::new(self.workflow.source(), attr).span(span)
+        let mut last = self.last_text.borrow_mut();
+        let known = last.take().filter(|(of, _)| *of == attr.span);
+        let (_, text) = last.insert(
+            known.unwrap_or_else(|| (attr.span, AttributeText::new(self.workflow.source(), attr))),
+        );
+        text.span(span)
     }
 
     /// The name that was probably meant by `word`. `None` after too many comparisons.
