@@ -436,3 +436,21 @@ fn tools_of_settings_do_not_take_names_of_ours() {
         assert_eq!(errors[0].message, format!("`{name}` is the name of a built-in tool"));
     }
 }
+
+#[test]
+fn settings_of_the_documentation_are_read_without_a_warning() {
+    let readme = include_str!("../../../README.md");
+    let pages = include_str!("../../../docs/command-line.md");
+    let blocks = |page: &'static str| {
+        page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next())
+    };
+    let mut count = 0;
+    for block in blocks(readme).chain(blocks(pages)).filter(|block| block.contains("_version")) {
+        count += 1;
+        let (_, warnings) = crate::parse(block).unwrap_or_else(|errors| panic!("{errors:?}"));
+        assert_eq!(warnings, [], "{block}");
+    }
+    assert!(count >= 2);
+    let first = blocks(readme).next().unwrap();
+    assert!(first.starts_with("_version = 1\n"), "{first}");
+}
