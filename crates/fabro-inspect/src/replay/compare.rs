@@ -339,7 +339,7 @@ fn ended(done: &CompletedStage, blobs: &dyn BlobStore) -> Result<Facets, ReplayE
         if key == keys::PARALLEL_RESULTS {
             let results = value.as_array_mut().into_iter().flatten();
             for result in results.filter_map(Value::as_object_mut) {
-                result.remove("output");
+                result.retain(|field, _| field != "output");
             }
         }
         updates.insert(key.clone(), value);
