@@ -137,7 +137,9 @@ fn message(result: &DriveResult, run: RunId, global: &Global) -> String {
         DriveResult::Canceled => format!("run {run} was canceled\n"),
         DriveResult::Paused { reason: PauseReason::Budget, gates, .. } => {
             let resume = global.command(&format!("resume {run} --max-cost USD"));
-            let text = format!("run {run} is paused. Continue with: {resume}\n");
+            let text = format!(
+                "run {run} is paused. Continue with: {resume} (in place of the limits of dollars and tokens)\n"
+            );
             text + &waiting_too(run, gates, global)
         }
         DriveResult::Paused { reason: PauseReason::Unavailable, gates, unavailable } => {

@@ -15,7 +15,7 @@ const MAX_PASSED: usize = 1_000;
 pub(crate) const DRY_RUN_VISITS: u32 = 10;
 
 impl Machine {
-    /// True when a spending limit (`max_cost`, `max_tokens`) was reached: the run pauses, and no
+    /// True when a spending limit (`max_cost`, `max_tokens_total`) was reached: the run pauses, and no
     /// stage starts until a resume raises it.
     pub fn over_budget(&self) -> bool {
         self.budget().is_some_and(|left| left <= 0.0)
@@ -48,7 +48,7 @@ impl Machine {
             }
             (_, Some(max)) => {
                 let used = usage.input_tokens.saturating_add(usage.output_tokens);
-                format!("used {used} of max_tokens {max}")
+                format!("used {used} of max_tokens_total {max}")
             }
             _ => "the budget is used up".to_owned(),
         }

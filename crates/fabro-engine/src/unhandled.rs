@@ -71,8 +71,23 @@ impl Machine {
             Position::Ready { node, .. } => self.loop_cause(main, node),
             _ => None,
         };
-        let cause = first.or_else(of_last).or_else(of_loop);
+        let cause = first.or_else(of_last).or_else(of_loop).or_else(|| self.gate_cause(main));
         cause.map(|stage| Box::new(Arc::unwrap_or_clone(stage)))
+    }
+
+    /// The failure of the goal gate that was visited first of those that ended badly. Of one in a
+    /// branch that its fan-out did without, nothing else is left.
+    fn gate_cause(&self, main: &Cursor) -> Option<Arc<StageFailure>> {
+        let gates = self.plan.goal_gates().iter().map(|ix| &self.plan.spec(*ix).id);
+        let ends = gates.filter_map(|id| Some((id, main.ends.get(id)?)));
+        let unmet = ends.filter(|(_, end)| !end.status.is_good());
+        let (id, end) = unmet.min_by_key(|(id, end)| (end.first_rank, *id))?;
+        Some(Arc::new(StageFailure {
+            node: Arc::clone(id),
+            visit: main.visits_of(id).max(1),
+            branch: None,
+            failure: Failure::clone(end.failure.as_ref()?),
+        }))
     }
 
     /// The failure that kept a loop running whose node `id` may not be entered again: the first that
@@ -94,7 +109,7 @@ impl Machine {
         let fan_outs = || self.joined_fan_outs(cursor, open);
         let is_met = |fan_out: &NodeSpec| {
             let policy = fan_out.parallel().map(|parallel| parallel.join_policy);
-            policy.is_some_and(|policy| policy != JoinPolicy::WaitAll)
+            policy.is_some_and(JoinPolicy::allows_failed_branches)
                 && !cursor.open_failures.iter().any(|other| other.stage.node == fan_out.id)
         };
         node.on_failure == Some(OnFailure::Continue)

@@ -315,6 +315,13 @@ pub enum JoinPolicy {
     Quorum(Option<u32>),
 }
 
+impl JoinPolicy {
+    /// Whether a fan-out can succeed while some of its branches fail.
+    pub fn allows_failed_branches(self) -> bool {
+        matches!(self, Self::FirstSuccess | Self::Quorum(_))
+    }
+}
+
 /// A sub-workflow.
 #[derive(Clone, Debug)]
 pub struct ManagerSpec {

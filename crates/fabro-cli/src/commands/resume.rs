@@ -28,7 +28,7 @@ pub struct ResumeArgs {
     #[arg(add = ArgValueCandidates::new(complete::runs))]
     pub run: String,
 
-    /// A new spending limit
+    /// A new spending limit in US dollars; a limit of tokens no longer applies
     #[arg(long, value_name = "USD", value_parser = amount, allow_negative_numbers = true)]
     pub max_cost: Option<f64>,
 

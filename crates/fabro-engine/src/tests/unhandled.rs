@@ -289,3 +289,22 @@ fn forks_and_rewinds_know_what_is_unhandled() {
     }
     insta::assert_snapshot!(ends.join(" "), @"succeeded succeeded partially_succeeded partially_succeeded partially_succeeded partially_succeeded");
 }
+
+#[test]
+fn a_fan_out_that_needs_every_branch_hides_no_failure() {
+    let fan_out = |policy: &str| {
+        format!(
+            "start -> f; f [shape=component, join_policy={policy}]; f -> a -> c -> j; f -> b -> j; j -> exit"
+        )
+    };
+    let end = |policy: &str| end(&fan_out(policy), &[("a", vec![exits(1)])]);
+    insta::assert_snapshot!(end("wait_all"), @"run partially_succeeded; `a` failed: exit code 1 [f@1/a/a@1]");
+    insta::assert_snapshot!(end("all_success"), @"run partially_succeeded; `a` failed: exit code 1 [f@1/a/a@1]");
+    insta::assert_snapshot!(end("first_success"), @"run succeeded");
+}
+
+#[test]
+fn a_goal_gate_in_a_branch_is_the_cause_of_its_run() {
+    let body = "start -> f; f [shape=component, join_policy=first_success]; f -> a -> j; f -> b -> j; j -> exit; a [goal_gate=true]";
+    insta::assert_snapshot!(end(body, &[("a", vec![exits(1)])]), @"run failed: goal gate `a` ended failed and has no retry target left: exit code 1 (deterministic) [a@1]");
+}

@@ -17,7 +17,9 @@ const CHUNK: usize = 4096;
 /// The most bytes between two drawings.
 const READ: usize = 64 * 1024;
 
-/// Erases the line behind the cursor.
+/// Erases the line behind the cursor. At the start of a row it also ends the line there: terminals
+/// that wrap lines anew after a resize would join a row that once was wrapped with the next one, even
+/// after other text was written over both, and the question would be lower than it was drawn.
 const CLEAR_LINE: &str = "\x1b[K";
 /// Erases the screen behind the cursor.
 const CLEAR_BELOW: &str = "\x1b[J";
@@ -108,9 +110,7 @@ impl<I: AsFd, O: AsFd> Screen<I, O> {
         self.write(&text);
         self.drawing = Some(new);
         self.drawn = frame.lines.iter().map(|line| frame::columns(&line.text)).collect();
-        let last = self.drawn.len().saturating_sub(1);
-        let end = (last, self.drawn.last().copied().unwrap_or_default());
-        self.cursor = frame.cursor.unwrap_or(end);
+        self.cursor = frame.cursor.unwrap_or_default();
     }
 
     /// Erases the question, and prints it with its answer, if there is one.
@@ -118,7 +118,7 @@ impl<I: AsFd, O: AsFd> Screen<I, O> {
         if let Some((question, answer)) = answer {
             let mut text = self.cursor_to_start(false);
             for line in frame::answered(question, answer, self.size().0) {
-                text.extend([&line, CLEAR_LINE, "\r\n"]);
+                text.extend([CLEAR_LINE, &line, "\r\n"]);
             }
             self.write(&(text + CLEAR_BELOW));
         } else if !self.drawn.is_empty() || !self.above.is_empty() {
@@ -188,22 +188,20 @@ fn drawing(frame: &Frame) -> String {
             Tone::Strong => ("\x1b[1m", "\x1b[0m"),
             Tone::Dim => ("\x1b[2m", "\x1b[0m"),
         };
-        text.extend([on, &line.text, off, CLEAR_LINE]);
+        text.extend([CLEAR_LINE, on, &line.text, off]);
     }
     text.push_str(CLEAR_BELOW);
-    match frame.cursor {
-        None => text.push_str("\x1b[?25l"),
-        Some((row, column)) => {
-            let up = frame.lines.len().saturating_sub(row + 1);
-            if up > 0 {
-                let _ = write!(text, "\x1b[{up}A");
-            }
-            text.push('\r');
-            if column > 0 {
-                let _ = write!(text, "\x1b[{column}C");
-            }
-            text.push_str("\x1b[?25h");
-        }
+    // Without a text field the cursor waits at the start of the question: a terminal that wraps its
+    // lines anew moves it with them, whatever their number is then.
+    let (row, column) = frame.cursor.unwrap_or_default();
+    let up = frame.lines.len().saturating_sub(row + 1);
+    if up > 0 {
+        let _ = write!(text, "\x1b[{up}A");
     }
+    text.push('\r');
+    if column > 0 {
+        let _ = write!(text, "\x1b[{column}C");
+    }
+    text.push_str(if frame.cursor.is_some() { "\x1b[?25h" } else { "\x1b[?25l" });
     text
 }

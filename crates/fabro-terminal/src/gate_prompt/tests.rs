@@ -452,21 +452,19 @@ mod pair {
         let step = ask_while(ends, &mut answered, question(&["See", "End"]), &[(1, "e\r")]).await;
         assert_eq!(step, Step::Answered("E".to_owned()));
         assert_snapshot!(shown(&keyboard, 3), @r"
-
-
         n
-        ^[[B^[?2004h<^[1m? Ship it?^[0m^[K<
-        ^[1m> [A] Approve^[0m^[K<
-          [N] No^[K<
-        ^[2m  ↑↓ or a key, Enter answers, Esc leaves it for later^[0m^[K^[J^[?25l<^[3A? Ship it?  No^[K<
-        ^[J^[?2004l^[?25h^[?2004h<^[1m? Ship it?^[0m^[K<
-        ^[1m> [A] Approve^[0m^[K<
-          [R] Revise^[K<
-        ^[2m  ↑↓ or a key, Enter answers, Esc leaves it for later^[0m^[K^[J^[?25l<^[3A? Ship it?  Approve^[K<
-        ^[J^[?2004l^[?25h^[?2004h<^[1m? Ship it?^[0m^[K<
-        ^[1m> [S] See^[0m^[K<
-          [E] End^[K<
-        ^[2m  ↑↓ or a key, Enter answers, Esc leaves it for later^[0m^[K^[J^[?25l<^[3A? Ship it?  End^[K<
+        ^[[B^[?2004h<^[K^[1m? Ship it?^[0m<
+        ^[K^[1m> [A] Approve^[0m<
+        ^[K  [N] No<
+        ^[K^[2m  ↑↓ or a key, Enter answers, Esc leaves it for later^[0m^[J^[3A<^[?25l<^[K? Ship it?  No<
+        ^[J^[?2004l^[?25h^[?2004h<^[K^[1m? Ship it?^[0m<
+        ^[K^[1m> [A] Approve^[0m<
+        ^[K  [R] Revise<
+        ^[K^[2m  ↑↓ or a key, Enter answers, Esc leaves it for later^[0m^[J^[3A<^[?25l<^[K? Ship it?  Approve<
+        ^[J^[?2004l^[?25h^[?2004h<^[K^[1m? Ship it?^[0m<
+        ^[K^[1m> [S] See^[0m<
+        ^[K  [E] End<
+        ^[K^[2m  ↑↓ or a key, Enter answers, Esc leaves it for later^[0m^[J^[3A<^[?25l<^[K? Ship it?  End<
         ^[J^[?2004l^[?25h
         ");
     }
@@ -484,10 +482,10 @@ mod pair {
         assert_snapshot!(shown(&keyboard, 1), @r"
         ^[?2004ha<
         b<
-        <^[1m? Ship it?^[0m^[K<
-        ^[1m> [A] Approve^[0m^[K<
-          [N] No^[K<
-        ^[2m  ↑↓ or a key, Enter answers, Esc leaves it for later^[0m^[K^[J^[?25l<^[5A^[K^[B^[J^[A^[?2004l^[?25h
+        <^[K^[1m? Ship it?^[0m<
+        ^[K^[1m> [A] Approve^[0m<
+        ^[K  [N] No<
+        ^[K^[2m  ↑↓ or a key, Enter answers, Esc leaves it for later^[0m^[J^[3A<^[?25l<^[2A^[K^[B^[J^[A^[?2004l^[?25h
         ");
 
         let presses = [(30, "\x1b[B\r")];

@@ -100,7 +100,8 @@ fn in_loops(checking: &Checking<'_>) -> Vec<bool> {
 fn fan_outs_are_strict(checking: &Checking<'_>) -> bool {
     let mut left = MAX_SEARCH;
     checking.of_kind(NodeKind::Parallel).all(|(ix, node)| {
-        let waits_for_all = text(&node.attrs, "join_policy").is_none_or(|it| it == "wait_all");
+        let policy = text(&node.attrs, "join_policy");
+        let waits_for_all = policy.is_none_or(|it| ["wait_all", "all_success"].contains(&it));
         let lenient = text(&node.attrs, "on_failure").is_some()
             || ["auto_status", "allow_partial"].iter().any(|it| node.attrs.bool(it) == Some(true));
         let decided = match join(checking.workflow, ix, &mut left) {
