@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -35,7 +35,8 @@ pub fn end_leftovers((name, value): (&str, &str)) -> usize {
 /// that these start, are found by it. On Linux so are those that removed the variable and left their process
 /// group and session: from the first mark on, this process becomes the parent of orphans below it
 /// (`PR_SET_CHILD_SUBREAPER`), and an orphan that was started while the mark existed is ended with it, unless it
-/// has the variable `FABRO_NODE` of scripts.
+/// has the variable `FABRO_NODE` of scripts. Whose orphan it is cannot be known while there are several marks: then
+/// it is ended with the last of them.
 ///
 /// They get SIGTERM when the mark is dropped, and SIGKILL two
 /// seconds later. The drop waits a tenth of a second for them; longer only where no tokio runtime
@@ -58,8 +59,43 @@ pub fn end_leftovers((name, value): (&str, &str)) -> usize {
 #[derive(Debug)]
 pub struct Mark {
     value: String,
-    /// When it was created, as the start times of processes are given.
+}
+
+/// The marks that exist.
+static LIVE: Mutex<LiveMarks> = Mutex::new(LiveMarks { values: BTreeSet::new(), since: 0 });
+
+struct LiveMarks {
+    values: BTreeSet<String>,
+    /// When the first of them was created after there had been none, as the start times of processes are
+    /// given.
     since: u64,
+}
+
+impl LiveMarks {
+    fn lock() -> MutexGuard<'static, Self> {
+        LIVE.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&mut self, value: &str) {
+        if self.values.is_empty() {
+            self.since = clock_ticks();
+        }
+        self.values.insert(value.to_owned());
+    }
+
+    /// The orphans that may be ended with this mark: none while there are others.
+    fn remove(&mut self, value: &str) -> Option<OrphanTimes> {
+        self.values.remove(value);
+        let times = OrphanTimes { since: self.since, until: clock_ticks() };
+        self.values.is_empty().then_some(times)
+    }
+}
+
+/// When orphans were started that no mark is left for. Those that were started later may be those of new marks.
+#[derive(Clone, Copy)]
+struct OrphanTimes {
+    since: u64,
+    until: u64,
 }
 
 impl Mark {
@@ -76,7 +112,9 @@ impl Mark {
         // Another process may have had the same id.
         let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos();
         adopt_orphans();
-        Self { value: format!("{}-{now}-{count}", std::process::id()), since: clock_ticks() }
+        let value = format!("{}-{now}-{count}", std::process::id());
+        LiveMarks::lock().add(&value);
+        Self { value }
     }
 
     /// The name and value of the variable that marks a program.
@@ -89,8 +127,8 @@ impl Drop for Mark {
     fn drop(&mut self) {
         let find = {
             let value = self.value.clone();
-            let since = self.since;
-            move || Leftovers::find(Self::NAME, &value, Some(since))
+            let times = LiveMarks::lock().remove(&value);
+            move || Leftovers::find(Self::NAME, &value, times)
         };
         let mut left = find();
         left.ask();
@@ -178,10 +216,10 @@ impl Leftovers {
     /// How often what is left is looked for, when it starts more while it is ended.
     const ROUNDS: usize = 20;
 
-    /// The groups with the variable, and those of orphans that were started since.
-    fn find(name: &str, value: &str, since: Option<u64>) -> Self {
+    /// The groups with the variable, and those of orphans that were started then.
+    fn find(name: &str, value: &str, times: Option<OrphanTimes>) -> Self {
         let mut groups = found(format!("{name}={value}").as_bytes());
-        groups.extend(since.into_iter().flat_map(orphans));
+        groups.extend(times.into_iter().flat_map(orphans));
         Self { groups }
     }
 
@@ -268,7 +306,7 @@ mod other {
         BTreeSet::new()
     }
 
-    pub(super) fn orphans(_since: u64) -> BTreeSet<i32> {
+    pub(super) fn orphans(_times: super::OrphanTimes) -> BTreeSet<i32> {
         BTreeSet::new()
     }
 
@@ -290,6 +328,8 @@ mod linux {
 
     use rustix::process::{Pid, WaitOptions, getpgrp, getpid, set_child_subreaper, waitpid};
     use rustix::time::{ClockId, clock_gettime};
+
+    use super::{LiveMarks, OrphanTimes};
 
     /// More ancestors than any process has: what bounds the walk if `/proc` changes under it.
     const ANCESTORS: usize = 4096;
@@ -359,18 +399,20 @@ mod linux {
         now.tv_sec.cast_unsigned() * 100 + now.tv_nsec.cast_unsigned() / 10_000_000
     }
 
-    /// The groups of orphans that this process has adopted and that were started since, and of all below
-    /// them. Those of scripts are left out. What has ended is removed from the table of processes.
-    pub(super) fn orphans(since: u64) -> BTreeSet<i32> {
+    /// The groups of orphans that this process has adopted and that were started then, and of all below
+    /// them. Those of scripts and of other marks are left out. What has ended is removed from the table of processes.
+    pub(super) fn orphans(times: OrphanTimes) -> BTreeSet<i32> {
         // Held, so that no child is seen that is not yet known as one.
         let children = crate::group::children();
+        let live = LiveMarks::lock().values.clone();
+        let until = if live.is_empty() { u64::MAX } else { times.until };
         let own = getpid().as_raw_nonzero().get();
         let own_group = getpgrp().as_raw_nonzero().get();
         let stats: BTreeMap<i32, Stat> =
             processes().filter_map(|pid| Some((pid, Stat::read(pid)?))).collect();
         let is_orphan = |(pid, stat): &(&i32, &Stat)| {
             stat.parent == own
-                && stat.start >= since
+                && (times.since..=until).contains(&stat.start)
                 && stat.group != own_group
                 && !children.contains(*pid)
         };
@@ -380,7 +422,7 @@ mod linux {
             if stat.ended {
                 // The one expected error is that another thread was faster.
                 let _ = waitpid(Pid::from_raw(*pid), WaitOptions::NOHANG);
-            } else if !is_of_script(*pid) {
+            } else if !is_of_others(*pid, &live) {
                 pending.push(*pid);
             }
         }
@@ -397,10 +439,16 @@ mod linux {
         groups
     }
 
-    /// Whether the author's script started it, which may leave a server for later stages.
-    fn is_of_script(pid: i32) -> bool {
+    /// Whether the author's script started it, which may leave a server for later stages, or an agent
+    /// that has not ended.
+    fn is_of_others(pid: i32, live: &BTreeSet<String>) -> bool {
+        let is_of_live = |entry: &[u8]| {
+            let value = entry.strip_prefix(b"FABRO_AGENT=").and_then(|it| str::from_utf8(it).ok());
+            value.is_some_and(|value| live.contains(value))
+        };
         std::fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environ| {
-            environ.split(|byte| *byte == 0).any(|entry| entry.starts_with(b"FABRO_NODE="))
+            let mut entries = environ.split(|byte| *byte == 0);
+            entries.any(|entry| entry.starts_with(b"FABRO_NODE=") || is_of_live(entry))
         })
     }
 

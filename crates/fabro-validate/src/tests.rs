@@ -438,11 +438,11 @@ fn a_file_may_be_imported_many_times_and_inside_of_others() {
             plan.find(&format!("{id}.say")).unwrap().command().unwrap().script.as_ref().unwrap();
         let (choose, _) = plan.node(&format!("{id}.choose")).unwrap();
         let condition = plan.outgoing(choose).find_map(|edge| edge.condition.as_ref()).unwrap();
-        read += &format!("{id}: {}; {}\n", say.text, condition.parsed.clauses()[0].key());
+        writeln!(read, "{id}: {}; {}", say.text, condition.parsed.clauses()[0].key()).unwrap();
     }
     for id in ["a", "b", "c"] {
         let each = plan.find(&format!("{id}.each")).unwrap().parallel().unwrap();
-        read += &format!("{id}: {:?}\n", each.for_each.as_ref().unwrap().list);
+        writeln!(read, "{id}: {:?}", each.for_each.as_ref().unwrap().list).unwrap();
     }
     insta::assert_snapshot!(read, @r#"
     a.one: echo {{ context.response.a.one.ask }}; response.a.one.ask
