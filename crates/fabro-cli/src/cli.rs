@@ -3,9 +3,9 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    answer, cancel, compact, completion, context, cost, doctor, dump, events, explain,
-    explain_attribute, fmt, fork, graph, init, inspect, logs, model, ps, replay, resume, rm, run,
-    steer, validate, verify, wait,
+    answer, cancel, compact, completion, context, cost, doctor, du, dump, events, explain,
+    explain_attribute, fmt, fork, graph, init, inspect, logs, model, prune, ps, replay, resume, rm,
+    run, steer, validate, verify, wait,
 };
 use crate::exit::Exit;
 use crate::global::Global;
@@ -74,6 +74,8 @@ pub enum Command {
     Rewind(fork::ForkArgs),
     #[command(visible_aliases = ["remove", "delete"])]
     Rm(rm::RmArgs),
+    Prune(prune::PruneArgs),
+    Du(du::DuArgs),
     Verify(verify::VerifyArgs),
     Backup(verify::BackupArgs),
     /// List and test models
@@ -114,6 +116,8 @@ impl Command {
             Self::Rewind(args) => block_on(fork::rewind(args, global)),
             Self::Model(command) => block_on(model::model(command, global)),
             Self::Rm(args) => block_on(rm::rm(&args, global)),
+            Self::Prune(args) => block_on(prune::prune(&args, global)),
+            Self::Du(args) => block_on(du::du(&args, global)),
             Self::Verify(args) => block_on(verify::verify(&args, global)),
             Self::Backup(args) => block_on(verify::backup(&args, global)),
             Self::Init(args) => init::init(&args),

@@ -212,7 +212,8 @@ fn failed(failure: &Failure, cause: Option<&StageFailure>, run: RunId, global: &
     let mut text = format!("run {run} failed: {failure}\n");
     let Some(cause) = cause else {
         let inspect = global.command(&format!("inspect {run}"));
-        let _ = writeln!(text, "See what happened: {inspect}");
+        let explain = global.command(&format!("explain {run} STAGE"));
+        let _ = writeln!(text, "See what happened: {inspect}\nWhy an edge was taken: {explain}");
         return text;
     };
     let first = Cause::of_stage(cause);
@@ -232,7 +233,7 @@ fn what_to_do(cause: &StageFailure, run: RunId, global: &Global) -> String {
     let resume = global.command(&format!("resume {run}"));
     format!(
         "See what happened: {inspect}\n\
-         Run it again after a fix: {rewind} (a stage before it), then {resume}\n"
+         Run it again after a fix: {rewind} (a stage before it, `start` for all), then {resume}\n"
     )
 }
 

@@ -14,7 +14,7 @@ struct Hint {
     does: &'static str,
 }
 
-const HINTS: [Hint; 18] = [
+const HINTS: [Hint; 19] = [
     hint(
         &["stop", "kill", "abort", "end"],
         "cancel {RUN}",
@@ -26,7 +26,7 @@ const HINTS: [Hint; 18] = [
         "ends a run for good; to continue it later, press Ctrl-C in its terminal instead, then `fabro resume`",
     ),
     hint(
-        &["attach", "follow", "watch"],
+        &["attach", "follow", "watch", "tail"],
         "events -f {RUN}",
         "shows what happens in a run until it ends",
     ),
@@ -47,7 +47,12 @@ const HINTS: [Hint; 18] = [
         "ps",
         "lists all runs, and `fabro events RUN` what happened in one",
     ),
-    hint(&["prune", "clean", "gc", "purge"], "rm {RUN}", "removes runs with all their data"),
+    hint(
+        &["clean", "gc", "purge"],
+        "prune",
+        "removes runs by age, number, status or size; `fabro rm RUN` removes one",
+    ),
+    hint(&["size", "usage", "disk"], "du", "shows the space that runs take"),
     hint(
         &["view", "get", "info", "output", "result"],
         "inspect {RUN}",

@@ -76,7 +76,7 @@ mod tests {
         }
         for key in ["human", "command", "parallel", "internal", "graph", "output", "response"] {
             let reason =
-                format!("keys that start with `{key}.` are written by the engine and its handlers");
+                format!("`{key}` and the keys below it are written by the engine and its handlers");
             assert_eq!(
                 refusal(key),
                 Some(reason.clone()),

@@ -118,6 +118,11 @@ impl FanOut {
         Ok(has_begun)
     }
 
+    /// The number of branches that have ended well, partly well included.
+    pub(crate) fn succeeded(&self) -> usize {
+        self.ended.good
+    }
+
     /// Branches that have not ended.
     pub(crate) fn open(&self) -> impl Iterator<Item = &Arc<str>> {
         self.branches.iter().filter(|branch| branch.end.is_none()).map(|branch| &branch.name)

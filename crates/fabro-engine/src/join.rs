@@ -80,7 +80,11 @@ fn failure(fan_out: &FanOut) -> Failure {
         .filter_map(|branch| Some((branch, branch.end.as_ref()?.failure.as_ref()?)))
         .collect();
     if failures.is_empty() {
-        let message = "too few branches succeeded, though none failed";
+        let message = format!(
+            "{} of {} branches succeeded and none failed, but the join policy needs more",
+            fan_out.succeeded(),
+            branches.len()
+        );
         return Failure::new(FailureClass::Deterministic, message);
     }
     let reason =

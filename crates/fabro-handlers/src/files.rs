@@ -59,9 +59,16 @@ impl StageFiles {
         Ok(files)
     }
 
-    /// Removes the directory when the attempt left nothing in it; false when it did.
+    /// Removes the directory when the attempt left nothing in it; false when it did. It disappears while
+    /// the run goes on: removing it takes longer than what else a stage without output does.
     pub(crate) fn remove_if_empty(&self) -> bool {
-        fs::remove_dir(&self.dir).is_ok()
+        let is_empty = is_empty(&self.dir);
+        if is_empty {
+            let dir = self.dir.clone();
+            // Fails when something was written since: then it stays, as it should.
+            tokio::task::spawn_blocking(move || fs::remove_dir(dir));
+        }
+        is_empty
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -167,18 +174,26 @@ impl StatusFiles {
         let dir = self.dir(event, end).ok_or_else(missing)?;
         let node = event.entry.node_id.as_deref().ok_or_else(missing)?;
         let visit = event.entry.visit.ok_or_else(missing)?;
+        if is_plain(&end.outcome) && is_empty(&dir) {
+            return Ok(());
+        }
         let json = serde_json::to_vec(&StatusFile { node, visit, end })?;
         let path = dir.join(STATUS);
         match fs::write(&path, &json) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                if is_plain(&end.outcome) {
-                    return Ok(());
-                }
                 fs::create_dir_all(&dir)?;
                 fs::write(path, json)
             }
             other => other,
         }
+    }
+}
+
+/// Whether there is nothing in a directory, or no directory.
+fn is_empty(dir: &Path) -> bool {
+    match fs::read_dir(dir) {
+        Ok(mut entries) => entries.next().is_none(),
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
     }
 }
 

@@ -323,7 +323,7 @@ mod other {
 mod linux {
     use std::collections::{BTreeMap, BTreeSet};
     use std::fmt;
-    use std::sync::Once;
+    use std::sync::{LazyLock, Once};
     use std::time::{Duration, Instant};
 
     use rustix::process::{Pid, WaitOptions, getpgrp, getpid, set_child_subreaper, waitpid};
@@ -464,7 +464,7 @@ mod linux {
     impl Identity {
         pub(crate) fn of(pid: i32) -> Option<Self> {
             let stat = Stat::read(pid)?;
-            Some(Self { start: stat.start, session: stat.session, boot: boot()? })
+            Some(Self { start: stat.start, session: stat.session, boot: boot()?.to_owned() })
         }
 
         pub(crate) fn parse(text: &str) -> Option<Self> {
@@ -496,9 +496,12 @@ mod linux {
         }
     }
 
-    fn boot() -> Option<String> {
-        let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-        Some(id.trim().to_owned())
+    fn boot() -> Option<&'static str> {
+        static BOOT: LazyLock<Option<String>> = LazyLock::new(|| {
+            let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+            Some(id.trim().to_owned())
+        });
+        BOOT.as_deref()
     }
 
     pub(super) fn own_groups() -> BTreeSet<i32> {

@@ -1,12 +1,19 @@
 //! The record of process groups that run: a driver that was killed leaves it, and its successor ends them.
 
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use crate::leftovers::Identity;
 
-/// The directory in that of a run.
-const DIRECTORY: &str = "processes";
+/// The file in the directory of a run.
+const FILE: &str = "processes.txt";
+
+/// The length of a line of the file, in bytes: two ids, the time of a start, the id of a boot.
+const LINE: usize = 96;
 
 /// The variable whose value is the name of a run, and the directory of the runs' directories.
 static RUNS: RwLock<Option<(String, PathBuf)>> = RwLock::new(None);
@@ -22,57 +29,106 @@ pub fn record_processes(variable: &str, runs_dir: &Path) {
     *RUNS.write().unwrap_or_else(PoisonError::into_inner) = Some(runs);
 }
 
-/// The directory of the records of a run.
-fn directory(variable: &str, value: &str) -> Option<PathBuf> {
+/// The files that this process has open.
+static OPEN: Mutex<BTreeMap<PathBuf, Arc<Mutex<Lines>>>> = Mutex::new(BTreeMap::new());
+
+/// The file of a run: a line for each group that runs, and blank ones. A file that stays open costs a
+/// stage less than one that is created and removed.
+#[derive(Debug)]
+struct Lines {
+    file: File,
+    /// Which lines name a group.
+    used: Vec<bool>,
+}
+
+impl Lines {
+    /// The open file of a run, which is created if need be.
+    fn open(path: &Path) -> io::Result<Arc<Mutex<Self>>> {
+        let mut open = lock(&OPEN);
+        if let Some(lines) = open.get(path) {
+            return Ok(Arc::clone(lines));
+        }
+        open.retain(|_, lines| lock(lines).used.contains(&true));
+        let create = || File::options().write(true).create(true).truncate(true).open(path);
+        let file = create().or_else(|_| {
+            path.parent().map_or(Ok(()), fs::create_dir_all)?;
+            create()
+        })?;
+        let lines = Arc::new(Mutex::new(Self { file, used: Vec::new() }));
+        open.insert(path.to_owned(), Arc::clone(&lines));
+        Ok(lines)
+    }
+
+    /// Writes a line, and returns its number.
+    fn add(&mut self, text: &str) -> io::Result<usize> {
+        let free = self.used.iter().position(|used| !used);
+        let number = free.unwrap_or(self.used.len());
+        self.write(number, text)?;
+        if free.is_none() {
+            self.used.push(false);
+        }
+        self.used[number] = true;
+        Ok(number)
+    }
+
+    fn write(&self, number: usize, text: &str) -> io::Result<()> {
+        let width = LINE - 1;
+        self.file.write_all_at(format!("{text:<width$}\n").as_bytes(), (number * LINE) as u64)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The file of a run.
+fn file(variable: &str, value: &str) -> Option<PathBuf> {
     let runs = RUNS.read().unwrap_or_else(PoisonError::into_inner);
     let (name, runs_dir) = runs.as_ref()?;
     let is_name = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    (name == variable && is_name).then(|| runs_dir.join(value).join(DIRECTORY))
+    (name == variable && is_name).then(|| runs_dir.join(value).join(FILE))
 }
 
-/// The file of a process group; dropping it removes the file.
+/// The line of a process group; dropping it makes it blank.
 #[derive(Debug, Default)]
-pub(crate) struct Record(Option<PathBuf>);
+pub(crate) struct Record(Option<(Arc<Mutex<Lines>>, usize)>);
 
 impl Record {
     /// Records the group that this process, just started with these variables, leads.
     pub(crate) fn new(pid: i32, env: &[(String, String)]) -> Self {
-        let dirs = env.iter().rev().find_map(|(name, value)| directory(name, value));
-        let Some(dir) = dirs else { return Self::default() };
+        let file = env.iter().rev().find_map(|(name, value)| file(name, value));
+        let Some(file) = file else { return Self::default() };
         let Some(identity) = Identity::of(pid) else { return Self::default() };
-        let file = dir.join(pid.to_string());
-        let text = identity.to_string();
-        let written = std::fs::write(&file, &text).or_else(|_| {
-            std::fs::create_dir_all(&dir)?;
-            std::fs::write(&file, &text)
+        let written = Lines::open(&file).and_then(|lines| {
+            let number = lock(&lines).add(&format!("{pid} {identity}"))?;
+            Ok((lines, number))
         });
-        // Without the file the group is still found by the variable.
-        Self(written.ok().map(|()| file))
+        // Without the line the group is still found by the variable.
+        Self(written.ok())
     }
 }
 
 impl Drop for Record {
     fn drop(&mut self) {
-        if let Some(file) = &self.0 {
-            // One that stays names a process that has ended.
-            let _ = std::fs::remove_file(file);
+        if let Some((lines, number)) = self.0.take() {
+            let mut lines = lock(&lines);
+            // A line that stays names a process that has ended.
+            let _ = lines.write(number, "");
+            lines.used[number] = false;
         }
     }
 }
 
-/// The recorded groups of a run that still run; the record is emptied.
+/// The recorded groups of a run that still run; the record is removed.
 pub(crate) fn take(variable: &str, value: &str) -> Vec<i32> {
-    let Some(dir) = directory(variable, value) else { return Vec::new() };
-    let mut groups = Vec::new();
-    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-        let group = entry.file_name().to_str().and_then(|name| name.parse().ok());
-        let text = std::fs::read_to_string(entry.path()).unwrap_or_default();
-        if let (Some(group), Some(identity)) = (group, Identity::parse(&text))
-            && identity.leads(group)
-        {
-            groups.push(group);
-        }
-        let _ = std::fs::remove_file(entry.path());
-    }
-    groups
+    let Some(file) = file(variable, value) else { return Vec::new() };
+    lock(&OPEN).remove(&file);
+    let text = fs::read_to_string(&file).unwrap_or_default();
+    let _ = fs::remove_file(&file);
+    let running = text.lines().filter_map(|line| {
+        let (group, identity) = line.split_once(' ')?;
+        let group = group.parse().ok()?;
+        Identity::parse(identity)?.leads(group).then_some(group)
+    });
+    running.collect()
 }

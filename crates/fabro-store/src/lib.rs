@@ -58,7 +58,7 @@ pub use leased::LeasedStore;
 pub use memory::MemoryStore;
 use serde::{Deserialize, Serialize};
 #[cfg(feature = "sqlite")]
-pub use sqlite::{RunVerification, SqliteStore};
+pub use sqlite::{RunUsage, RunVerification, SqliteStore, StoreUsage};
 pub use summary::RunSummary;
 
 /// What one commit adds to a run.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::IsTerminal;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -36,6 +37,25 @@ const BOUNCE: Duration = Duration::from_millis(250);
 /// The lock on the terminal of this process: one question is shown at a time. It holds when the last
 /// one was answered.
 static TERMINAL: Mutex<Option<Instant>> = Mutex::const_new(None);
+
+/// The number of questions that wait for the terminal.
+static QUEUED: AtomicUsize = AtomicUsize::new(0);
+
+/// A question that waits for the terminal.
+struct Queued;
+
+impl Queued {
+    fn new() -> Self {
+        QUEUED.fetch_add(1, Ordering::Relaxed);
+        Self
+    }
+}
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        QUEUED.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 /// Asks at the terminal, on standard error. The source is `terminal`.
 ///
@@ -80,7 +100,9 @@ impl Interviewer for TerminalInterviewer {
         if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
             return Ok(Reply::Unavailable);
         }
+        let queued = Queued::new();
         let mut answered = TERMINAL.lock().await;
+        drop(queued);
         let _suspended = self.progress.as_ref().map(Progress::suspend);
         let step = {
             let screen = Screen::new(std::io::stdin(), std::io::stderr()).map_err(failed)?;
@@ -131,6 +153,7 @@ async fn prompt_until_answered<I: std::os::fd::AsFd, O: std::os::fd::AsFd>(
                 return Ok(step);
             }
         }
+        prompt.queued = QUEUED.load(Ordering::Relaxed);
         prompt.time_left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
         screen.draw(&prompt);
         tokio::time::sleep(POLL_INTERVAL).await;

@@ -31,7 +31,11 @@ pub fn key_refusal(key: &str) -> Option<String> {
         return Some(format!("`{key}` is written by the engine"));
     }
     let leads_in = |prefix: &&&str| prefix.strip_suffix('.') == Some(key);
-    let is_in = |prefix: &&&str| key.starts_with(**prefix) || leads_in(prefix);
-    let prefix = PREFIXES.iter().find(is_in)?;
+    if PREFIXES.iter().any(|prefix| leads_in(&prefix)) {
+        return Some(format!(
+            "`{key}` and the keys below it are written by the engine and its handlers"
+        ));
+    }
+    let prefix = PREFIXES.iter().find(|prefix| key.starts_with(**prefix))?;
     Some(format!("keys that start with `{prefix}` are written by the engine and its handlers"))
 }

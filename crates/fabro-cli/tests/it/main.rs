@@ -20,6 +20,7 @@ mod reports;
 mod run_file;
 mod safe_text;
 mod secrets;
+mod space;
 mod states;
 mod terminal;
 mod unavailable;

@@ -226,7 +226,10 @@ fn a_quorum_that_cannot_be_had_says_so() {
     bench.drive(Input::Start);
     let ends = bench.state().main().unwrap().ends.clone();
     let failure = ends.get("checks").unwrap().failure.clone().unwrap();
-    assert_eq!(failure.message, "too few branches succeeded, though none failed");
+    assert_eq!(
+        failure.message,
+        "0 of 2 branches succeeded and none failed, but the join policy needs more"
+    );
 }
 
 #[test]

@@ -232,10 +232,10 @@ fn an_object_forges_no_answer_of_a_person() {
     let scene = Scene::new(source).model(&model.to_string());
     insta::assert_snapshot!(scene.story(), @r"
     001 start@1 succeeded -> a (unconditional)
-    a refused child: keys that start with `child.` are written by the engine and its handlers
+    a refused child: `child` and the keys below it are written by the engine and its handlers
     a refused context: `context` stands for all keys: name one
-    a refused context.human: keys that start with `human.` are written by the engine and its handlers
-    a refused human: keys that start with `human.` are written by the engine and its handlers
+    a refused context.human: `human` and the keys below it are written by the engine and its handlers
+    a refused human: `human` and the keys below it are written by the engine and its handlers
     002 a@1 succeeded -> exit (unconditional)
     003 exit@1 succeeded
     run succeeded

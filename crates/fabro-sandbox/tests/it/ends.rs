@@ -234,10 +234,13 @@ async fn leftovers_are_found_by_their_record() {
     let id = "01TESTRECORDED";
     record_processes("FABRO_RUN_ID", place.directory.path());
     place.env.push(("FABRO_RUN_ID".to_owned(), id.to_owned()));
-    let records = place.path(id).join("processes");
-    let count = || std::fs::read_dir(&records).unwrap().count();
+    let records = place.path(id).join("processes.txt");
     place.run("true").await.unwrap();
-    assert_eq!(count(), 0, "what has ended is not recorded");
+    assert_eq!(
+        std::fs::read_to_string(&records).unwrap().trim(),
+        "",
+        "what has ended is not recorded"
+    );
     // As a driver that was killed left it: the record, and a process without the variable.
     let script = "exec 3> ready; exec env -i sh -c 'trap \"\" TERM; sleep 300 & echo $$ >&3; wait'";
     let run = place.run(script);
@@ -246,16 +249,19 @@ async fn leftovers_are_found_by_their_record() {
         finished = &mut run => panic!("{finished:?}"),
         ready = place.ready() => ready,
     };
-    let record = std::fs::read_to_string(records.join(&pid)).unwrap();
-    let (start, rest) = record.split_once(' ').unwrap();
+    let record = std::fs::read_to_string(&records).unwrap();
+    let (leader, identity) = record.split_once(' ').unwrap();
+    assert_eq!(leader, pid);
+    let (start, rest) = identity.split_once(' ').unwrap();
     // The id of another process, which started at another time, and before the system was started again.
-    let later = format!("{} {rest}", start.parse::<u64>().unwrap() + 1);
-    for other in [later, format!("{start} 1 another-boot"), "garbage".to_owned()] {
-        std::fs::write(records.join(&pid), other).unwrap();
+    let later = format!("{pid} {} {rest}", start.parse::<u64>().unwrap() + 1);
+    for other in [later, format!("{pid} {start} 1 another-boot"), "garbage".to_owned()] {
+        std::fs::write(&records, other).unwrap();
         assert_eq!(end_leftovers(("FABRO_RUN_ID", id)), 0);
-        assert_eq!(count(), 0);
+        assert!(!records.exists());
     }
-    std::fs::write(records.join(&pid), &record).unwrap();
+    // Lines of others, and blank ones, are in it as well.
+    std::fs::write(&records, format!("1 1 1 another-boot\n  \n{record}")).unwrap();
     let ended = tokio::task::spawn_blocking(move || end_leftovers(("FABRO_RUN_ID", id)));
     assert_eq!(ended.await.unwrap(), 1);
     all_gone(pipe).await;

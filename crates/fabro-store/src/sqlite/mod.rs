@@ -14,6 +14,7 @@ mod runs;
 mod schema;
 mod thread;
 mod transaction;
+mod usage;
 mod verify;
 
 use std::io::{Read, Write};
@@ -29,6 +30,7 @@ use fabro_events::Event;
 use fabro_types::{BlobRef, RunId};
 use log::EncodedBatch;
 use thread::Thread;
+pub use usage::{RunUsage, StoreUsage};
 pub use verify::RunVerification;
 
 use crate::{
@@ -111,6 +113,18 @@ impl SqliteStore {
     pub async fn backup(&self, file: &Path) -> Result<(), StoreError> {
         let file = file.to_owned();
         self.thread.run(move |db| db.backup(&file)).await
+    }
+
+    /// The space that the store and its runs take.
+    pub async fn usage(&self) -> Result<StoreUsage, StoreError> {
+        self.thread.run(Database::usage).await
+    }
+
+    /// Removes the blobs that no run names, and, when at least `least` bytes of the database are free,
+    /// gives them back to the disk. Does nothing while a run is being driven, and returns whether it did
+    /// anything. A driver that starts meanwhile waits.
+    pub async fn compact(&self, least: u64) -> Result<bool, StoreError> {
+        self.thread.run(move |db| db.compact(least)).await
     }
 
     /// The store's directory, absolute.

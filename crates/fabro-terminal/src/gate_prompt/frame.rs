@@ -1,5 +1,6 @@
 //! The layout of a question in a terminal of a given size.
 
+use std::fmt::Write as _;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -54,7 +55,14 @@ pub(super) fn frame(prompt: &Prompt, columns: usize, rows: usize) -> Frame {
         text.push("…".to_owned());
     }
     frame.add(text, Tone::Strong);
-    let hint = prompt.note.as_ref().map_or_else(|| hint(prompt), |note| format!("! {note}"));
+    let mut hint = prompt.note.as_ref().map_or_else(|| hint(prompt), |note| format!("! {note}"));
+    match prompt.queued {
+        0 => {}
+        1 => hint.push_str(" · 1 more question waits"),
+        count => {
+            let _ = write!(hint, " · {count} more questions wait");
+        }
+    }
     let mut hint = wrap(&hint, width.saturating_sub(2).max(1));
     hint.truncate((room / 2).max(1));
     let left = rows.saturating_sub(frame.lines.len() + limit.len() + hint.len()).max(1);
@@ -129,21 +137,26 @@ impl Frame {
     fn list(&mut self, question: &Question, list: &OptionList, width: usize, left: usize) {
         let options = &question.options;
         let shown = window(options.len(), list.at, left.min(PAGE));
-        for (index, option) in options.iter().enumerate().take(shown.end).skip(shown.start) {
-            let mark = match &list.marked {
-                Some(marked) if marked.contains(&index) => "● ",
-                Some(_) => "○ ",
-                None => "",
-            };
+        let texts: Vec<Vec<String>> =
+            shown.clone().map(|index| option_lines(&options[index], index, list, width)).collect();
+        let fit = texts.iter().map(Vec::len).sum::<usize>() <= left;
+        let room = left.saturating_sub(shown.len() - 1).max(1);
+        for (index, mut lines) in shown.zip(texts) {
             let is_here = index == list.at && !list.is_lost;
-            let here = if is_here { '>' } else { ' ' };
-            let tone = match (&option.unavailable, is_here) {
+            // Where not all options fit, only the highlighted one has several lines.
+            let most = if is_here { room } else { 1 };
+            if !fit && lines.len() > most {
+                lines.truncate(most);
+                if let Some(last) = lines.last_mut() {
+                    *last = cut(&format!("{last}…"), width);
+                }
+            }
+            let tone = match (&options[index].unavailable, is_here) {
                 (Some(_), _) => Tone::Dim,
                 (None, true) => Tone::Strong,
                 (None, false) => Tone::Plain,
             };
-            let text = cut(&format!("{here} {mark}{}", with_reason(option)), width);
-            self.lines.push(Line { text, tone });
+            self.add(lines, tone);
         }
     }
 
@@ -182,6 +195,21 @@ fn text_help(question: &Question, width: usize) -> Vec<String> {
         None => items.push("or your own words".to_owned()),
     }
     wrap(&format!("  {}", items.join("  ")), width)
+}
+
+/// An option of a list in lines of this width.
+fn option_lines(option: &GateOption, index: usize, list: &OptionList, width: usize) -> Vec<String> {
+    let mark = match &list.marked {
+        Some(marked) if marked.contains(&index) => "● ",
+        Some(_) => "○ ",
+        None => "",
+    };
+    let here = if index == list.at && !list.is_lost { '>' } else { ' ' };
+    let start = format!("{here} {mark}");
+    let indent = columns(&start).min(width / 2);
+    let lines = wrap(&with_reason(option), width.saturating_sub(indent).max(1));
+    let first = |index| if index == 0 { start.clone() } else { " ".repeat(indent) };
+    lines.iter().enumerate().map(|(index, line)| cut(&(first(index) + line), width)).collect()
 }
 
 /// The option with why it cannot be chosen.

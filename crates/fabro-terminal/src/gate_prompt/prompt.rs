@@ -25,6 +25,8 @@ pub(super) struct Prompt {
     pub(super) note: Option<String>,
     /// How long the gate still waits, when it has a limit.
     pub(super) time_left: Option<Duration>,
+    /// The number of other questions that wait for the terminal.
+    pub(super) queued: usize,
 }
 
 /// The input of the answer.
@@ -80,7 +82,7 @@ impl Prompt {
             let marked = is_multi.then(BTreeSet::new);
             Input::List(OptionList { at, marked, typed: String::new(), is_lost: false })
         };
-        Self { question, input, note: None, time_left: None }
+        Self { question, input, note: None, time_left: None, queued: 0 }
     }
 
     pub(super) fn key(&mut self, key: Key) -> Step {

@@ -241,7 +241,9 @@ fn a_list_is_drawn() {
     ? Ship it?
       [A] Approve
     > [N] No
-      [中] 中文, which…
+      [中] 中文, which
+      is a rather long
+      one
       ↑↓ or a key,
       Enter answers,
       Esc leaves it for
@@ -255,6 +257,54 @@ fn a_list_is_drawn() {
       [中] 中文, which is a rather long one
       ! no option for "n?": Backspace erases it, or use ↑↓
     "#);
+}
+
+#[test]
+fn where_options_do_not_fit_the_highlighted_one_is_shown_whole() {
+    let long = |key: &str| format!("[{key}] an option with a label of more than one line");
+    let labels: Vec<_> = ["1", "2", "3", "4"].map(long).into();
+    let labels: Vec<_> = labels.iter().map(String::as_str).collect();
+    let mut ask = question(&labels);
+    ask.options[1].unavailable = Some("context.tests is \"failed\"".to_owned());
+    let mut prompt = Prompt::new(ask);
+    prompt.queued = 2;
+    assert_snapshot!(seen(&prompt, 40, 12), @r"
+    ? Ship it?
+    > [1] an option with a label of more
+      than one line
+      [2] an option with a label of more…
+      [3] an option with a label of more…
+      [4] an option with a label of more…
+      ↑↓ or a key, Enter answers, Esc
+      leaves it for later · 2 more
+      questions wait
+    ");
+    assert_snapshot!(seen(&prompt, 40, 20), @r#"
+    ? Ship it?
+    > [1] an option with a label of more
+      than one line
+      [2] an option with a label of more
+      than one line (not now: context.tests
+      is "failed")
+      [3] an option with a label of more
+      than one line
+      [4] an option with a label of more
+      than one line
+      ↑↓ or a key, Enter answers, Esc
+      leaves it for later · 2 more
+      questions wait
+    "#);
+    typed(&mut prompt, "2");
+    assert_snapshot!(seen(&prompt, 40, 8), @r"
+    ? Ship it?
+      [1] an option with a label of more…
+    > [2] an option with a label of more
+      than one line (not now: context.test…
+      [3] an option with a label of more…
+      [4] an option with a label of more…
+      ↑↓ or a key, Enter answers, Esc
+      leaves it for later · 2 more
+    ");
 }
 
 #[test]

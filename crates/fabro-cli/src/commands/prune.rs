@@ -1,0 +1,180 @@
+//! `fabro prune`.
+
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use fabro_run::now_ms;
+use fabro_store::{Runs as _, StoreUsage};
+use fabro_types::RunStatus;
+use serde::Serialize;
+
+use super::du::{SizeRow, size, sizes, table};
+use crate::exit::Exit;
+use crate::global::Global;
+use crate::output;
+use crate::values::duration;
+
+/// Remove runs by age, number, status or size; without --force only show which
+#[derive(clap::Args, Clone, Debug)]
+#[command(
+    after_help = "Examples:\n  fabro prune --older-than 30d\n  fabro prune --older-than 7d --status failed,canceled --force\n  fabro prune --keep 20 --force\n  fabro prune --larger-than 500MB\n\nA run is removed when all of the conditions hold for it: with its sub-workflows, files and the blobs that\nno other run names. Runs that a process drives are never removed, and paused and interrupted ones only\nwhen --status names them. Without a condition no run is removed; --force then gives free space of the\ndatabase back to the disk."
+)]
+pub struct PruneArgs {
+    /// Runs that ended longer ago than this; for a run that has not ended, that began
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub older_than: Option<Duration>,
+
+    /// All but this many of the newest runs
+    #[arg(long, value_name = "COUNT")]
+    pub keep: Option<usize>,
+
+    /// Runs with one of these statuses [default: all that have ended]
+    #[arg(long, value_name = "STATUS", value_delimiter = ',', value_parser = status)]
+    pub status: Vec<RunStatus>,
+
+    /// Runs of this workflow
+    #[arg(long, value_name = "NAME")]
+    pub workflow: Option<String>,
+
+    /// Runs that take at least this space, such as 500MB
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    pub larger_than: Option<ByteSize>,
+
+    /// Remove them
+    #[arg(short, long)]
+    pub force: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The statuses of runs that have ended.
+const ENDED: [RunStatus; 4] =
+    [RunStatus::Succeeded, RunStatus::PartiallySucceeded, RunStatus::Failed, RunStatus::Canceled];
+
+/// Free space of the database below this is not worth writing the database anew.
+const LEAST_FREE: u64 = 1 << 20;
+
+fn status(text: &str) -> Result<RunStatus, String> {
+    let known = [&ENDED[..], &[RunStatus::Paused, RunStatus::Interrupted]].concat();
+    known.iter().copied().find(|status| status.as_str() == text).ok_or_else(|| {
+        let names: Vec<_> = known.iter().map(|status| status.as_str()).collect();
+        format!("write one or several of {}", names.join(", "))
+    })
+}
+
+fn bytes(text: &str) -> Result<ByteSize, String> {
+    text.parse().map_err(|_| "write a size such as 500MB or 2GiB".to_owned())
+}
+
+#[derive(Serialize)]
+struct Report {
+    removed: bool,
+    runs: Vec<SizeRow>,
+    freed_bytes: u64,
+}
+
+impl PruneArgs {
+    fn has_condition(&self) -> bool {
+        self.older_than.is_some()
+            || self.keep.is_some()
+            || !self.status.is_empty()
+            || self.workflow.is_some()
+            || self.larger_than.is_some()
+    }
+
+    /// Whether the conditions hold for a run that is the newest but `newer`.
+    fn selects(&self, row: &SizeRow, newer: usize, now_ms: i64) -> bool {
+        let statuses = if self.status.is_empty() { &ENDED[..] } else { &self.status };
+        let age = Duration::from_millis(u64::try_from(now_ms - row.last_ms).unwrap_or_default());
+        statuses.contains(&row.status)
+            && self.older_than.is_none_or(|least| age >= least)
+            && self.keep.is_none_or(|count| newer >= count)
+            && self.workflow.as_ref().is_none_or(|name| *name == row.workflow)
+            && self.larger_than.is_none_or(|least| row.total_bytes >= least.as_u64())
+    }
+}
+
+/// Removes runs, or shows which would be.
+pub async fn prune(args: &PruneArgs, global: &Global) -> anyhow::Result<Exit> {
+    let store = global.existing_store()?;
+    let (rows, before) = sizes(&store).await?;
+    let now_ms = now_ms();
+    let newest_first = rows.iter().rev().enumerate();
+    let selected: Vec<SizeRow> = newest_first
+        .filter(|(newer, row)| args.has_condition() && args.selects(row, *newer, now_ms))
+        .map(|(_, row)| row.clone())
+        .collect();
+    if !args.force {
+        let freed_bytes = expected(&selected, &before);
+        let report = Report { removed: false, runs: selected, freed_bytes };
+        output::report(args.json, &report, || shown(args, &report, global))?;
+        return Ok(Exit::SUCCEEDED);
+    }
+    let ids: Vec<_> = selected.iter().map(|row| row.id).collect();
+    let mut removed = Vec::new();
+    let mut failure = None;
+    for row in selected {
+        match store.delete(row.id).await {
+            Ok(()) => removed.push(row),
+            // It was resumed since the list was read.
+            Err(error) => {
+                global.warn([format!("run {} stays: {error}", row.id)]);
+                failure = Some(error);
+            }
+        }
+    }
+    let is_idle = store.compact(LEAST_FREE).await?;
+    if !is_idle {
+        global.warn([
+            "a run is being driven, so blobs that no run names and free space stay: run `fabro prune --force` again later",
+        ]);
+    }
+    let freed_bytes = taken(&before).saturating_sub(taken(&store.usage().await?));
+    let report = Report { removed: true, runs: removed, freed_bytes };
+    output::report(args.json, &report, || done(&report))?;
+    match failure {
+        Some(error) if report.runs.is_empty() && !ids.is_empty() => Err(error.into()),
+        _ => Ok(Exit::SUCCEEDED),
+    }
+}
+
+/// What removing these runs would free.
+fn expected(selected: &[SizeRow], usage: &StoreUsage) -> u64 {
+    let runs: u64 = selected.iter().map(|row| row.total_bytes).sum();
+    runs + usage.free + usage.unnamed_blobs
+}
+
+/// What a store takes on the disk.
+fn taken(usage: &StoreUsage) -> u64 {
+    let files: u64 = usage.runs.iter().map(|run| run.files).sum();
+    usage.database + usage.blob_files + files
+}
+
+fn shown(args: &PruneArgs, report: &Report, global: &Global) -> String {
+    let about = size(report.freed_bytes);
+    if !args.has_condition() {
+        return format!(
+            "No run is selected: name a condition, such as --older-than 30d. --force alone would free about {about}.\n"
+        );
+    }
+    if report.runs.is_empty() {
+        return format!("The conditions hold for no run. --force would free about {about}.\n");
+    }
+    let table = table(&report.runs, global);
+    let count = report.runs.len();
+    let runs = match count {
+        1 => "this run".to_owned(),
+        _ => format!("these {count} runs"),
+    };
+    format!("{table}\n--force would remove {runs} and free about {about}.\n")
+}
+
+fn done(report: &Report) -> String {
+    let freed = size(report.freed_bytes);
+    match report.runs.len() {
+        1 => format!("removed 1 run, and freed {freed}\n"),
+        count => format!("removed {count} runs, and freed {freed}\n"),
+    }
+}

@@ -1,0 +1,157 @@
+//! `fabro du` and `fabro prune`.
+
+use insta::assert_snapshot;
+use serde_json::Value;
+
+use super::project::{Project, filters};
+
+/// Prints more than a record may hold: a blob in a file, the same for every run.
+const LARGE: &str = "digraph Large {
+    start -> print -> exit
+    print [shape=parallelogram, script=\"head -c 300000 /dev/zero | tr '\\\\0' x\"]
+}";
+const FAILS: &str =
+    "digraph Fails { start -> f -> exit; f [shape=parallelogram, script=\"exit 3\"] }";
+const GATE: &str =
+    "digraph Gate { start -> ask -> exit; ask [shape=hexagon] ask -> exit [label=\"[N] No\"] }";
+
+fn project() -> Project {
+    let project =
+        Project::with(&[("large.fabro", LARGE), ("fails.fabro", FAILS), ("gate.fabro", GATE)]);
+    for (file, exit) in [("large", 0), ("large", 0), ("fails", 1), ("gate", 3)] {
+        assert_eq!(project.exit(&["run", &format!("{file}.fabro")]), exit, "{file}");
+    }
+    project
+}
+
+/// The workflow of each run, with what it takes beside its records.
+fn taken(report: &Value) -> String {
+    let runs = report["runs"].as_array().unwrap().iter();
+    let line = |run: &Value| {
+        assert!(run["records_bytes"].as_u64().unwrap() > 500, "{run}");
+        let sum = ["records_bytes", "blobs_bytes", "files_bytes"];
+        let sum: u64 = sum.iter().map(|name| run[*name].as_u64().unwrap()).sum();
+        assert_eq!(run["total_bytes"], sum, "{run}");
+        let of = |name: &str| run[name].as_u64().unwrap() / 1_000;
+        format!(
+            "{} {}: {} kB of its own, {} kB shared, {} kB of files",
+            run["workflow"].as_str().unwrap(),
+            run["status"].as_str().unwrap(),
+            of("blobs_bytes"),
+            of("shared_blobs_bytes"),
+            of("files_bytes"),
+        )
+    };
+    let mut lines: Vec<String> = runs.map(line).collect();
+    lines.sort();
+    lines.join("\n")
+}
+
+#[test]
+fn what_runs_take_is_shown() {
+    let project = project();
+    let report = project.json(&["du", "--json"]);
+    assert_snapshot!(taken(&report), @r"
+    Fails partially_succeeded: 0 kB of its own, 0 kB shared, 0 kB of files
+    Gate paused: 0 kB of its own, 0 kB shared, 0 kB of files
+    Large succeeded: 0 kB of its own, 300 kB shared, 300 kB of files
+    Large succeeded: 0 kB of its own, 300 kB shared, 300 kB of files
+    ");
+    assert_eq!(report["blob_files_bytes"], 300_002);
+    assert_eq!(report["unnamed_blobs_bytes"], 0);
+    let first = project.json(&["du", "latest", "--json"]);
+    assert_eq!(first["runs"].as_array().unwrap().len(), 1);
+    let mut filters = filters();
+    filters.add_filter(r"\d+(\.\d+)? (k|M)?B", "[SIZE]");
+    filters.add_filter(r" +", " ");
+    let _filters = filters.bind_to_scope();
+    assert_snapshot!(project.run(&["du", "latest"]), @r"
+    exit 0
+    ── stdout
+    run status age records blobs shared files total workflow
+    [ID] paused [T] [SIZE] [SIZE] [SIZE] [SIZE] [SIZE] Gate
+
+    [SIZE] in 1 run; the database has [SIZE], of which [SIZE] is free; blobs in files [SIZE]
+    ");
+    assert_snapshot!(Project::new().run(&["du"]), @r"
+    exit 0
+    ── stderr
+    there are no runs yet; start one with `fabro run`
+    ");
+}
+
+#[test]
+fn runs_are_removed_by_conditions() {
+    let project = project();
+    let selected = |args: &[&str]| {
+        let args = [&["prune", "--json"], args].concat();
+        let report = project.json(&args);
+        let runs = report["runs"].as_array().unwrap().iter();
+        let names: Vec<&str> = runs.map(|run| run["workflow"].as_str().unwrap()).collect();
+        names.join(" ")
+    };
+    assert_eq!(selected(&[]), "");
+    assert_eq!(selected(&["--older-than", "0s"]), "Fails Large Large");
+    assert_eq!(selected(&["--older-than", "1h"]), "");
+    assert_eq!(selected(&["--keep", "3"]), "Large");
+    assert_eq!(selected(&["--status", "failed,partially_succeeded,paused"]), "Gate Fails");
+    assert_eq!(selected(&["--workflow", "Large", "--keep", "3"]), "Large");
+    assert_eq!(selected(&["--larger-than", "300kB"]), "Large Large");
+    assert_eq!(selected(&["--larger-than", "1GB"]), "");
+    assert_eq!(project.json(&["ps", "--json"]).as_array().unwrap().len(), 4, "nothing is removed");
+
+    assert_eq!(selected(&["--workflow", "Large", "--keep", "3", "--force"]), "Large");
+    let blob_files = || project.json(&["du", "--json"])["blob_files_bytes"].clone();
+    assert_eq!(blob_files(), 300_002, "another run names it");
+    assert_eq!(selected(&["--workflow", "Large", "--force"]), "Large");
+    assert_eq!(blob_files(), 0);
+    assert_eq!(selected(&["--older-than", "0s", "--force"]), "Fails");
+    assert_eq!(project.json(&["ps", "--json"])[0]["status"], "paused", "it can be resumed");
+    assert_eq!(project.exit(&["verify", "latest"]), 0);
+}
+
+#[test]
+fn prune_says_what_it_would_do() {
+    let project = project();
+    let mut filters = filters();
+    filters.add_filter(r"\d+(\.\d+)? (k|M)?B", "[SIZE]");
+    filters.add_filter(r" +", " ");
+    let _filters = filters.bind_to_scope();
+    assert_snapshot!(project.run(&["prune"]), @r"
+    exit 0
+    ── stdout
+    No run is selected: name a condition, such as --older-than [T]. --force alone would free about [SIZE].
+    ");
+    assert_snapshot!(project.run(&["prune", "--older-than", "1d"]), @r"
+    exit 0
+    ── stdout
+    The conditions hold for no run. --force would free about [SIZE].
+    ");
+    assert_snapshot!(project.run(&["prune", "--status", "failed,partially_succeeded"]), @r"
+    exit 0
+    ── stdout
+    run status age records blobs shared files total workflow
+    [ID] partially_succeeded [T] [SIZE] [SIZE] [SIZE] [SIZE] [SIZE] Fails
+
+    --force would remove this run and free about [SIZE].
+    ");
+    assert_snapshot!(project.run(&["prune", "--workflow", "Large", "--force"]), @r"
+    exit 0
+    ── stdout
+    removed 2 runs, and freed [SIZE]
+    ");
+    assert_snapshot!(project.run(&["prune", "--status", "running"]), @r"
+    exit 2
+    ── stderr
+    error: invalid value 'running' for '--status <STATUS>': write one or several of succeeded, partially_succeeded, failed, canceled, paused, interrupted
+
+    For more information, try '--help'.
+    ");
+    assert_snapshot!(project.run(&["prune", "--larger-than", "much"]), @r#"
+    exit 2
+    ── stderr
+    error: invalid value 'much' for '--larger-than <SIZE>': write a size such as 500MB or 2GiB
+
+    For more information, try '--help'.
+    "#);
+}
