@@ -42,7 +42,32 @@ pub(crate) fn check(
     let reached = reach::from_start(plan);
     let subject = Subject { bundle, plan, reached: &reached, depth: 0, is_handled: false };
     let findings = Preflight::new(&bundle.settings, work_dir)?.findings(&subject)?;
-    warnings_of(bundle, findings)
+    let mut warnings = warnings_of(bundle, findings)?;
+    warnings.extend(unused_servers(&bundle.settings, plan, &reached));
+    Ok(warnings)
+}
+
+/// Says that the workflow has agents, and none that may use the MCP servers of the settings.
+fn unused_servers(settings: &RunSettings, plan: &Plan, reached: &Reached) -> Option<String> {
+    let names: Vec<String> = settings.agent.mcp.keys().map(|name| format!("`{name}`")).collect();
+    let specs = || reached.keys().map(|ix| plan.spec(*ix));
+    let mut agents = specs().filter(|spec| spec.agent().is_some()).peekable();
+    let has_more = specs().any(|spec| spec.kind == NodeKind::ManagerLoop);
+    if names.is_empty() || has_more || agents.peek().is_none() {
+        return None;
+    }
+    let is_full = |spec: &NodeSpec| permissions(settings, spec) == Some(Permissions::Full);
+    (!agents.any(is_full)).then(|| {
+        format!(
+            "no agent of the workflow may use the MCP server {} (permissions=full allows it)",
+            names.join(", ")
+        )
+    })
+}
+
+/// The permissions of an agent, as far as they are set.
+fn permissions(settings: &RunSettings, spec: &NodeSpec) -> Option<Permissions> {
+    spec.llm().and_then(|llm| llm.permissions).or(settings.agent.permissions)
 }
 
 /// A run, or a running sub-workflow of it, that is to be resumed.
@@ -410,8 +435,7 @@ impl<'a> Preflight<'a> {
     /// The first MCP server whose program is missing, for an agent that may use it.
     fn server(&self, spec: &NodeSpec) -> Option<Missing> {
         spec.agent()?;
-        let own = spec.llm().and_then(|llm| llm.permissions);
-        if own.or(self.settings.agent.permissions) != Some(Permissions::Full) {
+        if permissions(self.settings, spec) != Some(Permissions::Full) {
             return None;
         }
         self.settings.agent.mcp.iter().find_map(|(name, server)| {

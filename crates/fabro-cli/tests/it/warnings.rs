@@ -87,3 +87,24 @@ fn models_that_nothing_knows_are_warned_of() {
     assert_eq!(finding["rule"], "unknown-model");
     assert_eq!(finding["fix"], "did you mean `gpt-5`?");
 }
+
+#[test]
+fn servers_that_no_agent_may_use_are_named() {
+    let settings = "_version = 1\n[run.agent.mcp.search]\ncommand = \"true\"\n";
+    let first = |node: &str| {
+        let source = format!("digraph {{ start -> work -> exit; work [{node}] }}");
+        let files = [
+            (".fabro/config.toml", settings),
+            ("flow.fabro", &source),
+            ("model.json", r#"{"*": [{"text": "done"}]}"#),
+        ];
+        let project = Project::with(&files);
+        let output = project.output(&["run", "flow.fabro", "--model-script", "model.json"]);
+        let text = String::from_utf8(output.stderr).unwrap();
+        text.lines().next().unwrap().to_owned()
+    };
+    assert_snapshot!(first("prompt=\"Do it\""), @"warning: no agent of the workflow may use the MCP server `search` (permissions=full allows it)");
+    let is_named = |node| first(node).contains("search");
+    assert!(!is_named("shape=tab, prompt=\"Do it\""), "it has no tools");
+    assert!(!is_named("prompt=\"Do it\", permissions=full"));
+}
