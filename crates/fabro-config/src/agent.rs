@@ -7,7 +7,7 @@ use serde_with::skip_serializing_none;
 
 use crate::error::ConfigError;
 use crate::file::expand;
-use crate::tools::{HttpTool, McpServer};
+use crate::tools::{HttpTool, McpServer, WebSearchSettings};
 
 /// `[run.agent]`: the settings of agents whose node does not set them.
 #[skip_serializing_none]
@@ -20,6 +20,8 @@ pub struct AgentSettings {
     pub max_turns: Option<u32>,
     /// `web_allow`: hosts (`HOST` or `HOST:PORT`) with a private address that they may fetch from.
     pub web_allow: Option<Vec<String>>,
+    /// `web_search`: the search engine they may ask; without it they have no `web_search`.
+    pub web_search: Option<WebSearchSettings>,
     /// `project_docs`: whether they are shown the project's AGENTS.md and the like.
     pub project_docs: Option<bool>,
     /// `summary_model`: the model that summarizes older turns of a workflow's memory.
@@ -112,6 +114,7 @@ impl AgentSettings {
             permissions: self.permissions.or(weaker.permissions),
             max_turns: self.max_turns.or(weaker.max_turns),
             web_allow: self.web_allow.or(weaker.web_allow),
+            web_search: self.web_search.or(weaker.web_search),
             project_docs: self.project_docs.or(weaker.project_docs),
             summary_model: self.summary_model.or(weaker.summary_model),
             subagent_depth: self.subagent_depth.or(weaker.subagent_depth),

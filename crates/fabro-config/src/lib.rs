@@ -66,7 +66,7 @@ pub use settings::{
     user_settings_file,
 };
 pub use store_dir::{project_dir, store_dir};
-pub use tools::{HttpMethod, HttpTool, McpServer, McpTransport};
+pub use tools::{HttpMethod, HttpTool, McpServer, McpTransport, SearchProvider, WebSearchSettings};
 pub use variables::{MissingVariable, expand_variables};
 
 #[cfg(test)]

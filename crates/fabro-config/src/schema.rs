@@ -65,6 +65,7 @@ pub(crate) enum Kind {
     Tables,
 }
 
+use crate::tools::SearchProvider;
 use Kind::{
     Arguments, Bool, Command, Count, Date, Duration, Env, Goal, Headers, Hosts, Hours, Inputs,
     JsonSchema, OpenEnv, Patterns, Price, Provider, SmallCount, String, Strings, Tables, ToolName,
@@ -112,6 +113,10 @@ const COMMON: &[Setting] = &[
     ("run.agent.permissions", Word(&["read-only", "read-write", "full"])),
     ("run.agent.max_turns", SmallCount(1)),
     ("run.agent.web_allow", Hosts),
+    ("run.agent.web_search.provider", Word(&SearchProvider::NAMES)),
+    ("run.agent.web_search.url", Url),
+    ("run.agent.web_search.api_key_env", Variable),
+    ("run.agent.web_search.max_results", SmallCount(1)),
     ("run.agent.project_docs", Bool),
     ("run.agent.summary_model", String),
     ("run.agent.subagent_depth", SmallCount(0)),

@@ -118,3 +118,61 @@ impl HttpTool {
         Ok(())
     }
 }
+
+/// `[run.agent.web_search]`: the search engine of the tool `web_search`.
+#[skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WebSearchSettings {
+    /// `provider`: whose interface it has.
+    pub provider: SearchProvider,
+    /// `url`: its address, where it is not the provider's own.
+    pub url: Option<String>,
+    /// `api_key_env`: the environment variable that holds its key, where it is not the provider's own.
+    pub api_key_env: Option<String>,
+    /// `max_results`: how many results a search gives when the agent does not say; 1 to 20, 8 when absent.
+    pub max_results: Option<u32>,
+}
+
+impl WebSearchSettings {
+    /// The environment variable that holds the key; none for an engine without one.
+    pub fn key_variable(&self) -> Option<&str> {
+        self.api_key_env.as_deref().or(self.provider.key_variable())
+    }
+}
+
+/// An interface of search engines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SearchProvider {
+    /// `brave`: Brave Search.
+    #[default]
+    Brave,
+    /// `tavily`: Tavily.
+    Tavily,
+    /// `searxng`: a `SearXNG` server of your own.
+    Searxng,
+}
+
+impl SearchProvider {
+    /// The names in settings.
+    pub const NAMES: [&'static str; 3] = ["brave", "tavily", "searxng"];
+
+    /// The provider's own address.
+    pub fn url(self) -> Option<&'static str> {
+        match self {
+            Self::Brave => Some("https://api.search.brave.com/res/v1/web/search"),
+            Self::Tavily => Some("https://api.tavily.com/search"),
+            Self::Searxng => None,
+        }
+    }
+
+    /// The usual environment variable of its key.
+    pub fn key_variable(self) -> Option<&'static str> {
+        match self {
+            Self::Brave => Some("BRAVE_API_KEY"),
+            Self::Tavily => Some("TAVILY_API_KEY"),
+            Self::Searxng => None,
+        }
+    }
+}

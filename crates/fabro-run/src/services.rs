@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::{BundledChildren, RunSettings};
-use fabro_config::{McpServer, McpTransport, expand_variables};
+use fabro_config::{McpServer, McpTransport, WebSearchSettings, expand_variables};
 use fabro_events::{Event, EventSink};
 use fabro_external_agents::CliAgent;
 use fabro_gate::{AutoApprove, Chain, Interviewer};
@@ -14,7 +14,7 @@ use fabro_llm::{Fallback, ModelSource, RequestPolicy, Script, SimulatedModel, Un
 use fabro_redact::{Redactor, is_secret_name};
 use fabro_sandbox::{Exec, LocalExec, agent_env};
 use fabro_tools::Tool;
-use fabro_tools::web::{HttpToolCall, WebFetch, WebSettings};
+use fabro_tools::web::{HttpToolCall, WebFetch, WebSearch, WebSettings};
 use fabro_types::RunId;
 
 use crate::SetupError;
@@ -188,6 +188,9 @@ impl<'s> ServiceBuilder<'s> {
                 McpTransport::Http { headers, .. } => secrets.extend(secret_references(headers)),
             }
         }
+        let search = settings.agent.web_search.as_ref();
+        let key = search.and_then(|search| search_key(search).ok().flatten());
+        secrets.extend(key.map(|key| ("web_search key".to_owned(), key)));
         for tool in &settings.agent.tools {
             secrets.extend(secret_references(&tool.headers));
         }
@@ -255,6 +258,11 @@ fn web_tools(
     let allow = settings.agent.web_allow.clone().unwrap_or_default();
     let web = WebFetch::new(WebSettings { allow, ..WebSettings::default() });
     let mut tools: Vec<Arc<dyn Tool>> = vec![Arc::new(web.map_err(not_valid)?)];
+    if let Some(search) = &settings.agent.web_search {
+        let key = search_key(search)?;
+        let search = WebSearch::new(search, key.as_deref(), redactor.clone()).map_err(not_valid)?;
+        tools.push(Arc::new(search));
+    }
     for tool in &settings.agent.tools {
         let headers = expand_all(&format!("tool `{}`", tool.name), &tool.headers)?;
         let call =
@@ -262,6 +270,18 @@ fn web_tools(
         tools.push(Arc::new(call));
     }
     Ok(tools)
+}
+
+/// The key of the search engine, as far as it needs one.
+fn search_key(search: &WebSearchSettings) -> Result<Option<String>, SetupError> {
+    let Some(name) = search.key_variable() else { return Ok(None) };
+    match variable(name).filter(|key| !key.is_empty()) {
+        Some(key) => Ok(Some(key)),
+        None => Err(SetupError::new(
+            format!("the key of [run.agent.web_search] is missing: {name} is not set"),
+            "set the variable, or remove [run.agent.web_search] from the settings",
+        )),
+    }
 }
 
 /// The MCP servers of the settings, with variables expanded.

@@ -6,6 +6,8 @@
 //! redirect. The connection goes to an address that was checked; the name is not resolved again. Hosts
 //! that the settings name are fetched with any address.
 //!
+//! [`WebSearch`] is the tool `web_search`: it asks the search engine of the settings.
+//!
 //! [`HttpToolCall`] is a tool that the settings declare: a call is an HTTP request with the arguments
 //! in it. Its URL is set by the user, and its headers may be secret: they are never shown.
 //!
@@ -66,6 +68,7 @@ mod html;
 mod http_tool;
 mod layout;
 mod resolve;
+mod search;
 
 pub use address::is_public;
 pub use client::Limits;
@@ -73,3 +76,4 @@ pub use error::SetupError;
 pub use fetch::{WebFetch, WebSettings};
 pub use http_tool::HttpToolCall;
 pub use resolve::{Resolve, SystemResolver};
+pub use search::WebSearch;

@@ -1,9 +1,9 @@
 /// The names of the tools that agents have without any settings, in order.
 #[rustfmt::skip]
-pub const OWN_TOOLS: [&str; 16] = [
+pub const OWN_TOOLS: [&str; 17] = [
     "append_workflow_context", "apply_patch", "close_agent", "edit_file", "get_workflow_context",
     "glob", "grep", "list_dir", "read_file", "send_input", "shell", "spawn_agent", "use_skill",
-    "wait", "web_fetch", "write_file",
+    "wait", "web_fetch", "web_search", "write_file",
 ];
 
 /// The names in a node's attribute `tools`: between them are commas, white space or both.

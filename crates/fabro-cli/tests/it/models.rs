@@ -1,4 +1,4 @@
-use fabro_fakes::{Fault, Response, Server};
+use fabro_fakes::{Fault, Response, SearchEngine, Server, search_engine};
 use insta::assert_snapshot;
 
 use super::project::{Project, filters};
@@ -157,4 +157,35 @@ async fn costs_are_added_up_by_stage_model_and_kind() {
     {"cost_usd":0.0066,"unpriced_requests":1,"turns":3,"failed_requests":0,"kinds":{"input":{"tokens":2610,"cost_usd":0.0052},"cached":{"tokens":400,"cost_usd":0.0008},"cache_write":{"tokens":0,"cost_usd":0.0},"output":{"tokens":160,"cost_usd":0.0006},"reasoning":{"tokens":0,"cost_usd":0.0}},"other_usd":0.0}
     "#);
     assert_eq!(json["models"].as_array().unwrap().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn agents_search_the_web_with_the_engine_of_the_settings() {
+    let server = Server::answering(search_engine(SearchEngine::Brave, "brave-key-7731"));
+    let server = server.await.unwrap();
+    let url = server.url() + "/res/v1/web/search";
+    let settings = format!(
+        "_version = 1\n[run.agent]\npermissions = 'full'\n[run.agent.web_search]\nurl = '{url}'\n\
+         api_key_env = 'SEARCH_KEY'\nmax_results = 1\n"
+    );
+    let script = r#"{"a": [{"tool_calls": [{"name": "web_search", "arguments": {"query": "graphs"}}]},
+        {"text": "done"}]}"#;
+    let workflow =
+        r#"digraph { start; exit; a [prompt="x", tools="web_search"]; start -> a -> exit }"#;
+    let files = [(".fabro/config.toml", &*settings), ("s.json", script), ("w.fabro", workflow)];
+    let project = Project::with(&files);
+    let args = ["run", "w.fabro", "--model-script", "s.json", "--quiet"];
+    let missing = project.output(&args);
+    assert_eq!(missing.status.code(), Some(2));
+    assert_snapshot!(String::from_utf8_lossy(&missing.stderr), @r"
+    error: the key of [run.agent.web_search] is missing: SEARCH_KEY is not set
+      help: set the variable, or remove [run.agent.web_search] from the settings
+    ");
+    let output = project.command(&args).env("SEARCH_KEY", "brave-key-7731").output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let events = project.output(&["events", "latest", "--json"]).stdout;
+    let events = String::from_utf8(events).unwrap();
+    let found = events.lines().find(|line| line.contains("one.example")).unwrap();
+    assert!(!found.contains("two.example"), "{found}");
+    assert!(!events.contains("brave-key-7731"));
 }

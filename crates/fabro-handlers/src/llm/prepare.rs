@@ -169,7 +169,13 @@ impl LlmHandler {
         for warning in offer.warnings {
             warn(&stage.reporter, "tools", warning).await;
         }
-        let named = agent.tools.iter().flatten().flat_map(|name| unknown_tools(name));
+        let listed = || agent.tools.iter().flatten();
+        if listed().any(|name| &**name == "web_search") && offer.tools.get("web_search").is_none() {
+            let warning = "the node names `web_search`, and no search engine is configured: \
+                 [run.agent.web_search] names one";
+            warn(&stage.reporter, "tools", warning.to_owned()).await;
+        }
+        let named = listed().flat_map(|name| unknown_tools(name));
         for name in named.filter(|name| offer.tools.get(name).is_none()) {
             let warning = format!("the node names `{name}`, and there is no such tool");
             warn(&stage.reporter, "tools", warning).await;

@@ -61,12 +61,12 @@ mod tests {
         insta::assert_snapshot!(reported("unknown-tool", r#"start -> a -> exit; a [prompt=x, tools="nope"]"#), @r#"
         1:52 warning: no tool of ours is called `nope`: without settings that declare it, the agent has no tools
           at: "nope"
-          fix: choose from append_workflow_context, apply_patch, close_agent, edit_file, get_workflow_context, glob, grep, list_dir, read_file, send_input, shell, spawn_agent, use_skill, wait, web_fetch, write_file
+          fix: choose from append_workflow_context, apply_patch, close_agent, edit_file, get_workflow_context, glob, grep, list_dir, read_file, send_input, shell, spawn_agent, use_skill, wait, web_fetch, web_search, write_file
         "#);
         insta::assert_snapshot!(reported("unknown-tool", r#"start -> a -> exit; a [prompt=x, tools="read_file;shell deploy"]"#), @r#"
         1:52 warning: no tool of ours is called `read_file;shell`: without settings that declare it, the agent has no tools
           at: "read_file;shell deploy"
-          fix: choose from append_workflow_context, apply_patch, close_agent, edit_file, get_workflow_context, glob, grep, list_dir, read_file, send_input, shell, spawn_agent, use_skill, wait, web_fetch, write_file
+          fix: choose from append_workflow_context, apply_patch, close_agent, edit_file, get_workflow_context, glob, grep, list_dir, read_file, send_input, shell, spawn_agent, use_skill, wait, web_fetch, web_search, write_file
         "#);
         for fine in ["deploy grep", "mcp__docs__search, deploy", "", " , "] {
             let source = format!(r#"start -> a -> exit; a [prompt=x, tools="{fine}"]"#);

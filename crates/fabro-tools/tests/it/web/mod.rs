@@ -2,6 +2,7 @@
 
 mod http_tool;
 mod web_fetch;
+mod web_search;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
