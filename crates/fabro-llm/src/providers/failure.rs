@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
-use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
+use reqwest::header::{DATE, HeaderMap, LOCATION, RETRY_AFTER};
 
 use super::Provider;
 use super::endpoint::Endpoint;
@@ -51,6 +51,24 @@ pub(super) fn unusable_turn(error: EventError, provider: &Provider) -> ModelErro
     }
 }
 
+/// A web page came instead of an answer.
+pub(super) fn web_page(provider: &Provider, endpoint: &Endpoint) -> ModelError {
+    let what = format!("{} answered with a web page: check base_url", endpoint.display());
+    own(ErrorKind::UnknownModel, provider, &what)
+}
+
+/// A redirect is not followed: the key goes to the address of the settings alone.
+pub(super) fn redirected(
+    provider: &Provider,
+    endpoint: &Endpoint,
+    headers: &HeaderMap,
+) -> ModelError {
+    let to = headers.get(LOCATION).and_then(|value| value.to_str().ok()).unwrap_or("nowhere");
+    let what =
+        format!("{} redirects to {to}: set base_url to where the interface is", endpoint.display());
+    own(ErrorKind::UnknownModel, provider, &what)
+}
+
 /// Bytes keep arriving, but nothing is ever whole.
 pub(super) fn endless(provider: &Provider) -> ModelError {
     own(ErrorKind::Timeout, provider, "what it sends does not end")
@@ -74,6 +92,7 @@ pub(super) fn own(kind: ErrorKind, provider: &Provider, what: &str) -> ModelErro
 /// The provider answered with the status of an error.
 pub(super) fn refused(
     provider: &Provider,
+    model: &str,
     status: u16,
     headers: &HeaderMap,
     text: &str,
@@ -90,17 +109,26 @@ pub(super) fn refused(
     if is_cerebras && matches!(status, 400 | 413) && text.trim().is_empty() {
         return own(ErrorKind::ContextOverflow, provider, &status.to_string());
     }
-    ModelError { retry_after: wait, ..reported(provider, Some(status), body) }
+    ModelError { retry_after: wait, ..reported(provider, Some((status, model)), body) }
 }
 
-fn reported(provider: &Provider, status: Option<u16>, body: ErrorBody) -> ModelError {
+/// An error that the provider reports: for a refused request with its status and the model asked for.
+fn reported(provider: &Provider, refused: Option<(u16, &str)>, body: ErrorBody) -> ModelError {
+    let status = refused.map(|(status, _)| status);
     let kind = body.kind(status);
     let details = body.redacted(|text| provider.redacted(text)).summary(status);
+    let what = match (kind, refused) {
+        // A server that does not know the path does not name the model.
+        (ErrorKind::UnknownModel, Some((_, model))) => {
+            format!("the model's provider does not know the model `{model}` or the address")
+        }
+        _ => kind.message().to_owned(),
+    };
     let name = &provider.name;
     let message = if details.is_empty() {
-        format!("{} ({name})", kind.message())
+        format!("{what} ({name})")
     } else {
-        format!("{} ({name}: {details})", kind.message())
+        format!("{what} ({name}: {details})")
     };
     ModelError::new(kind).with_message(message)
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::BytesMut;
+use reqwest::header::CONTENT_TYPE;
 use reqwest::{Client, Response};
 use tokio::time::timeout;
 use tokio_util::codec::{Decoder, LinesCodec, LinesCodecError};
@@ -80,16 +81,28 @@ pub(super) async fn send(
     };
     let response = response.map_err(|error| failure::transport(&error, provider, endpoint))?;
     if response.status().is_success() {
+        if is_web_page(&response) {
+            return Err(failure::web_page(provider, endpoint).into());
+        }
         return Ok(Body::new(response, (*provider).clone(), endpoint.clone()));
     }
-    let status = response.status().as_u16();
     let headers = response.headers().clone();
+    if response.status().is_redirection() {
+        return Err(failure::redirected(provider, endpoint, &headers).into());
+    }
+    let status = response.status().as_u16();
     let Ok(text) = timeout(timeouts.whole(), error_text(response)).await else {
         return Err(failure::endless(provider).into());
     };
     let text = text.map_err(|error| failure::transport(&error, provider, endpoint))?;
-    let error = failure::refused(provider, status, &headers, &text);
+    let error = failure::refused(provider, sent.model, status, &headers, &text);
     Err(Refusal { error, field: RefusedField::of(status, &text) })
+}
+
+/// What answers is a web site, not the interface of a model.
+fn is_web_page(response: &Response) -> bool {
+    let media_type = response.headers().get(CONTENT_TYPE);
+    media_type.is_some_and(|it| it.as_bytes().to_ascii_lowercase().starts_with(b"text/html"))
 }
 
 /// The body of an error, as far as it is looked at.

@@ -60,8 +60,8 @@ async fn every_fault_has_its_kind() {
     ContentFilter: the model's provider refused to answer: change the prompt (test: 400 content_filter: The response was filtered due to the prompt triggering the content policy)
     InvalidRequest: the model's provider refused the request as invalid (test: 400 invalid_request_error: max_tokens: Field required)
     InvalidRequest: the model's provider refused the request as invalid (test: 400 invalid_value: Invalid value: 'x')
-    UnknownModel: the model's provider does not know the model or the address (test: 404 not_found_error: model: no-such-model)
-    UnknownModel: the model's provider does not know the model or the address (test: 404 model_not_found: The model does not exist)
+    UnknownModel: the model's provider does not know the model `some-model` or the address (test: 404 not_found_error: model: no-such-model)
+    UnknownModel: the model's provider does not know the model `some-model` or the address (test: 404 model_not_found: The model does not exist)
     ");
 }
 
@@ -142,9 +142,21 @@ async fn a_redirect_is_not_followed() {
     let elsewhere = Server::start(vec![Response::text("x")]).await.unwrap();
     for kind in BOTH {
         let error = refused(kind, Response::redirect(&elsewhere.base_url())).await;
-        assert_eq!(error.kind, ErrorKind::InvalidRequest);
+        assert_eq!(error.kind, ErrorKind::UnknownModel);
+        let told = format!("redirects to {}: set base_url", elsewhere.base_url());
+        assert!(error.message.contains(&told), "{error}");
     }
     assert_eq!(elsewhere.requests(), []);
+}
+
+#[tokio::test]
+async fn a_web_page_is_no_answer() {
+    for kind in BOTH {
+        let page = Response::bytes(200, "Text/HTML; charset=utf-8", "<!doctype html><html></html>");
+        let error = refused(kind, page).await;
+        assert_eq!(error.kind, ErrorKind::UnknownModel);
+        assert!(error.message.contains("answered with a web page: check base_url"), "{error}");
+    }
 }
 
 #[tokio::test]
