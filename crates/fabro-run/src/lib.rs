@@ -80,6 +80,7 @@ mod goal;
 mod lease;
 mod model_names;
 mod model_test;
+mod model_warnings;
 mod models;
 mod preflight;
 mod prepare;
@@ -91,7 +92,6 @@ mod secrets;
 mod services;
 mod sources;
 mod spec;
-mod unpriced;
 mod unread_inputs;
 
 #[cfg(test)]

@@ -24,12 +24,12 @@ use crate::background::{DRIVER_LOG, start_driver};
 use crate::family::{cancel_family, end_leftover_processes};
 use crate::lease::HeldLease;
 use crate::model_names::asks_provider;
+use crate::model_warnings::model_warnings;
 use crate::preflight;
 use crate::prepare::{PrepareError, prepare, prepare_dir};
 use crate::run_services::RunServices;
 use crate::secrets::{Variables, expand_env, without_secrets};
 use crate::services::{RUN_ID_VARIABLE, ServiceBuilder};
-use crate::unpriced::unpriced;
 use crate::{
     Gate, Member, RunError, RunSpec, SetupError, open_gates_of_family, read_text, running_members,
 };
@@ -129,7 +129,7 @@ impl Run {
             check_models(&bundle, plan.workflow())?;
             ServiceBuilder::new(&settings).check()?;
             warnings = preflight::check(&bundle, &plan, &spec.work_dir)?;
-            warnings.extend(unpriced(&bundle, &plan, spec.max_cost)?);
+            warnings.extend(model_warnings(&bundle, &plan, spec.max_cost)?);
         }
         let workflow_dir = Value::from(spec.workflow_dir.to_string_lossy());
         let new = NewRun {
@@ -224,7 +224,7 @@ impl Run {
         let created = self.state.created.as_ref().filter(|_| options.max_cost.is_some());
         if let Some(created) = created.filter(|created| created.max_cost.is_none()) {
             let bundle = Bundle::load(&*self.store, &created.bundle)?;
-            self.warnings.extend(unpriced(&bundle, &self.plan, options.max_cost)?);
+            self.warnings.extend(model_warnings(&bundle, &self.plan, options.max_cost)?);
         }
         Ok(self)
     }

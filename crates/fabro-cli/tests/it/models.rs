@@ -117,6 +117,25 @@ async fn a_limit_that_cannot_count_a_model_is_told_before_the_run() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_model_that_is_shut_down_is_told_before_the_run() {
+    let answers = (0..4).map(|_| Response::text("ok").usage(20, 2, 0)).collect();
+    let more = "[models.old]\nprovider = 'local'\nshutdown_date = 2026-01-31\n\
+                [models.new]\nprovider = 'local'\nshutdown_date = 2999-01-31\n";
+    let (project, _server) = project(answers, more).await;
+    project.write(
+        "w.fabro",
+        br#"digraph W {
+            start [shape=Mdiamond]  exit [shape=Msquare]
+            a [prompt="x", shape=tab, model=old]
+            b [prompt="x", shape=tab, fallbacks="local/old"]
+            c [prompt="x", shape=tab, model=new]
+            start -> a -> b -> c -> exit }"#,
+    );
+    let output = project.output(&["run", "w.fabro", "--quiet"]);
+    assert_snapshot!(String::from_utf8_lossy(&output.stderr), @"warning: `old` (`a`, `b`): its provider shuts it down on 2026-01-31; after that it may be refused, or another model may answer at its own price: choose another one");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn costs_are_added_up_by_stage_model_and_kind() {
     let answers = [(1_000, 100, 400), (2_000, 50, 0), (10, 10, 0)];
     let answers =

@@ -1,5 +1,5 @@
-//! Models that a run may use and whose prices are not known, found before it starts: a spending limit
-//! does not count them.
+//! What is wrong with models that a run may use, found before it starts: prices that are not known, which a
+//! spending limit does not count, and models that their provider shuts down.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,9 @@ use fabro_external_agents::CliAgent;
 use fabro_graph::NodeKind;
 use fabro_handlers::ModelDefaults;
 use fabro_llm::{Catalog, Fallback, ModelInfo, Providers, Request};
-use fabro_types::MAX_SUB_WORKFLOW_DEPTH;
+use fabro_types::{Date, MAX_SUB_WORKFLOW_DEPTH};
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, ToSpan as _};
 
 use crate::RunError;
 use crate::bundle::{Bundle, BundleError, RunSettings};
@@ -18,23 +20,27 @@ use crate::reach;
 /// How many stages a warning names.
 const MOST_STAGES: usize = 3;
 
-/// Why a price is not known.
+/// A model is named so many days before its provider shuts it down.
+const NOTICE_DAYS: i64 = 60;
+
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum Unpriced {
+enum Problem {
     /// The model is not in the catalog, or without a price.
-    Model(String),
-    /// The program chooses the model.
+    Unpriced(String),
+    /// The program chooses the model, so its price is not known.
     Chosen(&'static str),
     /// The agent of this command may not say what it costs.
     Agent(String),
+    /// The provider serves the model no more from this day on.
+    ShutDown(String, Date),
 }
 
-/// Warnings of what a spending limit would not count, when this run, or the graph of one of its
-/// workflows, has a limit.
+/// Warnings of models that are shut down, or soon will be, and of what a spending limit would not count, when
+/// this run, or the graph of one of its workflows, has a limit.
 ///
 /// # Errors
 /// A sub-workflow cannot be read, or a provider's settings cannot be used.
-pub(crate) fn unpriced(
+pub(crate) fn model_warnings(
     bundle: &Bundle,
     plan: &Plan,
     max_cost: Option<f64>,
@@ -43,15 +49,18 @@ pub(crate) fn unpriced(
     let has_providers = settings.model_script.is_none() && !settings.providers.is_empty();
     let providers =
         if has_providers { Some(client(&settings.providers, &settings.models)?) } else { None };
+    let today = Timestamp::now().to_zoned(TimeZone::UTC).date();
     let mut search = Search {
         settings,
         providers,
         defaults: settings.model_defaults(),
         catalog: catalog(&settings.models),
+        last_day: today.saturating_add(NOTICE_DAYS.days()),
+        has_limit: false,
         found: BTreeMap::new(),
     };
     search.plan(bundle, plan, max_cost, 0)?;
-    Ok(search.found.into_iter().map(|(what, stages)| warning(&what, &stages)).collect())
+    Ok(search.found.into_iter().map(|(problem, stages)| warning(&problem, &stages)).collect())
 }
 
 struct Search<'a> {
@@ -60,8 +69,12 @@ struct Search<'a> {
     providers: Option<Providers>,
     defaults: ModelDefaults,
     catalog: Catalog,
-    /// The stages that may use each.
-    found: BTreeMap<Unpriced, Vec<String>>,
+    /// A model that is shut down until then is named.
+    last_day: Date,
+    /// Whether the workflow that is searched has a spending limit.
+    has_limit: bool,
+    /// The stages that may use each model.
+    found: BTreeMap<Problem, Vec<String>>,
 }
 
 impl Search<'_> {
@@ -75,7 +88,8 @@ impl Search<'_> {
         let limit = max_cost.or(plan.graph().max_cost);
         for ix in reach::from_start(plan).into_keys() {
             let spec = plan.spec(ix);
-            if let Some(llm) = spec.llm().filter(|_| limit.is_some()) {
+            if let Some(llm) = spec.llm() {
+                self.has_limit = limit.is_some();
                 self.stage(plan, spec, llm);
             }
             if spec.kind == NodeKind::ManagerLoop && depth < MAX_SUB_WORKFLOW_DEPTH {
@@ -92,7 +106,7 @@ impl Search<'_> {
         let is_asked = matches!(spec.body, NodeBody::FanIn(_));
         match &llm.backend {
             Backend::Acp { command: Some(command), .. } if !is_asked => {
-                self.add(Unpriced::Agent(command.to_string()), spec);
+                self.add(Problem::Agent(command.to_string()), spec);
             }
             Backend::Cli if !is_asked => self.program(spec, provider, model),
             _ => self.models(spec, llm, Fallback { provider, model }),
@@ -107,7 +121,7 @@ impl Search<'_> {
             (Some(CliAgent::Claude) | None, _) => {}
             (Some(agent), Some(model)) if agent != CliAgent::Agy => self.named(&model, spec),
             // `agy` does not report what it uses of any model.
-            (Some(agent), _) => self.add(Unpriced::Chosen(agent.name()), spec),
+            (Some(agent), _) => self.add(Problem::Chosen(agent.name()), spec),
         }
     }
 
@@ -135,13 +149,23 @@ impl Search<'_> {
     }
 
     fn named(&mut self, name: &str, spec: &NodeSpec) {
-        if !self.catalog.same_model(name).is_some_and(ModelInfo::has_price) {
-            self.add(Unpriced::Model(name.to_owned()), spec);
+        let known = self.catalog.same_model(name);
+        let has_price = known.is_some_and(ModelInfo::has_price);
+        let shutdown = known.and_then(|model| model.shutdown_date);
+        if let Some(day) = shutdown.filter(|day| *day <= self.last_day) {
+            self.add(Problem::ShutDown(name.to_owned(), day), spec);
+        }
+        if !has_price {
+            self.add(Problem::Unpriced(name.to_owned()), spec);
         }
     }
 
-    fn add(&mut self, what: Unpriced, spec: &NodeSpec) {
-        let stages = self.found.entry(what).or_default();
+    fn add(&mut self, problem: Problem, spec: &NodeSpec) {
+        let is_shut_down = matches!(problem, Problem::ShutDown(..));
+        if !is_shut_down && !self.has_limit {
+            return;
+        }
+        let stages = self.found.entry(problem).or_default();
         let id = spec.id.to_string();
         if !stages.contains(&id) {
             stages.push(id);
@@ -149,21 +173,25 @@ impl Search<'_> {
     }
 }
 
-fn warning(what: &Unpriced, stages: &[String]) -> String {
+fn warning(problem: &Problem, stages: &[String]) -> String {
     let named: Vec<_> = stages.iter().take(MOST_STAGES).map(|stage| format!("`{stage}`")).collect();
     let more = stages.len().saturating_sub(MOST_STAGES);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let of = named.join(", ") + &more;
-    match what {
-        Unpriced::Model(name) => format!(
+    match problem {
+        Problem::Unpriced(name) => format!(
             "the price of `{name}` ({of}) is not known, so the spending limit does not count it: set \
              input_cost and output_cost in [models.\"{name}\"], in US dollars for a million tokens"
         ),
-        Unpriced::Chosen(program) => format!(
+        Problem::ShutDown(name, day) => format!(
+            "`{name}` ({of}): its provider shuts it down on {day}; after that it may be refused, or another \
+             model may answer at its own price: choose another one"
+        ),
+        Problem::Chosen(program) => format!(
             "`{program}` ({of}) chooses its model itself, so its price may not be known, and then the \
              spending limit does not count it: set `model`"
         ),
-        Unpriced::Agent(command) => format!(
+        Problem::Agent(command) => format!(
             "the agent `{command}` ({of}) may not say what it costs, and then the spending limit does \
              not count it: set max_tokens_total too, or use another backend"
         ),
