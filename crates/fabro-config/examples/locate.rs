@@ -6,7 +6,7 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-use fabro_config::{locate, store_dir, unsupported};
+use fabro_config::{locate, store_dir};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let home = env::home_dir();
@@ -36,9 +36,7 @@ fn show(arg: &str, cwd: &Path, home: Option<&Path>) -> Result<(), Box<dyn Error>
     if let Some(run_file) = &target.run_file {
         println!("settings  {}", run_file.path.display());
         println!("goal      {}", run_file.goal(home)?.unwrap_or_default());
-        if let Some(setting) = unsupported(&run_file.config) {
-            println!("note      {setting}");
-        }
+        println!("artifacts {}", run_file.config.artifacts.include.join(", "));
     }
     println!("recorded  {}", store_dir(cwd, None, None).display());
     Ok(())

@@ -28,8 +28,7 @@
 //! - A settings file has at most 1 MiB, and a value nests at most 64 deep.
 //! - No setting holds a secret: keys, and headers with a secret name, refer to environment variables,
 //!   which are read when they are needed.
-//! - An unknown key is a warning. [`unsupported`] lists the settings that are checked but have no
-//!   effect yet.
+//! - An unknown key is a warning.
 #![doc = ""]
 #![doc = include_str!("../reference.md")]
 
@@ -60,7 +59,7 @@ pub use locate::{RunFile, Target, load, locate, workflow_names};
 pub use provider::ProviderSettings;
 pub use reader::SettingsReview;
 pub use review::{SettingsFile, review_settings};
-pub use run::{Execution, PrepareStep, RunConfig, parse, unsupported};
+pub use run::{ArtifactPatterns, Execution, PrepareStep, RunConfig, parse};
 pub use settings::{
     ModelSettings, RunDefaults, Settings, parse_settings, settings, settings_files,
     user_settings_file,

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fabro_types::{Diagnostic, ModelInfo, OnUnavailable};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::agent::AgentSettings;
@@ -35,8 +35,8 @@ pub struct RunConfig {
     pub retry_unavailable: Option<Duration>,
     /// `run.execution`: how it is executed.
     pub execution: Execution,
-    /// `run.artifacts.include`: glob patterns of files to keep.
-    pub artifacts: Vec<String>,
+    /// `run.artifacts`: which files are kept besides those of test tools, and which are not.
+    pub artifacts: ArtifactPatterns,
     /// `providers`: providers of models, by name.
     pub providers: BTreeMap<String, ProviderSettings>,
     /// `models`: what overrides the built-in catalog, by name.
@@ -78,6 +78,34 @@ impl Execution {
     }
 }
 
+/// `[run.artifacts]`: glob patterns, relative to the working directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ArtifactPatterns {
+    /// Files that are kept besides those of test tools.
+    pub include: Vec<String>,
+    /// Files that are not kept.
+    pub exclude: Vec<String>,
+}
+
+impl ArtifactPatterns {
+    /// No patterns.
+    pub fn is_empty(&self) -> bool {
+        self.include.is_empty() && self.exclude.is_empty()
+    }
+
+    /// These patterns, else the weaker ones.
+    #[must_use]
+    pub fn or(self, weaker: Self) -> Self {
+        if self.is_empty() { weaker } else { self }
+    }
+
+    pub(crate) fn take(checked: &mut CheckedSettings) -> Self {
+        let include = checked.take("/run/artifacts/include");
+        Self { include, exclude: checked.take("/run/artifacts/exclude") }
+    }
+}
+
 /// `run.prepare`: the commands, then the steps.
 pub(crate) fn take_prepare(checked: &mut CheckedSettings) -> Vec<PrepareStep> {
     let commands: Vec<String> = checked.take("/run/prepare/commands");
@@ -105,18 +133,11 @@ pub fn parse(text: &str) -> Result<(RunConfig, Vec<Diagnostic>), Vec<Diagnostic>
         on_unavailable: checked.take("/run/on_unavailable"),
         retry_unavailable: checked.take("/run/retry_unavailable"),
         execution: Execution::take(&mut checked),
-        artifacts: checked.take("/run/artifacts/include"),
+        artifacts: ArtifactPatterns::take(&mut checked),
         providers: checked.take("/providers"),
         models: checked.take("/models"),
     };
     Ok((config, warnings))
-}
-
-/// The warnings about settings of `config` that have no effect in this version.
-pub fn unsupported(config: &RunConfig) -> Option<&'static str> {
-    (!config.artifacts.is_empty()).then_some(
-        "`run.artifacts.include` has no effect yet: this version lacks keeping the files a run produced",
-    )
 }
 
 #[cfg(test)]

@@ -100,6 +100,7 @@ const RUN: &[Setting] = &[
     ("run.execution.mode", Word(&["normal", "dry_run"])),
     ("run.execution.approval", Word(&["prompt", "auto"])),
     ("run.artifacts.include", Patterns),
+    ("run.artifacts.exclude", Patterns),
 ];
 
 const COMMON: &[Setting] = &[

@@ -12,7 +12,7 @@ use crate::file::{expand, goal_text, read_text};
 use crate::provider::ProviderSettings;
 use crate::reader::{CheckedSettings, read};
 use crate::review::SettingsFile;
-use crate::run::{Execution, PrepareStep, take_prepare};
+use crate::run::{ArtifactPatterns, Execution, PrepareStep, take_prepare};
 use crate::schema::{CONFIG_FILE, Schema};
 
 /// What a project (`.fabro/config.toml`) or a user (`~/.config/fabro/config.toml`) sets for all
@@ -50,6 +50,8 @@ pub struct RunDefaults {
     pub prepare: Vec<PrepareStep>,
     /// `run.execution`.
     pub execution: Execution,
+    /// `run.artifacts`.
+    pub artifacts: ArtifactPatterns,
 }
 
 impl RunDefaults {
@@ -60,6 +62,7 @@ impl RunDefaults {
             env: checked.take("/run/sandbox/env"),
             prepare: take_prepare(checked),
             execution: Execution::take(checked),
+            artifacts: ArtifactPatterns::take(checked),
         }
     }
 
@@ -74,6 +77,7 @@ impl RunDefaults {
             env,
             prepare: if self.prepare.is_empty() { weaker.prepare } else { self.prepare },
             execution: self.execution.or(weaker.execution),
+            artifacts: self.artifacts.or(weaker.artifacts),
         }
     }
 }

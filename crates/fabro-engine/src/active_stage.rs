@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fabro_events::ForEach;
@@ -38,6 +39,8 @@ pub struct ActiveStage {
     pub talked: bool,
     /// What that conversation cost so far.
     pub spent: Usage,
+    /// The artifacts of all its attempts, as paths below the run's directory.
+    pub artifacts: BTreeSet<Arc<str>>,
     /// Of a fan-out that goes through a list: the list, from its first attempt on.
     pub for_each: Option<Arc<ForEach>>,
 }
@@ -70,6 +73,7 @@ impl ActiveStage {
             since_seq: 0,
             talked: false,
             spent: Usage::default(),
+            artifacts: BTreeSet::new(),
             for_each: None,
         }
     }

@@ -299,6 +299,10 @@ impl Cursor {
                 self.talked(usage.as_ref())?;
             }
             EventBody::AgentCompactionCompleted(done) => self.talked(done.usage.as_ref())?,
+            EventBody::ArtifactCaptured(artifact) => {
+                let file = Arc::clone(&artifact.file);
+                self.running("an artifact")?.artifacts.insert(file);
+            }
             // What else is recorded of a stage changes nothing that is decided.
             _ => {}
         }

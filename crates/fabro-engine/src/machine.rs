@@ -372,6 +372,7 @@ impl Machine {
             finished.outcome.status == Status::Failed && node.kind != NodeKind::Conditional;
         let stage = self.running_stage(branch)?;
         let visit = stage.visit;
+        finished.outcome.artifacts = stage.artifacts.iter().map(ToString::to_string).collect();
         let end = Arc::new(completed(stage, finished));
         let body =
             if failed { EventBody::StageFailed(end) } else { EventBody::StageCompleted(end) };

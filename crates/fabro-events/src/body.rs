@@ -290,6 +290,9 @@ pub enum EventBody {
         /// `inbox`, or `loop_detection`, ….
         source: String,
     },
+    /// A file that an attempt left was kept.
+    #[serde(rename = "artifact.captured")]
+    ArtifactCaptured(Box<CapturedArtifact>),
     /// A problem in an agent stage that continued.
     #[serde(rename = "agent.warning")]
     AgentWarning {
@@ -314,6 +317,23 @@ pub enum EventBody {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if passes &T")]
 fn is_compact(fidelity: &Fidelity) -> bool {
     *fidelity == Fidelity::Compact
+}
+
+/// A file that an attempt left and that was kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CapturedArtifact {
+    /// Its path, relative to the working directory.
+    pub path: String,
+    /// How many bytes it has.
+    pub size: u64,
+    /// The SHA-256 of its bytes, as hexadecimal digits.
+    pub sha256: String,
+    /// What it is, by its extension.
+    pub media_type: String,
+    /// The attempt that left it, from 1.
+    pub attempt: u32,
+    /// Where it is kept, below the directory of the run.
+    pub file: Arc<str>,
 }
 
 /// How a run begins.

@@ -25,9 +25,9 @@ pub mod stage_name;
 use std::sync::Arc;
 
 pub use body::{
-    Candidate, CompletedCompaction, CompletedStage, CompletedTool, CreatedRun, EdgeChoice,
-    EventBody, ForEach, ForkPoint, GateOption, Given, MessagePurpose, ParentStage, PauseReason,
-    PlannedBranch, QuestionType, ShortenedResult, StageFailure, Tier, WindowUse,
+    Candidate, CapturedArtifact, CompletedCompaction, CompletedStage, CompletedTool, CreatedRun,
+    EdgeChoice, EventBody, ForEach, ForkPoint, GateOption, Given, MessagePurpose, ParentStage,
+    PauseReason, PlannedBranch, QuestionType, ShortenedResult, StageFailure, Tier, WindowUse,
 };
 use fabro_types::RunId;
 pub use gate_options::{default_option, gate_options};

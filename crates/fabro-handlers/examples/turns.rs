@@ -129,6 +129,7 @@ async fn run(
         interviewer: Arc::new(AutoApprove),
         children: Arc::new(NoChildren),
         sink: Arc::clone(&sink),
+        artifacts: None,
         clock: Arc::new(|| 0),
     });
     let state = RunState::replay(run_id, &created.events);

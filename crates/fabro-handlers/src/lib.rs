@@ -51,6 +51,7 @@
 //!   1 MiB in all; larger ones stay references.
 
 mod agents;
+mod artifacts;
 mod blobs;
 mod children;
 mod command;

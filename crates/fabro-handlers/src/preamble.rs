@@ -16,6 +16,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::agents::Agents;
+use crate::artifacts::shown_files;
 use crate::blobs::{local_path, value_path};
 use crate::common::text_in;
 
@@ -193,6 +194,7 @@ impl Source {
             preferred_label: outcome.preferred_label.clone(),
             suggested_next_ids: outcome.suggested_next_ids.clone(),
             files: outcome.files_touched.clone(),
+            artifacts: shown_files(&self.run_dir, &outcome.artifacts),
             ..fabro_preamble::Stage::new(record.node.as_ref(), outcome.status)
         }
     }

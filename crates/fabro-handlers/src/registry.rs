@@ -7,10 +7,12 @@ use fabro_engine::{Clock, Handler, Stage, StageEnd};
 use fabro_events::EventSink;
 use fabro_gate::Interviewer;
 use fabro_llm::ModelSource;
+use fabro_sandbox::artifacts::Rules;
 use fabro_sandbox::{Exec, stages_within_limit};
 use fabro_types::{Failure, FailureClass, NodeKind};
 use tokio::sync::Semaphore;
 
+use crate::artifacts::Artifacts;
 use crate::{
     Agents, ChildWorkflows, CommandHandler, DryHandler, FanInHandler, HumanHandler, LlmHandler,
     ModelDefaults, SubWorkflowHandler, WaitHandler, WorkTree,
@@ -25,6 +27,7 @@ pub struct Registry {
     fan_in: FanInHandler,
     sub_workflow: SubWorkflowHandler,
     tree: Arc<WorkTree>,
+    artifacts: Option<Artifacts>,
     /// As many as open files allow.
     places: Arc<Semaphore>,
 }
@@ -47,6 +50,8 @@ pub struct Services {
     pub children: Arc<dyn ChildWorkflows>,
     /// Receives the events of sub-workflows.
     pub sink: Arc<dyn EventSink>,
+    /// What counts as an artifact that is kept; `None` when none is.
+    pub artifacts: Option<Rules>,
     /// The time, for sub-workflows and prices.
     pub clock: Arc<dyn Clock>,
 }
@@ -58,6 +63,8 @@ impl Registry {
         let tree = Arc::new(WorkTree::default());
         let places = stages_within_limit().min(Semaphore::MAX_PERMITS);
         let redactor = agents.redactor.clone();
+        let rules = services.artifacts;
+        let artifacts = rules.map(|rules| Artifacts::new(rules, redactor.clone()));
         let (command, wait): (Box<dyn Handler>, Box<dyn Handler>) = match services.exec {
             Some(exec) => {
                 let tree = Arc::clone(&tree);
@@ -89,6 +96,7 @@ impl Registry {
                 human: HumanHandler::new(services.interviewer, redactor),
                 wait,
                 tree,
+                artifacts,
                 places: Arc::new(Semaphore::new(places)),
             }
         })
@@ -123,7 +131,15 @@ impl Handler for Registry {
         };
         let changes_files = !matches!(kind, NodeKind::Human | NodeKind::Wait);
         let _running = changes_files.then(|| self.tree.start());
+        let artifacts = self.artifacts.as_ref();
+        let before = match artifacts {
+            Some(artifacts) => artifacts.before(&stage).await,
+            None => None,
+        };
         let mut end = handler.execute(stage).await;
+        if let Some((artifacts, before)) = artifacts.zip(before) {
+            artifacts.after(before, &end).await;
+        }
         if let StageEnd::Finished(finished) = &mut end {
             let redactor = &self.llm.agents.redactor;
             let outcome = &mut finished.outcome;

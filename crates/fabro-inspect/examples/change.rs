@@ -71,6 +71,7 @@ async fn record(store: &Arc<MemoryStore>, run: RunId) -> Result<(), Box<dyn std:
         interviewer: Arc::new(AutoApprove),
         children: Arc::new(BundledChildren),
         sink: Arc::new(|_: &Event| {}),
+        artifacts: None,
         clock: Arc::new(|| 0),
     });
     let state = RunState::replay(run, &created.events);

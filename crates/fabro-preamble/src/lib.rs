@@ -204,6 +204,8 @@ pub struct Stage {
     pub suggested_next_ids: Vec<String>,
     /// The files it wrote.
     pub files: Vec<String>,
+    /// The artifacts that were kept of it, as paths that can be opened.
+    pub artifacts: Vec<String>,
 }
 
 impl Stage {
@@ -220,6 +222,7 @@ impl Stage {
             preferred_label: None,
             suggested_next_ids: Vec::new(),
             files: Vec::new(),
+            artifacts: Vec::new(),
         }
     }
 }

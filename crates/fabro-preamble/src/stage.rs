@@ -82,14 +82,14 @@ impl Items {
                 if let Some(code) = exit_code.filter(|code| *code != 0 && !is_shown) {
                     self.item("Exit code", &code.to_string());
                 }
-                self.names("Files", &stage.files);
+                self.files(stage);
             }
             Detail::Llm { model, input_tokens, output_tokens, response } => {
                 let input = short_number(*input_tokens);
                 let output = short_number(*output_tokens);
                 let model = one_line(model, 200);
                 self.item("Model", &format!("{model}, {input} tokens in / {output} out"));
-                self.names("Files", &stage.files);
+                self.files(stage);
                 if is_high || matches!(response, Output::File(_)) {
                     self.answer("Response", response);
                 }
@@ -100,7 +100,7 @@ impl Items {
                 self.text("Text", text.as_deref());
             }
             Detail::Parallel { branches } => self.branches(branches),
-            Detail::Other => self.names("Files", &stage.files),
+            Detail::Other => self.files(stage),
         }
         self.line("Failure", stage.failure.as_ref());
         self.line("Notes", stage.notes.as_ref());
@@ -151,6 +151,11 @@ impl Items {
     fn names(&mut self, label: &str, names: &[String]) {
         let names = names.join(", ");
         self.line(label, Some(&names));
+    }
+
+    fn files(&mut self, stage: &Stage) {
+        self.names("Files", &stage.files);
+        self.names("Artifacts", &stage.artifacts);
     }
 
     fn directives(&mut self, stage: &Stage) {

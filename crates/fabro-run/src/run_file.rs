@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::read_text;
 use crate::secrets::without_secrets;
+use crate::services::artifact_rules;
 use crate::unread_inputs::{UnreadInput, unread_inputs};
 
 /// The rule of findings about values that cannot be used.
@@ -27,7 +28,10 @@ pub fn check_run_file(file: &RunFile, home: Option<&Path>) -> Vec<Diagnostic> {
     let env = without_secrets(&file.config.env).err().map(|error| {
         Diagnostic::error(RULE, file.span_of("run.sandbox.env"), error.message).with_fix(error.fix)
     });
-    [goal, script, agent, env].into_iter().flatten().collect()
+    let artifacts = artifact_rules(&file.config.artifacts).err().map(|error| {
+        Diagnostic::error(RULE, file.span_of("run.artifacts"), error.message).with_fix(error.fix)
+    });
+    [goal, script, agent, env, artifacts].into_iter().flatten().collect()
 }
 
 /// Warnings for the inputs of a run.toml that neither its goal nor one of these texts reads: the

@@ -5,13 +5,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::{BundledChildren, RunSettings};
-use fabro_config::{McpServer, McpTransport, WebSearchSettings, expand_variables};
+use fabro_config::{
+    ArtifactPatterns, McpServer, McpTransport, WebSearchSettings, expand_variables,
+};
 use fabro_events::{Event, EventSink};
 use fabro_external_agents::CliAgent;
 use fabro_gate::{AutoApprove, Chain, Interviewer};
 use fabro_handlers::{Agents, LocalToolbox, ModelDefaults, NoTools, Registry, Services, Toolbox};
 use fabro_llm::{Fallback, ModelSource, RequestPolicy, Script, SimulatedModel, Unconfigured};
 use fabro_redact::{Redactor, is_secret_name};
+use fabro_sandbox::artifacts::Rules;
 use fabro_sandbox::{Exec, LocalExec, agent_env};
 use fabro_tools::Tool;
 use fabro_tools::web::{HttpToolCall, WebFetch, WebSearch, WebSettings};
@@ -107,6 +110,7 @@ impl<'s> ServiceBuilder<'s> {
             agents: self.agents(Some(run), self.redactor())?,
             interviewer: self.interviewer(events, Arc::clone(&services.interviewer))?,
             children: Arc::new(BundledChildren),
+            artifacts: Some(artifact_rules(&settings.artifacts)?),
             sink,
             clock: Arc::clone(&services.clock),
         }))
@@ -131,6 +135,7 @@ impl<'s> ServiceBuilder<'s> {
         expand_env(&self.settings.env)?;
         self.models()?;
         self.agents(None, Redactor::default())?;
+        artifact_rules(&self.settings.artifacts)?;
         prepared_answers(self.settings, &[])?;
         Ok(())
     }
@@ -213,6 +218,12 @@ impl<'s> ServiceBuilder<'s> {
         });
         ServiceBuilder::new(&settings).redactor()
     }
+}
+
+/// What counts as an artifact.
+pub(crate) fn artifact_rules(patterns: &ArtifactPatterns) -> Result<Rules, SetupError> {
+    Rules::new(&patterns.include, &patterns.exclude)
+        .map_err(|error| SetupError::new(format!("`run.artifacts`: {error}"), "fix the pattern"))
 }
 
 /// The values that refer to a variable of the environment, with the bare token of each header:

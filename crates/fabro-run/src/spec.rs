@@ -244,6 +244,7 @@ fn merged_settings(
         agent: configured.agent,
         on_unavailable: configured.on_unavailable,
         retry_unavailable: configured.retry_unavailable,
+        artifacts: config.artifacts.or(configured.defaults.artifacts),
         models: configured.models,
         fallbacks: if own_fallbacks { config.model.fallbacks } else { configured.model.fallbacks },
     };

@@ -77,6 +77,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 pub use descriptors::{is_exhausted, raise_descriptor_limit, stages_within_limit};
 pub use environment::agent_env;
+pub use fabro_artifacts as artifacts;
 use fabro_redact::Redactor;
 pub use fake::FakeExec;
 pub use files::{

@@ -41,6 +41,7 @@ pub(super) const MEMBERS: &[Member] = &[
     member("fabro-routing", 1).pure().entry_point(),
     member("fabro-preamble", 1).pure().entry_point(),
     member("fabro-events", 1).pure(),
+    member("fabro-artifacts", 1).entry_point(),
     member("fabro-blob", 1).entry_point(),
     member("fabro-compaction", 1).pure().entry_point(),
     member("fabro-redact", 1).pure().entry_point(),

@@ -90,25 +90,13 @@ fn reviewed(path: &Path, dir: &Path) -> Reviewed {
         }
     };
     let mut review = match settings_kind(path) {
-        Some(kind) => {
-            let mut review = review_settings(&source, kind);
-            review.findings.extend(unsupported(&source));
-            review
-        }
+        Some(kind) => review_settings(&source, kind),
         None => workflow_review(path, dir, &source),
     };
     // The version of the format is no setting.
     review.findings.retain(|it| it.rule != "settings-version" || it.severity == Severity::Error);
     review.understood.retain(|(name, _)| !name.ends_with("version"));
     Reviewed { file, source, review }
-}
-
-/// Settings of ours that have no effect yet.
-fn unsupported(source: &str) -> Option<Diagnostic> {
-    let (config, _) = fabro_config::parse(source).ok()?;
-    let message = fabro_config::unsupported(&config)?;
-    let finding = Diagnostic::warning("unsupported-setting", Span::default(), message);
-    Some(finding.with_fix("copy what is to be kept in a command stage before the exit"))
 }
 
 /// The rules of findings that say what is lost of a workflow; others are about the workflow itself.

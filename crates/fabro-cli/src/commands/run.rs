@@ -139,14 +139,11 @@ fn findings_text(spec: &RunSpec, named: &str, paint: Paint) -> String {
     text
 }
 
-/// Prints the findings of a run.toml, and its settings that this version does not support.
+/// Prints the findings of a run.toml.
 fn print_warnings(target: &Target) {
     let Some(file) = &target.run_file else { return };
     if !file.warnings.list.is_empty() {
         output::stderr(&format!("{}\n", file.warnings));
-    }
-    if let Some(warning) = fabro_config::unsupported(&file.config) {
-        output::stderr(&format!("{}: warning: {warning}\n", file.path.display()));
     }
 }
 

@@ -2,6 +2,7 @@
 //! of the stages come out.
 
 mod agents;
+mod artifacts;
 mod commands;
 mod directives;
 mod fan_out;
@@ -35,6 +36,7 @@ use fabro_gate::{
 };
 use fabro_llm::{Model, ModelError, ModelSource, Part, Request, Role, Script, SimulatedModel};
 use fabro_redact::Redactor;
+use fabro_sandbox::artifacts::Rules;
 use fabro_sandbox::{Captured, Exec, Exit, FakeExec, Finished, LocalExec};
 use fabro_store::{Batch, MemoryStore, RunLog, Runs};
 use fabro_types::{BlobRef, RunId};
@@ -72,6 +74,7 @@ pub(super) struct Scene {
     run_id: RunId,
     dir: TempDir,
     asked: Arc<Asked>,
+    artifacts: Option<Rules>,
     hooks: Mutex<Vec<(String, Hook)>>,
     commits: Arc<Mutex<BTreeSet<(RunId, u64)>>>,
 }
@@ -131,6 +134,7 @@ impl Scene {
             run_id: RunId::from_parts(1_700_000_000_000, 7),
             dir: TempDir::new().unwrap(),
             asked: Arc::default(),
+            artifacts: None,
             hooks: Mutex::default(),
             commits: Arc::default(),
         }
@@ -166,6 +170,13 @@ impl Scene {
 
     pub(super) fn local(mut self) -> Self {
         self.exec = Work::Local;
+        self
+    }
+
+    /// Keeps artifacts: those of test tools, and these.
+    pub(super) fn keeping(mut self, include: &[&str]) -> Self {
+        let include: Vec<String> = include.iter().map(|&pattern| pattern.into()).collect();
+        self.artifacts = Some(Rules::new(&include, &[]).unwrap());
         self
     }
 
@@ -315,6 +326,7 @@ impl Scene {
             interviewer: self.interviewer(dry_run),
             children: Arc::new(Children),
             sink: Arc::clone(&sink),
+            artifacts: self.artifacts.clone(),
             clock: Arc::clone(&clock) as _,
         });
         let stop = CancellationToken::new();

@@ -125,6 +125,7 @@ impl Taped {
             interviewer: Arc::new(QueueInterviewer::from_json(&self.answers).unwrap()),
             children: Arc::new(BundledChildren),
             sink: Arc::new(|_: &Event| {}),
+            artifacts: None,
             clock: Arc::new(|| 2_000),
         });
         let plan = Arc::new(self.bundle.plan().unwrap());

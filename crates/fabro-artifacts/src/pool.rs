@@ -1,0 +1,248 @@
+//! Bytes by their hash, and names for them that are hard links.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs::{self, File, Permissions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
+
+use sha2::{Digest as _, Sha256};
+use tempfile::NamedTempFile;
+
+/// So many files are synced one by one; for more, one call syncs the file system.
+const FEW: usize = 16;
+
+/// A copy that is not finished after this time belongs to no running program.
+const ABANDONED: Duration = Duration::from_hours(1);
+
+/// The pool of the store that a run's directory, `{store}/runs/{id}`, is in: `{store}/artifacts`. A
+/// directory elsewhere has a pool of its own.
+pub fn pool_of(run_dir: &Path) -> PathBuf {
+    match run_dir.parent() {
+        Some(runs) if runs.file_name().is_some_and(|name| name == "runs") => {
+            runs.with_file_name("artifacts")
+        }
+        _ => run_dir.join("cache/artifacts/pool"),
+    }
+}
+
+/// Files by their hash.
+pub(crate) struct Pool<'a> {
+    dir: &'a Path,
+    /// Directories whose entries are not synced yet.
+    dirs: BTreeSet<PathBuf>,
+}
+
+/// A copy that has no name yet.
+pub(crate) struct Copied {
+    pub(crate) size: u64,
+    pub(crate) sha256: String,
+    file: NamedTempFile,
+}
+
+impl<'a> Pool<'a> {
+    pub(crate) fn new(dir: &'a Path) -> Self {
+        Self { dir, dirs: BTreeSet::new() }
+    }
+
+    /// Copies a file; of one that is longer than `most` no more than the fact that it is.
+    pub(crate) fn copy(&self, mut from: File, most: u64) -> io::Result<Copied> {
+        fs::create_dir_all(self.dir)?;
+        let mut file = tempfile::Builder::new().prefix(".copy-").tempfile_in(self.dir)?;
+        let mut hash = Sha256::new();
+        let mut size = 0;
+        let mut buffer = vec![0; 64 << 10];
+        while size <= most {
+            let read = from.read(&mut buffer)?;
+            if read == 0 {
+                break;
+            }
+            size += read as u64;
+            hash.update(&buffer[..read]);
+            file.write_all(&buffer[..read])?;
+        }
+        let mut sha256 = String::with_capacity(64);
+        for byte in hash.finalize() {
+            // Writing to a string cannot fail.
+            let _ = write!(sha256, "{byte:02x}");
+        }
+        // The one copy of equal files is not to be changed through one of its names.
+        file.as_file().set_permissions(Permissions::from_mode(0o400))?;
+        Ok(Copied { size, sha256, file })
+    }
+
+    pub(crate) fn sync<'c>(
+        &self,
+        copied: impl ExactSizeIterator<Item = &'c mut Copied>,
+    ) -> io::Result<()> {
+        #[cfg(target_os = "linux")]
+        if copied.len() > FEW {
+            return Ok(rustix::fs::syncfs(File::open(self.dir)?)?);
+        }
+        for copy in copied {
+            copy.file.as_file().sync_data()?;
+        }
+        Ok(())
+    }
+
+    /// Gives a copy its name in the pool and this one besides.
+    pub(crate) fn link(&mut self, copied: Copied, name: &Path) -> io::Result<()> {
+        let object = object(self.dir, &copied.sha256);
+        let shard = object.parent().unwrap_or(self.dir).to_owned();
+        fs::create_dir_all(&shard)?;
+        let about = fs::symlink_metadata(&object);
+        let is_there = about.is_ok_and(|it| it.is_file() && it.len() == copied.size);
+        if is_there && link_new(&object, name).is_ok() {
+            return Ok(());
+        }
+        // The name comes first: bytes without one may be swept away at any time.
+        link_new(copied.file.path(), name)?;
+        copied.file.persist(&object).map_err(|error| error.error)?;
+        self.dirs.insert(shard);
+        self.dirs.insert(self.dir.to_owned());
+        Ok(())
+    }
+
+    pub(crate) fn sync_dirs(&mut self) -> io::Result<()> {
+        for dir in std::mem::take(&mut self.dirs) {
+            File::open(dir)?.sync_all()?;
+        }
+        Ok(())
+    }
+}
+
+fn object(pool: &Path, sha256: &str) -> PathBuf {
+    let (shard, rest) = sha256.split_at(2);
+    pool.join(shard).join(rest)
+}
+
+/// Links a file to a name, in place of what had that name; copies it where there are no hard links.
+fn link_new(object: &Path, name: &Path) -> io::Result<()> {
+    if let Some(dir) = name.parent() {
+        fs::create_dir_all(dir)?;
+    }
+    match fs::remove_file(name) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    match fs::hard_link(object, name) {
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::Unsupported
+                    | io::ErrorKind::PermissionDenied
+                    | io::ErrorKind::CrossesDevices
+                    | io::ErrorKind::TooManyLinks
+            ) =>
+        {
+            fs::copy(object, name).map(drop)
+        }
+        linked => linked,
+    }
+}
+
+/// Why a kept file cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Damaged {
+    /// The file is gone.
+    #[error("the artifact {path} is missing from the store")]
+    Missing {
+        /// Its path below the run's directory.
+        path: String,
+    },
+    /// Its bytes are others than those that were kept.
+    #[error("the artifact {path} has been changed in the store")]
+    Changed {
+        /// Its path below the run's directory.
+        path: String,
+    },
+    /// It cannot be read.
+    #[error("read the artifact {path}: {source}")]
+    Read {
+        /// Its path below the run's directory.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// The file with the bytes of an artifact, after a check that they are the ones that were kept: its name
+/// `path` below the run's directory, or its place in the pool.
+///
+/// # Errors
+///
+/// It is missing, damaged, or cannot be read.
+pub fn stored_file(run_dir: &Path, path: &str, sha256: &str) -> Result<PathBuf, Damaged> {
+    let shown = || path.to_owned();
+    let is_hash = sha256.len() == 64 && sha256.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_below = Path::new(path).components().all(|it| matches!(it, Component::Normal(_)));
+    if !is_hash || !is_below {
+        return Err(Damaged::Missing { path: shown() });
+    }
+    let mut result = Err(Damaged::Missing { path: shown() });
+    for file in [run_dir.join(path), object(&pool_of(run_dir), sha256)] {
+        match hash_of(&file) {
+            Ok(hash) if hash == sha256 => return Ok(file),
+            Ok(_) => result = Err(Damaged::Changed { path: shown() }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(source) => result = Err(Damaged::Read { path: shown(), source }),
+        }
+    }
+    result
+}
+
+fn hash_of(file: &Path) -> io::Result<String> {
+    if !fs::symlink_metadata(file)?.is_file() {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    let mut from = File::open(file)?;
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        let read = from.read(&mut buffer)?;
+        if read == 0 {
+            break;
+        }
+        hash.update(&buffer[..read]);
+    }
+    let digits = hash.finalize().into_iter().map(|byte| format!("{byte:02x}"));
+    Ok(digits.collect())
+}
+
+/// Removes the bytes of a pool that have no other name left, and what a program that died left there.
+/// Returns how many bytes that freed.
+///
+/// # Errors
+///
+/// A file cannot be removed.
+pub fn sweep(pool: &Path) -> io::Result<u64> {
+    let mut freed = 0;
+    let entries = |dir: &Path| match fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        entries => entries?.collect::<io::Result<Vec<_>>>(),
+    };
+    for shard in entries(pool)? {
+        let Ok(about) = shard.metadata() else { continue };
+        if !about.is_dir() {
+            let age = about.modified().ok().and_then(|time| time.elapsed().ok());
+            if age.is_some_and(|age| age > ABANDONED) && fs::remove_file(shard.path()).is_ok() {
+                freed += about.len();
+            }
+            continue;
+        }
+        for entry in entries(&shard.path())? {
+            let Ok(about) = entry.metadata() else { continue };
+            if about.is_file() && about.nlink() == 1 {
+                match fs::remove_file(entry.path()) {
+                    Ok(()) => freed += about.len(),
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+    }
+    Ok(freed)
+}

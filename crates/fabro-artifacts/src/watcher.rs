@@ -1,0 +1,160 @@
+//! What changed in a directory while a program ran.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+
+use crate::keep::{Collection, Destination, keep};
+use crate::rules::Rules;
+use crate::tree::{Dir, Fingerprint, Scan, Scanner, Stopped};
+
+/// A clock of a file system may be so much behind the system's.
+const CLOCK_LAG_MS: i64 = 20;
+
+/// A scan that takes longer is not done on the thread of an asynchronous runtime.
+const QUICK: Duration = Duration::from_micros(500);
+
+/// What a scan and a collection may take.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// The most bytes of a file.
+    pub file: u64,
+    /// The most bytes of the files of one collection.
+    pub total: u64,
+    /// The most files of one collection.
+    pub files: usize,
+    /// The most directory entries of one scan.
+    pub entries: usize,
+    /// How long a scan may take.
+    pub time: Duration,
+}
+
+/// 10 MiB a file, 50 MiB and 5,000 files a collection; a million entries and two seconds a scan.
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            file: 10 << 20,
+            total: 50 << 20,
+            files: 5_000,
+            entries: 1_000_000,
+            time: Duration::from_secs(2),
+        }
+    }
+}
+
+/// Finds the artifacts of one directory. It may be used by several programs at a time: each has a
+/// [`Baseline`] of its own.
+#[derive(Debug)]
+pub struct Watcher {
+    root: PathBuf,
+    rules: Rules,
+    limits: Limits,
+    tree: Mutex<Tree>,
+}
+
+#[derive(Debug, Default)]
+struct Tree {
+    dir: Dir,
+    /// How long the last scan took.
+    took: Option<Duration>,
+}
+
+/// The artifacts that there were before.
+#[derive(Debug)]
+pub struct Baseline {
+    scan: Scan,
+    began_ms: i64,
+    since_ms: Option<i64>,
+}
+
+/// The artifacts that are new or different.
+#[derive(Debug, Default)]
+pub struct Changes {
+    pub(crate) files: BTreeMap<OsString, Fingerprint>,
+    pub(crate) stopped: Option<Stopped>,
+    pub(crate) unreadable: BTreeMap<OsString, io::ErrorKind>,
+}
+
+impl Changes {
+    /// Nothing changed, and nothing is to be reported.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty() && self.stopped.is_none() && self.unreadable.is_empty()
+    }
+}
+
+impl Baseline {
+    /// The same, for a program that had begun at this time (milliseconds since 1970) and now resumes:
+    /// what changed since then counts too.
+    #[must_use]
+    pub fn since(self, since_ms: Option<i64>) -> Self {
+        Self { since_ms, ..self }
+    }
+
+    fn has(&self, path: &OsString, now: &Fingerprint) -> bool {
+        let is_older = |since: i64| now.changed_ms + CLOCK_LAG_MS < since;
+        if self.since_ms.is_some_and(|since| !is_older(since)) {
+            return false;
+        }
+        match self.scan.files.get(path) {
+            Some(before) => before.is_same(now),
+            // Where it did not get to, the time decides.
+            None => self.scan.stopped.is_some() && is_older(self.began_ms),
+        }
+    }
+}
+
+impl Watcher {
+    /// For the files below `root`.
+    pub fn new(root: impl Into<PathBuf>, rules: Rules, limits: Limits) -> Self {
+        Self { root: root.into(), rules, limits, tree: Mutex::default() }
+    }
+
+    /// The directory.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// What it may take.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Whether the next scan is likely to take less time than to hand it to another thread.
+    pub fn is_quick(&self) -> bool {
+        self.tree.try_lock().is_some_and(|tree| tree.took.is_some_and(|took| took < QUICK))
+    }
+
+    /// The artifacts that are there now.
+    pub fn baseline(&self) -> Baseline {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let began_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
+        Baseline { scan: self.scan(), began_ms, since_ms: None }
+    }
+
+    /// What is new since the baseline, or has another kind, size or modification time.
+    pub fn changes(&self, baseline: &Baseline) -> Changes {
+        let Scan { mut files, stopped, mut unreadable } = self.scan();
+        files.retain(|path, now| !baseline.has(path, now));
+        unreadable.retain(|path, _| !baseline.scan.unreadable.contains_key(path));
+        let stopped = stopped.or(baseline.scan.stopped);
+        Changes { files, stopped, unreadable }
+    }
+
+    /// Keeps the files, in the order of their paths, as far as the limits allow. What was kept is on
+    /// stable storage when this returns.
+    pub fn keep(&self, changes: &Changes, to: &Destination<'_>) -> Collection {
+        keep(&self.root, &self.limits, changes, to)
+    }
+
+    fn scan(&self) -> Scan {
+        let mut tree = self.tree.lock();
+        let began = Instant::now();
+        let scan = Scanner::new(&self.root, &self.rules, &self.limits).scan(&mut tree.dir);
+        tree.took = Some(began.elapsed());
+        scan
+    }
+}

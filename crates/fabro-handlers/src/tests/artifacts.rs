@@ -1,0 +1,119 @@
+//! What stages leave in the working directory is kept.
+
+use super::*;
+
+/// The artifacts as the log has them, and what each stage that has some is said to have.
+fn kept(scene: &Scene) -> String {
+    let mut text = String::new();
+    for event in scene.events() {
+        let node = event.entry.node_id.as_deref().unwrap_or_default();
+        match &event.entry.body {
+            EventBody::ArtifactCaptured(artifact) => {
+                let bytes = std::fs::read(scene.run_dir().join(&*artifact.file)).unwrap();
+                assert_eq!(bytes.len() as u64, artifact.size);
+                let file = &artifact.file;
+                let _ = writeln!(text, "{node} #{} {} in {file}", artifact.attempt, artifact.path);
+            }
+            EventBody::AgentWarning { kind, message, .. } => {
+                let _ = writeln!(text, "{node} warns ({kind}) {message}");
+            }
+            EventBody::StageCompleted(end) | EventBody::StageFailed(end)
+                if !end.outcome.artifacts.is_empty() =>
+            {
+                let _ = writeln!(text, "{node} ends with {}", end.outcome.artifacts.join(" "));
+            }
+            _ => {}
+        }
+    }
+    text
+}
+
+#[test]
+fn every_attempt_of_a_command_is_searched() {
+    let source = r#"digraph { start -> c -> d -> exit
+        c [shape=parallelogram, max_retries=1, retry_policy=linear, script="mkdir -p test-results; \
+            if test -e again; then echo two > test-results/two.txt; exit 0; fi; touch again; \
+            echo one > test-results/one.txt; exit 75", retry_on="any"]
+        d [shape=parallelogram, script="ls test-results"]
+    }"#;
+    let scene = Scene::new(source).local().keeping(&[]);
+    scene.drive().unwrap();
+    insta::assert_snapshot!(kept(&scene), @r"
+    c #1 test-results/one.txt in cache/artifacts/files/c/retry_1/test-results/one.txt
+    c #2 test-results/two.txt in cache/artifacts/files/c/retry_2/test-results/two.txt
+    c ends with cache/artifacts/files/c/retry_1/test-results/one.txt cache/artifacts/files/c/retry_2/test-results/two.txt
+    ");
+}
+
+#[test]
+fn branches_and_visits_have_directories_of_their_own() {
+    let source = r#"digraph { start -> all
+        all [shape=component]; all -> a; all -> b; a -> in; b -> in; in [shape=tripleoctagon]
+        a [shape=parallelogram, script="mkdir -p a/test-results; date +%N > a/test-results/out"]
+        b [shape=parallelogram, script="touch report-b.html"]
+        in -> again; again [shape=parallelogram, script="echo x >> junit.xml; wc -l < junit.xml | tr -d ' \\n'"]
+        again -> again [condition="context.command.output = 1"]; again -> exit
+    }"#;
+    let scene = Scene::new(source).local().keeping(&["report-*.html"]);
+    scene.drive().unwrap();
+    let lines = kept(&scene);
+    // Branches run side by side: either may see the other's files.
+    for line in ["a #1 a/test-results/out in cache/artifacts/files/", "b #1 report-b.html in "] {
+        assert!(lines.contains(line), "{lines}");
+    }
+    let again: Vec<_> = lines.lines().filter(|line| line.starts_with("again")).collect();
+    insta::assert_snapshot!(again.join("\n"), @r"
+    again #1 junit.xml in cache/artifacts/files/again/retry_1/junit.xml
+    again ends with cache/artifacts/files/again/retry_1/junit.xml
+    again #1 junit.xml in cache/artifacts/files/again-visit_2/retry_1/junit.xml
+    again ends with cache/artifacts/files/again-visit_2/retry_1/junit.xml
+    ");
+}
+
+#[test]
+fn what_is_not_kept_is_a_warning_of_the_stage() {
+    let source = r#"digraph { start -> c -> exit; c [shape=parallelogram,
+        script="mkdir test-results; ln -s /etc test-results/link; truncate -s 10485761 test-results/big; \
+                truncate -s 10485760 test-results/limit"] }"#;
+    let scene = Scene::new(source).local().keeping(&[]);
+    scene.drive().unwrap();
+    insta::assert_snapshot!(kept(&scene), @r"
+    c #1 test-results/limit in cache/artifacts/files/c/retry_1/test-results/limit
+    c warns (artifacts) artifact not kept: test-results/big: it has 10485761 bytes, and an artifact at most 10485760
+    c warns (artifacts) artifact not kept: test-results/link: a symbolic link, which is not followed
+    c ends with cache/artifacts/files/c/retry_1/test-results/limit
+    ");
+}
+
+#[test]
+fn files_of_an_agents_tools_are_kept_and_named_to_the_next_agent() {
+    let source = r#"digraph { start -> work -> look -> exit
+        work [prompt="Test it"]; look [prompt="Look at it", shape=tab, fidelity=compact] }"#;
+    let scene =
+        Scene::new(source).keeping(&[]).model(r#"{"*": [{"text": "done"}, {"text": "seen"}]}"#);
+    let scene = scene.agent_writes("junit.xml", "<testsuites/>");
+    scene.drive().unwrap();
+    insta::assert_snapshot!(kept(&scene), @r"
+    work #1 junit.xml in cache/artifacts/files/work/retry_1/junit.xml
+    work ends with cache/artifacts/files/work/retry_1/junit.xml
+    ");
+    insta::assert_snapshot!(scene.read("003-look@1/prompt.md"), @r"
+    Goal: Ship it
+
+    ## Completed stages
+    - **work**: success
+      - Model: scripted, 0 tokens in / 0 out
+      - Artifacts: DIR/runs/RUN/cache/artifacts/files/work/retry_1/junit.xml
+
+    Look at it
+    ");
+}
+
+#[test]
+fn a_dry_run_keeps_nothing() {
+    let source =
+        r#"digraph { start -> c -> exit; c [shape=parallelogram, script="touch junit.xml"] }"#;
+    let scene = Scene::new(source).dry().keeping(&[]);
+    scene.drive().unwrap();
+    assert_eq!(kept(&scene), "");
+}
