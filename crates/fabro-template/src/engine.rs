@@ -7,6 +7,8 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Object, Serde, Value, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior};
 
+use crate::bounds::{bound_filters, too_large};
+use crate::render::Limited;
 use crate::vars::resolve;
 use crate::{Mode, ReadTarget, RenderError, Vars};
 
@@ -29,6 +31,7 @@ pub(crate) fn environment() -> Environment<'static> {
     if let Ok(syntax) = SyntaxConfig::builder().keep_trailing_newline(true).build() {
         environment.set_syntax(syntax);
     }
+    bound_filters(&mut environment);
     environment.add_filter("raw", |value: Value| {
         Ok::<_, Error>(Value::from_object(Raw(text_of(&value)?)))
     });
@@ -63,8 +66,16 @@ pub(crate) fn text_of(value: &Value) -> Result<String, Error> {
         ValueKind::None => Ok(String::new()),
         // As JSON writes it; the engine writes `True`.
         ValueKind::Bool => Ok(value.is_true().to_string()),
-        ValueKind::Seq | ValueKind::Map | ValueKind::Iterable => serde_json::to_string(value)
-            .map_err(|error| Error::new(ErrorKind::BadSerialization, error.to_string())),
+        ValueKind::Seq | ValueKind::Map | ValueKind::Iterable => {
+            let mut out = Limited::default();
+            serde_json::to_writer(&mut out, value).map_err(|error| {
+                if error.is_io() {
+                    return too_large();
+                }
+                Error::new(ErrorKind::BadSerialization, error.to_string())
+            })?;
+            Ok(out.into_text())
+        }
         ValueKind::Invalid => Err(Error::new(ErrorKind::InvalidOperation, value.to_string())),
         _ => Ok(value.as_str().map_or_else(|| value.to_string(), str::to_owned)),
     }

@@ -36,9 +36,11 @@
 //! # Limits
 //!
 //! One value in a script has at most 128 KiB, a rendered text 32 MiB, one tag 400 parts; an expression
-//! runs at most two million steps of the engine. Template files cannot include others, and cannot
-//! become shell scripts.
+//! runs at most two million steps of the engine. A filter makes at most 32 MiB of text or a million
+//! elements, and what stands before `~` or `+` has at most 8 MiB. Template files cannot include others,
+//! and cannot become shell scripts.
 
+mod bounds;
 mod engine;
 mod error;
 mod misplaced;

@@ -1,10 +1,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::ops::Range;
 use std::sync::Arc;
 
 use fabro_types::Span;
 use minijinja::{Error, ErrorKind};
 
+use crate::bounds::OPERAND;
 use crate::engine::{self, DOLLAR_GOAL, EXPRESSIONS};
 use crate::scan::{self, Kind, Tag, Token};
 use crate::{Body, Read, ReadTarget, SyntaxError, Template};
@@ -157,7 +159,7 @@ fn formula(
     check_undeclared(original.undeclared_variables(false), |name| {
         place_of(&tag.tokens, name).unwrap_or(Span::new(inside, tag.end))
     })?;
-    let rewritten = rewritten(text, inside, tag.end, reads);
+    let rewritten = rewritten(text, inside..tag.end, &tag.tokens, reads);
     EXPRESSIONS
         .compile_expression(&rewritten)
         .map_err(|error| syntax_error(text, &error, Span::new(inside, tag.end)))?;
@@ -173,23 +175,39 @@ fn formula(
 }
 
 /// The source with every chain of names as one look-up, `context["a.b"]` for `context.a.b`: only so
-/// can a flat key with dots in it be found.
-fn rewritten(text: &str, from: usize, to: usize, reads: &[Read]) -> String {
-    let mut source = String::with_capacity(to - from);
-    let mut done = from;
+/// can a flat key with dots in it be found. What stands before `~` and `+` goes through a filter that
+/// bounds it.
+fn rewritten(text: &str, range: Range<usize>, tokens: &[Token<'_>], reads: &[Read]) -> String {
+    let mut edits = Vec::new();
     for read in reads {
         let (root, key) = match &read.target {
             ReadTarget::Goal => continue,
             ReadTarget::Input(name) => ("inputs", name),
             ReadTarget::Context(key) => ("context", key),
         };
-        source.push_str(&text[done..read.span.start]);
         // JSON's escapes are among those of the engine.
         let key = serde_json::Value::from(key.as_str());
-        let _ = write!(source, "{root}[{key}]");
-        done = read.span.end;
+        edits.push((read.span.start..read.span.end, format!("{root}[{key}]")));
     }
-    source.push_str(&text[done..to]);
+    for pair in tokens.windows(2) {
+        let [before, sign] = pair else { continue };
+        let is_joined = sign.kind == Kind::Sign && matches!(sign.text, "~" | "+");
+        // `1e+2` is one number of the engine's.
+        let is_exponent = before.kind == Kind::Number && before.end() == sign.start;
+        if is_joined && !is_exponent {
+            let start = sign.span().start;
+            edits.push((start..start, format!("|{OPERAND}")));
+        }
+    }
+    edits.sort_by_key(|(place, _)| place.start);
+    let mut source = String::with_capacity(range.len());
+    let mut done = range.start;
+    for (place, edit) in edits {
+        source.push_str(&text[done..place.start]);
+        source.push_str(&edit);
+        done = place.end;
+    }
+    source.push_str(&text[done..range.end]);
     source
 }
 
@@ -380,7 +398,7 @@ impl<'a> File<'a> {
         check_names(&tag.tokens)?;
         let reads = scan::reads(&tag.tokens)?;
         self.source.push_str(&self.text[open..inside]);
-        self.source.push_str(&rewritten(self.text, inside, tag.after, &reads));
+        self.source.push_str(&rewritten(self.text, inside..tag.after, &tag.tokens, &reads));
         self.reads.extend(reads);
         for token in tag.tokens.iter().filter(|token| token.kind == Kind::Name) {
             self.names.entry(token.text).or_insert_with(|| token.span());

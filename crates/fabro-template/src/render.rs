@@ -12,7 +12,7 @@ use crate::{Mode, ReadTarget, RenderError, script};
 /// The most that one value may bring into a script, in bytes: what Linux takes in one argument.
 const MAX_SCRIPT_VALUE: usize = 128 << 10;
 /// The most that a template may grow to, in bytes.
-const MAX_OUTPUT: usize = 32 << 20;
+pub(crate) const MAX_OUTPUT: usize = 32 << 20;
 
 /// Renders a template of ours.
 pub(crate) fn parts(parts: &[Part], root: &Arc<Root>) -> Result<String, RenderError> {
@@ -101,7 +101,7 @@ pub(crate) fn jinja(
     if root.mode == Mode::Shell {
         return Err(RenderError::JinjaScript);
     }
-    let mut out = Limited(Vec::new());
+    let mut out = Limited::default();
     let result = environment.get_template(TEMPLATE).and_then(|template| {
         template.render_captured_to(Value::from_dyn_object(Arc::clone(root)), &mut out).map(drop)
     });
@@ -112,11 +112,21 @@ pub(crate) fn jinja(
         let line = error.line().unwrap_or(1);
         root.explain(&error, || format!("line {line}"), |_| true)
     })?;
-    Ok(String::from_utf8_lossy(&out.0).into_owned())
+    Ok(out.into_text())
 }
 
 /// Takes little more than a template may grow to.
-struct Limited(Vec<u8>);
+#[derive(Default)]
+pub(crate) struct Limited(Vec<u8>);
+
+impl Limited {
+    pub(crate) fn into_text(self) -> String {
+        match String::from_utf8(self.0) {
+            Ok(text) => text,
+            Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
+        }
+    }
+}
 
 impl Write for Limited {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

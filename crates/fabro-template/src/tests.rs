@@ -402,6 +402,83 @@ fn hostile_templates_are_refused_or_bounded() {
     assert!(matches!(render(&script, Mode::Shell), Err(RenderError::Unquotable { .. })));
 }
 
+#[test]
+fn no_filter_grows_without_bounds() {
+    let failed = |expression: &str| {
+        let template = Template::parse(&format!("{{{{ {expression} }}}}")).unwrap();
+        template.render(Arc::new(Large), Mode::Prompt).unwrap_err().to_string()
+    };
+    let log = "context.log";
+    for expression in [
+        format!("{log} | replace('x', {log})"),
+        format!("{log} | replace('', {log})"),
+        format!("{log} | list | join({log})"),
+        format!("{log} | indent(2000000000)"),
+        format!("{log} | replace('x', '\\n') | indent(1000)"),
+        format!("{log} | list | tojson(indent=1000)"),
+        format!("{log} | list | tojson(indent=1000000000)"),
+        format!("{log} | list | batch(1000000000, 'x')"),
+        format!("{log} | slice(1000000000) | list"),
+        format!("({log} * 100) | list"),
+        format!("({log} * 100) | split('')"),
+        format!("(({log} * 100) | replace('x', '\\n')) | lines"),
+        format!("({log} * 100) ~ 'x'"),
+        format!("({log} * 400) | string"),
+        "goal ~ '%1000000000d' | format(1)".to_owned(),
+        "goal ~ '%.1000000000f' | format(1)".to_owned(),
+        "goal ~ '%*d' | format(1000000000, 1)".to_owned(),
+        format!("(goal ~ '%(a)s' * 1000) | format(a={log})"),
+        "(goal ~ '%(a)1000000000d') | format(a=1)".to_owned(),
+        format!("{log} and [{log}] * 1000"),
+        format!("{log} and ([{log}] * 1000) | pprint"),
+    ] {
+        let error = failed(&expression);
+        assert!(
+            ["has more than", "is indented by at most", "a width is"]
+                .iter()
+                .any(|it| error.contains(it)),
+            "{expression}: {error}"
+        );
+    }
+    let file = |text: &str| {
+        let template = Template::parse_jinja(text).unwrap();
+        template.render(Arc::new(Large), Mode::Prompt)
+    };
+    for doubled in ["x ~ x", "x + x", "(x) ~ (x)", "(x ~ '') ~ x"] {
+        let text =
+            format!("{{% set x = 'a' %}}{}", format!("{{% set x = {doubled} %}}").repeat(60));
+        let error = file(&text).unwrap_err().to_string();
+        assert!(error.contains("before `~` or `+` has more than"), "{doubled}: {error}");
+    }
+    let called = "{% macro m(x) %}{{ m(x ~ x) }}{% endmacro %}{{ m('a') }}";
+    assert!(file(called).unwrap_err().to_string().contains("before `~` or `+`"));
+}
+
+#[test]
+fn bounded_filters_work_as_before() {
+    for expression in [
+        "goal | replace('o', '0') | indent(2, true)",
+        "goal ~ 1e+2 ~ (-1 + 1) ~ [1, 2] ~ {'a': 1 + 2}",
+        "(goal | list | length) + 1e+2 + 1+ 2",
+        "'%-8s|%05.1f|100%%' | format(goal, 2.25)",
+        "'%(a)s %(b)05d %(a)s' | format(a=goal, b=7)",
+        "goal | list | batch(2, '-') | list",
+        "goal | list | slice(2) | tojson(indent=1)",
+        "(goal ~ ' b') | split | join(', ')",
+        "[[goal, 1], {'b': none}] | tojson",
+        "(goal ~ '\\n b') | lines | map('upper') | join",
+    ] {
+        let text = format!("{{{{ (goal and {expression}) }}}}");
+        let ours = Template::parse(&text).unwrap().render(Arc::new(values()), Mode::Prompt);
+        let mut plain = minijinja::Environment::new();
+        plain.set_undefined_behavior(minijinja::UndefinedBehavior::SemiStrict);
+        plain.set_formatter(|out, _, value| Ok(out.write_str(&crate::engine::text_of(value)?)?));
+        let goal = minijinja::context! { goal => values().goal() };
+        let theirs = plain.render_str(&text, goal);
+        assert_eq!(ours.unwrap(), theirs.unwrap(), "{expression}");
+    }
+}
+
 proptest! {
     #[test]
     fn any_text_is_read_or_refused(text in r#"(\{\{|\}\}|\{%|%\}|goal|context|inputs|[.a|"'\[\]() -]|é|\$goal){0,16}"#) {
