@@ -9,6 +9,7 @@ use rustix::process::{
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
+use crate::cgroup;
 use crate::leftovers::{GRACE, group_runs};
 use crate::record::Record;
 
@@ -47,10 +48,14 @@ impl Group {
         command: &mut Command,
         env: &[(String, String)],
     ) -> io::Result<(Child, Self)> {
+        let cgroup = cgroup::of(env);
         let mut children = children();
         let child = command.process_group(0).spawn()?;
         let id = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let id = id.expect("the child was not waited for");
+        if let Some(dir) = cgroup {
+            cgroup::enter(&dir, id.as_raw_nonzero().get());
+        }
         children.insert(id.as_raw_nonzero().get());
         drop(children);
         let record = Record::new(id.as_raw_nonzero().get(), env);

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant, SystemTime};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::runtime::Handle;
 
+use crate::cgroup;
+
 /// From SIGTERM to SIGKILL.
 pub(crate) const GRACE: Duration = Duration::from_secs(2);
 
@@ -19,13 +21,15 @@ pub(crate) const GRACE: Duration = Duration::from_secs(2);
 pub fn end_leftovers((name, value): (&str, &str)) -> usize {
     let recorded = crate::record::take(name, value);
     let mut left = Leftovers::find(name, value, None);
-    left.groups.extend(recorded);
+    left.groups.extend(recorded.groups);
+    left.groups.extend(recorded.cgroups.iter().flat_map(|dir| cgroup::groups_in(dir)));
     for own in own_groups() {
         left.groups.remove(&own);
     }
     let count = left.groups.len();
     left.ask();
     left.end_within(GRACE);
+    recorded.cgroups.iter().for_each(|dir| cgroup::remove(dir));
     count
 }
 
@@ -99,7 +103,7 @@ struct OrphanTimes {
 }
 
 impl Mark {
-    const NAME: &str = "FABRO_AGENT";
+    pub(crate) const NAME: &str = "FABRO_AGENT";
 
     /// For what most programs take to end when they are asked.
     const WAIT: Duration = Duration::from_millis(100);
@@ -128,11 +132,17 @@ impl Drop for Mark {
         let find = {
             let value = self.value.clone();
             let times = LiveMarks::lock().remove(&value);
-            move || Leftovers::find(Self::NAME, &value, times)
+            move || {
+                let mut found = Leftovers::find(Self::NAME, &value, times);
+                found.groups.extend(cgroup::groups_of_mark(&value));
+                found
+            }
         };
+        let value = self.value.clone();
         let mut left = find();
         left.ask();
         if left.gone_within(Self::WAIT) {
+            cgroup::remove_of_mark(&value);
             return;
         }
         let pending = Pending::new();
@@ -147,6 +157,7 @@ impl Drop for Mark {
                 more.signal(Signal::KILL);
                 more.gone_within(Self::WAIT);
             }
+            cgroup::remove_of_mark(&value);
             drop(pending);
         };
         match Handle::try_current() {
@@ -263,9 +274,13 @@ impl Leftovers {
 #[cfg(target_os = "linux")]
 pub(crate) use linux::Identity;
 #[cfg(target_os = "linux")]
+pub(crate) use linux::group_of;
+#[cfg(target_os = "linux")]
 use linux::{adopt_orphans, clock_ticks, found, orphans, own_groups, running};
 #[cfg(not(target_os = "linux"))]
 pub(crate) use other::Identity;
+#[cfg(not(target_os = "linux"))]
+pub(crate) use other::group_of;
 #[cfg(not(target_os = "linux"))]
 use other::{adopt_orphans, clock_ticks, found, orphans, own_groups, running};
 
@@ -294,6 +309,10 @@ mod other {
         fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
             Ok(())
         }
+    }
+
+    pub(crate) fn group_of(_pid: i32) -> Option<i32> {
+        None
     }
 
     pub(super) fn adopt_orphans() {}
@@ -371,6 +390,12 @@ mod linux {
             groups.remove(&own);
         }
         groups
+    }
+
+    /// The process group of a process that runs, unless this process or an ancestor of it is in that group.
+    pub(crate) fn group_of(pid: i32) -> Option<i32> {
+        let stat = Stat::read(pid).filter(|stat| !stat.ended)?;
+        (!own_groups().contains(&stat.group)).then_some(stat.group)
     }
 
     pub(super) fn group_runs(group: Pid) -> bool {

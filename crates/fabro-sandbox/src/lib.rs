@@ -47,7 +47,8 @@
 //! - A script is not confined: it has the rights of the user who runs it. [`agent_env`] is the
 //!   environment for scripts of an agent.
 //! - A process that leaves the group on purpose (`setsid`, `set -m`) is not followed, unless it has a
-//!   [`Mark`] ([`MarkedExec`] gives it to scripts), which on Linux also finds those that removed it. If it still holds the output open, what it prints after the shell's end is lost.
+//!   [`Mark`] ([`MarkedExec`] gives it to scripts), which on Linux also finds those that removed it, by
+//!   a control group where this process can create one. If it still holds the output open, what it prints after the shell's end is lost.
 //! - Log files are written by the task that runs the script, without a thread of their own, and are
 //!   as large as the output: only the memory is bounded.
 //! - [`end_leftovers`] and [`Mark`] read `/proc`, so they find nothing outside Linux.
@@ -56,6 +57,7 @@
 //! - [`LocalFiles`] guards against paths and links, not against a process that moves the root itself or
 //!   mounts something into it.
 
+mod cgroup;
 mod descriptors;
 mod ends;
 mod environment;

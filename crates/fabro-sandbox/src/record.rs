@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use crate::cgroup;
 use crate::leftovers::Identity;
 
 /// The file in the directory of a run.
@@ -119,9 +120,34 @@ impl Drop for Record {
     }
 }
 
-/// The recorded groups of a run that still run; the record is removed.
-pub(crate) fn take(variable: &str, value: &str) -> Vec<i32> {
-    let Some(file) = file(variable, value) else { return Vec::new() };
+/// The file in the directory of a run with the control groups of its agents, one a line.
+const CGROUPS: &str = "cgroups.txt";
+
+/// Records a control group of the run that is named by these variables.
+pub(crate) fn add_cgroup(env: &[(String, String)], dir: &Path) {
+    let file = env.iter().rev().find_map(|(name, value)| file(name, value));
+    let Some(file) = file.map(|file| file.with_file_name(CGROUPS)) else { return };
+    let opened = File::options().append(true).create(true).open(file);
+    // Without the line, what is in the control group is ended by this process only.
+    let _ = opened.and_then(|mut file| writeln!(file, "{}", dir.display()));
+}
+
+/// What the driver of a run recorded.
+#[derive(Debug, Default)]
+pub(crate) struct Recorded {
+    /// Process groups that still run.
+    pub(crate) groups: Vec<i32>,
+    /// Control groups that are still there.
+    pub(crate) cgroups: Vec<PathBuf>,
+}
+
+/// What is recorded of a run; the record is removed.
+pub(crate) fn take(variable: &str, value: &str) -> Recorded {
+    let Some(file) = file(variable, value) else { return Recorded::default() };
+    let cgroups = file.with_file_name(CGROUPS);
+    let dirs = fs::read_to_string(&cgroups).unwrap_or_default();
+    let _ = fs::remove_file(&cgroups);
+    let dirs = dirs.lines().map(PathBuf::from).filter(|dir| cgroup::is_own(dir));
     lock(&OPEN).remove(&file);
     let text = fs::read_to_string(&file).unwrap_or_default();
     let _ = fs::remove_file(&file);
@@ -130,5 +156,5 @@ pub(crate) fn take(variable: &str, value: &str) -> Vec<i32> {
         let group = group.parse().ok()?;
         Identity::parse(identity)?.leads(group).then_some(group)
     });
-    running.collect()
+    Recorded { groups: running.collect(), cgroups: dirs.collect() }
 }

@@ -268,6 +268,57 @@ async fn leftovers_are_found_by_their_record() {
     assert_eq!(run.await.unwrap().exit, Exit::Signal(9));
 }
 
+#[tokio::test]
+#[cfg(target_os = "linux")]
+async fn what_left_everything_is_found_by_its_control_group() {
+    let mut place = Place::new();
+    let id = "01TESTCGROUP";
+    record_processes("FABRO_RUN_ID", place.directory.path());
+    // A driver that is killed drops no mark.
+    let mark = std::mem::ManuallyDrop::new(Mark::new());
+    place.env.push(("FABRO_RUN_ID".to_owned(), id.to_owned()));
+    place.env.push(mark.variable());
+    let script = "env -i setsid -f /bin/bash -c 'exec >&- 2>&-; exec 3> ready; trap \"\" TERM; (setsid sleep 300) & echo $$ >&3; wait'";
+    let (finished, (_, pipe)) = tokio::join!(place.run(script), place.ready());
+    assert_eq!(finished.unwrap().exit, Exit::Code(0));
+    let Ok(dirs) = std::fs::read_to_string(place.path(id).join("cgroups.txt")) else {
+        eprintln!("skipped: no control group of version 2 can be created here");
+        drop(std::mem::ManuallyDrop::into_inner(mark));
+        return marks_ended().await;
+    };
+    let ended = tokio::task::spawn_blocking(move || end_leftovers(("FABRO_RUN_ID", id)));
+    assert_eq!(ended.await.unwrap(), 2);
+    all_gone(pipe).await;
+    assert!(!std::path::Path::new(dirs.trim()).exists());
+    assert!(!place.path(id).join("cgroups.txt").exists());
+}
+
+#[tokio::test]
+#[cfg(target_os = "linux")]
+async fn a_control_group_ends_with_its_mark() {
+    let mut place = Place::new();
+    let id = "01TESTCGROUPEND";
+    record_processes("FABRO_RUN_ID", place.directory.path());
+    let mark = Mark::new();
+    // Whose orphans they are cannot be known by their parent while there is another mark.
+    let _other = Mark::new();
+    place.env.push(("FABRO_RUN_ID".to_owned(), id.to_owned()));
+    place.env.push(mark.variable());
+    let script =
+        "env -i setsid -f /bin/bash -c 'exec >&- 2>&-; exec 3> ready; echo $$ >&3; exec sleep 300'";
+    let (finished, (_, pipe)) = tokio::join!(place.run(script), place.ready());
+    assert_eq!(finished.unwrap().exit, Exit::Code(0));
+    let dirs = std::fs::read_to_string(place.path(id).join("cgroups.txt"));
+    drop(mark);
+    if let Ok(dir) = dirs {
+        marks_ended().await;
+        all_gone(pipe).await;
+        assert!(!std::path::Path::new(dir.trim()).exists());
+    } else {
+        eprintln!("skipped: no control group of version 2 can be created here");
+    }
+}
+
 #[test]
 #[cfg(target_os = "linux")]
 fn the_own_group_is_no_leftover() {
