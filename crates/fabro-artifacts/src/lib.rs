@@ -43,8 +43,8 @@ mod watcher;
 
 pub use keep::{Collection, Destination, Kept, LeftOut};
 pub use media_type::media_type;
-pub use pool::{Damaged, pool_of, stored_file, sweep};
-pub use rules::{PatternError, Rules};
+pub use pool::{Damaged, FILES, PoolUsage, pool_of, pool_usage, share, stored_file, sweep};
+pub use rules::{PatternError, Patterns, Rules};
 pub use watcher::{Baseline, Changes, Limits, Watcher};
 
 #[cfg(test)]

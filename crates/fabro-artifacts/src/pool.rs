@@ -17,6 +17,9 @@ const FEW: usize = 16;
 /// A copy that is not finished after this time belongs to no running program.
 const ABANDONED: Duration = Duration::from_hours(1);
 
+/// Where the artifacts of a run are kept, below its directory: as `{stage}/retry_{attempt}/{path}`.
+pub const FILES: &str = "cache/artifacts/files";
+
 /// The pool of the store that a run's directory, `{store}/runs/{id}`, is in: `{store}/artifacts`. A
 /// directory elsewhere has a pool of its own.
 pub fn pool_of(run_dir: &Path) -> PathBuf {
@@ -212,6 +215,56 @@ fn hash_of(file: &Path) -> io::Result<String> {
     Ok(digits.collect())
 }
 
+/// Gives a run the artifact of another one, under the same name.
+///
+/// # Errors
+///
+/// It is missing, damaged, or cannot be linked.
+pub fn share(from_run: &Path, to_run: &Path, path: &str, sha256: &str) -> Result<(), Damaged> {
+    let file = stored_file(from_run, path, sha256)?;
+    let linked = link_new(&file, &to_run.join(path));
+    linked.map_err(|source| Damaged::Read { path: path.to_owned(), source })
+}
+
+/// The space that a pool takes, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolUsage {
+    /// All of it.
+    pub total: u64,
+    /// What no run names: the next sweep frees it.
+    pub unnamed: u64,
+}
+
+/// The space that a pool takes.
+///
+/// # Errors
+///
+/// A directory cannot be read.
+pub fn pool_usage(pool: &Path) -> io::Result<PoolUsage> {
+    let mut usage = PoolUsage::default();
+    for shard in entries(pool)? {
+        let Ok(about) = shard.metadata() else { continue };
+        if !about.is_dir() {
+            usage.total += about.len();
+            continue;
+        }
+        for entry in entries(&shard.path())? {
+            let Ok(about) = entry.metadata() else { continue };
+            usage.total += about.len();
+            usage.unnamed += if about.nlink() == 1 { about.len() } else { 0 };
+        }
+    }
+    Ok(usage)
+}
+
+/// The entries of a directory; none when there is no such directory.
+fn entries(dir: &Path) -> io::Result<Vec<fs::DirEntry>> {
+    match fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        entries => entries?.collect(),
+    }
+}
+
 /// Removes the bytes of a pool that have no other name left, and what a program that died left there.
 /// Returns how many bytes that freed.
 ///
@@ -220,10 +273,6 @@ fn hash_of(file: &Path) -> io::Result<String> {
 /// A file cannot be removed.
 pub fn sweep(pool: &Path) -> io::Result<u64> {
     let mut freed = 0;
-    let entries = |dir: &Path| match fs::read_dir(dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        entries => entries?.collect::<io::Result<Vec<_>>>(),
-    };
     for shard in entries(pool)? {
         let Ok(about) = shard.metadata() else { continue };
         if !about.is_dir() {

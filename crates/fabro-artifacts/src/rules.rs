@@ -49,6 +49,48 @@ pub struct PatternError {
     pub reason: String,
 }
 
+/// Chooses artifacts by name: a path, a directory, or a glob pattern; one without `/` is for the name of
+/// the file too.
+///
+/// ```
+/// let chosen = fabro_artifacts::Patterns::new(&["*.png".into(), "reports".into()])?;
+/// assert!(chosen.is_match("test-results/login/shot.png"));
+/// assert!(chosen.is_match("reports/index.html"));
+/// assert!(!chosen.is_match("junit.xml"));
+/// # Ok::<(), fabro_artifacts::PatternError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Patterns {
+    exact: Vec<String>,
+    paths: Option<GlobSet>,
+    names: Option<GlobSet>,
+}
+
+impl Patterns {
+    /// These patterns; none choose everything.
+    ///
+    /// # Errors
+    ///
+    /// A pattern is not valid.
+    pub fn new(patterns: &[String]) -> Result<Self, PatternError> {
+        let names = patterns.iter().filter(|it| !it.contains('/')).cloned();
+        let names = globs(&names.collect::<Vec<_>>())?;
+        Ok(Self { exact: patterns.to_owned(), paths: globs(patterns)?, names })
+    }
+
+    /// Whether they choose a path.
+    pub fn is_match(&self, path: &str) -> bool {
+        let is_in = |globs: &Option<GlobSet>, path: &OsStr| {
+            globs.as_ref().is_some_and(|globs| globs.is_match(path))
+        };
+        let name = Path::new(path).file_name().unwrap_or_default();
+        self.exact.is_empty()
+            || self.exact.iter().any(|exact| exact == path)
+            || is_in(&self.paths, path.as_ref())
+            || is_in(&self.names, name)
+    }
+}
+
 /// Where in the tree a directory is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {

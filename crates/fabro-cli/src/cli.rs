@@ -3,9 +3,9 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    answer, cancel, compact, completion, context, cost, doctor, du, dump, events, explain,
-    explain_attribute, fmt, fork, graph, init, inspect, logs, model, prune, ps, replay, resume, rm,
-    run, steer, validate, verify, wait,
+    answer, artifact, cancel, compact, completion, context, cost, doctor, du, dump, events,
+    explain, explain_attribute, fmt, fork, graph, init, inspect, logs, model, prune, ps, replay,
+    resume, rm, run, steer, validate, verify, wait,
 };
 use crate::exit::Exit;
 use crate::global::Global;
@@ -58,6 +58,9 @@ pub enum Command {
     Cost(cost::CostArgs),
     #[command(visible_alias = "export")]
     Dump(dump::DumpArgs),
+    /// List, copy and open the artifacts of a run
+    #[command(subcommand, visible_alias = "artifacts")]
+    Artifact(artifact::ArtifactCommand),
     Wait(wait::WaitArgs),
     Answer(answer::AnswerArgs),
     Steer(steer::SteerArgs),
@@ -108,6 +111,7 @@ impl Command {
             Self::Explain(args) => block_on(explain::explain(&args, global)),
             Self::Cost(args) => block_on(cost::cost(&args, global)),
             Self::Dump(args) => block_on(dump::dump(&args, global)),
+            Self::Artifact(command) => block_on(artifact::artifact(command, global)),
             Self::Wait(args) => block_on(wait::wait(&args, global)),
             Self::Answer(args) => block_on(answer::answer(&args, global)),
             Self::Steer(args) => block_on(steer::steer(&args, global)),

@@ -100,6 +100,13 @@ pub fn nodes() -> Vec<CompletionCandidate> {
     distinct(events.iter().filter_map(|event| event.entry.node_id.as_deref().map(str::to_owned)))
 }
 
+/// The paths of the artifacts of the run that the line names.
+pub fn artifacts() -> Vec<CompletionCandidate> {
+    let events = events_of_run().unwrap_or_default();
+    let all = fabro_inspect::artifacts(&events);
+    distinct(all.into_iter().map(|kept| kept.artifact.path.clone()))
+}
+
 /// The choices of the open gates of the run that the line names, and the gates if there are several.
 pub fn choices() -> Vec<CompletionCandidate> {
     let gates = || {

@@ -10,14 +10,11 @@ use fabro_engine::{Backend, Reporter, Stage, StageEnd};
 use fabro_events::{CapturedArtifact, EventBody, Note};
 use fabro_redact::Redactor;
 use fabro_sandbox::artifacts::{
-    Baseline, Changes, Collection, Destination, Limits, Rules, Watcher, pool_of,
+    Baseline, Changes, Collection, Destination, FILES, Limits, Rules, Watcher, pool_of,
 };
 use fabro_types::{BlobRef, NodeKind};
 use parking_lot::Mutex;
 use tokio::task::spawn_blocking;
-
-/// The directory of artifacts, below the directory of a run.
-const FILES: &str = "cache/artifacts/files";
 
 /// So many files that were not kept are named one by one.
 const NAMED: usize = 20;

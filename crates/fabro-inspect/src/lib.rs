@@ -32,6 +32,7 @@
 //!
 //! Limits: a log is held in memory as a whole; every report costs time linear in it.
 
+mod artifacts;
 mod at;
 mod blobs;
 mod cause;
@@ -49,6 +50,7 @@ mod read_back;
 pub mod replay;
 mod stage;
 
+pub use artifacts::{KeptArtifact, artifacts};
 pub use at::{StageKey, check_stage};
 pub use cause::Cause;
 pub use context::{context_at, diff};

@@ -20,7 +20,7 @@ use crate::output;
 /// Show the space that runs take, the largest first
 #[derive(clap::Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  fabro du\n  fabro du latest\n  fabro du --json | jq '.runs[] | select(.total_bytes > 1e8) | .id'\n\nA run counts with its sub-workflows. A blob that several runs name is shown as shared, and goes with the\nlast of them. `fabro prune` removes runs."
+    after_help = "Examples:\n  fabro du\n  fabro du latest\n  fabro du --json | jq '.runs[] | select(.total_bytes > 1e8) | .id'\n\nA run counts with its sub-workflows. A blob or an artifact that several runs have is shown as shared, and\ngoes with the last of them. `fabro prune` removes runs."
 )]
 pub struct DuArgs {
     /// Only these runs
@@ -41,6 +41,8 @@ pub(super) struct SizeRow {
     pub(super) records_bytes: u64,
     pub(super) blobs_bytes: u64,
     pub(super) shared_blobs_bytes: u64,
+    pub(super) artifacts_bytes: u64,
+    pub(super) shared_artifacts_bytes: u64,
     pub(super) files_bytes: u64,
     /// What removing it would free.
     pub(super) total_bytes: u64,
@@ -57,6 +59,8 @@ impl SizeRow {
             records_bytes: usage.records,
             blobs_bytes: usage.blobs,
             shared_blobs_bytes: usage.shared_blobs,
+            artifacts_bytes: usage.artifacts,
+            shared_artifacts_bytes: usage.shared_artifacts,
             files_bytes: usage.files,
             total_bytes: usage.own(),
             last_ms: summary.ended_at_ms.unwrap_or(summary.started_at_ms),
@@ -71,6 +75,8 @@ struct Report {
     free_bytes: u64,
     blob_files_bytes: u64,
     unnamed_blobs_bytes: u64,
+    artifact_files_bytes: u64,
+    unnamed_artifacts_bytes: u64,
 }
 
 /// Shows the space that runs take.
@@ -90,13 +96,14 @@ pub async fn du(args: &DuArgs, global: &Global) -> anyhow::Result<Exit> {
     let (mut runs, usage) = sizes(&store).await?;
     runs.retain(|row| named.is_empty() || named.contains(&row.id));
     runs.sort_by_key(|row| (std::cmp::Reverse(row.total_bytes), row.id));
-    let StoreUsage { database, free, blob_files, unnamed_blobs, .. } = usage;
     let report = Report {
         runs,
-        database_bytes: database,
-        free_bytes: free,
-        blob_files_bytes: blob_files,
-        unnamed_blobs_bytes: unnamed_blobs,
+        database_bytes: usage.database,
+        free_bytes: usage.free,
+        blob_files_bytes: usage.blob_files,
+        unnamed_blobs_bytes: usage.unnamed_blobs,
+        artifact_files_bytes: usage.artifacts,
+        unnamed_artifacts_bytes: usage.unnamed_artifacts,
     };
     output::report(args.json, &report, || text(&report, global))?;
     Ok(Exit::SUCCEEDED)
@@ -121,11 +128,12 @@ fn text(report: &Report, global: &Global) -> String {
     };
     let _ = writeln!(
         text,
-        "\n{} in {runs}; the database has {}, of which {} is free; blobs in files {}",
+        "\n{} in {runs}; the database has {}, of which {} is free; blobs in files {}; artifacts {}",
         size(own),
         size(report.database_bytes),
         size(report.free_bytes),
         size(report.blob_files_bytes),
+        size(report.artifact_files_bytes),
     );
     text
 }
@@ -138,6 +146,7 @@ pub(super) fn table(rows: &[SizeRow], global: &Global) -> String {
         ("age", Align::Right),
         ("records", Align::Right),
         ("blobs", Align::Right),
+        ("artifacts", Align::Right),
         ("shared", Align::Right),
         ("files", Align::Right),
         ("total", Align::Right),
@@ -152,7 +161,8 @@ pub(super) fn table(rows: &[SizeRow], global: &Global) -> String {
             age_text(u64::try_from(now_ms - row.last_ms).unwrap_or_default()),
             size(row.records_bytes),
             size(row.blobs_bytes),
-            size(row.shared_blobs_bytes),
+            size(row.artifacts_bytes),
+            size(row.shared_blobs_bytes + row.shared_artifacts_bytes),
             size(row.files_bytes),
             size(row.total_bytes),
             row.workflow.clone(),

@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 use clap_complete::ArgValueCandidates;
 use fabro_engine::read_all;
 use fabro_events::{Event, EventBody, ParentStage};
+use fabro_inspect::artifacts;
 use fabro_inspect::dump::{DumpError, DumpRun, DumpWriter, StageDir, dump as write_run};
 use fabro_run::{Bundle, is_driven};
+use fabro_sandbox::artifacts::{FILES, stored_file};
 use fabro_store::{Runs as _, SqliteStore};
 use fabro_terminal::clean;
 use fabro_types::RunId;
@@ -46,7 +48,8 @@ pub struct DumpArgs {
 pub async fn dump(args: &DumpArgs, global: &Global) -> anyhow::Result<Exit> {
     let (store, run) = global.run_to_read(&args.run).await?;
     let target = args.output.clone().unwrap_or_else(|| PathBuf::from(run.to_string()));
-    let family = Family::read(&store, run).await?;
+    let mut family = Family::read(&store, run).await?;
+    family.keep_references = args.no_blobs;
     let is_zip = target.extension().is_some_and(|it| it.eq_ignore_ascii_case("zip"));
     let unwritable = |error: &io::Error| {
         let next = "name another place with -o";
@@ -54,12 +57,12 @@ pub async fn dump(args: &DumpArgs, global: &Global) -> anyhow::Result<Exit> {
     };
     if is_zip {
         let mut zip = Zip::create(&target).map_err(|error| unwritable(&error))?;
-        family.write(&store, run, "", !args.no_blobs, &mut zip)?;
+        family.write(&store, run, "", &mut zip)?;
         zip.finish(&target).map_err(|error| unwritable(&error))?;
     } else {
         check_new(&target)?;
         let mut dir = Dir::create(&target).map_err(|error| unwritable(&error))?;
-        family.write(&store, run, "", !args.no_blobs, &mut dir)?;
+        family.write(&store, run, "", &mut dir)?;
         dir.finish(&target).map_err(|error| unwritable(&error))?;
     }
     output::text(&format!("{}\n", clean(&target.to_string_lossy())))?;
@@ -87,6 +90,7 @@ fn check_new(target: &Path) -> anyhow::Result<()> {
 struct Family {
     logs: BTreeMap<RunId, Vec<Event>>,
     driven: bool,
+    keep_references: bool,
 }
 
 impl Family {
@@ -95,7 +99,7 @@ impl Family {
         for member in store.family(run).await? {
             logs.insert(member, read_all(store, member).await?);
         }
-        Ok(Self { logs, driven: is_driven(store, run).await? })
+        Ok(Self { logs, driven: is_driven(store, run).await?, keep_references: false })
     }
 
     /// Writes a run, then its sub-workflows below `children/`, each under the name of its stage.
@@ -104,7 +108,6 @@ impl Family {
         store: &SqliteStore,
         run: RunId,
         prefix: &str,
-        fill: bool,
         writer: &mut dyn DumpWriter,
     ) -> anyhow::Result<()> {
         let Some(events) = self.logs.get(&run) else { return Ok(()) };
@@ -115,12 +118,14 @@ impl Family {
             is_driven: self.driven,
             graph: &graph,
             blobs: store,
-            keep_references: !fill,
+            keep_references: self.keep_references,
         };
         let stages = write_run(&dumped, prefix, writer)?;
+        let run_dir = store.runs_dir().join(run.to_string());
         for stage in &stages {
-            earlier_attempts(&store.runs_dir().join(run.to_string()), stage, prefix, writer)?;
+            earlier_attempts(&run_dir, stage, prefix, writer)?;
         }
+        write_artifacts(events, &run_dir, prefix, writer)?;
         for (child, events) in &self.logs {
             let Some((_, Some(parent))) = created(events) else { continue };
             if parent.run_id != run {
@@ -131,7 +136,7 @@ impl Family {
             // A rewind may have taken the stage back.
             let Some(stage) = stages.iter().rfind(is_above) else { continue };
             let prefix = format!("{prefix}children/{}/", stage.name);
-            self.write(store, *child, &prefix, fill, writer)?;
+            self.write(store, *child, &prefix, writer)?;
         }
         Ok(())
     }
@@ -159,6 +164,29 @@ fn earlier_attempts(
             let Ok(bytes) = fs::read(run_dir.join(&below).join(name)) else { continue };
             let path = format!("{prefix}{below}/{name}");
             writer.write(&path, &bytes).map_err(|source| DumpError::Write { path, source })?;
+        }
+    }
+    Ok(())
+}
+
+/// The artifacts, as `artifacts/{stage}/retry_{attempt}/{path}`. One that is missing or damaged is a
+/// warning: the rest of the dump is right.
+fn write_artifacts(
+    events: &[Event],
+    run_dir: &Path,
+    prefix: &str,
+    writer: &mut dyn DumpWriter,
+) -> Result<(), DumpError> {
+    for kept in artifacts(events) {
+        let name = kept.artifact.file.strip_prefix(FILES).unwrap_or(&kept.artifact.file);
+        let path = format!("{prefix}artifacts{name}");
+        let failed = |source| DumpError::Write { path: path.clone(), source };
+        match stored_file(run_dir, &kept.artifact.file, &kept.artifact.sha256) {
+            Ok(file) => {
+                let bytes = fs::read(file).map_err(failed)?;
+                writer.write(&path, &bytes).map_err(failed)?;
+            }
+            Err(damaged) => output::stderr(&format!("warning: {damaged}\n")),
         }
     }
     Ok(())

@@ -2,7 +2,9 @@
 
 use clap_complete::ArgValueCandidates;
 use fabro_engine::{checkpoint, read_all};
+use fabro_inspect::artifacts;
 use fabro_run::ForkPoint;
+use fabro_sandbox::artifacts::share;
 use fabro_store::SqliteStore;
 use fabro_types::RunId;
 use serde_json::{Map, Value, json};
@@ -36,8 +38,24 @@ pub struct ForkArgs {
 /// Copies a run up to the end of a stage.
 pub async fn fork(args: ForkArgs, global: &Global) -> anyhow::Result<Exit> {
     let (store, from) = find(&args, global).await?;
-    let point = fabro_run::fork(&store, from, args.stage.as_deref(), &values(&args)).await;
-    report("forked", from, &point?, args.json, global)
+    let point = fabro_run::fork(&store, from, args.stage.as_deref(), &values(&args)).await?;
+    share_artifacts(&store, from, point.id, global).await?;
+    report("forked", from, &point, args.json, global)
+}
+
+/// The copy names artifacts as its own: it keeps them when the original is removed.
+async fn share_artifacts(
+    store: &SqliteStore,
+    from: RunId,
+    to: RunId,
+    global: &Global,
+) -> anyhow::Result<()> {
+    let dir = |run: RunId| store.runs_dir().join(run.to_string());
+    let events = read_all(store, to).await?;
+    for kept in artifacts(&events) {
+        global.warn(share(&dir(from), &dir(to), &kept.artifact.file, &kept.artifact.sha256).err());
+    }
+    Ok(())
 }
 
 /// Takes a run back to the end of a stage.

@@ -1,6 +1,7 @@
 //! One file for each command: its arguments, what it does, and what it prints.
 
 pub mod answer;
+pub mod artifact;
 pub mod cancel;
 pub mod compact;
 pub mod completion;

@@ -143,13 +143,13 @@ pub async fn prune(args: &PruneArgs, global: &Global) -> anyhow::Result<Exit> {
 /// What removing these runs would free.
 fn expected(selected: &[SizeRow], usage: &StoreUsage) -> u64 {
     let runs: u64 = selected.iter().map(|row| row.total_bytes).sum();
-    runs + usage.free + usage.unnamed_blobs
+    runs + usage.free + usage.unnamed_blobs + usage.unnamed_artifacts
 }
 
 /// What a store takes on the disk.
 fn taken(usage: &StoreUsage) -> u64 {
     let files: u64 = usage.runs.iter().map(|run| run.files).sum();
-    usage.database + usage.blob_files + files
+    usage.database + usage.blob_files + usage.artifacts + files
 }
 
 fn shown(args: &PruneArgs, report: &Report, global: &Global) -> String {

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
+mod artifacts;
 mod check;
 mod completion;
 mod damage;

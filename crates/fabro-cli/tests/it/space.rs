@@ -29,7 +29,7 @@ fn taken(report: &Value) -> String {
     let runs = report["runs"].as_array().unwrap().iter();
     let line = |run: &Value| {
         assert!(run["records_bytes"].as_u64().unwrap() > 500, "{run}");
-        let sum = ["records_bytes", "blobs_bytes", "files_bytes"];
+        let sum = ["records_bytes", "blobs_bytes", "artifacts_bytes", "files_bytes"];
         let sum: u64 = sum.iter().map(|name| run[*name].as_u64().unwrap()).sum();
         assert_eq!(run["total_bytes"], sum, "{run}");
         let of = |name: &str| run[name].as_u64().unwrap() / 1_000;
@@ -68,10 +68,10 @@ fn what_runs_take_is_shown() {
     assert_snapshot!(project.run(&["du", "latest"]), @r"
     exit 0
     ── stdout
-    run status age records blobs shared files total workflow
-    [ID] paused [T] [SIZE] [SIZE] [SIZE] [SIZE] [SIZE] Gate
+    run status age records blobs artifacts shared files total workflow
+    [ID] paused [T] [SIZE] [SIZE] [SIZE] [SIZE] [SIZE] [SIZE] Gate
 
-    [SIZE] in 1 run; the database has [SIZE], of which [SIZE] is free; blobs in files [SIZE]
+    [SIZE] in 1 run; the database has [SIZE], of which [SIZE] is free; blobs in files [SIZE]; artifacts [SIZE]
     ");
     assert_snapshot!(Project::new().run(&["du"]), @r"
     exit 0
@@ -130,8 +130,8 @@ fn prune_says_what_it_would_do() {
     assert_snapshot!(project.run(&["prune", "--status", "failed,partially_succeeded"]), @r"
     exit 0
     ── stdout
-    run status age records blobs shared files total workflow
-    [ID] partially_succeeded [T] [SIZE] [SIZE] [SIZE] [SIZE] [SIZE] Fails
+    run status age records blobs artifacts shared files total workflow
+    [ID] partially_succeeded [T] [SIZE] [SIZE] [SIZE] [SIZE] [SIZE] [SIZE] Fails
 
     --force would remove this run and free about [SIZE].
     ");

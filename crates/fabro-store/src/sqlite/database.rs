@@ -81,6 +81,11 @@ impl Database {
         self.dir.join("runs")
     }
 
+    /// The pool of the artifacts of all runs.
+    pub(super) fn artifacts_dir(&self) -> PathBuf {
+        fabro_artifacts::pool_of(&self.runs_dir().join("of-any-run"))
+    }
+
     pub(super) fn conn(&self) -> MutexGuard<'_, Connection> {
         // A panic under the lock has rolled its transaction back.
         self.conn.lock().unwrap_or_else(PoisonError::into_inner)

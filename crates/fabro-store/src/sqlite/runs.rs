@@ -117,7 +117,17 @@ impl Database {
             self.release(lease)?;
         }
         deleted?;
+        self.sweep_artifacts()?;
         self.sweep().map(drop)
+    }
+
+    /// Removes the artifacts that no run names. A name is the use, so runs may be driven meanwhile.
+    pub(super) fn sweep_artifacts(&self) -> Result<(), StoreError> {
+        let pool = self.artifacts_dir();
+        match fabro_artifacts::sweep(&pool) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(StoreError::io(pool, error)),
+        }
     }
 
     fn delete_family(

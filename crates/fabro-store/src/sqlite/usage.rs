@@ -24,6 +24,10 @@ pub struct StoreUsage {
     pub blob_files: u64,
     /// The blobs, in the database or as files, that no run names.
     pub unnamed_blobs: u64,
+    /// The artifacts of all runs.
+    pub artifacts: u64,
+    /// The artifacts that no run names.
+    pub unnamed_artifacts: u64,
     /// Each run that is not a sub-workflow's, in the order of their ids.
     pub runs: Vec<RunUsage>,
 }
@@ -39,14 +43,42 @@ pub struct RunUsage {
     pub blobs: u64,
     /// The blobs that it names and other runs too.
     pub shared_blobs: u64,
-    /// The files of its stages.
+    /// The artifacts that no other run has.
+    pub artifacts: u64,
+    /// The artifacts that it has and other runs too.
+    pub shared_artifacts: u64,
+    /// The other files of its stages.
     pub files: u64,
 }
 
+/// A file with several names: an artifact.
+struct Link {
+    length: u64,
+    /// How many names it has.
+    all: u64,
+    /// How many of them are the run's.
+    seen: u64,
+}
+
+/// By device and inode.
+type Links = BTreeMap<(u64, u64), Link>;
+
 impl RunUsage {
+    fn new(run: RunId) -> Self {
+        Self {
+            run,
+            records: 0,
+            blobs: 0,
+            shared_blobs: 0,
+            artifacts: 0,
+            shared_artifacts: 0,
+            files: 0,
+        }
+    }
+
     /// What removing the run would free.
     pub fn own(&self) -> u64 {
-        self.records + self.blobs + self.files
+        self.records + self.blobs + self.artifacts + self.files
     }
 }
 
@@ -71,12 +103,22 @@ impl Database {
         })?;
         let roots = roots(&rows);
         let mut runs = BTreeMap::new();
+        let mut links: BTreeMap<RunId, Links> = BTreeMap::new();
         for (key, row) in &rows {
             let run = roots[key];
-            let empty = RunUsage { run, records: 0, blobs: 0, shared_blobs: 0, files: 0 };
-            let usage = runs.entry(run).or_insert(empty);
+            let usage = runs.entry(run).or_insert_with(|| RunUsage::new(run));
             usage.records += row.records;
-            usage.files += tree_length(&self.runs_dir().join(row.run.to_string()))?;
+            let dir = self.runs_dir().join(row.run.to_string());
+            usage.files += tree_length(&dir, links.entry(run).or_default())?;
+        }
+        for (run, links) in links {
+            let Some(usage) = runs.get_mut(&run) else { continue };
+            for link in links.into_values() {
+                // The pool has one name more.
+                let is_own = link.all <= link.seen + 1;
+                let sum = if is_own { &mut usage.artifacts } else { &mut usage.shared_artifacts };
+                *sum += link.length;
+            }
         }
         let mut named_by: BTreeMap<i64, BTreeSet<RunId>> = BTreeMap::new();
         for (key, blob) in uses {
@@ -100,16 +142,22 @@ impl Database {
             }
         }
         let log = self.path.with_extension("db-wal");
+        let pool = self.artifacts_dir();
+        let artifacts =
+            fabro_artifacts::pool_usage(&pool).map_err(|error| StoreError::io(pool, error))?;
         Ok(StoreUsage {
             database: file_length(&self.path)? + file_length(&log)?,
             free,
             blob_files,
             unnamed_blobs,
+            artifacts: artifacts.total,
+            unnamed_artifacts: artifacts.unnamed,
             runs: runs.into_values().collect(),
         })
     }
 
     pub(super) fn compact(&self, least: u64) -> Result<bool, StoreError> {
+        self.sweep_artifacts()?;
         if !self.sweep()? {
             return Ok(false);
         }
@@ -191,11 +239,10 @@ fn file_length(path: &Path) -> Result<u64, StoreError> {
     }
 }
 
-/// The length of all files below a directory; a file with several names counts once. What disappears
-/// meanwhile counts nothing.
-fn tree_length(dir: &Path) -> Result<u64, StoreError> {
+/// The length of all files below a directory that have one name, those with several besides. What
+/// disappears meanwhile counts nothing.
+fn tree_length(dir: &Path, links: &mut Links) -> Result<u64, StoreError> {
     let mut length = 0;
-    let mut seen = BTreeSet::new();
     let mut open = vec![dir.to_owned()];
     while let Some(dir) = open.pop() {
         let entries = match fs::read_dir(&dir) {
@@ -208,7 +255,10 @@ fn tree_length(dir: &Path) -> Result<u64, StoreError> {
             let path = entry.path();
             match entry.metadata() {
                 Ok(meta) if meta.is_dir() => open.push(path),
-                Ok(meta) if meta.nlink() > 1 && !seen.insert((meta.dev(), meta.ino())) => {}
+                Ok(meta) if meta.nlink() > 1 => {
+                    let link = Link { length: meta.len(), all: meta.nlink(), seen: 0 };
+                    links.entry((meta.dev(), meta.ino())).or_insert(link).seen += 1;
+                }
                 Ok(meta) => length += meta.len(),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(StoreError::io(path, error)),
