@@ -3,6 +3,7 @@
 //! toolchain: the coverage is LLVM's, by flags that the stable compiler takes.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -48,7 +49,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
         say(&format!("\n== {name}, {seconds} s"));
         let target = Target {
             program: programs.join(name),
-            corpus: folder.join("corpus").join(name),
+            corpus: folder.join("corpus").join(format!("{name}.jsonl")),
             found: found.join(name),
         };
         if let Err(error) = target.fuzz(args, seconds) {
@@ -99,7 +100,7 @@ fn build(root: &Path, folder: &Path, names: &[String]) -> Result<PathBuf> {
 
 struct Target {
     program: PathBuf,
-    /// In the repository: small inputs that together reach all that was reached so far.
+    /// In the repository: small inputs that together reach all that was reached so far, one a line.
     corpus: PathBuf,
     /// Inputs that fail.
     found: PathBuf,
@@ -108,12 +109,17 @@ struct Target {
 impl Target {
     /// Fuzzes for some time, and adds to the corpus what reaches more than it.
     fn fuzz(&self, args: &Args, seconds: u64) -> Result<()> {
-        fs::create_dir_all(&self.corpus).context("make the corpus")?;
         fs::create_dir_all(&self.found).context("make a folder for what is found")?;
-        let work = tempfile::tempdir().context("make a temporary folder")?;
+        let folders = tempfile::tempdir().context("make a temporary folder")?;
+        let [known, new, merged] = ["known", "new", "merged"].map(|name| folders.path().join(name));
+        for folder in [&known, &new, &merged] {
+            fs::create_dir(folder).context("make a temporary folder")?;
+        }
+        unpack(&self.corpus, &known)?;
         let time = format!("-max_total_time={seconds}");
-        self.start(args, &[&time], &[work.path(), &self.corpus])?;
-        self.start(args, &["-merge=1"], &[&self.corpus, work.path()])
+        self.start(args, &[&time], &[&new, &known])?;
+        self.start(args, &["-merge=1"], &[&merged, &known, &new])?;
+        pack(&merged, &self.corpus)
     }
 
     fn start(&self, args: &Args, options: &[&str], folders: &[&Path]) -> Result<()> {
@@ -132,5 +138,80 @@ impl Target {
             command.status().with_context(|| format!("start {}", self.program.display()))?;
         ensure!(status.success(), "it ended with {status}");
         Ok(())
+    }
+}
+
+/// Writes each line of a corpus into a file of its own.
+fn unpack(corpus: &Path, folder: &Path) -> Result<()> {
+    let text = match fs::read_to_string(corpus) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        text => text.with_context(|| format!("read {}", corpus.display()))?,
+    };
+    for (number, line) in text.lines().enumerate() {
+        let input: Input = serde_json::from_str(line)
+            .with_context(|| format!("{}:{}", corpus.display(), number + 1))?;
+        let bytes = match input {
+            Input::Text(text) => text.into_bytes(),
+            Input::Bytes(bytes) => bytes,
+        };
+        fs::write(folder.join(number.to_string()), bytes).context("write an input")?;
+    }
+    Ok(())
+}
+
+/// Writes the files of a folder as lines of a corpus, the shortest first.
+fn pack(folder: &Path, corpus: &Path) -> Result<()> {
+    let mut inputs = Vec::new();
+    for entry in fs::read_dir(folder).context("list the inputs")? {
+        let path = entry.context("list the inputs")?.path();
+        inputs.push(fs::read(&path).context("read an input")?);
+    }
+    inputs.sort_unstable_by(|a, b| a.len().cmp(&b.len()).then_with(|| a.cmp(b)));
+    let mut text = String::new();
+    for bytes in inputs {
+        let input = String::from_utf8(bytes)
+            .map_or_else(|error| Input::Bytes(error.into_bytes()), Input::Text);
+        text.push_str(&serde_json::to_string(&input).context("write an input")?);
+        text.push('\n');
+    }
+    corpus.parent().map_or(Ok(()), fs::create_dir_all).context("make the corpus")?;
+    fs::write(corpus, text).with_context(|| format!("write {}", corpus.display()))
+}
+
+/// An input in a corpus: its text, where it is one.
+#[derive(serde::Deserialize, serde::Serialize)]
+#[serde(untagged)]
+enum Input {
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_corpus_is_packed_and_unpacked() {
+        let dir = tempfile::tempdir().unwrap();
+        let [first, second] = ["first", "second"].map(|name| dir.path().join(name));
+        fs::create_dir(&first).unwrap();
+        fs::create_dir(&second).unwrap();
+        let inputs: [&[u8]; 4] = [b"", b"a\n\"", "é\0".as_bytes(), b"\xff\x00long"];
+        for (number, input) in inputs.iter().enumerate() {
+            fs::write(first.join(format!("{number}")), input).unwrap();
+        }
+        let corpus = dir.path().join("corpus").join("graph.jsonl");
+        unpack(&corpus, &second).unwrap();
+        pack(&first, &corpus).unwrap();
+        insta::assert_snapshot!(fs::read_to_string(&corpus).unwrap(), @r#"
+        ""
+        "a\n\""
+        "é\u0000"
+        [255,0,108,111,110,103]
+        "#);
+        unpack(&corpus, &second).unwrap();
+        for (number, input) in inputs.iter().enumerate() {
+            assert_eq!(fs::read(second.join(format!("{number}"))).unwrap(), *input);
+        }
     }
 }

@@ -64,5 +64,7 @@ mod lines;
 #[cfg(feature = "acp")]
 pub use acp::Acp;
 pub use backend::{Backend, Done, Progress, Session, Task};
+#[cfg(fuzzing)]
+pub use cli::fuzzing;
 pub use cli::{Cli, CliAgent};
 pub use error::{BackendError, StatedKind};

@@ -59,6 +59,8 @@ pub use message::{Content, Message, Reasoning, Role, ToolCall, ToolSpec};
 pub use model::{
     Model, ModelSource, Part, Reply, Request, StopReason, TurnCounts, collect, complete,
 };
+#[cfg(all(fuzzing, feature = "providers"))]
+pub use providers::fuzzing;
 #[cfg(feature = "providers")]
 pub use providers::{Provider, ProviderKind, Providers, Secret, SetupError, install_tls};
 pub use script::{Script, ScriptError};

@@ -2,6 +2,8 @@ mod agy;
 mod answer;
 mod claude;
 mod codex;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod gemini;
 mod output;
 mod program;
