@@ -148,6 +148,7 @@ interface = "anthropic_messages"
 chat_tools = "without_effort"
 output_schema = false
 tools = true
+fast_factor = 2
 shutdown_date = 2027-01-14
 [[models.m.prices]]
 above = 272_000
@@ -168,6 +169,7 @@ output_cost = 1.5
     cache_write_cost 5.0
     long_cache_write_cost 8.0
     prices [{"above":272000,"input_cost":2.0,"output_cost":3.0,"cached_cost":0.5,"cache_write_cost":5.0},{"from":"2026-12-01","except_hours":[[1,4],[6,10]],"input_cost":1.0,"output_cost":1.5}]
+    fast_factor 2.0
     tools true
     output_schema false
     efforts ["low","xhigh"]

@@ -7,7 +7,7 @@ use fabro_engine::{Backend, LlmSpec, NodeBody, NodeSpec, Plan};
 use fabro_external_agents::CliAgent;
 use fabro_graph::NodeKind;
 use fabro_handlers::ModelDefaults;
-use fabro_llm::{Catalog, Fallback, ModelInfo, Providers, Request};
+use fabro_llm::{Catalog, Fallback, Providers, Request};
 use fabro_types::{Date, MAX_SUB_WORKFLOW_DEPTH};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan as _};
@@ -27,6 +27,8 @@ const NOTICE_DAYS: i64 = 60;
 enum Problem {
     /// The model is not in the catalog, or without a price.
     Unpriced(String),
+    /// What this speed costs is not known of the model.
+    Speed(String, String),
     /// The program chooses the model, so its price is not known.
     Chosen(&'static str),
     /// The agent of this command may not say what it costs.
@@ -150,13 +152,21 @@ impl Search<'_> {
 
     fn named(&mut self, name: &str, spec: &NodeSpec) {
         let known = self.catalog.same_model(name);
-        let has_price = known.is_some_and(ModelInfo::has_price);
+        let speed = spec.llm().and_then(|llm| llm.speed.as_deref());
+        let mut problems = Vec::new();
         let shutdown = known.and_then(|model| model.shutdown_date);
         if let Some(day) = shutdown.filter(|day| *day <= self.last_day) {
-            self.add(Problem::ShutDown(name.to_owned(), day), spec);
+            problems.push(Problem::ShutDown(name.to_owned(), day));
         }
-        if !has_price {
-            self.add(Problem::Unpriced(name.to_owned()), spec);
+        match (known.filter(|model| model.has_price()), speed) {
+            (None, _) => problems.push(Problem::Unpriced(name.to_owned())),
+            (Some(model), Some(speed)) if model.speed_factor(speed).is_none() => {
+                problems.push(Problem::Speed(name.to_owned(), speed.to_owned()));
+            }
+            _ => {}
+        }
+        for problem in problems {
+            self.add(problem, spec);
         }
     }
 
@@ -183,6 +193,16 @@ fn warning(problem: &Problem, stages: &[String]) -> String {
             "the price of `{name}` ({of}) is not known, so the spending limit does not count it: set \
              input_cost and output_cost in [models.\"{name}\"], in US dollars for a million tokens"
         ),
+        Problem::Speed(name, speed) => {
+            let remedy = match speed.as_str() {
+                "fast" | "flex" => format!("set {speed}_factor in [models.\"{name}\"], or leave"),
+                _ => "use `fast` or `flex`, or leave".to_owned(),
+            };
+            format!(
+                "the price of `{name}` with speed `{speed}` ({of}) is not known, so the spending limit does not \
+                 count it: {remedy} `speed` out"
+            )
+        }
         Problem::ShutDown(name, day) => format!(
             "`{name}` ({of}): its provider shuts it down on {day}; after that it may be refused, or another \
              model may answer at its own price: choose another one"

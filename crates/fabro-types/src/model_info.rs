@@ -31,6 +31,12 @@ pub struct ModelInfo {
     /// Its prices for long requests, at other hours, and from a day on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub prices: Vec<SpecialPrices>,
+    /// How many times the usual prices the speed `fast` costs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fast_factor: Option<f64>,
+    /// How many times the usual prices the speed `flex` costs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flex_factor: Option<f64>,
     /// It can call tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<bool>,
@@ -63,10 +69,21 @@ impl ModelInfo {
         Self { name: name.into(), ..Self::default() }
     }
 
-    /// What one request at this time (milliseconds since 1970) costs; `None` when the prices are
-    /// unknown.
+    /// What one request at this time (milliseconds since 1970) costs at the usual speed; `None` when the
+    /// prices are unknown.
     pub fn costs(&self, usage: &Usage, at_ms: i64) -> Option<Costs> {
         prices_at(&self.cost, &self.prices, usage.input_tokens, at_ms).costs(usage)
+    }
+
+    /// How many times the usual prices a request at this speed costs: the word of a node or of a provider's
+    /// answer. `None` when that is unknown.
+    pub fn speed_factor(&self, speed: &str) -> Option<f64> {
+        match speed {
+            "standard" | "standard_only" | "default" | "auto" => Some(1.0),
+            "fast" | "priority" => self.fast_factor,
+            "flex" => self.flex_factor,
+            _ => None,
+        }
     }
 
     /// Whether this is its name or an alias of it.
@@ -88,8 +105,15 @@ impl ModelInfo {
     /// under conditions only where this one has no price of its own.
     pub fn or(self, base: &Self) -> Self {
         let prices = if self.has_price() { self.prices } else { base.prices.clone() };
-        let cost = self.cost.or(&base.cost);
-        Self { cost, prices, ..self }.or_rules(base)
+        let same = Self {
+            cost: self.cost.or(&base.cost),
+            prices,
+            fast_factor: self.fast_factor.or(base.fast_factor),
+            flex_factor: self.flex_factor.or(base.flex_factor),
+            shutdown_date: self.shutdown_date.or(base.shutdown_date),
+            ..self
+        };
+        same.or_rules(base)
     }
 
     /// The same with unknown properties other than prices taken from `base`, a related model.

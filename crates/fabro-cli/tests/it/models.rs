@@ -96,7 +96,7 @@ async fn an_applied_compaction_has_a_price() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_limit_that_cannot_count_a_model_is_told_before_the_run() {
-    let answers = (0..3).map(|_| Response::text("ok").usage(20, 2, 0)).collect();
+    let answers = (0..4).map(|_| Response::text("ok").usage(20, 2, 0)).collect();
     let (project, _server) = project(answers, "").await;
     project.write(
         "w.fabro",
@@ -105,7 +105,8 @@ async fn a_limit_that_cannot_count_a_model_is_told_before_the_run() {
             a [prompt="x", shape=tab]
             b [prompt="x", shape=tab, fallbacks="local/gpt-5.4-pro-own"]
             c [prompt="x", shape=tab, provider=local, model=claude_next]
-            start -> a -> b -> c -> exit }"#,
+            d [prompt="x", shape=tab, speed=fast]
+            start -> a -> b -> c -> d -> exit }"#,
     );
     let output = project.output(&["run", "w.fabro", "--quiet"]);
     let told = String::from_utf8_lossy(&output.stderr);
@@ -113,6 +114,7 @@ async fn a_limit_that_cannot_count_a_model_is_told_before_the_run() {
     assert_snapshot!(told.join("\n"), @r#"
     warning: the price of `claude_next` (`c`) is not known, so the spending limit does not count it: set input_cost and output_cost in [models."claude_next"], in US dollars for a million tokens
     warning: the price of `gpt-5.4-pro-own` (`b`) is not known, so the spending limit does not count it: set input_cost and output_cost in [models."gpt-5.4-pro-own"], in US dollars for a million tokens
+    warning: the price of `tiny` with speed `fast` (`d`) is not known, so the spending limit does not count it: set fast_factor in [models."tiny"], or leave `speed` out
     "#);
 }
 

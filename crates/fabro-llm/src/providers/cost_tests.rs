@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fabro_types::Usage;
 use serde_json::{Value, json};
 
 use super::prefix::PrefixHash;
@@ -13,9 +14,22 @@ use crate::{Catalog, Part};
 /// Reads a whole answer that was asked for on this day, and compares its cost in dollars.
 #[track_caller]
 fn check(kind: ProviderKind, model: &str, day: &str, body: &Value, dollars: f64) {
+    let usage = usage_at(kind, model, day, None, body);
+    assert!((usage.cost_usd - dollars).abs() < 1e-9, "{model}: {usage:?}, not {dollars}");
+    assert!((usage.costs.total() - usage.cost_usd).abs() < 1e-9, "{usage:?}");
+}
+
+fn usage_at(
+    kind: ProviderKind,
+    model: &str,
+    day: &str,
+    speed: Option<&str>,
+    body: &Value,
+) -> Usage {
     let sent: jiff::Timestamp = format!("{day}T12:00Z").parse().unwrap();
     let priced = Catalog::builtin().same_model(model).cloned();
-    let pricing = Pricing { model: priced, sent_ms: sent.as_millisecond() };
+    let speed = speed.map(str::to_owned);
+    let pricing = Pricing { model: priced, sent_ms: sent.as_millisecond(), speed };
     let name = model.to_owned();
     let mut turn = Turn::new(kind.as_str(), name, pricing, Arc::default(), PrefixHash::default());
     let mut reader = Wire::of(&Provider::new("p", kind), model, None).event_reader();
@@ -24,9 +38,7 @@ fn check(kind: ProviderKind, model: &str, day: &str, body: &Value, dollars: f64)
         Part::End { usage, .. } => Some(usage),
         _ => None,
     });
-    let usage = usage.unwrap();
-    assert!((usage.cost_usd - dollars).abs() < 1e-9, "{model}: {usage:?}, not {dollars}");
-    assert!((usage.costs.total() - usage.cost_usd).abs() < 1e-9, "{usage:?}");
+    usage.unwrap()
 }
 
 const DAY: &str = "2026-11-23";
@@ -90,4 +102,90 @@ fn gemini_counts_thoughts_apart_and_changes_prices_on_a_day() {
     check(kind, "gemini-4-argon", "2026-12-01", &body(100_000), 2.0 * dollars);
     // 200,000 at 4, 50,000 at 0.4, 4,000 at 18: above 200,000 tokens.
     check(kind, "gemini-3.1-pro-preview", DAY, &body(250_000), 0.8 + 0.02 + 0.072);
+}
+
+#[test]
+fn a_speed_has_its_price() {
+    let responses = |tier: Option<&str>| {
+        json!({"status": "completed", "service_tier": tier,
+            "output": [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "x"}]}],
+            "usage": {"input_tokens": 1_000_000 / 4, "output_tokens": 0}})
+    };
+    let chat = |tier: Option<&str>| {
+        json!({"choices": [{"message": {"content": "x"}, "finish_reason": "stop"}], "service_tier": tier,
+            "usage": {"prompt_tokens": 1_000_000 / 4, "completion_tokens": 0}})
+    };
+    let messages = |_: Option<&str>| {
+        anthropic(
+            &json!({"input_tokens": 1_000_000 / 4, "output_tokens": 0, "service_tier": "priority"}),
+        )
+    };
+    let mut lines = Vec::new();
+    let mut line = |kind, model, asked: Option<&str>, given: Option<&str>, body: Value| {
+        let usage = usage_at(kind, model, DAY, asked, &body);
+        let cost = if usage.unpriced_requests == 0 {
+            usage.cost_usd.to_string()
+        } else {
+            "unknown".to_owned()
+        };
+        let words = [asked, given].map(|it| it.unwrap_or("-"));
+        lines.push(format!("{model} {} {}: {cost}", words[0], words[1]));
+    };
+    let given = [None, Some("default"), Some("priority"), Some("flex"), Some("on_demand")];
+    for asked in [None, Some("standard"), Some("fast"), Some("flex"), Some("turbo")] {
+        for given in given {
+            line(ProviderKind::OpenAiResponses, "gpt-6.2-sol", asked, given, responses(given));
+        }
+        line(
+            ProviderKind::OpenAiCompatible,
+            "openai/gpt-oss-120b",
+            asked,
+            given[4],
+            chat(given[4]),
+        );
+        line(ProviderKind::Anthropic, "claude-opus-5-5", asked, None, messages(None));
+        line(ProviderKind::Anthropic, "claude-sonnet-5-5", asked, None, messages(None));
+    }
+    insta::assert_snapshot!(lines.join("\n"), @r"
+    gpt-6.2-sol - -: 0.5
+    gpt-6.2-sol - default: 0.5
+    gpt-6.2-sol - priority: 1
+    gpt-6.2-sol - flex: 0.25
+    gpt-6.2-sol - on_demand: 0.5
+    openai/gpt-oss-120b - on_demand: 0.0375
+    claude-opus-5-5 - -: 1
+    claude-sonnet-5-5 - -: 0.5
+    gpt-6.2-sol standard -: 0.5
+    gpt-6.2-sol standard default: 0.5
+    gpt-6.2-sol standard priority: 1
+    gpt-6.2-sol standard flex: 0.25
+    gpt-6.2-sol standard on_demand: 0.5
+    openai/gpt-oss-120b standard on_demand: 0.0375
+    claude-opus-5-5 standard -: 1
+    claude-sonnet-5-5 standard -: 0.5
+    gpt-6.2-sol fast -: 1
+    gpt-6.2-sol fast default: 0.5
+    gpt-6.2-sol fast priority: 1
+    gpt-6.2-sol fast flex: 0.25
+    gpt-6.2-sol fast on_demand: 1
+    openai/gpt-oss-120b fast on_demand: unknown
+    claude-opus-5-5 fast -: 2
+    claude-sonnet-5-5 fast -: unknown
+    gpt-6.2-sol flex -: 0.25
+    gpt-6.2-sol flex default: 0.5
+    gpt-6.2-sol flex priority: 1
+    gpt-6.2-sol flex flex: 0.25
+    gpt-6.2-sol flex on_demand: 0.25
+    openai/gpt-oss-120b flex on_demand: unknown
+    claude-opus-5-5 flex -: unknown
+    claude-sonnet-5-5 flex -: unknown
+    gpt-6.2-sol turbo -: unknown
+    gpt-6.2-sol turbo default: 0.5
+    gpt-6.2-sol turbo priority: 1
+    gpt-6.2-sol turbo flex: 0.25
+    gpt-6.2-sol turbo on_demand: unknown
+    openai/gpt-oss-120b turbo on_demand: unknown
+    claude-opus-5-5 turbo -: unknown
+    claude-sonnet-5-5 turbo -: unknown
+    ");
 }

@@ -16,6 +16,8 @@ mod endpoint;
 mod error_body;
 mod events;
 mod failure;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod gemini;
 mod history;
 mod http;
@@ -196,7 +198,7 @@ async fn send(shared: &Shared, request: &Request) -> Result<Answer, ModelError> 
     let info = shared.catalog.find(&model);
     let messages = Arc::clone(&request.messages);
     let priced = shared.catalog.same_model(&model).cloned();
-    let pricing = Pricing { model: priced, sent_ms: (shared.clock.0)() };
+    let pricing = Pricing { model: priced, sent_ms: (shared.clock.0)(), speed: None };
     let mut concessions = shared.remembered.get(index, &model);
     loop {
         let sent = WireRequest::new(provider, &model, info, request, concessions)?;

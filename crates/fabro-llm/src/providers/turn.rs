@@ -66,11 +66,15 @@ pub(super) struct Pricing {
     pub(super) model: Option<ModelInfo>,
     /// When the request was sent, in milliseconds since 1970.
     pub(super) sent_ms: i64,
+    /// The speed that was asked for, then the one that the provider says it had.
+    pub(super) speed: Option<String>,
 }
 
 impl Pricing {
     fn costs(&self, usage: &Usage) -> Option<Costs> {
-        self.model.as_ref()?.costs(usage, self.sent_ms)
+        let model = self.model.as_ref()?;
+        let factor = self.speed.as_deref().map_or(Some(1.0), |speed| model.speed_factor(speed))?;
+        Some(model.costs(usage, self.sent_ms)?.times(factor))
     }
 }
 
@@ -116,6 +120,16 @@ impl Turn {
     pub(super) fn add_signature(&mut self, signature: &str) {
         if !signature.is_empty() {
             self.reasoning.signature.get_or_insert_default().push_str(signature);
+        }
+    }
+
+    /// The service tier that the request was given, which need not be the one it asked for. Servers have tiers
+    /// of their own, at the usual prices.
+    pub(super) fn set_tier(&mut self, tier: &Value) {
+        let model = self.pricing.model.as_ref();
+        let is_priced = |tier: &&str| model.is_some_and(|it| it.speed_factor(tier).is_some());
+        if let Some(tier) = tier.as_str().filter(is_priced) {
+            self.pricing.speed = Some(tier.to_owned());
         }
     }
 

@@ -196,6 +196,9 @@ impl<'a> WireRequest<'a> {
 
     /// The turn that answers it; `messages` are those of the request.
     pub(super) fn into_turn(self, pricing: Pricing, messages: Arc<Vec<Arc<Message>>>) -> Turn {
+        // Gemini is not asked for a speed.
+        let speed = self.request.speed.clone().filter(|_| self.wire != Wire::Gemini);
+        let pricing = Pricing { speed, ..pricing };
         let provider = self.wire.reasoning_provider(self.provider.kind);
         let mut turn = Turn::new(provider, self.model.to_owned(), pricing, messages, self.prefix);
         self.concessions.warning.into_iter().for_each(|text| turn.warn(text.to_owned()));

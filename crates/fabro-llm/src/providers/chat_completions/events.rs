@@ -176,6 +176,7 @@ fn add_all_usage(chunk: &Value, turn: &mut Turn) {
     for usage in places {
         add_usage(usage, turn);
     }
+    turn.set_tier(&chunk["service_tier"]);
 }
 
 fn add_usage(usage: &Value, turn: &mut Turn) {

@@ -61,6 +61,7 @@ impl EventReader for Reader {
             }
             "response.failed" => {
                 add_usage(&data["response"]["usage"], turn);
+                turn.set_tier(&data["response"]["service_tier"]);
                 return Err(EventError::Reported(data["response"]["error"].clone()));
             }
             "error" => return Err(EventError::Reported(data)),
@@ -130,6 +131,7 @@ impl Reader {
 
     fn end(&mut self, response: &Value, turn: &mut Turn) -> Result<(), EventError> {
         add_usage(&response["usage"], turn);
+        turn.set_tier(&response["service_tier"]);
         turn.finish = Some(finish_reason(response));
         turn.end_reasoning();
         // Some servers have no events for the ends of items.
