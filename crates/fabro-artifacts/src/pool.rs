@@ -15,7 +15,7 @@ use tempfile::NamedTempFile;
 const FEW: usize = 16;
 
 /// A copy that is not finished after this time belongs to no running program.
-const ABANDONED: Duration = Duration::from_hours(1);
+const ABANDONED: Duration = Duration::from_mins(10);
 
 /// Where the artifacts of a run are kept, below its directory: as `{stage}/retry_{attempt}/{path}`.
 pub const FILES: &str = "cache/artifacts/files";

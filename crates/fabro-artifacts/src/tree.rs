@@ -16,8 +16,11 @@ use crate::rules::{Place, Rules};
 use crate::watcher::Limits;
 
 /// A directory that changed so shortly before it was read may change again without another change
-/// time: clocks of file systems are as coarse as two seconds.
+/// time, on file systems that count whole seconds.
 const SETTLED: Duration = Duration::from_millis(2_500);
+
+/// The same on others: their clocks advance every few milliseconds.
+const SETTLED_FINE: Duration = Duration::from_millis(100);
 
 /// How deep directories are entered.
 const MAX_DEPTH: usize = 128;
@@ -185,7 +188,8 @@ impl<'a> Scanner<'a> {
             u64::try_from(about.ctime()).unwrap_or(0),
             u32::try_from(about.ctime_nsec()).unwrap_or(0),
         );
-        let is_settled = self.now > changed.saturating_add(SETTLED);
+        let settled = if changed.subsec_nanos() == 0 { SETTLED } else { SETTLED_FINE };
+        let is_settled = self.now > changed.saturating_add(settled);
         *dir = Dir { stamp: is_settled.then_some(stamp), ..Dir::default() };
         let entries = match fs::read_dir(&path) {
             Ok(entries) => entries,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
@@ -17,6 +18,9 @@ const CLOCK_LAG_MS: i64 = 20;
 
 /// A scan that takes longer is not done on the thread of an asynchronous runtime.
 const QUICK: Duration = Duration::from_micros(500);
+
+/// What was found after one program is what there is before the next one that starts so soon.
+const STILL_TRUE: Duration = Duration::from_millis(100);
 
 /// What a scan and a collection may take.
 #[derive(Clone, Debug)]
@@ -61,13 +65,21 @@ struct Tree {
     dir: Dir,
     /// How long the last scan took.
     took: Option<Duration>,
+    /// What was found after the last program, and when; until another one begins.
+    after: Option<(Instant, FoundAt)>,
+}
+
+/// What a scan found that began then, in milliseconds since 1970.
+#[derive(Clone, Debug)]
+struct FoundAt {
+    scan: Arc<Scan>,
+    began_ms: i64,
 }
 
 /// The artifacts that there were before.
 #[derive(Debug)]
 pub struct Baseline {
-    scan: Scan,
-    began_ms: i64,
+    found: FoundAt,
     since_ms: Option<i64>,
 }
 
@@ -99,10 +111,10 @@ impl Baseline {
         if self.since_ms.is_some_and(|since| !is_older(since)) {
             return false;
         }
-        match self.scan.files.get(path) {
+        match self.found.scan.files.get(path) {
             Some(before) => before.is_same(now),
             // Where it did not get to, the time decides.
-            None => self.scan.stopped.is_some() && is_older(self.began_ms),
+            None => self.found.scan.stopped.is_some() && is_older(self.found.began_ms),
         }
     }
 }
@@ -130,18 +142,29 @@ impl Watcher {
 
     /// The artifacts that are there now.
     pub fn baseline(&self) -> Baseline {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let began_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
-        Baseline { scan: self.scan(), began_ms, since_ms: None }
+        let after = self.tree.lock().after.take();
+        let found = match after {
+            Some((when, found)) if when.elapsed() < STILL_TRUE => found,
+            _ => self.scan(),
+        };
+        Baseline { found, since_ms: None }
     }
 
     /// What is new since the baseline, or has another kind, size or modification time.
     pub fn changes(&self, baseline: &Baseline) -> Changes {
-        let Scan { mut files, stopped, mut unreadable } = self.scan();
-        files.retain(|path, now| !baseline.has(path, now));
-        unreadable.retain(|path, _| !baseline.scan.unreadable.contains_key(path));
-        let stopped = stopped.or(baseline.scan.stopped);
-        Changes { files, stopped, unreadable }
+        let found = self.scan();
+        let Scan { files, stopped, unreadable } = &*found.scan;
+        let before = &baseline.found.scan;
+        let files = files.iter().filter(|(path, now)| !baseline.has(path, now));
+        let unreadable =
+            unreadable.iter().filter(|(path, _)| !before.unreadable.contains_key(*path));
+        let changes = Changes {
+            files: files.map(|(path, now)| (path.clone(), *now)).collect(),
+            stopped: stopped.or(before.stopped),
+            unreadable: unreadable.map(|(path, error)| (path.clone(), *error)).collect(),
+        };
+        self.tree.lock().after = Some((Instant::now(), found));
+        changes
     }
 
     /// Keeps the files, in the order of their paths, as far as the limits allow. What was kept is on
@@ -150,11 +173,13 @@ impl Watcher {
         keep(&self.root, &self.limits, changes, to)
     }
 
-    fn scan(&self) -> Scan {
+    fn scan(&self) -> FoundAt {
         let mut tree = self.tree.lock();
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let began_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
         let began = Instant::now();
         let scan = Scanner::new(&self.root, &self.rules, &self.limits).scan(&mut tree.dir);
         tree.took = Some(began.elapsed());
-        scan
+        FoundAt { scan: Arc::new(scan), began_ms }
     }
 }

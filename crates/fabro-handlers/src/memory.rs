@@ -11,6 +11,7 @@ use fabro_events::{Event, EventBody};
 use fabro_preamble::memory::{Memory, REMEMBERED_TURNS, Speaker, Turn};
 use fabro_redact::Redactor;
 use fabro_retrieval::Index;
+use fabro_sandbox::artifacts::FILES;
 use fabro_tokens::O200k;
 use fabro_tools::{AppendError, WorkflowContext};
 use fabro_types::{BlobRef, Failure, FailureClass, NodeKind, strip_accelerator};
@@ -108,7 +109,8 @@ pub(crate) struct StageContext {
     /// What a preamble may show.
     shown: BTreeMap<String, Arc<Value>>,
     notes: Mutex<Vec<String>>,
-    value_dirs: Vec<PathBuf>,
+    /// The directories of this run, and of those that it is part of.
+    run_dirs: Vec<PathBuf>,
     /// Notes are recorded.
     redactor: Redactor,
 }
@@ -135,11 +137,10 @@ impl StageContext {
             shown.insert(key.to_owned(), value);
         }
         // The preambles of the runs above name files of theirs.
-        let dirs = run_dirs(stage)
+        let run_dirs = run_dirs(stage)
             .await
             .map_err(|error| Failure::new(FailureClass::TransientInfra, error.to_string()))?;
-        let value_dirs = dirs.iter().map(|dir| local_dir(dir)).collect();
-        Ok(Self { shown, notes: Mutex::new(notes), value_dirs, redactor })
+        Ok(Self { shown, notes: Mutex::new(notes), run_dirs, redactor })
     }
 
     /// What the agent put down, as an update of the context; `None` when it did not.
@@ -164,7 +165,11 @@ impl WorkflowContext for StageContext {
     }
 
     fn value_dirs(&self) -> Vec<PathBuf> {
-        self.value_dirs.clone()
+        self.run_dirs.iter().map(|dir| local_dir(dir)).collect()
+    }
+
+    fn artifact_dirs(&self) -> Vec<PathBuf> {
+        self.run_dirs.iter().map(|dir| dir.join(FILES)).collect()
     }
 }
 

@@ -72,7 +72,8 @@ impl Toolbox for LocalToolbox {
             Ok(files) => {
                 let is_full = permissions == Permissions::Full;
                 let files = if is_full { files.with_full_access() } else { files };
-                let files = WithValues::new(files, workflow.value_dirs());
+                let files =
+                    WithValues::new(files, workflow.value_dirs()).reading(workflow.artifact_dirs());
                 let files: Arc<dyn Files> = Arc::new(files);
                 tools.extend(file_tools(Arc::clone(&files)));
                 let shell = Shell {

@@ -38,6 +38,12 @@ pub trait WorkflowContext: Send + Sync {
     fn value_dirs(&self) -> Vec<PathBuf> {
         Vec::new()
     }
+
+    /// The absolute directories with the artifacts of earlier stages, which agents may read. Empty by
+    /// default.
+    fn artifact_dirs(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
 }
 
 /// A note that the workflow did not take.

@@ -457,3 +457,25 @@ fn nothing_but_values_is_read_elsewhere() {
         assert!(matches!(files.list(path), Err(FileError::Outside(_))), "{path}");
     }
 }
+
+#[test]
+fn trees_elsewhere_are_read_and_listed() {
+    let place = Place::new();
+    let tree = place.out("run/artifacts");
+    std::fs::create_dir_all(tree.join("test")).unwrap();
+    std::fs::write(tree.join("test/shot.png"), "pixels").unwrap();
+    symlink(place.out("secret"), tree.join("link")).unwrap();
+    let files = WithValues::new(place.files.clone(), Vec::new()).reading(vec![tree.clone()]);
+    let path = |name: &str| tree.join(name).to_str().unwrap().to_owned();
+    let shot = path("test/shot.png");
+    assert_eq!(files.read(&shot, 100).unwrap(), b"pixels");
+    assert_eq!(files.info(&shot).unwrap().path, shot);
+    assert_eq!(files.list(&path("test")).unwrap().len(), 1);
+    for changed in [files.write(&shot, b"x"), files.remove(&shot)] {
+        assert!(matches!(changed, Err(FileError::Protected(_))), "{changed:?}");
+    }
+    for path in [path("link"), path("../../secret"), path("..")] {
+        let opened = files.open(&path).map(drop);
+        assert!(matches!(opened, Err(FileError::Outside(_))), "{path}: {opened:?}");
+    }
+}
