@@ -78,6 +78,8 @@ struct Keeper<'a> {
     to: &'a Destination<'a>,
     pool: Pool<'a>,
     total: u64,
+    /// How many files there are to keep.
+    files: usize,
     /// The names of the copies.
     names: BTreeSet<String>,
     collection: Collection,
@@ -91,8 +93,16 @@ pub(crate) fn keep(
 ) -> Collection {
     let pool = Pool::new(to.pool);
     let collection = Collection::default();
-    let mut keeper =
-        Keeper { root, limits, to, pool, total: 0, names: BTreeSet::new(), collection };
+    let mut keeper = Keeper {
+        root,
+        limits,
+        to,
+        pool,
+        total: 0,
+        files: changes.files.len(),
+        names: BTreeSet::new(),
+        collection,
+    };
     let mut copied = Vec::new();
     for (path, file) in &changes.files {
         let name = (to.name)(&utf8(path));
@@ -160,7 +170,7 @@ impl Keeper<'_> {
             return Err("it was replaced by something that is not a regular file".to_owned());
         }
         let most = self.limits.file.min(self.limits.total - self.total);
-        let copied = self.pool.copy(file, most).map_err(unreadable)?;
+        let copied = self.pool.copy(file, most, self.files).map_err(unreadable)?;
         self.check_size(copied.size)?;
         self.total += copied.size;
         self.names.insert(name.to_owned());
@@ -180,9 +190,9 @@ impl Keeper<'_> {
         Ok(())
     }
 
-    /// Makes the copies durable, then gives them their names.
-    fn link(&mut self, mut copied: Vec<(String, Copied)>) {
-        if let Err(error) = self.pool.sync(copied.iter_mut().map(|(_, copy)| copy)) {
+    /// Makes sure that the copies are durable, then gives them their names.
+    fn link(&mut self, copied: Vec<(String, Copied)>) {
+        if let Err(error) = self.pool.sync(self.files) {
             for (name, _) in copied {
                 self.leave_out(name, format!("it cannot be kept: {error}"));
             }

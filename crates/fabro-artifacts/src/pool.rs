@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
-use tempfile::NamedTempFile;
+use tempfile::TempPath;
 
 /// So many files are synced one by one; for more, one call syncs the file system.
 const FEW: usize = 16;
@@ -31,6 +31,10 @@ pub fn pool_of(run_dir: &Path) -> PathBuf {
     }
 }
 
+fn is_few(files: usize) -> bool {
+    files <= FEW || cfg!(not(target_os = "linux"))
+}
+
 /// Files by their hash.
 pub(crate) struct Pool<'a> {
     dir: &'a Path,
@@ -42,7 +46,8 @@ pub(crate) struct Pool<'a> {
 pub(crate) struct Copied {
     pub(crate) size: u64,
     pub(crate) sha256: String,
-    file: NamedTempFile,
+    /// Closed: a collection has thousands.
+    file: TempPath,
 }
 
 impl<'a> Pool<'a> {
@@ -50,8 +55,8 @@ impl<'a> Pool<'a> {
         Self { dir, dirs: BTreeSet::new() }
     }
 
-    /// Copies a file; of one that is longer than `most` no more than the fact that it is.
-    pub(crate) fn copy(&self, mut from: File, most: u64) -> io::Result<Copied> {
+    /// Copies one of so many files; of one that is longer than `most` no more than the fact that it is.
+    pub(crate) fn copy(&self, mut from: File, most: u64, files: usize) -> io::Result<Copied> {
         fs::create_dir_all(self.dir)?;
         let mut file = tempfile::Builder::new().prefix(".copy-").tempfile_in(self.dir)?;
         let mut hash = Sha256::new();
@@ -73,20 +78,19 @@ impl<'a> Pool<'a> {
         }
         // The one copy of equal files is not to be changed through one of its names.
         file.as_file().set_permissions(Permissions::from_mode(0o400))?;
-        Ok(Copied { size, sha256, file })
+        if is_few(files) {
+            file.as_file().sync_data()?;
+        }
+        Ok(Copied { size, sha256, file: file.into_temp_path() })
     }
 
-    pub(crate) fn sync<'c>(
-        &self,
-        copied: impl ExactSizeIterator<Item = &'c mut Copied>,
-    ) -> io::Result<()> {
+    /// Makes the copies of so many files durable; of few each has been before.
+    pub(crate) fn sync(&self, files: usize) -> io::Result<()> {
+        if is_few(files) {
+            return Ok(());
+        }
         #[cfg(target_os = "linux")]
-        if copied.len() > FEW {
-            return Ok(rustix::fs::syncfs(File::open(self.dir)?)?);
-        }
-        for copy in copied {
-            copy.file.as_file().sync_data()?;
-        }
+        rustix::fs::syncfs(File::open(self.dir)?)?;
         Ok(())
     }
 
@@ -101,7 +105,7 @@ impl<'a> Pool<'a> {
             return Ok(());
         }
         // The name comes first: bytes without one may be swept away at any time.
-        link_new(copied.file.path(), name)?;
+        link_new(&copied.file, name)?;
         copied.file.persist(&object).map_err(|error| error.error)?;
         self.dirs.insert(shard);
         self.dirs.insert(self.dir.to_owned());

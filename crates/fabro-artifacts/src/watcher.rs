@@ -37,13 +37,13 @@ pub struct Limits {
     pub time: Duration,
 }
 
-/// 10 MiB a file, 50 MiB and 5,000 files a collection; a million entries and two seconds a scan.
+/// 10 MiB a file, 50 MiB and 10,000 files a collection; a million entries and two seconds a scan.
 impl Default for Limits {
     fn default() -> Self {
         Self {
             file: 10 << 20,
             total: 50 << 20,
-            files: 5_000,
+            files: 10_000,
             entries: 1_000_000,
             time: Duration::from_secs(2),
         }

@@ -2,6 +2,7 @@
 //! new or different after it.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,14 +11,17 @@ use fabro_engine::{Backend, Reporter, Stage, StageEnd};
 use fabro_events::{CapturedArtifact, EventBody, Note};
 use fabro_redact::Redactor;
 use fabro_sandbox::artifacts::{
-    Baseline, Changes, Collection, Destination, FILES, Limits, Rules, Watcher, pool_of,
+    Baseline, Changes, Collection, Destination, FILES, LeftOut, Limits, Rules, Watcher, pool_of,
 };
 use fabro_types::{BlobRef, NodeKind};
 use parking_lot::Mutex;
 use tokio::task::spawn_blocking;
 
 /// So many files that were not kept are named one by one.
-const NAMED: usize = 20;
+const NAMED: usize = 10;
+
+/// A warning names no more files when it has this length.
+const LONGEST: usize = 32 << 10;
 
 /// So many working directories are remembered.
 const DIRECTORIES: usize = 64;
@@ -110,8 +114,8 @@ impl Artifacts {
                 format!("artifact not kept: {file}")
             });
         }
-        if let Some(more) = left_out.len().checked_sub(NAMED).filter(|more| *more > 0) {
-            warn(format!("{more} more artifacts were not kept"));
+        if let Some(more) = left_out.get(NAMED..).filter(|more| !more.is_empty()) {
+            warn(more_left_out(more));
         }
         if !notes.is_empty() {
             // Nothing is lost when the driver is ending: the stage runs again.
@@ -150,6 +154,19 @@ fn keep(
     let pool = pool_of(run_dir);
     let name = |path: &str| redactor.redact(path).into_owned();
     watcher.keep(changes, &Destination { files, pool: &pool, name: &name })
+}
+
+/// The files that were not kept and that have no warning of their own: as many as one warning may name.
+fn more_left_out(files: &[LeftOut]) -> String {
+    let mut text = format!("{} more artifacts not kept: ", files.len());
+    for (index, file) in files.iter().enumerate() {
+        if text.len() > LONGEST {
+            let _ = write!(text, "; and {} more", files.len() - index);
+            break;
+        }
+        let _ = write!(text, "{}{file}", if index > 0 { "; " } else { "" });
+    }
+    text
 }
 
 /// Scans on this thread where that is quicker than another thread would be.

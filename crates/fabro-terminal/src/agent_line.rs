@@ -43,6 +43,10 @@ pub(crate) fn agent_line(event: &Event, name: &str) -> Option<(Mark, String)> {
         EventBody::AgentSteered { text, source } => {
             (Mark::Note, format!("{name} was steered: {} ({})", quoted(text), quoted(source)))
         }
+        EventBody::ArtifactCaptured(artifact) => {
+            let size = artifact.size;
+            (Mark::Note, format!("{name} left {} ({size} bytes), kept", quoted(&artifact.path)))
+        }
         // The message is written for the model.
         EventBody::AgentWarning { kind, message, .. } if kind == "output_schema" => {
             (Mark::Odd, format!("{name} has to answer again: {}", quoted(message)))
@@ -157,5 +161,21 @@ mod tests {
         };
         assert_eq!(shown("output_schema"), "grade has to answer again: \"score\" is missing");
         assert_eq!(shown("mcp"), "grade warns: \"score\" is missing");
+    }
+
+    #[test]
+    fn an_artifact_is_named() {
+        let artifact = fabro_events::CapturedArtifact {
+            path: "test-results/two\nlines.png".into(),
+            size: 7,
+            sha256: "0".repeat(64),
+            media_type: "image/png".into(),
+            attempt: 1,
+            file: "cache/artifacts/files/test/retry_1/test-results/two\nlines.png".into(),
+        };
+        let entry = fabro_events::Entry::new(EventBody::ArtifactCaptured(Box::new(artifact)));
+        let run_id = fabro_types::RunId::from_parts(0, 1);
+        let line = agent_line(&Event { run_id, seq: 1, ts_ms: 0, entry }, "test").unwrap().1;
+        assert_eq!(line, "test left test-results/two lines.png (7 bytes), kept");
     }
 }

@@ -10,6 +10,9 @@ use serde::Serialize;
 pub struct Summary {
     /// The rows.
     pub rows: Vec<SummaryRow>,
+    /// How many artifacts the stages left.
+    #[serde(skip)]
+    pub artifacts: usize,
     #[serde(skip)]
     by_node: BTreeMap<Arc<str>, usize>,
 }
@@ -50,6 +53,7 @@ impl Summary {
             });
             rows.len() - 1
         });
+        self.artifacts += end.outcome.artifacts.len();
         let row = &mut rows[at];
         row.visits += 1;
         row.status = end.outcome.status;

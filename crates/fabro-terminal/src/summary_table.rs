@@ -34,6 +34,9 @@ pub fn summary_text(summary: &Summary, status: RunStatus, elapsed_ms: u64, paint
     if cost > 0.0 {
         let _ = write!(total, ", ${cost:.2}");
     }
+    if let Ok(count @ 1..) = u32::try_from(summary.artifacts) {
+        let _ = write!(total, ", {}", counted(count, "artifact"));
+    }
     format!("{text}{} {total}\n", paint_run(status, paint))
 }
 

@@ -86,6 +86,17 @@ fn what_is_not_kept_is_a_warning_of_the_stage() {
 }
 
 #[test]
+fn every_file_that_is_not_kept_is_named() {
+    let source = r#"digraph { start -> c -> exit; c [shape=parallelogram,
+        script="mkdir test-results; for i in 10 11 12 13 14 15 16 17 18 19 20 21; do mkfifo test-results/$i; done"] }"#;
+    let scene = Scene::new(source).local().keeping(&[]);
+    scene.drive().unwrap();
+    let lines = kept(&scene);
+    assert_eq!(lines.lines().count(), 11);
+    insta::assert_snapshot!(lines.lines().last().unwrap(), @"c warns (artifacts) 2 more artifacts not kept: test-results/20: a FIFO, not a regular file; test-results/21: a FIFO, not a regular file");
+}
+
+#[test]
 fn files_of_an_agents_tools_are_kept_and_named_to_the_next_agent() {
     let source = r#"digraph { start -> work -> look -> exit
         work [prompt="Test it"]; look [prompt="Look at it", shape=tab, fidelity=compact] }"#;
