@@ -162,9 +162,12 @@ fn size_and_time_tell_what_changed() {
     test-results/unpacked 3
     ");
     assert_eq!(scene.after(|_| {}), "");
-    let resumed = scene.watcher.baseline().since(Some(0));
-    let found = scene.watcher.changes(&resumed);
-    assert_eq!(found.files.len(), 5);
+    let resumed = |earlier| {
+        let baseline = scene.watcher.baseline().and_earlier(Some(earlier));
+        scene.watcher.changes(&baseline).files.len()
+    };
+    assert_eq!(resumed(0..=i64::MAX), 5);
+    assert_eq!(resumed(0..=1_000_000), 0, "they changed after the program had ended");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -80,7 +81,7 @@ struct FoundAt {
 #[derive(Debug)]
 pub struct Baseline {
     found: FoundAt,
-    since_ms: Option<i64>,
+    earlier: Option<RangeInclusive<i64>>,
 }
 
 /// The artifacts that are new or different.
@@ -99,16 +100,18 @@ impl Changes {
 }
 
 impl Baseline {
-    /// The same, for a program that had begun at this time (milliseconds since 1970) and now resumes:
-    /// what changed since then counts too.
+    /// The same, for a program that ran before too, and now resumes: what changed in that time
+    /// (milliseconds since 1970) counts as well.
     #[must_use]
-    pub fn since(self, since_ms: Option<i64>) -> Self {
-        Self { since_ms, ..self }
+    pub fn and_earlier(self, earlier: Option<RangeInclusive<i64>>) -> Self {
+        Self { earlier, ..self }
     }
 
     fn has(&self, path: &OsString, now: &Fingerprint) -> bool {
         let is_older = |since: i64| now.changed_ms + CLOCK_LAG_MS < since;
-        if self.since_ms.is_some_and(|since| !is_older(since)) {
+        let is_earlier =
+            |time: &RangeInclusive<i64>| !is_older(*time.start()) && now.changed_ms <= *time.end();
+        if self.earlier.as_ref().is_some_and(is_earlier) {
             return false;
         }
         match self.found.scan.files.get(path) {
@@ -147,7 +150,7 @@ impl Watcher {
             Some((when, found)) if when.elapsed() < STILL_TRUE => found,
             _ => self.scan(),
         };
-        Baseline { found, since_ms: None }
+        Baseline { found, earlier: None }
     }
 
     /// What is new since the baseline, or has another kind, size or modification time.

@@ -26,6 +26,10 @@ const LONGEST: usize = 32 << 10;
 /// So many working directories are remembered.
 const DIRECTORIES: usize = 64;
 
+/// The last call of a conversation that was interrupted may have worked for so long. What changed later
+/// is somebody else's.
+const LAST_CALL_MS: i64 = 60 * 60 * 1_000;
+
 /// The longest name of a stage's directory.
 const MAX_SLUG: usize = 200;
 
@@ -61,9 +65,12 @@ impl Artifacts {
             return None;
         }
         let watcher = self.watcher(Path::new(&stage.run.work_dir), &stage.run_dir);
-        // A conversation that is continued has left some of its files before.
-        let since = stage.at.talked.then_some(stage.at.started_ms);
-        let baseline = scan(&watcher, Watcher::baseline).await.since(since);
+        // A conversation that is continued has left some of its files before. When it cannot be read, the
+        // agent fails with that.
+        let said = stage.recorded().await.unwrap_or_default();
+        let times = said.first().zip(said.last());
+        let earlier = times.map(|(first, last)| first.ts_ms..=last.ts_ms + LAST_CALL_MS);
+        let baseline = scan(&watcher, Watcher::baseline).await.and_earlier(earlier);
         Some(Before {
             watcher,
             baseline,

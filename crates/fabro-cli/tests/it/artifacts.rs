@@ -225,3 +225,31 @@ fn a_dump_has_the_artifacts() {
         "child\n"
     );
 }
+
+#[test]
+fn an_agent_that_was_killed_keeps_what_it_left_before() {
+    let script = r#"{"t": [
+        {"text": "one", "tool_calls": [{"name": "shell", "arguments": {"command": "echo report > junit.xml"}}]},
+        {"text": "two", "tool_calls": [{"name": "shell", "arguments": {"command": "kill -9 $PPID"}}]},
+        {"text": "done"}]}"#;
+    let workflow = r#"digraph { start -> t -> exit; t [prompt="Test it", permissions="full"] }"#;
+    let project = Project::with(&[("w.fabro", workflow), ("model.json", script)]);
+    let killed = project.output(&["run", "w.fabro", "--model-script", "model.json"]);
+    assert_eq!(killed.status.code(), None);
+    let resume = ["resume", "latest", "--model-script", "model.json"];
+    assert_eq!(project.exit(&resume), 0);
+    let rows = project.json(&["artifact", "list", "latest", "--json"]);
+    assert_eq!(rows[0]["path"], "junit.xml");
+    assert_eq!(project.exit(&["replay", "latest"]), 0);
+}
+
+#[test]
+fn a_command_that_was_killed_runs_again_and_keeps_what_it_leaves() {
+    let workflow = r#"digraph { start -> c -> exit; c [shape=parallelogram,
+        script="echo report > junit.xml; test -e again || { touch again; kill -9 $PPID; }"] }"#;
+    let project = Project::with(&[("w.fabro", workflow)]);
+    assert_eq!(project.output(&["run", "w.fabro"]).status.code(), None);
+    assert_eq!(project.json(&["artifact", "list", "latest", "--json"]), serde_json::json!([]));
+    assert_eq!(project.exit(&["resume", "latest"]), 0);
+    assert_eq!(project.json(&["artifact", "list", "--json"])[0]["path"], "junit.xml");
+}
