@@ -340,6 +340,12 @@ fn a_scan_has_an_end() {
     d00/junit.xml 0
     not kept: the search for artifacts stopped after 100 directory entries; some may be missing: exclude large directories
     ");
+    let scene = Scene::with(&[], &[], Limits { entries: 100, ..Limits::default() });
+    for file in 0..200 {
+        scene.write(&format!("a/b/f{file}"), "");
+    }
+    let found = scene.after(|scene| scene.write("test-results/late", ""));
+    assert!(found.starts_with("test-results/late 0\n"), "{found}");
     let scene = Scene::with(&[], &[], Limits { time: Duration::ZERO, ..Limits::default() });
     let found = scene.after(|scene| scene.write("junit.xml", ""));
     insta::assert_snapshot!(found, @"not kept: the search for artifacts stopped after 0ns; some may be missing: exclude large directories");

@@ -223,6 +223,7 @@ impl<'a> Scanner<'a> {
             }
             relative.pop();
         }
-        dir.dirs.sort_by(|a, b| a.0.cmp(&b.0));
+        // What matters first: there may not be time for all.
+        dir.dirs.sort_by(|a, b| (!a.1.is_artifact(), &a.0).cmp(&(!b.1.is_artifact(), &b.0)));
     }
 }

@@ -20,6 +20,9 @@ const CLOCK_LAG_MS: i64 = 20;
 /// A scan that takes longer is not done on the thread of an asynchronous runtime.
 const QUICK: Duration = Duration::from_micros(500);
 
+/// After a scan that was stopped, the next one has this part of the time: it does not pay for all stages.
+const AFTER_STOP: u32 = 8;
+
 /// What was found after one program is what there is before the next one that starts so soon.
 const STILL_TRUE: Duration = Duration::from_millis(100);
 
@@ -66,6 +69,8 @@ struct Tree {
     dir: Dir,
     /// How long the last scan took.
     took: Option<Duration>,
+    /// There was no time for all of it.
+    was_stopped: bool,
     /// What was found after the last program, and when; until another one begins.
     after: Option<(Instant, FoundAt)>,
 }
@@ -181,8 +186,13 @@ impl Watcher {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let began_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
         let began = Instant::now();
-        let scan = Scanner::new(&self.root, &self.rules, &self.limits).scan(&mut tree.dir);
+        let mut limits = self.limits.clone();
+        if tree.was_stopped {
+            limits.time /= AFTER_STOP;
+        }
+        let scan = Scanner::new(&self.root, &self.rules, &limits).scan(&mut tree.dir);
         tree.took = Some(began.elapsed());
+        tree.was_stopped = scan.stopped.is_some();
         FoundAt { scan: Arc::new(scan), began_ms }
     }
 }

@@ -139,16 +139,31 @@ impl Artifacts {
             watchers.clear();
         }
         let runs = run_dir.parent().unwrap_or(run_dir);
-        let mut rules = self.rules.clone().skipping(runs).skipping(pool_of(run_dir));
-        if runs.file_name().is_some_and(|name| name == "runs")
-            && let Some(store) = runs.parent()
-        {
-            rules = rules.skipping(store);
+        let store = runs.parent().filter(|_| runs.file_name().is_some_and(|name| name == "runs"));
+        let mut rules = self.rules.clone();
+        for dir in [Some(runs), store, Some(&pool_of(run_dir))].into_iter().flatten() {
+            rules = rules.skipping(place_below(work_dir, dir));
+        }
+        for dir in ["/dev", "/proc", "/sys"] {
+            rules = rules.skipping(dir);
         }
         let watcher = Arc::new(Watcher::new(work_dir, rules, Limits::default()));
         watchers.insert(work_dir.to_owned(), Arc::clone(&watcher));
         watcher
     }
+}
+
+/// The path of a directory as a search of the working directory comes upon it, links above aside.
+fn place_below(work_dir: &Path, dir: &Path) -> PathBuf {
+    let below = || {
+        // It may not be there yet.
+        let (there, resolved) =
+            dir.ancestors().find_map(|it| Some((it, it.canonicalize().ok()?)))?;
+        let dir = resolved.join(dir.strip_prefix(there).ok()?);
+        let below = dir.strip_prefix(work_dir.canonicalize().ok()?).ok()?;
+        Some(work_dir.join(below))
+    };
+    below().unwrap_or_else(|| dir.to_owned())
 }
 
 fn keep(

@@ -128,3 +128,24 @@ fn a_dry_run_keeps_nothing() {
     scene.drive().unwrap();
     assert_eq!(kept(&scene), "");
 }
+
+#[test]
+fn the_store_is_not_searched() {
+    let source = r#"digraph { start -> c -> d -> exit
+        c [shape=parallelogram, script="mkdir test-results; echo one > test-results/one"]
+        d [shape=parallelogram, script="echo two > test-results/two"]
+    }"#;
+    let mut scene = Scene::new(source).local().keeping(&[]);
+    std::fs::create_dir(scene.work_dir()).unwrap();
+    let link = scene.dir.path().join("link");
+    std::os::unix::fs::symlink(scene.work_dir(), &link).unwrap();
+    // The store is in the working directory, but named by another path.
+    scene.run_dir = Some(link.join("store/runs"));
+    scene.drive().unwrap();
+    insta::assert_snapshot!(kept(&scene), @r"
+    c #1 test-results/one in cache/artifacts/files/c/retry_1/test-results/one
+    c ends with cache/artifacts/files/c/retry_1/test-results/one
+    d #1 test-results/two in cache/artifacts/files/d/retry_1/test-results/two
+    d ends with cache/artifacts/files/d/retry_1/test-results/two
+    ");
+}
