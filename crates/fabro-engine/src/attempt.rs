@@ -109,6 +109,9 @@ impl Attempt {
         };
         cancel.cancel();
         let mut finished = match timeout(GRACE, work).await {
+            Ok(StageEnd::Finished(finished)) if finished.in_time => {
+                return with_duration(finished, started_ms, clock);
+            }
             Ok(StageEnd::Finished(finished)) => finished,
             Ok(StageEnd::CannotRecord { message }) => return AttemptResult::CannotRecord(message),
             Ok(StageEnd::Suspended(_)) | Err(_) => {

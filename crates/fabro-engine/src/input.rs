@@ -88,12 +88,14 @@ pub struct Finished {
     pub env: BTreeMap<String, String>,
     /// Bytes that the fields above name.
     pub blobs: Vec<NewBlob>,
+    /// The work had ended before its time limit, although the handler returned later: it counts.
+    pub in_time: bool,
 }
 
 impl From<Outcome> for Finished {
     fn from(outcome: Outcome) -> Self {
         let env = BTreeMap::new();
-        Self { outcome, prompt: None, script: None, env, blobs: Vec::new() }
+        Self { outcome, prompt: None, script: None, env, blobs: Vec::new(), in_time: false }
     }
 }
 

@@ -136,12 +136,16 @@ impl Handler for Registry {
             Some(artifacts) => artifacts.before(&stage).await,
             None => None,
         };
+        let cancel = stage.cancel.clone();
         let mut end = handler.execute(stage).await;
+        let in_time = !cancel.is_cancelled();
         if let Some((artifacts, before)) = artifacts.zip(before) {
             artifacts.after(before, &end).await;
         }
         if let StageEnd::Finished(finished) = &mut end {
             let redactor = &self.llm.agents.redactor;
+            // Keeping artifacts takes time too.
+            finished.in_time = in_time;
             let outcome = &mut finished.outcome;
             // What a file is called may be as secret as what is in it.
             redactor.redact_all(&mut outcome.files_touched);

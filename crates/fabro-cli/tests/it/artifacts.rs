@@ -253,3 +253,22 @@ fn a_command_that_was_killed_runs_again_and_keeps_what_it_leaves() {
     assert_eq!(project.exit(&["resume", "latest"]), 0);
     assert_eq!(project.json(&["artifact", "list", "--json"])[0]["path"], "junit.xml");
 }
+
+#[test]
+fn what_a_program_leaves_is_kept_too() {
+    let workflow =
+        r#"digraph { start -> t -> exit; t [prompt="Test it", backend=cli, provider=anthropic] }"#;
+    let project = Project::with(&[("w.fabro", workflow)]);
+    let program = r#"#!/bin/sh
+cat > /dev/null
+echo report > junit.xml
+echo '{"type":"result","subtype":"success","is_error":false,"result":"done","session_id":"s","num_turns":1}'
+"#;
+    project.write("bin/claude", program.as_bytes());
+    let path = project.path().join("bin/claude");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:/bin:/usr/bin", project.path().join("bin").display());
+    let run = project.command(&["run", "w.fabro"]).env("PATH", path).output().unwrap();
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    assert_eq!(project.json(&["artifact", "list", "--json"])[0]["path"], "junit.xml");
+}

@@ -194,6 +194,12 @@ fn a_time_limit_ends_a_stage() {
     003 exit@1 succeeded
     run partially_succeeded; `a` failed: timed out after 5s
     ");
+    insta::assert_snapshot!(run(source, &[("a", vec![Reply::Tidy])]), @r"
+    001 start@1 succeeded  -> a (unconditional)
+    002 a@1 succeeded  -> exit (unconditional)
+    003 exit@1 succeeded
+    run succeeded
+    ");
     let partial = "digraph { start -> a -> exit; a [timeout=5s, allow_partial=true] }";
     insta::assert_snapshot!(run(partial, &[("a", vec![Reply::Hang])]), @r"
     001 start@1 succeeded  -> a (unconditional)

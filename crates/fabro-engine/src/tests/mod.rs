@@ -49,6 +49,8 @@ pub(super) enum Reply {
     End(Box<Outcome>),
     /// Never ends by itself.
     Hang,
+    /// Ends, and returns only when it is to end.
+    Tidy,
     /// Takes eight seconds, in the last place that is free.
     Slow,
     Suspend,
@@ -76,6 +78,10 @@ impl Handler for Script {
                 Outcome::succeeded().into()
             }
             Reply::Suspend => StageEnd::Suspended(fabro_events::PauseReason::Human),
+            Reply::Tidy => {
+                stage.cancel.cancelled().await;
+                Finished { in_time: true, ..Outcome::succeeded().into() }.into()
+            }
             Reply::Hang => {
                 stage.cancel.cancelled().await;
                 Failure::new(FailureClass::Canceled, "canceled").into()
