@@ -56,34 +56,37 @@ impl LlmHandler {
             text
         } else {
             let prompt = format!("{INSTRUCTIONS}\n\n{earlier}\n\n{}", memory.summary());
-            let Some((text, usage)) = self.ask_for_summary(stage, model, prompt).await else {
-                return Ok(Summarised { memory, update: None, notes });
-            };
-            let body = EventBody::AgentMessage {
-                role: "assistant".to_owned(),
-                text: preview(&text),
-                message: Some(Value::from(text.as_str()).into()),
-                usage: Some(usage),
-                given: None,
-                purpose: None,
-            };
-            let parent_session_id = Some(Arc::from(session));
-            notes.push(Note { body, session_id: Some(id), parent_session_id });
-            let kept = stage.reporter.record(notes.clone(), Vec::new(), Vec::new());
-            kept.await.map_err(cannot_record)?;
+            let (text, usage) = self.ask_for_summary(stage, model, prompt).await;
+            // What failed requests cost counts too.
+            if text.is_some() || usage != Usage::default() {
+                let body = EventBody::AgentMessage {
+                    role: "assistant".to_owned(),
+                    text: text.as_deref().map_or_else(String::new, preview),
+                    message: text.as_deref().map(|text| Value::from(text).into()),
+                    usage: Some(usage),
+                    given: None,
+                    purpose: None,
+                };
+                let parent_session_id = Some(Arc::from(session));
+                notes.push(Note { body, session_id: Some(id), parent_session_id });
+                let kept = stage.reporter.record(notes.clone(), Vec::new(), Vec::new());
+                kept.await.map_err(cannot_record)?;
+            }
+            let Some(text) = text else { return Ok(Summarised { memory, update: None, notes }) };
             text
         };
         let update = Some((SUMMARY, json!({"turns": older, "text": text})));
         Ok(Summarised { memory: memory.with_summary(text), update, notes })
     }
 
-    /// Without an answer the memory keeps the summary that needs no model, and a warning is reported.
+    /// The summary, and what was used for it. Without an answer the memory keeps the summary that needs no
+    /// model, and a warning is reported.
     async fn ask_for_summary(
         &self,
         stage: &Stage,
         model: String,
         prompt: String,
-    ) -> Option<(String, Usage)> {
+    ) -> (Option<String>, Usage) {
         let mut request = Request::new(vec![Message::user(prompt).into()]);
         request.model = Some(model);
         request.cache_key = Some(cache_key(stage));
@@ -92,23 +95,23 @@ impl LlmHandler {
         let asked = ask(&model, request, &asking, |_| stage.reporter.touch());
         let answer = tokio::select! {
             answer = asked => answer,
-            () = stage.cancel.cancelled() => return None,
+            () = stage.cancel.cancelled() => return (None, Usage::default()),
         };
+        let (answer, mut usage) = match answer {
+            Ok(reply) => (Ok(reply.text().trim().to_owned()), reply.usage),
+            Err(error) => (Err(error.to_string()), *error.usage),
+        };
+        self.price_now(&mut usage);
         let why = match answer {
-            Ok(reply) => {
-                let text = self.agents.redactor.redact(reply.text().trim()).into_owned();
-                if !text.is_empty() {
-                    let mut usage = reply.usage;
-                    self.price_now(&mut usage);
-                    return Some((text, usage));
-                }
-                "its answer is empty".to_owned()
+            Ok(text) if !text.is_empty() => {
+                return (Some(self.agents.redactor.redact(&text).into_owned()), usage);
             }
-            Err(error) => error.to_string(),
+            Ok(_) => "its answer is empty".to_owned(),
+            Err(why) => why,
         };
         let message = format!("the summary model failed, older turns are excerpts: {why}");
         warn(&stage.reporter, "memory", message).await;
-        None
+        (None, usage)
     }
 }
 

@@ -463,6 +463,29 @@ fn a_model_summarises_what_the_memory_no_longer_keeps() {
     }
 }
 
+#[test]
+fn a_summary_that_failed_has_its_cost() {
+    let source = r#"digraph { graph [memory=turns]; start -> p; p [shape=tab, prompt=Go, fidelity=truncate]
+        p -> p [condition="internal.node_visit_count < 14"]; p -> exit }"#;
+    for (failed, turns) in [
+        (json!({"text": " ", "usage": {"input_tokens": 5}}), 15),
+        (json!({"error": "invalid_request"}), 14),
+    ] {
+        let mut answers: Vec<Value> =
+            (1..=13).map(|n| json!({"text": format!("said {n}")})).collect();
+        answers.extend([failed, json!({"text": "said 14"})]);
+        let settings =
+            AgentSettings { summary_model: Some("small".into()), ..AgentSettings::default() };
+        let scene = Scene::new(source)
+            .model(&json!({"p": answers}).to_string())
+            .agents(Agents { settings, ..Agents::default() });
+        scene.drive().unwrap();
+        assert_eq!(scene.value("response.p"), "said 14");
+        let usage = scene.state().usage;
+        assert_eq!((usage.turns, usage.failed_requests), (turns, 15 - turns));
+    }
+}
+
 /// Tools that are never there, as those of a server that hangs.
 struct Never;
 
