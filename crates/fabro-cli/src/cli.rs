@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    answer, artifact, cancel, compact, completion, context, cost, doctor, du, dump, events,
+    answer, artifact, cancel, compact, completion, context, cost, diff, doctor, du, dump, events,
     explain, explain_attribute, fmt, fork, graph, init, inspect, logs, model, prune, ps, replay,
     resume, rm, run, steer, validate, verify, wait,
 };
@@ -56,6 +56,7 @@ pub enum Command {
     Replay(replay::ReplayArgs),
     #[command(visible_alias = "costs")]
     Cost(cost::CostArgs),
+    Diff(diff::DiffArgs),
     #[command(visible_alias = "export")]
     Dump(dump::DumpArgs),
     /// List, copy and open the artifacts of a run
@@ -110,6 +111,7 @@ impl Command {
             Self::ExplainAttribute(args) => explain_attribute::explain_attribute(&args, global),
             Self::Explain(args) => block_on(explain::explain(&args, global)),
             Self::Cost(args) => block_on(cost::cost(&args, global)),
+            Self::Diff(args) => block_on(diff::diff(&args, global)),
             Self::Dump(args) => block_on(dump::dump(&args, global)),
             Self::Artifact(command) => block_on(artifact::artifact(command, global)),
             Self::Wait(args) => block_on(wait::wait(&args, global)),

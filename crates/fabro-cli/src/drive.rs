@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 use std::io::IsTerminal as _;
 use std::sync::Arc;
 
-use fabro_engine::{checkpoint, stage_dir};
+use fabro_engine::{checkpoint, read_all, stage_dir};
 use fabro_events::{PauseReason, StageFailure};
 use fabro_gate::{Interviewer, Unavailable};
-use fabro_inspect::Cause;
+use fabro_inspect::{Cause, changes};
 use fabro_run::{DriveResult, Gate, Run, RunError, RunServices, gate_names, is_driven};
 use fabro_store::{Runs as _, SqliteStore};
 use fabro_terminal::{Mode, Progress, StagePlace, TerminalInterviewer, one_line};
@@ -45,6 +45,7 @@ pub async fn drive(run: Run, shown: ShownArgs, global: &Global) -> anyhow::Resul
         }));
     }
     progress.recall(&checkpoint::effective(run.events()));
+    let has_worktree = changes(run.events()).is_some();
     for member in run.sub_workflows().await? {
         progress.recall_child(&member.events);
     }
@@ -71,6 +72,9 @@ pub async fn drive(run: Run, shown: ShownArgs, global: &Global) -> anyhow::Resul
     }
     if mode != Mode::Json {
         output::stderr(&message(&result, id, global));
+    }
+    if matches!(mode, Mode::Live | Mode::Plain) && has_worktree {
+        output::stderr(&branch_text(id, global).await?);
     }
     Ok(match result {
         DriveResult::Succeeded => Exit::SUCCEEDED,
@@ -126,6 +130,19 @@ async fn interrupted(
             "\nstopping; press Ctrl-C again to stop immediately. Continue with: {resume}\n"
         ));
     }
+}
+
+/// Where the changes of a run with a git worktree are, and what to do with them; empty when there are none.
+async fn branch_text(run: RunId, global: &Global) -> anyhow::Result<String> {
+    let events = read_all(&global.store_to_read()?, run).await?;
+    let Some(changes) = changes(&events).filter(|changes| !changes.stages.is_empty()) else {
+        return Ok(String::new());
+    };
+    let branch = &changes.worktree.branch;
+    let diff = global.command(&format!("diff {run}"));
+    Ok(format!(
+        "Its changes are on the branch {branch}. See them: {diff}\nTake them over: git merge {branch}\n"
+    ))
 }
 
 /// What to do next; empty after success.

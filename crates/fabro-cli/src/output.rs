@@ -1,6 +1,6 @@
 //! Writing to stdout and stderr.
 
-use std::io;
+use std::io::{self, Write as _};
 
 use fabro_terminal::clean_painted;
 use serde::Serialize;
@@ -23,6 +23,16 @@ pub fn text(text: &str) -> anyhow::Result<()> {
 pub fn stdout(text: &str) -> anyhow::Result<()> {
     fabro_terminal::stdout(text).map_err(|error| match error.kind() {
         // The reader has closed the pipe, which is not an error.
+        io::ErrorKind::BrokenPipe => error.into(),
+        _ => unwritten(&error),
+    })
+}
+
+/// Writes bytes to stdout as they are, all of them or an error.
+pub fn bytes(bytes: &[u8]) -> anyhow::Result<()> {
+    let mut stdout = io::stdout().lock();
+    let written = stdout.write_all(bytes).and_then(|()| stdout.flush());
+    written.map_err(|error| match error.kind() {
         io::ErrorKind::BrokenPipe => error.into(),
         _ => unwritten(&error),
     })

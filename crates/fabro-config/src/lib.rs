@@ -36,6 +36,7 @@ mod agent;
 mod detect;
 mod error;
 mod file;
+mod git;
 mod known_providers;
 mod locate;
 mod provider;
@@ -55,6 +56,7 @@ pub use agent::{AgentSettings, CompactionPreset, CompactionSettings, PreambleSet
 pub use detect::{detect_providers, providers};
 pub use error::{ConfigError, Findings};
 pub use fabro_types::{Permissions, ProviderKind};
+pub use git::{GitAuthor, GitSettings};
 pub use locate::{RunFile, Target, load, locate, workflow_names};
 pub use provider::ProviderSettings;
 pub use reader::SettingsReview;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::agent::AgentSettings;
+use crate::git::GitSettings;
 use crate::provider::ProviderSettings;
 use crate::reader::{CheckedSettings, read};
 use crate::schema::RUN_FILE;
@@ -35,6 +36,8 @@ pub struct RunConfig {
     pub retry_unavailable: Option<Duration>,
     /// `run.execution`: how it is executed.
     pub execution: Execution,
+    /// `run.git`: what the run does with git.
+    pub git: GitSettings,
     /// `run.artifacts`: which files are kept besides those of test tools, and which are not.
     pub artifacts: ArtifactPatterns,
     /// `providers`: providers of models, by name.
@@ -133,6 +136,7 @@ pub fn parse(text: &str) -> Result<(RunConfig, Vec<Diagnostic>), Vec<Diagnostic>
         on_unavailable: checked.take("/run/on_unavailable"),
         retry_unavailable: checked.take("/run/retry_unavailable"),
         execution: Execution::take(&mut checked),
+        git: GitSettings::take(&mut checked),
         artifacts: ArtifactPatterns::take(&mut checked),
         providers: checked.take("/providers"),
         models: checked.take("/models"),

@@ -99,6 +99,10 @@ const RUN: &[Setting] = &[
     ("run.prepare.steps.command", Command),
     ("run.execution.mode", Word(&["normal", "dry_run"])),
     ("run.execution.approval", Word(&["prompt", "auto"])),
+    ("run.git.worktree", Bool),
+    ("run.git.author.name", String),
+    ("run.git.author.email", String),
+    ("run.git.exclude", Patterns),
     ("run.artifacts.include", Patterns),
     ("run.artifacts.exclude", Patterns),
 ];

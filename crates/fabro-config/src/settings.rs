@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use crate::agent::AgentSettings;
 use crate::error::{ConfigError, Findings};
 use crate::file::{expand, goal_text, read_text};
+use crate::git::GitSettings;
 use crate::provider::ProviderSettings;
 use crate::reader::{CheckedSettings, read};
 use crate::review::SettingsFile;
@@ -50,6 +51,8 @@ pub struct RunDefaults {
     pub prepare: Vec<PrepareStep>,
     /// `run.execution`.
     pub execution: Execution,
+    /// `run.git`.
+    pub git: GitSettings,
     /// `run.artifacts`.
     pub artifacts: ArtifactPatterns,
 }
@@ -62,6 +65,7 @@ impl RunDefaults {
             env: checked.take("/run/sandbox/env"),
             prepare: take_prepare(checked),
             execution: Execution::take(checked),
+            git: GitSettings::take(checked),
             artifacts: ArtifactPatterns::take(checked),
         }
     }
@@ -77,6 +81,7 @@ impl RunDefaults {
             env,
             prepare: if self.prepare.is_empty() { weaker.prepare } else { self.prepare },
             execution: self.execution.or(weaker.execution),
+            git: self.git.or(weaker.git),
             artifacts: self.artifacts.or(weaker.artifacts),
         }
     }

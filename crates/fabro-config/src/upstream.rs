@@ -87,10 +87,9 @@ const UPSTREAM: &[(&str, Handling)] = &[
     // What is lost.
     ("run.hooks", Hooks),
     ("run.pull_request", Lost("no pull request is opened", "open one in a command stage before the exit, with `gh pr create`")),
-    ("run.checkpoint", Lost("files are not committed to git after each stage", "commit them in a command stage; a resume does not need commits")),
+    ("run.checkpoint", Lost("files are committed after each stage only in a worktree", "set `run.git.worktree = true`, and `run.git.exclude` for files that are not committed")),
     ("run.notifications", Lost("no message is sent", IN_A_STAGE)),
     ("run.interviews", Lost("questions are asked in the terminal only", "answer them there, or from another process")),
-    ("run.git", Lost("nothing is committed, so there is no author", "commit in a command stage, with the author in its command")),
     ("run.scm", Lost("nothing is cloned from or pushed to a repository", "clone before the run, and push in a command stage")),
     ("run.clone", Lost("nothing is cloned: a run works in the directory it is started in", "clone before the run")),
     ("run.integrations", Lost("stages get no token of that service", "set an environment variable such as GITHUB_TOKEN")),
@@ -101,7 +100,7 @@ const UPSTREAM: &[(&str, Handling)] = &[
     ("run.prepare.timeout_ms", Lost("the steps have no timeout", "write `timeout 5m` before the command of a step")),
     ("run.prepare.steps.env", Lost("the step runs without these variables", "set them in `run.sandbox.env`, or in its script")),
     ("run.model.controls", Lost("requests have the defaults of the model", "set `reasoning_effort` and `speed` on nodes, or in the model stylesheet")),
-    ("run.sandbox.local.worktree_mode", Lost("stages change the files of the working directory itself, not of a worktree", "start the run in a worktree: `git worktree add`")),
+    ("run.sandbox.local.worktree_mode", Lost("stages change the files of the working directory itself, not of a worktree", "set `run.git.worktree = true`")),
     // What must not be passed over.
     ("run.sandbox.devcontainer", Refused("scripts would run on this machine, not in the container", "start fabro in the container, and remove this setting")),
     ("run.environment", Refused("scripts would run on this machine, without the isolation it asks for", "start fabro in that environment, and remove this setting")),

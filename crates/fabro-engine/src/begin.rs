@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fabro_context::keys;
-use fabro_events::{CreatedRun, Entry, Event, EventBody, ParentStage};
+use fabro_events::{CreatedRun, Entry, Event, EventBody, ParentStage, RunWorktree};
 use fabro_store::{RunLog, Runs, StoreError};
 use fabro_types::{BlobRef, ContextPatch, RunId};
 use serde_json::{Map, Value};
@@ -31,6 +31,8 @@ pub struct NewRun {
     pub parent: Option<ParentStage>,
     /// Nothing is executed.
     pub dry_run: bool,
+    /// The git worktree that the working directory is in.
+    pub worktree: Option<RunWorktree>,
     /// What the context starts with, in addition to the graph's attributes.
     pub context: ContextPatch,
 }
@@ -62,6 +64,7 @@ pub fn begin(run_id: RunId, now_ms: i64, plan: &Plan, mut new: NewRun) -> Commit
         max_cost: new.max_cost,
         parent: new.parent,
         dry_run: new.dry_run,
+        worktree: new.worktree,
     };
     let entry = Entry::new(EventBody::RunCreated(Arc::new(created)));
     Commit { events: vec![Event { run_id, seq: 1, ts_ms: now_ms, entry }], blobs }

@@ -365,6 +365,23 @@ pub struct CreatedRun {
     /// Nothing is executed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
+    /// The git worktree that the working directory is in, where the run has its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worktree: Option<RunWorktree>,
+}
+
+/// The git worktree of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunWorktree {
+    /// The work tree of the user that it was made from.
+    pub repository: String,
+    /// The commit it begins with.
+    pub base: String,
+    /// The branch that gets a commit for each stage that changed files.
+    pub branch: String,
+    /// The path from its top to the working directory; empty at the top.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub prefix: String,
 }
 
 /// The stage that a sub-workflow's run belongs to.
@@ -619,6 +636,14 @@ pub struct EdgeChoice {
 }
 
 impl EventBody {
+    /// The commit of the run's git worktree that has the files as a stage left them.
+    pub fn git_sha(&self) -> Option<&str> {
+        match self {
+            Self::StageCompleted(end) | Self::StageFailed(end) => end.outcome.git_sha.as_deref(),
+            _ => None,
+        }
+    }
+
     /// The stage failures that the end of a run, or its pause, names, the first cause first.
     pub fn causes(&self) -> &[StageFailure] {
         match self {

@@ -339,6 +339,7 @@ fn new_run(stage: &Stage, goal: Option<String>, bundle: Vec<u8>, plan: &Plan) ->
             visit: stage.at.visit,
         }),
         dry_run: stage.run.dry_run,
+        worktree: None,
         context: ContextPatch::new(),
     }
 }

@@ -16,7 +16,7 @@ use fabro_types::BlobRef;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{ReportError, inspect, read_back};
+use crate::{ReportError, StageKey, inspect, read_back};
 
 /// So many bytes of checkpoints are whole in any case.
 const WHOLE_CHECKPOINTS: usize = 16 << 20;
@@ -107,8 +107,17 @@ pub struct StageDir {
     pub node: Arc<str>,
     /// Which visit of it.
     pub visit: u32,
+    /// Its branch; `None` in the main line.
+    pub branch: Option<Arc<str>>,
     /// The attempts before the last one.
     pub earlier_attempts: u32,
+}
+
+impl StageDir {
+    /// The stage.
+    pub fn key(&self) -> StageKey {
+        StageKey { branch: self.branch.clone(), node: Arc::clone(&self.node), visit: self.visit }
+    }
 }
 
 /// The files of one run.

@@ -20,6 +20,7 @@
 //!     max_cost: None,
 //!     parent: None,
 //!     dry_run: false,
+//!     worktree: None,
 //! };
 //! let entry = Entry::new(EventBody::RunCreated(created.into()));
 //! let log = [Event { run_id: RunId::from_parts(0, 7), seq: 1, ts_ms: 0, entry }];
@@ -36,6 +37,7 @@ mod artifacts;
 mod at;
 mod blobs;
 mod cause;
+mod changes;
 mod context;
 mod conversation;
 mod cost;
@@ -53,6 +55,7 @@ mod stage;
 pub use artifacts::{KeptArtifact, artifacts};
 pub use at::{StageKey, check_stage};
 pub use cause::Cause;
+pub use changes::{Changes, StageChange, change_of_stage, changes};
 pub use context::{context_at, diff};
 pub use conversation::{ModelInputs, TranscriptMessage, conversation};
 pub use cost::{CostReport, CostSum, Kind, Kinds, ModelCost, RunCost, Spent, StageCost};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fabro_blob::BlobStore;
-use fabro_config::{AgentSettings, ArtifactPatterns, ProviderSettings};
+use fabro_config::{AgentSettings, ArtifactPatterns, GitSettings, ProviderSettings};
 use fabro_engine::{Plan, PlanError, ReadError, read_blob};
 use fabro_graph::{MemorySources, Node};
 use fabro_types::{BlobRef, Diagnostic, ModelInfo, OnUnavailable};
@@ -70,6 +70,9 @@ pub struct RunSettings {
     pub on_unavailable: Option<OnUnavailable>,
     /// After which time a run that paused because of that retries.
     pub retry_unavailable: Option<Duration>,
+    /// What the run does with git.
+    #[serde(skip_serializing_if = "GitSettings::is_empty")]
+    pub git: GitSettings,
     /// Which files are kept.
     #[serde(skip_serializing_if = "ArtifactPatterns::is_empty")]
     pub artifacts: ArtifactPatterns,

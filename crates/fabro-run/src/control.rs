@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::Bundle;
+use crate::worktree::fork_worktree;
 use fabro_engine::checkpoint::{self, Checkpoint};
 use fabro_engine::{NewBlob, Phase, RunState, offload_patch, read_all};
 use fabro_events::{Entry, Event, EventBody, Note};
@@ -278,7 +279,8 @@ pub async fn fork(
     let at = find_checkpoint(store, &effective, from, stage).await?;
     let (set, blobs) = context_patch(store, from, set).await?;
     let id = new_run_id();
-    let copied = checkpoint::fork(&effective, &at, id, now_ms(), set);
+    let mut copied = checkpoint::fork(&effective, &at, id, now_ms(), set);
+    fork_worktree(&mut copied, id).await?;
     let batch = Batch { blobs: &blobs, ..Batch::of(&copied) };
     with_lease(store, id, async |lease| Ok(store.append_leased(lease, id, 0, &batch).await?))
         .await?;

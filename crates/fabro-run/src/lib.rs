@@ -93,6 +93,7 @@ mod services;
 mod sources;
 mod spec;
 mod unread_inputs;
+mod worktree;
 
 #[cfg(test)]
 mod tests;
@@ -115,3 +116,4 @@ pub use run_services::{RunServices, SystemClock, now_ms};
 pub use services::{RUN_ID_VARIABLE, ServiceBuilder};
 pub use sources::{FileSources, is_too_large, read_text};
 pub use spec::{LoadedWorkflow, Overrides, RunSpec};
+pub use worktree::WORKTREE;

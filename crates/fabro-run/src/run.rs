@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::{Bundle, RunSettings, render_goal};
 use fabro_engine::{
-    DriveError, Input, Machine, NewRun, Phase, Plan, RunEnd, RunState, World, begin,
+    DriveError, Handler, Input, Machine, NewRun, Phase, Plan, RunEnd, RunState, World, begin,
     last_state_event,
 };
 use fabro_events::{Event, EventSink, PauseReason, StageFailure};
@@ -30,6 +30,7 @@ use crate::prepare::{PrepareError, prepare, prepare_dir};
 use crate::run_services::RunServices;
 use crate::secrets::{Variables, expand_env, without_secrets};
 use crate::services::{RUN_ID_VARIABLE, ServiceBuilder};
+use crate::worktree::{CommitsStages, new_worktree, restored_worktree};
 use crate::{
     Gate, Member, RunError, RunSpec, SetupError, open_gates_of_family, read_text, running_members,
 };
@@ -124,26 +125,36 @@ impl Run {
             Some(_) => Arc::new(bundle.plan()?),
             None => workflow.plan,
         };
+        let id = spec.id.unwrap_or_else(new_run_id);
+        let own_dir = runs_dir.join(id.to_string());
         let mut warnings = Vec::new();
+        let mut worktree = None;
+        let mut work_dir = spec.work_dir;
         if !dry_run {
             check_models(&bundle, plan.workflow())?;
             ServiceBuilder::new(&settings).check()?;
-            warnings = preflight::check(&bundle, &plan, &spec.work_dir)?;
+            warnings = preflight::check(&bundle, &plan, &work_dir)?;
             warnings.extend(model_warnings(&bundle, &plan, spec.max_cost)?);
+            if settings.git.worktree == Some(true) {
+                let new = new_worktree(&work_dir, id, &own_dir, &settings.git).await?;
+                warnings.extend(new.warnings);
+                work_dir = new.work_dir;
+                worktree = Some(new.record);
+            }
         }
         let workflow_dir = Value::from(spec.workflow_dir.to_string_lossy());
         let new = NewRun {
             goal,
             seed: spec.seed.unwrap_or_else(|| bundle.seed(&inputs)),
             inputs,
-            work_dir: spec.work_dir.to_string_lossy().into_owned(),
+            work_dir: work_dir.to_string_lossy().into_owned(),
             bundle: bundle.to_bytes(),
             max_cost: spec.max_cost,
             parent: None,
             dry_run,
+            worktree,
             context: [(WORKFLOW_DIR.to_owned(), workflow_dir.into())].into(),
         };
-        let id = spec.id.unwrap_or_else(new_run_id);
         let created_ms = i64::try_from(id.unix_ms()).unwrap_or(i64::MAX);
         let commit = begin(id, created_ms, &plan, new);
         // Before it exists, so that no other process can drive it first.
@@ -155,7 +166,7 @@ impl Run {
             events: commit.events,
             max_cost: None,
             warnings,
-            run_dir: runs_dir.join(id.to_string()),
+            run_dir: own_dir,
             store,
             lease,
             plan,
@@ -245,9 +256,11 @@ impl Run {
             let state = RunState::replay(child.run, &child.events);
             members.extend(self.resumed(&state)?);
         }
-        let work_dir = self.state.created.as_ref().map(|created| created.work_dir.clone());
+        let created = self.state.created.as_ref();
+        let work_dir = created.map(|created| created.work_dir.clone());
         let work_dir = PathBuf::from(work_dir.unwrap_or_default());
-        if !work_dir.is_dir() {
+        let has_worktree = created.is_some_and(|created| created.worktree.is_some());
+        if !has_worktree && !work_dir.is_dir() {
             let message = format!("the run's working directory {} is gone", work_dir.display());
             return Err(SetupError::new(message, "bring it back, then resume the run").into());
         }
@@ -453,10 +466,17 @@ impl Run {
         let sink: Arc<dyn EventSink> =
             Arc::new(vec![Arc::clone(&files) as _, Arc::clone(&services.sink)]);
         let builder = ServiceBuilder::new(&self.settings).dry_run(self.dry_run);
-        let handler = builder.registry(id, &self.events, &services, Arc::clone(&sink))?;
+        let registry = builder.registry(id, &self.events, &services, Arc::clone(&sink))?;
+        let mut handler: Arc<dyn Handler> = registry;
         if !self.is_new() || prepare_dir(&run_dir).exists() {
             end_leftover_processes(&*self.store, id).await?;
             files.catch_up(&self.events);
+        }
+        let git = &self.settings.git;
+        let worktree = restored_worktree(&self.state, &self.events, git, &services.warn).await?;
+        if let Some(worktree) = worktree {
+            let warn = Arc::clone(&services.warn);
+            handler = Arc::new(CommitsStages { handler, worktree, warn });
         }
         // The log is not needed any more, and may be large.
         self.events = Vec::new();

@@ -106,6 +106,8 @@ pub struct Overrides {
     pub seed: Option<u64>,
     /// A spending limit in US dollars.
     pub max_cost: Option<f64>,
+    /// Work in a git worktree of the run's own.
+    pub worktree: bool,
 }
 
 /// What a run is created from.
@@ -229,6 +231,10 @@ fn merged_settings(
     env.extend(config.env);
     let prepare =
         if config.prepare.is_empty() { configured.defaults.prepare } else { config.prepare };
+    let mut git = config.git.or(configured.defaults.git);
+    if overrides.worktree {
+        git.worktree = Some(true);
+    }
     let own_fallbacks = !config.model.fallbacks.is_empty();
     let mut settings = RunSettings {
         env,
@@ -244,6 +250,7 @@ fn merged_settings(
         agent: configured.agent,
         on_unavailable: configured.on_unavailable,
         retry_unavailable: configured.retry_unavailable,
+        git,
         artifacts: config.artifacts.or(configured.defaults.artifacts),
         models: configured.models,
         fallbacks: if own_fallbacks { config.model.fallbacks } else { configured.model.fallbacks },

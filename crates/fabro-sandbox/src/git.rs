@@ -32,6 +32,8 @@
 //!
 //! A [`WorkTree`] does both for stages that follow one another, with one snapshot between two of them.
 //!
+//! A [`Worktree`] is a linked worktree of a run, with a branch that gets a commit for each stage.
+//!
 //! # Limits
 //!
 //! - Unix only; the tokio runtime needs its I/O and time drivers.
@@ -48,18 +50,22 @@ mod brief;
 mod changed;
 mod filters;
 mod fingerprint;
+mod patch;
 mod run;
 mod snapshot;
 mod status;
 mod work_tree;
+mod worktree;
 
 use std::time::Duration;
 
 pub use brief::brief;
 pub use changed::changed;
+pub use patch::{PatchStyle, patch};
 use run::OUTPUT_BYTES;
 pub use snapshot::Snapshot;
 pub use work_tree::{RunningStage, UnknownFiles, WorkTree};
+pub use worktree::{Author, Repository, Restored, StageCommit, Worktree, linked_git_dir};
 
 /// The timeout of a call.
 const TIMEOUT: Duration = Duration::from_secs(10);

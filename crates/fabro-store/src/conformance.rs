@@ -474,6 +474,7 @@ pub(crate) fn created(run_id: RunId, workflow: &str, parent: Option<RunId>) -> E
         max_cost: None,
         parent: parent.map(|run_id| ParentStage { run_id, node_id: "sub".into(), visit: 1 }),
         dry_run: false,
+        worktree: None,
     };
     event(run_id, 1, EventBody::RunCreated(created.into()))
 }

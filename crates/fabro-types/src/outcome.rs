@@ -199,6 +199,10 @@ pub struct Outcome {
     /// Captured artifacts, as paths below the run directory.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<String>,
+    /// The commit of the run's git worktree that has the files as the stage left them; absent when it
+    /// changed none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub git_sha: Option<String>,
     /// How long the last attempt took, in milliseconds.
     #[serde(default)]
     pub duration_ms: u64,

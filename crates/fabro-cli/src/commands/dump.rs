@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use clap_complete::ArgValueCandidates;
 use fabro_engine::read_all;
 use fabro_events::{Event, EventBody, ParentStage};
-use fabro_inspect::artifacts;
 use fabro_inspect::dump::{DumpError, DumpRun, DumpWriter, StageDir, dump as write_run};
+use fabro_inspect::{StageChange, artifacts, changes};
 use fabro_run::{Bundle, is_driven};
 use fabro_sandbox::artifacts::{FILES, stored_file};
+use fabro_sandbox::git::{PatchStyle, patch};
 use fabro_store::{Runs as _, SqliteStore};
 use fabro_terminal::clean;
 use fabro_types::RunId;
@@ -91,6 +92,8 @@ struct Family {
     logs: BTreeMap<RunId, Vec<Event>>,
     driven: bool,
     keep_references: bool,
+    /// What the stages of the run at the top changed in its git worktree, as patches, by their full names.
+    patches: BTreeMap<String, Vec<u8>>,
 }
 
 impl Family {
@@ -99,7 +102,11 @@ impl Family {
         for member in store.family(run).await? {
             logs.insert(member, read_all(store, member).await?);
         }
-        Ok(Self { logs, driven: is_driven(store, run).await?, keep_references: false })
+        let patches = match logs.get(&run) {
+            Some(events) => patches(events).await,
+            None => BTreeMap::new(),
+        };
+        Ok(Self { logs, driven: is_driven(store, run).await?, keep_references: false, patches })
     }
 
     /// Writes a run, then its sub-workflows below `children/`, each under the name of its stage.
@@ -124,6 +131,11 @@ impl Family {
         let run_dir = store.runs_dir().join(run.to_string());
         for stage in &stages {
             earlier_attempts(&run_dir, stage, prefix, writer)?;
+            let name = stage.key().full_name();
+            if let Some(patch) = self.patches.get(&name).filter(|_| prefix.is_empty()) {
+                let path = format!("stages/{}/diff.patch", stage.name);
+                writer.write(&path, patch).map_err(|source| DumpError::Write { path, source })?;
+            }
         }
         write_artifacts(events, &run_dir, prefix, writer)?;
         for (child, events) in &self.logs {
@@ -140,6 +152,21 @@ impl Family {
         }
         Ok(())
     }
+}
+
+/// The patches of the stages that changed files. Those whose commits are gone are warnings: the rest of the dump
+/// is right.
+async fn patches(events: &[Event]) -> BTreeMap<String, Vec<u8>> {
+    let mut patches = BTreeMap::new();
+    let Some(changes) = changes(events) else { return patches };
+    let repository = Path::new(&changes.worktree.repository);
+    for StageChange { stage, from, to } in changes.stages {
+        match patch(repository, &from, &to, PatchStyle::Patch).await {
+            Ok(patch) => drop(patches.insert(stage, patch)),
+            Err(error) => output::stderr(&format!("warning: no diff.patch of {stage}: {error}\n")),
+        }
+    }
+    patches
 }
 
 fn created(events: &[Event]) -> Option<(&fabro_types::BlobRef, Option<&ParentStage>)> {

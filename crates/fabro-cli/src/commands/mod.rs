@@ -7,6 +7,7 @@ pub mod compact;
 pub mod completion;
 pub mod context;
 pub mod cost;
+pub mod diff;
 pub mod doctor;
 pub mod du;
 pub mod dump;

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use fabro_run::now_ms;
-use fabro_store::{Runs as _, StoreUsage};
+use fabro_store::StoreUsage;
 use fabro_types::RunStatus;
 use serde::Serialize;
 
 use super::du::{SizeRow, size, sizes, table};
+use crate::commands::rm::remove;
 use crate::exit::Exit;
 use crate::global::Global;
 use crate::output;
@@ -116,7 +117,7 @@ pub async fn prune(args: &PruneArgs, global: &Global) -> anyhow::Result<Exit> {
     let mut removed = Vec::new();
     let mut failure = None;
     for row in selected {
-        match store.delete(row.id).await {
+        match remove(&store, row.id, global).await {
             Ok(()) => removed.push(row),
             // It was resumed since the list was read.
             Err(error) => {

@@ -1,8 +1,13 @@
 //! `fabro rm`.
 
+use std::fs;
+
 use clap_complete::ArgValueCandidates;
 use fabro_run::RunError;
-use fabro_store::Runs as _;
+use fabro_sandbox::git::linked_git_dir;
+use fabro_store::{Runs as _, SqliteStore, StoreError};
+use fabro_terminal::clean;
+use fabro_types::RunId;
 
 use crate::complete;
 use crate::exit::Exit;
@@ -36,8 +41,22 @@ pub async fn rm(args: &RmArgs, global: &Global) -> anyhow::Result<Exit> {
         }
     }
     for run in runs {
-        store.delete(run).await?;
+        remove(&store, run, global).await?;
         output::text(&format!("removed {run}\n"))?;
     }
     Ok(Exit::SUCCEEDED)
+}
+
+/// Removes a run with all its data. The repository of its git worktree forgets that; the branch stays.
+pub async fn remove(store: &SqliteStore, run: RunId, global: &Global) -> Result<(), StoreError> {
+    let worktree = store.runs_dir().join(run.to_string()).join(fabro_run::WORKTREE);
+    let git_dir = linked_git_dir(&worktree);
+    store.delete(run).await?;
+    // What stays is removed by `git worktree prune`.
+    if let Some((dir, error)) =
+        git_dir.and_then(|dir| Some((dir.clone(), fs::remove_dir_all(dir).err()?)))
+    {
+        global.warn([format!("{} stays: {error}", clean(&dir.to_string_lossy()))]);
+    }
+    Ok(())
 }

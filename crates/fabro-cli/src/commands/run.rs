@@ -25,6 +25,7 @@ use crate::values::{KeyValue, amount, key_value};
 #[command(
     after_help = "Examples:\n  fabro run hello\n  fabro run deploy.fabro -I target=staging --goal 'Ship it'\n  fabro run run.toml --json | jq .event\n  fabro run review.fabro --dry-run\n\nOnly --json writes to stdout. Ctrl-C shuts down cleanly; `fabro resume` continues."
 )]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct RunArgs {
     /// A workflow file, a run.toml, or the NAME of a workflow in .fabro/workflows
     #[arg(add = ArgValueCompleter::new(complete::workflows))]
@@ -65,6 +66,10 @@ pub struct RunArgs {
     /// Seed of all random choices [default: a hash of workflow and inputs]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
+
+    /// Work in a git worktree of the run's own, with a commit for each stage that changes files
+    #[arg(long, conflicts_with = "dry_run")]
+    pub worktree: bool,
 
     /// Print the run's id and continue in the background
     #[arg(long)]
@@ -163,6 +168,7 @@ fn overrides(args: RunArgs) -> anyhow::Result<Overrides> {
         dry_run: args.dry_run,
         seed: args.seed,
         max_cost: args.max_cost,
+        worktree: args.worktree,
     })
 }
 

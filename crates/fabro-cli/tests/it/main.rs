@@ -27,3 +27,4 @@ mod terminal;
 mod unavailable;
 mod upstream;
 mod warnings;
+mod worktrees;

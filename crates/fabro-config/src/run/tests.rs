@@ -389,21 +389,20 @@ a = "b"
 [server.web]
 enabled = true
 "#), @r#"
-prepare [PrepareStep { script: "true" }]
-run.toml:5:1: warning: the hook `tell` of `hooks` has no effect: nothing is run at `run_complete` (run its command in a command stage)
-run.toml:9:1: warning: the hook of `run.hooks` has no effect: nothing is run at `stage_start` (run its command in a command stage)
-run.toml:11:6: warning: `run.pull_request` has no effect: no pull request is opened (open one in a command stage before the exit, with `gh pr create`)
-run.toml:13:6: warning: `run.checkpoint` has no effect: files are not committed to git after each stage (commit them in a command stage; a resume does not need commits)
-run.toml:15:6: warning: `run.notifications` has no effect: no message is sent (do it in a command stage before the exit)
-run.toml:17:6: warning: `run.interviews` has no effect: questions are asked in the terminal only (answer them there, or from another process)
-run.toml:19:6: warning: `run.scm` has no effect: nothing is cloned from or pushed to a repository (clone before the run, and push in a command stage)
-run.toml:21:6: warning: `run.git` has no effect: nothing is committed, so there is no author (commit in a command stage, with the author in its command)
-run.toml:23:6: warning: `run.integrations` has no effect: stages get no token of that service (set an environment variable such as GITHUB_TOKEN)
-run.toml:26:1: warning: `run.prepare.timeout` has no effect: the steps have no timeout (write `timeout 5m` before the command of a step)
-run.toml:27:29: warning: `run.prepare.steps.env` has no effect: the step runs without these variables (set them in `run.sandbox.env`, or in its script)
-run.toml:28:12: warning: `run.model.controls` has no effect: requests have the defaults of the model (set `reasoning_effort` and `speed` on nodes, or in the model stylesheet)
-run.toml:33:11: warning: `run.sandbox.local.worktree_mode` has no effect: stages change the files of the working directory itself, not of a worktree (start the run in a worktree: `git worktree add`)
-"#);
+    prepare [PrepareStep { script: "true" }]
+    run.toml:5:1: warning: the hook `tell` of `hooks` has no effect: nothing is run at `run_complete` (run its command in a command stage)
+    run.toml:9:1: warning: the hook of `run.hooks` has no effect: nothing is run at `stage_start` (run its command in a command stage)
+    run.toml:11:6: warning: `run.pull_request` has no effect: no pull request is opened (open one in a command stage before the exit, with `gh pr create`)
+    run.toml:13:6: warning: `run.checkpoint` has no effect: files are committed after each stage only in a worktree (set `run.git.worktree = true`, and `run.git.exclude` for files that are not committed)
+    run.toml:15:6: warning: `run.notifications` has no effect: no message is sent (do it in a command stage before the exit)
+    run.toml:17:6: warning: `run.interviews` has no effect: questions are asked in the terminal only (answer them there, or from another process)
+    run.toml:19:6: warning: `run.scm` has no effect: nothing is cloned from or pushed to a repository (clone before the run, and push in a command stage)
+    run.toml:23:6: warning: `run.integrations` has no effect: stages get no token of that service (set an environment variable such as GITHUB_TOKEN)
+    run.toml:26:1: warning: `run.prepare.timeout` has no effect: the steps have no timeout (write `timeout 5m` before the command of a step)
+    run.toml:27:29: warning: `run.prepare.steps.env` has no effect: the step runs without these variables (set them in `run.sandbox.env`, or in its script)
+    run.toml:28:12: warning: `run.model.controls` has no effect: requests have the defaults of the model (set `reasoning_effort` and `speed` on nodes, or in the model stylesheet)
+    run.toml:33:11: warning: `run.sandbox.local.worktree_mode` has no effect: stages change the files of the working directory itself, not of a worktree (set `run.git.worktree = true`)
+    "#);
 }
 
 #[test]

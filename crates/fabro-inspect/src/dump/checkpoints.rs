@@ -37,6 +37,9 @@ struct Checkpoint<'a> {
     context: BTreeMap<String, Arc<Value>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     removed_from_context: Vec<String>,
+    /// The commit that has the files, where the run has a git worktree.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    git_sha: Option<&'a str>,
     /// How often each failure left its node, by node and signature.
     failure_signatures: BTreeMap<&'a str, &'a OrdMap<String, u32>>,
 }
@@ -82,8 +85,10 @@ pub(super) fn write(
     let nothing = Cursor::default();
     let mut state = RunState::new(first.run_id);
     let mut lines: BTreeMap<Arc<str>, Last> = BTreeMap::new();
+    let mut git_sha = base_commit(events);
     for event in events {
         state.apply(event);
+        git_sha = event.entry.body.git_sha().or(git_sha);
         let branch = event.entry.branch.as_deref().unwrap_or(MAIN);
         if matches!(&event.entry.body, EventBody::LoopRestart { .. }) {
             lines.remove(branch);
@@ -100,8 +105,10 @@ pub(super) fn write(
         let last = lines.get(branch).or_else(|| lines.get(parent.as_str()));
         let since = last.filter(|last| left < last.whole && last.changes < last.whole).cloned();
         let next_node = next.get(&event.seq).map(|node| &**node);
-        let checkpoint =
-            checkpoint(run, event.seq, &key, next_node, cursor, since.as_ref(), &nothing)?;
+        let checkpoint = Checkpoint {
+            git_sha,
+            ..checkpoint(run, event.seq, &key, next_node, cursor, since.as_ref(), &nothing)?
+        };
         let file = format!("{:04}.json", event.seq);
         let size = files.json(&format!("checkpoints/{file}"), &checkpoint)?;
         let (whole, changes) = match since {
@@ -112,6 +119,14 @@ pub(super) fn write(
         lines.insert(branch.into(), Last { file, cursor: cursor.clone(), whole, changes });
     }
     Ok(())
+}
+
+/// The commit that the worktree of a run began with.
+fn base_commit<'a>(events: &[&'a Event]) -> Option<&'a str> {
+    events.iter().find_map(|event| match &event.entry.body {
+        EventBody::RunCreated(created) => Some(created.worktree.as_ref()?.base.as_str()),
+        _ => None,
+    })
 }
 
 fn checkpoint<'a>(
@@ -153,6 +168,7 @@ fn checkpoint<'a>(
             .collect(),
         context,
         removed_from_context,
+        git_sha: None,
         failure_signatures: changed(&before.breaker, &cursor.breaker).collect(),
     })
 }

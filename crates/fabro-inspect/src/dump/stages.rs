@@ -85,7 +85,8 @@ pub(super) fn write(
         }
         status(run, &row, stage.end, &dir, files)?;
         let earlier_attempts = stage.earlier.last().map_or(0, |(attempt, ..)| *attempt);
-        dirs.push(StageDir { name, node: row.node, visit: row.visit, earlier_attempts });
+        let StageRow { node, visit, branch, .. } = row;
+        dirs.push(StageDir { name, node, visit, branch, earlier_attempts });
     }
     Ok(dirs)
 }

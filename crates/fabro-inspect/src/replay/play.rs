@@ -174,6 +174,7 @@ fn new_run(created: &CreatedRun, own: &Bundle, other: &Bundle) -> Result<NewRun,
         max_cost: created.max_cost,
         parent: created.parent.clone(),
         dry_run: created.dry_run,
+        worktree: created.worktree.clone(),
         context: context.collect(),
     })
 }

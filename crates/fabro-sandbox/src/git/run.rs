@@ -1,6 +1,6 @@
 //! Running git.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::future::Future;
 use std::path::Path;
 use std::process::Stdio;
@@ -48,9 +48,20 @@ const VARIABLES: [(&str, &str); 6] = [
 const SETTINGS: [&str; 3] =
     ["core.fsmonitor=false", "core.hooksPath=/dev/null", "safe.bareRepository=explicit"];
 
-/// The output of a git command that runs in an existing directory, for one path below it. Every git
-/// process of the program is started here; it runs no program that a repository names. `filters` are those of
-/// the repository, for commands that compare contents of files.
+/// A git command.
+pub(crate) struct GitCommand<'a> {
+    /// An existing directory, where it runs.
+    pub(crate) dir: &'a Path,
+    /// The filters of the repository, for commands that compare contents of files.
+    pub(crate) filters: &'a Filters,
+    /// Variables that it gets besides those of every command.
+    pub(crate) variables: &'a [(&'a str, &'a OsStr)],
+    /// Paths may be patterns.
+    pub(crate) patterns: bool,
+}
+
+/// The output of a git command that runs in an existing directory, for one path below it. `filters` are
+/// those of the repository, for commands that compare contents of files.
 pub(crate) async fn git(
     dir: &Path,
     filters: &Filters,
@@ -58,30 +69,46 @@ pub(crate) async fn git(
     arguments: &[&str],
     path: Option<&OsStr>,
 ) -> Result<Vec<u8>, GitError> {
-    let mut git = Command::new("git");
-    git.current_dir(dir).kill_on_drop(true);
-    git.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    git.env_clear();
-    git.envs(PASSED.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
-    git.envs(VARIABLES).envs(filters.overrides());
-    git.args(["--no-optional-locks", "--literal-pathspecs", "--no-pager"]);
-    git.args(SETTINGS.iter().flat_map(|setting| ["-c", setting]));
-    git.arg(command).args(arguments);
+    let mut all: Vec<&OsStr> = arguments.iter().map(OsStr::new).collect();
     if let Some(path) = path {
-        git.args([OsString::from("--").as_os_str(), path]);
+        all.extend([OsStr::new("--"), path]);
     }
-    let mut child = git.spawn()?;
-    let stdout = child.stdout.take();
-    let stderr = child.stderr.take();
-    let (output, stderr) = tokio::try_join!(read(stdout), read(stderr))?;
-    if output.len() as u64 > OUTPUT_BYTES {
-        return Err(GitError::TooMuch(command));
+    GitCommand { dir, filters, variables: &[], patterns: false }.output(command, &all).await
+}
+
+impl GitCommand<'_> {
+    /// Its output. Every git process of the program is started here; it runs no program that a repository
+    /// names.
+    pub(crate) async fn output(
+        &self,
+        command: &'static str,
+        arguments: &[&OsStr],
+    ) -> Result<Vec<u8>, GitError> {
+        let mut git = Command::new("git");
+        git.current_dir(self.dir).kill_on_drop(true);
+        git.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        git.env_clear();
+        git.envs(PASSED.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+        git.envs(VARIABLES).envs(self.filters.overrides()).envs(self.variables.iter().copied());
+        git.args(["--no-optional-locks", "--no-pager"]);
+        if !self.patterns {
+            git.arg("--literal-pathspecs");
+        }
+        git.args(SETTINGS.iter().flat_map(|setting| ["-c", setting]));
+        git.arg(command).args(arguments);
+        let mut child = git.spawn()?;
+        let stdout = child.stdout.take();
+        let stderr = child.stderr.take();
+        let (output, stderr) = tokio::try_join!(read(stdout), read(stderr))?;
+        if output.len() as u64 > OUTPUT_BYTES {
+            return Err(GitError::TooMuch(command));
+        }
+        if child.wait().await?.success() {
+            return Ok(output);
+        }
+        let stderr = &stderr[..stderr.len().min(STDERR_BYTES)];
+        Err(GitError::Failed(command, String::from_utf8_lossy(stderr).trim().to_owned()))
     }
-    if child.wait().await?.success() {
-        return Ok(output);
-    }
-    let stderr = &stderr[..stderr.len().min(STDERR_BYTES)];
-    Err(GitError::Failed(command, String::from_utf8_lossy(stderr).trim().to_owned()))
 }
 
 /// The result, or an error after the timeout.

@@ -35,6 +35,11 @@ pub(crate) enum State {
 }
 
 impl State {
+    /// Whether it is a file or a link, not a repository.
+    pub(crate) fn is_path(&self) -> bool {
+        matches!(self, Self::Path(_))
+    }
+
     /// Whether the path has changed.
     pub(crate) fn differs(&self, other: &Self) -> bool {
         match (self, other) {

@@ -99,6 +99,7 @@ fn created(parent: RunId) -> EventBody {
         max_cost: None,
         parent: Some(ParentStage { run_id: parent, node_id: "sub".into(), visit: 1 }),
         dry_run: false,
+        worktree: None,
     }))
 }
 

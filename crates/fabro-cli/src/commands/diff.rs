@@ -1,0 +1,98 @@
+//! `fabro diff`.
+
+use std::path::Path;
+
+use clap_complete::ArgValueCandidates;
+use fabro_engine::read_all;
+use fabro_events::Event;
+use fabro_inspect::{Changes, change_of_stage, changes};
+use fabro_sandbox::git::{PatchStyle, patch};
+use fabro_terminal::{Paint, clean};
+
+use crate::complete;
+use crate::error;
+use crate::exit::Exit;
+use crate::global::Global;
+use crate::output;
+
+/// Show what a run with a git worktree changed, or one stage of it
+#[derive(clap::Args, Clone, Debug)]
+#[command(
+    after_help = "Examples:\n  fabro diff latest\n  fabro diff latest fix@2 --stat\n  fabro diff 01K3 | git apply\n\nA run has a git worktree with `fabro run --worktree`, or with worktree = true in [run.git]."
+)]
+pub struct DiffArgs {
+    /// The run: its id, the beginning of it, or `latest`
+    #[arg(default_value = "latest", add = ArgValueCandidates::new(complete::runs))]
+    pub run: String,
+
+    /// A stage, instead of all together
+    #[arg(value_name = "[BRANCH/]NODE[@VISIT]", add = ArgValueCandidates::new(complete::stages))]
+    pub stage: Option<String>,
+
+    /// Show only the files, and how many lines of each differ
+    #[arg(long)]
+    pub stat: bool,
+}
+
+/// Prints the changes of a run or a stage as a patch.
+pub async fn diff(args: &DiffArgs, global: &Global) -> anyhow::Result<Exit> {
+    let (store, run) = global.run_to_read(&args.run).await?;
+    let events = read_all(&store, run).await?;
+    let Some(all) = changes(&events) else {
+        return Err(error::usage(
+            format!("run {run} has no git worktree, so its changes were not recorded"),
+            "start runs with --worktree; `fabro inspect RUN STAGE` lists the files that a stage changed",
+        ));
+    };
+    let Some((from, to)) = commits(&events, &all, args.stage.as_deref())? else {
+        output::stderr("no file was changed\n");
+        return Ok(Exit::SUCCEEDED);
+    };
+    let style = if args.stat { PatchStyle::Stat } else { PatchStyle::Patch };
+    let repository = Path::new(&all.worktree.repository);
+    let patch = patch(repository, &from, &to, style).await.map_err(|failed| {
+        let shown = clean(&all.worktree.repository).into_owned();
+        error::usage(
+            format!("the commits of run {run} cannot be read in {shown}: {failed}"),
+            "bring the repository and its branch back",
+        )
+    })?;
+    match global.paint_stdout() {
+        paint if paint.is_on() => output::stdout(&painted(&patch, paint))?,
+        // Byte for byte, so that it can be applied.
+        _ => output::bytes(&patch)?,
+    }
+    Ok(Exit::SUCCEEDED)
+}
+
+/// A patch for people: its lines in colors, without control characters.
+fn painted(patch: &[u8], paint: Paint) -> String {
+    let mut text = String::new();
+    for line in String::from_utf8_lossy(patch).lines() {
+        let line = clean(line);
+        let shown = match line.as_bytes() {
+            [b'd', b'i', b'f', b'f', b' ', ..] => paint.bold(&line),
+            [b'+', b'+', b'+', ..] | [b'-', b'-', b'-', ..] | [b'@', b'@', ..] => paint.dim(&line),
+            [b'+', ..] => paint.good(&line),
+            [b'-', ..] => paint.bad(&line),
+            _ => line.into_owned(),
+        };
+        text.push_str(&shown);
+        text.push('\n');
+    }
+    text
+}
+
+/// Between which commits the changes are; `None` when there are none.
+fn commits(
+    events: &[Event],
+    all: &Changes<'_>,
+    stage: Option<&str>,
+) -> anyhow::Result<Option<(String, String)>> {
+    let Some(stage) = stage else {
+        let (from, to) = (all.worktree.base.clone(), all.last().to_owned());
+        return Ok(Some((from, to)).filter(|(from, to)| from != to));
+    };
+    let change = change_of_stage(events, all, stage)?;
+    Ok(change.map(|change| (change.from, change.to)))
+}

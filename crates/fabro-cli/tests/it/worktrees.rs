@@ -1,0 +1,318 @@
+//! `fabro run --worktree` and `fabro diff`.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use insta::assert_snapshot;
+
+use super::project::{Project, filters};
+
+const WORKFLOW: &str = r#"digraph W {
+    graph [on_failure=stop]
+    start -> one -> same -> two -> exit
+    one [shape=parallelogram, script="echo 1 > one.txt; printf x > b.txt; pwd"]
+    same [shape=parallelogram, script="test -e one.txt"]
+    two [shape=parallelogram, script="echo 2 >> a.txt; rm one.txt; cat a.txt"]
+}"#;
+
+/// A repository with a commit, a stash, and a file that was edited since.
+fn repository(workflow: &str) -> Project {
+    let project = Project::with(&[("a.txt", "a\n"), ("w.fabro", workflow)]);
+    git(&project, &["init", "-q", "-b", "main"]);
+    git(&project, &["add", "a.txt"]);
+    git(&project, &["commit", "-q", "-m", "first"]);
+    project.write("a.txt", b"stashed\n");
+    git(&project, &["stash", "-q"]);
+    project.write("a.txt", b"edited\n");
+    project
+}
+
+fn git(project: &Project, args: &[&str]) -> String {
+    let mut git = Command::new("git");
+    git.args(["-c", "user.name=n", "-c", "user.email=e@example.org"]).args(args);
+    git.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_SYSTEM", "/dev/null");
+    let output = git.current_dir(project.path()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What of the user's must not change.
+fn own(project: &Project) -> [String; 5] {
+    [
+        git(project, &["status", "--short", "--branch"]),
+        git(project, &["stash", "list"]),
+        git(project, &["config", "-l", "--local"]),
+        git(project, &["rev-parse", "HEAD"]),
+        project.read("a.txt"),
+    ]
+}
+
+/// The newest run, and the directory of its worktree.
+fn latest(project: &Project) -> (String, String) {
+    let runs = project.json(&["ps", "--json"]);
+    let id = runs[0]["id"].as_str().unwrap().to_owned();
+    let dir = format!(".fabro/state/runs/{id}/worktree");
+    (id, dir)
+}
+
+fn redacted() -> insta::Settings {
+    let mut settings = filters();
+    settings.add_filter(r"\b[0-9a-f]{40}\b", "[SHA]");
+    settings.add_filter(r"\b[0-9a-f]{12}\b", "[SHA]");
+    settings
+}
+
+#[test]
+fn each_stage_that_changes_files_is_a_commit() {
+    let project = repository(WORKFLOW);
+    let before = own(&project);
+    redacted().bind(|| {
+        assert_snapshot!(project.run(&["run", "w.fabro", "--worktree"]), @r"
+        exit 0
+        ── stderr
+        warning: the run begins with commit [SHA]: 2 files that differ from it are not in its worktree
+        run [ID] · follow: fabro logs [ID] -f
+        ✓ one [T]  → same
+        ✓ same [T]  → two
+        ✓ two [T]  → exit
+
+        stage  visits  status time  tokens
+        one         1  succeeded [T]
+        same        1  succeeded [T]
+        two         1  succeeded [T]
+        succeeded in [T], 3 stages
+        Its changes are on the branch fabro/run/[ID]. See them: fabro diff [ID]
+        Take them over: git merge fabro/run/[ID]
+        ");
+        let (run, _) = latest(&project);
+        let branch = format!("fabro/run/{run}");
+        let log = ["log", "--format=%an <%ae>%n%B", &branch];
+        assert_snapshot!(git(&project, &log), @r"
+        Fabro <fabro@localhost>
+        fabro([ID]): two (succeeded)
+
+        Fabro-Run: [ID]
+        Fabro-Stage: two@1
+        Fabro-Checkpoint: 004-two@1
+
+        Fabro <fabro@localhost>
+        fabro([ID]): one (succeeded)
+
+        Fabro-Run: [ID]
+        Fabro-Stage: one@1
+        Fabro-Checkpoint: 002-one@1
+
+        n <e@example.org>
+        first
+        ");
+        assert_snapshot!(project.run(&["diff"]), @r"
+        exit 0
+        ── stdout
+        diff --git a/a.txt b/a.txt
+        index [SHA]..[SHA] 100644
+        --- a/a.txt
+        +++ b/a.txt
+        @@ -1 +1,2 @@
+         a
+        +2
+        diff --git a/b.txt b/b.txt
+        new file mode 100644
+        index [SHA]..[SHA]
+        --- /dev/null
+        +++ b/b.txt
+        @@ -0,0 +1 @@
+        +x
+        \ No newline at end of file
+        ");
+        assert_snapshot!(project.run(&["diff", &run, "two", "--stat"]), @r"
+        exit 0
+        ── stdout
+         a.txt   | 1 +
+         one.txt | 1 -
+         2 files changed, 1 insertion(+), 1 deletion(-)
+        ");
+        assert_snapshot!(project.run(&["diff", &run, "same"]), @r"
+        exit 0
+        ── stderr
+        no file was changed
+        ");
+        assert_eq!(project.exit(&["dump", &run, "-o", "dumped"]), 0);
+        assert_snapshot!(project.read("dumped/stages/002-one@1/diff.patch"), @r"
+        diff --git a/b.txt b/b.txt
+        new file mode 100644
+        index [SHA]..[SHA]
+        --- /dev/null
+        +++ b/b.txt
+        @@ -0,0 +1 @@
+        +x
+        \ No newline at end of file
+        diff --git a/one.txt b/one.txt
+        new file mode 100644
+        index [SHA]..[SHA]
+        --- /dev/null
+        +++ b/one.txt
+        @@ -0,0 +1 @@
+        +1
+        ");
+        let shas = |line: &&str| line.contains("git_sha");
+        let checkpoint = project.read("dumped/checkpoints/0010.json");
+        assert_eq!(checkpoint.lines().filter(shas).count(), 1, "{checkpoint}");
+    });
+    std::fs::remove_dir_all(project.path().join("dumped")).unwrap();
+    assert_eq!(own(&project), before);
+    git(&project, &["fsck", "--strict"]);
+    // The repository forgets the worktree with the run, and keeps its branch.
+    assert_eq!(git(&project, &["worktree", "list"]).lines().count(), 2);
+    assert_eq!(project.exit(&["rm", "latest"]), 0);
+    assert_eq!(git(&project, &["worktree", "list"]).lines().count(), 1);
+    assert_eq!(git(&project, &["branch", "--list", "fabro/*"]).lines().count(), 1);
+    assert_eq!(own(&project), before);
+}
+
+#[test]
+fn forks_and_rewinds_have_the_files_of_their_stage() {
+    let project = repository(WORKFLOW);
+    assert_eq!(project.exit(&["run", "w.fabro", "--worktree"]), 0);
+    let (run, dir) = latest(&project);
+    let file = |name: &str| project.read_or_default(&format!("{dir}/{name}"));
+    assert_eq!((file("a.txt").as_str(), file("one.txt").as_str()), ("a\n2\n", ""));
+    project.write(&format!("{dir}/mine.txt"), b"by hand");
+    redacted().bind(|| {
+        assert_eq!(project.exit(&["fork", &run, "one"]), 0);
+        assert_snapshot!(project.run(&["resume", "latest"]), @r"
+        exit 0
+        ── stderr
+        run [ID] · follow: fabro logs [ID] -f
+        · run resumed
+        ✓ same [T]  → two
+        ✓ two [T]  → exit
+
+        stage  visits  status time  tokens
+        one         1  succeeded [T]
+        same        1  succeeded [T]
+        two         1  succeeded [T]
+        succeeded in [T], 3 stages
+        Its changes are on the branch fabro/run/[ID]. See them: fabro diff [ID]
+        Take them over: git merge fabro/run/[ID]
+        ");
+        let (forked, its_dir) = latest(&project);
+        assert_ne!(forked, run);
+        assert_eq!(project.read(&format!("{its_dir}/a.txt")), "a\n2\n");
+        let parents = ["merge-base", &format!("fabro/run/{forked}"), &format!("fabro/run/{run}")];
+        let subject =
+            ["show", "-s", "--format=%s", git(&project, &parents).trim()].map(str::to_owned);
+        let subject: Vec<&str> = subject.iter().map(String::as_str).collect();
+        assert!(git(&project, &subject).contains(": one (succeeded)"));
+        assert_eq!(project.exit(&["rewind", &run, "same"]), 0);
+        assert_snapshot!(project.run(&["resume", &run]), @r"
+        exit 0
+        ── stderr
+        run [ID] · follow: fabro logs [ID] -f
+        ! the files are as the last stage left them; what was changed since is kept as refs/fabro/kept/[ID]/[SHA]
+        · run resumed
+        ✓ two [T]  → exit
+
+        stage  visits  status time  tokens
+        one         1  succeeded [T]
+        same        1  succeeded [T]
+        two         1  succeeded [T]
+        succeeded in [T], 3 stages
+        Its changes are on the branch fabro/run/[ID]. See them: fabro diff [ID]
+        Take them over: git merge fabro/run/[ID]
+        ");
+    });
+    assert_eq!((file("a.txt").as_str(), file("mine.txt").as_str()), ("a\n2\n", ""));
+    // What was in the way is kept.
+    let kept = git(&project, &["for-each-ref", "--format=%(refname)", "refs/fabro/kept"]);
+    assert_eq!(git(&project, &["show", &format!("{}:mine.txt", kept.trim())]), "by hand");
+    // A worktree that was removed is made again.
+    std::fs::remove_dir_all(project.path().join(&dir)).unwrap();
+    assert_eq!(project.exit(&["rewind", &run, "one"]), 0);
+    assert_eq!(project.exit(&["resume", &run]), 0);
+    assert_eq!(file("a.txt"), "a\n2\n");
+    git(&project, &["fsck", "--strict"]);
+}
+
+#[test]
+fn a_killed_stage_begins_again_with_the_files_before_it() {
+    let project = repository(
+        r#"digraph W { start -> one -> two -> exit
+            one [shape=parallelogram, script="echo 1 > one.txt"]
+            two [shape=parallelogram, script="go=$(ls ../go); ls; echo half > half.txt; rm one.txt; test $go || sleep 60; rm half.txt; echo 2 > two.txt"] }"#,
+    );
+    let before = own(&project);
+    let mut driver = project.command(&["run", "w.fabro", "--worktree"]).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_mins(1);
+    let half = loop {
+        assert!(Instant::now() < deadline, "the stage does not begin");
+        let runs =
+            std::fs::read_dir(project.path().join(".fabro/state/runs")).into_iter().flatten();
+        let is_half = |dir: &std::path::PathBuf| {
+            dir.join("worktree/half.txt").exists() && !dir.join("worktree/one.txt").exists()
+        };
+        let found = runs.flatten().map(|run| run.path()).find(is_half);
+        match found {
+            Some(run) => break run,
+            None => std::thread::yield_now(),
+        }
+    };
+    driver.kill().unwrap();
+    driver.wait().unwrap();
+    std::fs::write(half.join("go"), "").unwrap();
+    let (run, dir) = latest(&project);
+    redacted().bind(|| assert_snapshot!(project.run(&["resume", &run]), @r"
+    exit 0
+    ── stderr
+    run [ID] · follow: fabro logs [ID] -f
+    ! the files are as the last stage left them; what was changed since is kept as refs/fabro/kept/[ID]/[SHA]
+    · run resumed
+    ✓ two [T]  → exit
+
+    stage  visits  status time  tokens
+    one         1  succeeded [T]
+    two         1  succeeded [T]
+    succeeded in [T], 2 stages
+    Its changes are on the branch fabro/run/[ID]. See them: fabro diff [ID]
+    Take them over: git merge fabro/run/[ID]
+    "));
+    let output = project.output(&["logs", &run, "two"]).stdout;
+    assert_eq!(String::from_utf8_lossy(&output), "── two@1\na.txt\none.txt\n");
+    assert_eq!(project.read(&format!("{dir}/two.txt")), "2\n");
+    assert!(!project.path().join(&dir).join("half.txt").exists());
+    let kept = git(&project, &["for-each-ref", "--format=%(refname)", "refs/fabro/kept"]);
+    assert_eq!(git(&project, &["show", &format!("{}:half.txt", kept.trim())]), "half\n");
+    assert_eq!(own(&project), before);
+    git(&project, &["fsck", "--strict"]);
+}
+
+#[test]
+fn what_can_have_no_worktree_is_refused_before_the_run() {
+    let no_repository = Project::with(&[("w.fabro", WORKFLOW)]);
+    let no_commit = Project::with(&[("w.fabro", WORKFLOW)]);
+    git(&no_commit, &["init", "-q"]);
+    let bare = Project::with(&[("w.fabro", WORKFLOW)]);
+    git(&bare, &["init", "-q", "--bare"]);
+    let refused = no_repository.run(&["run", "w.fabro", "--worktree"]);
+    assert_snapshot!(refused, @r"
+    exit 2
+    ── stderr
+    error: a run with a worktree needs a git work tree, and DIR is in none
+      help: start it in one (`git init` makes one), or run without a worktree
+    ");
+    assert_eq!(bare.run(&["run", "w.fabro", "--worktree"]), refused);
+    assert_snapshot!(no_commit.run(&["run", "w.fabro", "--worktree"]), @r"
+    exit 2
+    ── stderr
+    error: a worktree begins with a commit, and the repository of DIR has none
+      help: commit first
+    ");
+    assert_eq!(no_commit.json(&["ps", "--json"]), serde_json::json!([]));
+    let without = repository(WORKFLOW);
+    assert_eq!(without.exit(&["run", "w.fabro"]), 0);
+    redacted().bind(|| assert_snapshot!(without.run(&["diff"]), @r"
+    exit 2
+    ── stderr
+    error: run [ID] has no git worktree, so its changes were not recorded
+      help: start runs with --worktree; `fabro inspect RUN STAGE` lists the files that a stage changed
+    "));
+}

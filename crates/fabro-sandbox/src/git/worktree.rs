@@ -1,0 +1,470 @@
+//! The linked worktree of a run.
+//!
+//! Its files are apart from those of the user: nothing here changes the user's work tree, index, HEAD,
+//! stash or configuration. A process that is killed at any moment leaves a whole repository, and
+//! [`Worktree::restore`] continues from it.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+
+use crate::git::GitError;
+use crate::git::filters::Filters;
+use crate::git::run::{GitCommand, git};
+use crate::git::snapshot::{Location, Snapshot};
+
+/// How long another git command in the worktree may hold its index. The processes of a stage have ended
+/// when it is committed, so a lock that stays longer is a leftover.
+const LOCK: Duration = Duration::from_secs(2);
+
+/// The repository that a directory is in, before a worktree is made of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Repository {
+    /// The top of the work tree.
+    pub top: PathBuf,
+    /// The path from there to the directory; empty at the top.
+    pub prefix: PathBuf,
+    /// The current commit; `None` before the first one.
+    pub head: Option<String>,
+    /// How many files differ from it.
+    pub dirty: usize,
+    /// It has submodules, or files that a filter such as Git LFS would fill in.
+    pub is_partial: bool,
+    /// Why it can have no worktree of a run.
+    pub unsupported: Option<String>,
+}
+
+impl Repository {
+    /// The repository of a directory. `None` outside of a work tree, in a bare repository, and where there is
+    /// no git.
+    ///
+    /// # Errors
+    ///
+    /// Git failed.
+    pub async fn find(dir: &Path) -> Result<Option<Self>, GitError> {
+        let Some(snapshot) = Snapshot::take(dir).await? else { return Ok(None) };
+        let Location { top, prefix, .. } = &snapshot.place;
+        let prefix = prefix.strip_suffix(b"/").unwrap_or(prefix);
+        let common = common_dir(top).await?;
+        let unsupported = common.join("reftable").is_dir();
+        let attributes = fs::read_to_string(top.join(".gitattributes")).unwrap_or_default();
+        Ok(Some(Self {
+            prefix: PathBuf::from(OsStr::from_bytes(prefix)),
+            top: top.clone(),
+            head: snapshot.head.clone(),
+            dirty: snapshot.dirty.values().filter(|state| state.is_path()).count(),
+            is_partial: top.join(".gitmodules").exists() || attributes.contains("filter="),
+            unsupported: unsupported.then(|| "it keeps its references as a reftable".to_owned()),
+        }))
+    }
+}
+
+/// Whose commits they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Author {
+    /// The name.
+    pub name: String,
+    /// The address.
+    pub email: String,
+}
+
+/// What a commit of a stage says.
+#[derive(Clone, Debug)]
+pub struct StageCommit {
+    /// The first line.
+    pub subject: String,
+    /// Trailers, a line each. One of a commit before with the same lines is replaced, when `replaces`.
+    pub trailers: String,
+    /// The stage may have a commit already: of an attempt before, or of a driver that died.
+    pub replaces: bool,
+}
+
+/// What [`Worktree::restore`] found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Restored {
+    /// The worktree was not there, or not whole.
+    pub is_new: bool,
+    /// Where the files are kept that were there before, and are no longer: a reference.
+    pub kept: Option<String>,
+}
+
+/// The linked worktree of a run.
+pub struct Worktree {
+    dir: PathBuf,
+    common: PathBuf,
+    /// The run.
+    name: String,
+    branch: String,
+    author: Author,
+    /// Patterns of files that are not committed.
+    exclude: Vec<OsString>,
+    marker: (String, OsString),
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    filters: Option<Filters>,
+    /// The index and the commit, when they were last known to agree with the files.
+    last: Option<(IndexStamp, String)>,
+}
+
+/// What changes when the index does.
+type IndexStamp = Option<(u64, u64, i64, i64)>;
+
+impl Worktree {
+    /// The worktree of a run at `dir`, of the repository that `of` is in. Nothing is made yet. `marker` is
+    /// a variable that marks the processes of the run.
+    ///
+    /// # Errors
+    ///
+    /// The repository is gone.
+    pub async fn new(
+        of: &Path,
+        dir: &Path,
+        branch: &str,
+        author: Author,
+        exclude: &[String],
+        marker: (&str, &str),
+    ) -> Result<Self, GitError> {
+        let exclude = exclude.iter().map(|glob| format!(":(exclude,glob){glob}").into());
+        Ok(Self {
+            dir: dir.to_owned(),
+            common: common_dir(of).await?,
+            name: marker.1.to_owned(),
+            branch: format!("refs/heads/{branch}"),
+            author,
+            exclude: exclude.collect(),
+            marker: (marker.0.to_owned(), marker.1.into()),
+            state: Mutex::default(),
+        })
+    }
+
+    /// Whether the worktree is there.
+    pub fn exists(&self) -> bool {
+        self.dir.join(".git").is_file() && self.git_dir().join("HEAD").is_file()
+    }
+
+    /// Whether its branch exists.
+    ///
+    /// # Errors
+    ///
+    /// Git failed.
+    pub async fn has_branch(&self) -> Result<bool, GitError> {
+        Ok(self.commit_of(&self.common, &self.branch).await?.is_some())
+    }
+
+    /// Makes the branch at a commit, where there is none.
+    ///
+    /// # Errors
+    ///
+    /// The commit is gone, or git failed.
+    pub async fn make_branch(&self, commit: &str) -> Result<(), GitError> {
+        if self.has_branch().await? {
+            return Ok(());
+        }
+        self.run(&self.common, "update-ref", &[&self.branch, commit]).await?;
+        Ok(())
+    }
+
+    /// Makes the worktree where it is missing, and gives the files the state of a commit; with
+    /// `keep_files` those of a worktree that is whole stay as they are. What would be lost is kept under a
+    /// reference of its own. Files that git ignores, and excluded ones, stay.
+    ///
+    /// # Errors
+    ///
+    /// The commit is gone, or the files cannot be written.
+    pub async fn restore(&self, commit: &str, keep_files: bool) -> Result<Restored, GitError> {
+        let mut state = self.state.lock().await;
+        state.last = None;
+        self.remove_locks();
+        self.make_branch(commit).await?;
+        let mut restored = Restored { is_new: !self.exists(), kept: None };
+        if keep_files && !restored.is_new {
+            return Ok(restored);
+        }
+        let is_fresh = !self.dir.exists();
+        if restored.is_new {
+            self.link()?;
+        }
+        if !is_fresh {
+            restored.kept = self.keep(&mut state, commit).await?;
+        }
+        self.run(&self.dir, "symbolic-ref", &["HEAD", &self.branch]).await?;
+        self.with_filters(&mut state, "reset", &["--hard", "--quiet", commit]).await?;
+        Ok(restored)
+    }
+
+    /// Commits what a stage changed: the commit that has the files now, `None` when it changed none.
+    /// The text is a warning: files that could not be read.
+    ///
+    /// # Errors
+    ///
+    /// Git failed.
+    pub async fn commit(
+        &self,
+        about: &StageCommit,
+    ) -> Result<(Option<String>, Option<String>), GitError> {
+        let mut state = self.state.lock().await;
+        self.wait_for_lock().await;
+        let warning = self.add_all(&mut state).await?;
+        let heads = self.run(&self.dir, "rev-parse", &[&self.branch, "HEAD"]).await?;
+        let heads = text(&heads);
+        let (tip, head) = heads.split_once('\n').unwrap_or((&heads, &heads));
+        let stamp = self.index_stamp();
+        let before = state.last.as_ref().map(|(_, commit)| commit.clone());
+        if tip == head && state.last.as_ref().is_some_and(|(at, it)| *at == stamp && it == tip) {
+            return Ok((None, warning));
+        }
+        let tree = text(&self.run(&self.dir, "write-tree", &[]).await?);
+        let trees = self.run(&self.dir, "rev-parse", &[&format!("{head}^{{tree}}")]).await?;
+        let commit = if tree == text(&trees) && tip == head {
+            tip.to_owned()
+        } else {
+            let parents = self.parents(tip, head, about).await?;
+            let commit = self.commit_tree(&tree, &parents, about).await?;
+            self.run(&self.dir, "update-ref", &[&self.branch, &commit, tip]).await?;
+            if tip != head {
+                self.run(&self.dir, "symbolic-ref", &["HEAD", &self.branch]).await?;
+            }
+            commit
+        };
+        state.last = Some((stamp, commit.clone()));
+        let is_new = before.as_deref() != Some(&*commit);
+        Ok((Some(commit).filter(|_| is_new), warning))
+    }
+
+    /// Tells [`commit`](Self::commit) which commit the log has last.
+    pub async fn known(&self, commit: &str) {
+        self.state.lock().await.last = Some((None, commit.to_owned()));
+    }
+
+    /// The parents of the next commit. A stage may have made commits itself, on another branch too.
+    async fn parents(
+        &self,
+        tip: &str,
+        head: &str,
+        stage: &StageCommit,
+    ) -> Result<Vec<String>, GitError> {
+        if tip != head {
+            let follows = ["--is-ancestor", tip, head];
+            let follows = self.run(&self.dir, "merge-base", &follows).await.is_ok();
+            let parents = if follows { vec![head] } else { vec![tip, head] };
+            return Ok(parents.into_iter().map(str::to_owned).collect());
+        }
+        if stage.replaces {
+            let format = ["-1", "--no-show-signature", "--format=%P%n%(trailers:only)", tip];
+            let last = text(&self.run(&self.dir, "log", &format).await?);
+            let (parents, trailers) = last.split_once('\n').unwrap_or((&last, ""));
+            if trailers.trim() == stage.trailers {
+                return Ok(parents.split(' ').map(str::to_owned).collect());
+            }
+        }
+        Ok(vec![tip.to_owned()])
+    }
+
+    async fn commit_tree(
+        &self,
+        tree: &str,
+        parents: &[String],
+        stage: &StageCommit,
+    ) -> Result<String, GitError> {
+        let mut arguments = vec![tree];
+        arguments.extend(parents.iter().flat_map(|parent| ["-p", parent]));
+        arguments.extend(["-m", &stage.subject, "-m", &stage.trailers]);
+        Ok(text(&self.run(&self.dir, "commit-tree", &arguments).await?))
+    }
+
+    /// Keeps the files and commits that differ from `commit`, and are not part of its past, under a
+    /// reference.
+    async fn keep(&self, state: &mut State, commit: &str) -> Result<Option<String>, GitError> {
+        self.add_all(state).await?;
+        let tree = text(&self.run(&self.dir, "write-tree", &[]).await?);
+        let head = self.commit_of(&self.dir, "HEAD").await?;
+        let Some(head) = head.or(self.commit_of(&self.common, &self.branch).await?) else {
+            return Ok(None);
+        };
+        let trees = [format!("{head}^{{tree}}"), format!("{commit}^{{tree}}")];
+        let trees = text(&self.run(&self.dir, "rev-parse", &[&trees[0], &trees[1]]).await?);
+        let (of_head, of_commit) = trees.split_once('\n').unwrap_or((&trees, &trees));
+        let is_past = ["--is-ancestor", &head, commit];
+        let is_past = self.run(&self.dir, "merge-base", &is_past).await.is_ok();
+        if tree == of_commit || (tree == of_head && is_past) {
+            return Ok(None);
+        }
+        let kept = if tree == of_head {
+            head
+        } else {
+            let about = StageCommit {
+                subject: format!("fabro({}): files before they were restored", self.name),
+                trailers: format!("Fabro-Run: {}", self.name),
+                replaces: false,
+            };
+            self.commit_tree(&tree, &[head], &about).await?
+        };
+        let short = kept.get(..12).unwrap_or(&kept);
+        let reference = format!("refs/fabro/kept/{}/{short}", self.name);
+        self.run(&self.dir, "update-ref", &[&reference, &kept]).await?;
+        Ok(Some(reference))
+    }
+
+    /// Puts all files into the index of the worktree.
+    async fn add_all(&self, state: &mut State) -> Result<Option<String>, GitError> {
+        let mut arguments = vec!["--all", "--ignore-errors", "--", "."];
+        arguments.extend(self.exclude.iter().filter_map(|pattern| pattern.to_str()));
+        match self.with_filters(state, "add", &arguments).await {
+            // The others were added.
+            Err(GitError::Failed(_, message)) if !message.contains("fatal:") => {
+                Ok(Some(format!("not committed: {}", message.replace('\n', "; "))))
+            }
+            result => result.map(|_| None),
+        }
+    }
+
+    /// Links the directory with the repository. By hand, since `git worktree add` has moments at which
+    /// the repository is not whole.
+    fn link(&self) -> Result<(), GitError> {
+        let made = self.common.join(format!("fabro-{}.new", self.name));
+        let git_dir = self.git_dir();
+        remove_dir(&made)?;
+        remove_dir(&git_dir)?;
+        fs::create_dir_all(&made)?;
+        fs::create_dir_all(self.common.join("worktrees"))?;
+        fs::create_dir_all(&self.dir)?;
+        fs::write(made.join("HEAD"), format!("ref: {}\n", self.branch))?;
+        fs::write(made.join("commondir"), "../..\n")?;
+        fs::write(made.join("gitdir"), line("", &self.dir.join(".git")))?;
+        fs::rename(&made, &git_dir)?;
+        fs::write(self.dir.join(".git"), line("gitdir: ", &git_dir))?;
+        Ok(())
+    }
+
+    fn git_dir(&self) -> PathBuf {
+        self.common.join("worktrees").join(&self.name)
+    }
+
+    fn index_stamp(&self) -> IndexStamp {
+        let found = self.git_dir().join("index").metadata().ok()?;
+        Some((found.ino(), found.size(), found.mtime(), found.mtime_nsec()))
+    }
+
+    /// Removes the locks that git commands of a dead driver left.
+    fn remove_locks(&self) {
+        let own = ["index.lock", "HEAD.lock"].map(|name| self.git_dir().join(name));
+        let of_branch = self.common.join(format!("{}.lock", self.branch));
+        for lock in own.iter().chain([&of_branch]) {
+            // Most often there is none; one that stays is reported by the next command.
+            let _ = fs::remove_file(lock);
+        }
+    }
+
+    async fn wait_for_lock(&self) {
+        let lock = self.git_dir().join("index.lock");
+        let mut waited = Duration::ZERO;
+        while lock.exists() && waited < LOCK {
+            tokio::time::sleep(LOCK / 20).await;
+            waited += LOCK / 20;
+        }
+        // One that stays is reported by the next command.
+        let _ = fs::remove_file(lock);
+    }
+
+    async fn commit_of(&self, dir: &Path, name: &str) -> Result<Option<String>, GitError> {
+        let name = format!("{name}^{{commit}}");
+        match self.run(dir, "rev-parse", &["--verify", "--quiet", &name]).await {
+            Ok(output) => Ok(Some(text(&output))),
+            Err(GitError::Failed(_, message)) if message.is_empty() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn with_filters(
+        &self,
+        state: &mut State,
+        command: &'static str,
+        arguments: &[&str],
+    ) -> Result<Vec<u8>, GitError> {
+        let filters = match state.filters.take().filter(Filters::hold) {
+            Some(filters) => filters,
+            None => Filters::read(&self.dir, &self.dir).await?,
+        };
+        let output = self.git(&self.dir, &filters, command, arguments).await;
+        state.filters = Some(filters);
+        output
+    }
+
+    async fn run(
+        &self,
+        dir: &Path,
+        command: &'static str,
+        arguments: &[&str],
+    ) -> Result<Vec<u8>, GitError> {
+        self.git(dir, &Filters::NOT_NEEDED, command, arguments).await
+    }
+
+    async fn git(
+        &self,
+        dir: &Path,
+        filters: &Filters,
+        command: &'static str,
+        arguments: &[&str],
+    ) -> Result<Vec<u8>, GitError> {
+        let Author { name, email } = &self.author;
+        let common = self.common.as_os_str();
+        let mut variables = vec![
+            (self.marker.0.as_str(), self.marker.1.as_os_str()),
+            ("GIT_AUTHOR_NAME", OsStr::new(name)),
+            ("GIT_AUTHOR_EMAIL", OsStr::new(email)),
+            ("GIT_COMMITTER_NAME", OsStr::new(name)),
+            ("GIT_COMMITTER_EMAIL", OsStr::new(email)),
+        ];
+        if dir == self.common {
+            variables.push(("GIT_DIR", common));
+        }
+        let git = GitCommand { dir, filters, variables: &variables, patterns: true };
+        let arguments: Vec<_> = arguments.iter().map(OsStr::new).collect();
+        git.output(command, &arguments).await
+    }
+}
+
+/// What a repository knows of the linked worktree in a directory: removed after the worktree was removed, it makes
+/// the repository forget it. The branch stays. `None` where the directory is no such worktree.
+pub fn linked_git_dir(dir: &Path) -> Option<PathBuf> {
+    let link = fs::read(dir.join(".git")).ok()?;
+    let git_dir =
+        PathBuf::from(OsStr::from_bytes(link.strip_prefix(b"gitdir: ")?.trim_ascii_end()));
+    // The link is a file of the run, which may name anything: only what names it back counts.
+    let is_linked = git_dir.parent().is_some_and(|above| above.ends_with("worktrees"))
+        && fs::read(git_dir.join("gitdir")).is_ok_and(|back| back == line("", &dir.join(".git")));
+    is_linked.then_some(git_dir)
+}
+
+/// The directory that the worktrees of a repository share.
+async fn common_dir(dir: &Path) -> Result<PathBuf, GitError> {
+    let asked = ["--path-format=absolute", "--git-common-dir"];
+    let mut output = git(dir, &Filters::NOT_NEEDED, "rev-parse", &asked, None).await?;
+    output.truncate(output.strip_suffix(b"\n").unwrap_or(&output).len());
+    Ok(PathBuf::from(OsString::from_vec(output)))
+}
+
+/// A line with a path.
+fn line(before: &str, path: &Path) -> Vec<u8> {
+    [before.as_bytes(), path.as_os_str().as_bytes(), b"\n"].concat()
+}
+
+fn text(output: &[u8]) -> String {
+    String::from_utf8_lossy(output).trim().to_owned()
+}
+
+fn remove_dir(dir: &Path) -> Result<(), GitError> {
+    match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
+        _ => Ok(()),
+    }
+}
