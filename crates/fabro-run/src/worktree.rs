@@ -91,11 +91,13 @@ pub(crate) async fn new_worktree(
     let dir = run_dir.join(WORKTREE);
     let worktree =
         worktree(&record, &dir, run, settings).await.map_err(|error| no_worktree(&error))?;
-    if worktree.has_branch().await.map_err(|error| no_worktree(&error))? {
-        let message = format!("the branch {} of the run exists already", record.branch);
-        return refused(message, "rename or delete the branch");
+    let in_the_way = worktree.branch_in_the_way().await.map_err(|error| no_worktree(&error))?;
+    if let Some(branch) = in_the_way {
+        let message =
+            format!("the branch `{branch}` is in the way of the run's branch {}", record.branch);
+        return refused(message, "rename or delete that branch");
     }
-    Ok(NewWorktree { work_dir: dir.join(&repository.prefix), record, warnings })
+    Ok(NewWorktree { work_dir: work_dir_in(&dir, &record), record, warnings })
 }
 
 /// The folder of the run's directory that the worktree is in.
@@ -123,6 +125,11 @@ async fn worktree(
     let marker = (RUN_ID_VARIABLE, &*run.to_string());
     let repository = Path::new(&record.repository);
     Worktree::new(repository, dir, &record.branch, author, exclude, marker).await
+}
+
+/// The working directory in a worktree.
+fn work_dir_in(dir: &Path, record: &RunWorktree) -> PathBuf {
+    dir.join(&record.prefix).components().collect()
 }
 
 /// The top of the worktree that a working directory is in.
@@ -211,7 +218,7 @@ pub(crate) async fn fork_worktree(copied: &mut [Event], run: RunId) -> Result<()
     let runs_dir = old.ancestors().nth(2).unwrap_or(&old);
     let dir = runs_dir.join(run.to_string()).join(WORKTREE);
     record.branch = format!("fabro/run/{run}");
-    created.work_dir = dir.join(&record.prefix).to_string_lossy().into_owned();
+    created.work_dir = work_dir_in(&dir, record).to_string_lossy().into_owned();
     let commit = last_commit(rest.iter(), record);
     let make = async {
         let worktree = worktree(record, &dir, run, &GitSettings::default()).await?;

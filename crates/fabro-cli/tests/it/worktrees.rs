@@ -286,6 +286,49 @@ fn a_killed_stage_begins_again_with_the_files_before_it() {
 }
 
 #[test]
+fn what_a_failed_attempt_changed_belongs_to_its_stage() {
+    let project = repository(
+        r#"digraph W { start -> one -> two -> exit
+            one [shape=parallelogram, max_retries=1, script="test -e one.txt || { echo 1 > one.txt; exit 1; }"]
+            two [shape=parallelogram, script="cat one.txt > two.txt", on_failure=stop] }"#,
+    );
+    assert_eq!(project.exit(&["run", "w.fabro", "--worktree"]), 0);
+    let (run, dir) = latest(&project);
+    let stat = project.output(&["diff", &run, "one", "--stat"]).stdout;
+    assert!(String::from_utf8_lossy(&stat).starts_with(" one.txt | 1 +\n"));
+    let log = git(&project, &["log", "--format=%s", &format!("fabro/run/{run}")]);
+    let subject = |node: &str| format!("fabro({run}): {node} (succeeded)\n");
+    assert_eq!(log, subject("two") + &subject("one") + "first\n");
+    assert_eq!(project.exit(&["rewind", &run, "one"]), 0);
+    assert_eq!(project.exit(&["resume", &run]), 0);
+    assert_eq!(project.read(&format!("{dir}/two.txt")), "1\n");
+    git(&project, &["fsck", "--strict"]);
+}
+
+#[test]
+fn a_stage_that_removes_the_repository_reaches_no_other() {
+    let project = repository(
+        r#"digraph W { graph [on_failure=stop]
+            start -> one -> two -> exit
+            one [shape=parallelogram, script="rm .git; echo 1 > one.txt"]
+            two [shape=parallelogram, script="git rev-parse --git-dir; rm .git; git init -q; echo 2 > two.txt"] }"#,
+    );
+    let before = own(&project);
+    let output = project.output(&["run", "w.fabro", "--worktree"]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("! two@1: the stage replaced .git of the worktree"), "{text}");
+    let (run, dir) = latest(&project);
+    let files = ["ls-tree", "--name-only", &format!("fabro/run/{run}")].map(str::to_owned);
+    let files: Vec<&str> = files.iter().map(String::as_str).collect();
+    assert_eq!(git(&project, &files), "a.txt\none.txt\ntwo.txt\n");
+    let found = project.output(&["logs", &run, "two"]).stdout;
+    assert!(String::from_utf8_lossy(&found).contains(&format!(".git/worktrees/{run}\n")));
+    assert!(project.path().join(format!("{dir}-replaced-git-1/HEAD")).exists());
+    assert_eq!(own(&project), before);
+    git(&project, &["fsck", "--strict"]);
+}
+
+#[test]
 fn what_can_have_no_worktree_is_refused_before_the_run() {
     let no_repository = Project::with(&[("w.fabro", WORKFLOW)]);
     let no_commit = Project::with(&[("w.fabro", WORKFLOW)]);
@@ -307,6 +350,17 @@ fn what_can_have_no_worktree_is_refused_before_the_run() {
       help: commit first
     ");
     assert_eq!(no_commit.json(&["ps", "--json"]), serde_json::json!([]));
+    let in_the_way = repository(WORKFLOW);
+    git(&in_the_way, &["branch", "fabro"]);
+    redacted().bind(|| {
+        assert_snapshot!(in_the_way.run(&["run", "w.fabro", "--worktree"]), @r"
+    exit 2
+    ── stderr
+    error: the branch `fabro` is in the way of the run's branch fabro/run/[ID]
+      help: rename or delete that branch
+    ")
+    });
+    assert_eq!(in_the_way.json(&["ps", "--json"]), serde_json::json!([]));
     let without = repository(WORKFLOW);
     assert_eq!(without.exit(&["run", "w.fabro"]), 0);
     redacted().bind(|| assert_snapshot!(without.run(&["diff"]), @r"

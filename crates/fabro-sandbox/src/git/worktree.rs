@@ -135,7 +135,7 @@ impl Worktree {
     ) -> Result<Self, GitError> {
         let exclude = exclude.iter().map(|glob| format!(":(exclude,glob){glob}").into());
         Ok(Self {
-            dir: dir.to_owned(),
+            dir: dir.components().collect(),
             common: common_dir(of).await?,
             name: marker.1.to_owned(),
             branch: format!("refs/heads/{branch}"),
@@ -151,13 +151,26 @@ impl Worktree {
         self.dir.join(".git").is_file() && self.git_dir().join("HEAD").is_file()
     }
 
-    /// Whether its branch exists.
+    async fn has_branch(&self) -> Result<bool, GitError> {
+        Ok(self.commit_of(&self.common, &self.branch).await?.is_some())
+    }
+
+    /// The branch that stands in the way of its branch: itself, or one whose name is a folder of its
+    /// name.
     ///
     /// # Errors
     ///
     /// Git failed.
-    pub async fn has_branch(&self) -> Result<bool, GitError> {
-        Ok(self.commit_of(&self.common, &self.branch).await?.is_some())
+    pub async fn branch_in_the_way(&self) -> Result<Option<String>, GitError> {
+        let heads = "refs/heads/";
+        for (end, _) in self.branch.match_indices('/').chain([(self.branch.len(), "")]) {
+            let Some(branch) = self.branch.get(heads.len()..end) else { continue };
+            let reference = format!("{heads}{branch}");
+            if !branch.is_empty() && self.commit_of(&self.common, &reference).await?.is_some() {
+                return Ok(Some(branch.to_owned()));
+            }
+        }
+        Ok(None)
     }
 
     /// Makes the branch at a commit, where there is none.
@@ -213,21 +226,32 @@ impl Worktree {
     ) -> Result<(Option<String>, Option<String>), GitError> {
         let mut state = self.state.lock().await;
         self.wait_for_lock().await;
-        let warning = self.add_all(&mut state).await?;
+        let replaced = self.write_link()?.map(|kept| {
+            format!(
+                "the stage replaced .git of the worktree: its own is kept as {}",
+                kept.display()
+            )
+        });
+        let left_out = self.add_all(&mut state).await?;
+        let warnings: Vec<String> = replaced.into_iter().chain(left_out).collect();
+        let warning = Some(warnings.join("; ")).filter(|text| !text.is_empty());
         let heads = self.run(&self.dir, "rev-parse", &[&self.branch, "HEAD"]).await?;
         let heads = text(&heads);
         let (tip, head) = heads.split_once('\n').unwrap_or((&heads, &heads));
         let stamp = self.index_stamp();
         let before = state.last.as_ref().map(|(_, commit)| commit.clone());
-        if tip == head && state.last.as_ref().is_some_and(|(at, it)| *at == stamp && it == tip) {
+        // That of an attempt before is not in the log.
+        let own_parents = self.parents_of_own(tip, about).await?;
+        let is_last = state.last.as_ref().is_some_and(|(at, it)| *at == stamp && it == tip);
+        if tip == head && is_last && own_parents.is_none() {
             return Ok((None, warning));
         }
         let tree = text(&self.run(&self.dir, "write-tree", &[]).await?);
         let trees = self.run(&self.dir, "rev-parse", &[&format!("{head}^{{tree}}")]).await?;
-        let commit = if tree == text(&trees) && tip == head {
+        let commit = if tree == text(&trees) && tip == head && own_parents.is_none() {
             tip.to_owned()
         } else {
-            let parents = self.parents(tip, head, about).await?;
+            let parents = self.parents(tip, head, own_parents).await?;
             let commit = self.commit_tree(&tree, &parents, about).await?;
             self.run(&self.dir, "update-ref", &[&self.branch, &commit, tip]).await?;
             if tip != head {
@@ -245,28 +269,37 @@ impl Worktree {
         self.state.lock().await.last = Some((None, commit.to_owned()));
     }
 
-    /// The parents of the next commit. A stage may have made commits itself, on another branch too.
+    /// The parents of the last commit of the branch, where it is of this stage.
+    async fn parents_of_own(
+        &self,
+        tip: &str,
+        about: &StageCommit,
+    ) -> Result<Option<Vec<String>>, GitError> {
+        if !about.replaces {
+            return Ok(None);
+        }
+        let format = ["-1", "--no-show-signature", "--format=%P%n%(trailers:only)", tip];
+        let last = text(&self.run(&self.dir, "log", &format).await?);
+        let (parents, trailers) = last.split_once('\n').unwrap_or((&last, ""));
+        let is_own = trailers.trim() == about.trailers;
+        Ok(is_own.then(|| parents.split(' ').map(str::to_owned).collect()))
+    }
+
+    /// The parents of the next commit, in place of the last one where that is the stage's own. A stage may
+    /// have made commits itself, on another branch too.
     async fn parents(
         &self,
         tip: &str,
         head: &str,
-        stage: &StageCommit,
+        own_parents: Option<Vec<String>>,
     ) -> Result<Vec<String>, GitError> {
-        if tip != head {
-            let follows = ["--is-ancestor", tip, head];
-            let follows = self.run(&self.dir, "merge-base", &follows).await.is_ok();
-            let parents = if follows { vec![head] } else { vec![tip, head] };
-            return Ok(parents.into_iter().map(str::to_owned).collect());
+        if tip == head {
+            return Ok(own_parents.unwrap_or_else(|| vec![tip.to_owned()]));
         }
-        if stage.replaces {
-            let format = ["-1", "--no-show-signature", "--format=%P%n%(trailers:only)", tip];
-            let last = text(&self.run(&self.dir, "log", &format).await?);
-            let (parents, trailers) = last.split_once('\n').unwrap_or((&last, ""));
-            if trailers.trim() == stage.trailers {
-                return Ok(parents.split(' ').map(str::to_owned).collect());
-            }
-        }
-        Ok(vec![tip.to_owned()])
+        let follows = ["--is-ancestor", tip, head];
+        let follows = self.run(&self.dir, "merge-base", &follows).await.is_ok();
+        let parents = if follows { vec![head] } else { vec![tip, head] };
+        Ok(parents.into_iter().map(str::to_owned).collect())
     }
 
     async fn commit_tree(
@@ -341,8 +374,34 @@ impl Worktree {
         fs::write(made.join("commondir"), "../..\n")?;
         fs::write(made.join("gitdir"), line("", &self.dir.join(".git")))?;
         fs::rename(&made, &git_dir)?;
-        fs::write(self.dir.join(".git"), line("gitdir: ", &git_dir))?;
+        self.write_link()?;
         Ok(())
+    }
+
+    /// Writes the file that leads from the worktree to the repository, where a stage removed it; without
+    /// it, git commands of stages would find the repository of the user above. What a stage made in its
+    /// place is kept beside the worktree: the path.
+    fn write_link(&self) -> Result<Option<PathBuf>, GitError> {
+        let link = self.dir.join(".git");
+        let text = line("gitdir: ", &self.git_dir());
+        if fs::read(&link).is_ok_and(|found| found == text) {
+            return Ok(None);
+        }
+        let mut kept = None;
+        if link.symlink_metadata().is_ok() {
+            let free = |number: &u32| self.kept_link(*number).symlink_metadata().is_err();
+            let place = (1..=u32::MAX).find(free).map_or(link.clone(), |it| self.kept_link(it));
+            fs::rename(&link, &place)?;
+            kept = Some(place);
+        }
+        fs::write(&link, text)?;
+        Ok(kept)
+    }
+
+    fn kept_link(&self, number: u32) -> PathBuf {
+        let mut path = self.dir.clone().into_os_string();
+        path.push(format!("-replaced-git-{number}"));
+        path.into()
     }
 
     fn git_dir(&self) -> PathBuf {
@@ -416,7 +475,6 @@ impl Worktree {
         arguments: &[&str],
     ) -> Result<Vec<u8>, GitError> {
         let Author { name, email } = &self.author;
-        let common = self.common.as_os_str();
         let mut variables = vec![
             (self.marker.0.as_str(), self.marker.1.as_os_str()),
             ("GIT_AUTHOR_NAME", OsStr::new(name)),
@@ -424,8 +482,13 @@ impl Worktree {
             ("GIT_COMMITTER_NAME", OsStr::new(name)),
             ("GIT_COMMITTER_EMAIL", OsStr::new(email)),
         ];
+        // Never found by git: without a worktree it would find the repository of the user above.
+        let git_dir = self.git_dir();
         if dir == self.common {
-            variables.push(("GIT_DIR", common));
+            variables.push(("GIT_DIR", self.common.as_os_str()));
+        } else {
+            variables.push(("GIT_DIR", git_dir.as_os_str()));
+            variables.push(("GIT_WORK_TREE", self.dir.as_os_str()));
         }
         let git = GitCommand { dir, filters, variables: &variables, patterns: true };
         let arguments: Vec<_> = arguments.iter().map(OsStr::new).collect();
