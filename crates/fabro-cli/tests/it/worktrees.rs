@@ -329,6 +329,43 @@ fn a_stage_that_removes_the_repository_reaches_no_other() {
 }
 
 #[test]
+fn no_program_of_the_repository_runs() {
+    let project = repository(WORKFLOW);
+    let mark = project.path().join("mark");
+    let leaves_mark = format!("touch '{}'; cat", mark.display());
+    for (name, value) in [
+        ("filter.mark.clean", leaves_mark.as_str()),
+        ("filter.mark.smudge", leaves_mark.as_str()),
+        ("filter.mark.required", "true"),
+        ("core.fsmonitor", &leaves_mark),
+        ("commit.gpgsign", "true"),
+        ("gpg.program", &leaves_mark),
+        ("diff.external", &leaves_mark),
+    ] {
+        git(&project, &["config", name, value]);
+    }
+    project.write(".gitattributes", b"*.txt filter=mark\n");
+    git(&project, &["add", ".gitattributes"]);
+    git(&project, &["-c", "commit.gpgsign=false", "commit", "-q", "-m", "attributes"]);
+    for hook in ["post-commit", "post-checkout", "reference-transaction", "post-index-change"] {
+        let hook = format!(".git/hooks/{hook}");
+        project.write(&hook, format!("#!/bin/sh\n{leaves_mark}\n").as_bytes());
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(project.path().join(hook), mode).unwrap();
+    }
+    let _ = std::fs::remove_file(&mark);
+    assert_eq!(project.exit(&["run", "w.fabro", "--worktree"]), 0);
+    let (run, _) = latest(&project);
+    assert_eq!(project.exit(&["rewind", &run, "one"]), 0);
+    assert_eq!(project.exit(&["resume", &run]), 0);
+    assert_eq!(project.exit(&["fork", &run, "one"]), 0);
+    assert_eq!(project.exit(&["resume", "latest"]), 0);
+    assert_eq!(project.exit(&["diff"]), 0);
+    assert_eq!(project.exit(&["rm", "latest"]), 0);
+    assert!(!mark.exists());
+}
+
+#[test]
 fn what_can_have_no_worktree_is_refused_before_the_run() {
     let no_repository = Project::with(&[("w.fabro", WORKFLOW)]);
     let no_commit = Project::with(&[("w.fabro", WORKFLOW)]);
@@ -358,7 +395,7 @@ fn what_can_have_no_worktree_is_refused_before_the_run() {
     ── stderr
     error: the branch `fabro` is in the way of the run's branch fabro/run/[ID]
       help: rename or delete that branch
-    ")
+    ");
     });
     assert_eq!(in_the_way.json(&["ps", "--json"]), serde_json::json!([]));
     let without = repository(WORKFLOW);

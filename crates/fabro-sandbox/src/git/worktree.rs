@@ -246,7 +246,7 @@ impl Worktree {
         if tip == head && is_last && own_parents.is_none() {
             return Ok((None, warning));
         }
-        let tree = text(&self.run(&self.dir, "write-tree", &[]).await?);
+        let tree = self.write_tree(&mut state).await?;
         let trees = self.run(&self.dir, "rev-parse", &[&format!("{head}^{{tree}}")]).await?;
         let commit = if tree == text(&trees) && tip == head && own_parents.is_none() {
             tip.to_owned()
@@ -302,6 +302,11 @@ impl Worktree {
         Ok(parents.into_iter().map(str::to_owned).collect())
     }
 
+    /// Git compares contents of files here too: those that changed when the index was written.
+    async fn write_tree(&self, state: &mut State) -> Result<String, GitError> {
+        Ok(text(&self.with_filters(state, "write-tree", &[]).await?))
+    }
+
     async fn commit_tree(
         &self,
         tree: &str,
@@ -318,7 +323,7 @@ impl Worktree {
     /// reference.
     async fn keep(&self, state: &mut State, commit: &str) -> Result<Option<String>, GitError> {
         self.add_all(state).await?;
-        let tree = text(&self.run(&self.dir, "write-tree", &[]).await?);
+        let tree = self.write_tree(state).await?;
         let head = self.commit_of(&self.dir, "HEAD").await?;
         let Some(head) = head.or(self.commit_of(&self.common, &self.branch).await?) else {
             return Ok(None);
