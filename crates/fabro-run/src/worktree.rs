@@ -46,6 +46,10 @@ pub(crate) async fn new_worktree(
         return refused(message, "unset the variable, or run without a worktree");
     }
     let shown = work_dir.display();
+    if work_dir.to_str().is_none() {
+        let message = format!("the path of {shown} is not UTF-8: it cannot be recorded");
+        return refused(message, "start the run in another directory, or without a worktree");
+    }
     let found = Repository::find(work_dir).await.map_err(|error| no_worktree(&error))?;
     let Some(repository) = found else {
         let message =

@@ -1,5 +1,7 @@
 //! `fabro run --worktree` and `fabro diff`.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -398,6 +400,14 @@ fn what_can_have_no_worktree_is_refused_before_the_run() {
     ");
     });
     assert_eq!(in_the_way.json(&["ps", "--json"]), serde_json::json!([]));
+    let not_text = repository(WORKFLOW);
+    let dir = not_text.path().join(<OsStr as OsStrExt>::from_bytes(b"d\xff"));
+    std::fs::create_dir(&dir).unwrap();
+    let mut run = not_text.command(&["run", "../w.fabro", "--worktree"]);
+    let output = run.current_dir(&dir).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains(" is not UTF-8: it cannot be recorded"), "{text}");
     let without = repository(WORKFLOW);
     assert_eq!(without.exit(&["run", "w.fabro"]), 0);
     redacted().bind(|| assert_snapshot!(without.run(&["diff"]), @r"
