@@ -25,7 +25,7 @@ pub struct Directives {
 /// The value of an `outcome` directive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OutcomeWord {
-    /// A status, in either spelling.
+    /// A status, in either spelling. Where `outcome` is absent, `status` may state it.
     Status(Status),
     /// Any other word; never empty.
     Custom(String),
@@ -84,6 +84,13 @@ impl Directives {
             |field: &'static str| object.get_mut(field).map(|value| (field, value.take()));
         let outcome = take("outcome").and_then(|field| text(field, &mut warnings)).map(|word| {
             Status::parse(&word).map_or(OutcomeWord::Custom(word), OutcomeWord::Status)
+        });
+        let outcome = outcome.or_else(|| {
+            let (field, value) = take("status")?;
+            let status = Status::parse_loosely(value.as_str()?)?;
+            let message = "`status` is read as `outcome`, which is absent".to_owned();
+            warnings.push(Warning { field, message });
+            Some(OutcomeWord::Status(status))
         });
         let directives = Self {
             outcome,

@@ -58,6 +58,11 @@ impl Status {
         word.parse().ok()
     }
 
+    /// Reads a spelling as models write it: in any case, with white space around it, and with `-` or a blank for `_`.
+    pub fn parse_loosely(word: &str) -> Option<Self> {
+        Self::parse(&word.trim().to_lowercase().replace(['-', ' '], "_"))
+    }
+
     /// True for `succeeded` and `partially_succeeded`: what a goal gate asks for.
     pub fn is_good(self) -> bool {
         matches!(self, Self::Succeeded | Self::PartiallySucceeded)
@@ -126,5 +131,11 @@ mod tests {
             assert_eq!(Status::parse(word), Some(status));
         }
         assert_eq!(Status::parse("needs_dod"), None);
+        for word in ["FAILED", "Failed", " fail ", "Failure"] {
+            assert_eq!(Status::parse(word), None);
+            assert_eq!(Status::parse_loosely(word), Some(Status::Failed));
+        }
+        assert_eq!(Status::parse_loosely("Partial-Success"), Some(Status::PartiallySucceeded));
+        assert_eq!(Status::parse_loosely("not failed"), None);
     }
 }

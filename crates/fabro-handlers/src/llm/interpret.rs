@@ -127,6 +127,10 @@ fn with_directives(
     let mut notices: Vec<_> =
         warnings.into_iter().map(|ignored| warning(ignored.message)).collect();
     let updates = std::mem::take(&mut directives.context_updates);
+    if directives.outcome.is_none() && directives.failure_reason.is_some() {
+        let message = "`failure_reason` without an `outcome` is a note: the stage has not failed";
+        notices.push(warning(message.to_owned()));
+    }
     let takes = |word: &str| plan.node(node).is_some_and(|(ix, _)| plan.takes_word(ix, word));
     if let Err(word) = apply_directives(directives, &mut outcome, takes) {
         notices.push(warning(format!(
@@ -179,7 +183,10 @@ fn apply_directives(
     let mut rejected = Ok(());
     match directives.outcome {
         Some(OutcomeWord::Custom(word)) if takes(&word) => outcome.word = Some(word),
-        Some(OutcomeWord::Custom(word)) => rejected = Err(word),
+        Some(OutcomeWord::Custom(word)) => match Status::parse_loosely(&word) {
+            Some(status) => outcome.status = status,
+            None => rejected = Err(word),
+        },
         Some(OutcomeWord::Status(status)) => outcome.status = status,
         None => {}
     }

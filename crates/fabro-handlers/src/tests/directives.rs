@@ -53,6 +53,50 @@ fn an_answer_chooses_by_label_or_id() {
 }
 
 #[test]
+fn a_stated_failure_counts_in_any_spelling() {
+    let answers = [
+        r#"{"outcome": "FAILED", "failure_reason": "tests fail"}"#,
+        r#"{"outcome": " Fail "}"#,
+        r#"{"outcome": "Partial-Success"}"#,
+        r#"{"status": "fail", "failure_reason": "nope"}"#,
+        r#"{"status": "fail", "outcome": "success"}"#,
+        r#"{"status": "open", "failure_reason": "nope"}"#,
+        r#"{"status": "fail"}"#,
+    ];
+    insta::assert_snapshot!(answers.map(routed).join("\n"), @r#"
+    001 start@1 succeeded -> review (unconditional)
+    002 review@1 failed: tests fail (deterministic) -> fix (unconditional)
+    preferred_label = ""
+
+    001 start@1 succeeded -> review (unconditional)
+    002 review@1 failed: the stage said it failed (deterministic) -> fix (unconditional)
+    preferred_label = ""
+
+    001 start@1 succeeded -> review (unconditional)
+    002 review@1 partially_succeeded -> fix (unconditional)
+    preferred_label = ""
+
+    001 start@1 succeeded -> review (unconditional)
+    review warns (directive) `status` is read as `outcome`, which is absent
+    002 review@1 failed: nope (deterministic) -> fix (unconditional)
+    preferred_label = ""
+
+    001 start@1 succeeded -> review (unconditional)
+    002 review@1 succeeded -> fix (unconditional)
+    preferred_label = ""
+
+    001 start@1 succeeded -> review (unconditional)
+    review warns (directive) `failure_reason` without an `outcome` is a note: the stage has not failed
+    002 review@1 succeeded (nope) -> fix (unconditional)
+    preferred_label = ""
+
+    001 start@1 succeeded -> review (unconditional)
+    002 review@1 succeeded -> fix (unconditional)
+    preferred_label = ""
+    "#);
+}
+
+#[test]
 fn custom_words_are_those_that_edges_ask_for() {
     insta::assert_snapshot!(routed(r#"{"outcome": "needs_dod"}"#), @r#"
     001 start@1 succeeded -> review (unconditional)
